@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,11 @@ reason.
 An answer recorded without its plan, of more than one step, does not say all
 that it claims. It is decided again: where that gives the same nodes, the plan
 shows that the recorded answer is worth what it says. Where it does not, the
-verdict is OPEN.`,
+verdict is OPEN.
+
+The exit status is 1 if a decision is refuted, if a part of a recording cannot
+be read, which includes a file that a server still writes, or if the recordings
+have no decision.`,
 		Example: `  elastalloc-lab audit --recording recordings`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,17 +56,15 @@ verdict is OPEN.`,
 				return err
 			}
 			a := &audits{again: allocator, options: o, classes: make(map[string]map[audit.Verdict]int)}
-			if _, err := readerOf(cmd, recordings)(func(e recording.Entry) error { return a.add(cmd.Context(), &e) }); err != nil {
+			cuts, err := readerOf(cmd, recordings)(func(e recording.Entry) error { return a.add(cmd.Context(), &e) })
+			if err != nil {
 				return recordingError(cmd, err)
 			}
 			out := cmd.OutOrStdout()
 			if _, err := fmt.Fprint(out, a.table(cli.ScreenFor(out, env))); err != nil {
 				return cli.Failed(err)
 			}
-			if refuted := a.count(audit.Refuted); refuted > 0 {
-				return cli.Failed(fmt.Errorf("%s refuted", format.Count(refuted, "decision")))
-			}
-			return nil
+			return cli.Failed(a.failure(cuts))
 		},
 	}
 	flags := command.Flags()
@@ -138,6 +141,31 @@ func (a *audits) planned(
 	}
 	planned.Report.Certificate = again.GetReport().GetCertificate()
 	return planned
+}
+
+// failure returns an error that says why the audit is no success, nil if it is one: all that was
+// recorded was read, something was checked, and nothing is refuted.
+func (a *audits) failure(cuts []recording.Cut) error {
+	var failures []string
+	if refuted := a.count(audit.Refuted); refuted > 0 {
+		failures = append(failures, format.Count(refuted, "decision")+" refuted")
+	}
+	unread := make(map[string]bool) // by path
+	for _, cut := range cuts {
+		if !errors.Is(cut.Err, recording.ErrClockSetBack) { // Such a file was read further.
+			unread[cut.Path] = true
+		}
+	}
+	if len(unread) > 0 {
+		failures = append(failures, format.Count(len(unread), "file")+" not read to the end")
+	}
+	if len(a.classes) == 0 {
+		failures = append(failures, "no decision was checked")
+	}
+	if len(failures) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(failures, "; "))
 }
 
 func (a *audits) count(v audit.Verdict) int {

@@ -12,43 +12,76 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestAudit audits a recording of right answers, with plans and without, and one with an
-// answer that says too much.
-func TestAudit(t *testing.T) {
+// recordDecisions records six right answers, with plans and without, after a change.
+func recordDecisions(t *testing.T, change func(*elastallocv1.AllocateResponse)) string {
+	t.Helper()
 	allocator, err := cli.NewInProcess(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded := func(change func(*elastallocv1.AllocateResponse)) string {
-		var calls []recording.Entry
-		for n := range 6 {
-			request := &elastallocv1.AllocateRequest{
-				Snapshot: &elastallocv1.Snapshot{Id: "moment", TotalNodes: 11},
-				Options:  &elastallocv1.AllocateOptions{IncludePlan: n%2 == 0, Objective: elastallocv1.Objective(n % 3)},
-			}
-			for i, id := range []string{"a", "b", "c", "d"} {
-				request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
-					Id: id, CurrentNodes: int32(i), RemainingEta: durationpb.New(time.Duration(100*(i+n+1)) * time.Second),
-				})
-			}
-			response, err := allocator.Allocate(t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			change(response)
-			calls = append(calls, recording.Entry{Time: time.Date(2026, 11, 2, 9, n, 0, 0, time.UTC), Request: request, Response: response})
+	var calls []recording.Entry
+	for n := range 6 {
+		request := &elastallocv1.AllocateRequest{
+			Snapshot: &elastallocv1.Snapshot{Id: "moment", TotalNodes: 11},
+			Options:  &elastallocv1.AllocateOptions{IncludePlan: n%2 == 0, Objective: elastallocv1.Objective(n % 3)},
 		}
-		return record(t, calls...)
+		for i, id := range []string{"a", "b", "c", "d"} {
+			request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
+				Id: id, CurrentNodes: int32(i), RemainingEta: durationpb.New(time.Duration(100*(i+n+1)) * time.Second),
+			})
+		}
+		response, err := allocator.Allocate(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(response)
+		calls = append(calls, recording.Entry{Time: time.Date(2026, 11, 2, 9, n, 0, 0, time.UTC), Request: request, Response: response})
 	}
+	return record(t, calls...)
+}
 
-	stdout := succeed(t, "audit", "--recording", recorded(func(*elastallocv1.AllocateResponse) {}))
+func unchanged(*elastallocv1.AllocateResponse) {}
+
+// TestAudit audits a recording of right answers, and one with an answer that says too much.
+func TestAudit(t *testing.T) {
+	stdout := succeed(t, "audit", "--recording", recordDecisions(t, unchanged))
 	if strings.Join(strings.Fields(stdout), " ") != "DECISIONS CONFIRMED REFUTED OPEN progress, optimal 4 0 0 total-time, optimal 2 0 0 all 6 0 0" {
 		t.Errorf("stdout:\n%s", stdout)
 	}
-	stdout, stderr, status := runWith(t, nil, "audit", "--recording", recorded(func(r *elastallocv1.AllocateResponse) {
+	stdout, stderr, status := runWith(t, nil, "audit", "--recording", recordDecisions(t, func(r *elastallocv1.AllocateResponse) {
 		r.Allocations[0].Change = elastallocv1.Change_CHANGE_PREEMPT
 	}))
 	if status != cli.ExitFailed || !strings.Contains(stderr, "6 decisions refuted") || !strings.Contains(stdout, "CHANGE_PREEMPT") {
 		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
 	}
+}
+
+// TestAuditOfNothing checks that an audit succeeds only if it has read all and checked something.
+func TestAuditOfNothing(t *testing.T) {
+	whole := recordDecisions(t, unchanged)
+	name := filesIn(t, whole)[0]
+	text := read(t, whole, name)
+	damaged := func(text string) string {
+		dir := t.TempDir()
+		write(t, dir, name, text)
+		return dir
+	}
+	flipped := []byte(text)
+	flipped[len(flipped)/2] ^= 1
+	// Files are read in the order of their names: the whole one is checked.
+	both := damaged(text[:len(text)/2])
+	write(t, both, "decisions-20200101T000000Z.jsonl.zst", text)
+	for name, test := range map[string]struct{ dir, want string }{
+		"a flipped bit": {damaged(string(flipped)), "1 file not read to the end"},
+		"half a file":   {damaged(text[:len(text)/2]), "1 file not read to the end"},
+		"one of two":    {both, "audit: 1 file not read to the end\n"},
+		"an empty file": {damaged(""), "audit: no decision was checked\n"},
+		"no decisions":  {record(t, recording.Entry{Time: time.Now(), Request: new(elastallocv1.FillIdleRequest)}), "audit: no decision was checked\n"},
+	} {
+		stdout, stderr, status := runWith(t, nil, "audit", "--recording", test.dir)
+		if status != cli.ExitFailed || !strings.Contains(stderr, test.want) || !strings.Contains(stdout, "DECISIONS") {
+			t.Errorf("%s: exit status %d, stderr %q, stdout:\n%s", name, status, stderr, stdout)
+		}
+	}
+	succeed(t, "audit", "--recording", whole)
 }

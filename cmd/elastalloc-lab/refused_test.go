@@ -19,6 +19,7 @@ func TestRefused(t *testing.T) {
 	old := t.TempDir()
 	write(t, old, "notes.txt", "mine")
 	trace := write(t, dir, "bad.csv", "job_id,submit_s,duration_s,gpus\na,0,1,1\nb,0,x,1\n")
+	empty := write(t, dir, "empty.csv", "job_id,submit_s,duration_s,gpus\n")
 	apps := write(t, dir, "apps.csv", "job_id,submit_s,duration_s,gpus,application,work_s,min_nodes\nx,0,,1,gpt,60,4\n")
 	speeds := write(t, dir, "speeds.csv", "application,node_type,nodes,speed\nbert,a,1,1\n")
 	recording := writeRecording(t)
@@ -94,11 +95,12 @@ func TestRefused(t *testing.T) {
 			"--from=philly " + trace:          "bad.csv:1: must be a list of jobs in JSON",
 		},
 		"simulate": {
-			"--total-time aging":           `--total-time is "aging"; want name=value`,
-			good + " --out=" + old:         "exists and is not empty",
-			"--nodes=4":                    "[trace synthetic] is required",
-			good + " --synthetic=baseline": "[synthetic trace] were all set",
-			"--synthetic=baseline":         "[nodes node-types] is required",
+			"--total-time aging":                                     `--total-time is "aging"; want name=value`,
+			"--nodes=4 --trace=" + empty:                             "empty.csv: the trace has no jobs",
+			good + " --out=" + old:                                   "exists and is not empty",
+			"--nodes=4":                                              "[trace synthetic] is required",
+			good + " --synthetic=baseline":                           "[synthetic trace] were all set",
+			"--synthetic=baseline":                                   "[nodes node-types] is required",
 			"--synthetic=baseline --nodes=4 --gpus-per-node=4":       "[gpus-per-node synthetic] were all set",
 			"--synthetic=other --nodes=4":                            `--synthetic is "other"; want one of baseline, heterogeneous`,
 			"--trace=missing.csv --nodes=4":                          "no such file",

@@ -55,6 +55,7 @@ type Client struct {
 //   - host1:port,host2:port,…, a list of servers;
 //   - any other target of gRPC, such as unix:///run/elastalloc.sock.
 //
+// White space around it, such as the newline of a file, is ignored.
 // It connects in the background: an error is one of the target or the options.
 // Connections are in plain text unless WithTLS is given.
 func New(target string, options ...Option) (*Client, error) {
@@ -65,6 +66,7 @@ func New(target string, options ...Option) (*Client, error) {
 	if s.timeout <= 0 {
 		return nil, fmt.Errorf("client timeout is %v; want more than 0", s.timeout)
 	}
+	target = strings.TrimSpace(target)
 	if err := checkTarget(target); err != nil {
 		return nil, err
 	}

@@ -507,6 +507,17 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestTrimsTarget checks that white space around a target, such as the newline of a file, is ignored.
+func TestTrimsTarget(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, nil)
+	for _, target := range []string{" " + server.address + "\n", "\tdns:///" + server.address + "\r\n"} {
+		if by := ask(t, newClient(t, target)); by != server.address {
+			t.Errorf("%q is answered by %q", target, by)
+		}
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	const target = "; want host:port, such as localhost:50051"
@@ -524,6 +535,8 @@ func TestBadOptions(t *testing.T) {
 		"a path":        {"localhost:50051/v1", nil, target},
 		"a list":        {"a:1,b", nil, `target is "a:1,b"` + target},
 		"an empty one":  {"a:1,,b:1", nil, target},
+		"two words":     {"a:1 b:1", nil, `target is "a:1 b:1"` + target},
+		"only a space":  {" \n", nil, `target is ""` + target},
 		"no timeout":    {"a:1", client.WithTimeout(0), "client timeout is 0s"},
 		"bad option":    {"a:1", client.WithDialOptions(grpc.WithDefaultServiceConfig("{")), "service config"},
 	} {
@@ -541,5 +554,6 @@ func TestBadOptions(t *testing.T) {
 	}
 	for _, target := range []string{"localhost:50051", "[::1]:50051", "a:1, b:1", "dns:///a:1", "dns:a:1", "unix:///run/elastalloc.sock", "unix:relative", "own:///a"} {
 		newClient(t, target)
+		newClient(t, " "+target+"\r\n")
 	}
 }

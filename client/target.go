@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"unicode"
 
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
@@ -19,8 +20,9 @@ func checkTarget(target string) error {
 		return nil
 	}
 	for address := range strings.SplitSeq(target, ",") {
-		host, port, err := net.SplitHostPort(strings.TrimSpace(address))
-		if err != nil || host == "" || port == "" || strings.Contains(address, "/") {
+		address = strings.TrimSpace(address)
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || host == "" || port == "" || strings.ContainsFunc(address, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
 			return fmt.Errorf("target is %q; want host:port, such as localhost:50051", target)
 		}
 	}

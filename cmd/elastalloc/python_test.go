@@ -50,7 +50,7 @@ job = message(pb.Job, id="a", remaining_eta=timedelta(hours=1))
 assert job == message(pb.Snapshot, jobs=[{"id": "a", "remaining_eta": 3600}]).jobs[0], job
 snapshot = pb.Snapshot(id="one", total_nodes=4, jobs=[job])
 address = sys.argv[1]
-for target in address, "ipv4:" + address, "dns:///" + address, address + ", " + address:
+for target in address, f" {address}\n", "ipv4:" + address, f"ipv4:{address}\r\n", "dns:///" + address, address + ", " + address:
     with Client(target, timeout=60) as c:
         assert c.allocate(snapshot).allocations[0].nodes == 4, target
 with Client(address) as c:
@@ -84,6 +84,8 @@ for target, want in {
     "http://localhost:50051": "want host:port",
     "localhost": "want host:port",
     "::1": "want host:port",
+    " ": "want host:port",
+    "a:1 b:1": "want host:port",
     "localhost:": "want host:port",
     "127.0.0.1:1,": "want host:port",
     "a:1,b:1": "want IP addresses",

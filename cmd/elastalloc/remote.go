@@ -35,9 +35,13 @@ func (f *remoteFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
 }
 
-// check returns an error for flags that would be ignored without a server to ask: their
-// user expects one to decide.
+// check trims the address, and returns an error for flags that would be ignored without a server
+// to ask: their user expects one to decide.
 func (f *remoteFlags) check() error {
+	given := f.address
+	if f.address = strings.TrimSpace(given); f.address == "" && given != "" {
+		return fmt.Errorf("--server is %q; must be host:port, such as localhost:50051", given)
+	}
 	if f.address == "" && f.withTLS() {
 		return errors.New("--tls and the other --tls flags need --server")
 	}

@@ -202,7 +202,20 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestSnapshot cuts a request and decides it, as a pipe of the two would.
+// TestServerVariable checks that white space around an address, such as the newline of a file, is
+// ignored, and that nothing else is not taken for no server.
+func TestServerVariable(t *testing.T) {
+	server := startServer(t)
+	_, stderr, status := runWith(t, map[string]string{"ELASTALLOC_SERVER": " " + server.Addr + "\n"}, "", "allocate", "-f", "testdata/queue.json", "--budget=1m")
+	if status != cli.ExitDone || stderr != "" {
+		t.Errorf("exit status %d, stderr %q", status, stderr)
+	}
+	_, stderr, status = runWith(t, map[string]string{"ELASTALLOC_SERVER": "\n"}, "", "allocate", "-f", "testdata/queue.json")
+	if status != cli.ExitBadInput || !strings.Contains(stderr, `--server is "\n"; must be host:port, such as localhost:50051`) {
+		t.Errorf("exit status %d, stderr %q", status, stderr)
+	}
+}
+
 // TestUTF16 checks that requests and traces are read as PowerShell writes them.
 func TestUTF16(t *testing.T) {
 	dir := t.TempDir()
@@ -230,6 +243,7 @@ func TestUTF16(t *testing.T) {
 	}
 }
 
+// TestSnapshot cuts a request and decides it, as a pipe of the two would.
 func TestSnapshot(t *testing.T) {
 	request := succeed(t, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
 	clitest.CompareGolden(t, "snapshot.json.golden", request)

@@ -42,7 +42,8 @@ class Client:
       Python takes no list of names, and one of addresses has no name for a certificate;
     - any other target of gRPC, such as unix:///run/elastalloc.sock or ipv4:10.0.0.1:50051.
 
-    Anything else raises ValueError. It connects in the background. credentials are for TLS;
+    White space around it, such as the newline of a file, is ignored. Anything else raises
+    ValueError. It connects in the background. credentials are for TLS;
     without them connections are in plain text. It is safe for use by several threads; a
     program needs one.
 
@@ -173,13 +174,20 @@ def _budget(request: Any) -> float:
 
 def _grpc_target(target: str) -> str:
     """Returns what gRPC calls a target of a Client."""
+    target = target.strip()
     if re.match(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", target):
         return target
     addresses = [address.strip() for address in target.split(",")]
     hosts = []
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port or "/" in address or ":" in host and host[0] != "[":
+        if (
+            not host
+            or not port
+            or re.search(r"[/\s]", address)
+            or ":" in host
+            and host[0] != "["
+        ):
             raise ValueError(
                 f'target is "{target}"; want host:port, such as localhost:50051'
             )

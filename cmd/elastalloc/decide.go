@@ -205,14 +205,16 @@ func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRe
 	}
 }
 
-// warnOfBackend warns a person who asked for a backend that another one has decided.
+// warnOfBackend warns a person if the backend that was asked for has no answer and another one has
+// decided. A backend that answered is no reason to warn: its plan gave way to one that its
+// verification found, which is better or has fewer changes. The attempts of the report show it.
 func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, report *elastallocv1.SolveReport) {
 	asked := options.GetBackend()
 	if asked == elastallocv1.Backend_BACKEND_UNSPECIFIED || asked == report.GetBackend() {
 		return
 	}
 	for _, attempt := range report.GetAttempts() {
-		if attempt.GetBackend() == asked {
+		if attempt.GetBackend() == asked && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: decided by %s, not by %s: %s\n", cmd.CommandPath(),
 				cli.EnumName(report.GetBackend()), cli.EnumName(asked), text.Printable(cmp.Or(attempt.GetDetail(), words(attempt.GetOutcome()))))
 		}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// TestWarnOfBackend checks that a person is warned if the backend that was asked for did not
+// answer, and not if its plan gave way to one as good.
+func TestWarnOfBackend(t *testing.T) {
+	options := &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_HIGHS}
+	for _, test := range []struct {
+		outcome      elastallocv1.Outcome
+		detail, want string
+	}{
+		{elastallocv1.Outcome_OUTCOME_UNAVAILABLE, "no program", "x: warning: decided by exact, not by highs: no program\n"},
+		{elastallocv1.Outcome_OUTCOME_INVALID_PLAN, "Optimal; refuted: it calls 1 optimal", "x: warning: decided by exact, not by highs: Optimal; refuted: it calls 1 optimal\n"},
+		{elastallocv1.Outcome_OUTCOME_TIMED_OUT, "", "x: warning: decided by exact, not by highs: timed out\n"},
+		{elastallocv1.Outcome_OUTCOME_ANSWERED, "HiGHS 1.10.0 says: Optimal, objective 0", ""},
+	} {
+		var stderr strings.Builder
+		command := &cobra.Command{Use: "x"}
+		command.SetErr(&stderr)
+		warnOfBackend(command, options, &elastallocv1.SolveReport{
+			Backend: elastallocv1.Backend_BACKEND_EXACT,
+			Attempts: []*elastallocv1.Attempt{
+				{Backend: elastallocv1.Backend_BACKEND_HIGHS, Outcome: test.outcome, Detail: test.detail},
+				{Backend: elastallocv1.Backend_BACKEND_EXACT, Outcome: elastallocv1.Outcome_OUTCOME_ANSWERED},
+			},
+		})
+		if stderr.String() != test.want {
+			t.Errorf("%v, %q: %q; want %q", test.outcome, test.detail, stderr.String(), test.want)
+		}
+	}
+}
+
+// TestNoWeights checks that a solver is not blamed where every plan is worth the same.
+func TestNoWeights(t *testing.T) {
+	const request = `{"snapshot": {"totalNodes": 4, "jobs": [{"id": "a", "remainingEta": "3600s", "weight": 0}, {"id": "b", "remainingEta": "60s", "weight": 0}]}}`
+	for _, backend := range []solver.BackendName{solver.BackendHiGHS, solver.BackendCBC} {
+		t.Run(string(backend), func(t *testing.T) {
+			program := solvertest.Program(t, backend)
+			args := []string{"allocate", "-f", "-", "--budget=1m", "--backend", string(backend), "--" + string(backend), program}
+			if _, stderr, status := runWith(t, nil, request, args...); status != 0 || stderr != "" {
+				t.Errorf("exit status %d, stderr %q", status, stderr)
+			}
+		})
+	}
+}

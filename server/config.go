@@ -23,7 +23,8 @@ import (
 // Config configures a server. Start from DefaultConfig: zero values have no defaults
 // unless their comments say so.
 type Config struct {
-	// Listen and AdminListen are the TCP addresses of gRPC and of admin HTTP.
+	// Listen and AdminListen are the addresses of gRPC and of admin HTTP, host:port. Listen may
+	// also be unix:/path: a Unix socket of mode 0660, whose owner and group may call.
 	Listen, AdminListen string
 	// Allocator decides. Required.
 	Allocator apiconv.Allocator
@@ -149,7 +150,11 @@ func (c *Config) check() error {
 		}
 	}
 	require(c.Allocator != nil, "no allocator")
-	require(c.listener != nil || isAddress(c.Listen), "listen address is %q (want host:port)", c.Listen)
+	if path, unix := unixPath(c.Listen); unix && c.listener == nil {
+		require(path != "" && path[0] != '@', "listen address is %q (want unix:/path)", c.Listen)
+	} else {
+		require(c.listener != nil || isAddress(c.Listen), "listen address is %q (want host:port or unix:/path)", c.Listen)
+	}
 	require(isAddress(c.AdminListen), "admin listen address is %q (want host:port)", c.AdminListen)
 	require(c.MaxInflight >= 1, "max inflight is %d (want at least 1)", c.MaxInflight)
 	require(c.MaxQueue >= 0, "max queue is %d (want at least 0)", c.MaxQueue)
@@ -208,10 +213,17 @@ func (c *Config) messageBytes() int {
 
 // listen opens both listeners, or none.
 func (c *Config) listen() (rpc, admin net.Listener, err error) {
-	if rpc = c.listener; rpc == nil {
-		if rpc, err = net.Listen("tcp", c.Listen); err != nil {
-			return nil, nil, err
-		}
+	path, unix := unixPath(c.Listen)
+	switch {
+	case c.listener != nil:
+		rpc = c.listener
+	case unix:
+		rpc, err = listenUnix(path)
+	default:
+		rpc, err = net.Listen("tcp", c.Listen)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if admin, err = net.Listen("tcp", c.AdminListen); err != nil {
 		return nil, nil, errors.Join(err, rpc.Close())

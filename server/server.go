@@ -156,8 +156,13 @@ func (s *Server) build() error {
 	return nil
 }
 
-// Addr returns the address that gRPC listens on.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr returns the address that gRPC listens on, as clients take it: host:port or unix:///path.
+func (s *Server) Addr() net.Addr {
+	if address := s.listener.Addr(); address.Network() == "unix" {
+		return unixTarget{address}
+	}
+	return s.listener.Addr()
+}
 
 // AdminAddr returns the address that admin HTTP listens on.
 func (s *Server) AdminAddr() net.Addr { return s.adminListener.Addr() }

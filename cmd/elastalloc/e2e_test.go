@@ -173,6 +173,23 @@ func TestJobThatHangs(t *testing.T) {
 	}
 }
 
+// TestUnixSocket asks a server on a Unix socket.
+func TestUnixSocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	server := startServer(t, "--listen=unix:"+socket)
+	if server.Addr != "unix://"+socket {
+		t.Errorf("the log names %q", server.Addr)
+	}
+	for _, address := range []string{"unix://" + socket, "unix:" + socket} {
+		if stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", address); status != cli.ExitDone || stderr != "" {
+			t.Errorf("%s: exit status %d, stderr %q, stdout %s", address, status, stderr, stdout)
+		}
+	}
+	if page := servertest.Page(t, server, "/"); !strings.Contains(page, "gRPC on unix://"+socket) {
+		t.Errorf("the status page does not name the socket:\n%s", page)
+	}
+}
+
 // TestServerWithoutASolver checks that a missing program shows in the log, in the
 // metrics and in the attempts of a decision, and keeps no call from an answer.
 func TestServerWithoutASolver(t *testing.T) {

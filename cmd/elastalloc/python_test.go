@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -97,6 +98,18 @@ for target, want in {
     except ValueError as error:
         assert want in str(error), error
 `, server.Addr)
+	})
+	t.Run("Unix socket", func(t *testing.T) {
+		socket := filepath.Join(t.TempDir(), "s")
+		run(t, `
+import sys
+from elastalloc import Client
+
+for target in "unix://" + sys.argv[1], "unix:" + sys.argv[1]:
+    with Client(target, timeout=60) as c:
+        answer = c.allocate({"total_nodes": 4, "jobs": [{"id": "a", "remaining_eta": 3600}]})
+        assert answer.allocations[0].nodes == 4, answer
+`, strings.TrimPrefix(startServer(t, "--listen=unix:"+socket).Addr, "unix://"))
 	})
 	t.Run("time of attempts", func(t *testing.T) { // As the Go client has it: TestDeadline.
 		run(t, `

@@ -52,7 +52,8 @@ The standard variables of OpenTelemetry, such as OTEL_EXPORTER_OTLP_ENDPOINT,
 turn traces on.`,
 		Example: `  elastalloc serve
   elastalloc serve --record recording --backends highs,exact
-  elastalloc serve --tls-cert server.crt --tls-key server.key`,
+  elastalloc serve --tls-cert server.crt --tls-key server.key
+  elastalloc serve --listen unix:/run/elastalloc/elastalloc.sock`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if options.DefaultBudget <= 0 {
@@ -113,7 +114,7 @@ turn traces on.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC")
+	flags.StringVar(&config.Listen, "listen", config.Listen, "address of gRPC: host:port, or unix:/path for a Unix socket of mode 0660")
 	flags.StringVar(&config.AdminListen, "admin-listen", config.AdminListen, "address of the status page, metrics, liveness and readiness")
 	flags.StringSliceVar(&config.AdminHosts, "admin-hosts", nil,
 		"names by which --admin-listen may be asked for, beside addresses and names without a dot")

@@ -50,7 +50,7 @@ func TestWrongUsage(t *testing.T) {
 		"forecast -f - --until d":                                 `--until is "d"; want a duration, such as 90s, 15m, 3h or 2d`,
 		"forecast -o pdf -f testdata/queue.json":                  `--output is "pdf"; want one of table, json, svg, html`,
 		"help alocate":                                            `unknown command "alocate" for "elastalloc"`,
-		"serve --listen 127.0.0.1:65536":                          `listen address is "127.0.0.1:65536" (want host:port)`,
+		"serve --listen 127.0.0.1:65536":                          `listen address is "127.0.0.1:65536" (want host:port or unix:/path)`,
 		"serve --backends exact,exact":                            "twice",
 		"serve --backends exact,gurobi":                           `unknown backend "gurobi" (want one of exact, cbc, highs, greedy`,
 		"serve --backends greedy,exact":                           "name it last",

@@ -148,6 +148,9 @@ func caller(ctx context.Context) string {
 			return text.Shorten(certificate.Subject.CommonName)
 		}
 	}
+	if p.Addr.Network() == "unix" {
+		return "unix" // Such callers have no addresses.
+	}
 	if host, _, err := net.SplitHostPort(address(ctx)); err == nil {
 		return host
 	}

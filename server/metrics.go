@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +42,7 @@ func newMetrics(registry prometheus.Registerer, version string, backends []Backe
 		Help:        "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	}).Set(1)
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(goCollector{collectors.NewGoCollector()}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := &metrics{
 		solveDuration: auto.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
 			"Time inside the backend that answered, by backend, objective and the limit that ended the search.",
@@ -182,5 +183,34 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 		NativeHistogramBucketFactor:     1.1,
 		NativeHistogramMaxBucketNumber:  160,
 		NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// goCollector is the collector of Go's metrics without go_memstats_alloc_bytes, which equals
+// go_memstats_heap_alloc_bytes: in OpenMetrics the counter go_memstats_alloc_bytes_total belongs to
+// a family of the same name.
+type goCollector struct{ prometheus.Collector }
+
+// Describe sends the descriptions of the metrics.
+func (c goCollector) Describe(into chan<- *prometheus.Desc) {
+	forward(into, c.Collector.Describe, func(d *prometheus.Desc) *prometheus.Desc { return d })
+}
+
+// Collect sends the metrics.
+func (c goCollector) Collect(into chan<- prometheus.Metric) {
+	forward(into, c.Collector.Collect, prometheus.Metric.Desc)
+}
+
+// forward sends on what a collector sends, but for go_memstats_alloc_bytes.
+func forward[T any](into chan<- T, send func(chan<- T), describe func(T) *prometheus.Desc) {
+	sent := make(chan T)
+	go func() {
+		defer close(sent)
+		send(sent)
+	}()
+	for value := range sent {
+		if !strings.Contains(describe(value).String(), `fqName: "go_memstats_alloc_bytes",`) {
+			into <- value
+		}
 	}
 }

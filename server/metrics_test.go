@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -345,4 +347,42 @@ func TestMetricsAreDocumented(t *testing.T) {
 		c.MetricsNodeTypes = []string{"a100"}
 	})
 	metricsdoc.Check(t, "../docs/metrics.md", "elastalloc serve", h.config.Registry)
+}
+
+// TestOpenMetricsFamilies checks that in OpenMetrics every family is there once: a counter belongs to
+// that of its name without _total.
+func TestOpenMetricsFamilies(t *testing.T) {
+	h := start(t, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.AdminAddr().String()+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/openmetrics-text") || !strings.HasSuffix(string(page), "# EOF\n") {
+		t.Fatalf("the page is of the type %s", kind)
+	}
+	times := make(map[string]int)
+	for line := range strings.Lines(string(page)) {
+		if name, found := strings.CutPrefix(line, "# TYPE "); found {
+			name, _, _ = strings.Cut(name, " ")
+			if times[name]++; times[name] == 2 {
+				t.Errorf("the family %s is there twice", name)
+			}
+		}
+	}
+	for _, name := range []string{"elastalloc_warnings", "go_memstats_alloc_bytes", "go_memstats_heap_alloc_bytes", "go_memstats_heap_inuse_bytes", "process_open_fds"} {
+		if times[name] == 0 {
+			t.Errorf("the family %s is missing", name)
+		}
+	}
 }

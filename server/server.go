@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -36,7 +35,7 @@ type Server struct {
 	listener, adminListener net.Listener
 	grpc                    *grpc.Server
 	admin                   *http.Server
-	health                  *health.Server
+	health                  *healthServer
 	ingress                 *ingress.Ingress
 	methods                 map[string]ingress.Method
 	defects                 *defects
@@ -59,7 +58,7 @@ func (c Config) Complete() (*Server, error) {
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
 	}
-	s := &Server{config: c, health: health.NewServer(), methods: methods(c.Allocator.MaxJobs())}
+	s := &Server{config: c, health: newHealthServer(), methods: methods(c.Allocator.MaxJobs())}
 	if err := s.build(); err != nil {
 		return nil, err
 	}
@@ -226,6 +225,7 @@ func (s *Server) drain() {
 	}
 	time.Sleep(s.config.DrainDelay)
 	s.ingress.Drain()
+	s.health.drain()
 
 	cutOff := time.AfterFunc(timeout, func() {
 		logger.Warn("calls in flight did not end in time and are cut off")

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// healthServer serves gRPC health. Its streams end when the server drains, which would otherwise
+// wait for them.
+type healthServer struct {
+	*health.Server
+	draining context.Context // ends the streams
+	drain    context.CancelFunc
+}
+
+func newHealthServer() *healthServer {
+	draining, drain := context.WithCancel(context.Background())
+	return &healthServer{health.NewServer(), draining, drain}
+}
+
+// Watch sends the status of a service whenever it changes, until the server drains. The last one
+// is then NOT_SERVING, or SERVICE_UNKNOWN.
+func (h *healthServer) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stop := context.AfterFunc(h.draining, cancel)
+	defer stop()
+	w := &watch{Health_WatchServer: stream, ctx: ctx}
+	err := h.Server.Watch(request, w)
+	if h.draining.Err() == nil || stream.Context().Err() != nil {
+		return err
+	}
+	// The status may have changed at the same time as the stream was ended.
+	if w.last == grpc_health_v1.HealthCheckResponse_SERVING {
+		if err := stream.Send(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}); err != nil {
+			return err
+		}
+	}
+	return status.Error(codes.Unavailable, "the server is draining")
+}
+
+// watch is a stream of Watch with a context that ends with the drain.
+type watch struct {
+	grpc_health_v1.Health_WatchServer
+	ctx  context.Context
+	last grpc_health_v1.HealthCheckResponse_ServingStatus
+}
+
+// Context returns the context of the stream.
+func (w *watch) Context() context.Context { return w.ctx }
+
+// Send sends a status.
+func (w *watch) Send(response *grpc_health_v1.HealthCheckResponse) error {
+	w.last = response.GetStatus()
+	return w.Health_WatchServer.Send(response)
+}

@@ -49,8 +49,10 @@ const (
 //
 //	INVALID_ARGUMENT: google.rpc.BadRequest names every bad field; without it, the
 //	  request is compressed, which no server takes.
-//	RESOURCE_EXHAUSTED: shed for load, with google.rpc.RetryInfo; without it, the request
-//	  is larger than the server takes (16 MiB at least), and so it is at the next call.
+//	RESOURCE_EXHAUSTED: shed for load, with google.rpc.RetryInfo. Without it, the server can
+//	  never take the call: the request is larger than its limit (at least 16 MiB), or the
+//	  call needs more memory than one may hold, seven eighths of --max-memory. The default
+//	  takes 50,000 jobs with five speeds each and their plans.
 //	DEADLINE_EXCEEDED: not even the greedy allocator could answer in time.
 //	CANCELLED: the caller gave up, or the request did not arrive in time.
 //	UNAVAILABLE: the server drains, or cannot be reached.
@@ -156,8 +158,10 @@ func (c *allocatorServiceClient) Forecast(ctx context.Context, in *ForecastReque
 //
 //	INVALID_ARGUMENT: google.rpc.BadRequest names every bad field; without it, the
 //	  request is compressed, which no server takes.
-//	RESOURCE_EXHAUSTED: shed for load, with google.rpc.RetryInfo; without it, the request
-//	  is larger than the server takes (16 MiB at least), and so it is at the next call.
+//	RESOURCE_EXHAUSTED: shed for load, with google.rpc.RetryInfo. Without it, the server can
+//	  never take the call: the request is larger than its limit (at least 16 MiB), or the
+//	  call needs more memory than one may hold, seven eighths of --max-memory. The default
+//	  takes 50,000 jobs with five speeds each and their plans.
 //	DEADLINE_EXCEEDED: not even the greedy allocator could answer in time.
 //	CANCELLED: the caller gave up, or the request did not arrive in time.
 //	UNAVAILABLE: the server drains, or cannot be reached.

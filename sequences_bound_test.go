@@ -1,0 +1,504 @@
+package elastalloc_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// leastError is the smallest standard deviation that two keys differ by if both jobs have a
+// restart time.
+const leastError = 0.1 * math.Sqrt2
+
+// TestSequenceOfDecisions runs closed loops, each with a fixed set of jobs on a fixed pool until
+// all jobs that fit have completed, and checks every step of the proof in docs/sequences.md and
+// the bound on the number of resizes. The quantities that the bounds consist of are worked
+// out here from the jobs; only c_i and the change costs come from the solver.
+func TestSequenceOfDecisions(t *testing.T) {
+	t.Parallel()
+	a, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		randomSequence(t).run(t, a)
+	})
+}
+
+// TestSweepCompletes runs a hyperparameter sweep, identical jobs that each need the whole pool,
+// with restarts that are as long as the time between decisions.
+func TestSweepCompletes(t *testing.T) {
+	t.Parallel()
+	a, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, admission := range []solver.Admission{solver.AdmissionPreemptive, solver.AdmissionStartFirst} {
+		for _, loadingCounts := range []bool{false, true} {
+			l := &sequence{
+				pool: 1, admission: admission, interval: 300, loadingCounts: loadingCounts,
+				price: solver.DefaultRescalePrice, random: rand.New(rand.NewPCG(1, 2)),
+			}
+			for i := range 4 {
+				l.jobs = append(l.jobs, &sequenceJob{id: fmt.Sprint("s", i), left: 3600, sizes: []int{1}, efficiency: 0.8, weight: 1, restart: 300})
+			}
+			l.run(t, a)
+			if charged := l.resizes + l.pauses; charged > 0 {
+				t.Errorf("%s: %d resizes and pauses; want none, since identical jobs have no reason to displace each other", admission, charged)
+			}
+		}
+	}
+}
+
+// sequence is a closed loop of decisions. All times are in seconds.
+type sequence struct {
+	pool          int
+	admission     solver.Admission
+	jobs          []*sequenceJob // those that are left
+	interval      float64    // between decisions
+	irregular     bool       // whether intervals are random, with that mean
+	atCompletions bool       // whether there is a decision at every completion too
+	loadingCounts bool       // whether training time includes the time that a job loads
+	price         time.Duration
+	random        *rand.Rand
+
+	all                              []*sequenceJob
+	now, decided                     float64 // decided is the time of the last decision
+	meanWeight                       float64 // at the last decision
+	starts, resumes, resizes, pauses int
+	displacing                       int  // decisions that start a job on nodes that others hold
+	completed                        bool // whether a job has completed since the last decision
+	piece                            *piece
+	total                            piece // the sums over the pieces that are closed
+	pieces                           int
+	largestValue                     float64 // of all plans under any set of jobs, F_max
+}
+
+// sequenceJob is a job of a sequence.
+type sequenceJob struct {
+	id                 string
+	left               float64 // on one node
+	sizes              []int
+	efficiency, weight float64
+	restart            float64
+	nodes              int
+	loading            float64 // how long it still loads
+	trained, waited    float64
+	since              float64 // when it got its nodes
+	c, demand          float64 // c_i, relative to the mean weight, and d_i at the last decision
+}
+
+func (j *sequenceJob) exponent() float64 { return math.Log2(2 * j.efficiency) }
+
+func (j *sequenceJob) speed(nodes int) float64 {
+	if nodes == 0 {
+		return 0
+	}
+	return math.Pow(float64(nodes), j.exponent())
+}
+
+// largest returns the largest size.
+func (j *sequenceJob) largest() int { return j.sizes[len(j.sizes)-1] }
+
+// fastest returns the highest speed that the job can have in the pool, 0 if it does not fit.
+func (j *sequenceJob) fastest(pool int) float64 {
+	highest := 0.0
+	for _, size := range j.sizes {
+		if size <= pool {
+			highest = max(highest, j.speed(size))
+		}
+	}
+	return highest
+}
+
+// aging and payback are those that count for the job, A_i and L_i.
+func (j *sequenceJob) aging() float64 { return max(solver.DefaultAging.Seconds(), 100*j.restart) }
+
+func (j *sequenceJob) payback() float64 { return max(solver.DefaultPayback.Seconds(), 4*j.restart) }
+
+// aged returns the weight of the job with its aging.
+func (j *sequenceJob) aged() float64 { return j.weight * (1 + j.waited/j.aging()) }
+
+// piece is a run of decisions with the same jobs, none of which starts a job on nodes that
+// others hold. All values are divided by the mean weight.
+type piece struct {
+	first    float64 // value of the plan before the first decision
+	declines float64 // of c_i, times the speed held
+	allowed  float64 // what the proof bounds the declines by
+
+	costs, bonus, lost float64 // sums over the decisions, as in step
+	charged            int
+}
+
+// randomSequence returns a sequence before its first decision.
+func randomSequence(t *rapid.T) *sequence {
+	l := &sequence{
+		pool:          rapid.IntRange(1, 8).Draw(t, "pool"),
+		admission:     rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		irregular:     rapid.Bool().Draw(t, "irregular"),
+		atCompletions: rapid.Bool().Draw(t, "decisions at completions"),
+		loadingCounts: rapid.Bool().Draw(t, "loading counts"),
+		price:         rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, solver.DefaultRescalePrice}).Draw(t, "rescale price"),
+		random:        rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
+	}
+	restart := rapid.SampledFrom([]float64{15, 60, 300, 900}).Draw(t, "restart")
+	l.interval = restart * rapid.SampledFrom([]float64{0.3, 0.7, 1, 1.4, 4}).Draw(t, "interval in restarts")
+	length := max(rapid.SampledFrom([]float64{1800, 3600, 4 * 3600}).Draw(t, "length"), 4*restart)
+	length = min(length, 100*l.interval)
+	alike := rapid.Bool().Draw(t, "identical")
+	mixed := rapid.Bool().Draw(t, "mixed restarts")
+	for i := range rapid.IntRange(2, 8).Draw(t, "jobs") {
+		j := &sequenceJob{left: length, sizes: []int{1}, efficiency: 0.8, weight: 1, restart: restart}
+		if l.pool > 1 {
+			j.sizes = rapid.SampledFrom([][]int{{1}, {1, 2}, {2, 4}, {1, 2, 4, 8}}).Draw(t, "sizes")
+		}
+		if mixed {
+			j.restart *= rapid.SampledFrom([]float64{0.5, 1, 3}).Draw(t, "restart factor")
+		}
+		if !alike {
+			j.left *= rapid.Float64Range(0.05, 1).Draw(t, "share of the length")
+			j.efficiency = rapid.SampledFrom([]float64{0.6, 0.8, 0.95}).Draw(t, "efficiency")
+			j.weight = rapid.SampledFrom([]float64{0.5, 1, 3}).Draw(t, "weight")
+		}
+		if alike && i > 0 {
+			j = new(*l.jobs[0])
+		}
+		j.id = fmt.Sprint("j", i)
+		l.jobs = append(l.jobs, j)
+	}
+	if !slices.ContainsFunc(l.jobs, l.fits) {
+		l.pool = l.jobs[0].largest()
+	}
+	return l
+}
+
+func (l *sequence) fits(j *sequenceJob) bool { return j.sizes[0] <= l.pool }
+
+// run decides, applies and waits until no job that fits is left.
+func (l *sequence) run(t rapid.TB, a *elastalloc.Allocator) {
+	t.Helper()
+	l.all = l.jobs
+	next := 0.0
+	for decisions := 0; slices.ContainsFunc(l.jobs, l.fits); {
+		if l.now >= next || l.completed && l.atCompletions {
+			if decisions++; decisions > 5000 {
+				t.Fatalf("%d jobs are left after %.0f s and %d decisions", len(l.jobs), l.now, decisions)
+			}
+			l.decide(t, a)
+			if l.now >= next {
+				if next = l.now + l.interval; l.irregular {
+					next = l.now + l.interval*l.random.ExpFloat64()
+				}
+			}
+		}
+		l.advance(next)
+	}
+	l.close()
+	l.check(t)
+}
+
+// advance lets time pass up to the next decision or completion.
+func (l *sequence) advance(next float64) {
+	for _, j := range l.jobs {
+		if j.nodes > 0 {
+			next = min(next, l.now+j.loading+j.left/j.speed(j.nodes))
+		}
+	}
+	passed := next - l.now
+	l.now = next
+	for _, j := range l.jobs {
+		if j.nodes == 0 {
+			j.waited += passed
+			continue
+		}
+		loading := min(j.loading, passed)
+		j.loading -= loading
+		j.left -= (passed - loading) * j.speed(j.nodes)
+		if j.trained += passed - loading; l.loadingCounts {
+			j.trained += loading
+		}
+	}
+	before := len(l.jobs)
+	l.jobs = slices.DeleteFunc(slices.Clone(l.jobs), func(j *sequenceJob) bool { return j.left < 1e-6 })
+	l.completed = l.completed || len(l.jobs) < before
+}
+
+// snapshot returns the jobs that are left.
+func (l *sequence) snapshot() *solver.Snapshot {
+	s := &solver.Snapshot{TotalNodes: l.pool}
+	seconds := func(s float64) time.Duration { return time.Duration(math.Ceil(s * 1e9)) }
+	for _, j := range l.jobs {
+		s.Jobs = append(s.Jobs, solver.Job{
+			ID: j.id, RemainingETA: seconds(j.left), AllowedNodes: j.sizes, CurrentNodes: j.nodes, Weight: &j.weight,
+			Scaling: solver.Scaling{DoublingEfficiency: j.efficiency}, RestartTime: seconds(j.restart),
+			TrainingTime: seconds(j.trained), WaitingTime: seconds(j.waited),
+		})
+	}
+	return s
+}
+
+// decide makes a decision, checks it and applies it.
+func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
+	t.Helper()
+	s := l.snapshot()
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{RescalePrice: &l.price}}
+	d, err := a.Allocate(context.Background(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Report.Backend == solver.BackendGreedy {
+		t.Fatal("greedy decided; the theorem is about optimal decisions")
+	}
+	limits := l.bounds()
+	step := l.observe(t, solver.NewProblemFor(s.WithDefaults(), o.WithDefaults()), d, limits.meanWeight)
+	if l.largestValue = max(l.largestValue, limits.largestValue); step.after > limits.largestValue*(1+1e-9) {
+		t.Fatalf("a plan is worth %v; want at most %v", step.after, limits.largestValue)
+	}
+	if l.piece == nil || l.completed {
+		l.close()
+		l.piece = &piece{first: step.before}
+	} else {
+		l.checkDeclines(t, limits, step.slope)
+	}
+	if step.displacing {
+		// The optimizer had to start a job, and could not keep the plan.
+		l.displacing++
+		l.close()
+	} else {
+		l.piece.add(t, step)
+	}
+	l.apply(d, s, step.slope, limits.meanWeight)
+}
+
+// step is what a decision changes, with all values divided by the mean weight.
+type step struct {
+	slope         []float64 // c_i of every job, 0 of one that is not admitted
+	before, after float64   // values of the plan before and after
+	costs         float64   // of the changes
+	bonus         float64   // for first starts
+	charged       int       // resizes and pauses
+	lost          float64   // time that the jobs resized or paused spent restarting, by its value now
+	displacing    bool      // whether a job had to start on nodes that others hold
+}
+
+// observe works out what a decision changes and checks the cost of every resize and pause.
+func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, meanWeight float64) step {
+	t.Helper()
+	now := step{slope: make([]float64, len(l.jobs))}
+	inUse, forced := 0, 0
+	for n := range p.Jobs {
+		admitted := &p.Jobs[n]
+		j, nodes := l.jobs[admitted.Index], d.Allocations[admitted.Index].Nodes
+		bonus := 0.0
+		if j.nodes == 0 && j.trained == 0 && l.admission == solver.AdmissionOptimized {
+			bonus = solver.DefaultStartBonus.Seconds() / solver.DefaultPayback.Seconds()
+		}
+		c, largest := 0.0, len(admitted.Sizes)-1
+		if size := admitted.Sizes[largest]; size > 0 {
+			c = ((admitted.SizeValue[largest]+admitted.ChangeCost[largest])/meanWeight - bonus) / j.speed(size)
+		}
+		cost := admitted.ChangeCost[slices.Index(admitted.Sizes, nodes)] / meanWeight
+		now.slope[admitted.Index] = c
+		now.before, now.after, now.costs = now.before+c*j.speed(j.nodes), now.after+c*j.speed(nodes), now.costs+cost
+		inUse += j.nodes
+		switch {
+		case j.nodes == 0:
+			forced += admitted.Sizes[0]
+			if nodes > 0 {
+				now.bonus += bonus
+			}
+		case nodes != j.nodes:
+			now.charged++
+			now.lost += min(j.restart, l.now-j.since) * c * j.speed(j.nodes)
+			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / j.payback(); cost < due*(1-1e-9) {
+				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d may be for nothing", j.id, j.nodes, nodes, cost, due)
+			}
+		}
+	}
+	now.displacing = forced > 0 && inUse+forced > l.pool
+	return now
+}
+
+// add adds a decision to a piece and checks that it is no worse than keeping all nodes, and that
+// the values account for the costs so far.
+func (p *piece) add(t rapid.TB, now step) {
+	t.Helper()
+	if gained := now.after + now.bonus - now.costs; gained < now.before-1e-9*(1+now.before+now.costs) {
+		t.Fatalf("a decision is worth %v, its changes included; keeping is worth %v", gained, now.before)
+	}
+	p.costs, p.bonus = p.costs+now.costs, p.bonus+now.bonus
+	p.charged, p.lost = p.charged+now.charged, p.lost+now.lost
+	if most := now.after - p.first + p.declines + p.bonus; p.costs > most+1e-6*(1+most) {
+		t.Fatalf("changes have cost %v; the values account for %v", p.costs, most)
+	}
+}
+
+// apply changes nodes as decided and keeps what the next decision is compared with.
+func (l *sequence) apply(d solver.Decision, s *solver.Snapshot, slope []float64, meanWeight float64) {
+	l.completed, l.decided, l.meanWeight = false, l.now, meanWeight
+	for i, j := range l.jobs {
+		j.c, j.demand = slope[i], s.Jobs[i].RemainingETA.Seconds()
+		nodes := d.Allocations[i].Nodes
+		switch {
+		case nodes == j.nodes:
+			continue
+		case nodes == 0:
+			l.pauses++
+		case j.nodes > 0:
+			l.resizes++
+		case j.trained > 0:
+			l.resumes++
+		default:
+			l.starts++
+		}
+		j.nodes, j.since, j.loading = nodes, l.now, 0
+		if nodes > 0 {
+			j.loading = j.restart
+		}
+	}
+}
+
+// bounds are what the theorem takes from a set of jobs and a pool.
+type bounds struct {
+	meanWeight   float64
+	exponent     float64   // a
+	toCome       float64   // V_0 relative to the mean weight, F N / mean largest size
+	unit         []float64 // N^a u_i
+	most         []float64 // of c_i, C_i
+	largestValue float64   // of a plan, F_max
+	rate         float64   // at which aging lowers the logarithm of c_i at most, mu
+}
+
+// bounds works out those of the jobs that are left.
+func (l *sequence) bounds() (b bounds) {
+	n, pool := float64(len(l.jobs)), float64(l.pool)
+	var exponents []float64
+	meanLargest, leastAging := 0.0, math.Inf(1)
+	for _, j := range l.jobs {
+		b.meanWeight += j.aged() / n
+		meanLargest += min(float64(j.largest()), pool) / n
+		leastAging = min(leastAging, j.aging())
+		if j.largest() > 1 {
+			exponents = append(exponents, j.exponent())
+		}
+	}
+	slices.Sort(exponents)
+	if b.exponent = math.Log2(1.6); len(exponents) > 0 {
+		b.exponent = (exponents[len(exponents)/2] + exponents[(len(exponents)-1)/2]) / 2
+	}
+	b.exponent = min(max(b.exponent, 0.05), 0.97)
+	b.toCome = pool / meanLargest
+	for _, j := range l.jobs {
+		share := min(max(1, pool/n, float64(j.sizes[0])), float64(j.largest()))
+		unit := math.Pow(pool, b.exponent) * math.Pow(share, j.exponent()-b.exponent)
+		most := max((b.toCome+n)/unit, n/j.speed(j.largest()))
+		b.unit, b.most = append(b.unit, unit), append(b.most, most)
+		b.largestValue += most * j.fastest(l.pool)
+	}
+	b.rate = (1 + agingRate(b.exponent, n/b.toCome)) / leastAging
+	return b
+}
+
+// agingRate returns lambda A for m jobs per full pool: aging lowers the logarithm of c_i by at
+// most lambda per second.
+func agingRate(a, m float64) float64 {
+	steepest := 0.0
+	for x := -8.0; x < 4; x += 1.0 / 64 {
+		density := math.Exp(-x*x/2) / math.Sqrt(2*math.Pi)
+		steepest = max(steepest, a*density/leastError/(1/m+math.Erfc(-x/math.Sqrt2)/2))
+	}
+	return a * max(0, steepest*(1+1e-4)-1)
+}
+
+// TestAgingRate checks the figures of docs/sequences.md.
+func TestAgingRate(t *testing.T) {
+	t.Parallel()
+	for m, want := range map[float64]float64{4: 1.4, 10: 2.4, 40: 3.9, 200: 5.7, 1000: 7.2} {
+		if got := agingRate(math.Log2(1.6), m); math.Abs(got-want) > 0.05 {
+			t.Errorf("%v jobs per full pool: lambda A is %.3f; want %v", m, got, want)
+		}
+	}
+}
+
+// checkDeclines checks how far each c_i has fallen since the last decision, which had the same
+// jobs, and adds up what the falls come to.
+func (l *sequence) checkDeclines(t rapid.TB, now bounds, slope []float64) {
+	t.Helper()
+	peak := 1 / math.Sqrt(2*math.Pi) / leastError // the highest slope of an expected order
+	n, aged := float64(len(l.jobs)), math.Log(now.meanWeight/l.meanWeight)
+	for i, j := range l.jobs {
+		if slope[i] == 0 {
+			continue // It does not fit.
+		}
+		fallen, weighted := 0.0, 0.0 // logarithms of the demands of the other jobs
+		for _, other := range l.jobs {
+			if other != j {
+				fell := math.Log(other.demand / (math.Ceil(other.left*1e9) / 1e9))
+				fallen, weighted = fallen+fell, weighted+fell*other.aged()/l.meanWeight
+			}
+		}
+		most := now.rate*(l.now-l.decided) + now.exponent*peak*weighted/now.toCome
+		if decline := math.Log(j.c / slope[i]); decline > most+1e-8 {
+			t.Fatalf("%s: ln c fell by %v in %.0f s; want at most %v", j.id, decline, l.now-l.decided, most)
+		}
+		decline := max(0, j.c-slope[i])
+		l.piece.declines += decline * j.speed(j.nodes)
+		l.piece.allowed += j.fastest(l.pool) * (now.most[i]*aged + peak/now.unit[i]*n*(now.exponent*aged+fallen))
+		if l.piece.declines > l.piece.allowed+1e-8 {
+			t.Fatalf("declines come to %v; want at most %v", l.piece.declines, l.piece.allowed)
+		}
+	}
+}
+
+// close ends a piece.
+func (l *sequence) close() {
+	if l.piece != nil {
+		l.pieces++
+		l.total.declines += l.piece.declines
+		l.total.allowed += l.piece.allowed
+		l.total.charged += l.piece.charged
+		l.total.lost += l.piece.lost
+		l.total.bonus += l.piece.bonus
+	}
+	l.piece = nil
+}
+
+// check checks the bounds on what the changes have cost from the first decision to the last.
+func (l *sequence) check(t rapid.TB) {
+	t.Helper()
+	n := len(l.all)
+	longest := 0.0 // payback
+	for _, j := range l.all {
+		longest = max(longest, j.payback())
+	}
+	if l.displacing > n || l.pieces > 2*n+1 {
+		t.Fatalf("%d decisions displaced jobs and there were %d pieces; want at most %d and %d", l.displacing, l.pieces, n, 2*n+1)
+	}
+	if most := longest * (float64(l.pieces)*l.largestValue + l.total.declines + l.total.bonus); l.total.lost > most*(1+1e-6) {
+		t.Fatalf("restarts have cost %v; want at most %v", l.total.lost, most)
+	}
+	for _, declines := range []float64{l.total.declines, l.total.allowed} {
+		most := longest / l.price.Seconds() * (float64(l.pieces)*l.largestValue + declines + l.total.bonus)
+		if float64(l.total.charged) > most {
+			t.Fatalf("%d resizes and pauses; want at most %v", l.total.charged, most)
+		}
+	}
+	if charged := l.resizes + l.pauses; charged > l.total.charged+n*l.displacing {
+		t.Fatalf("%d resizes and pauses, %d of them at decisions that displaced nothing; want at most %d others", charged, l.total.charged, n*l.displacing)
+	}
+	if l.admission != solver.AdmissionPreemptive && l.starts > n {
+		t.Fatalf("%d first starts of %d jobs; a job that loads lost its nodes", l.starts, n)
+	}
+	if l.starts+l.resumes > n+l.pauses {
+		t.Fatalf("%d starts and %d resumes of %d jobs with %d pauses", l.starts, l.resumes, n, l.pauses)
+	}
+}

@@ -48,6 +48,7 @@ const (
 // loopJob is a job and its state.
 type loopJob struct {
 	solver.Job         // as submitted
+	group      int     // its position in the pool
 	submit     float64 // time of submission
 	work       float64 // in seconds on one reference node
 

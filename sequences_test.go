@@ -108,6 +108,12 @@ func randomLoop(t *rapid.T, kind loopKind) *closedLoop {
 	for i := range l.jobs {
 		l.jobs[i] = new(loopJob)
 	}
+	if kind.objective == solver.ObjectiveProgress {
+		l.pool.Horizon.Steps = rapid.SampledFrom([]int{solver.DefaultSteps, 1, 3, 10}).Draw(t, "steps")
+	}
+	if kind.groups {
+		randomGroups(t, l)
+	}
 	if !kind.together {
 		randomSubmissions(t, l.jobs)
 	}
@@ -120,11 +126,11 @@ func randomLoop(t *rapid.T, kind loopKind) *closedLoop {
 	l.countsLoading = rapid.Bool().Draw(t, "training_time counts loading")
 	l.options.Admission = rapid.SampledFrom(solver.Admissions()).Draw(t, "admission")
 	if kind.objective == solver.ObjectiveProgress {
-		l.pool.Horizon = solver.Horizon{Step: duration(l.interval), Steps: solver.DefaultSteps}
+		l.pool.Horizon.Step = duration(l.interval)
 	}
 	randomJobs(t, l)
 	if kind.groups {
-		randomGroups(t, l)
+		randomLimits(t, l)
 	}
 	return l
 }
@@ -206,20 +212,24 @@ func randomSpeeds(t *rapid.T, types []solver.NodeType, j *loopJob) {
 
 func randomGroups(t *rapid.T, l *closedLoop) {
 	for g := range rapid.IntRange(2, 3).Draw(t, "groups") {
-		l.pool.Groups = append(l.pool.Groups, solver.Group{
-			ID: fmt.Sprintf("group%d", g), Quota: rapid.IntRange(0, l.pool.TotalNodes).Draw(t, "quota"),
-		})
+		l.pool.Groups = append(l.pool.Groups, solver.Group{ID: fmt.Sprintf("group%d", g)})
+	}
+	for _, j := range l.jobs {
+		j.group = rapid.IntRange(0, len(l.pool.Groups)-1).Draw(t, "group")
+	}
+}
+
+// randomLimits gives the groups quotas, and limits that each of their jobs fits.
+func randomLimits(t *rapid.T, l *closedLoop) {
+	least := make([]int, len(l.pool.Groups))
+	for _, j := range l.jobs {
+		j.GroupID = l.pool.Groups[j.group].ID
+		least[j.group] = max(least[j.group], j.MinNodes)
 	}
 	for g := range l.pool.Groups {
-		group, least := &l.pool.Groups[g], 1
-		for i, j := range l.jobs {
-			if i%len(l.pool.Groups) == g {
-				j.GroupID = group.ID
-				least = max(least, j.MinNodes)
-			}
-		}
+		l.pool.Groups[g].Quota = rapid.IntRange(0, l.pool.TotalNodes).Draw(t, "quota")
 		if rapid.Bool().Draw(t, "limited") {
-			group.Limit = new(rapid.IntRange(least, l.pool.TotalNodes).Draw(t, "limit"))
+			l.pool.Groups[g].Limit = new(rapid.IntRange(max(1, least[g]), l.pool.TotalNodes).Draw(t, "limit"))
 		}
 	}
 }

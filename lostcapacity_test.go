@@ -1,0 +1,193 @@
+package elastalloc_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/solvertest"
+)
+
+// remaining is what running jobs that are considered in order leave of a pool, its node types
+// and the limits of its groups.
+type remaining struct {
+	snapshot *solver.Snapshot
+	nodes    []int          // by node type, or of the pool
+	limits   map[string]int // by group, of those that have one
+}
+
+func newRemaining(s *solver.Snapshot) *remaining {
+	r := &remaining{snapshot: s, nodes: []int{s.TotalNodes}, limits: map[string]int{}}
+	if len(s.NodeTypes) > 0 {
+		r.nodes = nil
+	}
+	for _, t := range s.NodeTypes {
+		r.nodes = append(r.nodes, t.Nodes)
+	}
+	for _, g := range s.Groups {
+		if g.Limit != nil {
+			r.limits[g.ID] = *g.Limit
+		}
+	}
+	return r
+}
+
+// groupsOf returns the group of a job and those that it is part of.
+func (r *remaining) groupsOf(job *solver.Job) []string {
+	var ids []string
+	for id := job.GroupID; id != ""; {
+		ids = append(ids, id)
+		at := slices.IndexFunc(r.snapshot.Groups, func(g solver.Group) bool { return g.ID == id })
+		id = r.snapshot.Groups[at].ParentID
+	}
+	return ids
+}
+
+// withinLimits reports whether the limits of the groups of a job leave room for nodes.
+func (r *remaining) withinLimits(job *solver.Job, nodes int) bool {
+	return !slices.ContainsFunc(r.groupsOf(job), func(id string) bool {
+		left, limited := r.limits[id]
+		return limited && left < nodes
+	})
+}
+
+// heldType returns the position of the type of the nodes that a job holds.
+func (r *remaining) heldType(job *solver.Job) int {
+	return max(0, slices.IndexFunc(r.snapshot.NodeTypes, func(t solver.NodeType) bool { return t.ID == job.CurrentNodeType }))
+}
+
+// smallest returns the smallest size of a job on nodes of a type, 0 if it does not run there.
+func (r *remaining) smallest(job *solver.Job, nodeType int) int {
+	there, runs := *job, true
+	if len(r.snapshot.NodeTypes) > 0 {
+		there, _, runs = job.On(&r.snapshot.NodeTypes[nodeType])
+	}
+	if sizes := there.LegalSizes(); runs && len(sizes) > 0 {
+		return sizes[0]
+	}
+	return 0
+}
+
+// place returns the type on which a job has its smallest size: the one that it holds if it has
+// room, otherwise the one with most nodes left; -1 if none has room.
+func (r *remaining) place(job *solver.Job) int {
+	best := -1
+	for t, left := range r.nodes {
+		switch size := r.smallest(job, t); {
+		case size == 0 || size > left:
+		case t == r.heldType(job):
+			return t
+		case best < 0 || left > r.nodes[best]:
+			best = t
+		}
+	}
+	return best
+}
+
+// take takes nodes of a type for a job.
+func (r *remaining) take(job *solver.Job, nodeType, nodes int) {
+	r.nodes[nodeType] -= nodes
+	for _, id := range r.groupsOf(job) {
+		if _, limited := r.limits[id]; limited {
+			r.limits[id] -= nodes
+		}
+	}
+}
+
+// keep considers the running jobs in order and reports which of them have room for the nodes
+// that they need: exactly what they hold, or their smallest size. lost reports whether the pool
+// has no room for one that it could hold if it were empty.
+func (r *remaining) keep(exactly, moves bool) (kept []bool, lost bool) {
+	kept = make([]bool, len(r.snapshot.Jobs))
+	for i := range r.snapshot.Jobs {
+		job := &r.snapshot.Jobs[i]
+		if job.CurrentNodes == 0 {
+			continue
+		}
+		on := r.heldType(job)
+		if moves {
+			on = r.place(job)
+		}
+		nodes := job.CurrentNodes
+		if !exactly && on >= 0 {
+			nodes = r.smallest(job, on)
+		}
+		switch {
+		case on >= 0 && nodes == 0: // It does not run on the nodes that it holds.
+		case on >= 0 && nodes <= r.nodes[on] && r.withinLimits(job, nodes):
+			kept[i] = true
+			r.take(job, on, nodes)
+		case exactly:
+			lost = lost || nodes > r.nodes[on]
+		default:
+			empty := newRemaining(r.snapshot)
+			at := empty.place(job)
+			lost = lost || on < 0 && at >= 0 && r.withinLimits(job, r.smallest(job, at))
+		}
+	}
+	return kept, lost
+}
+
+// TestLostCapacity checks on random snapshots, of which most have a pool or a group that shrank
+// below what its jobs hold, that every running job that fits beside those before it keeps nodes,
+// and that no job of the queue gets nodes past one that lost them.
+func TestLostCapacity(t *testing.T) {
+	t.Parallel()
+	allocator := newAllocator(t, elastalloc.Options{})
+	limits := solvertest.Limits{Jobs: 8, Steps: 2, Sizes: 4, Nodes: 24}
+	kinds := map[string]*rapid.Generator[*solver.Snapshot]{
+		"pool": solvertest.SnapshotsWithin(limits), "groups": solvertest.GroupedSnapshots(limits), "node types": solvertest.TypedSnapshots(limits),
+	}
+	for kind, snapshots := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			shrunk, passed := 0, 0
+			rapid.Check(t, func(rt *rapid.T) {
+				s := snapshots.Draw(rt, "snapshot").WithDefaults()
+				o := solver.Options{
+					Objective: solver.ObjectiveTotalTime,
+					Backend:   rapid.SampledFrom([]solver.BackendName{solver.BackendExact, solver.BackendGreedy}).Draw(rt, "backend"),
+					Admission: rapid.SampledFrom([]solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive}).Draw(rt, "admission"),
+				}
+				fillIdle := rapid.IntRange(0, 3).Draw(rt, "decision") == 3
+				if o.Admission == solver.AdmissionPreemptive {
+					o.Backend = solver.BackendGreedy // The optimizer may pause any job.
+				}
+				d, err := allocator.Allocate(t.Context(), s, o)
+				if fillIdle {
+					d, err = allocator.FillIdle(t.Context(), s)
+				}
+				if err != nil {
+					rt.Fatal(err)
+				}
+				kept, lost := newRemaining(s).keep(fillIdle, !fillIdle && o.Admission != solver.AdmissionPreemptive)
+				running, fits := 0, 0
+				past := false // a running job that gets none
+				for i, a := range d.Allocations {
+					if a.Current > 0 {
+						running++
+					}
+					if kept[i] {
+						fits++
+						if past = past || fits < running; a.Nodes == 0 {
+							rt.Fatalf("job %s loses its %d nodes", a.JobID, a.Current)
+						}
+					}
+					if lost && a.Current == 0 && a.Nodes > 0 && (fillIdle || o.Admission != solver.AdmissionOptimized) {
+						rt.Fatalf("job %s gets %d nodes past a job that lost its nodes", a.JobID, a.Nodes)
+					}
+				}
+				if fits < running {
+					shrunk++
+				}
+				if past {
+					passed++
+				}
+			})
+			t.Logf("jobs lost their nodes in %d snapshots, in %d of them one before a job that kept its nodes", shrunk, passed)
+		})
+	}
+}

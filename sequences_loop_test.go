@@ -59,8 +59,8 @@ type loopJob struct {
 	left         float64 // of work
 	trained      float64 // time on nodes without restarts
 	holdingNodes float64 // time on nodes
-	completed    bool
-	resizes      int // after the first start
+	end          float64 // time of completion, 0 before
+	resizes      int     // after the first start
 	changes      []string
 }
 
@@ -100,7 +100,7 @@ func (l *closedLoop) completesAt(j *loopJob) float64 {
 
 // active returns the jobs that are submitted and have not completed.
 func (l *closedLoop) active() []*loopJob {
-	return slices.DeleteFunc(slices.Clone(l.jobs), func(j *loopJob) bool { return j.submit > l.now || j.completed })
+	return slices.DeleteFunc(slices.Clone(l.jobs), func(j *loopJob) bool { return j.submit > l.now || j.end > 0 })
 }
 
 // snapshot returns what a scheduler reports of the active jobs.
@@ -279,7 +279,7 @@ func (l *closedLoop) advance(active []*loopJob, until float64) (event bool) {
 			l.workedAt = until
 		}
 		if l.completesAt(j) <= until+rounding {
-			j.completed, event = true, true
+			j.end, event = until, true
 		} else {
 			j.left -= l.speed(j, j.holds) * (span - loading)
 		}

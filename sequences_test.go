@@ -2,7 +2,9 @@ package elastalloc_test
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,6 +75,117 @@ func TestEverySequenceCompletes(t *testing.T) {
 				}
 			})
 			t.Logf("%d loops: at most %.2f resizes per job, %d of one job, %.3f of the node time in restarts", loops, resizes, resizesOfOne, restarts)
+		})
+	}
+}
+
+// TestHyperparameterSweep runs four identical jobs of one hour on one node with restarts of 5 min.
+// Each has to run to its end, as under FIFO, however often the cluster decides.
+func TestHyperparameterSweep(t *testing.T) {
+	t.Parallel()
+	for _, admission := range solver.Admissions() {
+		for _, interval := range []float64{30, 299, 300, 301, 900} {
+			for _, countsLoading := range []bool{false, true} {
+				l := &closedLoop{
+					allocator: newAllocator(t, elastalloc.Options{}), pool: solver.Snapshot{TotalNodes: 1},
+					options:  solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission},
+					interval: interval, onEvent: callAllocate, countsLoading: countsLoading,
+				}
+				sum := 0.0
+				for _, id := range []string{"s0", "s1", "s2", "s3"} {
+					l.jobs = append(l.jobs, &loopJob{Job: solver.Job{ID: id, MinNodes: 1, MaxNodes: 1, RestartTime: 5 * time.Minute}, work: 3600})
+				}
+				if err := l.run(t.Context()); err != nil {
+					t.Errorf("%s every %v s: %v", admission, interval, err)
+				}
+				for _, j := range l.jobs {
+					sum += j.end
+				}
+				if mean := sum / 4; math.Abs(mean-9750) > 1e-3 {
+					t.Errorf("%s every %v s: mean completion time %v s; must be 9750 s: %s", admission, interval, mean, lastChanges(l.jobs))
+				}
+			}
+		}
+	}
+}
+
+// TestDecisionsThatSequencesNeed decides the snapshots on which sequences went wrong.
+func TestDecisionsThatSequencesNeed(t *testing.T) {
+	t.Parallel()
+	const restart = 5 * time.Minute
+	job := func(id string, left time.Duration, current int, trained, waited time.Duration) solver.Job {
+		return solver.Job{ID: id, RemainingETA: left, CurrentNodes: current, TrainingTime: trained, WaitingTime: waited, RestartTime: restart}
+	}
+	rigid := func(id string, size int, left time.Duration) solver.Job {
+		return solver.Job{
+			ID: id, MinNodes: size, MaxNodes: size, CurrentNodes: size, ETANodes: size,
+			RemainingETA: left, TrainingTime: 10 * time.Minute, RestartTime: restart,
+		}
+	}
+	patient := job("a", 100*time.Hour, 1, time.Hour, 0)
+	patient.RestartTime = 1000 * time.Second
+	paused := job("a", 10*time.Hour, 0, 10*time.Minute, 10*time.Minute)
+	longer := paused
+	longer.RestartTime = time.Hour
+	totalTime := func(admission solver.Admission) solver.Options {
+		return solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}
+	}
+	progress := solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionOptimized}
+	for _, test := range []struct {
+		name    string
+		nodes   int
+		jobs    []solver.Job
+		options solver.Options
+		want    []int
+	}{
+		{
+			"a job does not lose its node to identical jobs because they waited longer", 1, []solver.Job{
+				job("s0", time.Hour, 0, 5*time.Minute, 80*time.Minute), job("s1", time.Hour, 0, 5*time.Minute, 80*time.Minute),
+				job("s2", time.Hour, 1, 10*time.Minute, 75*time.Minute),
+			}, totalTime(solver.AdmissionPreemptive),
+			[]int{0, 0, 1},
+		},
+		{
+			"a job that loads keeps its node", 1,
+			[]solver.Job{job("loads", 10*time.Hour, 1, 0, 0), job("new", time.Hour, 0, 0, 5*time.Minute)},
+			totalTime(solver.AdmissionStartFirst),
+			[]int{1, 0},
+		},
+		{
+			"a new job does not displace one with as much left", 1,
+			[]solver.Job{job("old", time.Hour, 1, 10*time.Minute, 0), job("new", time.Hour, 0, 0, 0)},
+			totalTime(solver.AdmissionStartFirst),
+			[]int{1, 0},
+		},
+		{
+			"a new job displaces one with more left", 1,
+			[]solver.Job{job("old", time.Hour, 1, 10*time.Minute, 0), job("new", 30*time.Minute, 0, 0, 0)},
+			totalTime(solver.AdmissionStartFirst),
+			[]int{0, 1},
+		},
+		{
+			"a running job that fits keeps its node past one that does not", 6,
+			[]solver.Job{rigid("A", 3, 10*time.Hour), rigid("B", 4, 10*time.Hour), rigid("C", 1, 2*time.Minute)},
+			solver.Options{},
+			[]int{3, 0, 1},
+		},
+		{"a long restart pays back in an idle pool", 16, []solver.Job{patient}, totalTime(solver.AdmissionStartFirst), []int{16}},
+		{"a paused job resumes although its restart takes a step", 4, []solver.Job{paused}, progress, []int{4}},
+		{"a paused job resumes although its restart takes the horizon", 4, []solver.Job{longer}, progress, []int{4}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), &solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}, test.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int
+			for _, a := range d.Allocations {
+				got = append(got, a.Nodes)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("nodes %v; must be %v", got, test.want)
+			}
 		})
 	}
 }

@@ -50,6 +50,8 @@ type Pool struct {
 	Debounce      time.Duration `json:"-"` // for which events are gathered before a decision
 	MinInterval   time.Duration `json:"-"` // between two changes of one job
 	SettleTimeout time.Duration `json:"-"` // that a pod may take to go after its grace period
+	// NodeGracePeriod is for how long a node that stops accepting pods is expected back.
+	NodeGracePeriod time.Duration `json:"-"`
 	// MaxShrink is the share of the nodes in use that may vanish at once without the controller
 	// taking it for an outage.
 	MaxShrink float64   `json:"-"`
@@ -125,12 +127,13 @@ const (
 
 // Defaults of fields that a file leaves out.
 const (
-	DefaultUnit          = "nvidia.com/gpu"
-	DefaultCadence       = 5 * time.Minute
-	DefaultDebounce      = 10 * time.Second
-	DefaultMinInterval   = 10 * time.Minute
-	DefaultSettleTimeout = time.Minute
-	DefaultMaxShrink     = 0.3
+	DefaultUnit            = "nvidia.com/gpu"
+	DefaultCadence         = 5 * time.Minute
+	DefaultDebounce        = 10 * time.Second
+	DefaultMinInterval     = 10 * time.Minute
+	DefaultSettleTimeout   = time.Minute
+	DefaultNodeGracePeriod = 2 * time.Minute
+	DefaultMaxShrink       = 0.3
 )
 
 // scalar is a string or a number of the file, as it is written.
@@ -158,11 +161,12 @@ type file struct {
 type poolFile struct {
 	Pool
 
-	Cadence       scalar `json:"cadence"`
-	Debounce      scalar `json:"debounce"`
-	MinInterval   scalar `json:"minInterval"`
-	SettleTimeout scalar `json:"settleTimeout"`
-	MaxShrink     scalar `json:"maxShrink"`
+	Cadence         scalar `json:"cadence"`
+	Debounce        scalar `json:"debounce"`
+	MinInterval     scalar `json:"minInterval"`
+	SettleTimeout   scalar `json:"settleTimeout"`
+	NodeGracePeriod scalar `json:"nodeGracePeriod"`
+	MaxShrink       scalar `json:"maxShrink"`
 }
 
 // Parse reads a configuration in YAML or JSON for a controller that knows the given kinds. The
@@ -248,6 +252,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	p.Debounce = c.duration(path+".debounce", f.Debounce, DefaultDebounce, 0)
 	p.MinInterval = c.duration(path+".minInterval", f.MinInterval, DefaultMinInterval, 0)
 	p.SettleTimeout = c.duration(path+".settleTimeout", f.SettleTimeout, DefaultSettleTimeout, time.Second)
+	p.NodeGracePeriod = c.duration(path+".nodeGracePeriod", f.NodeGracePeriod, DefaultNodeGracePeriod, 0)
 	p.MaxShrink = c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink)
 	if p.Name == "" {
 		c.bad(path+".name", "is missing")

@@ -26,7 +26,8 @@ func TestDefaults(t *testing.T) {
 	want := &config.Config{Kinds: []string{"Job"}, Pools: []config.Pool{{
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: "nvidia.com/gpu",
 		Cadence: 5 * time.Minute, Debounce: 10 * time.Second, MinInterval: 10 * time.Minute, SettleTimeout: time.Minute,
-		MaxShrink: 0.3, Objective: config.TotalTime, RemainingIn: config.Seconds,
+		NodeGracePeriod: 2 * time.Minute,
+		MaxShrink:       0.3, Objective: config.TotalTime, RemainingIn: config.Seconds,
 	}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v; want %+v", got, want)
@@ -46,6 +47,7 @@ pools:
     debounce: 0s
     minInterval: 0s
     settleTimeout: 90s
+    nodeGracePeriod: 3m
     maxShrink: 50%
     objective: total-time
     remainingQuery: training_progress_ratio

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -62,6 +64,8 @@ type cluster struct {
 	scales bool
 	// quota is how many pods of a job may be there, where it is limited.
 	quota map[string]int
+	// tolerations are those that admission adds to pods.
+	tolerations []corev1.Toleration
 	// waits is why the containers of a job's pods wait, where they do.
 	waits map[string]string
 	// step is the longest time between two passes.
@@ -204,7 +208,7 @@ func (c *cluster) kubelet() {
 			units := job.Spec.Template.Spec.Containers[0].Resources.Limits[worldtest.Unit]
 			node := ""
 			for _, n := range nodes.Items {
-				if (!busy[n.Name] || units.IsZero()) && schedulable(&n, units) {
+				if (!busy[n.Name] || units.IsZero()) && schedulable(&n, units, c.tolerations...) {
 					node = n.Name
 				}
 			}
@@ -216,6 +220,7 @@ func (c *cluster) kubelet() {
 			c.pods++
 			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
 			pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = units
+			pod.Spec.Tolerations = c.tolerations
 			if reason := c.waits[job.Name]; reason != "" {
 				pod.Status.Phase = corev1.PodPending
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
@@ -227,9 +232,13 @@ func (c *cluster) kubelet() {
 	}
 }
 
-// schedulable reports whether the scheduler puts pods on a node that request so much of the unit.
-func schedulable(node *corev1.Node, units resource.Quantity) bool {
-	return !node.Spec.Unschedulable && len(node.Spec.Taints) == 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue &&
+// schedulable reports whether the scheduler puts pods on a node that request so much of the unit and
+// tolerate some taints. That of the unit's own name all tolerate.
+func schedulable(node *corev1.Node, units resource.Quantity, tolerations ...corev1.Toleration) bool {
+	tolerations = append([]corev1.Toleration{{Key: worldtest.Unit, Operator: corev1.TolerationOpExists}}, tolerations...)
+	matters := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, matters, false)
+	return !node.Spec.Unschedulable && !untolerated && node.Status.Conditions[0].Status == corev1.ConditionTrue &&
 		units.Cmp(node.Status.Allocatable[worldtest.Unit]) <= 0
 }
 
@@ -322,6 +331,29 @@ func (c *cluster) count(name, value string) float64 {
 		}
 	}
 	return sum
+}
+
+// gauge returns a gauge of the controller with the value of a label.
+func (c *cluster) gauge(name, value string) float64 {
+	c.t.Helper()
+	families, err := c.registry.Gather()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "elastalloc_controller_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetValue() == value {
+					return m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	c.t.Errorf("no gauge %s of %s", name, value)
+	return 0
 }
 
 // busy returns jobs of a pool of 8 nodes: a long one on all of them and a short one that waits.

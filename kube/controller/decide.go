@@ -33,7 +33,7 @@ const (
 	maxExplained   = 50
 	// writers is how many writes are under way at the same time.
 	writers = 8
-	// outageCadences is after how many cadences missing nodes are believed to be gone.
+	// outageCadences is after how many cadences missing nodes are believed to be lost.
 	outageCadences = 3
 	// undecided is the ID of no decision.
 	undecided = "undecided"
@@ -118,24 +118,33 @@ func (l *Loop) ask(ctx context.Context) {
 func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (plan.Answer, plan.Request, string, error) {
 	r := plan.Snapshot(w, id, nil)
 	l.wanted = 0
-	if len(r.Jobs) == 0 {
-		return nil, r, resultEmpty, nil
-	}
-	if err := plan.Outage(w, r); err == nil {
+	outage := plan.Outage(w, r)
+	if outage == nil {
 		l.outage = time.Time{}
 	} else {
 		if l.outage.IsZero() {
 			l.outage = w.Now
 		}
 		if w.Now.Sub(l.outage) < outageCadences*l.pool.Cadence {
-			return nil, r, resultOutage, err
+			return nil, r, resultOutage, outage
+		}
+	}
+	if len(r.Jobs) == 0 {
+		return nil, r, resultEmpty, nil
+	}
+	if hold := plan.Unaffected(w, r); hold != nil {
+		// A decision that only resizes jobs which lost nodes, and others if that pauses one of these.
+		affected := plan.Snapshot(w, id, hold)
+		answer, result, err := l.call(ctx, w, affected, trigger)
+		if err != nil || !plan.Pauses(affected, answer) {
+			return answer, affected, result, err
 		}
 	}
 	answer, result, err := l.call(ctx, w, r, trigger)
 	if err != nil {
 		return nil, r, result, err
 	}
-	if hold := plan.Unwanted(w, r, answer); hold != nil {
+	if hold := plan.Unwanted(w, r, answer, outage != nil); hold != nil {
 		// The decision that pauses none of them.
 		if r = plan.Snapshot(w, id, hold); len(r.Jobs) == 0 {
 			return nil, r, resultEmpty, nil
@@ -154,7 +163,7 @@ func (l *Loop) call(ctx context.Context, w *world.World, r plan.Request, trigger
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
 		total := plan.Worth(w, r)
-		l.wanted = w.Nodes.Usable + total - int(snapshot.GetTotalNodes())
+		l.wanted = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes())
 		snapshot.TotalNodes = int32(total)
 	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {

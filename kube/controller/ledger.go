@@ -233,7 +233,7 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
 		used -= j.Pods.Broken
 	}
-	if w.Pool.MaxNodes > w.Nodes.Usable && j.Pods.Waiting > 0 {
+	if w.Pool.MaxNodes > w.Nodes.Accepting && j.Pods.Waiting > 0 {
 		patience *= neverRuns // An autoscaler takes minutes.
 	}
 	if w.Now.Sub(u.short) < patience || used >= asked {

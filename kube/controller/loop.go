@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,8 +61,11 @@ type Loop struct {
 	running map[types.UID]time.Duration // the work that the others have done
 
 	// facts are what a decision depends on beside the time, as the last pass saw them.
-	facts map[types.UID]uint64
-	nodes world.NodeCounts
+	facts   map[types.UID]uint64
+	nodes   world.NodeCounts
+	missing int // of the nodes in use
+	// nodeHistory is what the last pass saw of the nodes, by name, nil at the start.
+	nodeHistory map[string]world.NodeHistory
 	// dirty is when the first event since the last decision happened, and why; zero is never.
 	dirty       time.Time
 	dirtyReason string
@@ -79,10 +81,11 @@ type Loop struct {
 	wanted  int               // nodes that the last decision was made for, where the pool can have more
 	settled string            // the last decision that is known to be carried out or given up
 	why     map[string]string // why the current decision changes a job
-	// told are the pins and the odd nodes that events told of, and queued the jobs that were told
+	// told are the pins and the states of nodes that events told of, and queued the jobs that were told
 	// why they wait.
-	told, toldOdd map[types.UID]string
-	queued        map[types.UID]bool
+	told      map[types.UID]string
+	toldNodes map[string]string
+	queued    map[types.UID]bool
 
 	status sync.Mutex
 	report Report
@@ -133,7 +136,7 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 	l.show(w)
 	p := plan.Steps(w, l.current)
 	l.tellPins(w)
-	l.tellOdd(w)
+	l.tellNodes(w)
 	if l.pool.Paused {
 		return l.pool.Cadence, nil
 	}
@@ -142,7 +145,7 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 		return soon, l.decide(ctx, w, trigger)
 	}
 	again := due.Sub(w.Now)
-	if w.Nodes.Returning > 0 {
+	if slices.ContainsFunc(w.NodeStatuses, func(s world.NodeStatus) bool { return s.Transient }) {
 		again = min(again, settling)
 	}
 	if l.Mode == plan.ModeApply && p.ID != "" {
@@ -173,11 +176,12 @@ func (l *Loop) rewind(now time.Time) {
 // moment returns when the next decision is due and what brings it about.
 func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Time) {
 	facts := factsOf(w)
-	lost := l.facts != nil && w.Nodes.Usable < l.nodes.Usable
-	// Where a node that left is gone, another one may come.
-	came := l.facts != nil && (w.Nodes.Usable > l.nodes.Usable || w.Pool.MaxNodes > 0 && w.Nodes.Leaving < l.nodes.Leaving)
+	// Nodes that are in use, or that the last decision counts on, are there no more.
+	lost := l.facts != nil && (w.Missing > l.missing || w.Nodes.Serving < l.nodes.Serving && len(p.Waiting) > 0)
+	// When a node that left is gone, another one may come.
+	came := l.facts != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Leaving < l.nodes.Leaving)
 	changed := l.facts != nil && !maps.Equal(facts, l.facts)
-	l.facts, l.nodes = facts, w.Nodes
+	l.facts, l.nodes, l.missing = facts, w.Nodes, w.Missing
 	if l.dirty.IsZero() && (changed || came) {
 		l.dirty, l.dirtyReason = w.Now, triggerJob
 		if came {
@@ -201,7 +205,7 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 		}
 	case l.last.IsZero():
 		return triggerStart, w.Now
-	case p.ID != "" && p.ID != l.settled && w.Now.After(p.Expires) && len(p.Waiting) > 0:
+	case p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0:
 		l.stuck(w, p)
 		return triggerStuck, w.Now
 	default:
@@ -219,7 +223,8 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 	facts := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
 		h, pinned, left := fnv.New64a(), j.Pinned, 0
-		if pinned == world.Conflict || pinned == world.Refused {
+		switch pinned {
+		case world.Conflict, world.Refused, world.Retained:
 			pinned = ""
 		}
 		if j.Shape.Finished {
@@ -258,7 +263,10 @@ func (l *Loop) tellPins(w *world.World) {
 				l.event(j, warning, noRemainingTime, "%s; it is taken for %v on one node, as jobs that have ended took", j.Guessed, j.Estimate.Remaining.Round(time.Second))
 			}
 		}
-		news := j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused // to the job's user
+		if j.Pinned == world.Retained && j.Transient {
+			pinned = "" // It may be over before anybody reads of it.
+		}
+		news := pinned != "" && j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused // to the job's user
 		if news && l.told[j.UID] != pinned {
 			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Why)
 			if j.Pinned == world.Stuck {
@@ -271,15 +279,32 @@ func (l *Loop) tellPins(w *world.World) {
 	l.writes.forget(w.Jobs)
 }
 
-// tellOdd posts an event on every node that is left out for how much of the unit it has.
-func (l *Loop) tellOdd(w *world.World) {
-	told := make(map[types.UID]string, len(w.Odd))
-	for _, node := range w.Odd {
-		has := node.Status.Allocatable[corev1.ResourceName(l.pool.Unit)]
-		note := fmt.Sprintf("has %s %s; pool %s counts nodes of %d", has.String(), l.pool.Unit, l.pool.Name, w.PerNode)
-		if told[node.UID] = note; l.toldOdd[node.UID] != note {
-			l.Recorder.Eventf(node, nil, warning, "Odd", "Count", "%s", note)
+// tellNodes posts an event on every node that is not accepting for another reason than before, and
+// for longer than the pool's NodeGracePeriod.
+func (l *Loop) tellNodes(w *world.World) {
+	told := make(map[string]string, len(w.NodeStatuses))
+	for i := range w.NodeStatuses {
+		s := &w.NodeStatuses[i]
+		if s.State == world.Accepting || s.Transient || s.Reason == world.Foreign {
+			continue
 		}
+		note := string(s.State) + ": " + s.Why
+		if told[s.Node.Name] = note; l.toldNodes[s.Node.Name] == note {
+			continue
+		}
+		kind := normal
+		if s.Reason == world.Odd {
+			kind = warning // Of the pool's configuration.
+		}
+		l.Recorder.Eventf(s.Node, nil, kind, eventReason(s.State), "Classify", "%s (pool %s)", s.Why, l.pool.Name)
 	}
-	l.toldOdd = told
+	l.toldNodes = told
+}
+
+// eventReason names a state of a node as events do.
+func eventReason(state world.NodeState) string {
+	if state == world.Gone {
+		return "Gone"
+	}
+	return "Retaining"
 }

@@ -74,7 +74,7 @@ func slimPod(object any) (any, error) {
 		containers[i] = corev1.Container{Name: pod.Spec.Containers[i].Name, Resources: pod.Spec.Containers[i].Resources}
 	}
 	pod.ManagedFields, pod.Annotations = nil, nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers, Tolerations: pod.Spec.Tolerations}
 	var waiting []corev1.ContainerStatus
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if c.State.Waiting != nil {

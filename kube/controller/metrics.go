@@ -14,7 +14,7 @@ import (
 type Metrics struct {
 	moments, changes, stuck, unused, patchErrors, queryFailures *prometheus.CounterVec
 	settle                                                      *prometheus.HistogramVec
-	nodes, jobs, pinned, etaAge, gap, lastDecision              *prometheus.GaugeVec
+	nodes, poolNodes, jobs, pinned, etaAge, gap, lastDecision   *prometheus.GaugeVec
 	outage                                                      *prometheus.GaugeVec
 	objective, greedy                                           *prometheus.GaugeVec
 }
@@ -39,7 +39,8 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 			Name: "elastalloc_controller_settle_seconds", Help: "Time from a decision to the last pod of it.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"pool"}),
-		nodes:        gauge("pool_nodes", "Nodes of the pool, by state.", "state"),
+		nodes:        gauge("nodes", "Nodes of the pool: accepting take new pods, retaining keep their pods and take no new ones, gone run nothing.", "state"),
+		poolNodes:    gauge("pool_nodes", "Nodes of the pool by why they are not accepting, and by how jobs use them.", "state"),
 		jobs:         gauge("jobs", "Jobs of the pool, by state.", "state"),
 		pinned:       gauge("pinned", "Jobs that keep what they hold, by reason.", "reason"),
 		etaAge:       gauge("eta_age_seconds", "Age of the oldest remaining time in use, by source.", "source"),

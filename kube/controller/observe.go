@@ -28,6 +28,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 	}
 	in := world.Input{
 		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Uses: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
+		NodeHistory: l.nodeHistory,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -52,6 +53,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		return nil, err
 	}
 	w := world.Observe(in)
+	l.nodeHistory = w.NodeHistory
 	l.tellUnused(ctx, l.writes.saw(w))
 	w.Nodes.Promised = l.writes.promised(w)
 	l.noteEnds(w)
@@ -78,7 +80,7 @@ func (l *Loop) noteEnds(w *world.World) {
 // their pods.
 func (l *Loop) tellUnused(ctx context.Context, unused []*world.Job) {
 	for _, j := range unused {
-		why := cmp.Or(j.Pods.Unschedulable, "nothing says why")
+		why := cmp.Or(j.Pods.Trouble, j.Pods.Unschedulable, "nothing says why")
 		var told corev1.EventList
 		if err := l.Live.List(ctx, &told, client.InNamespace(j.Object.GetNamespace()), client.MatchingFields{"involvedObject.name": j.Object.GetName()}); err != nil {
 			l.Log.WarnContext(ctx, "no reason why the pods of a job do not run", "job", j.ID, "error", err)

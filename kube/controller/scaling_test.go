@@ -106,8 +106,8 @@ func TestNodesThatDoNotCome(t *testing.T) {
 	c.want(map[string]int{"first": 8})
 }
 
-// TestSpotNotice: a job shrinks before a node is taken away, asks for another one after it, and idle nodes that
-// are not worth their price are left idle, whatever its pods tolerate.
+// TestSpotNotice: a job keeps its pods on a node that is about to be removed, and asks for another one
+// after it. Idle nodes that are not worth their price are left idle, whatever its pods tolerate.
 func TestSpotNotice(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, worldtest.Job("first", 8, map[string]string{"work": "10h", "nodes": "1,2,4,7,8"}))
@@ -126,13 +126,18 @@ func TestSpotNotice(t *testing.T) {
 	}
 	c.scales = true
 	c.passes(5)
-	c.want(map[string]int{"first": 7})
-	if r := c.loop.Report().World; r.Nodes.Leaving != 1 || r.Nodes.Usable != 7 {
-		t.Errorf("nodes are %+v; want one that leaves and 7 usable", r.Nodes)
+	c.want(map[string]int{"first": 8})
+	if r := c.loop.Report().World; r.Nodes.Leaving != 1 || r.Nodes.Accepting != 7 {
+		t.Errorf("nodes are %+v; want one that leaves and 7 accepting", r.Nodes)
 	}
 	// Once it is gone, another one is asked for.
+	c.evict("node-003")
 	if err := c.client.Delete(t.Context(), &node); err != nil {
 		t.Fatal(err)
+	}
+	c.passes(10)
+	if got := c.autoscale(); got != 1 {
+		t.Errorf("%d pods wait; want one", got)
 	}
 	c.passes(10)
 	c.want(map[string]int{"first": 8})

@@ -79,11 +79,18 @@ func (l *Loop) show(w *world.World) {
 	for source, age := range ages {
 		m.etaAge.WithLabelValues(pool, string(source)).Set(age.Seconds())
 	}
-	for state, n := range map[string]int{
-		"usable": w.Nodes.Usable, "not_ready": w.Nodes.NotReady, "cordoned": w.Nodes.Cordoned, "tainted": w.Nodes.Tainted,
-		"foreign": w.Nodes.Foreign, "odd": w.Nodes.Odd, "leaving": w.Nodes.Leaving, "wanted": l.wanted, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+	for state, n := range map[world.NodeState]int{
+		world.Accepting: w.Nodes.Accepting, world.Retaining: w.Nodes.Retaining, world.Gone: w.Nodes.Gone,
 	} {
-		m.nodes.WithLabelValues(pool, state).Set(float64(n))
+		m.nodes.WithLabelValues(pool, string(state)).Set(float64(n))
+	}
+	for _, reason := range world.NodeReasons() {
+		m.poolNodes.WithLabelValues(pool, string(reason)).Set(float64(w.NodesBy(reason)))
+	}
+	for state, n := range map[string]int{
+		"expected": w.Nodes.Expected, "wanted": l.wanted, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+	} {
+		m.poolNodes.WithLabelValues(pool, state).Set(float64(n))
 	}
 	l.status.Lock()
 	defer l.status.Unlock()
@@ -132,8 +139,8 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 		return
 	}
 	n := r.World.Nodes
-	_, _ = fmt.Fprintf(w, "at %s: %d nodes, %d free; out of the count: %d not ready, %d cordoned, %d tainted, %d with foreign pods, %d odd, %d leaving\n",
-		r.World.Now.UTC().Format(time.RFC3339), n.Usable, r.World.Free(), n.NotReady, n.Cordoned, n.Tainted, n.Foreign, n.Odd, n.Leaving)
+	_, _ = fmt.Fprintf(w, "at %s: nodes: %d accepting (%d free), %d retaining, %d gone; %d expected to accept pods again\n",
+		r.World.Now.UTC().Format(time.RFC3339), n.Accepting, r.World.Free(), n.Retaining, n.Gone, n.Expected)
 	if r.Wanted > 0 {
 		_, _ = fmt.Fprintf(w, "%d nodes are worth their price\n", r.Wanted)
 	}
@@ -148,6 +155,11 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 	if !withJobs {
 		_, _ = fmt.Fprintf(w, "jobs are shown to callers on this machine only; forward the port\n\n")
 		return
+	}
+	for i := range r.World.NodeStatuses {
+		if s := &r.World.NodeStatuses[i]; s.State != world.Accepting {
+			_, _ = fmt.Fprintln(w, s)
+		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\nJOB\tNODES\tTARGET\tREMAINING ON ONE NODE\tSOURCE\tAGE\tPINNED")

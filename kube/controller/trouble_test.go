@@ -347,44 +347,40 @@ func TestPodsOutliveTheirJob(t *testing.T) {
 	c.want(map[string]int{"short": 4})
 }
 
-// TestLostNode decides at once, and in an outage not at all.
+// TestLostNode: a node is lost once its pods are, and a decision is made at once that only changes the
+// job whose pods they were. In an outage nothing is decided at first, and no job is paused whose pods
+// run.
 func TestLostNode(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1,2,4"}), worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1,2,4"}))
-	lose := func(names ...string) {
-		for _, name := range names {
-			var node corev1.Node
-			if err := c.client.Get(t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
-				t.Fatal(err)
-			}
-			node.Status.Conditions[0].Status = corev1.ConditionUnknown
-			if err := c.client.Status().Update(t.Context(), &node); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1-4"}), worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-4"}))
+	c.scales = true
 	c.passes(4)
 	c.want(map[string]int{"a": 4, "b": 4})
-	lose("node-000")
+	lost := c.nodesOf("b")[0]
+	c.ready(lost, corev1.ConditionUnknown)
+	c.passUntil(6 * time.Minute)
+	c.want(map[string]int{"a": 4, "b": 4})
+	c.evict(lost)
 	c.passes(4)
-	a, _ := c.job("a")
-	b, _ := c.job("b")
-	if a+b != 6 {
-		t.Errorf("after a node is lost the jobs hold %d and %d nodes; want 6 of 7", a, b)
-	}
+	c.want(map[string]int{"a": 4, "b": 2})
+
 	decided := c.moments("decided")
-	lose("node-001", "node-002", "node-003", "node-004")
-	c.passes(20)
-	if a2, _ := c.job("a"); a2 != a || c.moments("outage") == 0 || c.moments("decided") != decided {
-		t.Errorf("in an outage a job goes from %d to %d nodes", a, a2)
+	unreachable := append(c.nodesOf("a")[:3], c.nodesOf("b")...)
+	for _, node := range unreachable {
+		c.ready(node, corev1.ConditionUnknown)
 	}
-	// Time says that they are gone.
-	c.step = time.Minute
-	c.passes(35)
-	a, _ = c.job("a")
-	b, _ = c.job("b")
-	if a+b > 3 {
-		t.Errorf("long after an outage began the jobs hold %d and %d nodes; want 3 together", a, b)
+	c.passUntil(10 * time.Minute)
+	if c.moments("outage") == 0 || c.moments("decided") != decided {
+		t.Errorf("%v outages and %v decisions in an outage", c.moments("outage"), c.moments("decided")-decided)
+	}
+	c.passUntil(time.Hour)
+	c.want(map[string]int{"a": 4, "b": 2})
+	for _, node := range unreachable {
+		c.evict(node)
+	}
+	c.passUntil(30 * time.Minute)
+	if a, _ := c.job("a"); a == 0 {
+		t.Error("a is paused, one of whose pods runs")
 	}
 }
 

@@ -206,7 +206,11 @@ func TestBystanders(t *testing.T) {
 		// The oracle counts nodes by hand.
 		available := 0
 		for _, node := range c.Nodes {
-			free := node.Labels != nil && c.Now.Sub(node.Status.Conditions[0].LastTransitionTime.Time) >= time.Minute && node.Status.Conditions[0].Status == corev1.ConditionTrue && !node.Spec.Unschedulable &&
+			ready := node.Status.Conditions[0]
+			settled := ready.Status == corev1.ConditionTrue && c.Now.Sub(ready.LastTransitionTime.Time) >= time.Minute
+			// One that was ready a short time ago is expected to be so again.
+			expected := ready.Status != corev1.ConditionTrue && !node.CreationTimestamp.IsZero()
+			free := node.Labels != nil && (settled || expected) && !node.Spec.Unschedulable &&
 				len(node.Spec.Taints) == 0 && node.Status.Allocatable.Name(worldtest.Unit, resource.DecimalSI).Value() == worldtest.PerNode
 			for _, pod := range c.Pods {
 				// Pods that leave in time are waited for.

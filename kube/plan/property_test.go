@@ -184,8 +184,8 @@ func TestSnapshot(t *testing.T) {
 		if len(r.Jobs)+len(r.Left) != len(w.Jobs) {
 			t.Fatalf("%d jobs asked about and %d left out of %d", len(r.Jobs), len(r.Left), len(w.Jobs))
 		}
-		if total := int(r.Allocate.GetSnapshot().GetTotalNodes()); total+kept != w.Nodes.Usable {
-			t.Fatalf("%d nodes asked about and %d kept of %d", total, kept, w.Nodes.Usable)
+		if total := int(r.Allocate.GetSnapshot().GetTotalNodes()); total+kept != w.Nodes.Accepting {
+			t.Fatalf("%d nodes asked about and %d kept of %d", total, kept, w.Nodes.Accepting)
 		}
 		for i, j := range r.Allocate.GetSnapshot().GetJobs() {
 			if j.GetId() != r.Jobs[i].ID || j.GetRemainingEta().AsDuration() <= 0 || len(j.GetAllowedNodes()) == 0 {

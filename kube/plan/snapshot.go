@@ -41,6 +41,8 @@ const (
 	// Unused: no size of it is legal, as its pods did not run on the nodes that it had or its group
 	// is over its limit.
 	Unused world.Reason = "Unused"
+	// Spared: nodes of other jobs are lost, and those are resized first.
+	Spared world.Reason = "Spared"
 )
 
 // Snapshot asks for a decision on a world. Jobs that are pinned, and those of hold, are left
@@ -51,14 +53,15 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		// One job that the allocator does not like keeps its nodes.
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
-	total, inUse, waits := w.Nodes.Usable, 0, 0
-	// keep leaves out a job with the nodes that it holds.
+	total, inUse, waits := w.Nodes.Accepting+w.Nodes.Expected, 0, 0
+	// keep leaves out a job with the nodes that it holds, and that its pods wait for.
 	keep := func(j *world.Job, reason world.Reason) {
 		r.Left = append(r.Left, Left{j, reason})
 		if group := groupOf(w, j); group != "" {
 			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.Keeps()))
 		}
 		total -= j.Keeps()
+		waits += j.Unplaced()
 	}
 	for _, j := range w.Jobs {
 		reason, held := hold[j.ID]
@@ -66,10 +69,10 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		switch {
 		case j.Shape.Finished:
 			total -= j.Keeps()
+			waits += j.Unplaced()
 			continue
 		case j.Pinned != "":
 			keep(j, j.Pinned)
-			waits += j.Waits()
 			continue
 		case held:
 			keep(j, reason)
@@ -257,40 +260,82 @@ func held(a Answer) bool {
 	})
 }
 
-// Unwanted returns the jobs that cool down and those that must not be paused, where an answer
-// pauses one of them: a decision with these held may be asked for instead. It returns none where
-// they would not fit, since the pool shrank.
-func Unwanted(w *world.World, r Request, a Answer) map[string]world.Reason {
-	hold := make(map[string]world.Reason)
+// Unwanted returns the jobs that an answer must not pause, if it pauses one of them: those that cool
+// down, as long as they fit, those that do not allow it, and in an outage all whose pods run. A
+// decision with these held may be asked for instead.
+func Unwanted(w *world.World, r Request, a Answer, outage bool) map[string]world.Reason {
+	hold, strict := make(map[string]world.Reason), false
 	most := int(r.Allocate.GetSnapshot().GetTotalNodes())
 	paused := false
 	for i, j := range r.Jobs {
-		if j.Nodes() == 0 || !j.Cooling && !j.Shape.NoPause {
+		never := j.Shape.NoPause || outage && j.Pods.Running > 0
+		if j.Nodes() == 0 || !j.Cooling && !never {
 			continue
 		}
 		// All of them, so that the second decision does not pause another one.
-		if hold[j.ID] = Cooldown; j.Shape.NoPause {
+		if hold[j.ID] = Cooldown; never {
 			hold[j.ID] = NoPause
 		}
 		most -= j.Keeps()
-		paused = paused || a.GetAllocations()[i].GetNodes() == 0
+		if a.GetAllocations()[i].GetNodes() == 0 {
+			paused, strict = true, strict || never
+		}
 	}
-	if !paused || most < 0 {
+	if !paused || most < 0 && !strict {
 		return nil
 	}
 	return hold
 }
 
-// Outage reports that more nodes vanished than is believable: the jobs that can be moved would
-// have to give up more than the pool's MaxShrink of what they hold.
+// Unaffected returns the running jobs whose pods are all there, if other jobs lost nodes that were in
+// use: a decision that leaves them alone is asked for first.
+func Unaffected(w *world.World, r Request) map[string]world.Reason {
+	if w.Missing == 0 {
+		return nil
+	}
+	hold, affected := make(map[string]world.Reason), false
+	for _, j := range r.Jobs {
+		switch {
+		case j.Nodes() == 0:
+		case j.Lost() > 0:
+			affected = true
+		default:
+			hold[j.ID] = Spared
+		}
+	}
+	if !affected || len(hold) == 0 {
+		return nil
+	}
+	return hold
+}
+
+// Pauses reports whether an answer pauses a job whose pods run.
+func Pauses(r Request, a Answer) bool {
+	for i, j := range r.Jobs {
+		if j.Nodes() > 0 && j.Pods.Running > 0 && a.GetAllocations()[i].GetNodes() == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Outage reports that more nodes stopped accepting pods than is believable: the nodes that jobs would
+// have to give up, and those that retain their pods though they are not healthy, are more than the
+// pool's MaxShrink of the nodes in use.
 func Outage(w *world.World, r Request) error {
 	held := 0
 	for _, j := range r.Jobs {
 		held += j.InUse()
 	}
-	missing := held - int(r.Allocate.GetSnapshot().GetTotalNodes())
+	missing := max(0, held-int(r.Allocate.GetSnapshot().GetTotalNodes()))
+	for _, left := range r.Left {
+		if left.Reason == world.Retained {
+			held += left.Job.InUse()
+			missing += left.Job.Unhealthy
+		}
+	}
 	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(held) {
-		return fmt.Errorf("%d of the %d nodes in use are gone, more than the %.0f %% of maxShrink",
+		return fmt.Errorf("%d of the %d nodes in use are lost or not healthy, more than the %.0f%% of maxShrink",
 			missing, held, 100*w.Pool.MaxShrink)
 	}
 	return nil

@@ -197,10 +197,10 @@ func TestUnwanted(t *testing.T) {
 			{JobId: "Job/default/a", Nodes: a}, {JobId: "Job/default/b", Nodes: b},
 		}}
 	}
-	if hold := plan.Unwanted(w, r, answer(4, 0)); hold != nil {
+	if hold := plan.Unwanted(w, r, answer(4, 0), false); hold != nil {
 		t.Errorf("holds %v though only a job that may be paused is", hold)
 	}
-	hold := plan.Unwanted(w, r, answer(0, 8))
+	hold := plan.Unwanted(w, r, answer(0, 8), false)
 	if len(hold) != 1 || hold["Job/default/a"] != plan.Cooldown {
 		t.Fatalf("holds %v; want the job that cools down", hold)
 	}
@@ -212,7 +212,7 @@ func TestUnwanted(t *testing.T) {
 	c.Nodes = c.Nodes[:3]
 	w = c.World()
 	r = plan.Snapshot(w, "id", nil)
-	if hold := plan.Unwanted(w, r, answer(0, 0)); hold != nil {
+	if hold := plan.Unwanted(w, r, answer(0, 0), false); hold != nil {
 		t.Errorf("holds %v in a pool of 3 nodes", hold)
 	}
 	if sizes := r.Allocate.GetSnapshot().GetJobs()[0].GetAllowedNodes(); len(sizes) < 2 {

@@ -47,7 +47,7 @@ func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
 			if j.Nodes() > 0 || !j.HasTarget || j.Target != 0 || j.NeedsRecord() {
 				write(j, 0)
 			}
-		case Cooldown, NoPause: // What an earlier decision wanted of it is void.
+		case Cooldown, NoPause, Spared: // What an earlier decision wanted of it is void.
 			if !j.HasTarget || j.Target != j.Nodes() || j.NeedsRecord() {
 				write(j, j.Nodes())
 			}
@@ -103,7 +103,7 @@ func Steps(w *world.World, current string) Plan {
 	if progress.After(w.Now) {
 		progress = w.Now // The clock was set back.
 	}
-	carried := client.Plan{Nodes: map[string]int32{"": int32(w.Nodes.Usable - w.Nodes.Promised + w.Coming(last.Total))}}
+	carried := client.Plan{Nodes: map[string]int32{"": int32(w.Nodes.Accepting - w.Nodes.Promised + w.Coming(last.Total))}}
 	pending := make(map[string]Step)
 	for _, j := range w.Jobs {
 		held := int32(j.Held())
@@ -129,6 +129,9 @@ func Steps(w *world.World, current string) Plan {
 		carried.Jobs = append(carried.Jobs, job)
 	}
 	carried.Moved, carried.Patience = progress, grace+w.Pool.SettleTimeout
+	if w.Nodes.Expected > 0 {
+		carried.Patience += w.Pool.NodeGracePeriod
+	}
 	p.Expires = progress.Add(carried.Patience)
 	for _, step := range carried.Next(w.Now) {
 		p.Now = append(p.Now, pending[step.JobID])

@@ -32,6 +32,8 @@ type Input struct {
 	Uses  map[types.UID]Use               // how jobs were seen to use their nodes
 	ETAs  *eta.Estimator                  // how long the jobs took that have ended
 	Pins  map[types.UID]Pin               // jobs left alone until the next decision
+	// NodeHistory is that of the last World by node name, nil at the start.
+	NodeHistory map[string]NodeHistory
 }
 
 // Object is a job as the API holds it.
@@ -58,8 +60,12 @@ const staleAfter = 2
 
 // Observe returns the world.
 func Observe(in Input) *World {
-	w := &World{Now: in.Now, Pool: in.Pool, Apply: in.Apply}
-	o := &observer{Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), taken: make(map[types.UID]bool), counted: make(map[string]bool)}
+	w := &World{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
+	o := &observer{
+		Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), counted: make(map[string]bool),
+		foreign: make(map[string]bool), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
+		podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
+	}
 	for _, object := range in.Jobs {
 		w.Jobs = append(w.Jobs, o.identify(object))
 	}
@@ -81,7 +87,7 @@ func Observe(in Input) *World {
 	for _, j := range w.Jobs {
 		kept += j.Keeps() - j.Waits()
 	}
-	if kept > w.Nodes.Usable {
+	if w.Missing = max(0, kept-w.Nodes.Accepting-w.Nodes.Expected); w.Missing > 0 {
 		// Nodes went. To shrink a job once more is better than to pause it.
 		for _, j := range w.Jobs {
 			j.Cooling = j.Cooling && j.Nodes() == 0
@@ -95,16 +101,22 @@ type observer struct {
 	Input
 	world  *World
 	queues *queues
-	// podsOf are the pods of each job, and taken all of them.
+	// podsOf are the pods of each job, and jobOf their jobs.
 	podsOf map[*Job][]*corev1.Pod
-	taken  map[types.UID]bool
-	// nodes are those of the pool, leaving the names of those of them that are about to be taken away,
-	// and elsewhere those of all others.
-	nodes              []*corev1.Node
-	leaving, elsewhere map[string]bool
-	// usable are the names of the nodes that count, and counted those whose pod is;
-	// allocatable is the least and the most of the unit that one of them has.
-	usable, counted               map[string]bool
+	jobOf  map[types.UID]*Job
+	// nodes are those of the pool, statuses their states by name, and elsewhere the names of all others.
+	nodes     []*corev1.Node
+	statuses  map[string]NodeStatus
+	elsewhere map[string]bool
+	// foreign are the names of nodes with pods that request the unit and are of no job of the pool.
+	// podsOn are those of the pool's jobs that run on a node or are about to.
+	foreign map[string]bool
+	podsOn  map[string][]*corev1.Pod
+	// tolerated are the taints that all those pods tolerate, as far as they were looked up.
+	tolerated map[string]bool
+	// counted are the names of accepting nodes whose pod is counted; allocatable is the least and the
+	// most of the unit that an accepting node has.
+	counted                       map[string]bool
 	leastAllocatable, allocatable int64
 }
 
@@ -183,9 +195,9 @@ func (o *observer) assignPods() {
 				continue
 			}
 			for _, j := range byLabel[label{pod.Namespace, key, value}] {
-				if (!failed || j.Shape.FillsGaps) && !o.taken[pod.UID] && labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)) {
+				if (!failed || j.Shape.FillsGaps) && o.jobOf[pod.UID] == nil && labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)) {
 					o.podsOf[j] = append(o.podsOf[j], pod)
-					o.taken[pod.UID] = true
+					o.jobOf[pod.UID] = j
 				}
 			}
 		}
@@ -215,7 +227,7 @@ func (o *observer) judge(j *Job) {
 	j.Estimate = estimate
 	pin, pinned := o.Pins[j.UID]
 	switch unit := j.Shape.Unit; {
-	case o.world.Nodes.Usable > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
+	case o.world.Nodes.Accepting > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
 		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; want a whole node of %d",
 			unit, o.Pool.Unit, o.leastAllocatable))
 	case j.Pods.Overdue > 0:
@@ -229,6 +241,34 @@ func (o *observer) judge(j *Job) {
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}
+	j.retain()
+}
+
+// maxNamed is how many nodes a reason names.
+const maxNamed = 3
+
+// retain pins a job some of whose pods are on nodes that take no new ones: its size stays what it is
+// while they run.
+func (j *Job) retain() {
+	if len(j.retainedOn) == 0 {
+		return
+	}
+	var names []string
+	j.Transient = true
+	for i := range j.retainedOn {
+		s := &j.retainedOn[i]
+		j.Transient = j.Transient && s.Transient
+		if s.Reason == NotReady || s.Reason == Unallocatable {
+			j.Unhealthy++
+		}
+		if len(names) < maxNamed {
+			names = append(names, s.String())
+		}
+	}
+	if more := len(j.retainedOn) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that take no new ones (%s)", j.Pods.Away, strings.Join(names, ", ")))
 }
 
 // unpin takes the pins that users set themselves from what groups hold beyond their limits, the

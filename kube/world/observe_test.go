@@ -48,9 +48,14 @@ func TestNodesThatCount(t *testing.T) {
 		Pods: []*corev1.Pod{worldtest.Pod("notebook", "foreign", nil), smallForeign, ended},
 	}
 	in.Pool.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
-	want := world.NodeCounts{Usable: 3, NotReady: 2, Cordoned: 1, Tainted: 2, Foreign: 1}
-	if got := world.Observe(in).Nodes; got != want {
-		t.Errorf("nodes are %+v; want %+v", got, want)
+	w := world.Observe(in)
+	if want := (world.NodeCounts{Accepting: 3, Retaining: 4, Gone: 2, Serving: 3}); w.Nodes != want {
+		t.Errorf("nodes are %+v; want %+v", w.Nodes, want)
+	}
+	for reason, want := range map[world.NodeReason]int{world.NotReady: 1, world.Unallocatable: 1, world.Cordoned: 1, world.Tainted: 2, world.Foreign: 1} {
+		if got := w.NodesBy(reason); got != want {
+			t.Errorf("%d nodes are %s; want %d", got, reason, want)
+		}
 	}
 }
 
@@ -92,8 +97,8 @@ func TestPodsThatHold(t *testing.T) {
 	if j := w.Jobs[0]; j.Pods.Live != 2 || j.Pods.Terminating != 1 || j.Pods.Overdue != 0 || j.Held() != 5 {
 		t.Errorf("pods %+v hold %d nodes; want 2 live, 1 terminating, and 5 nodes", j.Pods, j.Held())
 	}
-	if w.Nodes.Foreign != 1 || w.Free() != 7-5 {
-		t.Errorf("%d foreign and %d free nodes; want 1 and 2", w.Nodes.Foreign, w.Free())
+	if w.NodesBy(world.Foreign) != 1 || w.Free() != 7-5 {
+		t.Errorf("%d foreign and %d free nodes; want 1 and 2", w.NodesBy(world.Foreign), w.Free())
 	}
 	c.Now = c.Now.Add(30*time.Second + c.Pool.SettleTimeout + time.Second)
 	if j := c.World().Jobs[0]; j.Pods.Overdue != 1 {
@@ -151,8 +156,8 @@ func TestOrphans(t *testing.T) {
 		c.Pods = append(c.Pods, orphan)
 	}
 	w := c.World()
-	if j := w.Jobs[0]; j.Pods.Live != 4 || w.Nodes.Usable != 6 || w.Nodes.Foreign != 2 || w.Free() != 2 {
-		t.Errorf("the job has %d pods, of %d usable and %d foreign nodes %d are free; want 4, 6, 2, 2", j.Pods.Live, w.Nodes.Usable, w.Nodes.Foreign, w.Free())
+	if j := w.Jobs[0]; j.Pods.Live != 4 || w.Nodes.Accepting != 6 || w.NodesBy(world.Foreign) != 2 || w.Free() != 2 {
+		t.Errorf("the job has %d pods, of %d accepting and %d foreign nodes %d are free; want 4, 6, 2, 2", j.Pods.Live, w.Nodes.Accepting, w.NodesBy(world.Foreign), w.Free())
 	}
 }
 
@@ -229,9 +234,9 @@ func TestKueueIsRecommendedTo(t *testing.T) {
 func TestOddNodes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		nodes             []string
-		usable, odd, unit int
-		pinned            string
+		nodes                []string
+		accepting, odd, unit int
+		pinned               string
 	}{
 		{[]string{"8", "8", "7"}, 2, 1, 8, ""},
 		{[]string{"8", "8", "16"}, 2, 1, 8, ""},
@@ -245,7 +250,7 @@ func TestOddNodes(t *testing.T) {
 			c.Nodes[i].Status.Capacity = c.Nodes[i].Status.Allocatable.DeepCopy()
 		}
 		w := c.World()
-		if w.Nodes.Usable != test.usable || w.Nodes.Odd != test.odd || len(w.Odd) != test.odd || w.PerNode != int64(test.unit) || w.Jobs[0].Why != test.pinned {
+		if w.Nodes.Accepting != test.accepting || w.NodesBy(world.Odd) != test.odd || w.PerNode != int64(test.unit) || w.Jobs[0].Why != test.pinned {
 			t.Errorf("%v: %+v of %d, job pinned %q", test.nodes, w.Nodes, w.PerNode, w.Jobs[0].Why)
 		}
 	}
@@ -261,14 +266,14 @@ func TestBrokenUnit(t *testing.T) {
 	}
 	c.Nodes[2].Status.Allocatable[worldtest.Unit] = resource.MustParse("7")
 	w := c.World()
-	if j := w.Jobs[0]; j.Pinned != "" || w.Nodes.Usable != 2 || w.Nodes.NotReady != 1 {
-		t.Errorf("pinned %q: %s; nodes %+v; want 2 that are usable", j.Pinned, j.Why, w.Nodes)
+	if j := w.Jobs[0]; j.Pinned != "" || w.Nodes.Accepting != 2 || w.NodesBy(world.Unallocatable) != 1 {
+		t.Errorf("pinned %q: %s; nodes %+v; want 2 that are accepting", j.Pinned, j.Why, w.Nodes)
 	}
 	c.Pool.Unit = "cpu"
 	for _, node := range c.Nodes {
 		node.Status.Capacity["cpu"], node.Status.Allocatable["cpu"] = resource.MustParse("96"), resource.MustParse("95")
 	}
-	if n := c.World().Nodes; n.Usable != 3 {
-		t.Errorf("nodes are %+v; want 3 that are usable", n)
+	if n := c.World().Nodes; n.Accepting != 3 {
+		t.Errorf("nodes are %+v; want 3 that are accepting", n)
 	}
 }

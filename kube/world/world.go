@@ -6,7 +6,6 @@ package world
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,26 +20,15 @@ type World struct {
 	Pool  config.Pool
 	Apply bool // jobs may be resized; otherwise targets are recommendations
 	Nodes NodeCounts
-	// Odd are the nodes that have more or fewer of the unit than the PerNode of most.
-	Odd     []*corev1.Node
-	PerNode int64
+	// NodeStatuses are the states of the pool's nodes, and NodeHistory what the next observation has to
+	// know of them.
+	NodeStatuses []NodeStatus
+	NodeHistory  map[string]NodeHistory
+	PerNode      int64 // units that most nodes have
+	// Missing is how many of the nodes that jobs use are neither accepting nor expected to be soon.
+	Missing int
 	Quotas  map[string]int // of nodes for the pool's jobs, by ClusterQueue, where limited
 	Jobs    []*Job         // those that end included, oldest first
-}
-
-// NodeCounts are the nodes of a pool by what they are good for.
-type NodeCounts struct {
-	// Usable nodes count: they are ready, take new pods of the pool and serve no others.
-	Usable int
-	// NotReady, Cordoned and Tainted nodes do not, nor do Foreign ones, which serve pods
-	// other than those of the pool's jobs. One some of whose devices broke is NotReady, Odd
-	// ones have more or fewer devices than most, and Leaving ones are about to be taken away.
-	NotReady, Cordoned, Tainted, Foreign, Odd, Leaving int
-	// Returning nodes are among those that are not ready: they came back a moment ago.
-	Returning int
-	// Promised nodes are among the usable ones: jobs got them that are gone now, and whose
-	// pods may yet be seen.
-	Promised int
 }
 
 // Job is a job of the pool.
@@ -54,7 +42,7 @@ type Job struct {
 	Shape  kinds.Shape
 	Wishes
 	Pods PodCounts
-	Room int // on how many usable nodes without one a pod of it may run, where some are to come
+	Room int // on how many accepting nodes without one a pod of it may run, where some are to come
 	Use  Use
 
 	// Estimate is what is left to do; Trained and Waited are the time since its creation
@@ -80,24 +68,30 @@ type Job struct {
 	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
 	// they ask for have been seen since. Pods may come that are not counted once it shrinks.
 	Growing bool
+	// Transient is true while a job is Retained for nodes that have not been accepting for less than the
+	// pool's NodeGracePeriod.
+	Transient bool
+	Unhealthy int // of its pods that are Away, on nodes that are not ready or lack units
 
-	history history
+	history    history
+	retainedOn []NodeStatus // the nodes of its pods that are Away
 }
 
 // PodCounts are the pods of a job that have not ended and request the pool's unit.
 type PodCounts struct {
 	// Live pods are not being deleted, and Waiting ones of them have no node yet. Those on
-	// nodes that do not count are Away instead, and of several on one node one is Live.
+	// nodes that are not accepting are Away instead, and of several on one node one is Live.
 	Live, Waiting, Away int
 	// Terminating pods still hold a node; Overdue ones of them have outlived their grace
 	// period and the pool's SettleTimeout.
 	Terminating, Overdue int
 	// Running pods are not being deleted, on any node, and Done ones succeeded. Broken ones have a
-	// node and cannot run on it, as without an image. Bound ones have a node, whether it counts
+	// node and cannot run on it, as without an image. Bound ones have a node, whether it accepts pods
 	// or not, and Seen are all of these.
 	Running, Done, Broken, Bound, Seen int
-	// Unschedulable is why one of those that wait does, as the scheduler says.
-	Unschedulable string
+	// Unschedulable is why one of those that wait does, as the scheduler says, and Trouble why one of
+	// the broken ones is.
+	Unschedulable, Trouble string
 }
 
 // Use is what was seen of how a job uses the nodes that it asks for. It can be lost: what the job
@@ -131,6 +125,7 @@ const (
 	PastItsEnd     Reason = "PastItsEnd"
 	Deleting       Reason = "Deleting"
 	Stuck          Reason = "Stuck"
+	Retained       Reason = "Retained"
 	Conflict       Reason = "Conflict"
 	Refused        Reason = "Refused"
 )
@@ -139,7 +134,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
-		PastItsEnd, Deleting, Stuck, Conflict, Refused,
+		PastItsEnd, Deleting, Stuck, Retained, Conflict, Refused,
 	}
 }
 
@@ -151,8 +146,8 @@ func (j *Job) Nodes() int {
 	return j.Shape.Size
 }
 
-// claims returns how many usable nodes the job's pods hold or may get, those that leave apart.
-// A pinned job's pods are left where they are: on nodes that do not count, or waiting for some
+// claims returns how many accepting nodes the job's pods hold or may get, those that leave apart.
+// A pinned job's pods are left where they are: on nodes that are not accepting, or waiting for some
 // that do not exist.
 func (j *Job) claims() int {
 	if j.Pinned == "" {
@@ -162,7 +157,13 @@ func (j *Job) claims() int {
 	if j.Capped() || j.Pinned == NotAllowed {
 		return on // What did not come for long is not waited for.
 	}
-	return on + min(j.Room, max(j.Nodes()-j.Pods.Away, j.Pods.Live)-on)
+	return on + min(j.Room, j.ToCome())
+}
+
+// ToCome returns how many pods of the job have no node yet.
+func (j *Job) ToCome() int {
+	on := j.Pods.Live - j.Pods.Waiting
+	return max(j.Nodes()-j.Pods.Away, j.Pods.Live) - on
 }
 
 // Held returns how many nodes the job holds or may get without another word of ours: what
@@ -186,6 +187,20 @@ func (j *Job) Keeps() int {
 // InUse returns how many of the nodes that the job asks for it has pods on, or was seen to have.
 // What its record says is not asked: its user can write that.
 func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Use.Had)) }
+
+// Lost returns how many of the nodes that the job uses its pods are on no more.
+func (j *Job) Lost() int {
+	p := &j.Pods
+	return max(0, j.InUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-p.Done)
+}
+
+// Unplaced returns how many of the nodes that the job keeps it has no pods on.
+func (j *Job) Unplaced() int {
+	if j.Pinned != "" {
+		return j.Waits()
+	}
+	return max(0, j.claims()-(j.Pods.Live-j.Pods.Waiting))
+}
 
 // Waits returns how many nodes the job's pods wait for because another writer made, started or resized
 // it. They take idle nodes, as all pods do, and nothing makes room for them.
@@ -248,26 +263,25 @@ func rounded(d time.Duration) metav1.Duration {
 	return metav1.Duration{Duration: d.Round(time.Millisecond)}
 }
 
-// Idle returns how many usable nodes have no pod of the pool's jobs.
+// Idle returns how many accepting nodes have no pod of the pool's jobs.
 func (w *World) Idle() int {
-	idle := w.Nodes.Usable
+	idle := w.Nodes.Accepting
 	for _, j := range w.Jobs {
 		idle -= j.Pods.Live - j.Pods.Waiting + j.Pods.Terminating
 	}
 	return idle
 }
 
-// Coming returns how many nodes an autoscaler is to bring beside the usable ones, for the pods of a
-// decision on a pool of the given size. A node that leaves has no successor until it is gone: jobs
-// shrink before it is drained.
+// Coming returns how many nodes an autoscaler is to bring beside those of the pool, for the pods of a
+// decision on a pool of the given size. A node that leaves has no successor until it is gone.
 func (w *World) Coming(decided int) int {
-	return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Usable-w.Nodes.Leaving)
+	return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Accepting-w.Nodes.Expected-w.Nodes.Leaving)
 }
 
-// Free returns how many usable nodes no job of the pool holds. Where nodes went or are yet to come
+// Free returns how many accepting nodes no job of the pool holds. Where nodes went or are yet to come
 // it is less than 0.
 func (w *World) Free() int {
-	free := w.Nodes.Usable - w.Nodes.Promised
+	free := w.Nodes.Accepting - w.Nodes.Promised
 	for _, j := range w.Jobs {
 		free -= j.Held()
 	}

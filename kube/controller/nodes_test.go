@@ -1,0 +1,348 @@
+package controller_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// changeNode changes a node.
+func (c *cluster) changeNode(name string, change func(*corev1.Node)) {
+	c.t.Helper()
+	var node corev1.Node
+	if err := c.client.Get(c.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+		c.t.Fatal(err)
+	}
+	change(&node)
+	status := node.Status.DeepCopy()
+	if err := c.client.Update(c.t.Context(), &node); err != nil {
+		c.t.Fatal(err)
+	}
+	node.Status = *status
+	if err := c.client.Status().Update(c.t.Context(), &node); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ready sets whether a node is ready, as its kubelet and the node lifecycle controller do.
+func (c *cluster) ready(name string, status corev1.ConditionStatus) {
+	c.t.Helper()
+	c.changeNode(name, func(node *corev1.Node) {
+		node.CreationTimestamp.Time = worldtest.Begin()
+		if ready := &node.Status.Conditions[0]; ready.Status != status {
+			ready.Status, ready.LastTransitionTime.Time = status, c.now
+		}
+	})
+}
+
+// listPods returns all pods.
+func (c *cluster) listPods() []corev1.Pod {
+	c.t.Helper()
+	var pods corev1.PodList
+	if err := c.client.List(c.t.Context(), &pods); err != nil {
+		c.t.Fatal(err)
+	}
+	return pods.Items
+}
+
+// nodesOf returns the nodes on which a job has pods, in order.
+func (c *cluster) nodesOf(job string) []string {
+	c.t.Helper()
+	var names []string
+	for _, pod := range c.listPods() {
+		if pod.Labels["batch.kubernetes.io/job-name"] == job && pod.Spec.NodeName != "" {
+			names = append(names, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// idleNodes returns the nodes without pods, in order.
+func (c *cluster) idleNodes() []string {
+	c.t.Helper()
+	var nodes corev1.NodeList
+	if err := c.client.List(c.t.Context(), &nodes); err != nil {
+		c.t.Fatal(err)
+	}
+	busy := make(map[string]bool)
+	for _, pod := range c.listPods() {
+		busy[pod.Spec.NodeName] = true
+	}
+	var names []string
+	for _, node := range nodes.Items {
+		if !busy[node.Name] {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// evict deletes the pods on a node, as a drain does.
+func (c *cluster) evict(node string) {
+	c.t.Helper()
+	for _, pod := range c.listPods() {
+		if pod.Spec.NodeName == node {
+			if err := c.client.Delete(c.t.Context(), &pod); client.IgnoreNotFound(err) != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// passUntil makes passes until so much time has passed.
+func (c *cluster) passUntil(d time.Duration) {
+	c.t.Helper()
+	for began := c.now; c.now.Sub(began) < d; {
+		c.passes(1)
+	}
+}
+
+// half returns two jobs that share a pool of 8 nodes.
+func half(restart string) []*unstructured.Unstructured {
+	return []*unstructured.Unstructured{
+		worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1-8", "restart": restart}),
+		worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-8", "restart": restart}),
+	}
+}
+
+// allocatable sets how much of the unit of a node can be allocated.
+func allocatable(units string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Status.Allocatable[worldtest.Unit] = resource.MustParse(units) }
+}
+
+// taint adds a taint to a node.
+func taint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
+	}
+}
+
+func cordon(node *corev1.Node) { node.Spec.Unschedulable = true }
+
+// heal makes a node as it was at first.
+func heal(node *corev1.Node) {
+	node.Spec = corev1.NodeSpec{}
+	node.Status.Allocatable = worldtest.Node("").Status.Allocatable
+}
+
+// TestNodeThatTakesNoPods: whatever keeps new pods from nodes on which pods run, for seconds or for
+// hours, changes no job.
+func TestNodeThatTakesNoPods(t *testing.T) {
+	t.Parallel()
+	notReady := func(*corev1.Node) {} // The test below does it.
+	for name, change := range map[string]func(*corev1.Node){
+		"no devices":           allocatable("0"),
+		"fewer devices":        allocatable("7"),
+		"not ready":            notReady,
+		"cordon":               cordon,
+		"karpenter":            taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule),
+		"cluster autoscaler":   taint("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule),
+		"maintenance":          taint("example.com/maintenance", corev1.TaintEffectNoSchedule),
+		"eviction":             taint("example.com/broken", corev1.TaintEffectNoExecute),
+		"several":              func(n *corev1.Node) { cordon(n); allocatable("0")(n) },
+		"unreachable":          taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute),
+		"a preference":         taint("example.com/slow", corev1.TaintEffectPreferNoSchedule),
+		"the taint of its GPU": taint(worldtest.Unit, corev1.TaintEffectNoSchedule),
+	} {
+		for nodes, jobs := range map[int]string{1: "b", 8: "ab"} {
+			for _, long := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " of ", nodes, " for long ", long), func(t *testing.T) {
+					t.Parallel()
+					c := newCluster(t, 8, half("5m")...)
+					c.passes(4)
+					var affected []string
+					for _, job := range jobs {
+						affected = append(affected, c.nodesOf(string(job))...)
+					}
+					affected = affected[:nodes]
+					for _, node := range affected {
+						c.changeNode(node, change)
+						if name == "not ready" {
+							c.ready(node, corev1.ConditionUnknown)
+						}
+					}
+					if long {
+						c.step = time.Minute
+						c.passUntil(time.Hour)
+					} else {
+						c.passUntil(15 * time.Second)
+					}
+					c.want(map[string]int{"a": 4, "b": 4})
+					for _, node := range affected {
+						c.changeNode(node, heal)
+						c.ready(node, corev1.ConditionTrue)
+					}
+					c.step = time.Minute
+					c.passUntil(30 * time.Minute)
+					c.want(map[string]int{"a": 4, "b": 4})
+					if n := c.count("changes_total", ""); n != 0 {
+						t.Errorf("%v changes; want none", n)
+					}
+					if n := c.gauge("nodes", "accepting"); n != 8 {
+						t.Errorf("%v nodes are accepting in the end; want 8", n)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRollingPluginRestart: each node in turn has no devices for a while.
+func TestRollingPluginRestart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, half("5m")...)
+	c.passes(4)
+	for i := range 8 {
+		node := fmt.Sprintf("node-%03d", i)
+		c.changeNode(node, allocatable("0"))
+		c.passUntil(time.Duration(5+2*i) * time.Second)
+		c.changeNode(node, allocatable("8"))
+		c.step = time.Minute
+		c.passUntil(20 * time.Minute)
+		c.step = 5 * time.Second
+	}
+	if n := c.count("changes_total", ""); n != 0 {
+		t.Errorf("%v changes; want none", n)
+	}
+	if told := c.told(); told != "" {
+		t.Errorf("events are %s", told)
+	}
+}
+
+// TestBlipOfAnIdleNode: a decision made while an idle node is away for a short time counts on it.
+func TestBlipOfAnIdleNode(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.Node){"no devices": allocatable("0"), "cordon": cordon, "taint": taint("x", corev1.TaintEffectNoSchedule)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+			c.passes(4)
+			idle := c.idleNodes()
+			c.changeNode(idle[0], change)
+			c.submit("b", map[string]string{"work": "1000h", "nodes": "1,2,4", "restart": "5m"})
+			c.passUntil(30 * time.Second)
+			c.changeNode(idle[0], heal)
+			c.passUntil(2 * time.Minute)
+			c.want(map[string]int{"a": 4, "b": 4})
+			if n := c.count("changes_total", ""); n != 1 {
+				t.Errorf("%v changes; want the start alone", n)
+			}
+			// One that stays away is given up, and the job starts with what there is.
+			c.end("b")
+			c.passUntil(2 * time.Minute)
+			c.changeNode(idle[0], change)
+			c.submit("c", map[string]string{"work": "1000h", "nodes": "1,2,4", "restart": "5m"})
+			c.passUntil(5 * time.Minute)
+			c.want(map[string]int{"c": 2})
+			if told := c.told(); strings.Contains(told, "Stuck") {
+				t.Errorf("events are %s", told)
+			}
+		})
+	}
+}
+
+// TestToleratedTaints: taints that pods of the pool tolerate, by admission or by their template, take
+// no node from it, whatever the configuration lists.
+func TestToleratedTaints(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		key       string
+		tolerated bool // by the pods
+		free      int
+	}{
+		"the unit's": {worldtest.Unit, false, 8}, "by admission": {"example.com/gpu", true, 8}, "by nobody": {"example.com/gpu", false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+			c.scales = true
+			if test.tolerated {
+				c.tolerations = []corev1.Toleration{{Key: test.key, Operator: corev1.TolerationOpExists}}
+				c.evict(c.nodesOf("a")[0])
+				for _, node := range c.nodesOf("a") {
+					c.evict(node)
+				}
+				c.kubelet()
+			}
+			for i := range 8 {
+				c.changeNode(fmt.Sprintf("node-%03d", i), taint(test.key, corev1.TaintEffectNoSchedule))
+			}
+			c.submit("b", map[string]string{"work": "1000h", "nodes": "1,2,4"})
+			c.step = time.Minute
+			c.passUntil(time.Hour)
+			c.want(map[string]int{"a": 4, "b": min(4, test.free)})
+			if n := c.gauge("nodes", "accepting"); int(n) != test.free {
+				t.Errorf("%v nodes are accepting; want %d", n, test.free)
+			}
+		})
+	}
+}
+
+// TestNodeThatIsRemoved: a node that is marked to be removed keeps its pods until they are evicted,
+// then the job whose pod it was is resized once, and no other.
+func TestNodeThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	jobs := half("5m")
+	for _, job := range jobs {
+		job.SetAnnotations(map[string]string{world.WorkAnnotation: "1000h", world.NodesAnnotation: "1,2,3,4", world.RestartAnnotation: "5m"})
+	}
+	c := newCluster(t, 8, jobs...)
+	c.scales = true
+	c.passes(4)
+	removed := c.nodesOf("b")[0]
+	c.changeNode(removed, taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule))
+	c.passUntil(20 * time.Minute)
+	c.want(map[string]int{"a": 4, "b": 4})
+	c.evict(removed)
+	c.passUntil(20 * time.Second)
+	c.want(map[string]int{"a": 4, "b": 3})
+	if err := c.client.Delete(t.Context(), worldtest.Node(removed)); err != nil {
+		t.Fatal(err)
+	}
+	c.step = time.Minute
+	c.passUntil(2 * time.Hour)
+	c.want(map[string]int{"a": 4, "b": 3})
+	if n := c.count("changes_total", ""); n != 1 {
+		t.Errorf("%v changes; want one", n)
+	}
+}
+
+// TestRetainedJobsAreToldWhy tells it once it has lasted, in the words of the metric and the page.
+func TestRetainedJobsAreToldWhy(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, half("5m")...)
+	c.passes(4)
+	node := c.nodesOf("b")[0]
+	c.changeNode(node, cordon)
+	c.passUntil(time.Minute)
+	if told := c.told(); told != "" {
+		t.Errorf("within the grace period events are %s", told)
+	}
+	c.passUntil(20 * time.Minute)
+	told := c.told()
+	for _, want := range []string{
+		"Warning Retained keeps its 4 nodes: 1 of its pods run on nodes that take no new ones (" + node + " retaining: cordoned)",
+		"Normal Retaining cordoned (pool training)",
+	} {
+		if strings.Count(told, want) != 1 {
+			t.Errorf("events are %s; want one %q", told, want)
+		}
+	}
+	for state, want := range map[string]float64{"accepting": 7, "retaining": 1, "gone": 0} {
+		if got := c.gauge("nodes", state); got != want {
+			t.Errorf("%v nodes are %s; want %v", got, state, want)
+		}
+	}
+}

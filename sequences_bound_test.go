@@ -64,10 +64,10 @@ type sequence struct {
 	pool          int
 	admission     solver.Admission
 	jobs          []*sequenceJob // those that are left
-	interval      float64    // between decisions
-	irregular     bool       // whether intervals are random, with that mean
-	atCompletions bool       // whether there is a decision at every completion too
-	loadingCounts bool       // whether training time includes the time that a job loads
+	interval      float64        // between decisions
+	irregular     bool           // whether intervals are random, with that mean
+	atCompletions bool           // whether there is a decision at every completion too
+	loadingCounts bool           // whether training time includes the time that a job loads
 	price         time.Duration
 	random        *rand.Rand
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -171,17 +172,12 @@ func (r *room) fitsBeside(j *job, on *kind) bool {
 	below := math.Nextafter(own, math.Inf(-1))
 	atMost, atLeast := -on.sizes[0], -on.sizes[0] // that is left, however toGo is rounded
 	for _, k := range r.roomy(j) {
-		upTo := func(toGo float64) int {
-			n, _ := slices.BinarySearchFunc(r.runners[k.on], toGo, func(of runner, toGo float64) int {
-				if of.toGo <= toGo {
-					return -1
-				}
-				return 1
-			})
-			if n == 0 {
-				return 0
+		upTo := func(toGo float64) (nodes int) {
+			of := r.runners[k.on]
+			if n := sort.Search(len(of), func(n int) bool { return of[n].toGo > toGo }); n > 0 {
+				nodes = of[n-1].nodes
 			}
-			return r.runners[k.on][n-1].nodes
+			return nodes
 		}
 		atMost += r.idle[k.on] - upTo(min(below, own*(1-nearTie))) - (upTo(own) - upTo(below))
 		atLeast += r.idle[k.on] - upTo(own*(1+nearTie))

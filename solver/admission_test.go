@@ -152,9 +152,9 @@ func TestAdmissionProperties(t *testing.T) {
 // TestStartFirst looks at which jobs START_FIRST has hold nodes.
 func TestStartFirst(t *testing.T) {
 	// Of each job: id, hours left, smallest size, nodes now, hours trained.
-	job := func(id string, left float64, smallest, current int, trained time.Duration) solver.Job {
+	job := func(id string, left float64, smallest, current, trained int) solver.Job {
 		j := solver.NewJob(id, time.Duration(left*float64(time.Hour)))
-		j.MinNodes, j.CurrentNodes, j.TrainingTime, j.RestartTime = smallest, current, trained*time.Hour, 5*time.Minute
+		j.MinNodes, j.CurrentNodes, j.TrainingTime, j.RestartTime = smallest, current, time.Duration(trained)*time.Hour, 5*time.Minute
 		return j
 	}
 	weighing := func(weight float64, j solver.Job) solver.Job {

@@ -174,9 +174,9 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestResizesAreCounted(t *testing.T) {
 	t.Parallel()
 	h := startReal(t)
-	job := func(id string, current, min int32, trained time.Duration) *elastallocv1.Job {
+	job := func(id string, current, size int32, trained time.Duration) *elastallocv1.Job {
 		return &elastallocv1.Job{
-			Id: id, RemainingEta: durationpb.New(time.Hour), CurrentNodes: current, MinNodes: &min, MaxNodes: &min, TrainingTime: durationpb.New(trained),
+			Id: id, RemainingEta: durationpb.New(time.Hour), CurrentNodes: current, MinNodes: &size, MaxNodes: &size, TrainingTime: durationpb.New(trained),
 		}
 	}
 	grown := &elastallocv1.Snapshot{TotalNodes: 8, Jobs: []*elastallocv1.Job{

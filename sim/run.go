@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -245,8 +244,11 @@ func (s *simulation) swapping() string {
 			ids = append(ids, strconv.Quote(s.jobs[i].ID))
 		}
 	}
-	if len(ids) > named {
-		ids = append(ids[:named], format.Count(len(ids)-named, "other"))
+	switch others := len(ids) - named; {
+	case others == 1:
+		ids = append(ids[:named], "1 other")
+	case others > 1:
+		ids = append(ids[:named], fmt.Sprintf("%d others", others))
 	}
 	if len(ids) == 0 {
 		return ""

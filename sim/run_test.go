@@ -382,6 +382,7 @@ func TestRunNamesJobsThatSwap(t *testing.T) {
 	}{
 		"two":  {2, `no job has made progress for 83h25m0s under the decisions of the policy, which keeps resizing "a" and "b"`},
 		"five": {5, `which keeps resizing "a", "b", "c" and 2 others`},
+		"four": {4, `which keeps resizing "a", "b", "c" and 1 other`},
 		"none": {0, `no job has made progress for 83h25m0s under the decisions of the policy`},
 	} {
 		turn := 0

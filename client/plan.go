@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,13 +19,19 @@ const (
 	DefaultBackoff  = time.Minute
 	// MaxBackoff is the longest time that a job is left alone after failures.
 	MaxBackoff = time.Hour
+	// DefaultMaxShrink is the default of Plan.MaxShrink.
+	DefaultMaxShrink = 0.3
 )
+
+// lossDecisions is for how many cadences a loss of nodes is refused.
+const lossDecisions = 3
 
 // Plan carries decisions out on a cluster whose nodes take time to come free, where resizes
 // fail, and where jobs and nodes come and go meanwhile. The zero value is ready for use. It has
 // no clock, makes no call and is not safe for concurrent use. A scheduler's loop is
 //
-//	steps, err := plan.Turn(now, snapshot, ask) // the cluster as it is, and how to decide
+//	steps, warnings, err := plan.Turn(now, snapshot, ask) // the cluster as it is, and how to decide
+//	// Print err and warnings.
 //	for _, step := range steps {
 //		if resize(step) != nil {
 //			plan.Failed(now, step.JobID)
@@ -44,6 +51,10 @@ type Plan struct {
 	// Backoff is how long a job is left alone after a failure; it doubles with each further one
 	// in a row, up to MaxBackoff. 0 means DefaultBackoff.
 	Backoff time.Duration
+	// MaxShrink is the share of the nodes in use at the last decision that the pool may lose, 0 to
+	// 1; 0 means DefaultMaxShrink, 1 refuses only a pool without nodes. A larger loss is likely to be
+	// a fault of the snapshot, so it is refused with a PoolError for three times Cadence.
+	MaxShrink float64
 
 	// Nodes are those of the pool by node type, "" where it has no types, and Jobs those of
 	// the last Observe, in their order.
@@ -52,8 +63,10 @@ type Plan struct {
 	// Moved is when the last decision came or a step of it was last carried out.
 	Moved time.Time
 
-	asked time.Time
-	event bool // Something happened since then.
+	asked   time.Time
+	event   bool       // Something happened since then.
+	lost    time.Time  // since when too many nodes are missing, zero if they are not
+	refused *PoolError // nil if the pool is believed
 }
 
 // PlanJob is a job as a Plan knows it.
@@ -62,6 +75,9 @@ type PlanJob struct {
 	// Held is how many nodes it was seen to hold, those that it is still leaving included;
 	// Size is how many it was last told to hold, and Target how many were decided.
 	Held, Size, Target int32
+	// InUse is how many it held at the last decision or, if it has got others since by a step or
+	// more on its own, holds now.
+	InUse int32
 	// Type is the node type of Held and Size, TargetType that of Target.
 	Type, TargetType string
 	Begun            time.Time // when it was told Size, zero once that is carried out
@@ -70,20 +86,58 @@ type PlanJob struct {
 	Failures int
 }
 
+// PoolError means that a Plan refuses a snapshot, because the pool has none or too few of the nodes
+// that jobs use. Jobs keep their nodes.
+type PoolError struct {
+	// Nodes is the size of the pool, and InUse how many nodes the jobs hold or, if that is more, held
+	// at the last decision.
+	Nodes, InUse int
+	// MaxShrink and Persists are the largest share that the pool may lose and how long a larger loss
+	// is refused. For a pool without nodes Persists is 0: it is always refused.
+	MaxShrink float64
+	Persists  time.Duration
+}
+
+// Error names the numbers and says what ends the refusal.
+func (e *PoolError) Error() string {
+	if e.Persists == 0 {
+		return fmt.Sprintf("the pool has 0 nodes, but jobs occupy %d; total_nodes or node_types must be the usable nodes. Jobs keep their nodes.", e.InUse)
+	}
+	return fmt.Sprintf("the pool has %d nodes, but jobs occupied %d at the last decision; it may lose at most %.3g%% of them. "+
+		"Jobs keep their nodes until nodes return or this has lasted %.0f s.", e.Nodes, e.InUse, 100*e.MaxShrink, e.Persists.Seconds())
+}
+
 // Turn is one turn of a scheduler, every few seconds: it observes the cluster, asks for a decision
-// where one is due, and returns the steps to begin now. It is Observe, Due, Snapshot, Decide and
-// Next, which do the same where the answer comes later. Where ask fails, Turn returns its error and
-// no steps: the next turn goes on with the last decision, and asks at the next event or after Cadence.
-func (p *Plan) Turn(now time.Time, s *elastallocv1.Snapshot, ask func(*elastallocv1.Snapshot) (Decision, error)) ([]Step, error) {
+// where one is due, and returns the steps to begin now and the warnings of a decision that it asked
+// for. It is Observe, Due, Snapshot, Decide and Next, which do the same where the answer comes later.
+//
+// If ask fails, Turn returns its error and no steps: the next turn goes on with the last decision, and
+// asks at the next event or after Cadence. If the pool lost too many nodes, Turn does not ask and
+// returns a *PoolError and no steps.
+func (p *Plan) Turn(
+	now time.Time, s *elastallocv1.Snapshot, ask func(*elastallocv1.Snapshot) (Decision, error),
+) (steps []Step, warnings []*elastallocv1.Warning, err error) {
 	p.Observe(now, s)
+	if p.refused != nil {
+		return nil, nil, p.refused
+	}
 	if p.Due(now) {
-		decision, err := ask(p.Snapshot(now, s))
+		sent, err := p.Snapshot(now, s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		decision, err := ask(sent)
+		if err != nil {
+			return nil, nil, err
 		}
 		p.Decide(now, decision)
+		if reporting, ok := decision.(interface {
+			GetReport() *elastallocv1.SolveReport
+		}); ok { // An answer of FillIdle has no report.
+			warnings = reporting.GetReport().GetWarnings()
+		}
 	}
-	return p.Next(now), nil
+	return p.Next(now), warnings, nil
 }
 
 // Observe tells what the cluster is like: total_nodes or node_types are the usable nodes, those on
@@ -116,6 +170,9 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 			p.event = true
 			j = PlanJob{ID: told.GetId(), Size: held, Target: held, Type: nodeType, TargetType: nodeType}
 		}
+		if !j.Begun.IsZero() || held > j.InUse {
+			j.InUse = held
+		}
 		grows := j.Size > j.Held
 		j.Held = held
 		if !j.Begun.IsZero() && (held == j.Size || grows == (held > j.Size)) {
@@ -129,6 +186,34 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 		p.Jobs = append(p.Jobs, j)
 	}
 	p.event = p.event || len(known) > 0 // They ended.
+	p.judge(now)
+}
+
+// judge decides whether the pool is believed: see MaxShrink.
+func (p *Plan) judge(now time.Time) {
+	nodes, held, inUse := 0, 0, 0
+	for _, n := range p.Nodes {
+		nodes += int(n)
+	}
+	for _, j := range p.Jobs {
+		held, inUse = held+int(j.Held), inUse+int(j.InUse)
+	}
+	p.refused = nil
+	share := cmp.Or(p.MaxShrink, DefaultMaxShrink)
+	lost := float64(inUse-nodes) > share*float64(inUse)
+	switch {
+	case nodes <= 0 && held > 0:
+		p.lost, p.refused = time.Time{}, &PoolError{InUse: held}
+	case !lost:
+		p.lost = time.Time{}
+	default:
+		if p.lost.IsZero() {
+			p.lost = now
+		}
+		if persists := lossDecisions * cmp.Or(p.Cadence, DefaultCadence); now.Sub(p.lost) < persists {
+			p.refused = &PoolError{Nodes: nodes, InUse: inUse, MaxShrink: share, Persists: persists}
+		}
+	}
 }
 
 // Due reports whether to ask for a decision: a job came, ended or changed on its own, nodes came or
@@ -162,10 +247,17 @@ func (p *Plan) Due(now time.Time) bool {
 // holds what it was told to. A job on its way there, or that cools down, may have no other size,
 // unless jobs hold more than the pool has, its speed table has not an entry for each of its
 // allowed_nodes, or it has sizes or a scaling of their own for node types. Jobs whose step is
-// overdue, or failed a short while ago, are left out with their nodes: see Reserve.
-func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
+// overdue, or failed a short while ago, are left out with their nodes: see Reserve. The error is a
+// *PoolError: the pool lost too many nodes.
+func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.Snapshot, error) {
 	p.Observe(now, s)
+	if p.refused != nil {
+		return nil, p.refused
+	}
 	p.asked, p.event = now, false
+	for i := range p.Jobs {
+		p.Jobs[i].InUse = p.Jobs[i].Held
+	}
 	free := p.free()
 	s = proto.CloneOf(s)
 	all := s.GetJobs()
@@ -183,7 +275,7 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) *elastallocv1.S
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
-	return s
+	return s, nil
 }
 
 // Decide takes a decision on the last Snapshot. Steps of earlier decisions that were not begun are
@@ -205,9 +297,9 @@ func (p *Plan) Decide(now time.Time, d Decision) {
 
 // Next returns the steps to begin now, those that free nodes first, and takes them as begun. Each
 // resizes a job as a gang; a job that moves to another node type is first paused. A job has one
-// step under way at a time.
+// step under way at a time. While the pool is refused there are none.
 func (p *Plan) Next(now time.Time) []Step {
-	if p.late(p.Moved, now) {
+	if p.refused != nil || p.late(p.Moved, now) {
 		return nil
 	}
 	free := p.free()

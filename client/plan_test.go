@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,8 @@ type toy struct {
 	answer  *elastallocv1.AllocateResponse // on its way
 	decided map[string]string              // by the last decision
 	moved   time.Time                      // the last decision, or when a step of it was carried out
+	lost    time.Time                      // since when too many nodes are missing
+	missed  bool                           // something happened meanwhile
 	turns   []planTurn
 }
 
@@ -70,22 +73,26 @@ type toyJob struct {
 	// alone is until when it gets no step, after failures in a row.
 	alone    time.Time
 	failures int
+	// inUse is how many nodes it was on when a decision was last asked for, or has got since.
+	inUse int
 }
 
 // planCase is a run as the golden file has it, with its times in seconds.
 type planCase struct {
-	Cadence  float64    `json:"cadence,omitempty"`
-	Patience float64    `json:"patience"`
-	CoolDown float64    `json:"cool_down"`
-	Backoff  float64    `json:"backoff"`
-	Turns    []planTurn `json:"turns"`
+	Cadence   float64    `json:"cadence,omitempty"`
+	Patience  float64    `json:"patience"`
+	CoolDown  float64    `json:"cool_down"`
+	Backoff   float64    `json:"backoff"`
+	MaxShrink float64    `json:"max_shrink,omitempty"`
+	Turns     []planTurn `json:"turns"`
 }
 
 // planTurn is one turn.
 type planTurn struct {
 	At      float64         `json:"at"`
 	Observe json.RawMessage `json:"observe"`
-	Late    json.RawMessage `json:"late,omitempty"` // the answer to an earlier one
+	Late    json.RawMessage `json:"late,omitempty"`    // the answer to an earlier one
+	Refused string          `json:"refused,omitempty"` // the error of a pool that lost too many nodes
 	Due     bool            `json:"due"`
 	Sent    json.RawMessage `json:"sent,omitempty"`
 	Decide  json.RawMessage `json:"decide,omitempty"`
@@ -102,6 +109,9 @@ func newToy(seed uint64, fail func(string, ...any)) *toy {
 	}
 	if draw(2) == 0 {
 		c.plan.CoolDown = 30 * time.Second
+	}
+	if draw(3) == 0 {
+		c.plan.MaxShrink = 1
 	}
 	for range 1 + draw(16) {
 		c.addNode()
@@ -317,6 +327,28 @@ func (c *toy) asks(sent *elastallocv1.Snapshot, overdue []string) {
 	}
 }
 
+// tooSmall reports whether the pool lost too many of the nodes in use for a decision.
+func (c *toy) tooSmall() bool {
+	inUse, share, cadence := 0, 0.3, 5*time.Minute
+	for _, j := range c.jobs {
+		inUse += j.inUse
+	}
+	if c.plan.MaxShrink > 0 {
+		share = c.plan.MaxShrink
+	}
+	if c.plan.Cadence > 0 {
+		cadence = c.plan.Cadence
+	}
+	if float64(len(c.nodes)) >= (1-share)*float64(inUse) {
+		c.lost = time.Time{}
+		return false
+	}
+	if c.lost.IsZero() {
+		c.lost = c.now
+	}
+	return c.now.Before(c.lost.Add(3 * cadence))
+}
+
 // holds says what a job holds.
 func (c *toy) holds(j *toyJob) string {
 	on := c.on(j)
@@ -339,7 +371,9 @@ func (c *toy) takes() json.RawMessage {
 // turn is one of a scheduler.
 func (c *toy) turn() {
 	c.now = c.now.Add(turn)
-	event := !c.calm && c.happens()
+	onTheirWay := slices.Clone(c.jobs)
+	onTheirWay = slices.DeleteFunc(onTheirWay, func(j *toyJob) bool { return j.step == nil })
+	event := !c.calm && c.happens() || c.missed
 	for _, j := range c.jobs {
 		event = event || j.step != nil && !j.hangs && j.turns == 0 && c.now.Sub(j.begun) > patience // Carried out at last.
 		if j.step != nil && j.step.Frees() && len(c.on(j)) <= int(j.step.Nodes) {
@@ -348,6 +382,12 @@ func (c *toy) turn() {
 	}
 	failed := c.pass()
 	event = event || len(failed) > 0
+	for _, j := range c.jobs {
+		if on := len(c.on(j)); on > j.inUse || slices.Contains(onTheirWay, j) {
+			j.inUse = on
+		}
+	}
+	tooSmall := c.tooSmall()
 	s := c.snapshot()
 	c.plan.Observe(c.now, s)
 	record := planTurn{At: c.now.Sub(time.Unix(1e9, 0)).Seconds(), Observe: marshal(s), Failed: failed}
@@ -369,8 +409,11 @@ func (c *toy) turn() {
 		c.plan.Decide(c.now, c.answer)
 		record.Late = c.takes()
 	}
-	steps, err := c.plan.Turn(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
+	steps, _, err := c.plan.Turn(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
 		c.asks(sent, record.Overdue)
+		for _, j := range c.jobs {
+			j.inUse = len(c.on(j))
+		}
 		record.Due, record.Sent = true, marshal(sent)
 		if c.calm || c.draw(5) > 0 { // Else the call fails.
 			c.answer = c.decide(sent)
@@ -382,11 +425,19 @@ func (c *toy) turn() {
 		record.Decide = c.takes()
 		return answer, nil
 	})
-	if event && !record.Due {
+	if refused := new(client.PoolError); errors.As(err, &refused) != tooSmall || tooSmall && record.Due {
+		c.fail("%v: %d nodes: %v, asks: %t; want the pool refused: %t", c.now, len(c.nodes), err, record.Due, tooSmall)
+	} else if tooSmall {
+		record.Refused = refused.Error()
+	}
+	if c.missed = event && tooSmall; event && !tooSmall && !record.Due {
 		c.fail("%v: no decision is due, whatever happened", c.now)
 	}
 	if err != nil {
-		steps = c.plan.Next(c.now) // Those of the last decision go on.
+		steps = c.plan.Next(c.now) // Those of the last decision go on, unless the pool is refused.
+	}
+	if tooSmall && len(steps) > 0 {
+		c.fail("%v: %v while the pool is refused", c.now, steps)
 	}
 	for _, step := range steps {
 		c.begin(step)
@@ -458,14 +509,22 @@ func TestPlan(t *testing.T) {
 func TestPlans(t *testing.T) {
 	const path = "testdata/plans.json"
 	text := []byte("[\n")
-	for seed := range uint64(8) {
+	refused, believed := 0, 0 // turns, and those after it
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 32, 41} {
 		c := newToy(seed, t.Fatalf)
 		for range 30 {
 			c.turn()
 		}
+		for n := range c.turns {
+			if c.turns[n].Refused != "" {
+				refused++
+			} else if n > 0 && c.turns[n-1].Refused != "" {
+				believed++
+			}
+		}
 		line, err := json.Marshal(planCase{
 			Cadence: c.plan.Cadence.Seconds(), Patience: c.plan.Patience.Seconds(),
-			CoolDown: c.plan.CoolDown.Seconds(), Backoff: c.plan.Backoff.Seconds(), Turns: c.turns,
+			CoolDown: c.plan.CoolDown.Seconds(), Backoff: c.plan.Backoff.Seconds(), MaxShrink: c.plan.MaxShrink, Turns: c.turns,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -473,6 +532,9 @@ func TestPlans(t *testing.T) {
 		text = append(append(text, line...), ",\n"...)
 	}
 	text = append(text[:len(text)-2], "\n]\n"...)
+	if refused == 0 || believed == 0 {
+		t.Errorf("the pool is refused in %d turns and believed again after %d; want some", refused, believed)
+	}
 	if *update {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -505,6 +567,14 @@ func TestPlanInWords(t *testing.T) {
 		}
 		return response
 	}
+	sends := func(p *client.Plan, seconds int, s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
+		t.Helper()
+		sent, err := p.Snapshot(at(seconds), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent
+	}
 	next := func(p *client.Plan, seconds int, want ...string) {
 		t.Helper()
 		var got []string
@@ -517,7 +587,7 @@ func TestPlanInWords(t *testing.T) {
 	}
 	t.Run("patience", func(t *testing.T) {
 		p := client.Plan{Patience: patience}
-		p.Snapshot(at(0), snapshot(8, 4, 4, 0, 0))
+		sends(&p, 0, snapshot(8, 4, 4, 0, 0))
 		p.Decide(at(0), decision(0, 0, 6, 2))
 		next(&p, 0, "a0", "b0")
 		p.Observe(at(50), snapshot(8, 0, 4, 0, 0))
@@ -536,7 +606,7 @@ func TestPlanInWords(t *testing.T) {
 	})
 	t.Run("cool-down", func(t *testing.T) {
 		p := client.Plan{CoolDown: time.Minute}
-		p.Snapshot(at(0), snapshot(8, 4, 2))
+		sends(&p, 0, snapshot(8, 4, 2))
 		p.Decide(at(0), decision(6, 2))
 		next(&p, 0, "a6")
 		for seconds, pinned := range map[int]bool{10: true, 20: true, 79: true, 80: false} {
@@ -547,12 +617,12 @@ func TestPlanInWords(t *testing.T) {
 				held = snapshot(8, 6, 2)
 			}
 			held.Jobs[1].AllowedNodes = []int32{1, 2, 4}
-			sent := q.Snapshot(at(seconds), held).GetJobs()
+			sent := sends(&q, seconds, held).GetJobs()
 			if sent[0].GetCurrentNodes() != 6 || (sent[0].GetMinNodes() == 6 && sent[0].GetMaxNodes() == 6) != pinned || len(sent[1].GetAllowedNodes()) != 3 {
 				t.Errorf("after %d s asks about %v; pinned: %t", seconds, sent, pinned)
 			}
 		}
-		if sent := p.Snapshot(at(30), snapshot(5, 6, 2)).GetJobs(); sent[0].MinNodes != nil {
+		if sent := sends(&p, 30, snapshot(6, 6, 2)).GetJobs(); sent[0].MinNodes != nil {
 			t.Errorf("pins %v though jobs hold more than the pool has", sent[0])
 		}
 	})
@@ -563,18 +633,77 @@ func TestPlanInWords(t *testing.T) {
 		s.Jobs[0].GroupId, s.Jobs[1].GroupId = "team", "other"
 		for failures, wait := range []int{10, 20, 40} {
 			begun := 100 * failures
-			p.Snapshot(at(begun), s)
+			sends(&p, begun, s)
 			p.Decide(at(begun), decision(6, 2))
 			next(&p, begun, "a6")
 			p.Failed(at(begun), "a")
 			p.Failed(at(begun), "a") // Once is enough.
-			if sent := p.Snapshot(at(begun+wait-1), s); len(sent.GetJobs()) != 1 || sent.GetTotalNodes() != 4 ||
+			if sent := sends(&p, begun+wait-1, s); len(sent.GetJobs()) != 1 || sent.GetTotalNodes() != 4 ||
 				sent.GetGroups()[0].GetLimit() != 2 || sent.GetGroups()[1].GetQuota() != 0 || sent.GetGroups()[2].GetQuota() != 1 {
 				t.Errorf("after %d failures asks about %v; want a left out with its nodes", failures+1, sent)
 			}
-			if sent := p.Snapshot(at(begun+wait), s); len(sent.GetJobs()) != 2 || sent.GetTotalNodes() != 8 {
+			if sent := sends(&p, begun+wait, s); len(sent.GetJobs()) != 2 || sent.GetTotalNodes() != 8 {
 				t.Errorf("%d s after %d failures asks about %v", wait, failures+1, sent)
 			}
+		}
+	})
+	t.Run("lost nodes", func(t *testing.T) {
+		asked := 0
+		turn := func(p *client.Plan, seconds int, s *elastallocv1.Snapshot, want string, nodes ...int32) {
+			t.Helper()
+			before := asked
+			steps, _, err := p.Turn(at(seconds), s, func(*elastallocv1.Snapshot) (client.Decision, error) {
+				asked++
+				return decision(nodes...), nil
+			})
+			if want == "" && (err != nil || asked == before) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || asked > before || len(steps) > 0) {
+				t.Errorf("at %d s steps %v, %v, asks: %t; want the error %q", seconds, steps, err, asked > before, want)
+			}
+		}
+		p := client.Plan{}
+		turn(&p, 0, snapshot(10, 6, 4, 0), "", 6, 4, 0)
+		turn(&p, 10, snapshot(7, 6, 4, 0), "", 6, 0, 0) // 30 %: a job pauses.
+		turn(&p, 20, snapshot(6, 6, 0, 0), "", 6, 0, 0)
+		for seconds := 30; seconds < 930; seconds += 100 {
+			turn(&p, seconds, snapshot(4, 6, 0, 0), "has 4 nodes, but jobs occupied 6 at the last decision; it may lose at most 30%")
+		}
+		turn(&p, 930, snapshot(4, 6, 0, 0), "", 4, 0, 0) // Three cadences are over.
+		turn(&p, 940, snapshot(8, 4, 0, 0), "", 8, 0, 0) // Nodes return.
+		p.Observe(at(950), snapshot(8, 8, 0, 0))
+		turn(&p, 960, snapshot(2, 2, 0, 0), "has 2 nodes, but jobs occupied 8") // The job is not on lost nodes any more.
+		turn(&p, 970, snapshot(2), "")                                          // All ended: none of them lost anything.
+		q := client.Plan{MaxShrink: 1, Cadence: time.Minute}
+		turn(&q, 0, snapshot(10, 6, 4), "", 6, 4)
+		turn(&q, 10, snapshot(1, 6, 4), "", 1, 0)
+		for seconds := 20; seconds < 1000; seconds += 100 {
+			turn(&q, seconds, snapshot(0, 6, 4), "has 0 nodes, but jobs occupy 10; total_nodes or node_types must be the usable nodes")
+		}
+		turn(&q, 1000, snapshot(0, 0, 0), "", 0, 0) // Nothing runs.
+		r := client.Plan{}
+		turn(&r, 0, snapshot(0, 0, 0), "", 0, 0)
+		late := client.Plan{}
+		sends(&late, 0, snapshot(8, 4, 4))
+		late.Observe(at(10), snapshot(4, 4, 4))
+		late.Decide(at(10), decision(2, 2)) // on the pool as it was
+		next(&late, 10)
+		late.Observe(at(20), snapshot(8, 4, 4))
+		next(&late, 20, "a2", "b2")
+	})
+	t.Run("warnings", func(t *testing.T) {
+		p := client.Plan{}
+		answer := decision(4)
+		answer.Report = &elastallocv1.SolveReport{Warnings: []*elastallocv1.Warning{{Message: "look here"}}}
+		for n, want := range []int{1, 0} { // The second turn asks for nothing.
+			seconds := 10 * n
+			_, warnings, err := p.Turn(at(seconds), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return answer, nil })
+			if err != nil || len(warnings) != want {
+				t.Errorf("at %d s warnings %v, %v; want %d", seconds, warnings, err, want)
+			}
+		}
+		idle := &elastallocv1.FillIdleResponse{} // It has no report.
+		_, warnings, err := p.Turn(at(500), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return idle, nil })
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("warnings %v, %v; want none", warnings, err)
 		}
 	})
 	t.Run("pins are legal", func(t *testing.T) {
@@ -606,11 +735,11 @@ func TestPlanInWords(t *testing.T) {
 			}
 			c.job.Id, c.job.RemainingEta, c.job.CurrentNodes = "a", durationpb.New(time.Hour), 2
 			p := client.Plan{CoolDown: time.Hour}
-			p.Snapshot(at(0), s)
+			sends(&p, 0, s)
 			p.Decide(at(0), &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 4, NodeType: c.job.GetCurrentNodeType()}}})
 			p.Next(at(0))
 			c.job.CurrentNodes = 4
-			sent := p.Snapshot(at(10), s)
+			sent := sends(&p, 10, s)
 			answer, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{
 				Snapshot: sent, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
 			})

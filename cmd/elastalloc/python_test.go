@@ -141,7 +141,7 @@ for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300),
 		run(t, `
 import json
 from google.protobuf.json_format import MessageToDict, ParseDict
-from elastalloc import Plan, message, pb, reserve, steps
+from elastalloc import Plan, PoolError, message, pb, reserve, steps
 
 for number, case in enumerate(json.load(open("../../client/testdata/plans.json"))):
     turns = case.pop("turns")
@@ -162,9 +162,16 @@ for number, case in enumerate(json.load(open("../../client/testdata/plans.json")
                 raise ConnectionError
             return ParseDict(turn["decide"], pb.AllocateResponse())
 
+        if "refused" in turn:
+            try:
+                plan.turn(now, snapshot, ask)
+                raise AssertionError((number, turn))
+            except PoolError as error:
+                assert str(error) == turn["refused"] and plan.next(now) == [], (number, turn, error)
+            continue
         assert plan.due(now) == turn["due"], (number, turn)
         try:
-            taken = plan.turn(now, snapshot, ask)
+            taken, _ = plan.turn(now, snapshot, ask)
         except ConnectionError:
             taken = plan.next(now)  # Those of the last decision go on.
         taken = [f"{step.job_id} {step.nodes} {step.node_type}" for step in taken]
@@ -183,6 +190,39 @@ for sizes, pinned in ([1, 2, 4], True), ([], False), ([1, 2], False):
     job = {"id": "a", "current_nodes": 4, "allowed_nodes": sizes, "scaling": table}
     sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[job])).jobs[0]
     assert (sent.max_nodes == 4) == pinned and list(sent.allowed_nodes) == sizes, sent
+
+def turn(plan, now, total, held, gets):
+    """Returns the warnings of a turn, or the text of the error that refuses the pool."""
+    jobs = [{"id": str(n), "current_nodes": nodes} for n, nodes in enumerate(held)]
+    allocations = [{"job_id": str(n), "nodes": nodes} for n, nodes in enumerate(gets)]
+    report = {"warnings": [{"message": "look here"}]}
+    ask = lambda _: message(pb.AllocateResponse, allocations=allocations, report=report)
+    try:
+        return [w.message for w in plan.turn(now, {"total_nodes": total, "jobs": jobs}, ask)[1]]
+    except PoolError as error:
+        return str(error)
+
+plan, looked = Plan(), ["look here"]
+assert turn(plan, 0, 10, [6, 4], [6, 4]) == looked
+assert turn(plan, 5, 10, [6, 4], [6, 4]) == []  # Nothing was asked.
+assert turn(plan, 10, 7, [6, 4], [6, 0]) == looked
+for now in 30, 900:
+    refused = turn(plan, now, 4, [6, 0], [])
+    assert "has 4 nodes, but jobs occupied 6 at the last decision; it may lose at most 30%" in refused, refused
+assert turn(plan, 930, 4, [6, 0], [4, 0]) == looked  # Three cadences are over.
+for now in 940, 5000:
+    refused = turn(plan, now, 0, [6, 0], [])
+    assert "has 0 nodes, but jobs occupy 6; total_nodes or node_types must be the usable nodes" in refused, refused
+assert turn(Plan(max_shrink=1), 0, 1, [6, 4], [1, 0]) == looked
+plan, both = Plan(), [{"id": "0", "current_nodes": 4}, {"id": "1", "current_nodes": 4}]
+plan.snapshot(0, message(pb.Snapshot, total_nodes=8, jobs=both))
+plan.observe(10, message(pb.Snapshot, total_nodes=4, jobs=both))
+plan.decide(10, message(pb.AllocateResponse, allocations=[{"job_id": "0", "nodes": 2}]))  # of the pool as it was
+assert plan.next(10) == [], plan.next(10)
+plan.observe(20, message(pb.Snapshot, total_nodes=8, jobs=both))
+assert plan.next(20) == [("0", 2, True, "")]
+idle = Plan().turn(0, pb.Snapshot(total_nodes=1), lambda _: pb.FillIdleResponse())
+assert idle == ([], []), idle
 moves = message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4, "node_type": "b", "change": pb.CHANGE_MOVE}])
 assert steps(moves) == [("a", 0, True, ""), ("a", 4, False, "b")], steps(moves)
 `)

@@ -107,9 +107,15 @@ func (s *scheduler) run(ctx context.Context, out io.Writer) error {
 // turn decides where that is due, and begins the steps that can be begun.
 func (s *scheduler) turn(ctx context.Context) {
 	now := time.Unix(int64(s.cluster.now), 0)
-	steps, _ := s.plan.Turn(now, s.snapshot(), func(sent *elastallocv1.Snapshot) (client.Decision, error) {
+	steps, warnings, err := s.plan.Turn(now, s.snapshot(), func(sent *elastallocv1.Snapshot) (client.Decision, error) {
 		return s.decide(ctx, sent), nil
 	})
+	if err != nil {
+		s.logger.Warn("jobs keep their nodes", "error", err)
+	}
+	for _, warning := range warnings {
+		s.logger.Warn("decision has a warning", "code", warning.GetCode(), "job", warning.GetJobId(), "message", warning.GetMessage())
+	}
 	for _, step := range steps {
 		if err := s.cluster.resize(s.cluster.find(step.JobID), int(step.Nodes)); err != nil {
 			s.plan.Failed(now, step.JobID)

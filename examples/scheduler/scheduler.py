@@ -17,7 +17,7 @@ from typing import Optional
 
 import grpc
 
-from elastalloc import Client, Plan, message, pb
+from elastalloc import Client, Plan, PoolError, message, pb
 from elastalloc.eta import Estimator, speed
 
 NODES = 32
@@ -167,7 +167,14 @@ class Scheduler:
     def turn(self) -> None:
         """Decides where that is due, and begins the steps that can be begun."""
         now = self.cluster.now
-        for step in self.plan.turn(now, self.snapshot(), self.decide):
+        try:
+            steps, warnings = self.plan.turn(now, self.snapshot(), self.decide)
+        except PoolError as error:
+            print(error, file=sys.stderr)  # Jobs keep their nodes.
+            return
+        for warning in warnings:
+            print(warning.message, file=sys.stderr)
+        for step in steps:
             if self.cluster.resize(step.job_id, step.nodes):
                 self.changes += 1
             else:

@@ -12,11 +12,11 @@ from typing import Any, Optional
 import grpc
 
 from elastalloc.messages import message
-from elastalloc.plan import Plan, Step, reserve, steps
+from elastalloc.plan import Plan, PoolError, Step, reserve, steps
 from elastalloc.v1 import allocator_pb2 as pb
 from elastalloc.v1 import allocator_pb2_grpc as rpc
 
-__all__ = ["Client", "Plan", "Step", "message", "pb", "reserve", "steps"]
+__all__ = ["Client", "Plan", "PoolError", "Step", "message", "pb", "reserve", "steps"]
 
 # How gRPC treats the calls, the same as in the Go client: calls go in turn to every healthy
 # server, and again, perhaps elsewhere, where one was not there or busy.

@@ -4,14 +4,41 @@ Times are in seconds of any clock that does not go back. The Go client's Plan is
 """
 
 import copy
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from elastalloc.messages import message
 from elastalloc.v1 import allocator_pb2 as pb
 
-__all__ = ["Plan", "Step", "reserve", "steps"]
+__all__ = ["Plan", "PoolError", "Step", "reserve", "steps"]
 
 MAX_BACKOFF = 3600.0  # for which a job is left alone after failures at most
+LOSS_DECISIONS = 3  # for how many cadences a loss of nodes is refused
+
+
+class PoolError(Exception):
+    """Means that a Plan refuses a snapshot, because the pool has none or too few of the nodes that
+    jobs use. Jobs keep their nodes.
+
+    nodes is the size of the pool, and in_use how many nodes the jobs hold or, if that is more,
+    held at the last decision. max_shrink and persists are the largest share that the pool may lose
+    and for how many seconds a larger loss is refused. For a pool without nodes persists is 0: it is
+    always refused.
+    """
+
+    def __init__(self, nodes: int, in_use: int, max_shrink: float, persists: float) -> None:
+        self.nodes, self.in_use = nodes, in_use
+        self.max_shrink, self.persists = max_shrink, persists
+        text = (
+            f"the pool has {nodes} nodes, but jobs occupied {in_use} at the last decision; "
+            f"it may lose at most {100 * max_shrink:.3g}% of them. Jobs keep their nodes until "
+            f"nodes return or this has lasted {persists:.0f} s."
+        )
+        if persists == 0:
+            text = (
+                f"the pool has 0 nodes, but jobs occupy {in_use}; total_nodes or node_types must "
+                "be the usable nodes. Jobs keep their nodes."
+            )
+        super().__init__(text)
 
 
 class Step(NamedTuple):
@@ -49,6 +76,9 @@ class _Job:
 
     def __init__(self, nodes: int, node_type: str) -> None:
         self.held = nodes  # that it was seen to hold, those that it is still leaving included
+        # What it held at the last decision or, if it has got others since by a step or more on
+        # its own, holds now.
+        self.in_use = nodes
         self.size, self.type = nodes, node_type  # that it was last told to hold
         self.target, self.target_type = nodes, node_type  # that were decided
         self.begun = None  # when it was told, None once that is carried out
@@ -70,7 +100,9 @@ class Plan:
     and where jobs and nodes come and go meanwhile. It makes no call and has no clock. A
     scheduler's loop is
 
-        for step in plan.turn(now, snapshot, ask):  # the cluster as it is, and how to decide
+        # The cluster as it is, and how to decide.
+        steps, warnings = plan.turn(now, snapshot, ask)  # Print what it raises, and the warnings.
+        for step in steps:
             if not resize(step):
                 plan.failed(now, step.job_id)
 
@@ -81,7 +113,9 @@ class Plan:
     was begun is overdue, and when the rest of a decision is given up because nothing has moved;
     it exceeds any grace period of a job. cool_down is how long a job keeps its nodes after they
     changed, backoff how long it is left alone after a failure; that doubles with each further one
-    in a row.
+    in a row. max_shrink is the share of the nodes in use at the last decision that the pool may
+    lose, 0 to 1; 1 refuses only a pool without nodes. A larger loss is likely to be a fault of the
+    snapshot, so it is refused with a PoolError for three times the cadence.
     """
 
     def __init__(
@@ -91,27 +125,42 @@ class Plan:
         patience: float = 300.0,
         cool_down: float = 0.0,
         backoff: float = 60.0,
+        max_shrink: float = 0.3,
     ) -> None:
         self.cadence, self.patience = cadence, patience
         self.cool_down, self.backoff = cool_down, backoff
+        self.max_shrink = max_shrink
         self._nodes: Dict[str, int] = {}
         self._jobs: Dict[str, _Job] = {}
         self._moved = self._asked = -float("inf")
         self._event = True  # Something happened since it was asked.
+        self._lost: Optional[float] = None  # since when too many nodes are missing
+        self._refused: Optional[PoolError] = None  # None if the pool is believed
 
-    def turn(self, now: float, snapshot: Any, ask: Callable[[Any], Any]) -> List[Step]:
+    def turn(
+        self, now: float, snapshot: Any, ask: Callable[[Any], Any]
+    ) -> Tuple[List[Step], List[Any]]:
         """Is one turn of a scheduler, every few seconds: observes the cluster, asks for a decision
-        where one is due, and returns the steps to begin now. The snapshot is a message, or a dict
-        as message() takes it. It is observe, due, snapshot, decide and next, which do the same
-        where the answer comes later. What ask raises it raises: the next turn goes on with the
-        last decision, and asks at the next event or after the cadence.
+        where one is due, and returns the steps to begin now and the warnings of a decision that it
+        asked for. The snapshot is a message, or a dict as message() takes it. It is observe, due,
+        snapshot, decide and next, which do the same where the answer comes later.
+
+        What ask raises it raises: the next turn goes on with the last decision, and asks at the
+        next event or after the cadence. If the pool lost too many nodes, it does not ask and raises
+        a PoolError.
         """
         if isinstance(snapshot, dict):
             snapshot = message(pb.Snapshot, **snapshot)
         self.observe(now, snapshot)
+        if self._refused is not None:
+            raise self._refused
+        warnings: List[Any] = []
         if self.due(now):
-            self.decide(now, ask(self.snapshot(now, snapshot)))
-        return self.next(now)
+            response = ask(self.snapshot(now, snapshot))
+            self.decide(now, response)
+            if isinstance(response, pb.AllocateResponse):  # That of fill_idle has no report.
+                warnings = list(response.report.warnings)
+        return self.next(now), warnings
 
     def observe(self, now: float, snapshot: Any) -> None:
         """Tells what the cluster is like: total_nodes or node_types are the usable nodes, jobs
@@ -130,6 +179,8 @@ class Plan:
             job = known.pop(told.id, None)
             if job is None:
                 self._event, job = True, _Job(held, node_type)
+            if job.begun is not None or held > job.in_use:
+                job.in_use = held
             grows, job.held = job.size > job.held, held
             if job.begun is not None and (held == job.size or grows == (held > job.size)):
                 self._event |= self._is_overdue(job, now)
@@ -139,6 +190,23 @@ class Plan:
                 job.size, job.type, job.target, job.target_type = held, node_type, held, node_type
             self._jobs[told.id] = job
         self._event |= bool(known)  # They ended.
+        self._judge(now)
+
+    def _judge(self, now: float) -> None:
+        """Decides whether the pool is believed: see max_shrink."""
+        nodes, jobs = sum(self._nodes.values()), self._jobs.values()
+        held, in_use = sum(job.held for job in jobs), sum(job.in_use for job in jobs)
+        self._refused = None
+        if nodes <= 0 and held > 0:
+            self._lost, self._refused = None, PoolError(0, held, self.max_shrink, 0)
+        elif in_use - nodes <= self.max_shrink * in_use:
+            self._lost = None
+        else:
+            if self._lost is None:
+                self._lost = now
+            persists = LOSS_DECISIONS * self.cadence
+            if now - self._lost < persists:
+                self._refused = PoolError(nodes, in_use, self.max_shrink, persists)
 
     def due(self, now: float) -> bool:
         """Returns whether to ask for a decision: a job came, ended or changed on its own, nodes
@@ -168,9 +236,14 @@ class Plan:
         other size, nor a job that cools down, unless jobs hold more than the pool has. That
         leaves out one whose speed table has not an entry for each of its allowed_nodes, and one
         with sizes or a scaling of their own for node types. Jobs whose step is overdue, or failed
-        a short while ago, are left out with their nodes: see reserve."""
+        a short while ago, are left out with their nodes: see reserve. If the pool lost too many
+        nodes, raises a PoolError."""
         self.observe(now, snapshot)
+        if self._refused is not None:
+            raise self._refused
         self._asked, self._event = now, False
+        for job in self._jobs.values():
+            job.in_use = job.held
         free, sent = self._free(), copy.deepcopy(snapshot)
         del sent.jobs[:]
         for told in snapshot.jobs:
@@ -198,10 +271,10 @@ class Plan:
     def next(self, now: float) -> List[Step]:
         """Returns the steps to begin now, those that free nodes first, and takes them as begun.
         Each resizes a job as a gang; a job that moves to another node type is first paused. A
-        job has one step under way at a time."""
+        job has one step under way at a time. While the pool is refused there are none."""
         frees: List[Step] = []
         takes: List[Step] = []
-        if self._late(self._moved, now):
+        if self._refused is not None or self._late(self._moved, now):
             return frees
         free = self._free()
         for job_id, job in self._jobs.items():

@@ -227,6 +227,58 @@ moves = message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4, "n
 assert steps(moves) == [("a", 0, True, ""), ("a", 4, False, "b")], steps(moves)
 `)
 	})
+	t.Run("sweep", func(t *testing.T) {
+		// As TestSweep of the Go client has it: the decisions on 20 identical jobs, carried out by a Plan,
+		// let all of them complete and resize none for ever.
+		run(t, `
+import math
+import sys
+from elastalloc import Client, Plan
+
+OPTIONS = {
+    "objective": "OBJECTIVE_TOTAL_TIME",
+    "admission": "ADMISSION_START_FIRST",
+    "bad_jobs": "BAD_JOBS_HOLD",
+    "time_budget": 10,  # Far more than a decision takes, also on a busy machine.
+}
+EACH = 10  # seconds between two turns
+
+def sweep(client, nodes, restart):
+    """Runs jobs of an hour on one node each, in simulated time, and returns how often each was resized."""
+    jobs = {
+        f"trial-{n}": {"left": 3600.0, "nodes": 0, "loading": 0, "trained": 0, "waited": 0, "changes": 0} for n in range(20)
+    }
+    plan, now, running = Plan(), 0, dict(jobs)
+    while running:
+        assert now < 200 * 3600, f"{len(running)} jobs run after {now} s with {nodes} nodes and restarts of {restart} s"
+        told = [
+            {"id": name, "remaining_eta": job["left"], "current_nodes": job["nodes"], "training_time": job["trained"],
+             "waiting_time": job["waited"], "restart_time": restart}
+            for name, job in running.items()
+        ]
+        taken, _ = plan.turn(now, {"total_nodes": nodes, "jobs": told}, lambda s: client.allocate(s, OPTIONS, timeout=60))
+        for step in taken:
+            job = running[step.job_id]
+            job["nodes"], job["loading"], job["changes"] = step.nodes, restart, job["changes"] + 1
+        for job in running.values():
+            if job["nodes"] == 0:
+                job["waited"] += EACH
+            elif job["loading"] > 0:
+                job["loading"] -= EACH
+            else:
+                job["trained"] += EACH
+                job["left"] -= EACH * job["nodes"] * 0.8 ** math.log2(job["nodes"])
+        running = {name: job for name, job in running.items() if job["left"] > 0}
+        now += EACH
+    return [job["changes"] - 1 for job in jobs.values()]  # without the first start
+
+with Client(sys.argv[1]) as client:
+    for nodes in 1, 8:
+        for restart in 300, 600:
+            resizes = sweep(client, nodes, restart)
+            assert max(resizes) <= 8, (nodes, restart, resizes)
+`, server.Addr)
+	})
 	t.Run("frozen server", func(t *testing.T) {
 		// Both start at the same time, so that the client soon knows both. The one that is
 		// awake says how many calls the other one swallowed.

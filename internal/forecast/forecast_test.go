@@ -298,6 +298,11 @@ func TestForecastStalls(t *testing.T) {
 			t.Errorf("%d samples: forecast %+v, %v; want one that stalls after the end of the first job", f.Samples, got, err)
 		}
 	}
+	// 1,000 times 150 days is more than a time.Duration holds.
+	long, err := a.Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{Cadence: 150 * 24 * time.Hour, Until: solver.MaxForecastSpan})
+	if err != nil || long.Stalled || !long.Complete {
+		t.Errorf("with a decision every 150 days: forecast %+v, %v; want a complete one", long, err)
+	}
 	// Up to then there is nothing to complain about.
 	got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{EveryEvent: true, Until: 24 * time.Hour})
 	if err != nil || got.Stalled || !got.Complete {

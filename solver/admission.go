@@ -150,7 +150,7 @@ func (m *minimums) keepLoading() {
 // for beside those that got nodes already. It passes over a job that the limit of its group has
 // no room for, and one that would displace a running job with no more left than it has.
 func (m *minimums) startNew() {
-	displaceable := m.displaceable()
+	running := m.displaceable()
 	for i, needs := range m.fitting((*Job).NeverStarted) {
 		if m.room.Within(needs.group) < needs.smallest {
 			continue
@@ -159,7 +159,7 @@ func (m *minimums) startNew() {
 		if option == 0 {
 			return
 		}
-		if displaceable.leave(m, m.left(i, option)) >= OptionNodes(option) {
+		if running.leaveRoom(m, i, option) {
 			m.room.Take(needs.group, option)
 			m.holds[i] = option
 		}
@@ -188,69 +188,97 @@ func (m *minimums) place(i int, room *Room) int {
 	return option
 }
 
-// left returns the work that job i, whose places m has, has left by its weight, in seconds on
-// one of its mean nodes: a job that starts with an option restarts first.
-func (m *minimums) left(i, option int) float64 {
+// left returns the work that job i has left by its weight, in seconds on one of its mean nodes:
+// a job that starts with an option restarts first.
+func (m *minimums) left(i, option int, places []place) float64 {
 	job, rho := &m.s.Jobs[i], 1.0
 	if len(m.s.NodeTypes) > 0 {
-		on, _ := newOnNodes(m.places, nil)
+		on, _ := newOnNodes(places, nil)
 		rho = on.rho
 	}
 	demand := m.s.Demand(i)
 	if m.lifts {
 		demand, _ = m.s.progressDemand(i)
 	}
-	return (demand + job.RestartTime.Seconds()*m.s.Speed(i, option)) / rho / job.WeightOrDefault()
-}
-
-// displaceable are the running jobs that hold no minimum yet, by what they have left.
-type displaceable struct {
-	left []float64 // of each job, ascending
-	// sizes are, for each node type, the sums of the smallest sizes of the first jobs that run
-	// on it: of none, of the first, and so on.
-	sizes [][]int
-}
-
-// displaceable returns those that fit the pool at all. Jobs that have no minimum when this is
-// called have none later, since only jobs that never started get one.
-func (m *minimums) displaceable() *displaceable {
-	type running struct {
-		left   float64
-		option int // its smallest size
+	if option > 0 && job.RestartTime > 0 {
+		demand += job.RestartTime.Seconds() * m.s.Speed(i, option)
 	}
-	var jobs []running
+	return demand / rho / job.WeightOrDefault()
+}
+
+// displaceable are the running jobs that fit the pool and hold no minimum yet.
+type displaceable struct {
+	jobs []displaceableJob
+	// sizes are, for each node type, the smallest sizes of all jobs that run on it.
+	sizes []int
+	// sums are, for each node type, the sums of the smallest sizes of the first of the jobs by
+	// left: of none, of the first, and so on. They are nil until some new job does not fit
+	// beside all jobs, since most decisions need no order.
+	sums [][]int
+}
+
+type displaceableJob struct {
+	index, option int // its smallest size
+	left          float64
+}
+
+// displaceable returns the running jobs that a new job may displace. Those that have no minimum
+// when this is called have none later, since only jobs that never started get one.
+func (m *minimums) displaceable() *displaceable {
+	d := &displaceable{sizes: make([]int, max(1, len(m.s.NodeTypes)))}
 	pool := m.p.room(m.s)
 	for i := range m.fitting(func(j *Job) bool { return !j.Queued() }) {
 		if m.holds[i] == 0 {
-			jobs = append(jobs, running{m.left(i, 0), m.place(i, pool)})
+			option := m.place(i, pool)
+			d.jobs = append(d.jobs, displaceableJob{index: i, option: option})
+			d.sizes[OptionType(option)] += OptionNodes(option)
 		}
-	}
-	slices.SortFunc(jobs, func(a, b running) int { return cmp.Compare(a.left, b.left) })
-	d := &displaceable{sizes: make([][]int, max(1, len(m.s.NodeTypes)))}
-	for g := range d.sizes {
-		sum := 0
-		d.sizes[g] = append(make([]int, 0, len(jobs)+1), sum)
-		for _, job := range jobs {
-			if OptionType(job.option) == g {
-				sum += OptionNodes(job.option)
-			}
-			d.sizes[g] = append(d.sizes[g], sum)
-		}
-	}
-	for _, job := range jobs {
-		d.left = append(d.left, job.left)
 	}
 	return d
 }
 
-// leave returns the nodes of the types that a job, whose places m has, runs on that remain
-// beside the smallest sizes of the jobs with no more left than it has.
-func (d *displaceable) leave(m *minimums, left float64) int {
-	kept := sort.Search(len(d.left), func(n int) bool { return d.left[n] > left })
-	nodes := 0
+// leaveRoom reports whether an option of job i, whose places m has, fits beside the smallest
+// sizes of the running jobs with no more left than it has. Of several node types, those that
+// the job runs on count.
+func (d *displaceable) leaveRoom(m *minimums, i, option int) bool {
+	room, all := -OptionNodes(option), 0
 	for n := range m.places {
-		g := m.places[n].nodeType
-		nodes += m.room.Of(g) - d.sizes[g][kept]
+		room += m.room.Of(m.places[n].nodeType)
+		all += d.sizes[m.places[n].nodeType]
 	}
-	return nodes
+	if all <= room {
+		return true
+	}
+	d.rank(m)
+	left := m.left(i, option, m.places)
+	shorter := sort.Search(len(d.jobs), func(n int) bool { return d.jobs[n].left > left })
+	for n := range m.places {
+		room -= d.sums[m.places[n].nodeType][shorter]
+	}
+	return room >= 0
+}
+
+// rank orders the jobs by left and adds up their sizes, once.
+func (d *displaceable) rank(m *minimums) {
+	if d.sums != nil {
+		return
+	}
+	var places []place
+	for n := range d.jobs {
+		job := &d.jobs[n]
+		places = m.s.places(job.index, places)
+		job.left = m.left(job.index, 0, places)
+	}
+	slices.SortFunc(d.jobs, func(a, b displaceableJob) int { return cmp.Compare(a.left, b.left) })
+	for g := range d.sizes {
+		sum := 0
+		sums := append(make([]int, 0, len(d.jobs)+1), sum)
+		for _, job := range d.jobs {
+			if OptionType(job.option) == g {
+				sum += OptionNodes(job.option)
+			}
+			sums = append(sums, sum)
+		}
+		d.sums = append(d.sums, sums)
+	}
 }

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -93,6 +94,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	var options, sizes []int
 	var served, work []float64
 	alike := map[int]int{} // the last job of each number of options
+	var powers speedsAtPowers
 	longestRestart := horizon.Step.Seconds()
 	if spec.Step == nil {
 		longestRestart /= restartsPerStep
@@ -111,7 +113,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 			Index: a.index, Demand: s.Demand(a.index), Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
-		s.work(job, places, horizon.Step, longestRestart)
+		s.work(job, places, horizon.Step, longestRestart, &powers)
 		job.Sizes = kept(&sizes, job.Sizes, last.Sizes)
 		job.StepWork = kept(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
@@ -157,7 +159,7 @@ const restartsPerStep = 3
 // stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
 // restart time r, of which at most the given seconds count, that changes or resumes serves
 // (p - r) * speed(k).
-func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, longestRestart float64) {
+func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
 	stay, move := min(job.Restart(false).Seconds(), longestRestart), min(job.Restart(true).Seconds(), longestRestart)
@@ -175,7 +177,7 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, long
 		for typed && places[at].nodeType < OptionType(option) {
 			at++
 		}
-		speed := places[at].factor * places[at].job.Speed(k)
+		speed := places[at].factor * powers.speed(places[at].job, k)
 		later[n] = p * speed
 		first[n] = later[n]
 		moves := OptionType(option) != OptionType(j.Current)
@@ -190,6 +192,28 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, long
 			first[n] = (p - restart) * speed
 		}
 	}
+}
+
+// speedsAtPowers are the speeds at powers of two of jobs with one doubling efficiency, those
+// not yet asked for 0. In most snapshots nearly all jobs have the same.
+type speedsAtPowers struct {
+	efficiency float64
+	speeds     [64]float64
+}
+
+// speed returns Job.Speed.
+func (p *speedsAtPowers) speed(j *Job, nodes int) float64 {
+	if j.Scaling.Speeds != nil || bits.OnesCount(uint(nodes)) != 1 {
+		return j.Speed(nodes)
+	}
+	if p.efficiency != j.Scaling.DoublingEfficiency {
+		*p = speedsAtPowers{efficiency: j.Scaling.DoublingEfficiency}
+	}
+	speed := &p.speeds[bits.TrailingZeros(uint(nodes))]
+	if *speed == 0 {
+		*speed = j.Speed(nodes)
+	}
+	return *speed
 }
 
 // Ceiling returns an upper bound on the optimum that needs no search: every job finished in

@@ -150,8 +150,12 @@ func (m *totalTime) gradient(s *Snapshot) []slope {
 	var places []place
 	var sizes []int // a buffer
 	for i := range s.Jobs {
-		places = s.places(i, places)
-		on[i], sizes = newOnNodes(places, sizes)
+		if i > 0 && s.sameShape(i-1, i) {
+			on[i] = on[i-1]
+		} else {
+			places = s.places(i, places)
+			on[i], sizes = newOnNodes(places, sizes)
+		}
 		weight[i] = m.weight(&s.Jobs[i])
 		m.meanWeight += weight[i] / float64(jobs)
 		meanLargest += min(on[i].largest, pool) / float64(jobs)
@@ -182,12 +186,16 @@ func (m *totalTime) gradient(s *Snapshot) []slope {
 	share, poolSpeed := max(1, pool/float64(jobs)), math.Pow(pool, m.exponent)
 	ranks := ranking{key: key, weight: weight, sd: etaErrors(s.Jobs, m.etaError)}
 	before := ranks.before(order, comers)
+	u, last := 0.0, -1
 	for _, i := range order {
 		upTo := before[i] + weight[i]
 		if pool > 0 {
-			nodes := min(max(share, on[i].smallest), on[i].largest)
-			places = s.places(i, places)
-			u := meanSpeed(places, nodes) / (on[i].rho * math.Pow(nodes, m.exponent))
+			if last < 0 || !s.sameShape(last, i) {
+				nodes := min(max(share, on[i].smallest), on[i].largest)
+				places = s.places(i, places)
+				u = meanSpeed(places, nodes) / (on[i].rho * math.Pow(nodes, m.exponent))
+			}
+			last = i
 			// 1 - (before/upTo)^p, without cancellation where there are many jobs.
 			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
 			slopes[i].c = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
@@ -195,6 +203,15 @@ func (m *totalTime) gradient(s *Snapshot) []slope {
 		slopes[i].c = max(slopes[i].c, weight[i]*on[i].rho/on[i].fastest)
 	}
 	return slopes
+}
+
+// sameShape reports whether two jobs scale alike, as far as few fields show it: most jobs of a
+// snapshot do, and their logarithms and powers are then worked out once.
+func (s *Snapshot) sameShape(i, k int) bool {
+	a, b := &s.Jobs[i], &s.Jobs[k]
+	plain := func(j *Job) bool { return j.AllowedNodes == nil && j.Scaling.Speeds == nil && j.Speeds == nil }
+	return plain(a) && plain(b) && a.Scaling.DoublingEfficiency == b.Scaling.DoublingEfficiency &&
+		a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes
 }
 
 // onNodes is a job on all of its places: means over their nodes and extremes over them.
@@ -294,6 +311,7 @@ func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 	values, costs := admitted.SizeValue, admitted.ChangeCost
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
+	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
 	held := s.heldPlace(admitted.Index)
 	now := held.factor * held.curve(float64(job.CurrentNodes)) / by.rho
 	for n, option := range admitted.Sizes {
@@ -306,7 +324,10 @@ func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 			continue
 		}
 		moves := option > 0 && OptionType(option) != OptionType(admitted.Current)
-		restart := job.Restart(moves).Seconds()
+		restart := stay
+		if moves {
+			restart = move
+		}
 		payback := max(m.payback, paybackRestarts*restart)
 		switch {
 		case neverStarted:

@@ -49,6 +49,7 @@ paper and compares backends.
 		newAuditCommand(env),
 		newETAsCommand(env),
 		newTraceCommand(),
+		newRecordingCommand(),
 	)
 	cli.Elsewhere(root, "elastalloc", "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
 	return root

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,8 +15,8 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/lab/replay"
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
@@ -110,7 +109,7 @@ func readerOf(cmd *cobra.Command, recordings []string) replay.Reader {
 	return func(yield func(recording.Entry) error) ([]recording.Cut, error) {
 		cuts, err := recording.Read(recordings, func(e recording.Entry) error { return cmp.Or(cmd.Context().Err(), yield(e)) })
 		for _, cut := range cuts {
-			fmt.Fprintln(cmd.ErrOrStderr(), describeCut(&cut))
+			fmt.Fprintln(cmd.ErrOrStderr(), text.Printable(cut.String()))
 		}
 		return cuts, err
 	}
@@ -122,19 +121,6 @@ func recordingError(cmd *cobra.Command, err error) error {
 		return cli.ErrInterrupted
 	}
 	return fmt.Errorf("--recording: %w", err)
-}
-
-// describeCut says where a recording does not go on as it should.
-func describeCut(c *recording.Cut) string {
-	after := fmt.Sprintf("%s: after %s ", c.Path, format.Count(c.Calls, "call"))
-	switch {
-	case errors.Is(c.Err, recording.ErrClockSetBack):
-		return after + c.Err.Error() + "; the times before and after are mixed up"
-	case errors.Is(c.Err, io.ErrUnexpectedEOF):
-		return after + "it ends within one: a server still writes it, or was killed"
-	default:
-		return fmt.Sprintf("%sthe rest cannot be read: %v", after, c.Err)
-	}
 }
 
 func (f *replayFlags) check() ([]sim.Policy, error) {

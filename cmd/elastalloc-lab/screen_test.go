@@ -61,7 +61,7 @@ func TestScreen(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	clitest.CheckHelp(t, run, "simulate", "replay", "paper", "bench", "audit", "etas", "trace", "trace convert")
+	clitest.CheckHelp(t, run, "simulate", "replay", "paper", "bench", "audit", "etas", "trace", "trace convert", "recording", "recording show")
 	clitest.CheckContains(t, "the help of etas", succeed(t, "etas", "--help"), "\n BIAS ", "\n HALFWAY ")
 }
 

@@ -31,6 +31,8 @@ type decideFlags struct {
 	remote       remoteFlags
 	// options are the flags that say how to decide, nil for a command without them.
 	options *optionFlags
+	// read reads the request, of the file if it is nil.
+	read func(*cobra.Command) (*elastallocv1.AllocateRequest, error)
 }
 
 // add adds the flags to a command, which prints tables, JSON and the formats drawn.
@@ -61,7 +63,11 @@ func (f *decideFlags) asking(
 		if err := f.remote.check(); err != nil {
 			return err
 		}
-		request, err := cli.ReadRequest(cmd, f.file)
+		read := f.read
+		if read == nil {
+			read = func(cmd *cobra.Command) (*elastallocv1.AllocateRequest, error) { return cli.ReadRequest(cmd, f.file) }
+		}
+		request, err := read(cmd)
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/recorded"
+	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -19,19 +25,34 @@ const wholeBudget = 10 * time.Second
 func newExplainCommand(env cli.LookupEnv) *cobra.Command {
 	var f decideFlags
 	var jobs []string
+	var moment recorded.Flags
+	var explained *recording.Entry // nil for a file
+	f.read = func(cmd *cobra.Command) (*elastallocv1.AllocateRequest, error) {
+		if len(moment.Dirs) == 0 {
+			return cli.ReadRequest(cmd, f.file)
+		}
+		var err error
+		if explained, err = lastDecision(cmd, &moment, jobs); err != nil {
+			return nil, err
+		}
+		return requestOf(explained), nil
+	}
 	command := &cobra.Command{
-		Use:   "explain -f FILE",
+		Use:   "explain -f FILE|--recording DIR",
 		Short: "Say why each job of one snapshot gets its nodes",
 		Long: `Decide one snapshot, in this process or at a server, and say why each job gets
 its nodes: what every other size would cost, and the smallest weight, pool or
 min_nodes that would give it more. All of it is found by deciding again.
 
-The input is an AllocateRequest in protojson. Flags win over the options in it.
+The input is an AllocateRequest in protojson, or the last decision of a
+recording at or before a time that has the jobs. Flags win over the options in
+it. The time budget is that of the explanation, not that of a recorded decision.
 
 SIZES are those that a job could hold now, in brackets the one that it gets; the
 higher the block after a size, the more of the objective it would cost.`,
 		Example: `  elastalloc explain -f request.json
-  elastalloc explain -f request.json --job bert-large`,
+  elastalloc explain -f request.json --job bert-large
+  elastalloc explain --recording recordings --at 14:05 --job bert-large`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
 			if err := checkIDs(request, "job", jobs); err != nil {
 				return answer{}, err
@@ -39,16 +60,80 @@ higher the block after a size, the more of the objective it would cost.`,
 			response, err := allocator.Explain(cmd.Context(), &elastallocv1.ExplainRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: jobs,
 			})
+			if err != nil {
+				return answer{}, f.requestError(cmd.Context(), err)
+			}
+			origin := ""
+			if explained != nil {
+				origin = describeDecision(explained)
+				warnOfOthers(cmd, explained, response.GetDecision())
+				if f.output == cli.OutputJSON {
+					fmt.Fprint(cmd.ErrOrStderr(), origin)
+				}
+			}
 			return answer{response, response.GetDecision().GetReport(), func(screen cli.Screen) (string, error) {
-				return explanationsText(request, response, len(jobs) > 0, screen), nil
-			}}, f.requestError(cmd.Context(), err)
+				return origin + explanationsText(request, response, len(jobs) > 0, screen), nil
+			}}, nil
 		}),
 	}
 	f.add(command)
 	f.addOptions(command, wholeBudget)
-	cli.MarkRequired(command, "file")
+	moment.Add(command.Flags())
+	command.MarkFlagsOneRequired("file", "recording")
+	command.MarkFlagsMutuallyExclusive("file", "recording")
+	command.MarkFlagsMutuallyExclusive("file", "at")
 	f.addIDs(command, &jobs, "job", "job to explain in detail; may be given more than once (default all)")
 	return command
+}
+
+// lastDecision returns the last decision of a moment in a recording that has some jobs.
+func lastDecision(cmd *cobra.Command, moment *recorded.Flags, jobs []string) (*recording.Entry, error) {
+	what := "decision"
+	if len(jobs) > 0 {
+		what += fmt.Sprintf(" with the job %s", strings.Join(jobs, " and the job "))
+	}
+	return moment.Last(cmd, what, func(e *recording.Entry) bool {
+		request, asked := e.Request.(*elastallocv1.AllocateRequest)
+		_, answered := e.Response.(*elastallocv1.AllocateResponse)
+		ids := idsOf(request)
+		return asked && answered && !slices.ContainsFunc(jobs, func(id string) bool { return !slices.Contains(ids, id) })
+	})
+}
+
+// requestOf returns the request of a recorded decision without its time budget, which is too
+// short for an explanation.
+func requestOf(e *recording.Entry) *elastallocv1.AllocateRequest {
+	request := e.Request.(*elastallocv1.AllocateRequest)
+	if request.GetOptions() != nil {
+		request.Options.TimeBudget = nil
+	}
+	return request
+}
+
+// describeDecision says which recorded decision is explained.
+func describeDecision(e *recording.Entry) string {
+	return fmt.Sprintf("The decision of %s, caller %s, request id %s:\n\n",
+		recorded.Time(e.Time), text.Printable(cmp.Or(e.Caller, "unknown")), text.Printable(cmp.Or(e.RequestID, "unknown")))
+}
+
+// warnOfOthers warns if deciding again gives other nodes than a recorded decision.
+func warnOfOthers(cmd *cobra.Command, e *recording.Entry, again *elastallocv1.AllocateResponse) {
+	nodes := make(map[string]int32)
+	for _, a := range again.GetAllocations() {
+		nodes[a.GetJobId()] = a.GetNodes()
+	}
+	others, example := 0, ""
+	for _, a := range e.Response.(*elastallocv1.AllocateResponse).GetAllocations() {
+		if now := nodes[a.GetJobId()]; now != a.GetNodes() {
+			if others++; others == 1 {
+				example = fmt.Sprintf("%s %d instead of %d", text.Shorten(a.GetJobId()), now, a.GetNodes())
+			}
+		}
+	}
+	if others > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: deciding again gives other nodes to %s, such as %s; the explanation is of the new decision\n",
+			cmd.CommandPath(), format.Count(others, "job"), example)
+	}
 }
 
 // explanationsText says why jobs get their nodes: in detail, or a line each.

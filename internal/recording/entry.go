@@ -52,6 +52,9 @@ type line struct {
 	Status    json.RawMessage `json:"status,omitempty"`
 }
 
+// JSON returns the entry as one JSON object, as a recording has it.
+func (e *Entry) JSON() ([]byte, error) { return e.line() }
+
 // line returns the entry as a line. It leaves out a message that is not there, and one that JSON
 // cannot express, such as one with a duration beyond its range that was refused for it.
 func (e *Entry) line() ([]byte, error) {

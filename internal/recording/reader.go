@@ -23,6 +23,22 @@ type Cut struct {
 	Err error
 }
 
+// String says where the recording does not go on as it should.
+func (c *Cut) String() string {
+	after := fmt.Sprintf("%s: after %d calls ", c.Path, c.Calls)
+	if c.Calls == 1 {
+		after = c.Path + ": after 1 call "
+	}
+	switch {
+	case errors.Is(c.Err, ErrClockSetBack):
+		return after + c.Err.Error() + "; the times before and after are mixed up"
+	case errors.Is(c.Err, io.ErrUnexpectedEOF):
+		return after + "it ends within one: a server still writes it, or was killed"
+	default:
+		return fmt.Sprintf("%sthe rest cannot be read: %v", after, c.Err)
+	}
+}
+
 // ErrClockSetBack is the error of a Cut before a call that is older than the one before
 // by more than calls take.
 var ErrClockSetBack = errors.New("the clock was set back")

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/recording"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// recordDecisions records right decisions of jobs a, a and b, b and c, five minutes apart from
+// 14:00 in local time on, and then a call that failed.
+func recordDecisions(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "recording")
+	w, err := recording.New(recording.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocator, err := cli.NewInProcess(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, ids := range []string{"a", "ab", "bc", "a"} {
+		request := &elastallocv1.AllocateRequest{
+			Snapshot: &elastallocv1.Snapshot{Id: "snapshot " + ids, TotalNodes: 3},
+			Options:  &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Nanosecond)},
+		}
+		for _, id := range ids {
+			request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: string(id), RemainingEta: durationpb.New(time.Hour)})
+		}
+		entry := recording.Entry{
+			Time:   time.Date(2026, 11, 2, 14, 5*n, 0, 0, time.Local),
+			Method: "Allocate", Caller: "scheduler", RequestID: "id-" + ids, Request: request,
+		}
+		if n < 3 {
+			if entry.Response, err = allocator.Allocate(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Record(entry, 100)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestExplainRecording checks which decision of a recording is explained.
+func TestExplainRecording(t *testing.T) {
+	dir := recordDecisions(t)
+	of := func(minute, caller string) string {
+		at := time.Date(2026, 11, 2, 14, 0, 0, 0, time.Local).Format(time.RFC3339)
+		return "The decision of " + strings.Replace(at, "14:00", "14:"+minute, 1) + ", caller scheduler, request id " + caller + ":\n\n"
+	}
+	for args, want := range map[string]string{
+		"":                             of("10", "id-bc"),
+		"--at 14:10":                   of("10", "id-bc"),
+		"--at 14:09:59":                of("05", "id-ab"),
+		"--job a":                      of("05", "id-ab"),
+		"--job b --job a --at 14:59":   of("05", "id-ab"),
+		"--at 14:04 --job a":           of("00", "id-a"),
+		"--at 2026-11-03T00:00:00.5Z ": of("10", "id-bc"),
+	} {
+		stdout := succeed(t, "", append(strings.Fields("explain --recording "+dir), strings.Fields(args)...)...)
+		if !strings.HasPrefix(stdout, want) || !strings.Contains(stdout, "SIZE") {
+			t.Errorf("%q:\n%s\nwant %s", args, stdout, want)
+		}
+	}
+	stdout, stderr, status := runWith(t, nil, "", "explain", "--recording", dir, "--at=14:07", "-o=json")
+	var response map[string]any
+	if err := json.Unmarshal([]byte(stdout), &response); err != nil || stderr != of("05", "id-ab") || status != cli.ExitDone {
+		t.Errorf("exit status %d, stderr %q, stdout %v", status, stderr, err)
+	}
+	// A budget of the recorded decision would cut the explanation short.
+	if !strings.Contains(stdout, `"reason": "REASON_OPTIMAL"`) {
+		t.Errorf("stdout:\n%s", stdout)
+	}
+}
+
+func TestExplainRecordingRefuses(t *testing.T) {
+	dir := recordDecisions(t)
+	for args, want := range map[string]string{
+		"":                                        "[file recording] is required",
+		"-f testdata/queue.json --recording x":    "[file recording]",
+		"-f testdata/queue.json --at 14:05":       "[at file]",
+		"--recording " + t.TempDir():              "--recording: no recordings",
+		"--recording " + dir + " --at=noon":       `--at is "noon"; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05`,
+		"--recording " + dir + " --at 13:59":      "--at is 13:59; no decision is recorded by then: the calls are from ",
+		"--recording " + dir + " --job z":         "--at is not set; no decision with the job z is recorded by then",
+		"--recording " + dir + " --job a --job c": "no decision with the job a and the job c is recorded by then",
+	} {
+		_, stderr, status := runWith(t, nil, "", append([]string{"explain"}, strings.Fields(args)...)...)
+		if status != cli.ExitBadInput || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit status %d, stderr %q; want %q", args, status, stderr, want)
+		}
+	}
+}
+
+// TestExplainOthers checks that an explanation of other nodes than those recorded says so.
+func TestExplainOthers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "recording")
+	w, err := recording.New(recording.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Record(recording.Entry{
+		Time: time.Now(), Method: "Allocate",
+		Request:  &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}}},
+		Response: &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1}}},
+	}, 100)
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := runWith(t, nil, "", "explain", "--recording", dir)
+	if status != cli.ExitDone || !strings.Contains(stderr, "warning: deciding again gives other nodes to 1 job, such as a 2 instead of 1; the explanation is of the new decision") {
+		t.Errorf("exit status %d, stderr %q", status, stderr)
+	}
+	clitest.CheckContains(t, "stdout", stdout, "caller unknown, request id unknown:\n\n")
+}

@@ -84,6 +84,7 @@ on standard error, with the lines. If no job is left, the exit status is 1.`,
 		sources = append(sources, string(s))
 	}
 	flags.Var(cli.ChoiceFlag{Value: &source, Choices: sources}, "from", "source of the job history")
+	cli.SetVariable(flags, "from", "ELASTALLOC_CONVERT_FROM") // trace has a --from as well.
 	flags.StringVar(&zone, "time-zone", "Local", "time zone of Slurm's times without an offset, such as Europe/Berlin")
 	cli.MarkRequired(command, "from")
 	return command

@@ -152,6 +152,7 @@ func (c *Config) check() error {
 	require(c.Allocator != nil, "no allocator")
 	if path, unix := unixPath(c.Listen); unix && c.listener == nil {
 		require(path != "" && path[0] != '@', "listen address is %q (want unix:/path)", c.Listen)
+		require(len(path) <= mostUnixPath, "listen address has a path of %d bytes (want at most %d)", len(path), mostUnixPath)
 	} else {
 		require(c.listener != nil || isAddress(c.Listen), "listen address is %q (want host:port or unix:/path)", c.Listen)
 	}

@@ -13,6 +13,9 @@ import (
 // unixMode is the mode of a Unix socket: its owner and its group may call.
 const unixMode = 0o660
 
+// mostUnixPath is the length of the longest path of a Unix socket on Linux.
+const mostUnixPath = 107
+
 // unixPath returns the path of an address such as unix:/path or unix:///path, and whether it is
 // one of a Unix socket.
 func unixPath(address string) (string, bool) {

@@ -86,7 +86,10 @@ func TestListenUnix(t *testing.T) {
 
 func TestUnixAddresses(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]string{"unix:": "want unix:/path", "unix:@name": "want unix:/path", "unix:/a": "", "unix:///a": "", "unix:a": ""} {
+	for address, want := range map[string]string{
+		"unix:": "want unix:/path", "unix:@name": "want unix:/path", "unix:/a": "", "unix:///a": "", "unix:a": "",
+		"unix:/" + strings.Repeat("a", 106): "", "unix:/" + strings.Repeat("a", 107): "has a path of 108 bytes (want at most 107)",
+	} {
 		config := DefaultConfig()
 		config.Allocator, config.Listen = fakeAllocator(smallest), address
 		if err := config.check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

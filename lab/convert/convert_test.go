@@ -241,6 +241,13 @@ func TestPAI(t *testing.T) {
 			"b,ps,1,Terminated,40,90,600,29,,\nb,ps,,Terminated,40,90,600,29,,\nb,ps,1,Terminated,40,90,600,29,half,\nback,worker,1,Failed,13,12,600,29,100,P100\n")
 }
 
+// TestPAIHeaders checks that tables with headers are read, whose columns may be in another order.
+func TestPAIHeaders(t *testing.T) {
+	check(t, PAI, "job_id,submit_s,duration_s,gpus,user\na,0,1,1,u\n",
+		"user,job_name,inst_id,status,start_time,end_time\nu,a,i,Failed,10.5,99\n",
+		"task_name,job_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\nworker,a,1,Failed,12,13,600,29,100,P100\n")
+}
+
 // TestRefusesFile checks that a file that is not of its source is named, with its line.
 func TestRefusesFile(t *testing.T) {
 	for want, test := range map[string]struct {

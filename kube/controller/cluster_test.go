@@ -66,10 +66,15 @@ type cluster struct {
 	quota map[string]int
 	// tolerations are those that admission adds to pods.
 	tolerations []corev1.Toleration
+	// succeeded are how many pods of a job have succeeded and are gone.
+	succeeded map[string]int
 	// waits is why the containers of a job's pods wait, where they do.
 	waits map[string]string
 	// step is the longest time between two passes.
 	step time.Duration
+	// kinds are those of the jobs, and follow has the pods follow them: kubelet, for Jobs.
+	kinds  []kinds.Kind
+	follow func()
 }
 
 // newCluster returns a cluster of the given nodes in apply mode that decides in process.
@@ -79,7 +84,7 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
+	c := &cluster{t: t, kinds: kinds.Named([]string{"Job"}), succeeded: make(map[string]int), now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
 	// The fake API server adds the kinds it meets to its scheme, which clusters of other
 	// tests must not share.
 	scheme := runtime.NewScheme()
@@ -126,6 +131,7 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 		}
 		return err
 	}})
+	c.follow = c.kubelet
 	c.kubelet()
 	c.now = c.now.Add(time.Hour)
 	c.start()
@@ -136,7 +142,7 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 func (c *cluster) start() {
 	c.recorder, c.registry = events.NewFakeRecorder(1000), prometheus.NewRegistry()
 	c.loop = controller.NewLoop(c.pool, controller.Options{
-		Mode: c.mode, Kinds: kinds.Named([]string{"Job"}), Kueue: c.kueue, Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier, Calls: c.calls,
+		Mode: c.mode, Kinds: c.kinds, Kueue: c.kueue, Client: c.reads, Live: c.client, Allocator: c.allocator, Querier: c.querier, Calls: c.calls,
 		Recorder: c.recorder, Metrics: controller.NewMetrics(c.registry, c.mode), Log: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return c.now },
 	})
@@ -162,6 +168,11 @@ func (c *cluster) kubelet() {
 			}
 			continue
 		}
+		if pods.Items[i].Status.Phase == corev1.PodSucceeded {
+			name := pods.Items[i].Labels["batch.kubernetes.io/job-name"]
+			of[name] = append(of[name], &pods.Items[i])
+			continue
+		}
 		if units := pods.Items[i].Spec.Containers[0].Resources.Requests[worldtest.Unit]; !units.IsZero() {
 			busy[pods.Items[i].Spec.NodeName] = true
 		}
@@ -183,6 +194,9 @@ func (c *cluster) kubelet() {
 		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
 			want[job.Name] = 0
 		}
+	}
+	for name, done := range c.succeeded {
+		want[name] -= done
 	}
 	for name, most := range c.quota {
 		want[name] = min(want[name], most)
@@ -251,7 +265,7 @@ func (c *cluster) passes(n int) {
 		if err != nil {
 			c.t.Logf("pass: %v", err)
 		}
-		c.kubelet()
+		c.follow()
 		c.now = c.now.Add(min(again, c.step))
 	}
 }

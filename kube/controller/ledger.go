@@ -145,7 +145,7 @@ type use struct {
 // maxCapped is how long at most a job is given no more than it used, and maxForeign how long one
 // is left alone that another writer resizes.
 const (
-	maxCapped  = 6 * time.Hour
+	maxCapped  = time.Hour
 	maxForeign = 24 * time.Hour
 )
 
@@ -216,7 +216,8 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if left {
 		asked, patience = j.Target, neverRuns*patience
 	}
-	if !j.Short() && !left {
+	// Pods that crash again and again run in between.
+	if !j.Short() && !left && j.Pods.Broken == 0 {
 		if u.short = (time.Time{}); asked >= u.asked {
 			u.tries = 0
 		}
@@ -229,7 +230,7 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if u.short.IsZero() || !j.Movable() && w.Idle() <= 0 {
 		u.short = w.Now
 	}
-	used := j.Pods.Bound + j.Pods.Done
+	used := j.Pods.Bound + j.Succeeded()
 	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
 		used -= j.Pods.Broken
 	}

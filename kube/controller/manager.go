@@ -69,22 +69,30 @@ func slimPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	containers := make([]corev1.Container, len(pod.Spec.Containers))
-	for i := range containers {
-		containers[i] = corev1.Container{Name: pod.Spec.Containers[i].Name, Resources: pod.Spec.Containers[i].Resources}
-	}
 	pod.ManagedFields, pod.Annotations = nil, nil
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: containers, Tolerations: pod.Spec.Tolerations}
-	var waiting []corev1.ContainerStatus
+	pod.Spec = corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
+		InitContainers: slimContainers(pod.Spec.InitContainers), Containers: slimContainers(pod.Spec.Containers),
+	}
+	var troubled []corev1.ContainerStatus
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting != nil {
-			waiting = append(waiting, corev1.ContainerStatus{Name: c.Name, State: corev1.ContainerState{Waiting: c.State.Waiting}})
+		if c.State.Waiting != nil || c.RestartCount > 0 {
+			troubled = append(troubled, corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, RestartCount: c.RestartCount})
 		}
 	}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: waiting, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: troubled, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue
 	})}
 	return pod, nil
+}
+
+// slimContainers returns containers with what makes up the requests of their pod.
+func slimContainers(containers []corev1.Container) []corev1.Container {
+	slim := make([]corev1.Container, len(containers))
+	for i, c := range containers {
+		slim[i] = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+	}
+	return slim
 }
 
 // slimNode drops what Observe does not read: a node that only reports itself stays the same.

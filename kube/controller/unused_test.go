@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -65,10 +67,10 @@ func TestUnused(t *testing.T) {
 			if n := c.count("unused_total", ""); n < 1 || n > 12 {
 				t.Errorf("it was found %v times; want it to be tried ever more rarely", n)
 			}
-			// It gets its nodes once its pods may run.
+			// It gets its nodes once its pods may run and the other job may be changed again.
 			c.quota = nil
 			c.start()
-			c.passes(12)
+			c.passUntil(c.pool.MinInterval + time.Minute)
 			c.want(map[string]int{"limited": 4})
 		})
 	}
@@ -114,5 +116,96 @@ func TestPodsThatCannotRun(t *testing.T) {
 			}
 			c.want(map[string]int{"waits": want, "other": 8 - want})
 		})
+	}
+}
+
+// TestCrashLoop: pods whose containers crash again and again do no work, though they run in between.
+// Their nodes go to others, in time, and the event names the container and its last exit code.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("crashes", 0, map[string]string{"work": "1h", "nodes": "4"}), worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
+	c.step = 10 * time.Second
+	began := c.now
+	crash := func() {
+		for _, pod := range c.listPods() {
+			if pod.Labels["batch.kubernetes.io/job-name"] != "crashes" {
+				continue
+			}
+			status := corev1.ContainerStatus{
+				Name: "train", RestartCount: int32(1 + c.now.Sub(began)/time.Minute),
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}},
+			}
+			if c.now.Sub(began)/(30*time.Second)%2 == 0 {
+				status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: c.now}}
+			} else {
+				status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+			}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+			if err := c.client.Status().Update(t.Context(), &pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for c.now.Sub(began) < 9*time.Minute {
+		c.passes(1)
+		crash()
+	}
+	c.want(map[string]int{"crashes": 4, "other": 4})
+	for c.now.Sub(began) < 20*time.Minute {
+		c.passes(1)
+		crash()
+	}
+	c.want(map[string]int{"crashes": 0, "other": 8})
+	if told := c.told(); !strings.Contains(told, "Warning Unused") || !strings.Contains(told, "container train of pod crashes-") || !strings.Contains(told, "last exit code 137 (OOMKilled)") {
+		t.Errorf("events are %s", told)
+	}
+	for _, j := range c.loop.Report().World.Jobs {
+		if j.ID == "Job/default/crashes" && j.WorkDone() > 20*time.Minute {
+			t.Errorf("it is taken to have done work of %v", j.WorkDone())
+		}
+	}
+}
+
+// TestSucceededPods: a job some of whose pods have succeeded gets no new ones, and their nodes go to
+// others.
+func TestSucceededPods(t *testing.T) {
+	t.Parallel()
+	for _, inStatus := range []bool{false, true} {
+		c := newCluster(t, 8, worldtest.Job("ends", 4, map[string]string{"work": "1000h", "nodes": "1-8"}), worldtest.Job("other", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+		c.passes(4)
+		c.end("other")
+		c.submit("waits", map[string]string{"work": "1000h", "nodes": "7"})
+		succeeded := 0
+		for _, pod := range c.listPods() {
+			if pod.Labels["batch.kubernetes.io/job-name"] == "ends" && succeeded < 3 {
+				succeeded++
+				pod.Status.Phase = corev1.PodSucceeded
+				if err := c.client.Status().Update(t.Context(), &pod); err != nil {
+					t.Fatal(err)
+				}
+				if inStatus { // And their pods are gone.
+					c.succeeded["ends"]++
+					if err := c.client.Delete(t.Context(), &pod); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if inStatus {
+			var job batchv1.Job
+			if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "ends"}, &job); err != nil {
+				t.Fatal(err)
+			}
+			job.Status.CompletedIndexes = "0,2-3"
+			if err := c.client.Status().Update(t.Context(), &job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.step = 20 * time.Second
+		c.passUntil(30 * time.Minute)
+		c.want(map[string]int{"ends": 4, "waits": 7})
+		if told := c.told(); !strings.Contains(told, "Warning Completing keeps its 4 nodes: 3 of its 4 pods have succeeded") {
+			t.Errorf("events are %s", told)
+		}
 	}
 }

@@ -19,11 +19,14 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 	job, err := read[struct {
 		Spec   batchv1.JobSpec
 		Status struct {
-			Conditions conditions
-			StartTime  metav1.Time
+			Conditions       conditions
+			StartTime        metav1.Time
+			Succeeded        int
+			CompletedIndexes string
 		}
 	}](object)
 	s := Shape{
+		Succeeded: max(job.Status.Succeeded, countIndexes(job.Status.CompletedIndexes)),
 		Suspended: ptr.Deref(job.Spec.Suspend, false),
 		Finished:  job.Status.Conditions.oneOf("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
 		Started:   job.Status.StartTime.Time,
@@ -39,6 +42,23 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		err = notElastic("spec.managedBy is %q: another controller makes its pods", by)
 	}
 	return s, err
+}
+
+// countIndexes returns how many indexes a list such as 0,2-5 has. What cannot be read counts as none.
+func countIndexes(list string) int {
+	sum := 0
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && isRange {
+			to, err = strconv.Atoi(last)
+		}
+		if err == nil && to >= from {
+			sum += to - from + 1
+		}
+	}
+	return sum
 }
 
 // setIndexed notes the size of several Jobs of a specification, which a JSON pointer leads to.

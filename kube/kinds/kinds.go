@@ -33,6 +33,7 @@ type Shape struct {
 	Suspended bool      // it asks for no pods
 	Finished  bool      // it never gets pods again
 	Started   time.Time // when it began to run, or zero
+	Succeeded int       // how many of its pods have succeeded, as its status says
 	Min, Max  int       // of its size; 0 means unlimited
 	Multiple  int       // divides every legal size
 	StartSize int       // the only size that it can be resumed at, if not 0
@@ -250,16 +251,29 @@ func (s *Shape) setElastic(templates []corev1.PodTemplateSpec, unit corev1.Resou
 	return elastic, nil
 }
 
-// Requests returns how much of a unit a pod requests.
+// Requests returns how much of a unit a pod requests, as kube-scheduler counts it: its containers run
+// together with its sidecars, and each init container together with the sidecars before it.
 func Requests(spec *corev1.PodSpec, unit corev1.ResourceName) int64 {
-	var sum int64
+	var running, sidecars, starting int64
 	for i := range spec.Containers {
-		resources := &spec.Containers[i].Resources
-		quantity, found := resources.Requests[unit]
-		if !found {
-			quantity = resources.Limits[unit] // The API server's default.
-		}
-		sum += quantity.Value()
+		running += request(&spec.Containers[i], unit)
 	}
-	return sum
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		amount := request(c, unit)
+		starting = max(starting, sidecars+amount)
+		if ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			sidecars += amount
+		}
+	}
+	return max(running+sidecars, starting)
+}
+
+// request returns how much of a unit a container requests.
+func request(c *corev1.Container, unit corev1.ResourceName) int64 {
+	quantity, found := c.Resources.Requests[unit]
+	if !found {
+		quantity = c.Resources.Limits[unit] // The API server's default.
+	}
+	return quantity.Value()
 }

@@ -10,7 +10,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
@@ -331,4 +335,38 @@ func TestChart(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the chart has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// TestRequests counts what pods request as the scheduler does.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	always := corev1.ContainerRestartPolicyAlways
+	rapid.Check(t, func(t *rapid.T) {
+		containers := func(name string, sidecars bool) []corev1.Container {
+			all := make([]corev1.Container, rapid.IntRange(0, 4).Draw(t, name))
+			for i := range all {
+				units := corev1.ResourceList{worldtest.Unit: *resource.NewQuantity(int64(rapid.IntRange(0, 8).Draw(t, "units")), resource.DecimalSI)}
+				if all[i].Resources.Requests = units; rapid.Bool().Draw(t, "limits") {
+					all[i].Resources = corev1.ResourceRequirements{Limits: units}
+				}
+				if sidecars && rapid.Bool().Draw(t, "sidecar") {
+					all[i].RestartPolicy = &always
+				}
+			}
+			return all
+		}
+		spec := corev1.PodSpec{InitContainers: containers("init", true), Containers: containers("containers", false)}
+		got := kinds.Requests(&spec, worldtest.Unit)
+		for _, all := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+			for i := range all {
+				if all[i].Resources.Requests == nil { // As the API server does.
+					all[i].Resources.Requests = all[i].Resources.Limits
+				}
+			}
+		}
+		want := resourcehelper.PodRequests(&corev1.Pod{Spec: spec}, resourcehelper.PodResourcesOptions{})[worldtest.Unit]
+		if got != want.Value() {
+			t.Fatalf("%d; want %d", got, want.Value())
+		}
+	})
 }

@@ -87,11 +87,13 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 			}
 		}
 		Status struct {
-			Conditions conditions
-			StartTime  metav1.Time
+			Conditions      conditions
+			StartTime       metav1.Time
+			ReplicaStatuses map[string]struct{ Succeeded int }
 		}
 	}](object)
 	s := Shape{
+		Succeeded: job.Status.ReplicaStatuses["Worker"].Succeeded,
 		Suspended: job.Spec.RunPolicy != nil && job.Spec.RunPolicy.Suspend,
 		Finished:  job.Status.Conditions.oneOf("Succeeded", "Failed"),
 		Started:   job.Status.StartTime.Time,

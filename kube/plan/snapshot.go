@@ -77,7 +77,7 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 		case held:
 			keep(j, reason)
 			continue
-		case noSize && j.Nodes() > 0 && j.Shape.NoPause:
+		case noSize && j.Nodes() > 0 && !w.MayPause(j):
 			keep(j, NoPause)
 			continue
 		case noSize:
@@ -268,7 +268,7 @@ func Unwanted(w *world.World, r Request, a Answer, outage bool) map[string]world
 	most := int(r.Allocate.GetSnapshot().GetTotalNodes())
 	paused := false
 	for i, j := range r.Jobs {
-		never := j.Shape.NoPause || outage && j.Pods.Running > 0
+		never := !w.MayPause(j) || outage && j.Pods.Running > 0
 		if j.Nodes() == 0 || !j.Cooling && !never {
 			continue
 		}

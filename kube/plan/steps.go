@@ -116,6 +116,7 @@ func Steps(w *world.World, current string) Plan {
 			grace = max(grace, j.Shape.Grace)
 			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
 			case !j.Movable() || step.From == step.To:
+			case step.To == 0 && !w.MayPause(j): // That was decided before the outage.
 			case j.Kueue && (step.From == 0 || step.To == 0): // That is Kueue's to do.
 			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 				p.Conflicts = append(p.Conflicts, step)

@@ -45,6 +45,8 @@ func (o *observer) countNodes() {
 		o.statuses[node.Name] = status
 		o.count(status)
 	}
+	impaired := len(o.nodes) - o.world.Nodes.Accepting - o.world.NodesBy(Foreign)
+	o.world.Outage = 2*impaired > len(o.nodes)
 }
 
 // count counts a node.
@@ -127,7 +129,7 @@ func (o *observer) countPods(j *Job) {
 		node := pod.Spec.NodeName
 		status, inPool := o.statuses[node]
 		exists := inPool || o.elsewhere[node]
-		if node != "" {
+		if node != "" && pod.Status.Phase != corev1.PodSucceeded {
 			j.Pods.Bound++
 		}
 		live := pod.DeletionTimestamp == nil
@@ -201,29 +203,62 @@ func (o *observer) countPods(j *Job) {
 
 // countState counts a pod that is not being deleted by what its containers do.
 func (o *observer) countState(j *Job, pod *corev1.Pod, exists bool) {
-	why := broken(pod)
+	why, waits := o.broken(pod)
 	if why != "" {
 		j.Pods.Broken++
 		j.Pods.Trouble = why
 	}
-	if pod.Status.Phase == corev1.PodRunning && why == "" && exists {
+	if pod.Status.Phase == corev1.PodRunning && !waits && exists {
 		j.Pods.Running++
 	}
 }
 
-// broken returns why a container of a pod cannot run, "" if all can. One that waits for its image, or
-// for what comes before it, can.
-func broken(pod *corev1.Pod) string {
+const (
+	// crashes is how often a container was restarted that is taken to crash ever again: some are
+	// restarted when their job is resized.
+	crashes = 3
+	// crashFree is how long such a container has to run to be taken for well: the longest time that
+	// kubelets wait before they start one again.
+	crashFree = 5 * time.Minute
+)
+
+// broken returns why a container of a pod cannot run, "" if all can, and whether it waits for that
+// now. One that waits for its image, or for what comes before it, can run. One that crashes again
+// and again cannot, though it runs in between.
+func (o *observer) broken(pod *corev1.Pod) (why string, waits bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting == nil {
-			continue
+		reason := ""
+		if c.State.Waiting != nil {
+			reason = c.State.Waiting.Reason
 		}
-		switch c.State.Waiting.Reason {
+		switch reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError":
-			return fmt.Sprintf("container %s of pod %s waits with %s", c.Name, pod.Name, c.State.Waiting.Reason)
+			return fmt.Sprintf("container %s of pod %s waits: %s", c.Name, pod.Name, reason), true
+		case "CrashLoopBackOff":
+			return fmt.Sprintf("container %s of pod %s crashes: %s", c.Name, pod.Name, lastExit(&c)), true
+		}
+		recently := c.State.Running == nil || o.Now.Sub(c.State.Running.StartedAt.Time) < crashFree
+		if c.RestartCount >= crashes && recently && c.LastTerminationState.Terminated != nil && c.LastTerminationState.Terminated.ExitCode != 0 {
+			why = fmt.Sprintf("container %s of pod %s crashes: %s", c.Name, pod.Name, lastExit(&c))
 		}
 	}
-	return ""
+	return why, false
+}
+
+// lastExit says how a container ended last.
+func lastExit(c *corev1.ContainerStatus) string {
+	last := c.LastTerminationState.Terminated
+	if last == nil {
+		last = c.State.Terminated
+	}
+	if last == nil {
+		return fmt.Sprintf("restarted %d times", c.RestartCount)
+	}
+	text := fmt.Sprintf("last exit code %d", last.ExitCode)
+	if last.Reason != "" {
+		text += " (" + last.Reason + ")"
+	}
+	return fmt.Sprintf("%s, restarted %d times", text, c.RestartCount)
 }
 
 // enough reports whether a node has what a pod requests, as far as it says.

@@ -226,7 +226,12 @@ func (o *observer) judge(j *Job) {
 	}
 	j.Estimate = estimate
 	pin, pinned := o.Pins[j.UID]
+	if j.Succeeded() > 0 && j.Nodes() == 0 {
+		j.Shape.StartSize = j.Shape.Size // Its other pods go on with the training that these have finished.
+	}
 	switch unit := j.Shape.Unit; {
+	case j.Succeeded() > 0 && j.Nodes() > 0:
+		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded; it gets no new ones", j.Succeeded(), j.Nodes()))
 	case o.world.Nodes.Accepting > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
 		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; want a whole node of %d",
 			unit, o.Pool.Unit, o.leastAllocatable))
@@ -237,7 +242,7 @@ func (o *observer) judge(j *Job) {
 			j.Use.Undone, j.Use.Foreign.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Why)
-	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Pods.Done > 0):
+	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Succeeded() > 0):
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}

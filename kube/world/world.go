@@ -27,8 +27,11 @@ type World struct {
 	PerNode      int64 // units that most nodes have
 	// Missing is how many of the nodes that jobs use are neither accepting nor expected to be soon.
 	Missing int
-	Quotas  map[string]int // of nodes for the pool's jobs, by ClusterQueue, where limited
-	Jobs    []*Job         // those that end included, oldest first
+	// Outage is true while most nodes are not accepting, for whatever reason but foreign pods. No job is
+	// paused then whose pods run.
+	Outage bool
+	Quotas map[string]int // of nodes for the pool's jobs, by ClusterQueue, where limited
+	Jobs   []*Job         // those that end included, oldest first
 }
 
 // Job is a job of the pool.
@@ -87,7 +90,7 @@ type PodCounts struct {
 	Terminating, Overdue int
 	// Running pods are not being deleted, on any node, and Done ones succeeded. Broken ones have a
 	// node and cannot run on it, as without an image. Bound ones have a node, whether it accepts pods
-	// or not, and Seen are all of these.
+	// or not, and have not succeeded; Seen are all of these.
 	Running, Done, Broken, Bound, Seen int
 	// Unschedulable is why one of those that wait does, as the scheduler says, and Trouble why one of
 	// the broken ones is.
@@ -126,6 +129,7 @@ const (
 	Deleting       Reason = "Deleting"
 	Stuck          Reason = "Stuck"
 	Retained       Reason = "Retained"
+	Completing     Reason = "Completing"
 	Conflict       Reason = "Conflict"
 	Refused        Reason = "Refused"
 )
@@ -134,7 +138,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
-		PastItsEnd, Deleting, Stuck, Retained, Conflict, Refused,
+		PastItsEnd, Deleting, Stuck, Retained, Completing, Conflict, Refused,
 	}
 }
 
@@ -160,10 +164,13 @@ func (j *Job) claims() int {
 	return on + min(j.Room, j.ToCome())
 }
 
+// Succeeded returns how many of the job's pods have succeeded. They need no nodes any more.
+func (j *Job) Succeeded() int { return max(j.Shape.Succeeded, j.Pods.Done) }
+
 // ToCome returns how many pods of the job have no node yet.
 func (j *Job) ToCome() int {
 	on := j.Pods.Live - j.Pods.Waiting
-	return max(j.Nodes()-j.Pods.Away, j.Pods.Live) - on
+	return max(j.Nodes()-j.Succeeded()-j.Pods.Away, j.Pods.Live) - on
 }
 
 // Held returns how many nodes the job holds or may get without another word of ours: what
@@ -191,7 +198,7 @@ func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Use.Had)) 
 // Lost returns how many of the nodes that the job uses its pods are on no more.
 func (j *Job) Lost() int {
 	p := &j.Pods
-	return max(0, j.InUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-p.Done)
+	return max(0, j.InUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-j.Succeeded())
 }
 
 // Unplaced returns how many of the nodes that the job keeps it has no pods on.
@@ -224,7 +231,13 @@ func (j *Job) May(nodes int) bool {
 }
 
 // Short reports whether fewer pods of the job run, or are done, than it asks for.
-func (j *Job) Short() bool { return j.Pods.Running+j.Pods.Done < j.Nodes() }
+func (j *Job) Short() bool { return j.Pods.Running+j.Succeeded() < j.Nodes() }
+
+// MayPause reports whether the job may be paused: its kind allows it, and it is no outage or none of
+// its pods runs.
+func (w *World) MayPause(j *Job) bool {
+	return !j.Shape.NoPause && !(w.Outage && j.Pods.Running > 0)
+}
 
 // Movable reports whether the job may be given other nodes.
 func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }

@@ -1,0 +1,683 @@
+package controller_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/kinds"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// eventful is a cluster with jobs of all kinds in which random events happen. It plays their
+// controllers, the scheduler, the kubelets and the node lifecycle controller.
+type eventful struct {
+	*cluster
+	*rand.Rand
+	history []string
+	// jobs are all that were created, by name.
+	jobs map[string]*eventfulJob
+	// removed are when nodes were deleted, deleted when pods are gone that are being deleted, and
+	// undo what ends an event, by time.
+	removed map[string]time.Time
+	deleted map[types.UID]time.Time
+	undo    []undo
+	made    int
+}
+
+type eventfulJob struct {
+	kind     kinds.Kind
+	sizes    []int
+	restart  time.Duration
+	paused   bool // by its user
+	crashes  bool
+	succeeds int // how many of its pods have succeeded
+	lingers  bool
+	shape    kinds.Shape
+}
+
+// size returns how many nodes the job asks for.
+func (j *eventfulJob) size() int {
+	if j.shape.Suspended || j.shape.Finished {
+		return 0
+	}
+	return j.shape.Size
+}
+
+type undo struct {
+	at time.Time
+	do func()
+}
+
+// manifests are jobs of all kinds with NAME, SIZE, SUSPEND and a POD template.
+var manifests = map[string]string{
+	"Job": `
+apiVersion: batch/v1
+spec: {suspend: SUSPEND, completionMode: Indexed, parallelism: SIZE, completions: SIZE, template: POD}`,
+	"JobSet": `
+apiVersion: jobset.x-k8s.io/v1alpha2
+spec: {suspend: SUSPEND, replicatedJobs: [{name: node, template: {spec: {completionMode: Indexed, parallelism: SIZE, completions: SIZE, template: POD}}}]}`,
+	"RayCluster": `
+apiVersion: ray.io/v1
+spec: {suspend: SUSPEND, workerGroupSpecs: [{groupName: gpu, replicas: SIZE, template: POD}]}`,
+	"PyTorchJob": `
+apiVersion: kubeflow.org/v1
+spec:
+  runPolicy: {suspend: SUSPEND}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 100}
+  pytorchReplicaSpecs: {Worker: {replicas: SIZE, template: POD}}`,
+}
+
+// newEventful returns a cluster of the given nodes with random jobs.
+func newEventful(t *testing.T, r *rand.Rand, nodes int, mode string) *eventful {
+	t.Helper()
+	e := &eventful{
+		cluster: newCluster(t, nodes), Rand: r, jobs: make(map[string]*eventfulJob),
+		removed: make(map[string]time.Time), deleted: make(map[types.UID]time.Time),
+	}
+	e.mode, e.kinds, e.step, e.follow = mode, kinds.Named(slices.Collect(maps.Keys(manifests))), 20*time.Second, e.reconcile
+	e.start()
+	for range 2 + r.IntN(3) {
+		e.submitRandom(nodes)
+	}
+	return e
+}
+
+// submitRandom creates a job of any kind and shape that trains for long.
+func (e *eventful) submitRandom(nodes int) {
+	e.t.Helper()
+	name := fmt.Sprint("job-", len(e.jobs))
+	kind := slices.Sorted(maps.Keys(manifests))[e.IntN(len(manifests))]
+	sizes := [][]int{{1, 2, 4, 8}, {1, 2, 3, 4}, {2, 4}, {1}, {3}, {4}}[e.IntN(6)]
+	restart := []time.Duration{time.Minute, 5 * time.Minute}[e.IntN(2)]
+	annotations := map[string]string{
+		world.WorkAnnotation:    fmt.Sprintf("%dh", 5000+e.IntN(5000)),
+		world.NodesAnnotation:   strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ","), "[]"),
+		world.RestartAnnotation: restart.String(),
+	}
+	j := &eventfulJob{kind: kinds.Named([]string{kind})[0], sizes: sizes, restart: restart, paused: e.IntN(8) == 0}
+	suspend := "true"
+	if free := nodes - e.asked(); free >= sizes[0] && e.mode == plan.ModeRecommend || j.paused && free >= sizes[0] {
+		suspend = "false"
+	}
+	if j.paused {
+		annotations[world.PausedAnnotation] = "true"
+	}
+	text := strings.NewReplacer("SIZE", strconv.Itoa(sizes[0]), "SUSPEND", suspend,
+		"POD", `{spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`).Replace(manifests[kind])
+	var object unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		e.t.Fatal(err)
+	}
+	object.SetKind(kind)
+	object.SetName(name)
+	object.SetNamespace("default")
+	object.SetUID(types.UID("uid-" + name))
+	object.SetCreationTimestamp(metav1.Time{Time: e.now})
+	object.SetLabels(map[string]string{world.PoolLabel: "training"})
+	object.SetAnnotations(annotations)
+	if err := e.client.Create(e.t.Context(), &object); err != nil {
+		e.t.Fatal(err)
+	}
+	e.jobs[name] = j
+	e.read()
+}
+
+// object returns a job as the API server has it.
+func (e *eventful) object(name string) *unstructured.Unstructured {
+	e.t.Helper()
+	var object unstructured.Unstructured
+	object.SetGroupVersionKind(e.jobs[name].kind.GVK)
+	if err := e.client.Get(e.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &object); err != nil {
+		e.t.Fatal(err)
+	}
+	return &object
+}
+
+// read reads the shapes of all jobs.
+func (e *eventful) read() {
+	e.t.Helper()
+	for name, j := range e.jobs {
+		shape, err := j.kind.Read(e.object(name), nil, worldtest.Unit)
+		if err != nil {
+			e.t.Fatalf("%s %s: %v", j.kind.Name, name, err)
+		}
+		j.shape = shape
+	}
+}
+
+// asked returns how many nodes all jobs ask for.
+func (e *eventful) asked() (sum int) {
+	for _, j := range e.jobs {
+		sum += j.size()
+	}
+	return sum
+}
+
+// nodes returns the nodes by name.
+func (e *eventful) nodes() map[string]*corev1.Node {
+	e.t.Helper()
+	var list corev1.NodeList
+	if err := e.client.List(e.t.Context(), &list); err != nil {
+		e.t.Fatal(err)
+	}
+	nodes := make(map[string]*corev1.Node)
+	for i := range list.Items {
+		nodes[list.Items[i].Name] = &list.Items[i]
+	}
+	return nodes
+}
+
+// accepts is the oracle of whether a node takes new pods of the pool.
+func accepts(node *corev1.Node) bool {
+	return schedulable(node, resource.MustParse("8"))
+}
+
+// reconcile does what everybody but the controller does, once.
+func (e *eventful) reconcile() {
+	e.t.Helper()
+	for len(e.undo) > 0 && !e.now.Before(e.undo[0].at) {
+		e.undo[0].do()
+		e.undo = e.undo[1:]
+	}
+	e.read()
+	nodes, busy, of := e.nodes(), make(map[string]bool), make(map[string][]*corev1.Pod)
+	pods := e.listPods()
+	for i := range pods {
+		pod := &pods[i]
+		node, name := nodes[pod.Spec.NodeName], pod.Labels["job"]
+		ready := node != nil && node.Status.Conditions[0].Status == corev1.ConditionTrue
+		switch at, leaving := e.deleted[pod.UID]; {
+		case leaving && e.now.Before(at) && node != nil:
+			busy[pod.Spec.NodeName] = true
+			continue
+		case leaving:
+			e.remove(pod)
+			continue
+		case pod.Status.Phase == corev1.PodSucceeded:
+			of[name] = append(of[name], pod)
+			continue
+		case node == nil && pod.Spec.NodeName != "": // The pod garbage collector takes its time.
+			if e.now.Sub(e.removed[pod.Spec.NodeName]) > 40*time.Second {
+				e.remove(pod)
+				continue
+			}
+		case node != nil && !ready && e.now.Sub(node.Status.Conditions[0].LastTransitionTime.Time) > 5*time.Minute,
+			node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }):
+			e.terminate(pod)
+		}
+		if pod.Spec.NodeName != "" {
+			busy[pod.Spec.NodeName] = true
+		}
+		if _, leaving := e.deleted[pod.UID]; !leaving {
+			of[name] = append(of[name], pod)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.jobs)) {
+		e.makePods(name, of[name])
+	}
+	e.schedule(nodes, busy)
+	e.runPods()
+}
+
+// makePods makes the pods of a job as many as it asks for.
+func (e *eventful) makePods(name string, have []*corev1.Pod) {
+	e.t.Helper()
+	j := e.jobs[name]
+	want := j.size()
+	for ; len(have) > want; have = have[:len(have)-1] {
+		e.terminate(have[len(have)-1])
+	}
+	for i := len(have); i < want; i++ {
+		e.made++
+		labels := map[string]string{"job": name}
+		maps.Copy(labels, j.shape.Selector)
+		pod := worldtest.Pod(fmt.Sprintf("%s-%05d", name, e.made), "", labels)
+		pod.Finalizers = []string{"test/runs"} // So that deletions take as long as reconcile wants.
+		if err := e.client.Create(e.t.Context(), pod); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+// schedule binds pods to nodes that take them.
+func (e *eventful) schedule(nodes map[string]*corev1.Node, busy map[string]bool) {
+	e.t.Helper()
+	for _, pod := range e.listPods() {
+		if _, leaving := e.deleted[pod.UID]; leaving || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(nodes)) {
+			if !busy[name] && accepts(nodes[name]) {
+				busy[name], pod.Spec.NodeName = true, name
+				e.update(&pod)
+				break
+			}
+		}
+	}
+}
+
+// runPods has containers run, crash and succeed.
+func (e *eventful) runPods() {
+	e.t.Helper()
+	for _, pod := range e.listPods() {
+		j := e.jobs[pod.Labels["job"]]
+		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		status := corev1.PodStatus{Phase: corev1.PodRunning}
+		if j.crashes {
+			status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "train", RestartCount: 7, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}},
+			}}
+		}
+		if pod.Status.Phase != status.Phase || len(pod.Status.ContainerStatuses) != len(status.ContainerStatuses) {
+			pod.Status = status
+			e.update(&pod)
+		}
+	}
+}
+
+func (e *eventful) update(pod *corev1.Pod) {
+	e.t.Helper()
+	status := pod.Status.DeepCopy()
+	if err := e.client.Update(e.t.Context(), pod); err != nil {
+		e.t.Fatal(err)
+	}
+	pod.Status = *status
+	if err := e.client.Status().Update(e.t.Context(), pod); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// terminate begins to delete a pod.
+func (e *eventful) terminate(pod *corev1.Pod) {
+	e.t.Helper()
+	if _, leaving := e.deleted[pod.UID]; leaving {
+		return
+	}
+	e.deleted[pod.UID] = e.now.Add(time.Duration(e.IntN(30)) * time.Second)
+	if j := e.jobs[pod.Labels["job"]]; j.lingers {
+		e.deleted[pod.UID] = e.now.Add(10 * time.Minute)
+	}
+	if err := e.client.Delete(e.t.Context(), pod.DeepCopy()); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// remove removes a pod at once.
+func (e *eventful) remove(pod *corev1.Pod) {
+	e.t.Helper()
+	pod.Finalizers = nil
+	if err := e.client.Update(e.t.Context(), pod); client.IgnoreNotFound(err) != nil {
+		e.t.Fatal(err)
+	}
+	if err := e.client.Delete(e.t.Context(), pod); client.IgnoreNotFound(err) != nil {
+		e.t.Fatal(err)
+	}
+	delete(e.deleted, pod.UID)
+}
+
+// after has something happen after a while.
+func (e *eventful) after(d time.Duration, do func()) {
+	e.undo = append(e.undo, undo{e.now.Add(d), do})
+	slices.SortStableFunc(e.undo, func(a, b undo) int { return a.at.Compare(b.at) })
+}
+
+// healNode makes a node as it was at first, if it is still there.
+func (e *eventful) healNode(name string) {
+	if _, exists := e.nodes()[name]; exists {
+		e.changeNode(name, heal)
+		e.ready(name, corev1.ConditionTrue)
+	}
+}
+
+// disturb has a condition keep new pods from a node for a while; no pod stops.
+func (e *eventful) disturb(name string, d time.Duration) {
+	e.t.Helper()
+	changes := []struct {
+		name   string
+		change func(*corev1.Node)
+	}{
+		{"no devices", allocatable("0")}, {"7 devices", allocatable("7")}, {"cordon", cordon}, {"not ready", nil},
+		{"karpenter", taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)},
+		{"autoscaler", taint("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule)},
+		{"taint", taint("example.com/maintenance", corev1.TaintEffectNoSchedule)},
+		{"preference", taint("example.com/slow", corev1.TaintEffectPreferNoSchedule)},
+		{"unit's taint", taint(worldtest.Unit, corev1.TaintEffectNoSchedule)},
+	}
+	change := changes[e.IntN(len(changes))]
+	e.log("%s on %s for %v", change.name, name, d)
+	if change.change != nil {
+		e.changeNode(name, change.change)
+	} else {
+		e.ready(name, corev1.ConditionUnknown)
+	}
+	e.after(d, func() { e.healNode(name) })
+}
+
+func (e *eventful) log(format string, args ...any) {
+	e.history = append(e.history, fmt.Sprintf("%s %s", e.now.Format("15:04:05"), fmt.Sprintf(format, args...)))
+}
+
+// randomNode returns a node that is not disturbed, "" if there is none.
+func (e *eventful) randomNode() string {
+	var names []string
+	for name, node := range e.nodes() {
+		if accepts(node) && len(node.Spec.Taints) == 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return names[e.IntN(len(names))]
+}
+
+// happens has an event of any kind happen.
+func (e *eventful) happens(nodes int) {
+	e.t.Helper()
+	node := e.randomNode()
+	names := slices.Sorted(maps.Keys(e.jobs))
+	name := names[e.IntN(len(names))]
+	long := time.Duration(1+e.IntN(40)) * time.Minute
+	switch kind := e.IntN(13); {
+	case kind < 4 && node != "":
+		e.disturb(node, []time.Duration{time.Duration(5+e.IntN(100)) * time.Second, long}[e.IntN(2)])
+	case kind == 4 && node != "":
+		e.log("eviction from %s", node)
+		e.changeNode(node, taint("example.com/broken", corev1.TaintEffectNoExecute))
+		e.after(long, func() { e.healNode(node) })
+	case kind == 5 && node != "":
+		e.log("drain of %s", node)
+		e.changeNode(node, cordon)
+		for _, pod := range e.listPods() {
+			if pod.Spec.NodeName == node {
+				e.terminate(&pod)
+			}
+		}
+		e.after(long, func() { e.healNode(node) })
+	case kind == 6 && node != "":
+		e.log("deletion of %s", node)
+		e.removed[node] = e.now
+		if err := e.client.Delete(e.t.Context(), worldtest.Node(node)); err != nil {
+			e.t.Fatal(err)
+		}
+		e.after(long, func() {
+			fresh := worldtest.Node(node)
+			fresh.CreationTimestamp.Time = e.now
+			if err := e.client.Create(e.t.Context(), fresh); err != nil {
+				e.t.Fatal(err)
+			}
+		})
+	case kind == 7:
+		e.log("outage")
+		for n := range nodes {
+			if e.IntN(4) > 0 {
+				if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
+					e.disturb(name, long)
+				}
+			}
+		}
+	case kind == 8 && e.nodes()["node-000"] != nil:
+		e.log("rolling restart of the device plugin")
+		for n := range nodes {
+			e.after(time.Duration(n)*40*time.Second, func() {
+				if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
+					e.changeNode(name, allocatable("0"))
+					e.after(20*time.Second, func() { e.healNode(name) })
+				}
+			})
+		}
+	case kind == 9:
+		e.log("%s crashes", name)
+		e.jobs[name].crashes = true
+		e.after(long, func() { e.jobs[name].crashes = false })
+	case kind == 10:
+		e.log("pods of %s stay", name)
+		e.jobs[name].lingers = true
+		e.after(long, func() { e.jobs[name].lingers = false })
+	case kind == 11:
+		e.log("a pod of %s is deleted", name)
+		for _, pod := range e.listPods() {
+			if pod.Labels["job"] == name {
+				e.terminate(&pod)
+				break
+			}
+		}
+	case kind == 12 && len(e.jobs) < 6:
+		e.log("a job is submitted")
+		e.submitRandom(nodes)
+	}
+}
+
+// observed is what the oracle saw before a pass.
+type observed struct {
+	size, accepting int
+	running         int
+	retained        []string // the nodes that take no pods and have some of the job
+}
+
+// look returns what the oracle sees of each job, and how many nodes accept pods.
+func (e *eventful) look() (jobs map[string]observed, accepting int) {
+	e.t.Helper()
+	e.read()
+	nodes := e.nodes()
+	for _, node := range nodes {
+		if accepts(node) {
+			accepting++
+		}
+	}
+	jobs = make(map[string]observed)
+	for name, j := range e.jobs {
+		jobs[name] = observed{size: j.size(), accepting: accepting}
+	}
+	for _, pod := range e.listPods() {
+		name := pod.Labels["job"]
+		o := jobs[name]
+		node := nodes[pod.Spec.NodeName]
+		if _, leaving := e.deleted[pod.UID]; leaving || node == nil || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		if pod.Status.Phase == corev1.PodRunning && len(pod.Status.ContainerStatuses) == 0 {
+			o.running++
+		}
+		if !accepts(node) {
+			o.retained = append(o.retained, pod.Spec.NodeName)
+		}
+		jobs[name] = o
+	}
+	return jobs, accepting
+}
+
+// pass makes one pass and checks what it did.
+func (e *eventful) pass() {
+	e.t.Helper()
+	before, accepting := e.look()
+	again, err := e.loop.Pass(e.t.Context())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	after, _ := e.look()
+	grew, asked, retaining := false, 0, 0
+	for name, was := range before {
+		now := after[name]
+		asked += now.size
+		retaining += len(was.retained)
+		grew = grew || now.size > was.size
+		if now.size == was.size {
+			continue
+		}
+		e.log("%s %d -> %d", name, was.size, now.size)
+		switch {
+		case e.mode == plan.ModeRecommend:
+			e.fail("%s is resized in mode recommend", name)
+		case len(was.retained) > 0:
+			e.fail("%s goes from %d to %d nodes while its pods run on %v, which take no new pods", name, was.size, now.size, was.retained)
+		case now.size == 0 && was.running > 0 && 2*accepting < len(e.nodes()):
+			e.fail("%s is paused in an outage, %d of its pods run", name, was.running)
+		}
+	}
+	if grew && asked > accepting+retaining {
+		e.fail("jobs ask for %d nodes after one of them grew; %d accept pods and %d retain some", asked, accepting, retaining)
+	}
+	e.reconcile()
+	e.now = e.now.Add(min(again, e.step))
+	e.checkPods()
+}
+
+// checkPods fails if there are more pods than nodes for them.
+func (e *eventful) checkPods() {
+	e.t.Helper()
+	nodes, on := e.nodes(), make(map[string]int)
+	for _, pod := range e.listPods() {
+		if nodes[pod.Spec.NodeName] != nil && pod.Status.Phase != corev1.PodSucceeded {
+			if on[pod.Spec.NodeName]++; on[pod.Spec.NodeName] > 1 {
+				e.fail("several pods are on %s", pod.Spec.NodeName)
+			}
+		}
+	}
+}
+
+func (e *eventful) passUntil(d time.Duration) {
+	e.t.Helper()
+	for began := e.now; e.now.Sub(began) < d; {
+		e.pass()
+	}
+}
+
+func (e *eventful) fail(format string, args ...any) {
+	e.t.Helper()
+	for _, j := range e.loop.Report().World.Jobs {
+		e.t.Logf("%s holds %d, sizes %v, pinned %q, pods %+v, use %+v", j.ID, j.Nodes(), j.Sizes, j.Why, j.Pods, j.Use)
+	}
+	for _, s := range e.loop.Report().World.NodeStatuses {
+		e.t.Log(s.String())
+	}
+	e.t.Logf("%+v", e.loop.Report().Decision)
+	e.t.Fatalf("%s\nafter %s", fmt.Sprintf(format, args...), strings.Join(e.history, "\n"))
+}
+
+// wouldUse reports whether a job is better off with more nodes: whether it makes up for its restart
+// within the time that a change is paid back over, which is at least four restarts.
+func (j *eventfulJob) wouldUse(size int) bool {
+	now := j.size()
+	if now == 0 {
+		return true
+	}
+	payback := max(15*time.Minute, 4*j.restart).Seconds()
+	return (eta.Speed(size, 0.8)-eta.Speed(now, 0.8))*payback > 1.1*(eta.Speed(size, 0.8)*j.restart.Seconds()+75)
+}
+
+// wantNoneIdle fails if an accepting node is idle that a job would use.
+func (e *eventful) wantNoneIdle() {
+	e.t.Helper()
+	idle := len(e.idleNodes())
+	e.read()
+	for name, j := range e.jobs {
+		if j.paused || j.succeeds > 0 || j.shape.Finished {
+			continue
+		}
+		for _, size := range j.sizes {
+			if size > j.size() && size-j.size() <= idle && j.wouldUse(size) {
+				e.fail("%d nodes are idle two hours after the last event, and %s has %d of %v", idle, name, j.size(), j.sizes)
+			}
+		}
+	}
+}
+
+// seeds returns how many random sequences to test: EVENT_SEEDS, or a few.
+func seeds(few uint64) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("EVENT_SEEDS"), 10, 64); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return 1
+	}
+	return few
+}
+
+// TestRandomEvents: whatever happens to nodes and pods,
+//  1. a job is not resized while its pods run on nodes that take no new ones,
+//  2. which cost the others none of theirs: no job grows beyond the accepting and the retaining nodes,
+//  3. what is over within the grace period changes nothing,
+//  4. an outage pauses no job whose pods run, and
+//  5. two hours after the last event no accepting node is idle that a job would use.
+func TestRandomEvents(t *testing.T) {
+	t.Parallel()
+	const nodes = 8
+	for seed := range seeds(4) {
+		for _, mode := range []string{plan.ModeApply, plan.ModeRecommend} {
+			if mode == plan.ModeRecommend && seed%4 != 0 {
+				continue
+			}
+			t.Run(fmt.Sprint(mode, seed), func(t *testing.T) {
+				t.Parallel()
+				e := newEventful(t, rand.New(rand.NewPCG(seed, 45)), nodes, mode)
+				e.passUntil(40 * time.Minute)
+				e.blips()
+				for range 25 {
+					e.happens(nodes)
+					e.passUntil(time.Duration(e.IntN(600)) * time.Second)
+				}
+				for len(e.undo) > 0 {
+					e.passUntil(e.step)
+				}
+				e.log("the last event is over")
+				e.passUntil(2 * time.Hour)
+				if mode == plan.ModeApply {
+					e.wantNoneIdle()
+				}
+			})
+		}
+	}
+}
+
+// blips has short disturbances happen, each over within the grace period, which change no job.
+func (e *eventful) blips() {
+	e.t.Helper()
+	before, _ := e.look()
+	for range 20 {
+		for range 1 + e.IntN(3)*e.IntN(3) {
+			if node := e.randomNode(); node != "" {
+				e.disturb(node, time.Duration(5+e.IntN(100))*time.Second)
+			}
+		}
+		e.passUntil(time.Duration(10+e.IntN(240)) * time.Second)
+	}
+	e.passUntil(10 * time.Minute)
+	after, _ := e.look()
+	for name, was := range before {
+		if now := after[name]; now.size != was.size {
+			e.fail("%s goes from %d to %d nodes though nothing lasted for the grace period", name, was.size, now.size)
+		}
+	}
+	if e.mode == plan.ModeApply && e.changedSince(before) {
+		e.fail("jobs were resized though nothing lasted for the grace period")
+	}
+}
+
+// changedSince reports whether a job changed during the blips, as the log has it.
+func (e *eventful) changedSince(map[string]observed) bool {
+	began := slices.IndexFunc(e.history, func(line string) bool { return strings.Contains(line, " for ") })
+	return began >= 0 && slices.ContainsFunc(e.history[began:], func(line string) bool { return strings.Contains(line, " -> ") })
+}

@@ -1,0 +1,94 @@
+package controller_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+)
+
+// TestGrowsIntoIdleNodes: a job with weeks to go takes idle nodes, whatever a restart costs.
+func TestGrowsIntoIdleNodes(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []string{"4m", "5m", "10m", "20m"} {
+		c := newCluster(t, 8,
+			worldtest.Job("a", 2, map[string]string{"work": "1000h", "nodes": "1-4", "restart": restart}),
+			worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-4", "restart": restart}),
+		)
+		c.step = time.Minute
+		c.passUntil(time.Hour)
+		c.want(map[string]int{"a": 4, "b": 4})
+	}
+}
+
+// training is a job that makes progress while its pods run.
+type training struct {
+	nodes int
+	since time.Time // when it got its nodes
+	ever  bool      // it has trained before
+	left  time.Duration
+}
+
+// advance lets time pass for the job, which has the given pods, and reports whether it is complete.
+func (j *training) advance(now time.Time, passed time.Duration, pods int, restart time.Duration) bool {
+	if pods != j.nodes {
+		j.ever = j.ever || j.nodes > 0 && j.left < time.Hour
+		j.nodes, j.since = pods, now
+	}
+	if pods > 0 && (!j.ever || now.Sub(j.since) >= restart) {
+		j.left -= time.Duration(float64(passed) * eta.Speed(pods, 0.8))
+	}
+	return j.left <= 0
+}
+
+// TestSweep: identical jobs all complete, whose restarts take as long as the time between decisions,
+// or longer, and none is resized over and over.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []time.Duration{5 * time.Minute, 10 * time.Minute} {
+		for _, nodes := range []int{1, 4} {
+			t.Run(fmt.Sprintf("restart %v on %d nodes", restart, nodes), func(t *testing.T) {
+				t.Parallel()
+				const n = 20
+				var jobs []*unstructured.Unstructured
+				running := make(map[string]*training)
+				for i := range n {
+					name := fmt.Sprintf("trial-%02d", i)
+					running[name] = &training{left: time.Hour}
+					jobs = append(jobs, worldtest.Job(name, 0, map[string]string{"work": "1h", "nodes": "1-4", "restart": restart.String()}))
+				}
+				c := newCluster(t, nodes, jobs...)
+				c.step = time.Minute
+				began := c.now
+				for last := c.now; len(running) > 0; last = c.now {
+					c.passes(1)
+					pods := make(map[string]int)
+					for _, pod := range c.listPods() {
+						if pod.Status.Phase == corev1.PodRunning {
+							pods[pod.Labels["batch.kubernetes.io/job-name"]]++
+						}
+					}
+					for name, j := range running {
+						if j.advance(c.now, c.now.Sub(last), pods[name], restart) {
+							c.end(name)
+							delete(running, name)
+						}
+					}
+					// Alone, one after the other on all nodes, they would take 20 hours or less.
+					if c.now.Sub(began) > 30*time.Hour {
+						t.Fatalf("after %v %d of %d jobs have not completed", c.now.Sub(began), len(running), n)
+					}
+				}
+				if changes := c.count("changes_total", ""); changes > 6*n {
+					t.Errorf("%v changes of %d jobs", changes, n)
+				}
+				t.Logf("%d jobs completed after %v with %v changes", n, c.now.Sub(began), c.count("changes_total", ""))
+			})
+		}
+	}
+}

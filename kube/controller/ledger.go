@@ -211,6 +211,9 @@ func backOff(w *world.World, times int, most time.Duration) time.Duration {
 // short reports whether a job has just been found not to use its nodes, and caps it.
 func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	asked, patience := j.Nodes(), w.Pool.SettleTimeout
+	if j.Shape.Elsewhere {
+		return false // Its pods need not be in this cluster.
+	}
 	// What Kueue is to start, and does not, keeps nodes from others as well.
 	left := j.Kueue && asked == 0 && j.Target > 0 && j.Movable() && j.Record.Mode == plan.ModeApply
 	if left {

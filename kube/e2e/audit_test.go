@@ -106,7 +106,7 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 	if account != recommender {
 		allowed = append(allowed, "/spec/suspend", "/spec/parallelism", "/spec/completions",
 			"/spec/replicatedJobs/0/template/spec/parallelism", "/spec/replicatedJobs/0/template/spec/completions",
-			"/spec/workerGroupSpecs/0/replicas", "/spec/workerGroupSpecs/0/scaleStrategy", "/spec/pytorchReplicaSpecs/Worker/replicas", "/spec/runPolicy/suspend")
+			"/spec/workerGroupSpecs/0/replicas", "/spec/pytorchReplicaSpecs/Worker/replicas", "/spec/runPolicy/suspend")
 	}
 	var resources []string
 	for _, name := range kinds.Names() {

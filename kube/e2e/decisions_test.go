@@ -69,9 +69,9 @@ func TestDecisions(t *testing.T) {
 	}
 	untilDecided(t, pool, 6, nodes)
 
-	cordon(t, pool, true)
+	drain(t, pool, true)
 	untilDecided(t, pool, 6, nodes-4)
-	cordon(t, pool, false)
+	drain(t, pool, false)
 	untilDecided(t, pool, 6, nodes)
 
 	// A mistake in one job's annotations is an event on it, and all others go on.
@@ -100,11 +100,16 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// cordon takes the first four nodes of a pool out, or puts them back.
-func cordon(t *testing.T, pool string, out bool) {
+// drain cordons the first four nodes of a pool and evicts their pods, or puts them back.
+func drain(t *testing.T, pool string, out bool) {
 	t.Helper()
 	for i := range 4 {
 		must(t, setCordoned(t.Context(), cluster.NodeName(pool, i), out))
+	}
+	for i := range 4 {
+		if on := "spec.nodeName=" + cluster.NodeName(pool, i); out {
+			must(t, kube.Client.CoreV1().Pods(pool).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: on}))
+		}
 	}
 }
 

@@ -193,14 +193,14 @@ func (h *history) add(o etcdObject, deleted bool) {
 type demand struct {
 	// size is its size, 0 while it is suspended and when it has ended.
 	size int
-	// alive pods have not ended and are not on a node that is out of the count; succeeded ones
-	// are not replaced.
-	alive, succeeded int
+	// alive pods have not ended and are not on a node that takes no new ones, where they are away;
+	// succeeded ones are not replaced.
+	alive, away, succeeded int
 }
 
 // nodes returns how many usable nodes the job holds or may get without another write of its
 // size.
-func (d demand) nodes() int { return max(d.size-d.succeeded, d.alive) }
+func (d demand) nodes() int { return max(d.size-d.succeeded-d.away, d.alive) }
 
 // verdict is what a history tells.
 type verdict struct {
@@ -295,11 +295,15 @@ func (h *history) check(t *testing.T) verdict {
 		}
 		for _, pod := range counted {
 			// A pod that is deleted before it is bound never holds a node.
-			if node := pod.Spec.NodeName; node == "" && pod.DeletionTimestamp == nil || usable[node] {
-				d := demands[jobOf(pod)]
+			d := demands[jobOf(pod)]
+			takes, exists := usable[pod.Spec.NodeName]
+			switch {
+			case takes, pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
 				d.alive++
-				demands[jobOf(pod)] = d
+			case exists && pod.DeletionTimestamp == nil:
+				d.away++
 			}
+			demands[jobOf(pod)] = d
 		}
 		for _, job := range succeeded {
 			d := demands[job]

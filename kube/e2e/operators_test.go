@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -53,7 +52,7 @@ var allOperated = map[string]operated{
 apiVersion: kubeflow.org/v1
 spec:
   runPolicy: {suspend: true}
-  elasticPolicy: {minReplicas: 1, maxReplicas: 8, rdzvBackend: c10d}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 100, rdzvBackend: c10d}
   pytorchReplicaSpecs: {Worker: {replicas: SIZE, restartPolicy: OnFailure, template: POD}}`,
 	},
 	"RayCluster": {
@@ -63,7 +62,7 @@ spec:
 			`[{"op":"replace","path":"/spec/workerGroupSpecs/0/maxReplicas","value":64}]`,
 			`[{"op":"add","path":"/spec/workerGroupSpecs/0/template/metadata","value":{"labels":{"x":"y"}}}]`,
 			`[{"op":"copy","from":"/spec/workerGroupSpecs/0","path":"/spec/workerGroupSpecs/1"}]`,
-			`[{"op":"add","path":"/spec/workerGroupSpecs/0/scaleStrategy","value":{"workersToDelete":["other-0"]}},{"op":"replace","path":"/spec/workerGroupSpecs/0/replicas","value":0}]`,
+			`[{"op":"add","path":"/spec/workerGroupSpecs/0/scaleStrategy","value":{"workersToDelete":["first-0"]}}]`,
 		},
 		job: `
 apiVersion: ray.io/v1
@@ -131,14 +130,11 @@ func TestOperators(t *testing.T) {
 			if got := untilDecided(t, pool, 1, nodes); got["first"] != nodes {
 				t.Errorf("alone it gets %v; want all nodes", got)
 			}
-			if kind == "RayCluster" {
-				chooseLeaving(t, pool)
-			}
 			must(t, test.create(t, pool, kind, "second", test.sizes[1], 12))
 			untilDecided(t, pool, 2, nodes)
-			cordon(t, pool, true)
+			drain(t, pool, true)
 			untilDecided(t, pool, 2, nodes/2)
-			cordon(t, pool, false)
+			drain(t, pool, false)
 			for turn, short := range []string{"second", "first", "second"} {
 				process.Kill()
 				left(t, kind, pool, short)
@@ -183,47 +179,6 @@ func TestOperators(t *testing.T) {
 			}
 		})
 	}
-}
-
-// chooseLeaving marks a node of the one RayCluster to leave and waits until the part of the cluster that
-// has a pod there is gone, and no other.
-func chooseLeaving(t *testing.T, pool string) {
-	t.Helper()
-	const part = "ray.io/worker-group-replica-index"
-	annotate := func(value string) {
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/nodes":%s}}}`, value)
-		_, err := dynamicClient(t, kube.Config).Resource(resourceOf("RayCluster")).Namespace(pool).
-			Patch(t.Context(), "first", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		must(t, err)
-	}
-	parts := func() map[string]string { // their pods' names by index
-		list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{LabelSelector: part})
-		must(t, err)
-		names := map[string]string{}
-		for i := range list.Items {
-			names[list.Items[i].Labels[part]] += " " + list.Items[i].Name
-		}
-		return names
-	}
-	annotate(`"2,4,6,8"`)
-	for range 2 { // It may go by chance.
-		want := parts()
-		list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{LabelSelector: part})
-		must(t, err)
-		goes := list.Items[0]
-		delete(want, goes.Labels[part])
-		mark := func(taints ...corev1.Taint) {
-			must(t, changeNode(t.Context(), goes.Spec.NodeName, func(node *corev1.Node) { node.Spec.Taints = taints }))
-		}
-		mark(corev1.Taint{Key: "cloud.google.com/impending-node-termination", Effect: corev1.TaintEffectNoSchedule})
-		wait.For(t, "the part on the node that leaves to go", func() (bool, string) {
-			got := parts()
-			return maps.Equal(got, want), fmt.Sprintf("%v; want %v", got, want)
-		})
-		mark()
-		untilDecided(t, pool, 1, 8)
-	}
-	annotate("null")
 }
 
 // create makes a job of some nodes and hours, or what has to be there before where its

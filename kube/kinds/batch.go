@@ -37,11 +37,7 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		return s, err
 	}
 	s.setPods(&job.Spec.Template, unit)
-	err = s.setIndexed(&job.Spec, 1, "/spec")
-	if by := ptr.Deref(job.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
-		err = notElastic("spec.managedBy is %q: another controller makes its pods", by)
-	}
-	return s, err
+	return s, s.setIndexed(&job.Spec, 1, "/spec")
 }
 
 // countIndexes returns how many indexes a list such as 0,2-5 has. What cannot be read counts as none.

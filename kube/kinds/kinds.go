@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,9 +24,46 @@ type Kind struct {
 	GVK  schema.GroupVersionKind
 	// Child, where set, is the kind of the object of the same name that keeps the size.
 	Child *schema.GroupVersionKind
+	// Support says how the kind is resized.
+	Support Support
 	// read returns the shape of a job; child is nil for a kind without, and where it does
 	// not exist.
 	read func(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error)
+}
+
+// Support says how jobs of a kind are resized. It is the table in docs/kubernetes.md.
+type Support struct {
+	Versions string // that were tested
+	Size     string // the fields that keep the size
+	Pause    string // how a job is paused
+	Smallest string // what bounds its sizes from below
+	Fixed    string // why a job is not resized
+	// managedBy is the path of the field that names the controller of a job, and controller the name of
+	// the kind's own.
+	managedBy  []string
+	controller string
+}
+
+// otherController returns the value of the field managedBy of a job whose pods the controller of its
+// kind does not make, "" for all others.
+func (s *Support) otherController(job *unstructured.Unstructured) string {
+	by, _, _ := unstructured.NestedString(job.Object, s.managedBy...)
+	if by == s.controller {
+		return ""
+	}
+	return by
+}
+
+// Table returns the table of all kinds in Markdown.
+func Table() string {
+	var text strings.Builder
+	text.WriteString("| kind | its size is | paused by | smallest size | not resized if |\n|---|---|---|---|---|\n")
+	for _, k := range All() {
+		s := k.Support
+		fmt.Fprintf(&text, "| `%s` %s | %s | %s | %s | `%s` names another controller; %s |\n",
+			k.Name, s.Versions, s.Size, s.Pause, s.Smallest, strings.Join(s.managedBy, "."), s.Fixed)
+	}
+	return text.String()
 }
 
 // Shape is what matters of a job's specification and status.
@@ -45,16 +84,15 @@ type Shape struct {
 	Unit      int64             // how much of the pool's unit each of its pods requests
 	Pod       corev1.PodSpec    // what its pods are made from
 	Grace     time.Duration     // that a deleted pod has to go, at most MaxGrace
-	// Leaving are pods of it on nodes that are about to be taken away, one of each of its parts: they
-	// go first where the kind lets one choose.
-	Leaving []string
-	Report  *Report // of the job itself, or nil
+	// Elsewhere is true if another controller makes its pods, maybe in another cluster.
+	Elsewhere bool
+	Report    *Report // of the job itself, or nil
 
 	// sizes are the JSON pointers to the fields of the size, in the child if the kind has
 	// one, and suspend that of the suspension, or of an object to make with the field
-	// suspendIn where there is none. choice is that of which pods go, "" where it is not ours.
-	sizes                      []string
-	suspend, suspendIn, choice string
+	// suspendIn where there is none. Without suspend it is paused at a size of 0.
+	sizes              []string
+	suspend, suspendIn string
 }
 
 // Report is what a job says of its progress; nil is not known.
@@ -77,14 +115,68 @@ func notElastic(format string, args ...any) error {
 // All returns all kinds.
 func All() []Kind {
 	jobSetGVK := schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}
+	managedBy := []string{"spec", "managedBy"}
 	return []Kind{
-		{Name: "Job", GVK: schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, read: readJob},
-		{Name: "JobSet", GVK: jobSetGVK, read: readJobSet},
-		{Name: "RayCluster", GVK: schema.GroupVersionKind{Group: "ray.io", Version: "v1", Kind: "RayCluster"}, read: readRayCluster},
-		{Name: "PyTorchJob", GVK: schema.GroupVersionKind{Group: "kubeflow.org", Version: "v1", Kind: "PyTorchJob"}, read: readPyTorchJob},
+		{
+			Name: "Job", GVK: schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, read: readJob,
+			Support: Support{
+				Versions: "(batch/v1), Indexed",
+				Size:     "`parallelism` and `completions`, equal; the highest indexes go first",
+				Pause:    "`suspend`",
+				Smallest: "what `successPolicy` and `maxFailedIndexes` need",
+				Fixed:    "some of its indexes have succeeded",
+
+				managedBy: managedBy, controller: batchv1.JobControllerName,
+			},
+		},
+		{
+			Name: "JobSet", GVK: jobSetGVK, read: readJobSet,
+			Support: Support{
+				Versions: "0.12 with the gate `ElasticJobSet`",
+				Size:     "as of a Job, of the one replicated job that requests the unit, times its replicas",
+				Pause:    "`suspend`",
+				Smallest: "as of a Job",
+				Fixed:    "several replicated jobs request the unit, or some of its pods have succeeded",
+
+				managedBy: managedBy, controller: "jobset.sigs.k8s.io/jobset-controller",
+			},
+		},
+		{
+			Name: "RayCluster", GVK: schema.GroupVersionKind{Group: "ray.io", Version: "v1", Kind: "RayCluster"}, read: readRayCluster,
+			Support: Support{
+				Versions: "(KubeRay 1.6.0)",
+				Size:     "`replicas` × `numOfHosts` of the one worker group that requests the unit, up to `maxReplicas`",
+				Pause:    "`replicas: 0`, the head stays; never with `minReplicas` above 0 or as part of a RayJob",
+				Smallest: "`minReplicas`",
+				Fixed:    "in-tree autoscaling is on, or the head requests the unit",
+
+				managedBy: managedBy, controller: "ray.io/kuberay-operator",
+			},
+		},
+		{
+			Name: "PyTorchJob", GVK: schema.GroupVersionKind{Group: "kubeflow.org", Version: "v1", Kind: "PyTorchJob"}, read: readPyTorchJob,
+			Support: Support{
+				Versions: "v1 (training-operator 1.8.1)",
+				Size:     "`Worker.replicas`, up to `maxReplicas` of its `elasticPolicy`",
+				Pause:    "`runPolicy.suspend`",
+				Smallest: "`minReplicas`, and `runPolicy.schedulingPolicy.minAvailable` less its masters",
+				Fixed:    "`elasticPolicy` has no `maxRestarts` of at least 1, since a resize would end it, or has `metrics`; a master requests the unit; or some of its pods have succeeded",
+
+				managedBy: []string{"spec", "runPolicy", "managedBy"}, controller: "kubeflow.org/training-operator",
+			},
+		},
 		{
 			Name: "TrainJob", GVK: schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"},
 			Child: &jobSetGVK, read: readTrainJob,
+			Support: Support{
+				Versions: "(Trainer 2.2.0)",
+				Size:     "its JobSet's while it runs; it starts at `numNodes`",
+				Pause:    "`suspend`; never with fewer nodes than `numNodes`",
+				Smallest: "as of its JobSet",
+				Fixed:    "`numNodes` is unset, or some of its pods have succeeded",
+
+				managedBy: managedBy, controller: "trainer.kubeflow.org/trainjob-controller",
+			},
 		},
 	}
 }
@@ -118,7 +210,11 @@ func Owner(job *unstructured.Unstructured) string {
 func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	s, err := k.read(job, child, unit)
 	s.Multiple = max(s.Multiple, 1)
+	by := k.Support.otherController(job)
+	s.Elsewhere = by != ""
 	switch {
+	case s.Elsewhere:
+		err = notElastic("%s is %q: another controller makes its pods", strings.Join(k.Support.managedBy, "."), by)
 	case err != nil:
 	case s.Unit == 0:
 		err = notElastic("its pods request no %s", unit)
@@ -148,20 +244,17 @@ type Patch struct {
 // nodes: 0 suspends it, and anything else resumes it. A kind without a child takes one patch.
 func (k Kind) Resize(s Shape, nodes int) []Patch {
 	var job, size []Operation
-	if suspend := nodes == 0; suspend != s.Suspended {
+	if suspend := nodes == 0; suspend != s.Suspended && s.suspend != "" {
 		var value any = suspend
 		if s.suspendIn != "" {
 			value = map[string]any{s.suspendIn: suspend}
 		}
 		job = append(job, Operation{"add", s.suspend, value})
 	}
-	if nodes > 0 && nodes != s.Size {
+	if nodes != s.Size && (nodes > 0 || s.suspend == "") {
 		for _, path := range s.sizes {
 			size = append(size, Operation{"add", path, nodes / s.Multiple})
 		}
-	}
-	if fewer := min(len(s.Leaving), (s.Size-nodes)/s.Multiple); nodes > 0 && fewer > 0 && s.choice != "" {
-		size = append(size, Operation{"add", s.choice, map[string]any{"workersToDelete": s.Leaving[:fewer]}})
 	}
 	if k.Child == nil {
 		return []Patch{{Operations: append(size, job...)}}

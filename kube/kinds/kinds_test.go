@@ -103,14 +103,34 @@ spec:
 `,
 			size: 4, min: 2, max: 16, multiple: 2, selector: "ray.io/group",
 			resized: map[string]any{"spec.workerGroupSpecs.1.replicas": int64(1)},
-			paused:  map[string]any{"spec.suspend": true},
+			paused:  map[string]any{"spec.suspend": "<nil>", "spec.workerGroupSpecs.0.replicas": int64(3), "spec.workerGroupSpecs.1.replicas": int64(0)},
+		},
+		"suspended RayCluster": {
+			kind: "RayCluster",
+			job:  "kind: RayCluster\nspec: {suspend: true, workerGroupSpecs: [{groupName: gpu, replicas: 4, template: POD}]}",
+			size: 4, suspended: true, multiple: 1, selector: "ray.io/group",
+			resized: map[string]any{"spec.suspend": false, "spec.workerGroupSpecs.0.replicas": int64(2)},
+			paused:  map[string]any{"spec.suspend": true, "spec.workerGroupSpecs.0.replicas": int64(4)},
+		},
+		"PyTorchJob of a gang": {
+			kind: "PyTorchJob",
+			job: `
+kind: PyTorchJob
+spec:
+  runPolicy: {schedulingPolicy: {minAvailable: 4}}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 10}
+  pytorchReplicaSpecs: {Master: {template: {spec: {containers: [{name: a}]}}}, Worker: {replicas: 4, template: POD}}
+`,
+			size: 4, min: 3, max: 8, multiple: 1, selector: "training.kubeflow.org/job-name",
+			resized: map[string]any{"spec.pytorchReplicaSpecs.Worker.replicas": int64(2)},
+			paused:  map[string]any{"spec.runPolicy.suspend": true},
 		},
 		"PyTorchJob": {
 			kind: "PyTorchJob",
 			job: `
 kind: PyTorchJob
 spec:
-  elasticPolicy: {minReplicas: 1, maxReplicas: 8}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 10}
   pytorchReplicaSpecs: {Worker: {replicas: 4, template: POD}}
 `,
 			size: 4, min: 1, max: 8, multiple: 1, selector: "training.kubeflow.org/job-name",
@@ -123,7 +143,7 @@ spec:
 kind: PyTorchJob
 spec:
   runPolicy: {suspend: true, cleanPodPolicy: None}
-  elasticPolicy: {minReplicas: 1, maxReplicas: 4}
+  elasticPolicy: {minReplicas: 1, maxReplicas: 4, maxRestarts: 10}
   pytorchReplicaSpecs: {Worker: {template: POD}}
 `,
 			size: 1, suspended: true, min: 1, max: 4, multiple: 1, selector: "training.kubeflow.org/job-name",
@@ -222,7 +242,8 @@ func TestNotElastic(t *testing.T) {
 		"Ray of billions":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 65536, numOfHosts: 65536, template: POD}]}", "", "asks for 4294967296 pods"},
 		"Ray of none":           {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
 		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy is unset"},
-		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
+		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 10, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
+		"PyTorchJob that ends":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "maxRestarts is 0"},
 		"PyTorchJob with half":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "want both"},
 		"PyTorchJob led":        {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}, Worker: {template: POD}}}", "", "its master requests"},
 		"Ray's head":            {"RayCluster", "kind: RayCluster\nspec: {headGroupSpec: {template: POD}, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "its head requests"},
@@ -277,21 +298,6 @@ func TestRayLimits(t *testing.T) {
 		if s, err := kinds.Named([]string{"RayCluster"})[0].Read(job, nil, worldtest.Unit); err != nil || s.Size != want || s.Suspended != (want == 0) {
 			t.Errorf("with %s shape is %+v, error %v; want size %d", limits, s, err, want)
 		}
-	}
-}
-
-// TestRayChoice: the pods on nodes that leave go first, no more of them than the cluster shrinks by.
-func TestRayChoice(t *testing.T) {
-	t.Parallel()
-	job := parse(t, "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, numOfHosts: 2, replicas: 4, template: POD}]}")
-	kind := kinds.Named([]string{"RayCluster"})[0]
-	s, err := kind.Read(job, nil, worldtest.Unit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Leaving = []string{"x-1", "x-2"}
-	for nodes, want := range map[int]string{8: "<nil>", 6: "[x-1]", 4: "[x-1 x-2]", 2: "[x-1 x-2]", 0: "<nil>", 10: "<nil>"} {
-		check(t, kind, s, job, nil, nodes, map[string]any{"spec.workerGroupSpecs.0.scaleStrategy.workersToDelete": want})
 	}
 }
 
@@ -369,4 +375,35 @@ func TestRequests(t *testing.T) {
 			t.Fatalf("%d; want %d", got, want.Value())
 		}
 	})
+}
+
+// TestManagedBy: a job that another controller manages is left alone, whatever its kind.
+func TestManagedBy(t *testing.T) {
+	t.Parallel()
+	for kind, test := range map[string]struct{ own, job string }{
+		"Job":        {"kubernetes.io/job-controller", "spec: {managedBy: BY, completionMode: Indexed, parallelism: 4, completions: 4, template: POD}"},
+		"JobSet":     {"jobset.sigs.k8s.io/jobset-controller", strings.Replace(jobSet, "spec:", "spec:\n  managedBy: BY", 1)},
+		"RayCluster": {"ray.io/kuberay-operator", "spec: {managedBy: BY, workerGroupSpecs: [{groupName: gpu, replicas: 2, template: POD}]}"},
+		"PyTorchJob": {"kubeflow.org/training-operator", "spec: {runPolicy: {managedBy: BY}, elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 3}, pytorchReplicaSpecs: {Worker: {template: POD}}}"},
+		"TrainJob":   {"trainer.kubeflow.org/trainjob-controller", "spec: {managedBy: BY, trainer: {numNodes: 8}}"},
+	} {
+		for by, elsewhere := range map[string]bool{test.own: false, "kueue.x-k8s.io/multikueue": true} {
+			s, err := kinds.Named([]string{kind})[0].Read(parse(t, strings.ReplaceAll(test.job, "BY", by)), parse(t, jobSet), worldtest.Unit)
+			if s.Elsewhere != elsewhere || elsewhere != (err != nil && strings.Contains(err.Error(), "another controller makes its pods")) {
+				t.Errorf("%s managed by %s: elsewhere %t, error %v", kind, by, s.Elsewhere, err)
+			}
+		}
+	}
+}
+
+// TestTable: the table of the documentation is that of the code.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "\n"+kinds.Table()+"\n") {
+		t.Errorf("docs/kubernetes.md lacks the table\n%s", kinds.Table())
+	}
 }

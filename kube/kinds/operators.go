@@ -27,10 +27,14 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	s := Shape{
 		Suspended: ray.Spec.Suspend,
 		Selector:  map[string]string{"ray.io/cluster": object.GetName()},
-		suspend:   "/spec/suspend",
+	}
+	if ray.Spec.Suspend {
+		// It is paused at a size of 0 instead: its head is lost while it is suspended, and with that all
+		// that was submitted to it.
+		s.suspend = "/spec/suspend"
 	}
 	for _, owner := range object.GetOwnerReferences() {
-		// Its driver runs on the head, which a pause would end.
+		// Its driver may give up without workers.
 		s.NoPause = s.NoPause || owner.Kind == "RayJob"
 	}
 	if err != nil {
@@ -47,7 +51,6 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	group := ray.Spec.WorkerGroupSpecs[elastic]
 	s.Selector["ray.io/group"] = group.GroupName
 	s.sizes = []string{fmt.Sprintf("/spec/workerGroupSpecs/%d/replicas", elastic)}
-	s.choice = fmt.Sprintf("/spec/workerGroupSpecs/%d/scaleStrategy", elastic)
 	s.Multiple = max(1, group.NumOfHosts)
 	// KubeRay keeps to the limits whatever replicas says.
 	replicas := max(group.Replicas, group.MinReplicas)
@@ -56,6 +59,7 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	}
 	s.Size, s.Min, s.Max = replicas*s.Multiple, group.MinReplicas*s.Multiple, group.MaxReplicas*s.Multiple
 	s.Suspended = s.Suspended || s.Size == 0
+	s.NoPause = s.NoPause || group.MinReplicas > 0
 	switch {
 	case Requests(&ray.Spec.HeadGroupSpec.Template.Spec, unit) > 0:
 		return s, notElastic("its head requests %s, and so takes a node beside its workers", unit)
@@ -76,13 +80,16 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	}
 	job, err := read[struct {
 		Spec struct {
-			RunPolicy     *struct{ Suspend bool }
+			RunPolicy *struct {
+				Suspend          bool
+				SchedulingPolicy struct{ MinAvailable int }
+			}
 			ElasticPolicy *struct {
-				MinReplicas, MaxReplicas *int
-				Metrics                  []any
+				MinReplicas, MaxReplicas, MaxRestarts *int
+				Metrics                               []any
 			}
 			PytorchReplicaSpecs struct {
-				Master replicas
+				Master *replicas
 				Worker *replicas
 			}
 		}
@@ -121,13 +128,23 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	if policy != nil {
 		s.Min, s.Max = ptr.Deref(policy.MinReplicas, 0), ptr.Deref(policy.MaxReplicas, 0)
 	}
+	masters, master := 0, job.Spec.PytorchReplicaSpecs.Master
+	if master != nil {
+		masters = ptr.Deref(master.Replicas, 1)
+	}
+	if job.Spec.RunPolicy != nil {
+		// A gang scheduler places no fewer pods than that.
+		s.Min = max(s.Min, job.Spec.RunPolicy.SchedulingPolicy.MinAvailable-masters)
+	}
 	switch {
-	case Requests(&job.Spec.PytorchReplicaSpecs.Master.Template.Spec, unit) > 0:
+	case master != nil && Requests(&master.Template.Spec, unit) > 0:
 		return s, notElastic("its master requests %s, and so takes a node beside its workers; torchrun needs none", unit)
 	case policy == nil:
 		return s, notElastic("spec.elasticPolicy is unset, so its processes expect a fixed number of nodes")
 	case policy.MinReplicas == nil || policy.MaxReplicas == nil:
 		return s, notElastic("spec.elasticPolicy lacks minReplicas or maxReplicas; want both: the operator takes one for the other, and its processes expect that number of nodes")
+	case ptr.Deref(policy.MaxRestarts, 0) < 1:
+		return s, notElastic("spec.elasticPolicy.maxRestarts is %d, so that a resize ends it; want at least one for each resize, such as 100", ptr.Deref(policy.MaxRestarts, 0))
 	case len(policy.Metrics) > 0:
 		return s, notElastic("spec.elasticPolicy.metrics makes a HorizontalPodAutoscaler set its size")
 	}

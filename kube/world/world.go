@@ -158,8 +158,8 @@ func (j *Job) claims() int {
 		return max(j.Nodes(), j.Pods.Live)
 	}
 	on := j.Pods.Live - j.Pods.Waiting
-	if j.Capped() || j.Pinned == NotAllowed {
-		return on // What did not come for long is not waited for.
+	if j.Capped() || j.Pinned == NotAllowed || j.Shape.Elsewhere {
+		return on // What did not come for long, or will not, is not waited for.
 	}
 	return on + min(j.Room, j.ToCome())
 }

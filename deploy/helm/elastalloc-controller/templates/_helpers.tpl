@@ -93,9 +93,7 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{ include "controller.sameBut" (list $new $old (list "workerGroupSpecs" "suspend")) }}
 && object.spec.workerGroupSpecs.size() == oldObject.spec.workerGroupSpecs.size()
 && oldObject.spec.workerGroupSpecs.all(o, object.spec.workerGroupSpecs.exists(n, n.groupName == o.groupName
-  && {{ include "controller.sameBut" (list "n" "o" (list "replicas" "scaleStrategy")) }}
-  && (n.?scaleStrategy == o.?scaleStrategy || n.replicas < o.replicas
-    && n.scaleStrategy.workersToDelete.all(pod, pod.startsWith(object.metadata.name + '-')))
+  && {{ include "controller.sameBut" (list "n" "o" (list "replicas")) }}
   && (n == o || n.replicas <= {{ $most }})))
 {{- else if eq $kind "PyTorchJob" -}}
 {{ include "controller.sameBut" (list $new $old (list "pytorchReplicaSpecs" "runPolicy")) }}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	promconfig "github.com/prometheus/common/config"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -23,8 +23,10 @@ import (
 type Config struct {
 	Kinds      []string // of jobs to watch, such as "Job", whose definitions are installed
 	Prometheus string   // the address that the pools' queries are sent to, "" for none
-	Kueue      bool     // Kueue is installed and admits jobs with a queue
-	Pools      []Pool
+	// PrometheusClient has the credentials and the TLS settings for that address.
+	PrometheusClient promconfig.HTTPClientConfig
+	Kueue            bool // Kueue is installed and admits jobs with a queue
+	Pools            []Pool
 }
 
 // Objective is what the decisions of a pool maximise.
@@ -151,10 +153,10 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 
 // file is the form of the configuration file.
 type file struct {
-	Kinds      []string   `json:"kinds"`
-	Prometheus string     `json:"prometheus"`
-	Kueue      bool       `json:"kueue"`
-	Pools      []poolFile `json:"pools"`
+	Kinds      []string       `json:"kinds"`
+	Prometheus prometheusFile `json:"prometheus"`
+	Kueue      bool           `json:"kueue"`
+	Pools      []poolFile     `json:"pools"`
 }
 
 // poolFile is a pool whose fields with units are not read yet.
@@ -200,7 +202,7 @@ func (c *checker) bad(path, format string, args ...any) {
 }
 
 func (c *checker) config(f *file, knownKinds []string) *Config {
-	config := &Config{Kinds: f.Kinds, Prometheus: f.Prometheus, Kueue: f.Kueue}
+	config := &Config{Kinds: f.Kinds, Prometheus: f.Prometheus.Address, PrometheusClient: c.prometheus(&f.Prometheus), Kueue: f.Kueue}
 	if f.Kinds == nil {
 		config.Kinds = []string{"Job"}
 	}
@@ -214,10 +216,6 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 	}
 	if f.Kinds != nil && len(f.Kinds) == 0 {
 		c.bad("kinds", "is empty; want at least one")
-	}
-	if u, err := url.Parse(f.Prometheus); f.Prometheus != "" &&
-		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		c.bad("prometheus", "is %q; want an address such as http://prometheus.monitoring.svc:9090", f.Prometheus)
 	}
 	if len(f.Pools) == 0 {
 		c.bad("pools", "is empty; want at least one pool")
@@ -237,7 +235,7 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 				c.bad(path+".nodeSelector", "selects nodes of pools[%d] too; want each node in one pool", j)
 			}
 		}
-		if p.RemainingQuery != "" && f.Prometheus == "" {
+		if p.RemainingQuery != "" && f.Prometheus.Address == "" {
 			c.bad(path+".remainingQuery", "needs prometheus, the address to send it to")
 		}
 		config.Pools = append(config.Pools, p)

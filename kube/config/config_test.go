@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	promconfig "github.com/prometheus/common/config"
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastalloc/elastalloc/kube/config"
@@ -205,4 +206,42 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPrometheus reads the credentials and the TLS settings for a Prometheus.
+func TestPrometheus(t *testing.T) {
+	t.Parallel()
+	parse := func(prometheus string) (*config.Config, error) {
+		return config.Parse([]byte("prometheus: "+prometheus+"\npools: [{name: training, nodeSelector: {pool: training}}]"), known())
+	}
+	for text, check := range map[string]func(promconfig.HTTPClientConfig) bool{
+		"{address: 'https://a', bearerTokenFile: /t}": func(c promconfig.HTTPClientConfig) bool { return c.Authorization.CredentialsFile == "/t" },
+		"{address: 'https://a', basicAuth: {username: u, passwordFile: /p}}": func(c promconfig.HTTPClientConfig) bool {
+			return c.BasicAuth.Username == "u" && c.BasicAuth.PasswordFile == "/p"
+		},
+		"{address: 'https://a', tls: {caFile: /ca, certFile: /c, keyFile: /k, serverName: prom}}": func(c promconfig.HTTPClientConfig) bool {
+			return c.TLSConfig.CAFile == "/ca" && c.TLSConfig.ServerName == "prom"
+		},
+		"https://a": func(c promconfig.HTTPClientConfig) bool { return c.Authorization == nil && c.BasicAuth == nil },
+	} {
+		got, err := parse(text)
+		if err != nil || got.Prometheus != "https://a" || !check(got.PrometheusClient) {
+			t.Errorf("%s is %+v, error %v", text, got, err)
+		}
+		if err == nil && got.PrometheusClient.Validate() != nil {
+			t.Errorf("%s: %v", text, got.PrometheusClient.Validate())
+		}
+	}
+	for text, want := range map[string]string{
+		"{bearerTokenFile: /t}": "prometheus.address: is missing",
+		"{address: 'https://a', bearerTokenFile: /t, basicAuth: {username: u}}": "both bearerTokenFile and basicAuth",
+		"{address: 'https://a', basicAuth: {password: p}}":                      "want one of username and usernameFile",
+		"{address: 'https://a', tls: {certFile: /c}}":                           "want both or neither",
+		"{address: 'https://a', tls_config: {}}":                                "tls_config",
+		"{address: a}":                                                          `is "a"`,
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v; want %q", text, err, want)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	promapi "github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,9 +27,14 @@ type Querier interface {
 // Prometheus asks a Prometheus server.
 type Prometheus struct{ api promv1.API }
 
-// NewPrometheus returns a querier of the server at an address.
-func NewPrometheus(address string) (*Prometheus, error) {
-	client, err := promapi.NewClient(promapi.Config{Address: address})
+// NewPrometheus returns a querier of the server at an address. Its files are read now, and again when
+// they change.
+func NewPrometheus(address string, http promconfig.HTTPClientConfig) (*Prometheus, error) {
+	transport, err := promconfig.NewRoundTripperFromConfig(http, "elastalloc-controller")
+	if err != nil {
+		return nil, fmt.Errorf("prometheus: %w", err)
+	}
+	client, err := promapi.NewClient(promapi.Config{Address: address, RoundTripper: transport})
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}

@@ -1,10 +1,17 @@
 package controller_test
 
 import (
+	"encoding/pem"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	promconfig "github.com/prometheus/common/config"
 
 	"github.com/elastalloc/elastalloc/internal/wait"
 	"github.com/elastalloc/elastalloc/kube/config"
@@ -35,7 +42,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 `, ago(0), ago(4*time.Minute), ago(11*time.Minute))
 	}
 	address, stop := prometheustest.Start(t, "jobs", "groups: []", metrics)
-	querier, err := controller.NewPrometheus(address)
+	querier, err := controller.NewPrometheus(address, promconfig.DefaultHTTPClientConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +141,48 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		c.passes(2)
 		if j := jobs(c)["now"]; string(j.Estimate.Source)+string(j.Pinned) != later.want || failures(c) == 0 {
 			t.Errorf("without Prometheus a job is %+v, and %v queries failed; want %s", j, failures(c), later.want)
+		}
+	}
+}
+
+// TestPrometheusCredentials asks a server that wants a token and has a certificate of its own CA.
+func TestPrometheusCredentials(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); r.Header.Get("Authorization") != "Bearer secret" && (user != "u" || password != "secret") {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"namespace":"a","job_name":"b"},"value":[1,"60"]}]}}`)
+	}))
+	t.Cleanup(server.Close)
+	file := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ca := file("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	secret := file("secret", "secret")
+	for text, want := range map[string]string{
+		"{address: ADDRESS, tls: {caFile: " + ca + "}, bearerTokenFile: " + secret + "}":                        "",
+		"{address: ADDRESS, tls: {caFile: " + ca + "}, basicAuth: {username: u, passwordFile: " + secret + "}}": "",
+		"{address: ADDRESS, tls: {insecureSkipVerify: true}, basicAuth: {username: u, password: secret}}":       "",
+		"{address: ADDRESS, tls: {caFile: " + ca + "}}":                                                         "401",
+		"{address: ADDRESS, bearerTokenFile: " + secret + "}":                                                   "certificate",
+	} {
+		c, err := config.Parse([]byte("prometheus: "+strings.Replace(text, "ADDRESS", server.URL, 1)+"\npools: [{name: p, nodeSelector: {a: b}}]"), []string{"Job"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		querier, err := controller.NewPrometheus(c.Prometheus, c.PrometheusClient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples, err := querier.Query(t.Context(), "left", time.Now())
+		if got := fmt.Sprint(err); want == "" && (err != nil || len(samples) != 1) || want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s: %v, error %v; want error %q", text, samples, err, want)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	}
 	var querier controller.Querier
 	if c.Prometheus != "" {
-		if querier, err = controller.NewPrometheus(c.Prometheus); err != nil {
+		if querier, err = controller.NewPrometheus(c.Prometheus, c.PrometheusClient); err != nil {
 			return err
 		}
 	}

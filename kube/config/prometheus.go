@@ -1,0 +1,86 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	promconfig "github.com/prometheus/common/config"
+)
+
+// prometheusFile is how to reach a Prometheus: its address alone, or an object. Its fields are those of
+// Prometheus' own HTTP clients.
+type prometheusFile struct {
+	Address         string         `json:"address"`
+	BearerTokenFile string         `json:"bearerTokenFile"`
+	BasicAuth       *basicAuthFile `json:"basicAuth"`
+	TLS             tlsFile        `json:"tls"`
+}
+
+type basicAuthFile struct {
+	Username     string `json:"username"`
+	UsernameFile string `json:"usernameFile"`
+	Password     string `json:"password"`
+	PasswordFile string `json:"passwordFile"`
+}
+
+type tlsFile struct {
+	CAFile             string `json:"caFile"`
+	CertFile           string `json:"certFile"`
+	KeyFile            string `json:"keyFile"`
+	ServerName         string `json:"serverName"`
+	InsecureSkipVerify bool   `json:"insecureSkipVerify"`
+}
+
+// UnmarshalJSON takes an address or an object without unknown fields.
+func (f *prometheusFile) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte(`"`)) {
+		return json.Unmarshal(text, &f.Address)
+	}
+	type object prometheusFile // Without this method.
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode((*object)(f)); err != nil {
+		return fmt.Errorf("prometheus: %s (want an address, or address, bearerTokenFile, basicAuth and tls)", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// prometheus returns the HTTP client of a Prometheus.
+func (c *checker) prometheus(f *prometheusFile) promconfig.HTTPClientConfig {
+	switch {
+	case *f == prometheusFile{}:
+		return promconfig.HTTPClientConfig{}
+	case f.Address == "":
+		c.bad("prometheus.address", "is missing; want an address such as http://prometheus.monitoring.svc:9090")
+		return promconfig.HTTPClientConfig{}
+	}
+	client := promconfig.DefaultHTTPClientConfig
+	if u, err := url.Parse(f.Address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		c.bad("prometheus", "is %q; want an address such as http://prometheus.monitoring.svc:9090", f.Address)
+	}
+	if f.BearerTokenFile != "" && f.BasicAuth != nil {
+		c.bad("prometheus", "has both bearerTokenFile and basicAuth; want one of them")
+		return client
+	}
+	if f.BearerTokenFile != "" {
+		client.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: f.BearerTokenFile}
+	}
+	if b := f.BasicAuth; b != nil {
+		if (b.Username == "") == (b.UsernameFile == "") || b.Password != "" && b.PasswordFile != "" {
+			c.bad("prometheus.basicAuth", "want one of username and usernameFile, and at most one of password and passwordFile")
+		}
+		client.BasicAuth = &promconfig.BasicAuth{
+			Username: b.Username, UsernameFile: b.UsernameFile, Password: promconfig.Secret(b.Password), PasswordFile: b.PasswordFile,
+		}
+	}
+	if (f.TLS.CertFile == "") != (f.TLS.KeyFile == "") {
+		c.bad("prometheus.tls", "has one of certFile and keyFile; want both or neither")
+	}
+	client.TLSConfig = promconfig.TLSConfig{
+		CAFile: f.TLS.CAFile, CertFile: f.TLS.CertFile, KeyFile: f.TLS.KeyFile, ServerName: f.TLS.ServerName, InsecureSkipVerify: f.TLS.InsecureSkipVerify,
+	}
+	return client
+}

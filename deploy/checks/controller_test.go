@@ -31,6 +31,7 @@ func TestControllerChart(t *testing.T) {
 		"monitoring": {controllerPool, "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true"},
 		"TLS":        {controllerPool, "--set=server=dns:///elastalloc.elastalloc.svc:50051,tls.secretName=client,tls.clientCertificate=true,tls.serverName=elastalloc"},
 		"recording":  {controllerPool, "--set=recording.claim=history"},
+		"Prometheus": {controllerPool, "--set=prometheusSecret=prometheus", `--set-json=config.prometheus={"address":"https://a","bearerTokenFile":"/etc/elastalloc/prometheus/token","tls":{"caFile":"/etc/elastalloc/prometheus/ca.crt"}}`},
 		"least":      {controllerPool, "--set=admissionPolicy.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false,replicas=1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{- end -}}
 {{- if and .Values.tls.clientCertificate (not .Values.tls.secretName) }}{{ fail "tls.clientCertificate: needs tls.secretName" }}{{ end -}}
 {{- range $key, $_ := include "controller.labels" . | fromYaml -}}
-{{- if hasKey $.Values.podLabels $key }}{{ fail (printf "podLabels: %q is the chart's own" $key) }}{{ end -}}
+{{- if hasKey ($.Values.podLabels | default dict) $key }}{{ fail (printf "podLabels: %q is the chart's own" $key) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 

@@ -196,10 +196,12 @@ var errNoProgress = errors.New("no job makes progress")
 
 // run runs the cluster until all jobs have completed.
 func (l *closedLoop) run(ctx context.Context) error {
-	longest := 0.0 // restart
+	longest, serial := 0.0, 0.0 // the longest restart, and the time that the jobs take one after the other
 	for _, j := range l.jobs {
 		j.left = j.work
-		longest = max(longest, j.RestartTime.Seconds(), cmp.Or(j.MoveTime, new(time.Duration)).Seconds())
+		restart := max(j.RestartTime.Seconds(), cmp.Or(j.MoveTime, new(time.Duration)).Seconds())
+		longest = max(longest, restart)
+		serial = max(serial, j.submit) + l.interval + restart + j.work/l.speed(j, holding{nodes: j.MinNodes})
 	}
 	decideAt, event := 0.0, false
 	for {
@@ -221,6 +223,9 @@ func (l *closedLoop) run(ctx context.Context) error {
 		event = l.advance(active, next)
 		if stalled := l.now - l.workedAt; stalled > 20*(longest+l.interval) {
 			return fmt.Errorf("%w for %v: %s", errNoProgress, duration(stalled), lastChanges(active))
+		}
+		if l.now > 10*serial {
+			return fmt.Errorf("%w to speak of in %v, in which the jobs could run %d times one after the other: %s", errNoProgress, duration(l.now), 10, lastChanges(active))
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestHyperparameterSweep(t *testing.T) {
 		for _, interval := range []float64{30, 299, 300, 301, 900} {
 			for _, countsLoading := range []bool{false, true} {
 				l := &closedLoop{
-					allocator: newAllocator(t, elastalloc.Options{}), pool: solver.Snapshot{TotalNodes: 1},
+					allocator: newAllocator(t, elastalloc.Options{}).Allocator, pool: solver.Snapshot{TotalNodes: 1},
 					options:  solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission},
 					interval: interval, onEvent: callAllocate, countsLoading: countsLoading,
 				}
@@ -175,7 +175,7 @@ func TestDecisionsThatSequencesNeed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), &solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}, test.options)
+			d, err := newAllocator(t, elastalloc.Options{}).Allocator.Allocate(t.Context(), &solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}, test.options)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,12 +21,9 @@ type Effort struct {
 	FirstWidth, LastWidth int
 	// FirstStates and LastStates bound the states of a step that are kept at prices per size.
 	FirstStates, LastStates int
-	// EasyWork is the work in which most instances are solved, before anything is made
-	// ready for the others.
+	// EasyWork is the work of core searches before prices per size are sought, in addition to a
+	// multiple of the work of a rollout: decisions along traces are proven within it.
 	EasyWork int
-	// WideGap is the relative gap at prices per node from which on prices per size come first:
-	// too much survives it.
-	WideGap float64
 	// SizesWork goes into prices per size, and into searching what is left at them, each
 	// besides a multiple of what core searches had before.
 	SizesWork int
@@ -52,8 +49,7 @@ func Usual() *Effort {
 		LastWidth:      4000,
 		FirstStates:    16,
 		LastStates:     1024,
-		EasyWork:       1_000_000,
-		WideGap:        2e-3,
+		EasyWork:       10_000_000,
 		SizesWork:      100_000_000,
 		BundleWork:     10_000_000,
 		DenseRows:      120,

@@ -41,10 +41,8 @@ type coreSearch struct {
 	lossLimit float64 // loss that a solution must stay below
 	memory    *Memory
 
-	// until is the clock's count of work at which the search is given up, 0 for never;
-	// gaveUp says that it was.
-	until  int
-	gaveUp bool
+	// until is the clock's count of work at which the search stops, 0 for never.
+	until int
 
 	now, next  beam
 	trail      []link
@@ -209,7 +207,7 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.now.size() {
-			if s.gaveUp = clock.Past(s.until); s.gaveUp || len(s.trail) > maxLinks || clock.Up(4*len(s.jobs[n].plans)*steps) {
+			if clock.Past(s.until) || len(s.trail) > maxLinks || clock.Up(4*len(s.jobs[n].plans)*steps) {
 				return min(s.dropped, s.lossLimit, slices.Min(s.now.total))
 			}
 			s.expand(n, from, excess)

@@ -28,12 +28,6 @@ const (
 	// step. A wider one follows where the last left no more than widerGain of the gap of the one before.
 	stepwiseShare = 4
 	widerGain     = 0.75
-	// manyPrices is the number of prices per size beyond which core searches are given more
-	// work before, its cube.
-	manyPrices = 500
-	// longHorizon is the number of steps beyond which prices per size come first, unless they
-	// are many.
-	longHorizon = 12
 )
 
 // decompose searches the root at prices per size, once and if there are not too many of

@@ -30,14 +30,15 @@ const (
 	firstFraction = 1.0 / 16
 	leastFraction = 1.0 / 1024
 	widening      = 4
-	// briefTrust is the share by which a price may change in one round where prices are sought
-	// briefly: over long horizons they swing.
-	briefTrust = 0.2
 	// marginal is about what one more node gains, as a share of what nodes gain on average. Where
 	// jobs are few the search for prices starts there and takes fewer rounds; beyond shortHorizon
 	// steps that does not count, for most of the work is that on prices per size.
 	marginal     = 0.4
 	shortHorizon = 8
+	// easyRollouts is how many times the work of a rollout core searches may take before prices
+	// per size are sought, in addition to Effort.EasyWork. With fewer, BenchmarkHardEnd loses a
+	// proof for which 40 times are needed.
+	easyRollouts = 50
 	// fewColumns is the number of columns, besides the jobs' best, that are few.
 	fewColumns = 100
 )
@@ -275,12 +276,7 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 	s.Explored++
 	goodEnough := func() bool { return s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= s.gap }
 	part.Close = s.rollout != nil
-	// Prices per size come next: the rest of the time is better spent on those.
-	brief := part == s.root && s.decomposable && s.sizesSoon(clock)
-	if brief {
-		part.Trust = briefTrust
-	}
-	for part.Rough = brief || part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
+	for part.Rough = part.Trust > 0 && s.gap > solver.OptimalGap; ; part.Rough = false {
 		bound, prices := s.lagrangian.minimise(clock, part, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(part, bound, Priced(s.in, prices), lemmaPrices)
 		if part.Prices = prices; part == s.root {
@@ -296,7 +292,7 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 		if goodEnough() {
 			return
 		}
-		if !part.Rough || brief {
+		if !part.Rough {
 			s.searchCore(clock, part, bound)
 			return
 		}
@@ -304,34 +300,26 @@ func (s *Search) explore(clock *model.Clock, part *subproblem) {
 }
 
 // searchCore searches the columns of the subproblem, of which bound is the Lagrangian
-// bound at its prices, from cheap to thorough. The root is searched at prices per size first
-// where those per node leave too much, or else once the core searches have done as much work.
+// bound at its prices, from cheap to thorough. The root is searched at prices per size if the
+// core searches take more work than everyday decisions need.
 func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64) {
-	until, gaveUp, waited := 0, false, true
+	until := 0
 	if s.decomposable {
-		until = clock.Work + s.in.Effort.EasyWork
-		gaveUp = bound-s.Value > s.in.Effort.WideGap*math.Abs(s.Value) || s.sizesSoon(clock)
-		waited = gaveUp
+		until = clock.Work + s.in.Effort.EasyWork + easyRollouts*s.rollout.Work()
 	}
 	lossLimit, width, searched := s.firstLimit(clock, part.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
 	for sharpen := lossLimit == bound-s.Value; !s.closed(part) && !clock.Ended; sharpen = true {
-		var core *coreSearch
-		if !gaveUp {
-			core = newCoreSearch(clock, s.lagrangian.kinds, part.Prices, lossLimit, until, s.memory)
-			gaveUp = core == nil && clock.Past(until)
-		}
-		if gaveUp {
+		if clock.Past(until) {
+			if !s.settled(part) {
+				s.decompose(clock, part)
+			}
 			if s.settled(part) {
 				return
 			}
-			if !waited && s.atSizes(clock).Prices > manyPrices {
-				until, gaveUp, waited = clock.Work+manyPrices*manyPrices*manyPrices, false, true
-				continue
-			}
-			if s.decompose(clock, part); s.settled(part) {
-				return
-			}
-			until, gaveUp = 0, false
+			until = 0
+		}
+		core := newCoreSearch(clock, s.lagrangian.kinds, part.Prices, lossLimit, until, s.memory)
+		if core == nil && clock.Past(until) {
 			continue
 		}
 		if core == nil {
@@ -356,13 +344,12 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		}
 		s.prove(part, bound-least, Priced(s.in, part.Prices)+math.Abs(bound), lemmaCore)
 		switch dropped := least < min(lossLimit, core.best); {
-		case core.gaveUp:
-			gaveUp = true
 		case !dropped && (found || whole):
 			s.solve(part) // Its best plan is known, or that it has nothing better.
 			return
 		case !dropped:
 			lossLimit *= 2
+		case clock.Past(until): // Prices per size come next.
 		case width < s.in.Effort.LastWidth:
 			width *= widening
 		default:
@@ -371,12 +358,6 @@ func (s *Search) searchCore(clock *model.Clock, part *subproblem, bound float64)
 		}
 		lossLimit = min(lossLimit, bound-s.Value)
 	}
-}
-
-// sizesSoon reports whether prices per size are sought whatever those per node leave: over
-// long horizons, where they are few.
-func (s *Search) sizesSoon(clock *model.Clock) bool {
-	return s.in.Steps > longHorizon && s.atSizes(clock).Prices <= manyPrices
 }
 
 // firstLimit returns the loss that the first core search takes on: the gap where few columns

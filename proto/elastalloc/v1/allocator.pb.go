@@ -269,7 +269,8 @@ const (
 	// one that does not fit beside those before it loses its nodes, those behind it that
 	// fit keep running, and no queued job is admitted.
 	Admission_ADMISSION_FIFO Admission = 1
-	// Running jobs as under ADMISSION_FIFO; the optimiser may leave a queued job waiting.
+	// As ADMISSION_FIFO, but the optimiser may leave a queued job waiting, and no queued
+	// job blocks another.
 	Admission_ADMISSION_OPTIMIZED Admission = 2
 	// The optimiser may leave a queued job waiting and take a running job to 0.
 	Admission_ADMISSION_PREEMPTIVE Admission = 3

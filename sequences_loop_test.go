@@ -225,7 +225,7 @@ func (l *closedLoop) run(ctx context.Context) error {
 			return fmt.Errorf("%w for %v: %s", errNoProgress, duration(stalled), lastChanges(active))
 		}
 		if l.now > 10*serial {
-			return fmt.Errorf("%w to speak of in %v, in which the jobs could run %d times one after the other: %s", errNoProgress, duration(l.now), 10, lastChanges(active))
+			return fmt.Errorf("jobs are left after %v; one after the other, all take %v: %s", duration(l.now), duration(serial), lastChanges(active))
 		}
 	}
 }

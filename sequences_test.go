@@ -38,14 +38,16 @@ func TestEverySequenceCompletes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first row has the bounds of docs/sequences.md. The others are measured in 20,000
-	// random loops.
+	// The first two rows have the bounds of docs/sequences.md, but for the restarts of the second.
+	// The other bounds are measured: the largest values in 4,000 random loops of each kind were, in
+	// this order, 3.0, 4.6, 4.0, 4.2 and 8.9 resizes per job and 0.11, 0.18, 0.17, 0.19 and 0.36 of
+	// the node time. `.ci/run` runs 200 of each kind, 1,000 together.
 	for _, kind := range []loopKind{
 		{name: "total time, submitted together", objective: solver.ObjectiveTotalTime, together: true, maxResizes: 8, maxRestarts: 0.2},
-		{name: "total time, submitted over time", objective: solver.ObjectiveTotalTime, maxResizes: 8, maxRestarts: 0.3},
-		{name: "total time with groups", objective: solver.ObjectiveTotalTime, groups: true, maxResizes: 8, maxRestarts: 0.3},
+		{name: "total time, submitted over time", objective: solver.ObjectiveTotalTime, maxResizes: 8, maxRestarts: 0.25},
+		{name: "total time with groups", objective: solver.ObjectiveTotalTime, groups: true, maxResizes: 8, maxRestarts: 0.25},
 		{name: "total time with node types", objective: solver.ObjectiveTotalTime, types: true, maxResizes: 8, maxRestarts: 0.3},
-		{name: "progress", objective: solver.ObjectiveProgress, maxResizes: 20, maxRestarts: 0.5},
+		{name: "progress", objective: solver.ObjectiveProgress, maxResizes: 15, maxRestarts: 0.5},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -222,7 +224,8 @@ func randomLoop(t *rapid.T, kind loopKind) *closedLoop {
 		l.jobs[i] = new(loopJob)
 	}
 	if kind.objective == solver.ObjectiveProgress {
-		l.pool.Horizon.Steps = rapid.SampledFrom([]int{solver.DefaultSteps, 1, 3, 10}).Draw(t, "steps")
+		l.pool.Horizon.Steps = rapid.SampledFrom([]int{solver.DefaultSteps, 1, 3}).Draw(t, "steps")
+		l.options.RelativeGap = 1e-3 // Identical jobs over many steps take long to prove.
 	}
 	if kind.groups {
 		randomGroups(t, l)

@@ -129,6 +129,11 @@ func handledSeries(code codes.Code) string {
 		`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
 }
 
+// withinSeries names the bucket of the Allocate calls that took at most some seconds.
+func withinSeries(seconds string) string {
+	return `grpc_server_handling_seconds_bucket{grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary",le="` + seconds + `"}`
+}
+
 // await waits until a series of /metrics has a value.
 func (h *harness) await(t *testing.T, name, want string) {
 	t.Helper()

@@ -170,9 +170,10 @@ func registerLoad(registry prometheus.Registerer, load func() ingress.Load) {
 	}, func() float64 { return float64(load().Shed) })
 }
 
-// latencies are the buckets of times, in seconds.
+// latencies are the buckets of times, in seconds. They have the default time budget and the latency
+// objective of 1 s as bounds.
 func latencies() []float64 {
-	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, .9, 1, 2.5}
 }
 
 // histogram returns the options of a histogram that is both classic, for every scraper,

@@ -48,12 +48,16 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_warnings_total{code="load-shed-to-greedy"}`:                                                   "0",
 		`elastalloc_inflight_requests`:                                                                            "0",
 		`elastalloc_shed_total`:                                                                                   "0",
-		`elastalloc_backend_up{backend="exact"}`:                                                                  "1",
-		`elastalloc_backend_up{backend="cbc"}`:                                                                    "0",
-		handledSeries(codes.OK):                                                                                   "0",
-		handledSeries(codes.InvalidArgument):                                                                      "0",
-		"go_goroutines":                                                                                           "",
-		"process_open_fds":                                                                                        "",
+		`elastalloc_solve_duration_seconds_bucket{backend="exact",limit="time",objective="progress",le="0.9"}`:    "0",
+		`elastalloc_solve_duration_seconds_bucket{backend="exact",limit="time",objective="progress",le="1"}`:      "0",
+		withinSeries("0.9"):                      "0",
+		withinSeries("1"):                        "0",
+		`elastalloc_backend_up{backend="exact"}`: "1",
+		`elastalloc_backend_up{backend="cbc"}`:   "0",
+		handledSeries(codes.OK):                  "0",
+		handledSeries(codes.InvalidArgument):     "0",
+		"go_goroutines":                          "",
+		"process_open_fds":                       "",
 	})
 	if _, page := h.get(t, "/metrics"); !strings.Contains(page, `version="v0.0.0-test"`) ||
 		strings.Contains(page, `elastalloc_fallbacks_total{backend="exact",outcome="answered"}`) {

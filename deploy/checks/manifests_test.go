@@ -38,6 +38,7 @@ func variants() map[string][]string {
 			"--set=serviceAccount.create=false,replicas=1",
 		},
 		"recording":     {"--set=recording.claim=history"},
+		"no recording":  {"--set=recording.enabled=false"},
 		"closed to all": {"--set=networkPolicy.clients=null,networkPolicy.monitoring=null"},
 		"all backends":  {"--set=server.backends={exact,highs,cbc},server.longestDeadlineSeconds=60,server.drainDelaySeconds=20"},
 		"everything else": {
@@ -70,6 +71,39 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestRecording checks that servers record by default, within a size limit that their volume has room
+// for, and that they can be kept from it.
+func TestRecording(t *testing.T) {
+	for flag, want := range map[string]struct{ maxBytes, sizeLimit string }{
+		"replicas=3":                {"1GiB", "1152Mi"},
+		"recording.maxBytes=300MiB": {"300MiB", "428Mi"},
+		"recording.claim=history":   {"1GiB", ""},
+		"recording.enabled=false":   {},
+	} {
+		pod := decode(t, render(t, "--set="+flag)).deployments[0].Spec.Template.Spec
+		container := pod.Containers[0]
+		dir := ""
+		if want.maxBytes != "" {
+			dir = "/recordings/$(POD_NAME)"
+		}
+		if got := flagOf(container.Args, "record"); got != dir {
+			t.Errorf("%s: --record is %q; want %q", flag, got, dir)
+		}
+		if got := flagOf(container.Args, "record-max-bytes"); got != want.maxBytes {
+			t.Errorf("%s: --record-max-bytes is %q; want %q", flag, got, want.maxBytes)
+		}
+		sizeLimit := ""
+		for _, volume := range pod.Volumes {
+			if volume.Name == "recordings" && volume.EmptyDir != nil {
+				sizeLimit = volume.EmptyDir.SizeLimit.String()
+			}
+		}
+		if sizeLimit != want.sizeLimit {
+			t.Errorf("%s: the size limit of the volume is %q; want %q", flag, sizeLimit, want.sizeLimit)
+		}
+	}
+}
+
 // TestDocumentedValues checks that the values which docs/production.md shows are those of the chart.
 func TestDocumentedValues(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readFile(t, "docs", "production.md"), -1)
@@ -92,6 +126,7 @@ func TestChartRefusesBadValues(t *testing.T) {
 		"server.backends={exakt}", "server.backends=null", "server.defaultBudget=900", "server.maxInflight=0",
 		"server.longestDeadlineSeconds=-1", "image.repository=", "replica=3", "image.digest=latest",
 		"podDisruptionBudget.maxUnavailable=0", "tls.clientCertificates=true", "autoscaling.minReplicas=0", "server.maxMemory=a lot", "prometheusRule.runbookBase=runbooks", "tls.clientNames={a\\,b}",
+		"recording.enabled=yes", "recording.maxBytes=1Gi", "recording.maxBytes=0MiB", "recording.enabled=false,recording.claim=history",
 	} {
 		t.Run(bad, func(t *testing.T) {
 			t.Parallel()
@@ -300,6 +335,9 @@ func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 		if file := flagOf(container.Args, flag); file != "" && mounts["/etc/elastalloc/tls"] != "tls" {
 			t.Errorf("--%s is %s, where nothing is mounted", flag, file)
 		}
+	}
+	if recorded := flagOf(container.Args, "record") != ""; recorded != (mounts["/recordings"] == "recordings") {
+		t.Errorf("the server records: %t, and the mounts are %v", recorded, mounts)
 	}
 	if mounts["/tmp"] == "" {
 		t.Error("no room for the external solvers")

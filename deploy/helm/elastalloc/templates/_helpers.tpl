@@ -39,7 +39,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Pods run as the image's user, cannot become another, and write to /tmp alone. */}}
+{{/* Size limit of the volume of recordings. Kubernetes evicts a pod whose volume exceeds it. A server
+     exceeds maxBytes by at most its last call, which is up to 64 MiB. */}}
+{{- define "elastalloc.recordingSizeLimit" -}}
+{{- $maxBytes := .Values.recording.maxBytes -}}
+{{- $mebibytes := $maxBytes | trimSuffix "MiB" | trimSuffix "GiB" | int -}}
+{{- if hasSuffix "GiB" $maxBytes }}{{ $mebibytes = mul 1024 $mebibytes }}{{ end -}}
+{{ add $mebibytes 128 }}Mi
+{{- end -}}
+
+{{/* Pods run as the image's user, cannot become another, and write only to /tmp and to
+     the recording. */}}
 {{- define "elastalloc.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532

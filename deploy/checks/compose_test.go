@@ -2,6 +2,8 @@ package checks
 
 import (
 	"os"
+	"path"
+	"strings"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
@@ -41,6 +43,19 @@ func TestCompose(t *testing.T) {
 	server, err := project.GetService("elastalloc")
 	if err != nil {
 		t.Fatal(err)
+	}
+	record := ""
+	for _, volume := range server.Volumes {
+		if volume.Type == types.VolumeTypeVolume && strings.HasPrefix(flagOf(server.Command, "record"), volume.Target+"/") {
+			record = volume.Target
+		}
+	}
+	if record == "" || flagOf(server.Command, "record-max-bytes") == "" {
+		t.Errorf("the server does not record on a volume within a size limit: %q, %v", server.Command, server.Volumes)
+	}
+	// Docker gives the volume the owner that its folder has in the image.
+	if folder := "/state/" + path.Base(record); !strings.Contains(string(readFile(t, "deploy", "Dockerfile")), "mkdir -m 0700 "+folder+"\n") {
+		t.Errorf("the image has no folder %s of the server's user", record)
 	}
 	if !server.ReadOnly || len(server.CapDrop) != 1 || server.CapDrop[0] != "ALL" {
 		t.Errorf("the server may write or holds capabilities: read-only %t, dropped %v", server.ReadOnly, server.CapDrop)

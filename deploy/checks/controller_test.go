@@ -31,6 +31,7 @@ func TestControllerChart(t *testing.T) {
 		"monitoring": {controllerPool, "--set=serviceMonitor.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true"},
 		"TLS":        {controllerPool, "--set=server=dns:///elastalloc.elastalloc.svc:50051,tls.secretName=client,tls.clientCertificate=true,tls.serverName=elastalloc"},
 		"recording":  {controllerPool, "--set=recording.claim=history"},
+		"unrecorded": {controllerPool, "--set=recording.enabled=false"},
 		"Prometheus": {controllerPool, "--set=prometheusSecret=prometheus", `--set-json=config.prometheus={"address":"https://a","bearerTokenFile":"/etc/elastalloc/prometheus/token","tls":{"caFile":"/etc/elastalloc/prometheus/ca.crt"}}`},
 		"least":      {controllerPool, "--set=admissionPolicy.enabled=false,podDisruptionBudget.enabled=false,networkPolicy.enabled=false,replicas=1"},
 	} {
@@ -57,6 +58,7 @@ func TestControllerChartRefuses(t *testing.T) {
 	for bad, want := range map[string]string{
 		"--set=config.kinds={Jobs}": `unknown kind "Jobs" (want one of Job, `,
 		`--set-json=config.pools=[{"name":"a","nodeSelector":{"a":"b"}},{"name":"a","nodeSelector":{"a":"c"}}]`: "config.pools[1].name",
+		"--set=recording.enabled=false,recording.claim=history":                                                 "recording",
 		"--set=server=a:1,tls.clientCertificate=true":                                                           "tls.clientCertificate: needs tls.secretName",
 		`--set=podLabels.app\.kubernetes\.io/name=x`:                                                            "podLabels",
 		`--set-json=server="a:1\n- --mode=apply"`:                                                               "server",
@@ -138,6 +140,34 @@ func TestRecordingClaim(t *testing.T) {
 		})
 		if !mounted || !claimed || pod.SecurityContext.FSGroup == nil {
 			t.Errorf("%s: mounted %t, claimed %t, group %v", chart, mounted, claimed, pod.SecurityContext.FSGroup)
+		}
+	}
+}
+
+// TestControllerRecording checks that controllers record by default, within a size limit that their
+// volume has room for, and that they can be kept from it.
+func TestControllerRecording(t *testing.T) {
+	for flag, want := range map[string]struct{ maxBytes, sizeLimit string }{
+		"replicas=2":                {"1073741824", "1152Mi"},
+		"recording.maxBytes=300MiB": {"314572800", "428Mi"},
+		"recording.claim=history":   {"1073741824", ""},
+		"recording.enabled=false":   {},
+	} {
+		args := []string{"template", "release", "deploy/helm/elastalloc-controller", kubeVersion, controllerPool, "--set=" + flag}
+		pod := decode(t, output(t, program(t, "helm"), args...)).deployments[0].Spec.Template.Spec
+		sizeLimit := ""
+		recordings := false
+		for _, volume := range pod.Volumes {
+			if volume.Name == "recordings" {
+				recordings = true
+				if volume.EmptyDir != nil {
+					sizeLimit = volume.EmptyDir.SizeLimit.String()
+				}
+			}
+		}
+		got := flagOf(pod.Containers[0].Args, "record-max-bytes")
+		if got != want.maxBytes || sizeLimit != want.sizeLimit || recordings != (want.maxBytes != "") {
+			t.Errorf("%s: --record-max-bytes is %q, the volume is there: %t, its size limit is %q; want %+v", flag, got, recordings, sizeLimit, want)
 		}
 	}
 }

@@ -107,3 +107,10 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{ fail (printf "what may change of the specification of a %s?" $kind) }}
 {{- end -}}
 {{- end -}}
+
+{{/* recording.maxBytes in MiB. */}}
+{{- define "controller.recordingMebibytes" -}}
+{{- $maxBytes := .Values.recording.maxBytes -}}
+{{- $number := $maxBytes | trimSuffix "MiB" | trimSuffix "GiB" | int -}}
+{{- if hasSuffix "GiB" $maxBytes }}{{ mul 1024 $number }}{{ else }}{{ $number }}{{ end -}}
+{{- end -}}

@@ -61,3 +61,19 @@ func runLoop(t *testing.T, command *exec.Cmd) string {
 	}
 	return string(output)
 }
+
+// TestSlurmExample runs the Python tests of the example of docs/slurm.md. They need no Slurm.
+func TestSlurmExample(t *testing.T) {
+	if _, err := exec.LookPath(python); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	command := exec.Command(python, "-B", "-m", "unittest", "moment_test")
+	command.Dir = "../../examples/slurm"
+	output, err := command.CombinedOutput()
+	if err != nil || !regexp.MustCompile(`(?m)^Ran [1-9]`).Match(output) {
+		t.Errorf("%v\n%s", err, output)
+	}
+}

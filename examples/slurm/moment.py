@@ -14,6 +14,18 @@ import time
 PARTITION = "elastic"
 STOP_SECONDS = 300  # for jobs to save and leave: KillWait, epilogs
 
+# Flags of nodes on which Slurm starts jobs.
+HARMLESS = {"cloud", "dynamic_norm", "planned", "powered_down", "powering_up"}
+# Flags of nodes on which Slurm starts no jobs, and what each one means.
+FLAGS = {
+    "completing": "is being left by a job",
+    "drain": "is draining",
+    "fail": "is expected to fail",
+    "maintenance": "is reserved for maintenance",
+    "not_responding": "does not respond, and is down after SlurmdTimeout",
+    "reserved": "is reserved",
+}
+
 
 def run(*command, **more):
     """Returns what a command prints."""
@@ -21,9 +33,37 @@ def run(*command, **more):
 
 
 def squeue(*args):
-    """Returns id, state, nodes and comment of jobs."""
-    lines = run("squeue", "--noheader", "--format=%A|%T|%D|%k", *args).splitlines()
-    return [line.split("|", 3) for line in lines]
+    """Returns id, state, number of nodes, list of nodes and comment of jobs."""
+    lines = run("squeue", "--noheader", "--format=%A|%T|%D|%N|%k", *args).splitlines()
+    return [line.split("|", 4) for line in lines]
+
+
+def classify(state):
+    """Classifies a node by its complete state in Slurm, such as allocated+drain, and returns the class and the reason.
+
+    accepting: the node runs jobs and takes new ones.
+    retaining: the jobs on the node go on, but it takes no new ones. A flag that is not known here counts as such.
+    gone: no job runs on the node.
+    """
+    base, *flags = state.lower().split("+")
+    if base in ("down", "error", "future"):
+        return "gone", f"is {base}"
+    if reasons := [FLAGS.get(flag, f"has the flag {flag}") for flag in flags if flag not in HARMLESS]:
+        return "retaining", ", ".join(reasons)
+    if base in ("idle", "allocated", "mixed"):
+        return "accepting", f"is {base}"
+    return "retaining", f"is {base}"
+
+
+def sinfo():
+    """Returns the class of every node of the partition, and the reason."""
+    lines = run("sinfo", "--noheader", "--Node", "--partition", PARTITION, "--Format=NodeList:256,StateComplete:256").splitlines()
+    return {name: classify(state) for name, state in map(str.split, lines)}
+
+
+def hostnames(nodes):
+    """Returns the names in a list of nodes such as node[1-4]."""
+    return run("scontrol", "show", "hostnames", nodes).split() if nodes else []
 
 
 def describe(id, state, nodes, comment):
@@ -43,17 +83,23 @@ def describe(id, state, nodes, comment):
 
 
 def snapshot():
-    """Returns the present snapshot."""
-    sizes = run("sinfo", "--noheader", "--partition", PARTITION, "--states=idle,alloc", "--format=%D")
-    total, jobs = sum(map(int, sizes.split())), []
-    for id, state, nodes, comment in squeue("--partition", PARTITION):
-        if state not in ("RUNNING", "PENDING"):
-            continue  # It comes or goes; its nodes are neither idle nor allocated.
-        try:
-            jobs.append(describe(id, state, int(nodes), comment))
-        except (KeyError, ValueError) as error:
-            print(f"{id} is left out: {error!r} in its comment {comment!r}", file=sys.stderr)
-            total -= int(nodes) if state == "RUNNING" else 0
+    """Returns the present snapshot: the jobs that may be started, resized or paused, and the accepting
+    nodes that no other job occupies."""
+    nodes, taken, jobs = sinfo(), set(), []
+    for id, state, count, occupied, comment in squeue("--partition", PARTITION):
+        occupied = hostnames(occupied)
+        reasons = [f"{node} {reason}" for node in occupied
+                   for kind, reason in [nodes.get(node, ("gone", "is not in the partition"))] if kind != "accepting"]
+        if state == "RUNNING" and reasons:
+            print(f"{id} keeps its nodes: {'; '.join(reasons)}", file=sys.stderr)
+        elif state in ("RUNNING", "PENDING"):
+            try:
+                jobs.append(describe(id, state, int(count), comment))
+                continue
+            except (KeyError, ValueError) as error:
+                print(f"{id} is left out: {error!r} in its comment {comment!r}", file=sys.stderr)
+        taken.update(occupied)
+    total = sum(kind == "accepting" and node not in taken for node, (kind, _) in nodes.items())
     jobs.sort(key=lambda job: job[0])
     return {"id": time.strftime("%FT%T"), "totalNodes": total, "jobs": [job for _, job in jobs]}
 
@@ -61,7 +107,7 @@ def snapshot():
 def requeue(ids):
     """Stops jobs, which save their checkpoints, and returns when their nodes are free."""
     end = time.monotonic() + STOP_SECONDS
-    while left := {id: state for id, state, _, _ in squeue("--partition", PARTITION) if id in ids and state != "PENDING"}:
+    while left := {id: state for id, state, *_ in squeue("--partition", PARTITION) if id in ids and state != "PENDING"}:
         if time.monotonic() > end:
             sys.exit(f"after {STOP_SECONDS} s these jobs still have their nodes, and none is started: {', '.join(left)}")
         if running := [id for id in left if left[id] == "RUNNING"]:
@@ -80,7 +126,7 @@ def start(id, nodes):
 def hold():
     """Holds the jobs that wait, so that Slurm starts none while we decide: one released by the
     last run and not started yet, or requeued since a node failed."""
-    if ids := [id for id, _, _, _ in squeue("--partition", PARTITION, "--states=PENDING")]:
+    if ids := [id for id, *_ in squeue("--partition", PARTITION, "--states=PENDING")]:
         # One that has started or ended meanwhile is no failure.
         subprocess.run(["scontrol", "hold", ",".join(ids)])
 
@@ -96,7 +142,7 @@ def main():
     gets = {a["jobId"]: a.get("nodes", 0) for a in answer["allocations"]}
     changed = [id for id in gets if gets[id] != has[id]]
     requeue([id for id in changed if has[id]])
-    here = [id for id, _, _, _ in squeue("--partition", PARTITION)]
+    here = [id for id, *_ in squeue("--partition", PARTITION)]
     for id in changed:
         print(f"{id}: {has[id]} -> {gets[id]}")
         if gets[id] and id in here:  # It may have ended.

@@ -30,7 +30,7 @@ SlurmdSpoolDir=$dir/%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
-ReturnToService=2
+ReturnToService=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0

@@ -1,0 +1,198 @@
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/wait"
+)
+
+// TestSlurmNodeStates takes a node from a real Slurm with two running jobs and a third that waits, in every
+// way that Slurm has, and checks that the example of slurm.md touches at most one job, and none whose nodes go on.
+func TestSlurmNodeStates(t *testing.T) {
+	if !testtier.Docs.Selected() {
+		t.Skip("slow; make docs runs it")
+	}
+	needTools(t, "bash", "python3", "slurmctld", "slurmd", "scontrol")
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin, "./cmd/elastalloc")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	jobs := map[string][3]string{
+		"identical": {"sizes=4 restart=60 left=3600 on=4", "sizes=4 restart=60 left=3600 on=4", "sizes=4 restart=60 left=3600 on=4"},
+		"different": {"sizes=1-8 restart=60 left=7200 on=1", "sizes=2-4 restart=300 left=3600 on=2", "sizes=1-4 restart=60 left=20000 on=1"},
+	}
+	const resume = "update NodeName=NODE State=RESUME"
+	events := map[string]struct {
+		event  string // The arguments of scontrol.
+		state  string // What the complete state of the node then contains.
+		reason string // What the example prints about the node.
+		undo   string // The arguments of scontrol.
+	}{
+		"drain": {"update NodeName=NODE State=DRAIN Reason=test", "+drain", "is draining", resume},
+		"fail":  {"update NodeName=NODE State=FAIL Reason=test", "+fail", "is expected to fail", resume},
+		"maint": {
+			"create reservation ReservationName=maint StartTime=now Duration=60 Nodes=NODE Flags=MAINT,IGNORE_JOBS Users=root",
+			"+maintenance", "is reserved for maintenance", "delete ReservationName=maint",
+		},
+		"down": {"update NodeName=NODE State=DOWN Reason=test", "down", "", resume},
+	}
+	for kind, comments := range jobs {
+		for name, event := range events {
+			t.Run(kind+" jobs, "+name, func(t *testing.T) {
+				s := startSlurm(t, bin)
+				s.submit(t, "a", comments[0])
+				s.submit(t, "b", comments[1])
+				s.decide(t)
+				before := s.jobs(t)
+				for id, job := range before {
+					if job.state != "RUNNING" {
+						t.Fatalf("job %s is %+v", id, job)
+					}
+				}
+				node := strings.Fields(s.run(t, "scontrol", "show", "hostnames", before["1"].nodes))[0]
+				s.change(t, event.event, node, func(state string) bool { return strings.Contains(state, event.state) })
+				if name == "down" {
+					wait.For(t, "Slurm requeues the job of the node", func() (bool, string) {
+						job := s.jobs(t)["1"]
+						return job.state == "PENDING", fmt.Sprint(job)
+					})
+				}
+				touched := map[string]bool{}
+				for call := range 5 {
+					if call == 1 {
+						s.submit(t, "c", comments[2])
+					}
+					printed := s.decide(t)
+					if keeps := fmt.Sprintf("1 keeps its nodes: %s %s", node, event.reason); event.reason != "" && !strings.Contains(printed, keeps) {
+						t.Errorf("call %d prints %q; want %q", call, printed, keeps)
+					}
+					after := s.jobs(t)
+					for id, job := range before {
+						if job.state == "RUNNING" && after[id] != job {
+							t.Logf("call %d: job %s was %+v and is %+v", call, id, job, after[id])
+							touched[id] = true
+						}
+					}
+					if call == 0 && touched["2"] {
+						t.Error("job 2 is touched, and no other job waits for its nodes")
+					}
+					before = after
+				}
+				if touched["1"] != (name == "down") || len(touched) > 1 {
+					t.Errorf("the jobs %v are touched", touched)
+				}
+				s.change(t, event.undo, node, func(state string) bool { return state == "idle" || state == "allocated" })
+				if printed := s.decide(t); strings.Contains(printed, "keeps its nodes") {
+					t.Errorf("with all nodes back it prints %q", printed)
+				}
+			})
+		}
+	}
+}
+
+// slurm is a Slurm of eight nodes.
+type slurm struct {
+	dir string
+	env []string
+}
+
+// startSlurm starts a Slurm, which the end of the test stops. Its commands find elastalloc in the folder bin.
+func startSlurm(t *testing.T, bin string) slurm {
+	t.Helper()
+	script, err := filepath.Abs(filepath.Join(root, "scripts", "slurm.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "slurm")
+	s := slurm{dir: dir, env: append(os.Environ(), "SLURM_CONF="+filepath.Join(dir, "slurm.conf"),
+		"PATH="+bin+":"+os.Getenv("PATH"), "ELASTALLOC_BUDGET=10s", "ELASTALLOC_DEFAULT_BUDGET=10s")}
+	start := exec.Command(script, "start", dir)
+	start.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	t.Cleanup(func() {
+		if start.Process != nil {
+			_ = syscall.Kill(-start.Process.Pid, syscall.SIGKILL) // What stop has left.
+		}
+	})
+	if output, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	t.Cleanup(func() { s.run(t, script, "stop", dir) })
+	return s
+}
+
+// run returns what a command prints, errors included.
+func (s slurm) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	command := exec.Command(name, args...)
+	command.Env = s.env
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, output.String())
+	}
+	return output.String()
+}
+
+// change changes the state of a node with scontrol and waits until Slurm reports it.
+func (s slurm) change(t *testing.T, args, node string, changed func(state string) bool) {
+	t.Helper()
+	s.run(t, "scontrol", strings.Fields(strings.ReplaceAll(args, "NODE", node))...)
+	wait.For(t, "the state of "+node+" changes", func() (bool, string) {
+		state := strings.TrimSpace(s.run(t, "sinfo", "--noheader", "--nodes="+node, "--Format=StateComplete:256"))
+		return changed(state), state
+	})
+}
+
+// submit submits a job of the example.
+func (s slurm) submit(t *testing.T, name, comment string) {
+	t.Helper()
+	s.run(t, "sbatch", "--job-name="+name, "--chdir="+s.dir,
+		fmt.Sprintf("--comment=%s since=%d", comment, time.Now().Unix()), filepath.Join(root, "examples", "slurm", "train.sh"))
+}
+
+// decide runs the example once, waits until what it starts runs, and returns what it prints.
+func (s slurm) decide(t *testing.T) string {
+	t.Helper()
+	printed := s.run(t, filepath.Join(root, "examples", "slurm", "moment.py"))
+	for _, started := range regexp.MustCompile(`(?m)^([0-9]+): [0-9]+ -> [1-9]`).FindAllStringSubmatch(printed, -1) {
+		wait.For(t, "job "+started[1]+" runs", func() (bool, string) {
+			jobs := s.jobs(t)
+			return jobs[started[1]].state == "RUNNING", fmt.Sprint(jobs)
+		})
+	}
+	return printed
+}
+
+// slurmJob is what may not change of a job that nothing touches.
+type slurmJob struct{ state, nodes, restarts string }
+
+// jobs returns all jobs, by their ids.
+func (s slurm) jobs(t *testing.T) map[string]slurmJob {
+	t.Helper()
+	jobs := map[string]slurmJob{}
+	for line := range strings.Lines(s.run(t, "scontrol", "--oneliner", "show", "jobs")) {
+		field := func(name string) string {
+			fields := strings.Fields(line)
+			i := slices.IndexFunc(fields, func(field string) bool { return strings.HasPrefix(field, name+"=") })
+			if i < 0 {
+				t.Fatalf("no %s in %s", name, line)
+			}
+			return strings.TrimPrefix(fields[i], name+"=")
+		}
+		jobs[field("JobId")] = slurmJob{state: field("JobState"), nodes: field("NodeList"), restarts: field("Restarts")}
+	}
+	return jobs
+}

@@ -400,7 +400,7 @@ func (e *eventful) happens(nodes int) {
 	names := slices.Sorted(maps.Keys(e.jobs))
 	name := names[e.IntN(len(names))]
 	long := time.Duration(1+e.IntN(40)) * time.Minute
-	switch kind := e.IntN(13); {
+	switch kind := e.IntN(14); {
 	case kind < 4 && node != "":
 		e.disturb(node, []time.Duration{time.Duration(5+e.IntN(100)) * time.Second, long}[e.IntN(2)])
 	case kind == 4 && node != "":
@@ -461,6 +461,16 @@ func (e *eventful) happens(nodes int) {
 		for _, pod := range e.listPods() {
 			if pod.Labels["job"] == name {
 				e.terminate(&pod)
+				break
+			}
+		}
+	case kind == 13 && e.jobs[name].kind.Name != "RayCluster": // Its workers do not succeed.
+		for _, pod := range e.listPods() {
+			if pod.Labels["job"] == name && pod.Status.Phase == corev1.PodRunning && e.deleted[pod.UID].IsZero() {
+				e.log("a pod of %s succeeds", name)
+				e.jobs[name].succeeds++
+				pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
+				e.update(&pod)
 				break
 			}
 		}
@@ -531,6 +541,8 @@ func (e *eventful) pass() {
 		switch {
 		case e.mode == plan.ModeRecommend:
 			e.fail("%s is resized in mode recommend", name)
+		case e.jobs[name].succeeds > 0:
+			e.fail("%s goes from %d to %d nodes though %d of its pods have succeeded", name, was.size, now.size, e.jobs[name].succeeds)
 		case len(was.retained) > 0:
 			e.fail("%s goes from %d to %d nodes while its pods run on %v, which take no new pods", name, was.size, now.size, was.retained)
 		case now.size == 0 && was.running > 0 && 2*accepting < len(e.nodes()):

@@ -5,4 +5,6 @@ var (
 	ToPools = toPools
 	// TellUnknown posts events on jobs of pools that no controller has.
 	TellUnknown = tellUnknown
+	// SlimPod and SlimNode drop what is not read of pods and nodes.
+	SlimPod, SlimNode = slimPod, slimNode
 )

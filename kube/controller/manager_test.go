@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -80,5 +82,55 @@ func TestUnknownPool(t *testing.T) {
 			t.Errorf("told %q; want %q", got, want)
 		}
 		c.now = worldtest.Begin().Add(10 * time.Minute)
+	}
+}
+
+// TestSlimObjects: what the caches drop of pods and nodes makes no difference.
+func TestSlimObjects(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(4, worldtest.Job("a", 4, map[string]string{"work": "10h"}), worldtest.Job("waits", 2, map[string]string{"work": "10h"}))
+	always := corev1.ContainerRestartPolicyAlways
+	gpus := c.Pods[0].Spec.Containers[0].Resources
+	for i, pod := range c.Pods {
+		pod.Annotations, pod.Spec.ServiceAccountName = map[string]string{"x": "y"}, "default"
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/gpu", Operator: corev1.TolerationOpExists}}
+		switch i {
+		case 0:
+			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+			pod.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: &always, Resources: gpus}}
+		case 1:
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "train", RestartCount: 5, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: c.Now}}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+			}}
+		case 2:
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "data", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+		case 4:
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}
+		}
+	}
+	for _, node := range c.Nodes {
+		node.Spec.Taints = []corev1.Taint{{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	full := c.World()
+	slim := func(object any, drop func(any) (any, error)) {
+		if _, err := drop(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range c.Pods {
+		slim(pod, controller.SlimPod)
+	}
+	for _, node := range c.Nodes {
+		slim(node, controller.SlimNode)
+	}
+	got := c.World()
+	for i, j := range full.Jobs {
+		if got.Jobs[i].Pods != j.Pods || j.Pods.Seen == 0 {
+			t.Errorf("%s has pods %+v; want %+v", j.ID, got.Jobs[i].Pods, j.Pods)
+		}
+	}
+	if got.Nodes != full.Nodes || full.Nodes.Accepting != 4 || full.Jobs[0].Pods.Broken != 2 {
+		t.Errorf("nodes are %+v; want %+v of 4 that are accepting, and two broken pods", got.Nodes, full.Nodes)
 	}
 }

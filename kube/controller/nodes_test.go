@@ -110,7 +110,8 @@ func (c *cluster) passUntil(d time.Duration) {
 }
 
 // half returns two jobs that share a pool of 8 nodes.
-func half(restart string) []*unstructured.Unstructured {
+func half() []*unstructured.Unstructured {
+	const restart = "5m"
 	return []*unstructured.Unstructured{
 		worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "1-8", "restart": restart}),
 		worldtest.Job("b", 4, map[string]string{"work": "1000h", "nodes": "1-8", "restart": restart}),
@@ -160,7 +161,7 @@ func TestNodeThatTakesNoPods(t *testing.T) {
 			for _, long := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, " of ", nodes, " for long ", long), func(t *testing.T) {
 					t.Parallel()
-					c := newCluster(t, 8, half("5m")...)
+					c := newCluster(t, 8, half()...)
 					c.passes(4)
 					var affected []string
 					for _, job := range jobs {
@@ -202,7 +203,7 @@ func TestNodeThatTakesNoPods(t *testing.T) {
 // TestRollingPluginRestart: each node in turn has no devices for a while.
 func TestRollingPluginRestart(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, half("5m")...)
+	c := newCluster(t, 8, half()...)
 	c.passes(4)
 	for i := range 8 {
 		node := fmt.Sprintf("node-%03d", i)
@@ -294,7 +295,7 @@ func TestToleratedTaints(t *testing.T) {
 // then the job whose pod it was is resized once, and no other.
 func TestNodeThatIsRemoved(t *testing.T) {
 	t.Parallel()
-	jobs := half("5m")
+	jobs := half()
 	for _, job := range jobs {
 		job.SetAnnotations(map[string]string{world.WorkAnnotation: "1000h", world.NodesAnnotation: "1,2,3,4", world.RestartAnnotation: "5m"})
 	}
@@ -322,7 +323,7 @@ func TestNodeThatIsRemoved(t *testing.T) {
 // TestRetainedJobsAreToldWhy tells it once it has lasted, in the words of the metric and the page.
 func TestRetainedJobsAreToldWhy(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 8, half("5m")...)
+	c := newCluster(t, 8, half()...)
 	c.passes(4)
 	node := c.nodesOf("b")[0]
 	c.changeNode(node, cordon)

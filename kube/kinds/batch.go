@@ -37,7 +37,8 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		return s, err
 	}
 	s.setPods(&job.Spec.Template, unit)
-	return s, s.setIndexed(&job.Spec, 1, "/spec")
+	err = s.setIndexed(&job.Spec, 1, "/spec")
+	return s, err
 }
 
 // countIndexes returns how many indexes a list such as 0,2-5 has. What cannot be read counts as none.

@@ -236,7 +236,7 @@ func (j *Job) Short() bool { return j.Pods.Running+j.Succeeded() < j.Nodes() }
 // MayPause reports whether the job may be paused: its kind allows it, and it is no outage or none of
 // its pods runs.
 func (w *World) MayPause(j *Job) bool {
-	return !j.Shape.NoPause && !(w.Outage && j.Pods.Running > 0)
+	return !j.Shape.NoPause && (!w.Outage || j.Pods.Running == 0)
 }
 
 // Movable reports whether the job may be given other nodes.

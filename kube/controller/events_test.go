@@ -31,7 +31,9 @@ import (
 type eventful struct {
 	*cluster
 	*rand.Rand
-	history []string
+	kubelets *rand.Rand // for how long pods take to end
+	history  []string
+	changes  int // of sizes by the controller
 	// jobs are all that were created, by name.
 	jobs map[string]*eventfulJob
 	// removed are when nodes were deleted, deleted when pods are gone that are being deleted, and
@@ -86,10 +88,11 @@ spec:
 }
 
 // newEventful returns a cluster of the given nodes with random jobs.
-func newEventful(t *testing.T, r *rand.Rand, nodes int, mode string) *eventful {
+func newEventful(t *testing.T, seed uint64, nodes int, mode string) *eventful {
 	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 45))
 	e := &eventful{
-		cluster: newCluster(t, nodes), Rand: r, jobs: make(map[string]*eventfulJob),
+		cluster: newCluster(t, nodes), Rand: r, kubelets: rand.New(rand.NewPCG(seed, 46)), jobs: make(map[string]*eventfulJob),
 		removed: make(map[string]time.Time), deleted: make(map[types.UID]time.Time),
 	}
 	e.mode, e.kinds, e.step, e.follow = mode, kinds.Named(slices.Collect(maps.Keys(manifests))), 20*time.Second, e.reconcile
@@ -314,7 +317,7 @@ func (e *eventful) terminate(pod *corev1.Pod) {
 	if _, leaving := e.deleted[pod.UID]; leaving {
 		return
 	}
-	e.deleted[pod.UID] = e.now.Add(time.Duration(e.IntN(30)) * time.Second)
+	e.deleted[pod.UID] = e.now.Add(time.Duration(e.kubelets.IntN(30)) * time.Second)
 	if j := e.jobs[pod.Labels["job"]]; j.lingers {
 		e.deleted[pod.UID] = e.now.Add(10 * time.Minute)
 	}
@@ -350,10 +353,13 @@ func (e *eventful) healNode(name string) {
 	}
 }
 
+// disturbances is how many conditions disturb knows.
+const disturbances = 9
+
 // disturb has a condition keep new pods from a node for a while; no pod stops.
-func (e *eventful) disturb(name string, d time.Duration) {
+func (e *eventful) disturb(name string, which int, d time.Duration) {
 	e.t.Helper()
-	changes := []struct {
+	changes := [disturbances]struct {
 		name   string
 		change func(*corev1.Node)
 	}{
@@ -364,7 +370,7 @@ func (e *eventful) disturb(name string, d time.Duration) {
 		{"preference", taint("example.com/slow", corev1.TaintEffectPreferNoSchedule)},
 		{"unit's taint", taint(worldtest.Unit, corev1.TaintEffectNoSchedule)},
 	}
-	change := changes[e.IntN(len(changes))]
+	change := changes[which]
 	e.log("%s on %s for %v", change.name, name, d)
 	if change.change != nil {
 		e.changeNode(name, change.change)
@@ -402,7 +408,7 @@ func (e *eventful) happens(nodes int) {
 	long := time.Duration(1+e.IntN(40)) * time.Minute
 	switch kind := e.IntN(14); {
 	case kind < 4 && node != "":
-		e.disturb(node, []time.Duration{time.Duration(5+e.IntN(100)) * time.Second, long}[e.IntN(2)])
+		e.disturb(node, e.IntN(disturbances), []time.Duration{time.Duration(5+e.IntN(100)) * time.Second, long}[e.IntN(2)])
 	case kind == 4 && node != "":
 		e.log("eviction from %s", node)
 		e.changeNode(node, taint("example.com/broken", corev1.TaintEffectNoExecute))
@@ -434,7 +440,7 @@ func (e *eventful) happens(nodes int) {
 		for n := range nodes {
 			if e.IntN(4) > 0 {
 				if name := fmt.Sprintf("node-%03d", n); e.nodes()[name] != nil {
-					e.disturb(name, long)
+					e.disturb(name, e.IntN(disturbances), long)
 				}
 			}
 		}
@@ -531,13 +537,14 @@ func (e *eventful) pass() {
 	grew, asked, retaining := false, 0, 0
 	for name, was := range before {
 		now := after[name]
-		asked += now.size
+		asked += now.size - min(now.size, e.jobs[name].succeeds)
 		retaining += len(was.retained)
 		grew = grew || now.size > was.size
 		if now.size == was.size {
 			continue
 		}
 		e.log("%s %d -> %d", name, was.size, now.size)
+		e.changes++
 		switch {
 		case e.mode == plan.ModeRecommend:
 			e.fail("%s is resized in mode recommend", name)
@@ -644,9 +651,18 @@ func TestRandomEvents(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(mode, seed), func(t *testing.T) {
 				t.Parallel()
-				e := newEventful(t, rand.New(rand.NewPCG(seed, 45)), nodes, mode)
-				e.passUntil(40 * time.Minute)
-				e.blips()
+				e, undisturbed := newEventful(t, seed, nodes, mode), newEventful(t, seed, nodes, mode)
+				e.blips(nodes, true)
+				undisturbed.blips(nodes, false)
+				got := e.sizes()
+				for name, want := range undisturbed.sizes() {
+					if got := got[name]; got != want {
+						e.fail("%s has %d nodes; want %d, as without disturbances that were over within the grace period", name, got, want)
+					}
+				}
+				if e.changes > undisturbed.changes {
+					e.fail("%d changes; want %d, as without disturbances that were over within the grace period", e.changes, undisturbed.changes)
+				}
 				for range 25 {
 					e.happens(nodes)
 					e.passUntil(time.Duration(e.IntN(600)) * time.Second)
@@ -664,32 +680,34 @@ func TestRandomEvents(t *testing.T) {
 	}
 }
 
-// blips has short disturbances happen, each over within the grace period, which change no job.
-func (e *eventful) blips() {
+// blips has jobs arrive, and short disturbances happen that are over within the grace period, or not.
+func (e *eventful) blips(nodes int, disturbed bool) {
 	e.t.Helper()
-	before, _ := e.look()
-	for range 20 {
+	e.passUntil(40 * time.Minute)
+	for round := range 20 {
+		began := e.now
+		if round%4 == 3 && len(e.jobs) < 6 {
+			e.log("a job is submitted")
+			e.submitRandom(nodes)
+		}
 		for range 1 + e.IntN(3)*e.IntN(3) {
-			if node := e.randomNode(); node != "" {
-				e.disturb(node, time.Duration(5+e.IntN(100))*time.Second)
+			name, d := fmt.Sprintf("node-%03d", e.IntN(nodes)), time.Duration(5+e.IntN(100))*time.Second
+			if change := e.IntN(disturbances); disturbed && accepts(e.nodes()[name]) && len(e.nodes()[name].Spec.Taints) == 0 {
+				e.disturb(name, change, d)
 			}
 		}
-		e.passUntil(time.Duration(10+e.IntN(240)) * time.Second)
+		wait := time.Duration(200+e.IntN(400)) * time.Second
+		e.passUntil(wait - e.now.Sub(began))
 	}
-	e.passUntil(10 * time.Minute)
-	after, _ := e.look()
-	for name, was := range before {
-		if now := after[name]; now.size != was.size {
-			e.fail("%s goes from %d to %d nodes though nothing lasted for the grace period", name, was.size, now.size)
-		}
-	}
-	if e.mode == plan.ModeApply && e.changedSince(before) {
-		e.fail("jobs were resized though nothing lasted for the grace period")
-	}
+	e.passUntil(30 * time.Minute)
 }
 
-// changedSince reports whether a job changed during the blips, as the log has it.
-func (e *eventful) changedSince(map[string]observed) bool {
-	began := slices.IndexFunc(e.history, func(line string) bool { return strings.Contains(line, " for ") })
-	return began >= 0 && slices.ContainsFunc(e.history[began:], func(line string) bool { return strings.Contains(line, " -> ") })
+// sizes returns the sizes of all jobs.
+func (e *eventful) sizes() map[string]int {
+	e.read()
+	sizes := make(map[string]int)
+	for name, j := range e.jobs {
+		sizes[name] = j.size()
+	}
+	return sizes
 }

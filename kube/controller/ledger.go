@@ -224,7 +224,7 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 		if u.short = (time.Time{}); asked >= u.asked {
 			u.tries = 0
 		}
-		if w.Now.After(u.Capped) {
+		if w.Now.After(u.Capped) || asked > u.Cap { // It uses more than that after all.
 			u.Capped, u.Cap = time.Time{}, 0
 		}
 		return false

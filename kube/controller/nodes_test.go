@@ -347,3 +347,38 @@ func TestRetainedJobsAreToldWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestOutagePausesNobody: while most nodes take no pods, a job is not paused one of whose pods runs,
+// though the others wait and another job would fit.
+func TestOutagePausesNobody(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*cluster, string){
+		"cordoned":  func(c *cluster, node string) { c.changeNode(node, cordon) },
+		"not ready": func(c *cluster, node string) { c.ready(node, corev1.ConditionUnknown) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 6, worldtest.Job("rigid", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+			c.scales = true
+			c.passes(4)
+			c.submit("small", map[string]string{"work": "1h", "nodes": "1"})
+			out := append(c.nodesOf("rigid")[1:], c.idleNodes()[0])
+			for _, node := range out {
+				change(c, node)
+				c.evict(node)
+			}
+			c.step = time.Minute
+			c.passUntil(3 * time.Hour)
+			c.want(map[string]int{"rigid": 4})
+			for _, node := range out {
+				c.changeNode(node, heal)
+				c.ready(node, corev1.ConditionTrue)
+			}
+			c.passUntil(2 * time.Hour)
+			c.want(map[string]int{"rigid": 4, "small": 1})
+			if n := c.count("changes_total", "preempt"); n != 0 {
+				t.Errorf("%v pauses; want none: %s", n, c.told())
+			}
+		})
+	}
+}

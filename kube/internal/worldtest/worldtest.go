@@ -112,7 +112,9 @@ type Cluster struct {
 	Jobs  map[string]*unstructured.Unstructured
 	Pods  []*corev1.Pod
 	Kueue *world.Kueue
-	made  int
+	// NodeHistory is what World is told of earlier observations.
+	NodeHistory map[string]world.NodeHistory
+	made        int
 }
 
 // New returns a cluster of the given nodes, on which the pods of the jobs run.
@@ -130,7 +132,7 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 
 // World observes the cluster.
 func (c *Cluster) World() *world.World {
-	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, ETAs: new(eta.Estimator)}
+	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, NodeHistory: c.NodeHistory, ETAs: new(eta.Estimator)}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{"Job"})[0], Job: c.Jobs[name]})
 	}

@@ -1,0 +1,92 @@
+package world_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
+)
+
+// TestNodeState: whatever keeps new pods away, a node goes from accepting to retaining at once, is
+// counted on for the grace period, and accepts pods again once it has been well for a while. Only one
+// that is not ready or has no units is gone, later, and not before its pods.
+func TestNodeState(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*corev1.Node)
+		reason world.NodeReason
+		late   world.NodeState // of an idle node, after the grace period
+	}{
+		"not ready":     {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, world.NotReady, world.Gone},
+		"no units":      {func(n *corev1.Node) { n.Status.Allocatable = nil }, world.Unallocatable, world.Gone},
+		"negative":      {func(n *corev1.Node) { n.Status.Allocatable[worldtest.Unit] = resource.MustParse("-1") }, world.Unallocatable, world.Gone},
+		"fewer units":   {func(n *corev1.Node) { n.Status.Allocatable[worldtest.Unit] = resource.MustParse("7") }, world.Odd, world.Retaining},
+		"cordoned":      {func(n *corev1.Node) { n.Spec.Unschedulable = true }, world.Cordoned, world.Retaining},
+		"tainted":       {taints("x", corev1.TaintEffectNoSchedule), world.Tainted, world.Retaining},
+		"evicting":      {taints("x", corev1.TaintEffectNoExecute), world.Tainted, world.Retaining},
+		"about to go":   {taints("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), world.Leaving, world.Retaining},
+		"a preference":  {taints("x", corev1.TaintEffectPreferNoSchedule), "", world.Accepting},
+		"usual taint":   {taints(worldtest.Unit, corev1.TaintEffectNoSchedule), "", world.Accepting},
+		"its own words": {taints(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), "", world.Accepting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// The pods of a are on the first two nodes, and the others are idle.
+			c := worldtest.New(5, worldtest.Job("a", 2, map[string]string{"work": "1000h"}))
+			var w *world.World
+			look := func(after time.Duration) *world.World {
+				c.Now = c.Now.Add(after)
+				w = c.World()
+				c.NodeHistory = w.NodeHistory
+				return w
+			}
+			look(time.Hour)
+			for _, i := range []int{0, 2} {
+				test.change(c.Nodes[i])
+			}
+			if look(time.Second); w.NodeStatuses[0].Reason != test.reason || w.NodeStatuses[2].Reason != test.reason {
+				t.Errorf("nodes are %v; want %q", w.NodeStatuses, test.reason)
+			}
+			bad := test.reason != ""
+			check := func(what string, busy, idle world.NodeState, expected int) {
+				t.Helper()
+				if w.NodeStatuses[0].State != busy || w.NodeStatuses[2].State != idle || w.Nodes.Expected != expected {
+					t.Errorf("%s: the node with a pod is %q, the idle one %q, %d expected; want %s, %s, %d",
+						what, w.NodeStatuses[0].String(), w.NodeStatuses[2].String(), w.Nodes.Expected, busy, idle, expected)
+				}
+				if retained := w.Jobs[0].Pinned == world.Retained; retained != (busy == world.Retaining) {
+					t.Errorf("%s: the job is pinned %q: %s", what, w.Jobs[0].Pinned, w.Jobs[0].Why)
+				}
+				if w.Missing != 0 {
+					t.Errorf("%s: %d nodes are missing", what, w.Missing)
+				}
+			}
+			if !bad {
+				check("at once", world.Accepting, world.Accepting, 0)
+				return
+			}
+			check("at once", world.Retaining, world.Retaining, 1)
+			look(c.Pool.NodeGracePeriod - 2*time.Second)
+			check("within the grace period", world.Retaining, world.Retaining, 1)
+			look(2 * time.Second)
+			check("after the grace period", world.Retaining, test.late, 0)
+			for _, i := range []int{0, 2} {
+				fresh := worldtest.Node(c.Nodes[i].Name)
+				*c.Nodes[i] = *fresh
+			}
+			look(time.Second)
+			check("well again", world.Retaining, world.Retaining, 1)
+			look(time.Minute)
+			check("well for a while", world.Accepting, world.Accepting, 0)
+		})
+	}
+}
+
+// taints returns a change that adds a taint to a node.
+func taints(key string, effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
+}

@@ -689,6 +689,11 @@ func (e *eventful) blips(nodes int, disturbed bool) {
 		if round%4 == 3 && len(e.jobs) < 6 {
 			e.log("a job is submitted")
 			e.submitRandom(nodes)
+			for i, name := range e.idleNodes() { // Those that it would be given.
+				if disturbed && accepts(e.nodes()[name]) {
+					e.disturb(name, (round+i)%7, 100*time.Second)
+				}
+			}
 		}
 		for range 1 + e.IntN(3)*e.IntN(3) {
 			name, d := fmt.Sprintf("node-%03d", e.IntN(nodes)), time.Duration(5+e.IntN(100))*time.Second

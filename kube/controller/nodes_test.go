@@ -382,3 +382,23 @@ func TestOutagePausesNobody(t *testing.T) {
 		})
 	}
 }
+
+// TestRetainedPodsCostNothing: the accepting nodes that a job on a cordoned node does not need are there
+// for others.
+func TestRetainedPodsCostNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, worldtest.Job("a", 4, map[string]string{"work": "1000h", "nodes": "4"}), worldtest.Job("b", 3, map[string]string{"work": "1000h", "nodes": "3"}))
+	c.passes(4)
+	c.changeNode(c.nodesOf("b")[0], cordon)
+	c.submit("c", map[string]string{"work": "1000h", "nodes": "1"})
+	c.submit("d", map[string]string{"work": "1000h", "nodes": "1"})
+	c.passUntil(10 * time.Minute)
+	running := 0
+	for _, name := range []string{"c", "d"} {
+		n, _ := c.job(name)
+		running += n
+	}
+	if c.want(map[string]int{"a": 4, "b": 3}); running != 1 {
+		t.Errorf("%d of the jobs that wait have started; want one, on the idle node", running)
+	}
+}

@@ -38,11 +38,10 @@ func TestNodeState(t *testing.T) {
 			// The pods of a are on the first two nodes, and the others are idle.
 			c := worldtest.New(5, worldtest.Job("a", 2, map[string]string{"work": "1000h"}))
 			var w *world.World
-			look := func(after time.Duration) *world.World {
+			look := func(after time.Duration) {
 				c.Now = c.Now.Add(after)
 				w = c.World()
 				c.NodeHistory = w.NodeHistory
-				return w
 			}
 			look(time.Hour)
 			for _, i := range []int{0, 2} {

@@ -68,7 +68,7 @@ func TestHistoricProofs(t *testing.T) {
 // nor on when it is asked for.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(drawn(300, 3000)) {
+	for seed := range uint64(drawn(100, 3000)) {
 		d := newDrawer(seed)
 		request := d.small()
 		request.Options.Objective, request.Options.TotalTime, request.Snapshot.Groups = 0, nil, nil
@@ -374,7 +374,7 @@ func FuzzCheck(f *testing.F) {
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
 	compared, open := 0, 0
-	for seed := range uint64(drawn(2500, 100_000)) {
+	for seed := range uint64(drawn(600, 100_000)) {
 		d := newDrawer(seed)
 		m := newModel(t, d.small())
 		if m == nil || m.count() > 50_000 {

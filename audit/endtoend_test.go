@@ -94,7 +94,7 @@ func TestClasses(t *testing.T) {
 	t.Parallel()
 	counts := make(verdicts)
 	for _, class := range classes() {
-		often := drawn(5, 400)
+		often := drawn(3, 400)
 		if class.name == long {
 			often = (often + 9) / 10
 		}

@@ -21,7 +21,7 @@ import (
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	refused, accepted := 0, 0
-	for seed := range uint64(drawn(5000, 100_000)) {
+	for seed := range uint64(drawn(1500, 100_000)) {
 		d := newDrawer(seed)
 		request := d.small()
 		if d.chance(2) {
@@ -49,7 +49,7 @@ func TestRefuses(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	requests, checks := 0, 0
-	for seed := uint64(0); requests < drawn(40, 400); seed++ {
+	for seed := uint64(0); requests < drawn(15, 400); seed++ {
 		d := newDrawer(seed)
 		request := d.small()
 		request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE

@@ -102,7 +102,7 @@ func TestCutInstances(t *testing.T) {
 		t.Skip("in short mode")
 	}
 	cuts := 0
-	for _, instance := range instances.Drawn(t, 60) {
+	for _, instance := range instances.Drawn(t, testtier.Conformance.Draws(25, 60)) {
 		t.Run(instance.Name, func(t *testing.T) {
 			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), asksOften)
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/solvertest"
@@ -65,7 +66,7 @@ func TestOptimal(t *testing.T) {
 //	go tool cover -func cover.out
 func TestEveryWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { everyWay(t, solvertest.SolvedProblems().Draw(t, "problem")) })
-	for seed := range uint64(120) { // Those of drawn ones are rarely hard enough.
+	for seed := range uint64(testtier.Conformance.Draws(40, 120)) { // Those of drawn ones are rarely hard enough.
 		r := rand.New(rand.NewPCG(seed, 10))
 		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for i := range 5 {

@@ -36,11 +36,11 @@ func TestConformance(t *testing.T) {
 		{"exact", solvertest.Suite{
 			New: func(testing.TB) solver.Backend { return exact.New() },
 			// Two or three jobs over 24 steps, and values that cancel down to their rounding.
-			Optimises: true, Proves: true, Examples: draws(300, 20_000), TypedExamples: 500, Open: []int{4121, 5097, 6352, 9093, 9787, 14501, 16825, 18163}, InstanceJobs: 100, Patience: time.Minute,
+			Optimises: true, Proves: true, Examples: draws(150, 20_000), TypedExamples: draws(150, 500), Open: []int{4121, 5097, 6352, 9093, 9787, 14501, 16825, 18163}, InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"greedy", solvertest.Suite{
 			New:       func(testing.TB) solver.Backend { return greedy.New() },
-			Heuristic: true, Examples: draws(300, 20_000), TypedExamples: 500, InstanceJobs: 100, Patience: time.Minute,
+			Heuristic: true, Examples: draws(150, 20_000), TypedExamples: draws(150, 500), InstanceJobs: 100, Patience: time.Minute,
 		}},
 		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,

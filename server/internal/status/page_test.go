@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testtier"
 	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
@@ -260,21 +261,21 @@ func TestHistoryIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		return int(stats.HeapAlloc)
 	}
-	before := live()
+	jobs, before := testtier.Conformance.Draws(10_000, 100_000), live()
 	for n := range 2 * keptCalls {
 		report := solver.Report{Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: make(solver.Certificate, 10_000)}
 		for range 1000 {
 			report.Attempts = append(report.Attempts, solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: strings.Repeat("x", 10_000)})
 			report.Warnings = append(report.Warnings, solver.Warning{Code: solver.WarningNeverFits, Message: strings.Repeat("x", 1000)})
 		}
-		request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: make([]*elastallocv1.Job, 100_000)}}
+		request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: make([]*elastallocv1.Job, jobs)}}
 		for i := range request.GetSnapshot().GetJobs() {
 			request.Snapshot.Jobs[i] = new(elastallocv1.Job)
 		}
-		decision := &solver.Decision{Allocations: make([]solver.Allocation, 100_000), Report: report}
+		decision := &solver.Decision{Allocations: make([]solver.Allocation, jobs), Report: report}
 		page.Observe(t.Context(), &ingress.Event{
 			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Decision: decision, Report: &decision.Report, Request: request,
-			RequestBytes: 100_000, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), 100_000)),
+			RequestBytes: jobs, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), jobs)),
 			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
 		})
 	}

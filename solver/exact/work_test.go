@@ -81,6 +81,26 @@ func TestWorkOfManyJobs(t *testing.T) {
 	t.Logf("%d questions", ctx.asked)
 }
 
+// TestWorkOfFullPools does so for many jobs that compete for few nodes. The search for prices
+// starts where its master is flat, so that Newton's steps are far longer than the trust region.
+func TestWorkOfFullPools(t *testing.T) {
+	for _, d := range []drawn{
+		{jobs: 3000, nodes: 4500, steps: 5, admission: solver.AdmissionFIFO},
+		{jobs: 10_000, nodes: 15_000, steps: 5, admission: solver.AdmissionFIFO},
+	} {
+		ctx := &countdown{Context: context.Background(), left: 500}
+		p := d.problem()
+		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gap := solver.RelativeGap(checked(t, p, result), result.Bound); gap > solver.OptimalGap || ctx.left < 0 {
+			t.Errorf("%v: limit %s, gap %g", d, result.Limit, gap)
+		}
+		t.Logf("%v: %d questions", d, ctx.asked)
+	}
+}
+
 // TestWorkOfTies limits what goes on once a plan counts as optimal: here thousands of subproblems
 // are within a ten-billionth of it.
 func TestWorkOfTies(t *testing.T) {

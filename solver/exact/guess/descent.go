@@ -222,6 +222,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 			return false
 		}
 		step := 1.0
+		held = false
 		for t, move := range n.move {
 			if move < 0 {
 				step = min(step, -0.9*prices[t]/move)
@@ -230,10 +231,12 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 			}
 			if trust > 0 {
 				region := trust * max(n.centre[t], average)
-				step = min(step, (region-math.Abs(prices[t]-n.centre[t]))/math.Abs(move))
+				room := region - math.Abs(prices[t]-n.centre[t])
+				held = held || room <= 1e-6*region
+				step = min(step, room/math.Abs(move))
 			}
 		}
-		if step <= 1e-6 {
+		if held {
 			return true
 		}
 		copy(n.origin, prices)

@@ -15,7 +15,7 @@
 //	model/plan.go        plans, their values, and which are legal
 //	model/estimate.go    the scale of the objective, and the first bound
 //	model/classes.go     which jobs are equal
-//	model/kinds.go       which jobs a subproblem restricts alike, and the plans found for them
+//	model/columns.go     the plans found so far for equal jobs
 //	model/curve.go       jobs that cannot finish in the horizon, priced by a look-up
 //	model/rates.go       concave hulls
 //	model/sizeindex.go   where the price of a size is
@@ -23,8 +23,7 @@
 //	model/memory.go      memory that the next search uses again
 //
 //	proof/proof.go       what proves a bound, and its rounding
-//	proof/search.go      branch and bound around it all
-//	proof/subproblem.go  a part of the search space
+//	proof/search.go      the stages of the search
 //	proof/knapsack.go    one step by itself, solved exactly
 //	proof/pricing.go     a job's best plan at given prices, by label setting
 //	proof/lagrangian.go  the bound at given prices
@@ -69,15 +68,10 @@
 // loss of all solutions that lose less than a limit, or else they all lose the limit.
 //
 // "node prices" (proof/lagrangian.go, pricing.go; model/curve.go). For prices lambda >= 0,
-// every plan of the subproblem has at most L(lambda) = sum_t lambda_t N_t + sum_i phi_i,
-// phi_i = max (u - lambda n) over the sizes that the subproblem allows. Labels that are
-// merged for want of room raise phi, and so does counting a job as finished from
-// 1 - 1e-12 of its demand on. A finished job may hold any size that the subproblem allows: all
-// are worth the same, and the smallest costs least.
-//
-// "branch" (proof/search.go). A part of a subproblem has no plan that the whole has not, and
-// the two parts have all of them together: every plan holds one of the sizes split. No
-// arithmetic, no rounding.
+// every plan has at most L(lambda) = sum_t lambda_t N_t + sum_i phi_i, phi_i = max (u - lambda n)
+// over the plans of the job. Labels that are merged for want of room raise phi, and so does
+// counting a job as finished from 1 - 1e-12 of its demand on. A finished job holds its smallest
+// size: all are worth the same, and the smallest costs least.
 //
 // "core" (proof/fixing.go, steptable.go, lookahead.go, core.go, beam.go). A plan has at most
 // L(lambda) less the losses of its jobs, phi_i - (u - lambda n), and of the nodes that it
@@ -120,7 +114,7 @@
 //
 //	(jobs + 4 steps + 16) 2^-53 (|bound| + 3 sum of |values| + 4 what the pool costs)
 //
-// where the values are those of a legal plan. No subproblem counts as solved, and no lemma as
+// where the values are those of a legal plan. No problem counts as solved, and no lemma as
 // contradicted, by less than that and the precision of ties; the bound that Solve returns is
 // raised by it, and by the most that all tie costs come to.
 package exact

@@ -2,7 +2,6 @@ package exact
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 
@@ -90,8 +89,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	}
 	result := solver.Result{
 		NodePrices: prices, GroupPrices: in.NodePrices(search.GroupPrices),
-		Limit:  limit,
-		Detail: fmt.Sprintf("branch-and-bound nodes searched: %d", search.Explored),
+		Limit: limit,
 	}
 	if options.Certificate {
 		result.Certificate = search.Certificate(p)

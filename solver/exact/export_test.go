@@ -27,13 +27,13 @@ func anxious() []model.Effort {
 	sizes := *model.Usual() // prices per size at once, with beams that hold next to nothing
 	sizes.EasyWork, sizes.MaxLabels, sizes.Visits, sizes.DenseRows = 1, 4, 1, 6
 	sizes.FirstWidth, sizes.LastWidth, sizes.FirstStates, sizes.LastStates = 2, 2, 1, 1
-	sizes.MinSampled, sizes.MaxSubproblems, sizes.SizesWork = 6, 50, 10_000_000
+	sizes.MinSampled, sizes.SizesWork = 6, 10_000_000
 	proven := sizes // prices per size, with beams that hold what is left
 	proven.FirstStates, proven.LastStates, proven.DenseRows, proven.MaxLabels = model.Usual().FirstStates, model.Usual().LastStates, model.Usual().DenseRows, model.Usual().MaxLabels
-	branching := *model.Usual() // no prices per size, and nothing but splitting
-	branching.BundleWork, branching.MinSampled, branching.MaxSubproblems = 0, 2, 100
-	branching.FirstWidth, branching.LastWidth, branching.MaxLabels, branching.Visits, branching.MaxColumns = 1, 1, 3, 1, 2
-	return []model.Effort{sizes, proven, branching}
+	core := *model.Usual() // no prices per size, and core searches that hold next to nothing
+	core.BundleWork, core.MinSampled = 0, 2
+	core.FirstWidth, core.LastWidth, core.MaxLabels, core.Visits, core.MaxColumns = 1, 1, 3, 1, 2
+	return []model.Effort{sizes, proven, core}
 }
 
 // NewWithoutSizePrices returns a backend that has no prices per size.

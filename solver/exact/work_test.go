@@ -101,8 +101,8 @@ func TestWorkOfFullPools(t *testing.T) {
 	}
 }
 
-// TestWorkOfTies limits what goes on once a plan counts as optimal: here thousands of subproblems
-// are within a ten-billionth of it.
+// TestWorkOfTies limits what goes on once a plan counts as optimal: here thousands of plans are
+// within a ten-billionth of it.
 func TestWorkOfTies(t *testing.T) {
 	job := func(demand, gain float64, sizes []int, work ...float64) solver.AdmittedJob {
 		return solver.AdmittedJob{Demand: demand, Sizes: sizes, FirstStepWork: work, StepWork: work, Gain: slices.Repeat([]float64{gain}, 13)}

@@ -17,29 +17,29 @@ import (
 // smallest size; then the nodes left over are offered to all again at half price
 // and for nothing.
 
-// PriceJob returns the best plan of a job at prices, of the sizes allowed per step, and its
-// value net of them; nil if that is at most floor.
-type PriceJob func(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8)
+// PriceJob returns the best plan of a job at prices, of the first sizes of each step, as many
+// as fit, and its value net of them; nil if that is at most floor.
+type PriceJob func(clock *model.Clock, j *model.Job, prices []float64, fitting []int, floor float64) (float64, []uint8)
 
 // Builder makes legal plans.
 type Builder struct {
-	in    *model.Instance
-	kinds *model.Kinds
-	price PriceJob
+	in      *model.Instance
+	classes *model.JobClasses
+	price   PriceJob
 	// free is the number of nodes per step that no job holds.
 	free    []int
-	allowed []model.SizeSet
+	fitting []int
 	scaled  []float64
 	// order, spare and regret are scratch of all jobs.
 	order, spare []int
 	regret       []float64
 }
 
-// NewBuilder returns a builder at the columns of a subproblem.
-func NewBuilder(in *model.Instance, d *model.Kinds, price PriceJob) *Builder {
+// NewBuilder returns a builder at the columns of classes.
+func NewBuilder(in *model.Instance, d *model.JobClasses, price PriceJob) *Builder {
 	return &Builder{
-		in: in, kinds: d, price: price,
-		free: make([]int, in.Steps), allowed: make([]model.SizeSet, in.Steps), scaled: make([]float64, in.Steps),
+		in: in, classes: d, price: price,
+		free: make([]int, in.Steps), fitting: make([]int, in.Steps), scaled: make([]float64, in.Steps),
 		order: in.Memory.Ints.Take(len(in.Jobs)), spare: in.Memory.Ints.Take(len(in.Jobs)), regret: in.Memory.Floats.Take(len(in.Jobs)),
 	}
 }
@@ -98,12 +98,11 @@ func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []floa
 	for t, k := range p.Of(i) {
 		held := j.Sizes[k]
 		now += prices[t] * float64(held)
-		fits := sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-held) > b.free[t] })
-		b.allowed[t] = model.SmallestSizes(fits)
+		b.fitting[t] = sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-held) > b.free[t] })
 	}
 	// Only a plan whose value exceeds the present one's by more than rounding
 	// changes anything.
-	_, chosen := b.price(clock, j, prices, b.allowed, j.Value(p.Of(i))-now+b.in.Precision/8)
+	_, chosen := b.price(clock, j, prices, b.fitting, j.Value(p.Of(i))-now+b.in.Precision/8)
 	for t, k := range chosen {
 		b.free[t] -= int(j.Sizes[k] - j.Sizes[p.Of(i)[t]])
 		p.Of(i)[t] = k
@@ -134,19 +133,18 @@ func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) 
 		}
 	}
 	for f, i := range in.Finishing {
-		u := b.kinds.Kind(f)
-		best, net := b.kinds.BestColumn(u, prices)
+		class := b.classes.Class(f)
+		best, net := class.Best(prices)
 		regret[i] = math.Inf(1)
-		set := &b.kinds.Columns[u.Class]
 		if best >= 0 {
-			copy(p.Of(i), set.Plan(int32(best)))
+			copy(p.Of(i), class.Plan(best))
 		}
-		for _, column := range u.Active {
-			if int(column) != best {
-				regret[i] = min(regret[i], net-set.Net(column, prices))
+		for column := range class.Len() {
+			if column != best {
+				regret[i] = min(regret[i], net-class.Net(column, prices))
 			}
 		}
-		if clock.Up(2 * len(u.Active) * len(prices)) {
+		if clock.Up(2 * class.Len() * len(prices)) {
 			return nil
 		}
 	}

@@ -109,11 +109,14 @@ func (b *Bundle) addPlan(p *model.Plan) {
 }
 
 // AddColumns keeps the columns that the search for node prices likes best.
-func (b *Bundle) AddColumns(d *model.Kinds, prices []float64) {
-	for n := range d.All {
-		class := d.All[n].Class
-		set, best := &d.Columns[class], slices.Clone(d.All[n].Active)
-		slices.SortStableFunc(best, func(m, n int32) int { return cmp.Compare(set.Net(n, prices), set.Net(m, prices)) })
+func (b *Bundle) AddColumns(d *model.JobClasses, prices []float64) {
+	for class := range d.All {
+		set := &d.All[class]
+		best := make([]int, set.Len())
+		for n := range best {
+			best[n] = n
+		}
+		slices.SortStableFunc(best, func(m, n int) int { return cmp.Compare(set.Net(n, prices), set.Net(m, prices)) })
 		for _, n := range best[:min(seeds, len(best))] {
 			b.add(class, b.PlanColumn(class, set.Plan(n)))
 		}

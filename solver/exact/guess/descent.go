@@ -54,7 +54,7 @@ const (
 	newtonSteps = 30
 )
 
-// Evaluator knows L over a subproblem.
+// Evaluator knows L.
 type Evaluator interface {
 	// Evaluate returns L(prices), +Inf if time is up, and the number of jobs that it found
 	// columns for.
@@ -75,37 +75,22 @@ type Start struct {
 	Close bool
 }
 
-// Descent minimises the Lagrangian bound over a subproblem.
+// Descent minimises the Lagrangian bound.
 type Descent struct {
-	in     *model.Instance
-	kinds  *model.Kinds
-	curves []model.StepCurve
-	caps   []float64 // prices from which on every job holds its smallest size
-	newton newton
-	// coarse is coarseTemperature of the current subproblem.
+	in      *model.Instance
+	classes *model.JobClasses
+	curves  []model.StepCurve
+	caps    []float64 // prices from which on every job holds its smallest size
+	newton  newton
+	// coarse is coarseTemperature of the instance.
 	coarse float64
 	// net is scratch for a job's columns: value less price, then probability.
 	net []float64
 }
 
 // NewDescent prepares the search for prices. Where time is up it is not complete.
-func NewDescent(clock *model.Clock, in *model.Instance, k *model.Kinds, curves []model.StepCurve) *Descent {
-	return &Descent{in: in, kinds: k, curves: curves, caps: priceCaps(clock, in), newton: newNewton(in.Steps)}
-}
-
-// Spread returns the mean of the nodes of one job of a kind per step over its columns, by
-// how good they are at the prices, and their variances but for a factor. It is the memory
-// of the next one.
-func (d *Descent) Spread(u *model.Kind, prices []float64, temperature float64) (mean, variance []float64) {
-	n := &d.newton
-	n.reset()
-	d.smoothKind(u, 1, prices, temperature)
-	d.net = d.net[:0]
-	for t := range prices {
-		n.mean[t] = -n.gradient[t]
-		d.net = append(d.net, n.hessian[t*n.steps+t])
-	}
-	return n.mean, d.net
+func NewDescent(clock *model.Clock, in *model.Instance, d *model.JobClasses, curves []model.StepCurve) *Descent {
+	return &Descent{in: in, classes: d, curves: curves, caps: priceCaps(clock, in), newton: newNewton(in.Steps)}
 }
 
 // priceCaps returns, per step, twice a price at which every job holds its smallest
@@ -283,25 +268,25 @@ func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float
 			return total
 		}
 	}
-	for m := range d.kinds.All {
-		u := &d.kinds.All[m]
-		total += d.smoothKind(u, u.Count, prices, temperature)
-		if clock.Up(len(u.Active) * 2 * len(prices)) {
+	for m := range d.classes.All {
+		class := &d.classes.All[m]
+		total += d.smoothClass(class, prices, temperature)
+		if clock.Up(class.Len() * 2 * len(prices)) {
 			break
 		}
 	}
 	return total
 }
 
-// smoothKind returns the soft maximum of a kind's columns times a count of jobs, and
+// smoothClass returns the soft maximum of a class's columns times the number of its jobs, and
 // adds its derivatives to those in d.newton: less the expected nodes per step, and their
 // covariance divided by the temperature.
-func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, temperature float64) float64 {
-	n, set := &d.newton, &d.kinds.Columns[u.Class]
+func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperature float64) float64 {
+	n, count := &d.newton, class.Count
 	d.net = d.net[:0]
 	best, most := 0, math.Inf(-1)
-	for m, c := range u.Active {
-		net := set.Net(c, prices)
+	for m := range class.Len() {
+		net := class.Net(m, prices)
 		if d.net = append(d.net, net); net > most {
 			best, most = m, net
 		}
@@ -314,7 +299,7 @@ func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, tem
 			sum += d.net[m]
 		}
 	}
-	held := set.Held(u.Active[best])
+	held := class.Held(best)
 	for t, nodes := range held {
 		n.gradient[t] -= count * nodes
 	}
@@ -324,12 +309,12 @@ func (d *Descent) smoothKind(u *model.Kind, count float64, prices []float64, tem
 	// The mean and the covariance are those of the nodes beyond the best column's, which most
 	// jobs are sure of. Its weight is the largest, so that little cancels out.
 	clear(n.mean)
-	for m, c := range u.Active {
-		if d.net[m] == 0 {
+	for m, likely := range d.net {
+		if likely == 0 {
 			continue
 		}
-		share := d.net[m] / sum
-		for t, nodes := range set.Held(c) {
+		share := likely / sum
+		for t, nodes := range class.Held(m) {
 			beyond := nodes - held[t]
 			n.away[t] = beyond
 			if beyond != 0 {

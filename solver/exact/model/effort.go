@@ -16,8 +16,8 @@ type Effort struct {
 	MaxColumns int
 	// Visits limits the partial plans looked at before a table is filled to list columns.
 	Visits int
-	// FirstWidth and LastWidth bound the states of a beam. Beyond the last, splitting the
-	// subproblem does more.
+	// FirstWidth and LastWidth bound the states of a beam. Beyond the last the search
+	// ends.
 	FirstWidth, LastWidth int
 	// FirstStates and LastStates bound the states of a step that are kept at prices per size.
 	FirstStates, LastStates int
@@ -33,26 +33,23 @@ type Effort struct {
 	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
 	// is solved by conjugate gradients.
 	DenseRows int
-	// MaxSubproblems limits the subproblems of one search.
-	MaxSubproblems int
 }
 
 // Usual returns the effort of a backend.
 func Usual() *Effort {
 	return &Effort{
-		Quantum:        100_000,
-		MinSampled:     400,
-		MaxLabels:      4096,
-		MaxColumns:     20_000,
-		Visits:         400,
-		FirstWidth:     1000,
-		LastWidth:      4000,
-		FirstStates:    16,
-		LastStates:     1024,
-		EasyWork:       10_000_000,
-		SizesWork:      100_000_000,
-		BundleWork:     10_000_000,
-		DenseRows:      120,
-		MaxSubproblems: 20_000,
+		Quantum:     100_000,
+		MinSampled:  400,
+		MaxLabels:   4096,
+		MaxColumns:  20_000,
+		Visits:      400,
+		FirstWidth:  1000,
+		LastWidth:   4000,
+		FirstStates: 16,
+		LastStates:  1024,
+		EasyWork:    10_000_000,
+		SizesWork:   100_000_000,
+		BundleWork:  10_000_000,
+		DenseRows:   120,
 	}
 }

@@ -235,6 +235,16 @@ func (in *Instance) Fitting(j *Job, t int) int {
 	return sort.Search(len(j.Sizes), func(k int) bool { return int(j.Sizes[k]-j.Sizes[0]) > in.Free[t] })
 }
 
+// AllFitting sets fitting to how many of the job's sizes, ascending, fit each step beside all
+// other jobs' smallest sizes, and returns it.
+func (in *Instance) AllFitting(j *Job, fitting []int) []int {
+	fitting = slices.Grow(fitting[:0], in.Steps)[:in.Steps]
+	for t := range fitting {
+		fitting[t] = in.Fitting(j, t)
+	}
+	return fitting
+}
+
 // Size returns the number of sizes over all jobs and steps.
 func (in *Instance) Size() int {
 	sizes := 0

@@ -38,18 +38,16 @@ type Memory struct {
 	Jobs    Arena[Job]
 	Floats  Arena[float64]
 	Ints    Arena[int]
-	Sets    Arena[SizeSet]
 	rates   Arena[Rate]
 	slots   Arena[int32]
 	sizes   Arena[uint8]
-	columns Arena[Columns]
-	kinds   Arena[Kind]
+	classes Arena[JobClass]
 }
 
 // Reset takes back what was handed out.
 func (m *Memory) Reset() {
 	for _, arena := range []interface{ Reset() }{
-		&m.Jobs, &m.Floats, &m.Ints, &m.Sets, &m.rates, &m.slots, &m.sizes, &m.columns, &m.kinds,
+		&m.Jobs, &m.Floats, &m.Ints, &m.rates, &m.slots, &m.sizes, &m.classes,
 	} {
 		arena.Reset()
 	}

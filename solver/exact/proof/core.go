@@ -29,7 +29,7 @@ type coreJob struct {
 	plans []column
 }
 
-// coreSearch searches one subproblem at given prices.
+// coreSearch searches an instance at given prices.
 type coreSearch struct {
 	in        *model.Instance
 	prices    []float64
@@ -77,30 +77,32 @@ func mostCells(in *model.Instance) int   { return 1_000_000 + 20*len(in.Jobs) }
 
 const maxLinks = 1_000_000
 
-// newCoreSearch prepares the search for solutions of the subproblem that was entered
-// last, those that lose less than lossLimit. It returns nil if there is too much to search, or if
-// the clock's work reaches until, 0 for never.
-func newCoreSearch(clock *model.Clock, d *model.Kinds, prices []float64, lossLimit float64, until int, memory *Memory) *coreSearch {
+// newCoreSearch prepares the search for solutions that lose less than lossLimit. It returns
+// nil if there is too much to search, or if the clock's work reaches until, 0 for never.
+func newCoreSearch(clock *model.Clock, d *model.JobClasses, prices []float64, lossLimit float64, until int, memory *Memory) *coreSearch {
 	in := d.In
-	lists, byKind := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
+	lists, byClass := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
 	e := &memory.columns
 	e.reset(until, in.Effort.Visits, len(d.All)+len(d.All)/8+64, in.Steps)
 	total := 0
+	var fitting []int
 	for f := range in.Finishing {
 		n := d.Of[f]
-		if byKind[n] == nil {
-			u := &d.All[n]
-			_, phi := d.BestColumn(u, prices)
-			if clock.Up(len(u.Active) * in.Steps) {
+		if byClass[n] == nil {
+			class := &d.All[n]
+			_, phi := class.Best(prices)
+			if clock.Up(class.Len() * in.Steps) {
 				return nil
 			}
-			plans, ok := e.list(clock, &in.Jobs[u.Job], prices, u.Allowed, phi, lossLimit, in.Effort.MaxColumns)
+			j := &in.Jobs[class.Job]
+			fitting = in.AllFitting(j, fitting)
+			plans, ok := e.list(clock, j, prices, fitting, phi, lossLimit, in.Effort.MaxColumns)
 			if !ok || len(plans) == 0 {
 				return nil
 			}
-			byKind[n], lists[f] = plans, plans
+			byClass[n], lists[f] = plans, plans
 		} else {
-			lists[f] = slices.Clone(byKind[n])
+			lists[f] = slices.Clone(byClass[n])
 		}
 		if total += len(lists[f]); total > mostColumns(in) {
 			return nil
@@ -183,14 +185,14 @@ func (s *coreSearch) look(clock *model.Clock) bool {
 }
 
 // prepare sharpens the look-ahead, if that is asked for, and then may lower s.lossLimit;
-// proven is a loss that every solution of the subproblem is known to have. It returns
+// proven is a loss that every solution is known to have. It returns
 // false if time was up meanwhile: the search must not be run.
 func (s *coreSearch) prepare(clock *model.Clock, sharpen bool, proven float64) bool {
 	return !sharpen || s.ahead.sharpen(clock, s.until) && s.narrow(clock, proven)
 }
 
 // run searches with a beam of the given width. It returns a lower bound on the loss of
-// every solution of the subproblem, at most lossLimit; if a solution that loses less than
+// every solution, at most lossLimit; if a solution that loses less than
 // lossLimit was found, s.best is its loss.
 func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	steps := s.in.Steps

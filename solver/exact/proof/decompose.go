@@ -21,8 +21,7 @@ const (
 	// besides Effort.SizesWork.
 	bundleWork = 8
 	leftWork   = 4
-	// tieWork is the work spent on a better one among equals: thousands of subproblems may
-	// hardly differ.
+	// tieWork is the work spent on a better one among equals.
 	tieWork = 2_000_000
 	// Whenever the work on prices has doubled, a stepwiseShare-th of it goes into a search step by
 	// step. A wider one follows where the last left no more than widerGain of the gap of the one before.
@@ -32,7 +31,7 @@ const (
 
 // decompose searches the root at prices per size, once and if there are not too many of
 // them.
-func (s *Search) decompose(clock *model.Clock, part *subproblem) {
+func (s *Search) decompose(clock *model.Clock) {
 	if !s.decomposable {
 		return
 	}
@@ -45,47 +44,47 @@ func (s *Search) decompose(clock *model.Clock, part *subproblem) {
 	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
 	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
-	bundle.AddColumns(s.lagrangian.kinds, part.Prices)
-	x, began, next := sizes.At(part.Prices), clock.Work, 0
+	bundle.AddColumns(s.lagrangian.classes, s.Prices)
+	x, began, next := sizes.At(s.Prices), clock.Work, 0
 	sizes.kept.note(x, math.Inf(1))
 	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
-		if x != nil && !s.closed(part) {
+		if x != nil && !s.closed() {
 			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
 			if work := clock.Work - began; work > next {
-				s.searchSteps(clock, part, x, clock.Work+work/stepwiseShare)
+				s.searchSteps(clock, x, clock.Work+work/stepwiseShare)
 				next = 2 * (clock.Work - began)
 			}
 		}
-		return s.Incumbent, s.Value, s.closed(part) && !s.certify
+		return s.Incumbent, s.Value, s.closed() && !s.certify
 	})
 	s.sizesAt = slices.Clone(sizes.kept.prices)
-	s.prove(part, sizes.kept.bound, Priced(s.in, part.Prices), lemmaSizePrices)
-	if s.closed(part) || solver.RelativeGap(s.Value, part.bound) <= model.TiesOnly {
+	s.prove(sizes.kept.bound, Priced(s.in, s.Prices), lemmaSizePrices)
+	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
 		return
 	}
 	work := s.in.Effort.SizesWork + leftWork*before
-	if s.settled(part) {
+	if s.settled() {
 		work = min(work, tieWork)
 	}
-	s.searchSteps(clock, part, s.sizesAt, clock.Work+work)
+	s.searchSteps(clock, s.sizesAt, clock.Work+work)
 }
 
 // searchSteps searches the root step by step at prices per size, from narrow to
 // wide, if it is small enough for that. It ends where the clock's work reaches until.
-func (s *Search) searchSteps(clock *model.Clock, part *subproblem, x []float64, until int) {
+func (s *Search) searchSteps(clock *model.Clock, x []float64, until int) {
 	s.sizes.set(x, lastCells)
 	q := newStepwise(clock, s.sizes)
 	if q == nil {
 		return
 	}
-	for width, last := s.in.Effort.FirstStates, math.Inf(1); width <= s.in.Effort.LastStates && !s.closed(part); width *= 8 {
+	for width, last := s.in.Effort.FirstStates, math.Inf(1); width <= s.in.Effort.LastStates && !s.closed(); width *= 8 {
 		best, most, ok := q.run(clock, width, s.Value, until)
 		if !ok {
 			break
 		}
 		s.Offer(clock, best)
-		s.prove(part, most, Priced(s.in, part.Prices), lemmaStepwise)
-		s.solve(part)
+		s.prove(most, Priced(s.in, s.Prices), lemmaStepwise)
+		s.solve()
 		if most-s.Value > widerGain*last {
 			break
 		}
@@ -101,8 +100,8 @@ func (s *Search) atSizes(clock *model.Clock) *sizePrices {
 	return s.sizes
 }
 
-// settled reports whether all that a subproblem can still bring is a better one among
-// equals, which is looked for with little work.
-func (s *Search) settled(part *subproblem) bool {
-	return solver.RelativeGap(s.Value, part.bound) <= provenGap
+// settled reports whether all that the search can still bring is a better one among equals,
+// which is looked for with little work.
+func (s *Search) settled() bool {
+	return solver.RelativeGap(s.Value, s.upper) <= provenGap
 }

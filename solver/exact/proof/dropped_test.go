@@ -33,13 +33,10 @@ func TestDropped(t *testing.T) {
 		g.Instance = in
 		g.enumerate(model.NewPlan(in), 0, 0, slices.Clone(in.Free))
 		best := slices.Max(g.values)
-		part := new(subproblem)
-		part.begin(g.clock, in)
 		l := newLagrangian(g.clock, in)
-		l.enter(g.clock, part)
 		prices := []float64{0.2 * r.Float64(), 0.2 * r.Float64()}
 		bound, _ := l.bound(g.clock, prices)
-		core := newCoreSearch(g.clock, l.kinds, prices, 2*(bound-best)+0.1, 0, new(Memory))
+		core := newCoreSearch(g.clock, l.classes, prices, 2*(bound-best)+0.1, 0, new(Memory))
 		if core == nil {
 			t.Fatalf("seed %d: too much to search", seed)
 		}

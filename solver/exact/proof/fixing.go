@@ -51,7 +51,7 @@ type enumerator struct {
 	clock     *model.Clock
 	j         *model.Job
 	prices    []float64
-	allowed   []model.SizeSet
+	fitting   []int   // sizes that fit each step
 	least     float64 // value that a plan must exceed
 	most      float64 // value of the best plan
 	remaining int     // columns that may still be listed
@@ -74,9 +74,9 @@ func (e *enumerator) reset(until, few, most, steps int) {
 // whose net value at the prices is phi, by rising loss. It returns false if there are
 // more than remaining, if finding them takes too long, or if time is up. What they are in is
 // memory of the enumerator until reset.
-func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, phi, lossLimit float64, remaining int) ([]column, bool) {
-	e.clock, e.j, e.prices, e.allowed, e.most, e.least = clock, j, prices, allowed, phi, phi-lossLimit
-	e.outlook.fill(j, prices, allowed)
+func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, fitting []int, phi, lossLimit float64, remaining int) ([]column, bool) {
+	e.clock, e.j, e.prices, e.fitting, e.most, e.least = clock, j, prices, fitting, phi, phi-lossLimit
+	e.outlook.fill(j, prices, fitting)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
 	// Most jobs have few columns, found sooner than the table could be filled.
 	e.start(remaining, e.few, false)
@@ -121,10 +121,7 @@ func (e *enumerator) lookAhead() {
 		for cell := range now {
 			now[cell] = math.Inf(-1)
 		}
-		for k := range e.j.Sizes {
-			if !e.allowed[t].Has(k) {
-				continue
-			}
+		for k := range e.fitting[t] {
 			cost := e.cost(t, k)
 			whole := e.j.Tail[t] - cost - e.outlook.least[t+1]
 			for cell := range now {
@@ -169,10 +166,7 @@ func (e *enumerator) extend(t int, share, value float64) {
 	}
 	shares := e.j.Shares(t)
 	closing := math.Inf(-1) // best value of a smaller size that finishes the job
-	for k := range e.j.Sizes {
-		if !e.allowed[t].Has(k) {
-			continue
-		}
+	for k := range e.fitting[t] {
 		e.chosen[t] = uint8(k)
 		net, after := value-e.cost(t, k), share+shares[k]
 		if after < model.Finished {
@@ -186,7 +180,7 @@ func (e *enumerator) extend(t int, share, value float64) {
 			continue
 		}
 		closing = gross
-		copy(e.chosen[t+1:], e.outlook.smallest[t+1:])
+		clear(e.chosen[t+1:])
 		e.emit(net + e.j.Tail[t] - e.outlook.least[t+1])
 	}
 }

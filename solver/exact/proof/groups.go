@@ -78,8 +78,8 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 		s.GroupPrices = append(s.GroupPrices, tree.nodes[g].mu)
 	}
 	s.Offer(clock, tree.round(clock))
-	s.prove(s.root, tree.bound, tree.priced/4, lemmaGroups) // It has all there is, once.
-	if s.closed(s.root) {
+	s.prove(tree.bound, tree.priced/4, lemmaGroups) // It has all there is, once.
+	if s.closed() {
 		return s.bound(), solver.LimitNone
 	}
 	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
@@ -89,11 +89,11 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 	if complete {
 		s.Offer(clock, tree.plan())
 	}
-	s.prove(s.root, tree.bound-tree.proven(pool), (tree.priced+math.Abs(tree.bound))/4, lemmaTables)
+	s.prove(tree.bound-tree.proven(pool), (tree.priced+math.Abs(tree.bound))/4, lemmaTables)
 	if complete {
-		s.solve(s.root)
+		s.solve()
 	}
-	if s.closed(s.root) {
+	if s.closed() {
 		return s.bound(), solver.LimitNone
 	}
 	return s.bound(), s.stopped(clock)

@@ -20,12 +20,12 @@ import (
 // lagrangian evaluates L, and remembers the prices that are worth it.
 type lagrangian struct {
 	in      *model.Instance
-	kinds   *model.Kinds
+	classes *model.JobClasses
 	curves  []model.StepCurve
 	pricer  pricer
 	descent *guess.Descent
-	// part is the subproblem entered last; last is what was evaluated in it last, kept the best.
-	part       *subproblem
+	fitting []int // scratch
+	// last is what was evaluated last, kept the best.
 	last, kept evaluation
 }
 
@@ -42,15 +42,14 @@ func (e *evaluation) note(prices []float64, bound float64) {
 
 // newLagrangian prepares the evaluation of L. Where time is up it is not complete.
 func newLagrangian(clock *model.Clock, in *model.Instance) *lagrangian {
-	l := &lagrangian{in: in, kinds: model.NewKinds(clock, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
+	l := &lagrangian{in: in, classes: model.NewJobClasses(clock, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
 	l.curves = model.NewStepCurves(clock, in)
-	l.descent = guess.NewDescent(clock, in, l.kinds, l.curves)
+	l.descent = guess.NewDescent(clock, in, l.classes, l.curves)
 	return l
 }
 
-// bound returns L(prices) over the subproblem entered last. Every kind is priced; plans that
-// beat its columns become columns, and the number of jobs they are for is returned. The
-// bound is -Inf if some job has no plan in the subproblem, and +Inf if a price is below 0 or
+// bound returns L(prices). Every class is priced; plans that beat its columns become columns,
+// and the number of jobs they are for is returned. The bound is +Inf if a price is below 0 or
 // time was up before it was known.
 func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
@@ -59,26 +58,27 @@ func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64,
 		}
 		bound += float64(l.in.Capacity[t])*price + netAt(&l.curves[t], price)
 	}
-	for n := range l.kinds.All {
-		u := &l.kinds.All[n]
-		j := &l.in.Jobs[u.Job]
-		_, floor := l.kinds.BestColumn(u, prices)
-		phi, chosen := l.pricer.price(clock, j, prices, u.Allowed, floor)
-		if clock.Up(len(u.Active) * l.in.Steps) {
+	for n := range l.classes.All {
+		class := &l.classes.All[n]
+		j := &l.in.Jobs[class.Job]
+		_, floor := class.Best(prices)
+		l.fitting = l.in.AllFitting(j, l.fitting)
+		phi, chosen := l.pricer.price(clock, j, prices, l.fitting, floor)
+		if clock.Up(class.Len() * l.in.Steps) {
 			return math.Inf(1), found
 		}
 		// A plan that is better by rounding only would be found again and again.
 		if chosen != nil && phi > floor+l.in.Precision/8 {
-			found += int(u.Count)
-			l.kinds.Add(u.Class, j, chosen)
+			found += int(class.Count)
+			class.Add(j, chosen)
 		}
-		bound += u.Count * phi
+		bound += class.Count * phi
 	}
 	return bound, found
 }
 
-// Evaluate returns L(prices) over the subproblem entered last and the number of jobs that
-// plans were found for. At the same prices it finds no more.
+// Evaluate returns L(prices) and the number of jobs that plans were found for. At the same
+// prices it finds no more.
 func (l *lagrangian) Evaluate(clock *model.Clock, prices []float64) (bound float64, found int) {
 	if slices.Equal(prices, l.last.prices) {
 		return l.last.bound, 0
@@ -91,27 +91,36 @@ func (l *lagrangian) Evaluate(clock *model.Clock, prices []float64) (bound float
 // Keep makes the prices evaluated last the best.
 func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
 
-// enter makes a subproblem the one that is evaluated, if it is not.
-func (l *lagrangian) enter(clock *model.Clock, part *subproblem) {
-	if l.part != part {
-		l.kinds.Enter(clock, part.allowed)
-		l.part, l.last.prices, l.kept.prices = part, l.last.prices[:0], l.kept.prices[:0]
-	}
+// minimise lowers L from a start and returns the best bound with its prices. It stops early
+// when time is up or when the bound falls to enough.
+func (l *lagrangian) minimise(clock *model.Clock, from guess.Start, enough float64) (bound float64, prices []float64) {
+	l.descent.Minimise(clock, l, from, enough)
+	return l.kept.bound, slices.Clone(l.kept.prices)
 }
 
-// minimise lowers L over the subproblem, starting from its prices, and returns the best
-// bound with its prices. It stops early when time is up or when the bound falls to enough.
-func (l *lagrangian) minimise(clock *model.Clock, part *subproblem, enough float64) (bound float64, prices []float64) {
-	l.enter(clock, part)
-	l.descent.Minimise(clock, l, part.Start, enough)
-	return l.kept.bound, slices.Clone(l.kept.prices)
+// startOf returns where the search for the prices of an instance starts.
+func startOf(clock *model.Clock, in *model.Instance) guess.Start {
+	start := guess.Start{Prices: guess.AveragePrices(clock, in), Temperature: guess.FirstTemperature}
+	if len(in.Jobs) < in.Effort.MinSampled || clock.Ended {
+		return start
+	}
+	sample := guess.Sampled(in)
+	from := startOf(clock, sample)
+	if clock.Ended {
+		return start
+	}
+	if l := newLagrangian(clock, sample); !clock.Ended {
+		from.Rough = true
+		_, prices := l.minimise(clock, from, math.Inf(-1))
+		start = guess.SampledStart(prices, len(in.Jobs))
+	}
+	return start
 }
 
 // LagrangianBound returns the Lagrangian bound and its prices, nil where time ends before there
 // are any.
 func LagrangianBound(clock *model.Clock, in *model.Instance) (bound float64, prices []float64) {
-	root := new(subproblem)
-	root.begin(clock, in)
+	start := startOf(clock, in)
 	if clock.Ended {
 		return in.Most, nil
 	}
@@ -119,7 +128,7 @@ func LagrangianBound(clock *model.Clock, in *model.Instance) (bound float64, pri
 	if clock.Ended {
 		return in.Most, nil
 	}
-	bound, prices = l.minimise(clock, root, math.Inf(-1))
+	bound, prices = l.minimise(clock, start, math.Inf(-1))
 	return min(bound, in.Most), prices
 }
 

@@ -94,55 +94,26 @@ func (g *ground) enumerate(p *model.Plan, i, t int, free []int) {
 	p.Of(i)[t] = 0
 }
 
-// best returns the largest value of the plans in a subproblem.
-func (g *ground) best(s *Search, part *subproblem) float64 {
-	best := math.Inf(-1)
-	for n, p := range g.plans {
-		if s.holds(part, p) {
-			best = max(best, g.values[n])
-		}
-	}
-	return best
-}
-
-// search returns a search with an incumbent that is any plan, and a subproblem at any prices:
-// the root, or one with restrictions drawn at random.
-func (g *ground) search(t *rapid.T, restricted bool) (*Search, *subproblem) {
-	s := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory))
+// search returns a search with an incumbent that is any plan, at any prices.
+func (g *ground) search(t *rapid.T) (s *Search, start guess.Start) {
+	s = NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory))
 	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
-	part := &subproblem{bound: math.Inf(1)}
-	part.begin(g.clock, g.Instance)
-	s.begin(part)
-	if restricted && rapid.Bool().Draw(t, "restricted") {
-		s.begin(&subproblem{bound: math.Inf(1)})
-		for at, allowed := range part.allowed {
-			part.allowed[at] = allowed & model.SizeSet(rapid.Uint64Range(1, uint64(allowed)).Draw(t, "allowed"))
-			if part.allowed[at] == 0 {
-				part.allowed[at] = allowed
-			}
-		}
+	start = startOf(g.clock, g.Instance)
+	for step := range start.Prices {
+		start.Prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
 	}
-	for step := range part.Prices {
-		part.Prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
-	}
-	g.enter(s, part)
-	return s, part
-}
-
-// enter makes a search ready for a subproblem.
-func (g *ground) enter(s *Search, part *subproblem) {
 	s.lagrangian = newLagrangian(g.clock, g.Instance)
-	s.lagrangian.enter(g.clock, part)
-	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.kinds, s.lagrangian.pricer.price)
+	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.classes, s.lagrangian.pricer.price)
+	return s, start
 }
 
-// holdsFor fails where a bound is below the best value of a subproblem, and where the search
-// has contradicted itself.
-func (g *ground) holdsFor(t rapid.TB, s *Search, part *subproblem, what string) {
+// holds fails if the upper bound is below the best value, and if the search has contradicted
+// itself.
+func (g *ground) holds(t rapid.TB, s *Search, what string) {
 	t.Helper()
 	rounding := 1e-12*g.magnitude + s.Slack()
-	if best := g.best(s, part); part.bound < best-rounding {
-		t.Fatalf("%s: lemma %q proves %.17g; there is a plan of %.17g", what, part.by, part.bound, best)
+	if best := slices.Max(g.values); s.upper < best-rounding {
+		t.Fatalf("%s: lemma %q proves %.17g; there is a plan of %.17g", what, s.by, s.upper, best)
 	}
 	if s.Contradiction != "" {
 		t.Fatalf("%s: %s", what, s.Contradiction)
@@ -152,92 +123,43 @@ func (g *ground) holdsFor(t rapid.TB, s *Search, part *subproblem, what string) 
 func TestLemmaAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, part := g.search(t, false)
-		s.prove(part, g.Most, 0, lemmaAlone)
-		g.holdsFor(t, s, part, "estimate")
+		s, _ := g.search(t)
+		s.prove(g.Most, 0, lemmaAlone)
+		g.holds(t, s, "estimate")
 	})
 }
 
 func TestLemmaPrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, part := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
-		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaPrices)
-		g.holdsFor(t, s, part, "L at any prices")
-		bound, prices := s.lagrangian.minimise(g.clock, part, math.Inf(-1))
-		s.prove(part, bound, Priced(g.Instance, prices), lemmaPrices)
-		g.holdsFor(t, s, part, "L at the best prices")
-		whole := &subproblem{bound: math.Inf(1)}
-		whole.begin(g.clock, g.Instance)
-		s.lagrangian.Evaluate(g.clock, prices)
-		s.lagrangian.enter(g.clock, whole)
-		bound, _ = s.lagrangian.Evaluate(g.clock, prices)
-		s.prove(whole, bound, Priced(g.Instance, prices), lemmaPrices)
-		g.holdsFor(t, s, whole, "L over all plans, after that of a part at the same prices")
+		s, start := g.search(t)
+		bound, _ := s.lagrangian.bound(g.clock, start.Prices)
+		s.prove(bound, Priced(g.Instance, start.Prices), lemmaPrices)
+		g.holds(t, s, "L at any prices")
+		bound, prices := s.lagrangian.minimise(g.clock, start, math.Inf(-1))
+		s.prove(bound, Priced(g.Instance, prices), lemmaPrices)
+		g.holds(t, s, "L at the best prices")
 	})
-}
-
-// TestLastStepsRestricted: where the smallest size is not allowed in the last steps, a job that
-// is served less early on may hold a plan that one served more cannot: sizes 0, 1, 1.
-func TestLastStepsRestricted(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{1, 1, 1}, Steps: 3, Jobs: []solver.AdmittedJob{{
-		Demand: 4, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 3}, StepWork: []float64{0, 3}, Gain: []float64{1, 1, 1},
-	}}}
-	clock := model.NewClock(t.Context(), model.Usual().Quantum)
-	in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newLagrangian(clock, in)
-	l.kinds.Enter(clock, []model.SizeSet{0b11, 0b10, 0b10})
-	if bound, _ := l.bound(clock, []float64{10, 0, 0}); bound < 0.75+1+10 {
-		t.Fatalf("bound %g; sizes 0, 1, 1 bring 1.75, and the node of the first step is left over at a price of 10", bound)
-	}
 }
 
 func TestLemmaCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, part := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
-		if math.IsInf(bound, 0) {
-			t.Skip("a job has no plan")
-		}
-		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-g.best(s, part), g.Precision)
-		core := newCoreSearch(g.clock, s.lagrangian.kinds, part.Prices, lossLimit, 0, s.memory)
+		s, start := g.search(t)
+		bound, _ := s.lagrangian.bound(g.clock, start.Prices)
+		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-slices.Max(g.values), g.Precision)
+		core := newCoreSearch(g.clock, s.lagrangian.classes, start.Prices, lossLimit, 0, s.memory)
 		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
 			return
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
-		s.prove(part, bound-least, Priced(g.Instance, part.Prices), lemmaCore)
-		g.holdsFor(t, s, part, "core")
+		s.prove(bound-least, Priced(g.Instance, start.Prices), lemmaCore)
+		g.holds(t, s, "core")
 		// Merged labels make L larger than the best columns do.
 		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.Usual().MaxLabels {
 			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {
 				t.Fatalf("the core's plan is worth %.17g; it lost %.17g of %.17g", value, core.best, bound)
 			}
-		}
-	})
-}
-
-// TestLemmaBranch splits subproblems at random: together the parts have every plan.
-func TestLemmaBranch(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := drawGround(t)
-		s, part := g.search(t, true)
-		bound, _ := s.lagrangian.bound(g.clock, part.Prices)
-		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaPrices)
-		if !s.branch(g.clock, part) {
-			return
-		}
-		for _, p := range g.plans {
-			if s.holds(part, p) && !slices.ContainsFunc(s.open, func(part *subproblem) bool { return s.holds(part, p) }) {
-				t.Fatalf("plan %v is in no part", p)
-			}
-		}
-		for _, part := range s.open {
-			g.holdsFor(t, s, part, "branch")
 		}
 	})
 }
@@ -376,8 +298,8 @@ func TestLemmaSteps(t *testing.T) {
 	})
 }
 
-// TestContradiction proves what is false: a bound below a plan that the subproblem holds, and
-// a plan found above a bound proven before.
+// TestContradiction proves what is false: a bound below a legal plan, and a plan
+// found above a bound proven before.
 func TestContradiction(t *testing.T) {
 	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
@@ -389,47 +311,26 @@ func TestContradiction(t *testing.T) {
 	}
 	below := func() *Search {
 		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
-		s.begin(&subproblem{bound: math.Inf(1)})
 		s.Offer(clock, model.NewPlan(in))
 		return s
 	}
 	s := below()
-	if s.prove(s.root, s.Value-s.Slack()/2, 0, lemmaCore); s.Contradiction != "" {
+	if s.prove(s.Value-s.Slack()/2, 0, lemmaCore); s.Contradiction != "" {
 		t.Errorf("rounding is a contradiction: %s", s.Contradiction)
 	}
-	if s.prove(s.root, s.Value-10*s.Slack(), 0, lemmaCore); !strings.Contains(s.Contradiction, string(lemmaCore)) {
-		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaCore)
+	if s.prove(s.Value-10*s.Slack(), 0, lemmaCore); !strings.Contains(s.Contradiction, string(lemmaCore)) {
+		t.Errorf("contradiction %q; must name lemma %q", s.Contradiction, lemmaCore)
 	}
 	better := guess.NewRollout(clock, in, new(knapsack), new([]float64)).Plan(clock, make([]float64, in.Steps))
 	s = below()
-	s.prove(s.root, s.Value, 0, lemmaPrices)
+	s.prove(s.Value, 0, lemmaPrices)
 	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaPrices)) {
-		t.Errorf("contradiction %q; want one by lemma %q", s.Contradiction, lemmaPrices)
-	}
-	part := &subproblem{bound: math.Inf(1)}
-	part.begin(clock, in)
-	s = below()
-	s.parts = append(s.parts, part)
-	s.prove(part, s.Value, 0, lemmaCore)
-	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaCore)) {
-		t.Errorf("contradiction %q; want one by lemma %q, of a part that was closed", s.Contradiction, lemmaCore)
+		t.Errorf("contradiction %q; must name lemma %q", s.Contradiction, lemmaPrices)
 	}
 	s = below()
-	s.begin(part)
-	s.lagrangian = newLagrangian(clock, in)
-	_, part.Prices = s.lagrangian.minimise(clock, part, math.Inf(-1))
-	if !s.branch(clock, part) || len(s.parts) != 2 {
-		t.Fatalf("%d parts; want the two that a branch makes", len(s.parts))
-	}
-	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaBranch)) {
-		t.Errorf("contradiction %q; want one by lemma %q, with the bound of the part that it split", s.Contradiction, lemmaBranch)
-	}
-	part.allowed[0] = 1 << 1 // Not the incumbent's size.
-	s = below()
-	s.parts = append(s.parts, part)
-	s.prove(part, s.Value-1, 0, lemmaCore)
-	if s.Offer(clock, better); s.Contradiction != "" {
-		t.Errorf("a bound on other plans is a contradiction: %s", s.Contradiction)
+	s.witness, _ = in.Value(clock, better)
+	if s.prove(s.Value, 0, lemmaCore); !strings.Contains(s.Contradiction, string(lemmaCore)) {
+		t.Errorf("contradiction %q of a witness; must name lemma %q", s.Contradiction, lemmaCore)
 	}
 }
 
@@ -438,7 +339,7 @@ func TestContradiction(t *testing.T) {
 func TestGuesses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, part := g.search(t, false)
+		s, start := g.search(t)
 		value := s.Value
 		p := model.NewPlan(g.Instance)
 		step, nodes := rapid.IntRange(0, g.Steps-1).Draw(t, "step"), 0
@@ -449,9 +350,9 @@ func TestGuesses(t *testing.T) {
 		if s.Offer(g.clock, p); nodes > g.Capacity[step] && s.Value != value {
 			t.Fatalf("a plan of %d nodes became the incumbent of a pool of %d", nodes, g.Capacity[step])
 		}
-		part.Prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
-		if bound, _ := s.lagrangian.Evaluate(g.clock, part.Prices); !math.IsInf(bound, 1) {
-			t.Fatalf("prices %v bound plans by %g", part.Prices, bound)
+		start.Prices[step] = rapid.SampledFrom([]float64{-1, -1e-300, math.NaN()}).Draw(t, "price")
+		if bound, _ := s.lagrangian.Evaluate(g.clock, start.Prices); !math.IsInf(bound, 1) {
+			t.Fatalf("prices %v bound plans by %g", start.Prices, bound)
 		}
 	})
 }

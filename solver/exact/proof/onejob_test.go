@@ -41,12 +41,12 @@ func TestOneJob(t *testing.T) {
 		}
 		j, prices := &in.Jobs[0], make([]float64, steps)
 		most := j.Tail[0] / float64(steps*job.Sizes[1])
-		allowed := make([]model.SizeSet, steps)
+		fitting := make([]int, steps)
 		for step := range prices {
 			prices[step] = most * r.Float64()
-			allowed[step] = 1<<len(job.Sizes) - 1
-			if some := allowed[step] & model.SizeSet(r.Uint64()); some != 0 && r.IntN(4) == 0 {
-				allowed[step] = some
+			fitting[step] = len(job.Sizes)
+			if r.IntN(4) == 0 {
+				fitting[step] = 1 + r.IntN(len(job.Sizes))
 			}
 		}
 		sizes := newSizePrices(clock, in)
@@ -59,7 +59,7 @@ func TestOneJob(t *testing.T) {
 		type valued struct {
 			chosen              []uint8
 			value, net, atSizes float64
-			held                bool // by what is allowed
+			fits                bool // every step
 		}
 		var plans []valued
 		chosen := make([]uint8, steps)
@@ -72,15 +72,15 @@ func TestOneJob(t *testing.T) {
 				}
 				return
 			}
-			p := valued{chosen: slices.Clone(chosen), value: j.Value(chosen), held: true}
+			p := valued{chosen: slices.Clone(chosen), value: j.Value(chosen), fits: true}
 			p.net, p.atSizes = p.value, p.value
 			for step, k := range chosen {
 				p.net -= prices[step] * float64(j.Sizes[k])
 				p.atSizes -= cost(0, step, int(k))
-				p.held = p.held && allowed[step].Has(int(k))
+				p.fits = p.fits && int(k) < fitting[step]
 			}
 			atSizes = max(atSizes, p.atSizes)
-			if p.held {
+			if p.fits {
 				atNodes = max(atNodes, p.net)
 			}
 			plans = append(plans, p)
@@ -142,15 +142,15 @@ func TestOneJob(t *testing.T) {
 			}
 		}
 		of := pricer{maxLabels: e.MaxLabels}
-		phi, _ = of.price(clock, j, prices, allowed, math.Inf(-1))
+		phi, _ = of.price(clock, j, prices, fitting, math.Inf(-1))
 		same("node prices", phi, atNodes)
 		of.maxLabels = merged
-		phi, _ = of.price(clock, j, prices, allowed, math.Inf(-1))
+		phi, _ = of.price(clock, j, prices, fitting, math.Inf(-1))
 		atLeast("node prices", phi, atNodes)
 
 		limit := r.Float64() * most
 		few := enumerator{few: r.IntN(100)}
-		atPrices, ok := few.list(clock, j, prices, allowed, atNodes, limit, 10_000)
+		atPrices, ok := few.list(clock, j, prices, fitting, atNodes, limit, 10_000)
 		for _, p := range plans {
 			// One that holds no more in any step and is worth as much will do.
 			instead := func(q column) bool {
@@ -161,7 +161,7 @@ func TestOneJob(t *testing.T) {
 				}
 				return j.Value(q.chosen) >= p.value-1e-11
 			}
-			if ok && p.held && p.net > atNodes-0.999*limit && !slices.ContainsFunc(atPrices, instead) {
+			if ok && p.fits && p.net > atNodes-0.999*limit && !slices.ContainsFunc(atPrices, instead) {
 				t.Fatalf("seed %d: the plan %v loses %g; those that lose less than %g are %v", seed, p.chosen, atNodes-p.net, limit, atPrices)
 			}
 		}

@@ -14,9 +14,9 @@ import (
 // for a job that may finish within the horizon. Label setting: a label at the
 // start of step t is a share of the demand served so far and the value collected
 // on the way. Every legal size extends it; one that finishes the job closes the
-// plan, for nothing but holding the smallest size allowed can follow. A label is dropped
-// if another has served at least as much at no less value (whatever follows
-// adds at least as much from there, and is allowed there as well), or if even the most that can follow does
+// plan, for nothing but holding the smallest size can follow. A label is dropped if another
+// has served at least as much at no less value (whatever follows adds at least as much from
+// there), or if even the most that can follow does
 // not beat the best plan known. See Desrosiers and Luebbecke, "A primer in column
 // generation" (2005), on labels as a pricing method.
 
@@ -30,10 +30,9 @@ type label struct {
 // outlook is what a job can still do from each step on at given prices; bounds on
 // partial plans come from it.
 type outlook struct {
-	// least[t] is the least cost of holding some allowed size from step t on, as a finished
-	// job does, and smallest[t] the size of step t in it.
-	least    []float64
-	smallest []uint8
+	// least[t] is the least cost of holding some size from step t on, as a finished job does:
+	// from the second step on that of the smallest.
+	least []float64
 	// reach[t] is the most that the sizes chosen from step t on can add to the
 	// value net of their prices if the demand were without end.
 	reach []float64
@@ -42,27 +41,21 @@ type outlook struct {
 }
 
 // fill works out the outlook of a job.
-func (o *outlook) fill(j *model.Job, prices []float64, allowed []model.SizeSet) {
+func (o *outlook) fill(j *model.Job, prices []float64, fitting []int) {
 	steps := len(prices)
 	o.least = slices.Grow(o.least[:0], steps+1)[:steps+1]
 	o.reach = slices.Grow(o.reach[:0], steps+1)[:steps+1]
 	o.reaching = slices.Grow(o.reaching[:0], steps)[:steps]
-	o.smallest = slices.Grow(o.smallest[:0], steps)[:steps]
 	o.least[steps], o.reach[steps] = 0, 0
 	for t := steps - 1; t >= 0; t-- {
 		shares, tail, price := j.Shares(t), j.Tail[t], prices[t]
 		smallest, most := math.Inf(1), math.Inf(-1)
-		for k, nodes := range j.Sizes {
-			if !allowed[t].Has(k) {
-				continue
-			}
+		for k, nodes := range j.Sizes[:fitting[t]] {
 			cost := price * float64(nodes)
 			if t == 0 {
 				cost += j.Cost[k]
 			}
-			if cost < smallest {
-				smallest, o.smallest[t] = cost, uint8(k)
-			}
+			smallest = min(smallest, cost)
 			if net := tail*shares[k] - cost; net > most {
 				most, o.reaching[t] = net, uint8(k)
 			}
@@ -89,16 +82,16 @@ type pricer struct {
 	longer, merged []label
 }
 
-// price returns phi for a job whose sizes in step t are restricted to those in
-// allowed[t], and the plan that attains it. It returns floor and nil if no plan
+// price returns phi for a job that may hold the first fitting[t] of its sizes in step t, and
+// the plan that attains it. It returns floor and nil if no plan
 // has a value above floor. The plan is the pricer's memory, valid until the next
 // call. Where time is up phi is +Inf.
-func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allowed []model.SizeSet, floor float64) (float64, []uint8) {
+func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitting []int, floor float64) (float64, []uint8) {
 	steps := len(prices)
 	if clock.Up(2 * steps * len(j.Sizes)) {
 		return math.Inf(1), nil
 	}
-	p.outlook.fill(j, prices, allowed)
+	p.outlook.fill(j, prices, fitting)
 	if j.Unfinished(p.outlook.reaching) {
 		// The best sizes as if the demand had no end do not come to its end.
 		if p.outlook.reach[0] > floor {
@@ -125,10 +118,7 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 			return math.Inf(1), nil
 		}
 		front := p.layers[t+1][:0]
-		for k, nodes := range j.Sizes {
-			if !allowed[t].Has(k) {
-				continue
-			}
+		for k, nodes := range j.Sizes[:fitting[t]] {
 			cost, served := prices[t]*float64(nodes), shares[k]
 			if t == 0 {
 				cost += j.Cost[k]
@@ -162,13 +152,14 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, allow
 	if endStep < 0 {
 		return floor, nil
 	}
-	return best, p.trace(endStep, end)
+	return best, p.trace(steps, endStep, end)
 }
 
 // trace reads off the plan that closes with the given label in the given step; in
-// the steps after it the job holds the smallest size allowed.
-func (p *pricer) trace(step int, end label) []uint8 {
-	p.chosen = append(p.chosen[:0], p.outlook.smallest...)
+// the steps after it the job holds its smallest size.
+func (p *pricer) trace(steps, step int, end label) []uint8 {
+	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
+	clear(p.chosen)
 	if step < len(p.chosen) {
 		p.chosen[step] = end.choice
 	}

@@ -15,7 +15,6 @@ const (
 	lemmaPrices     lemma = "node prices"
 	lemmaCore       lemma = "core"
 	lemmaSizePrices lemma = "size prices"
-	lemmaBranch     lemma = "branch"
 	lemmaSteps      lemma = "steps alone"
 	lemmaStepwise   lemma = "step by step"
 	lemmaGroups     lemma = "group prices"
@@ -50,26 +49,23 @@ func Priced(in *model.Instance, prices []float64) float64 {
 	return sum
 }
 
-// prove lowers the bound of a subproblem to one that a lemma proves. To priced comes what
-// the pool costs at the lemma's prices, and the larger bound that losses were taken off. No
-// bound is written anywhere else. One below a plan
-// that the subproblem holds disproves the search.
-func (s *Search) prove(part *subproblem, bound, priced float64, by lemma) {
+// prove lowers the upper bound to one that a lemma proves. To priced comes what the pool costs
+// at the lemma's prices, and the larger bound that losses were taken off. No bound is written
+// anywhere else. One below a legal plan disproves the search.
+func (s *Search) prove(bound, priced float64, by lemma) {
 	s.priced = max(s.priced, priced) // What is found at these prices is off as well.
-	if !(bound < part.bound) {
+	if !(bound < s.upper) {
 		return
 	}
-	part.bound, part.by = bound, by
-	s.compare(part, s.Incumbent, s.Value)
-	if w := s.witness; w != nil {
-		s.compare(part, w.plan, w.value)
-	}
+	s.upper, s.by = bound, by
+	s.compare(s.Value)
+	s.compare(s.witness)
 }
 
-// compare notes a contradiction if a plan is above the bound of a subproblem that holds it.
-func (s *Search) compare(part *subproblem, p *model.Plan, value float64) {
-	if value-part.bound > s.Slack() && s.holds(part, p) {
-		s.contradict(part.by, part.bound, value)
+// compare notes a contradiction if the value of a legal plan is above the upper bound.
+func (s *Search) compare(value float64) {
+	if value-s.upper > s.Slack() {
+		s.contradict(s.by, s.upper, value)
 	}
 }
 
@@ -79,9 +75,9 @@ func (s *Search) Slack() float64 {
 	return Rounding(s.in, s.Value, s.values, s.priced) + s.in.Precision
 }
 
-// solve closes a subproblem whose best plan was found, or that has none better than the
-// incumbent, if nothing but rounding is left between the incumbent and its bound.
-func (s *Search) solve(part *subproblem) { part.solved = part.bound-s.Value <= s.Slack() }
+// solve notes that no plan is better than the incumbent, if nothing but rounding is left
+// between the incumbent and the upper bound.
+func (s *Search) solve() { s.solved = s.upper-s.Value <= s.Slack() }
 
 // contradict notes a legal plan above a bound: of these two the plan is true.
 func (s *Search) contradict(by lemma, bound, value float64) {
@@ -91,30 +87,7 @@ func (s *Search) contradict(by lemma, bound, value float64) {
 }
 
 // Refute notes that the incumbent is above the bound of all plans.
-func (s *Search) Refute(bound float64) { s.contradict(s.root.by, bound, s.Value) }
-
-// holds reports whether a plan is one of the subproblem's. The root has all, whatever its
-// restrictions say.
-func (s *Search) holds(part *subproblem, p *model.Plan) bool {
-	if part == s.root {
-		return true
-	}
-	for f, i := range s.in.Finishing {
-		for t, allowed := range part.allowedFor(f, s.in.Steps) {
-			if !allowed.Has(int(p.Of(i)[t])) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// witness is a plan that tests know to be optimal: the lemma that cuts it off is the one
-// that is false.
-type witness struct {
-	plan  *model.Plan
-	value float64
-}
+func (s *Search) Refute(bound float64) { s.contradict(s.by, bound, s.Value) }
 
 // ObjectiveBound turns a bound on values in the search, with what rounding may have taken
 // off it, into one on the objective, which exceeds a plan's value by its tie cost.

@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,15 +8,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/guess"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
 // The lemmas at prices per size, each by itself, as in lemma_test.go.
 
 // anySizePrices draws prices per size, negative ones too, of which most are paid at most.
-func (g *ground) anySizePrices(t *rapid.T, part *subproblem, most float64) (*sizePrices, []float64) {
+func (g *ground) anySizePrices(t *rapid.T, start guess.Start, most float64) (*sizePrices, []float64) {
 	sizes := newSizePrices(g.clock, g.Instance)
-	x := sizes.At(part.Prices)
+	x := sizes.At(start.Prices)
 	for v := range x {
 		switch rapid.IntRange(0, 3).Draw(t, "kind of price") {
 		case 0:
@@ -33,14 +33,14 @@ func (g *ground) anySizePrices(t *rapid.T, part *subproblem, most float64) (*siz
 func TestLemmaSizePrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, part := g.search(t, false)
-		sizes, x := g.anySizePrices(t, part, 0.3)
+		s, start := g.search(t)
+		sizes, x := g.anySizePrices(t, start, 0.3)
 		bound, _, ok := sizes.Evaluate(g.clock, x, func(int, model.PriceColumn) bool { return false })
 		if !ok {
 			t.Fatal("no bound")
 		}
-		s.prove(part, bound, Priced(g.Instance, part.Prices), lemmaSizePrices)
-		g.holdsFor(t, s, part, "L at any prices per size")
+		s.prove(bound, Priced(g.Instance, start.Prices), lemmaSizePrices)
+		g.holds(t, s, "L at any prices per size")
 	})
 }
 
@@ -48,9 +48,9 @@ func TestLemmaSizePrices(t *testing.T) {
 func TestLemmaStepwise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
-		s, part := g.search(t, false)
+		s, start := g.search(t)
 		// The bound at these prices may be far above all values.
-		sizes, _ := g.anySizePrices(t, part, rapid.SampledFrom([]float64{0.3, 3e5}).Draw(t, "paid at most"))
+		sizes, _ := g.anySizePrices(t, start, rapid.SampledFrom([]float64{0.3, 3e5}).Draw(t, "paid at most"))
 		q := newStepwise(g.clock, sizes)
 		if q == nil {
 			t.Skip("a job cannot finish, or the pool is too large")
@@ -60,8 +60,8 @@ func TestLemmaStepwise(t *testing.T) {
 		if !ok {
 			t.Fatal("time is up")
 		}
-		s.prove(part, most, Priced(g.Instance, part.Prices), lemmaStepwise)
-		g.holdsFor(t, s, part, "step by step")
+		s.prove(most, Priced(g.Instance, start.Prices), lemmaStepwise)
+		g.holds(t, s, "step by step")
 		if best != nil {
 			if found, _ := g.Value(g.clock, best); !g.Legal(best) || found < value-1e-12*g.magnitude {
 				t.Fatalf("the plan %v is worth %.17g; asked for more than %.17g", best, found, value)
@@ -83,14 +83,12 @@ func TestStepwiseFirstSteps(t *testing.T) {
 			p.Jobs = append(p.Jobs, solver.AdmittedJob{Index: i, Demand: 1, Sizes: []int{0, 1, 3}, FirstStepWork: first, StepWork: work, Gain: gain})
 		}
 		g := groundOf(t, p, model.Usual())
-		s, part := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), &subproblem{bound: math.Inf(1)}
-		part.begin(g.clock, g.Instance)
-		s.begin(part)
+		s, start := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), startOf(g.clock, g.Instance)
 		s.Offer(g.clock, model.NewPlan(g.Instance))
 		sizes := newSizePrices(g.clock, g.Instance)
-		sizes.set(sizes.At(part.Prices), lastCells)
+		sizes.set(sizes.At(start.Prices), lastCells)
 		_, most, _ := newStepwise(g.clock, sizes).run(g.clock, g.Effort.LastStates, s.Value, 0)
-		s.prove(part, most, Priced(g.Instance, part.Prices), lemmaStepwise)
-		g.holdsFor(t, s, part, "step by step")
+		s.prove(most, Priced(g.Instance, start.Prices), lemmaStepwise)
+		g.holds(t, s, "step by step")
 	}
 }

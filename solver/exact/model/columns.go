@@ -1,0 +1,90 @@
+package model
+
+import "math"
+
+// Columns is the plans found so far of a class of equal finishing jobs. A column's value is
+// that of its plan, wherever that came from.
+type Columns struct {
+	steps  int
+	chosen []uint8   // steps per column
+	nodes  []float64 // steps per column
+	values []float64
+}
+
+// Len returns the number of columns.
+func (set *Columns) Len() int { return len(set.values) }
+
+// Net returns the value of a column less the price of its nodes.
+func (set *Columns) Net(column int, prices []float64) float64 {
+	net, steps := set.values[column], len(prices)
+	for t, nodes := range set.nodes[column*steps : (column+1)*steps] {
+		net -= prices[t] * nodes
+	}
+	return net
+}
+
+// Plan returns the sizes of a column.
+func (set *Columns) Plan(column int) []uint8 {
+	return set.chosen[column*set.steps : (column+1)*set.steps]
+}
+
+// Held returns the nodes of a column.
+func (set *Columns) Held(column int) []float64 {
+	return set.nodes[column*set.steps : (column+1)*set.steps]
+}
+
+// Best returns the column of the largest net value at the given prices, and that value; -1
+// if there is none.
+func (set *Columns) Best(prices []float64) (column int, net float64) {
+	column, net = -1, math.Inf(-1)
+	for c := range set.values {
+		if value := set.Net(c, prices); value > net {
+			column, net = c, value
+		}
+	}
+	return column, net
+}
+
+// Add keeps a plan of a job of the class as a column.
+func (set *Columns) Add(j *Job, chosen []uint8) {
+	set.chosen = append(set.chosen, chosen...)
+	for _, k := range chosen {
+		set.nodes = append(set.nodes, float64(j.Sizes[k]))
+	}
+	set.values = append(set.values, j.Value(chosen))
+}
+
+// JobClass is a class of equal finishing jobs, which have the same best plan at any prices.
+type JobClass struct {
+	// Job is one of the jobs, Count is how many there are.
+	Job   int
+	Count float64
+	Columns
+}
+
+// JobClasses are the finishing jobs of an instance by class.
+type JobClasses struct {
+	In  *Instance
+	All []JobClass
+	Of  []int // the class of each finishing job
+}
+
+// NewJobClasses returns the finishing jobs without columns.
+func NewJobClasses(clock *Clock, in *Instance) *JobClasses {
+	memory := in.Memory
+	of, jobs := in.Classes(clock, in.Finishing)
+	d := &JobClasses{In: in, All: memory.classes.Take(len(jobs)), Of: of}
+	// Most classes come to one column.
+	for n, i := range jobs {
+		d.All[n] = JobClass{Job: i, Columns: Columns{
+			in.Steps, memory.sizes.Take(in.Steps)[:0], memory.Floats.Take(in.Steps)[:0], memory.Floats.Take(1)[:0],
+		}}
+	}
+	for _, n := range of {
+		d.All[n].Count++
+	}
+	return d
+}
+
+// Class returns the class of the f-th finishing job.
+func (d *JobClasses) Class(f int) *JobClass { return &d.All[d.Of[f]] }

@@ -9,11 +9,11 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The root at prices per size.
+// The instance at prices per size.
 //
 // On the way to the best prices there are plans to be found, by rollouts and by searches step by
-// step; at the best ones a last search step by step has more work. What they bound the root by is
-// often closer than what tens of thousands of columns lose at node prices.
+// step; at the best ones a last search step by step has more work. The bounds that they
+// prove are often closer than what tens of thousands of columns lose at node prices.
 
 const (
 	// bundleWork and leftWork are how many times the work that core searches had before
@@ -29,16 +29,12 @@ const (
 	widerGain     = 0.75
 )
 
-// decompose searches the root at prices per size, once and if there are not too many of
-// them.
-func (s *Search) decompose(clock *model.Clock) {
-	if !s.decomposable {
-		return
-	}
-	s.decomposable = false
-	sizes := s.atSizes(clock)
+// decompose searches at prices per size. It returns false if there are too many of them.
+func (s *Search) decompose(clock *model.Clock) bool {
+	sizes := newSizePrices(clock, s.in)
+	s.sizes = sizes
 	if sizes.work() > s.in.Effort.BundleWork {
-		return
+		return false
 	}
 	n := min(sizes.Prices, s.in.Effort.DenseRows)
 	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
@@ -60,16 +56,17 @@ func (s *Search) decompose(clock *model.Clock) {
 	s.sizesAt = slices.Clone(sizes.kept.prices)
 	s.prove(sizes.kept.bound, Priced(s.in, s.Prices), lemmaSizePrices)
 	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
-		return
+		return true
 	}
 	work := s.in.Effort.SizesWork + leftWork*before
 	if s.settled() {
 		work = min(work, tieWork)
 	}
 	s.searchSteps(clock, s.sizesAt, clock.Work+work)
+	return true
 }
 
-// searchSteps searches the root step by step at prices per size, from narrow to
+// searchSteps searches step by step at prices per size, from narrow to
 // wide, if it is small enough for that. It ends where the clock's work reaches until.
 func (s *Search) searchSteps(clock *model.Clock, x []float64, until int) {
 	s.sizes.set(x, lastCells)
@@ -90,14 +87,6 @@ func (s *Search) searchSteps(clock *model.Clock, x []float64, until int) {
 		}
 		last = most - s.Value
 	}
-}
-
-// atSizes returns the decomposition.
-func (s *Search) atSizes(clock *model.Clock) *sizePrices {
-	if s.sizes == nil {
-		s.sizes = newSizePrices(clock, s.in)
-	}
-	return s.sizes
 }
 
 // settled reports whether all that the search can still bring is a better one among equals,

@@ -48,7 +48,7 @@ type Search struct {
 	in         *model.Instance
 	lagrangian *lagrangian
 	builder    *guess.Builder
-	// rollout is nil where it takes too long.
+	// rollout is nil if it takes too long, and then there are no prices per size either.
 	rollout *guess.Rollout
 
 	Incumbent *model.Plan
@@ -72,12 +72,9 @@ type Search struct {
 	// even where a plan is proven without.
 	gap     float64
 	certify bool
-	// sizes are the prices per size, and decomposable says that the instance is still to be
-	// searched at them.
-	sizes *sizePrices
-	// sizesAt are the best prices per size, nil where none were sought.
-	sizesAt      []float64
-	decomposable bool
+	// sizes are the prices per size, and sizesAt the best of them; nil if none were sought.
+	sizes   *sizePrices
+	sizesAt []float64
 	// Prices are the best node prices.
 	Prices []float64
 	// GroupPrices are those of the limits of groups.
@@ -191,9 +188,7 @@ func (s *Search) stopped(clock *model.Clock) solver.Limit {
 func (s *Search) plan(clock *model.Clock) {
 	if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.ahead); s.rollout.Work() > guess.MaxRolloutWork {
 		s.rollout = nil
-		return
 	}
-	s.decomposable = true
 }
 
 // bound returns an upper bound on the value of every plan.
@@ -233,39 +228,45 @@ func (s *Search) explore(clock *model.Clock, start guess.Start) {
 			return
 		}
 		if !start.Rough {
-			s.searchCore(clock, bound)
+			s.searchAt(clock, bound)
 			return
 		}
 	}
 }
 
-// searchCore searches the columns, bound being the Lagrangian bound at the prices, from cheap
-// to thorough. If the core searches take more work than everyday decisions need, the instance
-// is searched at prices per size.
-func (s *Search) searchCore(clock *model.Clock, bound float64) {
-	until := 0
-	if s.decomposable {
-		until = clock.Work + s.in.Effort.EasyWork + easyRollouts*s.rollout.Work()
+// searchAt searches at node prices, bound being the Lagrangian bound, and at prices per size if
+// that takes more work than everyday decisions need, or leaves a gap. What is found at prices per
+// size narrows the gap for another search at node prices.
+func (s *Search) searchAt(clock *model.Clock, bound float64) {
+	if s.rollout == nil {
+		s.searchCore(clock, bound, 0)
+		return
 	}
+	until := clock.Work + s.in.Effort.EasyWork + easyRollouts*s.rollout.Work()
+	s.searchCore(clock, bound, until)
+	stopped := clock.Past(until)
+	if !s.finished(clock) && (s.decompose(clock) || stopped) && !s.finished(clock) {
+		s.searchCore(clock, bound, 0)
+	}
+}
+
+// finished reports whether time is up or nothing but ties can be left to find.
+func (s *Search) finished(clock *model.Clock) bool {
+	return s.closed() || s.settled() || clock.Ended
+}
+
+// searchCore searches the columns, bound being the Lagrangian bound at the prices, from cheap
+// to thorough. It stops if the clock's work reaches until, 0 for never.
+func (s *Search) searchCore(clock *model.Clock, bound float64, until int) {
 	lossLimit, width, searched := s.firstLimit(clock, s.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
-	for sharpen := lossLimit == bound-s.Value; !s.closed() && !clock.Ended; sharpen = true {
-		if clock.Past(until) {
-			if !s.settled() {
-				s.decompose(clock)
-			}
-			if s.settled() {
-				return
-			}
-			until = 0
-		}
+	for sharpen := lossLimit == bound-s.Value; !s.closed() && !clock.Ended && !clock.Past(until); sharpen = true {
 		core := newCoreSearch(clock, s.lagrangian.classes, s.Prices, lossLimit, until, s.memory)
 		if core == nil && clock.Past(until) {
-			continue
+			return
 		}
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
 			if searched || lossLimit < leastFraction*(bound-s.Value) {
-				s.decompose(clock)
 				return
 			}
 			lossLimit /= 4
@@ -289,11 +290,9 @@ func (s *Search) searchCore(clock *model.Clock, bound float64) {
 			return
 		case !dropped:
 			lossLimit *= 2
-		case clock.Past(until): // Prices per size come next.
 		case width < s.in.Effort.LastWidth:
 			width *= widening
 		default:
-			s.decompose(clock)
 			return
 		}
 		lossLimit = min(lossLimit, bound-s.Value)

@@ -29,12 +29,12 @@ const (
 	widerGain     = 0.75
 )
 
-// decompose searches at prices per size. It returns false if there are too many of them.
-func (s *Search) decompose(clock *model.Clock) bool {
+// searchSizePrices searches at prices per size, if there are not too many of them.
+func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	sizes := newSizePrices(clock, s.in)
 	s.sizes = sizes
 	if sizes.work() > s.in.Effort.BundleWork {
-		return false
+		return
 	}
 	n := min(sizes.Prices, s.in.Effort.DenseRows)
 	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
@@ -56,14 +56,13 @@ func (s *Search) decompose(clock *model.Clock) bool {
 	s.sizesAt = slices.Clone(sizes.kept.prices)
 	s.prove(sizes.kept.bound, Priced(s.in, s.Prices), lemmaSizePrices)
 	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
-		return true
+		return
 	}
 	work := s.in.Effort.SizesWork + leftWork*before
 	if s.settled() {
 		work = min(work, tieWork)
 	}
 	s.searchSteps(clock, s.sizesAt, clock.Work+work)
-	return true
 }
 
 // searchSteps searches step by step at prices per size, from narrow to

@@ -67,10 +67,10 @@ type groupTree struct {
 }
 
 // searchGroups solves an instance with groups.
-func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.Limit) {
+func (s *Search) searchGroups(clock *model.Clock, _ int) {
 	tree := newGroupTree(s.in)
 	if !tree.relax(clock, false) {
-		return s.bound(), solver.LimitTime
+		return
 	}
 	pool := len(tree.nodes) - 1
 	s.Prices = []float64{tree.nodes[pool].price}
@@ -79,11 +79,8 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 	}
 	s.Offer(clock, tree.round(clock))
 	s.prove(tree.bound, tree.priced/4, lemmaGroups) // It has all there is, once.
-	if s.closed() {
-		return s.bound(), solver.LimitNone
-	}
-	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
-		return s.bound(), solver.LimitGap
+	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= s.gap {
+		return
 	}
 	complete := tree.minimise(clock, pool)
 	if complete {
@@ -93,10 +90,6 @@ func (s *Search) searchGroups(clock *model.Clock) (bound float64, limit solver.L
 	if complete {
 		s.solve()
 	}
-	if s.closed() {
-		return s.bound(), solver.LimitNone
-	}
-	return s.bound(), s.stopped(clock)
 }
 
 // newGroupTree returns the tree without prices.

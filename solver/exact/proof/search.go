@@ -12,10 +12,35 @@ import (
 
 // The search, in stages.
 //
-// The Lagrangian bound is minimised, its prices give a legal plan, and the core search closes
-// the gap or lowers the bound. If it takes too much work, the instance is searched at prices
-// per size. Everything is decided by counts of work, never by the clock, so that the same
-// problem gives the same plan; only time can cut the search short.
+// A search tries stages in order: the Lagrangian bound is minimised, its prices give a legal
+// plan, and the core search closes the gap or lowers the bound. If it takes too much work, the
+// instance is searched at prices per size, and what these find narrows the gap for another core
+// search. Everything is decided by counts of work, never by the clock, so that the same problem
+// gives the same plan; only time can cut the search short.
+
+// stage is a way of searching: it lowers the upper bound or finds better plans, given what the
+// stages before it have learned. It ends if the clock's work reaches until, 0 for never.
+type stage struct {
+	search func(s *Search, clock *model.Clock, until int)
+	// work is the limit of its work, 0 for none.
+	work int
+}
+
+// learned is what stages leave to the stages after them.
+type learned struct {
+	// Prices are the best node prices, bound is the Lagrangian bound at them, and GroupPrices
+	// are those of the limits of groups.
+	Prices, GroupPrices []float64
+	bound               float64
+	// lagrangian knows the columns found, and builder makes plans of them.
+	lagrangian *lagrangian
+	builder    *guess.Builder
+	// exhausted is the value of the incumbent with which the core search came to its end.
+	exhausted float64
+	// sizes are the prices per size, and sizesAt the best of them; nil if none were sought.
+	sizes   *sizePrices
+	sizesAt []float64
+}
 
 // The core searches go from cheap to thorough. The first takes on the whole gap between bound
 // and incumbent if that leaves few columns, otherwise a small share of it, or a smaller one if
@@ -45,9 +70,8 @@ const provenGap = 0.9 * solver.OptimalGap
 
 // Search finds and proves the best plan of an instance.
 type Search struct {
-	in         *model.Instance
-	lagrangian *lagrangian
-	builder    *guess.Builder
+	in *model.Instance
+	learned
 	// rollout is nil if it takes too long, and then there are no prices per size either.
 	rollout *guess.Rollout
 
@@ -72,19 +96,15 @@ type Search struct {
 	// even where a plan is proven without.
 	gap     float64
 	certify bool
-	// sizes are the prices per size, and sizesAt the best of them; nil if none were sought.
-	sizes   *sizePrices
-	sizesAt []float64
-	// Prices are the best node prices.
-	Prices []float64
-	// GroupPrices are those of the limits of groups.
-	GroupPrices []float64
 }
 
 // NewSearch prepares the search of an instance. A witness, if not nil, is a plan that must
 // never be cut off. One search at a time works in a memory.
 func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.Plan, memory *Memory) *Search {
-	next := &Search{in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1), witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate}
+	next := &Search{
+		in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1), witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate,
+		learned: learned{exhausted: math.Inf(-1)},
+	}
 	if p := in.PlanOf(optimum); p != nil {
 		next.witness, _ = in.Value(model.NewClock(context.Background(), in.Effort.Quantum), p)
 	}
@@ -96,54 +116,59 @@ func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.P
 func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	s.Offer(clock, model.NewPlan(s.in))
 	s.prove(s.in.Most, 0, lemmaAlone)
-	if len(s.in.Groups) > 0 {
-		return s.searchGroups(clock)
-	}
-	if len(s.in.Finishing) == 0 {
-		return s.separate(clock)
-	}
-	if len(s.in.Jobs) < s.in.Effort.MinSampled {
-		s.plan(clock)
-	}
-	start := startOf(clock, s.in)
-	if clock.Ended {
-		return s.bound(), solver.LimitTime
-	}
-	s.lagrangian = newLagrangian(clock, s.in)
-	if clock.Ended {
-		return s.bound(), solver.LimitTime
-	}
-	if s.rollout != nil && s.in.Steps <= shortHorizon {
-		for t := range start.Prices {
-			start.Prices[t] *= marginal
+	for _, stage := range s.stages(clock) {
+		until := 0
+		if stage.work > 0 {
+			until = clock.Work + stage.work
+		}
+		if stage.search(s, clock, until); clock.Ended || s.enough() {
+			break
 		}
 	}
-	s.builder = guess.NewBuilder(s.in, s.lagrangian.classes, s.lagrangian.pricer.price)
-	if s.rollout != nil {
-		s.Offer(clock, s.rollout.Plan(clock, start.Prices))
-	} else {
-		// Where finding the best prices takes its time, the first ones are good for a
-		// plan to have until then.
-		s.lagrangian.Evaluate(clock, start.Prices)
-		s.Offer(clock, s.builder.Build(clock, start.Prices))
-	}
-	s.explore(clock, start)
-	switch gap := solver.RelativeGap(s.Value, s.bound()); {
+	bound = max(s.Value+s.in.Precision, s.upper)
+	switch gap := solver.RelativeGap(s.Value, bound); {
 	case s.closed():
-		return s.bound(), solver.LimitNone
+		return bound, solver.LimitNone
 	case clock.Ended:
-		return s.bound(), solver.LimitTime
+		return bound, solver.LimitTime
 	case gap <= provenGap:
-		return s.bound(), solver.LimitNone
+		return bound, solver.LimitNone
 	case gap <= s.gap:
-		return s.bound(), solver.LimitGap
+		return bound, solver.LimitGap
 	}
-	return s.bound(), solver.LimitWork
+	return bound, solver.LimitWork
 }
 
-// separate solves an instance of separable jobs alone, of which each step is a
+// stages returns the stages that the instance suits.
+func (s *Search) stages(clock *model.Clock) []stage {
+	switch {
+	case len(s.in.Groups) > 0:
+		return []stage{{search: (*Search).searchGroups}}
+	case len(s.in.Finishing) == 0:
+		return []stage{{search: (*Search).searchSingly}}
+	}
+	if len(s.in.Jobs) < s.in.Effort.MinSampled {
+		if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.ahead); s.rollout.Work() > guess.MaxRolloutWork {
+			s.rollout = nil
+		}
+	}
+	prices, core := stage{search: (*Search).searchPrices}, stage{search: (*Search).searchCore}
+	if s.rollout == nil {
+		return []stage{prices, core}
+	}
+	easy := core
+	easy.work = s.in.Effort.EasyWork + easyRollouts*s.rollout.Work()
+	return []stage{prices, easy, {search: (*Search).searchSizePrices}, core}
+}
+
+// enough reports whether the gap is as small as asked for, or nothing but ties can be left to find.
+func (s *Search) enough() bool {
+	return s.closed() || solver.RelativeGap(s.Value, s.upper) <= max(s.gap, provenGap)
+}
+
+// searchSingly solves an instance of separable jobs alone, of which each step is a
 // knapsack of its own.
-func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit) {
+func (s *Search) searchSingly(clock *model.Clock, _ int) {
 	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
 	n := s.in.Size() / s.in.Steps // With room for them no stretch goes into moving options.
 	k := &s.memory.knapsack
@@ -154,7 +179,7 @@ func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit
 		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
 		if !ok { // Time is up, if not before the last item was added.
 			s.Offer(clock, p)
-			return s.bound(), solver.LimitTime
+			return
 		}
 		sum, relaxed, complete = sum+step.bound, relaxed+math.Abs(step.relaxed), complete && step.complete
 		s.Prices = append(s.Prices, step.price)
@@ -167,32 +192,7 @@ func (s *Search) separate(clock *model.Clock) (bound float64, limit solver.Limit
 	if complete {
 		s.solve()
 	}
-	if s.closed() {
-		return s.bound(), solver.LimitNone
-	}
-	if solver.RelativeGap(s.Value, s.bound()) <= s.gap {
-		return s.bound(), solver.LimitGap
-	}
-	return s.bound(), s.stopped(clock)
 }
-
-// stopped returns what ended a search that has not closed the gap.
-func (s *Search) stopped(clock *model.Clock) solver.Limit {
-	if clock.Ended {
-		return solver.LimitTime
-	}
-	return solver.LimitWork
-}
-
-// plan decides which ways of searching the instance suits.
-func (s *Search) plan(clock *model.Clock) {
-	if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.ahead); s.rollout.Work() > guess.MaxRolloutWork {
-		s.rollout = nil
-	}
-}
-
-// bound returns an upper bound on the value of every plan.
-func (s *Search) bound() float64 { return max(s.Value+s.in.Precision, s.upper) }
 
 // closed reports whether no plan is better than the incumbent.
 func (s *Search) closed() bool { return s.solved || s.upper <= s.Value+s.in.Precision }
@@ -209,55 +209,53 @@ func (s *Search) Offer(clock *model.Clock, p *model.Plan) {
 	}
 }
 
-// explore lowers the bound and looks for better plans, from where the search for prices starts.
-func (s *Search) explore(clock *model.Clock, start guess.Start) {
+// searchPrices minimises the Lagrangian bound and makes plans of its prices.
+func (s *Search) searchPrices(clock *model.Clock, _ int) {
+	start := startOf(clock, s.in)
+	if clock.Ended {
+		return
+	}
+	if s.lagrangian = newLagrangian(clock, s.in); clock.Ended {
+		return
+	}
+	if s.rollout != nil && s.in.Steps <= shortHorizon {
+		for t := range start.Prices {
+			start.Prices[t] *= marginal
+		}
+	}
+	s.builder = guess.NewBuilder(s.in, s.lagrangian.classes, s.lagrangian.pricer.price)
+	if s.rollout != nil {
+		s.Offer(clock, s.rollout.Plan(clock, start.Prices))
+	} else {
+		// If finding the best prices takes its time, the first ones are good for a plan to
+		// have until then.
+		s.lagrangian.Evaluate(clock, start.Prices)
+		s.Offer(clock, s.builder.Build(clock, start.Prices))
+	}
 	goodEnough := func() bool { return s.closed() || solver.RelativeGap(s.Value, s.upper) <= s.gap }
 	start.Close = s.rollout != nil
 	for start.Rough = start.Trust > 0 && s.gap > solver.OptimalGap; ; start.Rough = false {
-		bound, prices := s.lagrangian.minimise(clock, start, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
-		s.prove(bound, Priced(s.in, prices), lemmaPrices)
-		start.Prices, s.Prices = prices, prices
-		if goodEnough() {
+		s.bound, s.Prices = s.lagrangian.minimise(clock, start, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
+		s.prove(s.bound, Priced(s.in, s.Prices), lemmaPrices)
+		if start.Prices = s.Prices; goodEnough() {
 			return
 		}
-		s.Offer(clock, s.builder.Build(clock, prices))
+		s.Offer(clock, s.builder.Build(clock, s.Prices))
 		if s.rollout != nil {
-			s.Offer(clock, s.rollout.Plan(clock, prices))
+			s.Offer(clock, s.rollout.Plan(clock, s.Prices))
 		}
-		if goodEnough() {
-			return
-		}
-		if !start.Rough {
-			s.searchAt(clock, bound)
+		if goodEnough() || !start.Rough {
 			return
 		}
 	}
 }
 
-// searchAt searches at node prices, bound being the Lagrangian bound, and at prices per size if
-// that takes more work than everyday decisions need, or leaves a gap. What is found at prices per
-// size narrows the gap for another search at node prices.
-func (s *Search) searchAt(clock *model.Clock, bound float64) {
-	if s.rollout == nil {
-		s.searchCore(clock, bound, 0)
-		return
+// searchCore searches the columns at the node prices, from cheap to thorough.
+func (s *Search) searchCore(clock *model.Clock, until int) {
+	if s.exhausted == s.Value {
+		return // Nothing has narrowed the gap since.
 	}
-	until := clock.Work + s.in.Effort.EasyWork + easyRollouts*s.rollout.Work()
-	s.searchCore(clock, bound, until)
-	stopped := clock.Past(until)
-	if !s.finished(clock) && (s.decompose(clock) || stopped) && !s.finished(clock) {
-		s.searchCore(clock, bound, 0)
-	}
-}
-
-// finished reports whether time is up or nothing but ties can be left to find.
-func (s *Search) finished(clock *model.Clock) bool {
-	return s.closed() || s.settled() || clock.Ended
-}
-
-// searchCore searches the columns, bound being the Lagrangian bound at the prices, from cheap
-// to thorough. It stops if the clock's work reaches until, 0 for never.
-func (s *Search) searchCore(clock *model.Clock, bound float64, until int) {
+	bound, value := s.bound, s.Value
 	lossLimit, width, searched := s.firstLimit(clock, s.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
 	for sharpen := lossLimit == bound-s.Value; !s.closed() && !clock.Ended && !clock.Past(until); sharpen = true {
 		core := newCoreSearch(clock, s.lagrangian.classes, s.Prices, lossLimit, until, s.memory)
@@ -267,6 +265,7 @@ func (s *Search) searchCore(clock *model.Clock, bound float64, until int) {
 		if core == nil {
 			// Too much survives. Take on less, unless less was searched already.
 			if searched || lossLimit < leastFraction*(bound-s.Value) {
+				s.exhausted = value
 				return
 			}
 			lossLimit /= 4
@@ -293,6 +292,7 @@ func (s *Search) searchCore(clock *model.Clock, bound float64, until int) {
 		case width < s.in.Effort.LastWidth:
 			width *= widening
 		default:
+			s.exhausted = value
 			return
 		}
 		lossLimit = min(lossLimit, bound-s.Value)

@@ -51,11 +51,6 @@ const (
 	firstFraction = 1.0 / 16
 	leastFraction = 1.0 / 1024
 	widening      = 4
-	// marginal is about what one more node gains, as a share of what nodes gain on average. Where
-	// jobs are few the search for prices starts there and takes fewer rounds; beyond shortHorizon
-	// steps that does not count, for most of the work is that on prices per size.
-	marginal     = 0.4
-	shortHorizon = 8
 	// easyRollouts is how many times the work of a rollout core searches may take before prices
 	// per size are sought, in addition to Effort.EasyWork. With fewer, BenchmarkHardEnd loses a
 	// proof for which 40 times are needed.
@@ -217,11 +212,6 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 	}
 	if s.lagrangian = newLagrangian(clock, s.in); clock.Ended {
 		return
-	}
-	if s.rollout != nil && s.in.Steps <= shortHorizon {
-		for t := range start.Prices {
-			start.Prices[t] *= marginal
-		}
 	}
 	s.builder = guess.NewBuilder(s.in, s.lagrangian.classes, s.lagrangian.pricer.price)
 	if s.rollout != nil {

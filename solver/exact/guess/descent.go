@@ -24,11 +24,10 @@ import (
 
 const (
 	// FirstTemperature is where the temperature starts and lastTemperature where it ends,
-	// as shares of a job's average value. Down to coarseTemperature curves are smoothed
-	// coarsely.
-	FirstTemperature  = 0.02
-	coarseTemperature = 1e-3
-	lastTemperature   = 1e-7
+	// as shares of a job's average value. Rough prices are those at roughTemperature.
+	FirstTemperature = 0.02
+	roughTemperature = 1e-3
+	lastTemperature  = 1e-7
 	// cooling is the factor from one temperature to the next.
 	cooling = 0.2
 	// The temperature stays while more than one in foundShare jobs lacks columns, of many jobs,
@@ -69,7 +68,7 @@ type Start struct {
 	Temperature float64
 	// Trust, if not 0, is the share by which a price may change in one round.
 	Trust float64
-	// Rough prices are good enough: the search ends at coarseTemperature.
+	// Rough prices are good enough: the search ends at roughTemperature.
 	Rough bool
 	// Close says that what is enough is close to the optimum, as it is where jobs are few.
 	Close bool
@@ -82,8 +81,6 @@ type Descent struct {
 	curves  []model.StepCurve
 	caps    []float64 // prices from which on every job holds its smallest size
 	newton  newton
-	// coarse is coarseTemperature of the instance.
-	coarse float64
 	// net is scratch for a job's columns: value less price, then probability.
 	net []float64
 }
@@ -133,8 +130,7 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	prices := slices.Clone(at)
 	bound, _ := l.Evaluate(clock, at)
 	l.Keep()
-	temperature, last := from.Temperature*average, lastTemperature*average
-	d.coarse = coarseTemperature * average
+	temperature, rough, last := from.Temperature*average, roughTemperature*average, lastTemperature*average
 	if average == 0 || clock.Ended {
 		return
 	}
@@ -161,8 +157,8 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 		}
 		settled = 0
 		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= max(little, enoughGain*math.Abs(bound)) ||
-			from.Close && temperature <= d.coarse && math.Abs(gain) <= gapShare*(bound-enough)
-		if found == 0 && sharp || from.Rough && temperature <= d.coarse {
+			from.Close && temperature <= rough && math.Abs(gain) <= gapShare*(bound-enough)
+		if found == 0 && sharp || from.Rough && temperature <= rough {
 			break
 		}
 		temperature = max(last, temperature*cooling)
@@ -255,11 +251,7 @@ func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float
 	n.reset()
 	total := 0.0
 	for t, price := range prices {
-		smoothed := smooth
-		if temperature >= d.coarse {
-			smoothed = smoothCoarsely
-		}
-		net, nodes, curvature := smoothed(&d.curves[t], price, temperature)
+		net, nodes, curvature := smooth(&d.curves[t], price, temperature)
 		slack := d.caps[t] - price
 		total += float64(d.in.Capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
 		n.gradient[t] = float64(d.in.Capacity[t]) - nodes - temperature/price + temperature/slack

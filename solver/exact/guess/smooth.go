@@ -50,31 +50,3 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 	}
 	return net + temperature*(logs+math.Log(product)), nodes, curvature / temperature
 }
-
-// smoothCoarsely is smooth with squares instead of exponentials: max(0, x) is replaced
-// by (x + 4T)^2 / 16T between -4T and 4T, T being the temperature. It costs a fraction of
-// smooth, and is as good while the temperature is high enough for many edges to lie there.
-func smoothCoarsely(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
-	reach := 4 * temperature
-	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode-price <= reach })
-	nodes = curve.BaseNodes + curve.SumNodes[lo]
-	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
-	squares, slope := 0.0, 1/(2*reach)
-	for _, e := range curve.Edges[lo:] {
-		rate := curve.Scale*e.PerNode - price
-		if rate < -reach {
-			break
-		}
-		x := rate * e.Nodes
-		if x >= reach {
-			net += x
-			nodes += e.Nodes
-		} else if x > -reach {
-			x += reach
-			squares += x * x
-			nodes += x * slope * e.Nodes
-			curvature += e.Nodes * e.Nodes
-		}
-	}
-	return net + squares*slope/2, nodes, curvature * slope
-}

@@ -281,6 +281,8 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 			lossLimit *= 2
 		case width < s.in.Effort.LastWidth:
 			width *= widening
+		case clock.Past(until):
+			return
 		default:
 			s.exhausted = value
 			return

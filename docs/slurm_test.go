@@ -30,14 +30,13 @@ func TestSlurmNodeStates(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	jobs := map[string]struct {
-		comments [3]string
-		affected string // The job on the node: where the node counted as capacity, this job would be touched for job 3.
-	}{
-		"identical": {[3]string{"sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1"}, "2"},
-		"different": {[3]string{"sizes=1-8 restart=60 left=7200 on=1", "sizes=2-4 restart=300 left=3600 on=2", "sizes=1-4 restart=60 left=20000 on=1"}, "1"},
-		"rigid":     {[3]string{"sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=100 on=4"}, "2"},
+	jobs := map[string][3]string{
+		"identical": {"sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1"},
+		"different": {"sizes=2-4 restart=300 left=3600 on=2", "sizes=1-8 restart=60 left=7200 on=1", "sizes=1-4 restart=60 left=20000 on=1"},
+		"rigid":     {"sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=100 on=4"},
 	}
+	// The job on the node. If the node counted as capacity, a decision would touch this job for the third one.
+	const affected = "2"
 	const resume = "update NodeName=NODE State=RESUME"
 	events := map[string]struct {
 		event  string // The arguments of scontrol.
@@ -53,12 +52,12 @@ func TestSlurmNodeStates(t *testing.T) {
 		},
 		"down": {"update NodeName=NODE State=DOWN Reason=test", "down", "", resume},
 	}
-	for kind, jobs := range jobs {
+	for kind, comments := range jobs {
 		for name, event := range events {
 			t.Run(kind+" jobs, "+name, func(t *testing.T) {
 				s := startSlurm(t, bin)
-				s.submit(t, jobs.comments[0])
-				s.submit(t, jobs.comments[1])
+				s.submit(t, 0, comments[0])
+				s.submit(t, 1, comments[1])
 				s.decide(t)
 				before := s.jobs(t)
 				for id, job := range before {
@@ -66,19 +65,19 @@ func TestSlurmNodeStates(t *testing.T) {
 						t.Fatalf("job %s is %+v", id, job)
 					}
 				}
-				node := strings.Fields(s.run(t, "scontrol", "show", "hostnames", before[jobs.affected].nodes))[0]
+				node := strings.Fields(s.run(t, "scontrol", "show", "hostnames", before[affected].nodes))[0]
 				s.change(t, event.event, node, func(state string) bool { return strings.Contains(state, event.state) })
-				gone, keeps := name == "down", fmt.Sprintf("%s keeps its nodes: %s %s", jobs.affected, node, event.reason)
+				gone, keeps := name == "down", fmt.Sprintf("%s keeps its nodes: %s %s", affected, node, event.reason)
 				touched := map[string]bool{}
 				if gone {
 					wait.For(t, "Slurm requeues the job of the node", func() (bool, string) {
-						job := s.jobs(t)[jobs.affected]
+						job := s.jobs(t)[affected]
 						return job.state == "PENDING", fmt.Sprint(job)
 					})
 				}
 				for call := range 5 {
 					if call == 1 && !gone { // If the node is gone, its job is the one that waits.
-						s.submit(t, jobs.comments[2])
+						s.submit(t, 2, comments[2])
 					}
 					if printed := s.decide(t); !gone && !strings.Contains(printed, keeps) {
 						t.Errorf("call %d prints %q; want %q", call, printed, keeps)
@@ -88,14 +87,14 @@ func TestSlurmNodeStates(t *testing.T) {
 						if job.state == "RUNNING" && after[id] != job {
 							t.Logf("call %d: job %s was %+v and is %+v", call, id, job, after[id])
 							touched[id] = true
-							if call == 0 && !(gone && id == jobs.affected) {
+							if call == 0 && (!gone || id != affected) {
 								t.Errorf("job %s is touched, and no other job waits", id)
 							}
 						}
 					}
 					before = after
 				}
-				if touched[jobs.affected] != gone || len(touched) > 1 {
+				if touched[affected] != gone || len(touched) > 1 {
 					t.Errorf("the jobs %v are touched", touched)
 				}
 				s.change(t, event.undo, node, func(state string) bool { return state == "idle" || state == "allocated" })
@@ -160,12 +159,12 @@ func (s slurm) change(t *testing.T, args, node string, changed func(state string
 	})
 }
 
-// submit submits a job that runs until it is stopped. Unlike train.sh, it does not change its comment, so that
-// no decision depends on how long the test takes.
-func (s slurm) submit(t *testing.T, comment string) {
+// submit submits a job that runs until it is stopped; number orders the jobs by their time of submission. Unlike
+// train.sh, the job does not change its comment, so that no decision depends on how long the test takes.
+func (s slurm) submit(t *testing.T, number int, comment string) {
 	t.Helper()
 	s.run(t, "sbatch", "--partition=elastic", "--hold", "--requeue", "--nodes=1", "--ntasks-per-node=1", "--chdir="+s.dir,
-		fmt.Sprintf("--comment=%s since=%d", comment, time.Now().Unix()-600),
+		fmt.Sprintf("--comment=%s since=%d", comment, time.Now().Unix()-600+int64(number)),
 		"--wrap", `trap exit TERM; srun --ntasks="$SLURM_JOB_NUM_NODES" sleep infinity & wait`)
 }
 

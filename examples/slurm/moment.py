@@ -22,7 +22,7 @@ FLAGS = {
     "drain": "is draining",
     "fail": "is expected to fail",
     "maintenance": "is reserved for maintenance",
-    "not_responding": "does not respond, and is down after SlurmdTimeout",
+    "not_responding": "does not respond",
     "reserved": "is reserved",
 }
 

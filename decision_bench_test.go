@@ -60,7 +60,7 @@ func BenchmarkDecision(b *testing.B) {
 		jobs, nodes, teams int
 		options            solver.Options
 	}{
-		{40, 70, 0, progress}, {1000, 1500, 0, progress}, {1000, 4000, 0, progress},
+		{40, 70, 0, progress}, {700, 1050, 0, progress}, {1000, 1500, 0, progress}, {1000, 4000, 0, progress},
 		{10_000, 40_000, 0, progress}, {100_000, 400_000, 0, progress}, {1_000_000, 4_000_000, 0, progress},
 		{40, 70, 0, totalTime}, {1000, 4000, 0, totalTime}, {10_000, 40_000, 0, totalTime}, {100_000, 400_000, 0, totalTime},
 		{40, 70, 4, totalTime}, {1000, 4000, 40, totalTime}, {100_000, 400_000, 1000, totalTime},

@@ -63,6 +63,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	// Where the optimum is far below what it could have been, as when a job that
 	// hardly progresses holds the only node, the tie costs were too large for it:
 	// search again at the scale now known or, if that is next to nothing, without tie costs.
+	// Without this TestExtremeNumbers loses proofs.
 	tied := func() bool { return limit == solver.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
 	for scale := in.Scale; tied() && scale > minScale*in.Scale; {
 		scale = max(math.Abs(search.Value), scale*1e-4)

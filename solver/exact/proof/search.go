@@ -52,8 +52,8 @@ const (
 	leastFraction = 1.0 / 1024
 	widening      = 4
 	// easyRollouts is how many times the work of a rollout core searches may take before prices
-	// per size are sought, in addition to Effort.EasyWork. With fewer, BenchmarkHardEnd loses a
-	// proof for which 40 times are needed.
+	// per size are sought, in addition to Effort.EasyWork. With 20,
+	// BenchmarkHardEnd loses a proof.
 	easyRollouts = 50
 	// fewColumns is the number of columns, besides the jobs' best, that are few.
 	fewColumns = 100

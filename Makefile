@@ -49,7 +49,8 @@ help: ## Show this list.
 demo: build ## Start a server, have it decide a real-sized snapshot, show the decision, stop it.
 	@scripts/demo.sh $(BIN) examples/busy.json
 
-# The tests build the binary as it is shipped: with cgo on, 124 packages were compiled twice.
+# The tests build the binary as it is shipped, without cgo. With cgo, its packages that use net
+# would be compiled a second time for the tests.
 test faults conformance docs: export CGO_ENABLED := 0
 
 .PHONY: test

@@ -100,7 +100,7 @@ def snapshot():
                 print(f"{id} is left out: {error!r} in its comment {comment!r}", file=sys.stderr)
         taken.update(occupied)
     total = sum(kind == "accepting" and node not in taken for node, (kind, _) in nodes.items())
-    jobs.sort(key=lambda job: job[0])
+    jobs.sort(key=lambda job: (job[0], int(job[1]["id"])))  # Those of one second in order of their ids.
     return {"id": time.strftime("%FT%T"), "totalNodes": total, "jobs": [job for _, job in jobs]}
 
 

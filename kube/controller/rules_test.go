@@ -132,7 +132,7 @@ func TestRules(t *testing.T) {
 			return slices.Equal(got, want), fmt.Sprintf("%v fire; want %v", got, want)
 		})
 	}
-	fires("Outage", "Overfull", "Pinned", "RecordingLost")
+	fires("Outage", "Pinned", "RecordingLost") // Pods on nodes that are not ready cost no other node.
 
 	// The nodes are back, and pods stay when they should go: two decisions are given up.
 	ready(corev1.ConditionTrue)

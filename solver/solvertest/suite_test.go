@@ -40,6 +40,9 @@ type Suite struct {
 	Examples int
 	// TypedExamples is the number of TypedProblems it is asked about.
 	TypedExamples int
+	// MayMiss are those of them for which the external solver is known to claim that a plan is
+	// optimal which is not: the chain finds that out, since it proves every claim itself.
+	MayMiss []int
 	// MayErr are those of Examples to which the external solver is known to
 	// give a wrong answer, which the backend then refuses.
 	MayErr []int

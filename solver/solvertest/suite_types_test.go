@@ -79,6 +79,9 @@ func (r *runner) nodeTypes(t *testing.T) {
 func (r *runner) randomTypes(t *testing.T) {
 	problems := TypedProblems(Limits{Jobs: 4, Steps: 1, Sizes: 3, Nodes: 16})
 	for seed := range r.TypedExamples {
+		if slices.Contains(r.MayMiss, seed) {
+			continue
+		}
 		t.Run(strconv.Itoa(seed), func(t *testing.T) { r.agreesOnTypes(t, problems.Example(seed)) })
 	}
 }

@@ -362,5 +362,5 @@ func Worth(w *world.World, r Request) int {
 		}
 		worth += best
 	}
-	return min(worth, present+w.Coming(w.Pool.MaxNodes))
+	return min(worth, w.Pool.MaxNodes, present+w.Coming(w.Pool.MaxNodes))
 }

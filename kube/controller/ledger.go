@@ -137,6 +137,8 @@ type use struct {
 	// long since it last used as many nodes as it asked for then.
 	short        time.Time
 	tries, asked int
+	// accepting is the number of accepting nodes of the pool when the job was capped.
+	accepting int
 	// given is the size that the loop last wrote, -1 for none that stands, and at when.
 	given int
 	at    time.Time
@@ -224,7 +226,8 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 		if u.short = (time.Time{}); asked >= u.asked {
 			u.tries = 0
 		}
-		if w.Now.After(u.Capped) || asked > u.Cap { // It uses more than that after all.
+		// It uses more than that after all, or its pods may have lacked the nodes that came since.
+		if w.Now.After(u.Capped) || asked > u.Cap || w.Nodes.Accepting > u.accepting {
 			u.Capped, u.Cap = time.Time{}, 0
 		}
 		return false
@@ -247,7 +250,7 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if found {
 		u.tries++
 	}
-	u.Cap, u.asked = used, asked
+	u.Cap, u.asked, u.accepting = used, asked, w.Nodes.Accepting
 	u.Capped = w.Now.Add(backOff(w, u.tries-1, maxCapped))
 	return found
 }

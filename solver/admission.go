@@ -104,9 +104,14 @@ func (m *minimums) take(i, group int) bool {
 	if option == 0 {
 		return false
 	}
+	m.hold(i, group, option)
+	return true
+}
+
+// hold gives job i an option.
+func (m *minimums) hold(i, group, option int) {
 	m.room.Take(group, option)
 	m.holds[i] = option
-	return true
 }
 
 // keepRunning has running jobs keep their smallest sizes, where the pool or a limit shrank
@@ -160,8 +165,7 @@ func (m *minimums) startNew() {
 			return
 		}
 		if running.leaveRoom(m, i, option) {
-			m.room.Take(needs.group, option)
-			m.holds[i] = option
+			m.hold(i, needs.group, option)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // doubter contradicts itself in all but its first searches, and calls after, whose error it returns then.

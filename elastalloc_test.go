@@ -17,10 +17,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/internal/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestETAsThatRanOut checks that a job with little left for the work it has done is decided as

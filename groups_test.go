@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // heldByGroup returns the nodes of every group of a snapshot under a decision, counted

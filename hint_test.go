@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestPriceHintChangesNoDecision decides again with the prices of the decision itself, with

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // spread returns an objective that is in no table: every job wants nodes, the first most.

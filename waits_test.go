@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // sized returns a job of one size that holds the given nodes.

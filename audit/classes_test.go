@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/audit"
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

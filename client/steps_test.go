@@ -8,9 +8,9 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestSteps carries decisions on random snapshots out, step by step: the jobs never hold

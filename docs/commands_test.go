@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/internal/testtier"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // TestCommands runs what every page tells a reader to type, as one session of a shell in a

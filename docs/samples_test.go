@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

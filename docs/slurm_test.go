@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/internal/testtier"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // TestSlurmNodeStates takes a node from a real Slurm with two running jobs and a third that waits, in every

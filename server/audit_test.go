@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/elastalloc/elastalloc/audit"
-	"github.com/elastalloc/elastalloc/internal/syncbuffer"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"

@@ -14,8 +14,8 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // BenchmarkCall times, by what processors spend, a decision on total time: as a call with all

@@ -21,7 +21,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"

@@ -16,7 +16,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/metricsdoc"
-	"github.com/elastalloc/elastalloc/internal/testcert"
+	"github.com/elastalloc/elastalloc/internal/testing/testcert"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"

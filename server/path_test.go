@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	"github.com/elastalloc/elastalloc/internal/tracing"
-	"github.com/elastalloc/elastalloc/internal/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/elastalloc/elastalloc/internal/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/testing/syncbuffer"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/greedy"
-	"github.com/elastalloc/elastalloc/internal/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audited"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"

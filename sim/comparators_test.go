@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // told returns a job as an allocator is told of it.

@@ -10,9 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // totalTimeProblem is the model of the objective with the given parameters.

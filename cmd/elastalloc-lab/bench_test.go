@@ -20,8 +20,8 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // benchResults runs bench with JSON output and returns its rows.

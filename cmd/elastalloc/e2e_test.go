@@ -20,13 +20,13 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // binary is the program under test, built once for all tests.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
 )
 
 // TestSchedulerLoops runs the scheduler loops of docs/integrate.md, in Go and in Python,

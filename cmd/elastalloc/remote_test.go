@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/testcert"
+	"github.com/elastalloc/elastalloc/internal/testing/testcert"
 )
 
 // TestAllocateOverTLS asks a server that wants a certificate of its clients.

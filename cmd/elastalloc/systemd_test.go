@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
 )
 
 // listenAsSystemd returns a socket like that on which systemd hears from a service.

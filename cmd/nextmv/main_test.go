@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // program is what golden.Setup builds.

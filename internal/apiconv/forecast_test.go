@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // forecast asks for a forecast in protojson.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )

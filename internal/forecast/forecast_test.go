@@ -16,9 +16,9 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/forecast"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // newAllocator returns an allocator that takes as long as it wants.

@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/internal/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // auditedAllocator has its decisions audited.

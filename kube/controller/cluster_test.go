@@ -30,7 +30,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/controller"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/controller"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 )
 
 // TestKueueDoesNotStart: nodes that were left to a job which Kueue then does not start are used again,

@@ -13,11 +13,11 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/controller"
-	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/prometheustest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/recording"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 

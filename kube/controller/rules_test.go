@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/internal/recording"
-	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/prometheustest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 )
 
 // TestRules has a real Prometheus scrape a controller and evaluate the rules of deploy/, of which

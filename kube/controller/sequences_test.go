@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 )
 
 // TestGrowsIntoIdleNodes: a job with weeks to go takes idle nodes, whatever a restart costs.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/kube/controller"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )

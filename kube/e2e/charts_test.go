@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // TestCharts installs, upgrades, rolls back and removes each chart. At every event of its

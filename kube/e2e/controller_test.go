@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // controller says how to run a controller.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"

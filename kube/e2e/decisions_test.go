@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // elastic returns the annotations of a job of some hours of one node that may have 1, 2,

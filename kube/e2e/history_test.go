@@ -27,8 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // blindness is how long a controller may not know that a node is gone, or that a pod came which

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/internal/testtier"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 

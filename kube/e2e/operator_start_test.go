@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // The controllers of kinds of jobs that startOperator knows, by the names of their programs.

@@ -28,9 +28,9 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
-	"github.com/elastalloc/elastalloc/kube/internal/prometheustest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/prometheustest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 )

@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // TestThousandNodes has 300 jobs share 1,000 nodes, and logs how long a decision on all of

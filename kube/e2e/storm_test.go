@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // TestStorm has jobs come, end, be deleted and change their mind, and nodes be lost, come

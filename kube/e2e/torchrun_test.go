@@ -12,8 +12,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
-	"github.com/elastalloc/elastalloc/kube/internal/cluster"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
 // agent is the command of docs/torchrun.md as Debian's PyTorch spells it. Index 0 is HOST:

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )

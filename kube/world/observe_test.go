@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/kube/internal/worldtest"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/world"
 )

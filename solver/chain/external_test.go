@@ -16,12 +16,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/milp"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

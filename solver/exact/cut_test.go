@@ -8,11 +8,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/internal/instances"
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/instances"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // countdown is a context that ends after a number of questions whether it has.

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/internal/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 var admissions = []solver.Admission{

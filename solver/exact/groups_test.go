@@ -11,11 +11,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // groupedProblem draws a cluster mid-run whose jobs belong to teams, in departments if there

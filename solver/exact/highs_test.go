@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 var (

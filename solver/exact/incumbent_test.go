@@ -5,9 +5,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestIncumbentIsMadeLegal starts from plans that hold too many nodes, or illegal sizes: at no time is the plan worse than what they come to.

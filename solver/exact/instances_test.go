@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/internal/instances"
+	"github.com/elastalloc/elastalloc/internal/testing/instances"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 )

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // typed describes a snapshot with node types: jobs of log-normal demand and speeds that differ

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/internal/instances"
+	"github.com/elastalloc/elastalloc/internal/testing/instances"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 )

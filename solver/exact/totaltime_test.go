@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/internal/audited"
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 )

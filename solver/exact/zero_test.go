@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestNothingToGain: where no plan is worth more than nothing, the search ends with the

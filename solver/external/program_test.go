@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/milp"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 

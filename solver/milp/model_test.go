@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 func formulations() []solver.Formulation {

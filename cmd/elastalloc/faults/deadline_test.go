@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestDiskFaults takes the folder for temporary files from a server in several

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // gauges are what a server holds of the machine at one moment. Memory is in bytes.

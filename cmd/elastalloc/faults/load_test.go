@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/client"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

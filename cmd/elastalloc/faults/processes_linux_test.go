@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // A solver is given a folder of its own below the server's TMPDIR as its home, and

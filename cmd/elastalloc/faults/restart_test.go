@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // fleet are servers behind one client.

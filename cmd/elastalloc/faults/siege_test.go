@@ -23,9 +23,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
-	"github.com/elastalloc/elastalloc/internal/testcert"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testcert"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server"
 )

@@ -17,10 +17,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 var soakTime = flag.Duration("soak", 30*time.Second, "how long a soak puts load on a server; SOAK in the Makefile")

@@ -17,8 +17,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/cmd/elastalloc/internal/servertest"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/servertest"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

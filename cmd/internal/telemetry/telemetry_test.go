@@ -23,8 +23,8 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/elastalloc/elastalloc/internal/syncbuffer"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // setUp sets telemetry up with the given variables, which the process has as well. When the

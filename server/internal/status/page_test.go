@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/internal/testtier"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"

@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // TestGroupTables compares the tables of two teams within a third with all plans, where limits and

@@ -11,10 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/guess"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // Each lemma that turns a number into a bound, by itself: at prices and limits drawn at

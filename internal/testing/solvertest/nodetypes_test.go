@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 // twoTypes are the jobs and the pool that the gradient of node types was first worked out for.

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/elastalloc/elastalloc/internal/syncbuffer"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // Server is a running server process.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/elastalloc/elastalloc/internal/instances"
+	"github.com/elastalloc/elastalloc/internal/testing/instances"
 	"github.com/elastalloc/elastalloc/solver"
 )
 

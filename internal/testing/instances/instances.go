@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -66,7 +67,8 @@ func Drawn(tb testing.TB, mostJobs int) []Instance {
 // unpack returns the files of the archive by name.
 func unpack(tb testing.TB) map[string][]byte {
 	tb.Helper()
-	disk, err := os.Open(filepath.Join("..", "..", "examples", "drawn.tar.gz"))
+	_, here, _, _ := runtime.Caller(0)
+	disk, err := os.Open(filepath.Join(filepath.Dir(here), "..", "..", "..", "examples", "drawn.tar.gz"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func Program(tb testing.TB, name solver.BackendName) string {
 	tb.Helper()
 	_, here, _, _ := runtime.Caller(0)
-	candidates := []string{string(name), filepath.Join(filepath.Dir(here), "..", "..", ".tools", "bin", string(name))}
+	candidates := []string{string(name), filepath.Join(filepath.Dir(here), "..", "..", "..", ".tools", "bin", string(name))}
 	if named := environment("ELASTALLOC_" + strings.ToUpper(string(name))); named != "" {
 		candidates = []string{named}
 	}

@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/internal/syncbuffer"
-	"github.com/elastalloc/elastalloc/internal/wait"
+	"github.com/elastalloc/elastalloc/internal/testing/syncbuffer"
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
 // listening is what Prometheus says once it listens, with the address.

@@ -7,11 +7,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/elastalloc/elastalloc/greedy"
-	"github.com/elastalloc/elastalloc/internal/testtier"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
-	"github.com/elastalloc/elastalloc/solver/solvertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -195,6 +195,7 @@ func read(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	s.steps = int(horizon.number("steps", 5, 1, mostSteps))
 	s.readOptions(request.GetOptions(), whole.in(request.GetOptions(), "options"))
 	s.readTypes(from.GetNodeTypes(), r)
+	r.want(len(from.GetSizeLimits()) == 0, "size_limits", "set")
 	ids := s.readGroups(from.GetGroups(), r)
 	hold := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
 	seen := make(map[string]bool, len(from.GetJobs()))
@@ -324,6 +325,7 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 	j.loads = j.current > 0 && !j.trained
 	j.trained = j.trained || j.current > 0
 	r.number("overrun", 0, 0, forever)
+	r.count("piece_nodes", 1, 1)
 	r.want(j.delay == 0 || j.restart == 0, "restart_time", "set beside rescale_delay")
 	if len(s.groups) > 0 {
 		j.group = ids[from.GetGroupId()] - 1

@@ -112,6 +112,8 @@ type Report struct {
 	Groups []GroupReport
 	// NodeTypes are in the order of Snapshot.NodeTypes, one each.
 	NodeTypes []NodeTypeReport
+	// SizeLimits are in the order of Snapshot.SizeLimits, one each.
+	SizeLimits []SizeLimitReport
 	// Contradiction, where it is not empty, says which proof a legal plan has refuted: a
 	// defect of this program. Bound is then one that needs no search.
 	Contradiction string

@@ -22,6 +22,8 @@ const (
 	WhyNoRoom Why = "no-room"
 	// WhyGroupLimit means that the limit of its group leaves the job no more.
 	WhyGroupLimit Why = "group-limit"
+	// WhySizeLimit means that a size limit, not the pool, leaves the job no more.
+	WhySizeLimit Why = "size-limit"
 )
 
 // Explanation is a decision with its reasons.

@@ -29,6 +29,7 @@ const (
 	DefaultMaxJobs = 100_000       // jobs of a snapshot
 	MaxGroups      = 10_000        // groups of a snapshot
 	MaxNodeTypes   = 8             // node types of a snapshot
+	MaxSizeLimits  = 64            // size limits of a snapshot
 	MaxIDBytes     = 256           // an id or a name
 	MaxGroupDepth  = 4             // groups on the way from one without a parent to a job
 	MaxETAError    = 5             // standard deviation of the logarithm of an error
@@ -51,6 +52,9 @@ type Snapshot struct {
 	// NodeTypes are the kinds of nodes that the pool consists of, see nodetypes.go; nil means
 	// that all nodes are alike. TotalNodes is then their sum, or 0, which means that.
 	NodeTypes []NodeType
+	// SizeLimits bound what large allocations occupy together, see sizelimits.go; nil means
+	// that only the pool does.
+	SizeLimits []SizeLimit
 }
 
 // Horizon is the look-ahead of the rolling-horizon model.
@@ -143,6 +147,9 @@ type Job struct {
 	// Overrun is the work done over what was told of all of it, which decides nothing: from 2
 	// on a warning names the job.
 	Overrun float64
+	// PieceNodes is the number of nodes of the largest part of an allocation that must lie
+	// together, which SizeLimits look at; 0 means the whole allocation.
+	PieceNodes int
 	// Bad is what is wrong with fields that a Job cannot express, as the code that made it
 	// from another form knows; Validate reports it. Paths begin within the job.
 	Bad []Violation

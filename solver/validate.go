@@ -57,6 +57,12 @@ func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violat
 		if s.Typed() {
 			bad.addf("snapshot.node_types", "has %d types, %s", len(s.NodeTypes), want)
 		}
+		if n := len(s.SizeLimits); n > 0 && n <= MaxSizeLimits && len(s.Groups) == 0 { // Otherwise the field is reported already.
+			bad.addf("snapshot.size_limits", "is set, %s", want)
+		}
+	}
+	if len(bad) == 0 {
+		s.refuseSizeLimits(&bad)
 	}
 	return append(bad, under("options", o.Validate(known))...)
 }
@@ -144,6 +150,10 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		bad.addf("node_types", "has %d types; want at most %d", len(s.NodeTypes), MaxNodeTypes)
 		return bad
 	}
+	if len(s.SizeLimits) > MaxSizeLimits {
+		bad.addf("size_limits", "has %d limits; must have at most %d", len(s.SizeLimits), MaxSizeLimits)
+		return bad
+	}
 	if len(s.Groups) > MaxGroups {
 		bad.addf("groups", "has %d groups; want at most %d", len(s.Groups), MaxGroups)
 		return bad
@@ -152,6 +162,7 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		return bad
 	}
 	s.validateNodeTypes(&bad)
+	s.validateSizeLimits(&bad)
 	tree := s.groupTree()
 	s.validateGroups(tree, &bad)
 	first := make(map[string]int, len(s.Jobs))
@@ -171,6 +182,9 @@ func (s *Snapshot) validateIDs(bad *violations) bool {
 	bad.checkID("id", s.ID)
 	for g := range s.NodeTypes {
 		bad.checkID(fmt.Sprintf("node_types[%d].id", g), s.NodeTypes[g].ID)
+	}
+	for n := range s.SizeLimits {
+		bad.checkID(fmt.Sprintf("size_limits[%d].node_type", n), s.SizeLimits[n].NodeType)
 	}
 	for i := range s.Groups {
 		if g := &s.Groups[i]; max(len(g.ID), len(g.ParentID)) > MaxIDBytes {
@@ -271,6 +285,9 @@ func (j *Job) validate(bad *violations) {
 		bad.addf(".overrun", "is %v; want at least 0, and finite", j.Overrun)
 	}
 	bad.checkTime(".move_time", valueOr(j.MoveTime, 0))
+	if j.PieceNodes < 0 || j.PieceNodes > MaxNodes {
+		bad.addf(".piece_nodes", "is %d; must be 1 to %d", j.PieceNodes, MaxNodes)
+	}
 }
 
 // Valid reports whether job i, which has its defaults, has no bad field, its id and group apart.

@@ -19,6 +19,8 @@ const (
 	WaitGroupLimit WaitReason = "group-limit"
 	// WaitNotWorthIt means that the optimiser had better use for the nodes.
 	WaitNotWorthIt WaitReason = "not-worth-it"
+	// WaitSizeLimit means that a size limit, not the pool, leaves no nodes for the job.
+	WaitSizeLimit WaitReason = "size-limit"
 )
 
 // reach is what was within the reach of a job.

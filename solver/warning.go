@@ -34,6 +34,9 @@ const (
 	WarningETARanOut WarningCode = "eta-ran-out"
 	// WarningManyPauses means that more than a quarter of the running jobs pause at once.
 	WarningManyPauses WarningCode = "many-pauses"
+	// WarningSizesNotNested means that there are size limits and the pieces of the jobs do not
+	// divide each other, so the limits are necessary, not sufficient, for a placement.
+	WarningSizesNotNested WarningCode = "sizes-not-nested"
 )
 
 // Warning is something that an operator should know of a decision.

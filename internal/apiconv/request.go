@@ -138,6 +138,7 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 	}
 	converted.Groups = convertGroups(s.GetGroups())
 	converted.NodeTypes = c.nodeTypes(s.GetNodeTypes(), "snapshot.node_types")
+	converted.SizeLimits = convertSizeLimits(s.GetSizeLimits())
 	converted.Jobs = make([]solver.Job, len(s.GetJobs()))
 	for i, job := range s.GetJobs() {
 		converted.Jobs[i] = convertJob(job)
@@ -171,6 +172,16 @@ func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []sol
 			ID: t.GetId(), Nodes: int(t.GetNodes()),
 			Speed: c.positiveNumber(t.Speed, fmt.Sprintf("%s[%d].speed", path, i)),
 		})
+	}
+	return converted
+}
+
+// convertSizeLimits converts size limits, to nil if there are none. More than there may be are
+// not converted, beyond the first that is too many.
+func convertSizeLimits(limits []*elastallocv1.SizeLimit) []solver.SizeLimit {
+	var converted []solver.SizeLimit
+	for _, l := range limits[:min(len(limits), solver.MaxSizeLimits+1)] {
+		converted = append(converted, solver.SizeLimit{Size: int(l.GetSize()), Nodes: int(l.GetNodes()), NodeType: l.GetNodeType()})
 	}
 	return converted
 }
@@ -221,6 +232,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		Speeds:          c.speeds(job.GetSpeeds()),
 		MoveTime:        c.optionalDuration(job.GetMoveTime(), "move_time"),
 		Overrun:         job.GetOverrun(),
+		PieceNodes:      c.atLeastOne(job.PieceNodes, "piece_nodes"),
 	}
 	converted.Bad = c.violations
 	return converted
@@ -438,11 +450,17 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			Speeds:          toSpeeds(job.Speeds),
 			MoveTime:        toTime(job.MoveTime),
 			Overrun:         job.Overrun,
+			PieceNodes:      optional(int32(job.PieceNodes)),
 		}
 	}
 	for _, t := range s.NodeTypes {
 		converted.NodeTypes = append(converted.NodeTypes, &elastallocv1.NodeType{
 			Id: t.ID, Nodes: int32(t.Nodes), Speed: optional(t.Speed),
+		})
+	}
+	for _, l := range s.SizeLimits {
+		converted.SizeLimits = append(converted.SizeLimits, &elastallocv1.SizeLimit{
+			Size: int32(l.Size), Nodes: int32(l.Nodes), NodeType: l.NodeType,
 		})
 	}
 	for _, g := range s.Groups {

@@ -76,8 +76,9 @@ func TestFromAllocateRequest(t *testing.T) {
 						 "weight": 0, "rescaleDelay": "15s"},
 						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5,
 						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8, "groupId": "vision",
-						 "etaError": 0, "workDone": "60s", "overrun": 2.5}
+						 "etaError": 0, "workDone": "60s", "overrun": 2.5, "pieceNodes": 4}
 					],
+					"sizeLimits": [{"size": 4, "nodes": 64, "nodeType": "a100"}, {"size": 8}],
 					"groups": [{"id": "vision", "parentId": "all", "limit": 0, "quota": 7}, {"id": "all"}]
 				},
 				"options": {
@@ -102,10 +103,11 @@ func TestFromAllocateRequest(t *testing.T) {
 							ID: "b", RemainingETA: 3650 * 24 * time.Hour,
 							Scaling: solver.Scaling{DoublingEfficiency: 1}, Weight: new(2.5),
 							RestartTime: 90 * time.Second, WaitingTime: time.Hour, ETANodes: 8, GroupID: "vision",
-							ETAError: new(0.0), WorkDone: time.Minute, Overrun: 2.5,
+							ETAError: new(0.0), WorkDone: time.Minute, Overrun: 2.5, PieceNodes: 4,
 						},
 					},
-					Groups: []solver.Group{{ID: "vision", ParentID: "all", Limit: new(0), Quota: 7}, {ID: "all"}},
+					SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 64, NodeType: "a100"}, {Size: 8}},
+					Groups:     []solver.Group{{ID: "vision", ParentID: "all", Limit: new(0), Quota: 7}, {ID: "all"}},
 				},
 				Options: solver.Options{
 					Backend: solver.BackendHiGHS, Formulation: solver.FormulationPaper, TimeBudget: 2 * time.Second,
@@ -239,18 +241,45 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		}), []string{"options.formulation"}},
 		"two costs of a change": {onJob(func(j *job) { j.RescaleDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
 			[]string{"snapshot.jobs[1].restart_time"}},
-		"restart time below 0":   {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
-		"waiting time below 0":   {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
-		"work done below 0":      {onJob(func(j *job) { j.WorkDone = durationpb.New(-1) }), []string{"snapshot.jobs[1].work_done"}},
-		"work beyond 292 years":  {onJob(func(j *job) { j.WorkDone = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].work_done"}},
-		"overrun below 0":        {onJob(func(j *job) { j.Overrun = -1e-300 }), []string{"snapshot.jobs[1].overrun"}},
-		"overrun that is NaN":    {onJob(func(j *job) { j.Overrun = math.NaN() }), []string{"snapshot.jobs[1].overrun"}},
-		"infinite overrun":       {onJob(func(j *job) { j.Overrun = math.Inf(1) }), []string{"snapshot.jobs[1].overrun"}},
-		"ETA error below 0":      {onJob(func(j *job) { j.EtaError = new(-0.1) }), []string{"snapshot.jobs[1].eta_error"}},
-		"ETA error above 5":      {onJob(func(j *job) { j.EtaError = new(5.1) }), []string{"snapshot.jobs[1].eta_error"}},
-		"ETA error that is NaN":  {onJob(func(j *job) { j.EtaError = new(math.NaN()) }), []string{"snapshot.jobs[1].eta_error"}},
-		"explicitly 0 eta nodes": {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
-		"negative eta nodes":     {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
+		"restart time below 0":  {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
+		"waiting time below 0":  {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
+		"work done below 0":     {onJob(func(j *job) { j.WorkDone = durationpb.New(-1) }), []string{"snapshot.jobs[1].work_done"}},
+		"work beyond 292 years": {onJob(func(j *job) { j.WorkDone = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].work_done"}},
+		"overrun below 0":       {onJob(func(j *job) { j.Overrun = -1e-300 }), []string{"snapshot.jobs[1].overrun"}},
+		"overrun that is NaN":   {onJob(func(j *job) { j.Overrun = math.NaN() }), []string{"snapshot.jobs[1].overrun"}},
+		"infinite overrun":      {onJob(func(j *job) { j.Overrun = math.Inf(1) }), []string{"snapshot.jobs[1].overrun"}},
+		"ETA error below 0":     {onJob(func(j *job) { j.EtaError = new(-0.1) }), []string{"snapshot.jobs[1].eta_error"}},
+		"ETA error above 5":     {onJob(func(j *job) { j.EtaError = new(5.1) }), []string{"snapshot.jobs[1].eta_error"}},
+		"ETA error that is NaN": {onJob(func(j *job) { j.EtaError = new(math.NaN()) }), []string{"snapshot.jobs[1].eta_error"}},
+		"explicitly 0 piece":    {onJob(func(j *job) { j.PieceNodes = new(int32(0)) }), []string{"snapshot.jobs[1].piece_nodes"}},
+		"negative piece":        {onJob(func(j *job) { j.PieceNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].piece_nodes"}},
+		"size limits of every kind of fault": {request(t, `{"snapshot": {"sizeLimits": [
+			{"size": 1}, {"size": 2, "nodes": -1}, {"size": 4, "nodeType": "x"}, {"size": 8}, {"size": 8, "nodes": 1}
+		]}}`), []string{
+			"snapshot.size_limits[0].size", "snapshot.size_limits[1].nodes", "snapshot.size_limits[2].node_type", "snapshot.size_limits[4].size",
+			"snapshot.size_limits",
+		}},
+		"size limits of several node types": {request(t, `{
+			"snapshot": {
+				"nodeTypes": [{"id": "a", "nodes": 1}, {"id": "b", "nodes": 1}],
+				"sizeLimits": [{"size": 2}, {"size": 2, "nodeType": "a"}, {"size": 2, "nodeType": "b"}, {"size": 2, "nodeType": "c"}, {"size": 2, "nodeType": "b"}]
+			},
+			"options": {"objective": "OBJECTIVE_TOTAL_TIME"}
+		}`), []string{"snapshot.size_limits[0].node_type", "snapshot.size_limits[3].node_type", "snapshot.size_limits[4].size"}},
+		"size limits of one node type": {request(t, `{
+			"snapshot": {"nodeTypes": [{"id": "a", "nodes": 1}], "sizeLimits": [{"size": 2}, {"size": 2, "nodeType": "a"}]},
+			"options": {"objective": "OBJECTIVE_TOTAL_TIME"}
+		}`), []string{"snapshot.size_limits[1].size"}},
+		"65 size limits": {&elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{SizeLimits: make([]*elastallocv1.SizeLimit, 65)}},
+			[]string{"snapshot.size_limits"}},
+		"size limits of groups": {request(t, `{
+			"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_TOTAL_TIME"}
+		}`), []string{"snapshot.size_limits"}},
+		"size limits of groups without total time": {request(t, `{"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}}`),
+			[]string{"snapshot.size_limits", "snapshot.groups"}},
+		"size limits without total time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}}`), []string{"snapshot.size_limits"}},
+		"explicitly 0 eta nodes":         {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
+		"negative eta nodes":             {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"eta nodes beyond the table": {onJob(func(j *job) {
 			j.EtaNodes, j.AllowedNodes, j.Scaling = new(int32(1)), []int32{2, 4}, table(1.5, 2)
 		}), []string{"snapshot.jobs[1].eta_nodes"}},
@@ -350,10 +379,10 @@ func TestEnums(t *testing.T) {
 	checkEnum[elastallocv1.Admission](t, solver.Admissions()...)
 	checkEnum[elastallocv1.BadJobs](t, solver.BadJobsRefuse, solver.BadJobsHold)
 	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,
-		solver.WaitNotWorthIt)
+		solver.WaitNotWorthIt, solver.WaitSizeLimit)
 	checkEnum[elastallocv1.WarningCode](t, solver.WarningNeverFits, solver.WarningIdleWithQueue, solver.WarningEmptyPool,
 		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool, solver.WarningOptionsIgnored,
-		solver.WarningETARanOut, solver.WarningManyPauses)
+		solver.WarningETARanOut, solver.WarningManyPauses, solver.WarningSizesNotNested)
 	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
 		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt, solver.ChangeMove)
 	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)
@@ -395,6 +424,9 @@ func TestToAllocateResponse(t *testing.T) {
 			},
 			Warnings: []solver.Warning{{Code: solver.WarningNeverFits, JobID: "b", Message: "too large"}},
 			Groups:   []solver.GroupReport{{ID: "vision", Nodes: 4, Short: 2, Price: 0.5}, {ID: "speech"}},
+			SizeLimits: []solver.SizeLimitReport{
+				{SizeLimit: solver.SizeLimit{Size: 4, Nodes: 64, NodeType: "a100"}, Used: 32, Price: 0.25}, {SizeLimit: solver.SizeLimit{Size: 8}},
+			},
 		},
 	}
 	want := &elastallocv1.AllocateResponse{}
@@ -412,7 +444,8 @@ func TestToAllocateResponse(t *testing.T) {
 				{"backend": "BACKEND_GREEDY", "outcome": "OUTCOME_ANSWERED", "duration": "0.002s"}
 			],
 			"warnings": [{"code": "WARNING_CODE_NEVER_FITS", "jobId": "b", "message": "too large"}],
-			"groups": [{"id": "vision", "nodes": 4, "short": 2, "price": 0.5}, {"id": "speech"}]
+			"groups": [{"id": "vision", "nodes": 4, "short": 2, "price": 0.5}, {"id": "speech"}],
+			"sizeLimits": [{"size": 4, "nodes": 64, "nodeType": "a100", "used": 32, "price": 0.25}, {"size": 8}]
 		}
 	}`), want); err != nil {
 		t.Fatal(err)
@@ -462,6 +495,10 @@ func FuzzConvert(f *testing.F) {
 		j.GroupId = "a"
 	}
 	seed(grouped)
+	limited := onJob(func(j *elastallocv1.Job) { j.PieceNodes = new(int32(4)) })
+	limited.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+	limited.Snapshot.SizeLimits = []*elastallocv1.SizeLimit{{Size: 2, Nodes: 4}}
+	seed(limited)
 	const maxJobs = 50
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := &elastallocv1.AllocateRequest{}

@@ -89,6 +89,11 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 			Id: t.ID, Nodes: int32(t.Nodes), IdleNodes: int32(t.IdleNodes), Price: t.Price,
 		})
 	}
+	for _, l := range r.SizeLimits {
+		converted.SizeLimits = append(converted.SizeLimits, &elastallocv1.SizeLimitReport{
+			Size: int32(l.Size), NodeType: l.NodeType, Nodes: int32(l.Nodes), Used: int32(l.Used), Price: l.Price,
+		})
+	}
 	converted.Certificate = toCertificate(r.Certificate)
 	return converted
 }

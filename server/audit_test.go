@@ -161,8 +161,8 @@ func TestContradictions(t *testing.T) {
 			return result, err
 		})
 	})
-	h.defects.lines = newLineLimit(1, 10*maxDefectFiles)     // However long the calls take, each is logged,
-	h.defects.writes = make(chan struct{}, 2*maxDefectFiles) // and however slow the disk is, each is kept.
+	h.defects.logger = slog.New(slog.NewJSONHandler(h.logs, nil)) // However long the calls take, each is logged,
+	h.defects.writes = make(chan struct{}, 2*maxDefectFiles)      // and however slow the disk is, each is kept.
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-7")
 	for range maxDefectFiles + 20 {
 		if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {

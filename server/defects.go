@@ -36,7 +36,6 @@ const (
 type defects struct {
 	dir            string // "" keeps nothing
 	logger         *slog.Logger
-	lines          *lineLimit
 	contradictions prometheus.Counter
 	writes         chan struct{} // those that wait or are being written
 
@@ -49,7 +48,7 @@ type defects struct {
 // newDefects makes the folder, counts what is in it, and registers the metric.
 func newDefects(dir string, logger *slog.Logger, registry prometheus.Registerer) (*defects, error) {
 	d := &defects{
-		dir: dir, logger: logger, lines: newLineLimit(1, 10), writes: make(chan struct{}, maxDefectWrites),
+		dir: dir, logger: limitLines(logger, 1, 10), writes: make(chan struct{}, maxDefectWrites),
 		contradictions: promauto.With(registry).NewCounter(prometheus.CounterOpts{
 			Name: "elastalloc_proof_contradictions_total",
 			Help: "Calls in which a search bounded the optimum below a legal plan: a defect of the program. Their answers claim no proof.",
@@ -78,10 +77,7 @@ func (d *defects) Observe(ctx context.Context, e *ingress.Event) {
 		return
 	}
 	d.contradictions.Inc()
-	if leftOut, ok := d.lines.allow("contradiction"); ok {
-		d.logger.ErrorContext(ctx, "a proof contradicts itself", "request_id", e.RequestID, "method", e.Method,
-			"contradiction", e.Contradiction, "lines_left_out", leftOut)
-	}
+	d.logger.ErrorContext(ctx, "a proof contradicts itself", "request_id", e.RequestID, "method", e.Method, "contradiction", e.Contradiction)
 	d.keep("contradiction", e.RequestID, e.RequestBytes, e.Request, nil)
 }
 
@@ -112,14 +108,11 @@ func (d *defects) keep(what, requestID string, requestBytes int, request, answer
 
 // logKept logs that a request is kept in a file, or why it is not.
 func (d *defects) logKept(requestID, file string, err error) {
-	leftOut, ok := d.lines.allow("file")
-	switch {
-	case !ok:
-	case err != nil:
-		d.logger.Warn("a request that shows a defect is not kept", "request_id", requestID, "error", err, "lines_left_out", leftOut)
-	default:
-		d.logger.Info("a request that shows a defect is kept", "request_id", requestID, "file", file, "lines_left_out", leftOut)
+	if err != nil {
+		d.logger.Warn("a request that shows a defect is not kept", "request_id", requestID, "error", err)
+		return
 	}
+	d.logger.Info("a request that shows a defect is kept", "request_id", requestID, "file", file)
 }
 
 // write writes a message, under the lock.

@@ -20,11 +20,10 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// Why a handshake is refused, as the metric says it: one reason per remedy.
+// Classes of failed TLS handshakes in the metric. The log line has the error.
 const (
-	reasonCertificate = "certificate" // the client's may not call
-	reasonProtocol    = "protocol"    // it speaks no TLS of today, or does not trust our certificate
-	reasonGone        = "gone"        // it was silent or went, as probes of a port do
+	handshakeRejected     = "rejected"     // by the server or by the client
+	handshakeDisconnected = "disconnected" // the client was silent or closed the connection, as port probes do
 )
 
 // nameError means that a certificate of the client CA has none of the names that may call.
@@ -91,16 +90,15 @@ func checkNames(allowed []string) func(tls.ConnectionState) error {
 type handshakes struct {
 	credentials.TransportCredentials
 	logger  *slog.Logger
-	lines   *lineLimit
 	refused *prometheus.CounterVec
 }
 
 // watchHandshakes adds counting and logging to credentials.
 func watchHandshakes(c credentials.TransportCredentials, registry prometheus.Registerer, logger *slog.Logger) *handshakes {
 	return &handshakes{
-		TransportCredentials: c, logger: logger, lines: newLineLimit(1, 10),
+		TransportCredentials: c, logger: limitLines(logger, 1, 10),
 		refused: counters(registry, "elastalloc_refused_handshakes_total", "TLS handshakes that failed, by reason.",
-			"reason", reasonCertificate, reasonProtocol, reasonGone),
+			"reason", handshakeRejected, handshakeDisconnected),
 	}
 }
 
@@ -110,16 +108,13 @@ func (h *handshakes) ServerHandshake(connection net.Conn) (net.Conn, credentials
 	if err == nil {
 		return secured, info, nil
 	}
-	reason := reasonOf(err)
-	h.refused.WithLabelValues(reason).Inc()
-	peer := hostOf(connection.RemoteAddr())
-	if leftOut, ok := h.lines.allow(peer); ok {
-		level := slog.LevelWarn
-		if reason == reasonGone {
-			level = slog.LevelInfo
-		}
-		h.logger.Log(context.Background(), level, "TLS handshake failed", "reason", reason, "caller", peer, "error", text.Shorten(err.Error()), "lines_left_out", leftOut)
+	reason, level := handshakeRejected, slog.LevelWarn
+	if isDisconnected(err) {
+		reason, level = handshakeDisconnected, slog.LevelInfo
 	}
+	h.refused.WithLabelValues(reason).Inc()
+	h.logger.Log(context.Background(), level, "TLS handshake failed", "reason", reason,
+		callerKey, hostOf(connection.RemoteAddr()), "error", text.Shorten(err.Error()))
 	return nil, nil, err
 }
 
@@ -138,17 +133,8 @@ func hostOf(address net.Addr) string {
 	return address.String()
 }
 
-// reasonOf returns why a handshake failed.
-func reasonOf(err error) string {
-	switch {
-	// That there is no certificate is known by its words alone.
-	case errors.As(err, new(*nameError)), errors.As(err, new(*tls.CertificateVerificationError)),
-		strings.Contains(err.Error(), "didn't provide a certificate"):
-		return reasonCertificate
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
-		return reasonGone
-	default:
-		return reasonProtocol
-	}
+// isDisconnected reports whether a handshake failed because the connection ended or timed out.
+func isDisconnected(err error) bool {
+	return slices.ContainsFunc([]error{os.ErrDeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, net.ErrClosed},
+		func(target error) bool { return errors.Is(err, target) })
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestNamesOfClients(t *testing.T) {
 }
 
 // TestRefusedHandshakes checks who may call, and that every handshake that fails is counted
-// by its reason and logged with what the client calls itself.
+// by its class and logged with what the client calls itself.
 func TestRefusedHandshakes(t *testing.T) {
 	t.Parallel()
 	server := testcert.New(t, t.TempDir())
@@ -92,12 +93,12 @@ func TestRefusedHandshakes(t *testing.T) {
 		logged string
 	}{
 		"a name that may call":   {trusting(scheduler.Certificate), "", ""},
-		"a name that may not":    {trusting(other.Certificate), reasonCertificate, "other.example"},
-		"another authority":      {trusting(stranger.Certificate), reasonCertificate, "unknown authority"},
-		"a certificate too old":  {trusting(expired.Certificate), reasonCertificate, "expired"},
-		"no certificate":         {trusting(), reasonCertificate, "didn't provide"},
-		"an old version of TLS":  {old, reasonProtocol, "unsupported versions"},
-		"distrust in the server": {distrusting, reasonProtocol, "bad certificate"},
+		"a name that may not":    {trusting(other.Certificate), handshakeRejected, "other.example"},
+		"another authority":      {trusting(stranger.Certificate), handshakeRejected, "unknown authority"},
+		"a certificate too old":  {trusting(expired.Certificate), handshakeRejected, "expired"},
+		"no certificate":         {trusting(), handshakeRejected, "didn't provide"},
+		"an old version of TLS":  {old, handshakeRejected, "unsupported versions"},
+		"distrust in the server": {distrusting, handshakeRejected, "bad certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			series := fmt.Sprintf(`elastalloc_refused_handshakes_total{reason=%q}`, test.reason)
@@ -123,7 +124,7 @@ func TestRefusedHandshakes(t *testing.T) {
 	}
 
 	// Plain text, and silence.
-	for reason, hello := range map[string]string{reasonProtocol: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", reasonGone: ""} {
+	for reason, hello := range map[string]string{handshakeRejected: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", handshakeDisconnected: ""} {
 		series := fmt.Sprintf(`elastalloc_refused_handshakes_total{reason=%q}`, reason)
 		before, _ := h.series(t, series)
 		connection, err := h.listener.Dial()
@@ -142,46 +143,55 @@ func TestRefusedHandshakes(t *testing.T) {
 	}
 }
 
-// TestReasons checks reasons that are hard to provoke.
-func TestReasons(t *testing.T) {
+// TestDisconnected checks errors that are hard to provoke.
+func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, fmt.Errorf("read: %w", net.ErrClosed),
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
 	} {
-		if got := reasonOf(err); got != reasonGone {
-			t.Errorf("%v is %q; want %q", err, got, reasonGone)
+		if !isDisconnected(err) {
+			t.Errorf("%v is not a disconnect", err)
 		}
 	}
 }
 
-// TestLineLimit checks that one caller's lines are bounded, counted where they are left
-// out, and take nothing from the others' but where all of them shout.
+// TestLineLimit checks that the lines about one caller are limited, that they do not displace
+// the lines about others, of other levels and with other messages, and that all lines together
+// are limited too.
 func TestLineLimit(t *testing.T) {
 	t.Parallel()
-	limit := newLineLimit(1e-9, 5)
-	count := func(caller string, lines int) (allowed int) {
+	var logs syncbuffer.Buffer
+	logger := limitLines(slog.New(slog.NewJSONHandler(&logs, nil)), 1e-9, 5)
+	count := func(log func(string, ...any), message, caller string, lines int) int {
+		before := strings.Count(logs.String(), "\n")
 		for range lines {
-			if _, ok := limit.allow(caller); ok {
-				allowed++
-			}
+			log(message, callerKey, caller)
 		}
-		return allowed
+		return strings.Count(logs.String(), "\n") - before
 	}
-	if allowed := count("attacker", 1000); allowed != 5 {
-		t.Errorf("%d lines of 1,000; want 5", allowed)
+	for _, test := range []struct {
+		name        string
+		log         func(string, ...any)
+		message     string
+		caller      string
+		lines, must int
+	}{
+		{"an attacker", logger.Info, "call", "attacker", 1000, 5},
+		{"an attacker, with attributes", logger.With("a", 1).WithGroup("b").Info, "call", "attacker", 10, 0},
+		{"an honest caller", logger.Info, "call", "honest", 3, 3},
+		{"another level", logger.Warn, "call", "attacker", 3, 3},
+		{"another message", logger.Info, "kept", "attacker", 3, 3},
+	} {
+		if got := count(test.log, test.message, test.caller, test.lines); got != test.must {
+			t.Errorf("%s: %d lines of %d; must be %d", test.name, got, test.lines, test.must)
+		}
 	}
-	if leftOut := limit.callers["attacker"].leftOut; leftOut != 995 {
-		t.Errorf("%d lines are left out; want 995", leftOut)
-	}
-	if allowed := count("honest", 3); allowed != 3 {
-		t.Errorf("%d lines of an honest caller; want 3", allowed)
-	}
-	all := 8
 	for i := range 5000 {
-		all += count(fmt.Sprint("attacker", i), 10)
+		count(logger.Info, "call", fmt.Sprint("attacker", i), 10)
 	}
-	if all != 50 || len(limit.callers) > maxLimitedCallers {
-		t.Errorf("%d lines about %d callers; want 50 about at most %d", all, len(limit.callers), maxLimitedCallers)
+	if all := strings.Count(logs.String(), "\n"); all != 50 {
+		t.Errorf("%d lines about all callers; must be 50", all)
 	}
 }
 
@@ -189,7 +199,7 @@ func TestLineLimit(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	var logs syncbuffer.Buffer
-	observer := logObserver{slog.New(slog.NewJSONHandler(&logs, nil)), newLineLimit(100, 500)}
+	observer := logObserver{limitLines(slog.New(slog.NewJSONHandler(&logs, nil)), 100, 500)}
 	began := time.Now()
 	for range 20_000 {
 		observer.Observe(t.Context(), &ingress.Event{Method: "Allocate", Caller: "attacker", Err: status.Error(codes.InvalidArgument, "bad")})
@@ -198,8 +208,4 @@ func TestLogIsBounded(t *testing.T) {
 	if lines > most {
 		t.Errorf("20,000 calls make %d lines; want at most %d", lines, most)
 	}
-	wait.Until(t, "a line that says how many are left out", func() bool {
-		observer.Observe(t.Context(), &ingress.Event{Method: "Allocate", Caller: "attacker"})
-		return logs.Line(`"msg":"call"`, `"lines_left_out":`) != ""
-	})
 }

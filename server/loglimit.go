@@ -1,56 +1,66 @@
 package server
 
 import (
+	"context"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/time/rate"
 )
 
-// maxLimitedCallers is how many callers a line limit tells apart; beyond, it forgets them.
-const maxLimitedCallers = 1024
+const (
+	// callerKey is the attribute of log lines that names the caller.
+	callerKey = "caller"
 
-// lineLimit bounds the log lines about each caller, and about all of them to ten times
-// that: one that fails without end must not fill the disk, nor push others' lines out.
-type lineLimit struct {
-	perSecond rate.Limit
-	burst     int
+	// maxLineLimits is the number of rate limits after which all are forgotten.
+	maxLineLimits = 1024
+)
 
-	mutex   sync.Mutex
-	all     *rate.Limiter
-	callers map[string]*callerLines
+// limitHandler drops log lines that are beyond a rate.
+type limitHandler struct {
+	slog.Handler
+	allow func(key string) bool
 }
 
-// callerLines are the lines about a caller.
-type callerLines struct {
-	limiter *rate.Limiter
-	leftOut int
-}
-
-// newLineLimit returns a limit on lines a second in the long run, and on lines at once.
-func newLineLimit(perSecond rate.Limit, burst int) *lineLimit {
-	return &lineLimit{
-		perSecond: perSecond, burst: burst,
-		all: rate.NewLimiter(10*perSecond, 10*burst), callers: make(map[string]*callerLines),
-	}
-}
-
-// allow reports whether a line about a caller is to be written, and how many about it have
-// been left out since the last.
-func (l *lineLimit) allow(caller string) (leftOut int, ok bool) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	lines := l.callers[caller]
-	if lines == nil {
-		if len(l.callers) >= maxLimitedCallers {
-			clear(l.callers)
+// limitLines returns a logger that limits the lines per second, and at once, of each level,
+// message and caller, and all lines to ten times that: a caller that fails endlessly must
+// neither fill the disk nor displace lines about others. Metrics count what is dropped.
+func limitLines(logger *slog.Logger, perSecond rate.Limit, burst int) *slog.Logger {
+	var limits sync.Map // of *rate.Limiter, by key
+	var known atomic.Int64
+	all := rate.NewLimiter(10*perSecond, 10*burst)
+	return slog.New(limitHandler{logger.Handler(), func(key string) bool {
+		limit, loaded := limits.LoadOrStore(key, rate.NewLimiter(perSecond, burst))
+		if !loaded && known.Add(1) > maxLineLimits {
+			limits.Clear()
+			known.Store(0)
 		}
-		lines = &callerLines{limiter: rate.NewLimiter(l.perSecond, l.burst)}
-		l.callers[caller] = lines
+		return limit.(*rate.Limiter).Allow() && all.Allow()
+	}})
+}
+
+// Handle handles a line that is within the limits.
+func (h limitHandler) Handle(ctx context.Context, line slog.Record) error {
+	key := line.Level.String() + line.Message
+	line.Attrs(func(attribute slog.Attr) bool {
+		if attribute.Key == callerKey {
+			key += attribute.Value.String()
+		}
+		return true
+	})
+	if !h.allow(key) {
+		return nil
 	}
-	if !lines.limiter.Allow() || !l.all.Allow() {
-		lines.leftOut++
-		return 0, false
-	}
-	leftOut, lines.leftOut = lines.leftOut, 0
-	return leftOut, true
+	return h.Handler.Handle(ctx, line)
+}
+
+// WithAttrs returns a handler that adds attributes and shares the limits.
+func (h limitHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return limitHandler{h.Handler.WithAttrs(attributes), h.allow}
+}
+
+// WithGroup returns a handler that groups what follows and shares the limits.
+func (h limitHandler) WithGroup(name string) slog.Handler {
+	return limitHandler{h.Handler.WithGroup(name), h.allow}
 }

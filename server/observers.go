@@ -19,19 +19,12 @@ import (
 // an answer all the same.
 type logObserver struct {
 	logger *slog.Logger
-	lines  *lineLimit
 }
 
 // Observe logs a call.
 func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
-	// Lines that need somebody's attention are not left out for those that do not.
-	level := levelOf(e.Code())
-	leftOut, ok := o.lines.allow(level.String() + " " + e.Caller)
-	if !ok {
-		return
-	}
 	fields := []any{
-		"method", e.Method, "code", e.Code().String(), "request_id", e.RequestID, "caller", e.Caller,
+		"method", e.Method, "code", e.Code().String(), "request_id", e.RequestID, callerKey, e.Caller,
 		"duration_seconds", e.Total.Seconds(), "waited_seconds", e.Waited.Seconds(), "request_bytes", e.RequestBytes,
 	}
 	if e.HasSnapshot {
@@ -50,10 +43,7 @@ func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
 	if e.Err != nil {
 		fields = append(fields, "error", e.Err.Error())
 	}
-	if leftOut > 0 {
-		fields = append(fields, "lines_left_out", leftOut)
-	}
-	o.logger.Log(ctx, level, "call", fields...)
+	o.logger.Log(ctx, levelOf(e.Code()), "call", fields...)
 }
 
 // levelOf returns the level at which a call is logged: error for a bug, warning for what an

@@ -86,7 +86,7 @@ func (s *Server) build() error {
 	}
 	observers := []ingress.Observer{
 		newMetrics(c.Registry, c.Version, c.Backends), newNamedMetrics(c.Registry, c.MetricsGroups, c.MetricsNodeTypes),
-		page, spanObserver{}, logObserver{c.Logger, newLineLimit(100, 500)}, s.defects,
+		page, spanObserver{}, logObserver{limitLines(c.Logger, 100, 500)}, s.defects,
 	}
 	audits := counters(c.Registry, "elastalloc_audits_total",
 		"Answers that were to be audited, by verdict: refuted is a defect of the program, skipped found no idle turn.",

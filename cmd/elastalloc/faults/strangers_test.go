@@ -97,7 +97,7 @@ func TestStrangers(t *testing.T) {
 	attackers.Wait()
 	wait.For(t, "the handshakes are counted", func() (bool, string) {
 		shown := servertest.Metrics(t, server)
-		counted := sumOf(shown, "elastalloc_refused_handshakes_total", `reason="certificate"`)
+		counted := sumOf(shown, "elastalloc_refused_handshakes_total", `reason="rejected"`)
 		return counted >= 800, fmt.Sprint(counted, " are counted")
 	})
 	seconds := int(time.Since(began).Seconds()) + 1

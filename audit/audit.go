@@ -5,7 +5,7 @@
 // Checked is what a plan and a proof are made of. Not checked are wait reasons, warnings,
 // prices of nodes and groups, greedy_objective, times and attempts.
 //
-// docs/proofs.md has the mathematics. In reading order:
+// docs/explanation/optimality-proofs.md has the mathematics. In reading order:
 //
 //	request.go    the request as the API defines it, and whether it is allowed
 //	admission.go  which jobs get nodes, and which may do without

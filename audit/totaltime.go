@@ -7,7 +7,7 @@ import (
 )
 
 // totalTime is OBJECTIVE_TOTAL_TIME: its options, and what it takes from all jobs, in the
-// terms of docs/total-time.md and docs/node-types.md.
+// terms of docs/explanation/completion-time-objective.md and docs/schedulers/node-types.md.
 type totalTime struct {
 	fairness, aging, price, payback, pause, bonus, cadence float64
 	quotaPrice, etaError                                   float64

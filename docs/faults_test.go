@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestFaults checks that docs/faults.md names every test of faults and no other, and every
+// TestFaults checks that docs/explanation/fault-tolerance.md names every test of faults and no other, and every
 // hostile connection.
 func TestFaults(t *testing.T) {
 	source := filepath.Join(root, "cmd", "elastalloc", "faults")
-	page := read(t, filepath.Join(root, "docs", "faults.md"))
+	page := read(t, filepath.Join(root, "docs", "explanation", "fault-tolerance.md"))
 	var code string
 	files, err := filepath.Glob(filepath.Join(source, "*_test.go"))
 	if err != nil {

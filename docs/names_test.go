@@ -13,10 +13,10 @@ import (
 )
 
 // TestDocumentedFlags checks that every flag and every variable that the documentation and
-// deploy/ name is in docs/flags.md, which is generated from the commands.
+// deploy/ name is in docs/reference/command-line.md, which is generated from the commands.
 func TestDocumentedFlags(t *testing.T) {
 	known := map[string]bool{"--help": true, testtier.Variable: true}
-	reference, err := os.ReadFile(filepath.Join(root, "docs", "flags.md"))
+	reference, err := os.ReadFile(filepath.Join(root, "docs", "reference", "command-line.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 	var files []string
 	for _, pattern := range []string{
-		"README.md", "docs/*.md", "docs/research/*.md", "deploy/*.md", "deploy/systemd/*", "deploy/compose/compose.yaml", "deploy/kubernetes/*.yaml",
+		"README.md", "docs/*.md", "docs/*/*.md", "deploy/*.md", "deploy/systemd/*", "deploy/compose/compose.yaml", "deploy/kubernetes/*.yaml",
 	} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates the API's Go code, docs/flags.md and NOTICE into a temporary folder and fails
+# Generates the API's Go code, docs/reference/command-line.md and NOTICE into a temporary folder and fails
 # where the files in the checkout differ. The checkout is not touched.
 set -euo pipefail
 buf=$1
@@ -8,13 +8,13 @@ fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
 "$buf" generate --output "$fresh"
-mkdir "$fresh/docs"
-scripts/flags.sh >"$fresh/docs/flags.md"
+mkdir -p "$fresh/docs/reference"
+scripts/flags.sh >"$fresh/docs/reference/command-line.md"
 scripts/notice.sh >"$fresh/NOTICE"
 stale=0
 while IFS= read -r file; do
   diff -u "$file" "$fresh/$file" || stale=1
-done < <({ find proto -name '*.pb.go'; cd "$fresh"; find proto -name '*.pb.go'; } | sort -u; printf '%s\n' docs/flags.md NOTICE)
+done < <({ find proto -name '*.pb.go'; cd "$fresh"; find proto -name '*.pb.go'; } | sort -u; printf '%s\n' docs/reference/command-line.md NOTICE)
 if [ "$stale" -ne 0 ]; then
   echo 'generated files are stale; run: make generate' >&2
   exit 1

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The figures of docs/what-to-tell-it.md. Needs jq.
+# The figures of docs/schedulers/estimate-remaining-time.md. Needs jq.
 #
 #   scripts/etas.sh run LAB TRACES OUT   simulate into the folder OUT, about ten minutes of a core
 #   scripts/etas.sh tables OUT           print the tables as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04,
-# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/traces.md says how to make them).
+# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/reference/traces.md says how to make them).
 # What OUT has already is not run again.
 set -eu
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/flags.md: the flags of all programs, as they describe themselves.
+# Prints docs/reference/command-line.md: the flags of all programs, as they describe themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

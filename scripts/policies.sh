@@ -1,12 +1,12 @@
 #!/bin/sh
-# The tables of docs/policies.md, and longer ones. Needs jq.
+# The tables of docs/evaluation/policies.md, and longer ones. Needs jq.
 #
 #   scripts/policies.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes
 #   scripts/policies.sh held LAB TRACES OUT  the same of two further traces, about a minute
 #   scripts/policies.sh tables OUT           print the tables of either as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04
-# and helios_venus_may2020, for held of itp_cluster02 and itp_cluster08 (docs/traces.md says how
+# and helios_venus_may2020, for held of itp_cluster02 and itp_cluster08 (docs/reference/traces.md says how
 # to make them).
 set -eu
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A Slurm of eight nodes on this machine, to try docs/slurm.md: the real programs, on ports of
+# A Slurm of eight nodes on this machine, to try docs/schedulers/slurm.md: the real programs, on ports of
 # loopback, without accounting and without the system's configuration. Debian and Ubuntu have it
 # in their packages slurmctld, slurmd and slurm-client.
 #

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The tables of docs/teams.md. Needs jq.
+# The tables of docs/schedulers/teams.md. Needs jq.
 #
 #   scripts/teams.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes of one core
 #   scripts/teams.sh tables OUT           print the tables as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with helios_venus_may2020_50h.csv and
-# helios_venus_may2020_20d.csv (docs/traces.md says how to make them).
+# helios_venus_may2020_20d.csv (docs/reference/traces.md says how to make them).
 set -eu
 
 rivals=static-partitions,fifo-partitions,borrowing,borrowing-waiting,total-time-open,total-time-weights

@@ -341,7 +341,7 @@ func TestNamedNodeTypesAreObserved(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented holds docs/metrics.md to a server that has all there is.
+// TestMetricsAreDocumented holds docs/reference/metrics.md to a server that has all there is.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	id := testcert.New(t, t.TempDir())
@@ -350,7 +350,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		c.TLSCert, c.TLSKey, c.MetricsGroups, c.Recorder = id.CertFile, id.KeyFile, []string{"research"}, recorder
 		c.MetricsNodeTypes = []string{"a100"}
 	})
-	metricsdoc.Check(t, "../docs/metrics.md", "elastalloc serve", h.config.Registry)
+	metricsdoc.Check(t, "../docs/reference/metrics.md", "elastalloc serve", h.config.Registry)
 }
 
 // TestOpenMetricsFamilies checks that in OpenMetrics every family is there once: a counter belongs to

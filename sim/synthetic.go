@@ -37,7 +37,7 @@ const (
 // What the paper does not say, and what we take.
 const (
 	// logDeviation is the standard deviation of the logarithm of long durations:
-	// public traces of such clusters have 1.4 to 1.8 (docs/traces.md).
+	// public traces of such clusters have 1.4 to 1.8 (docs/reference/traces.md).
 	logDeviation = 1.5
 	// Submissions are a wave that is 4 times as high at 3 pm as at 3 am.
 	busiest  = 15 * time.Hour

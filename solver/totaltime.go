@@ -23,7 +23,7 @@ import (
 //	sum_i c_i s_i(k_i) - chi_i(k_i)
 //
 // over legal sizes k_i within the pool: a knapsack, where chi_i(k) is what it costs to
-// change to k nodes. docs/total-time.md derives it.
+// change to k nodes. docs/explanation/completion-time-objective.md derives it.
 
 // Defaults of TotalTimeOptions.
 const (
@@ -263,7 +263,7 @@ func (m *totalTime) weight(job *Job) float64 {
 }
 
 // How many restarts of a job Aging and Payback span at least. With fewer, jobs would be
-// paused and resumed faster than they train; docs/sequences.md derives both.
+// paused and resumed faster than they train; docs/explanation/sequences.md derives both.
 const (
 	agingRestarts   = 100
 	paybackRestarts = 4

@@ -12,7 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/servertest"
 )
 
-// TestSchedulerLoops runs the scheduler loops of docs/integrate.md, in Go and in Python,
+// TestSchedulerLoops runs the scheduler loops of docs/schedulers/integrate.md, in Go and in Python,
 // around a real server and without one: every job ends, and their clusters refuse more
 // nodes than are idle.
 func TestSchedulerLoops(t *testing.T) {
@@ -62,7 +62,7 @@ func runLoop(t *testing.T, command *exec.Cmd) string {
 	return string(output)
 }
 
-// TestSlurmExample runs the Python tests of the example of docs/slurm.md. They need no Slurm.
+// TestSlurmExample runs the Python tests of the example of docs/schedulers/slurm.md. They need no Slurm.
 func TestSlurmExample(t *testing.T) {
 	if _, err := exec.LookPath(python); err != nil {
 		if os.Getenv("CI") != "" {

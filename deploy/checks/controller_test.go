@@ -103,8 +103,8 @@ func TestControllerAlerts(t *testing.T) {
 			t.Errorf("%s: no test sees it fire and keep quiet", alert.Alert)
 		}
 		checkDocumented(t, alert.Alert, alert.Expr)
-		if !strings.Contains(string(readFile(t, "docs", "metrics.md")), alert.Alert) {
-			t.Errorf("docs/metrics.md does not name %s", alert.Alert)
+		if !strings.Contains(string(readFile(t, "docs", "reference", "metrics.md")), alert.Alert) {
+			t.Errorf("docs/reference/metrics.md does not name %s", alert.Alert)
 		}
 	}
 	if headings := strings.Count(runbook, "\n## Elastalloc"); headings != len(groups.Groups[0].Rules) {

@@ -104,9 +104,9 @@ func TestRecording(t *testing.T) {
 	}
 }
 
-// TestDocumentedValues checks that the values which docs/production.md shows are those of the chart.
+// TestDocumentedValues checks that the values which docs/operators/deploy-kubernetes.md shows are those of the chart.
 func TestDocumentedValues(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readFile(t, "docs", "production.md"), -1)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readFile(t, "docs", "operators", "deploy-kubernetes.md"), -1)
 	if len(blocks) < 3 {
 		t.Fatalf("%d blocks of values; want them all", len(blocks))
 	}

@@ -153,16 +153,16 @@ func TestQueriesParse(t *testing.T) {
 	}
 }
 
-// checkDocumented checks that docs/metrics.md has the series of a query. Tests of both programs
+// checkDocumented checks that docs/reference/metrics.md has the series of a query. Tests of both programs
 // hold the page to what they export.
 func checkDocumented(t *testing.T, where, expr string) {
 	t.Helper()
-	page := string(readFile(t, "docs", "metrics.md"))
+	page := string(readFile(t, "docs", "reference", "metrics.md"))
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
 	for _, selector := range selectors(t, expr) {
 		name, _, _ := strings.Cut(selector, "{")
 		if strings.HasPrefix(name, "elastalloc") && !strings.Contains(page, "`"+suffix.ReplaceAllString(name, "")+"`") {
-			t.Errorf("%s: docs/metrics.md has no %s", where, name)
+			t.Errorf("%s: docs/reference/metrics.md has no %s", where, name)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func checkDocumented(t *testing.T, where, expr string) {
 // TestMetricsPage checks that the page of metrics has all that the server's dashboard and rules
 // look at, and names every alert.
 func TestMetricsPage(t *testing.T) {
-	page := string(readFile(t, "docs", "metrics.md"))
+	page := string(readFile(t, "docs", "reference", "metrics.md"))
 	for _, q := range dashboardQueries(t) {
 		checkDocumented(t, q.where, q.expr)
 	}
@@ -178,7 +178,7 @@ func TestMetricsPage(t *testing.T) {
 		for _, rule := range group.Rules {
 			checkDocumented(t, rule.Record+rule.Alert, rule.Expr)
 			if !strings.Contains(page, rule.Record+rule.Alert) {
-				t.Errorf("docs/metrics.md does not name %s", rule.Record+rule.Alert)
+				t.Errorf("docs/reference/metrics.md does not name %s", rule.Record+rule.Alert)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // Command scheduler is a whole scheduler loop around elastalloc, on a toy cluster in
 // simulated time. cluster.go is what a real cluster does by itself; this file is what you
-// write. docs/integrate.md explains it step by step; scheduler.py is the same in Python.
+// write. docs/schedulers/integrate.md explains it step by step; scheduler.py is the same in Python.
 // shadow.go asks in real time and acts on no answer.
 package main
 

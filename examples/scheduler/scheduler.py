@@ -5,7 +5,7 @@
 
 /usr/bin/python3 has Debian's grpcio; in a virtual environment, pip install the wheel.
 
-Cluster is what a real cluster does by itself; Scheduler is what you write. docs/integrate.md
+Cluster is what a real cluster does by itself; Scheduler is what you write. docs/schedulers/integrate.md
 explains it step by step; main.go is the same in Go.
 """
 

@@ -15,7 +15,7 @@ const (
 // shadow runs the cluster for a while of real time under the scheduler that there was before:
 // first come, first served. At every moment it tells the server what the cluster is like,
 // and acts on no answer. A server with --record keeps that, and elastalloc-lab replay sets it
-// beside what other policies would have made of the same jobs. See docs/shadow.md.
+// beside what other policies would have made of the same jobs. See docs/schedulers/record-and-replay.md.
 func (s *scheduler) shadow(ctx context.Context, span time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, span)
 	defer cancel()

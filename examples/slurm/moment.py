@@ -2,7 +2,7 @@
 """Decides once about a Slurm partition of elastic jobs, and carries the decision out.
 
 Run it every 10 minutes, one at a time, as a user who may change all these jobs, where
-elastalloc is on the PATH. docs/slurm.md explains it. Arguments are passed on to
+elastalloc is on the PATH. docs/schedulers/slurm.md explains it. Arguments are passed on to
 `elastalloc allocate`, such as --server allocator:50051; without one it decides by itself.
 """
 

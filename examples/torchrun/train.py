@@ -1,4 +1,4 @@
-"""A training that torchrun can resize: docs/torchrun.md. It fits 8 numbers; a step takes half a second."""
+"""A training that torchrun can resize: docs/schedulers/torchrun.md. It fits 8 numbers; a step takes half a second."""
 
 import os
 import time

@@ -1,5 +1,5 @@
 // Package recording keeps the calls of a server in files and reads them again: a history
-// of snapshots and decisions that can be replayed. See docs/shadow.md.
+// of snapshots and decisions that can be replayed. See docs/schedulers/record-and-replay.md.
 //
 // A file holds one JSON object a line, compressed by zstd. A new one is begun by size and
 // by age, and the oldest are deleted beyond a total.

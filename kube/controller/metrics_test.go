@@ -7,7 +7,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
-// TestMetricsAreDocumented holds docs/metrics.md to a controller that has decided and settled.
+// TestMetricsAreDocumented holds docs/reference/metrics.md to a controller that has decided and settled.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, busy()...)
@@ -15,5 +15,5 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.passes(12)
-	metricsdoc.Check(t, "../../docs/metrics.md", "elastalloc-controller", c.registry)
+	metricsdoc.Check(t, "../../docs/reference/metrics.md", "elastalloc-controller", c.registry)
 }

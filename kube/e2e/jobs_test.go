@@ -28,7 +28,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// What the controller promises: see docs/kubernetes.md.
+// What the controller promises: see docs/schedulers/kubernetes.md.
 const (
 	poolLabel        = "elastalloc.dev/pool"
 	targetAnnotation = "elastalloc.dev/target"

@@ -16,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// agent is the command of docs/torchrun.md as Debian's PyTorch spells it. Index 0 is HOST:
+// agent is the command of docs/schedulers/torchrun.md as Debian's PyTorch spells it. Index 0 is HOST:
 // it is the last to go.
 const agent = `exec /usr/bin/python3 -m torch.distributed.run -r 1 -t 1 --nnodes=1:3 --nproc_per_node=1 --max_restarts=100 \
   --rdzv_backend=c10d --rdzv_id=train --rdzv_endpoint=localhost:%s \

@@ -31,7 +31,7 @@ type Kind struct {
 	read func(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error)
 }
 
-// Support says how jobs of a kind are resized. It is the table in docs/kubernetes.md.
+// Support says how jobs of a kind are resized. It is the table in docs/schedulers/kubernetes.md.
 type Support struct {
 	Versions string // that were tested
 	Size     string // the fields that keep the size

@@ -399,11 +399,11 @@ func TestManagedBy(t *testing.T) {
 // TestTable: the table of the documentation is that of the code.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/kubernetes.md")
+	page, err := os.ReadFile("../../docs/schedulers/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "\n"+kinds.Table()+"\n") {
-		t.Errorf("docs/kubernetes.md lacks the table\n%s", kinds.Table())
+		t.Errorf("docs/schedulers/kubernetes.md lacks the table\n%s", kinds.Table())
 	}
 }

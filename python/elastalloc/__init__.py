@@ -1,6 +1,6 @@
 """A client of elastalloc, which decides how many nodes each elastic training job gets.
 
-The messages are those of elastalloc.v1.allocator_pb2. See docs/integrate.md.
+The messages are those of elastalloc.v1.allocator_pb2. See docs/schedulers/integrate.md.
 """
 
 import ipaddress

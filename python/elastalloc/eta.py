@@ -1,6 +1,6 @@
 """Makes the remaining ETAs of a snapshot, and says how far off they may be, of what a
 scheduler has: the steps that a job reports, what its user told, the work it has done, and
-what the jobs before it took. docs/what-to-tell-it.md says what each is worth.
+what the jobs before it took. docs/schedulers/estimate-remaining-time.md says what each is worth.
 
 Times are in seconds. Work is counted in run time on one node: on k nodes a job does speed(k)
 seconds of it a second, and nothing while it restarts. The Go package client/eta gives the

@@ -9,5 +9,5 @@
 //	make soak         the soaks alone, mixed and hostile load
 //	make clock-jump   the clock, in a virtual machine
 //
-// docs/faults.md lists the faults and what these tests have seen.
+// docs/explanation/fault-tolerance.md lists the faults and what these tests have seen.
 package faults

@@ -24,7 +24,7 @@ func newReferenceCommand(root *cobra.Command, name, short string, write func(io.
 	}
 }
 
-// writeFlags writes lists of the flags of the commands, as in docs/flags.md. Flags that several
+// writeFlags writes lists of the flags of the commands, as in docs/reference/command-line.md. Flags that several
 // commands describe in the same words come first; each of these commands only names them.
 func writeFlags(w io.Writer, root *cobra.Command) error {
 	var commands []*cobra.Command

@@ -28,7 +28,7 @@ type flags struct {
 // set returns the set of flags that fills f.
 func (f *flags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("elastalloc-controller", pflag.ContinueOnError)
-	set.StringVar(&f.config, "config", "", "file that names the pools; see docs/kubernetes.md (required)")
+	set.StringVar(&f.config, "config", "", "file that names the pools; see docs/schedulers/kubernetes.md (required)")
 	set.StringVar(&f.mode, "mode", plan.ModeRecommend, "recommend: write annotations and events only; apply: resize jobs too")
 	set.StringVar(&f.server, "server", "", "address of the elastalloc server to ask")
 	set.BoolVar(&f.inProcess, "in-process", false, "decide in this process instead of asking a server")
@@ -50,7 +50,7 @@ func (f *flags) set() *pflag.FlagSet {
 // usageSuffix names the variable of a flag in its usage.
 func usageSuffix(flag *pflag.Flag) string { return " [$" + variable(flag) + "]" }
 
-// writeFlags writes the part of docs/flags.md about this program.
+// writeFlags writes the part of docs/reference/command-line.md about this program.
 func writeFlags(w io.Writer, set *pflag.FlagSet) error {
 	var text strings.Builder
 	text.WriteString("\n## elastalloc-controller\n\n")

@@ -1,4 +1,4 @@
-// Command table writes the table of docs/research/simplified-model.md: how often, and by how
+// Command table writes the table of docs/explanation/simplified-model.md: how often, and by how
 // much, the first step of the paper's simplified model differs from that of its
 // non-linear parent.
 package main

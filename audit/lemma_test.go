@@ -413,31 +413,6 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestLots checks that members are only counted where the counts of all of them fit beside each other, and
-// ways to hold nodes only listed where all of them are.
-func TestLots(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		first, last int
-		counted     bool
-	}{{63, 1, true}, {63, 2, false}, {127, 1, false}, {127, 511, false}} {
-		s := &search{model: &model{snapshot: &snapshot{nodes: make([]int, 2)}}, effort: newEffort(t.Context(), Options{})}
-		s.nodes, s.ends = []int64{0}, [][]int64{make([]int64, 1<<16)}
-		for n, members := range []int{127, 127, 127, 127, 127, 127, 127, test.first, test.last} {
-			for range members {
-				s.open = append(s.open, &plans{search: s, member: &member{sizes: []int{0, n + 1}}, paths: &paths{arcs: [][]arc{{{to: 1, size: 1}}}}})
-			}
-		}
-		lots := s.lots()
-		if (lots != nil) != test.counted {
-			t.Errorf("%+v: counted: %v", test, lots != nil)
-		}
-		if list, all := s.hold(lots, 0, 1); all && test.counted {
-			t.Errorf("%+v: %d ways are all", test, len(list))
-		}
-	}
-}
-
 // TestWithin checks which numbers the search goes on with, and that a sum of many is not less.
 func TestWithin(t *testing.T) {
 	t.Parallel()

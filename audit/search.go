@@ -242,7 +242,7 @@ func (s *search) reduce() bool {
 		p.paths = p.above(p.most - slack)
 	}
 	s.open = slices.DeleteFunc(s.open, func(p *plans) bool { return p.paths.single() })
-	return s.merge() && s.counts() > s.target
+	return s.merge()
 }
 
 // merge makes layers of the members that are not open, and reports whether they fit.

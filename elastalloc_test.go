@@ -331,7 +331,7 @@ func (liar) Name() solver.BackendName { return solver.BackendCBC }
 func (liar) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 	plan := make(solver.Plan, len(p.Jobs))
 	for i := range plan {
-		plan[i] = []int{1, 1, 1, 1, 1}
+		plan[i] = solver.Nodes(1, 1, 1, 1, 1)
 	}
 	return solver.Result{
 		Plan: plan, Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: 1, Bound: 1}, Detail: "Optimal",

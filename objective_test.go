@@ -24,7 +24,7 @@ func spread() *solver.ObjectiveSpec {
 				job := &p.Jobs[n]
 				job.Gain = []float64{0}
 				for _, k := range job.Sizes {
-					job.SizeValue = append(job.SizeValue, s.Jobs[job.Index].WeightOrDefault()*math.Sqrt(float64(k)))
+					job.SizeValue = append(job.SizeValue, s.Jobs[job.Index].WeightOrDefault()*math.Sqrt(float64(k.Nodes)))
 				}
 			}
 		},

@@ -352,7 +352,7 @@ func (d drawer) certificate(m *model) *elastallocv1.Certificate {
 		prices := &elastallocv1.Certificate_SizePrices{Job: int32(m.index(i))}
 		for range m.Steps {
 			for _, k := range m.Jobs[i].Sizes {
-				prices.Prices = append(prices.Prices, float64(k)*(d.Float64()-paid)*m.Jobs[i].Gain[0]/3)
+				prices.Prices = append(prices.Prices, float64(k.Nodes)*(d.Float64()-paid)*m.Jobs[i].Gain[0]/3)
 			}
 		}
 		if d.chance(16) {

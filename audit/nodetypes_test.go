@@ -123,7 +123,7 @@ func TestMostNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := solver.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Sizes, []int{1, 2, solver.OptionOf(1, 2), solver.OptionOf(1, 24)}) {
+	if p := solver.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Sizes, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
 		t.Errorf("job a has the options %v", p.Jobs[0].Sizes)
 	}
 }

@@ -42,9 +42,9 @@ func (*Allocator) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOpti
 	m.allocate()
 
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
-	for i, nodes := range m.nodes {
+	for i, option := range m.held {
 		for t := range plan[i] {
-			plan[i][t] = nodes
+			plan[i][t] = option
 		}
 	}
 	p.ReleaseFinished(plan)

@@ -61,13 +61,13 @@ func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*solver.
 	return p, result.Plan
 }
 
-// firstStep returns the nodes per job of the snapshot in the first step.
-func firstStep(s *solver.Snapshot, p *solver.Problem, plan solver.Plan) []int {
-	nodes := make([]int, len(s.Jobs))
+// firstStep returns the option per job of the snapshot in the first step.
+func firstStep(s *solver.Snapshot, p *solver.Problem, plan solver.Plan) []solver.Option {
+	options := make([]solver.Option, len(s.Jobs))
 	for n := range p.Jobs {
-		nodes[p.Jobs[n].Index] = plan[n][0]
+		options[p.Jobs[n].Index] = plan[n][0]
 	}
-	return nodes
+	return options
 }
 
 func TestScalingMoment(t *testing.T) {
@@ -251,7 +251,7 @@ func TestScalingMoment(t *testing.T) {
 				test.admission = solver.AdmissionFIFO
 			}
 			p, plan := solve(t, s, test.admission)
-			if diff := cmp.Diff(test.want, firstStep(s, p, plan)); diff != "" {
+			if diff := cmp.Diff(solver.Nodes(test.want...), firstStep(s, p, plan)); diff != "" {
 				t.Errorf("nodes (-want +got):\n%s", diff)
 			}
 		})
@@ -270,7 +270,7 @@ func TestSolveHoldsNodesUntilTheJobFinishes(t *testing.T) {
 		solver.AdmissionOptimized: 0,
 	} {
 		_, plan := solve(t, snapshot(5, short, long), admission)
-		want := solver.Plan{{1, 1, 1, released, released}, {4, 4, 4, 4, 4}}
+		want := solver.Plan{solver.Nodes(1, 1, 1, released, released), solver.Nodes(4, 4, 4, 4, 4)}
 		if diff := cmp.Diff(want, plan); diff != "" {
 			t.Errorf("%s: plan (-want +got):\n%s", admission, diff)
 		}
@@ -293,7 +293,7 @@ func TestSolveResult(t *testing.T) {
 
 func TestSolveRefusesAPoolThatAdmissionWouldNotMake(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
-		{Demand: 1, Gain: []float64{1}, Current: 2, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
+		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2}, Sizes: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if result, err := New().Solve(t.Context(), p, solver.SolveOptions{}); err == nil {
 		t.Errorf("Solve() = %v; want an error", result.Plan)
@@ -316,7 +316,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 		p, plan := solve(t, s, drawAdmission(t)) // Checks sizes and pool.
 		var waits, preempted, started, idle = false, false, 0, p.Capacity[0]
 		for n := range p.Jobs {
-			nodes := plan[n][0]
+			nodes := int(plan[n][0].Nodes)
 			idle -= nodes
 			switch job := &p.Jobs[n]; {
 			case job.SmallestTrainingSize() > p.Capacity[0]: // It never fits, and blocks no other.
@@ -337,7 +337,9 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 			return
 		}
 		for n := range p.Jobs { // Otherwise the pool is used to its fullest extent.
-			if largestWithin(p.Jobs[n].Sizes, plan[n][0]+idle) > plan[n][0] {
+			most := plan[n][0]
+			most.Nodes += int32(idle)
+			if largestWithin(p.Jobs[n].Sizes, most).Nodes > plan[n][0].Nodes {
 				t.Fatalf("job %d could take idle nodes: %v", n, plan)
 			}
 		}
@@ -359,15 +361,15 @@ func TestIdempotent(t *testing.T) {
 		s := snapshots().Draw(t, "snapshot")
 		admission := drawAdmission(t)
 		p, plan := solve(t, s, admission)
-		nodes := firstStep(s, p, plan)
-		if isCaseThree(p) || slices.Contains(nodes, 0) {
+		options := firstStep(s, p, plan)
+		if isCaseThree(p) || slices.Contains(options, solver.Option{}) {
 			return
 		}
 		for i := range s.Jobs {
-			s.Jobs[i].CurrentNodes = nodes[i]
+			s.Jobs[i].CurrentNodes = int(options[i].Nodes)
 		}
 		p, plan = solve(t, s, admission)
-		if diff := cmp.Diff(nodes, firstStep(s, p, plan)); diff != "" {
+		if diff := cmp.Diff(options, firstStep(s, p, plan)); diff != "" {
 			t.Fatalf("second decision (-first +second):\n%s", diff)
 		}
 	})
@@ -413,7 +415,7 @@ func TestNeverFittingBlocksNoJob(t *testing.T) {
 			p, plan := solve(t, s, admission)
 			last := len(s.Jobs) - 1
 			n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == last })
-			if n < 0 || plan[n][0] == 0 {
+			if n < 0 || plan[n][0].IsZero() {
 				t.Errorf("%s: the job behind one that never fits gets nothing: %v", admission, plan)
 			}
 		}

@@ -13,33 +13,33 @@ import "github.com/elastalloc/elastalloc/solver"
 // Where the pool shrank below what the running jobs hold, one that no longer fits beside those
 // before it loses its nodes, and then no job is started. Where the limit of a group shrank, the
 // same is done to its jobs.
-func FillIdle(s *solver.Snapshot) []int {
-	nodes := make([]int, len(s.Jobs))
+func FillIdle(s *solver.Snapshot) []solver.Option {
+	options := make([]solver.Option, len(s.Jobs))
 	room, group := solver.SnapshotRoom(s)
 	shrunk := false
 	for i := range s.Jobs {
 		held := s.Current(i)
 		switch {
-		case held == 0:
-		case solver.OptionNodes(held) <= room.For(group(i), solver.OptionType(held)):
-			nodes[i] = held
+		case held.IsZero():
+		case int(held.Nodes) <= room.For(group(i), int(held.Type)):
+			options[i] = held
 			room.Take(group(i), held)
 		default:
-			shrunk = shrunk || solver.OptionNodes(held) > room.Of(solver.OptionType(held))
-			room.CloseFor(group(i), solver.OptionNodes(held))
+			shrunk = shrunk || int(held.Nodes) > room.Of(int(held.Type))
+			room.CloseFor(group(i), int(held.Nodes))
 		}
 	}
 	if shrunk {
-		return nodes
+		return options
 	}
 	for i := range s.Jobs {
 		if !s.Jobs[i].Queued() || !s.Fits(i) || room.Limited(group(i), s.SmallestSize(i)) {
 			continue
 		}
-		if nodes[i] = room.Largest(s, i, group(i)); nodes[i] == 0 {
+		if options[i] = room.Largest(s, i, group(i)); options[i].IsZero() {
 			break
 		}
-		room.Take(group(i), nodes[i])
+		room.Take(group(i), options[i])
 	}
-	return nodes
+	return options
 }

@@ -1,6 +1,7 @@
 package greedy
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func TestFillIdle(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, FillIdle(snapshot(test.nodes, test.jobs...))); diff != "" {
+			if diff := cmp.Diff(solver.Nodes(test.want...), FillIdle(snapshot(test.nodes, test.jobs...))); diff != "" {
 				t.Errorf("FillIdle() (-want +got):\n%s", diff)
 			}
 		})
@@ -71,12 +72,13 @@ func TestFillIdle(t *testing.T) {
 func TestFillIdleProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
-		nodes := FillIdle(s)
+		options := FillIdle(s)
 		used, held, waits := 0, 0, false
 		kept := 0 // by the running jobs up to here
 		for i := range s.Jobs {
 			job := &s.Jobs[i]
-			used += nodes[i]
+			nodes := int(options[i].Nodes)
+			used += nodes
 			held += job.CurrentNodes
 			switch {
 			case !job.Queued():
@@ -84,17 +86,17 @@ func TestFillIdleProperties(t *testing.T) {
 				if kept+job.CurrentNodes <= s.TotalNodes {
 					want = job.CurrentNodes
 				}
-				if nodes[i] != want {
-					t.Fatalf("running job %d goes from %d to %d beside %d before it", i, job.CurrentNodes, nodes[i], kept)
+				if nodes != want {
+					t.Fatalf("running job %d goes from %d to %d beside %d before it", i, job.CurrentNodes, nodes, kept)
 				}
 				kept += want
-			case nodes[i] == 0:
+			case nodes == 0:
 				// One that never fits is passed over.
 				waits = waits || job.LegalSizes()[0] <= s.TotalNodes
 			case waits:
-				t.Fatalf("job %d starts though one before it in the queue waits: %v", i, nodes)
-			case largestWithin(job.LegalSizes(), nodes[i]) != nodes[i]:
-				t.Fatalf("job %d starts on the illegal size %d", i, nodes[i])
+				t.Fatalf("job %d starts though one before it in the queue waits: %v", i, options)
+			case !slices.Contains(job.LegalSizes(), nodes):
+				t.Fatalf("job %d starts on the illegal size %d", i, nodes)
 			}
 		}
 		if used > s.TotalNodes {
@@ -105,9 +107,9 @@ func TestFillIdleProperties(t *testing.T) {
 			return
 		}
 		for i := range s.Jobs {
-			s.Jobs[i].CurrentNodes = nodes[i]
+			s.Jobs[i].CurrentNodes = int(options[i].Nodes)
 		}
-		if diff := cmp.Diff(nodes, FillIdle(s)); diff != "" {
+		if diff := cmp.Diff(options, FillIdle(s)); diff != "" {
 			t.Fatalf("second decision (-first +second):\n%s", diff)
 		}
 	})

@@ -11,9 +11,9 @@ import (
 type moment struct {
 	jobs []solver.AdmittedJob
 	// start is a legal choice where there are node types, else nil.
-	start []int
-	// nodes is what each job holds, as an option; those that hold some are training.
-	nodes []int
+	start []solver.Option
+	// held is the option of each job; those that hold nodes are training.
+	held []solver.Option
 	// room is what the pool and the limits of groups have left, negative while they are too
 	// small.
 	room *solver.Room
@@ -26,11 +26,11 @@ type moment struct {
 // above what it holds, or its smallest where it holds less than that.
 func newMoment(p *solver.Problem) *moment {
 	pool := slices.Min(p.Capacity)
-	m := &moment{jobs: p.Jobs, start: p.Start, nodes: make([]int, len(p.Jobs)), room: p.Room()}
+	m := &moment{jobs: p.Jobs, start: p.Start, held: make([]solver.Option, len(p.Jobs)), room: p.Room()}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
 		most := min(pool, m.room.Limit(job.Group))
-		if job.SmallestTrainingSize() > most && (job.Queued() || job.Sizes[0] == 0) {
+		if job.SmallestTrainingSize() > most && (job.Queued() || job.Sizes[0].IsZero()) {
 			continue // It gets nothing, and blocks no other.
 		}
 		if job.Queued() {
@@ -38,8 +38,8 @@ func newMoment(p *solver.Problem) *moment {
 			continue
 		}
 		legal := largestWithin(job.Sizes, job.Current)
-		if legal == 0 {
-			legal = smallestAbove(job.Sizes, job.Current)
+		if legal.IsZero() {
+			legal = smallestOfType(job.Sizes, job.Current.Type)
 		}
 		m.give(i, legal) // None where it does not run on the type that it holds.
 	}
@@ -56,9 +56,9 @@ func (m *moment) shrink() {
 		return
 	}
 	byTrainingTime := m.training(func(a, b *solver.AdmittedJob) int { return compareTrainingTime(b, a) })
-	for _, lower := range []func(int) int{m.halved, m.smallest} {
+	for _, lower := range []func(int) solver.Option{m.halved, m.smallest} {
 		for _, i := range byTrainingTime {
-			for m.over(i) && lower(i) < m.nodes[i] {
+			for m.over(i) && lower(i).Nodes < m.held[i].Nodes {
 				m.give(i, lower(i))
 			}
 		}
@@ -78,15 +78,15 @@ func (m *moment) pause() {
 	if !m.room.Exceeded() {
 		return
 	}
-	held := slices.Clone(m.nodes)
-	mayPause := func(i int) bool { return held[i] > 0 && m.jobs[i].Sizes[0] == 0 }
+	held := slices.Clone(m.held)
+	mayPause := func(i int) bool { return !held[i].IsZero() && m.jobs[i].Sizes[0].IsZero() }
 	for i := range held {
 		if mayPause(i) {
-			m.give(i, 0)
+			m.give(i, solver.Option{})
 		}
 	}
 	for i, option := range held {
-		nodes, on := solver.OptionNodes(option), solver.OptionType(option)
+		nodes, on := int(option.Nodes), int(option.Type)
 		switch group := m.jobs[i].Group; {
 		case !mayPause(i):
 		case nodes <= m.room.For(group, on):
@@ -103,13 +103,13 @@ func (m *moment) pause() {
 // over reports whether the pool or a limit is too small for those that hold nodes, job i
 // among them.
 func (m *moment) over(i int) bool {
-	return m.room.For(m.jobs[i].Group, solver.OptionType(m.nodes[i])) < 0
+	return m.room.For(m.jobs[i].Group, int(m.held[i].Type)) < 0
 }
 
 // illegal reports whether jobs hold more than there is, or a running one none that must.
 func (m *moment) illegal() bool {
 	for i := range m.start {
-		if job := &m.jobs[i]; m.nodes[i] == 0 && !job.Queued() && job.Sizes[0] != 0 {
+		if job := &m.jobs[i]; m.held[i].IsZero() && !job.Queued() && !job.Sizes[0].IsZero() {
 			return true
 		}
 	}
@@ -143,7 +143,7 @@ func (m *moment) startQueue() bool {
 		job := &m.jobs[front]
 		if !m.limited(job) {
 			size := m.most(job)
-			if size == 0 {
+			if size.IsZero() {
 				return false
 			}
 			m.give(front, size)
@@ -165,7 +165,9 @@ func (m *moment) scaleUp() {
 		if m.room.Idle == 0 {
 			return
 		}
-		m.give(i, largestWithin(m.jobs[i].Sizes, m.nodes[i]+m.room.For(m.jobs[i].Group, solver.OptionType(m.nodes[i]))))
+		most := m.held[i]
+		most.Nodes += int32(m.room.For(m.jobs[i].Group, int(most.Type)))
+		m.give(i, largestWithin(m.jobs[i].Sizes, most))
 	}
 }
 
@@ -183,7 +185,7 @@ func (m *moment) makeRoom() {
 	front := &m.jobs[m.queue[0]]
 	longest := -1
 	for i := range m.jobs {
-		if m.nodes[i]-m.halved(i) < smallestOn(front, solver.OptionType(m.nodes[i])) {
+		if m.held[i].Nodes-m.halved(i).Nodes < smallestOn(front, m.held[i].Type) {
 			continue
 		}
 		if longest < 0 || compareTrainingTime(&m.jobs[longest], &m.jobs[i]) < 0 {
@@ -198,22 +200,22 @@ func (m *moment) makeRoom() {
 	m.queue = m.queue[1:]
 }
 
-// give sets a job's nodes and takes the difference out of the room.
-func (m *moment) give(i, nodes int) {
-	m.room.GiveBack(m.jobs[i].Group, m.nodes[i])
-	m.room.Take(m.jobs[i].Group, nodes)
-	m.nodes[i] = nodes
+// give sets what a job holds and takes the difference out of the room.
+func (m *moment) give(i int, option solver.Option) {
+	m.room.GiveBack(m.jobs[i].Group, m.held[i])
+	m.room.Take(m.jobs[i].Group, option)
+	m.held[i] = option
 }
 
 // most returns the option of a job of the queue that there is room for: the most nodes or,
 // where there are types, the fastest.
-func (m *moment) most(job *solver.AdmittedJob) int {
+func (m *moment) most(job *solver.AdmittedJob) (best solver.Option) {
 	if m.start == nil {
-		return largestWithin(job.Sizes, m.room.For(job.Group, 0))
+		return largestWithin(job.Sizes, solver.NewOption(0, m.room.For(job.Group, 0)))
 	}
-	best, fastest := 0, 0.0
+	fastest := 0.0
 	for n, option := range job.Sizes {
-		if speed := job.StepWork[n]; speed > fastest && solver.OptionNodes(option) <= m.room.Of(solver.OptionType(option)) {
+		if speed := job.StepWork[n]; speed > fastest && int(option.Nodes) <= m.room.Of(int(option.Type)) {
 			best, fastest = option, speed
 		}
 	}
@@ -222,23 +224,26 @@ func (m *moment) most(job *solver.AdmittedJob) int {
 
 // halved returns the largest legal size that is at most half of what a job holds,
 // or what it holds if no size is that small.
-func (m *moment) halved(i int) int {
-	nodes := solver.OptionNodes(m.nodes[i])
-	if half := largestWithin(m.jobs[i].Sizes, m.nodes[i]-nodes+nodes/2); half > 0 {
+func (m *moment) halved(i int) solver.Option {
+	most := m.held[i]
+	most.Nodes /= 2
+	if half := largestWithin(m.jobs[i].Sizes, most); !half.IsZero() {
 		return half
 	}
-	return m.nodes[i]
+	return m.held[i]
 }
 
 // smallest returns the smallest size at which a job trains on the nodes that it holds.
-func (m *moment) smallest(i int) int { return smallestAbove(m.jobs[i].Sizes, m.nodes[i]) }
+func (m *moment) smallest(i int) solver.Option {
+	return smallestOfType(m.jobs[i].Sizes, m.held[i].Type)
+}
 
 // training returns the jobs that hold nodes in the given order, ties in that of
 // the snapshot.
 func (m *moment) training(compare func(a, b *solver.AdmittedJob) int) []int {
 	var list []int
-	for i, nodes := range m.nodes {
-		if nodes > 0 {
+	for i, option := range m.held {
+		if !option.IsZero() {
 			list = append(list, i)
 		}
 	}
@@ -254,34 +259,33 @@ func compareTrainingTime(a, b *solver.AdmittedJob) int {
 }
 
 // largestWithin returns the largest of ascending options that is of the same type as limit and
-// not above it, or 0.
-func largestWithin(sizes []int, limit int) int {
-	n, exact := slices.BinarySearch(sizes, limit)
+// not above it, or no nodes.
+func largestWithin(sizes []solver.Option, limit solver.Option) solver.Option {
+	n, exact := slices.BinarySearchFunc(sizes, limit, solver.Option.Compare)
 	switch {
 	case exact:
 		return limit
-	case n == 0 || solver.OptionType(sizes[n-1]) != solver.OptionType(limit):
-		return 0
+	case n == 0 || sizes[n-1].Type != limit.Type:
+		return solver.Option{}
 	default:
 		return sizes[n-1]
 	}
 }
 
-// smallestAbove returns the smallest of ascending options of the same type as another one
-// that holds nodes, or 0.
-func smallestAbove(sizes []int, option int) int {
-	least := option - solver.OptionNodes(option) + 1
-	if n, _ := slices.BinarySearch(sizes, least); n < len(sizes) && solver.OptionType(sizes[n]) == solver.OptionType(option) {
+// smallestOfType returns the smallest of ascending options to hold nodes of a type, or no nodes.
+func smallestOfType(sizes []solver.Option, nodeType int32) solver.Option {
+	n, _ := slices.BinarySearchFunc(sizes, solver.Option{Type: nodeType, Nodes: 1}, solver.Option.Compare)
+	if n < len(sizes) && sizes[n].Type == nodeType {
 		return sizes[n]
 	}
-	return 0
+	return solver.Option{}
 }
 
-// smallestOn returns the smallest size of a job on nodes of a type, solver.MaxNodes where it
-// has none.
-func smallestOn(job *solver.AdmittedJob, nodeType int) int {
-	if size := smallestAbove(job.Sizes, solver.OptionOf(nodeType, 1)); size > 0 {
-		return solver.OptionNodes(size)
+// smallestOn returns the smallest number of nodes of a type that a job trains on,
+// solver.MaxNodes if it has none.
+func smallestOn(job *solver.AdmittedJob, nodeType int32) int32 {
+	if size := smallestOfType(job.Sizes, nodeType); !size.IsZero() {
+		return size.Nodes
 	}
 	return solver.MaxNodes
 }

@@ -22,34 +22,34 @@ func on(nodeType string, job solver.Job) solver.Job {
 	return job
 }
 
-// fast and slow are options.
-func fast(nodes int) int { return solver.OptionOf(1, nodes) }
-func slow(nodes int) int { return solver.OptionOf(0, nodes) }
+func fast(nodes int) solver.Option { return solver.NewOption(1, nodes) }
+func slow(nodes int) solver.Option { return solver.NewOption(0, nodes) }
 
 func TestNodeTypes(t *testing.T) {
 	slowOnly := queued()
+	none := solver.Option{}
 	slowOnly.Speeds = []solver.TypeSpeed{{NodeType: "slow"}}
 	tests := []struct {
 		name         string
 		s            *solver.Snapshot
-		filled, want []int
+		filled, want []solver.Option
 	}{
 		{
 			"the front job takes the fastest that is idle", typed(2, 16, queued(), queued()),
-			[]int{slow(16), fast(2)}, // 6.6 and 6.4 times as fast as a slow node
-			[]int{slow(16), fast(2)},
+			[]solver.Option{slow(16), fast(2)}, // 6.6 and 6.4 times as fast as a slow node
+			[]solver.Option{slow(16), fast(2)},
 		},
 		{
 			"a job that runs on one type blocks the queue where that is full", typed(2, 4, on("slow", running(4, time.Hour)), slowOnly, queued()),
-			[]int{slow(4), 0, 0}, []int{slow(4), 0, 0},
+			[]solver.Option{slow(4), none, none}, []solver.Option{slow(4), none, none},
 		},
 		{
 			"a type that shrank", typed(8, 2, on("slow", running(4, time.Hour)), on("fast", running(2, time.Hour)), queued()),
-			[]int{0, fast(2), 0}, []int{slow(2), fast(4), fast(4)},
+			[]solver.Option{none, fast(2), none}, []solver.Option{slow(2), fast(4), fast(4)},
 		},
 		{
 			"a type that is gone", typed(8, 0, on("slow", sized(running(4, time.Hour), 4)), on("fast", sized(running(8, time.Hour), 4, 8))),
-			[]int{0, fast(8)}, []int{fast(4), fast(4)},
+			[]solver.Option{none, fast(8)}, []solver.Option{fast(4), fast(4)},
 		},
 	}
 	for _, test := range tests {

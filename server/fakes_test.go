@@ -29,7 +29,7 @@ func smallest(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for t := range plan[i] {
-			plan[i][t] = p.Jobs[i].SmallestTrainingSize()
+			plan[i][t] = solver.NewOption(0, p.Jobs[i].SmallestTrainingSize())
 		}
 	}
 	return solver.Result{Plan: plan, Bound: everythingDone(p), Limit: solver.LimitNone}, nil
@@ -70,7 +70,7 @@ func (d decider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decisio
 	for i := range s.Jobs {
 		nodes[i] = s.Jobs[i].CurrentNodes
 	}
-	return solver.DecideNow(s, nodes), nil
+	return solver.DecideNow(s, solver.Nodes(nodes...)), nil
 }
 
 func (d decider) WhatIf(ctx context.Context, s *solver.Snapshot, o solver.Options, _ []solver.Scenario) (solver.WhatIf, error) {

@@ -18,7 +18,7 @@ import (
 //   - A job that its team's quota covers and that finds no room reclaims it: jobs of teams
 //     above their quotas lose their nodes, the one that has trained the least first, and
 //     no more of them than needed. They keep what they have done.
-func borrowing(s *solver.Snapshot) []int {
+func borrowing(s *solver.Snapshot) []solver.Option {
 	c := newCohort(s)
 	c.admit(true)
 	// Those that lost their nodes are in the queue again, and may find what others left.
@@ -27,7 +27,7 @@ func borrowing(s *solver.Snapshot) []int {
 }
 
 // borrowingWaiting is borrowing where no job loses its nodes, Kueue's default.
-func borrowingWaiting(s *solver.Snapshot) []int { return newCohort(s).admit(false) }
+func borrowingWaiting(s *solver.Snapshot) []solver.Option { return newCohort(s).admit(false) }
 
 // cohort is the jobs of a snapshot while they are admitted.
 type cohort struct {
@@ -85,13 +85,13 @@ func (c *cohort) borrows(i, more int) bool {
 	return c.used[team]+more > c.teams[team].Quota
 }
 
-// admit starts jobs until no more can start, and returns the nodes of all.
-func (c *cohort) admit(reclaim bool) []int {
+// admit starts jobs until no more can start, and returns the option of each.
+func (c *cohort) admit(reclaim bool) []solver.Option {
 	for {
 		next := c.next()
 		switch {
 		case next < 0:
-			return c.nodes
+			return solver.Nodes(c.nodes...)
 		case c.fits(next):
 			c.give(next, c.size(next))
 		case reclaim && !c.borrows(next, c.size(next)) && c.reclaim(next):

@@ -102,8 +102,8 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 			s.Jobs[i].TrainingTime = time.Duration(rapid.IntRange(0, 3).Draw(t, "trained"))
 		}
 		// Whatever runs has been started by the rule.
-		for i, nodes := range borrowingWaiting(s) {
-			s.Jobs[i].CurrentNodes = nodes
+		for i, option := range borrowingWaiting(s) {
+			s.Jobs[i].CurrentNodes = int(option.Nodes)
 		}
 		for i := range s.Jobs {
 			if rapid.IntRange(0, 2).Draw(t, "ended") == 0 {
@@ -111,18 +111,18 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 			}
 		}
 		for name, rule := range map[string]Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
-			nodes := rule(s)
-			if err := checkHoldings(s, alike(nodes)); err != nil {
+			options := rule(s)
+			if err := checkHoldings(s, holdOptions(s, options)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			after := newCohort(s)
-			for i, n := range nodes {
-				after.give(i, n)
+			for i, option := range options {
+				after.give(i, int(option.Nodes))
 			}
-			for i, n := range nodes {
+			for i, option := range options {
 				held := s.Jobs[i].CurrentNodes > 0
 				switch {
-				case n > 0 || held && name == "borrowing":
+				case option.Nodes > 0 || held && name == "borrowing":
 				case held:
 					t.Errorf("%s: job %d lost its nodes", name, i)
 				case after.fits(i):
@@ -146,12 +146,12 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 		config.Frequency = 20 * time.Second
 		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
 		config.Groups = drawTeams(t, w.Jobs)
-		check := func(s *solver.Snapshot, nodes []int) {
+		check := func(s *solver.Snapshot, holdings []holding) {
 			used := make(map[string]int)
 			parent := map[string]string{"a": "department", "b": "department"}
-			for i, n := range nodes {
+			for i, held := range holdings {
 				for id := s.Jobs[i].GroupID; id != ""; id = parent[id] {
-					used[id] += n
+					used[id] += held.nodes
 				}
 			}
 			for _, group := range config.Groups {
@@ -161,10 +161,10 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 			}
 		}
 		if rule := p.Decide; rule != nil {
-			p.Decide = func(s *solver.Snapshot) []int {
-				nodes := rule(s)
-				check(s, nodes)
-				return nodes
+			p.Decide = func(s *solver.Snapshot) []solver.Option {
+				options := rule(s)
+				check(s, holdOptions(s, options))
+				return options
 			}
 		}
 		if _, err := Run(t.Context(), w, p, config, checkedAllocator{newAllocator(), check}); err != nil && !errors.Is(err, ErrStalled) {
@@ -173,29 +173,20 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 	})
 }
 
-// nodesOf returns the nodes of every job.
-func nodesOf(allocations []solver.Allocation) []int {
-	nodes := make([]int, len(allocations))
-	for i := range allocations {
-		nodes[i] = allocations[i].Nodes
-	}
-	return nodes
-}
-
 // checkedAllocator shows its decisions to check.
 type checkedAllocator struct {
 	realAllocator
-	check func(*solver.Snapshot, []int)
+	check func(*solver.Snapshot, []holding)
 }
 
 func (a checkedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	d, err := a.realAllocator.Allocate(ctx, s, o)
-	a.check(s, nodesOf(d.Allocations))
+	a.check(s, holdingsOf(d))
 	return d, err
 }
 
 func (a checkedAllocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	d, err := a.realAllocator.FillIdle(ctx, s)
-	a.check(s, nodesOf(d.Allocations))
+	a.check(s, holdingsOf(d))
 	return d, err
 }

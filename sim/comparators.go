@@ -11,29 +11,29 @@ import (
 
 // shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of the run time
 // left at that size, each job runs whose size fits in what is left of the pool.
-func shortestRemaining(s *solver.Snapshot) []int {
+func shortestRemaining(s *solver.Snapshot) []solver.Option {
 	left := make([]float64, len(s.Jobs)) // ns, in which equal times are equal
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		left[i] = math.Round(float64(job.RemainingETA) / job.Speed(job.LegalSizes()[0]))
 	}
 	order := ordered(len(s.Jobs), func(a, b int) int { return cmp.Compare(left[a], left[b]) })
-	nodes := make([]int, len(s.Jobs))
+	options := make([]solver.Option, len(s.Jobs))
 	idle := s.TotalNodes
 	for _, i := range order {
 		if size := s.Jobs[i].LegalSizes()[0]; size <= idle {
-			nodes[i] = size
+			options[i] = solver.NewOption(0, size)
 			idle -= size
 		}
 	}
-	return nodes
+	return options
 }
 
 // maxMin shares the pool as evenly as it can, as Gavel's max-min policy with one
 // speed curve: admitted jobs begin at their smallest size, and the one whose speed
 // by its weight is the lowest grows to its next size until none can. A job whose
 // next size does not fit any more stays as it is.
-func maxMin(s *solver.Snapshot) []int {
+func maxMin(s *solver.Snapshot) []solver.Option {
 	m := newShares(s, solver.AdmissionFIFO)
 	growing := make([]int, len(m.jobs))
 	for n := range growing {
@@ -79,7 +79,7 @@ func HeSRPTShares(jobs int) []float64 {
 // Under START_FIRST only jobs that never started begin at their smallest size, every
 // other at no nodes, so that it may be paused.
 func heSRPT(admission solver.Admission) Rule {
-	return func(s *solver.Snapshot) []int {
+	return func(s *solver.Snapshot) []solver.Option {
 		m := newShares(s, admission)
 		longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
 		due := make([]float64, len(m.jobs))
@@ -151,14 +151,14 @@ func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
 }
 
 // nodes returns what admitted job n has.
-func (m *shares) nodes(n int) int { return m.jobs[n].Sizes[m.level[n]] }
+func (m *shares) nodes(n int) int { return int(m.jobs[n].Sizes[m.level[n]].Nodes) }
 
 // next returns the next size of admitted job n, one that no pool has after the largest.
 func (m *shares) next(n int) int {
 	if m.level[n]+1 == len(m.jobs[n].Sizes) {
 		return math.MaxInt
 	}
-	return m.jobs[n].Sizes[m.level[n]+1]
+	return int(m.jobs[n].Sizes[m.level[n]+1].Nodes)
 }
 
 // grow gives admitted job n its next size if the idle nodes allow it.
@@ -172,12 +172,12 @@ func (m *shares) grow(n int) bool {
 	return true
 }
 
-func (m *shares) result(s *solver.Snapshot) []int {
-	nodes := make([]int, len(s.Jobs))
+func (m *shares) result(s *solver.Snapshot) []solver.Option {
+	options := make([]solver.Option, len(s.Jobs))
 	for n := range m.jobs {
-		nodes[m.jobs[n].Index] = m.nodes(n)
+		options[m.jobs[n].Index] = m.jobs[n].Sizes[m.level[n]]
 	}
-	return nodes
+	return options
 }
 
 // ordered returns the numbers below count in the given order, ties ascending.

@@ -90,7 +90,7 @@ func TestComparators(t *testing.T) {
 		"hesrpt: no jobs":                {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.rule(test.snapshot)); diff != "" {
+			if diff := cmp.Diff(solver.Nodes(test.want...), test.rule(test.snapshot)); diff != "" {
 				t.Errorf("nodes (-want +got):\n%s", diff)
 			}
 		})
@@ -104,13 +104,13 @@ func TestComparatorsAreLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
 		for name, rule := range rules {
-			nodes := rule(s)
-			if err := checkHoldings(s, alike(nodes)); err != nil {
+			options := rule(s)
+			if err := checkHoldings(s, holdOptions(s, options)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			idle := s.TotalNodes
-			for _, n := range nodes {
-				idle -= n
+			for _, option := range options {
+				idle -= int(option.Nodes)
 			}
 			for i := range s.Jobs {
 				smallest := s.Jobs[i].LegalSizes()[0]

@@ -242,11 +242,11 @@ func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Dur
 	return sum + time.Duration(nodes)*max(0, until-at)
 }
 
-// alike returns holdings of nodes that are all alike.
-func alike(nodes []int) []holding {
-	holdings := make([]holding, len(nodes))
-	for i, n := range nodes {
-		holdings[i].nodes = n
+// holdOptions returns what the jobs of a snapshot hold with the given options.
+func holdOptions(s *solver.Snapshot, options []solver.Option) []holding {
+	holdings := make([]holding, len(options))
+	for i, option := range options {
+		holdings[i] = holding{int(option.Nodes), s.TypeOf(option)}
 	}
 	return holdings
 }

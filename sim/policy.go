@@ -63,9 +63,9 @@ type past struct {
 	restarting         bool
 }
 
-// Rule returns the nodes of every job of a valid snapshot, whose jobs are in the
-// order of submission: each a legal size or 0, together within the pool.
-type Rule func(*solver.Snapshot) []int
+// Rule returns the option of every job of a valid snapshot, whose jobs are in the
+// order of submission: each a legal size or no nodes, together within the pool.
+type Rule func(*solver.Snapshot) []solver.Option
 
 // Optimises reports whether the policy asks for an optimum.
 func (p *Policy) Optimises() bool {
@@ -167,7 +167,7 @@ func (p *Policy) decide(
 	switch {
 	case p.Decide != nil:
 		start := time.Now()
-		holdings = alike(p.Decide(s))
+		holdings = holdOptions(s, p.Decide(s))
 		decision = Decision{SolveTime: time.Since(start), Reason: solver.ReasonHeuristic}
 	case p.decideTypes != nil:
 		holdings, decision, err = p.decideTypes(ctx, s, pasts)

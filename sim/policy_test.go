@@ -37,15 +37,15 @@ func TestToldTimes(t *testing.T) {
 	var got []told
 	// Job b is submitted at 100 s; the node is a's at 101 and 300 s, b's at 600, a's at 900
 	// and b's from 1200 on.
-	p := Policy{Name: "given", EveryEvent: true, Decide: func(s *solver.Snapshot) []int {
-		nodes := make([]int, len(s.Jobs))
+	p := Policy{Name: "given", EveryEvent: true, Decide: func(s *solver.Snapshot) []solver.Option {
+		options := make([]solver.Option, len(s.Jobs))
 		if len(s.Jobs) == 1 {
-			return []int{1}
+			return solver.Nodes(1)
 		}
 		b := &s.Jobs[1]
 		got = append(got, told{b.TrainingTime, b.WaitingTime, b.RestartTime})
-		nodes[[]int{0, 0, 1, 0, 1}[len(got)-1]] = 1
-		return nodes
+		options[[]int{0, 0, 1, 0, 1}[len(got)-1]].Nodes = 1
+		return options
 	}}
 	// With their restarts, 30 s each, b has trained for 270 s by 900 and ends at 1240.
 	run(t, p, config, job("a", 0, 900*second), job("b", 100*second, 280*second))

@@ -18,7 +18,7 @@ const second = time.Second
 
 // give is a rule that gives the nodes that a function says for a number of jobs.
 func give(nodes func(jobs int) []int) Policy {
-	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []int { return nodes(len(s.Jobs)) }}
+	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) }}
 }
 
 // times returns when a job started and ended, in seconds.
@@ -214,15 +214,15 @@ func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
 	// a runs, is preempted for c at 300, and at the regular time after c's end goes
 	// before b, which came later but has waited in the queue all along.
 	moment := 0
-	p := Policy{Name: "given", FixedSize: true, Decide: func(s *solver.Snapshot) []int {
+	p := Policy{Name: "given", FixedSize: true, Decide: func(s *solver.Snapshot) []solver.Option {
 		moment++
-		nodes := make([]int, len(s.Jobs))
+		options := make([]solver.Option, len(s.Jobs))
 		if moment == 2 {
-			nodes[2] = 1
+			options[2].Nodes = 1
 		} else {
-			nodes[0] = 1
+			options[0].Nodes = 1
 		}
-		return nodes
+		return options
 	}}
 	result := run(t, p, DefaultConfig(1),
 		job("a", 0, 310*second), job("b", 1*second, 10*second), job("c", 2*second, 10*second))
@@ -333,7 +333,7 @@ func TestRunFails(t *testing.T) {
 	broken := errors.New("broken")
 	answer := func(nodes int) allocatorFunc {
 		return func(s *solver.Snapshot) (solver.Decision, error) {
-			decision := solver.DecideNow(s, slices.Repeat([]int{0}, len(s.Jobs)))
+			decision := solver.DecideNow(s, make([]solver.Option, len(s.Jobs)))
 			for i := range decision.Allocations {
 				decision.Allocations[i].Nodes = nodes
 			}
@@ -405,7 +405,7 @@ func TestRunNamesJobsThatSwap(t *testing.T) {
 			for i := range s.Jobs {
 				nodes[i] = s.Jobs[i].CurrentNodes
 			}
-			return solver.DecideNow(s, nodes), nil
+			return solver.DecideNow(s, solver.Nodes(nodes...)), nil
 		}))
 		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v; want one that ends with %q", name, err, test.want)

@@ -39,13 +39,13 @@ type admission struct {
 	index   int
 	mayWait bool
 	// holds is the option at which all jobs that may not wait fit together.
-	holds int
+	holds Option
 }
 
 // admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
 // of the snapshot.
 func (p *Problem) admit(s *Snapshot, o *Options) []admission {
-	m := &minimums{s: s, p: p, room: p.room(s), lifts: o.Spec().LiftsETAs, holds: make([]int, len(s.Jobs))}
+	m := &minimums{s: s, p: p, room: p.room(s), lifts: o.Spec().LiftsETAs, holds: make([]Option, len(s.Jobs))}
 	who, queue := o.Admission, false
 	switch who {
 	case AdmissionPreemptive:
@@ -62,8 +62,8 @@ func (p *Problem) admit(s *Snapshot, o *Options) []admission {
 	for i := range s.Jobs {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
 			who == AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.room.Closed(p.group(i))
-		if m.holds[i] > 0 || mayWait {
-			list = append(list, admission{index: i, mayWait: m.holds[i] == 0, holds: m.holds[i]})
+		if !m.holds[i].IsZero() || mayWait {
+			list = append(list, admission{index: i, mayWait: m.holds[i].IsZero(), holds: m.holds[i]})
 		}
 	}
 	return list
@@ -74,8 +74,8 @@ type minimums struct {
 	s      *Snapshot
 	p      *Problem // has the groups
 	room   *Room
-	lifts  bool  // The work done may lift what a job has left.
-	holds  []int // the option of each job, 0 for none
+	lifts  bool // The work done may lift what a job has left.
+	holds  []Option
 	places []place
 }
 
@@ -101,7 +101,7 @@ type need struct{ group, smallest int }
 // take gives job i its smallest size and reports whether the pool has room for it.
 func (m *minimums) take(i, group int) bool {
 	option := m.place(i, m.room)
-	if option == 0 {
+	if option.IsZero() {
 		return false
 	}
 	m.hold(i, group, option)
@@ -109,7 +109,7 @@ func (m *minimums) take(i, group int) bool {
 }
 
 // hold gives job i an option.
-func (m *minimums) hold(i, group, option int) {
+func (m *minimums) hold(i, group int, option Option) {
 	m.room.Take(group, option)
 	m.holds[i] = option
 }
@@ -161,7 +161,7 @@ func (m *minimums) startNew() {
 			continue
 		}
 		option := m.place(i, m.room)
-		if option == 0 {
+		if option.IsZero() {
 			return
 		}
 		if running.leaveRoom(m, i, option) {
@@ -172,21 +172,20 @@ func (m *minimums) startNew() {
 
 // place returns the smallest size of job i, whose places m has, on nodes of the type that it
 // holds or, where a room has too few of those, of the one with most nodes left, the first of
-// equals; 0 where none has room.
-func (m *minimums) place(i int, room *Room) int {
-	held := OptionType(m.s.Current(i))
-	option, most := 0, 0
+// equals. It returns no nodes if none has room.
+func (m *minimums) place(i int, room *Room) (option Option) {
+	held, most := m.s.Current(i), 0
 	for n := range m.places {
 		l := &m.places[n]
 		left := room.Of(l.nodeType)
 		if left < l.smallest() {
 			continue
 		}
-		if !m.s.Jobs[i].Queued() && l.nodeType == held {
-			return OptionOf(l.nodeType, l.smallest())
+		if !held.IsZero() && l.nodeType == int(held.Type) {
+			return NewOption(l.nodeType, l.smallest())
 		}
 		if left > most {
-			option, most = OptionOf(l.nodeType, l.smallest()), left
+			option, most = NewOption(l.nodeType, l.smallest()), left
 		}
 	}
 	return option
@@ -194,7 +193,7 @@ func (m *minimums) place(i int, room *Room) int {
 
 // left returns the work that job i has left by its weight, in seconds on one of its mean nodes:
 // a job that starts with an option restarts first.
-func (m *minimums) left(i, option int, places []place) float64 {
+func (m *minimums) left(i int, option Option, places []place) float64 {
 	job, rho := &m.s.Jobs[i], 1.0
 	if len(m.s.NodeTypes) > 0 {
 		on, _ := newOnNodes(places, nil)
@@ -204,7 +203,7 @@ func (m *minimums) left(i, option int, places []place) float64 {
 	if m.lifts {
 		demand, _ = m.s.progressDemand(i)
 	}
-	if option > 0 && job.RestartTime > 0 {
+	if !option.IsZero() && job.RestartTime > 0 {
 		demand += job.RestartTime.Seconds() * m.s.Speed(i, option)
 	}
 	return demand / rho / job.WeightOrDefault()
@@ -222,8 +221,9 @@ type displaceable struct {
 }
 
 type displaceableJob struct {
-	index, option int // its smallest size
-	left          float64
+	index  int
+	option Option // its smallest size
+	left   float64
 }
 
 // displaceable returns the running jobs that a new job may displace. Those that have no minimum
@@ -232,10 +232,10 @@ func (m *minimums) displaceable() *displaceable {
 	d := &displaceable{sizes: make([]int, max(1, len(m.s.NodeTypes)))}
 	pool := m.p.room(m.s)
 	for i := range m.fitting(func(j *Job) bool { return !j.Queued() }) {
-		if m.holds[i] == 0 {
+		if m.holds[i].IsZero() {
 			option := m.place(i, pool)
 			d.jobs = append(d.jobs, displaceableJob{index: i, option: option})
-			d.sizes[OptionType(option)] += OptionNodes(option)
+			d.sizes[option.Type] += int(option.Nodes)
 		}
 	}
 	return d
@@ -244,8 +244,8 @@ func (m *minimums) displaceable() *displaceable {
 // leaveRoom reports whether an option of job i, whose places m has, fits beside the smallest
 // sizes of the running jobs with no more left than it has. Of several node types, those that
 // the job runs on count.
-func (d *displaceable) leaveRoom(m *minimums, i, option int) bool {
-	room, all := -OptionNodes(option), 0
+func (d *displaceable) leaveRoom(m *minimums, i int, option Option) bool {
+	room, all := -int(option.Nodes), 0
 	for n := range m.places {
 		room += m.room.Of(m.places[n].nodeType)
 		all += d.sizes[m.places[n].nodeType]
@@ -271,15 +271,15 @@ func (d *displaceable) rank(m *minimums) {
 	for n := range d.jobs {
 		job := &d.jobs[n]
 		places = m.s.places(job.index, places)
-		job.left = m.left(job.index, 0, places)
+		job.left = m.left(job.index, Option{}, places)
 	}
 	slices.SortFunc(d.jobs, func(a, b displaceableJob) int { return cmp.Compare(a.left, b.left) })
 	for g := range d.sizes {
 		sum := 0
 		sums := append(make([]int, 0, len(d.jobs)+1), sum)
 		for _, job := range d.jobs {
-			if OptionType(job.option) == g {
-				sum += OptionNodes(job.option)
+			if int(job.option.Type) == g {
+				sum += int(job.option.Nodes)
 			}
 			sums = append(sums, sum)
 		}

@@ -133,10 +133,10 @@ type Attempt struct {
 // DecideNow turns the options of every job of the snapshot from now on, which do not exceed
 // the pool, into a decision without a plan. Of its report only IdleNodes, NodeTypes and Warnings
 // are set.
-func DecideNow(s *Snapshot, nodes []int) Decision {
+func DecideNow(s *Snapshot, options []Option) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
-	for i, option := range nodes {
-		d.Allocations[i] = Allocation{Nodes: OptionNodes(option), NodeType: s.TypeOf(option)}
+	for i, option := range options {
+		d.Allocations[i] = Allocation{Nodes: int(option.Nodes), NodeType: s.TypeOf(option)}
 	}
 	p := groupsOf(s)
 	d.complete(s, p, d.reach(s, p))
@@ -149,16 +149,17 @@ func DecideNow(s *Snapshot, nodes []int) Decision {
 func Decide(s *Snapshot, p *Problem, result Result) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)
+	planned := make([]int, len(p.Jobs)*p.Steps)
 	for i := range s.Jobs {
 		d.Allocations[i] = Allocation{PlannedNodes: noNodes, PlannedProgress: noProgress}
 	}
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		a := &d.Allocations[job.Index]
-		a.Nodes, a.NodeType = OptionNodes(result.Plan[n][0]), s.TypeOf(result.Plan[n][0])
-		a.PlannedNodes = result.Plan[n]
-		if p.TypeNodes != nil {
-			a.PlannedNodes = []int{a.Nodes}
+		a.Nodes, a.NodeType = int(result.Plan[n][0].Nodes), s.TypeOf(result.Plan[n][0])
+		a.PlannedNodes, planned = planned[:p.Steps:p.Steps], planned[p.Steps:]
+		for t, option := range result.Plan[n] {
+			a.PlannedNodes[t] = int(option.Nodes)
 		}
 		a.PlannedProgress = job.Progress(result.Plan[n])
 	}
@@ -192,7 +193,7 @@ func (d *Decision) complete(s *Snapshot, p *Problem, reaches []reach) {
 		}
 		d.Report.IdleNodes -= a.Nodes
 		if a.Nodes > 0 && len(s.NodeTypes) > 0 {
-			d.Report.NodeTypes[OptionType(s.Option(a.NodeType, a.Nodes))].IdleNodes -= a.Nodes
+			d.Report.NodeTypes[s.Option(a.NodeType, a.Nodes).Type].IdleNodes -= a.Nodes
 		}
 	}
 	d.explainWaits(s, p, reaches)

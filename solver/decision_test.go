@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 	s := holding(7, []int{0, 2, 0, 1}, []int{1, 1, 8, 1})
 	s.Horizon = solver.Horizon{Step: 900 * time.Second, Steps: 2}
 	p := solver.NewProblem(s, solver.AdmissionFIFO) // without job 2
-	got := solver.Decide(s, p, solver.Result{Plan: solver.Plan{{1, 2}, {4, 4}, {1, 1}}})
+	got := solver.Decide(s, p, solver.Result{Plan: solver.Plan{solver.Nodes(1, 2), solver.Nodes(4, 4), solver.Nodes(1, 1)}})
 	want := solver.Decision{
 		Allocations: []solver.Allocation{
 			{JobID: "job-0", Current: 0, Nodes: 1, Change: solver.ChangeStart,
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 func TestDecidePreemptsARunningJobThatWasNotAdmitted(t *testing.T) {
 	s := holding(1, []int{1, 2}, []int{1, 1})
 	p := solver.NewProblem(s, solver.AdmissionFIFO)
-	d := solver.Decide(s, p, solver.Result{Plan: solver.Plan{{1, 1, 1, 1, 1}}})
+	d := solver.Decide(s, p, solver.Result{Plan: solver.Plan{solver.Nodes(1, 1, 1, 1, 1)}})
 	if a := d.Allocations[1]; a.Change != solver.ChangePreempt || a.Nodes != 0 || a.Current != 2 {
 		t.Errorf("allocation %+v; want the job preempted", a)
 	}

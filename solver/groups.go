@@ -210,11 +210,11 @@ func (p *Problem) admitGroups() {
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		job.Group = p.GroupOf[job.Index]
-		if job.Sizes[0] == 0 && job.Sizes[1] > room.For(job.Group, 0) {
+		if job.Sizes[0].IsZero() && int(job.Sizes[1].Nodes) > room.For(job.Group, 0) {
 			continue
 		}
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
-			largest[g] += job.Sizes[len(job.Sizes)-1]
+			largest[g] += int(job.Sizes[len(job.Sizes)-1].Nodes)
 		}
 	}
 	for g := range p.Groups {
@@ -230,7 +230,7 @@ func (p *Problem) GroupNodes(plan Plan) []int {
 	}
 	for i := range plan {
 		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
-			nodes[g] += plan[i][0]
+			nodes[g] += int(plan[i][0].Nodes)
 		}
 	}
 	return nodes

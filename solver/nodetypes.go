@@ -43,25 +43,6 @@ type NodeTypeReport struct {
 	Price float64
 }
 
-// typeBits is where the type begins in an option.
-const typeBits = 32
-
-// OptionOf returns the option to hold nodes of a type, given by its position in the
-// snapshot. Options of one type are as far apart as their nodes; where all nodes are alike an
-// option is the number of nodes.
-func OptionOf(nodeType, nodes int) int {
-	if nodes == 0 {
-		return 0
-	}
-	return int(int64(nodeType)<<typeBits) + nodes
-}
-
-// OptionNodes returns the nodes of an option.
-func OptionNodes(option int) int { return int(uint32(option)) }
-
-// OptionType returns the position of the node type of an option; that of no nodes is 0.
-func OptionType(option int) int { return int(int64(option) >> typeBits) }
-
 func (s *Snapshot) fillNodeTypes() {
 	s.NodeTypes = slices.Clone(s.NodeTypes)
 	sum := 0
@@ -81,24 +62,24 @@ func (s *Snapshot) typeIndex(id string) int {
 }
 
 // TypeOf returns the id of the node type of an option, "" of no nodes and without types.
-func (s *Snapshot) TypeOf(option int) string {
-	if option == 0 || len(s.NodeTypes) == 0 {
+func (s *Snapshot) TypeOf(option Option) string {
+	if option.IsZero() || len(s.NodeTypes) == 0 {
 		return ""
 	}
-	return s.NodeTypes[OptionType(option)].ID
+	return s.NodeTypes[option.Type].ID
 }
 
-// Option returns the option of nodes of the type of an id, which is not looked at where the
-// nodes are alike.
-func (s *Snapshot) Option(nodeType string, nodes int) int {
+// Option returns the option to hold nodes of the type of an id, which is ignored if all nodes
+// are alike.
+func (s *Snapshot) Option(nodeType string, nodes int) Option {
 	if !s.Typed() {
-		return nodes
+		return NewOption(0, nodes)
 	}
-	return OptionOf(max(0, s.typeIndex(nodeType)), nodes)
+	return NewOption(max(0, s.typeIndex(nodeType)), nodes)
 }
 
-// Current returns what job i holds as an option.
-func (s *Snapshot) Current(i int) int {
+// Current returns what job i occupies now as an option.
+func (s *Snapshot) Current(i int) Option {
 	return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes)
 }
 
@@ -235,19 +216,18 @@ func (l *place) appendSizes(to []int) []int {
 	return legalSizes(to, l.allowed, l.job.MinNodes, l.job.MaxNodes)
 }
 
-// appendOptions appends the options of a job there, of several types those that have the nodes.
-func (l *place) appendOptions(to []int, typed bool) []int {
-	before := len(to)
-	to = l.appendSizes(to)
-	if typed {
-		for n, k := range to[before:] {
-			if k > l.nodes {
-				return to[:before+n]
-			}
-			to[before+n] = OptionOf(l.nodeType, k)
+// appendOptions appends the options of a job there. If the pool has several node types, it
+// leaves out those that exceed the nodes of the type. It returns the options and a buffer for
+// sizes, which it reuses.
+func (l *place) appendOptions(to []Option, sizes []int, typed bool) (options []Option, buffer []int) {
+	sizes = l.appendSizes(sizes[:0])
+	for _, k := range sizes {
+		if typed && k > l.nodes {
+			break
 		}
+		to = append(to, NewOption(l.nodeType, k))
 	}
-	return to
+	return to, sizes
 }
 
 func (l *place) smallest() int { return smallestSize(l.allowed, l.job.MinNodes, l.job.MaxNodes) }
@@ -280,11 +260,11 @@ func (s *Snapshot) Fits(i int) bool {
 
 // Speed returns the speed of job i with an option relative to one reference node, as Job.Speed
 // does on one type.
-func (s *Snapshot) Speed(i, option int) float64 {
+func (s *Snapshot) Speed(i int, option Option) float64 {
 	if len(s.NodeTypes) == 0 {
-		return s.Jobs[i].Speed(option)
+		return s.Jobs[i].Speed(int(option.Nodes))
 	}
-	return s.Jobs[i].SpeedOn(&s.NodeTypes[OptionType(option)], OptionNodes(option))
+	return s.Jobs[i].SpeedOn(&s.NodeTypes[option.Type], int(option.Nodes))
 }
 
 // Demand returns the run time that job i has left on exactly one reference node, in seconds.

@@ -117,7 +117,7 @@ func TestNodeTypeInvariances(t *testing.T) {
 		p, all := NewProblemFor(s, options), make(map[string]float64)
 		for i := range p.Jobs {
 			for n, option := range p.Jobs[i].Sizes {
-				all[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", OptionNodes(option), " ", s.TypeOf(option))] = p.Jobs[i].SizeValue[n]
+				all[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option.Nodes, " ", s.TypeOf(option))] = p.Jobs[i].SizeValue[n]
 			}
 		}
 		return all
@@ -165,7 +165,7 @@ func TestTypeWithoutNodes(t *testing.T) {
 			p, got := NewProblemFor(s, options), make(map[string]float64)
 			for i := range p.Jobs {
 				for n, option := range p.Jobs[i].Sizes {
-					if OptionNodes(option) <= 4 {
+					if option.Nodes <= 4 {
 						got[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option)] = p.Jobs[i].SizeValue[n]
 					}
 				}
@@ -188,7 +188,7 @@ func TestHoldOnNodeTypes(t *testing.T) {
 	if rest.NodeTypes[0].Nodes != 4 || rest.NodeTypes[1].Nodes != 6 || rest.TotalNodes != 10 || s.NodeTypes[1].Nodes != 8 {
 		t.Fatalf("types %v, %d nodes in all", rest.NodeTypes, rest.TotalNodes)
 	}
-	d := held.Restore(DecideNow(rest, []int{OptionOf(1, 4)}), 1)
+	d := held.Restore(DecideNow(rest, []Option{{Type: 1, Nodes: 4}}), 1)
 	want := []NodeTypeReport{{ID: "fast", Nodes: 4, IdleNodes: 4}, {ID: "slow", Nodes: 8, IdleNodes: 2}}
 	if diff := cmp.Diff(want, d.Report.NodeTypes); diff != "" {
 		t.Errorf("types (-want +got):\n%s", diff)

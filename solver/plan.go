@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// Plan is the nodes of every admitted job in every step, or the options where there are node
-// types: plan[i][t] for job i of Problem.Jobs and step t counted from 0. Only its first step is
-// carried out; the next decision starts from a new snapshot (the paper's rolling horizon).
-type Plan [][]int
+// Plan is the option of every admitted job in every step: plan[i][t] for job i of
+// Problem.Jobs and step t counted from 0. Only its first step is carried out; the next decision
+// starts from a new snapshot (the paper's rolling horizon).
+type Plan [][]Option
 
-// NewPlan returns a plan of jobs times steps zeros in one block of memory.
+// NewPlan returns a plan in which no job holds nodes, in one block of memory.
 func NewPlan(jobs, steps int) Plan {
-	block := make([]int, jobs*steps)
+	block := make([]Option, jobs*steps)
 	plan := make(Plan, jobs)
 	for i := range plan {
 		plan[i], block = block[:steps:steps], block[steps:]
@@ -52,7 +52,7 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 			return fmt.Errorf("plan of job %d has %d steps; the horizon has %d", i, len(row), p.Steps)
 		}
 		for t, k := range row {
-			if _, legal := slices.BinarySearch(p.Jobs[i].Sizes, k); !legal && (!waiting || k != 0 || !p.Jobs[i].Queued()) {
+			if p.Jobs[i].position(k, -1) < 0 && (!waiting || !k.IsZero() || !p.Jobs[i].Queued()) {
 				return fmt.Errorf("plan gives job %d %s nodes in step %d; its legal sizes are %v",
 					i, p.describe(k), t+1, p.describe(p.Jobs[i].Sizes...))
 			}
@@ -82,11 +82,11 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 }
 
 // describe writes options for people, with the position of their type if there are types.
-func (p *Problem) describe(options ...int) string {
+func (p *Problem) describe(options ...Option) string {
 	parts := make([]string, len(options))
 	for n, option := range options {
-		if parts[n] = strconv.Itoa(option); p.TypeNodes != nil {
-			parts[n] = fmt.Sprintf("%d@%d", OptionNodes(option), OptionType(option))
+		if parts[n] = strconv.Itoa(int(option.Nodes)); p.TypeNodes != nil {
+			parts[n] = fmt.Sprintf("%d@%d", option.Nodes, option.Type)
 		}
 	}
 	if len(parts) == 1 {
@@ -125,26 +125,28 @@ func (p *Problem) Rounding(plan Plan) float64 {
 	return magnitude * 0x1p-50
 }
 
-// Value returns the job's part of the objective under the given nodes per step.
-func (j *AdmittedJob) Value(nodes []int) float64 {
+// Value returns the job's part of the objective with the given options, one per step.
+func (j *AdmittedJob) Value(options []Option) float64 {
 	served, value, n := 0.0, 0.0, 0
-	for t, k := range nodes {
+	for t, k := range options {
 		n = j.position(k, n)
 		served = j.serve(served, t, n)
 		value += j.Gain[t] * served / j.Demand
 	}
-	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.SizeValue != nil {
-		value += j.SizeValue[n]
+	if j.SizeValue != nil {
+		if n := j.position(options[0], 0); n >= 0 {
+			value += j.SizeValue[n]
+		}
 	}
 	return value
 }
 
 // Progress returns the cumulative share of the job's remaining work done at the
-// end of each step, 0 to 1, under the given nodes per step.
-func (j *AdmittedJob) Progress(nodes []int) []float64 {
+// end of each step, 0 to 1, with the given options, one per step.
+func (j *AdmittedJob) Progress(options []Option) []float64 {
 	served, n := 0.0, 0
-	progress := make([]float64, len(nodes))
-	for t, k := range nodes {
+	progress := make([]float64, len(options))
+	for t, k := range options {
 		n = j.position(k, n)
 		served = j.serve(served, t, n)
 		progress[t] = served / j.Demand
@@ -152,13 +154,13 @@ func (j *AdmittedJob) Progress(nodes []int) []float64 {
 	return progress
 }
 
-// position returns the position of k nodes in Sizes, -1 where k is not among them. near
-// is where to look first: the position in the step before, which is most often that.
-func (j *AdmittedJob) position(k, near int) int {
+// position returns the position of an option in Sizes, -1 if it is not among them. near is
+// where to look first: the position in the step before, which is most often that; -1 is none.
+func (j *AdmittedJob) position(k Option, near int) int {
 	if near >= 0 && j.Sizes[near] == k {
 		return near
 	}
-	if n, legal := slices.BinarySearch(j.Sizes, k); legal {
+	if n, legal := slices.BinarySearchFunc(j.Sizes, k, Option.Compare); legal {
 		return n
 	}
 	return -1
@@ -180,14 +182,14 @@ func (p *Problem) ReleaseFinished(plan Plan) {
 	}
 }
 
-// ReleaseFinished sets the job's nodes to its smallest size in every step that begins with
+// ReleaseFinished sets the job's option to its smallest size in every step that begins with
 // the job finished: the convention of the paper's simplified model. A plan stays legal and
 // its objective the same.
-func (j *AdmittedJob) ReleaseFinished(nodes []int) {
+func (j *AdmittedJob) ReleaseFinished(options []Option) {
 	served, n := 0.0, 0
-	for t, k := range nodes {
+	for t, k := range options {
 		if served >= j.Demand {
-			nodes[t] = j.Sizes[0]
+			options[t] = j.Sizes[0]
 			continue
 		}
 		n = j.position(k, n)

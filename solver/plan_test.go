@@ -35,7 +35,7 @@ func TestObjectiveAndProgress(t *testing.T) {
 		{
 			// Job 1: 768, then 768 + 300 stops at 900. Job 2: 300, 780, 1548.
 			name: "a plan that grows and shrinks",
-			plan: solver.Plan{{4, 1, 1}, {1, 2, 4}},
+			plan: solver.Plan{solver.Nodes(4, 1, 1), solver.Nodes(1, 2, 4)},
 			progress: [2][]float64{
 				{768.0 / 900, 1, 1},
 				{300.0 / 4800, 780.0 / 4800, 1548.0 / 4800},
@@ -45,7 +45,7 @@ func TestObjectiveAndProgress(t *testing.T) {
 		{
 			// Job 1: 300, 600, 900: it finishes just when the horizon ends.
 			name: "one node each",
-			plan: solver.Plan{{1, 1, 1}, {1, 1, 1}},
+			plan: solver.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1)},
 			progress: [2][]float64{
 				{1.0 / 3, 2.0 / 3, 1},
 				{300.0 / 4800, 600.0 / 4800, 900.0 / 4800},
@@ -55,7 +55,7 @@ func TestObjectiveAndProgress(t *testing.T) {
 		{
 			// A step without nodes serves nothing and loses nothing.
 			name: "a job that pauses",
-			plan: solver.Plan{{2, 0, 1}, {0, 0, 4}},
+			plan: solver.Plan{solver.Nodes(2, 0, 1), solver.Nodes(0, 0, 4)},
 			progress: [2][]float64{
 				{480.0 / 900, 480.0 / 900, 780.0 / 900},
 				{0, 0, 768.0 / 4800},
@@ -84,7 +84,7 @@ func TestObjectiveIsData(t *testing.T) {
 	p.Capacity = []int{5, 3, 4}
 	p.Jobs[0].Gain, p.Jobs[1].Gain = []float64{0, 3, 0}, []float64{1, 0, 0}
 	p.Jobs[1].SizeValue = []float64{-7, 2, 5}
-	plan := solver.Plan{{1, 2, 2}, {4, 1, 2}}
+	plan := solver.Plan{solver.Nodes(1, 2, 2), solver.Nodes(4, 1, 2)}
 	if err := p.Check(plan); err != nil {
 		t.Error(err)
 	}
@@ -92,7 +92,7 @@ func TestObjectiveIsData(t *testing.T) {
 	if diff := cmp.Diff(want, p.Objective(plan), approx()); diff != "" {
 		t.Errorf("objective (-want +got):\n%s", diff)
 	}
-	if err := p.Check(solver.Plan{{1, 2, 2}, {4, 2, 2}}); err == nil {
+	if err := p.Check(solver.Plan{solver.Nodes(1, 2, 2), solver.Nodes(4, 2, 2)}); err == nil {
 		t.Error("Check() allows 4 nodes in step 2, which has 3")
 	}
 }
@@ -104,18 +104,18 @@ func TestCheck(t *testing.T) {
 		plan solver.Plan
 		want string // the error, empty if the plan is legal
 	}{
-		{"legal", solver.Plan{{4, 1, 2}, {1, 4, 2}}, ""},
+		{"legal", solver.Plan{solver.Nodes(4, 1, 2), solver.Nodes(1, 4, 2)}, ""},
 		{"no plan", nil, "plan has 0 jobs; the problem has 2"},
-		{"a job too few", solver.Plan{{1, 1, 1}}, "plan has 1 jobs; the problem has 2"},
-		{"a job too many", solver.Plan{{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, "plan has 3 jobs; the problem has 2"},
-		{"a step too few", solver.Plan{{1, 1, 1}, {1, 1}}, "plan of job 1 has 2 steps; the horizon has 3"},
-		{"a step too many", solver.Plan{{1, 1, 1, 1}, {1, 1, 1}}, "plan of job 0 has 4 steps; the horizon has 3"},
-		{"a job without steps", solver.Plan{nil, {1, 1, 1}}, "plan of job 0 has 0 steps; the horizon has 3"},
-		{"between the sizes", solver.Plan{{1, 3, 1}, {1, 1, 1}}, "plan gives job 0 3 nodes in step 2; its legal sizes are [1 2 4]"},
-		{"above the sizes", solver.Plan{{1, 1, 1}, {1, 1, 8}}, "plan gives job 1 8 nodes in step 3; its legal sizes are [1 2 4]"},
-		{"waiting", solver.Plan{{0, 1, 1}, {1, 1, 1}}, "plan gives job 0 0 nodes in step 1; its legal sizes are [1 2 4]"},
-		{"negative", solver.Plan{{1, 1, 1}, {-4, 1, 1}}, "plan gives job 1 -4 nodes in step 1; its legal sizes are [1 2 4]"},
-		{"above the pool", solver.Plan{{1, 1, 4}, {4, 4, 2}}, "plan uses 6 nodes in step 3; the pool has 5"},
+		{"a job too few", solver.Plan{solver.Nodes(1, 1, 1)}, "plan has 1 jobs; the problem has 2"},
+		{"a job too many", solver.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1)}, "plan has 3 jobs; the problem has 2"},
+		{"a step too few", solver.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1)}, "plan of job 1 has 2 steps; the horizon has 3"},
+		{"a step too many", solver.Plan{solver.Nodes(1, 1, 1, 1), solver.Nodes(1, 1, 1)}, "plan of job 0 has 4 steps; the horizon has 3"},
+		{"a job without steps", solver.Plan{nil, solver.Nodes(1, 1, 1)}, "plan of job 0 has 0 steps; the horizon has 3"},
+		{"between the sizes", solver.Plan{solver.Nodes(1, 3, 1), solver.Nodes(1, 1, 1)}, "plan gives job 0 3 nodes in step 2; its legal sizes are [1 2 4]"},
+		{"above the sizes", solver.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 8)}, "plan gives job 1 8 nodes in step 3; its legal sizes are [1 2 4]"},
+		{"waiting", solver.Plan{solver.Nodes(0, 1, 1), solver.Nodes(1, 1, 1)}, "plan gives job 0 0 nodes in step 1; its legal sizes are [1 2 4]"},
+		{"negative", solver.Plan{solver.Nodes(1, 1, 1), solver.Nodes(-4, 1, 1)}, "plan gives job 1 -4 nodes in step 1; its legal sizes are [1 2 4]"},
+		{"above the pool", solver.Plan{solver.Nodes(1, 1, 4), solver.Nodes(4, 4, 2)}, "plan uses 6 nodes in step 3; the pool has 5"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	if err := p.WithWaiting().Check(solver.Plan{{0, 1, 1}, {1, 1, 1}}); err != nil {
+	if err := p.WithWaiting().Check(solver.Plan{solver.Nodes(0, 1, 1), solver.Nodes(1, 1, 1)}); err != nil {
 		t.Errorf("the relaxation refuses a job that waits: %v", err)
 	}
 }
@@ -141,23 +141,23 @@ func TestReleaseFinished(t *testing.T) {
 	}{
 		{
 			name: "to the smallest legal size", problem: example(),
-			plan: solver.Plan{{4, 2, 2}, {1, 2, 2}},
-			want: solver.Plan{{4, 2, 1}, {1, 2, 2}},
+			plan: solver.Plan{solver.Nodes(4, 2, 2), solver.Nodes(1, 2, 2)},
+			want: solver.Plan{solver.Nodes(4, 2, 1), solver.Nodes(1, 2, 2)},
 		},
 		{
 			name: "to 0 where that is a size", problem: example().WithWaiting(),
-			plan: solver.Plan{{4, 1, 1}, {1, 2, 2}},
-			want: solver.Plan{{4, 1, 0}, {1, 2, 2}},
+			plan: solver.Plan{solver.Nodes(4, 1, 1), solver.Nodes(1, 2, 2)},
+			want: solver.Plan{solver.Nodes(4, 1, 0), solver.Nodes(1, 2, 2)},
 		},
 		{
 			name: "not before it has finished", problem: example(),
-			plan: solver.Plan{{1, 1, 2}, {1, 2, 2}},
-			want: solver.Plan{{1, 1, 2}, {1, 2, 2}},
+			plan: solver.Plan{solver.Nodes(1, 1, 2), solver.Nodes(1, 2, 2)},
+			want: solver.Plan{solver.Nodes(1, 1, 2), solver.Nodes(1, 2, 2)},
 		},
 		{
 			name: "a job that waits all along", problem: example(),
-			plan: solver.Plan{{0, 0, 0}, {4, 4, 4}},
-			want: solver.Plan{{0, 0, 0}, {4, 4, 4}},
+			plan: solver.Plan{solver.Nodes(0, 0, 0), solver.Nodes(4, 4, 4)},
+			want: solver.Plan{solver.Nodes(0, 0, 0), solver.Nodes(4, 4, 4)},
 		},
 	}
 	for _, test := range tests {
@@ -231,14 +231,14 @@ func TestPlanProperties(t *testing.T) {
 }
 
 func TestClone(t *testing.T) {
-	plan := solver.Plan{{1, 2}, {4, 8}}
+	plan := solver.Plan{solver.Nodes(1, 2), solver.Nodes(4, 8)}
 	copied := plan.Clone()
 	if diff := cmp.Diff(plan, copied); diff != "" {
 		t.Errorf("Clone() (-want +got):\n%s", diff)
 	}
-	copied[1][0] = 99
-	_ = append(copied[0], 99) // The rows share memory, but no row runs into the next.
-	if plan[1][0] != 4 || copied[1][0] != 99 {
+	copied[1][0].Nodes = 99
+	_ = append(copied[0], copied[1][0]) // The rows share memory, but no row runs into the next.
+	if plan[1][0].Nodes != 4 || copied[1][0].Nodes != 99 {
 		t.Errorf("plan %v and its copy %v share memory", plan, copied)
 	}
 	if empty := (solver.Plan{}).Clone(); len(empty) != 0 {
@@ -248,8 +248,8 @@ func TestClone(t *testing.T) {
 
 // TestCheckTypes: nodes of one type are not those of another.
 func TestCheckTypes(t *testing.T) {
-	on := func(nodeType, nodes int) []int { return []int{solver.OptionOf(nodeType, nodes)} }
-	sizes := []int{0, solver.OptionOf(0, 2), solver.OptionOf(1, 2)}
+	on := func(nodeType, nodes int) []solver.Option { return []solver.Option{solver.NewOption(nodeType, nodes)} }
+	sizes := []solver.Option{{}, {Nodes: 2}, {Type: 1, Nodes: 2}}
 	p := &solver.Problem{Capacity: []int{5}, TypeNodes: []int{2, 3}, Steps: 1, Jobs: []solver.AdmittedJob{{Sizes: sizes}, {Sizes: sizes}}}
 	if err := p.Check(solver.Plan{on(0, 2), on(1, 2)}); err != nil {
 		t.Error(err)

@@ -31,7 +31,7 @@ type Problem struct {
 	QuotaPrice float64
 	// Start is a legal choice of an option per job, with which the admission has shown that
 	// there is one; nil where TypeNodes is, since the smallest sizes are one then.
-	Start []int
+	Start []Option
 }
 
 // AdmittedJob is a job of the model. Its part of the objective under a plan is
@@ -48,14 +48,14 @@ type AdmittedJob struct {
 	// Demand is the remaining ETA d_i in seconds on one node, or what the objective takes
 	// it to be.
 	Demand float64
-	// Current is what the job holds now, as an option; 0 = queued.
-	Current int
+	// Current is what the job occupies now. The zero value means that it is queued.
+	Current Option
 	// TrainingTime is how long the job has trained so far.
 	TrainingTime time.Duration
-	// Sizes are the legal sizes K_i, ascending, at least one. The first is 0 where
-	// admission lets the optimiser leave the job without nodes. Where there are node types,
-	// they are options, see OptionOf. Jobs may share this slice and the two below.
-	Sizes []int
+	// Sizes are the legal sizes K_i as options, in the order of Option.Compare, at least one.
+	// The first is no nodes if the admission lets the optimizer leave the job without any.
+	// Jobs may share this slice and the two below.
+	Sizes []Option
 	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
 	// in the first step, after the rescale delay, and StepWork that in every later one.
 	FirstStepWork, StepWork []float64
@@ -91,7 +91,8 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	admitted := p.admit(s, &o)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	var places []place
-	var options, sizes []int
+	var options, block []Option
+	var sizes []int
 	var served, work []float64
 	alike := map[int]int{} // the last job of each number of options
 	var powers speedsAtPowers
@@ -102,10 +103,10 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	for n, a := range admitted {
 		places, options = s.places(a.index, places), options[:0]
 		if a.mayWait {
-			options = append(options, 0)
+			options = append(options, Option{})
 		}
 		for k := range places {
-			options = places[k].appendOptions(options, s.Typed())
+			options, sizes = places[k].appendOptions(options, sizes, s.Typed())
 		}
 		served = append(served[:0], make([]float64, 2*len(options))...)
 		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
@@ -114,7 +115,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
 		s.work(job, places, horizon.Step, longestRestart, &powers)
-		job.Sizes = kept(&sizes, job.Sizes, last.Sizes)
+		job.Sizes = kept(&block, job.Sizes, last.Sizes)
 		job.StepWork = kept(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
 		alike[len(options)] = n
@@ -170,17 +171,17 @@ func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, long
 	first, later := j.FirstStepWork, j.StepWork
 	at := 0
 	for n, option := range j.Sizes {
-		k := OptionNodes(option)
+		k := int(option.Nodes)
 		if k == 0 {
 			continue
 		}
-		for typed && places[at].nodeType < OptionType(option) {
+		for typed && places[at].nodeType < int(option.Type) {
 			at++
 		}
 		speed := places[at].factor * powers.speed(places[at].job, k)
 		later[n] = p * speed
 		first[n] = later[n]
-		moves := OptionType(option) != OptionType(j.Current)
+		moves := option.MovesFrom(j.Current)
 		if (k > job.CurrentNodes || moves) && r > 0 {
 			first[n] = r*held.factor*held.job.Speed(job.CurrentNodes) + (p-r)*speed
 		}
@@ -243,14 +244,14 @@ func (j *AdmittedJob) Work(step int) []float64 {
 }
 
 // Queued reports whether the job holds no nodes now.
-func (j *AdmittedJob) Queued() bool { return j.Current == 0 }
+func (j *AdmittedJob) Queued() bool { return j.Current.IsZero() }
 
 // SmallestTrainingSize returns the job's smallest legal size above 0, in nodes.
 func (j *AdmittedJob) SmallestTrainingSize() int {
 	least := MaxNodes
 	for _, option := range j.Sizes {
-		if option > 0 {
-			least = min(least, OptionNodes(option))
+		if !option.IsZero() {
+			least = min(least, int(option.Nodes))
 		}
 	}
 	return least
@@ -265,10 +266,10 @@ func (p *Problem) WithWaiting() *Problem {
 	relaxed.Jobs = slices.Clone(p.Jobs)
 	for i := range relaxed.Jobs {
 		job := &relaxed.Jobs[i]
-		if !job.Queued() || job.Sizes[0] == 0 {
+		if !job.Queued() || job.Sizes[0].IsZero() {
 			continue
 		}
-		job.Sizes = append([]int{0}, job.Sizes...)
+		job.Sizes = append([]Option{{}}, job.Sizes...)
 		for _, data := range []*[]float64{&job.FirstStepWork, &job.StepWork, &job.SizeValue, &job.ChangeCost} {
 			if *data != nil {
 				*data = append([]float64{0}, *data...)

@@ -34,11 +34,11 @@ func TestNewProblem(t *testing.T) {
 		Steps:    3,
 		Jobs: []solver.AdmittedJob{
 			{
-				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Sizes: []int{0, 2, 4},
+				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Sizes: solver.Nodes(0, 2, 4),
 				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
 			},
 			{
-				Index: 1, Demand: 3600, Gain: []float64{1, 1, 1}, Current: 7, TrainingTime: time.Minute, Sizes: []int{1, 3},
+				Index: 1, Demand: 3600, Gain: []float64{1, 1, 1}, Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Sizes: solver.Nodes(1, 3),
 				FirstStepWork: []float64{100, 250}, StepWork: []float64{100, 250},
 			},
 		},
@@ -105,7 +105,7 @@ func TestRescaleDelayBelowTheTable(t *testing.T) {
 }
 
 func TestSmallestTrainingSize(t *testing.T) {
-	for _, sizes := range [][]int{{0, 2, 4}, {2, 4}} {
+	for _, sizes := range [][]solver.Option{solver.Nodes(0, 2, 4), solver.Nodes(2, 4)} {
 		if got := (&solver.AdmittedJob{Sizes: sizes}).SmallestTrainingSize(); got != 2 {
 			t.Errorf("SmallestTrainingSize() = %d of %v; want 2", got, sizes)
 		}
@@ -144,7 +144,7 @@ func TestWithWaiting(t *testing.T) {
 		plan := solver.NewPlan(len(p.Jobs), p.Steps)
 		for n := range plan {
 			for step := range plan[n] {
-				plan[n][step] = rapid.SampledFrom(append([]int{0, 0, 0}, p.Jobs[n].Sizes...)).Draw(t, "nodes")
+				plan[n][step] = rapid.SampledFrom(append(solver.Nodes(0, 0, 0), p.Jobs[n].Sizes...)).Draw(t, "nodes")
 			}
 		}
 		if diff := cmp.Diff(fmt.Sprint(relaxed.Check(plan)), fmt.Sprint(p.CheckWaiting(plan))); diff != "" {
@@ -160,7 +160,7 @@ func TestWithWaiting(t *testing.T) {
 
 func TestWithWaitingAddsNothing(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{{
-		Demand: 1, Gain: []float64{0}, Sizes: []int{1, 2}, SizeValue: []float64{-3, -2},
+		Demand: 1, Gain: []float64{0}, Sizes: solver.Nodes(1, 2), SizeValue: []float64{-3, -2},
 		FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
 	got := p.WithWaiting().Jobs[0].SizeValue

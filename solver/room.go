@@ -40,16 +40,16 @@ func SnapshotRoom(s *Snapshot) (room *Room, group func(int) int) {
 func (p *Problem) room(s *Snapshot) *Room { return NewRoom(s.TotalNodes, s.typeNodes(), p.Groups) }
 
 // Take gives the nodes of an option to a job of a group.
-func (r *Room) Take(group, option int) { r.take(group, option, 1) }
+func (r *Room) Take(group int, option Option) { r.take(group, option, 1) }
 
 // GiveBack takes the nodes of an option back from a job of a group.
-func (r *Room) GiveBack(group, option int) { r.take(group, option, -1) }
+func (r *Room) GiveBack(group int, option Option) { r.take(group, option, -1) }
 
-func (r *Room) take(group, option, times int) {
-	nodes := times * OptionNodes(option)
+func (r *Room) take(group int, option Option, times int) {
+	nodes := times * int(option.Nodes)
 	r.Idle -= nodes
 	if r.types != nil {
-		r.types[OptionType(option)] -= nodes
+		r.types[option.Type] -= nodes
 	}
 	for g := r.first(group); g >= 0; g = r.groups[g].Parent {
 		if r.left[g] != NoLimit {
@@ -80,8 +80,9 @@ func (r *Room) Within(group int) int {
 func (r *Room) For(group, nodeType int) int { return min(r.Of(nodeType), r.Within(group)) }
 
 // Largest returns the option to hold the largest legal size of job i of a snapshot that there
-// is room for, on nodes of the type where it is then fastest; 0 where there is room for none.
-func (r *Room) Largest(s *Snapshot, i, group int) (option int) {
+// is room for, on nodes of the type where it is then fastest. It returns no nodes if there is
+// room for none.
+func (r *Room) Largest(s *Snapshot, i, group int) (option Option) {
 	fastest := 0.0
 	for _, l := range s.places(i, nil) {
 		sizes := l.appendSizes(nil)
@@ -90,7 +91,7 @@ func (r *Room) Largest(s *Snapshot, i, group int) (option int) {
 			continue
 		}
 		if speed := l.factor * l.curve(float64(sizes[n-1])); speed > fastest {
-			option, fastest = OptionOf(l.nodeType, sizes[n-1]), speed
+			option, fastest = NewOption(l.nodeType, sizes[n-1]), speed
 		}
 	}
 	return option

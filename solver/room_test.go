@@ -89,7 +89,7 @@ func TestAdmissionWithGroups(t *testing.T) {
 				p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
 				var forced []string
 				for i := range p.Jobs {
-					if p.Jobs[i].Sizes[0] > 0 {
+					if !p.Jobs[i].Sizes[0].IsZero() {
 						forced = append(forced, s.Jobs[p.Jobs[i].Index].ID)
 					}
 				}
@@ -126,12 +126,12 @@ func TestFloors(t *testing.T) {
 	if diff := cmp.Diff([]int{9, 4, 3, 0, 0}, floors); diff != "" {
 		t.Errorf("wrong floors (-want +got):\n%s", diff)
 	}
-	nothing := solver.Plan{{0}, {0}, {0}, {0}}
+	nothing := solver.Plan{solver.Nodes(0), solver.Nodes(0), solver.Nodes(0), solver.Nodes(0)}
 	if got, want := p.Objective(nothing), -2.0*(9+4+3); got != want {
 		t.Errorf("the objective of nothing is %v; want %v", got, want)
 	}
-	only := solver.Plan{{0}, {5}, {0}, {0}}
-	if got, want := p.Objective(only), p.Jobs[1].Value([]int{5})-2*(4+4); got != want {
+	only := solver.Plan{solver.Nodes(0), solver.Nodes(5), solver.Nodes(0), solver.Nodes(0)}
+	if got, want := p.Objective(only), p.Jobs[1].Value(solver.Nodes(5))-2*(4+4); got != want {
 		t.Errorf("the objective of b5 alone is %v; want %v", got, want)
 	}
 }
@@ -144,10 +144,10 @@ func TestCheckLimits(t *testing.T) {
 		Jobs:   []solver.Job{inGroup("a4", "a", 4, 0), inGroup("b5", "b", 5, 0)},
 	}
 	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive})
-	if err := p.Check(solver.Plan{{4}, {0}}); err != nil {
+	if err := p.Check(solver.Plan{solver.Nodes(4), solver.Nodes(0)}); err != nil {
 		t.Errorf("a legal plan: %v", err)
 	}
-	if err := p.Check(solver.Plan{{4}, {5}}); err == nil {
+	if err := p.Check(solver.Plan{solver.Nodes(4), solver.Nodes(5)}); err == nil {
 		t.Error("a plan of 9 nodes for a group of at most 8 passes")
 	}
 }

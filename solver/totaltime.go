@@ -316,14 +316,14 @@ func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 	now := held.factor * held.curve(float64(job.CurrentNodes)) / by.rho
 	for n, option := range admitted.Sizes {
 		speed := 0.0
-		if option > 0 {
+		if !option.IsZero() {
 			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) / by.rho // A step is as long as payback.
 			values[n] = m.saving(job, c, speed, demand)
 		}
 		if option == admitted.Current {
 			continue
 		}
-		moves := option > 0 && OptionType(option) != OptionType(admitted.Current)
+		moves := option.MovesFrom(admitted.Current)
 		restart := stay
 		if moves {
 			restart = move
@@ -340,7 +340,7 @@ func (m *totalTime) value(s *Snapshot, by slope, admitted *AdmittedJob) {
 			// At the higher speed, since the job may still restart at the one that it gives up.
 			price, lost := m.price, c*max(speed, now)
 			switch {
-			case option == 0:
+			case option.IsZero():
 				price *= m.pauseFactor
 			case moves:
 				lost = c * speed

@@ -216,7 +216,8 @@ func TestTotalTime(t *testing.T) {
 			if job.Gain[0] != 0 {
 				t.Fatalf("progress is worth %v; want 0", job.Gain[0])
 			}
-			for at, k := range job.Sizes {
+			for at, option := range job.Sizes {
+				k := int(option.Nodes)
 				want := m.value(job.Index, k, c[job.Index], meanWeight)
 				r := s.Jobs[job.Index].RestartTime.Seconds()
 				// A smaller size, or none, loses what the current one brings.

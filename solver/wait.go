@@ -131,7 +131,7 @@ func (p *Problem) LeastRoom() *Room {
 }
 
 // Least returns the option of job i of a plan in which all hold as little as they must.
-func (p *Problem) Least(i int) int {
+func (p *Problem) Least(i int) Option {
 	if p.Start != nil {
 		return p.Start[i]
 	}
@@ -139,10 +139,10 @@ func (p *Problem) Least(i int) int {
 }
 
 // Beside returns what is left of the type of an option to a job that holds another one.
-func (r *Room) Beside(held, option int) int {
-	left := r.Of(OptionType(option))
-	if held > 0 && OptionType(held) == OptionType(option) {
-		left += OptionNodes(held)
+func (r *Room) Beside(held, option Option) int {
+	left := r.Of(int(option.Type))
+	if held.Type == option.Type {
+		left += int(held.Nodes)
 	}
 	return left
 }
@@ -157,16 +157,16 @@ func (p *Problem) reach(s *Snapshot) []reach {
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &reaches[p.Jobs[i].Index]
-		if r.pool = room.Idle + job.Sizes[0]; p.TypeNodes != nil {
+		if r.pool = room.Idle + int(job.Sizes[0].Nodes); p.TypeNodes != nil {
 			r.pool = 0
 			for _, option := range job.Sizes {
-				if option > 0 && OptionNodes(option) <= room.Beside(p.Start[i], option) {
+				if !option.IsZero() && int(option.Nodes) <= room.Beside(p.Start[i], option) {
 					r.pool = MaxNodes
 				}
 			}
 		}
 		if r.limits != NoLimit {
-			r.limits += job.Sizes[0]
+			r.limits += int(job.Sizes[0].Nodes)
 		}
 	}
 	return reaches

@@ -48,15 +48,15 @@ func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocatio
 
 // endingOf returns when job i ends that has the nodes of an option from now on: after its
 // restart if they change, and with its present speed during its rescale delay if they grow.
-func endingOf(s *solver.Snapshot, i, option int) ending {
+func endingOf(s *solver.Snapshot, i int, option solver.Option) ending {
 	job, current := &s.Jobs[i], s.Current(i)
 	left, before, speed := s.Demand(i), s.Speed(i, current), s.Speed(i, option)
 	if speed <= 0 {
 		return ending{}
 	}
 	seconds := left / speed
-	moves := solver.OptionType(option) != solver.OptionType(current)
-	grows := moves || option > current
+	moves := option.MovesFrom(current)
+	grows := moves || option.Nodes > current.Nodes
 	switch delay := job.RescaleDelay.Seconds(); {
 	case option == current:
 	case job.Restart(moves) > 0 && !job.NeverStarted():

@@ -38,7 +38,7 @@ func TestEndingOf(t *testing.T) {
 		"an ETA that is of four nodes": {with(holding(1), func(j *solver.Job) { j.ETANodes = 4 }), 1, 2560 * time.Second},
 		"a start after the same delay": {with(solver.NewJob("a", 1000*time.Second), delay), 2, 725 * time.Second},
 	} {
-		got := endingOf(&solver.Snapshot{Jobs: []solver.Job{*test.job}}, 0, test.nodes)
+		got := endingOf(&solver.Snapshot{Jobs: []solver.Job{*test.job}}, 0, solver.NewOption(0, test.nodes))
 		if got.ends != (test.want > 0) || (got.in-test.want).Abs() > time.Millisecond {
 			t.Errorf("%s: it ends in %v (%v); want %v", name, got.in, got.ends, test.want)
 		}

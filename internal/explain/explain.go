@@ -88,26 +88,26 @@ type explainer struct {
 	prices, groups []float64
 	room           *solver.Room // where every job holds its smallest size
 	// pools are the options of every job that decisions on pools of other sizes gave.
-	pools map[pool][]int
+	pools map[pool][]solver.Option
 }
 
 func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, error) {
 	e := &explainer{
 		decider: decider, snapshot: d.Snapshot, all: d.All, kept: make(map[string]int),
 		options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
-		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[pool][]int),
+		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[pool][]solver.Option),
 	}
 	for _, group := range d.Decision.Report.Groups {
 		e.groups = append(e.groups, group.Price)
 	}
-	var planned [][]int // of the jobs that are not held
+	var planned solver.Plan // of the jobs that are not held
 	for i := range d.Decision.Allocations {
 		if a := &d.Decision.Allocations[i]; d.Held.Has(i) {
 			e.kept[a.NodeType] += a.Nodes
 		} else if d.Snapshot.Typed() {
-			planned = append(planned, []int{d.Snapshot.Option(a.NodeType, a.Nodes)})
+			planned = append(planned, []solver.Option{d.Snapshot.Option(a.NodeType, a.Nodes)})
 		} else {
-			planned = append(planned, a.PlannedNodes)
+			planned = append(planned, solver.Nodes(a.PlannedNodes...))
 		}
 	}
 	e.plan = make(solver.Plan, len(e.problem.Jobs))
@@ -147,7 +147,7 @@ type reason struct {
 	// job is its position in the snapshot without held jobs, -1 for one that is held, and
 	// admitted that in the problem, -1 for one that has no part in it.
 	job, admitted int
-	option        int // what it gets
+	option        solver.Option // what it gets
 	sizes         []sizeReason
 	remedies      []solver.Remedy
 }
@@ -155,7 +155,7 @@ type reason struct {
 // sizeReason is what is known of a size.
 type sizeReason struct {
 	solver.SizeOption
-	option int
+	option solver.Option
 	// faster says that it is more than what the job gets: of several types, that it trains
 	// faster.
 	faster bool
@@ -181,7 +181,7 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 			continue
 		}
 		size := sizeReason{
-			SizeOption: solver.SizeOption{Nodes: solver.OptionNodes(k), NodeType: e.snapshot.TypeOf(k), Proven: k == r.option && e.proven},
+			SizeOption: solver.SizeOption{Nodes: int(k.Nodes), NodeType: e.snapshot.TypeOf(k), Proven: k == r.option && e.proven},
 			option:     k, faster: e.more(job, r.option, k),
 		}
 		if k != r.option {
@@ -198,22 +198,21 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 
 // more reports whether an option is more than another one for a job of the snapshot: more
 // nodes or, of several types, a higher speed.
-func (e *explainer) more(job, than, option int) bool {
-	if !e.snapshot.Typed() || than == 0 {
-		return option > than
+func (e *explainer) more(job int, than, option solver.Option) bool {
+	if !e.snapshot.Typed() || than.IsZero() {
+		return option.Nodes > than.Nodes
 	}
-	return option > 0 && e.snapshot.Speed(job, option) > e.snapshot.Speed(job, than)
+	return !option.IsZero() && e.snapshot.Speed(job, option) > e.snapshot.Speed(job, than)
 }
 
 // cost returns what it costs others that a job goes from one option to another, at the prices
 // of nodes.
-func (e *explainer) cost(admitted *solver.AdmittedJob, from, to int) float64 {
-	on, before := solver.OptionType(to), solver.OptionType(from)
-	price := e.poolPrice(on) + e.groupPrice(admitted)
-	if on == before {
-		return price * float64(to-from)
+func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) float64 {
+	price := e.poolPrice(int(to.Type)) + e.groupPrice(admitted)
+	if to.Type == from.Type {
+		return price * float64(to.Nodes-from.Nodes)
 	}
-	return price*float64(solver.OptionNodes(to)) - e.poolPrice(before)*float64(solver.OptionNodes(from))
+	return price*float64(to.Nodes) - e.poolPrice(int(from.Type))*float64(from.Nodes)
 }
 
 // poolPrice returns what one more node of the pool, or of a type, is worth now, 0 where that is
@@ -265,7 +264,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 			continue // The penalty is less than the rounding of values that cancel out.
 		}
 		if got != size.option {
-			return fmt.Errorf("job %d has %d nodes; want the %d it was pinned to", r.job, solver.OptionNodes(got), size.Nodes)
+			return fmt.Errorf("job %d has %d nodes; want the %d it was pinned to", r.job, got.Nodes, size.Nodes)
 		}
 		worth := e.problem.Objective(result.Plan)
 		size.Loss = max(0, e.best-worth)

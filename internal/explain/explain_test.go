@@ -188,7 +188,7 @@ func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem 
 
 // checkSizes compares the losses of the sizes of a job, which gets an option, with exhaustive
 // search.
-func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i, gets int, job solver.JobExplanation) {
+func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation) {
 	t.Helper()
 	p := solver.NewProblemFor(s, o)
 	n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == i })
@@ -211,26 +211,26 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i, gets int, j
 	for _, group := range p.Groups {
 		magnitude += p.QuotaPrice * float64(group.Floor)
 	}
-	for k, nodes := range p.Jobs[n].Sizes {
+	for k, option := range p.Jobs[n].Sizes {
 		optimum, _ := solvertest.Exhaustive(without(p, n, k, 1+4*magnitude))
-		if optimum.Plan[n][0] != nodes {
+		if optimum.Plan[n][0] != option {
 			continue // It does not fit.
 		}
-		at := slices.IndexFunc(job.Sizes, func(o solver.SizeOption) bool { return s.Option(o.NodeType, o.Nodes) == nodes })
+		at := slices.IndexFunc(job.Sizes, func(o solver.SizeOption) bool { return s.Option(o.NodeType, o.Nodes) == option })
 		if at < 0 && s.Typed() {
 			continue // Whether it fits is found by a rule that may not find it.
 		}
 		if at < 0 {
-			t.Fatalf("size %d of job %d is missing in %+v", nodes, i, job.Sizes)
+			t.Fatalf("option %v of job %d is missing in %+v", option, i, job.Sizes)
 		}
 		offered++
 		size, loss := job.Sizes[at], best.Objective-p.Objective(optimum.Plan)
-		if nodes == gets {
+		if option == gets {
 			loss = 0
 		}
 		nothing := math.Abs(best.Objective) < 1e-6*magnitude // in which no gap is small
 		if !size.Proven && !nothing || math.Abs(size.Loss-loss) > 1e-9*(1+magnitude) {
-			t.Fatalf("size %d of job %d: %+v; want a loss of %v", nodes, i, size, loss)
+			t.Fatalf("option %v of job %d: %+v; want a loss of %v", option, i, size, loss)
 		}
 	}
 	if offered != len(job.Sizes) {
@@ -239,55 +239,55 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i, gets int, j
 }
 
 // checkRemedies applies what would give a job, which gets an option, more nodes or faster ones.
-func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i, gets int, job solver.JobExplanation) {
+func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation) {
 	t.Helper()
-	decide := func(change func(*solver.Snapshot)) int {
+	decide := func(change func(*solver.Snapshot)) solver.Option {
 		changed := *s
 		changed.Jobs, changed.NodeTypes = slices.Clone(s.Jobs), slices.Clone(s.NodeTypes)
 		change(&changed)
 		d, err := a.Allocate(context.Background(), &changed, o)
 		if err != nil {
-			return -1 // It is not valid.
+			return solver.Option{Nodes: -1} // It is not valid.
 		}
 		return s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes)
 	}
-	more := func(option int) bool {
-		if !s.Typed() || gets == 0 {
-			return option > gets
+	more := func(option solver.Option) bool {
+		if !s.Typed() || gets.IsZero() {
+			return option.Nodes > gets.Nodes
 		}
-		return option > 0 && s.Speed(i, option) > s.Speed(i, gets)
+		return option.Nodes > 0 && s.Speed(i, option) > s.Speed(i, gets)
 	}
 	// first checks that of numbers from one on the last is the first with which the job has more.
-	first := func(r solver.Remedy, from, step, to int, with func(int) int) {
+	first := func(r solver.Remedy, from, step, to int, with func(int) solver.Option) {
 		t.Helper()
 		for n := from; ; n += step {
 			got := with(n)
 			if more(got) != (n == to) || n == to && got != s.Option(r.NodesType, r.Nodes) {
-				t.Fatalf("with %d job %d has %d nodes of type %d; remedy %+v", n, i, solver.OptionNodes(got), solver.OptionType(got), r)
+				t.Fatalf("with %d job %d has %d nodes of type %d; remedy %+v", n, i, got.Nodes, got.Type, r)
 			}
 			if n == to {
 				return
 			}
 		}
 	}
-	inPool := func(g int) (now int, with func(int) int) {
+	inPool := func(g int) (now int, with func(int) solver.Option) {
 		if !s.Typed() {
-			return s.TotalNodes, func(total int) int { return decide(func(s *solver.Snapshot) { s.TotalNodes = total }) }
+			return s.TotalNodes, func(total int) solver.Option { return decide(func(s *solver.Snapshot) { s.TotalNodes = total }) }
 		}
 		now = s.NodeTypes[g].Nodes
-		return now, func(total int) int {
+		return now, func(total int) solver.Option {
 			return decide(func(s *solver.Snapshot) {
 				s.TotalNodes += total - now
 				s.NodeTypes[g].Nodes = total
 			})
 		}
 	}
-	withMinimum := func(least int) int { return decide(func(s *solver.Snapshot) { s.Jobs[i].MinNodes = least }) }
+	withMinimum := func(least int) solver.Option { return decide(func(s *solver.Snapshot) { s.Jobs[i].MinNodes = least }) }
 	var hasPool, hasMinimum bool
 	for _, r := range job.Remedies {
 		switch {
 		case r.Weight > 0:
-			first(r, 0, 1, 0, func(int) int { return decide(func(s *solver.Snapshot) { s.Jobs[i].Weight = &r.Weight }) })
+			first(r, 0, 1, 0, func(int) solver.Option { return decide(func(s *solver.Snapshot) { s.Jobs[i].Weight = &r.Weight }) })
 		case r.TotalNodes > 0:
 			hasPool = true
 			now, with := inPool(slices.IndexFunc(s.NodeTypes, func(t solver.NodeType) bool { return t.ID == r.NodeType }))
@@ -364,7 +364,7 @@ type cheat struct{ solver.Prover }
 func (c cheat) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
 	result, err := c.Prover.Solve(ctx, p, o)
 	if err == nil {
-		result.Plan[len(result.Plan)-1][0]++
+		result.Plan[len(result.Plan)-1][0].Nodes++
 	}
 	return result, err
 }

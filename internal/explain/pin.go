@@ -36,19 +36,19 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 		room.Take(p.Jobs[i].Group, pinned[i][0])
 	}
 	for room.Exceeded() {
-		best, at, to := 0.0, -1, 0
+		best, at, to := 0.0, -1, solver.Option{}
 		for i := range pinned {
 			now := pinned[i][0]
-			over := -room.For(p.Jobs[i].Group, solver.OptionType(now))
+			over := -room.For(p.Jobs[i].Group, int(now.Type))
 			if i == job || over <= 0 {
 				continue
 			}
 			worth := p.Jobs[i].Value(pinned[i])
 			for _, k := range p.Jobs[i].Sizes {
-				frees := solver.OptionNodes(now)
-				if solver.OptionType(k) == solver.OptionType(now) {
-					frees -= solver.OptionNodes(k)
-				} else if k > 0 && solver.OptionNodes(k) > room.Of(solver.OptionType(k)) {
+				frees := int(now.Nodes)
+				if k.Type == now.Type {
+					frees -= int(k.Nodes)
+				} else if !k.IsZero() && int(k.Nodes) > room.Of(int(k.Type)) {
 					continue
 				}
 				if frees <= 0 {
@@ -78,7 +78,7 @@ func (e *explainer) fits(job, position int) bool {
 	p := e.problem
 	option := p.Jobs[job].Sizes[position]
 	if p.TypeNodes == nil {
-		return option-p.Least(job) <= e.room.For(p.Jobs[job].Group, 0)
+		return int(option.Nodes-p.Least(job).Nodes) <= e.room.For(p.Jobs[job].Group, 0)
 	}
 	_, legal := startWith(p, job, option)
 	if !legal {
@@ -90,9 +90,9 @@ func (e *explainer) fits(job, position int) bool {
 // startWith returns a plan of a problem with node types that gives a job an option and the
 // others, the largest first, what the admission found that they can have or, where there is no
 // room for that, the first of their options that there is room for; false if a job finds none.
-func startWith(p *solver.Problem, job, option int) (solver.Plan, bool) {
+func startWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, bool) {
 	plan, room := solver.NewPlan(len(p.Jobs), p.Steps), p.Room()
-	take := func(i, option int) bool {
+	take := func(i int, option solver.Option) bool {
 		plan[i][0] = option
 		room.Take(-1, option)
 		return !room.Exceeded()
@@ -105,12 +105,12 @@ func startWith(p *solver.Problem, job, option int) (solver.Plan, bool) {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, k int) int {
-		return cmp.Compare(solver.OptionNodes(p.Start[k]), solver.OptionNodes(p.Start[i]))
+		return cmp.Compare(p.Start[k].Nodes, p.Start[i].Nodes)
 	})
 	for _, i := range order {
 		held := p.Start[i]
-		if solver.OptionNodes(held) > room.Of(solver.OptionType(held)) {
-			fits := func(k int) bool { return solver.OptionNodes(k) <= room.Of(solver.OptionType(k)) }
+		fits := func(k solver.Option) bool { return int(k.Nodes) <= room.Of(int(k.Type)) }
+		if !fits(held) {
 			if n := slices.IndexFunc(p.Jobs[i].Sizes, fits); n >= 0 {
 				held = p.Jobs[i].Sizes[n]
 			}
@@ -122,13 +122,13 @@ func startWith(p *solver.Problem, job, option int) (solver.Plan, bool) {
 	return plan, true
 }
 
-// costOfChange returns what a job's part of the objective under the given nodes per step
-// would be more if the change to those of the first step cost nothing.
-func costOfChange(j *solver.AdmittedJob, nodes []int) float64 {
+// costOfChange returns how much more a job's part of the objective with the given options, one
+// per step, would be if the change to the first of them cost nothing.
+func costOfChange(j *solver.AdmittedJob, options []solver.Option) float64 {
 	free := *j
 	free.FirstStepWork = j.StepWork
-	cost := free.Value(nodes) - j.Value(nodes)
-	if n, legal := slices.BinarySearch(j.Sizes, nodes[0]); legal && j.ChangeCost != nil {
+	cost := free.Value(options) - j.Value(options)
+	if n := slices.Index(j.Sizes, options[0]); n >= 0 && j.ChangeCost != nil {
 		cost += j.ChangeCost[n]
 	}
 	return cost

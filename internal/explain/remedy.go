@@ -54,29 +54,30 @@ func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) 
 }
 
 // decide returns the option of every job of a changed snapshot, nil where time is up.
-func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]int, error) {
+func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]solver.Option, error) {
 	decision, err := e.decider.Allocate(ctx, s, e.options)
 	if err != nil || decision.Report.Limit == solver.LimitTime {
 		return nil, unlessOver(ctx, err)
 	}
-	nodes := make([]int, len(s.Jobs))
-	for i := range nodes {
-		nodes[i] = s.Option(decision.Allocations[i].NodeType, decision.Allocations[i].Nodes)
+	options := make([]solver.Option, len(s.Jobs))
+	for i := range options {
+		options[i] = s.Option(decision.Allocations[i].NodeType, decision.Allocations[i].Nodes)
 	}
-	return nodes, nil
+	return options, nil
 }
 
-// moreWith returns the option that a change gives a job, 0 if that is not more or time is up.
-func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (int, error) {
+// moreWith returns the option that a change gives a job, no nodes if that is not more or time
+// is up.
+func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (none solver.Option, err error) {
 	changed := e.changed(r.job, apply)
 	if !changed.Valid(r.job) {
-		return 0, nil
+		return none, nil
 	}
 	options, err := e.decide(ctx, changed)
 	if r.job < len(options) && e.more(r.job, r.option, options[r.job]) {
 		return options[r.job], err
 	}
-	return 0, err
+	return none, err
 }
 
 // remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
@@ -96,10 +97,10 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	}
 	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
 		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
-		if option > 0 { // The last that works is the smallest.
-			remedy = solver.Remedy{Weight: weights[n], Nodes: solver.OptionNodes(option), NodesType: e.snapshot.TypeOf(option)}
+		if !option.IsZero() { // The last that works is the smallest.
+			remedy = solver.Remedy{Weight: weights[n], Nodes: int(option.Nodes), NodesType: e.snapshot.TypeOf(option)}
 		}
-		return option > 0, err
+		return !option.IsZero(), err
 	})
 	return remedy, err
 }
@@ -172,7 +173,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
 		at := pool{nodeType, total}
-		nodes, known := e.pools[at]
+		options, known := e.pools[at]
 		if !known {
 			var err error
 			resize := func(s *solver.Snapshot, _ *solver.Job) {
@@ -181,16 +182,16 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 					s.NodeTypes[nodeType].Nodes = total
 				}
 			}
-			if nodes, err = e.decide(ctx, e.changed(r.job, resize)); nodes == nil {
+			if options, err = e.decide(ctx, e.changed(r.job, resize)); options == nil {
 				return false, err
 			}
-			e.pools[at] = nodes
+			e.pools[at] = options
 		}
-		if !e.more(r.job, r.option, nodes[r.job]) {
+		if !e.more(r.job, r.option, options[r.job]) {
 			return false, nil
 		}
 		remedy = solver.Remedy{
-			TotalNodes: total + kept, NodeType: id, Nodes: solver.OptionNodes(nodes[r.job]), NodesType: e.snapshot.TypeOf(nodes[r.job]),
+			TotalNodes: total + kept, NodeType: id, Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
 		}
 		return true, nil
 	}
@@ -216,8 +217,8 @@ func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Jo
 			continue
 		}
 		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
-		if option > 0 || err != nil {
-			return solver.Remedy{MinNodes: least, Nodes: solver.OptionNodes(option), NodesType: e.snapshot.TypeOf(option)}, err
+		if !option.IsZero() || err != nil {
+			return solver.Remedy{MinNodes: least, Nodes: int(option.Nodes), NodesType: e.snapshot.TypeOf(option)}, err
 		}
 	}
 	return solver.Remedy{}, nil

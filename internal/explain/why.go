@@ -34,7 +34,7 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		return solver.WhyOnlySize, keeps + ", because its data are bad"
 	}
 	job := &e.snapshot.Jobs[r.job]
-	sizes := job.LegalSizes()
+	sizes := solver.Nodes(job.LegalSizes()...)
 	if a.Nodes == 0 {
 		return solver.Why(a.WaitReason), e.waiting(r, e.snapshot.SmallestSize(r.job))
 	}
@@ -44,19 +44,19 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	}
 	fitting := 0 // legal sizes that the pool could hold
 	for _, k := range sizes {
-		if k <= pool {
+		if int(k.Nodes) <= pool {
 			fitting++
 		}
 	}
 	switch {
 	case len(sizes) == 1 && sizes[0] == r.option:
 		return solver.WhyOnlySize, has + ", its only size"
-	case e.snapshot.Typed() && !slices.ContainsFunc(sizes, func(k int) bool { return e.more(r.job, r.option, k) }):
+	case e.snapshot.Typed() && !slices.ContainsFunc(sizes, func(k solver.Option) bool { return e.more(r.job, r.option, k) }):
 		return solver.WhyLargest, has + ", on which it is as fast as it can be"
 	case e.snapshot.Typed(): // Nothing of what follows.
-	case a.Nodes >= sizes[len(sizes)-1]:
+	case a.Nodes >= int(sizes[len(sizes)-1].Nodes):
 		return solver.WhyLargest, has + ", its largest size"
-	case a.Nodes >= sizes[max(0, fitting-1)]:
+	case a.Nodes >= int(sizes[max(0, fitting-1)].Nodes):
 		return solver.WhyLargest, fmt.Sprintf("%s, the largest of its sizes that fits the pool of %d", has, pool)
 	case !larger && e.limited(r):
 		return solver.WhyGroupLimit, has + ", because the limit of its group leaves it no more"
@@ -108,11 +108,11 @@ func (e *explainer) step(r *reason, to *sizeReason) string {
 }
 
 // optionsOf returns the options of a job above 0 that the pool could hold.
-func (e *explainer) optionsOf(r *reason) []int {
+func (e *explainer) optionsOf(r *reason) []solver.Option {
 	if r.admitted < 0 {
-		return []int{r.option}
+		return []solver.Option{r.option}
 	}
-	return slices.DeleteFunc(slices.Clone(e.problem.Jobs[r.admitted].Sizes), func(k int) bool { return k == 0 })
+	return slices.DeleteFunc(slices.Clone(e.problem.Jobs[r.admitted].Sizes), solver.Option.IsZero)
 }
 
 // uncertainty says how far a job's ETA may be off where that counts.
@@ -209,10 +209,10 @@ func (e *explainer) largestStart() string {
 	largest, most := "", 0
 	for i := range e.snapshot.Jobs {
 		job, n := &e.snapshot.Jobs[i], e.admitted[i]
-		if n < 0 || !job.NeverStarted() || solver.OptionNodes(e.plan[n][0]) <= most {
+		if n < 0 || !job.NeverStarted() || int(e.plan[n][0].Nodes) <= most {
 			continue
 		}
-		most = solver.OptionNodes(e.plan[n][0])
+		most = int(e.plan[n][0].Nodes)
 		largest = fmt.Sprintf(", above all the %s that %s starts with", format.Count(most, "node"), name(job.ID))
 	}
 	return largest

@@ -583,7 +583,7 @@ func TestEndBeyondAllTimes(t *testing.T) {
 func TestForecastIsCutByWork(t *testing.T) {
 	t.Parallel()
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
-	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []int { return []int{1} }}
+	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) }}
 	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
 	got, err := sim.Forecast(t.Context(), s, sim.Ahead{Work: work}, idle, time.Second, solver.MaxForecastSpan, nil)
 	if err != nil || !got.Cut || got.Decisions != sim.MaxDecisions {
@@ -601,7 +601,7 @@ func TestFuturesKeepNoSimulations(t *testing.T) {
 		work = append(work, time.Minute)
 	}
 	s = s.WithDefaults()
-	one := sim.Policy{Name: "one", Decide: func(s *solver.Snapshot) []int { return slices.Repeat([]int{1}, len(s.Jobs)) }}
+	one := sim.Policy{Name: "one", Decide: func(s *solver.Snapshot) []solver.Option { return slices.Repeat(solver.Nodes(1), len(s.Jobs)) }}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -33,7 +33,7 @@ func everywhere(p *solver.Problem, nodes int) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for t := range plan[i] {
-			plan[i][t] = nodes
+			plan[i][t] = solver.NewOption(0, nodes)
 		}
 	}
 	return plan

@@ -131,7 +131,7 @@ func objectives(t *testing.T, pool string, got, want map[string]int) (worth, wan
 	objective := func(sizes map[string]int) float64 {
 		p := solver.NewPlan(len(problem.Jobs), 1)
 		for i, admitted := range problem.Jobs {
-			p[i][0] = sizes[path.Base(request.Snapshot.Jobs[admitted.Index].ID)]
+			p[i][0] = solver.NewOption(0, sizes[path.Base(request.Snapshot.Jobs[admitted.Index].ID)])
 		}
 		must(t, problem.Check(p))
 		return problem.Objective(p)

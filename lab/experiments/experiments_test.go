@@ -55,7 +55,7 @@ func (d oneNodeEach) Allocate(
 			nodes[i] = 1
 		}
 	}
-	decision := solver.DecideNow(s, nodes)
+	decision := solver.DecideNow(s, solver.Nodes(nodes...))
 	report := &decision.Report
 	report.Reason = solver.ReasonHeuristic
 	if exact {

@@ -98,8 +98,8 @@ func firstSteps(p *solver.Problem) [][]int {
 			return
 		}
 		for _, k := range p.Jobs[i].Sizes {
-			nodes[i] = k
-			assign(i+1, total+k)
+			nodes[i] = int(k.Nodes)
+			assign(i+1, total+nodes[i])
 		}
 	}
 	assign(0, 0)
@@ -112,7 +112,7 @@ func firstSteps(p *solver.Problem) [][]int {
 func changed(p *solver.Problem, nodes []int) int {
 	count := 0
 	for i, k := range nodes {
-		if k != p.Jobs[i].Current {
+		if k != int(p.Jobs[i].Current.Nodes) {
 			count++
 		}
 	}

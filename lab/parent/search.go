@@ -48,7 +48,7 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 		if len(nodes) == steps {
 			// Value takes a size that is not legal, such as the parent's 0, for one
 			// that serves nothing.
-			byFirst[nodes[0]] = append(byFirst[nodes[0]], row{nodes: slices.Clone(nodes), value: job.Value(nodes)})
+			byFirst[nodes[0]] = append(byFirst[nodes[0]], row{nodes: slices.Clone(nodes), value: job.Value(solver.Nodes(nodes...))})
 			return
 		}
 		if f == returnsToZero && isFinished(job, nodes) {
@@ -56,7 +56,7 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 			return
 		}
 		for _, k := range job.Sizes {
-			extend(append(nodes, k))
+			extend(append(nodes, int(k.Nodes)))
 		}
 	}
 	extend(make([]int, 0, steps))
@@ -67,7 +67,7 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 }
 
 func isFinished(job *solver.AdmittedJob, nodes []int) bool {
-	progress := job.Progress(nodes)
+	progress := job.Progress(solver.Nodes(nodes...))
 	return len(progress) > 0 && progress[len(progress)-1] >= 1
 }
 

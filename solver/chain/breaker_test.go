@@ -61,7 +61,7 @@ func always(backend fake) func(int) fake { return func(int) fake { return backen
 // again.
 func TestWhatCounts(t *testing.T) {
 	const cbc = solver.BackendCBC
-	illegal := gives(cbc, solver.Result{Plan: solver.Plan{{2, 2}, {2, 2}}})
+	illegal := gives(cbc, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 2)}})
 	alternate := func(n int) fake {
 		if n%MostFailures == 0 {
 			return claims(cbc, bestPlan(), true)

@@ -74,9 +74,9 @@ func twoJobs() *solver.Snapshot {
 	}
 }
 
-func bestPlan() solver.Plan   { return solver.Plan{{2, 1}, {1, 2}} }
-func greedyPlan() solver.Plan { return solver.Plan{{2, 2}, {1, 1}} }
-func worsePlan() solver.Plan  { return solver.Plan{{1, 1}, {1, 1}} }
+func bestPlan() solver.Plan   { return solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 2)} }
+func greedyPlan() solver.Plan { return solver.Plan{solver.Nodes(2, 2), solver.Nodes(1, 1)} }
+func worsePlan() solver.Plan  { return solver.Plan{solver.Nodes(1, 1), solver.Nodes(1, 1)} }
 
 const (
 	bestObjective   = 2.4
@@ -313,7 +313,7 @@ func TestSolveOptionsReachTheBackend(t *testing.T) {
 	}
 	want := solver.SolveOptions{
 		RelativeGap: 0.01, Formulation: solver.FormulationPaper, Certificate: true,
-		Incumbent: solver.Plan{{2, 1}, {1, 1}}, // That of greedy, whose finished job releases a node.
+		Incumbent: solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}, // That of greedy, whose finished job releases a node.
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)

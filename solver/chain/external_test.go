@@ -117,7 +117,7 @@ func TestWhatCBCHasSaid(t *testing.T) {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for step := range plan[i] {
-			plan[i][step] = 1
+			plan[i][step].Nodes = 1
 		}
 	}
 	// The solution file with a first line; an objective is one of the model.

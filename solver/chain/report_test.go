@@ -117,7 +117,7 @@ func TestReport(t *testing.T) {
 		{
 			name: "an illegal plan is refused",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: solver.Plan{{2, 2}, {2, 1}}, Bound: 100}),
+				gives(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 1)}, Bound: 100}),
 			},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeInvalidPlan,
@@ -127,10 +127,10 @@ func TestReport(t *testing.T) {
 		{
 			name: "only a heuristic may leave an admitted job waiting",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: solver.Plan{{2, 1}, {0, 2}}, Bound: 100}),
+				gives(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 2)}, Bound: 100}),
 			},
 			greedy: gives(last, solver.Result{
-				Plan: solver.Plan{{2, 2}, {0, 0}}, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
+				Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
 			}),
 			want: after(with(heuristic, func(r *solver.Report) {
 				r.Objective, r.GreedyObjective, r.RelativeGap, r.IdleNodes = 2, 2, (ownBound-2)/ownBound, 1
@@ -233,7 +233,7 @@ func TestReport(t *testing.T) {
 
 // TestHeuristicPlanMayExceedTheBound: it leaves a job waiting that the model admits.
 func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
-	c := newChain(gives(solver.BackendGreedy, solver.Result{Plan: solver.Plan{{2, 2}, {0, 0}}, Heuristic: true}))
+	c := newChain(gives(solver.BackendGreedy, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Heuristic: true}))
 	c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return 1 })
 	d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.Backend = solver.BackendGreedy }))
 	if err != nil {
@@ -340,7 +340,7 @@ func TestNextToNothing(t *testing.T) {
 // it was found for, and of the decision.
 func TestContradictionWithoutAnswer(t *testing.T) {
 	const first, next, found = solver.BackendExact, solver.BackendHiGHS, "lemma 1 bounds 3 by 2"
-	illegal := gives(first, solver.Result{Plan: solver.Plan{{9, 9}, {9, 9}}, Bound: 3, Contradiction: found})
+	illegal := gives(first, solver.Result{Plan: solver.Plan{solver.Nodes(9, 9), solver.Nodes(9, 9)}, Bound: 3, Contradiction: found})
 	broken := fake{first, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 		return solver.Result{Contradiction: found}, errors.New("broken")
 	}}
@@ -403,7 +403,7 @@ func TestErrors(t *testing.T) {
 		},
 		{
 			name:    "not even greedy has a legal plan",
-			greedy:  gives(last, solver.Result{Plan: solver.Plan{{2, 2}}, Heuristic: true}),
+			greedy:  gives(last, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2)}, Heuristic: true}),
 			backend: fails(first, broken),
 			want:    "no backend answered: exact crashed: broken; greedy invalid-plan: plan has 1 jobs; the problem has 2",
 		},

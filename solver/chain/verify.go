@@ -35,12 +35,12 @@ func tie(p *solver.Problem, plan solver.Plan) []int {
 		option, current := plan[i][0], p.Jobs[i].Current
 		if option != current {
 			changed++
-			if option > 0 && current > 0 && solver.OptionType(option) != solver.OptionType(current) {
+			if option.MovesFrom(current) {
 				moved++
 			}
 		}
-		nodes += solver.OptionNodes(option)
-		types += solver.OptionType(option)
+		nodes += int(option.Nodes)
+		types += int(option.Type)
 	}
 	return []int{changed, moved, nodes, types}
 }

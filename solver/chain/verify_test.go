@@ -199,7 +199,7 @@ func TestJudge(t *testing.T) {
 // TestEqualPlans has a solver and the prover find two optima of one job, which ends within the
 // first step whether it keeps its node or gets a second one.
 func TestEqualPlans(t *testing.T) {
-	keeps, grows := solver.Plan{{1, 1}}, solver.Plan{{2, 1}}
+	keeps, grows := solver.Plan{solver.Nodes(1, 1)}, solver.Plan{solver.Nodes(2, 1)}
 	for _, test := range []struct {
 		solver, prover solver.Plan
 		want           solver.BackendName
@@ -280,14 +280,14 @@ func TestTimeOfTheProver(t *testing.T) {
 // that it verifies.
 func TestIncumbents(t *testing.T) {
 	waiting := gives(solver.BackendGreedy, solver.Result{
-		Plan: solver.Plan{{2, 2}, {0, 0}}, Bound: math.Inf(1), Heuristic: true,
+		Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Heuristic: true,
 	})
 	for name, test := range map[string]struct {
 		greedy solver.Backend
 		want   solver.Plan
 	}{
-		"greedy's":                 {greedy(), solver.Plan{{2, 1}, {1, 1}}},
-		"one where somebody waits": {waiting, solver.Plan{{2, 1}, {0, 0}}},
+		"greedy's":                 {greedy(), solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}},
+		"one where somebody waits": {waiting, solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 0)}},
 		"none where greedy fails":  {panics(solver.BackendGreedy), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -123,16 +123,16 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	return result, nil
 }
 
-// planOf returns a plan of the search in nodes, and its objective.
+// planOf returns a plan of the search as options, and its objective.
 func planOf(p *solver.Problem, chosen *model.Plan) (plan solver.Plan, objective float64) {
 	plan = solver.NewPlan(len(p.Jobs), p.Steps)
-	for i, nodes := range plan {
+	for i, options := range plan {
 		job := &p.Jobs[i]
 		for t, k := range chosen.Of(i) {
-			nodes[t] = job.Sizes[k]
+			options[t] = job.Sizes[k]
 		}
-		job.ReleaseFinished(nodes)
-		objective += job.Value(nodes)
+		job.ReleaseFinished(options)
+		objective += job.Value(options)
 	}
 	if len(p.Groups) > 0 {
 		objective = p.Objective(plan)

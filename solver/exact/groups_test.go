@@ -92,7 +92,7 @@ func TestGroupPrices(t *testing.T) {
 		}
 		for i := range 3 {
 			job := solver.AdmittedJob{
-				Index: i, Group: 1 + i%2, Demand: 1, Sizes: []int{0, 1, 2, 3}, Gain: []float64{0},
+				Index: i, Group: 1 + i%2, Demand: 1, Sizes: solver.Nodes(0, 1, 2, 3), Gain: []float64{0},
 				FirstStepWork: make([]float64, 4), StepWork: make([]float64, 4), SizeValue: make([]float64, 4),
 			}
 			gain := 20.0
@@ -138,7 +138,7 @@ func TestGroupPrices(t *testing.T) {
 func legalMagnitude(p *solver.Problem) float64 {
 	plan := solver.Plan{}
 	for i := range p.Jobs {
-		plan = append(plan, []int{p.Jobs[i].Sizes[0]})
+		plan = append(plan, []solver.Option{p.Jobs[i].Sizes[0]})
 	}
 	sum := 0.0
 	for _, g := range p.Groups {

@@ -17,7 +17,7 @@ func TestIncumbentIsMadeLegal(t *testing.T) {
 		plan := solver.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for step := range plan[i] {
-				plan[i][step] = rapid.IntRange(-1, 20).Draw(t, "nodes")
+				plan[i][step].Nodes = rapid.Int32Range(-1, 20).Draw(t, "nodes")
 			}
 		}
 		result, err := exact.New().Solve(&countdown{Context: t.Context(), left: 1}, p, solver.SolveOptions{Incumbent: plan})

@@ -71,9 +71,7 @@ func (d typed) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
 	for n := range p.Jobs {
 		job, option := &s.Jobs[p.Jobs[n].Index], result.Plan[n][0]
 		job.TrainingTime = time.Hour
-		if job.CurrentNodes = solver.OptionNodes(option); option > 0 {
-			job.CurrentNodeType = s.NodeTypes[solver.OptionType(option)].ID
-		}
+		job.CurrentNodes, job.CurrentNodeType = int(option.Nodes), s.TypeOf(option)
 	}
 	r := rand.New(rand.NewPCG(d.seed, 1))
 	for i := range s.Jobs {

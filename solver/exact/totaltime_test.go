@@ -65,8 +65,8 @@ func bySteppingThrough(p *solver.Problem) float64 {
 		for nodes := range next {
 			next[nodes] = math.Inf(-1)
 			for n, k := range job.Sizes {
-				if k <= nodes {
-					next[nodes] = max(next[nodes], best[nodes-k]+job.SizeValue[n])
+				if left := nodes - int(k.Nodes); left >= 0 {
+					next[nodes] = max(next[nodes], best[left]+job.SizeValue[n])
 				}
 			}
 		}

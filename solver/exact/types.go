@@ -65,16 +65,11 @@ func searchTypes(clock *model.Clock, p *solver.Problem, gap float64, incumbent s
 			start = incumbent[i][0]
 		}
 		in.Start[i] = slices.Index(job.Sizes, start)
-		in.Now[i] = holding(job.Current)
+		in.Now[i] = nodetypes.Holding(job.Current)
 		in.Jobs[i] = make([]nodetypes.Option, len(job.Sizes))
 		for n, option := range job.Sizes {
-			in.Jobs[i][n] = nodetypes.Option{Holding: holding(option), Value: job.Value(job.Sizes[n : n+1])}
+			in.Jobs[i][n] = nodetypes.Option{Holding: nodetypes.Holding(option), Value: job.Value(job.Sizes[n : n+1])}
 		}
 	}
 	return nodetypes.Solve(clock, &in, nodetypes.Usual())
-}
-
-// holding returns the nodes of an option.
-func holding(option int) nodetypes.Holding {
-	return nodetypes.Holding{Type: int32(solver.OptionType(option)), Nodes: int32(solver.OptionNodes(option))}
 }

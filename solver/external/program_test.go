@@ -106,8 +106,8 @@ func (s suite) missingProgram(t *testing.T) {
 func (s suite) argumentsAreUnderstood(t *testing.T) {
 	program := solvertest.Program(t, s.new("").Name())
 	p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
-		{Demand: 3, Gain: []float64{1, 1}, Sizes: []int{1, 2, 4}, FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
-		{Demand: 9, Gain: []float64{1, 1}, Sizes: []int{0, 1}, FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
+		{Demand: 3, Gain: []float64{1, 1}, Sizes: solver.Nodes(1, 2, 4), FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
+		{Demand: 9, Gain: []float64{1, 1}, Sizes: solver.Nodes(0, 1), FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
 	}}
 	for _, formulation := range []solver.Formulation{solver.FormulationOneHot, solver.FormulationPaper} {
 		t.Run(string(formulation), func(t *testing.T) {
@@ -115,7 +115,7 @@ func (s suite) argumentsAreUnderstood(t *testing.T) {
 				Dir: t.TempDir(), Model: "model.mps", Start: "start.txt", Solution: "solution.txt",
 				TimeLimit: time.Minute, RelativeGap: 1e-3,
 			}
-			s.writeModel(t, task, p, formulation, solver.Plan{{2, 4}, {1, 0}})
+			s.writeModel(t, task, p, formulation, solver.Plan{solver.Nodes(2, 4), solver.Nodes(1, 0)})
 			arguments, err := s.dialect.Arguments(task)
 			if err != nil {
 				t.Fatal(err)

@@ -56,11 +56,12 @@ type column struct {
 // as in the paper and 0 where it belongs to all of them, and a size. Those of a group
 // have its number instead of the job's.
 type position struct {
-	job, step, size int
+	job, step int
+	size      solver.Option
 }
 
-// noSize is the size of a position that has none.
-const noSize = -1
+// noSize returns the size of a position that has none.
+func noSize() solver.Option { return solver.Option{Nodes: -1} }
 
 // cell is where the columns of one job in one step begin, by kind; those of a kind that
 // has one per size stand in the order of the sizes.
@@ -176,10 +177,10 @@ func (p position) name(prefix string) string {
 	if p.step > 0 {
 		add(p.step)
 	}
-	if p.size != noSize {
-		add(solver.OptionNodes(p.size))
-		if on := solver.OptionType(p.size); on > 0 {
-			add(on + 1)
+	if p.size != noSize() {
+		add(int(p.size.Nodes))
+		if p.size.Type > 0 {
+			add(int(p.size.Type) + 1)
 		}
 	}
 	return string(name)
@@ -254,10 +255,10 @@ func (m *Model) addRow(at position, s sense, right float64) {
 }
 
 // at returns the position of a job and a step, both counted from 0.
-func at(job, step int) position { return position{job: job + 1, step: step + 1, size: noSize} }
+func at(job, step int) position { return position{job: job + 1, step: step + 1, size: noSize()} }
 
 // of returns the position for one of the sizes.
-func (p position) of(size int) position {
+func (p position) of(size solver.Option) position {
 	p.size = size
 	return p
 }
@@ -348,8 +349,8 @@ func (m *Model) addNodes(job, step, nodeType int) {
 		return
 	}
 	for n, option := range m.problem.Jobs[job].Sizes {
-		if solver.OptionType(option) == nodeType {
-			m.addTerm(float64(solver.OptionNodes(option)), c[choice]+n)
+		if int(option.Type) == nodeType {
+			m.addTerm(float64(option.Nodes), c[choice]+n)
 		}
 	}
 }
@@ -368,11 +369,11 @@ func (m *Model) poolRows(equation string) {
 		m.addRow(at, atMost, float64(nodes))
 	}
 	for g, nodes := range m.problem.TypeNodes {
-		add(position{step: 1, size: g + 1}, g, nodes)
+		add(position{step: 1, size: solver.NewOption(0, g+1)}, g, nodes)
 	}
 	if m.problem.TypeNodes == nil {
 		for t, nodes := range m.problem.Capacity {
-			add(position{step: t + 1, size: noSize}, 0, nodes)
+			add(position{step: t + 1, size: noSize()}, 0, nodes)
 		}
 	}
 }

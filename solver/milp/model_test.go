@@ -24,7 +24,7 @@ func job(demand float64, sizes ...int) solver.AdmittedJob {
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Sizes: sizes, FirstStepWork: work, StepWork: work}
+	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Sizes: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
 func TestBuildRefuses(t *testing.T) {
@@ -214,7 +214,7 @@ func TestObjectiveScale(t *testing.T) {
 		first := job(4, 1, 2)
 		first.Gain = []float64{weight, weight}
 		p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{first}}
-		plan := solver.Plan{{2, 2}}
+		plan := solver.Plan{solver.Nodes(2, 2)}
 		for _, formulation := range formulations() {
 			m, f := newFile(t, p, formulation)
 			values := map[string]float64{}

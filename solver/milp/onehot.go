@@ -1,10 +1,6 @@
 package milp
 
-import (
-	"slices"
-
-	"github.com/elastalloc/elastalloc/solver"
-)
+import "github.com/elastalloc/elastalloc/solver"
 
 // oneHot builds the formulation with a binary x_(i,t,k) for every job, step and
 // size. Nodes and speed are sums over them, so that the paper's n and its deltas
@@ -72,7 +68,8 @@ func (m *Model) groupRows() {
 	for i := range m.problem.Jobs {
 		for g := m.problem.Jobs[i].Group; g >= 0; g = groups[g].Parent {
 			members[g] = append(members[g], i)
-			largest[g] += slices.Max(m.problem.Jobs[i].Sizes)
+			sizes := m.problem.Jobs[i].Sizes
+			largest[g] += int(sizes[len(sizes)-1].Nodes)
 		}
 	}
 	addNodes := func(group int) {

@@ -44,7 +44,7 @@ func (m *Model) paper() {
 // has no difference to show at all and may have any M > 0.
 func bigM(job *solver.AdmittedJob) float64 {
 	smallest, largest := job.Sizes[0], job.Sizes[len(job.Sizes)-1]
-	return max(1, float64(largest-smallest))
+	return max(1, float64(largest.Nodes-smallest.Nodes))
 }
 
 // nodesColumns adds n with three constraints that are bounds:
@@ -56,7 +56,7 @@ func (m *Model) nodesColumns() {
 	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
 		c[nodes] = m.addColumn(column{
 			kind: nodes, position: at(i, t),
-			lower: float64(job.Sizes[0]), upper: float64(job.Sizes[len(job.Sizes)-1]),
+			lower: float64(job.Sizes[0].Nodes), upper: float64(job.Sizes[len(job.Sizes)-1].Nodes),
 		})
 	})
 }
@@ -91,7 +91,7 @@ func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 			for n, k := range job.Sizes {
 				m.addTerm(sign, c[nodes])
 				m.addTerm(factor, c[delta]+n)
-				m.addRow(at(i, t).of(k), sense, sign*float64(k)+right)
+				m.addRow(at(i, t).of(k), sense, sign*float64(k.Nodes)+right)
 			}
 		})
 	}

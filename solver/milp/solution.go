@@ -31,7 +31,7 @@ func (m *Model) Plan(solution map[string]float64) (solver.Plan, error) {
 		for t := range plan[i] {
 			c := m.cell(i, t)
 			if m.formulation == solver.FormulationPaper {
-				plan[i][t] = values[c[nodes]]
+				plan[i][t] = solver.NewOption(0, values[c[nodes]])
 				continue
 			}
 			chosen := values[c[choice] : c[choice]+len(job.Sizes)]
@@ -90,11 +90,11 @@ func (m *Model) values(plan solver.Plan) []float64 {
 		held := plan[job][step]
 		switch c.kind {
 		case nodes:
-			values[i] = float64(held)
+			values[i] = float64(held.Nodes)
 		case minus:
-			values[i] = indicator(held <= size)
+			values[i] = indicator(held.Nodes <= size.Nodes)
 		case plus:
-			values[i] = indicator(held >= size)
+			values[i] = indicator(held.Nodes >= size.Nodes)
 		case choice:
 			values[i] = indicator(held == size)
 		case served:

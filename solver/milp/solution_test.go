@@ -58,16 +58,16 @@ func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	for step := range p.Steps {
 		free := p.Capacity[step]
 		for i := range p.Jobs {
-			free -= p.Jobs[i].Sizes[0]
+			free -= int(p.Jobs[i].Sizes[0].Nodes)
 		}
 		for i := range p.Jobs {
 			sizes := p.Jobs[i].Sizes
 			fitting := len(sizes)
-			for sizes[fitting-1]-sizes[0] > free {
+			for int(sizes[fitting-1].Nodes-sizes[0].Nodes) > free {
 				fitting--
 			}
 			plan[i][step] = rapid.SampledFrom(sizes[:fitting]).Draw(t, "nodes")
-			free -= plan[i][step] - sizes[0]
+			free -= int(plan[i][step].Nodes - sizes[0].Nodes)
 		}
 	}
 	if err := p.Check(plan); err != nil {
@@ -82,7 +82,7 @@ func TestStartStopsWhenAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range m.Start(solver.Plan{{2}}) {
+	for name, v := range m.Start(solver.Plan{solver.Nodes(2)}) {
 		if name != "n_1_1" || v != 2 {
 			t.Errorf("first column is %s = %v; want n_1_1 = 2", name, v)
 		}
@@ -102,12 +102,12 @@ func TestPlan(t *testing.T) {
 		{
 			name: "columns left out are 0", formulation: solver.FormulationPaper,
 			values: map[string]float64{"n_2_1": 2, "dm_1_1_0": 1, "unknown": 0.5},
-			want:   solver.Plan{{0}, {2}},
+			want:   solver.Plan{solver.Nodes(0), solver.Nodes(2)},
 		},
 		{
 			name: "nearly integral", formulation: solver.FormulationOneHot,
 			values: map[string]float64{"x_1_1_2": 0.999991, "x_1_1_0": -9e-6, "x_2_1_1": 1.000009},
-			want:   solver.Plan{{2}, {1}},
+			want:   solver.Plan{solver.Nodes(2), solver.Nodes(1)},
 		},
 		{
 			name: "fractional nodes", formulation: solver.FormulationPaper,

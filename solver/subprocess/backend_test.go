@@ -80,7 +80,7 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 // x_1_1_2 and s_1_1. The pool has a node, or two.
 func oneJob(nodes int) *solver.Problem {
 	return &solver.Problem{Capacity: []int{nodes}, Steps: 1, Jobs: []solver.AdmittedJob{{
-		Demand: 2, Gain: []float64{1, 1}, Sizes: []int{1, 2}, FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
+		Demand: 2, Gain: []float64{1, 1}, Sizes: solver.Nodes(1, 2), FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
 }
 
@@ -128,7 +128,7 @@ func TestBackendResults(t *testing.T) {
 			name:    "optimal",
 			program: writes(t, "optimal\n"+twoNodes, "echo bound"),
 			want: solver.Result{
-				Plan: solver.Plan{{2}}, Bound: math.Inf(1), Limit: solver.LimitNone,
+				Plan: solver.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
 				Claim:  &solver.Claim{Optimal: true, Objective: objective, Bound: bound},
 				Detail: fmt.Sprintf("Plain 1.2 says: optimal, objective %.10g, bound %.10g", objective, bound),
 			},
@@ -137,7 +137,7 @@ func TestBackendResults(t *testing.T) {
 			name:    "stopped, whatever its exit status",
 			program: writes(t, "feasible\n"+oneNode, "exit 1"),
 			want: solver.Result{
-				Plan: solver.Plan{{1}}, Bound: math.Inf(1), Limit: solver.LimitTime,
+				Plan: solver.Plan{solver.Nodes(1)}, Bound: math.Inf(1), Limit: solver.LimitTime,
 				Claim:  &solver.Claim{Objective: objective, Bound: math.NaN()},
 				Detail: fmt.Sprintf("Plain 1.2 says: feasible, objective %.10g", objective),
 			},
@@ -146,7 +146,7 @@ func TestBackendResults(t *testing.T) {
 			name:    "crashed after all was written",
 			program: writes(t, "optimal\nx_1_1_1 0.000001\nx_1_1_2 0.999999\ns_1_1 2", "kill -SEGV $$"),
 			want: solver.Result{
-				Plan: solver.Plan{{2}}, Bound: math.Inf(1), Limit: solver.LimitNone,
+				Plan: solver.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
 				Claim:  &solver.Claim{Optimal: true, Objective: objective, Bound: math.NaN()},
 				Detail: fmt.Sprintf("Plain 1.2 says: optimal, objective %.10g", objective),
 			},
@@ -325,8 +325,8 @@ func TestIncumbent(t *testing.T) {
 		incumbent solver.Plan
 		want      string
 	}{
-		"legal":   {solver.Plan{{1}}, "start.txt | 3 | x_1_1_1 1 | x_1_1_2 0 | s_1_1 1"},
-		"illegal": {solver.Plan{{2}}, "none"},
+		"legal":   {solver.Plan{solver.Nodes(1)}, "start.txt | 3 | x_1_1_1 1 | x_1_1_2 0 | s_1_1 1"},
+		"illegal": {solver.Plan{solver.Nodes(2)}, "none"},
 		"none":    {nil, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,8 @@ func (g *grid) best(t, i, free int, served []int, state int, value float64) (flo
 	}
 	job := &g.p.Jobs[i]
 	most, chosen := math.Inf(-1), []int(nil)
-	for k, nodes := range job.Sizes {
+	for k, size := range job.Sizes {
+		nodes := int(size.Nodes)
 		if nodes > free {
 			break
 		}

@@ -72,32 +72,32 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 
 // choice is one plan of one job.
 type choice struct {
-	nodes []int
-	value float64
-	tie   Optimum // what it adds to Changed, Moves, Nodes and Types
+	options []solver.Option
+	value   float64
+	tie     Optimum // what it adds to Changed, Moves, Nodes and Types
 }
 
 // enumerate returns every plan of a job, the most valuable first.
 func enumerate(job *solver.AdmittedJob, steps int) []choice {
-	plans := [][]int{nil}
+	plans := [][]solver.Option{nil}
 	for range steps {
-		var longer [][]int
-		for _, nodes := range plans {
+		var longer [][]solver.Option
+		for _, options := range plans {
 			for _, k := range job.Sizes {
-				longer = append(longer, append(slices.Clone(nodes), k))
+				longer = append(longer, append(slices.Clone(options), k))
 			}
 		}
 		plans = longer
 	}
 	choices := make([]choice, len(plans))
-	for n, nodes := range plans {
-		on, before := solver.OptionType(nodes[0]), solver.OptionType(job.Current)
-		choices[n] = choice{nodes: nodes, value: job.Value(nodes), tie: Optimum{Nodes: solver.OptionNodes(nodes[0]), Types: on}}
-		if nodes[0] != job.Current {
+	for n, options := range plans {
+		now := options[0]
+		choices[n] = choice{options: options, value: job.Value(options), tie: Optimum{Nodes: int(now.Nodes), Types: int(now.Type)}}
+		if now != job.Current {
 			choices[n].tie.Changed = 1
-			if nodes[0] > 0 && job.Current > 0 && on != before {
-				choices[n].tie.Moves = 1
-			}
+		}
+		if now.MovesFrom(job.Current) {
+			choices[n].tie.Moves = 1
 		}
 	}
 	slices.SortStableFunc(choices, func(a, b choice) int { return cmp.Compare(b.value, a.value) })
@@ -160,7 +160,7 @@ func (s *search) breakTies(i int, value float64, sofar Optimum) {
 			return
 		}
 		if s.hold(i, c, 1) {
-			s.chosen[i] = c.nodes
+			s.chosen[i] = c.options
 			s.breakTies(i+1, value+c.value, Optimum{
 				Changed: sofar.Changed + c.tie.Changed, Moves: sofar.Moves + c.tie.Moves,
 				Nodes: sofar.Nodes + c.tie.Nodes, Types: sofar.Types + c.tie.Types,
@@ -174,16 +174,16 @@ func (s *search) breakTies(i int, value float64, sofar Optimum) {
 // whether all that is held fits the pool and the limits of the job's groups.
 func (s *search) hold(i int, c choice, times int) bool {
 	fits := true
-	for t, k := range c.nodes {
-		free := &s.free[t+solver.OptionType(k)]
-		*free -= times * solver.OptionNodes(k)
+	for t, k := range c.options {
+		free := &s.free[t+int(k.Type)]
+		*free -= times * int(k.Nodes)
 		fits = fits && *free >= 0
 	}
 	if len(s.held) == 0 {
 		return fits
 	}
 	for g := s.problem.Jobs[i].Group; g >= 0; g = s.problem.Groups[g].Parent {
-		s.held[g] += times * c.nodes[0]
+		s.held[g] += times * int(c.options[0].Nodes)
 		fits = fits && s.held[g] <= s.problem.Groups[g].Limit
 	}
 	return fits

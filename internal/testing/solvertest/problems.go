@@ -108,7 +108,7 @@ func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
 func drawCapacity(t *rapid.T, p *solver.Problem) {
 	smallest := 0
 	for i := range p.Jobs {
-		smallest += p.Jobs[i].Sizes[0]
+		smallest += int(p.Jobs[i].Sizes[0].Nodes)
 	}
 	p.Capacity = slices.Clone(p.Capacity)
 	for step := range p.Capacity {

@@ -106,7 +106,7 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 
 func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
-		{Demand: 1, Gain: []float64{1, 1}, Sizes: []int{2}, FirstStepWork: []float64{1}, StepWork: []float64{1}},
+		{Demand: 1, Gain: []float64{1, 1}, Sizes: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if optimum, ok := Exhaustive(p); ok {
 		t.Errorf("Exhaustive() = %+v; want no plan", optimum)
@@ -114,12 +114,12 @@ func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
 }
 
 func TestExhaustive(t *testing.T) {
-	flat := func(current int) solver.AdmittedJob { // Any size does the same.
-		return solver.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: current, Sizes: []int{1, 2},
+	flat := func(current int32) solver.AdmittedJob { // Any size does the same.
+		return solver.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: solver.Option{Nodes: current}, Sizes: solver.Nodes(1, 2),
 			FirstStepWork: []float64{5, 5}, StepWork: []float64{5, 5}}
 	}
 	linear := func(demand float64) solver.AdmittedJob {
-		return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: 1, Sizes: []int{1, 2},
+		return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: solver.Option{Nodes: 1}, Sizes: solver.Nodes(1, 2),
 			FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2}}
 	}
 	tests := []struct {
@@ -136,12 +136,12 @@ func TestExhaustive(t *testing.T) {
 		{
 			name:    "ties go to the fewest changed jobs",
 			problem: solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{flat(2), flat(2)}},
-			want:    Optimum{Plan: solver.Plan{{2}, {2}}, Objective: 1, Changed: 0, Nodes: 4},
+			want:    Optimum{Plan: solver.Plan{solver.Nodes(2), solver.Nodes(2)}, Objective: 1, Changed: 0, Nodes: 4},
 		},
 		{
 			name:    "then to the fewest nodes",
 			problem: solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{flat(0), flat(7)}},
-			want:    Optimum{Plan: solver.Plan{{1}, {1}}, Objective: 1, Changed: 2, Nodes: 2},
+			want:    Optimum{Plan: solver.Plan{solver.Nodes(1), solver.Nodes(1)}, Objective: 1, Changed: 2, Nodes: 2},
 		},
 		{
 			// Job 1 first: 2/2 + 2/2 and 1/4 + 3/4, against 1/2 + 2/2 and 2/4 + 4/4.
@@ -195,7 +195,7 @@ func TestExhaustiveAgainstCounting(t *testing.T) {
 			}
 			changed, nodes := 0, 0
 			for i := range plan {
-				nodes += plan[i][0]
+				nodes += int(plan[i][0].Nodes)
 				if plan[i][0] != p.Jobs[i].Current {
 					changed++
 				}

@@ -320,7 +320,7 @@ func (r *runner) incumbent(t *testing.T) {
 		}
 	}
 	illegal := smallest.Clone()
-	illegal[0][0] = 3
+	illegal[0][0].Nodes = 3
 	for name, plan := range map[string]solver.Plan{"legal": smallest, "illegal": illegal, "empty": {}} {
 		t.Run(name, func(t *testing.T) {
 			options := r.options()

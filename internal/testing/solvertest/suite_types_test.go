@@ -122,12 +122,12 @@ func typeTies(p *solver.Problem, plan solver.Plan) []int {
 		option, current := plan[i][0], p.Jobs[i].Current
 		if option != current {
 			tie[0]++
-			if option > 0 && current > 0 && solver.OptionType(option) != solver.OptionType(current) {
+			if option.MovesFrom(current) {
 				tie[1]++
 			}
 		}
-		tie[2] += solver.OptionNodes(option)
-		tie[3] += solver.OptionType(option)
+		tie[2] += int(option.Nodes)
+		tie[3] += int(option.Type)
 	}
 	return tie
 }

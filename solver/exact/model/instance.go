@@ -120,7 +120,7 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort, memory *Memory) (*I
 	}
 	for i := range p.Jobs {
 		for t := range in.Free {
-			in.Free[t] -= p.Jobs[i].Sizes[0]
+			in.Free[t] -= int(p.Jobs[i].Sizes[0].Nodes)
 		}
 		if clock.Up(2 * in.Steps) {
 			return in, nil
@@ -195,7 +195,7 @@ func (in *Instance) convert(p *solver.Problem, i, last, n int) {
 			j.Tail[t] = j.Tail[t+1] + j.Gain[t]
 		}
 		for k := range j.Sizes {
-			j.Sizes[k] = int32(from.Sizes[k])
+			j.Sizes[k] = from.Sizes[k].Nodes
 		}
 	}
 	if in.Steps == 1 {
@@ -214,7 +214,8 @@ func (in *Instance) usable(from *solver.AdmittedJob) int {
 	if len(in.Groups) > 0 {
 		free = in.groupFree[from.Group]
 	}
-	return sort.SearchInts(from.Sizes, from.Sizes[0]+free+1)
+	most := int(from.Sizes[0].Nodes) + free
+	return sort.Search(len(from.Sizes), func(k int) bool { return int(from.Sizes[k].Nodes) > most })
 }
 
 // capped reports whether the job's value is less than the sum of what its steps
@@ -284,7 +285,7 @@ func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
 		from := &p.Jobs[i]
 		for k, size := range j.Sizes {
 			cost := float64(size)
-			if int(size) != from.Current {
+			if size != from.Current.Nodes {
 				cost += float64(nodes + 1)
 			}
 			j.Cost[k] = in.TieCost * cost

@@ -27,19 +27,19 @@ func (p *Plan) Clone() *Plan { return &Plan{p.steps, slices.Clone(p.sizes)} }
 // that is not becomes the next smaller one, or the smallest, and where that takes more
 // nodes than there are, the jobs that hold most beyond their smallest size give some
 // back. It returns nil for a plan of other jobs or steps.
-func (in *Instance) PlanOf(nodes solver.Plan) *Plan {
-	if len(nodes) != len(in.Jobs) {
+func (in *Instance) PlanOf(plan solver.Plan) *Plan {
+	if len(plan) != len(in.Jobs) {
 		return nil
 	}
 	p := NewPlan(in)
 	free := slices.Clone(in.Free)
-	for i := range nodes {
-		if len(nodes[i]) != in.Steps {
+	for i := range plan {
+		if len(plan[i]) != in.Steps {
 			return nil
 		}
 		sizes := in.Jobs[i].Sizes
-		for t, held := range nodes[i] {
-			k, legal := slices.BinarySearch(sizes, int32(min(held, math.MaxInt32)))
+		for t, held := range plan[i] {
+			k, legal := slices.BinarySearch(sizes, held.Nodes)
 			if !legal {
 				k = max(0, k-1)
 			}

@@ -21,7 +21,7 @@ func (in *Instance) convertGroups(p *solver.Problem) error {
 	nodes := make([]int, len(p.Groups))
 	for i := range p.Jobs {
 		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
-			nodes[g] += p.Jobs[i].Sizes[0]
+			nodes[g] += int(p.Jobs[i].Sizes[0].Nodes)
 		}
 	}
 	room := p.LeastRoom()

@@ -324,7 +324,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in.ShrinkGroups(p)
 	room := solver.NewRoom(in.Capacity[0], nil, in.Groups)
 	for i := range in.Jobs {
-		room.Take(in.Jobs[i].Group, int(in.Jobs[i].Sizes[p.Of(i)[0]]))
+		room.Take(in.Jobs[i].Group, solver.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
 	}
 	if room.Idle < 0 {
 		return model.NewPlan(in)
@@ -353,11 +353,11 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 				break
 			}
 			j := &in.Jobs[at]
-			more := int(j.Sizes[to] - j.Sizes[p.Of(at)[0]])
+			more := j.Sizes[to] - j.Sizes[p.Of(at)[0]]
 			p.Of(at)[0] = uint8(to)
-			room.Take(g, more)
+			room.Take(g, solver.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
-				held[q] += more
+				held[q] += int(more)
 			}
 		}
 	}

@@ -41,9 +41,9 @@ func drawGround(t *rapid.T) *ground {
 		for i := range p.Jobs {
 			p.Jobs[i].Sizes = slices.Clone(p.Jobs[i].Sizes)
 			for k := range p.Jobs[i].Sizes {
-				p.Jobs[i].Sizes[k] *= 100_003
+				p.Jobs[i].Sizes[k].Nodes *= 100_003
 			}
-			p.Jobs[i].Current *= 100_003
+			p.Jobs[i].Current.Nodes *= 100_003
 		}
 		for step := range p.Capacity {
 			p.Capacity[step] = min(math.MaxInt32, p.Capacity[step]*100_003)
@@ -226,8 +226,8 @@ func TestRecount(t *testing.T) {
 			sum := new(big.Float).SetPrec(3000)
 			for i := range p.Jobs {
 				j := &p.Jobs[i]
-				nodes := []int{j.Sizes[plan.Of(i)[0]]}
-				value := j.Value(nodes)
+				options := []solver.Option{j.Sizes[plan.Of(i)[0]]}
+				value := j.Value(options)
 				if j.SizeValue != nil {
 					size := j.SizeValue[plan.Of(i)[0]]
 					value -= size

@@ -17,9 +17,9 @@ func TestOneJob(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		steps := 4 + r.IntN(3)
-		job := solver.AdmittedJob{Demand: 1, Sizes: [][]int{{0, 1, 3}, {1, 2, 5}, {0, 1, 2, 6}}[r.IntN(3)]}
+		job := solver.AdmittedJob{Demand: 1, Sizes: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)]}
 		for _, k := range job.Sizes {
-			job.StepWork = append(job.StepWork, float64(min(k, 1))*(0.02+0.6*r.Float64()))
+			job.StepWork = append(job.StepWork, float64(min(k.Nodes, 1))*(0.02+0.6*r.Float64()))
 		}
 		const half = 0.5 - 2e-13 // twice of it counts as finished
 		nearly := r.IntN(3) == 0
@@ -40,7 +40,7 @@ func TestOneJob(t *testing.T) {
 			continue // The job cannot finish.
 		}
 		j, prices := &in.Jobs[0], make([]float64, steps)
-		most := j.Tail[0] / float64(steps*job.Sizes[1])
+		most := j.Tail[0] / float64(steps*int(job.Sizes[1].Nodes))
 		fitting := make([]int, steps)
 		for step := range prices {
 			prices[step] = most * r.Float64()

@@ -47,10 +47,12 @@ type Pool struct {
 	// keeps pods away does not count.
 	Tolerations []corev1.Toleration `json:"tolerations"`
 	// Unit is the resource whose requests make a pod hold a node.
-	Unit          string        `json:"unit"`
-	Cadence       time.Duration `json:"-"` // between two decisions if nothing happens
-	Debounce      time.Duration `json:"-"` // for which events are gathered before a decision
-	MinInterval   time.Duration `json:"-"` // between two changes of one job
+	Unit        string        `json:"unit"`
+	Cadence     time.Duration `json:"-"` // between two decisions if nothing happens
+	Debounce    time.Duration `json:"-"` // for which events are gathered before a decision
+	MinInterval time.Duration `json:"-"` // between two changes of one job
+	// Restart is the training time that a change of size costs a job whose annotations do not say.
+	Restart       time.Duration `json:"-"`
 	SettleTimeout time.Duration `json:"-"` // that a pod may take to go after its grace period
 	// NodeGracePeriod is for how long a node that stops accepting pods is expected back.
 	NodeGracePeriod time.Duration `json:"-"`
@@ -133,6 +135,7 @@ const (
 	DefaultCadence         = 5 * time.Minute
 	DefaultDebounce        = 10 * time.Second
 	DefaultMinInterval     = 10 * time.Minute
+	DefaultRestart         = 2 * time.Minute
 	DefaultSettleTimeout   = time.Minute
 	DefaultNodeGracePeriod = 2 * time.Minute
 	DefaultMaxShrink       = 0.3
@@ -166,6 +169,7 @@ type poolFile struct {
 	Cadence         scalar `json:"cadence"`
 	Debounce        scalar `json:"debounce"`
 	MinInterval     scalar `json:"minInterval"`
+	Restart         scalar `json:"restart"`
 	SettleTimeout   scalar `json:"settleTimeout"`
 	NodeGracePeriod scalar `json:"nodeGracePeriod"`
 	MaxShrink       scalar `json:"maxShrink"`
@@ -249,6 +253,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	p.Cadence = c.duration(path+".cadence", f.Cadence, DefaultCadence, time.Second)
 	p.Debounce = c.duration(path+".debounce", f.Debounce, DefaultDebounce, 0)
 	p.MinInterval = c.duration(path+".minInterval", f.MinInterval, DefaultMinInterval, 0)
+	p.Restart = c.duration(path+".restart", f.Restart, DefaultRestart, 0)
 	p.SettleTimeout = c.duration(path+".settleTimeout", f.SettleTimeout, DefaultSettleTimeout, time.Second)
 	p.NodeGracePeriod = c.duration(path+".nodeGracePeriod", f.NodeGracePeriod, DefaultNodeGracePeriod, 0)
 	p.MaxShrink = c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink)

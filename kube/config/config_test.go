@@ -26,7 +26,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := &config.Config{Kinds: []string{"Job"}, Pools: []config.Pool{{
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: "nvidia.com/gpu",
-		Cadence: 5 * time.Minute, Debounce: 10 * time.Second, MinInterval: 10 * time.Minute, SettleTimeout: time.Minute,
+		Cadence: 5 * time.Minute, Debounce: 10 * time.Second, MinInterval: 10 * time.Minute, Restart: 2 * time.Minute, SettleTimeout: time.Minute,
 		NodeGracePeriod: 2 * time.Minute,
 		MaxShrink:       0.3, Objective: config.TotalTime, RemainingIn: config.Seconds,
 	}}}
@@ -47,6 +47,7 @@ pools:
     cadence: 2m
     debounce: 0s
     minInterval: 0s
+    restart: 45s
     settleTimeout: 90s
     nodeGracePeriod: 3m
     maxShrink: 50%
@@ -67,7 +68,7 @@ func TestEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := got.Pools[0]
-	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 ||
+	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 || p.Restart != 45*time.Second ||
 		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
 		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.Paused || p.MaxNodes != 64 || p.NodePrice != 0.5 ||
 		p.Tolerations[0].Key != "gpu" || got.Prometheus != "http://prometheus:9090" || len(got.Kinds) != 2 {
@@ -87,6 +88,7 @@ pools:
     cadence: 5
     debounce: -1s
     minInterval: soon
+    restart: -1s
     settleTimeout: 0s
     maxShrink: 130%
     objective: fairness
@@ -110,7 +112,7 @@ pools:
 	}
 	want := []string{
 		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob" (want one of Job, JobSet)`, "kinds[2]:", "prometheus:",
-		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
+		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
 		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",
 		"pools[2].groups[0].namespaces: want none", "pools[2].groups[0].parent: is more", "pools[2].groups[1].namespaces: want none",

@@ -48,7 +48,7 @@ func TestRequest(t *testing.T) {
 			{
 				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4, WorkDone: durationpb.New(3 * time.Minute),
 				MinNodes: proto.Int32(4), MaxNodes: proto.Int32(4), AllowedNodes: []int32{4}, Weight: proto.Float64(1),
-				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute), RestartTime: durationpb.New(0),
+				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute), RestartTime: durationpb.New(config.DefaultRestart),
 				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{3}}}},
 			},
 			{
@@ -60,7 +60,7 @@ func TestRequest(t *testing.T) {
 			{
 				Id: "Job/default/queued", RemainingEta: durationpb.New(time.Hour), WorkDone: durationpb.New(0),
 				MinNodes: proto.Int32(2), MaxNodes: proto.Int32(4), AllowedNodes: []int32{2, 4}, Weight: proto.Float64(1),
-				TrainingTime: durationpb.New(0), WaitingTime: durationpb.New(time.Hour), RestartTime: durationpb.New(0),
+				TrainingTime: durationpb.New(0), WaitingTime: durationpb.New(time.Hour), RestartTime: durationpb.New(config.DefaultRestart),
 			},
 		}},
 		Options: &elastallocv1.AllocateOptions{

@@ -55,7 +55,7 @@ type Wishes struct {
 	// share of the ideal gain that each doubling keeps, 0 where it is not declared.
 	Speeds     []float64
 	Efficiency float64
-	Restart    time.Duration // what a change of size costs
+	Restart    time.Duration // what a change of size costs; without the annotation it is the pool's
 	Weight     float64
 	Paused     bool
 }

@@ -131,6 +131,9 @@ func (o *observer) identify(object Object) *Job {
 	j.Shape, notElastic = object.Kind.Read(object.Job, object.Child, corev1.ResourceName(o.Pool.Unit))
 	var bad error
 	j.Wishes, bad = ParseWishes(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
+	if _, said := annotations[RestartAnnotation]; !said {
+		j.Restart = o.Pool.Restart
+	}
 	j.Record = parseRecord(j.UID, annotations, o.Now)
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
 		j.Target, j.HasTarget = target, true

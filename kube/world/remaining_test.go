@@ -100,6 +100,7 @@ func TestRemaining(t *testing.T) {
 			}
 			j := worldtest.Job("a", nodes, test.annotations)
 			in := world.Input{Now: hour, Pool: worldtest.Pool()}
+			in.Pool.Restart = 0
 			if test.change != nil {
 				test.change(j, &in)
 			}
@@ -117,7 +118,7 @@ func TestRemaining(t *testing.T) {
 // TestRecordGoesOn changes a job a few times; what its record says it has done is what it did.
 func TestRecordGoesOn(t *testing.T) {
 	t.Parallel()
-	c := worldtest.New(8, worldtest.Job("a", 2, map[string]string{"work": "100h"}))
+	c := worldtest.New(8, worldtest.Job("a", 2, map[string]string{"work": "100h", "restart": "0s"}))
 	done, trained := time.Duration(0), time.Duration(0)
 	for _, nodes := range []int{4, 0, 8, 8, 1} {
 		before := c.World().Jobs[0]

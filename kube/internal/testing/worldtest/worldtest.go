@@ -36,7 +36,7 @@ func Pool() config.Pool {
 	return config.Pool{
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: Unit,
 		Cadence: config.DefaultCadence, Debounce: config.DefaultDebounce, MinInterval: config.DefaultMinInterval,
-		SettleTimeout: config.DefaultSettleTimeout, NodeGracePeriod: config.DefaultNodeGracePeriod, MaxShrink: config.DefaultMaxShrink,
+		Restart: config.DefaultRestart, SettleTimeout: config.DefaultSettleTimeout, NodeGracePeriod: config.DefaultNodeGracePeriod, MaxShrink: config.DefaultMaxShrink,
 		Objective: config.TotalTime, RemainingIn: config.Seconds,
 	}
 }

@@ -59,8 +59,12 @@ type Summary struct {
 	// of nodes, missing where nodes are all alike.
 	Moves     float64       `json:"moves"`
 	NodeTypes []TypeSummary `json:"node_types,omitempty"`
-	// Utilization is Result.Utilization.
-	Utilization Share `json:"utilization"`
+	// Utilization is Result.Utilization, and IdleNodeHours are the node hours of the pool that no job
+	// occupied in the same time.
+	Utilization   Share `json:"utilization"`
+	IdleNodeHours Share `json:"idle_node_hours"`
+	// PoolTooSmall reports that what the cluster did, RecordedPolicy, does not fit the pool.
+	PoolTooSmall bool `json:"pool_too_small,omitempty"`
 	// Teams are the teams that shared the pool, and WorstTeam is the largest of their
 	// ratios to their partitions. Missing if there are no teams.
 	Teams     []TeamSummary `json:"teams,omitempty"`
@@ -169,7 +173,8 @@ func Summarize(r *Result, seed uint64) Summary {
 	if Optimises(r.Policy) {
 		s.Unproven = len(r.Decisions) - r.Proven()
 	}
-	s.Utilization = Share(r.Utilization)
+	s.Utilization, s.IdleNodeHours = Share(r.Utilization), Share(r.IdleNodeHours())
+	s.PoolTooSmall = r.tooSmall()
 	s.Teams = r.teams()
 	if len(r.NodeTypes) > 0 {
 		s.NodeTypes = r.types()

@@ -116,10 +116,10 @@ func Policies() []Policy {
 		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the least total time by a decision every 5 minutes, first in, first out"},
 		{Name: "greedy", Options: paper(solver.BackendGreedy, fifo), Description: "the rules that the paper compares with; ranks by training time"},
 		{Name: "greedy-eta", Options: paper(solver.BackendGreedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
-		{Name: RecordedPolicy, Description: "what really happened: the trace's start_s and duration_s, whatever the pool"},
+		{Name: RecordedPolicy, Description: "what the cluster did: start_s and duration_s of the trace, whatever the pool"},
 		{Name: "fifo", Decide: greedy.FillIdle, FixedSize: true, Description: "fixed sizes, in the order of arrival"},
 		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, the shortest remaining first, preemptive"},
-		{Name: MaxMinPolicy, Decide: maxMin, Description: "equal shares as far as sizes allow"},
+		{Name: MaxMinPolicy, Decide: maxMin, Description: "max-min fair shares as far as sizes allow"},
 		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes"},
 		{
 			Name: "hesrpt-event", Decide: heSRPT(solver.AdmissionStartFirst), EveryEvent: true,

@@ -15,8 +15,9 @@ type Result struct {
 	// Nodes is the size of the pool, and Groups are those that shared it.
 	Nodes  int
 	Groups []solver.Group
-	// Utilization is the share of the pool's nodes that jobs held, on average from the
-	// first submission to the last; NaN if those coincide or nothing is known.
+	// Utilization is the share of the pool's nodes that jobs occupied, on average from the
+	// first submission to the last; NaN if those coincide, or if the pool is smaller than what
+	// RecordedPolicy occupied.
 	Utilization float64
 	// NodeTypes are the kinds of nodes; empty if nodes are all alike.
 	NodeTypes []solver.NodeType
@@ -134,6 +135,18 @@ func (r *Result) use(nodes int, counts func(NodesAt) bool) float64 {
 	return sum.Seconds() / ((until - begin).Seconds() * float64(nodes))
 }
 
+// IdleNodeHours returns the node hours of the pool that no job occupied from the first submission
+// to the last; NaN if Utilization is.
+func (r *Result) IdleNodeHours() float64 {
+	if len(r.Jobs) == 0 {
+		return math.NaN()
+	}
+	return (1 - r.Utilization) * float64(r.Nodes) * (r.Jobs[len(r.Jobs)-1].Submit - r.Jobs[0].Submit).Hours()
+}
+
+// tooSmall reports whether the pool of a run of RecordedPolicy has fewer nodes than jobs occupied.
+func (r *Result) tooSmall() bool { return r.Policy == RecordedPolicy && r.MostHeld() > r.Nodes }
+
 // TypeSummary is the measures of a node type in a run. Field names are those of summary.json.
 type TypeSummary struct {
 	ID    string `json:"id"`
@@ -199,6 +212,9 @@ func recorded(workload Workload, policy Policy, config Config) *Result {
 		}
 		result.Moves = max(0, len(result.NodeTypes())-1)
 		r.Jobs[i] = result
+	}
+	if !r.tooSmall() {
+		r.Utilization = r.use(r.Nodes, func(NodesAt) bool { return true })
 	}
 	return r
 }

@@ -157,6 +157,29 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	return workload
 }
 
+// Load returns the node time that the jobs need on the nodes that they asked for by the node time
+// of a pool in a span: above 1, a queue builds up. NaN for no span.
+func (w *Workload) Load(nodes int, span time.Duration) float64 {
+	if span <= 0 {
+		return math.NaN()
+	}
+	sum := 0.0
+	for i := range w.Jobs {
+		job := &w.Jobs[i]
+		size := job.atMost(job.Asked)
+		sum += float64(size) * job.Work.Seconds() / job.speed(size)
+	}
+	return sum / (float64(nodes) * span.Seconds())
+}
+
+// Span returns the time from the first submission to the last.
+func (w *Workload) Span() time.Duration {
+	if len(w.Jobs) == 0 {
+		return 0
+	}
+	return w.Jobs[len(w.Jobs)-1].Submit - w.Jobs[0].Submit
+}
+
 // Told returns the queued job as an allocator is told of it, its ETA aside.
 func (j *WorkloadJob) Told() solver.Job {
 	told := *j.job(j.ID)

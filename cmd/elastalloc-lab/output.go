@@ -78,13 +78,20 @@ func onScreen(table report.Table, screen cli.Screen) string {
 	}
 	t.AddRow(screen.Bold, header...)
 	indent := ""
-	for _, row := range table.Rows {
+	for n, row := range table.Rows {
 		if len(row) == 1 {
 			t.AddLine(screen.Bold, row[0])
 			indent = "  "
 			continue
 		}
 		cells := slices.Clone(row)
+		for i := range cells {
+			if table.Best[[2]int{n, i}] {
+				cells[i] += "*"
+			} else if i > 0 && len(table.Best) > 0 {
+				cells[i] += " "
+			}
+		}
 		if cells[0] = indent + cells[0]; len(cells[0]) > longestFirst {
 			t.AddLine(cli.Plain, cells[0])
 			cells[0] = ""

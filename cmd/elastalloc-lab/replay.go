@@ -168,6 +168,7 @@ func (f *replayFlags) run(
 		found.Details = append(found.Details, report.DetailOf(r, policies[i].Name, run, recorded))
 	}
 	found.Summary = results.Summarize(found.Runs, sim.RecordedPolicy, 0, sim.Cuts{})
+	found.Conclude()
 	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.AsksAsIs() })
 	if asked < 0 {
 		return found, nil

@@ -77,8 +77,8 @@ func writeTyped(t *testing.T, types []*elastallocv1.NodeType, callers ...string)
 func TestReplay(t *testing.T) {
 	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)
-	clitest.CheckContains(t, "stdout", stdout, "recorded   20.0       0.0  20.0  20.0")
-	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "optimal would have taken", "wrote 15 files to "+out)
+	clitest.CheckContains(t, "stdout", stdout, "recorded  20.0       0.0  20.0  20.0")
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "optimal compared with what the cluster did (recorded)", "ETAs are as recorded (half of them are within a factor of 1.00)", "recorded 4.7 (utilization 41.7%)", "wrote 15 files to "+out)
 	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
 	clitest.CheckWidth(t, "replay", onScreen)
 	want := []string{
@@ -105,7 +105,7 @@ func TestReplay(t *testing.T) {
 		Runs   []map[string]any
 	}
 	readJSON(t, &summary, out, "summary.json")
-	if len(summary.Runs) != 3 || summary.Runs[0]["policy"] != "recorded" || summary.Runs[0]["mean_total_s"] != 1200.0 || summary.Origin == nil {
+	if summary.Runs[0]["idle_node_hours"] == nil || len(summary.Runs) != 3 || summary.Runs[0]["policy"] != "recorded" || summary.Runs[0]["mean_total_s"] != 1200.0 || summary.Origin == nil {
 		t.Errorf("summary.json has %+v", summary)
 	}
 	clitest.CheckContains(t, "the page", read(t, out, "report.html"),
@@ -117,7 +117,7 @@ func TestReplayNodeTypes(t *testing.T) {
 	dir := writeTyped(t, []*elastallocv1.NodeType{{Id: "t4", Nodes: 8, Speed: new(0.5)}, {Id: "a100", Nodes: 4, Speed: new(2.0)}})
 	out := filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--out", out)
-	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs ended", "total-time would have taken")
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "total-time compared with what the cluster did (recorded)")
 	clitest.CheckContains(t, "decisions.csv", read(t, out, "decisions.csv"),
 		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, which bring more elsewhere\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)

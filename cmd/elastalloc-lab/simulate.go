@@ -181,6 +181,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			}
 		}
 	}
+	policies = f.withRecorded(policies, &workload, configs)
 	allocator, err := newAllocator(policies, f.programs)
 	if err != nil {
 		return err
@@ -193,38 +194,52 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		}
 		found := &report.Simulated{
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
-			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance,
+			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
 		}
+		found.Conclude()
 		found.Summary.Origin = new(originOf(cmd))
 		return found, f.pin(ctx, found, trace, policies, configs, allocator, bar)
 	})
 }
 
-// pin runs what the verdict is about with four jobs in five pinned to the nodes that they asked
-// for, where all are only taken to be elastic.
+// withRecorded adds the policy of what the cluster did if the trace has it for every job, unless jobs
+// are made to hang or to be killed, which they were not.
+func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Workload, configs []sim.Config) []sim.Policy {
+	recorded, err := sim.FindPolicy(sim.RecordedPolicy)
+	named := func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }
+	unknown := func(c sim.Config) bool { return workload.Suits(&recorded, &c) != nil }
+	if err != nil || slices.ContainsFunc(policies, named) || slices.ContainsFunc(configs, unknown) || f.disturbance.BugShare+f.disturbance.KillShare > 0 {
+		return policies
+	}
+	return append(slices.Clone(policies), recorded)
+}
+
+// pin adds to the verdict what it is with four jobs in five pinned to the nodes that they
+// requested, if all are only assumed to be elastic.
 func (f *simulateFlags) pin(
 	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []sim.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
 ) error {
-	best, reference := found.Contenders()
+	verdict := found.Summary.Verdict
 	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
 	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes > 0 })
-	if err != nil || sized || len(f.types.pools) > 0 || reference == "" || !sim.Optimises(best) {
+	if err != nil || sized || len(f.types.pools) > 0 || verdict == nil || !sim.Optimises(verdict.Policy) {
 		return err
 	}
-	named := func(name string) sim.Policy {
-		return policies[slices.IndexFunc(policies, func(p sim.Policy) bool { return p.Name == name })]
-	}
-	policies = []sim.Policy{named(best), named(reference)}
+	references := verdict.References()
+	policies = slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool {
+		return p.Name != verdict.Policy && !slices.Contains(references, p.Name)
+	})
 	pinned, err := f.workload(trace, found.Workload.Name, append(f.variations(), sim.VaryRigidMost))
 	if err != nil {
 		return err
 	}
 	configs = slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
-		return pinned.Suits(&policies[0], &c) != nil || pinned.Suits(&policies[1], &c) != nil
+		return slices.ContainsFunc(policies, func(p sim.Policy) bool { return pinned.Suits(&p, &c) != nil })
 	})
 	runs, err := runTasks(ctx, tasksOf(pinned, policies, configs), allocator, f.workers, bar)
-	for i := 0; i < len(runs); i += 2 {
-		found.Pinned = append(found.Pinned, [2]*sim.Result{runs[i], runs[i+1]})
+	if len(runs) > 0 {
+		summary := results.Summarize(runs, "", f.seed, pinned.Cut)
+		verdict.FewElastic = summary.CompareWith(verdict.Policy, references)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -22,12 +23,13 @@ func TestSimulate(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4,6",
 		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout,
-		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00 %", "UNSERVED  mean time", "wrote 23 files to "+out)
+		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%", "UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 25 files to "+out)
 	want := []string{
 		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg", "decision_times.png", "decision_times.svg",
-		"jobs.csv", "jobs_greedy.png", "jobs_greedy.svg", "jobs_optimal.png", "jobs_optimal.svg", "queueing_time.png",
+		"jobs.csv", "jobs_fifo.png", "jobs_fifo.svg", "jobs_optimal.png", "jobs_optimal.svg", "queueing_time.png",
 		"queueing_time.svg", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
 		"slowdown_p95.svg", "summary.json", "total_time.png", "total_time.svg", "unserved_time.png", "unserved_time.svg",
+		"utilization.png", "utilization.svg",
 	}
 	if diff := cmp.Diff(want, filesIn(t, out)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -52,7 +54,7 @@ func checkSummary(t *testing.T, out string) {
 	}
 	run := summary.Runs[0]
 	if diff := cmp.Diff([]string{
-		"completed", "decisions", "jobs", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
+		"completed", "decisions", "idle_node_hours", "jobs", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
 		"mean_queue_s", "mean_total_s", "mean_unserved_s", "moves", "node_price", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
 		"pauses", "policy", "rescales", "seed", "solve_ms", "trace", "unproven", "utilization", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
@@ -106,14 +108,15 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace", trace, "--nodes=64", "--min-duration=10s",
 		"--policy=recorded,optimal,max-min", "--restart-time=10m", "--vary=weights", "--out", out)
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "),
-		"1 job is left out as shorter than 10s", "1 job is cut to 16 nodes, and asked for up to 500 GPUs: 372 GPUs are not simulated",
-		"recorded held up to 80 nodes at once", "a pool of 64 nodes is smaller, so recorded cannot be compared there")
+		"1 job is left out as shorter than 10s.", "1 job is reduced to 16 nodes, and requested up to 500 GPUs: 372 GPUs are not simulated.",
+		"The cluster (recorded) occupied up to 80 nodes at once", "A pool of 64 nodes is smaller, so recorded cannot be compared there.",
+		"optimal compared with max-min fair shares (max-min): the mean", "a restart takes 10m.")
 	clitest.CheckContains(t, "summary.json", read(t, out, "summary.json"),
 		`"jobs_cut": 1`, `"gpus_cut": 372`, `"most_gpus": 500`, `"later_than_max_min": `, `"trace": "own+weights"`)
 }
 
 // TestSimulatePins: what the verdict says of one job in five that is elastic is what
-// --vary rigid-most shows.
+// --vary rigid-most shows, for every policy that it compares with.
 func TestSimulatePins(t *testing.T) {
 	folder := t.TempDir()
 	text := "job_id,submit_s,duration_s,gpus\n"
@@ -121,15 +124,43 @@ func TestSimulatePins(t *testing.T) {
 		text += fmt.Sprintf("%d,%d,%d,%d\n", i, 60*i, 300+700*(i%7), 1+7*(i%5))
 	}
 	trace := write(t, folder, "own.csv", text)
-	verdict := func(args ...string) string {
-		stdout := succeed(t, append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min"}, args...)...)
-		_, verdict, _ := strings.Cut(strings.Join(strings.Fields(stdout), " "), "the mean total time is ")
-		return verdict
+	verdict := func(name string, args ...string) results.Verdict {
+		out := filepath.Join(folder, name)
+		succeed(t, append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min,fifo", "--out", out}, args...)...)
+		var summary results.Summary
+		readJSON(t, &summary, out, "summary.json")
+		return *summary.Verdict
 	}
-	pinned, _, _ := strings.Cut(verdict("--vary=rigid-most", "--out", filepath.Join(folder, "pinned")), ".")
-	if got := verdict("--out", filepath.Join(folder, "all")); !strings.Contains(got, "nodes they asked for: "+pinned+". Who loses") ||
-		strings.HasPrefix(got, pinned+".") {
-		t.Errorf("%q; want what --vary rigid-most shows, %q", got, pinned)
+	pinned, all := verdict("pinned", "--vary=rigid-most"), verdict("all")
+	if diff := cmp.Diff(pinned.ComparedWith, all.FewElastic); diff != "" || len(all.FewElastic) != 2 {
+		t.Errorf("one job in five elastic, %d comparisons (-with --vary rigid-most +in the verdict):\n%s", len(all.FewElastic), diff)
+	}
+	if cmp.Equal(all.ComparedWith, all.FewElastic) {
+		t.Error("the share of elastic jobs changes nothing")
+	}
+}
+
+// TestSimulateRecorded: a trace that has all starts is compared with what the cluster did, whether or
+// not --policy names it, one that lacks a start with FIFO; of jobs that are made to hang it is not known.
+func TestSimulateRecorded(t *testing.T) {
+	folder := t.TempDir()
+	known := write(t, folder, "known.csv", "job_id,submit_s,duration_s,gpus,start_s\na,0,3600,32,600\nb,60,600,8,4200\nc,7200,60,8,7200\n")
+	unknown := write(t, folder, "unknown.csv", "job_id,submit_s,duration_s,gpus,start_s\na,0,3600,32,600\nb,60,600,8,\nc,7200,60,8,7200\n")
+	for n, test := range []struct{ flags, first, says string }{
+		{"--nodes=4 --trace=" + known, "recorded", "what the cluster did (recorded)"},
+		{"--nodes=4 --policy=total-time,fifo --trace=" + known, "recorded", "recorded 3.8 (utilization 52.1%)"},
+		{"--nodes=4,2 --trace=" + known, "recorded", "(recorded), on 4 nodes: the mean"},
+		{"--nodes=4 --trace=" + unknown, "fifo", "FIFO with fixed sizes (fifo)"},
+		{"--nodes=4 --bug-share=0.5 --trace=" + known, "fifo", "FIFO with fixed sizes (fifo)"},
+	} {
+		out := filepath.Join(folder, fmt.Sprint(n))
+		stdout := succeed(t, append([]string{"simulate", "--out", out}, strings.Fields(test.flags)...)...)
+		clitest.CheckContains(t, test.flags, strings.Join(strings.Fields(stdout), " "), test.says)
+		var summary results.Summary
+		readJSON(t, &summary, out, "summary.json")
+		if got := summary.Verdict.ComparedWith[0].Policy; got != test.first {
+			t.Errorf("with %s the verdict compares with %s first; want %s", test.flags, got, test.first)
+		}
 	}
 }
 
@@ -140,7 +171,7 @@ func TestSimulateTeams(t *testing.T) {
 	groups := write(t, folder, "groups.csv", "id,quota\nvision,3\nspeech,5\n")
 	out := filepath.Join(folder, "results")
 	stdout := succeed(t, "simulate", "--trace", trace, "--groups", groups, "--nodes=8", "--policy=static-partitions,total-time", "--out", out)
-	clitest.CheckContains(t, "stdout", stdout, "HELD", "  TEAM\n", "1.00\n")
+	clitest.CheckContains(t, "stdout", stdout, "USED", "  TEAM\n", "1.00\n")
 	var summary struct{ Runs []sim.Summary }
 	readJSON(t, &summary, out, "summary.json")
 	for _, run := range summary.Runs {

@@ -1,6 +1,6 @@
-// Package figures draws what simulations found, as SVG and PNG. Series differ in colour, in
-// the shape of their marks and in dashes; the colours are those of Okabe and Ito, which are
-// distinct for all kinds of colour vision.
+// Package figures draws what simulations found, as SVG and PNG, in the width of a phone. Series differ
+// in color, in the shape of their marks and in dashes. The colors are distinct for all kinds of color
+// vision, and the first four in grayscale.
 package figures
 
 import (
@@ -22,10 +22,10 @@ import (
 
 // The size of a figure, and the pixels per inch of one in PNG.
 const (
-	width         = 15 * vg.Centimeter
-	height        = 9 * vg.Centimeter
-	margin        = 0.3 * vg.Centimeter
-	pixelsPerInch = 160
+	width         = 10 * vg.Centimeter
+	height        = 6.5 * vg.Centimeter
+	margin        = 0.2 * vg.Centimeter
+	pixelsPerInch = 240
 )
 
 // Figure is a drawing.
@@ -187,15 +187,15 @@ func newFigure(title, xLabel, yLabel string) *Figure {
 	}
 	p.Y.Tick.Marker = plot.TickerFunc(roundTicks)
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
-	p.Title.TextStyle.Font = sans(13)
-	p.Title.Padding = vg.Points(10)
+	p.Title.TextStyle.Font = sans(11)
+	p.Title.Padding = vg.Points(6)
 	legend := plot.NewLegend()
 	legend.TextStyle.Font = sans(10)
-	legend.Top, legend.Left = true, true
+	legend.Left = true
 	legend.ThumbnailWidth = 1 * vg.Centimeter
-	legend.Padding = vg.Points(4)
+	legend.Padding = vg.Points(2)
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = sans(11)
+		axis.Label.TextStyle.Font = sans(10)
 		axis.Label.Padding = vg.Points(4)
 		axis.Tick.Label.Font = sans(10)
 	}
@@ -214,7 +214,7 @@ func (f *Figure) padAxes() {
 
 // SVG returns the figure as a document of scalable vector graphics.
 func (f *Figure) SVG() ([]byte, error) {
-	canvas := vgsvg.New(f.width, f.height)
+	canvas := vgsvg.New(f.width, f.heightWithLegend())
 	f.draw(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
@@ -225,22 +225,25 @@ func (f *Figure) SVG() ([]byte, error) {
 
 // PNG returns the figure as an image.
 func (f *Figure) PNG() ([]byte, error) {
-	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pixelsPerInch))}
+	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.width, f.heightWithLegend()), vgimg.UseDPI(pixelsPerInch))}
 	f.draw(draw.New(canvas))
 	var content bytes.Buffer
 	_, err := canvas.WriteTo(&content)
 	return content.Bytes(), err
 }
 
-// draw draws the plot, and the legend to its right, so that neither hides the other.
+// draw draws the plot, and the legend below it, so that neither hides the other.
 func (f *Figure) draw(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
-	legendWidth := f.legend.Rectangle(c).Size().X + 2*margin
-	f.plot.Draw(draw.Crop(c, 0, -legendWidth, 0, 0))
-	below := f.plot.Title.TextStyle.Font.Size + 2*f.plot.Title.Padding
-	f.legend.Draw(draw.Crop(c, c.Size().X-legendWidth+margin, 0, 0, -below))
+	f.plot.Draw(draw.Crop(c, 0, -margin, f.heightWithLegend()-f.height, 0))
+	f.legend.Draw(c)
+}
+
+// heightWithLegend returns the height of the figure and of the legend below it.
+func (f *Figure) heightWithLegend() vg.Length {
+	return f.height + f.legend.Rectangle(draw.New(vgsvg.New(f.width, f.height))).Size().Y + margin
 }
 
 type style struct {
@@ -248,22 +251,23 @@ type style struct {
 	glyph draw.GlyphStyle
 }
 
-// styleOf returns the style of the i-th series, of which up to 105 look different.
+// styleOf returns the style of the i-th series, of which up to 140 look different.
 func styleOf(i int) style {
-	// The palette of Okabe and Ito without its yellow, which is faint on white.
+	// After four that are distinct in grayscale, others of the palette of Okabe and Ito, without its
+	// yellow, which is faint on white.
 	colors := []color.RGBA{
-		{R: 0x00, G: 0x72, B: 0xb2, A: 0xff}, // blue
-		{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff}, // vermilion
-		{R: 0x00, G: 0x9e, B: 0x73, A: 0xff}, // bluish green
-		{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff}, // reddish purple
 		{R: 0x00, G: 0x00, B: 0x00, A: 0xff}, // black
+		{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff}, // reddish purple
+		{R: 0x00, G: 0x50, B: 0xa0, A: 0xff}, // dark blue
+		{R: 0x00, G: 0x9e, B: 0x73, A: 0xff}, // bluish green
+		{R: 0xd5, G: 0x5e, B: 0x00, A: 0xff}, // vermilion
 		{R: 0xe6, G: 0x9f, B: 0x00, A: 0xff}, // orange
 		{R: 0x56, G: 0xb4, B: 0xe9, A: 0xff}, // sky blue
 	}
 	shapes := []draw.GlyphDrawer{
 		draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}, draw.RingGlyph{},
 	}
-	dashes := [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}
+	dashes := [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
 	c := colors[i%len(colors)]
 	return style{
 		line:  draw.LineStyle{Color: c, Width: vg.Points(1.6), Dashes: dashes[i%len(dashes)]},
@@ -286,7 +290,7 @@ const shortestDecision = 0.001
 // DecisionTimes draws the distribution of the times of decisions, in milliseconds, on a
 // logarithmic axis: the percentage of each sample in bins of equal width.
 func DecisionTimes(title string, samples ...Sample) (*Figure, error) {
-	f := newFigure(title, "time of a decision (ms)", "share of decisions (%)")
+	f := newFigure(title, "time of a decision (ms)", "decisions (%)")
 	f.plot.Add(plotter.NewGrid())
 	bin := func(millis float64) int {
 		return int(math.Floor(binsPerDecade * math.Log10(max(millis, shortestDecision))))

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"image/color"
 	"image/png"
 	"io"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +138,7 @@ func TestDecisionTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shows(t, render(t, f), "Title", "time of a decision (ms)", "share of decisions (%)", "one", "0.001", "0.01", "0.1", "1", "10")
+	shows(t, render(t, f), "Title", "time of a decision (ms)", "decisions (%)", "one", "0.001", "0.01", "0.1", "1", "10")
 }
 
 func TestStylesDiffer(t *testing.T) {
@@ -153,6 +156,76 @@ func TestStylesDiffer(t *testing.T) {
 	}
 }
 
+// TestFourSeriesInGrayscale: the first four series differ in luminance, each is visible on white, and
+// no two have the same dashes or the same mark.
+func TestFourSeriesInGrayscale(t *testing.T) {
+	const apart, palest = 35, 180
+	for i := range 4 {
+		one := styleOf(i)
+		if gray := color.GrayModel.Convert(one.line.Color).(color.Gray).Y; gray > palest {
+			t.Errorf("series %d has the gray %d; must be at most %d", i, gray, palest)
+		}
+		for k := range i {
+			other := styleOf(k)
+			a, b := color.GrayModel.Convert(one.line.Color).(color.Gray).Y, color.GrayModel.Convert(other.line.Color).(color.Gray).Y
+			if d := int(a) - int(b); max(d, -d) < apart {
+				t.Errorf("series %d and %d have the grays %d and %d; must be %d apart", k, i, b, a, apart)
+			}
+			if slices.Equal(one.line.Dashes, other.line.Dashes) || one.glyph.Shape == other.glyph.Shape {
+				t.Errorf("series %d and %d have the same dashes or marks", k, i)
+			}
+		}
+	}
+}
+
+// TestAtMostFourLines: however many policies run, a figure shows four, among them the best one, what it
+// is compared with and the baseline.
+func TestAtMostFourLines(t *testing.T) {
+	var runs []*sim.Result
+	for n, policy := range []string{"srpt", "greedy", "optimal", "hesrpt", "total-time", "total-time-waiting", "max-min", "fifo"} {
+		for _, nodes := range []int{70, 90} {
+			runs = append(runs, &sim.Result{
+				Policy: policy, Nodes: nodes, Jobs: []sim.JobResult{{End: time.Duration(9-n) * time.Minute}},
+				Decisions: []sim.Decision{{SolveTime: time.Millisecond}},
+			})
+		}
+	}
+	summary := results.Summarize(runs, "greedy", 0, sim.Cuts{})
+	summary.Conclude(results.Conditions{})
+	named, err := OfRuns(runs, &summary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range named {
+		svg := render(t, n.Figure)
+		for _, policy := range []string{"srpt", "optimal", "hesrpt", "total-time"} {
+			if strings.Contains(svg, ">"+policy+"</text>") {
+				t.Errorf("%s shows %s", n.Name, policy)
+			}
+		}
+	}
+	shows(t, render(t, named[0].Figure), "greedy", "total-time-waiting", "max-min", "fifo")
+}
+
+// TestReadableOnAPhone: a figure is no wider than a page of 400 pixels, in which it is not scaled down,
+// and no text is smaller than 10 points.
+func TestReadableOnAPhone(t *testing.T) {
+	f, err := Lines("Title", "x", "y", Series{Name: "one", X: []float64{1, 2}, Y: []float64{1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := render(t, f)
+	const pagePoints = 400 * 72 / 96
+	if f.width > pagePoints {
+		t.Errorf("a figure is %v points wide; must be at most %d", f.width, pagePoints)
+	}
+	for _, size := range regexp.MustCompile(`font-size:([0-9.]+)px`).FindAllStringSubmatch(svg, -1) {
+		if points, err := strconv.ParseFloat(size[1], 64); err != nil || points < 10 {
+			t.Errorf("a text has the size %s (%v); must be at least 10", size[1], err)
+		}
+	}
+}
+
 func TestOfRuns(t *testing.T) {
 	var runs []*sim.Result
 	for _, policy := range []string{"optimal", "greedy"} {
@@ -165,8 +238,8 @@ func TestOfRuns(t *testing.T) {
 		}
 	}
 	for baseline, want := range map[string][]string{
-		"greedy": {"total_time", "queueing_time", "unserved_time", "changes", "additional_jobs", "decision_times"},
-		"fifo":   {"total_time", "queueing_time", "unserved_time", "changes", "decision_times"},
+		"greedy": {"total_time", "queueing_time", "unserved_time", "changes", "additional_jobs", "utilization", "decision_times"},
+		"fifo":   {"total_time", "queueing_time", "unserved_time", "changes", "utilization", "decision_times"},
 	} {
 		named, err := OfRuns(runs, new(results.Summarize(runs, baseline, 0, sim.Cuts{})))
 		if err != nil {
@@ -203,14 +276,12 @@ func TestOfRunsWithTeams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"worst_team", "utilization"} {
-			i := slices.IndexFunc(named, func(n Named) bool { return n.Name == name })
-			if i >= 0 {
-				render(t, named[i].Figure)
-			}
-			if drawn := i >= 0; drawn != want {
-				t.Errorf("%s is drawn: %v; want %v", name, drawn, want)
-			}
+		i := slices.IndexFunc(named, func(n Named) bool { return n.Name == "worst_team" })
+		if i >= 0 {
+			render(t, named[i].Figure)
+		}
+		if drawn := i >= 0; drawn != want {
+			t.Errorf("worst_team is drawn: %v; want %v", drawn, want)
 		}
 		runs = runs[2:] // those of the partitions
 	}

@@ -22,8 +22,6 @@ import (
 type Named struct {
 	Name   string
 	Figure *Figure
-	// Wide says that the figure needs the whole width of a page.
-	Wide bool
 }
 
 // measure is a measure of runs over the size of the pool. NaN is not drawn.
@@ -32,29 +30,23 @@ type measure struct {
 	of                 func(*sim.Summary) float64
 }
 
-// OfRuns draws runs of policies over pools: a figure for each measure that any run has, and the
-// histogram of decision times.
+// OfRuns draws the policies of Summary.Shown: a figure for each measure that any run has, and the
+// histogram of decision times. On several pools a measure is a line over their size, on one a bar.
 func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	const minute = 60.0
-	teams := slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.WorstTeam != nil })
 	measures := []measure{
-		{"total_time", "Total time, queueing and training", "mean total time (min)", func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }},
-		{"queueing_time", "Queueing time", "mean queueing time (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
-		{"unserved_time", "Time without nodes, in the queue and in pauses", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
-		{"changes", "Changes of nodes after the start", "rescales per job", (*sim.Summary).RescalesPerJob},
-		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " has finished 100", "additional jobs per 100", summary.ExtraJobs},
-		{"worst_team", "The worst team against its own partition", "ratio of mean total times", func(s *sim.Summary) float64 {
+		{"total_time", "Job completion time (JCT)", "mean JCT (min)", func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }},
+		{"queueing_time", "Queueing time", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
+		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
+		{"changes", "Resizes after the start", "resizes per job", (*sim.Summary).RescalesPerJob},
+		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " completed 100", "per 100 jobs", summary.ExtraJobs},
+		{"worst_team", "The worst team compared with its own partition", "ratio of mean JCTs", func(s *sim.Summary) float64 {
 			if s.WorstTeam == nil {
 				return math.NaN()
 			}
 			return *s.WorstTeam
 		}},
-		{"utilization", "Nodes held until the last submission", "share of the pool (%)", func(s *sim.Summary) float64 {
-			if !teams {
-				return math.NaN()
-			}
-			return 100 * float64(s.Utilization)
-		}},
+		{"utilization", "Utilization until the last submission", "nodes in use (%)", func(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }},
 	}
 	var named []Named
 	for _, m := range measures {
@@ -62,14 +54,22 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		if len(series) == 0 {
 			continue
 		}
-		lines, err := Lines(m.title, "nodes in the pool", m.label, series...)
+		figure, err := Lines(m.title, "nodes in the pool", m.label, series...)
+		if len(summary.Pools()) == 1 {
+			var names []string
+			var values []float64
+			for _, s := range series {
+				names, values = append(names, s.Name), append(values, s.Y[0])
+			}
+			figure, err = Bars(m.title, m.label, names, values)
+		}
 		if err != nil {
 			return nil, err
 		}
-		named = append(named, Named{Name: m.name, Figure: lines})
+		named = append(named, Named{Name: m.name, Figure: figure})
 	}
 	var times []Sample
-	for _, policy := range summary.Policies() {
+	for _, policy := range summary.Shown() {
 		sample := Sample{Name: policy}
 		for _, run := range runs {
 			if run.Policy == policy {
@@ -85,13 +85,12 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 // series returns the measure of every policy that has it, over the size of the pool.
 func (m measure) series(summary *results.Summary) []Series {
 	var list []Series
-	for n, policy := range summary.Policies() {
+	for n, policy := range summary.Shown() {
 		s := Series{Name: policy, Style: n + 1, Minor: FixedSize(policy)}
 		var points [][2]float64
-		for i := range summary.Runs {
-			run := &summary.Runs[i]
-			if y := m.of(run); run.Policy == policy && !math.IsNaN(y) {
-				points = append(points, [2]float64{float64(run.Nodes), y})
+		for _, nodes := range summary.PoolsOf(policy) {
+			if y := m.of(summary.Run(policy, nodes)); !math.IsNaN(y) {
+				points = append(points, [2]float64{float64(nodes), y})
 			}
 		}
 		slices.SortFunc(points, func(a, b [2]float64) int { return int(a[0] - b[0]) })
@@ -135,20 +134,19 @@ func Gantt(runs ...*sim.Result) []Named {
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	var named []Named
 	for _, run := range runs {
-		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), name+" from the first submission", "jobs by submission")
+		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), name+" since the first submission", "jobs by submission")
 		g := gantt{run.Jobs, most, unit}
 		f.plot.Add(g)
 		f.plot.X.Max = g.at(last)
 		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
 		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 		f.padAxes()
-		f.width = 1.5 * width // It has the page to itself.
-		f.height = min(16*vg.Centimeter, max(7*vg.Centimeter, 4*vg.Centimeter+vg.Points(1.2)*vg.Length(len(run.Jobs))))
+		f.height = min(16*vg.Centimeter, max(9*vg.Centimeter, 6*vg.Centimeter+vg.Points(0.8)*vg.Length(len(run.Jobs))))
 		f.legend.Add("no nodes", line(0))
 		for nodes := 1; nodes <= most; nodes *= 2 {
 			f.legend.Add(format.Count(nodes, "node"), line(nodes))
 		}
-		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f, Wide: true})
+		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f})
 	}
 	return named
 }
@@ -228,11 +226,11 @@ func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
 		}
 		medians, tails = append(medians, m), append(tails, p)
 	}
-	const label = "tenth of the jobs by length, the shortest first"
-	if median, err = Lines("Slowdown by length: the median", label, "total time by time alone", medians...); err != nil {
+	const label = "tenth of the jobs, the shortest first"
+	if median, err = Lines("Slowdown by length: median", label, "JCT by time alone", medians...); err != nil {
 		return nil, nil, err
 	}
-	if tail, err = Lines("Slowdown by length: the 95th percentile", label, "total time by time alone", tails...); err != nil {
+	if tail, err = Lines("Slowdown by length: 95th percentile", label, "JCT by time alone", tails...); err != nil {
 		return nil, nil, err
 	}
 	for _, figure := range []*Figure{median, tail} {
@@ -274,7 +272,7 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 	f.plot.Y.Tick.Marker = ticks
 	f.plot.Y.Tick.Width = 0
 	f.plot.Y.Min, f.plot.Y.Max = -0.7, float64(len(names))-0.3
-	f.plot.X.Min, f.plot.X.Max = 0, 1.12*slices.Max(append([]float64{1e-9}, values...))
+	f.plot.X.Min, f.plot.X.Max = 1.12*slices.Min(append([]float64{0}, values...)), 1.18*slices.Max(append([]float64{1e-9}, values...))
 	f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 	return f, nil
 }

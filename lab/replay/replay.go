@@ -228,6 +228,9 @@ func compared[T any](r *Replay, jobs []T) []T {
 	return list
 }
 
+// NodeHours returns the node hours of the pool within the recording.
+func (r *Replay) NodeHours() float64 { return sim.NodeTime(r.pool, 0, 0, r.Until).Hours() }
+
 // IdleNodeHours returns the hours that nodes of the pool were idle within the recording:
 // under a run of the whole workload, or, for nil, in reality. While jobs hold more than
 // the pool has, because it has just shrunk, no nodes are idle.

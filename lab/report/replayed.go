@@ -76,40 +76,56 @@ func (f *Replayed) Write(directory *results.Directory) error {
 	return page.Write(directory, files)
 }
 
-// best returns the run with the least mean total time, recorded aside; -1 for none.
-func (f *Replayed) best() int {
-	best := -1
-	for i := 1; i < len(f.Summary.Runs); i++ {
-		if best < 0 || f.Summary.Runs[i].MeanTotalSeconds < f.Summary.Runs[best].MeanTotalSeconds {
-			best = i
-		}
+// Conclude sets the verdict of the summary, whose idle node hours and utilization are those within
+// the recording.
+func (f *Replayed) Conclude() {
+	hours := f.NodeHours()
+	for i := range f.Summary.Runs {
+		s := &f.Summary.Runs[i]
+		s.IdleNodeHours, s.Utilization = sim.Share(f.Details[i].IdleNodeHours), sim.Share(1-f.Details[i].IdleNodeHours/hours)
+		s.PoolTooSmall = false // The pool is that of the recording.
 	}
-	return best
+	f.Summary.Conclude(results.ConditionsOf(&f.Workload, f.Summary.Pools(), f.Until, f.restartTime(), results.ETARecorded))
+}
+
+// restartTime returns the median restart time of the jobs.
+func (f *Replayed) restartTime() time.Duration {
+	var seconds []float64
+	for i := range f.Workload.Jobs {
+		seconds = append(seconds, f.Workload.Jobs[i].RestartTime.Seconds())
+	}
+	return time.Duration(sim.Quantile(seconds, 0.5)) * time.Second
+}
+
+// best returns the run of the verdict's policy, -1 for none.
+func (f *Replayed) best() int {
+	if f.Summary.Verdict == nil {
+		return -1
+	}
+	return slices.IndexFunc(f.Summary.Runs, func(s sim.Summary) bool { return s.Policy == f.Summary.Verdict.Policy })
 }
 
 // Lead is what a reader with a minute reads.
 func (f *Replayed) Lead() []string {
 	u, recorded := &f.Unknown, &f.Summary.Runs[0]
-	in, unit := f.unit()
+	in, unit := unitOf(&f.Summary)
 	lines := []string{
-		fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs ended meanwhile and are compared.",
+		fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs completed meanwhile and are compared.",
 			f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.Span(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs),
-		fmt.Sprintf("What really happened: a job took %s %s from submission to end on average, %s of them without nodes; %s node hours were idle.",
-			in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), nodeHours(f.Details[0].IdleNodeHours)),
+		fmt.Sprintf("What the cluster did (recorded): the mean job completion time (JCT) is %s %s, of which %s %s are without nodes.",
+			in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), unit),
 	}
+	lines = append(lines, verdict(&f.Summary, 0)...)
 	few := ""
 	if u.Compared < fewJobs {
 		few = fmt.Sprintf(" Too few jobs, %d, to rank policies by.", u.Compared)
 	}
 	if best := f.best(); best > 0 {
-		s, d := &f.Summary.Runs[best], &f.Details[best]
+		d := &f.Details[best]
 		lines = append(lines,
-			fmt.Sprintf("%s would have taken %s %s, %s, with %.2f changes of nodes per job instead of %.2f, and %s node hours idle.",
-				s.Policy, in(s.MeanTotalSeconds), unit, change(share(s.MeanTotalSeconds, recorded.MeanTotalSeconds)),
-				s.RescalesPerJob(), recorded.RescalesPerJob(), nodeHours(d.IdleNodeHours)),
-			fmt.Sprintf("Who would have waited: %s of the jobs take over %s longer than they did; the longest tenth is %s, 95 %% of the jobs end within %s %s instead of %s.",
-				percent(d.LaterThanRecorded), format.Short(f.Config.Frequency), f.longest(best), in(s.P95TotalSeconds), unit, in(recorded.P95TotalSeconds)),
-			fmt.Sprintf("How sure that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are what the scheduler told; %s of all jobs were still running.%s",
+			fmt.Sprintf("Who would have waited under %s: %s of the jobs take over %s longer than they did; the mean JCT of the longest tenth is %s.",
+				f.Summary.Verdict.Policy, percent(d.LaterThanRecorded), format.Short(f.Config.Frequency), f.longest(best)),
+			fmt.Sprintf("How certain that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are as the scheduler reported; %s of all jobs were still running.%s",
 				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)
 	}
@@ -118,14 +134,6 @@ func (f *Replayed) Lead() []string {
 
 // fewJobs is how many jobs do not rank policies: one of them may decide.
 const fewJobs = 100
-
-// unit returns how times are written, in seconds where jobs take less than ten minutes.
-func (f *Replayed) unit() (write func(seconds float64) string, name string) {
-	if f.Summary.Runs[0].MeanTotalSeconds < 600 {
-		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
-	}
-	return minutes, "min"
-}
 
 // longest says how much earlier or later the longest tenth of the jobs ends.
 func (f *Replayed) longest(i int) string {
@@ -143,16 +151,8 @@ func (f *Replayed) longest(i int) string {
 	return change(share(is.Seconds(), was.Seconds()))
 }
 
-// nodeHours writes node hours for a person.
-func nodeHours(h float64) string {
-	if h < 10 {
-		return fmt.Sprintf("%.1f", h)
-	}
-	return fmt.Sprintf("%.0f", h)
-}
-
 func (f *Replayed) page() (*Page, error) {
-	_, unit := f.unit()
+	_, unit := unitOf(&f.Summary)
 	var names []string
 	var values []float64
 	for i := range f.Summary.Runs {
@@ -162,16 +162,22 @@ func (f *Replayed) page() (*Page, error) {
 		}
 		names, values = append(names, f.Summary.Runs[i].Policy), append(values, total)
 	}
-	figure, err := figures.Bars("Mean time from submission to end", unit, names, values)
+	figure, err := figures.Bars("Mean job completion time", unit, names, values)
 	if err != nil {
 		return nil, err
 	}
 	page := &Page{
-		Title: "What really happened, and what would have", Lead: f.Lead(), Origin: f.Origin,
+		Title: "What the cluster did, and what policies would have done", Lead: f.Lead(), Verdict: verdictTable(&f.Summary), Origin: f.Origin,
 		Figure: figures.Named{Name: "total_time_by_policy", Figure: figure},
 	}
-	page.Sections = []Section{{Name: "policies", Title: "Policies", Tables: f.Tables()}, f.unknownSection()}
-	jobs, err := jobSection(f.Runs, 0, max(f.best(), 0))
+	page.Sections = []Section{{Name: "policies", Title: "Policies", Tables: f.runTables()}, f.unknownSection()}
+	shown := f.Summary.Shown()
+	runs := slices.DeleteFunc(slices.Clone(f.Runs), func(run *sim.Result) bool { return !slices.Contains(shown, run.Policy) })
+	best := 0
+	if at := f.best(); at > 0 {
+		best = slices.Index(runs, f.Runs[at])
+	}
+	jobs, err := jobSection(runs, 0, best)
 	if err != nil {
 		return nil, err
 	}
@@ -272,14 +278,17 @@ func jobSection(runs []*sim.Result, before, after int) (Section, error) {
 	}
 	return Section{
 		Name: "jobs", Title: "Jobs",
-		Text:    []string{"Slowdown is the total time by what the job would have taken alone in the pool."},
+		Text:    []string{"The slowdown of a job is its completion time by its time alone in the pool."},
 		Figures: append(figures.Gantt(gantt...), figures.Named{Name: "slowdown_median", Figure: median}, figures.Named{Name: "slowdown_p95", Figure: tail}),
 	}, err
 }
 
-// Tables lays out the runs: how long jobs take, then at what price.
-func (f *Replayed) Tables() []Table {
-	in, unit := f.unit()
+// Tables lays out the runs and the verdict.
+func (f *Replayed) Tables() []Table { return append(f.runTables(), verdictTable(&f.Summary)...) }
+
+// runTables lays out the runs: how long jobs take, then at what price.
+func (f *Replayed) runTables() []Table {
+	in, unit := unitOf(&f.Summary)
 	// Of what really happened there is nothing to say beside itself.
 	detail := func(cell func(*Detail) string) func(int, *sim.Summary) string {
 		return func(run int, _ *sim.Summary) string {
@@ -293,17 +302,20 @@ func (f *Replayed) Tables() []Table {
 	none := func(int) string { return "" }
 	return []Table{
 		tabulate(f.Summary.Runs, none, policy,
-			column{"total", "mean time from submission to end, in " + unit + ", as all times", func(_ int, s *sim.Summary) string { return in(s.MeanTotalSeconds) }},
-			column{"unserved", "the mean part of it without nodes, in the queue and in pauses", func(_ int, s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
+			column{"JCT", "mean job completion time, in " + unit + " like all times", func(_ int, s *sim.Summary) string { return in(s.MeanTotalSeconds) }},
+			column{"unserved", "mean time without nodes, in the queue and in pauses", func(_ int, s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
 			column{"p95", "the 95th percentile", func(_ int, s *sim.Summary) string { return in(s.P95TotalSeconds) }},
 			column{"max", "the maximum", func(_ int, s *sim.Summary) string { return in(s.MaxTotalSeconds) }},
-			column{"later", "share of jobs that take over a step longer than they really did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
+			column{"later", "share of jobs that take over a step longer than they did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
 		tabulate(f.Summary.Runs, none, policy,
-			column{"rescales", "changes of nodes per job", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
-			column{"pauses", "those of them that took all nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+			column{"resizes", "resizes per job", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
+			column{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+			column{"used", "utilization: share of the pool's nodes occupied within the recording", func(_ int, s *sim.Summary) string {
+				return number("%.0f%%", 100*float64(s.Utilization))
+			}},
 			column{"idle h", "idle node hours", func(run int, _ *sim.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
 			column{"unseen", "share of node hours on sizes that a job was never seen on", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
-			column{"after", "jobs that end after the recording, when no more come", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
+			column{"after", "jobs that complete after the recording, when no more arrive", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
 	}
 }
 

@@ -19,9 +19,10 @@ const Name = "report.html"
 // Page is a report.
 type Page struct {
 	Title string
-	// Lead is what a reader with a minute reads, a paragraph each, and Figure what they see.
-	Lead   []string
-	Figure figures.Named
+	// Lead is what a reader with a minute reads, a paragraph each; Verdict and Figure are what they see.
+	Lead    []string
+	Verdict []Table
+	Figure  figures.Named
 	// Origin says by what, when and where the results were made.
 	Origin   results.Origin
 	Sections []Section
@@ -46,6 +47,8 @@ type Table struct {
 	// Rows are the lines; one of a single cell is the heading of those below it.
 	Rows        [][]string
 	TextColumns []int
+	// Best are the cells, by row and column, that are marked as the best of their row.
+	Best map[[2]int]bool
 	// Legend says what columns mean.
 	Legend [][2]string
 }
@@ -92,6 +95,7 @@ func (p *Page) Files() (map[string][]byte, error) {
 		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // Of this package.
 		"draw":  func(f figures.Named) template.HTML { return inline(files[f.Name+".svg"]) },
 		"text":  func(t Table, column int) bool { return column == 0 || slices.Contains(t.TextColumns, column) },
+		"best":  func(t Table, row, column int) bool { return t.Best[[2]int{row, column}] },
 	}
 	parsed, err := template.New(Name).Funcs(functions).Parse(page)
 	if err != nil {
@@ -99,8 +103,7 @@ func (p *Page) Files() (map[string][]byte, error) {
 	}
 	var text bytes.Buffer
 	err = parsed.Execute(&text, p)
-	// A line does not break between a number and its unit.
-	files[Name] = bytes.ReplaceAll(text.Bytes(), []byte(" %"), []byte("\u00a0%"))
+	files[Name] = text.Bytes()
 	return files, err
 }
 

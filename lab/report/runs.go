@@ -57,7 +57,10 @@ func share(is, was float64) float64 {
 	return is/was - 1
 }
 
-// change says by how much times are shorter or longer, each by a share.
+// unchanged is what change says of no change.
+const unchanged = "unchanged"
+
+// change says by how much times are lower or higher, each by a share.
 func change(shares ...float64) string {
 	least, most := 100*slices.Min(shares), 100*slices.Max(shares)
 	digits := "%.0f"
@@ -66,13 +69,13 @@ func change(shares ...float64) string {
 	}
 	switch {
 	case max(most, -least) < 0.05:
-		return "as long"
+		return unchanged
 	case most <= 0:
-		return ranged(digits, 0-most, 0-least) + " % shorter"
+		return ranged(digits, 0-most, 0-least) + "% lower"
 	case least >= 0:
-		return ranged(digits, least, most) + " % longer"
+		return ranged(digits, least, most) + "% higher"
 	default:
-		return fmt.Sprintf(digits+" %% shorter to "+digits+" %% longer", -least, most)
+		return fmt.Sprintf(digits+"%% lower to "+digits+"%% higher", -least, most)
 	}
 }
 
@@ -99,7 +102,7 @@ func joined(numbers []int) string {
 // percent writes a share; one that is not 0 does not look like it.
 func percent(share float64) string {
 	if share > 0 && share <= 0.005 {
-		return "under 1 %"
+		return "under 1%"
 	}
-	return fmt.Sprintf("%.0f %%", 100*share)
+	return fmt.Sprintf("%.0f%%", 100*share)
 }

@@ -1,11 +1,8 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
@@ -26,16 +23,22 @@ type Simulated struct {
 	GPUsPerNode int
 	MinDuration time.Duration
 	Disturbance sim.Disturbance
-	// Pinned are the runs of Contenders with four jobs in five pinned to the nodes that they
-	// asked for, by pool; empty where that was not run.
-	Pinned [][2]*sim.Result
+	// RestartTime is the time without progress after every resize.
+	RestartTime time.Duration
 }
 
-// Contenders returns the best policy that optimises and what it is compared with, "" for none.
-func (f *Simulated) Contenders() (best, reference string) {
-	reference = f.reference()
-	other := func(policy string) bool { return policy != reference }
-	return cmp.Or(f.best(func(policy string) bool { return other(policy) && sim.Optimises(policy) }), f.best(other)), reference
+// Conclude sets the verdict of the summary.
+func (f *Simulated) Conclude() {
+	eta := results.ETAExact
+	switch d := &f.Disturbance; {
+	case d.ETAUnknown:
+		eta = results.ETAUnknown
+	case d.ETAError > 0:
+		eta = results.ETABounded
+	case d.ETASigma > 0:
+		eta = results.ETARandom
+	}
+	f.Summary.Conclude(results.ConditionsOf(&f.Workload, f.Summary.Pools(), f.Workload.Span(), f.RestartTime, eta))
 }
 
 // Write writes the files and commits them.
@@ -56,67 +59,69 @@ func (f *Simulated) page() (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := &Page{Title: "Policies on " + f.Workload.Name, Lead: f.Lead(), Figure: drawn[0], Origin: *f.Summary.Origin}
+	page := &Page{
+		Title: "Policies on " + f.Workload.Name, Lead: f.Lead(), Verdict: verdictTable(&f.Summary), Figure: drawn[0], Origin: *f.Summary.Origin,
+	}
 	page.Sections = append(page.Sections, Section{
 		Name: "policies", Title: "Policies",
-		Tables: slices.Concat(f.Tables(), []Table{f.policiesTable()}, f.teamsTables()), Figures: drawn[1:],
+		Tables: slices.Concat(f.runTables(), []Table{f.policiesTable()}, f.teamsTables()), Figures: drawn[1:],
 	})
-	smallest := slices.Min(f.Summary.Pools())
-	var there []*sim.Result
-	reference, best, least := 0, 0, math.Inf(1)
-	for i, run := range f.Runs {
-		if run.Nodes != smallest {
-			continue
-		}
-		if run.Policy == f.Summary.Baseline() {
-			reference = len(there)
-		}
-		if total := f.Summary.Runs[i].MeanTotalSeconds; total < least {
-			best, least = len(there), total
-		}
-		there = append(there, run)
+	pool, before, after := slices.Min(f.Summary.Pools()), f.Summary.Policies()[0], f.Summary.Policies()[0]
+	if v := f.Summary.Verdict; v != nil {
+		pool, before, after = v.ComparedWith[0].Pools[0].Nodes, v.ComparedWith[0].Policy, v.Policy
 	}
-	jobs, err := jobSection(there, reference, best)
-	jobs.Text = []string{fmt.Sprintf("On %d nodes, the smallest pool: the jobs of %s and of the policy with the least mean total time, and the slowdown "+
-		"by length under all.", smallest, there[reference].Policy)}
+	var there []*sim.Result
+	for _, run := range f.Runs {
+		if run.Nodes == pool && slices.Contains(f.Summary.Shown(), run.Policy) {
+			there = append(there, run)
+		}
+	}
+	position := func(policy string) int {
+		return max(0, slices.IndexFunc(there, func(run *sim.Result) bool { return run.Policy == policy }))
+	}
+	jobs, err := jobSection(there, position(before), position(after))
+	jobs.Text = append([]string{fmt.Sprintf("On %d nodes.", pool)}, jobs.Text...)
 	page.Sections = append(page.Sections, jobs)
 	return page, err
 }
 
-// Tables lays out the runs, a group for each pool: how long jobs take, then at what price.
-func (f *Simulated) Tables() []Table {
+// Tables lays out the runs and the verdict.
+func (f *Simulated) Tables() []Table { return append(f.runTables(), verdictTable(&f.Summary)...) }
+
+// runTables lays out the runs, a group for each pool: how long jobs take, then at what price.
+func (f *Simulated) runTables() []Table {
 	summary := &f.Summary
 	policy := column{"policy", "", func(_ int, s *sim.Summary) string { return s.Policy }}
 	times := []column{
 		policy,
-		{"queue", "mean time to the first nodes, in minutes, as all times of jobs", func(_ int, s *sim.Summary) string { return minutes(s.MeanQueueSeconds) }},
+		{"queue", "mean time until the first nodes, in minutes like all times of jobs", func(_ int, s *sim.Summary) string { return minutes(s.MeanQueueSeconds) }},
 		{"unserved", "mean time without nodes: in the queue and in pauses", func(_ int, s *sim.Summary) string { return minutes(s.MeanUnservedSeconds) }},
-		{"total", "mean time from submission to end", func(_ int, s *sim.Summary) string { return minutes(s.MeanTotalSeconds) }},
+		{"JCT", "mean job completion time, from submission to completion", func(_ int, s *sim.Summary) string { return minutes(s.MeanTotalSeconds) }},
 		{"p95", "its 95th percentile", func(_ int, s *sim.Summary) string { return minutes(s.P95TotalSeconds) }},
 		{"max", "its maximum", func(_ int, s *sim.Summary) string { return minutes(s.MaxTotalSeconds) }},
-		{"later", "share of jobs that end later than under equal shares (max-min)", func(_ int, s *sim.Summary) string {
+		{"later", "share of jobs that complete later than under max-min fair shares (max-min)", func(_ int, s *sim.Summary) string {
 			if s.LaterShare == nil || s.Policy == sim.MaxMinPolicy {
 				return ""
 			}
 			return percent(*s.LaterShare)
 		}},
+		{"used", "utilization: share of the pool's nodes occupied until the last submission", func(_ int, s *sim.Summary) string {
+			return number("%.1f%%", 100*float64(s.Utilization))
+		}},
 	}
 	price := []column{
 		policy,
-		{"slowdown", "the largest of total time by the time alone in the pool", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
-		{"rescales", "changes of nodes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
-		{"pauses", "those of them that took all nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
-		{"extra", "jobs per 100 that had ended beyond those of " + summary.Baseline(), func(_ int, s *sim.Summary) string {
+		{"slowdown", "the largest JCT of a job by its time alone in the pool", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
+		{"resizes", "resizes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
+		{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+		{"extra", "jobs per 100 that had completed in addition to those of " + summary.Baseline(), func(_ int, s *sim.Summary) string {
 			return number("%+.1f", summary.ExtraJobs(s))
 		}},
-		{"proven", "share of decisions that are proven optimal", func(_ int, s *sim.Summary) string { return number("%.2f %%", s.ProvenPercent()) }},
-		{"time", "the median of what a decision took", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) }},
+		{"proven", "share of decisions that are proven optimal", func(_ int, s *sim.Summary) string { return number("%.2f%%", s.ProvenPercent()) }},
+		{"time", "median time of a decision", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) }},
 	}
 	if f.hasTeams() {
-		times = append(times, column{"held", "share of the pool's nodes held until the last submission", func(_ int, s *sim.Summary) string {
-			return number("%.0f %%", 100*float64(s.Utilization))
-		}})
-		price = append(price, column{"team", "the worst team: its mean total time by the one under " + sim.PartitionsPolicy, func(_ int, s *sim.Summary) string {
+		price = append(price, column{"team", "the worst team: its mean JCT by the one under " + sim.PartitionsPolicy, func(_ int, s *sim.Summary) string {
 			if s.WorstTeam == nil {
 				return ""
 			}
@@ -124,7 +129,7 @@ func (f *Simulated) Tables() []Table {
 		}})
 	}
 	if summary.Runs[0].NodeTypes != nil {
-		price = append(price, column{"moves", "those that changed the node type as well", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
+		price = append(price, column{"moves", "resizes per job to another node type", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
 	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
@@ -157,8 +162,8 @@ func (f *Simulated) teamsTables() []Table {
 		return nil
 	}
 	table := Table{
-		Title:  "Teams; the last column is the mean total time by that in a partition of the team's own (" + sim.PartitionsPolicy + ")",
-		Header: []string{"policy", "team", "nodes", "quota", "jobs", "total", "by partition"}, TextColumns: []int{1},
+		Title:  "Teams; the last column is the mean JCT by the mean JCT in a partition of the team's own (" + sim.PartitionsPolicy + ")",
+		Header: []string{"policy", "team", "nodes", "quota", "jobs", "JCT", "by partition"}, TextColumns: []int{1},
 	}
 	for i := range f.Summary.Runs {
 		s := &f.Summary.Runs[i]
@@ -177,14 +182,14 @@ func (f *Simulated) teamsTables() []Table {
 
 func (f *Simulated) typesTable() Table {
 	table := Table{
-		Title:  "Node types until the last submission; one more: the hours of jobs that one more node would save in a day, at the prices of the decisions",
-		Header: []string{"policy", "type", "nodes", "held", "idle", "one more"}, TextColumns: []int{1},
+		Title:  "Node types until the last submission; one more: job hours that one more node would save per day, at the prices of the decisions",
+		Header: []string{"policy", "type", "nodes", "used", "idle", "one more"}, TextColumns: []int{1},
 	}
 	for i := range f.Summary.Runs {
 		s := &f.Summary.Runs[i]
 		for _, t := range s.NodeTypes {
 			table.Rows = append(table.Rows, []string{
-				s.Policy, t.ID, fmt.Sprint(t.Nodes), number("%.0f %%", 100*float64(t.Utilization)), number("%.1f", float64(t.IdleNodes)),
+				s.Policy, t.ID, fmt.Sprint(t.Nodes), number("%.0f%%", 100*float64(t.Utilization)), number("%.1f", float64(t.IdleNodes)),
 				number("%.1f h", t.JobHoursADay()),
 			})
 		}
@@ -192,154 +197,22 @@ func (f *Simulated) typesTable() Table {
 	return table
 }
 
-// Lead says what the best policy that optimises brings, who loses, and what is assumed.
+// Lead says what the best policy brings, who loses, and what that holds for.
 func (f *Simulated) Lead() []string {
-	lines := []string{fmt.Sprintf("%s on pools of %s nodes.", format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
-	if best, reference := f.Contenders(); best != "" && reference != "" {
-		lines = append(lines, f.verdict(best, reference)...)
-	}
-	return append(append(lines, f.assumptions()), f.notes()...)
+	lines := []string{fmt.Sprintf("%s: %s on pools of %s nodes.", f.Workload.Name, format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
+	return slices.Concat(lines, verdict(&f.Summary, f.GPUsPerNode), f.notes())
 }
 
-// best returns the policy of those that suit with the least mean total time over the pools, in
-// ratios; "" for none.
-func (f *Simulated) best(suits func(policy string) bool) string {
-	best, least := "", math.Inf(1)
-	for _, policy := range f.Summary.Policies() {
-		if policy == sim.RecordedPolicy || !suits(policy) {
-			continue
-		}
-		if total := sim.Mean(f.of(policy, "", func(s, _ *sim.Summary) float64 { return math.Log(s.MeanTotalSeconds) })); total < least {
-			best, least = policy, total
-		}
-	}
-	return best
-}
-
-// reference returns what the best policy is compared with: equal shares, else the best plain
-// rule, else the baseline.
-func (f *Simulated) reference() string {
-	policies := f.Summary.Policies()
-	if slices.Contains(policies, sim.MaxMinPolicy) {
-		return sim.MaxMinPolicy
-	}
-	if rule := f.best(func(policy string) bool { return !sim.Optimises(policy) }); rule != "" {
-		return rule
-	}
-	return f.Summary.Baseline()
-}
-
-// of returns a measure of a policy on every pool beside another.
-func (f *Simulated) of(policy, reference string, measure func(s, reference *sim.Summary) float64) []float64 {
-	var values []float64
-	for _, nodes := range f.Summary.Pools() {
-		values = append(values, measure(f.Summary.Run(policy, nodes), f.Summary.Run(reference, nodes)))
-	}
-	return values
-}
-
-// verdict says what a policy brings against another, and who loses by it, over all pools.
-func (f *Simulated) verdict(best, reference string) []string {
-	name := reference
-	if reference == sim.MaxMinPolicy {
-		name = "equal shares (" + reference + ")"
-	}
-	total := func(s, r *sim.Summary) float64 { return share(s.MeanTotalSeconds, r.MeanTotalSeconds) }
-	pauses := func(s, _ *sim.Summary) float64 { return s.Pauses }
-	verdict := fmt.Sprintf("%s against %s: the mean total time is %s", best, name, change(f.of(best, reference, total)...))
-	if slices.Max(f.of(best, "", pauses)) > 0 {
-		if calm := f.best(func(policy string) bool {
-			return policy != reference && sim.Optimises(policy) && slices.Max(f.of(policy, "", pauses)) == 0
-		}); calm != "" {
-			verdict += fmt.Sprintf("; under %s, which pauses no job, %s", calm, change(f.of(calm, reference, total)...))
-		}
-	}
-	var others []string
-	for _, policy := range f.Summary.Policies() {
-		if at := f.lower(policy, best); policy != sim.RecordedPolicy && len(at) > 0 {
-			others = append(others, fmt.Sprintf("%s is lower on %s", policy, joined(at)))
-		}
-	}
-	if len(others) > 0 {
-		verdict += " (" + strings.Join(others, "; ") + " nodes)"
-	}
-	var lose []string
-	if reference == sim.MaxMinPolicy {
-		lose = append(lose, fmt.Sprintf("%s %% of the jobs end later, one takes %.1f times as long",
-			ranged("%.0f", f.of(best, "", func(s, _ *sim.Summary) float64 { return 100 * *s.LaterShare })...),
-			slices.Max(f.of(best, "", func(s, _ *sim.Summary) float64 { return *s.WorstLater }))))
-	}
-	lose = append(lose,
-		"the longest time is "+change(f.of(best, reference, func(s, r *sim.Summary) float64 { return share(s.MaxTotalSeconds, r.MaxTotalSeconds) })...),
-		fmt.Sprintf("nodes change %s times per job instead of %s, %s of those pauses",
-			ranged("%.2f", f.of(best, "", func(s, _ *sim.Summary) float64 { return s.RescalesPerJob() })...),
-			ranged("%.2f", f.of(reference, "", func(s, _ *sim.Summary) float64 { return s.RescalesPerJob() })...), ranged("%.2f", f.of(best, "", pauses)...)))
-	if len(f.Pinned) > 0 {
-		var pinned []float64
-		for _, runs := range f.Pinned {
-			best, reference := sim.Summarize(runs[0], 0), sim.Summarize(runs[1], 0)
-			pinned = append(pinned, total(&best, &reference))
-		}
-		verdict += fmt.Sprintf(". With only one job in five elastic, and the others on the nodes they asked for: %s", change(pinned...))
-	}
-	return []string{verdict + ".", "Who loses: " + strings.Join(lose, "; ") + "."}
-}
-
-// lower returns the pools on which a policy has a lower mean total time than another.
-func (f *Simulated) lower(policy, than string) []int {
-	var pools []int
-	for _, nodes := range f.Summary.Pools() {
-		if f.Summary.Run(policy, nodes).MeanTotalSeconds < f.Summary.Run(than, nodes).MeanTotalSeconds {
-			pools = append(pools, nodes)
-		}
-	}
-	return pools
-}
-
-// assumptions says what the jobs are taken to be.
-func (f *Simulated) assumptions() string {
-	elastic, largest := 0, 0
-	for i := range f.Workload.Jobs {
-		job := f.Workload.Jobs[i].Told()
-		sizes := job.LegalSizes()
-		if len(job.Speeds) > 0 {
-			sizes = nil
-		}
-		for _, speed := range job.Speeds {
-			sizes = append(sizes, speed.AllowedNodes...)
-		}
-		if len(sizes) > 1 {
-			elastic++
-			largest = max(largest, slices.Max(sizes))
-		}
-	}
-	etas := "their ETAs are known exactly"
-	switch d := &f.Disturbance; {
-	case d.ETAUnknown:
-		etas = "no job tells an ETA"
-	case d.ETAError > 0:
-		etas = fmt.Sprintf("their ETAs are told with errors of up to %s", percent(d.ETAError))
-	case d.ETASigma > 0:
-		etas = fmt.Sprintf("their ETAs err by a factor of %.1f, typically", math.Exp(d.ETASigma))
-	}
-	small := ""
-	if n := f.Summary.Cut.BelowNode; n > 0 {
-		small = fmt.Sprintf(", although %d asked for less than a node of %d GPUs", n, f.GPUsPerNode)
-	}
-	return fmt.Sprintf("Assumed: %d of %s may change nodes and train on up to %d (%d GPUs)%s; %s.",
-		elastic, format.Count(len(f.Workload.Jobs), "job"), largest, largest*f.GPUsPerNode, small, etas)
-}
-
-// notes says which jobs of the trace the runs leave out, and on which pools what really
-// happened cannot be compared.
+// notes says which jobs of the trace the runs leave out, and on which pools what the cluster did
+// cannot be compared.
 func (f *Simulated) notes() []string {
 	var notes []string
 	cut := f.Summary.Cut
 	if cut.TooShort > 0 {
-		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v", jobsAre(cut.TooShort), f.MinDuration))
+		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v.", jobsAre(cut.TooShort), f.MinDuration))
 	}
 	if cut.Jobs > 0 {
-		notes = append(notes, fmt.Sprintf("%s cut to %d nodes, and asked for up to %d GPUs: %d GPUs are not simulated",
+		notes = append(notes, fmt.Sprintf("%s reduced to %d nodes, and requested up to %d GPUs: %d GPUs are not simulated.",
 			jobsAre(cut.Jobs), solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs))
 	}
 	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == sim.RecordedPolicy })
@@ -347,10 +220,14 @@ func (f *Simulated) notes() []string {
 		return notes
 	}
 	most := f.Runs[at].MostHeld() // It is the same on every pool.
-	notes = append(notes, fmt.Sprintf("%s held up to %d nodes at once, and no restart is charged to it: compare it on a pool of the size that the cluster had",
+	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %d nodes at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
 		sim.RecordedPolicy, most))
 	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= most }); len(small) > 0 {
-		notes = append(notes, fmt.Sprintf("a pool of %s nodes is smaller, so %s cannot be compared there", joined(small), sim.RecordedPolicy))
+		pools := "A pool of %s nodes is smaller, so %s cannot be compared there."
+		if len(small) > 1 {
+			pools = "Pools of %s nodes are smaller, so %s cannot be compared there."
+		}
+		notes = append(notes, fmt.Sprintf(pools, joined(small), sim.RecordedPolicy))
 	}
 	return notes
 }

@@ -29,6 +29,10 @@ type Summary struct {
 	Comparisons []sim.Comparison `json:"comparisons"`
 	// Cut is what the workload leaves out of its trace.
 	Cut sim.Cuts `json:"cut"`
+	// Conditions are what the figures hold for.
+	Conditions *Conditions `json:"conditions,omitempty"`
+	// Verdict is missing if there are no two policies to compare.
+	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
 // Summarize returns the measures of runs on one workload, drawn with a seed, and the

@@ -1,0 +1,310 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// explain names a reference for readers who do not know the policies.
+func explain(policy string) string {
+	switch policy {
+	case sim.RecordedPolicy:
+		return "what the cluster did (recorded)"
+	case results.FIFOPolicy:
+		return "FIFO with fixed sizes (fifo)"
+	case sim.MaxMinPolicy:
+		return "max-min fair shares (max-min)"
+	default:
+		return policy
+	}
+}
+
+// verdict says what the best policy brings, what it leaves idle, who loses and what that holds for.
+func verdict(s *results.Summary, gpusPerNode int) []string {
+	v := s.Verdict
+	if v == nil {
+		return []string{validity(s, gpusPerNode)}
+	}
+	var lines []string
+	mean := "mean job completion time (JCT)"
+	for _, reference := range v.ComparedWith {
+		lines = append(lines, fmt.Sprintf("%s compared with %s%s: the %s is %s.",
+			v.Policy, explain(reference.Policy), poolOf(s, &reference), mean, lowered(s, &reference)))
+		mean = "mean JCT"
+	}
+	if v.Calm != "" {
+		lines = append(lines, fmt.Sprintf("%s, which pauses no job: the mean JCT is %s.", v.Calm, loweredAll(s.CompareWith(v.Calm, v.References()))))
+	}
+	if lower := lowerThanBest(s); lower != "" {
+		lines = append(lines, lower)
+	}
+	if idle := idle(s); idle != "" {
+		lines = append(lines, idle)
+	}
+	lines = append(lines, losers(s), validity(s, gpusPerNode))
+	if v.FewElastic != nil {
+		lines = append(lines, fmt.Sprintf("With one job in five elastic, and the others on the nodes that they requested: the mean JCT of %s is %s.",
+			v.Policy, loweredAll(v.FewElastic)))
+	}
+	return lines
+}
+
+// poolOf names the pool that a comparison is of, unless it is of all pools.
+func poolOf(s *results.Summary, r *results.Reference) string {
+	if len(r.Pools) == len(s.Pools()) {
+		return ""
+	}
+	return fmt.Sprintf(", on %d nodes", r.Pools[0].Nodes)
+}
+
+// unitOf returns how times are written: in seconds if jobs take less than ten minutes.
+func unitOf(s *results.Summary) (write func(seconds float64) string, name string) {
+	if s.Runs[0].MeanTotalSeconds < 600 {
+		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
+	}
+	return minutes, "min"
+}
+
+// lowered says by how much a mean is lower than that of a reference.
+func lowered(s *results.Summary, r *results.Reference) string {
+	text := change(changes(r)...)
+	if in, unit := unitOf(s); len(r.Pools) == 1 {
+		text += fmt.Sprintf(" (%s instead of %s %s)", in(r.Pools[0].MeanTotalSeconds), in(r.Pools[0].ReferenceSeconds), unit)
+	}
+	return text
+}
+
+// loweredAll says so for several references.
+func loweredAll(references []results.Reference) string {
+	texts := make([]string, len(references))
+	for i := range references {
+		than := " than " + references[i].Policy
+		if texts[i] = change(changes(&references[i])...); texts[i] == unchanged {
+			than = " compared with " + references[i].Policy
+		}
+		texts[i] += than
+	}
+	return strings.Join(texts, ", ")
+}
+
+func changes(r *results.Reference) []float64 {
+	shares := make([]float64, len(r.Pools))
+	for i := range r.Pools {
+		shares[i] = r.Pools[i].Change
+	}
+	return shares
+}
+
+// lowerThanBest names the policies whose mean is lower than that of the best on some pools.
+func lowerThanBest(s *results.Summary) string {
+	var others []string
+	for _, policy := range s.Policies() {
+		if policy == sim.RecordedPolicy {
+			continue
+		}
+		var pools []int
+		for _, nodes := range s.Pools() {
+			if s.Run(policy, nodes).MeanTotalSeconds < s.Run(s.Verdict.Policy, nodes).MeanTotalSeconds {
+				pools = append(pools, nodes)
+			}
+		}
+		if len(pools) > 0 {
+			others = append(others, fmt.Sprintf("%s on %s nodes", policy, joined(pools)))
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return "The mean JCT is lower under " + strings.Join(others, ", ") + "."
+}
+
+// of returns a measure of a policy on the pools of a reference.
+func of(s *results.Summary, policy string, r *results.Reference, measure func(*sim.Summary) float64) []float64 {
+	var values []float64
+	for _, pool := range r.Pools {
+		if !slices.Contains(s.PoolsOf(policy), pool.Nodes) {
+			continue
+		}
+		if value := measure(s.Run(policy, pool.Nodes)); !math.IsNaN(value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+func idleHours(s *sim.Summary) float64   { return float64(s.IdleNodeHours) }
+func utilization(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }
+
+// idle says which node hours policies leave idle, on the pools of the first reference.
+func idle(s *results.Summary) string {
+	var texts []string
+	first := &s.Verdict.ComparedWith[0]
+	for _, policy := range compared(s) {
+		if hours := of(s, policy, first, idleHours); len(hours) > 0 {
+			digits := "%.0f"
+			if slices.Max(hours) < 10 {
+				digits = "%.1f"
+			}
+			texts = append(texts, fmt.Sprintf("%s %s (utilization %s%%)", policy, ranged(digits, hours...), ranged("%.1f", of(s, policy, first, utilization)...)))
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "Idle node hours" + poolOf(s, first) + ": " + strings.Join(texts, ", ") + "."
+}
+
+// compared returns the policies that a verdict is about: first what is compared with.
+func compared(s *results.Summary) []string {
+	policies := append(s.Verdict.References(), s.Verdict.Policy)
+	if s.Verdict.Calm != "" {
+		policies = append(policies, s.Verdict.Calm)
+	}
+	return policies
+}
+
+// losers says who loses by the best policy compared with the last reference.
+func losers(s *results.Summary) string {
+	best := s.Verdict.Policy
+	reference := s.Verdict.ComparedWith[len(s.Verdict.ComparedWith)-1]
+	var longest, later, worst, resizes, before []float64
+	for _, pool := range reference.Pools {
+		run, other := s.Run(best, pool.Nodes), s.Run(reference.Policy, pool.Nodes)
+		longest = append(longest, share(run.MaxTotalSeconds, other.MaxTotalSeconds))
+		resizes, before = append(resizes, run.RescalesPerJob()), append(before, other.RescalesPerJob())
+		if reference.Policy == sim.MaxMinPolicy && run.LaterShare != nil {
+			later, worst = append(later, 100**run.LaterShare), append(worst, *run.WorstLater)
+		}
+	}
+	text := fmt.Sprintf("Who loses compared with %s: ", reference.Policy)
+	if len(later) > 0 {
+		text += fmt.Sprintf("%s%% of the jobs complete later, one takes %.1f times as long. ", ranged("%.0f", later...), slices.Max(worst))
+	}
+	pauses := of(s, best, &reference, func(run *sim.Summary) float64 { return run.Pauses })
+	return text + fmt.Sprintf("The longest JCT is %s. Jobs are resized %s times instead of %s; %s of these are pauses.",
+		change(longest...), ranged("%.2f", resizes...), ranged("%.2f", before...), ranged("%.2f", pauses...))
+}
+
+// validity says what a verdict holds for.
+func validity(s *results.Summary, gpusPerNode int) string {
+	c := s.Conditions
+	elastic := "no job is elastic"
+	if c.Elastic > 0 {
+		of := ""
+		if gpusPerNode > 1 {
+			of = fmt.Sprintf(" of %d GPUs", gpusPerNode)
+		}
+		elastic = fmt.Sprintf("%d of %s (%s) are elastic, on up to %d nodes%s", c.Elastic, format.Count(c.Jobs, "job"), percent(c.ElasticShare), c.LargestSize, of)
+	}
+	if n := s.Cut.BelowNode; n > 0 {
+		elastic += fmt.Sprintf(", although %d requested less than a node", n)
+	}
+	var loads []string
+	for _, load := range c.Loads {
+		if math.IsNaN(float64(load.Load)) {
+			continue
+		}
+		text := fmt.Sprintf("%.2f", float64(load.Load))
+		if len(c.Loads) > 1 {
+			text += fmt.Sprintf(" on %d nodes", load.Nodes)
+		}
+		loads = append(loads, text)
+	}
+	load := ""
+	if len(loads) > 0 {
+		load = "the load is " + strings.Join(loads, ", ") + "; "
+	}
+	restart := "resizes are free"
+	if c.RestartSeconds > 0 {
+		restart = "a restart takes " + format.Short(time.Duration(c.RestartSeconds)*time.Second)
+	}
+	return fmt.Sprintf("These figures hold if %s; %s%s; %s.", elastic, load, etas(c), restart)
+}
+
+// etas says how good the ETAs are.
+func etas(c *results.Conditions) string {
+	factor := ""
+	if f := float64(c.ETAFactor); !math.IsNaN(f) {
+		factor = fmt.Sprintf(" (half of them are within a factor of %.2f)", f)
+	}
+	switch c.ETA {
+	case results.ETAUnknown:
+		return "ETAs are unknown"
+	case results.ETABounded, results.ETARandom:
+		return "ETAs are wrong" + factor
+	case results.ETARecorded:
+		return "ETAs are as recorded" + factor
+	default:
+		return "ETAs are exact"
+	}
+}
+
+// verdictTable lays out what is compared: a row for each measure, whose best value is marked.
+func verdictTable(s *results.Summary) []Table {
+	if s.Verdict == nil {
+		return nil
+	}
+	policies := compared(s)
+	in, unit := unitOf(s)
+	rows := []struct {
+		name   string
+		higher bool // is better
+		cell   func(*sim.Summary) string
+	}{
+		{"mean JCT (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MeanTotalSeconds) }},
+		{"p95 JCT (" + unit + ")", false, func(s *sim.Summary) string { return in(s.P95TotalSeconds) }},
+		{"longest JCT (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MaxTotalSeconds) }},
+		{"without nodes (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
+		{"utilization (%)", true, func(s *sim.Summary) string { return number("%.1f", utilization(s)) }},
+		{"idle node hours", false, func(s *sim.Summary) string { return number("%.1f", idleHours(s)) }},
+		{"resizes per job", false, func(s *sim.Summary) string { return number("%.2f", s.RescalesPerJob()) }},
+	}
+	t := Table{
+		Header: append([]string{"verdict"}, policies...), Best: make(map[[2]int]bool),
+		Legend: [][2]string{
+			{"*", "best value of the row: for utilization the highest, for all others the lowest"},
+			{"JCT", "job completion time, from submission to completion; mean, 95th percentile and maximum"},
+			{"without nodes", "mean time in the queue and in pauses"},
+		},
+	}
+	for _, nodes := range s.Pools() {
+		t.Rows = append(t.Rows, []string{format.Count(nodes, "node")})
+		for _, row := range rows {
+			cells, best := []string{row.name}, math.Inf(1)
+			for _, policy := range policies {
+				cell := ""
+				if slices.Contains(s.PoolsOf(policy), nodes) {
+					cell = row.cell(s.Run(policy, nodes))
+				}
+				cells = append(cells, cell)
+			}
+			sign := 1.0
+			if row.higher {
+				sign = -1
+			}
+			value := func(cell string) float64 {
+				var x float64
+				if _, err := fmt.Sscan(cell, &x); err != nil {
+					return math.Inf(1)
+				}
+				return sign * x
+			}
+			for _, cell := range cells[1:] {
+				best = min(best, value(cell))
+			}
+			differ := slices.ContainsFunc(cells[1:], func(cell string) bool { return cell != "" && value(cell) != best })
+			for n, cell := range cells[1:] {
+				t.Best[[2]int{len(t.Rows), n + 1}] = differ && value(cell) == best
+			}
+			t.Rows = append(t.Rows, cells)
+		}
+	}
+	return []Table{t}
+}

@@ -1,0 +1,268 @@
+package results
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
+)
+
+// FIFOPolicy is the name of the policy of fixed sizes in the order of arrival.
+const FIFOPolicy = "fifo"
+
+// Verdict compares the best policy with what a cluster runs otherwise. Field names are those of
+// summary.json.
+type Verdict struct {
+	// Policy is the best policy that optimizes, otherwise the best of all that are no reference.
+	Policy string `json:"policy"`
+	// Calm is the best policy that optimizes and pauses no job; "" if Policy pauses none.
+	Calm string `json:"policy_without_pauses,omitempty"`
+	// ComparedWith has what Policy is compared with: what the cluster did if that is known,
+	// otherwise FIFO and fixed sizes, and then max-min fair shares.
+	ComparedWith []Reference `json:"compared_with"`
+	// FewElastic is the same comparison if one job in five is elastic and the others are pinned to
+	// the nodes that they requested; missing if that was not run.
+	FewElastic []Reference `json:"with_one_job_in_five_elastic,omitempty"`
+}
+
+// Reference compares a policy with another one.
+type Reference struct {
+	Policy string       `json:"policy"`
+	Pools  []PoolChange `json:"pools"`
+}
+
+// PoolChange compares mean job completion times on a pool.
+type PoolChange struct {
+	Nodes int `json:"nodes"`
+	// MeanTotalSeconds is the mean of the policy, and ReferenceSeconds the mean of the reference.
+	MeanTotalSeconds float64 `json:"mean_total_s"`
+	ReferenceSeconds float64 `json:"reference_mean_total_s"`
+	// Change is by what share the policy's mean is higher than the reference's; negative is better.
+	Change float64 `json:"change"`
+}
+
+// Conditions are what the figures of runs hold for. Field names are those of summary.json.
+type Conditions struct {
+	// Jobs is the number of jobs, Elastic how many of them have several sizes, and ElasticShare
+	// their share.
+	Jobs         int     `json:"jobs"`
+	Elastic      int     `json:"elastic_jobs"`
+	ElasticShare float64 `json:"elastic_share"`
+	// LargestSize is the largest number of nodes that an elastic job may get.
+	LargestSize int `json:"largest_size"`
+	// ETA is how good the ETAs are that policies see, and ETAFactor the factor within which half
+	// of them are right; null if no job has an ETA.
+	ETA       string    `json:"eta"`
+	ETAFactor sim.Share `json:"eta_factor"`
+	// RestartSeconds is the time without progress after every resize.
+	RestartSeconds float64 `json:"restart_s"`
+	// Loads are by pool.
+	Loads []Load `json:"loads"`
+}
+
+// Load is sim.Workload.Load on a pool.
+type Load struct {
+	Nodes int       `json:"nodes"`
+	Load  sim.Share `json:"load"`
+}
+
+// The values of Conditions.ETA.
+const (
+	ETAExact    = "exact"
+	ETABounded  = "bounded_error"
+	ETARandom   = "log_normal_error"
+	ETAUnknown  = "unknown"
+	ETARecorded = "recorded"
+)
+
+// ConditionsOf returns the conditions of a workload on pools; span is the time that the load is
+// of, and eta one of the values of Conditions.ETA.
+func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Duration, eta string) Conditions {
+	c := Conditions{Jobs: len(workload.Jobs), ETA: eta, ETAFactor: sim.Share(math.NaN()), RestartSeconds: restart.Seconds()}
+	var errors []float64
+	for i := range workload.Jobs {
+		job := &workload.Jobs[i]
+		told := job.Told()
+		sizes := told.LegalSizes()
+		if len(told.Speeds) > 0 {
+			sizes = nil
+		}
+		for _, speed := range told.Speeds {
+			sizes = append(sizes, speed.AllowedNodes...)
+		}
+		if len(sizes) > 1 {
+			c.Elastic++
+			c.LargestSize = max(c.LargestSize, slices.Max(sizes))
+		}
+		if job.ToldETA > 0 && job.Demand > 0 && job.Fate == sim.OutcomeCompleted {
+			errors = append(errors, math.Exp(math.Abs(math.Log(job.ToldETA.Seconds()/job.Demand.Seconds()))))
+		}
+	}
+	c.ElasticShare = float64(c.Elastic) / float64(max(1, c.Jobs))
+	if len(errors) > 0 && eta != ETAUnknown {
+		c.ETAFactor = sim.Share(sim.Quantile(errors, 0.5))
+	}
+	for _, nodes := range pools {
+		c.Loads = append(c.Loads, Load{Nodes: nodes, Load: sim.Share(workload.Load(nodes, span))})
+	}
+	return c
+}
+
+// Conclude sets the conditions of the runs, and their verdict if there are two policies to compare.
+func (s *Summary) Conclude(conditions Conditions) {
+	s.Conditions = &conditions
+	references := s.references()
+	best := ""
+	for ; len(references) > 0; references = references[:len(references)-1] {
+		other := func(policy string) bool { return !slices.Contains(references, policy) }
+		if best = s.Best(func(policy string) bool { return other(policy) && sim.Optimises(policy) }); best == "" {
+			best = s.Best(other)
+		}
+		if best != "" {
+			break
+		}
+	}
+	if best == "" {
+		return
+	}
+	s.Verdict = &Verdict{Policy: best, ComparedWith: s.CompareWith(best, references)}
+	if s.pauses(best) {
+		s.Verdict.Calm = s.Best(func(policy string) bool {
+			return !slices.Contains(references, policy) && sim.Optimises(policy) && !s.pauses(policy)
+		})
+	}
+}
+
+// References returns the policies that the best one is compared with.
+func (v *Verdict) References() []string {
+	names := make([]string, len(v.ComparedWith))
+	for i := range v.ComparedWith {
+		names[i] = v.ComparedWith[i].Policy
+	}
+	return names
+}
+
+// CompareWith compares a policy with others on the pools where they can be compared.
+func (s *Summary) CompareWith(policy string, references []string) []Reference {
+	var compared []Reference
+	for _, name := range references {
+		reference := Reference{Policy: name}
+		for _, nodes := range s.PoolsOf(name) {
+			run, other := s.Run(policy, nodes), s.Run(name, nodes)
+			if run == nil || other == nil {
+				continue
+			}
+			change := PoolChange{Nodes: nodes, MeanTotalSeconds: run.MeanTotalSeconds, ReferenceSeconds: other.MeanTotalSeconds}
+			if other.MeanTotalSeconds > 0 {
+				change.Change = run.MeanTotalSeconds/other.MeanTotalSeconds - 1
+			}
+			reference.Pools = append(reference.Pools, change)
+		}
+		if len(reference.Pools) > 0 {
+			compared = append(compared, reference)
+		}
+	}
+	return compared
+}
+
+// PoolsOf returns the pools on which a policy can be compared: all of them, but for what the cluster
+// did only the smallest one that has the nodes for it.
+func (s *Summary) PoolsOf(policy string) []int {
+	if policy != sim.RecordedPolicy {
+		return s.Pools()
+	}
+	smallest := 0
+	for i := range s.Runs {
+		if run := &s.Runs[i]; run.Policy == policy && !run.PoolTooSmall && (smallest == 0 || run.Nodes < smallest) {
+			smallest = run.Nodes
+		}
+	}
+	if smallest == 0 {
+		return nil
+	}
+	return []int{smallest}
+}
+
+// references returns what the best policy is compared with: what the cluster did or else FIFO, then
+// max-min fair shares; without any of them the best plain rule, otherwise the baseline.
+func (s *Summary) references() []string {
+	policies := s.Policies()
+	var references []string
+	if len(s.PoolsOf(sim.RecordedPolicy)) > 0 {
+		references = append(references, sim.RecordedPolicy)
+	} else if slices.Contains(policies, FIFOPolicy) {
+		references = append(references, FIFOPolicy)
+	}
+	if slices.Contains(policies, sim.MaxMinPolicy) {
+		references = append(references, sim.MaxMinPolicy)
+	}
+	if len(references) > 0 {
+		return references
+	}
+	if rule := s.Best(func(policy string) bool { return !sim.Optimises(policy) }); rule != "" {
+		return []string{rule}
+	}
+	if baseline := s.Baseline(); baseline != "" {
+		return []string{baseline}
+	}
+	return nil
+}
+
+// Best returns the policy of those that suit with the lowest mean job completion time over the
+// pools, in ratios; "" for none. What the cluster did is not among them.
+func (s *Summary) Best(suits func(policy string) bool) string {
+	best, least := "", math.Inf(1)
+	for _, policy := range s.Policies() {
+		if policy == sim.RecordedPolicy || !suits(policy) {
+			continue
+		}
+		var logs []float64
+		for _, nodes := range s.Pools() {
+			if run := s.Run(policy, nodes); run != nil {
+				logs = append(logs, math.Log(run.MeanTotalSeconds))
+			}
+		}
+		if total := sim.Mean(logs); total < least {
+			best, least = policy, total
+		}
+	}
+	return best
+}
+
+// Shown returns at most four policies for figures: the best one, what it is compared with, the
+// baseline, then the others with the lowest mean job completion times, in the order of the runs.
+func (s *Summary) Shown() []string {
+	const most = 4
+	var shown []string
+	add := func(policy string) {
+		if policy != "" && len(shown) < most && !slices.Contains(shown, policy) {
+			shown = append(shown, policy)
+		}
+	}
+	if v := s.Verdict; v != nil {
+		add(v.Policy)
+		for _, reference := range v.References() {
+			add(reference)
+		}
+		add(s.Baseline())
+	}
+	for len(shown) < most {
+		next := s.Best(func(policy string) bool { return !slices.Contains(shown, policy) })
+		if next == "" {
+			break
+		}
+		add(next)
+	}
+	for _, policy := range s.Policies() {
+		add(policy) // What the cluster did, if it is no reference.
+	}
+	order := s.Policies()
+	slices.SortFunc(shown, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return shown
+}
+
+// pauses reports whether a policy pauses jobs on any pool.
+func (s *Summary) pauses(policy string) bool {
+	return slices.ContainsFunc(s.Runs, func(run sim.Summary) bool { return run.Policy == policy && run.Pauses > 0 })
+}

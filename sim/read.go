@@ -28,6 +28,9 @@ const (
 	columnEfficiency = "doubling_efficiency"
 	columnWeight     = "weight"
 
+	columnAllowedNodes = "allowed_nodes"
+	columnSpeeds       = "speeds"
+
 	columnUser  = "user"
 	columnGroup = "group"
 
@@ -47,7 +50,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 		// These may be missing or, in a line, empty, and have their defaults then.
 		[]string{
 			columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
-			columnApplication, columnWork, columnNodeType,
+			columnAllowedNodes, columnSpeeds, columnApplication, columnWork, columnNodeType,
 		},
 		func(line csvLine) error {
 			job, err := line.job()
@@ -118,15 +121,33 @@ func (l csvLine) job() (TraceJob, error) {
 
 // shape reads the columns on how the job scales and how much it counts.
 func (l csvLine) shape() (s Shape, err error) {
+	if s.AllowedNodes, err = list(l, columnAllowedNodes, strconv.Atoi); err != nil {
+		return s, err
+	}
+	if s.Speeds, err = list(l, columnSpeeds, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }); err != nil {
+		return s, err
+	}
 	if err := cmp.Or(optional(l, columnMinNodes, &s.MinNodes, l.count), optional(l, columnMaxNodes, &s.MaxNodes, l.count)); err != nil {
 		return s, err
 	}
-	job := s.job("")
-	if job.MinNodes > job.MaxNodes || len(job.LegalSizes()) == 0 {
+	if job := s.job(""); len(s.AllowedNodes) == 0 && (job.MinNodes > job.MaxNodes || len(job.LegalSizes()) == 0) {
 		return s, fmt.Errorf("%s is %d and %s is %d; want a range with a power of two, or one size",
 			columnMinNodes, job.MinNodes, columnMaxNodes, job.MaxNodes)
 	}
 	return s, cmp.Or(optional(l, columnEfficiency, &s.DoublingEfficiency, l.upTo(1)), optional(l, columnWeight, &s.Weight, l.upTo(solver.MaxWeight)))
+}
+
+// list reads a column of numbers separated by spaces; nil if it is missing or empty.
+func list[T any](l csvLine, name string, parse func(string) (T, error)) ([]T, error) {
+	var numbers []T
+	for word := range strings.FieldsSeq(l.text(name)) {
+		number, err := parse(word)
+		if err != nil {
+			return nil, fmt.Errorf("%s is %q; must be numbers separated by spaces", name, l.text(name))
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers, nil
 }
 
 // optional reads a column that may be missing or empty into a value, which then stays.

@@ -77,12 +77,53 @@ func (j *TraceJob) Validate() error {
 		return fmt.Errorf("%s is %s; must be at least %s (%s) and at most %.0f",
 			columnStart, writtenSeconds(*j.Start), columnSubmit, writtenSeconds(j.Submit), maxTraceTime.Seconds())
 	}
+	if err := j.validateSizes(); err != nil {
+		return err
+	}
 	// The demand, at most the duration times the nodes, must fit a time.Duration.
 	if most := time.Duration(math.MaxInt64 / max(solver.DefaultMaxNodes, j.MaxNodes)); j.Duration > most {
 		return fmt.Errorf("%s is %s; must be at most %.0f if %s is %d",
 			columnDuration, writtenSeconds(j.Duration), most.Seconds(), columnMaxNodes, j.MaxNodes)
 	}
+	fastest := j.speed(j.Nodes(1))
+	for _, size := range j.AllowedNodes {
+		fastest = max(fastest, j.speed(size))
+	}
+	if most := math.MaxInt64 / 2 / fastest; float64(j.Duration) > most {
+		return fmt.Errorf("%s is %s; must be at most %.0f for a job of %d %s that trains up to %g times as fast as on one node",
+			columnDuration, writtenSeconds(j.Duration), most/float64(time.Second), j.GPUs, columnGPUs, fastest)
+	}
 	return nil
+}
+
+// validateSizes returns an error for lists of sizes and speeds that no request may have.
+func (j *TraceJob) validateSizes() error {
+	if len(j.AllowedNodes) > solver.MaxSizes {
+		return fmt.Errorf("%s has %d sizes; must have at most %d", columnAllowedNodes, len(j.AllowedNodes), solver.MaxSizes)
+	}
+	for i, size := range j.AllowedNodes {
+		if size < 1 || size > solver.MaxNodes || i > 0 && size <= j.AllowedNodes[i-1] {
+			return fmt.Errorf("%s is %q; must be ascending whole numbers from 1 to %d", columnAllowedNodes, listed(j.AllowedNodes), solver.MaxNodes)
+		}
+	}
+	if len(j.Speeds) > 0 && len(j.Speeds) != len(j.AllowedNodes) {
+		return fmt.Errorf("%s has %d numbers; must have as many as %s, %d", columnSpeeds, len(j.Speeds), columnAllowedNodes, len(j.AllowedNodes))
+	}
+	for _, speed := range j.Speeds {
+		if !(speed >= leastSpeed && speed <= mostSpeed) {
+			return fmt.Errorf("%s is %q; must be numbers from %v to %v", columnSpeeds, listed(j.Speeds), leastSpeed, mostSpeed)
+		}
+	}
+	return nil
+}
+
+// listed returns numbers as a trace has them.
+func listed[T int | float64](numbers []T) string {
+	texts := make([]string, len(numbers))
+	for i, n := range numbers {
+		texts[i] = strconv.FormatFloat(float64(n), 'f', -1, 64)
+	}
+	return strings.Join(texts, " ")
 }
 
 // validateName returns an error for an id or a name that no request may have, or that would be
@@ -101,6 +142,16 @@ func validateName(column, name string) error {
 
 // Nodes returns the nodes the job asked for, on nodes of the given GPUs.
 func (j *TraceJob) Nodes(gpusPerNode int) int { return j.NodesAsked(j.GPUs, gpusPerNode) }
+
+// shapeOn returns how the job scales on nodes of the given GPUs: if a node is a GPU, up to what it asked
+// for.
+func (j *TraceJob) shapeOn(gpusPerNode int) Shape {
+	shape := j.Shape
+	if gpusPerNode == 1 && shape.MaxNodes == 0 {
+		shape.MaxNodes = max(solver.DefaultMaxNodes, j.Nodes(gpusPerNode))
+	}
+	return shape
+}
 
 // RemainingDemand returns the run time on one node that is left of the job after it ran for some
 // time.
@@ -144,7 +195,8 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 		if elapsed >= traced.runTime(gpusPerNode) {
 			continue
 		}
-		job := *traced.job(traced.ID)
+		shape := traced.shapeOn(gpusPerNode)
+		job := *shape.job(traced.ID)
 		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 where it is the default
 		job.GroupID = traced.Group
 		job.RemainingETA = traced.RemainingDemand(elapsed, gpusPerNode)
@@ -228,6 +280,8 @@ func (t Trace) Write(w io.Writer) error {
 		{columnMaxNodes, func(j *TraceJob) string { return writtenNumber(float64(j.MaxNodes)) }},
 		{columnEfficiency, func(j *TraceJob) string { return writtenNumber(j.DoublingEfficiency) }},
 		{columnWeight, func(j *TraceJob) string { return writtenNumber(j.Weight) }},
+		{columnAllowedNodes, func(j *TraceJob) string { return listed(j.AllowedNodes) }},
+		{columnSpeeds, func(j *TraceJob) string { return listed(j.Speeds) }},
 		{columnUser, func(j *TraceJob) string { return j.User }},
 		{columnGroup, func(j *TraceJob) string { return j.Group }},
 		{columnApplication, func(j *TraceJob) string { return j.Application }},

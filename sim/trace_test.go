@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -76,30 +79,38 @@ func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 func TestReadTraceRefuses(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus\n"
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":              {"", "trace line 1: want the names of columns, at least job_id, submit_s, duration_s, gpus"},
-		"semicolons":           {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
-		"an epoch":             {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "want seconds, a number from 0 to 576460752, counted from the first submission: subtract its time from dates"},
-		"a missing column":     {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
-		"a column twice":       {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},
-		"an empty id":          {header + ",0,1,1\n", "line 2: job_id is empty"},
-		"an id too long":       {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
-		"an id not in UTF-8":   {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
-		"a group too long":     {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
-		"a user not in UTF-8":  {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
-		"a duplicate id":       {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id "a" stands in line 2 already`},
-		"text for a number":    {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
-		"a negative time":      {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
-		"a negative duration":  {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
-		"not a number":         {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
-		"infinity":             {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
-		"an overflowing time":  {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
-		"unsorted times":       {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
-		"zero GPUs":            {header + "a,0,1,0\n", `line 2: gpus is "0"`},
-		"negative GPUs":        {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
-		"half a GPU":           {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
-		"more GPUs than fit":   {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
-		"a short line":         {header + "a,0,1\n", "line 2: wrong number of fields"},
-		"a quote that is open": {header + "\"a,0,1,1\n", "line 2"},
+		"nothing":                     {"", "trace line 1: want the names of columns, at least job_id, submit_s, duration_s, gpus"},
+		"semicolons":                  {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
+		"an epoch":                    {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "want seconds, a number from 0 to 576460752, counted from the first submission: subtract its time from dates"},
+		"a missing column":            {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
+		"a column twice":              {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},
+		"an empty id":                 {header + ",0,1,1\n", "line 2: job_id is empty"},
+		"an id too long":              {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
+		"an id not in UTF-8":          {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
+		"a group too long":            {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
+		"a user not in UTF-8":         {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
+		"a duplicate id":              {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id "a" stands in line 2 already`},
+		"text for a number":           {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
+		"a negative time":             {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
+		"a negative duration":         {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
+		"not a number":                {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
+		"infinity":                    {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
+		"an overflowing time":         {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
+		"unsorted times":              {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
+		"zero GPUs":                   {header + "a,0,1,0\n", `line 2: gpus is "0"`},
+		"negative GPUs":               {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
+		"half a GPU":                  {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
+		"more GPUs than fit":          {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
+		"a short line":                {header + "a,0,1\n", "line 2: wrong number of fields"},
+		"no lists of the same length": {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1 2,1\n", "line 2: speeds has 1 numbers; must have as many as allowed_nodes, 2"},
+		"speeds alone":                {"job_id,submit_s,duration_s,gpus,speeds\na,0,1,1,1 2\n", "line 2: speeds has 2 numbers; must have as many as allowed_nodes, 0"},
+		"no ascending sizes":          {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,2 1\n", `line 2: allowed_nodes is "2 1"; must be ascending`},
+		"no number":                   {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,1;2\n", `line 2: allowed_nodes is "1;2"; must be numbers`},
+		"no size":                     {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,0\n", `line 2: allowed_nodes is "0"; must be ascending whole numbers from 1`},
+		"no speed":                    {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1,NaN\n", `line 2: speeds is "NaN"; must be numbers from 0.0001`},
+		"too many sizes":              {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1," + strings.TrimSpace(strings.Repeat("1 ", 33)) + "\n", "line 2: allowed_nodes has 33 sizes; must have at most 32"},
+		"too much work":               {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 46117"},
+		"a quote that is open":        {header + "\"a,0,1,1\n", "line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trace, err := ReadTrace(strings.NewReader(test.text))
@@ -117,6 +128,7 @@ func TestNodesAsked(t *testing.T) {
 	for _, test := range []struct{ gpus, gpusPerNode, want int }{
 		{1, 8, 1}, {8, 8, 1}, {9, 8, 2}, {16, 8, 2}, {17, 8, 4}, {24, 8, 4}, {64, 8, 8},
 		{65, 8, 16}, {128, 8, 16}, {129, 8, 16}, {1 << 62, 8, 16}, {3, 1, 4}, {1, 1 << 62, 1},
+		{129, 1, 256}, {4096, 1, 4096}, {math.MaxInt32, 1, 1 << 30},
 	} {
 		if got := new(Shape).NodesAsked(test.gpus, test.gpusPerNode); got != test.want {
 			t.Errorf("NodesAsked(%d, %d) = %d; want %d", test.gpus, test.gpusPerNode, got, test.want)
@@ -132,6 +144,8 @@ func TestNodesAskedBeyondTheDefault(t *testing.T) {
 	}{
 		{Shape{MaxNodes: 64}, 500, 64}, {Shape{MaxNodes: 64}, 100, 16}, {Shape{MaxNodes: 4}, 64, 8},
 		{Shape{MinNodes: 3, MaxNodes: 3}, 64, 3}, {Shape{MaxNodes: 50}, 500, 32},
+		{Shape{AllowedNodes: []int{3, 6, 12}}, 8, 3}, {Shape{AllowedNodes: []int{3, 6, 12}}, 25, 6},
+		{Shape{AllowedNodes: []int{3, 6, 12}}, 48, 6}, {Shape{AllowedNodes: []int{3, 6, 12}, MaxNodes: 64}, 500, 12},
 	} {
 		if got := test.shape.NodesAsked(test.gpus, 8); got != test.want {
 			t.Errorf("a job of %+v with %d GPUs asks for %d nodes; want %d", test.shape, test.gpus, got, test.want)
@@ -152,14 +166,55 @@ func TestRemainingDemand(t *testing.T) {
 	}
 }
 
-// FuzzReadTrace checks that whatever is read is a trace: valid jobs with unique
-// ids in the order of submission.
+// checkDemand checks that a job asked for a legal size, the GPUs that it asked for if a node is a GPU and
+// its sizes allow it, and that its demand is what it did on them.
+func checkDemand(t *testing.T, job *TraceJob, gpusPerNode int) {
+	t.Helper()
+	asked, shape := job.Nodes(gpusPerNode), job.shapeOn(gpusPerNode)
+	told := shape.job(job.ID)
+	told.RemainingETA = time.Second
+	if gpusPerNode == 1 && job.MaxNodes == 0 && len(job.AllowedNodes) == 0 && asked < min(job.GPUs, 1<<30) {
+		t.Errorf("%+v has %d nodes of one GPU", job, asked)
+	}
+	if size := shape.atMost(asked); job.MaxNodes == 0 && !slices.Contains(told.LegalSizes(), size) {
+		t.Errorf("%+v asked for %d nodes of %v", job, size, told.LegalSizes())
+	}
+	snapshot := solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{*told}}
+	if bad := snapshot.Validate(1); len(bad) > 0 {
+		t.Errorf("%+v is %v in a request", job, bad)
+	}
+	if d := job.RemainingDemand(0, gpusPerNode); d < 0 || job.Work == 0 && len(job.Speeds) == 0 && d < job.Duration {
+		t.Errorf("%+v has the demand %v after a duration of %v", job, d, job.Duration)
+	}
+}
+
+// checkReadAgain checks that a trace is read as it was written.
+func checkReadAgain(t *testing.T, trace Trace) {
+	t.Helper()
+	var written strings.Builder
+	if err := trace.Write(&written); err != nil {
+		t.Fatalf("cannot be written: %v", err)
+	}
+	again, err := ReadTrace(strings.NewReader(written.String()))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, written.String())
+	}
+	if diff := cmp.Diff(trace, again, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the trace that is read again is another:\n%s", diff)
+	}
+}
+
+// FuzzReadTrace checks that whatever is read is a trace: valid jobs with unique ids in the order of
+// submission, which a request may have, and which are read again as they were written.
 func FuzzReadTrace(f *testing.F) {
 	for _, seed := range []string{
 		"job_id,submit_s,duration_s,gpus\na,0,60,8\nb,0.5,1e3,1\n",
 		"job_id,submit_s,duration_s,gpus,user,status\na,0,1,1,u1,Pass\n",
 		"gpus,duration_s,submit_s,job_id\n8,NaN,-1,\"a\n",
 		"\ufeffjob_id,submit_s,duration_s,gpus\r\na,0,9223372036,1\r\n",
+		"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,60,8,1 2 6,1 1.9 4e0\nb,1,60,24,3,\nc,2,6,1,,\n",
+		"job_id,submit_s,duration_s,gpus,max_nodes,allowed_nodes,speeds,weight\na,0,60,2147483647,7,2147483647,100000,2\n",
+		"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,60,8,2 1,NaN -1\n",
 	} {
 		f.Add(seed)
 	}
@@ -186,9 +241,10 @@ func FuzzReadTrace(f *testing.F) {
 			if i > 0 && job.Submit < trace[i-1].Submit {
 				t.Errorf("job %d was submitted before the one above it", i)
 			}
-			if d := job.RemainingDemand(0, DefaultGPUsPerNode); d < job.Duration {
-				t.Errorf("job %d has the demand %v after a duration of %v", i, d, job.Duration)
+			for _, gpusPerNode := range []int{1, DefaultGPUsPerNode} {
+				checkDemand(t, &job, gpusPerNode)
 			}
 		}
+		checkReadAgain(t, trace)
 	})
 }

@@ -55,7 +55,7 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 		case VaryEfficiencies:
 			random := rand.New(rand.NewPCG(seed, streamEfficiencies))
 			for i := range varied {
-				varied[i].DoublingEfficiency = 0.6 + 0.35*random.Float64()
+				varied[i].DoublingEfficiency, varied[i].Speeds = 0.6+0.35*random.Float64(), nil
 			}
 			continue
 		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
@@ -81,7 +81,7 @@ func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
 		random := rand.New(rand.NewPCG(seed, streamMinimums))
 		for i := range t {
 			lot, size := random.Float64(), random.IntN(4)
-			t[i].MinNodes, t[i].MaxNodes = 0, 0
+			t[i].MinNodes, t[i].MaxNodes, t[i].AllowedNodes, t[i].Speeds = 0, 0, nil, nil
 			switch {
 			case lot < 0.2:
 				t[i].MinNodes, t[i].MaxNodes = 1<<size, 1<<size
@@ -95,9 +95,15 @@ func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
 	random := rand.New(rand.NewPCG(seed, streamRigid))
 	for i := range t {
 		t[i].MinNodes, t[i].MaxNodes = 0, 0
-		if random.Float64() < share {
-			nodes := t[i].Nodes(gpusPerNode)
-			t[i].MinNodes, t[i].MaxNodes = nodes, nodes
+		if random.Float64() >= share {
+			continue
+		}
+		nodes := t[i].Nodes(gpusPerNode)
+		if speeds := t[i].Speeds; len(speeds) > 0 {
+			at := slices.Index(t[i].AllowedNodes, nodes)
+			t[i].AllowedNodes, t[i].Speeds = []int{nodes}, speeds[at:at+1]
+		} else {
+			t[i].MinNodes, t[i].MaxNodes, t[i].AllowedNodes = nodes, nodes, nil
 		}
 	}
 }

@@ -129,7 +129,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			Submit:  wholeSeconds(traced.Submit - begin),
 			Demand:  demand,
 			Asked:   traced.Nodes(options.GPUsPerNode),
-			Shape:   traced.Shape,
+			Shape:   traced.shapeOn(options.GPUsPerNode),
 			User:    traced.User,
 			Group:   traced.Group,
 			ToldETA: demand,
@@ -295,6 +295,10 @@ type Shape struct {
 	// Legal sizes are the powers of two from MinNodes to MaxNodes, or that size alone where
 	// the two are equal.
 	MinNodes, MaxNodes int
+	// AllowedNodes, if set, are the legal sizes instead, ascending, and Speeds, as many if set, the
+	// training speeds on them relative to one node, instead of DoublingEfficiency.
+	AllowedNodes []int
+	Speeds       []float64
 	// DoublingEfficiency is e in speed(k) = k * e^log2(k).
 	DoublingEfficiency float64
 	// Weight is the factor on the job's part of an objective.
@@ -316,6 +320,10 @@ func (s *Shape) job(id string) *solver.Job {
 	job := solver.NewJob(id, 0)
 	job.MinNodes = cmp.Or(s.MinNodes, job.MinNodes)
 	job.MaxNodes = cmp.Or(s.MaxNodes, job.MaxNodes)
+	if len(s.AllowedNodes) > 0 {
+		job.MinNodes, job.MaxNodes = s.AllowedNodes[0], s.AllowedNodes[len(s.AllowedNodes)-1]
+		job.AllowedNodes, job.Scaling.Speeds = s.AllowedNodes, s.Speeds
+	}
 	job.Scaling.DoublingEfficiency = cmp.Or(s.DoublingEfficiency, job.Scaling.DoublingEfficiency)
 	if s.Weight != 0 {
 		job.Weight = new(s.Weight)
@@ -342,18 +350,29 @@ func (s *Shape) atMost(nodes int) int {
 	return sizes[max(0, fitting-1)]
 }
 
-// NodesAsked returns the nodes that hold the given GPUs, both arguments at least 1: rounded
-// up to a power of two, and at most the default maximum or MaxNodes where that is more. A job
-// of one size alone asked for that.
+// NodesAsked returns the nodes that hold the given GPUs, both arguments at least 1: the smallest of
+// AllowedNodes that does, otherwise the largest; without AllowedNodes rounded up to a power of two,
+// and, unless a node is a GPU, at most the default maximum or MaxNodes if that is more. A job of one
+// size alone asked for that.
 func (s *Shape) NodesAsked(gpus, gpusPerNode int) int {
+	needed := (gpus-1)/gpusPerNode + 1
+	if n := len(s.AllowedNodes); n > 0 {
+		at, _ := slices.BinarySearch(s.AllowedNodes, needed)
+		return s.AllowedNodes[min(at, n-1)]
+	}
 	if s.MinNodes != 0 && s.MinNodes == s.MaxNodes {
 		return s.MinNodes
 	}
-	needed := (gpus-1)/gpusPerNode + 1
 	most := max(solver.DefaultMaxNodes, s.MaxNodes)
+	if gpusPerNode == 1 {
+		most = mostUnits
+	}
 	nodes := 1
 	for nodes < needed && 2*nodes <= most {
 		nodes *= 2
 	}
 	return nodes
 }
+
+// mostUnits is the largest power of two that a request may have as a job's nodes.
+const mostUnits = 1 << 30

@@ -58,9 +58,11 @@ job, and every figure is there as SVG and PNG. Nothing is written before all
 runs are done.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
-min_nodes, max_nodes, doubling_efficiency, weight, user, group, application and
-work_s (run time on one reference node, beside which duration_s may be empty)
-are read where they are there. --vary draws jobs that differ instead, and every
+min_nodes, max_nodes, doubling_efficiency, allowed_nodes, speeds, weight, user,
+group, application and work_s (run time on one reference node, beside which
+duration_s may be empty) are read if they are there. allowed_nodes and speeds
+are lists separated by spaces: the sizes of the job, and as many training speeds
+relative to one node. With --gpus-per-node 1 a node is a GPU. --vary draws jobs that differ instead, and every
 policy is told the same:
 ` + describeVariations() + `
 
@@ -221,7 +223,7 @@ func (f *simulateFlags) pin(
 ) error {
 	verdict := found.Summary.Verdict
 	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
-	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes > 0 })
+	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes+len(j.AllowedNodes) > 0 })
 	if err != nil || sized || len(f.types.pools) > 0 || verdict == nil || !sim.Optimises(verdict.Policy) {
 		return err
 	}

@@ -108,7 +108,7 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace", trace, "--nodes=64", "--min-duration=10s",
 		"--policy=recorded,optimal,max-min", "--restart-time=10m", "--vary=weights", "--out", out)
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "),
-		"1 job is left out as shorter than 10s.", "1 job is reduced to 16 nodes, and requested up to 500 GPUs: 372 GPUs are not simulated.",
+		"1 job is left out as shorter than 10s.", "1 job is simulated on fewer GPUs than requested (up to 500): 372 GPUs are not simulated.",
 		"The cluster (recorded) occupied up to 80 nodes at once", "A pool of 64 nodes is smaller, so recorded cannot be compared there.",
 		"optimal compared with max-min fair shares (max-min): the mean", "a restart takes 10m.")
 	clitest.CheckContains(t, "summary.json", read(t, out, "summary.json"),

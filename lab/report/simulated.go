@@ -9,7 +9,6 @@ import (
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
-	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Simulated is what came of simulate.
@@ -212,8 +211,8 @@ func (f *Simulated) notes() []string {
 		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v.", jobsAre(cut.TooShort), f.MinDuration))
 	}
 	if cut.Jobs > 0 {
-		notes = append(notes, fmt.Sprintf("%s reduced to %d nodes, and requested up to %d GPUs: %d GPUs are not simulated.",
-			jobsAre(cut.Jobs), solver.DefaultMaxNodes, cut.MostGPUs, cut.GPUs))
+		notes = append(notes, fmt.Sprintf("%s simulated on fewer GPUs than requested (up to %d): %d GPUs are not simulated.",
+			jobsAre(cut.Jobs), cut.MostGPUs, cut.GPUs))
 	}
 	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == sim.RecordedPolicy })
 	if at < 0 {

@@ -45,7 +45,7 @@ type admission struct {
 // admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
 // of the snapshot.
 func (p *Problem) admit(s *Snapshot, o *Options) []admission {
-	m := &minimums{s: s, p: p, room: p.room(s), lifts: o.Spec().LiftsETAs, holds: make([]Option, len(s.Jobs))}
+	m := &minimums{s: s, p: p, room: p.room(s), holds: make([]Option, len(s.Jobs))}
 	who, queue := o.Admission, false
 	switch who {
 	case AdmissionPreemptive:
@@ -74,7 +74,6 @@ type minimums struct {
 	s      *Snapshot
 	p      *Problem // has the groups
 	room   *Room
-	lifts  bool // The work done may lift what a job has left.
 	holds  []Option
 	places []place
 }
@@ -199,10 +198,7 @@ func (m *minimums) left(i int, option Option, places []place) float64 {
 		on, _ := newOnNodes(places, nil)
 		rho = on.rho
 	}
-	demand := m.s.Demand(i)
-	if m.lifts {
-		demand, _ = m.s.progressDemand(i)
-	}
+	demand := m.p.Demands[i]
 	if !option.IsZero() && job.RestartTime > 0 {
 		demand += job.RestartTime.Seconds() * m.s.Speed(i, option)
 	}

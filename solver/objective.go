@@ -23,15 +23,17 @@ type ObjectiveSpec struct {
 	Name Objective
 	// Unit is that of its values.
 	Unit Unit
-	// Fill fills in Gain and SizeValue of the jobs of p, which are jobs of s, and
-	// QuotaPrice where there are groups. It may replace their Demand, and nothing else.
+	// Demand returns the demand d_i of job i of a snapshot, in seconds on one reference node,
+	// more than 0. Nil means Snapshot.Demand.
+	Demand func(s *Snapshot, i int) float64
+	// Fill sets Gain and SizeValue of the jobs of p, which are jobs of s, and QuotaPrice if
+	// there are groups. It changes nothing else.
 	Fill func(p *Problem, s *Snapshot, o *Options)
 	// Step is how long the one step of an objective is that decides one step. Nil means that
 	// it looks ahead over the horizon of the snapshot; then the snapshot has no groups.
 	Step func(o *Options) time.Duration
-	// DoubtsETAs says that it counts with the errors of ETAs, and LiftsETAs that it takes a job's
-	// demand to be at least a quarter of the work it has done.
-	DoubtsETAs, LiftsETAs bool
+	// DoubtsETAs reports that it takes the errors of ETAs into account.
+	DoubtsETAs bool
 
 	parameters parameters
 }
@@ -69,7 +71,7 @@ func Objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
 		{
 			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", ReadShares},
-			Fill: (*Problem).gainProgress, LiftsETAs: true,
+			Demand: (*Snapshot).progressDemand, Fill: (*Problem).gainProgress,
 		},
 		{
 			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", ReadTime},
@@ -90,6 +92,14 @@ func (o *Options) Spec() ObjectiveSpec {
 		}
 	}
 	return all[0]
+}
+
+// demandOf returns the demand of job i of a snapshot, in seconds on one reference node.
+func (spec *ObjectiveSpec) demandOf(s *Snapshot, i int) float64 {
+	if spec.Demand == nil {
+		return s.Demand(i)
+	}
+	return spec.Demand(s, i)
 }
 
 // Paced returns the options for a caller that decides at fixed times only, so far apart, for

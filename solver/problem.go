@@ -20,6 +20,9 @@ type Problem struct {
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot.
 	Jobs []AdmittedJob
+	// Demands is the demand of every job of the snapshot, admitted or not, as the objective
+	// counts it, in seconds on one reference node.
+	Demands []float64
 	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
 	// one step has any.
 	Groups []AdmittedGroup
@@ -45,8 +48,7 @@ type AdmittedJob struct {
 	Index int
 	// Group is the position in Problem.Groups of the job's group, if there are any.
 	Group int
-	// Demand is the remaining ETA d_i in seconds on one node, or what the objective takes
-	// it to be.
+	// Demand is the job's entry in Problem.Demands, d_i.
 	Demand float64
 	// Current is what the job occupies now. The zero value means that it is queued.
 	Current Option
@@ -88,6 +90,10 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 	}
 	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
 	p.TypeNodes = s.typeNodes()
+	p.Demands = make([]float64, len(s.Jobs))
+	for i := range p.Demands {
+		p.Demands[i] = spec.demandOf(s, i)
+	}
 	admitted := p.admit(s, &o)
 	p.Jobs = make([]AdmittedJob, len(admitted))
 	var places []place
@@ -111,7 +117,7 @@ func NewProblemFor(s *Snapshot, o Options) *Problem {
 		served = append(served[:0], make([]float64, 2*len(options))...)
 		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
 		*job = AdmittedJob{
-			Index: a.index, Demand: s.Demand(a.index), Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
+			Index: a.index, Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
 		s.work(job, places, horizon.Step, longestRestart, &powers)

@@ -32,6 +32,7 @@ func TestNewProblem(t *testing.T) {
 	want := &solver.Problem{
 		Capacity: []int{9, 9, 9},
 		Steps:    3,
+		Demands:  []float64{1.5, 3600},
 		Jobs: []solver.AdmittedJob{
 			{
 				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Sizes: solver.Nodes(0, 2, 4),
@@ -166,5 +167,39 @@ func TestWithWaitingAddsNothing(t *testing.T) {
 	got := p.WithWaiting().Jobs[0].SizeValue
 	if diff := cmp.Diff([]float64{0, -3, -2}, got); diff != "" {
 		t.Errorf("values of the sizes (-want +got):\n%s", diff)
+	}
+}
+
+// TestDemandIsTheObjectives checks that a problem has the demands that its objective counts, of
+// jobs that are not admitted, too.
+func TestDemandIsTheObjectives(t *testing.T) {
+	done := solver.NewJob("done", time.Hour)
+	done.WorkDone = 8 * time.Hour
+	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("new", time.Hour), done}}).WithDefaults()
+	double := solver.ObjectiveSpec{
+		Name: "double", Demand: func(s *solver.Snapshot, i int) float64 { return 2 * s.Demand(i) },
+		Fill: func(p *solver.Problem, _ *solver.Snapshot, _ *solver.Options) {
+			p.Jobs[0].Gain = make([]float64, p.Steps)
+		},
+	}
+	for name, test := range map[string]struct {
+		options solver.Options
+		want    []float64
+	}{
+		"progress":       {solver.Options{Objective: solver.ObjectiveProgress}, []float64{3600, 7200}},
+		"total time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
+		"an own row":     {solver.Options{OwnObjective: &double}, []float64{7200, 7200}},
+		"a row without":  {solver.Options{OwnObjective: &solver.ObjectiveSpec{Name: "none", Fill: double.Fill}}, []float64{3600, 3600}},
+		"all admissions": {solver.Options{Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},
+	} {
+		p := solver.NewProblemFor(s, test.options.WithDefaults())
+		if !slices.Equal(p.Demands, test.want) {
+			t.Errorf("%s: demands %v; want %v", name, p.Demands, test.want)
+		}
+		for _, job := range p.Jobs {
+			if job.Demand != test.want[job.Index] {
+				t.Errorf("%s: job %d has the demand %v; want %v", name, job.Index, job.Demand, test.want[job.Index])
+			}
+		}
 	}
 }

@@ -13,19 +13,17 @@ import "slices"
 // leastLeft is the least share of the work done that is taken to be left.
 const leastLeft = 0.25
 
-// progressDemand returns the demand d_i of job i, and whether the work done lifts it.
-func (s *Snapshot) progressDemand(i int) (demand float64, lifted bool) {
-	told, least := s.Demand(i), leastLeft*s.Jobs[i].WorkDone.Seconds()
-	return max(told, least), least > told
+// progressDemand returns the demand d_i of job i in seconds on one reference node.
+func (s *Snapshot) progressDemand(i int) float64 {
+	return max(s.Demand(i), leastLeft*s.Jobs[i].WorkDone.Seconds())
 }
 
-// gainProgress fills in the demands and the gains of the jobs of p, which are jobs of s.
-// Jobs of the same weight in a row share one slice.
+// gainProgress sets the gains of the jobs of p, which are jobs of s. Jobs of the same weight in
+// a row share one slice.
 func (p *Problem) gainProgress(s *Snapshot, _ *Options) {
 	var gain []float64
 	for n := range p.Jobs {
 		job := &s.Jobs[p.Jobs[n].Index]
-		p.Jobs[n].Demand, _ = s.progressDemand(p.Jobs[n].Index)
 		weight := job.WeightOrDefault()
 		if n == 0 || weight != gain[0] {
 			gain = slices.Repeat([]float64{weight}, p.Steps)

@@ -121,7 +121,7 @@ func (p *Problem) valueTotalTime(s *Snapshot, options *Options) {
 	if options.Admission == AdmissionOptimized {
 		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
 	}
-	slopes := m.gradient(s)
+	slopes := m.gradient(s, p.Demands)
 	gain, block := []float64{0}, []float64(nil)
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
@@ -136,8 +136,8 @@ func (p *Problem) valueTotalTime(s *Snapshot, options *Options) {
 // of its mean node, which trains at rho_i; where the nodes are alike that is 1.
 type slope struct{ c, rho float64 }
 
-// gradient returns the slope of every job of the snapshot.
-func (m *totalTime) gradient(s *Snapshot) []slope {
+// gradient returns the slope of every job of the snapshot, whose demands are given.
+func (m *totalTime) gradient(s *Snapshot, demands []float64) []slope {
 	jobs := len(s.Jobs)
 	if jobs == 0 {
 		return nil
@@ -174,7 +174,7 @@ func (m *totalTime) gradient(s *Snapshot) []slope {
 		slopes[i].rho = on[i].rho
 		if weight[i] > 0 {
 			order = append(order, i)
-			key[i] = math.Log(s.Demand(i)/on[i].rho) - m.exponent*math.Log(weight[i])
+			key[i] = math.Log(demands[i]/on[i].rho) - m.exponent*math.Log(weight[i])
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })

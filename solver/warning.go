@@ -93,8 +93,9 @@ func (d *Decision) warn(s *Snapshot, p *Problem) {
 // have their defaults and are valid. The snapshot is without held jobs.
 func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 	var warnings []Warning
+	spec := o.Spec()
 	for i := range s.Jobs {
-		if says := s.etaRanOut(i, o.Spec().LiftsETAs); says != "" {
+		if says := s.etaRanOut(i, spec.demandOf(s, i)); says != "" {
 			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, says)})
 		}
 	}
@@ -126,16 +127,16 @@ func (o *Options) Warnings(s *Snapshot, d *Decision) []Warning {
 // hangs is the Overrun from which on a job may well hang.
 const hangs = 2
 
-// etaRanOut says that the work done of a job has lifted its demand, if it can, or is beyond all
-// that was told of it; "" where neither holds.
-func (s *Snapshot) etaRanOut(i int, lifts bool) string {
+// etaRanOut describes that an objective counts a larger demand, in seconds, than what is left of
+// a job, or that the job has done much more work than estimated; "" if neither is so.
+func (s *Snapshot) etaRanOut(i int, demand float64) string {
 	job, span := &s.Jobs[i], func(seconds float64) time.Duration {
 		return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	}
 	var says []string
-	if demand, lifted := s.progressDemand(i); lifted && lifts && s.Fits(i) {
+	if left := s.Demand(i); demand > left && s.Fits(i) {
 		says = append(says, fmt.Sprintf("has %v left on one node after %v of work; counted with a quarter of that, %v",
-			span(s.Demand(i)), job.WorkDone.Round(time.Second), span(demand)))
+			span(left), job.WorkDone.Round(time.Second), span(demand)))
 	}
 	if job.Overrun >= hangs {
 		says = append(says, fmt.Sprintf("has done %.3g times the work that was told of it; hold or cap it if it hangs", job.Overrun))

@@ -73,7 +73,7 @@ func New(target string, options ...Option) (*Client, error) {
 	dialOptions := []grpc.DialOption{
 		grpc.WithTransportCredentials(s.credentials),
 		grpc.WithDefaultServiceConfig(ServiceConfig),
-		grpc.WithChainUnaryInterceptor(newAttempts(s.timeout).intercept),
+		attempts(s.timeout),
 		grpc.WithDefaultCallOptions(
 			grpc.ForceCodecV2(newBoundedCodec()), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}),

@@ -15,15 +15,20 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
+)
+
+// The variables that turn tracing on by themselves.
+const (
+	endpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
 // flushTimeout is how long the last spans have to be exported at the end.
@@ -56,8 +61,14 @@ type Telemetry struct {
 // logger of OpenTelemetry, so a process calls it once.
 func New(ctx context.Context, config Config) (*Telemetry, error) {
 	get := func(name string) string { return strings.TrimSpace(config.Getenv(name)) }
-	if on, err := isOn(get); err != nil || !on {
-		return &Telemetry{}, err
+	if !isOn(get) {
+		return &Telemetry{}, nil
+	}
+	for _, name := range []string{endpoint, tracesEndpoint} {
+		// A wrong one may hold a password, so it is not quoted.
+		if u, err := url.Parse(get(name)); get(name) != "" && (err != nil || u.Host == "") {
+			return nil, fmt.Errorf("%s is not the URL of a collector (such as http://collector:4318)", name)
+		}
 	}
 	propagator, err := newPropagator(get)
 	if err != nil {
@@ -67,7 +78,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 	complaints := slog.NewTextHandler(&wrong, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: withoutValues})
 	otel.SetLogger(logr.FromSlogHandler(complaints))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.New(complaints).Error("OpenTelemetry", "err", err) }))
-	provider, err := newProvider(ctx, config, get)
+	provider, err := newProvider(ctx, config)
 	if err == nil && wrong.Len() > 0 {
 		err = errors.New(strings.TrimSpace(wrong.String()))
 	}
@@ -112,24 +123,14 @@ func (t *Telemetry) Shutdown() {
 }
 
 // isOn reports whether the variables ask for traces.
-func isOn(get func(string) string) (bool, error) {
-	switch name := get("OTEL_TRACES_EXPORTER"); {
-	case strings.EqualFold(get("OTEL_SDK_DISABLED"), "true"), name == "none":
-		return false, nil
-	case name == "":
-		return hasEndpoint(get), nil
-	case name != "otlp":
-		return false, fmt.Errorf("environment variable OTEL_TRACES_EXPORTER: unknown exporter %q (want otlp or none)", name)
-	}
-	return true, nil
+func isOn(get func(string) string) bool {
+	name := get("OTEL_TRACES_EXPORTER")
+	return !strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") && name != "none" &&
+		cmp.Or(name, get(endpoint), get(tracesEndpoint)) != ""
 }
 
 func list(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-func hasEndpoint(get func(string) string) bool {
-	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
 // newPropagator returns what reads the caller's span: by default W3C trace context and
@@ -156,7 +157,7 @@ func newPropagator(get func(string) string) (propagation.TextMapPropagator, erro
 
 // newProvider returns a provider whose spans wait in a bounded queue, and are dropped if
 // that is full: no call waits for a collector.
-func newProvider(ctx context.Context, config Config, get func(string) string) (*sdktrace.TracerProvider, error) {
+func newProvider(ctx context.Context, config Config) (*sdktrace.TracerProvider, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "elastalloc"), attribute.String("service.version", config.Version)),
 		resource.WithTelemetrySDK(),
@@ -166,38 +167,11 @@ func newProvider(ctx context.Context, config Config, get func(string) string) (*
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := newExporter(ctx, get)
+	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER (one of otlp, console, none) or its OTEL_EXPORTER_OTLP_ variables: %w", err)
 	}
 	return sdktrace.NewTracerProvider(sdktrace.WithResource(described), sdktrace.WithBatcher(exporter)), nil
-}
-
-// newExporter returns an exporter, which reads its variables itself. Without an endpoint it
-// is that of the specification; the SDK's own would expect TLS there.
-func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExporter, error) {
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
-		// A wrong one may hold a password, so it is not quoted.
-		if u, err := url.Parse(get(name)); get(name) != "" && (err != nil || u.Host == "") {
-			return nil, fmt.Errorf("%s is not the URL of a collector (want one like http://collector:4318)", name)
-		}
-	}
-	switch protocol := cmp.Or(get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), get("OTEL_EXPORTER_OTLP_PROTOCOL")); protocol {
-	case "grpc":
-		var options []otlptracegrpc.Option
-		if !hasEndpoint(get) {
-			options = append(options, otlptracegrpc.WithEndpointURL("http://localhost:4317"))
-		}
-		return otlptracegrpc.New(ctx, options...)
-	case "", "http/protobuf":
-		var options []otlptracehttp.Option
-		if !hasEndpoint(get) {
-			options = append(options, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
-		}
-		return otlptracehttp.New(ctx, options...)
-	default:
-		return nil, fmt.Errorf("unknown OTEL_EXPORTER_OTLP_PROTOCOL %q (want http/protobuf or grpc)", protocol)
-	}
 }
 
 // withoutValues removes from a line of OpenTelemetry's log all but its message and its

@@ -130,13 +130,13 @@ lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the 
 	$(TOOLS)/buf format --diff --exit-code
 
 .PHONY: generate
-generate: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Generate the Go code of the API, docs/reference/command-line.md and NOTICE.
+generate: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Generate the Go code and the reference of the API, docs/reference/command-line.md and NOTICE.
 	PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
 	scripts/flags.sh > docs/reference/command-line.md
 	scripts/notice.sh > NOTICE
 
 .PHONY: check-generated
-check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Fail where a generated file is stale.
+check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,protoc-gen-go-grpc) ## Fail if a generated file is stale.
 	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh $(TOOLS)/buf
 
 .PHONY: breaking

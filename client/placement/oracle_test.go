@@ -1,0 +1,275 @@
+package placement_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/client/placement"
+)
+
+// problem is a call of Place.
+type problem struct {
+	Nodes []placement.Node
+	Sizes []int
+	Jobs  []placement.Job
+}
+
+// machine returns the units of a whole machine.
+func (c *problem) machine() int {
+	units := 1
+	for _, n := range c.Nodes {
+		units = max(units, n.Units)
+	}
+	return units
+}
+
+// pieces returns the pieces of a job. What no block could hold is cut into the largest of the
+// sizes that a block could hold.
+func (c *problem) pieces(job placement.Job) (pieces []int) {
+	size := job.Units
+	if job.Piece > 0 {
+		size = min(size, job.Piece)
+	}
+	held, most := make(map[string]int), 0
+	for _, n := range c.Nodes {
+		if n.Units == c.machine() {
+			held[n.Block] += n.Units
+			most = max(most, held[n.Block])
+		}
+	}
+	if size > most {
+		for _, s := range slices.Sorted(slices.Values(c.Sizes)) {
+			if s <= most {
+				size = s
+			}
+		}
+	}
+	for left := job.Units; left > 0; left -= size {
+		pieces = append(pieces, min(left, size))
+	}
+	return pieces
+}
+
+// allPieces returns the pieces of all jobs.
+func (c *problem) allPieces() (pieces []int) {
+	for _, job := range c.Jobs {
+		pieces = append(pieces, c.pieces(job)...)
+	}
+	return pieces
+}
+
+// fit reports whether pieces fit in the free units of the nodes, by trying all places of each.
+func (c *problem) fit(free, pieces []int) bool {
+	if sum(pieces) > sum(free) {
+		return false
+	}
+	failed := make(map[string]bool) // with as many pieces left; nodes of a block are alike
+	var try func(free, pieces []int) bool
+	try = func(free, pieces []int) bool {
+		if len(pieces) == 0 {
+			return true
+		}
+		var nodes []string
+		for n := range free {
+			nodes = append(nodes, fmt.Sprint(c.Nodes[n].Block, free[n]))
+		}
+		slices.Sort(nodes)
+		key := fmt.Sprint(nodes, len(pieces))
+		if failed[key] {
+			return false
+		}
+		for _, on := range c.places(free, pieces[0]) {
+			after := slices.Clone(free)
+			for _, n := range on {
+				after[n] -= min(pieces[0], c.machine())
+			}
+			if try(after, pieces[1:]) {
+				return true
+			}
+		}
+		failed[key] = true
+		return false
+	}
+	return try(free, slices.SortedFunc(slices.Values(pieces), func(a, b int) int { return b - a }))
+}
+
+// places returns the nodes of every place for a piece. Of the whole machines of a block, which are
+// alike, it takes the first ones.
+func (c *problem) places(free []int, piece int) (places [][]int) {
+	whole := make(map[string][]int)
+	for n, node := range c.Nodes {
+		if piece <= c.machine() && free[n] >= piece {
+			places = append(places, []int{n})
+		}
+		if free[n] == c.machine() {
+			whole[node.Block] = append(whole[node.Block], n)
+		}
+	}
+	for _, block := range slices.Sorted(maps.Keys(whole)) {
+		if count := piece / c.machine(); piece > c.machine() && len(whole[block]) >= count {
+			places = append(places, whole[block][:count])
+		}
+	}
+	return places
+}
+
+func sum(list []int) (sum int) {
+	for _, v := range list {
+		sum += v
+	}
+	return sum
+}
+
+// free returns the free units of the nodes.
+func (c *problem) free() (free []int) {
+	for _, n := range c.Nodes {
+		free = append(free, n.Free)
+	}
+	return free
+}
+
+// liesOn reports whether the pieces of a job lie on nodes.
+func (c *problem) liesOn(job placement.Job, on map[string]int) bool {
+	free := make([]int, len(c.Nodes))
+	for n, node := range c.Nodes {
+		free[n] = on[node.ID]
+	}
+	return sum(free) == job.Units && c.fit(free, c.pieces(job))
+}
+
+// fewestMoves returns the fewest unchanged jobs that have to move, by trying all sets of jobs, and whether a
+// placement exists.
+func (c *problem) fewestMoves() (moves int, exists bool) {
+	var still, others []int
+	for j, job := range c.Jobs {
+		if unchanged(job) {
+			still = append(still, j)
+		} else {
+			others = append(others, c.pieces(job)...)
+		}
+	}
+	for kept := range 1 << len(still) {
+		free, loose, moved := c.free(), slices.Clone(others), 0
+		for i, j := range still {
+			job := c.Jobs[j]
+			if kept&(1<<i) == 0 {
+				loose = append(loose, c.pieces(job)...)
+				moved++
+				continue
+			}
+			for n, node := range c.Nodes {
+				free[n] -= job.On[node.ID]
+			}
+			if !c.liesOn(job, job.On) {
+				free = append(free, -1)
+			}
+		}
+		if (len(free) == 0 || slices.Min(free) >= 0) && (!exists || moved < moves) && c.fit(free, loose) {
+			moves, exists = moved, true
+		}
+	}
+	return moves, exists
+}
+
+// unchanged reports whether the units of a job do not change.
+func unchanged(job placement.Job) bool {
+	units := sum(slices.Collect(maps.Values(job.On)))
+	return units > 0 && units == job.Units
+}
+
+// chains are the units of a machine and sizes that form a chain.
+var chains = [][]int{
+	{8, 1, 2, 4, 8}, {8, 1, 2, 4, 8, 16, 32}, {8, 2, 8, 24}, {12, 1, 3, 6, 12, 24}, {1, 1, 2, 4}, {8, 3, 6}, {4, 1, 4, 8, 16}, {6, 2, 6},
+}
+
+// unnested are the units of a machine and sizes that do not form a chain.
+var unnested = [][]int{{8, 1, 2, 3, 4, 5, 6, 7, 8}, {8, 1, 2, 4, 6, 8}, {1, 1, 2, 3, 4}, {8, 3, 8, 16}, {8, 5, 6}}
+
+// problems returns random problems on machines and sizes of some kinds.
+func problems(kinds [][]int) *rapid.Generator[problem] {
+	return rapid.Custom(func(t *rapid.T) problem {
+		return draw(kinds, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "number") })
+	})
+}
+
+// seeded returns the random problem of a seed on machines and sizes of some kinds. Those of rapid are simpler.
+func seeded(kinds [][]int, seed int) problem {
+	return draw(kinds, rand.New(rand.NewPCG(uint64(seed), 0)).IntN)
+}
+
+// draw returns a problem: running jobs, anywhere, of which some change, new jobs, and nodes that lack units. intN
+// returns random numbers from 0 to below its argument.
+func draw(kinds [][]int, intN func(n int) int) problem {
+	kind := kinds[intN(len(kinds))]
+	c := problem{Sizes: kind[1:]}
+	size := func() int { return c.Sizes[min(intN(len(c.Sizes)), intN(len(c.Sizes)))] }
+	nodes, inBlock, damaged := intN(7), intN(4), intN(2) == 0
+	for n := range nodes {
+		node := placement.Node{ID: fmt.Sprint("n", n), Units: kind[0], Free: kind[0]}
+		if inBlock > 0 {
+			node.Block = fmt.Sprint("b", n/inBlock)
+		}
+		if damaged && intN(3) == 0 {
+			node.Free = intN(node.Units + 1)
+		}
+		c.Nodes = append(c.Nodes, node)
+	}
+	free := c.free()
+	total := sum(free)
+	for j := range intN(12) {
+		job := placement.Job{ID: fmt.Sprint("j", j), Units: size()}
+		if intN(4) == 0 {
+			job.Piece = job.Units
+			job.Units *= 1 + intN(3)
+		}
+		running := intN(4) > 0
+		if !running && intN(2) == 0 {
+			job.Units = c.Sizes[len(c.Sizes)-1]
+		}
+		if job.Units > total && intN(8) > 0 {
+			continue
+		}
+		total -= job.Units
+		if running {
+			job.On = c.run(intN, free, job)
+		}
+		if job.On != nil && intN(4) == 0 {
+			total += job.Units
+			job.Units = 0
+			if intN(2) == 0 {
+				job.Units = size()
+			}
+			total -= job.Units
+		}
+		c.Jobs = append(c.Jobs, job)
+	}
+	if nodes > 0 && intN(6) == 0 {
+		c.Nodes[0].Free = intN(c.Nodes[0].Free + 1)
+	}
+	if nodes > 1 && intN(16) == 0 {
+		c.Nodes = c.Nodes[1:]
+	}
+	return c
+}
+
+// run returns random nodes for a job, and takes their free units; nil if it does not fit.
+func (c *problem) run(intN func(n int) int, free []int, job placement.Job) map[string]int {
+	after, on := slices.Clone(free), make(map[string]int)
+	for _, piece := range c.pieces(job) {
+		places := c.places(after, piece)
+		if len(places) == 0 {
+			return nil
+		}
+		for _, n := range places[intN(len(places))] {
+			units := min(piece, c.machine())
+			after[n] -= units
+			on[c.Nodes[n].ID] += units
+		}
+	}
+	copy(free, after)
+	return on
+}

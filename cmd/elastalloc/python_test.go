@@ -279,6 +279,32 @@ with Client(sys.argv[1]) as client:
             assert max(resizes) <= 8, (nodes, restart, resizes)
 `, server.Addr)
 	})
+	t.Run("placement", func(t *testing.T) { // As the Go client has it: TestGolden.
+		run(t, `
+import json, sys
+from elastalloc import placement
+
+def result(function, *args):
+    try:
+        return function(*args), ""
+    except (ValueError, placement.LimitError, placement.NotNestedError) as error:
+        return None, str(error)
+
+with open(sys.argv[1]) as lines:
+    for number, line in enumerate(lines, 1):
+        case = json.loads(line)
+        nodes = [placement.Node(**node) for node in case["nodes"]]
+        jobs = [placement.Job(**job) for job in case["jobs"]]
+        limits, error = result(placement.limits, nodes, case["sizes"])
+        assert error == case.get("limits_error", ""), (number, error)
+        assert [[limit.size, limit.nodes] for limit in limits or []] == case["limits"], (number, limits)
+        placed, error = result(placement.place, nodes, case["sizes"], jobs)
+        assert error == case.get("place_error", ""), (number, error)
+        assert (placed.on if placed else None) == case["placed"], (number, placed)
+        assert (placed.moved if placed else []) == case.get("moved", []), (number, placed)
+assert number > 300, number
+`, "../../client/placement/testdata/cases.jsonl")
+	})
 	t.Run("frozen server", func(t *testing.T) {
 		// Both start at the same time, so that the client soon knows both. The one that is
 		// awake says how many calls the other one swallowed.

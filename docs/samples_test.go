@@ -42,6 +42,7 @@ func TestGo(t *testing.T) {
 		"eta":          "github.com/elastalloc/elastalloc/client/eta",
 		"durationpb":   "google.golang.org/protobuf/types/known/durationpb",
 		"elastallocv1": "github.com/elastalloc/elastalloc/proto/elastalloc/v1",
+		"placement":    "github.com/elastalloc/elastalloc/client/placement",
 		"log":          "log",
 		"time":         "time",
 	}

@@ -49,7 +49,8 @@ type LimitError struct {
 	Size int
 	// Units is the maximum number of units of such pieces that fit on the machines.
 	Units int
-	// Used is the number of units of such pieces that the jobs have.
+	// Used is the number of units of such pieces that the jobs have. Of a piece that Size does not
+	// divide, it counts the pieces of Size within it.
 	Used int
 }
 

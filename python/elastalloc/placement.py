@@ -51,14 +51,15 @@ class Placement(NamedTuple):
     """Where each job goes."""
 
     on: Dict[str, Dict[str, int]]  # By job id and node id. A paused job has an empty dict.
-    moved: List[str]  # Jobs whose units do not change and that had to move, in the order of the jobs.
+    moved: List[str]  # Jobs of unchanged units that had to move, in the order of the jobs.
 
 
 class LimitError(Exception):
     """Reports the limit that no placement of the jobs keeps.
 
     size is the smallest piece that counts, and size 1 is the capacity of the pool. At most units
-    units of such pieces fit on the machines; the jobs have used units of them.
+    units of such pieces fit on the machines; the jobs have used units of them. Of a piece that size
+    does not divide, used counts the pieces of size within it.
     """
 
     def __init__(self, size: int, units: int, used: int) -> None:
@@ -68,7 +69,10 @@ class LimitError(Exception):
             f"at most {units} fit on the machines"
         )
         if size == 1:
-            text = f"no placement exists: the jobs have {used} units; the machines have {units} free units"
+            text = (
+                f"no placement exists: the jobs have {used} units; "
+                f"the machines have {units} free units"
+            )
         super().__init__(text)
 
 
@@ -82,8 +86,8 @@ def limits(nodes: Sequence[Node], sizes: Sequence[int]) -> "List[pb.SizeLimit]":
     of the pool, by ascending size.
 
     sizes are the piece sizes in use. A limit that follows from the capacity of the pool or from the
-    limit of a smaller size is left out. In a snapshot with several node types, call limits() for the
-    machines of each type and set node_type. ValueError names every field of a node that is not
+    limit of a smaller size is left out. In a snapshot with several node types, call limits() for
+    the machines of each type and set node_type. ValueError names every field of a node that is not
     valid, or sizes that do not form a chain.
     """
     cluster = _Cluster(nodes, sizes)
@@ -173,7 +177,9 @@ class _Bins:
         return whole * (self.machine // size) + rest // size
 
     def fit(self, size: int) -> List[int]:
-        """Returns the machines for a piece, as the Go package chooses them; none if it does not fit."""
+        """Returns the machines for a piece: the fullest machine that fits, or whole machines of the
+        block with the fewest of them. Of equally full machines, it returns the first one in the
+        block with the fewest whole machines. It returns none if the piece does not fit."""
         count = self.machines(size)
 
         def fits(n: int) -> bool:
@@ -198,8 +204,8 @@ class _Bins:
         return [n for n, _ in zip(together, range(count))]
 
     def put(self, pieces: List[_Piece]) -> "Tuple[_On, int]":
-        """Returns the units of each job on each machine, the largest piece placed first, and the size
-        of a piece that does not fit or 0. It leaves the free units as they were."""
+        """Places pieces, the largest first. Returns the units of each job on each machine and the
+        size of a piece that does not fit, or 0, and leaves the free units as they were."""
         on: _On = {}
         failed = 0
         for job, size, count in sorted(pieces, key=lambda piece: -piece.size):
@@ -272,21 +278,23 @@ class _Cluster:
         _raise(bad)
         machine = max([1] + [node.units for node in nodes])
         names = list(dict.fromkeys(node.block for node in nodes))
-        self.bins = _Bins(machine, [names.index(node.block) for node in nodes], [node.free for node in nodes])
+        block = [names.index(node.block) for node in nodes]
+        self.bins = _Bins(machine, block, [node.free for node in nodes])
         full = [node.block for node in nodes if node.units == machine]
         self.largest = max((full.count(name) for name in names), default=0)  # Machines of a block.
         held = [size for size in sizes if self.bins.machines(size) <= self.largest]
         self.most = max(held, default=0)  # Of the sizes that a block could hold.
 
     def cut(self, size: int) -> int:
-        """Returns the size of the pieces that a piece is cut into: its own if a block could hold it."""
+        """Returns the size of the pieces that a piece is cut into: its own if a block could hold
+        it."""
         if self.bins.machines(size) <= self.largest or not self.most:
             return size
         return self.most
 
     def check_nested(self, sizes: Sequence[int]) -> None:
-        """Raises ValueError unless each size divides the next. If a size is larger than a machine, the
-        units of a machine count as a size."""
+        """Raises ValueError unless each size divides the next. If a size is larger than a machine,
+        the units of a machine count as a size."""
         chain = set(sizes)
         if sizes and self.cut(max(sizes)) > self.bins.machine:
             chain.add(self.bins.machine)
@@ -319,11 +327,16 @@ class _Placer:
         self.parts = [self.split(j) for j in range(len(jobs))]  # Pieces, the largest first.
         # Units on each machine now, without those that the pool lost.
         self.on = [
-            {cluster.index[id]: units for id, units in (job.on or {}).items() if units and id in cluster.index}
+            {
+                cluster.index[id]: units
+                for id, units in (job.on or {}).items()
+                if units and id in cluster.index
+            }
             for job in jobs
         ]
         self.kept = [False] * len(jobs)  # Whether each job keeps its machines.
-        self.job_on: List[List[int]] = [[] for _ in cluster.nodes]  # Jobs that may keep each machine.
+        # Jobs that may keep each machine.
+        self.job_on: List[List[int]] = [[] for _ in cluster.nodes]
         self.sizes = sorted({1, *(part.size for parts in self.parts for part in parts)})
 
     def split(self, j: int) -> List[_Piece]:
@@ -340,7 +353,8 @@ class _Placer:
         return [part for parts, kept in zip(self.parts, self.kept) if not kept for part in parts]
 
     def need(self, size: int) -> int:
-        """Returns the number of places for pieces of a size that the jobs that are not kept need."""
+        """Returns the number of places for pieces of a size that the jobs that are not kept
+        need."""
         return sum(part.count * self.bins.within(part.size, size) for part in self.loose())
 
     def lacks(self) -> int:
@@ -367,14 +381,16 @@ class _Placer:
     def lies_together(self, j: int) -> bool:
         """Reports whether the pieces of a job lie on its machines as place() puts them."""
         on = sorted(self.on[j].items())
-        own = _Bins(self.bins.machine, [self.bins.block[n] for n, _ in on], [units for _, units in on])
+        block = [self.bins.block[n] for n, _ in on]
+        own = _Bins(self.bins.machine, block, [units for _, units in on])
         _, failed = own.put(self.parts[j])
         return not failed
 
     def keep_unchanged(self) -> None:
         """Keeps the jobs whose units do not change, but for few: those that have to make place for
         others."""
-        candidates = [j for j in range(len(self.jobs)) if self.unchanged(j) and self.lies_together(j)]
+        jobs = range(len(self.jobs))
+        candidates = [j for j in jobs if self.unchanged(j) and self.lies_together(j)]
         for j in candidates:
             for n in self.on[j]:
                 self.job_on[n].append(j)
@@ -415,8 +431,8 @@ class _Placer:
         return best is not None
 
     def fewest(self, jobs: List[int], n: int, units: int, below: int) -> Tuple[List[int], bool]:
-        """Returns some jobs and the fewest others that have pieces below a size and together occupy
-        a number of units of a machine, and whether there are any."""
+        """Returns some jobs and the fewest others that have pieces below a size and together
+        occupy a number of units of a machine, and whether there are any."""
         others = []  # By ascending units on the machine.
         for j in self.job_on[n]:
             if j in jobs:
@@ -443,11 +459,14 @@ class _Placer:
         ]
         jobs: List[int] = []
         for _ in range(bins.machines(size) - bins.whole[block] % bins.machines(size)):
-            found = [(self.fewest(jobs, n, bins.machine - bins.free[n], size), n) for n in machines]
-            enough = [(with_, n) for (with_, enough), n in found if enough]
-            if not enough:
+            found = []
+            for n in machines:
+                others, enough = self.fewest(jobs, n, bins.machine - bins.free[n], size)
+                if enough:
+                    found.append((others, n))
+            if not found:
                 return [], False
-            jobs, chosen = min(enough, key=lambda of: len(of[0]))
+            jobs, chosen = min(found, key=lambda of: len(of[0]))
             machines.remove(chosen)
         return jobs, True
 

@@ -55,6 +55,9 @@ func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(contex
 		return cli.Failed(err)
 	}
 	screen := cli.ScreenFor(cmd.OutOrStdout(), env)
+	if unit := cmd.Flags().Lookup("unit"); unit != nil {
+		screen.Unit = unit.Value.String()
+	}
 	printed := ""
 	for _, table := range found.Tables() {
 		printed += onScreen(table, screen) + "\n"

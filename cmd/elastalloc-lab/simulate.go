@@ -42,7 +42,7 @@ type simulateFlags struct {
 	totalTime        map[string]string
 	seed             uint64
 	workers          int
-	out              string
+	out, unit        string
 	programs         cli.Programs
 }
 
@@ -62,8 +62,9 @@ min_nodes, max_nodes, doubling_efficiency, allowed_nodes, speeds, weight, user,
 group, application and work_s (run time on one reference node, beside which
 duration_s may be empty) are read if they are there. allowed_nodes and speeds
 are lists separated by spaces: the sizes of the job, and as many training speeds
-relative to one node. With --gpus-per-node 1 a node is a GPU. --vary draws jobs that differ instead, and every
-policy is told the same:
+relative to one node. With --gpus-per-node 1 a node is a GPU, and jobs may hold
+what they asked for. --vary draws jobs that differ instead, and every policy is
+told the same:
 ` + describeVariations() + `
 
 Teams are the column group, or the users shuffled into --teams; --groups names a
@@ -95,6 +96,7 @@ The policies:
 	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
 	flags.StringSliceVar(&f.policies, "policy", usual, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
+	cli.AddUnit(flags, &f.unit)
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
 	cli.OnePerCore(flags, "workers")
 	flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
@@ -198,6 +200,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
 		}
+		found.Summary.Unit = f.unit
 		found.Conclude()
 		found.Summary.Origin = new(originOf(cmd))
 		return found, f.pin(ctx, found, trace, policies, configs, allocator, bar)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +163,23 @@ func TestSimulateRecorded(t *testing.T) {
 			t.Errorf("with %s the verdict compares with %s first; want %s", test.flags, got, test.first)
 		}
 	}
+}
+
+// TestSimulateUnit: with a GPU as the node, outputs call it so, and a job holds what it requested.
+func TestSimulateUnit(t *testing.T) {
+	folder := t.TempDir()
+	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,3600,32,,\nb,60,600,3,1 3 6,1 2.2 3.1\nc,7200,60,1,,\n")
+	out := filepath.Join(folder, "results")
+	stdout := succeed(t, "simulate", "--trace", trace, "--gpus-per-node=1", "--unit=gpu", "--nodes=40", "--policy=total-time,max-min,fifo,srpt,greedy", "--out", out)
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "40 gpus", "on pools of 40 gpus", "idle gpu hours", "on up to 32 gpus", "Idle gpu hours")
+	if strings.Contains(strings.ToLower(strings.ReplaceAll(stdout, out, "")), "node") {
+		t.Errorf("the terminal says nodes:\n%s", stdout)
+	}
+	page := regexp.MustCompile(`(?s)<style>.*?</style>|<dd>elastalloc-lab.*?</dd>`).ReplaceAllString(read(t, out, "report.html"), "")
+	for _, text := range regexp.MustCompile(`>[^<]*[nN]ode[^<]*<`).FindAllString(page, -1) {
+		t.Errorf("the page says %s", text)
+	}
+	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), "own,fifo,40,1,a,0,0,3600,")
 }
 
 // TestSimulateTeams checks what is written where teams share the pool.

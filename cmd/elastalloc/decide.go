@@ -27,8 +27,8 @@ import (
 
 // decideFlags are the flags of every command that asks for decisions.
 type decideFlags struct {
-	file, output string
-	remote       remoteFlags
+	file, output, unit string
+	remote             remoteFlags
 	// options are the flags that say how to decide, nil for a command without them.
 	options *optionFlags
 	// read reads the request, of the file if it is nil.
@@ -40,6 +40,7 @@ func (f *decideFlags) add(command *cobra.Command, drawn ...string) {
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
 	cli.AddOutput(flags, &f.output, drawn...)
+	cli.AddUnit(flags, &f.unit)
 	cli.CompleteFiles(command, "json", "file")
 	f.remote.add(flags)
 	command.Args = cli.NoArgs
@@ -90,7 +91,9 @@ func (f *decideFlags) asking(
 		if f.output == cli.OutputJSON {
 			return cli.Failed(writeJSON(out, answered.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
-		shown, err := answered.show(cli.ScreenFor(out, env))
+		screen := cli.ScreenFor(out, env)
+		screen.Unit = f.unit
+		shown, err := answered.show(screen)
 		if err == nil {
 			_, err = io.WriteString(out, shown)
 		}

@@ -55,7 +55,7 @@ drawn, and the chart shows from when to when eight in ten of them start and end.
 				if f.output == cli.OutputTable {
 					return forecastText(response, screen), nil
 				}
-				return drawForecast(request.GetSnapshot().GetId(), response, f.output == outputHTML)
+				return drawForecast(request.GetSnapshot().GetId(), f.unit, response, f.output == outputHTML)
 			}}, f.requestError(cmd.Context(), err)
 		}),
 	}
@@ -146,7 +146,7 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	text := t.String() + "\n"
 	if n := len(g.jobs); n > 0 {
 		total, queue := means(response)
-		text += fmt.Sprintf("mean        %s to the end, %s to the first nodes\n", total, queue)
+		text += screen.InUnits(fmt.Sprintf("mean        %s to the end, %s to the first nodes\n", total, queue))
 	}
 	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
 	if response.GetIfNothingElse() {
@@ -201,7 +201,7 @@ func (g *gantt) bar(job *elastallocv1.JobForecast, width int) string {
 var ganttTemplate string
 
 // drawForecast returns a chart as SVG, or as a page that holds one.
-func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page bool) (string, error) {
+func drawForecast(snapshot, unit string, response *elastallocv1.ForecastResponse, page bool) (string, error) {
 	g := newGantt(response)
 	title := "Forecast"
 	if snapshot != "" {
@@ -209,6 +209,7 @@ func drawForecast(snapshot string, response *elastallocv1.ForecastResponse, page
 	}
 	total, queue := means(response)
 	summary := fmt.Sprintf("%d jobs, on average %s to the end and %s to the first nodes; %d decisions", len(g.jobs), total, queue, response.GetDecisions())
+	summary = format.InUnits(summary, unit)
 	if g.ranges {
 		summary += "; yellow from when to when eight in ten simulations end a job"
 	}

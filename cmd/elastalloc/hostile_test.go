@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -121,7 +122,7 @@ func TestHostileAnswers(t *testing.T) {
 				return fillText(snapshot, drawn(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
 			},
 			func() (string, error) {
-				return drawForecast(snapshot.GetId(), drawn(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
+				return drawForecast(snapshot.GetId(), format.Node, drawn(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
 			},
 		} {
 			text, err := show()

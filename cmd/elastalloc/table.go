@@ -59,8 +59,8 @@ func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleRe
 		row := []string{a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a), typeChange(jobs[i], a)}
 		t.AddRow(styleOf(a.GetChange(), screen), row[:len(header)]...)
 	}
-	return fmt.Sprintf("%s\njobs  %s\npool  %d nodes, %d idle\n",
-		t, countChanges(allocations), poolOf(snapshot), response.GetIdleNodes()), nil
+	return fmt.Sprintf("%s\njobs  %s\npool  %s, %d idle\n",
+		t, countChanges(allocations), screen.InUnits(fmt.Sprintf("%d nodes", poolOf(snapshot))), response.GetIdleNodes()), nil
 }
 
 func poolOf(s *elastallocv1.Snapshot) int32 {

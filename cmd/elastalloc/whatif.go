@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -128,7 +129,7 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.S
 		if nodes < math.MinInt32 || nodes > math.MaxInt32 {
 			return nil, fmt.Errorf("--nodes is %d; want at most %d", nodes, math.MaxInt32)
 		}
-		add(fmt.Sprintf("%d nodes", nodes)).TotalNodes = new(int32(nodes))
+		add(format.InUnits(fmt.Sprintf("%d nodes", nodes), f.unit)).TotalNodes = new(int32(nodes))
 	}
 	for _, text := range f.types {
 		types, err := parseNodeTypes(text, snapshot.GetNodeTypes())
@@ -313,7 +314,7 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 		}
 	}
 	if text != "" {
-		text += "\nNodes, + where a job starts, and when it would end on them; = as it is.\n"
+		text += screen.InUnits("\nNodes, + where a job starts, and when it would end on them; = as it is.\n")
 	}
 	return text
 }

@@ -108,3 +108,25 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+func TestInUnits(t *testing.T) {
+	for text, want := range map[string]string{
+		"pool  110 nodes, 28 idle":    "pool  110 gpus, 28 idle",
+		"1 node":                      "1 gpu",
+		"NODES":                       "GPUS",
+		"Nodes, + where a job starts": "gpus, + where a job starts",
+		"idle node hours (nodes)":     "idle gpu hours (gpus)",
+		`job "3 nodes" needs at least 4 nodes; wait`: `job "3 nodes" needs at least 4 gpus; wait`,
+		"gpt-node-7 has 4 nodes, min_nodes 2":        "gpt-node-7 has 4 gpus, min_nodes 2",
+		"without nodes":                              "without gpus",
+		"nodes nodes nodes, the pool of 4":           "gpus nodes gpus, the pool of 4",
+		"":                                           "",
+	} {
+		if got := format.InUnits(text, "gpu"); got != want {
+			t.Errorf("InUnits(%q) = %q; want %q", text, got, want)
+		}
+		if got := format.InUnits(text, format.Node); got != text {
+			t.Errorf("InUnits(%q) changes the default: %q", text, got)
+		}
+	}
+}

@@ -54,14 +54,14 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		if len(series) == 0 {
 			continue
 		}
-		figure, err := Lines(m.title, "nodes in the pool", m.label, series...)
+		figure, err := Lines(format.InUnits(m.title, summary.Unit), format.InUnits("nodes in the pool", summary.Unit), format.InUnits(m.label, summary.Unit), series...)
 		if len(summary.Pools()) == 1 {
 			var names []string
 			var values []float64
 			for _, s := range series {
 				names, values = append(names, s.Name), append(values, s.Y[0])
 			}
-			figure, err = Bars(m.title, m.label, names, values)
+			figure, err = Bars(format.InUnits(m.title, summary.Unit), format.InUnits(m.label, summary.Unit), names, values)
 		}
 		if err != nil {
 			return nil, err
@@ -116,8 +116,9 @@ func FixedSize(policy string) bool {
 const smallestSlowdown = 0.1
 
 // Gantt draws the jobs of runs on one scale, a figure for each: a line for each job in the order
-// of submission, thin and grey while it has no nodes, and the darker the more it has.
-func Gantt(runs ...*sim.Result) []Named {
+// of submission, thin and gray while it has no nodes, and the darker the more it has. The unit is what a
+// node is called.
+func Gantt(unit string, runs ...*sim.Result) []Named {
 	most, last := 1, time.Duration(0)
 	for _, run := range runs {
 		for i := range run.Jobs {
@@ -127,24 +128,24 @@ func Gantt(runs ...*sim.Result) []Named {
 			}
 		}
 	}
-	unit, name := time.Hour, "hours"
+	scale, name := time.Hour, "hours"
 	if last < 3*time.Hour {
-		unit, name = time.Minute, "minutes"
+		scale, name = time.Minute, "minutes"
 	}
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	var named []Named
 	for _, run := range runs {
-		f := newFigure(fmt.Sprintf("Jobs under %s, %d nodes", run.Policy, run.Nodes), name+" since the first submission", "jobs by submission")
-		g := gantt{run.Jobs, most, unit}
+		f := newFigure(fmt.Sprintf("Jobs under %s, %s", run.Policy, format.InUnits(format.Count(run.Nodes, "node"), unit)), name+" since the first submission", "jobs by submission")
+		g := gantt{run.Jobs, most, scale}
 		f.plot.Add(g)
 		f.plot.X.Max = g.at(last)
 		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
 		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 		f.padAxes()
 		f.height = min(16*vg.Centimeter, max(9*vg.Centimeter, 6*vg.Centimeter+vg.Points(0.8)*vg.Length(len(run.Jobs))))
-		f.legend.Add("no nodes", line(0))
+		f.legend.Add(format.InUnits("no nodes", unit), line(0))
 		for nodes := 1; nodes <= most; nodes *= 2 {
-			f.legend.Add(format.Count(nodes, "node"), line(nodes))
+			f.legend.Add(format.InUnits(format.Count(nodes, "node"), unit), line(nodes))
 		}
 		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f})
 	}

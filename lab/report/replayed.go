@@ -177,7 +177,7 @@ func (f *Replayed) page() (*Page, error) {
 	if at := f.best(); at > 0 {
 		best = slices.Index(runs, f.Runs[at])
 	}
-	jobs, err := jobSection(runs, 0, best)
+	jobs, err := jobSection(runs, 0, best, format.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (f *Replayed) decisionSection() Section {
 }
 
 // jobSection draws single jobs: those of two runs, and the slowdown in all, by length.
-func jobSection(runs []*sim.Result, before, after int) (Section, error) {
+func jobSection(runs []*sim.Result, before, after int, unit string) (Section, error) {
 	median, tail, err := figures.SlowdownByLength(runs...)
 	gantt := []*sim.Result{runs[before]}
 	if after != before {
@@ -279,7 +279,7 @@ func jobSection(runs []*sim.Result, before, after int) (Section, error) {
 	return Section{
 		Name: "jobs", Title: "Jobs",
 		Text:    []string{"The slowdown of a job is its completion time by its time alone in the pool."},
-		Figures: append(figures.Gantt(gantt...), figures.Named{Name: "slowdown_median", Figure: median}, figures.Named{Name: "slowdown_p95", Figure: tail}),
+		Figures: append(figures.Gantt(unit, gantt...), figures.Named{Name: "slowdown_median", Figure: median}, figures.Named{Name: "slowdown_p95", Figure: tail}),
 	}, err
 }
 

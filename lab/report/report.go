@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/results"
 )
@@ -19,6 +20,8 @@ const Name = "report.html"
 // Page is a report.
 type Page struct {
 	Title string
+	// Unit is what a node is called.
+	Unit string
 	// Lead is what a reader with a minute reads, a paragraph each; Verdict and Figure are what they see.
 	Lead    []string
 	Verdict []Table
@@ -92,6 +95,7 @@ func (p *Page) Files() (map[string][]byte, error) {
 		}
 	}
 	functions := template.FuncMap{
+		"units": func(text string) string { return format.InUnits(text, p.Unit) },
 		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // Of this package.
 		"draw":  func(f figures.Named) template.HTML { return inline(files[f.Name+".svg"]) },
 		"text":  func(t Table, column int) bool { return column == 0 || slices.Contains(t.TextColumns, column) },

@@ -59,7 +59,7 @@ func (f *Simulated) page() (*Page, error) {
 		return nil, err
 	}
 	page := &Page{
-		Title: "Policies on " + f.Workload.Name, Lead: f.Lead(), Verdict: verdictTable(&f.Summary), Figure: drawn[0], Origin: *f.Summary.Origin,
+		Title: "Policies on " + f.Workload.Name, Unit: f.Summary.Unit, Lead: f.Lead(), Verdict: verdictTable(&f.Summary), Figure: drawn[0], Origin: *f.Summary.Origin,
 	}
 	page.Sections = append(page.Sections, Section{
 		Name: "policies", Title: "Policies",
@@ -78,7 +78,7 @@ func (f *Simulated) page() (*Page, error) {
 	position := func(policy string) int {
 		return max(0, slices.IndexFunc(there, func(run *sim.Result) bool { return run.Policy == policy }))
 	}
-	jobs, err := jobSection(there, position(before), position(after))
+	jobs, err := jobSection(there, position(before), position(after), f.Summary.Unit)
 	jobs.Text = append([]string{fmt.Sprintf("On %d nodes.", pool)}, jobs.Text...)
 	page.Sections = append(page.Sections, jobs)
 	return page, err

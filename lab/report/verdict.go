@@ -75,7 +75,7 @@ func unitOf(s *results.Summary) (write func(seconds float64) string, name string
 // lowered says by how much a mean is lower than that of a reference.
 func lowered(s *results.Summary, r *results.Reference) string {
 	text := change(changes(r)...)
-	if in, unit := unitOf(s); len(r.Pools) == 1 {
+	if in, unit := unitOf(s); len(r.Pools) == 1 && text != unchanged {
 		text += fmt.Sprintf(" (%s instead of %s %s)", in(r.Pools[0].MeanTotalSeconds), in(r.Pools[0].ReferenceSeconds), unit)
 	}
 	return text

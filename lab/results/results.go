@@ -29,6 +29,8 @@ type Summary struct {
 	Comparisons []sim.Comparison `json:"comparisons"`
 	// Cut is what the workload leaves out of its trace.
 	Cut sim.Cuts `json:"cut"`
+	// Unit is what a node is called, "" for a node.
+	Unit string `json:"unit,omitempty"`
 	// Conditions are what the figures hold for.
 	Conditions *Conditions `json:"conditions,omitempty"`
 	// Verdict is missing if there are no two policies to compare.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/format"
 )
 
 // AddOutput adds the flag for the output format: a table by default, JSON or one of others.
@@ -20,6 +21,32 @@ func AddOutput(flags *pflag.FlagSet, output *string, others ...string) {
 	*output = OutputTable
 	flags.VarP(ChoiceFlag{output, append([]string{OutputTable, OutputJSON}, others...)}, "output", "o", "output format")
 }
+
+// AddUnit adds the flag that names the unit of allocation in outputs.
+func AddUnit(flags *pflag.FlagSet, unit *string) {
+	*unit = format.Node
+	flags.Var((*unitFlag)(unit), "unit", "name of the unit of allocation in outputs for a person, such as gpu")
+}
+
+// unitFlag is a flag whose value is a word.
+type unitFlag string
+
+// String returns the value.
+func (f *unitFlag) String() string { return string(*f) }
+
+// Set takes a word.
+func (f *unitFlag) Set(text string) error {
+	const longest = 20
+	letter := func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
+	if text == "" || len(text) > longest || strings.TrimFunc(text, letter) != "" {
+		return fmt.Errorf("must be a word of at most %d letters", longest)
+	}
+	*f = unitFlag(text)
+	return nil
+}
+
+// Type returns what the help shows for a value.
+func (*unitFlag) Type() string { return "word" }
 
 // ChoiceFlag is a flag whose value is one of some texts, which the shell completes.
 type ChoiceFlag struct {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
@@ -40,7 +41,12 @@ type Screen struct {
 	Bold, Dim, Red, Green, Yellow, Cyan Style
 	// Width is the number of columns; 0 is that of the constant.
 	Width int
+	// Unit is what texts of this project call a node; "" is a node.
+	Unit string
 }
+
+// InUnits returns a text of this project that calls a node by the screen's unit.
+func (s Screen) InUnits(long string) string { return format.InUnits(long, s.Unit) }
 
 // NewTable returns an empty table.
 func (s Screen) NewTable() *Table {
@@ -56,17 +62,21 @@ func (t *Table) AlignRight(from, to int) *Table {
 }
 
 // AddRow adds a line in a style; it may be shorter than others. Cells may hold texts of others,
-// which cannot drive the terminal.
+// which cannot drive the terminal. Nodes are in the units of the screen, except in clipped columns,
+// which hold ids.
 func (t *Table) AddRow(style Style, cells ...string) {
 	for i, cell := range cells {
 		cells[i] = text.Printable(cell)
+		if !t.Clipped[i] {
+			cells[i] = t.screen.InUnits(cells[i])
+		}
 	}
 	t.rows = append(t.rows, tableRow{style: style, cells: cells})
 }
 
 // AddLine adds a line that is in no column.
 func (t *Table) AddLine(style Style, line string) {
-	t.rows = append(t.rows, tableRow{style: style, cells: []string{Clip(line, t.screen.Columns())}, whole: true})
+	t.rows = append(t.rows, tableRow{style: style, cells: []string{Clip(t.screen.InUnits(line), t.screen.Columns())}, whole: true})
 }
 
 // String returns the lines, without trailing spaces.
@@ -215,7 +225,7 @@ func Clip(long string, most int) string {
 
 // Wrap breaks a text into printable lines no wider than the screen, as far as its words allow.
 func (s Screen) Wrap(long string) string {
-	return strings.Join(wrap(text.Printable(long), s.Columns()), "\n")
+	return strings.Join(wrap(s.InUnits(text.Printable(long)), s.Columns()), "\n")
 }
 
 // wrap breaks a long text into lines of at most width characters, as far as its words allow.

@@ -82,6 +82,14 @@ func TestGPUsAsNodes(t *testing.T) {
 	if took := result.Jobs[0].End - result.Jobs[0].Start; took != time.Hour || result.Jobs[0].Nodes[0].Nodes != 64 {
 		t.Errorf("the large job holds %v and takes %v; want 64 GPUs for an hour", result.Jobs[0].Nodes, took)
 	}
+	speeds, err := ReadSpeeds(strings.NewReader("application,node_type,nodes,speed\nbert,a100,1,1\nbert,a100,32,20\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := NewWorkload("trace", Trace{{ID: "a", Duration: time.Hour, GPUs: 4, Application: "bert"}}, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
+	if most := applied.Jobs[0].MaxNodes; most != 32 {
+		t.Errorf("a job whose application runs on 32 GPUs may hold %d", most)
+	}
 	trace := Trace{{ID: "large", Duration: time.Hour, GPUs: 64}}
 	if job := Cut(trace, 100, time.Minute, 1).Jobs[0]; job.CurrentNodes != 64 || job.MaxNodes != 64 {
 		t.Errorf("a snapshot has the job on %d nodes of at most %d; want 64", job.CurrentNodes, job.MaxNodes)

@@ -138,7 +138,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
 			job.Phases, job.RestartTime = app.Phases, app.RestartTime
-			job.MaxNodes = cmp.Or(job.MaxNodes, app.largest())
+			job.MaxNodes = cmp.Or(traced.MaxNodes, app.largest())
 		}
 		if traced.Start != nil {
 			started := wholeSeconds(*traced.Start - begin)

@@ -3,7 +3,6 @@ package solver
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -160,8 +159,17 @@ func (j *AdmittedJob) position(k Option, near int) int {
 	if near >= 0 && j.Sizes[near] == k {
 		return near
 	}
-	if n, legal := slices.BinarySearchFunc(j.Sizes, k, Option.Compare); legal {
-		return n
+	// slices.BinarySearchFunc would take a tenth of the CPU time of BenchmarkDecision, 40 jobs.
+	rank, low, high := k.rank(), 0, len(j.Sizes)
+	for low < high {
+		if middle := (low + high) / 2; j.Sizes[middle].rank() < rank {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low < len(j.Sizes) && j.Sizes[low] == k {
+		return low
 	}
 	return -1
 }

@@ -34,7 +34,7 @@ func fullRequest(jobs int) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// TestMemoryOfRequests checks what the API and docs/operators/deploy-kubernetes.md say that --max-memory takes, and
+// TestMemoryOfRequests checks what the API and docs/operators/size-and-upgrade.md say that --max-memory takes, and
 // that a request for which it is too small is refused for good, with the name of the flag.
 func TestMemoryOfRequests(t *testing.T) {
 	t.Parallel()

@@ -104,11 +104,22 @@ func TestRecording(t *testing.T) {
 	}
 }
 
-// TestDocumentedValues checks that the values which docs/operators/deploy-kubernetes.md shows are those of the chart.
+// TestDocumentedValues checks that the values in docs/operators are values of the chart.
 func TestDocumentedValues(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readFile(t, "docs", "operators", "deploy-kubernetes.md"), -1)
+	pages, err := filepath.Glob(atRoot(t, "docs", "operators", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks [][][]byte
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)...)
+	}
 	if len(blocks) < 3 {
-		t.Fatalf("%d blocks of values; want them all", len(blocks))
+		t.Fatalf("found %d blocks of values; must be at least 3", len(blocks))
 	}
 	for _, block := range blocks {
 		values := filepath.Join(t.TempDir(), "values.yaml")

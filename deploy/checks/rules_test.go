@@ -55,7 +55,7 @@ func TestAlertsTellWhatToDo(t *testing.T) {
 			headings[strings.ReplaceAll(strings.ToLower(title), " ", "-")] = title
 		}
 	}
-	chapter := string(readFile(t, "docs", "operators", "deploy-kubernetes.md"))
+	chapter := string(readFile(t, "docs", "operators", "monitor.md"))
 	named := map[string]bool{}
 	for _, alert := range alerts(t) {
 		t.Run(alert.Alert, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAlertsTellWhatToDo(t *testing.T) {
 				t.Errorf("%s leads to no entry of the runbook", alert.Annotations["runbook_url"])
 			}
 			if !strings.Contains(chapter, alert.Alert) {
-				t.Error("docs/operators/deploy-kubernetes.md does not know it")
+				t.Error("docs/operators/monitor.md does not list it")
 			}
 		})
 		named[alert.Alert] = true

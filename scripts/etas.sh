@@ -1,5 +1,5 @@
 #!/bin/sh
-# The figures of docs/schedulers/estimate-remaining-time.md. Needs jq.
+# The figures of docs/evaluation/uncertain-etas.md. Needs jq.
 #
 #   scripts/etas.sh run LAB TRACES OUT   simulate into the folder OUT, about ten minutes of a core
 #   scripts/etas.sh tables OUT           print the tables as Markdown

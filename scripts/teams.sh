@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tables of docs/schedulers/teams.md. Needs jq.
+# The tables of docs/evaluation/teams.md. Needs jq.
 #
 #   scripts/teams.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes of one core
 #   scripts/teams.sh tables OUT           print the tables as Markdown

@@ -285,7 +285,7 @@ func TestWeighted(t *testing.T) {
 	}
 }
 
-// TestWeightsAreNoQuotas checks the table of docs/schedulers/teams.md: what a long job of one team
+// TestWeightsAreNoQuotas checks the table of docs/evaluation/teams.md: what a long job of one team
 // has beside short jobs of another, on 16 nodes with half of them as the quota of each.
 func TestWeightsAreNoQuotas(t *testing.T) {
 	others := []int{1, 2, 4, 8, 15}

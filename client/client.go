@@ -1,6 +1,7 @@
-// Package client calls an allocator: it spreads calls over all servers behind a name,
-// avoids those that are draining or hang, gives every call a deadline and every attempt a
-// share of it, and retries calls that failed for want of a server.
+// Package client calls elastalloc servers and carries decisions out. A Client balances calls over
+// all servers of a name, avoids servers that drain or hang, sets a deadline for every call and every
+// attempt, and retries calls that fail because a server is unavailable. A Plan is the loop of a
+// scheduler around it.
 package client
 
 import (
@@ -19,52 +20,53 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// DefaultTimeout is the time for a call whose context has no deadline, beside twice its time budget.
+// DefaultTimeout is the timeout of a call whose context has no deadline, in addition to twice the time
+// budget of the request.
 const DefaultTimeout = 2 * time.Second
 
-// ServiceConfig is how gRPC itself treats the calls of a client, in the JSON that clients
-// of any language take. Calls go in turn to every server whose health says that it serves,
-// and again if the answer is UNAVAILABLE, or RESOURCE_EXHAUSTED of a busy server, which says
-// when. The retries have a budget: one at first, and one for five calls that were answered.
+// ServiceConfig is the gRPC service configuration of a client, as JSON for clients in any language.
+// Calls rotate over the healthy servers. gRPC retries UNAVAILABLE, and RESOURCE_EXHAUSTED after the
+// delay that the busy server requests. The retry budget is one retry at first, and one more per five
+// successful calls.
 //
 //go:embed service_config.json
 var ServiceConfig string
 
 const (
-	// maxResponseBytes is the largest response taken: 100,000 jobs with their plans need
-	// about a third of it.
+	// maxResponseBytes is the size of the largest response. 100,000 jobs with their plans need about
+	// a third of it.
 	maxResponseBytes = 128 << 20
 
-	// maxDecodedBytes is what a response may take once it is decoded, by estimate.
+	// maxDecodedBytes is the largest estimated size of a decoded response in memory.
 	maxDecodedBytes = 512 << 20
 
-	// maxRetriedBytes is the largest request that gRPC retries: a larger one may be refused for its
-	// size, with the code of a busy server.
+	// maxRetriedBytes is the size of the largest request that gRPC retries. A server may refuse a larger
+	// one for its size, with the code of a busy server.
 	maxRetriedBytes = 16 << 20
 )
 
-// Client calls an allocator. It is safe for concurrent use; a program needs one.
+// Client calls elastalloc servers. It is safe for concurrent use.
 type Client struct {
 	conn *grpc.ClientConn
 	stub elastallocv1.AllocatorServiceClient
 }
 
-// New returns a client of the servers behind a target, which is one of
+// New returns a client of the servers of a target, which is one of
 //
 //   - host:port, a name whose addresses are all used, or an IP address;
 //   - host1:port,host2:port,…, a list of servers;
 //   - any other target of gRPC, such as unix:///run/elastalloc.sock.
 //
-// White space around it, such as the newline of a file, is ignored.
-// It connects in the background: an error is one of the target or the options.
-// Connections are in plain text unless WithTLS is given.
+// White space around the target, such as the newline of a file, is ignored. The client connects in the
+// background, so an error is about the target or an option. Connections are in plain text without
+// WithTLS.
 func New(target string, options ...Option) (*Client, error) {
 	s := settings{timeout: DefaultTimeout, credentials: insecure.NewCredentials()}
 	for _, option := range options {
 		option(&s)
 	}
 	if s.timeout <= 0 {
-		return nil, fmt.Errorf("client timeout is %v; want more than 0", s.timeout)
+		return nil, fmt.Errorf("client timeout is %v; must be greater than 0", s.timeout)
 	}
 	target = strings.TrimSpace(target)
 	if err := checkTarget(target); err != nil {
@@ -77,8 +79,8 @@ func New(target string, options ...Option) (*Client, error) {
 		grpc.WithDefaultCallOptions(
 			grpc.ForceCodecV2(newBoundedCodec()), grpc.MaxCallRecvMsgSize(maxResponseBytes), grpc.MaxRetryRPCBufferSize(maxRetriedBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 15 * time.Second, Timeout: 5 * time.Second}),
-		// A server that was restarted is found again before the next one of a rolling
-		// restart leaves.
+		// The client reconnects to a restarted server before the next server of a rolling restart
+		// stops.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
@@ -96,36 +98,37 @@ func New(target string, options ...Option) (*Client, error) {
 	return &Client{conn: conn, stub: elastallocv1.NewAllocatorServiceClient(conn)}, nil
 }
 
-// Allocate asks for one decision. An attempt has half of the time, and at least the time budget
-// of the request; then, or after UNAVAILABLE, the next server is asked, within the deadline.
-// RESOURCE_EXHAUSTED is retried when the server says, for one call in five at most. Errors carry
-// a gRPC status; google.rpc.BadRequest among its details names bad fields.
+// Allocate returns a decision. An attempt has half of the remaining time, and at least the time budget
+// of the request. If it times out or returns UNAVAILABLE, Allocate calls the next server, within the
+// deadline. It retries RESOURCE_EXHAUSTED after the delay that the server requests, for at most one
+// call in five. An error has a gRPC status. For INVALID_ARGUMENT its detail google.rpc.BadRequest
+// names every bad field.
 func (c *Client) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	return c.stub.Allocate(ctx, request)
 }
 
-// FillIdle gives the idle nodes of a snapshot to its queue, with the retries and errors
-// of Allocate.
+// FillIdle allocates the idle nodes of a snapshot to queued jobs. It has the retries and errors of
+// Allocate.
 func (c *Client) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error) {
 	return c.stub.FillIdle(ctx, request)
 }
 
-// Explain asks for a decision with its reasons, with the retries and errors of Allocate.
+// Explain returns a decision with its reasons. It has the retries and errors of Allocate.
 func (c *Client) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
 	return c.stub.Explain(ctx, request)
 }
 
-// WhatIf asks for the decision on a snapshot and on variations of it, with the retries and
-// errors of Allocate. What is wrong with one variation is in its result.
+// WhatIf returns the decision on a snapshot and on variations of it. It has the retries and errors of
+// Allocate. The error of one variation is in its result.
 func (c *Client) WhatIf(ctx context.Context, request *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
 	return c.stub.WhatIf(ctx, request)
 }
 
-// Forecast asks when the jobs of a snapshot start and end, with the retries and errors of
+// Forecast estimates when the jobs of a snapshot start and complete. It has the retries and errors of
 // Allocate.
 func (c *Client) Forecast(ctx context.Context, request *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error) {
 	return c.stub.Forecast(ctx, request)
 }
 
-// Close ends all connections; calls in flight fail.
+// Close closes all connections. Calls in flight fail.
 func (c *Client) Close() error { return c.conn.Close() }

@@ -465,7 +465,7 @@ func TestHostileResponse(t *testing.T) {
 	defer server.Stop()
 	c := newClient(t, listener.Addr().String(), client.WithTimeout(time.Minute))
 	_, err = c.Allocate(t.Context(), &elastallocv1.AllocateRequest{})
-	if err == nil || !strings.Contains(err.Error(), "of memory (want at most 512)") {
+	if err == nil || !strings.Contains(err.Error(), "of memory; must be at most 512 MiB") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -520,7 +520,7 @@ func TestTrimsTarget(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	const target = "; want host:port, such as localhost:50051"
+	const target = "; must be host:port, for example localhost:50051"
 	for name, test := range map[string]struct {
 		target string
 		option client.Option

@@ -13,8 +13,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// boundedCodec is gRPC's codec of Protocol Buffers, but refuses responses that take too much
-// memory, and so time beyond any deadline, to decode.
+// boundedCodec is the Protocol Buffers codec of gRPC with a limit on the memory of a decoded
+// response. Without the limit, decoding could exceed any deadline.
 type boundedCodec struct {
 	encoding.CodecV2
 	counters map[protoreflect.FullName]*protosize.Counter
@@ -37,9 +37,9 @@ func (c boundedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		if counter := c.counters[m.ProtoReflect().Descriptor().FullName()]; counter != nil {
 			buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 			defer buffer.Free()
-			data = mem.BufferSlice{buffer} // Or a large response would be copied again.
+			data = mem.BufferSlice{buffer} // Avoids a second copy of a large response.
 			if bytes := counter.Size(buffer.ReadOnlyData()).Bytes; bytes > maxDecodedBytes {
-				return fmt.Errorf("the response takes some %d MiB of memory (want at most %d)", bytes>>20, maxDecodedBytes>>20)
+				return fmt.Errorf("the decoded response takes about %d MiB of memory; must be at most %d MiB", bytes>>20, maxDecodedBytes>>20)
 			}
 		}
 	}

@@ -8,30 +8,30 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Option changes how a client is made.
+// Option configures a client.
 type Option func(*settings)
 
-// settings are what options change.
+// settings are the values that options set.
 type settings struct {
 	timeout     time.Duration
 	credentials credentials.TransportCredentials
 	dialOptions []grpc.DialOption
 }
 
-// WithTLS makes connections over TLS. An empty configuration trusts the
-// authorities of the system; Certificates are shown to servers that want one.
+// WithTLS enables TLS. An empty configuration trusts the certificate authorities of the system. Set
+// Certificates for servers that require a client certificate.
 func WithTLS(config *tls.Config) Option {
 	return func(s *settings) { s.credentials = credentials.NewTLS(config) }
 }
 
-// WithTimeout sets the time for a call whose context has no deadline, beside twice its time
-// budget; without this option it is DefaultTimeout.
+// WithTimeout sets the timeout of a call whose context has no deadline, in addition to twice the time
+// budget of the request. The default is DefaultTimeout.
 func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.timeout = timeout }
 }
 
-// WithDialOptions adds options of gRPC, which win over the client's own. For traces that go on
-// in the server, with otelgrpc of OpenTelemetry's contrib modules:
+// WithDialOptions adds gRPC dial options, which override those of the client. For example, this option
+// propagates OpenTelemetry traces to the server:
 //
 //	client.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler()))
 func WithDialOptions(options ...grpc.DialOption) Option {

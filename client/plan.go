@@ -17,88 +17,103 @@ const (
 	DefaultCadence  = 5 * time.Minute
 	DefaultPatience = 5 * time.Minute
 	DefaultBackoff  = time.Minute
-	// MaxBackoff is the longest time that a job is left alone after failures.
+	// MaxBackoff is the longest back-off of a job after failures.
 	MaxBackoff = time.Hour
 	// DefaultMaxShrink is the default of Plan.MaxShrink.
 	DefaultMaxShrink = 0.3
 )
 
-// lossDecisions is for how many cadences a loss of nodes is refused.
+// lossDecisions is the number of cadences for which a Plan refuses a loss of nodes.
 const lossDecisions = 3
 
-// Plan carries decisions out on a cluster whose nodes take time to come free, where resizes
-// fail, and where jobs and nodes come and go meanwhile. The zero value is ready for use. It has
-// no clock, makes no call and is not safe for concurrent use. A scheduler's loop is
+// Plan carries decisions out on a cluster that changes meanwhile: nodes take time to be released,
+// resizes fail, jobs arrive and complete, and nodes appear and disappear. The zero value is ready
+// for use. A Plan has no clock, makes no call and is not safe for concurrent use. The loop of a
+// scheduler is
 //
-//	steps, warnings, err := plan.Turn(now, snapshot, ask) // the cluster as it is, and how to decide
-//	// Print err and warnings.
+//	steps, warnings, err := plan.Reconcile(now, snapshot, decide)
+//	// Log err and warnings.
 //	for _, step := range steps {
 //		if resize(step) != nil {
 //			plan.Failed(now, step.JobID)
 //		}
 //	}
 //
-// Jobs never get more nodes than are free: a step that takes nodes waits until those that it
-// needs were seen to be free. What a Plan knows can be lost: the next Observe begins anew.
+// Jobs never get more nodes than are free: a step that needs nodes waits until Observe has seen
+// enough free nodes. The state of a Plan may be lost, for example by a restart. The next Observe
+// rebuilds it.
 type Plan struct {
 	// Cadence is the time between two decisions if nothing happens; 0 means DefaultCadence.
 	Cadence time.Duration
-	// Patience is when a step that was begun is overdue, and when the rest of a decision is given up
-	// because nothing has moved; 0 means DefaultPatience. It exceeds any grace period of a job.
+	// Patience is the time after which a step is overdue if its job does not reach the new size, and
+	// after which the rest of a decision is abandoned if no step is carried out. 0 means
+	// DefaultPatience. It must exceed the termination grace period of every job.
 	Patience time.Duration
-	// CoolDown is how long a job keeps its nodes after they changed; 0 is not at all.
+	// CoolDown is the time for which a job keeps its nodes after a resize. The default is 0.
 	CoolDown time.Duration
-	// Backoff is how long a job is left alone after a failure; it doubles with each further one
-	// in a row, up to MaxBackoff. 0 means DefaultBackoff.
+	// Backoff is the time for which a job is not resized after a failed step. It doubles with each
+	// consecutive failure, up to MaxBackoff. 0 means DefaultBackoff.
 	Backoff time.Duration
-	// MaxShrink is the share of the nodes in use at the last decision that the pool may lose, 0 to
-	// 1; 0 means DefaultMaxShrink, 1 refuses only a pool without nodes. A larger loss is likely to be
-	// a fault of the snapshot, so it is refused with a PoolError for three times Cadence.
+	// MaxShrink is the share, 0 to 1, of the nodes in use at the last decision that the pool may
+	// lose. A larger loss is probably an error in the snapshot, so it is refused with a PoolError
+	// until it has lasted for three times Cadence. 0 means DefaultMaxShrink. With 1 only a pool
+	// without nodes is refused.
 	MaxShrink float64
 
-	// Nodes are those of the pool by node type, "" where it has no types, and Jobs those of
-	// the last Observe, in their order.
+	// Nodes is the number of nodes of the pool by node type, or under "" if the pool has no types.
 	Nodes map[string]int32
-	Jobs  []PlanJob
-	// Moved is when the last decision came or a step of it was last carried out.
-	Moved time.Time
+	// Jobs are the jobs of the last Observe, in the order of its snapshot.
+	Jobs []PlanJob
+	// LastProgress is the time of the last decision or of the last step that was carried out.
+	LastProgress time.Time
 
-	asked   time.Time
-	event   bool       // Something happened since then.
-	lost    time.Time  // since when too many nodes are missing, zero if they are not
-	refused *PoolError // nil if the pool is believed
+	requested time.Time  // when Snapshot was last called
+	event     bool       // the cluster changed since requested
+	lostSince time.Time  // zero if the pool has not lost too many nodes
+	refused   *PoolError // nil if the pool is plausible
 }
 
-// PlanJob is a job as a Plan knows it.
+// PlanJob is the state of a job in a Plan.
 type PlanJob struct {
 	ID string
-	// Held is how many nodes it was seen to hold, those that it is still leaving included;
-	// Size is how many it was last told to hold, and Target how many were decided.
-	Held, Size, Target int32
-	// InUse is how many it held at the last decision or, if it has got others since by a step or
-	// more on its own, holds now.
+	// Occupied is the number of nodes that the job occupies, including nodes that it is still
+	// releasing.
+	Occupied int32
+	// Size is the number of nodes of the last step of the job.
+	Size int32
+	// Target is the number of nodes of the last decision.
+	Target int32
+	// InUse is the number of nodes that count as in use: those occupied at the last decision or, if a
+	// step or the job itself has changed them since, those occupied now.
 	InUse int32
-	// Type is the node type of Held and Size, TargetType that of Target.
-	Type, TargetType string
-	Begun            time.Time // when it was told Size, zero once that is carried out
-	// Until is when its cool-down or its back-off after Failures in a row ends.
-	Until    time.Time
+	// Type is the node type of Occupied and Size.
+	Type string
+	// TargetType is the node type of Target.
+	TargetType string
+	// Begun is when the last step was returned, zero once it is carried out.
+	Begun time.Time
+	// Until is the end of the cool-down, or of the back-off if Failures is above 0.
+	Until time.Time
+	// Failures is the number of consecutive failures.
 	Failures int
 }
 
-// PoolError means that a Plan refuses a snapshot, because the pool has none or too few of the nodes
-// that jobs use. Jobs keep their nodes.
+// PoolError reports that a Plan refuses a snapshot because the pool has no nodes, or too few of the
+// nodes that jobs use. Jobs keep their nodes.
 type PoolError struct {
-	// Nodes is the size of the pool, and InUse how many nodes the jobs hold or, if that is more, held
-	// at the last decision.
-	Nodes, InUse int
-	// MaxShrink and Persists are the largest share that the pool may lose and how long a larger loss
-	// is refused. For a pool without nodes Persists is 0: it is always refused.
+	// Nodes is the size of the pool.
+	Nodes int
+	// InUse is the number of nodes that jobs occupy or, if it is larger, occupied at the last
+	// decision.
+	InUse int
+	// MaxShrink is the largest share of InUse that the pool may lose.
 	MaxShrink float64
-	Persists  time.Duration
+	// Persists is the time for which a larger loss is refused. It is 0 for a pool without nodes,
+	// which is always refused.
+	Persists time.Duration
 }
 
-// Error names the numbers and says what ends the refusal.
+// Error returns the numbers and states how the refusal ends.
 func (e *PoolError) Error() string {
 	if e.Persists == 0 {
 		return fmt.Sprintf("the pool has 0 nodes, but jobs occupy %d; total_nodes or node_types must be the usable nodes. Jobs keep their nodes.", e.InUse)
@@ -107,15 +122,15 @@ func (e *PoolError) Error() string {
 		"Jobs keep their nodes until nodes return or this has lasted %.0f s.", e.Nodes, e.InUse, 100*e.MaxShrink, e.Persists.Seconds())
 }
 
-// Turn is one turn of a scheduler, every few seconds: it observes the cluster, asks for a decision
-// where one is due, and returns the steps to begin now and the warnings of a decision that it asked
-// for. It is Observe, Due, Snapshot, Decide and Next, which do the same where the answer comes later.
+// Reconcile observes the cluster, calls decide if a decision is due, and returns the steps to begin
+// now and the warnings of that decision. Call it every few seconds. It combines Observe, Due,
+// Snapshot, Decide and Next; use these if a decision arrives asynchronously.
 //
-// If ask fails, Turn returns its error and no steps: the next turn goes on with the last decision, and
-// asks at the next event or after Cadence. If the pool lost too many nodes, Turn does not ask and
-// returns a *PoolError and no steps.
-func (p *Plan) Turn(
-	now time.Time, s *elastallocv1.Snapshot, ask func(*elastallocv1.Snapshot) (Decision, error),
+// If decide fails, Reconcile returns its error and no steps. The next call continues with the last
+// decision, and calls decide again at the next event or after Cadence. If the pool lost too many
+// nodes, Reconcile returns a *PoolError and no steps, and does not call decide.
+func (p *Plan) Reconcile(
+	now time.Time, s *elastallocv1.Snapshot, decide func(*elastallocv1.Snapshot) (Decision, error),
 ) (steps []Step, warnings []*elastallocv1.Warning, err error) {
 	p.Observe(now, s)
 	if p.refused != nil {
@@ -126,26 +141,27 @@ func (p *Plan) Turn(
 		if err != nil {
 			return nil, nil, err
 		}
-		decision, err := ask(sent)
+		decision, err := decide(sent)
 		if err != nil {
 			return nil, nil, err
 		}
 		p.Decide(now, decision)
 		if reporting, ok := decision.(interface {
 			GetReport() *elastallocv1.SolveReport
-		}); ok { // An answer of FillIdle has no report.
+		}); ok { // A response of FillIdle has no report.
 			warnings = reporting.GetReport().GetWarnings()
 		}
 	}
 	return p.Next(now), warnings, nil
 }
 
-// Observe tells what the cluster is like: total_nodes or node_types are the usable nodes, those on
-// which a job that ended still runs not among them, and jobs those that have not ended, with the
-// nodes that they hold or are still leaving as current_nodes. Other fields are not looked at.
+// Observe updates the state of the cluster. In the snapshot, total_nodes or node_types are the
+// usable nodes, without those on which a completed job still runs. The jobs are those that have not
+// completed, and current_nodes is the number of nodes that a job occupies, including nodes that it
+// is still releasing. Observe ignores all other fields.
 //
-// A step is carried out once its job is seen to hold the nodes. A job that changes on its own
-// voids its step.
+// A step is carried out once its job occupies the nodes of the step. If a job changes its nodes in
+// another way, its step is void.
 func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 	nodes := map[string]int32{"": s.GetTotalNodes()}
 	if len(s.GetNodeTypes()) > 0 {
@@ -162,101 +178,106 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 		known[j.ID] = j
 	}
 	p.Nodes, p.Jobs = nodes, make([]PlanJob, 0, len(s.GetJobs()))
-	for _, told := range s.GetJobs() {
-		held, nodeType := told.GetCurrentNodes(), told.GetCurrentNodeType()
-		j, was := known[told.GetId()]
-		delete(known, told.GetId())
-		if !was {
+	for _, job := range s.GetJobs() {
+		occupied, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
+		j, found := known[job.GetId()]
+		delete(known, job.GetId())
+		if !found {
 			p.event = true
-			j = PlanJob{ID: told.GetId(), Size: held, Target: held, Type: nodeType, TargetType: nodeType}
+			j = PlanJob{ID: job.GetId(), Size: occupied, Target: occupied, Type: nodeType, TargetType: nodeType}
 		}
-		if !j.Begun.IsZero() || held > j.InUse {
-			j.InUse = held
+		if !j.Begun.IsZero() || occupied > j.InUse {
+			j.InUse = occupied
 		}
-		grows := j.Size > j.Held
-		j.Held = held
-		if !j.Begun.IsZero() && (held == j.Size || grows == (held > j.Size)) {
+		grows := j.Size > j.Occupied
+		j.Occupied = occupied
+		if !j.Begun.IsZero() && (occupied == j.Size || grows == (occupied > j.Size)) {
 			p.event = p.event || p.overdue(j, now)
-			p.Moved, j.Begun, j.Until, j.Failures = now, time.Time{}, now.Add(p.CoolDown), 0
+			p.LastProgress, j.Begun, j.Until, j.Failures = now, time.Time{}, now.Add(p.CoolDown), 0
 		}
-		if j.Begun.IsZero() && (held != j.Size || held > 0 && nodeType != j.Type) {
+		if j.Begun.IsZero() && (occupied != j.Size || occupied > 0 && nodeType != j.Type) {
 			p.event = true
-			j.Size, j.Type, j.Target, j.TargetType = held, nodeType, held, nodeType
+			j.Size, j.Type, j.Target, j.TargetType = occupied, nodeType, occupied, nodeType
 		}
 		p.Jobs = append(p.Jobs, j)
 	}
-	p.event = p.event || len(known) > 0 // They ended.
-	p.judge(now)
+	p.event = p.event || len(known) > 0 // They completed.
+	p.checkPool(now)
 }
 
-// judge decides whether the pool is believed: see MaxShrink.
-func (p *Plan) judge(now time.Time) {
-	nodes, held, inUse := 0, 0, 0
+// checkPool sets refused if the pool is not plausible: see MaxShrink.
+func (p *Plan) checkPool(now time.Time) {
+	nodes, occupied, inUse := 0, 0, 0
 	for _, n := range p.Nodes {
 		nodes += int(n)
 	}
 	for _, j := range p.Jobs {
-		held, inUse = held+int(j.Held), inUse+int(j.InUse)
+		occupied, inUse = occupied+int(j.Occupied), inUse+int(j.InUse)
 	}
 	p.refused = nil
 	share := cmp.Or(p.MaxShrink, DefaultMaxShrink)
 	lost := float64(inUse-nodes) > share*float64(inUse)
 	switch {
-	case nodes <= 0 && held > 0:
-		p.lost, p.refused = time.Time{}, &PoolError{InUse: held}
+	case nodes <= 0 && occupied > 0:
+		p.lostSince, p.refused = time.Time{}, &PoolError{InUse: occupied}
 	case !lost:
-		p.lost = time.Time{}
+		p.lostSince = time.Time{}
 	default:
-		if p.lost.IsZero() {
-			p.lost = now
+		if p.lostSince.IsZero() {
+			p.lostSince = now
 		}
-		if persists := lossDecisions * cmp.Or(p.Cadence, DefaultCadence); now.Sub(p.lost) < persists {
+		if persists := lossDecisions * cmp.Or(p.Cadence, DefaultCadence); now.Sub(p.lostSince) < persists {
 			p.refused = &PoolError{Nodes: nodes, InUse: inUse, MaxShrink: share, Persists: persists}
 		}
 	}
 }
 
-// Due reports whether to ask for a decision: a job came, ended or changed on its own, nodes came or
-// went, a step failed or is overdue, or a back-off ended since Snapshot was last called; the rest of
-// the decision is given up; or all of it is carried out and Cadence has passed.
+// Due reports whether a new decision is due. It is due at the first call, and after an event since
+// the last call of Snapshot: a job arrived, completed or changed its nodes, the pool changed, a step
+// failed or is overdue, a back-off has elapsed, or the rest of the decision was abandoned. Without
+// an event it is due after Cadence, once the last decision is carried out.
 func (p *Plan) Due(now time.Time) bool {
-	if p.event || p.asked.IsZero() {
+	if p.event || p.requested.IsZero() {
 		return true
 	}
 	busy := false
 	for _, j := range p.Jobs {
-		if p.leftAlone(j, p.asked) && !p.leftAlone(j, now) {
+		if p.backingOff(j, p.requested) && !p.backingOff(j, now) {
 			return true
 		}
-		since := p.Moved
+		since := p.LastProgress
 		if !j.Begun.IsZero() {
 			since = j.Begun
-		} else if !j.pending() || p.leftAlone(j, now) {
+		} else if !j.pending() || p.backingOff(j, now) {
 			continue
 		}
 		late := p.late(since, now)
-		if late && !p.late(since, p.asked) {
+		if late && !p.late(since, p.requested) {
 			return true
 		}
 		busy = busy || !late
 	}
-	return !busy && now.Sub(p.asked) >= cmp.Or(p.Cadence, DefaultCadence)
+	return !busy && now.Sub(p.requested) >= cmp.Or(p.Cadence, DefaultCadence)
 }
 
-// Snapshot observes the cluster and returns the snapshot to ask about: the given one, where a job
-// holds what it was told to. A job on its way there, or that cools down, may have no other size,
-// unless jobs hold more than the pool has, its speed table has not an entry for each of its
-// allowed_nodes, or it has sizes or a scaling of their own for node types. Jobs whose step is
-// overdue, or failed a short while ago, are left out with their nodes: see Reserve. The error is a
-// *PoolError: the pool lost too many nodes.
+// Snapshot observes the cluster and returns the snapshot to send. It is a copy of s with these
+// changes:
+//
+//   - A job has the size of its last step as current_nodes.
+//   - A job whose step is not carried out yet, or that cools down, has its size as its only legal
+//     size. Exceptions are jobs that occupy more nodes than the pool has, whose speed table does not
+//     match allowed_nodes, or that have sizes or a scaling per node type.
+//   - A job whose step is overdue, or that is in back-off, is left out with its nodes: see Reserve.
+//
+// The error is a *PoolError if the pool lost too many nodes.
 func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.Snapshot, error) {
 	p.Observe(now, s)
 	if p.refused != nil {
 		return nil, p.refused
 	}
-	p.asked, p.event = now, false
+	p.requested, p.event = now, false
 	for i := range p.Jobs {
-		p.Jobs[i].InUse = p.Jobs[i].Held
+		p.Jobs[i].InUse = p.Jobs[i].Occupied
 	}
 	free := p.free()
 	s = proto.CloneOf(s)
@@ -264,7 +285,7 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 	s.Jobs = nil
 	for i, job := range all {
 		j := p.Jobs[i]
-		if p.overdue(j, now) || p.leftAlone(j, now) {
+		if p.overdue(j, now) || p.backingOff(j, now) {
 			Reserve(s, job.GetGroupId(), j.Type, j.reserved())
 			continue
 		}
@@ -278,14 +299,14 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 	return s, nil
 }
 
-// Decide takes a decision on the last Snapshot. Steps of earlier decisions that were not begun are
-// void.
+// Decide sets the targets of a decision on the last Snapshot. Steps of earlier decisions that were
+// not begun are void.
 func (p *Plan) Decide(now time.Time, d Decision) {
 	decided := make(map[string]*elastallocv1.Allocation, len(d.GetAllocations()))
 	for _, a := range d.GetAllocations() {
 		decided[a.GetJobId()] = a
 	}
-	p.Moved = now
+	p.LastProgress = now
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		j.Target, j.TargetType = j.Size, j.Type
@@ -295,18 +316,18 @@ func (p *Plan) Decide(now time.Time, d Decision) {
 	}
 }
 
-// Next returns the steps to begin now, those that free nodes first, and takes them as begun. Each
-// resizes a job as a gang; a job that moves to another node type is first paused. A job has one
-// step under way at a time. While the pool is refused there are none.
+// Next returns the steps to begin now, and marks them as begun. Steps that release nodes come first.
+// Each step resizes a job as a gang. A job that moves to another node type is paused first. A job
+// has at most one step in progress. While the pool is refused, Next returns no steps.
 func (p *Plan) Next(now time.Time) []Step {
-	if p.refused != nil || p.late(p.Moved, now) {
+	if p.refused != nil || p.late(p.LastProgress, now) {
 		return nil
 	}
 	free := p.free()
 	var frees, takes []Step
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
-		if !j.Begun.IsZero() || !j.pending() || p.leftAlone(*j, now) {
+		if !j.Begun.IsZero() || !j.pending() || p.backingOff(*j, now) {
 			continue
 		}
 		step := Step{JobID: j.ID, Nodes: j.Target, NodeType: j.TargetType, Change: elastallocv1.Change_CHANGE_SCALE_UP}
@@ -316,7 +337,7 @@ func (p *Plan) Next(now time.Time) []Step {
 		case j.Size > j.Target:
 			step.Change = elastallocv1.Change_CHANGE_SCALE_DOWN
 		case j.Target-j.Size > free[j.TargetType]:
-			// It takes nothing from a later one: all that was decided fits.
+			// A later step may still use the free nodes: all targets fit together.
 			continue
 		case j.Size == 0:
 			step.Change = elastallocv1.Change_CHANGE_START
@@ -332,25 +353,25 @@ func (p *Plan) Next(now time.Time) []Step {
 	return append(frees, takes...)
 }
 
-// Failed tells that the step of a job which is under way failed and is given up: the job holds what
-// it is seen to hold, and is left alone for a while.
+// Failed reports that the step of a job in progress failed. The job keeps the nodes that it occupies,
+// and is not resized before its back-off has elapsed.
 func (p *Plan) Failed(now time.Time, jobID string) {
 	i := slices.IndexFunc(p.Jobs, func(j PlanJob) bool { return j.ID == jobID })
 	if i < 0 || p.Jobs[i].Begun.IsZero() {
-		return // It ended, or the step was carried out after all.
+		return // It completed, or the step was carried out after all.
 	}
 	j := &p.Jobs[i]
 	wait := cmp.Or(p.Backoff, DefaultBackoff)
 	for n := 0; n < j.Failures && wait < MaxBackoff; n++ {
 		wait *= 2
 	}
-	j.Size, j.Target, j.TargetType, j.Begun = j.Held, j.Held, j.Type, time.Time{}
+	j.Size, j.Target, j.TargetType, j.Begun = j.Occupied, j.Occupied, j.Type, time.Time{}
 	j.Failures, j.Until = j.Failures+1, now.Add(min(wait, MaxBackoff))
 	p.event = true
 }
 
-// Overdue returns the jobs whose steps were begun longer than Patience ago and are not carried out.
-// Nodes that they may yet take or have not left are not given away, until Failed.
+// Overdue returns the ids of the jobs whose steps were begun longer than Patience ago and are not
+// carried out. Their nodes stay reserved until Failed is called.
 func (p *Plan) Overdue(now time.Time) []string {
 	var ids []string
 	for _, j := range p.Jobs {
@@ -361,13 +382,13 @@ func (p *Plan) Overdue(now time.Time) []string {
 	return ids
 }
 
-// late reports whether Patience has passed since a moment.
+// late reports whether Patience has passed since a time.
 func (p *Plan) late(since, now time.Time) bool {
 	return now.Sub(since) > cmp.Or(p.Patience, DefaultPatience)
 }
 
-// free returns how many nodes of each type no job holds or may yet take: less than 0 where the pool
-// shrank.
+// free returns the number of nodes of each type that no job has reserved. It is negative if the pool
+// has shrunk.
 func (p *Plan) free() map[string]int32 {
 	free := maps.Clone(p.Nodes)
 	for _, j := range p.Jobs {
@@ -376,23 +397,25 @@ func (p *Plan) free() map[string]int32 {
 	return free
 }
 
-// overdue reports whether a job's step should have been carried out by now.
+// overdue reports whether the step of a job is not carried out within Patience.
 func (p *Plan) overdue(j PlanJob, now time.Time) bool {
 	return !j.Begun.IsZero() && p.late(j.Begun, now)
 }
 
-// leftAlone reports whether a job failed a short while ago.
-func (p *Plan) leftAlone(j PlanJob, now time.Time) bool { return j.Failures > 0 && now.Before(j.Until) }
+// backingOff reports whether a job is in back-off after a failure.
+func (p *Plan) backingOff(j PlanJob, now time.Time) bool {
+	return j.Failures > 0 && now.Before(j.Until)
+}
 
-// pending reports whether a job is to have other nodes than it was told.
+// pending reports whether the target of a job differs from its last step.
 func (j PlanJob) pending() bool {
 	return j.Target != j.Size || j.Target > 0 && j.TargetType != j.Type
 }
 
-// reserved returns how many nodes the job holds or may yet take.
-func (j PlanJob) reserved() int32 { return max(j.Held, j.Size) }
+// reserved returns the number of nodes that the job occupies or may still acquire.
+func (j PlanJob) reserved() int32 { return max(j.Occupied, j.Size) }
 
-// pin leaves a running job no size or node type but those that it has, if those of its speeds allow.
+// pin makes the size and node type of a running job its only legal ones, if its speeds allow it.
 func pin(job *elastallocv1.Job) {
 	nodes, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
 	if slices.ContainsFunc(job.GetSpeeds(), func(t *elastallocv1.TypeSpeed) bool { return t.GetScaling() != nil || len(t.GetAllowedNodes()) > 0 }) {
@@ -412,9 +435,8 @@ func pin(job *elastallocv1.Job) {
 	}
 }
 
-// Reserve makes a snapshot that leaves a job out ask about no node which that job holds: they are
-// taken from the pool, or from their node type, and from the job's group with those that it is
-// part of.
+// Reserve removes the nodes of a job from a snapshot that leaves the job out. It subtracts them from
+// the pool or their node type, and from quota and limit of the job's group and its ancestors.
 func Reserve(s *elastallocv1.Snapshot, groupID, nodeType string, nodes int32) {
 	taken := nodes
 	for _, t := range s.GetNodeTypes() {
@@ -429,7 +451,7 @@ func Reserve(s *elastallocv1.Snapshot, groupID, nodeType string, nodes int32) {
 		of[group.GetId()] = group
 	}
 	group := of[groupID]
-	for range of { // Groups that are part of themselves end, too.
+	for range of { // A cycle of groups ends, too.
 		if group == nil {
 			break
 		}

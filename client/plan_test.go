@@ -409,7 +409,7 @@ func (c *toy) turn() {
 		c.plan.Decide(c.now, c.answer)
 		record.Late = c.takes()
 	}
-	steps, _, err := c.plan.Turn(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
+	steps, _, err := c.plan.Reconcile(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
 		c.asks(sent, record.Overdue)
 		for _, j := range c.jobs {
 			j.inUse = len(c.on(j))
@@ -652,7 +652,7 @@ func TestPlanInWords(t *testing.T) {
 		turn := func(p *client.Plan, seconds int, s *elastallocv1.Snapshot, want string, nodes ...int32) {
 			t.Helper()
 			before := asked
-			steps, _, err := p.Turn(at(seconds), s, func(*elastallocv1.Snapshot) (client.Decision, error) {
+			steps, _, err := p.Reconcile(at(seconds), s, func(*elastallocv1.Snapshot) (client.Decision, error) {
 				asked++
 				return decision(nodes...), nil
 			})
@@ -695,13 +695,13 @@ func TestPlanInWords(t *testing.T) {
 		answer.Report = &elastallocv1.SolveReport{Warnings: []*elastallocv1.Warning{{Message: "look here"}}}
 		for n, want := range []int{1, 0} { // The second turn asks for nothing.
 			seconds := 10 * n
-			_, warnings, err := p.Turn(at(seconds), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return answer, nil })
+			_, warnings, err := p.Reconcile(at(seconds), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return answer, nil })
 			if err != nil || len(warnings) != want {
 				t.Errorf("at %d s warnings %v, %v; want %d", seconds, warnings, err, want)
 			}
 		}
 		idle := &elastallocv1.FillIdleResponse{} // It has no report.
-		_, warnings, err := p.Turn(at(500), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return idle, nil })
+		_, warnings, err := p.Reconcile(at(500), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return idle, nil })
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("warnings %v, %v; want none", warnings, err)
 		}

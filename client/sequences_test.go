@@ -85,7 +85,7 @@ func (c *sweep) run(t *testing.T, decide func(context.Context, *elastallocv1.Sna
 		if now > tooLate {
 			t.Fatalf("%d of %d jobs run after %v", running, count, now)
 		}
-		steps, _, err := plan.Turn(start.Add(now), s, func(s *elastallocv1.Snapshot) (client.Decision, error) {
+		steps, _, err := plan.Reconcile(start.Add(now), s, func(s *elastallocv1.Snapshot) (client.Decision, error) {
 			return decide(t.Context(), s)
 		})
 		if err != nil {

@@ -4,40 +4,41 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Decision says what each job gets: an AllocateResponse or a FillIdleResponse, be it of the service
-// or of a rule of your own.
+// Decision is an allocation for each job: an AllocateResponse, a FillIdleResponse, or the result of
+// your own rule.
 type Decision interface {
 	GetAllocations() []*elastallocv1.Allocation
 }
 
-// Step is one job to resize when a decision is carried out.
+// Step is the resize of one job.
 type Step struct {
 	JobID string
-	// Nodes is what the job holds once the step is done; 0 = none. NodeType is their type, in
-	// a pool that has several.
-	Nodes    int32
+	// Nodes is the number of nodes of the job after the step. 0 pauses the job.
+	Nodes int32
+	// NodeType is the type of the nodes if the pool has several, otherwise "".
 	NodeType string
-	// Change is CHANGE_PREEMPT or CHANGE_SCALE_DOWN for a step that frees nodes,
-	// CHANGE_START or CHANGE_SCALE_UP for one that takes some.
+	// Change is CHANGE_PREEMPT or CHANGE_SCALE_DOWN for a step that releases nodes, and
+	// CHANGE_START or CHANGE_SCALE_UP for a step that acquires nodes.
 	Change elastallocv1.Change
 }
 
-// Frees reports whether the step frees nodes.
+// Frees reports whether the step releases nodes.
 func (s Step) Frees() bool {
 	return s.Change == elastallocv1.Change_CHANGE_PREEMPT || s.Change == elastallocv1.Change_CHANGE_SCALE_DOWN
 }
 
-// Steps returns the order to carry a decision out in at once; a Plan does where resizes take time
-// or fail. First come all jobs that free nodes, then, in the order of the snapshot, those that take
-// some, each in one step as a gang. So the jobs never hold more nodes than the pool has, or than they
-// held before where it shrank. Jobs that keep their nodes or go on waiting need no step. One that
-// moves to another node type has two: it is paused, and then started there.
+// Steps returns the steps that carry a decision out, in the order of their execution. Use a Plan
+// instead if resizes take time or fail. Steps that release nodes come first. Steps that acquire nodes
+// follow in the order of the snapshot. Each resizes a job as a gang. In this order the jobs never
+// occupy more nodes than the pool has or, if the pool has shrunk, than they occupied before. A job
+// that keeps its nodes or keeps waiting has no step. A job that moves to another node type has two:
+// a pause, and a start on the new type.
 //
-// A job that has lost a node and is told with those that are left may keep them: restarting it on
-// them is up to the caller.
+// A job that lost a node and is allocated its remaining nodes has no step either. The caller
+// restarts it on them.
 //
-// Steps that free nodes may be done at the same time, and then so may those that take some. Where a
-// step fails or a job ended meanwhile, leave out the rest and ask for a new decision.
+// Steps that release nodes may run concurrently, and so may steps that acquire nodes, once the former
+// are done. If a step fails or a job completes meanwhile, skip the rest and request a new decision.
 func Steps(response Decision) []Step {
 	var frees, takes []Step
 	for _, a := range response.GetAllocations() {

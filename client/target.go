@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 )
 
-// checkTarget returns an error for a target that gRPC would take for another one: it adds
-// port 443 where there is none, and takes a URL for a name.
+// checkTarget returns an error for a target that gRPC would misinterpret: it would add port 443 to a
+// target without a port, and resolve a URL as a name.
 func checkTarget(target string) error {
 	scheme, rest, _ := strings.Cut(target, ":")
 	switch {
@@ -23,7 +23,7 @@ func checkTarget(target string) error {
 		address = strings.TrimSpace(address)
 		host, port, err := net.SplitHostPort(address)
 		if err != nil || host == "" || port == "" || strings.ContainsFunc(address, func(r rune) bool { return r == '/' || unicode.IsSpace(r) }) {
-			return fmt.Errorf("target is %q; want host:port, such as localhost:50051", target)
+			return fmt.Errorf("target is %q; must be host:port, for example localhost:50051", target)
 		}
 	}
 	return nil
@@ -34,7 +34,7 @@ func listResolver(list string) *manual.Resolver {
 	var endpoints []resolver.Endpoint
 	for address := range strings.SplitSeq(list, ",") {
 		address = strings.TrimSpace(address)
-		// Each server shows a certificate of its own name, not of the list's.
+		// The certificate of each server has its own name, not that of the list.
 		endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address, ServerName: address}}})
 	}
 	r := manual.NewBuilderWithScheme("list")

@@ -87,7 +87,7 @@ func (j *simulatedJob) workDone() time.Duration { return j.History.Work + j.serv
 
 // known is what a scheduler knows of the job's work in the simulation.
 func (j *simulatedJob) known() eta.Job {
-	return eta.Job{Told: j.ToldETA, ToldError: j.ToldError, WorkDone: j.served}
+	return eta.Job{UserEstimate: j.ToldETA, UserError: j.ToldError, WorkDone: j.served}
 }
 
 // ended is what it knows once the job has ended, of all its work: nothing was told of work before

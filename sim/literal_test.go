@@ -164,9 +164,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				job.ended, job.end, happened = true, second, true
 				ended := eta.Job{WorkDone: job.History.Work + job.served}
 				if job.History.Work == 0 {
-					ended.Told, ended.ToldError = job.ToldETA, job.ToldError
+					ended.UserEstimate, ended.UserError = job.ToldETA, job.ToldError
 				}
-				estimator.Ended(ended)
+				estimator.Completed(ended)
 				if job.nodes > 0 {
 					job.held = append(job.held, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
 				}
@@ -243,7 +243,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 			}
 		}
 		if job.ToldError > 0 || job.ToldETA == 0 {
-			estimate := estimator.Estimate(eta.Job{Told: job.ToldETA, ToldError: job.ToldError, WorkDone: job.served})
+			estimate := estimator.Estimate(eta.Job{UserEstimate: job.ToldETA, UserError: job.ToldError, WorkDone: job.served})
 			told.RemainingETA, told.ETAError = estimate.ETA, new(estimate.Error)
 			if job.ToldError > 0 {
 				told.ETAError = new(job.ToldError)

@@ -162,7 +162,7 @@ func (s *simulation) endJobs() bool {
 	for _, i := range s.active {
 		if job := &s.jobs[i]; job.done() {
 			job.endAt(s.now)
-			s.estimator.Ended(job.ended())
+			s.estimator.Completed(job.ended())
 		} else {
 			kept = append(kept, i)
 		}

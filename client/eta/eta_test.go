@@ -25,10 +25,10 @@ func TestPosteriorIsTheIntegral(t *testing.T) {
 		z := rapid.Float64Range(-60, 60).Draw(rt, "z")
 		d := rapid.Float64Range(1, 1e6).Draw(rt, "D")
 		x := d * math.Exp(z*s)
-		if x > most {
+		if x > maxETA {
 			rt.Skip("more than is ever done")
 		}
-		got, want := MeanLeft(math.Log(d), s, x), integral(d, s, x)
+		got, want := MeanRemaining(math.Log(d), s, x), integral(d, s, x)
 		// Both take x off a mean that may be hardly more, and z comes from a logarithm.
 		if off := math.Abs(got - want); !(off <= 1e-9*want+1e-12*x*max(1, z*z)) {
 			rt.Errorf("D %v, s %v, x %v (z %v): %v, integral %v", d, s, x, z, got, want)
@@ -68,31 +68,31 @@ func TestPosteriorAtTheLimits(t *testing.T) {
 		// Far out the mean of what is left tends to x s^2 / ln(x/D).
 		{"far tail", 1, 0.1, 1e80, 1e80 * (0.01/math.Log(1e80) + 1e-4/math.Pow(math.Log(1e80), 2))},
 	} {
-		if got := MeanLeft(math.Log(c.d), c.s, c.x); math.Abs(got-c.want) > 1e-6*math.Abs(c.want)+1e-9 {
+		if got := MeanRemaining(math.Log(c.d), c.s, c.x); math.Abs(got-c.want) > 1e-6*math.Abs(c.want)+1e-9 {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
 	}
 	// The two ways of calculating meet.
 	for _, s := range []float64{0.01, 0.69, 1.4, 5} {
-		below, above := MeanLeft(math.Log(100), s, 100*math.Exp(s*math.Nextafter(tail, 0))), MeanLeft(math.Log(100), s, 100*math.Exp(s*(tail+1e-12)))
+		below, above := MeanRemaining(math.Log(100), s, 100*math.Exp(s*math.Nextafter(tail, 0))), MeanRemaining(math.Log(100), s, 100*math.Exp(s*(tail+1e-12)))
 		if math.Abs(above/below-1) > 1e-8 {
 			t.Errorf("s %v: %v below the tail, %v above", s, below, above)
 		}
 	}
 }
 
-// TestTotalsGrowWithTheWork: a job that has done more has, all told, no less to do, and what
+// TestTotalsGrowWithTheWork: a job that has done more has, in total, no less to do, and what
 // is left never runs out.
 func TestTotalsGrowWithTheWork(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		told, off := spans().Draw(rt, "told"), rapid.Float64Range(0.01, MaxError).Draw(rt, "s")
+		estimate, sigma := spans().Draw(rt, "estimate"), rapid.Float64Range(0.01, MaxError).Draw(rt, "s")
 		less, more := spans().Draw(rt, "done"), spans().Draw(rt, "done, too")
 		if less > more {
 			less, more = more, less
 		}
 		var e Estimator
-		a, b := e.Estimate(Job{Told: told, ToldError: off, WorkDone: less}), e.Estimate(Job{Told: told, ToldError: off, WorkDone: more})
-		if b.ETA == duration(most) {
+		a, b := e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: less}), e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: more})
+		if b.ETA == duration(maxETA) {
 			return // It is cut off.
 		}
 		// To a second: at least that is always left.
@@ -106,16 +106,16 @@ func TestTotalsGrowWithTheWork(t *testing.T) {
 func TestLeftIsTheMedian(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var e Estimator
-		ended := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 0, 30).Draw(rt, "ended")
-		for _, seconds := range ended {
-			e.Ended(Job{WorkDone: time.Duration(seconds) * time.Second})
+		completed := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 0, 30).Draw(rt, "completed")
+		for _, seconds := range completed {
+			e.Completed(Job{WorkDone: time.Duration(seconds) * time.Second})
 		}
 		done := rapid.Int64Range(0, 20_000).Draw(rt, "done")
 		list := []float64{1200, 3600}
 		if done > 1200 {
 			list = []float64{float64(done), 3 * float64(done)}
 		}
-		for _, seconds := range ended {
+		for _, seconds := range completed {
 			if seconds > done {
 				list = append(list, float64(seconds-done))
 			}
@@ -133,21 +133,21 @@ func TestLeftIsTheMedian(t *testing.T) {
 	})
 }
 
-// TestLatestEndedAreRemembered: an Estimator and its state hold the last MaxEnded jobs.
-func TestLatestEndedAreRemembered(t *testing.T) {
+// TestLatestCompletedAreRemembered: an Estimator and its state hold the last MaxCompleted jobs.
+func TestLatestCompletedAreRemembered(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	var all Estimator
 	var works []float64
-	for range MaxEnded + 500 {
+	for range MaxCompleted + 500 {
 		minutes := random.IntN(50) // Many are equal, and some 0.
-		all.Ended(Job{WorkDone: time.Duration(minutes) * time.Minute, Told: time.Hour})
+		all.Completed(Job{WorkDone: time.Duration(minutes) * time.Minute, UserEstimate: time.Hour})
 		if minutes > 0 {
 			works = append(works, float64(60*minutes))
 		}
 	}
-	works = works[len(works)-MaxEnded:]
-	if !slices.Equal(all.ended, works) || !slices.Equal(all.sorted, slices.Sorted(slices.Values(works))) {
-		t.Errorf("remembers %d jobs, not the latest %d", len(all.ended), MaxEnded)
+	works = works[len(works)-MaxCompleted:]
+	if !slices.Equal(all.completed, works) || !slices.Equal(all.sorted, slices.Sorted(slices.Values(works))) {
+		t.Errorf("remembers %d jobs, not the latest %d", len(all.completed), MaxCompleted)
 	}
 	var restored Estimator
 	if err := json.Unmarshal(marshal(t, &all), &restored); err != nil {
@@ -158,34 +158,34 @@ func TestLatestEndedAreRemembered(t *testing.T) {
 	}
 }
 
-// TestTrust: steps before what was told, that before ended jobs; values that no scheduler
+// TestTrust checks the order of the sources: steps, the estimate of the user, completed jobs. Values that no scheduler
 // means are as if they were left out.
 func TestTrust(t *testing.T) {
 	var e Estimator
-	steps := Job{StepsLeft: 600, SecondsPerStep: 2, Nodes: 8, Told: time.Hour, ToldError: 1, WorkDone: time.Minute}
-	told, unknown := steps, steps
-	told.SecondsPerStep = 0
-	unknown.SecondsPerStep, unknown.Told = math.NaN(), -time.Hour
+	steps := Job{StepsLeft: 600, SecondsPerStep: 2, Nodes: 8, UserEstimate: time.Hour, UserError: 1, WorkDone: time.Minute}
+	user, unknown := steps, steps
+	user.SecondsPerStep = 0
+	unknown.SecondsPerStep, unknown.UserEstimate = math.NaN(), -time.Hour
 	for _, c := range []struct {
 		job  Job
 		want Estimate
 	}{
 		{steps, Estimate{ETA: 20 * time.Minute, Nodes: 8, Error: 0}},
-		{told, Estimate{ETA: duration(MeanLeft(math.Log(3600), 1, 60)), Nodes: 1, Error: 1}},
+		{user, Estimate{ETA: duration(MeanRemaining(math.Log(3600), 1, 60)), Nodes: 1, Error: 1}},
 		{unknown, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
 		{Job{}, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
 		{Job{SecondsPerStep: 1}, Estimate{ETA: time.Second, Nodes: 1, Error: 0}},
 		{Job{StepsLeft: -1, SecondsPerStep: 1}, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
-		{Job{StepsLeft: math.Inf(1), SecondsPerStep: 1}, Estimate{ETA: duration(most), Nodes: 1, Error: 0}},
-		{Job{Told: time.Hour, ToldError: math.NaN()}, Estimate{ETA: duration(MeanLeft(math.Log(3600), math.Ln2, 0)), Nodes: 1, Error: math.Ln2}},
-		{Job{Told: time.Hour, ToldError: 99}, Estimate{ETA: duration(MeanLeft(math.Log(3600), 5, 0)), Nodes: 1, Error: 5}},
-		{Job{Told: time.Hour, ToldError: 1e-300, WorkDone: 2 * time.Hour}, Estimate{ETA: time.Second, Nodes: 1, Error: leastError}},
-		{Job{Told: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{ETA: duration(MeanLeft(math.Log(most), math.Ln2, most)), Nodes: 1, Error: math.Ln2}},
+		{Job{StepsLeft: math.Inf(1), SecondsPerStep: 1}, Estimate{ETA: duration(maxETA), Nodes: 1, Error: 0}},
+		{Job{UserEstimate: time.Hour, UserError: math.NaN()}, Estimate{ETA: duration(MeanRemaining(math.Log(3600), math.Ln2, 0)), Nodes: 1, Error: math.Ln2}},
+		{Job{UserEstimate: time.Hour, UserError: 99}, Estimate{ETA: duration(MeanRemaining(math.Log(3600), 5, 0)), Nodes: 1, Error: 5}},
+		{Job{UserEstimate: time.Hour, UserError: 1e-300, WorkDone: 2 * time.Hour}, Estimate{ETA: time.Second, Nodes: 1, Error: minError}},
+		{Job{UserEstimate: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{ETA: duration(MeanRemaining(math.Log(maxETA), math.Ln2, maxETA)), Nodes: 1, Error: math.Ln2}},
 	} {
 		got := e.Estimate(c.job)
-		c.want.WorkDone = min(c.job.WorkDone, duration(most))
-		if c.job.Told > 0 {
-			c.want.Overrun = min(c.job.WorkDone.Seconds(), most) / c.job.Told.Seconds()
+		c.want.WorkDone = min(c.job.WorkDone, duration(maxETA))
+		if c.job.UserEstimate > 0 {
+			c.want.Overrun = min(c.job.WorkDone.Seconds(), maxETA) / c.job.UserEstimate.Seconds()
 		}
 		if got != c.want {
 			t.Errorf("%+v: %+v; want %+v", c.job, got, c.want)
@@ -203,18 +203,18 @@ func TestSpeed(t *testing.T) {
 
 func TestBadStates(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"ended_seconds":[1,0]}`:         "parse state of ETAs: ended_seconds[1] is 0; want more than 0 and at most 3.1536e+08",
-		`{"ended_seconds":[1e99]}`:        "parse state of ETAs: ended_seconds[0] is 1e+99; want more than 0 and at most 3.1536e+08",
-		`{}`:                              "parse state of ETAs: ended_seconds is missing; want a list of seconds",
-		`null`:                            "parse state of ETAs: ended_seconds is missing; want a list of seconds",
-		`{"ended_seconds":[],"told":[1]}`: "parse state of ETAs: told is [1]; want 1 to 1000 jobs and 5 sums of at most 1e+06",
-		`{"ended_seconds":[],"a":1}`:      `parse state of ETAs: json: unknown field "a"`,
+		`{"completed_seconds":[1,0]}`:  "parse state of ETAs: completed_seconds[1]: is 0; must be greater than 0 and at most 3.1536e+08",
+		`{"completed_seconds":[1e99]}`: "parse state of ETAs: completed_seconds[0]: is 1e+99; must be greater than 0 and at most 3.1536e+08",
+		`{}`:                           "parse state of ETAs: completed_seconds: is missing; must be a list of seconds",
+		`null`:                         "parse state of ETAs: completed_seconds: is missing; must be a list of seconds",
+		`{"completed_seconds":[],"user_estimates":[1]}`: "parse state of ETAs: user_estimates: is [1]; must be a number of jobs, 1 to 1000, and 5 sums of at most 1e+06",
+		`{"completed_seconds":[],"a":1}`:                `parse state of ETAs: json: unknown field "a"`,
 	} {
-		e := Estimator{ended: []float64{1}, sorted: []float64{1}}
+		e := Estimator{completed: []float64{1}, sorted: []float64{1}}
 		if err := json.Unmarshal([]byte(text), &e); err == nil || err.Error() != want {
 			t.Errorf("%s: %v; want %s", text, err, want)
 		}
-		if len(e.ended) != 1 {
+		if len(e.completed) != 1 {
 			t.Errorf("%s: the state is lost", text)
 		}
 	}
@@ -223,26 +223,26 @@ func TestBadStates(t *testing.T) {
 // FuzzState: whatever is no state is refused, and whatever is one gives ETAs that the service
 // takes and is written again as it was read.
 func FuzzState(f *testing.F) {
-	f.Add([]byte(`{"ended_seconds":[60,3600.5,1]}`), int64(time.Hour))
-	f.Add([]byte(`{"ended_seconds":[]}`), int64(0))
-	f.Add([]byte(`{"ended_seconds":[],"told":[1,-1e6,1e6,0,-1e6,1e6]}`), int64(1))
-	f.Add([]byte(`{"ended_seconds":[1e-300]}{}`), int64(-1))
+	f.Add([]byte(`{"completed_seconds":[60,3600.5,1]}`), int64(time.Hour))
+	f.Add([]byte(`{"completed_seconds":[]}`), int64(0))
+	f.Add([]byte(`{"completed_seconds":[],"user_estimates":[1,-1e6,1e6,0,-1e6,1e6]}`), int64(1))
+	f.Add([]byte(`{"completed_seconds":[1e-300]}{}`), int64(-1))
 	f.Fuzz(func(t *testing.T, text []byte, done int64) {
 		var e, again Estimator
 		if e.UnmarshalJSON(text) != nil {
-			if len(e.ended) > 0 || e.fit != (fit{}) {
+			if len(e.completed) > 0 || e.fit != (fit{}) {
 				t.Error("a text that is no state is one in part")
 			}
 			return
 		}
-		for _, told := range []time.Duration{0, 1, time.Hour, math.MaxInt64} {
-			got := e.Estimate(Job{WorkDone: time.Duration(done), Told: told})
-			if got.ETA < time.Second || got.ETA > duration(most) || !(got.Error > 0 && got.Error <= MaxError) {
+		for _, estimate := range []time.Duration{0, 1, time.Hour, math.MaxInt64} {
+			got := e.Estimate(Job{WorkDone: time.Duration(done), UserEstimate: estimate})
+			if got.ETA < time.Second || got.ETA > duration(maxETA) || !(got.Error > 0 && got.Error <= MaxError) {
 				t.Errorf("estimate %+v", got)
 			}
 		}
-		if err := again.UnmarshalJSON(marshal(t, &e)); err != nil || !slices.Equal(again.ended, e.ended) || again.fit != e.fit {
-			t.Errorf("written again: %v, %v", again.ended, err)
+		if err := again.UnmarshalJSON(marshal(t, &e)); err != nil || !slices.Equal(again.completed, e.completed) || again.fit != e.fit {
+			t.Errorf("written again: %v, %v", again.completed, err)
 		}
 	})
 }
@@ -256,20 +256,20 @@ func marshal(t *testing.T, e *Estimator) []byte {
 	return text
 }
 
-// goldenCase is an estimate that Go and Python agree on. Times are seconds; 0 is not told.
+// goldenCase is an estimate that Go and Python agree on. Times are seconds; 0 means unset.
 type goldenCase struct {
-	EndedSeconds   []float64 `json:"ended_seconds"`
-	EndedTold      []float64 `json:"ended_told"`
-	StepsLeft      float64   `json:"steps_left"`
-	SecondsPerStep float64   `json:"seconds_per_step"`
-	Nodes          int       `json:"nodes"`
-	Told           float64   `json:"told"`
-	ToldError      float64   `json:"told_error"`
-	WorkDone       float64   `json:"work_done"`
-	ETA            float64   `json:"eta"`
-	ETANodes       int32     `json:"eta_nodes"`
-	ETAError       float64   `json:"eta_error"`
-	Overrun        float64   `json:"overrun"`
+	CompletedSeconds   []float64 `json:"completed_seconds"`
+	CompletedEstimates []float64 `json:"completed_estimates"`
+	StepsLeft          float64   `json:"steps_left"`
+	SecondsPerStep     float64   `json:"seconds_per_step"`
+	Nodes              int       `json:"nodes"`
+	UserEstimate       float64   `json:"user_estimate"`
+	UserError          float64   `json:"user_error"`
+	WorkDone           float64   `json:"work_done"`
+	ETA                float64   `json:"eta"`
+	ETANodes           int32     `json:"eta_nodes"`
+	ETAError           float64   `json:"eta_error"`
+	Overrun            float64   `json:"overrun"`
 }
 
 // TestGolden: the numbers stay what they were, and the Python client has the same
@@ -280,30 +280,30 @@ func TestGolden(t *testing.T) {
 	cases := make([]goldenCase, 300)
 	for i := range cases {
 		c := &cases[i]
-		c.EndedSeconds, c.EndedTold = []float64{}, []float64{}
+		c.CompletedSeconds, c.CompletedEstimates = []float64{}, []float64{}
 		for n := range random.IntN(12) * random.IntN(2) {
-			c.EndedSeconds = append(c.EndedSeconds, span())
-			c.EndedTold = append(c.EndedTold, span()*float64(n%3)) // 0 is none.
+			c.CompletedSeconds = append(c.CompletedSeconds, span())
+			c.CompletedEstimates = append(c.CompletedEstimates, span()*float64(n%3)) // 0 is none.
 		}
 		if i%4 == 0 {
 			c.StepsLeft, c.SecondsPerStep, c.Nodes = math.Round(span()), span()/1e4, 1<<random.IntN(5)
 		}
 		if i%2 == 0 {
-			c.Told = span()
+			c.UserEstimate = span()
 		}
 		if i%6 == 0 {
-			c.ToldError = []float64{1e-6, 0.01, 0.2, 1.39, 5}[random.IntN(5)]
+			c.UserError = []float64{1e-6, 0.01, 0.2, 1.39, 5}[random.IntN(5)]
 		}
 		if i%5 > 0 {
 			c.WorkDone = span()
 		}
 		var e Estimator
-		for n, work := range c.EndedSeconds {
-			e.Ended(Job{WorkDone: nanoseconds(work), Told: nanoseconds(c.EndedTold[n]), ToldError: c.ToldError})
+		for n, work := range c.CompletedSeconds {
+			e.Completed(Job{WorkDone: nanoseconds(work), UserEstimate: nanoseconds(c.CompletedEstimates[n]), UserError: c.UserError})
 		}
 		got := e.Estimate(Job{
 			StepsLeft: c.StepsLeft, SecondsPerStep: c.SecondsPerStep, Nodes: c.Nodes,
-			Told: nanoseconds(c.Told), ToldError: c.ToldError, WorkDone: nanoseconds(c.WorkDone),
+			UserEstimate: nanoseconds(c.UserEstimate), UserError: c.UserError, WorkDone: nanoseconds(c.WorkDone),
 		})
 		c.ETA, c.ETANodes, c.ETAError, c.Overrun = got.ETA.Seconds(), got.Nodes, got.Error, got.Overrun
 	}
@@ -343,7 +343,7 @@ func nanoseconds(seconds float64) time.Duration {
 
 // spans draws times from a millisecond to ten years, each order of magnitude alike.
 func spans() *rapid.Generator[time.Duration] {
-	return rapid.Map(rapid.Float64Range(math.Log(1e6), math.Log(most*1e9)), func(x float64) time.Duration {
+	return rapid.Map(rapid.Float64Range(math.Log(1e6), math.Log(maxETA*1e9)), func(x float64) time.Duration {
 		return time.Duration(math.Exp(x))
 	})
 }
@@ -356,37 +356,37 @@ func TestPythonETAs(t *testing.T) {
 		t.Skipf("%s: %v %s", python, err, output)
 	}
 	var e Estimator
-	e.Ended(Job{WorkDone: 90 * time.Second, Told: time.Hour})
-	e.Ended(Job{WorkDone: 100 * time.Millisecond, Told: time.Minute, ToldError: 0.2})
-	learnt := e.Estimate(Job{Told: time.Minute})
+	e.Completed(Job{WorkDone: 90 * time.Second, UserEstimate: time.Hour})
+	e.Completed(Job{WorkDone: 100 * time.Millisecond, UserEstimate: time.Minute, UserError: 0.2})
+	learnt := e.Estimate(Job{UserEstimate: time.Minute})
 	command := exec.Command(python, "-c", `
 import json, sys
 sys.path.insert(0, "../../python/elastalloc") # Without the rest, which needs grpcio.
-from eta import Estimator, MAX_ENDED, speed
+from eta import Estimator, MAX_COMPLETED, speed
 for c in json.load(open("testdata/estimates.json")):
     e = Estimator()
-    for work, told in zip(c.pop("ended_seconds"), c.pop("ended_told")):
-        e.ended(work, told=told, told_error=c["told_error"])
+    for work, user_estimate in zip(c.pop("completed_seconds"), c.pop("completed_estimates")):
+        e.completed(work, user_estimate=user_estimate, user_error=c["user_error"])
     want = c.pop("eta"), c.pop("eta_nodes"), c.pop("eta_error"), c.pop("overrun")
     got = e.estimate(**c)
     assert all(abs(g - w) <= 1e-9 * max(1, w) for g, w in zip(got, want)), (c, got, want)
     assert got.work_done == c["work_done"], (c, got)
 e = Estimator.from_json(sys.argv[1])
 print(e.to_json())
-learnt = e.estimate(told=60)
-for n in range(MAX_ENDED + 5):
-    e.ended(60 + n % 7)
-assert sorted(e._ended) == e._sorted and len(e._ended) == MAX_ENDED and 90 not in e._ended
+learnt = e.estimate(user_estimate=60)
+for n in range(MAX_COMPLETED + 5):
+    e.completed(60 + n % 7)
+assert sorted(e._completed) == e._sorted and len(e._completed) == MAX_COMPLETED and 90 not in e._completed
 assert Estimator.from_json(e.to_json())._sorted == e._sorted
 assert abs(speed(4) - 2.56) < 1e-12
 assert abs(learnt.eta - float(sys.argv[2])) < 1e-6 and abs(learnt.error - float(sys.argv[3])) < 1e-9, learnt
-tiny = Estimator().estimate(told=1e-300, told_error=1e-300, work_done=1e300)
+tiny = Estimator().estimate(user_estimate=1e-300, user_error=1e-300, work_done=1e300)
 assert tiny.eta == 1 and tiny.error == 1e-9 and tiny.overrun < 1e18, tiny
-assert e.estimate(told=float("nan")).error == 3 and e.estimate(seconds_per_step=float("nan")).error == 3
-for text in ["", "{}", "null", "[]", "[" * 100000, '{"ended_seconds": [0]}', '{"ended_seconds": [NaN]}', '{"ended_seconds": [true]}',
-             '{"ended_seconds": [], "told": 0}', '{"ended_seconds": [], "told": [1, 1]}', '{"ended_seconds": [], "told": [0, 0, 0, 0, 0, 0]}',
-             '{"ended_seconds": [], "told": [1, 1, 1, 1, 1, NaN]}', '{"ended_seconds": [], "told": [1, 1, 1, 1, 1, 2e6]}',
-             '{"ended_seconds": 1}', '{"ended_seconds": [1e99]}', '{"ended_seconds": [], "a": 1}', '{"ended_seconds": []} {}']:
+assert e.estimate(user_estimate=float("nan")).error == 3 and e.estimate(seconds_per_step=float("nan")).error == 3
+for text in ["", "{}", "null", "[]", "[" * 100000, '{"completed_seconds": [0]}', '{"completed_seconds": [NaN]}', '{"completed_seconds": [true]}',
+             '{"completed_seconds": [], "user_estimates": 0}', '{"completed_seconds": [], "user_estimates": [1, 1]}', '{"completed_seconds": [], "user_estimates": [0, 0, 0, 0, 0, 0]}',
+             '{"completed_seconds": [], "user_estimates": [1, 1, 1, 1, 1, NaN]}', '{"completed_seconds": [], "user_estimates": [1, 1, 1, 1, 1, 2e6]}',
+             '{"completed_seconds": 1}', '{"completed_seconds": [1e99]}', '{"completed_seconds": [], "a": 1}', '{"completed_seconds": []} {}']:
     try:
         Estimator.from_json(text)
         raise AssertionError(text)
@@ -399,7 +399,7 @@ for text in ["", "{}", "null", "[]", "[" * 100000, '{"ended_seconds": [0]}', '{"
 		t.Fatalf("%v\n%s", err, state)
 	}
 	var again Estimator
-	if err := json.Unmarshal(state, &again); err != nil || !slices.Equal(again.ended, e.ended) || again.fit != e.fit {
-		t.Errorf("Python wrote %s: %v, %v", state, again.ended, err)
+	if err := json.Unmarshal(state, &again); err != nil || !slices.Equal(again.completed, e.completed) || again.fit != e.fit {
+		t.Errorf("Python wrote %s: %v, %v", state, again.completed, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFitIsTheLeast compares what is believed with the definition, job by job: the bias and the
-// slope have the least sum of squares, doubt included, and the error is that sum without the slope's
+// TestFitIsTheLeast compares the corrected estimate with the definition, job by job: the bias and the
+// slope have the least sum of squares, prior included, and the error is that sum without the slope's
 // and the bias's part.
 func TestFitIsTheLeast(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -38,32 +38,32 @@ func TestFitIsTheLeast(t *testing.T) {
 			}
 			return sum
 		}
-		doubted := func(bias, slope float64) float64 { return squares(bias, slope) + 40*bias*bias + 20*slope*slope }
+		penalized := func(bias, slope float64) float64 { return squares(bias, slope) + 40*bias*bias + 20*slope*slope }
 		// At the mean there is the bias alone.
-		atMean, spread := f.believed(mean, 1)
-		above, _ := f.believed(mean+1, 1)
+		atMean, spread := f.correct(mean, 1)
+		above, _ := f.correct(mean+1, 1)
 		bias := atMean - mean
 		slope := above - mean - 1 - bias
 		for _, step := range [][2]float64{{1e-3, 0}, {-1e-3, 0}, {0, 1e-3}, {0, -1e-3}, {1e-3, 1e-3}} {
-			if doubted(bias+step[0], slope+step[1]) < doubted(bias, slope) {
+			if penalized(bias+step[0], slope+step[1]) < penalized(bias, slope) {
 				rt.Fatalf("bias %v, slope %v: less at a step of %v", bias, slope, step)
 			}
 		}
 		if want := math.Sqrt((squares(bias, slope) + 20) / (jobs + 20)); math.Abs(spread-min(want, MaxError)) > 1e-9*want {
 			rt.Fatalf("spread %v; want %v", spread, want)
 		}
-		// Another error told scales both.
-		if half, sd := f.believed(mean, 0.5); math.Abs(half-mean-bias/2) > 1e-9 || math.Abs(sd-spread/2) > 1e-9 && spread < MaxError {
+		// Another stated error scales both.
+		if half, sd := f.correct(mean, 0.5); math.Abs(half-mean-bias/2) > 1e-9 || math.Abs(sd-spread/2) > 1e-9 && spread < MaxError {
 			rt.Fatalf("with half the error %v, %v", half-mean, sd)
 		}
 	})
 }
 
-// TestFitLearns: what was told in the mean is believed as it is; what is told three times too long,
+// TestFitLearns: estimates without bias are not corrected; estimates that are three times too long,
 // or too long where long, or less exactly than said, is corrected.
 func TestFitLearns(t *testing.T) {
 	for name, c := range map[string]struct{ bias, slope, off float64 }{
-		"as told":       {0, 0, 1},
+		"as stated":     {0, 0, 1},
 		"three times":   {-math.Log(3), 0, 1},
 		"long too long": {0, -0.4, 1},
 		"less exact":    {0, 0, 2},
@@ -72,21 +72,21 @@ func TestFitLearns(t *testing.T) {
 		var e Estimator
 		for range 2000 {
 			u := 8 + 1.5*random.NormFloat64()
-			took := u + c.bias + c.slope*(u-8) + c.off*DefaultToldError*random.NormFloat64()
-			e.Ended(Job{Told: duration(math.Exp(u)), WorkDone: duration(math.Exp(took))})
+			took := u + c.bias + c.slope*(u-8) + c.off*DefaultUserError*random.NormFloat64()
+			e.Completed(Job{UserEstimate: duration(math.Exp(u)), WorkDone: duration(math.Exp(took))})
 		}
 		for _, u := range []float64{6.5, 8, 9.5} {
-			median, sd := e.fit.believed(u, DefaultToldError)
+			median, sd := e.fit.correct(u, DefaultUserError)
 			if want := u + c.bias + c.slope*(u-8); math.Abs(median-want) > 0.12 {
-				t.Errorf("%s: of %v told %v is believed; want %v", name, u, median, want)
+				t.Errorf("%s: an estimate of %v is corrected to %v; want %v", name, u, median, want)
 			}
-			if want := c.off * DefaultToldError; math.Abs(sd/want-1) > 0.1 {
+			if want := c.off * DefaultUserError; math.Abs(sd/want-1) > 0.1 {
 				t.Errorf("%s: error %v; want %v", name, sd, want)
 			}
 		}
-		// Ended jobs that were told none teach nothing of it.
+		// Completed jobs without an estimate do not change the fit.
 		before := e.fit
-		if e.Ended(Job{WorkDone: time.Hour}); e.fit != before {
+		if e.Completed(Job{WorkDone: time.Hour}); e.fit != before {
 			t.Errorf("%s: %v, then %v", name, before, e.fit)
 		}
 	}

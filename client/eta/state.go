@@ -11,23 +11,24 @@ import (
 
 // state is the JSON of an Estimator.
 type state struct {
-	// EndedSeconds is the work of ended jobs in seconds on one node, in the order of their ends.
-	EndedSeconds []float64 `json:"ended_seconds"`
-	// Told is the fit of what was told of them.
-	Told []float64 `json:"told,omitempty"`
+	// CompletedSeconds is the work of completed jobs in seconds on one node, in the order of
+	// completion.
+	CompletedSeconds []float64 `json:"completed_seconds"`
+	// UserEstimates is the fit of their users' estimates.
+	UserEstimates []float64 `json:"user_estimates,omitempty"`
 }
 
-// MarshalJSON returns the state: what the jobs that ended took, and how wrong they were told.
+// MarshalJSON returns the state: the work of completed jobs, and the errors of their estimates.
 func (e *Estimator) MarshalJSON() ([]byte, error) {
-	s := state{EndedSeconds: append([]float64{}, e.ended...)}
+	s := state{CompletedSeconds: append([]float64{}, e.completed...)}
 	if e.fit != (fit{}) {
-		s.Told = e.fit[:]
+		s.UserEstimates = e.fit[:]
 	}
 	return json.Marshal(s)
 }
 
-// UnmarshalJSON restores a state. Of more than MaxEnded jobs it keeps the latest. A text that is
-// no state is an error that says why, and leaves the Estimator as it was.
+// UnmarshalJSON restores a state, and keeps the latest MaxCompleted jobs of it. If the text is not a
+// state, it returns an error and does not change the Estimator.
 func (e *Estimator) UnmarshalJSON(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -36,22 +37,22 @@ func (e *Estimator) UnmarshalJSON(text []byte) error {
 		return fmt.Errorf("parse state of ETAs: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("parse state of ETAs: there is more behind its end")
+		return errors.New("parse state of ETAs: there is text after its end")
 	}
-	if read.EndedSeconds == nil {
-		return errors.New("parse state of ETAs: ended_seconds is missing; want a list of seconds")
+	if read.CompletedSeconds == nil {
+		return errors.New("parse state of ETAs: completed_seconds: is missing; must be a list of seconds")
 	}
-	for i, seconds := range read.EndedSeconds {
-		if !(seconds > 0 && seconds <= most) {
-			return fmt.Errorf("parse state of ETAs: ended_seconds[%d] is %v; want more than 0 and at most %v", i, seconds, most)
+	for i, seconds := range read.CompletedSeconds {
+		if !(seconds > 0 && seconds <= maxETA) {
+			return fmt.Errorf("parse state of ETAs: completed_seconds[%d]: is %v; must be greater than 0 and at most %v", i, seconds, maxETA)
 		}
 	}
-	told, err := readFit(read.Told)
+	fit, err := readFit(read.UserEstimates)
 	if err != nil {
 		return err
 	}
-	e.fit = told
-	e.ended = slices.Clone(read.EndedSeconds[max(0, len(read.EndedSeconds)-MaxEnded):])
-	e.sorted = slices.Sorted(slices.Values(e.ended))
+	e.fit = fit
+	e.completed = slices.Clone(read.CompletedSeconds[max(0, len(read.CompletedSeconds)-MaxCompleted):])
+	e.sorted = slices.Sorted(slices.Values(e.completed))
 	return nil
 }

@@ -128,7 +128,7 @@ func writeETAState(path string, told []replay.CallerETAs) error {
 	}
 	var e eta.Estimator
 	for _, job := range told[0].Jobs {
-		e.Ended(eta.Job{WorkDone: job.Work})
+		e.Completed(eta.Job{WorkDone: job.Work})
 	}
 	text, err := json.Marshal(&e)
 	if err != nil {

@@ -128,7 +128,7 @@ func TestJobThatHangs(t *testing.T) {
 	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 6}}
 	for i, id := range []string{"works", "hangs"} {
 		job := &elastallocv1.Job{Id: id, CurrentNodes: 1}
-		client.Tell(job, estimator.Estimate(eta.Job{Told: 2 * time.Hour, WorkDone: time.Duration(1+4*i) * time.Hour}))
+		client.SetEstimate(job, estimator.Estimate(eta.Job{UserEstimate: 2 * time.Hour, WorkDone: time.Duration(1+4*i) * time.Hour}))
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, job)
 	}
 	const message = `job "hangs" has done 2.5 times the work that was told of it; hold or cap it if it hangs`

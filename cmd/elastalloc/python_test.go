@@ -46,7 +46,7 @@ for value in float("nan"), float("-inf"), 1e300:
         message(pb.Snapshot, jobs=[{"id": "a", "remaining_eta": value}])
         raise AssertionError(value)
     except ValueError as error:
-        assert f"remaining_eta is {value}; want" in str(error), error
+        assert f"remaining_eta is {value}; must" in str(error), error
 job = message(pb.Job, id="a", remaining_eta=timedelta(hours=1))
 assert job == message(pb.Snapshot, jobs=[{"id": "a", "remaining_eta": 3600}]).jobs[0], job
 snapshot = pb.Snapshot(id="one", total_nodes=4, jobs=[job])
@@ -61,7 +61,7 @@ with Client(address) as c:
     variations = c.what_if(snapshot, {"time_budget": 10}, scenarios=[{"name": "more", "total_nodes": 8}], timeout=60)
     assert variations.results[0].decision.allocations[0].nodes == 8, variations
     hung = message(pb.Job, id="hung", current_nodes=1)
-    Estimator().estimate(told=3600, work_done=2.5 * 3600).tell(hung)
+    Estimator().estimate(user_estimate=3600, work_done=2.5 * 3600).set_on(hung)
     assert hung.work_done.seconds == 9000 and hung.overrun == 2.5, hung
     for objective in pb.OBJECTIVE_PROGRESS, pb.OBJECTIVE_TOTAL_TIME:
         answer = c.allocate({"total_nodes": 4, "jobs": [job, hung]}, {"objective": objective}, timeout=60)
@@ -81,15 +81,15 @@ with Client(address) as c:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
         assert "total_nodes" in error.details(), error
 for target, want in {
-    "": "want host:port",
-    "http://localhost:50051": "want host:port",
-    "localhost": "want host:port",
-    "::1": "want host:port",
-    " ": "want host:port",
-    "a:1 b:1": "want host:port",
-    "localhost:": "want host:port",
-    "127.0.0.1:1,": "want host:port",
-    "a:1,b:1": "want IP addresses",
+    "": "must be host:port",
+    "http://localhost:50051": "must be host:port",
+    "localhost": "must be host:port",
+    "::1": "must be host:port",
+    " ": "must be host:port",
+    "a:1 b:1": "must be host:port",
+    "localhost:": "must be host:port",
+    "127.0.0.1:1,": "must be host:port",
+    "a:1,b:1": "must be a list of IP addresses",
     "127.0.0.1:1,[::1]:1": "of one version",
 }.items():
     try:
@@ -164,14 +164,14 @@ for number, case in enumerate(json.load(open("../../client/testdata/plans.json")
 
         if "refused" in turn:
             try:
-                plan.turn(now, snapshot, ask)
+                plan.reconcile(now, snapshot, ask)
                 raise AssertionError((number, turn))
             except PoolError as error:
                 assert str(error) == turn["refused"] and plan.next(now) == [], (number, turn, error)
             continue
         assert plan.due(now) == turn["due"], (number, turn)
         try:
-            taken, _ = plan.turn(now, snapshot, ask)
+            taken, _ = plan.reconcile(now, snapshot, ask)
         except ConnectionError:
             taken = plan.next(now)  # Those of the last decision go on.
         taken = [f"{step.job_id} {step.nodes} {step.node_type}" for step in taken]
@@ -198,7 +198,7 @@ def turn(plan, now, total, held, gets):
     report = {"warnings": [{"message": "look here"}]}
     ask = lambda _: message(pb.AllocateResponse, allocations=allocations, report=report)
     try:
-        return [w.message for w in plan.turn(now, {"total_nodes": total, "jobs": jobs}, ask)[1]]
+        return [w.message for w in plan.reconcile(now, {"total_nodes": total, "jobs": jobs}, ask)[1]]
     except PoolError as error:
         return str(error)
 
@@ -221,7 +221,7 @@ plan.decide(10, message(pb.AllocateResponse, allocations=[{"job_id": "0", "nodes
 assert plan.next(10) == [], plan.next(10)
 plan.observe(20, message(pb.Snapshot, total_nodes=8, jobs=both))
 assert plan.next(20) == [("0", 2, True, "")]
-idle = Plan().turn(0, pb.Snapshot(total_nodes=1), lambda _: pb.FillIdleResponse())
+idle = Plan().reconcile(0, pb.Snapshot(total_nodes=1), lambda _: pb.FillIdleResponse())
 assert idle == ([], []), idle
 moves = message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4, "node_type": "b", "change": pb.CHANGE_MOVE}])
 assert steps(moves) == [("a", 0, True, ""), ("a", 4, False, "b")], steps(moves)
@@ -256,7 +256,7 @@ def sweep(client, nodes, restart):
              "waiting_time": job["waited"], "restart_time": restart}
             for name, job in running.items()
         ]
-        taken, _ = plan.turn(now, {"total_nodes": nodes, "jobs": told}, lambda s: client.allocate(s, OPTIONS, timeout=60))
+        taken, _ = plan.reconcile(now, {"total_nodes": nodes, "jobs": told}, lambda s: client.allocate(s, OPTIONS, timeout=60))
         for step in taken:
             job = running[step.job_id]
             job["nodes"], job["loading"], job["changes"] = step.nodes, restart, job["changes"] + 1

@@ -77,7 +77,7 @@ type scheduler struct {
 // reconcile requests a decision if one is due, and begins the steps that can be begun.
 func (s *scheduler) reconcile() {
 	now := time.Unix(int64(s.cluster.now), 0)
-	steps, warnings, err := s.plan.Turn(now, s.snapshot(), s.decide)
+	steps, warnings, err := s.plan.Reconcile(now, s.snapshot(), s.decide)
 	if err != nil {
 		s.logger.Warn("jobs keep their nodes", "error", err)
 	}
@@ -96,7 +96,7 @@ func (s *scheduler) reconcile() {
 // snapshot describes the cluster, with the jobs in the order of submission.
 func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	for ; s.learned < len(s.cluster.completed); s.learned++ {
-		s.estimator.Ended(s.progress(s.cluster.completed[s.learned]))
+		s.estimator.Completed(s.progress(s.cluster.completed[s.learned]))
 	}
 	snapshot := &elastallocv1.Snapshot{
 		Id: fmt.Sprintf("second-%d", s.cluster.now), TotalNodes: clusterNodes,
@@ -108,7 +108,7 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 			TrainingTime: durationpb.New(s.seconds(float64(j.trained))),
 			WaitingTime:  durationpb.New(s.seconds(float64(s.cluster.now - j.submitted - j.trained))),
 		}
-		client.Tell(described, s.estimator.Estimate(s.progress(j)))
+		client.SetEstimate(described, s.estimator.Estimate(s.progress(j)))
 		snapshot.Jobs = append(snapshot.Jobs, described)
 	}
 	return snapshot
@@ -117,7 +117,7 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 // progress returns what is known about the remaining work of a job: the user's guess and, while it
 // trains, the remaining steps and their time on its nodes.
 func (s *scheduler) progress(j *job) eta.Job {
-	known := eta.Job{Told: s.seconds(j.guess * eta.Speed(j.requested, efficiency)), WorkDone: s.seconds(j.workDone)}
+	known := eta.Job{UserEstimate: s.seconds(j.guess * eta.Speed(j.requested, efficiency)), WorkDone: s.seconds(j.workDone)}
 	if j.nodes > 0 {
 		known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, s.second.Seconds()/j.rate(j.nodes), j.nodes
 	}

@@ -103,17 +103,17 @@ class Scheduler:
     def snapshot(self) -> pb.Snapshot:
         """Describes the cluster, with the jobs in the order of submission."""
         for job, _ in self.cluster.completed[self.learned :]:
-            self.estimator.ended(job.work_done, told=job.guess * speed(job.requested))
+            self.estimator.completed(job.work_done, user_estimate=job.guess * speed(job.requested))
         self.learned = len(self.cluster.completed)
         now = self.cluster.now
         snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=NODES)
         for job in self.cluster.jobs.values():
             described = snapshot.jobs.add(id=job.id, current_nodes=job.nodes + job.releasing)
-            known = {"told": job.guess * speed(job.requested), "work_done": job.work_done}
+            known = {"user_estimate": job.guess * speed(job.requested), "work_done": job.work_done}
             if job.nodes:
                 known |= {"steps_left": job.steps_left, "nodes": job.nodes}
                 known["seconds_per_step"] = 1 / job.rate(job.nodes)
-            self.estimator.estimate(**known).tell(described)
+            self.estimator.estimate(**known).set_on(described)
             described.training_time.FromSeconds(job.trained)
             described.waiting_time.FromSeconds(now - job.submitted - job.trained)
             described.restart_time.FromSeconds(RESTART)
@@ -123,7 +123,7 @@ class Scheduler:
         """Requests a decision if one is due, and begins the steps that can be begun."""
         now = self.cluster.now
         try:
-            steps, warnings = self.plan.turn(now, self.snapshot(), self.decide)
+            steps, warnings = self.plan.reconcile(now, self.snapshot(), self.decide)
         except PoolError as error:
             print(error, file=sys.stderr)  # Jobs keep their nodes.
             return

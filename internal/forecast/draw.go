@@ -71,7 +71,7 @@ func logNormal(told, sigma, done float64, random *rand.Rand) float64 {
 	// is left of a job that has done far more than its median is nearly done * sigma / z.
 	low, high := math.Log(told)-sigma*sigma*(2+2*done/told), math.Log(told+done)
 	for range 100 {
-		if middle := (low + high) / 2; eta.MeanLeft(middle, sigma, done) < told {
+		if middle := (low + high) / 2; eta.MeanRemaining(middle, sigma, done) < told {
 			low = middle
 		} else {
 			high = middle

@@ -70,7 +70,7 @@ func (l *Loop) noteEnds(w *world.World) {
 	}
 	for uid, work := range l.running {
 		if _, still := running[uid]; !still {
-			l.etas.Ended(eta.Job{WorkDone: work})
+			l.etas.Completed(eta.Job{WorkDone: work})
 		}
 	}
 	l.running = running

@@ -18,15 +18,15 @@ from elastalloc.v1 import allocator_pb2_grpc as rpc
 
 __all__ = ["Client", "Plan", "PoolError", "Step", "message", "pb", "reserve", "steps"]
 
-# How gRPC treats the calls, the same as in the Go client: calls go in turn to every healthy
-# server, and again, perhaps elsewhere, where one was not there or busy.
+# The service configuration of gRPC, the same as in the Go client: calls rotate over the healthy
+# servers, and are retried, possibly on another server, if a server is unavailable or busy.
 SERVICE_CONFIG = pkgutil.get_data(__name__, "service_config.json").decode()
 
 MAX_RESPONSE_BYTES = 128 << 20
 
 MAX_ATTEMPTS = 4
 
-# A connection is dead after 20 s of silence.
+# A connection is closed after 20 s without a response.
 KEEPALIVE = [
     ("grpc.keepalive_time_ms", 15_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -42,18 +42,18 @@ class Client:
       Python takes no list of names, and one of addresses has no name for a certificate;
     - any other target of gRPC, such as unix:///run/elastalloc.sock or ipv4:10.0.0.1:50051.
 
-    White space around it, such as the newline of a file, is ignored. Anything else raises
-    ValueError. It connects in the background. credentials are for TLS;
-    without them connections are in plain text. It is safe for use by several threads; a
-    program needs one.
+    White space around it, such as the newline of a file, is ignored. Any other target raises
+    ValueError. The client connects in the background. credentials are for TLS; without them
+    connections are in plain text. A client is safe for use by several threads.
 
-    Each method takes a snapshot and options, as messages or as message() takes them. Each takes
-    a timeout in seconds, by default the client's plus twice the time budget of the request. An
-    attempt has half of the time, and at least that budget and half of the rest; then the next
-    server is asked, up to four times in all, so that a server which hangs loses no call. gRPC itself
-    retries UNAVAILABLE, and RESOURCE_EXHAUSTED when the server says, as far as its budget of
-    retries allows. Calls have no side effects. What they raise is a grpc.RpcError: its code()
-    says what went wrong, and for INVALID_ARGUMENT its details() name every bad field.
+    Each method accepts a snapshot and options, as messages or as dicts (see message()), and a
+    timeout in seconds, by default the client's plus twice the time budget of the request. An
+    attempt has half of the remaining time, and at least the time budget and half of the rest. If it
+    times out, the client calls the next server, with up to four attempts in total, so that a server
+    that hangs does not fail a call. gRPC itself retries UNAVAILABLE, and RESOURCE_EXHAUSTED after the
+    delay that the server requests, within its retry budget. Calls have no side effects. They raise
+    grpc.RpcError. Its code() is the gRPC status, and for INVALID_ARGUMENT its details() name every
+    bad field.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Client:
         timeout: float = 2.0,
     ) -> None:
         if timeout <= 0:
-            raise ValueError(f"timeout is {timeout}; want more than 0")
+            raise ValueError(f"timeout is {timeout}; must be greater than 0")
         options = [
             ("grpc.service_config", SERVICE_CONFIG),
             ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
@@ -81,13 +81,13 @@ class Client:
         self, snapshot: Any, options: Any = None, *, timeout: Optional[float] = None
     ) -> pb.AllocateResponse:
         """Decides how many nodes each job of a snapshot gets."""
-        return self._ask("Allocate", timeout, snapshot=snapshot, options=options)
+        return self._request("Allocate", timeout, snapshot=snapshot, options=options)
 
     def fill_idle(
         self, snapshot: Any, *, timeout: Optional[float] = None
     ) -> pb.FillIdleResponse:
-        """Gives the idle nodes of a snapshot to its queue, and leaves running jobs alone."""
-        return self._ask("FillIdle", timeout, snapshot=snapshot)
+        """Allocates the idle nodes of a snapshot to queued jobs. Running jobs keep their nodes."""
+        return self._request("FillIdle", timeout, snapshot=snapshot)
 
     def explain(
         self,
@@ -97,11 +97,11 @@ class Client:
         timeout: Optional[float] = None,
         **fields: Any,
     ) -> pb.ExplainResponse:
-        """Decides, and says why each job got its size and what would give it more.
+        """Decides a snapshot, and explains the size of each job and what would increase it.
 
-        fields are those of an ExplainRequest, such as job_ids.
+        fields are further fields of ExplainRequest, such as job_ids.
         """
-        return self._ask("Explain", timeout, snapshot=snapshot, options=options, **fields)
+        return self._request("Explain", timeout, snapshot=snapshot, options=options, **fields)
 
     def what_if(
         self,
@@ -111,8 +111,8 @@ class Client:
         timeout: Optional[float] = None,
         **fields: Any,
     ) -> pb.WhatIfResponse:
-        """Decides a snapshot and variations of it, the scenarios of a WhatIfRequest."""
-        return self._ask("WhatIf", timeout, snapshot=snapshot, options=options, **fields)
+        """Decides a snapshot and variations of it, the scenarios of WhatIfRequest."""
+        return self._request("WhatIf", timeout, snapshot=snapshot, options=options, **fields)
 
     def forecast(
         self,
@@ -122,13 +122,13 @@ class Client:
         timeout: Optional[float] = None,
         **fields: Any,
     ) -> pb.ForecastResponse:
-        """Says when each job of a snapshot starts and ends if no other is submitted.
+        """Estimates when each job of a snapshot starts and completes.
 
-        fields are those of a ForecastRequest, such as cadence and samples.
+        fields are further fields of ForecastRequest, such as cadence and samples.
         """
-        return self._ask("Forecast", timeout, snapshot=snapshot, options=options, **fields)
+        return self._request("Forecast", timeout, snapshot=snapshot, options=options, **fields)
 
-    def _ask(self, method: str, timeout: Optional[float], **fields: Any) -> Any:
+    def _request(self, method: str, timeout: Optional[float], **fields: Any) -> Any:
         request = message(getattr(pb, method + "Request"), **fields)
         return self._call(getattr(self._stub, method), request, timeout)
 
@@ -145,13 +145,13 @@ class Client:
             try:
                 return method(request, timeout=share)
             except grpc.RpcError as error:
-                # Perhaps of this attempt alone: the server hangs.
+                # Only this attempt may have timed out: the server hangs.
                 late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
                 if not late or attempt == MAX_ATTEMPTS or time.monotonic() >= deadline:
                     raise
 
     def close(self) -> None:
-        """Ends all connections; calls in flight fail."""
+        """Closes all connections. Calls in flight fail."""
         self._channel.close()
 
     def __enter__(self) -> "Client":
@@ -162,7 +162,7 @@ class Client:
 
 
 def _budget(request: Any) -> float:
-    """Returns the seconds that the decisions of a request may take, 0 if it does not say."""
+    """Returns the time budget of a request in seconds, 0 if it has none."""
     if isinstance(request, pb.FillIdleRequest):
         return 0.0
     budget = request.options.time_budget
@@ -173,7 +173,7 @@ def _budget(request: Any) -> float:
 
 
 def _grpc_target(target: str) -> str:
-    """Returns what gRPC calls a target of a Client."""
+    """Returns the gRPC target of a target of a Client."""
     target = target.strip()
     if re.match(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", target):
         return target
@@ -189,7 +189,7 @@ def _grpc_target(target: str) -> str:
             and host[0] != "["
         ):
             raise ValueError(
-                f'target is "{target}"; want host:port, such as localhost:50051'
+                f'target is "{target}"; must be host:port, for example localhost:50051'
             )
         hosts.append(host.strip("[]"))
     if len(addresses) == 1:
@@ -198,7 +198,7 @@ def _grpc_target(target: str) -> str:
         (version,) = {ipaddress.ip_address(host).version for host in hosts}
     except ValueError:
         raise ValueError(
-            f'target is "{target}"; want IP addresses of one version in a list, '
+            f'target is "{target}"; must be a list of IP addresses of one version, '
             "or one name that has the addresses of all servers"
         ) from None
     return f"ipv{version}:" + ",".join(addresses)

@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["message"]
 
-MOST_SECONDS = 315_576_000_000  # of a protobuf Duration
+MAX_SECONDS = 315_576_000_000  # of a protobuf Duration
 
 
 def message(kind: Any, **fields: Any) -> Any:
@@ -34,10 +34,10 @@ def _plain(descriptor: Any, fields: Any) -> Any:
         elif isinstance(value, (timedelta, int, float)):
             if isinstance(value, timedelta):
                 nanos = value // timedelta(microseconds=1) * 1000
-            elif abs(value) <= MOST_SECONDS:  # NaN is not.
+            elif abs(value) <= MAX_SECONDS:  # NaN is not.
                 nanos = round(value * 1e9)
             else:
-                raise ValueError(f"{name} is {value}; want at most {MOST_SECONDS} seconds")
+                raise ValueError(f"{name} is {value}; must be at most {MAX_SECONDS} seconds")
             sign = 1 if nanos >= 0 else -1  # Of both parts.
             seconds, nanos = divmod(abs(nanos), 10**9)
             plain[name] = {"seconds": sign * seconds, "nanos": sign * nanos}

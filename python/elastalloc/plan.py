@@ -1,6 +1,6 @@
-"""Carries decisions out: in which order, and where resizes take time, fail or never end.
+"""Carries decisions out: the order of resizes, and resizes that take time, fail or never complete.
 
-Times are in seconds of any clock that does not go back. The Go client's Plan is the same machine.
+Times are in seconds of any monotonic clock. The Plan of the Go client behaves the same.
 """
 
 import copy
@@ -11,18 +11,18 @@ from elastalloc.v1 import allocator_pb2 as pb
 
 __all__ = ["Plan", "PoolError", "Step", "reserve", "steps"]
 
-MAX_BACKOFF = 3600.0  # for which a job is left alone after failures at most
-LOSS_DECISIONS = 3  # for how many cadences a loss of nodes is refused
+MAX_BACKOFF = 3600.0  # longest back-off of a job after failures
+LOSS_DECISIONS = 3  # number of cadences for which a Plan refuses a loss of nodes
 
 
 class PoolError(Exception):
-    """Means that a Plan refuses a snapshot, because the pool has none or too few of the nodes that
-    jobs use. Jobs keep their nodes.
+    """Reports that a Plan refuses a snapshot because the pool has no nodes, or too few of the nodes
+    that jobs use. Jobs keep their nodes.
 
-    nodes is the size of the pool, and in_use how many nodes the jobs hold or, if that is more,
-    held at the last decision. max_shrink and persists are the largest share that the pool may lose
-    and for how many seconds a larger loss is refused. For a pool without nodes persists is 0: it is
-    always refused.
+    nodes is the size of the pool. in_use is the number of nodes that jobs occupy or, if it is larger,
+    occupied at the last decision. max_shrink is the largest share of in_use that the pool may lose.
+    persists is the time in seconds for which a larger loss is refused. It is 0 for a pool without
+    nodes, which is always refused.
     """
 
     def __init__(self, nodes: int, in_use: int, max_shrink: float, persists: float) -> None:
@@ -42,23 +42,22 @@ class PoolError(Exception):
 
 
 class Step(NamedTuple):
-    """One job to resize when a decision is carried out."""
+    """The resize of one job."""
 
     job_id: str
-    nodes: int  # What it holds once the step is done; 0 if it pauses.
-    frees: bool  # The step frees nodes, and does not take any.
-    node_type: str = ""  # of the nodes, in a pool that has several
+    nodes: int  # number of nodes of the job after the step; 0 pauses the job
+    frees: bool  # whether the step releases nodes
+    node_type: str = ""  # type of the nodes, if the pool has several
 
 
 def steps(response: Any) -> "list[Step]":
-    """Returns the order to carry out an answer of allocate or fill_idle in at once; a Plan does
-    where resizes take time or fail.
+    """Returns the steps that carry out a response of allocate or fill_idle, in the order of their
+    execution. Use a Plan instead if resizes take time or fail.
 
-    Jobs that free nodes come first, then in the order of the snapshot those that take some,
-    so that there are never more nodes in use than the pool has. A job that moves to another node
-    type is in both. Where a step fails, leave out the rest and ask for a new decision. A job that
-    has lost a node and keeps those that are left has no step: restarting it on them is up to the
-    caller.
+    Steps that release nodes come first. Steps that acquire nodes follow in the order of the snapshot.
+    In this order the jobs never occupy more nodes than the pool has. A job that moves to another
+    node type has two steps. If a step fails, skip the rest and request a new decision. A job that lost
+    a node and is allocated its remaining nodes has no step: the caller restarts it on them.
     """
     frees, takes = [], []
     for a in response.allocations:
@@ -72,50 +71,55 @@ def steps(response: Any) -> "list[Step]":
 
 
 class _Job:
-    """A job as a Plan knows it."""
+    """The state of a job in a Plan."""
 
     def __init__(self, nodes: int, node_type: str) -> None:
-        self.held = nodes  # that it was seen to hold, those that it is still leaving included
-        # What it held at the last decision or, if it has got others since by a step or more on
-        # its own, holds now.
+        self.occupied = nodes  # including nodes that it is still releasing
+        # Nodes that count as in use: those occupied at the last decision or, if a step or the job
+        # itself has changed them since, those occupied now.
         self.in_use = nodes
-        self.size, self.type = nodes, node_type  # that it was last told to hold
-        self.target, self.target_type = nodes, node_type  # that were decided
-        self.begun = None  # when it was told, None once that is carried out
-        self.until, self.failures = 0.0, 0  # the end of its cool-down or back-off
+        self.size, self.type = nodes, node_type  # of the last step
+        self.target, self.target_type = nodes, node_type  # of the last decision
+        self.begun = None  # when the last step was returned, None once it is carried out
+        self.until, self.failures = 0.0, 0  # end of the cool-down or back-off
 
     def pending(self) -> bool:
         return self.target != self.size or self.target > 0 and self.target_type != self.type
 
     def reserved(self) -> int:
-        """Returns how many nodes it holds or may yet take."""
-        return max(self.held, self.size)
+        """Returns the number of nodes that the job occupies or may still acquire."""
+        return max(self.occupied, self.size)
 
-    def left_alone(self, now: float) -> bool:
+    def backing_off(self, now: float) -> bool:
         return self.failures > 0 and now < self.until
 
 
 class Plan:
-    """Carries decisions out on a cluster whose nodes take time to come free, where resizes fail,
-    and where jobs and nodes come and go meanwhile. It makes no call and has no clock. A
-    scheduler's loop is
+    """Carries decisions out on a cluster that changes meanwhile: nodes take time to be released,
+    resizes fail, jobs arrive and complete, and nodes appear and disappear. A Plan makes no call and
+    has no clock. The loop of a scheduler is
 
-        # The cluster as it is, and how to decide.
-        steps, warnings = plan.turn(now, snapshot, ask)  # Print what it raises, and the warnings.
+        steps, warnings = plan.reconcile(now, snapshot, decide)  # Log warnings and exceptions.
         for step in steps:
             if not resize(step):
                 plan.failed(now, step.job_id)
 
-    Jobs never get more nodes than are free: a step that takes nodes waits until those that it
-    needs were seen to be free. What a Plan knows can be lost: the next observe begins anew.
+    Jobs never get more nodes than are free: a step that needs nodes waits until observe has seen
+    enough free nodes. The state of a Plan may be lost, for example by a restart. The next observe
+    rebuilds it.
 
-    cadence is the time between two decisions if nothing happens. patience is when a step that
-    was begun is overdue, and when the rest of a decision is given up because nothing has moved;
-    it exceeds any grace period of a job. cool_down is how long a job keeps its nodes after they
-    changed, backoff how long it is left alone after a failure; that doubles with each further one
-    in a row. max_shrink is the share of the nodes in use at the last decision that the pool may
-    lose, 0 to 1; 1 refuses only a pool without nodes. A larger loss is likely to be a fault of the
-    snapshot, so it is refused with a PoolError for three times the cadence.
+    All times are in seconds.
+
+    - cadence is the time between two decisions without an event.
+    - patience is the time after which a step is overdue if its job does not reach the new size, and
+      after which the rest of a decision is abandoned if no step is carried out. It must exceed the
+      termination grace period of every job.
+    - cool_down is the time for which a job keeps its nodes after a resize.
+    - backoff is the time for which a job is not resized after a failed step. It doubles with each
+      consecutive failure.
+    - max_shrink is the share, 0 to 1, of the nodes in use at the last decision that the pool may
+      lose. A larger loss is probably an error in the snapshot, so it is refused with a PoolError until
+      it has lasted for three times the cadence. With 1 only a pool without nodes is refused.
     """
 
     def __init__(
@@ -132,22 +136,22 @@ class Plan:
         self.max_shrink = max_shrink
         self._nodes: Dict[str, int] = {}
         self._jobs: Dict[str, _Job] = {}
-        self._moved = self._asked = -float("inf")
-        self._event = True  # Something happened since it was asked.
-        self._lost: Optional[float] = None  # since when too many nodes are missing
-        self._refused: Optional[PoolError] = None  # None if the pool is believed
+        self._last_progress = self._requested = -float("inf")
+        self._event = True  # the cluster changed since snapshot was last called
+        self._lost_since: Optional[float] = None  # None if the pool has not lost too many nodes
+        self._refused: Optional[PoolError] = None  # None if the pool is plausible
 
-    def turn(
-        self, now: float, snapshot: Any, ask: Callable[[Any], Any]
+    def reconcile(
+        self, now: float, snapshot: Any, decide: Callable[[Any], Any]
     ) -> Tuple[List[Step], List[Any]]:
-        """Is one turn of a scheduler, every few seconds: observes the cluster, asks for a decision
-        where one is due, and returns the steps to begin now and the warnings of a decision that it
-        asked for. The snapshot is a message, or a dict as message() takes it. It is observe, due,
-        snapshot, decide and next, which do the same where the answer comes later.
+        """Observes the cluster, calls decide if a decision is due, and returns the steps to begin
+        now and the warnings of that decision. Call it every few seconds. The snapshot is a message,
+        or a dict as message() accepts it. It combines observe, due, snapshot, decide and next; use
+        these if a decision arrives asynchronously.
 
-        What ask raises it raises: the next turn goes on with the last decision, and asks at the
-        next event or after the cadence. If the pool lost too many nodes, it does not ask and raises
-        a PoolError.
+        If decide raises an exception, reconcile raises it too. The next call continues with the
+        last decision, and calls decide again at the next event or after the cadence. If the pool
+        lost too many nodes, reconcile raises a PoolError and does not call decide.
         """
         if isinstance(snapshot, dict):
             snapshot = message(pb.Snapshot, **snapshot)
@@ -156,129 +160,134 @@ class Plan:
             raise self._refused
         warnings: List[Any] = []
         if self.due(now):
-            response = ask(self.snapshot(now, snapshot))
+            response = decide(self.snapshot(now, snapshot))
             self.decide(now, response)
-            if isinstance(response, pb.AllocateResponse):  # That of fill_idle has no report.
+            if isinstance(response, pb.AllocateResponse):  # fill_idle returns no report.
                 warnings = list(response.report.warnings)
         return self.next(now), warnings
 
     def observe(self, now: float, snapshot: Any) -> None:
-        """Tells what the cluster is like: total_nodes or node_types are the usable nodes, jobs
-        those that have not ended, with the nodes that they hold as current_nodes, those included
-        that they are still leaving. Other fields are not looked at. Nodes on which a job that
-        ended still runs are not usable.
+        """Updates the state of the cluster. In the snapshot, total_nodes or node_types are the
+        usable nodes, without those on which a completed job still runs. The jobs are those that have
+        not completed, and current_nodes is the number of nodes that a job occupies, including nodes
+        that it is still releasing. All other fields are ignored.
 
-        A step is carried out once its job is seen to hold the nodes. A job that changes on its
-        own voids its step.
+        A step is carried out once its job occupies the nodes of the step. If a job changes its nodes
+        in another way, its step is void.
         """
         nodes = {t.id: t.nodes for t in snapshot.node_types} or {"": snapshot.total_nodes}
         self._event |= any(self._nodes.get(t) != n for t, n in nodes.items())
         known, self._nodes, self._jobs = self._jobs, nodes, {}
-        for told in snapshot.jobs:
-            held, node_type = told.current_nodes, told.current_node_type
-            job = known.pop(told.id, None)
+        for job_message in snapshot.jobs:
+            occupied, node_type = job_message.current_nodes, job_message.current_node_type
+            job = known.pop(job_message.id, None)
             if job is None:
-                self._event, job = True, _Job(held, node_type)
-            if job.begun is not None or held > job.in_use:
-                job.in_use = held
-            grows, job.held = job.size > job.held, held
-            if job.begun is not None and (held == job.size or grows == (held > job.size)):
+                self._event, job = True, _Job(occupied, node_type)
+            if job.begun is not None or occupied > job.in_use:
+                job.in_use = occupied
+            grows, job.occupied = job.size > job.occupied, occupied
+            if job.begun is not None and (occupied == job.size or grows == (occupied > job.size)):
                 self._event |= self._is_overdue(job, now)
-                self._moved, job.begun, job.until, job.failures = now, None, now + self.cool_down, 0
-            if job.begun is None and (held != job.size or held > 0 and node_type != job.type):
+                self._last_progress, job.begun, job.until, job.failures = now, None, now + self.cool_down, 0
+            if job.begun is None and (occupied != job.size or occupied > 0 and node_type != job.type):
                 self._event = True
-                job.size, job.type, job.target, job.target_type = held, node_type, held, node_type
-            self._jobs[told.id] = job
-        self._event |= bool(known)  # They ended.
-        self._judge(now)
+                job.size, job.type, job.target, job.target_type = occupied, node_type, occupied, node_type
+            self._jobs[job_message.id] = job
+        self._event |= bool(known)  # They completed.
+        self._check_pool(now)
 
-    def _judge(self, now: float) -> None:
-        """Decides whether the pool is believed: see max_shrink."""
+    def _check_pool(self, now: float) -> None:
+        """Sets _refused if the pool is not plausible: see max_shrink."""
         nodes, jobs = sum(self._nodes.values()), self._jobs.values()
-        held, in_use = sum(job.held for job in jobs), sum(job.in_use for job in jobs)
+        occupied, in_use = sum(job.occupied for job in jobs), sum(job.in_use for job in jobs)
         self._refused = None
-        if nodes <= 0 and held > 0:
-            self._lost, self._refused = None, PoolError(0, held, self.max_shrink, 0)
+        if nodes <= 0 and occupied > 0:
+            self._lost_since, self._refused = None, PoolError(0, occupied, self.max_shrink, 0)
         elif in_use - nodes <= self.max_shrink * in_use:
-            self._lost = None
+            self._lost_since = None
         else:
-            if self._lost is None:
-                self._lost = now
+            if self._lost_since is None:
+                self._lost_since = now
             persists = LOSS_DECISIONS * self.cadence
-            if now - self._lost < persists:
+            if now - self._lost_since < persists:
                 self._refused = PoolError(nodes, in_use, self.max_shrink, persists)
 
     def due(self, now: float) -> bool:
-        """Returns whether to ask for a decision: a job came, ended or changed on its own, nodes
-        came or went, a step failed or is overdue, or a backoff ended since snapshot was last
-        called; the rest of the decision is given up; or all of it is carried out and the cadence
-        has passed."""
+        """Returns whether a new decision is due. It is due at the first call, and after an event
+        since the last call of snapshot: a job arrived, completed or changed its nodes, the pool
+        changed, a step failed or is overdue, a back-off has elapsed, or the rest of the decision was
+        abandoned. Without an event it is due after the cadence, once the last decision is carried
+        out."""
         if self._event:
             return True
         busy = False
         for job in self._jobs.values():
-            if job.left_alone(self._asked) and not job.left_alone(now):
+            if job.backing_off(self._requested) and not job.backing_off(now):
                 return True
-            since = self._moved
+            since = self._last_progress
             if job.begun is not None:
                 since = job.begun
-            elif not job.pending() or job.left_alone(now):
+            elif not job.pending() or job.backing_off(now):
                 continue
             late = self._late(since, now)
-            if late and not self._late(since, self._asked):
+            if late and not self._late(since, self._requested):
                 return True
             busy |= not late
-        return not busy and now - self._asked >= self.cadence
+        return not busy and now - self._requested >= self.cadence
 
     def snapshot(self, now: float, snapshot: Any) -> Any:
-        """Observes the cluster and returns the snapshot to ask about: the given one, where a job
-        holds what it was told to, though it may still be on its way there. That job may have no
-        other size, nor a job that cools down, unless jobs hold more than the pool has. That
-        leaves out one whose speed table has not an entry for each of its allowed_nodes, and one
-        with sizes or a scaling of their own for node types. Jobs whose step is overdue, or failed
-        a short while ago, are left out with their nodes: see reserve. If the pool lost too many
-        nodes, raises a PoolError."""
+        """Observes the cluster and returns the snapshot to send. It is a copy with these changes:
+
+        - A job has the size of its last step as current_nodes.
+        - A job whose step is not carried out yet, or that cools down, has its size as its only
+          legal size. Exceptions are jobs that occupy more nodes than the pool has, whose speed table
+          does not match allowed_nodes, or that have sizes or a scaling per node type.
+        - A job whose step is overdue, or that is in back-off, is left out with its nodes: see
+          reserve.
+
+        Raises a PoolError if the pool lost too many nodes."""
         self.observe(now, snapshot)
         if self._refused is not None:
             raise self._refused
-        self._asked, self._event = now, False
+        self._requested, self._event = now, False
         for job in self._jobs.values():
-            job.in_use = job.held
+            job.in_use = job.occupied
         free, sent = self._free(), copy.deepcopy(snapshot)
         del sent.jobs[:]
-        for told in snapshot.jobs:
-            job = self._jobs[told.id]
-            if self._is_overdue(job, now) or job.left_alone(now):
-                reserve(sent, told.group_id, job.type, job.reserved())
+        for job_message in snapshot.jobs:
+            job = self._jobs[job_message.id]
+            if self._is_overdue(job, now) or job.backing_off(now):
+                reserve(sent, job_message.group_id, job.type, job.reserved())
                 continue
-            sent.jobs.add().CopyFrom(told)
-            told = sent.jobs[-1]
-            told.current_nodes, told.current_node_type = job.size, job.type if job.size else ""
+            sent.jobs.add().CopyFrom(job_message)
+            job_message = sent.jobs[-1]
+            job_message.current_nodes, job_message.current_node_type = job.size, job.type if job.size else ""
             if job.size and free[job.type] >= 0 and (job.begun is not None or now < job.until):
-                _pin(told)
+                _pin(job_message)
         return sent
 
     def decide(self, now: float, response: Any) -> None:
-        """Takes an answer to the last snapshot, of allocate or fill_idle. Steps of earlier
-        decisions that were not begun are void."""
+        """Sets the targets of a response of allocate or fill_idle to the last snapshot. Steps of
+        earlier decisions that were not begun are void."""
         decided = {a.job_id: a for a in response.allocations}
-        self._moved = now
+        self._last_progress = now
         for job_id, job in self._jobs.items():
             job.target, job.target_type = job.size, job.type
             if job_id in decided:
                 job.target, job.target_type = decided[job_id].nodes, decided[job_id].node_type
 
     def next(self, now: float) -> List[Step]:
-        """Returns the steps to begin now, those that free nodes first, and takes them as begun.
-        Each resizes a job as a gang; a job that moves to another node type is first paused. A
-        job has one step under way at a time. While the pool is refused there are none."""
+        """Returns the steps to begin now, and marks them as begun. Steps that release nodes come
+        first. Each step resizes a job as a gang. A job that moves to another node type is paused
+        first. A job has at most one step in progress. While the pool is refused, it returns no
+        steps."""
         frees: List[Step] = []
         takes: List[Step] = []
-        if self._refused is not None or self._late(self._moved, now):
+        if self._refused is not None or self._late(self._last_progress, now):
             return frees
         free = self._free()
         for job_id, job in self._jobs.items():
-            if job.begun is not None or not job.pending() or job.left_alone(now):
+            if job.begun is not None or not job.pending() or job.backing_off(now):
                 continue
             if job.size and (job.target == 0 or job.type != job.target_type):
                 frees.append(Step(job_id, 0, True))
@@ -289,27 +298,26 @@ class Plan:
                 job.type = job.target_type
                 takes.append(Step(job_id, job.target, False, job.type))
             else:
-                continue  # It takes nothing from a later one: all that was decided fits.
+                continue  # A later step may use the free nodes: all targets fit together.
             job.begun = now
         for step in frees + takes:
             self._jobs[step.job_id].size = step.nodes
         return frees + takes
 
     def failed(self, now: float, job_id: str) -> None:
-        """Tells that the step of a job which is under way failed and is given up: the job holds
-        what it is seen to hold, and is left alone for a while."""
+        """Reports that the step of a job in progress failed. The job keeps the nodes that it
+        occupies, and is not resized before its back-off has elapsed."""
         job = self._jobs.get(job_id)
         if job is None or job.begun is None:
-            return  # It ended, or the step was carried out after all.
-        job.size, job.target, job.target_type, job.begun = job.held, job.held, job.type, None
+            return  # It completed, or the step was carried out after all.
+        job.size, job.target, job.target_type, job.begun = job.occupied, job.occupied, job.type, None
         job.until = now + min(self.backoff * 2 ** min(job.failures, 64), MAX_BACKOFF)
         job.failures += 1
         self._event = True
 
     def overdue(self, now: float) -> List[str]:
-        """Returns the jobs whose steps were begun longer than the patience ago and are not carried
-        out. Nodes that they may yet take or have not left are not given away. Once a step will
-        not be carried out any more, failed ends that."""
+        """Returns the ids of the jobs whose steps were begun longer than the patience ago and are not
+        carried out. Their nodes stay reserved until failed is called."""
         return [job_id for job_id, job in self._jobs.items() if self._is_overdue(job, now)]
 
     def _late(self, since: float, now: float) -> bool:
@@ -319,8 +327,8 @@ class Plan:
         return job.begun is not None and self._late(job.begun, now)
 
     def _free(self) -> Dict[str, int]:
-        """Returns how many nodes of each type no job holds or may yet take: less than 0 where the
-        pool shrank."""
+        """Returns the number of nodes of each type that no job has reserved. It is negative if the
+        pool has shrunk."""
         free = dict(self._nodes)
         for job in self._jobs.values():
             free[job.type] = free.get(job.type, 0) - job.reserved()
@@ -329,8 +337,7 @@ class Plan:
 
 
 def _pin(job: Any) -> None:
-    """Leaves a running job no size or node type but those that it has, if those of its speeds
-    allow."""
+    """Makes the size and node type of a running job its only legal ones, if its speeds allow it."""
     if any(t.HasField("scaling") or t.allowed_nodes for t in job.speeds):
         return
     if job.scaling.WhichOneof("curve") != "table":
@@ -349,9 +356,8 @@ def _pin(job: Any) -> None:
 
 
 def reserve(snapshot: Any, group_id: str, node_type: str, nodes: int) -> None:
-    """Makes a snapshot that leaves a job out ask about no node which that job holds: they are
-    taken from the pool, or from their node type, and from the job's group with those that it is
-    part of."""
+    """Removes the nodes of a job from a snapshot that leaves the job out. It subtracts them from the
+    pool or their node type, and from quota and limit of the job's group and its ancestors."""
     taken = nodes
     for t in snapshot.node_types:
         if t.id == node_type:
@@ -359,7 +365,7 @@ def reserve(snapshot: Any, group_id: str, node_type: str, nodes: int) -> None:
             t.nodes -= taken
     snapshot.total_nodes = max(0, snapshot.total_nodes - taken)  # With types 0 or their sum.
     groups = {group.id: group for group in snapshot.groups}
-    for _ in snapshot.groups:  # Groups that are part of themselves end, too.
+    for _ in snapshot.groups:  # A cycle of groups ends, too.
         group = groups.get(group_id)
         if group is None:
             break

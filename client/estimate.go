@@ -7,8 +7,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Tell sets remaining_eta, eta_nodes, eta_error, work_done and overrun of a job.
-func Tell(job *elastallocv1.Job, e eta.Estimate) {
+// SetEstimate sets remaining_eta, eta_nodes, eta_error, work_done and overrun of a job.
+func SetEstimate(job *elastallocv1.Job, e eta.Estimate) {
 	job.RemainingEta, job.EtaNodes, job.EtaError = durationpb.New(e.ETA), &e.Nodes, &e.Error
 	job.WorkDone, job.Overrun = durationpb.New(e.WorkDone), e.Overrun
 }

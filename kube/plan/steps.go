@@ -107,7 +107,7 @@ func Steps(w *world.World, current string) Plan {
 	pending := make(map[string]Step)
 	for _, j := range w.Jobs {
 		held := int32(j.Held())
-		job := client.PlanJob{ID: j.ID, Held: held, Size: held, Target: held}
+		job := client.PlanJob{ID: j.ID, Occupied: held, Size: held, Target: held}
 		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Movable()
 		if j.Record != nil && j.Record.ID == last.ID && j.HasTarget {
 			if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
@@ -129,7 +129,7 @@ func Steps(w *world.World, current string) Plan {
 		}
 		carried.Jobs = append(carried.Jobs, job)
 	}
-	carried.Moved, carried.Patience = progress, grace+w.Pool.SettleTimeout
+	carried.LastProgress, carried.Patience = progress, grace+w.Pool.SettleTimeout
 	if w.Nodes.Expected > 0 {
 		carried.Patience += w.Pool.NodeGracePeriod
 	}

@@ -1,18 +1,18 @@
 #!/bin/sh
 # The tables of docs/evaluation/policies.md, and longer ones. Needs jq.
 #
-#   scripts/policies.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes
-#   scripts/policies.sh held LAB TRACES OUT  the same of two further traces, about a minute
-#   scripts/policies.sh tables OUT           print the tables of either as Markdown
+#   scripts/policies.sh public LAB TRACES OUT  simulate the set "public" into OUT, about three minutes
+#   scripts/policies.sh run LAB TRACES OUT     simulate the set "mixed" into OUT, about ten minutes
+#   scripts/policies.sh held LAB TRACES OUT    simulate the two other traces at three restart times, about a minute
+#   scripts/policies.sh tables OUT             print the tables of all of them as Markdown
 #
-# LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04
-# and helios_venus_may2020, for held of itp_cluster02 and itp_cluster08 (docs/reference/traces.md says how
-# to make them).
+# LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04,
+# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/reference/traces.md says how to make them).
 set -eu
 
 pools=70,90,110,130,150,170,190
 policies=total-time,total-time-waiting,total-time-steady,hesrpt-event,optimal,optimal-event,hesrpt,max-min,greedy,fifo,srpt
-elastic=total-time,total-time-waiting,optimal,max-min,greedy,fifo,srpt
+elastic=total-time,total-time-waiting,optimal,max-min,fifo
 
 # simulate FLAGS... runs the four workloads into folders of their own.
 simulate() {
@@ -33,8 +33,14 @@ run() {
 	for vary in weights weights-rising weights-falling efficiencies minimums weights,efficiencies,minimums; do
 		simulate "$vary" --nodes 70,130,190 --policy "$policies" --vary "$vary"
 	done
+}
+
+public() {
 	for vary in '' rigid-half rigid-most; do
-		simulate "elastic-$vary" --nodes 70,110,150 --policy "$elastic" --restart-time 60s --vary "$vary"
+		for trace in itp_cluster04_50h itp_cluster02_50h itp_cluster08_50h helios_venus_may2020_50h; do
+			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/public-$vary/$trace" \
+				--nodes "$pools" --policy "$elastic" --restart-time 180s --vary "$vary"
+		done
 	done
 }
 
@@ -105,21 +111,56 @@ differing() {
 	done
 }
 
-# shares OUT prints the table of elastic shares, against total-time.
-shares() {
-	echo "| elastic | nodes | $(echo "$elastic" | sed 's/total-time,//; s/,/ | /g') |"
-	echo "|---|---|$(echo "$elastic" | sed 's/total-time,//; s/[^,]*,\{0,1\}/---|/g')"
+# names names the shares of elastic jobs.
+names='
+def name: {"": "all", "rigid-half": "one in two", "rigid-most": "one in five"}[.];
+def mean: add / length;
+def percent: (. * 1000 | round) / 10 | if . > 0 then "+\(.)%" elif . < 0 then "−\(-.)%" else "0%" end;
+def point: . * 10 | round / 10;
+'
+
+# results OUT prints every policy compared with max-min fair shares, by share of elastic jobs.
+results() {
+	echo "| elastic jobs | policy | mean JCT | worst pair | p95 JCT | longest JCT | utilization | idle node hours | resizes per job | later |"
+	echo "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
 	for vary in '' rigid-half rigid-most; do
-		jq -rs --arg vary "${vary:-all}" --arg policies "${elastic#*,}" '
-			def mean: add / length;
-			def percent: . * 100 | round | if . > 0 then "+\(.)" elif . < 0 then "−\(-.)" else "0" end;
-			[.[].runs[]] as $runs |
-			([$runs[] | select(.policy == "total-time")] | INDEX("\(.trace) \(.seed) \(.nodes)")) as $best |
-			([$runs[].nodes] | unique)[] as $nodes | "| \($vary) | \($nodes) | " + ([($policies | split(","))[] as $policy |
-				[$runs[] | select(.policy == $policy and .nodes == $nodes) |
-					.mean_total_s / $best["\(.trace) \(.seed) \(.nodes)"].mean_total_s - 1] |
-				"\(mean | percent) (\(min | percent) to \(max | percent))"] | join(" | ")) + " |"' "$1/elastic-$vary"/*/summary.json
+		jq -rs --arg vary "$vary" "$names"'
+			[.[].runs[]] as $runs | ([$runs[] | select(.policy == "max-min")] | INDEX("\(.trace) \(.nodes)")) as $fair |
+			("fifo", "max-min", "optimal", "total-time", "total-time-waiting") as $policy |
+			[$runs[] | select(.policy == $policy) | . + {fair: $fair["\(.trace) \(.nodes)"]}] |
+			def change(of): [.[] | of / (.fair | of) - 1];
+			"| \($vary | name) | `\($policy)` | \(change(.mean_total_s) | mean | percent) | \(change(.mean_total_s) | max | percent) | \(
+				change(.p95_total_s) | mean | percent) | \(change(.max_total_s) | mean | percent) | \(
+				[.[].utilization * 100] | mean | point)% | \([.[].idle_node_hours] | mean | round) | \(
+				[.[] | .rescales / .jobs] | mean | . * 100 | round / 100) | \([.[].later_than_max_min * 100] | mean | round)% |"' \
+			"$1/public-$vary"/*/summary.json
 	done
+}
+
+# shares OUT prints by how much total-time is lower than other policies, by share of elastic jobs and pool.
+shares() {
+	echo "| elastic jobs | nodes | load | compared with fifo | with max-min | with optimal |"
+	echo "|---|--:|--:|--:|--:|--:|"
+	for vary in '' rigid-half rigid-most; do
+		jq -rs --arg vary "$vary" "$names"'
+			[.[].runs[]] as $runs | [.[].conditions.loads[]] as $loads |
+			def run(policy; nodes; trace): $runs[] | select(.policy == policy and .nodes == nodes and .trace == trace) | .mean_total_s;
+			(70, 110, 150, 190) as $nodes | ([$runs[].trace] | unique) as $traces |
+			def cell(policy): [$traces[] as $t | run("total-time"; $nodes; $t) / run(policy; $nodes; $t) - 1] |
+				"\(mean | percent) (\(min | percent) to \(max | percent))";
+			([$loads[] | select(.nodes == $nodes) | .load]) as $load |
+			"| \($vary | name) | \($nodes) | \($load | min * 100 | round / 100) to \($load | max * 100 | round / 100) | \(cell("fifo")) | \(cell("max-min")) | \(cell("optimal")) |"' \
+			"$1/public-$vary"/*/summary.json
+	done
+}
+
+# traces OUT prints the traces of the set and their loads.
+traces() {
+	echo "| trace | jobs | smaller than a node | load at 70, 110, 150 and 190 nodes |"
+	echo "|---|--:|--:|---|"
+	jq -r '. as $s | "| `\(.runs[0].trace)` | \(.conditions.jobs) | \(.cut.jobs_below_node / .conditions.jobs * 100 | round)% | \(
+		[(70, 110, 150, 190) as $n | $s.conditions.loads[] | select(.nodes == $n) | .load * 100 | round / 100 | tostring] | join(", ")) |"' \
+		"$1"/public-/*/summary.json
 }
 
 # ranges OUT prints what total-time does on the further traces, as ranges over the pools.
@@ -147,7 +188,7 @@ ranges() {
 }
 
 case ${1-} in
-run | held)
+run | held | public)
 	lab=$2 traces=$3 out=$4
 	"$1"
 	;;
@@ -155,6 +196,14 @@ tables)
 	if [ -d "$2/held" ]; then
 		printf '\nTwo further traces: total-time, ranges over the pools\n\n'
 		ranges "$2"
+	fi
+	if [ -d "$2/public-" ]; then
+		printf '\nThe set "public": its traces\n\n'
+		traces "$2"
+		printf '\nCompared with max-min, restarts of 180 s, means over traces and pools\n\n'
+		results "$2"
+		printf '\nMean JCT of total-time, mean (range) over the traces\n\n'
+		shares "$2"
 	fi
 	[ -d "$2/restart-0" ] || exit 0
 	for restart in 0 60 180; do
@@ -165,11 +214,9 @@ tables)
 	minutes "$2"/restart-0/*/summary.json
 	printf '\nJobs that differ: weighted mean total time against optimal, mean (worst pair), %%\n\n'
 	differing "$2"
-	printf '\nElastic shares: mean total time against total-time, mean (best to worst workload), %%\n\n'
-	shares "$2"
 	;;
 *)
-	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -85,16 +85,7 @@ func (f *Replayed) Conclude() {
 		s.IdleNodeHours, s.Utilization = sim.Share(f.Details[i].IdleNodeHours), sim.Share(1-f.Details[i].IdleNodeHours/hours)
 		s.PoolTooSmall = false // The pool is that of the recording.
 	}
-	f.Summary.Conclude(results.ConditionsOf(&f.Workload, f.Summary.Pools(), f.Until, f.restartTime(), results.ETARecorded))
-}
-
-// restartTime returns the median restart time of the jobs.
-func (f *Replayed) restartTime() time.Duration {
-	var seconds []float64
-	for i := range f.Workload.Jobs {
-		seconds = append(seconds, f.Workload.Jobs[i].RestartTime.Seconds())
-	}
-	return time.Duration(sim.Quantile(seconds, 0.5)) * time.Second
+	f.Summary.Conclude(results.ConditionsOf(&f.Workload, f.Summary.Pools(), f.Until, 0, results.ETARecorded))
 }
 
 // best returns the run of the verdict's policy, -1 for none.

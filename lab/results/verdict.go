@@ -55,7 +55,7 @@ type Conditions struct {
 	// of them are right; null if no job has an ETA.
 	ETA       string    `json:"eta"`
 	ETAFactor sim.Share `json:"eta_factor"`
-	// RestartSeconds is the time without progress after every resize.
+	// RestartSeconds is the time without progress after every resize, the median of the jobs.
 	RestartSeconds float64 `json:"restart_s"`
 	// Loads are by pool.
 	Loads []Load `json:"loads"`
@@ -77,10 +77,10 @@ const (
 )
 
 // ConditionsOf returns the conditions of a workload on pools; span is the time that the load is
-// of, and eta one of the values of Conditions.ETA.
+// of, 0 if the load is not known, and eta one of the values of Conditions.ETA.
 func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Duration, eta string) Conditions {
-	c := Conditions{Jobs: len(workload.Jobs), ETA: eta, ETAFactor: sim.Share(math.NaN()), RestartSeconds: restart.Seconds()}
-	var errors []float64
+	c := Conditions{Jobs: len(workload.Jobs), ETA: eta, ETAFactor: sim.Share(math.NaN())}
+	var errors, restarts []float64
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		told := job.Told()
@@ -95,11 +95,13 @@ func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Durati
 			c.Elastic++
 			c.LargestSize = max(c.LargestSize, slices.Max(sizes))
 		}
+		restarts = append(restarts, max(restart, job.RestartTime).Seconds())
 		if job.ToldETA > 0 && job.Demand > 0 && job.Fate == sim.OutcomeCompleted {
 			errors = append(errors, math.Exp(math.Abs(math.Log(job.ToldETA.Seconds()/job.Demand.Seconds()))))
 		}
 	}
 	c.ElasticShare = float64(c.Elastic) / float64(max(1, c.Jobs))
+	c.RestartSeconds = sim.Quantile(restarts, 0.5)
 	if len(errors) > 0 && eta != ETAUnknown {
 		c.ETAFactor = sim.Share(sim.Quantile(errors, 0.5))
 	}

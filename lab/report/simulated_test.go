@@ -155,6 +155,9 @@ func TestPageMarksTheBest(t *testing.T) {
 	if strings.Contains(text, `<td class="best">100.0</td>`) {
 		t.Error("a value that is not the best is marked")
 	}
+	if !strings.Contains(text, ".numbers {\n  overflow-x: auto;") || !strings.Contains(text, "var(--shadow)") {
+		t.Error("a wide table does not scroll visibly")
+	}
 	if tables, scrolled := strings.Count(text, "<table>"), strings.Count(text, `<div class="numbers" tabindex="0"`); tables != scrolled {
 		t.Errorf("%d of %d tables can be scrolled", scrolled, tables)
 	}

@@ -57,6 +57,10 @@ every run and the comparisons with greedy (or the first policy), jobs.csv every
 job, and every figure is there as SVG and PNG. Nothing is written before all
 runs are done.
 
+The verdict compares the best policy with what the cluster did (recorded) if the
+trace has the start of every job, otherwise with FIFO and fixed sizes, and then
+with max-min fair shares.
+
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
 min_nodes, max_nodes, doubling_efficiency, allowed_nodes, speeds, weight, user,
 group, application and work_s (run time on one reference node, beside which

@@ -89,7 +89,7 @@ func (j *TraceJob) Validate() error {
 	for _, size := range j.AllowedNodes {
 		fastest = max(fastest, j.speed(size))
 	}
-	if most := math.MaxInt64 / 2 / fastest; float64(j.Duration) > most {
+	if most := math.MaxInt64 / fastest; float64(j.Duration) > most {
 		return fmt.Errorf("%s is %s; must be at most %.0f for a job of %d %s that trains up to %g times as fast as on one node",
 			columnDuration, writtenSeconds(j.Duration), most/float64(time.Second), j.GPUs, columnGPUs, fastest)
 	}

@@ -109,7 +109,7 @@ func TestReadTraceRefuses(t *testing.T) {
 		"no size":                     {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,0\n", `line 2: allowed_nodes is "0"; must be ascending whole numbers from 1`},
 		"no speed":                    {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1,NaN\n", `line 2: speeds is "NaN"; must be numbers from 0.0001`},
 		"too many sizes":              {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1," + strings.TrimSpace(strings.Repeat("1 ", 33)) + "\n", "line 2: allowed_nodes has 33 sizes; must have at most 32"},
-		"too much work":               {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 46117"},
+		"too much work":               {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 92234"},
 		"a quote that is open":        {header + "\"a,0,1,1\n", "line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -45,14 +46,15 @@ type eventful struct {
 }
 
 type eventfulJob struct {
-	kind     kinds.Kind
-	sizes    []int
-	restart  time.Duration
-	paused   bool // by its user
-	crashes  bool
-	succeeds int // how many of its pods have succeeded
-	lingers  bool
-	shape    kinds.Shape
+	kind      kinds.Kind
+	multiHost bool // a RayCluster whose replicas have several hosts
+	sizes     []int
+	restart   time.Duration
+	paused    bool // by its user
+	crashes   bool
+	succeeds  int // how many of its pods have succeeded
+	lingers   bool
+	shape     kinds.Shape
 }
 
 // size returns how many nodes the job asks for.
@@ -68,7 +70,8 @@ type undo struct {
 	do func()
 }
 
-// manifests are jobs of all kinds with NAME, SIZE, SUSPEND and a POD template.
+// manifests are jobs of all kinds with SIZE, SUSPEND and a POD template: a RayCluster with one and with
+// two hosts for each replica. A TrainJob has a JobSet beside it.
 var manifests = map[string]string{
 	"Job": `
 apiVersion: batch/v1
@@ -79,6 +82,12 @@ spec: {suspend: SUSPEND, replicatedJobs: [{name: node, template: {spec: {complet
 	"RayCluster": `
 apiVersion: ray.io/v1
 spec: {suspend: SUSPEND, workerGroupSpecs: [{groupName: gpu, replicas: SIZE, template: POD}]}`,
+	multiHost: `
+apiVersion: ray.io/v1
+spec: {suspend: SUSPEND, workerGroupSpecs: [{groupName: gpu, replicas: 1, numOfHosts: 2, minReplicas: 1, maxReplicas: 4, template: POD}]}`,
+	"TrainJob": `
+apiVersion: trainer.kubeflow.org/v1alpha1
+spec: {suspend: SUSPEND, trainer: {numNodes: SIZE}}`,
 	"PyTorchJob": `
 apiVersion: kubeflow.org/v1
 spec:
@@ -86,6 +95,9 @@ spec:
   elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 100}
   pytorchReplicaSpecs: {Worker: {replicas: SIZE, template: POD}}`,
 }
+
+// multiHost is a RayCluster whose replicas have two hosts.
+const multiHost, hosts = "RayCluster of hosts", 2
 
 // newEventful returns a cluster of the given nodes with random jobs.
 func newEventful(t *testing.T, seed uint64, nodes int, mode string) *eventful {
@@ -95,27 +107,33 @@ func newEventful(t *testing.T, seed uint64, nodes int, mode string) *eventful {
 		cluster: newCluster(t, nodes), Rand: r, kubelets: rand.New(rand.NewPCG(seed, 46)), jobs: make(map[string]*eventfulJob),
 		removed: make(map[string]time.Time), deleted: make(map[types.UID]time.Time),
 	}
-	e.mode, e.kinds, e.step, e.follow = mode, kinds.Named(slices.Collect(maps.Keys(manifests))), 20*time.Second, e.reconcile
+	e.mode, e.kinds, e.step, e.follow = mode, kinds.All(), 20*time.Second, e.reconcile
 	e.start()
-	for range 2 + r.IntN(3) {
-		e.submitRandom(nodes)
-	}
 	return e
 }
 
 // submitRandom creates a job of any kind and shape that trains for long.
 func (e *eventful) submitRandom(nodes int) {
 	e.t.Helper()
-	name := fmt.Sprint("job-", len(e.jobs))
-	kind := slices.Sorted(maps.Keys(manifests))[e.IntN(len(manifests))]
+	variant := slices.Sorted(maps.Keys(manifests))[e.IntN(len(manifests))]
 	sizes := [][]int{{1, 2, 4, 8}, {1, 2, 3, 4}, {2, 4}, {1}, {3}, {4}}[e.IntN(6)]
-	restart := []time.Duration{time.Minute, 5 * time.Minute}[e.IntN(2)]
+	if variant == multiHost {
+		sizes = [][]int{{2, 4, 6, 8}, {2, 4}}[e.IntN(2)]
+	}
+	e.submit(variant, sizes, []time.Duration{time.Minute, 5 * time.Minute}[e.IntN(2)], e.IntN(8) == 0, nodes)
+}
+
+// submit creates a job that trains for long; one that its user paused runs where it fits.
+func (e *eventful) submit(variant string, sizes []int, restart time.Duration, paused bool, nodes int) {
+	e.t.Helper()
+	name := fmt.Sprint("job-", len(e.jobs))
+	kind, _, _ := strings.Cut(variant, " ")
 	annotations := map[string]string{
 		world.WorkAnnotation:    fmt.Sprintf("%dh", 5000+e.IntN(5000)),
 		world.NodesAnnotation:   strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ","), "[]"),
 		world.RestartAnnotation: restart.String(),
 	}
-	j := &eventfulJob{kind: kinds.Named([]string{kind})[0], sizes: sizes, restart: restart, paused: e.IntN(8) == 0}
+	j := &eventfulJob{kind: kinds.Named([]string{kind})[0], multiHost: variant == multiHost, sizes: sizes, restart: restart, paused: paused}
 	suspend := "true"
 	if free := nodes - e.asked(); free >= sizes[0] && e.mode == plan.ModeRecommend || j.paused && free >= sizes[0] {
 		suspend = "false"
@@ -123,31 +141,37 @@ func (e *eventful) submitRandom(nodes int) {
 	if j.paused {
 		annotations[world.PausedAnnotation] = "true"
 	}
-	text := strings.NewReplacer("SIZE", strconv.Itoa(sizes[0]), "SUSPEND", suspend,
-		"POD", `{spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`).Replace(manifests[kind])
-	var object unstructured.Unstructured
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		e.t.Fatal(err)
+	fill := strings.NewReplacer("SIZE", strconv.Itoa(sizes[0]), "SUSPEND", suspend,
+		"POD", `{spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`)
+	create := func(kind, manifest string, labels, annotations map[string]string) {
+		var object unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(fill.Replace(manifest)), &object.Object); err != nil {
+			e.t.Fatal(err)
+		}
+		object.SetKind(kind)
+		object.SetName(name)
+		object.SetNamespace("default")
+		object.SetUID(types.UID("uid-" + kind + name))
+		object.SetCreationTimestamp(metav1.Time{Time: e.now})
+		object.SetLabels(labels)
+		object.SetAnnotations(annotations)
+		if err := e.client.Create(e.t.Context(), &object); err != nil {
+			e.t.Fatal(err)
+		}
 	}
-	object.SetKind(kind)
-	object.SetName(name)
-	object.SetNamespace("default")
-	object.SetUID(types.UID("uid-" + name))
-	object.SetCreationTimestamp(metav1.Time{Time: e.now})
-	object.SetLabels(map[string]string{world.PoolLabel: "training"})
-	object.SetAnnotations(annotations)
-	if err := e.client.Create(e.t.Context(), &object); err != nil {
-		e.t.Fatal(err)
+	if j.kind.Child != nil {
+		create(j.kind.Child.Kind, manifests[j.kind.Child.Kind], nil, nil)
 	}
+	create(kind, manifests[variant], map[string]string{world.PoolLabel: "training"}, annotations)
 	e.jobs[name] = j
 	e.read()
 }
 
-// object returns a job as the API server has it.
-func (e *eventful) object(name string) *unstructured.Unstructured {
+// object returns the job of that name and kind as the API server has it.
+func (e *eventful) object(name string, kind schema.GroupVersionKind) *unstructured.Unstructured {
 	e.t.Helper()
 	var object unstructured.Unstructured
-	object.SetGroupVersionKind(e.jobs[name].kind.GVK)
+	object.SetGroupVersionKind(kind)
 	if err := e.client.Get(e.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &object); err != nil {
 		e.t.Fatal(err)
 	}
@@ -158,12 +182,43 @@ func (e *eventful) object(name string) *unstructured.Unstructured {
 func (e *eventful) read() {
 	e.t.Helper()
 	for name, j := range e.jobs {
-		shape, err := j.kind.Read(e.object(name), nil, worldtest.Unit)
+		var child *unstructured.Unstructured
+		if j.kind.Child != nil {
+			child = e.object(name, *j.kind.Child)
+		}
+		shape, err := j.kind.Read(e.object(name, j.kind.GVK), child, worldtest.Unit)
 		if err != nil {
 			e.t.Fatalf("%s %s: %v", j.kind.Name, name, err)
 		}
 		j.shape = shape
 	}
+}
+
+// resumeJobSets has the JobSets of TrainJobs follow these, as Trainer does: a suspended one is given the
+// number of nodes that its TrainJob has.
+func (e *eventful) resumeJobSets() {
+	e.t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(e.jobs)) {
+		j := e.jobs[name]
+		if j.kind.Child == nil {
+			continue
+		}
+		set := e.object(name, *j.kind.Child)
+		if suspended, _, _ := unstructured.NestedBool(set.Object, "spec", "suspend"); suspended == j.shape.Suspended {
+			continue
+		}
+		_ = unstructured.SetNestedField(set.Object, j.shape.Suspended, "spec", "suspend")
+		if replicated, _, _ := unstructured.NestedSlice(set.Object, "spec", "replicatedJobs"); j.shape.Suspended {
+			for _, field := range []string{"parallelism", "completions"} {
+				_ = unstructured.SetNestedField(replicated[0].(map[string]any), int64(j.shape.StartSize), "template", "spec", field)
+			}
+			_ = unstructured.SetNestedSlice(set.Object, replicated, "spec", "replicatedJobs")
+		}
+		if err := e.client.Update(e.t.Context(), set); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	e.read()
 }
 
 // asked returns how many nodes all jobs ask for.
@@ -201,7 +256,9 @@ func (e *eventful) reconcile() {
 		e.undo = e.undo[1:]
 	}
 	e.read()
+	e.resumeJobSets()
 	nodes, busy, of := e.nodes(), make(map[string]bool), make(map[string][]*corev1.Pod)
+	groups := make(map[string]map[string][]*corev1.Pod) // with those that leave
 	pods := e.listPods()
 	for i := range pods {
 		pod := &pods[i]
@@ -210,6 +267,7 @@ func (e *eventful) reconcile() {
 		switch at, leaving := e.deleted[pod.UID]; {
 		case leaving && e.now.Before(at) && node != nil:
 			busy[pod.Spec.NodeName] = true
+			addTo(groups, pod)
 			continue
 		case leaving:
 			e.remove(pod)
@@ -229,12 +287,17 @@ func (e *eventful) reconcile() {
 		if pod.Spec.NodeName != "" {
 			busy[pod.Spec.NodeName] = true
 		}
+		addTo(groups, pod)
 		if _, leaving := e.deleted[pod.UID]; !leaving {
 			of[name] = append(of[name], pod)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.jobs)) {
-		e.makePods(name, of[name])
+		if e.jobs[name].multiHost {
+			e.makeGroups(name, groups[name])
+		} else {
+			e.makePods(name, of[name])
+		}
 	}
 	e.schedule(nodes, busy)
 	e.runPods()
@@ -249,13 +312,56 @@ func (e *eventful) makePods(name string, have []*corev1.Pod) {
 		e.terminate(have[len(have)-1])
 	}
 	for i := len(have); i < want; i++ {
-		e.made++
-		labels := map[string]string{"job": name}
-		maps.Copy(labels, j.shape.Selector)
-		pod := worldtest.Pod(fmt.Sprintf("%s-%05d", name, e.made), "", labels)
-		pod.Finalizers = []string{"test/runs"} // So that deletions take as long as reconcile wants.
-		if err := e.client.Create(e.t.Context(), pod); err != nil {
-			e.t.Fatal(err)
+		e.makePod(name, "")
+	}
+}
+
+// makePod makes a pod of a job, and of one of its groups.
+func (e *eventful) makePod(name, group string) {
+	e.t.Helper()
+	e.made++
+	labels := map[string]string{"job": name, "group": group}
+	maps.Copy(labels, e.jobs[name].shape.Selector)
+	pod := worldtest.Pod(fmt.Sprintf("%s-%05d", name, e.made), "", labels)
+	pod.Finalizers = []string{"test/runs"} // So that deletions take as long as reconcile wants.
+	if err := e.client.Create(e.t.Context(), pod); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// addTo adds a pod to its job's group of hosts.
+func addTo(groups map[string]map[string][]*corev1.Pod, pod *corev1.Pod) {
+	name := pod.Labels["job"]
+	if groups[name] == nil {
+		groups[name] = make(map[string][]*corev1.Pod)
+	}
+	groups[name][pod.Labels["group"]] = append(groups[name][pod.Labels["group"]], pod)
+}
+
+// makeGroups does as KubeRay with replicas of several hosts: it deletes what is left of one that lost a
+// host, and makes and deletes whole ones, any of them. Hosts that leave count until they are gone.
+func (e *eventful) makeGroups(name string, groups map[string][]*corev1.Pod) {
+	e.t.Helper()
+	names := slices.Sorted(maps.Keys(groups))
+	for _, group := range names {
+		if len(groups[group]) < hosts {
+			for _, pod := range groups[group] {
+				e.terminate(pod)
+			}
+			return
+		}
+	}
+	e.kubelets.Shuffle(len(names), func(i, k int) { names[i], names[k] = names[k], names[i] })
+	want := e.jobs[name].size() / hosts
+	for ; len(names) > want; names = names[1:] {
+		for _, pod := range groups[names[0]] {
+			e.terminate(pod)
+		}
+	}
+	for i := len(names); i < want; i++ {
+		group := fmt.Sprint("group-", e.made)
+		for range hosts {
+			e.makePod(name, group)
 		}
 	}
 }
@@ -652,6 +758,9 @@ func TestRandomEvents(t *testing.T) {
 			t.Run(fmt.Sprint(mode, seed), func(t *testing.T) {
 				t.Parallel()
 				e := newEventful(t, seed, nodes, mode)
+				for range 2 + e.IntN(3) {
+					e.submitRandom(nodes)
+				}
 				e.passUntil(40 * time.Minute)
 				e.blips(nodes)
 				for range 25 {

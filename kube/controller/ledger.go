@@ -221,19 +221,21 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if left {
 		asked, patience = j.Target, neverRuns*patience
 	}
+	if !u.Capped.IsZero() && w.Nodes.Accepting > u.accepting {
+		// Its pods may have lacked the nodes that came since.
+		u.Capped, u.Cap, u.short = time.Time{}, 0, time.Time{}
+	}
 	// Pods that crash again and again run in between.
 	if !j.Short() && !left && j.Pods.Broken == 0 {
 		if u.short = (time.Time{}); asked >= u.asked {
 			u.tries = 0
 		}
-		// It uses more than that after all, or its pods may have lacked the nodes that came since.
-		if w.Now.After(u.Capped) || asked > u.Cap || w.Nodes.Accepting > u.accepting {
+		if w.Now.After(u.Capped) || asked > u.Cap { // It uses more than that after all.
 			u.Capped, u.Cap = time.Time{}, 0
 		}
 		return false
 	}
-	// Pods of a job that is left alone wait for nodes like any others.
-	if u.short.IsZero() || !j.Movable() && w.Idle() <= 0 {
+	if u.short.IsZero() || lacksNodes(w, j) {
 		u.short = w.Now
 	}
 	used := j.Pods.Bound + j.Succeeded()
@@ -249,10 +251,18 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	found := u.Capped.IsZero()
 	if found {
 		u.tries++
+		u.accepting = w.Nodes.Accepting
 	}
-	u.Cap, u.asked, u.accepting = used, asked, w.Nodes.Accepting
+	u.Cap, u.asked = used, asked
 	u.Capped = w.Now.Add(backOff(w, u.tries-1, maxCapped))
 	return found
+}
+
+// lacksNodes reports whether no node is left for pods of a job that do not run. That is no sign that it
+// does not use its nodes, unless an autoscaler is to bring some.
+func lacksNodes(w *world.World, j *world.Job) bool {
+	scales := w.Pool.MaxNodes > w.Nodes.Accepting && j.Movable()
+	return w.Idle() <= 0 && j.Pods.Broken == 0 && !scales
 }
 
 // known returns how the jobs use their nodes.

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,43 @@ func TestUnused(t *testing.T) {
 			c.passUntil(c.pool.MinInterval + time.Minute)
 			c.want(map[string]int{"limited": 4})
 		})
+	}
+}
+
+// TestNodesTakenAndGivenBack: a job whose pods had no node for long is not taken for one that does not
+// use its nodes, also if its pods come late once the nodes are back.
+func TestNodesTakenAndGivenBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 8, half()...)
+	c.scales = true
+	c.passes(4)
+	pods := c.listPods()
+	var drained []string
+	for _, job := range []string{"a", "b"} {
+		drained = append(drained, c.nodesOf(job)[:2]...)
+	}
+	for _, node := range drained {
+		c.changeNode(node, cordon)
+	}
+	for i := range pods {
+		if slices.Contains(drained, pods[i].Spec.NodeName) {
+			if err := c.client.Delete(t.Context(), &pods[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.passUntil(5 * time.Minute) // An outage for three cadences: nothing is resized.
+	c.want(map[string]int{"a": 4, "b": 4})
+	for _, node := range drained {
+		c.changeNode(node, heal)
+	}
+	c.quota = map[string]int{"a": 2, "b": 2} // Their controller is slow.
+	c.passUntil(30 * time.Second)
+	c.quota = nil
+	c.passUntil(5 * time.Minute)
+	c.want(map[string]int{"a": 4, "b": 4})
+	if told := c.told(); strings.Contains(told, "Unused") || strings.Contains(told, "Scaled") {
+		t.Errorf("events are %s", told)
 	}
 }
 

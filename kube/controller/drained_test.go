@@ -1,0 +1,52 @@
+package controller_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/kube/plan"
+)
+
+// TestMultiHostDrained: two RayClusters of replicas with two hosts share a pool, half of which is drained
+// and comes back. Both lose hosts, which their controller replaces by whole replicas. They share
+// all nodes again soon after these are back.
+func TestMultiHostDrained(t *testing.T) {
+	t.Parallel()
+	const nodes = 8
+	for seed := range seeds(1) {
+		for _, away := range []time.Duration{15 * time.Second, 125 * time.Second} {
+			t.Run(fmt.Sprint(seed, away), func(t *testing.T) {
+				t.Parallel()
+				e := newEventful(t, seed, nodes, plan.ModeApply)
+				e.pool.Cadence, e.pool.Debounce, e.pool.MinInterval, e.pool.Restart = 5*time.Second, 500*time.Millisecond, 0, 0
+				e.pool.SettleTimeout, e.pool.NodeGracePeriod, e.pool.MaxShrink = 2*time.Minute, time.Second, 1
+				e.step = 2 * time.Second
+				e.start()
+				e.submit(multiHost, []int{2, 4, 8}, 0, false, nodes)
+				e.passUntil(20 * time.Second)
+				e.submit(multiHost, []int{2, 4, 8}, 0, false, nodes)
+				e.passUntil(time.Minute)
+				for n := range nodes / 2 {
+					e.changeNode(fmt.Sprintf("node-%03d", 2*n), cordon)
+				}
+				for _, pod := range e.listPods() {
+					if slices.Contains([]string{"node-000", "node-002", "node-004", "node-006"}, pod.Spec.NodeName) {
+						e.terminate(&pod)
+					}
+				}
+				e.log("half of the nodes are drained")
+				e.passUntil(away)
+				for n := range nodes / 2 {
+					e.healNode(fmt.Sprintf("node-%03d", 2*n))
+				}
+				e.log("they are back")
+				e.passUntil(3 * time.Minute)
+				if got := len(e.idleNodes()); got > 0 {
+					e.fail("%d nodes are idle three minutes after they are back", got)
+				}
+			})
+		}
+	}
+}

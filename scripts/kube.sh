@@ -79,8 +79,8 @@ while read -r name module package crds webhooks; do
   rm -rf "$out/kueue"
   echo "$inputs" >"$out/stamps/$name"
 done <<'MODULES'
+ray-operator github.com/ray-project/kuberay/ray-operator@v1.6.0 . config/crd/bases/*.yaml config/webhook/manifests.yaml
+kueue sigs.k8s.io/kueue@v0.19.2 ./cmd/kueue config/components/crd/bases/*.yaml config/components/webhook/manifests.yaml
 training-operator github.com/kubeflow/training-operator@v1.8.1 ./cmd/training-operator.v1 manifests/base/crds/*_pytorchjobs.yaml manifests/base/webhook/manifests.yaml
 trainer github.com/kubeflow/trainer/v2@v2.2.0 ./cmd/trainer-controller-manager manifests/base/crds/trainer.*.yaml manifests/base/webhook/manifests.yaml
-ray-operator github.com/ray-project/kuberay/ray-operator@v1.6.0 . config/crd/bases/*.yaml config/webhook/manifests.yaml
-kueue sigs.k8s.io/kueue@v0.16.1 ./cmd/kueue config/components/crd/bases/*.yaml config/components/webhook/manifests.yaml
 MODULES

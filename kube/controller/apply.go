@@ -93,6 +93,9 @@ func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error
 		case apierrors.IsConflict(err):
 			l.writes.conflict(j.UID)
 			return nil
+		case refusedAsGang(err):
+			l.writes.gang(j.UID, err.Error(), w.Now)
+			return nil
 		case denied(err) && l.writes.mayPass(j.UID, w.Now):
 			l.Log.InfoContext(ctx, "a write is refused and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
 			return nil

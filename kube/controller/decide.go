@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -305,6 +306,12 @@ func (l *Loop) tellQueued(r plan.Request, answer plan.Answer) {
 // refused reports whether the API server has judged a write.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// refusedAsGang reports whether the API server refuses to resize a Job because its pods are scheduled as
+// a gang, as the admission plugin JobValidation of Kubernetes 1.36 does. Later releases let its size change.
+func refusedAsGang(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "gang-scheduled PodGroup")
 }
 
 // denied reports whether a write fails for reasons of its own object, as far as one can tell: it

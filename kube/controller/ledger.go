@@ -29,6 +29,7 @@ type ledger struct {
 	conflicts map[types.UID]int       // writes of the current decision that came too late
 	refusals  map[types.UID]time.Time // since when the API server refuses writes to a job
 	pins      map[types.UID]world.Pin // jobs that are left alone until the next decision
+	gangs     map[types.UID]time.Time // since when jobs are pinned as gangs, which outlasts decisions
 }
 
 // growth is how many nodes a job was made to hold, and when.
@@ -40,7 +41,7 @@ type growth struct {
 func newLedger() *ledger {
 	return &ledger{
 		wrote: make(map[types.UID]*unstructured.Unstructured), grew: make(map[types.UID]growth), uses: make(map[types.UID]*use),
-		conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin),
+		conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time), pins: make(map[types.UID]world.Pin), gangs: make(map[types.UID]time.Time),
 	}
 }
 
@@ -48,6 +49,9 @@ func newLedger() *ledger {
 func (l *ledger) rewind(now time.Time) {
 	l.seen = now
 	clear(l.refusals)
+	for uid := range l.gangs {
+		l.gangs[uid] = now
+	}
 	for uid, g := range l.grew {
 		l.grew[uid] = growth{g.nodes, now}
 	}
@@ -145,7 +149,7 @@ type use struct {
 }
 
 // maxCapped is how long at most a job is given no more than it used, and maxForeign how long one
-// is left alone that another writer resizes.
+// is left alone that another writer resizes, or the API server does not let be resized.
 const (
 	maxCapped  = time.Hour
 	maxForeign = 24 * time.Hour
@@ -281,6 +285,14 @@ func (l *ledger) pin(job types.UID, reason world.Reason, why string) {
 	l.pins[job] = world.Pin{Reason: reason, Why: why}
 }
 
+// gang leaves a job alone for long, as the API server does not let a gang's size change.
+func (l *ledger) gang(job types.UID, why string, now time.Time) {
+	l.pin(job, world.Gang, why)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gangs[job] = now
+}
+
 // conflict counts a write that came too late. Its step is planned again, a few times.
 func (l *ledger) conflict(job types.UID) {
 	l.mu.Lock()
@@ -307,8 +319,10 @@ func (l *ledger) waits(job types.UID) bool { return !l.refusals[job].IsZero() }
 func (l *ledger) decide(now time.Time) {
 	clear(l.conflicts)
 	maps.DeleteFunc(l.refusals, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= refusedFor })
+	maps.DeleteFunc(l.gangs, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= maxForeign })
 	maps.DeleteFunc(l.pins, func(uid types.UID, pin world.Pin) bool {
-		return pin.Reason != world.Refused || !l.waits(uid)
+		_, gang := l.gangs[uid]
+		return !gang && (pin.Reason != world.Refused || !l.waits(uid))
 	})
 }
 

@@ -230,7 +230,7 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 		if j.Shape.Finished {
 			left = j.Keeps()
 		}
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, left, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.StartSize, left, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts

@@ -162,6 +162,38 @@ func TestRefusedWrites(t *testing.T) {
 	}
 }
 
+// TestGang: a Job that the API server does not let be resized, as Kubernetes 1.36 does with gangs, keeps
+// its nodes with one event that says so. It is not tried again at each decision, and others use the
+// remaining nodes. One that waits starts at its own size.
+func TestGang(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 11, worldtest.Job("gang", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
+		worldtest.Job("waits", 0, map[string]string{"work": "900h", "nodes": "1,2"}), worldtest.Job("other", 0, map[string]string{"work": "4h", "nodes": "2,4", "weight": "3"}))
+	refused := make(map[string]int)
+	c.onPatch = func(patch, name string) error {
+		if patch == string(types.JSONPatchType) && (name == "gang" || name == "waits" && refused["waits"] == 0) {
+			refused[name]++
+			return apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, name,
+				errors.New(`cannot change parallelism for a Job referencing gang-scheduled PodGroup "workers"`))
+		}
+		return nil
+	}
+	c.step = time.Minute
+	c.passUntil(5 * time.Hour)
+	c.want(map[string]int{"gang": 8, "waits": 1, "other": 2})
+	if refused["gang"] != 1 {
+		t.Errorf("%d resizes of the gang were tried within hours; want one", refused["gang"])
+	}
+	if told := c.told(); strings.Count(told, `Warning Gang keeps its 8 nodes: jobs.batch "gang" is forbidden: cannot change parallelism`) != 1 {
+		t.Errorf("events are %s", told)
+	}
+	for _, j := range c.loop.Report().World.Jobs {
+		if j.ID == "Job/default/gang" && j.Pinned != world.Gang {
+			t.Errorf("on the status page it is pinned %q: %s", j.Pinned, j.Why)
+		}
+	}
+}
+
 // TestRefusedNotes: a job that takes no note, such as one that breaks a policy that is newer than
 // it, is left alone, and all others go on.
 func TestRefusedNotes(t *testing.T) {

@@ -109,9 +109,6 @@ func TestOperators(t *testing.T) {
 					t.Logf("%s:\n%s", test.operator, operator.Tail())
 				}
 			})
-			if kind == "RayCluster" {
-				t.Skip("known fault: after a drain that both jobs lose hosts to, they stay on the nodes that are left for up to an hour")
-			}
 			const nodes = 8
 			pool := strings.ToLower(kind) + "s"
 			newPool(t, pool, nodes)

@@ -74,6 +74,9 @@ func (s *Shape) setIndexed(spec *batchv1.JobSpec, jobs int, pointer string) erro
 	}
 	// The API server takes no fewer completions than these ask for.
 	least := ptr.Deref(spec.MaxFailedIndexes, 0)
+	if s := spec.Scheduling; s != nil && s.SchedulingPolicy != nil && s.SchedulingPolicy.Gang != nil {
+		least = max(least, ptr.Deref(s.SchedulingPolicy.Gang.MinCount, 0)) // Without one the gang is as large as the Job.
+	}
 	for _, rule := range ptr.Deref(spec.SuccessPolicy, batchv1.SuccessPolicy{}).Rules {
 		least = max(least, ptr.Deref(rule.SucceededCount, 0))
 		if indexes := ptr.Deref(rule.SucceededIndexes, ""); indexes != "" {

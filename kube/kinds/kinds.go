@@ -123,8 +123,8 @@ func All() []Kind {
 				Versions: "(batch/v1), Indexed",
 				Size:     "`parallelism` and `completions`, equal; the highest indexes go first",
 				Pause:    "`suspend`",
-				Smallest: "what `successPolicy` and `maxFailedIndexes` need",
-				Fixed:    "some of its indexes have succeeded",
+				Smallest: "what `successPolicy`, `maxFailedIndexes` and the `minCount` of a gang need",
+				Fixed:    "some of its indexes have succeeded, or the API server refuses it as a [gang](#beside-other-schedulers)",
 
 				managedBy: managedBy, controller: batchv1.JobControllerName,
 			},

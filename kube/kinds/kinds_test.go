@@ -82,6 +82,22 @@ spec:
 			size: 8, min: 5, multiple: 1, selector: "batch.kubernetes.io/job-name",
 			resized: map[string]any{"spec.parallelism": int64(2)}, paused: map[string]any{"spec.suspend": true},
 		},
+		"Job that is a gang": {
+			kind: "Job", job: `
+kind: Job
+spec: {completionMode: Indexed, parallelism: 8, completions: 8, scheduling: {schedulingPolicy: {gang: {minCount: 4}}}, template: POD}
+`,
+			size: 8, min: 4, multiple: 1, selector: "batch.kubernetes.io/job-name",
+			resized: map[string]any{"spec.parallelism": int64(2)}, paused: map[string]any{"spec.suspend": true},
+		},
+		"Job that is a gang of any size": {
+			kind: "Job", job: `
+kind: Job
+spec: {completionMode: Indexed, parallelism: 8, completions: 8, scheduling: {schedulingPolicy: {gang: {}}}, template: POD}
+`,
+			size: 8, multiple: 1, selector: "batch.kubernetes.io/job-name",
+			resized: map[string]any{"spec.parallelism": int64(2)}, paused: map[string]any{"spec.suspend": true},
+		},
 		"JobSet": {
 			kind: "JobSet", job: jobSet, size: 4, multiple: 1, selector: "jobset.sigs.k8s.io/replicatedjob-name",
 			resized: map[string]any{"spec.replicatedJobs.1.template.spec.parallelism": int64(2), "spec.replicatedJobs.1.template.spec.completions": int64(2)},

@@ -117,6 +117,7 @@ func Steps(w *world.World, current string) Plan {
 			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
 			case !j.Movable() || step.From == step.To:
 			case step.To == 0 && !w.MayPause(j): // That was decided before the outage.
+			case step.From == 0 && j.Shape.StartSize > 0 && step.To != j.Shape.StartSize: // That was decided before it was known.
 			case j.Kueue && (step.From == 0 || step.To == 0): // That is Kueue's to do.
 			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 				p.Conflicts = append(p.Conflicts, step)

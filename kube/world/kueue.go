@@ -17,8 +17,8 @@ import (
 const (
 	// kueueLabel is on jobs that Kueue admits and suspends.
 	kueueLabel = "kueue.x-k8s.io/queue-name"
-	// kueueGate holds the new pods of an elastic Job until Kueue admits them. Its webhook puts it
-	// into the template of a Job with the annotation of this name, where elastic Jobs are enabled.
+	// kueueGate holds the new pods of an elastic job until Kueue admits them. Its webhook puts it
+	// into the templates of a job with the annotation of this name, where elastic jobs are enabled.
 	kueueGate = "kueue.x-k8s.io/elastic-job"
 	// kueueLeast is on Jobs that Kueue may start with fewer pods, and keeps at that size.
 	kueueLeast = "kueue.x-k8s.io/job-min-parallelism"
@@ -171,12 +171,16 @@ func (o *observer) kueueOwned(j *Job) string {
 	_, partial := annotations[kueueLeast]
 	gated := slices.Contains(j.Shape.Pod.SchedulingGates, corev1.PodSchedulingGate{Name: kueueGate})
 	switch {
-	case j.Kind.Name != "Job":
-		return "of those that Kueue admits only a Job is resized"
+	case j.Kind.Name != "Job" && j.Kind.Name != "RayCluster":
+		return "Kueue admits its kind at a fixed size; Jobs and RayClusters can be elastic"
+	case slices.ContainsFunc(j.Object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == "RayJob" || r.Kind == "RayService" }):
+		return "Kueue counts the workers that its RayJob or RayService names, unless Ray's own autoscaler sets their number"
+	case j.Shape.Suspended && j.Shape.Size == 0:
+		return "it has no workers that Kueue could admit; want at least one replica"
 	case j.Shape.Suspended:
 		j.Shape.StartSize = j.Shape.Size
 	case partial || !gated || annotations[kueueGate] != "true":
-		return "Kueue suspends a Job whose size changes; want an elastic one, without partial admission"
+		return "Kueue suspends a job whose size changes; want an elastic one, without partial admission"
 	case !o.queues.known[j.UID]:
 		return "Kueue has not admitted it"
 	}

@@ -1,10 +1,12 @@
 package world_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -55,6 +57,28 @@ func workload(t *testing.T, job string, admitted int64) *unstructured.Unstructur
 	return object
 }
 
+// rayCluster returns a RayCluster in place of a Job.
+func rayCluster(t *testing.T, job *unstructured.Unstructured, what string) *unstructured.Unstructured {
+	t.Helper()
+	ray := fromYAML(t, `{apiVersion: ray.io/v1, kind: RayCluster, spec: {workerGroupSpecs: [{groupName: gpu, replicas: 4,
+		template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}], schedulingGates: [{name: kueue.x-k8s.io/elastic-job}]}}}]}}`)
+	ray.Object["metadata"] = job.Object["metadata"]
+	annotations := ray.GetAnnotations()
+	annotations["kueue.x-k8s.io/elastic-job"] = "true"
+	ray.SetAnnotations(annotations)
+	groups, _, _ := unstructured.NestedSlice(ray.Object, "spec", "workerGroupSpecs")
+	switch group := groups[0].(map[string]any); what {
+	case "fixed":
+		unstructured.RemoveNestedField(group, "template", "spec", "schedulingGates")
+	case "empty":
+		group["replicas"] = int64(0)
+	case "RayJob":
+		ray.SetOwnerReferences([]metav1.OwnerReference{{Kind: "RayJob", Name: "train", UID: "other"}})
+	}
+	_ = unstructured.SetNestedSlice(ray.Object, groups, "spec", "workerGroupSpecs")
+	return ray
+}
+
 // TestKueueJobs: only what Kueue admitted, or will start by itself, is decided on, and nothing grows
 // while a stranger waits.
 func TestKueueJobs(t *testing.T) {
@@ -69,7 +93,8 @@ func TestKueueJobs(t *testing.T) {
 	_ = unstructured.SetNestedSlice(shrunk.Object, []any{map[string]any{"name": "main", "count": int64(2)}}, "spec", "podSets")
 	for name, test := range map[string]struct {
 		elastic, off bool
-		banned       bool // Its namespace may not use the pool, and its pods are elsewhere.
+		ray          string // what is special of a RayCluster, "" for a Job
+		banned       bool   // Its namespace may not use the pool, and its pods are elsewhere.
 		nodes        int
 		change       func(job *unstructured.Unstructured)
 		workloads    []*unstructured.Unstructured
@@ -100,6 +125,10 @@ func TestKueueJobs(t *testing.T) {
 		"in another cluster": {elastic: true, nodes: 4, pinned: world.NotElastic, quota: 8, change: func(job *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(job.Object, "kueue.x-k8s.io/multikueue", "spec", "managedBy")
 		}},
+		"elastic RayCluster": {ray: "gated", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 8},
+		"fixed RayCluster":   {ray: "fixed", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
+		"of a RayJob":        {ray: "RayJob", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
+		"no workers":         {ray: "empty", nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 4},
 		"elsewhere":          {elastic: true, banned: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.NotAllowed, quota: 4},
 		"borrows":            {elastic: true, nodes: 4, queue: borrows, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: -1},
 		"borrows to a limit": {elastic: true, nodes: 4, queue: "limit", workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, quota: 3},
@@ -119,11 +148,14 @@ func TestKueueJobs(t *testing.T) {
 			if !test.off {
 				c.Kueue = &world.Kueue{Workloads: test.workloads, LocalQueues: []*unstructured.Unstructured{local}, ClusterQueues: []*unstructured.Unstructured{fromYAML(t, queue)}}
 			}
+			if test.ray != "" {
+				c.Jobs["a"], c.Pods = rayCluster(t, a, test.ray), nil
+			}
 			if test.banned {
 				c.Pool.Namespaces, c.Pods = []string{"other"}, nil
 			}
 			w := c.World()
-			j := w.Jobs[0]
+			j := w.Jobs[slices.IndexFunc(w.Jobs, func(j *world.Job) bool { return j.UID == "uid-a" })]
 			if j.Pinned != test.pinned || j.Ceiling != test.ceiling || j.Kueue != (test.pinned == "") || j.Kueue && !j.Shape.NoPause {
 				t.Errorf("pinned %q (%s), ceiling %d, Kueue's %t; want %q and %d", j.Pinned, j.Why, j.Ceiling, j.Kueue, test.pinned, test.ceiling)
 			}

@@ -232,6 +232,9 @@ func (o *observer) judge(j *Job) {
 	if j.Succeeded() > 0 && j.Nodes() == 0 {
 		j.Shape.StartSize = j.Shape.Size // Its other pods go on with the training that these have finished.
 	}
+	if pinned && pin.Reason == Gang && j.Nodes() == 0 {
+		j.Shape.StartSize, pinned = j.Shape.Size, false // It may be started as it is.
+	}
 	switch unit := j.Shape.Unit; {
 	case j.Succeeded() > 0 && j.Nodes() > 0:
 		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded; it gets no new ones", j.Succeeded(), j.Nodes()))

@@ -132,13 +132,14 @@ const (
 	Completing     Reason = "Completing"
 	Conflict       Reason = "Conflict"
 	Refused        Reason = "Refused"
+	Gang           Reason = "Gang"
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
-		PastItsEnd, Deleting, Stuck, Retained, Completing, Conflict, Refused,
+		PastItsEnd, Deleting, Stuck, Retained, Completing, Conflict, Refused, Gang,
 	}
 }
 

@@ -134,7 +134,7 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 func (c *Cluster) World() *world.World {
 	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, NodeHistory: c.NodeHistory, ETAs: new(eta.Estimator)}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
-		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{"Job"})[0], Job: c.Jobs[name]})
+		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{c.Jobs[name].GetKind()})[0], Job: c.Jobs[name]})
 	}
 	return world.Observe(in)
 }

@@ -3884,7 +3884,7 @@ func (x *ForecastResponse) GetStalled() bool {
 }
 
 // JobForecast is the estimated start and completion of a job, as times from now. With several
-// samples, start, end and rescales are medians, and low and high are the 10th and 90th
+// samples, start, end and the number of resizes are medians, and low and high are the 10th and 90th
 // percentiles. A time after the end of the simulation is unset.
 type JobForecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

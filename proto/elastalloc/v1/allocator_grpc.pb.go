@@ -59,8 +59,8 @@ const (
 //
 //   - INVALID_ARGUMENT: the request is invalid. The detail google.rpc.BadRequest names every bad
 //     field. Without this detail, the request is compressed, which servers do not accept.
-//   - RESOURCE_EXHAUSTED: the server is overloaded. The detail google.rpc.RetryInfo says when to
-//     retry. Without this detail, a retry cannot succeed: the request exceeds the server's size
+//   - RESOURCE_EXHAUSTED: the server is overloaded. The detail google.rpc.RetryInfo contains the
+//     delay until a retry. Without this detail, a retry cannot succeed: the request exceeds the server's size
 //     limit (at least 16 MiB), or the call needs more than seven eighths of --max-memory. The
 //     default of --max-memory is enough for 50,000 jobs with five speeds each and their plans.
 //   - DEADLINE_EXCEEDED: not even the greedy allocator had enough time.
@@ -168,8 +168,8 @@ func (c *allocatorServiceClient) Forecast(ctx context.Context, in *ForecastReque
 //
 //   - INVALID_ARGUMENT: the request is invalid. The detail google.rpc.BadRequest names every bad
 //     field. Without this detail, the request is compressed, which servers do not accept.
-//   - RESOURCE_EXHAUSTED: the server is overloaded. The detail google.rpc.RetryInfo says when to
-//     retry. Without this detail, a retry cannot succeed: the request exceeds the server's size
+//   - RESOURCE_EXHAUSTED: the server is overloaded. The detail google.rpc.RetryInfo contains the
+//     delay until a retry. Without this detail, a retry cannot succeed: the request exceeds the server's size
 //     limit (at least 16 MiB), or the call needs more than seven eighths of --max-memory. The
 //     default of --max-memory is enough for 50,000 jobs with five speeds each and their plans.
 //   - DEADLINE_EXCEEDED: not even the greedy allocator had enough time.

@@ -1,0 +1,200 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWords checks that prose, comments and messages do not use the words that words.txt rules
+// out. Of files that are still to be revised it logs the numbers of such words.
+func TestWords(t *testing.T) {
+	list := readWordList(t)
+	output, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files").Output()
+	if err != nil {
+		t.Skip(err) // The test needs the list of files, for example in an archive of the source.
+	}
+	checked, pending := 0, map[string]int{}
+	for name := range strings.Lines(string(output)) {
+		name = strings.TrimSpace(name)
+		extract := extractors[filepath.Ext(name)]
+		if extract == nil || strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".pb.go") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			continue // Deleted in the work tree.
+		}
+		found := list.find(extract(string(text)))
+		if entry := list.pendingEntry(name); entry != "" {
+			pending[entry] += len(found)
+			continue
+		}
+		checked++
+		for _, f := range found {
+			t.Errorf("%s: %s", name, f)
+		}
+	}
+	if checked < 7 {
+		t.Errorf("checked %d files; must be at least 7", checked)
+	}
+	for _, entry := range list.pending {
+		t.Logf("%5d %s", pending[entry], entry)
+		if pending[entry] == 0 {
+			t.Logf("words.txt: remove the line pending %s", entry)
+		}
+	}
+}
+
+func TestWordsCanFail(t *testing.T) {
+	list := readWordList(t)
+	for text, want := range map[string]int{
+		"The service is told of it.":       1,
+		"What jobs HOLD, and held before.": 2,
+		"`held` and anything else":         0,
+		"```sh\nask\n```\n[x](tell.md)":    0,
+		"The optimiser of\nequal shares":   2,
+		"80 calls a second. Else none.":    2,
+	} {
+		if found := list.find(extractors[".md"](text)); len(found) != want {
+			t.Errorf("%q: found %q; must be %d", text, found, want)
+		}
+	}
+	const goCode = "package a\n\n// A is told.\nconst A = \"asks\" + \"it asks\" // no hold\n"
+	if found := list.find(extractors[".go"](goCode)); len(found) != 3 {
+		t.Errorf("%q: found %q; must be 3", goCode, found)
+	}
+}
+
+// wordList is words.txt.
+type wordList struct {
+	words   []word
+	allowed *regexp.Regexp
+	pending []string
+}
+
+type word struct {
+	pattern *regexp.Regexp
+	use     string
+}
+
+func readWordList(t *testing.T) wordList {
+	t.Helper()
+	text, err := os.ReadFile("words.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list wordList
+	var allowed []string
+	for line := range strings.Lines(string(text)) {
+		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch kind {
+		case "", "#":
+		case "word":
+			pattern, use, found := strings.Cut(rest, " => ")
+			if !found {
+				t.Fatalf("words.txt: %q has no =>", line)
+			}
+			list.words = append(list.words, word{regexp.MustCompile(`(?i)\b(?:` + pattern + `)\b`), use})
+		case "allow":
+			allowed = append(allowed, rest)
+		case "pending":
+			list.pending = append(list.pending, rest)
+		default:
+			t.Fatalf("words.txt: unknown line %q", line)
+		}
+	}
+	list.allowed = regexp.MustCompile(`(?i)\b(?:` + strings.Join(allowed, "|") + `)\b`)
+	return list
+}
+
+// find returns the words of a text that are ruled out, with their surroundings.
+func (l wordList) find(text string) []string {
+	text = strings.Join(strings.Fields(l.allowed.ReplaceAllString(text, "…")), " ")
+	var found []string
+	for _, w := range l.words {
+		for _, at := range w.pattern.FindAllStringIndex(text, -1) {
+			around := text[max(0, at[0]-30):min(len(text), at[1]+30)]
+			found = append(found, strings.ToValidUTF8("…"+around+"…: use "+w.use, ""))
+		}
+	}
+	return found
+}
+
+// pendingEntry returns the line of words.txt that a file belongs to, a file or a folder.
+func (l wordList) pendingEntry(name string) string {
+	i := slices.IndexFunc(l.pending, func(entry string) bool {
+		return name == entry || strings.HasPrefix(name, entry+"/")
+	})
+	if i < 0 {
+		return ""
+	}
+	return l.pending[i]
+}
+
+// extractors return what people read of a file, by its extension.
+var extractors = map[string]func(string) string{
+	".md":    markdownProse,
+	".go":    goProse,
+	".proto": comments("//"),
+	".yaml":  comments("#", "summary:", "description:"),
+	".sh":    comments("#"),
+	".py":    pythonProse,
+	".html": func(text string) string {
+		return regexp.MustCompile(`(?s)<style.*?</style>|\{\{.*?\}\}|<[^>]*>`).ReplaceAllString(text, " ")
+	},
+}
+
+func markdownProse(text string) string {
+	for _, code := range []string{"(?ms)^ *```.*?^ *```$", "`[^`]*`", `\]\([^)]*\)`, `(?s)<!--.*?-->`} {
+		text = regexp.MustCompile(code).ReplaceAllString(text, " … ")
+	}
+	return text
+}
+
+// goProse returns the comments of Go code and its strings of several words.
+func goProse(text string) string {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "", text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return ""
+	}
+	var prose []string
+	for _, comment := range file.Comments {
+		prose = append(prose, comment.Text())
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if literal, ok := n.(*ast.BasicLit); ok && strings.Contains(literal.Value, " ") {
+			prose = append(prose, literal.Value[1:len(literal.Value)-1])
+		}
+		return true
+	})
+	return markdownProse(strings.Join(prose, "\n"))
+}
+
+func pythonProse(text string) string {
+	docs := regexp.MustCompile(`(?s)""".*?"""`).FindAllString(text, -1)
+	return markdownProse(strings.Join(docs, "\n") + "\n" + comments("#")(text))
+}
+
+// comments returns an extractor of the rest of lines that begin with one of some prefixes.
+func comments(prefixes ...string) func(string) string {
+	return func(text string) string {
+		var prose []string
+		for line := range strings.Lines(text) {
+			for _, prefix := range prefixes {
+				if rest, found := strings.CutPrefix(strings.TrimSpace(line), prefix); found {
+					prose = append(prose, rest)
+				}
+			}
+		}
+		return markdownProse(strings.Join(prose, "\n"))
+	}
+}

@@ -76,6 +76,7 @@ func TestWordsCanFail(t *testing.T) {
 // wordList is words.txt.
 type wordList struct {
 	words   []word
+	any     *regexp.Regexp // matches all of words, in one pass
 	allowed *regexp.Regexp
 	pending []string
 }
@@ -92,7 +93,7 @@ func readWordList(t *testing.T) wordList {
 		t.Fatal(err)
 	}
 	var list wordList
-	var allowed []string
+	var patterns, allowed []string
 	for line := range strings.Lines(string(text)) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch kind {
@@ -102,7 +103,8 @@ func readWordList(t *testing.T) wordList {
 			if !found {
 				t.Fatalf("words.txt: %q has no =>", line)
 			}
-			list.words = append(list.words, word{regexp.MustCompile(`(?i)\b(?:` + pattern + `)\b`), use})
+			patterns = append(patterns, pattern)
+			list.words = append(list.words, word{regexp.MustCompile(`(?i)^(?:` + pattern + `)$`), use})
 		case "allow":
 			allowed = append(allowed, rest)
 		case "pending":
@@ -111,6 +113,7 @@ func readWordList(t *testing.T) wordList {
 			t.Fatalf("words.txt: unknown line %q", line)
 		}
 	}
+	list.any = regexp.MustCompile(`(?i)\b(?:` + strings.Join(patterns, "|") + `)\b`)
 	list.allowed = regexp.MustCompile(`(?i)\b(?:` + strings.Join(allowed, "|") + `)\b`)
 	return list
 }
@@ -119,11 +122,10 @@ func readWordList(t *testing.T) wordList {
 func (l wordList) find(text string) []string {
 	text = strings.Join(strings.Fields(l.allowed.ReplaceAllString(text, "…")), " ")
 	var found []string
-	for _, w := range l.words {
-		for _, at := range w.pattern.FindAllStringIndex(text, -1) {
-			around := text[max(0, at[0]-30):min(len(text), at[1]+30)]
-			found = append(found, strings.ToValidUTF8("…"+around+"…: use "+w.use, ""))
-		}
+	for _, at := range l.any.FindAllStringIndex(text, -1) {
+		around := text[max(0, at[0]-30):min(len(text), at[1]+30)]
+		i := slices.IndexFunc(l.words, func(w word) bool { return w.pattern.MatchString(text[at[0]:at[1]]) })
+		found = append(found, strings.ToValidUTF8("…"+around+"…: use "+l.words[i].use, ""))
 	}
 	return found
 }

@@ -133,7 +133,7 @@ func (a *withoutLoading) FillIdle(ctx context.Context, s *solver.Snapshot) (solv
 // their mean completion time with the better of fixed sizes in order and max-min fair shares. It
 // reports the number of settings, those in which no job makes progress, those more than 5%
 // slower, the largest and the mean ratio, and the most resizes per job. Lower is better.
-// docs/explanation/sequences.md has the table.
+// docs/evaluation/sequences.md has the table.
 func BenchmarkSequences(b *testing.B) {
 	const minute, hour = time.Minute, time.Hour
 	both := []bool{false, true}

@@ -38,7 +38,7 @@ func TestEverySequenceCompletes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first two rows have the bounds of docs/explanation/sequences.md, but for the restarts of the second.
+	// The first two rows have the bounds of docs/evaluation/sequences.md, but for the restarts of the second.
 	// The other bounds are measured: the largest values in 4,000 random loops of each kind were, in
 	// this order, 3.0, 4.6, 4.0, 4.2 and 8.9 resizes per job and 0.11, 0.18, 0.17, 0.19 and 0.36 of
 	// the node time. `.ci/run` runs 200 of each kind, 1,000 together.

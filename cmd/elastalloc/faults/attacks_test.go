@@ -31,7 +31,7 @@ type attack struct {
 // attacks are on 1,000 connections together.
 func attacks() map[string]attack {
 	return map[string]attack{
-		"say nothing":                  {connections: 290, do: func(context.Context, *hostileConnection) error { return nil }},
+		"send nothing":                 {connections: 290, do: func(context.Context, *hostileConnection) error { return nil }},
 		"send half a preface":          {connections: 50, do: sendBytes(http2.ClientPreface[:10])},
 		"send a preface and no more":   {connections: 100, do: sendBytes(http2.ClientPreface)},
 		"speak TLS":                    {connections: 50, do: sendBytes("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 500))},
@@ -47,7 +47,7 @@ func attacks() map[string]attack {
 		"flood with pings":             {connections: 10, do: flood(func(f *http2.Framer) error { return f.WritePing(false, [8]byte{}) })},
 		"flood with settings":          {connections: 10, do: flood(func(f *http2.Framer) error { return f.WriteSettings() })},
 		"flood with empty frames":      {connections: 10, do: flood(func(f *http2.Framer) error { return f.WriteRawFrame(0xbe, 0, 0, nil) })},
-		"call and read no answer":      {connections: 30, do: readNoAnswer},
+		"call and read no response":    {connections: 30, do: readNoAnswer},
 		"send half a header, to admin": {connections: 100, onAdmin: true, do: sendBytes("GET /metrics HTTP/1.1\r\nHost: x\r\nX-Half: ")},
 	}
 }

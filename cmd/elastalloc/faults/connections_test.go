@@ -173,7 +173,7 @@ func TestServerHangsUp(t *testing.T) {
 		running.Wait()
 	}()
 	const each = 50
-	silent := []string{"say nothing", "send half a preface", "speak TLS"}
+	silent := []string{"send nothing", "send half a preface", "speak TLS"}
 	half := []string{"call and send no message", "send half a message", "send a byte at a time"}
 	for _, name := range append(half, silent...) {
 		for range each {

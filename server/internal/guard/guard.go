@@ -1,6 +1,6 @@
 // Package guard stops callers from taking the service away, and alone knows the insides of
 // gRPC: requests are received in parts, each part and each answer is counted before it takes
-// memory, and connections can be hung up on. docs/explanation/guard.md says which attack each part stops,
+// memory, and connections can be hung up on. docs/explanation/admission-control.md says which attack each part stops,
 // and TestGRPC fails where a version of gRPC breaks what they rely on.
 package guard
 

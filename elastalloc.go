@@ -24,7 +24,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/whatif"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/decision"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // DefaultBudget is the time budget of a decision whose options set none.
@@ -127,13 +129,13 @@ func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 
 // decide decides a valid request.
 func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, error) {
-	decision, err := a.chain.Allocate(ctx, r.snapshot, r.options)
+	d, err := a.chain.Allocate(ctx, r.snapshot, r.options)
 	if err != nil {
-		return decision, err
+		return d, err
 	}
-	decision = r.held.Restore(decision, r.options.Horizon(r.snapshot).Steps)
-	decision.Report.Warnings = append(decision.Report.Warnings, r.options.Warnings(r.snapshot, &decision)...)
-	return decision, nil
+	d = decision.Restore(r.held, d, r.options.Horizon(r.snapshot).Steps)
+	d.Report.Warnings = append(d.Report.Warnings, decision.Warnings(r.snapshot, &r.options, &d)...)
+	return d, nil
 }
 
 // Explain decides as Allocate does and says of the jobs with the given ids, all if none are
@@ -153,15 +155,15 @@ func (a *Allocator) Explain(
 	}
 	limited, cancel := a.limit(ctx, r.options)
 	defer cancel()
-	decision, err := a.decide(ctx, r)
+	d, err := a.decide(ctx, r)
 	if err != nil {
-		return solver.Explanation{Decision: decision}, err
+		return solver.Explanation{Decision: d}, err
 	}
 	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
-	decider := &noting{Chain: a.chain, contradiction: decision.Report.Contradiction}
-	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: decision, Held: r.held}, jobIDs)
-	decision.Report.Contradiction = decider.contradiction
-	return solver.Explanation{Decision: decision, Jobs: jobs}, cmp.Or(err, ctx.Err())
+	decider := &noting{Chain: a.chain, contradiction: d.Report.Contradiction}
+	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: d, Held: r.held}, jobIDs)
+	d.Report.Contradiction = decider.contradiction
+	return solver.Explanation{Decision: d, Jobs: jobs}, cmp.Or(err, ctx.Err())
 }
 
 // WhatIf decides a snapshot and variations of it, each as Allocate alone would; the searches
@@ -203,7 +205,7 @@ func (a *Allocator) Forecast(
 		return solver.Forecast{Contradiction: decider.contradiction}, err
 	}
 	future.Contradiction = decider.contradiction
-	return r.held.RestoreForecast(future), nil
+	return decision.RestoreForecast(r.held, future), nil
 }
 
 // FillIdle applies the paper's rule for regular times, between two decisions: running
@@ -228,7 +230,7 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 type request struct {
 	snapshot *solver.Snapshot // without held jobs
 	all      *solver.Snapshot
-	held     solver.Held
+	held     snapshot.Held
 	options  solver.Options
 }
 
@@ -238,7 +240,7 @@ func (a *Allocator) valid(
 	s *solver.Snapshot, o solver.Options, check func(*solver.Snapshot) []solver.Violation,
 ) (*request, error) {
 	if s == nil {
-		return nil, solver.Invalid("snapshot", "is missing")
+		return nil, snapshot.Invalid("snapshot", "is missing")
 	}
 	all := s.WithDefaults()
 	r := &request{snapshot: all, all: all, options: o.WithDefaults()}

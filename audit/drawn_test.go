@@ -14,6 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/decision"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // drawer draws requests of every feature from a seed.
@@ -264,7 +266,7 @@ func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
 type model struct {
 	request *elastallocv1.AllocateRequest
 	good    *solver.Snapshot // without held jobs
-	held    solver.Held
+	held    snapshot.Held
 	options solver.Options
 	*solver.Problem
 }
@@ -323,13 +325,13 @@ func (m *model) each(visit func(solver.Plan, float64)) {
 func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
 	plan = plan.Clone()
 	m.ReleaseFinished(plan)
-	decision := solver.Decide(m.good, m.Problem, solver.Result{Plan: plan})
-	r := &decision.Report
+	d := solver.Decide(m.good, m.Problem, solver.Result{Plan: plan})
+	r := &d.Report
 	r.Backend, r.Reason, r.Limit, r.NodePrices = solver.BackendExact, reason, solver.LimitNone, prices
 	r.Objective, r.Bound = m.Objective(plan), bound
 	r.RelativeGap = solver.RelativeGap(r.Objective, r.Bound)
-	decision = m.held.Restore(decision, m.Steps)
-	response := apiconv.ToAllocateResponse(m.request.GetSnapshot().GetId(), decision, true)
+	d = decision.Restore(m.held, d, m.Steps)
+	response := apiconv.ToAllocateResponse(m.request.GetSnapshot().GetId(), d, true)
 	// As it arrives at a caller.
 	text, err := proto.Marshal(response)
 	if err != nil {

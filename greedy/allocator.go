@@ -13,18 +13,18 @@ import (
 	"errors"
 	"math"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Allocator is the greedy allocator at a scaling moment. It implements
-// solver.Backend and holds no state.
+// problem.Backend and holds no state.
 type Allocator struct{}
 
 // New returns a greedy allocator.
 func New() *Allocator { return &Allocator{} }
 
-// Name returns solver.BackendGreedy.
-func (*Allocator) Name() solver.BackendName { return solver.BackendGreedy }
+// Name returns problem.BackendGreedy.
+func (*Allocator) Name() problem.BackendName { return problem.BackendGreedy }
 
 // errPoolTooSmall cannot happen to a problem that admission made.
 var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs exceed the pool or the limit of a group")
@@ -33,20 +33,20 @@ var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs
 // until the job finishes. It may leave an admitted queued job waiting, so the plan
 // is one of p.WithWaiting. It takes O(n log n) time in the number of jobs, tens of
 // milliseconds for 100,000, and does not look at ctx. It proves no bound.
-func (*Allocator) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+func (*Allocator) Solve(_ context.Context, p *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 	m := newMoment(p)
 	m.shrink()
 	if m.room.Exceeded() {
-		return solver.Result{}, errPoolTooSmall
+		return problem.Result{}, errPoolTooSmall
 	}
 	m.allocate()
 
-	plan := solver.NewPlan(len(p.Jobs), p.Steps)
+	plan := problem.NewPlan(len(p.Jobs), p.Steps)
 	for i, option := range m.held {
 		for t := range plan[i] {
 			plan[i][t] = option
 		}
 	}
 	p.ReleaseFinished(plan)
-	return solver.Result{Plan: plan, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true}, nil
+	return problem.Result{Plan: plan, Bound: math.Inf(1), Limit: problem.LimitNone, Heuristic: true}, nil
 }

@@ -36,7 +36,7 @@ func sized(job solver.Job, sizes ...int) solver.Job {
 	return job
 }
 
-func snapshot(nodes int, jobs ...solver.Job) *solver.Snapshot {
+func snapshotOf(nodes int, jobs ...solver.Job) *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon(), Jobs: jobs}
 	for i := range s.Jobs {
 		s.Jobs[i].ID = fmt.Sprintf("job %d", i+1)
@@ -246,7 +246,7 @@ func TestScalingMoment(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := snapshot(test.nodes, test.jobs...)
+			s := snapshotOf(test.nodes, test.jobs...)
 			if test.admission == "" {
 				test.admission = solver.AdmissionFIFO
 			}
@@ -269,7 +269,7 @@ func TestSolveHoldsNodesUntilTheJobFinishes(t *testing.T) {
 		solver.AdmissionFIFO:      1, // its smallest legal size
 		solver.AdmissionOptimized: 0,
 	} {
-		_, plan := solve(t, snapshot(5, short, long), admission)
+		_, plan := solve(t, snapshotOf(5, short, long), admission)
 		want := solver.Plan{solver.Nodes(1, 1, 1, released, released), solver.Nodes(4, 4, 4, 4, 4)}
 		if diff := cmp.Diff(want, plan); diff != "" {
 			t.Errorf("%s: plan (-want +got):\n%s", admission, diff)
@@ -278,7 +278,7 @@ func TestSolveHoldsNodesUntilTheJobFinishes(t *testing.T) {
 }
 
 func TestSolveResult(t *testing.T) {
-	p := solver.NewProblem(snapshot(8, queued()), solver.AdmissionFIFO)
+	p := solver.NewProblem(snapshotOf(8, queued()), solver.AdmissionFIFO)
 	result, err := New().Solve(t.Context(), p, solver.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -408,9 +408,9 @@ func BenchmarkSolve(b *testing.B) {
 func TestNeverFittingBlocksNoJob(t *testing.T) {
 	for _, admission := range solver.Admissions() {
 		for _, s := range []*solver.Snapshot{
-			snapshot(8, sized(queued(), 16), sized(queued(), 4)),                           // idle nodes
-			snapshot(8, sized(queued(), 16), running(8, time.Hour), sized(queued(), 1, 2)), // room to be made
-			snapshot(8, sized(running(16, time.Hour), 16), sized(queued(), 4)),             // a pool that shrank
+			snapshotOf(8, sized(queued(), 16), sized(queued(), 4)),                           // idle nodes
+			snapshotOf(8, sized(queued(), 16), running(8, time.Hour), sized(queued(), 1, 2)), // room to be made
+			snapshotOf(8, sized(running(16, time.Hour), 16), sized(queued(), 4)),             // a pool that shrank
 		} {
 			p, plan := solve(t, s, admission)
 			last := len(s.Jobs) - 1

@@ -1,6 +1,9 @@
 package greedy
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
+)
 
 // FillIdle returns the option of every job of a valid snapshot at a regular time, between
 // scaling moments: running jobs keep what they hold, legal or not, and the jobs of the queue,
@@ -13,9 +16,9 @@ import "github.com/elastalloc/elastalloc/solver"
 // Where the pool shrank below what the running jobs hold, one that no longer fits beside those
 // before it loses its nodes, and then no job is started. Where the limit of a group shrank, the
 // same is done to its jobs.
-func FillIdle(s *solver.Snapshot) []solver.Option {
-	options := make([]solver.Option, len(s.Jobs))
-	room, group := solver.SnapshotRoom(s)
+func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
+	options := make([]snapshot.Option, len(s.Jobs))
+	room, group := problem.SnapshotRoom(s)
 	shrunk := false
 	for i := range s.Jobs {
 		held := s.Current(i)

@@ -62,7 +62,7 @@ func TestFillIdle(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(solver.Nodes(test.want...), FillIdle(snapshot(test.nodes, test.jobs...))); diff != "" {
+			if diff := cmp.Diff(solver.Nodes(test.want...), FillIdle(snapshotOf(test.nodes, test.jobs...))); diff != "" {
 				t.Errorf("FillIdle() (-want +got):\n%s", diff)
 			}
 		})

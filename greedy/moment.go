@@ -4,19 +4,20 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // moment is a scaling moment: who holds what while the cases change it.
 type moment struct {
-	jobs []solver.AdmittedJob
+	jobs []problem.AdmittedJob
 	// start is a legal choice where there are node types, else nil.
-	start []solver.Option
+	start []snapshot.Option
 	// held is the option of each job; those that hold nodes are training.
-	held []solver.Option
+	held []snapshot.Option
 	// room is what the pool and the limits of groups have left, negative while they are too
 	// small.
-	room *solver.Room
+	room *problem.Room
 	// queue are the jobs that wait for nodes, in order, without those that exceed the
 	// pool.
 	queue []int
@@ -24,9 +25,9 @@ type moment struct {
 
 // newMoment brings every running job to a legal size: the largest that is not
 // above what it holds, or its smallest where it holds less than that.
-func newMoment(p *solver.Problem) *moment {
+func newMoment(p *problem.Problem) *moment {
 	pool := slices.Min(p.Capacity)
-	m := &moment{jobs: p.Jobs, start: p.Start, held: make([]solver.Option, len(p.Jobs)), room: p.Room()}
+	m := &moment{jobs: p.Jobs, start: p.Start, held: make([]snapshot.Option, len(p.Jobs)), room: p.Room()}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
 		most := min(pool, m.room.Limit(job.Group))
@@ -55,8 +56,8 @@ func (m *moment) shrink() {
 	if !m.illegal() {
 		return
 	}
-	byTrainingTime := m.training(func(a, b *solver.AdmittedJob) int { return compareTrainingTime(b, a) })
-	for _, lower := range []func(int) solver.Option{m.halved, m.smallest} {
+	byTrainingTime := m.training(func(a, b *problem.AdmittedJob) int { return compareTrainingTime(b, a) })
+	for _, lower := range []func(int) snapshot.Option{m.halved, m.smallest} {
 		for _, i := range byTrainingTime {
 			for m.over(i) && lower(i).Nodes < m.held[i].Nodes {
 				m.give(i, lower(i))
@@ -82,7 +83,7 @@ func (m *moment) pause() {
 	mayPause := func(i int) bool { return !held[i].IsZero() && m.jobs[i].Sizes[0].IsZero() }
 	for i := range held {
 		if mayPause(i) {
-			m.give(i, solver.Option{})
+			m.give(i, snapshot.Option{})
 		}
 	}
 	for i, option := range held {
@@ -154,7 +155,7 @@ func (m *moment) startQueue() bool {
 }
 
 // limited reports whether the limit of a group keeps a job of the queue from starting.
-func (m *moment) limited(job *solver.AdmittedJob) bool {
+func (m *moment) limited(job *problem.AdmittedJob) bool {
 	return m.room.Limited(job.Group, job.SmallestTrainingSize())
 }
 
@@ -201,7 +202,7 @@ func (m *moment) makeRoom() {
 }
 
 // give sets what a job holds and takes the difference out of the room.
-func (m *moment) give(i int, option solver.Option) {
+func (m *moment) give(i int, option snapshot.Option) {
 	m.room.GiveBack(m.jobs[i].Group, m.held[i])
 	m.room.Take(m.jobs[i].Group, option)
 	m.held[i] = option
@@ -209,9 +210,9 @@ func (m *moment) give(i int, option solver.Option) {
 
 // most returns the option of a job of the queue that there is room for: the most nodes or,
 // where there are types, the fastest.
-func (m *moment) most(job *solver.AdmittedJob) (best solver.Option) {
+func (m *moment) most(job *problem.AdmittedJob) (best snapshot.Option) {
 	if m.start == nil {
-		return largestWithin(job.Sizes, solver.NewOption(0, m.room.For(job.Group, 0)))
+		return largestWithin(job.Sizes, snapshot.NewOption(0, m.room.For(job.Group, 0)))
 	}
 	fastest := 0.0
 	for n, option := range job.Sizes {
@@ -224,7 +225,7 @@ func (m *moment) most(job *solver.AdmittedJob) (best solver.Option) {
 
 // halved returns the largest legal size that is at most half of what a job holds,
 // or what it holds if no size is that small.
-func (m *moment) halved(i int) solver.Option {
+func (m *moment) halved(i int) snapshot.Option {
 	most := m.held[i]
 	most.Nodes /= 2
 	if half := largestWithin(m.jobs[i].Sizes, most); !half.IsZero() {
@@ -234,13 +235,13 @@ func (m *moment) halved(i int) solver.Option {
 }
 
 // smallest returns the smallest size at which a job trains on the nodes that it holds.
-func (m *moment) smallest(i int) solver.Option {
+func (m *moment) smallest(i int) snapshot.Option {
 	return smallestOfType(m.jobs[i].Sizes, m.held[i].Type)
 }
 
 // training returns the jobs that hold nodes in the given order, ties in that of
 // the snapshot.
-func (m *moment) training(compare func(a, b *solver.AdmittedJob) int) []int {
+func (m *moment) training(compare func(a, b *problem.AdmittedJob) int) []int {
 	var list []int
 	for i, option := range m.held {
 		if !option.IsZero() {
@@ -254,38 +255,38 @@ func (m *moment) training(compare func(a, b *solver.AdmittedJob) int) []int {
 }
 
 // compareTrainingTime is the one place that says what jobs are ranked by.
-func compareTrainingTime(a, b *solver.AdmittedJob) int {
+func compareTrainingTime(a, b *problem.AdmittedJob) int {
 	return cmp.Compare(a.TrainingTime, b.TrainingTime)
 }
 
 // largestWithin returns the largest of ascending options that is of the same type as limit and
 // not above it, or no nodes.
-func largestWithin(sizes []solver.Option, limit solver.Option) solver.Option {
-	n, exact := slices.BinarySearchFunc(sizes, limit, solver.Option.Compare)
+func largestWithin(sizes []snapshot.Option, limit snapshot.Option) snapshot.Option {
+	n, exact := slices.BinarySearchFunc(sizes, limit, snapshot.Option.Compare)
 	switch {
 	case exact:
 		return limit
 	case n == 0 || sizes[n-1].Type != limit.Type:
-		return solver.Option{}
+		return snapshot.Option{}
 	default:
 		return sizes[n-1]
 	}
 }
 
 // smallestOfType returns the smallest of ascending options to hold nodes of a type, or no nodes.
-func smallestOfType(sizes []solver.Option, nodeType int32) solver.Option {
-	n, _ := slices.BinarySearchFunc(sizes, solver.Option{Type: nodeType, Nodes: 1}, solver.Option.Compare)
+func smallestOfType(sizes []snapshot.Option, nodeType int32) snapshot.Option {
+	n, _ := slices.BinarySearchFunc(sizes, snapshot.Option{Type: nodeType, Nodes: 1}, snapshot.Option.Compare)
 	if n < len(sizes) && sizes[n].Type == nodeType {
 		return sizes[n]
 	}
-	return solver.Option{}
+	return snapshot.Option{}
 }
 
 // smallestOn returns the smallest number of nodes of a type that a job trains on,
-// solver.MaxNodes if it has none.
-func smallestOn(job *solver.AdmittedJob, nodeType int32) int32 {
+// snapshot.MaxNodes if it has none.
+func smallestOn(job *problem.AdmittedJob, nodeType int32) int32 {
 	if size := smallestOfType(job.Sizes, nodeType); !size.IsZero() {
 		return size.Nodes
 	}
-	return solver.MaxNodes
+	return snapshot.MaxNodes
 }

@@ -11,7 +11,7 @@ import (
 
 // typed returns a snapshot of two types, on one node of which every job trains at 4 and 1.
 func typed(fast, slow int, jobs ...solver.Job) *solver.Snapshot {
-	s := snapshot(0, jobs...)
+	s := snapshotOf(0, jobs...)
 	s.NodeTypes = []solver.NodeType{{ID: "slow", Nodes: slow}, {ID: "fast", Nodes: fast, Speed: 4}}
 	return s.WithDefaults()
 }

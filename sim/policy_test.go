@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
 func TestRankByETA(t *testing.T) {
@@ -64,7 +65,7 @@ type warning struct{ realAllocator }
 
 func (w warning) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	d, err := w.realAllocator.Allocate(ctx, s, o)
-	d.Report.Warnings = o.Warnings(s, &d)
+	d.Report.Warnings = decision.Warnings(s, &o, &d)
 	return d, err
 }
 

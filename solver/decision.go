@@ -1,201 +1,145 @@
 package solver
 
-import "time"
+import "github.com/elastalloc/elastalloc/solver/decision"
 
-// Decision is the nodes of every job of a snapshot and what is known about them.
-type Decision struct {
-	// Allocations are in the order of Snapshot.Jobs, one each.
-	Allocations []Allocation
-	// Report says who decided and how good the decision is.
-	Report Report
-}
+// Names of package decision: the result of a decision, and the questions about it.
+type (
+	// Decision is the nodes of every job of a snapshot and what is known about them.
+	Decision = decision.Decision
 
-// Allocation is the decision for one job.
-type Allocation struct {
-	JobID string
-	// Current is the number of nodes held before, Nodes the number from now on.
-	Current, Nodes int
-	// NodeType is the type of the nodes; "" where there are none of either.
-	NodeType string
-	// Change is what that means for the job.
-	Change Change
-	// WaitReason is why the job holds no nodes, and BehindJobID the job that it is
-	// behind where that is why.
-	WaitReason  WaitReason
-	BehindJobID string
-	// PlannedNodes are the nodes per step of the horizon.
-	PlannedNodes []int
-	// PlannedProgress is the share of the remaining work done by the end of each
-	// step, 0 to 1.
-	PlannedProgress []float64
-}
+	// Allocation is the decision for one job.
+	Allocation = decision.Allocation
 
-// Steps returns the allocations that change a job's nodes in an order to carry them out in:
-// first those that free nodes, then those that take some. So the jobs never hold more nodes
-// than the pool has, or than they held before where it shrank. A move is two steps: the first,
-// to 0 nodes, is among those that free. Where one fails, leave out the rest and decide anew.
-func (d *Decision) Steps() []Allocation {
-	var frees, takes []Allocation
-	for _, a := range d.Allocations {
-		switch {
-		case a.Change == ChangeMove:
-			freed := a
-			freed.Nodes, freed.NodeType = 0, ""
-			frees, takes = append(frees, freed), append(takes, a)
-		case a.Nodes < a.Current:
-			frees = append(frees, a)
-		case a.Nodes > a.Current:
-			takes = append(takes, a)
-		}
-	}
-	return append(frees, takes...)
-}
+	// Change is what a decision means for a job.
+	Change = decision.Change
 
-// Change is what a decision means for a job.
-type Change string
+	// Why is the reason for the nodes of a job.
+	Why = decision.Why
 
-// The changes.
-const (
-	ChangeStart     Change = "start"
-	ChangeScaleUp   Change = "scale-up"
-	ChangeScaleDown Change = "scale-down"
-	ChangeKeep      Change = "keep"
-	ChangeWait      Change = "wait"
-	ChangePreempt   Change = "preempt"
-	ChangeMove      Change = "move" // to another node type, whatever the nodes
+	// Explanation is a decision with its reasons.
+	Explanation = decision.Explanation
+
+	// JobExplanation is why a job gets its nodes.
+	JobExplanation = decision.JobExplanation
+
+	// SizeOption is a size that a job could hold from now on.
+	SizeOption = decision.SizeOption
+
+	// Remedy is the smallest change of one kind that gives a job more nodes; a larger one may give
+	// it less.
+	Remedy = decision.Remedy
+
+	// ForecastOptions say how the future of a snapshot is simulated.
+	ForecastOptions = decision.ForecastOptions
+
+	// Forecast is when the jobs of a snapshot start and end.
+	Forecast = decision.Forecast
+
+	// JobForecast is when a job starts and ends, from the snapshot on: over several samples the
+	// medians and, as Low and High, the 10th and 90th percentiles.
+	JobForecast = decision.JobForecast
+
+	// Reason is what is known about an answer.
+	Reason = decision.Reason
+
+	// Report says who decided, how good the decision is and how it came about.
+	Report = decision.Report
+
+	// Attempt is one backend's try at a decision.
+	Attempt = decision.Attempt
+
+	// Outcome is how a backend's try at a decision ended.
+	Outcome = decision.Outcome
+
+	// GroupReport is what a decision means for a group.
+	GroupReport = decision.GroupReport
+
+	// NodeTypeReport is what a decision means for a node type.
+	NodeTypeReport = decision.NodeTypeReport
+
+	// SizeLimitReport is what a decision means for a size limit.
+	SizeLimitReport = decision.SizeLimitReport
+
+	// WaitReason is why a job holds no nodes; "" where it holds some.
+	WaitReason = decision.WaitReason
+
+	// WarningCode names what an operator should know of a decision.
+	WarningCode = decision.WarningCode
+
+	// Warning is something that an operator should know of a decision.
+	Warning = decision.Warning
+
+	// Scenario is a variation of a snapshot.
+	Scenario = decision.Scenario
+
+	// ScenarioResult is the decision on a variation, or why there is none.
+	ScenarioResult = decision.ScenarioResult
+
+	// WhatIf is the decision on a snapshot and on variations of it.
+	WhatIf = decision.WhatIf
 )
 
-// ChangeOf returns what going from current to nodes means for a job.
-func ChangeOf(current, nodes int) Change {
-	switch {
-	case current == 0 && nodes == 0:
-		return ChangeWait
-	case current == 0:
-		return ChangeStart
-	case nodes == 0:
-		return ChangePreempt
-	case nodes > current:
-		return ChangeScaleUp
-	case nodes < current:
-		return ChangeScaleDown
-	default:
-		return ChangeKeep
-	}
-}
+// Constants of package decision.
+const (
+	ChangeStart     = decision.ChangeStart
+	ChangeScaleUp   = decision.ChangeScaleUp
+	ChangeScaleDown = decision.ChangeScaleDown
+	ChangeKeep      = decision.ChangeKeep
+	ChangeWait      = decision.ChangeWait
+	ChangePreempt   = decision.ChangePreempt
+	ChangeMove      = decision.ChangeMove
 
-// Report says who decided, how good the decision is and how it came about.
-type Report struct {
-	Backend BackendName
-	Reason  Reason
-	Limit   Limit
-	// Objective is that of the returned plan, recomputed from it.
-	Objective float64
-	// Bound is a proven upper bound on the optimum.
-	Bound float64
-	// RelativeGap is RelativeGap(Objective, Bound).
-	RelativeGap float64
-	// GreedyObjective is what the greedy allocator would have scored.
-	GreedyObjective float64
-	// SolveTime is the time inside the backend that answered.
-	SolveTime time.Duration
-	// Attempts are all backends tried, in order.
-	Attempts []Attempt
-	// NodePrices are what one more node would bring, per step of the objective or per node
-	// type where there are several, in units of the objective: the prices of the Lagrangian
-	// bound. Nil where time ended before they were known, or no bound was asked for.
-	NodePrices []float64
-	// IdleNodes is what the decision leaves unallocated.
-	IdleNodes int
-	// Warnings are what an operator should know.
-	Warnings []Warning
-	// Groups are in the order of Snapshot.Groups, one each.
-	Groups []GroupReport
-	// NodeTypes are in the order of Snapshot.NodeTypes, one each.
-	NodeTypes []NodeTypeReport
-	// SizeLimits are in the order of Snapshot.SizeLimits, one each.
-	SizeLimits []SizeLimitReport
-	// Contradiction, where it is not empty, says which proof a legal plan has refuted: a
-	// defect of this program. Bound is then one that needs no search.
-	Contradiction string
-	// Certificate is what a checker of Bound needs beyond the plan and NodePrices; nil where
-	// it needs nothing or was not asked for.
-	Certificate Certificate
-}
+	WhyLargest    = decision.WhyLargest
+	WhyEnough     = decision.WhyEnough
+	WhyPricedOut  = decision.WhyPricedOut
+	WhyChangeCost = decision.WhyChangeCost
+	WhyOnlySize   = decision.WhyOnlySize
+	WhyNoRoom     = decision.WhyNoRoom
+	WhyGroupLimit = decision.WhyGroupLimit
+	WhySizeLimit  = decision.WhySizeLimit
 
-// Attempt is one backend's try at a decision.
-type Attempt struct {
-	Backend  BackendName
-	Outcome  Outcome
-	Detail   string
-	Duration time.Duration
-}
+	MaxSamples          = decision.MaxSamples
+	DefaultErrorSamples = decision.DefaultErrorSamples
+	DefaultUntil        = decision.DefaultUntil
+	MaxForecastSpan     = decision.MaxForecastSpan
+	MaxArrivalsPerHour  = decision.MaxArrivalsPerHour
 
-// DecideNow turns the options of every job of the snapshot from now on, which do not exceed
-// the pool, into a decision without a plan. Of its report only IdleNodes, NodeTypes and Warnings
-// are set.
-func DecideNow(s *Snapshot, options []Option) Decision {
-	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
-	for i, option := range options {
-		d.Allocations[i] = Allocation{Nodes: int(option.Nodes), NodeType: s.TypeOf(option)}
-	}
-	p := groupsOf(s)
-	d.complete(s, p, d.reach(s, p))
-	return d
-}
+	ReasonOptimal   = decision.ReasonOptimal
+	ReasonFeasible  = decision.ReasonFeasible
+	ReasonHeuristic = decision.ReasonHeuristic
 
-// Decide turns a result into the decision for every job of the snapshot p was built
-// from; jobs that were not admitted get no nodes. The report holds only what
-// follows from the allocations. The plan is one of p.WithWaiting.
-func Decide(s *Snapshot, p *Problem, result Result) Decision {
-	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
-	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)
-	planned := make([]int, len(p.Jobs)*p.Steps)
-	for i := range s.Jobs {
-		d.Allocations[i] = Allocation{PlannedNodes: noNodes, PlannedProgress: noProgress}
-	}
-	for n := range p.Jobs {
-		job := &p.Jobs[n]
-		a := &d.Allocations[job.Index]
-		a.Nodes, a.NodeType = int(result.Plan[n][0].Nodes), s.TypeOf(result.Plan[n][0])
-		a.PlannedNodes, planned = planned[:p.Steps:p.Steps], planned[p.Steps:]
-		for t, option := range result.Plan[n] {
-			a.PlannedNodes[t] = int(option.Nodes)
-		}
-		a.PlannedProgress = job.Progress(result.Plan[n])
-	}
-	d.Report.Groups = p.reportGroups(s, result.Plan)
-	d.Report.Certificate = result.Certificate.renamed(func(job int) int { return p.Jobs[job].Index })
-	for g, price := range result.GroupPrices {
-		d.Report.Groups[g].Price = price
-	}
-	if result.Heuristic {
-		d.complete(s, p, d.reach(s, p))
-	} else {
-		d.complete(s, p, p.reach(s))
-	}
-	return d
-}
+	OutcomeAnswered    = decision.OutcomeAnswered
+	OutcomeUnavailable = decision.OutcomeUnavailable
+	OutcomeTimedOut    = decision.OutcomeTimedOut
+	OutcomeCrashed     = decision.OutcomeCrashed
+	OutcomeInvalidPlan = decision.OutcomeInvalidPlan
 
-// complete fills in what follows from the nodes of every job; p has the groups, and reaches
-// are those of explainWaits.
-func (d *Decision) complete(s *Snapshot, p *Problem, reaches []reach) {
-	d.Report.IdleNodes = s.TotalNodes
-	for g := range s.NodeTypes {
-		t := &s.NodeTypes[g]
-		d.Report.NodeTypes = append(d.Report.NodeTypes, NodeTypeReport{ID: t.ID, Nodes: t.Nodes, IdleNodes: t.Nodes})
-	}
-	for i := range s.Jobs {
-		job, a := &s.Jobs[i], &d.Allocations[i]
-		a.JobID, a.Current = job.ID, job.CurrentNodes
-		a.Change = ChangeOf(a.Current, a.Nodes)
-		if a.Current > 0 && a.Nodes > 0 && a.NodeType != s.TypeOf(s.Current(i)) {
-			a.Change = ChangeMove
-		}
-		d.Report.IdleNodes -= a.Nodes
-		if a.Nodes > 0 && len(s.NodeTypes) > 0 {
-			d.Report.NodeTypes[s.Option(a.NodeType, a.Nodes).Type].IdleNodes -= a.Nodes
-		}
-	}
-	d.explainWaits(s, p, reaches)
-	d.warn(s, p)
-}
+	WaitNoRoom     = decision.WaitNoRoom
+	WaitBehind     = decision.WaitBehind
+	WaitNeverFits  = decision.WaitNeverFits
+	WaitGroupLimit = decision.WaitGroupLimit
+	WaitNotWorthIt = decision.WaitNotWorthIt
+	WaitSizeLimit  = decision.WaitSizeLimit
+
+	WarningNeverFits        = decision.WarningNeverFits
+	WarningIdleWithQueue    = decision.WarningIdleWithQueue
+	WarningEmptyPool        = decision.WarningEmptyPool
+	WarningBadJobHeld       = decision.WarningBadJobHeld
+	WarningLoadShedToGreedy = decision.WarningLoadShedToGreedy
+	WarningQuotasExceedPool = decision.WarningQuotasExceedPool
+	WarningOptionsIgnored   = decision.WarningOptionsIgnored
+	WarningETARanOut        = decision.WarningETARanOut
+	WarningManyPauses       = decision.WarningManyPauses
+	WarningSizesNotNested   = decision.WarningSizesNotNested
+
+	MaxScenarios = decision.MaxScenarios
+	ScenarioJobs = decision.ScenarioJobs
+)
+
+// DecideNow turns the option of every job of the snapshot from now on into a decision without a
+// plan.
+func DecideNow(s *Snapshot, options []Option) Decision { return decision.DecideNow(s, options) }
+
+// Decide turns the result of a backend into the decision for every job of the snapshot that p
+// was built from.
+func Decide(s *Snapshot, p *Problem, result Result) Decision { return decision.Decide(s, p, result) }

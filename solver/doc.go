@@ -14,11 +14,15 @@
 // where d_i is the remaining ETA on one node, s_i^t the demand served by the end
 // of step t, and work the demand served in one step at a given size.
 //
-// ObjectiveTotalTime decides one step towards another objective, see totaltime.go; the
-// table of objectives is in objective.go.
+// ObjectiveTotalTime decides one step towards another objective, see problem/totaltime.go; the
+// table of objectives is in problem/objective.go.
+//
+// The core has three parts. Package snapshot is the input, package problem the model that follows
+// from it, and package decision the result. Each imports only those before it, and backends import
+// no more than the problem. This package has the names that programs need, as aliases.
 //
 // The path of a decision is Snapshot -> Validate -> NewProblem (admission) -> a
-// Backend -> Problem.Check -> Problem.Objective. The package uses the standard
+// Backend -> Problem.Check -> Problem.Objective -> Decide. All of it uses the standard
 // library only; it knows no transport, no clock but context, no logging and no
 // global state, and all of its functions are pure.
 //

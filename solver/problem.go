@@ -1,286 +1,167 @@
 package solver
 
-import (
-	"math"
-	"math/bits"
-	"slices"
-	"time"
+import "github.com/elastalloc/elastalloc/solver/problem"
+
+// Names of package problem: the options of a decision, the optimization model that follows from
+// a snapshot, and the backends that solve it.
+type (
+	// Admission is who gets nodes when the minimums of all jobs do not fit.
+	Admission = problem.Admission
+
+	// BackendName names a backend in options, reports, flags and metrics.
+	BackendName = problem.BackendName
+
+	// Formulation is the MILP handed to an external solver.
+	Formulation = problem.Formulation
+
+	// Backend finds plans.
+	Backend = problem.Backend
+
+	// Prover is a backend that also proves bounds for plans that are not its own.
+	Prover = problem.Prover
+
+	// SolveOptions is what a caller asks of a backend.
+	SolveOptions = problem.SolveOptions
+
+	// Result is the answer of a backend.
+	Result = problem.Result
+
+	// Claim is what an external solver says of its plan.
+	Claim = problem.Claim
+
+	// Limit is what ended a search.
+	Limit = problem.Limit
+
+	// Certificate leads a checker that shares no code with the search to the proof that the search
+	// found: what sizes cost the jobs that pay for those and not for nodes.
+	Certificate = problem.Certificate
+
+	// SizePrices are what the sizes of one job cost.
+	SizePrices = problem.SizePrices
+
+	// AdmittedGroup is a group of the model.
+	AdmittedGroup = problem.AdmittedGroup
+
+	// Objective names what a decision maximises.
+	Objective = problem.Objective
+
+	// ObjectiveSpec describes an objective: the row of the table from which validation, model and
+	// every output follow.
+	ObjectiveSpec = problem.ObjectiveSpec
+
+	// Unit is what the values of an objective are.
+	Unit = problem.Unit
+
+	// Reading is how sentences put a value of an objective.
+	Reading = problem.Reading
+
+	// Options is what a caller asks of a decision.
+	Options = problem.Options
+
+	// BadJobs is what becomes of a request in which a job has bad fields.
+	BadJobs = problem.BadJobs
+
+	// Lend grants a call one more goroutine, if one is free, which works with the context that
+	// Lend returns; release gives it back.
+	Lend = problem.Lend
+
+	// Plan is the option of every admitted job in every step: plan[i][t] for job i of Problem.Jobs
+	// and step t counted from 0.
+	Plan = problem.Plan
+
+	// Problem is the optimisation model of one snapshot after admission: all that a backend needs.
+	Problem = problem.Problem
+
+	// AdmittedJob is a job of the model.
+	AdmittedJob = problem.AdmittedJob
+
+	// TotalTimeOptions are the parameters of ObjectiveTotalTime.
+	TotalTimeOptions = problem.TotalTimeOptions
 )
 
-// Problem is the optimisation model of one snapshot after admission: all that a backend
-// needs. It is immutable; backends share it.
-type Problem struct {
-	// Capacity is the number of nodes of the pool in each step, the paper's N. Every
-	// step has the same today.
-	Capacity []int
-	// TypeNodes is the number of nodes of each type, in the order of the snapshot; nil where
-	// the nodes are alike. Only a problem of one step and without groups has types.
-	TypeNodes []int
-	// Steps is the number of steps of the horizon, T.
-	Steps int
-	// Jobs are the admitted jobs in the order of the snapshot.
-	Jobs []AdmittedJob
-	// Demands is the demand of every job of the snapshot, admitted or not, as the objective
-	// counts it, in seconds on one reference node.
-	Demands []float64
-	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
-	// one step has any.
-	Groups []AdmittedGroup
-	// GroupOf is the position in Groups of the group of every job of the snapshot, admitted
-	// or not; nil where there are no groups.
-	GroupOf []int
-	// QuotaPrice is what each node that a group is short of its floor takes off the
-	// objective.
-	QuotaPrice float64
-	// Start is a legal choice of an option per job, with which the admission has shown that
-	// there is one; nil where TypeNodes is, since the smallest sizes are one then.
-	Start []Option
-}
+// Constants of package problem.
+const (
+	AdmissionFIFO       = problem.AdmissionFIFO
+	AdmissionOptimized  = problem.AdmissionOptimized
+	AdmissionPreemptive = problem.AdmissionPreemptive
+	AdmissionStartFirst = problem.AdmissionStartFirst
 
-// AdmittedJob is a job of the model. Its part of the objective under a plan is
-//
-//	sum_t Gain[t] * s^t / Demand  +  SizeValue of its size in the first step,
-//
-// where s^t is the demand served by the end of step t. An objective is what fills
-// in Gain and SizeValue; the paper's is in progress.go.
-type AdmittedJob struct {
-	// Index is the job's position in Snapshot.Jobs.
-	Index int
-	// Group is the position in Problem.Groups of the job's group, if there are any.
-	Group int
-	// Demand is the job's entry in Problem.Demands, d_i.
-	Demand float64
-	// Current is what the job occupies now. The zero value means that it is queued.
-	Current Option
-	// TrainingTime is how long the job has trained so far.
-	TrainingTime time.Duration
-	// Sizes are the legal sizes K_i as options, in the order of Option.Compare, at least one.
-	// The first is no nodes if the admission lets the optimizer leave the job without any.
-	// Jobs may share this slice and the two below.
-	Sizes []Option
-	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
-	// in the first step, after the rescale delay, and StepWork that in every later one.
-	FirstStepWork, StepWork []float64
-	// Gain is, for each step, what having served the whole demand by its end adds to
-	// the objective; having served a share of it adds that share. At least 0. Jobs
-	// may share one slice.
-	Gain []float64
-	// SizeValue is what holding each of Sizes in the first step adds to the objective
-	// besides; it may be negative. Nil adds nothing.
-	SizeValue []float64
-	// ChangeCost is what a change to each of Sizes has taken off SizeValue, for
-	// explanations; nil took nothing.
-	ChangeCost []float64
-}
+	BackendExact  = problem.BackendExact
+	BackendCBC    = problem.BackendCBC
+	BackendHiGHS  = problem.BackendHiGHS
+	BackendGreedy = problem.BackendGreedy
 
-// NewProblem admits jobs of a valid snapshot and builds the paper's model over them,
-// that of ObjectiveProgress.
-func NewProblem(s *Snapshot, admission Admission) *Problem {
-	return NewProblemFor(s, Options{Objective: ObjectiveProgress, Admission: admission})
-}
+	FormulationOneHot = problem.FormulationOneHot
+	FormulationPaper  = problem.FormulationPaper
 
-// NewProblemFor admits jobs of a valid snapshot and builds the model over them, as
-// options with their defaults ask.
-func NewProblemFor(s *Snapshot, o Options) *Problem {
-	horizon := o.Horizon(s)
-	spec := o.Spec()
-	p := new(Problem)
-	if spec.Step != nil {
-		p = groupsOf(s)
-	}
-	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
-	p.TypeNodes = s.typeNodes()
-	p.Demands = make([]float64, len(s.Jobs))
-	for i := range p.Demands {
-		p.Demands[i] = spec.demandOf(s, i)
-	}
-	admitted := p.admit(s, &o)
-	p.Jobs = make([]AdmittedJob, len(admitted))
-	var places []place
-	var options, block []Option
-	var sizes []int
-	var served, work []float64
-	alike := map[int]int{} // the last job of each number of options
-	var powers speedsAtPowers
-	longestRestart := horizon.Step.Seconds()
-	if spec.Step == nil {
-		longestRestart /= restartsPerStep
-	}
-	for n, a := range admitted {
-		places, options = s.places(a.index, places), options[:0]
-		if a.mayWait {
-			options = append(options, Option{})
-		}
-		for k := range places {
-			options, sizes = places[k].appendOptions(options, sizes, s.Typed())
-		}
-		served = append(served[:0], make([]float64, 2*len(options))...)
-		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
-		*job = AdmittedJob{
-			Index: a.index, Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
-			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
-		}
-		s.work(job, places, horizon.Step, longestRestart, &powers)
-		job.Sizes = kept(&block, job.Sizes, last.Sizes)
-		job.StepWork = kept(&work, job.StepWork, last.StepWork)
-		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
-		alike[len(options)] = n
-		if p.TypeNodes != nil {
-			p.Start = append(p.Start, a.holds)
-		}
-	}
-	p.admitGroups()
-	spec.Fill(p, s, &o)
-	return p
-}
+	LimitNone = problem.LimitNone
+	LimitGap  = problem.LimitGap
+	LimitTime = problem.LimitTime
+	LimitWork = problem.LimitWork
 
-// cut cuts n items off a block of memory, or off a new one where it is too short.
-func cut[Item any](block *[]Item, n int) []Item {
-	if n > len(*block) {
-		*block = make([]Item, max(n, 256))
-	}
-	items := (*block)[:n:n]
-	*block = (*block)[n:]
-	return items
-}
+	OptimalGap = problem.OptimalGap
 
-// kept returns items that are in a buffer in memory of their own: in that of the others where
-// these are the same, else in that of a block.
-func kept[Item comparable](block *[]Item, items, others []Item) []Item {
-	if slices.Equal(items, others) {
-		return others
-	}
-	own := cut(block, len(items))
-	copy(own, items)
-	return own
-}
+	NoLimit = problem.NoLimit
 
-// restartsPerStep is how many restarts of the longest that counts a step of an objective with
-// a horizon has. The model changes sizes for nothing one step later, so a longer restart would
-// have every decision put a change off: a doubling at efficiency 0.8 gains 3/8 of a step.
-const restartsPerStep = 3
+	ObjectiveProgress  = problem.ObjectiveProgress
+	ObjectiveTotalTime = problem.ObjectiveTotalTime
 
-// work works out what each option of a job serves in the first and in a later step of the
-// given length. In a later step that is p * speed(k), equations (linear 1) and
-// (linear 2) of the paper. In the first step a job that grows from c nodes to k
-// stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
-// restart time r, of which at most the given seconds count, that changes or resumes serves
-// (p - r) * speed(k).
-func (s *Snapshot) work(j *AdmittedJob, places []place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
-	job, p := &s.Jobs[j.Index], step.Seconds()
-	r := min(job.RescaleDelay, step).Seconds()
-	stay, move := min(job.Restart(false).Seconds(), longestRestart), min(job.Restart(true).Seconds(), longestRestart)
-	if job.NeverStarted() {
-		stay, move = 0, 0
-	}
-	held, typed := s.heldPlace(j.Index), s.Typed()
-	first, later := j.FirstStepWork, j.StepWork
-	at := 0
-	for n, option := range j.Sizes {
-		k := int(option.Nodes)
-		if k == 0 {
-			continue
-		}
-		for typed && places[at].nodeType < int(option.Type) {
-			at++
-		}
-		speed := places[at].factor * powers.speed(places[at].job, k)
-		later[n] = p * speed
-		first[n] = later[n]
-		moves := option.MovesFrom(j.Current)
-		if (k > job.CurrentNodes || moves) && r > 0 {
-			first[n] = r*held.factor*held.job.Speed(job.CurrentNodes) + (p-r)*speed
-		}
-		restart := stay
-		if moves {
-			restart = move
-		}
-		if option != j.Current && restart > 0 {
-			first[n] = (p - restart) * speed
-		}
-	}
-}
+	ReadNumber = problem.ReadNumber
+	ReadTime   = problem.ReadTime
+	ReadShares = problem.ReadShares
 
-// speedsAtPowers are the speeds at powers of two of jobs with one doubling efficiency, those
-// not yet asked for 0. In most snapshots nearly all jobs have the same.
-type speedsAtPowers struct {
-	efficiency float64
-	speeds     [64]float64
-}
+	BadJobsRefuse = problem.BadJobsRefuse
+	BadJobsHold   = problem.BadJobsHold
 
-// speed returns Job.Speed.
-func (p *speedsAtPowers) speed(j *Job, nodes int) float64 {
-	if j.Scaling.Speeds != nil || bits.OnesCount(uint(nodes)) != 1 {
-		return j.Speed(nodes)
-	}
-	if p.efficiency != j.Scaling.DoublingEfficiency {
-		*p = speedsAtPowers{efficiency: j.Scaling.DoublingEfficiency}
-	}
-	speed := &p.speeds[bits.TrailingZeros(uint(nodes))]
-	if *speed == 0 {
-		*speed = j.Speed(nodes)
-	}
-	return *speed
-}
+	DefaultFairness         = problem.DefaultFairness
+	DefaultAging            = problem.DefaultAging
+	DefaultRescalePrice     = problem.DefaultRescalePrice
+	DefaultPayback          = problem.DefaultPayback
+	DefaultPausePriceFactor = problem.DefaultPausePriceFactor
+	DefaultStartBonus       = problem.DefaultStartBonus
+	DefaultQuotaPrice       = problem.DefaultQuotaPrice
 
-// Ceiling returns an upper bound on the optimum that needs no search: every job finished in
-// the first step, on the size of the largest value, with all that sums may lose by rounding.
-func (p *Problem) Ceiling() float64 {
-	const rounding = 1.0 / (1 << 53) // of one addition
-	bound, magnitude := 0.0, 0.0
-	add := func(x float64) { bound, magnitude = bound+x, magnitude+math.Abs(x) }
-	for i := range p.Jobs {
-		for _, gain := range p.Jobs[i].Gain {
-			add(gain)
-		}
-		if value := p.Jobs[i].SizeValue; value != nil {
-			add(slices.Max(value))
-		}
-	}
-	return bound + 2*float64(len(p.Jobs)*(p.Steps+1))*rounding*magnitude
-}
+	MaxFactor        = problem.MaxFactor
+	MaxTotalTimeSpan = problem.MaxTotalTimeSpan
+	MinTotalTimeSpan = problem.MinTotalTimeSpan
+)
 
-// Work returns the demand in seconds on one node that each of the job's sizes
-// serves in the given step, counted from 0.
-func (j *AdmittedJob) Work(step int) []float64 {
-	if step == 0 {
-		return j.FirstStepWork
-	}
-	return j.StepWork
-}
+// Errors of Backend.Solve.
+var (
+	ErrUnavailable = problem.ErrUnavailable
+	ErrUnsuited    = problem.ErrUnsuited
+	ErrTimedOut    = problem.ErrTimedOut
+	ErrInvalidPlan = problem.ErrInvalidPlan
+)
 
-// Queued reports whether the job holds no nodes now.
-func (j *AdmittedJob) Queued() bool { return j.Current.IsZero() }
+// Admissions returns all admissions.
+func Admissions() []Admission { return problem.Admissions() }
 
-// SmallestTrainingSize returns the job's smallest legal size above 0, in nodes.
-func (j *AdmittedJob) SmallestTrainingSize() int {
-	least := MaxNodes
-	for _, option := range j.Sizes {
-		if !option.IsZero() {
-			least = min(least, int(option.Nodes))
-		}
-	}
-	return least
-}
+// RelativeGap returns how much better than an objective a plan could be, as a share of the bound
+// or the objective, whichever is larger in magnitude.
+func RelativeGap(objective, bound float64) float64 { return problem.RelativeGap(objective, bound) }
 
-// WithWaiting returns the relaxation of p in which every queued job may also hold
-// 0 nodes: the model of an allocator with a queue of its own, such as greedy,
-// that may leave an admitted job waiting, which adds nothing to the objective. Its
-// optimum is at least that of p.
-func (p *Problem) WithWaiting() *Problem {
-	relaxed := new(*p)
-	relaxed.Jobs = slices.Clone(p.Jobs)
-	for i := range relaxed.Jobs {
-		job := &relaxed.Jobs[i]
-		if !job.Queued() || job.Sizes[0].IsZero() {
-			continue
-		}
-		job.Sizes = append([]Option{{}}, job.Sizes...)
-		for _, data := range []*[]float64{&job.FirstStepWork, &job.StepWork, &job.SizeValue, &job.ChangeCost} {
-			if *data != nil {
-				*data = append([]float64{0}, *data...)
-			}
-		}
-	}
-	return relaxed
+// Objectives returns the table of all objectives.
+func Objectives() [2]ObjectiveSpec { return problem.Objectives() }
+
+// DefaultOptions returns the options of an empty request.
+func DefaultOptions() Options { return problem.DefaultOptions() }
+
+// FillIdleOptions returns the options that a snapshot for FillIdle is validated with.
+func FillIdleOptions() Options { return problem.FillIdleOptions() }
+
+// NewPlan returns a plan in which no job holds nodes.
+func NewPlan(jobs, steps int) Plan { return problem.NewPlan(jobs, steps) }
+
+// NewProblem admits jobs of a valid snapshot and builds the model of ObjectiveProgress over them.
+func NewProblem(s *Snapshot, admission Admission) *Problem { return problem.NewProblem(s, admission) }
+
+// NewProblemFor admits jobs of a valid snapshot and builds the model over them that the options,
+// which have their defaults, select.
+func NewProblemFor(s *Snapshot, o Options) *Problem { return problem.NewProblemFor(s, o) }
+
+// Validate returns every bad field of a request for a decision, with their defaults filled in,
+// of at most maxJobs jobs and on one of the known backends.
+func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
+	return problem.Validate(s, o, maxJobs, known)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/parallel"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Decider makes the decisions that explanations rest on, as *chain.Chain does: every plan
@@ -31,7 +33,7 @@ type Decided struct {
 	Options  solver.Options
 	// Decision is that on all jobs, of which Held are not in Snapshot.
 	Decision solver.Decision
-	Held     solver.Held
+	Held     snapshot.Held
 }
 
 // Jobs explains the nodes of the jobs with the given ids, of all if none are given. Where ctx
@@ -86,7 +88,7 @@ type explainer struct {
 	proven bool
 	// prices are those of nodes, and groups those of the limits of the groups.
 	prices, groups []float64
-	room           *solver.Room // where every job holds its smallest size
+	room           *problem.Room // where every job holds its smallest size
 	// pools are the options of every job that decisions on pools of other sizes gave.
 	pools map[pool][]solver.Option
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
 // everyPool is how many pool sizes are tried one by one to find the smallest that gives a
@@ -55,13 +56,13 @@ func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) 
 
 // decide returns the option of every job of a changed snapshot, nil where time is up.
 func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]solver.Option, error) {
-	decision, err := e.decider.Allocate(ctx, s, e.options)
-	if err != nil || decision.Report.Limit == solver.LimitTime {
+	d, err := e.decider.Allocate(ctx, s, e.options)
+	if err != nil || d.Report.Limit == solver.LimitTime {
 		return nil, unlessOver(ctx, err)
 	}
 	options := make([]solver.Option, len(s.Jobs))
 	for i := range options {
-		options[i] = s.Option(decision.Allocations[i].NodeType, decision.Allocations[i].Nodes)
+		options[i] = s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes)
 	}
 	return options, nil
 }
@@ -87,7 +88,7 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 		return remedy, nil
 	}
 	now := job.WeightOrDefault()
-	weights := twoDigitNumbers(now, min(now*solver.MostRemedyWeight, solver.MaxWeight))
+	weights := twoDigitNumbers(now, min(now*decision.MostRemedyWeight, solver.MaxWeight))
 	// About where a larger size brings the job more than it now costs the others.
 	guess := math.Inf(1)
 	for _, size := range r.sizes {
@@ -169,7 +170,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 		now, all, id = e.snapshot.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].ID
 	}
 	kept := e.kept[id]
-	most := min(all*solver.MostRemedyPool, solver.MaxNodes) - kept - now
+	most := min(all*decision.MostRemedyPool, solver.MaxNodes) - kept - now
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
 		at := pool{nodeType, total}

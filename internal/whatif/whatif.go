@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/decision"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Allocator decides, as *elastalloc.Allocator does.
@@ -23,7 +25,7 @@ func Decide(
 	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
 	if len(scenarios) > solver.MaxScenarios {
-		return solver.WhatIf{}, solver.Invalid("scenarios", "has %d scenarios; want at most %d", len(scenarios), solver.MaxScenarios)
+		return solver.WhatIf{}, snapshot.Invalid("scenarios", "has %d scenarios; want at most %d", len(scenarios), solver.MaxScenarios)
 	}
 	var w solver.WhatIf
 	err := within(ctx, 1+len(scenarios), func(ctx context.Context) (err error) {
@@ -41,7 +43,7 @@ func Decide(
 			return err
 		})
 		if result.Err == nil {
-			result.ChangedJobIDs = solver.ChangedJobIDs(w.Base, result.Decision)
+			result.ChangedJobIDs = decision.ChangedJobIDs(w.Base, result.Decision)
 		}
 		w.Results = append(w.Results, result) // Its contradiction counts whatever comes of the call.
 		if err := result.Err; err != nil && !errors.As(err, new(*solver.InvalidError)) && !errors.Is(err, context.DeadlineExceeded) {
@@ -65,7 +67,7 @@ func decideScenario(
 		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).Within(path)
 	}
 	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
-		return solver.Decision{}, solver.Invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
+		return solver.Decision{}, snapshot.Invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
@@ -73,14 +75,14 @@ func decideScenario(
 		o = *own
 		o.Hurry = hurry
 	}
-	decision, err := a.Allocate(ctx, &varied.Snapshot, o)
+	d, err := a.Allocate(ctx, &varied.Snapshot, o)
 	if errors.As(err, &bad) {
-		return decision, &solver.InvalidError{Violations: varied.Rename(bad.Violations, path)}
+		return d, &solver.InvalidError{Violations: varied.Rename(bad.Violations, path)}
 	}
 	if err == nil {
 		*jobs += len(varied.Jobs)
 	}
-	return decision, err
+	return d, err
 }
 
 // within runs the first of some pieces of work with its share of the time until the

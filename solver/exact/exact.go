@@ -5,9 +5,9 @@ import (
 	"math"
 	"sync"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/exact/proof"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // minScale is the smallest scale of the objective, as a share of what it could be,
@@ -21,7 +21,7 @@ type Solver struct {
 	// memories are those of searches that are over, to be used again.
 	memories sync.Pool
 	// witness, if not nil, is a plan that must never be cut off.
-	witness solver.Plan
+	witness problem.Plan
 }
 
 // New returns the embedded exact backend.
@@ -29,13 +29,13 @@ func New() *Solver {
 	return &Solver{effort: *model.Usual(), memories: sync.Pool{New: func() any { return new(proof.Memory) }}}
 }
 
-// Name returns solver.BackendExact.
-func (*Solver) Name() solver.BackendName { return solver.BackendExact }
+// Name returns problem.BackendExact.
+func (*Solver) Name() problem.BackendName { return problem.BackendExact }
 
 // Solve returns an optimal plan with its proof, or, where ctx ends first, the best
 // plan and the best bound so far. It has a plan for every problem that admission
 // makes; the error is for one whose smallest sizes together exceed the pool.
-func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	clock := model.NewClock(ctx, s.effort.Quantum)
 	if p.TypeNodes != nil {
 		return solveTypes(clock, p, options), nil
@@ -44,7 +44,7 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	defer s.memories.Put(memory)
 	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)
 	if err != nil {
-		return solver.Result{}, err
+		return problem.Result{}, err
 	}
 	if clock.Ended {
 		return unsearched(p, options.Incumbent), nil
@@ -64,31 +64,31 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	// hardly progresses holds the only node, the tie costs were too large for it:
 	// search again at the scale now known or, if that is next to nothing, without tie costs.
 	// Without this TestExtremeNumbers loses proofs.
-	tied := func() bool { return limit == solver.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
+	tied := func() bool { return limit == problem.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
 	for scale := in.Scale; tied() && scale > minScale*in.Scale; {
 		scale = max(math.Abs(search.Value), scale*1e-4)
 		again(scale)
 	}
 	neaten := func() {
-		if limit != solver.LimitTime {
+		if limit != problem.LimitTime {
 			in.Trim(search.Incumbent)
 			in.Order(clock, search.Incumbent)
 		}
 	}
 	neaten()
 	if tied() {
-		if again(0); limit == solver.LimitNone && search.Value != 0 {
+		if again(0); limit == problem.LimitNone && search.Value != 0 {
 			again(math.Abs(search.Value))
 			neaten()
 		}
 	}
 	prices := in.NodePrices(search.Prices)
-	if prices == nil && limit == solver.LimitNone {
+	if prices == nil && limit == problem.LimitNone {
 		// The search was over before it asked for prices.
 		_, best := proof.LagrangianBound(clock, in)
 		prices = in.NodePrices(best)
 	}
-	result := solver.Result{
+	result := problem.Result{
 		NodePrices: prices, GroupPrices: in.NodePrices(search.GroupPrices),
 		Limit: limit,
 	}
@@ -101,8 +101,8 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	result.Bound = proof.ObjectiveBound(in, bound, slack)
 	plan, objective := planOf(p, search.Incumbent)
 	slack *= in.Unit
-	switch small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack; {
-	case limit != solver.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // Below is a contradiction.
+	switch small := problem.RelativeGap(objective, objective+slack) <= problem.OptimalGap || math.Abs(objective) <= slack; {
+	case limit != problem.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // Below is a contradiction.
 	case small:
 		result.Bound = objective
 	case p.Steps == 1 && search.Contradiction == "":
@@ -117,15 +117,15 @@ func (s *Solver) Solve(ctx context.Context, p *solver.Problem, options solver.So
 		search.Refute(bound)
 	}
 	if search.Contradiction != "" {
-		result.Contradiction, result.Limit = search.Contradiction, solver.LimitWork
+		result.Contradiction, result.Limit = search.Contradiction, problem.LimitWork
 		result.Bound = p.Ceiling()
 	}
 	return result, nil
 }
 
 // planOf returns a plan of the search as options, and its objective.
-func planOf(p *solver.Problem, chosen *model.Plan) (plan solver.Plan, objective float64) {
-	plan = solver.NewPlan(len(p.Jobs), p.Steps)
+func planOf(p *problem.Problem, chosen *model.Plan) (plan problem.Plan, objective float64) {
+	plan = problem.NewPlan(len(p.Jobs), p.Steps)
 	for i, options := range plan {
 		job := &p.Jobs[i]
 		for t, k := range chosen.Of(i) {
@@ -142,23 +142,23 @@ func planOf(p *solver.Problem, chosen *model.Plan) (plan solver.Plan, objective 
 
 // unsearched is the result where time was up before there was anything to search: the
 // incumbent if it is legal, else every job's smallest size.
-func unsearched(p *solver.Problem, incumbent solver.Plan) solver.Result {
+func unsearched(p *problem.Problem, incumbent problem.Plan) problem.Result {
 	plan := incumbent
 	if p.Check(plan) != nil {
-		plan = solver.NewPlan(len(p.Jobs), p.Steps)
+		plan = problem.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for t := range plan[i] {
 				plan[i][t] = p.Jobs[i].Sizes[0]
 			}
 		}
 	}
-	return solver.Result{Plan: plan.Clone(), Bound: p.Ceiling(), Limit: solver.LimitTime}
+	return problem.Result{Plan: plan.Clone(), Bound: p.Ceiling(), Limit: problem.LimitTime}
 }
 
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
 // the best prices found before ctx ends. It is finite for every problem that has a
 // plan, and 0 for one that has none.
-func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
+func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	clock := model.NewClock(ctx, s.effort.Quantum)
 	if p.TypeNodes != nil {
 		return boundTypes(clock, p)
@@ -172,7 +172,7 @@ func (s *Solver) Bound(ctx context.Context, p *solver.Problem) (bound float64, n
 		return p.Ceiling(), nil, ""
 	}
 	if len(in.Groups) > 0 {
-		search := proof.NewSearch(in, solver.SolveOptions{}, s.witness, memory)
+		search := proof.NewSearch(in, problem.SolveOptions{}, s.witness, memory)
 		bound, _ = search.Run(clock)
 		if bound = proof.ObjectiveBound(in, bound, search.Slack()); search.Contradiction != "" {
 			bound = p.Ceiling()

@@ -5,35 +5,35 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // priceGap is a gap that every choice is within.
 const priceGap = 2
 
 // solveTypes solves a problem with node types.
-func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptions) solver.Result {
+func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOptions) problem.Result {
 	found := searchTypes(clock, p, options.RelativeGap, options.Incumbent)
-	result := solver.Result{
-		Plan: solver.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, Contradiction: found.Contradiction,
+	result := problem.Result{
+		Plan: problem.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, Contradiction: found.Contradiction,
 		Detail: fmt.Sprintf("states searched: %d", found.States),
 	}
 	for i, n := range found.Choice {
 		result.Plan[i][0] = p.Jobs[i].Sizes[n]
 	}
 	switch {
-	case found.Complete && solver.RelativeGap(found.Value, found.Bound) <= solver.OptimalGap:
-		result.Limit = solver.LimitNone
+	case found.Complete && problem.RelativeGap(found.Value, found.Bound) <= problem.OptimalGap:
+		result.Limit = problem.LimitNone
 	case found.Contradiction != "":
-		result.Limit = solver.LimitWork
+		result.Limit = problem.LimitWork
 	case clock.Ended:
-		result.Limit = solver.LimitTime
-	case solver.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
-		result.Limit = solver.LimitGap
+		result.Limit = problem.LimitTime
+	case problem.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
+		result.Limit = problem.LimitGap
 	default:
-		result.Limit = solver.LimitWork
+		result.Limit = problem.LimitWork
 	}
 	if math.IsInf(result.Bound, 1) {
 		result.Bound = p.Ceiling()
@@ -44,7 +44,7 @@ func solveTypes(clock *model.Clock, p *solver.Problem, options solver.SolveOptio
 }
 
 // boundTypes returns what Solver.Bound does for a problem with node types.
-func boundTypes(clock *model.Clock, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
+func boundTypes(clock *model.Clock, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	found := searchTypes(clock, p, priceGap, nil)
 	if math.IsInf(found.Bound, 1) {
 		return p.Ceiling(), nil, found.Contradiction
@@ -53,7 +53,7 @@ func boundTypes(clock *model.Clock, p *solver.Problem) (bound float64, nodePrice
 }
 
 // searchTypes searches a problem with node types, from an incumbent if that is legal.
-func searchTypes(clock *model.Clock, p *solver.Problem, gap float64, incumbent solver.Plan) nodetypes.Result {
+func searchTypes(clock *model.Clock, p *problem.Problem, gap float64, incumbent problem.Plan) nodetypes.Result {
 	in := nodetypes.Problem{
 		Capacity: p.TypeNodes, Jobs: make([][]nodetypes.Option, len(p.Jobs)),
 		Now: make([]nodetypes.Holding, len(p.Jobs)), Start: make([]int, len(p.Jobs)), Gap: gap,

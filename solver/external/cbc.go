@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
@@ -21,7 +21,7 @@ const DefaultCBC = "cbc"
 // CBC returns the backend that runs a program cbc of COIN-OR, a path or a name on the PATH;
 // DefaultCBC if it is empty.
 func CBC(program string) *subprocess.Backend {
-	return subprocess.NewBackend(solver.BackendCBC, cmp.Or(program, DefaultCBC), cbc{})
+	return subprocess.NewBackend(problem.BackendCBC, cmp.Or(program, DefaultCBC), cbc{})
 }
 
 // cbc is how to speak to CBC.

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // MaxColumns is the size beyond which Build refuses: a file of some hundred
@@ -16,8 +17,8 @@ const MaxColumns = 2_000_000
 // Model is a mixed-integer linear program that maximises the objective of a
 // problem. It is immutable and safe for concurrent use.
 type Model struct {
-	problem     *solver.Problem
-	formulation solver.Formulation
+	problem     *problem.Problem
+	formulation problem.Formulation
 	columns     []column
 	integers    int // columns before this one are integer, the others continuous
 	families    []family
@@ -57,11 +58,11 @@ type column struct {
 // have its number instead of the job's.
 type position struct {
 	job, step int
-	size      solver.Option
+	size      snapshot.Option
 }
 
 // noSize returns the size of a position that has none.
-func noSize() solver.Option { return solver.Option{Nodes: -1} }
+func noSize() snapshot.Option { return snapshot.Option{Nodes: -1} }
 
 // cell is where the columns of one job in one step begin, by kind; those of a kind that
 // has one per size stand in the order of the sizes.
@@ -104,14 +105,14 @@ const negligible = 1e-9
 // Build returns the model of a problem in the given formulation. A problem without
 // jobs makes a model without columns: a valid file in which there is nothing to
 // solve. It fails for an unknown formulation and a job without sizes, and with
-// solver.ErrUnsuited for a problem that exceeds MaxColumns and for one with groups or whose
+// problem.ErrUnsuited for a problem that exceeds MaxColumns and for one with groups or whose
 // sizes have a value of their own, which the paper's formulation cannot say.
-func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
-	if f != solver.FormulationPaper && f != solver.FormulationOneHot {
-		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, solver.FormulationPaper, solver.FormulationOneHot)
+func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
+	if f != problem.FormulationPaper && f != problem.FormulationOneHot {
+		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, problem.FormulationPaper, problem.FormulationOneHot)
 	}
-	if f == solver.FormulationPaper && len(p.Groups) > 0 {
-		return nil, fmt.Errorf("%w: the paper's formulation has no groups", solver.ErrUnsuited)
+	if f == problem.FormulationPaper && len(p.Groups) > 0 {
+		return nil, fmt.Errorf("%w: the paper's formulation has no groups", problem.ErrUnsuited)
 	}
 	count := len(p.Groups)
 	for i := range p.Jobs {
@@ -119,10 +120,10 @@ func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 		if sizes == 0 {
 			return nil, fmt.Errorf("job %d of the problem has no legal size", i+1)
 		}
-		if f == solver.FormulationPaper && p.Jobs[i].SizeValue != nil {
-			return nil, fmt.Errorf("%w: the paper's formulation has no value of a size", solver.ErrUnsuited)
+		if f == problem.FormulationPaper && p.Jobs[i].SizeValue != nil {
+			return nil, fmt.Errorf("%w: the paper's formulation has no value of a size", problem.ErrUnsuited)
 		}
-		if f == solver.FormulationPaper {
+		if f == problem.FormulationPaper {
 			count += p.Steps * (2*sizes + 2) // n, delta- and delta+ of each size, s
 		} else {
 			count += p.Steps * (sizes + 1) // x of each size, s
@@ -130,7 +131,7 @@ func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 	}
 	if count > MaxColumns {
 		return nil, fmt.Errorf("%w: the %s model has %d columns; want at most %d",
-			solver.ErrUnsuited, f, count, MaxColumns)
+			problem.ErrUnsuited, f, count, MaxColumns)
 	}
 	m := &Model{
 		problem:     p,
@@ -139,7 +140,7 @@ func Build(p *solver.Problem, f solver.Formulation) (*Model, error) {
 		cells:       make([]cell, len(p.Jobs)*p.Steps),
 		scale:       1,
 	}
-	if f == solver.FormulationPaper {
+	if f == problem.FormulationPaper {
 		m.paper()
 	} else {
 		m.oneHot()
@@ -187,7 +188,7 @@ func (p position) name(prefix string) string {
 }
 
 // Objective translates an objective or a bound that a solver reports for the file
-// of WriteMPS into that of solver.Problem.Objective: it undoes the negation, which
+// of WriteMPS into that of problem.Problem.Objective: it undoes the negation, which
 // makes a lower bound an upper one, and the scaling.
 func (m *Model) Objective(reported float64) float64 { return -reported * m.scale }
 
@@ -218,7 +219,7 @@ func (m *Model) scaleObjective() {
 
 // potential returns the magnitude that the job's value may come to: with the size
 // that serves most in every step, and with the value of a size that is largest.
-func potential(job *solver.AdmittedJob, steps int) float64 {
+func potential(job *problem.AdmittedJob, steps int) float64 {
 	progress, value := 0.0, 0.0
 	for t := range steps {
 		progress = min(1, progress+slices.Max(job.Work(t))/job.Demand)
@@ -258,7 +259,7 @@ func (m *Model) addRow(at position, s sense, right float64) {
 func at(job, step int) position { return position{job: job + 1, step: step + 1, size: noSize()} }
 
 // of returns the position for one of the sizes.
-func (p position) of(size solver.Option) position {
+func (p position) of(size snapshot.Option) position {
 	p.size = size
 	return p
 }
@@ -267,7 +268,7 @@ func (p position) of(size solver.Option) position {
 func (m *Model) cell(job, step int) *cell { return &m.cells[job*m.problem.Steps+step] }
 
 // forEachCell calls visit for every job and every step, counted from 0.
-func (m *Model) forEachCell(visit func(i, t int, job *solver.AdmittedJob, c *cell)) {
+func (m *Model) forEachCell(visit func(i, t int, job *problem.AdmittedJob, c *cell)) {
 	for i := range m.problem.Jobs {
 		for t := range m.problem.Steps {
 			visit(i, t, &m.problem.Jobs[i], m.cell(i, t))
@@ -277,7 +278,7 @@ func (m *Model) forEachCell(visit func(i, t int, job *solver.AdmittedJob, c *cel
 
 // unit returns the job's unit of demand in seconds on one node: what its smallest
 // training size serves in a step, or its demand if that is less.
-func unit(job *solver.AdmittedJob) float64 {
+func unit(job *problem.AdmittedJob) float64 {
 	for _, work := range job.StepWork {
 		if work > 0 {
 			return min(work, job.Demand)
@@ -290,7 +291,7 @@ func unit(job *solver.AdmittedJob) float64 {
 // its demand: no integer point changes, since s <= d anyway. Without that a job with a second
 // left would have speeds of thousands, and a binary off by 1e-6, which a solver takes
 // for an integer, would serve some of it: CBC and HiGHS then call worse plans optimal.
-func speed(job *solver.AdmittedJob, work float64) float64 {
+func speed(job *problem.AdmittedJob, work float64) float64 {
 	if speed := min(work, job.Demand) / unit(job); speed >= negligible {
 		return speed
 	}
@@ -304,7 +305,7 @@ func speed(job *solver.AdmittedJob, work float64) float64 {
 //	(< demand)         s_i^t <= d_i
 //	(variable bound s) s_i^t >= 0
 func (m *Model) servedColumns() {
-	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		if m.progresses(job) {
 			demand := job.Demand / unit(job)
 			c[served] = m.addColumn(column{kind: served, position: at(i, t), upper: demand, objective: job.Gain[t] / demand})
@@ -314,8 +315,8 @@ func (m *Model) servedColumns() {
 
 // progresses reports whether the model has s of the job: ONE_HOT only where it is worth
 // anything.
-func (m *Model) progresses(job *solver.AdmittedJob) bool {
-	return m.formulation == solver.FormulationPaper || slices.Max(job.Gain) > 0
+func (m *Model) progresses(job *problem.AdmittedJob) bool {
+	return m.formulation == problem.FormulationPaper || slices.Max(job.Gain) > 0
 }
 
 // progressRows is, for the first step and for every later one,
@@ -325,10 +326,10 @@ func (m *Model) progresses(job *solver.AdmittedJob) bool {
 //
 // where speeds adds the terms of the speed, brought to the left, and returns what of it
 // stays on the right.
-func (m *Model) progressRows(first, later string, speeds func(job *solver.AdmittedJob, t int, c *cell) float64) {
+func (m *Model) progressRows(first, later string, speeds func(job *problem.AdmittedJob, t int, c *cell) float64) {
 	for n, family := range []family{{"first", first}, {"later", later}} {
 		m.addFamily(family.name, family.equation)
-		m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+		m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 			if min(t, 1) != n || !m.progresses(job) {
 				return
 			}
@@ -344,7 +345,7 @@ func (m *Model) progressRows(first, later string, speeds func(job *solver.Admitt
 // addNodes adds the nodes of a type that a job holds in a step, both counted from 0.
 func (m *Model) addNodes(job, step, nodeType int) {
 	c := m.cell(job, step)
-	if m.formulation == solver.FormulationPaper {
+	if m.formulation == problem.FormulationPaper {
 		m.addTerm(1, c[nodes])
 		return
 	}
@@ -369,7 +370,7 @@ func (m *Model) poolRows(equation string) {
 		m.addRow(at, atMost, float64(nodes))
 	}
 	for g, nodes := range m.problem.TypeNodes {
-		add(position{step: 1, size: solver.NewOption(0, g+1)}, g, nodes)
+		add(position{step: 1, size: snapshot.NewOption(0, g+1)}, g, nodes)
 	}
 	if m.problem.TypeNodes == nil {
 		for t, nodes := range m.problem.Capacity {

@@ -1,6 +1,8 @@
 package milp
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/solver/problem"
+)
 
 // oneHot builds the formulation with a binary x_(i,t,k) for every job, step and
 // size. Nodes and speed are sums over them, so that the paper's n and its deltas
@@ -17,7 +19,7 @@ func (m *Model) oneHot() {
 	m.progressRows(
 		"(training progress 1) s^1 <= p sum_k speed(k) x_k, after the rescale delay",
 		"(training progress 2) s^t <= s^(t-1) + p sum_k speed(k) x_k",
-		func(job *solver.AdmittedJob, t int, c *cell) float64 {
+		func(job *problem.AdmittedJob, t int, c *cell) float64 {
 			for size, work := range job.Work(t) {
 				m.addTerm(-speed(job, work), c[choice]+size)
 			}
@@ -30,7 +32,7 @@ func (m *Model) oneHot() {
 // value of their own. The sizes there are stand for the paper's (< max), (> min) and
 // (variable bound n).
 func (m *Model) choiceColumns() {
-	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[choice] = len(m.columns)
 		for n, size := range job.Sizes {
 			x := column{kind: choice, position: at(i, t).of(size), upper: 1}
@@ -100,7 +102,7 @@ func (m *Model) groupRows() {
 //	sum_k x_(i,t,k) = 1
 func (m *Model) oneSize() {
 	m.addFamily("one", "one size per job and step, for (delta -), (delta +), (exactly hold): sum_k x_k = 1")
-	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		for size := range job.Sizes {
 			m.addTerm(1, c[choice]+size)
 		}

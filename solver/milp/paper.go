@@ -1,6 +1,8 @@
 package milp
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/solver/problem"
+)
 
 // paper builds the paper's final formulation as it stands. Its constraints on a
 // single variable are bounds of the column, everything else is a row.
@@ -20,7 +22,7 @@ func (m *Model) paper() {
 	m.progressRows(
 		"(linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after the rescale delay",
 		"(linear 2) s^t <= s^(t-1) + p sum_k speed(k) (delta- + delta+ - 1)",
-		func(job *solver.AdmittedJob, t int, c *cell) float64 {
+		func(job *problem.AdmittedJob, t int, c *cell) float64 {
 			right := 0.0
 			for size, work := range job.Work(t) {
 				speed := speed(job, work)
@@ -42,7 +44,7 @@ func (m *Model) paper() {
 // difference of at least 1/M. Sizes are integers, so the smallest difference there
 // is, is 1, and M must be at least 1: it is, but for a job with one size, which
 // has no difference to show at all and may have any M > 0.
-func bigM(job *solver.AdmittedJob) float64 {
+func bigM(job *problem.AdmittedJob) float64 {
 	smallest, largest := job.Sizes[0], job.Sizes[len(job.Sizes)-1]
 	return max(1, float64(largest.Nodes-smallest.Nodes))
 }
@@ -53,7 +55,7 @@ func bigM(job *solver.AdmittedJob) float64 {
 //	(> min)            n_i^t >= n_i,min
 //	(variable bound n) n_i^t >= 0, integer
 func (m *Model) nodesColumns() {
-	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[nodes] = m.addColumn(column{
 			kind: nodes, position: at(i, t),
 			lower: float64(job.Sizes[0].Nodes), upper: float64(job.Sizes[len(job.Sizes)-1].Nodes),
@@ -63,7 +65,7 @@ func (m *Model) nodesColumns() {
 
 // deltaColumns adds the binaries delta- or delta+.
 func (m *Model) deltaColumns(k kind) {
-	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[k] = len(m.columns)
 		for _, size := range job.Sizes {
 			m.addColumn(column{kind: k, position: at(i, t).of(size), upper: 1})
@@ -83,7 +85,7 @@ func (m *Model) deltaColumns(k kind) {
 func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 	add := func(of family, sense sense) {
 		m.addFamily(of.name, of.equation)
-		m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+		m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 			factor, right := bigM(job), bigM(job)
 			if sense == atLeast {
 				factor, right = factor+1/factor, 1/factor
@@ -104,7 +106,7 @@ func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 //	(exactly hold) sum_k delta-_k + sum_k delta+_k = |K| + 1
 func (m *Model) exactlyHold() {
 	m.addFamily("hold", "(exactly hold) sum_k delta- + sum_k delta+ = |K| + 1")
-	m.forEachCell(func(i, t int, job *solver.AdmittedJob, c *cell) {
+	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		for size := range job.Sizes {
 			m.addTerm(1, c[minus]+size)
 			m.addTerm(1, c[plus]+size)

@@ -6,7 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // integrality is how far a solver's value may be from an integer.
@@ -14,9 +15,9 @@ const integrality = 1e-5
 
 // Plan reads the plan out of a solver's values by column name; a column that is not listed
 // is 0. A value that is not integral within 1e-5 or outside the column's bounds, and a job
-// that has not exactly one size in a step, is an error that wraps solver.ErrInvalidPlan. The
+// that has not exactly one size in a step, is an error that wraps problem.ErrInvalidPlan. The
 // plan may still exceed the pool: the caller checks it.
-func (m *Model) Plan(solution map[string]float64) (solver.Plan, error) {
+func (m *Model) Plan(solution map[string]float64) (problem.Plan, error) {
 	values := make([]int, m.integers)
 	for i := range values {
 		v, err := m.integer(i, solution)
@@ -25,19 +26,19 @@ func (m *Model) Plan(solution map[string]float64) (solver.Plan, error) {
 		}
 		values[i] = v
 	}
-	plan := solver.NewPlan(len(m.problem.Jobs), m.problem.Steps)
+	plan := problem.NewPlan(len(m.problem.Jobs), m.problem.Steps)
 	for i := range plan {
 		job := &m.problem.Jobs[i]
 		for t := range plan[i] {
 			c := m.cell(i, t)
-			if m.formulation == solver.FormulationPaper {
-				plan[i][t] = solver.NewOption(0, values[c[nodes]])
+			if m.formulation == problem.FormulationPaper {
+				plan[i][t] = snapshot.NewOption(0, values[c[nodes]])
 				continue
 			}
 			chosen := values[c[choice] : c[choice]+len(job.Sizes)]
 			first := slices.Index(chosen, 1)
 			if first < 0 || slices.Contains(chosen[first+1:], 1) {
-				return nil, fmt.Errorf("%w: job %d has not exactly one size in step %d", solver.ErrInvalidPlan, i+1, t+1)
+				return nil, fmt.Errorf("%w: job %d has not exactly one size in step %d", problem.ErrInvalidPlan, i+1, t+1)
 			}
 			plan[i][t] = job.Sizes[first]
 		}
@@ -51,17 +52,17 @@ func (m *Model) integer(i int, solution map[string]float64) (int, error) {
 	v := solution[name]
 	rounded := math.Round(v)
 	if !(math.Abs(v-rounded) <= integrality) { // A NaN is not.
-		return 0, fmt.Errorf("%w: %s is %v; want an integer", solver.ErrInvalidPlan, name, v)
+		return 0, fmt.Errorf("%w: %s is %v; want an integer", problem.ErrInvalidPlan, name, v)
 	}
 	if rounded < c.lower || rounded > c.upper {
-		return 0, fmt.Errorf("%w: %s is %v; want %v to %v", solver.ErrInvalidPlan, name, v, c.lower, c.upper)
+		return 0, fmt.Errorf("%w: %s is %v; want %v to %v", problem.ErrInvalidPlan, name, v, c.lower, c.upper)
 	}
 	return int(rounded), nil
 }
 
 // Start yields every column and its value under a legal plan, in the order of
 // ColumnName: a warm start.
-func (m *Model) Start(plan solver.Plan) iter.Seq2[string, float64] {
+func (m *Model) Start(plan problem.Plan) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		values := m.values(plan)
 		for i, v := range values {
@@ -73,7 +74,7 @@ func (m *Model) Start(plan solver.Plan) iter.Seq2[string, float64] {
 }
 
 // values returns the value of every column under a legal plan.
-func (m *Model) values(plan solver.Plan) []float64 {
+func (m *Model) values(plan problem.Plan) []float64 {
 	progress := make([][]float64, len(plan))
 	for i := range plan {
 		progress[i] = m.problem.Jobs[i].Progress(plan[i])

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/milp"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 const (
@@ -28,21 +28,21 @@ const (
 // solver says is trusted: an answer is a complete solution file of integral values
 // whose plan is legal, and the rest of what it says is its claim.
 type Backend struct {
-	name    solver.BackendName
+	name    problem.BackendName
 	program string
 	dialect Dialect
 }
 
 // NewBackend returns the backend of the given name that runs a program, a path or
 // a name on the PATH, which speaks the dialect.
-func NewBackend(name solver.BackendName, program string, dialect Dialect) *Backend {
+func NewBackend(name problem.BackendName, program string, dialect Dialect) *Backend {
 	return &Backend{name: name, program: program, dialect: dialect}
 }
 
 // Name returns the backend's name.
-func (b *Backend) Name() solver.BackendName { return b.name }
+func (b *Backend) Name() problem.BackendName { return b.name }
 
-// Probe returns the version of the program. The error wraps solver.ErrUnavailable
+// Probe returns the version of the program. The error wraps problem.ErrUnavailable
 // where the program is missing or is not the solver.
 func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 	err = withFolder(func(dir string) error {
@@ -52,7 +52,7 @@ func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 		}
 		if version = b.dialect.ParseVersion(report.Output); version == "" {
 			return fmt.Errorf("%w: %s is not %s, which prints its version: %s",
-				solver.ErrUnavailable, b.program, b.dialect.Title(), ending(report))
+				problem.ErrUnavailable, b.program, b.dialect.Title(), ending(report))
 		}
 		return nil
 	})
@@ -62,11 +62,11 @@ func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 // Solve writes the model in the formulation asked for, runs the solver until
 // shortly before ctx ends and returns the plan of its solution. The result proves
 // no bound; what the solver says of the plan is the claim.
-func (b *Backend) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (b *Backend) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	if !(options.RelativeGap >= 0 && options.RelativeGap <= math.MaxFloat64) {
-		return solver.Result{}, fmt.Errorf("the relative gap is %v; want a number of at least 0", options.RelativeGap)
+		return problem.Result{}, fmt.Errorf("the relative gap is %v; want a number of at least 0", options.RelativeGap)
 	}
-	var result solver.Result
+	var result problem.Result
 	err := withFolder(func(dir string) (err error) {
 		result, err = b.solve(ctx, dir, p, options)
 		return err
@@ -76,16 +76,16 @@ func (b *Backend) Solve(ctx context.Context, p *solver.Problem, options solver.S
 
 // solve is Solve in a folder of its own.
 func (b *Backend) solve(
-	ctx context.Context, dir string, p *solver.Problem, options solver.SolveOptions,
-) (solver.Result, error) {
+	ctx context.Context, dir string, p *problem.Problem, options problem.SolveOptions,
+) (problem.Result, error) {
 	began := time.Now()
 	task := Task{Dir: dir, Model: "model.mps", Solution: "solution.txt", RelativeGap: options.RelativeGap}
 	model, err := milp.Build(p, options.Formulation)
 	if err != nil {
-		return solver.Result{}, err
+		return problem.Result{}, err
 	}
 	if err := writeFile(ctx, dir, task.Model, model.WriteMPS); err != nil {
-		return solver.Result{}, err
+		return problem.Result{}, err
 	}
 	if p.Check(options.Incumbent) == nil {
 		task.Start = "start.txt"
@@ -93,7 +93,7 @@ func (b *Backend) solve(
 			return b.dialect.WriteStart(w, model.Columns(), model.Start(options.Incumbent))
 		})
 		if err != nil {
-			return solver.Result{}, err
+			return problem.Result{}, err
 		}
 	}
 
@@ -102,21 +102,21 @@ func (b *Backend) solve(
 	task.TimeLimit = clock.limit
 	arguments, err := b.dialect.Arguments(task)
 	if err != nil {
-		return solver.Result{}, fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
+		return problem.Result{}, fmt.Errorf("%w: %w", problem.ErrUnavailable, err)
 	}
 	running, cancel := clock.until(ctx)
 	defer cancel()
 	report, err := b.run(running, dir, arguments, largestSolution(model))
 	if err != nil {
-		return solver.Result{}, err
+		return problem.Result{}, err
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return solver.Result{}, ctx.Err() // The caller has left.
+		return problem.Result{}, ctx.Err() // The caller has left.
 	}
 	ended := time.Since(now) >= clock.limit && clock.limit > 0
 	solution, err := b.read(filepath.Join(dir, task.Solution), model, report, ended)
 	if err != nil {
-		return solver.Result{}, err
+		return problem.Result{}, err
 	}
 	if solution.Verdict == Infeasible && (ended || report.Stopped) {
 		solution.Verdict = TimeUp // CBC says so of a model whose reduction its limit cut off.
@@ -150,7 +150,7 @@ func (b *Backend) run(ctx context.Context, dir string, arguments []string, fileL
 	case ctx.Err() != nil:
 		return Report{}, timedOut(ctx, "before the solver started")
 	default:
-		return Report{}, fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
+		return Report{}, fmt.Errorf("%w: %w", problem.ErrUnavailable, err)
 	}
 }
 
@@ -163,7 +163,7 @@ func (b *Backend) read(name string, model *milp.Model, report Report, limitPasse
 		return solution, nil
 	case report.Stopped || limitPassed && report.Exited:
 		return Solution{}, fmt.Errorf("%w: %s has no whole solution: %w; %s",
-			solver.ErrTimedOut, b.dialect.Title(), err, ending(report))
+			problem.ErrTimedOut, b.dialect.Title(), err, ending(report))
 	default:
 		return Solution{}, fmt.Errorf("%s has no whole solution: %w; %s", b.dialect.Title(), err, ending(report))
 	}
@@ -205,28 +205,28 @@ func largestSolution(model *milp.Model) int64 {
 
 // result turns a solution into a result, or into the error that it amounts to.
 func (b *Backend) result(
-	p *solver.Problem, model *milp.Model, solution Solution, report Report,
-) (solver.Result, error) {
+	p *problem.Problem, model *milp.Model, solution Solution, report Report,
+) (problem.Result, error) {
 	said := fmt.Sprintf("%s %s says: %s", b.dialect.Title(), b.dialect.ParseVersion(report.Output), solution.Status)
 	switch solution.Verdict {
 	case Optimal, Feasible:
 	case TimeUp:
-		return solver.Result{}, fmt.Errorf("%w: %s", solver.ErrTimedOut, said)
+		return problem.Result{}, fmt.Errorf("%w: %s", problem.ErrTimedOut, said)
 	case Infeasible:
-		return solver.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", solver.ErrInvalidPlan, said)
+		return problem.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", problem.ErrInvalidPlan, said)
 	default:
-		return solver.Result{}, fmt.Errorf("%s; %s", said, ending(report))
+		return problem.Result{}, fmt.Errorf("%s; %s", said, ending(report))
 	}
 
 	plan, err := model.Plan(solution.Values)
 	if err != nil {
-		return solver.Result{}, fmt.Errorf("%s: %w", said, err)
+		return problem.Result{}, fmt.Errorf("%s: %w", said, err)
 	}
 	if err := p.Check(plan); err != nil {
-		return solver.Result{}, fmt.Errorf("%w: %s: %w", solver.ErrInvalidPlan, said, err)
+		return problem.Result{}, fmt.Errorf("%w: %s: %w", problem.ErrInvalidPlan, said, err)
 	}
 
-	claim := &solver.Claim{
+	claim := &problem.Claim{
 		Optimal:   solution.Verdict == Optimal,
 		Objective: model.Objective(solution.Objective),
 		Bound:     model.Objective(b.dialect.ParseBound(report.Output)),
@@ -235,9 +235,9 @@ func (b *Backend) result(
 	if !math.IsNaN(claim.Bound) {
 		said += fmt.Sprintf(", bound %.10g", claim.Bound)
 	}
-	result := solver.Result{Plan: plan, Bound: math.Inf(1), Limit: solver.LimitNone, Claim: claim, Detail: said}
+	result := problem.Result{Plan: plan, Bound: math.Inf(1), Limit: problem.LimitNone, Claim: claim, Detail: said}
 	if !claim.Optimal {
-		result.Limit = solver.LimitTime
+		result.Limit = problem.LimitTime
 	}
 	return result, nil
 }
@@ -255,7 +255,7 @@ func timedOut(ctx context.Context, when string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: the time was up %s", solver.ErrTimedOut, when)
+	return fmt.Errorf("%w: the time was up %s", problem.ErrTimedOut, when)
 }
 
 // writeFile writes a file into a folder until ctx ends.

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Instance is a problem in the units of the search: work as shares of a job's
@@ -44,7 +45,7 @@ type Instance struct {
 	// below 0 that no job takes them. It bounds the rounding of sums.
 	magnitude float64
 	// Groups are those of the jobs, and QuotaPrice what a node short of a floor costs.
-	Groups     []solver.AdmittedGroup
+	Groups     []problem.AdmittedGroup
 	QuotaPrice float64
 	// groupFree is the number of nodes that the limits leave a job of each group beyond its
 	// smallest size, when every job holds its own.
@@ -80,7 +81,7 @@ const (
 	// tieFraction bounds all tie costs together, as a share of the objective's scale.
 	tieFraction = 1e-11
 	// TiesOnly is the relative gap below which tie costs may be all that is left.
-	TiesOnly = solver.OptimalGap / 10
+	TiesOnly = problem.OptimalGap / 10
 	// Noise is the rounding noise of a sum of plan values, as a share of
 	// Instance.Scale.
 	Noise = 1e-15
@@ -112,7 +113,7 @@ var errInfeasible = errors.New("the smallest sizes of all jobs together exceed t
 
 // NewInstance converts a problem, in a memory that no other instance is in. Where time is up it
 // is not complete.
-func NewInstance(clock *Clock, p *solver.Problem, e *Effort, memory *Memory) (*Instance, error) {
+func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*Instance, error) {
 	memory.Reset()
 	in := &Instance{
 		Effort: e, Memory: memory, Capacity: p.Capacity, Steps: p.Steps, Free: slices.Clone(p.Capacity), Jobs: memory.Jobs.Zeros(len(p.Jobs)),
@@ -151,7 +152,7 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort, memory *Memory) (*I
 		in.Unit = 1
 	}
 	in.QuotaPrice /= in.Unit
-	var alike [solver.MaxSizes + 2]int // the last job of each number of sizes
+	var alike [snapshot.MaxSizes + 2]int // the last job of each number of sizes
 	for i := range p.Jobs {
 		n := in.usable(&p.Jobs[i])
 		in.convert(p, i, alike[n], n)
@@ -172,7 +173,7 @@ func NewInstance(clock *Clock, p *solver.Problem, e *Effort, memory *Memory) (*I
 
 // convert works out job i, on the first n of its sizes. It may have the shape of the last job of as
 // many.
-func (in *Instance) convert(p *solver.Problem, i, last, n int) {
+func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 	from, j, floats := &p.Jobs[i], &in.Jobs[i], &in.Memory.Floats
 	j.Group, j.Later, j.Cost = from.Group, floats.Take(n), floats.Zeros(n)
 	if j.First = j.Later; in.Steps == 1 || !slices.Equal(from.FirstStepWork, from.StepWork) {
@@ -209,7 +210,7 @@ func (in *Instance) convert(p *solver.Problem, i, last, n int) {
 // usable returns how many of a job's sizes, ascending, fit beside all other jobs' smallest
 // sizes. The others are in no plan, and what they are worth must not pass for a magnitude of
 // the objective.
-func (in *Instance) usable(from *solver.AdmittedJob) int {
+func (in *Instance) usable(from *problem.AdmittedJob) int {
 	free := in.MostFree
 	if len(in.Groups) > 0 {
 		free = in.groupFree[from.Group]
@@ -268,7 +269,7 @@ func (j *Job) Progress(first, later float64) float64 {
 
 // SetTies sets the tie cost of every size and the precision of the search for an
 // objective of about the given scale; 0 means no tie cost.
-func (in *Instance) SetTies(clock *Clock, p *solver.Problem, scale float64) {
+func (in *Instance) SetTies(clock *Clock, p *problem.Problem, scale float64) {
 	// A job contributes at most one change and its largest size, all jobs together
 	// at most the pool.
 	nodes := 0

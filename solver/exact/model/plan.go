@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Plan is a size per job and step, by position in the job's sizes; nil is no plan.
@@ -27,7 +27,7 @@ func (p *Plan) Clone() *Plan { return &Plan{p.steps, slices.Clone(p.sizes)} }
 // that is not becomes the next smaller one, or the smallest, and where that takes more
 // nodes than there are, the jobs that hold most beyond their smallest size give some
 // back. It returns nil for a plan of other jobs or steps.
-func (in *Instance) PlanOf(plan solver.Plan) *Plan {
+func (in *Instance) PlanOf(plan problem.Plan) *Plan {
 	if len(plan) != len(in.Jobs) {
 		return nil
 	}

@@ -3,7 +3,7 @@ package model
 import (
 	"errors"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Groups in the units of the search: their limits are rows of the model, and what a plan is
@@ -13,7 +13,7 @@ import (
 var errLimits = errors.New("the smallest sizes of the jobs of a group together exceed its limit")
 
 // convertGroups takes over the groups of a problem of one step, and what they leave free.
-func (in *Instance) convertGroups(p *solver.Problem) error {
+func (in *Instance) convertGroups(p *problem.Problem) error {
 	if p.Steps != 1 {
 		return errors.New("groups in a problem of more than one step")
 	}

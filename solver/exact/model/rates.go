@@ -1,6 +1,8 @@
 package model
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/solver/snapshot"
+)
 
 // Rate is a hull edge: what it gains per node and how many nodes it takes.
 type Rate struct{ PerNode, Nodes float64 }
@@ -19,7 +21,7 @@ func AppendRates(rates []Rate, nodes []int32, values []float64) []Rate {
 // AppendAllRates appends the edges of the hull, falling ones as well.
 func AppendAllRates(rates []Rate, nodes []int32, values []float64) []Rate {
 	first := len(rates)
-	var starts [solver.MaxSizes + 1]int // of the edges
+	var starts [snapshot.MaxSizes + 1]int // of the edges
 	for at := 1; at < len(nodes); at++ {
 		from := at - 1
 		gain, width := values[at]-values[from], float64(nodes[at]-nodes[from])

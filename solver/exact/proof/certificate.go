@@ -1,17 +1,19 @@
 package proof
 
-import "github.com/elastalloc/elastalloc/solver"
+import (
+	"github.com/elastalloc/elastalloc/solver/problem"
+)
 
 // Certificate returns the prices per size of the root in units of the objective, or nil where
 // none were sought: the plan and the node prices of the result then say it all.
-func (s *Search) Certificate(p *solver.Problem) (certificate solver.Certificate) {
+func (s *Search) Certificate(p *problem.Problem) (certificate problem.Certificate) {
 	if s.sizesAt == nil {
 		return nil
 	}
 	cost := s.sizes.CostAt(s.sizesAt)
 	for f, i := range s.in.Finishing {
 		j, class := &s.in.Jobs[i], s.sizes.ClassOf[f]
-		of := solver.SizePrices{Job: i}
+		of := problem.SizePrices{Job: i}
 		for t := range s.in.Steps {
 			fitting := s.in.Fitting(j, t)
 			for k := range p.Jobs[i].Sizes {

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/guess"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // The instance at prices per size.
@@ -55,7 +55,7 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	})
 	s.sizesAt = slices.Clone(sizes.kept.prices)
 	s.prove(sizes.kept.bound, Priced(s.in, s.Prices), lemmaSizePrices)
-	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
+	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
 		return
 	}
 	work := s.in.Effort.SizesWork + leftWork*before
@@ -91,5 +91,5 @@ func (s *Search) searchSteps(clock *model.Clock, x []float64, until int) {
 // settled reports whether all that the search can still bring is a better one among equals,
 // which is looked for with little work.
 func (s *Search) settled() bool {
-	return solver.RelativeGap(s.Value, s.upper) <= provenGap
+	return problem.RelativeGap(s.Value, s.upper) <= provenGap
 }

@@ -4,8 +4,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Groups: one step whose jobs share the pool in a tree of limits and soft floors.
@@ -79,7 +80,7 @@ func (s *Search) searchGroups(clock *model.Clock, _ int) {
 	}
 	s.Offer(clock, tree.round(clock))
 	s.prove(tree.bound, tree.priced/4, lemmaGroups) // It has all there is, once.
-	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= s.gap {
+	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= s.gap {
 		return
 	}
 	complete := tree.minimise(clock, pool)
@@ -137,7 +138,7 @@ func newGroupTree(in *model.Instance) *groupTree {
 // returns false if time is up.
 func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 	in := t.in
-	values := make([]float64, 0, solver.MaxSizes+1)
+	values := make([]float64, 0, snapshot.MaxSizes+1)
 	for _, g := range t.upwards {
 		n := &t.nodes[g]
 		for _, i := range n.jobs {
@@ -322,9 +323,9 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in := t.in
 	p := t.base.Clone()
 	in.ShrinkGroups(p)
-	room := solver.NewRoom(in.Capacity[0], nil, in.Groups)
+	room := problem.NewRoom(in.Capacity[0], nil, in.Groups)
 	for i := range in.Jobs {
-		room.Take(in.Jobs[i].Group, solver.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
+		room.Take(in.Jobs[i].Group, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
 	}
 	if room.Idle < 0 {
 		return model.NewPlan(in)
@@ -355,7 +356,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 			j := &in.Jobs[at]
 			more := j.Sizes[to] - j.Sizes[p.Of(at)[0]]
 			p.Of(at)[0] = uint8(to)
-			room.Take(g, solver.Option{Nodes: more})
+			room.Take(g, snapshot.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
 				held[q] += int(more)
 			}

@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/guess"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // The search, in stages.
@@ -61,7 +61,7 @@ const (
 
 // provenGap is the relative gap from which on the incumbent counts as optimal, whatever rounding
 // adds to its bound.
-const provenGap = 0.9 * solver.OptimalGap
+const provenGap = 0.9 * problem.OptimalGap
 
 // Search finds and proves the best plan of an instance.
 type Search struct {
@@ -95,7 +95,7 @@ type Search struct {
 
 // NewSearch prepares the search of an instance. A witness, if not nil, is a plan that must
 // never be cut off. One search at a time works in a memory.
-func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.Plan, memory *Memory) *Search {
+func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem.Plan, memory *Memory) *Search {
 	next := &Search{
 		in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1), witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate,
 		learned: learned{exhausted: math.Inf(-1)},
@@ -108,7 +108,7 @@ func NewSearch(in *model.Instance, options solver.SolveOptions, optimum solver.P
 
 // Run searches until the gap is proven, the work is used up or time is up. It
 // returns the upper bound and what ended the search.
-func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
+func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 	s.Offer(clock, model.NewPlan(s.in))
 	s.prove(s.in.Most, 0, lemmaAlone)
 	for _, stage := range s.stages(clock) {
@@ -121,17 +121,17 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 		}
 	}
 	bound = max(s.Value+s.in.Precision, s.upper)
-	switch gap := solver.RelativeGap(s.Value, bound); {
+	switch gap := problem.RelativeGap(s.Value, bound); {
 	case s.closed():
-		return bound, solver.LimitNone
+		return bound, problem.LimitNone
 	case clock.Ended:
-		return bound, solver.LimitTime
+		return bound, problem.LimitTime
 	case gap <= provenGap:
-		return bound, solver.LimitNone
+		return bound, problem.LimitNone
 	case gap <= s.gap:
-		return bound, solver.LimitGap
+		return bound, problem.LimitGap
 	}
-	return bound, solver.LimitWork
+	return bound, problem.LimitWork
 }
 
 // stages returns the stages that the instance suits.
@@ -158,7 +158,7 @@ func (s *Search) stages(clock *model.Clock) []stage {
 
 // enough reports whether the gap is as small as asked for, or nothing but ties can be left to find.
 func (s *Search) enough() bool {
-	return s.closed() || solver.RelativeGap(s.Value, s.upper) <= max(s.gap, provenGap)
+	return s.closed() || problem.RelativeGap(s.Value, s.upper) <= max(s.gap, provenGap)
 }
 
 // searchSingly solves an instance of separable jobs alone, of which each step is a
@@ -222,9 +222,9 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 		s.lagrangian.Evaluate(clock, start.Prices)
 		s.Offer(clock, s.builder.Build(clock, start.Prices))
 	}
-	goodEnough := func() bool { return s.closed() || solver.RelativeGap(s.Value, s.upper) <= s.gap }
+	goodEnough := func() bool { return s.closed() || problem.RelativeGap(s.Value, s.upper) <= s.gap }
 	start.Close = s.rollout != nil
-	for start.Rough = start.Trust > 0 && s.gap > solver.OptimalGap; ; start.Rough = false {
+	for start.Rough = start.Trust > 0 && s.gap > problem.OptimalGap; ; start.Rough = false {
 		s.bound, s.Prices = s.lagrangian.minimise(clock, start, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(s.bound, Priced(s.in, s.Prices), lemmaPrices)
 		if start.Prices = s.Prices; goodEnough() {

@@ -1,0 +1,310 @@
+package problem_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// holding returns a snapshot of jobs that hold the given nodes and need at least
+// the given minimums.
+func holding(nodes int, current, minimums []int) *solver.Snapshot {
+	s := valid(len(current))
+	s.TotalNodes = nodes
+	for i := range s.Jobs {
+		s.Jobs[i].CurrentNodes, s.Jobs[i].MinNodes = current[i], minimums[i]
+	}
+	return s
+}
+
+func TestAdmission(t *testing.T) {
+	// Which jobs are admitted, and the smallest size of each.
+	type smallest map[int]int
+	tests := []struct {
+		name                       string
+		snapshot                   *solver.Snapshot
+		fifo, optimized, preempted smallest
+	}{
+		{
+			name:     "every job fits",
+			snapshot: holding(4, []int{2, 0, 1}, []int{1, 1, 2}),
+			fifo:     smallest{0: 1, 1: 1, 2: 2}, optimized: smallest{0: 1, 1: 0, 2: 2}, preempted: smallest{0: 0, 1: 0, 2: 0},
+		},
+		{
+			name:     "running jobs come first, wherever they are listed",
+			snapshot: holding(3, []int{0, 1, 0, 1}, []int{1, 1, 1, 1}),
+			fifo:     smallest{0: 1, 1: 1, 3: 1}, optimized: smallest{0: 0, 1: 1, 2: 0, 3: 1},
+			preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+		},
+		{
+			name:     "the queue stops at the first job that does not fit",
+			snapshot: holding(4, []int{1, 0, 0, 0}, []int{1, 2, 2, 1}),
+			fifo:     smallest{0: 1, 1: 2}, optimized: smallest{0: 1, 1: 0, 2: 0, 3: 0},
+			preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+		},
+		{
+			name:     "current sizes do not matter, only minimums do",
+			snapshot: holding(3, []int{16, 0, 9}, []int{1, 1, 1}),
+			fifo:     smallest{0: 1, 1: 1, 2: 1}, optimized: smallest{0: 1, 1: 0, 2: 1}, preempted: smallest{0: 0, 1: 0, 2: 0},
+		},
+		{
+			name:     "shrunken pool: running jobs that fit stay and no queued job passes those that go",
+			snapshot: holding(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
+			fifo:     smallest{0: 2, 3: 1}, optimized: smallest{0: 2, 3: 1}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
+		},
+		{
+			name:     "a minimum that is not a legal size counts as the next one",
+			snapshot: holding(3, []int{0}, []int{3}),
+			fifo:     smallest{}, optimized: smallest{0: 0}, preempted: smallest{0: 0},
+		},
+		{
+			name:     "zero nodes",
+			snapshot: holding(0, []int{2, 0}, []int{1, 1}),
+			fifo:     smallest{}, optimized: smallest{1: 0}, preempted: smallest{0: 0, 1: 0},
+		},
+		{
+			name:     "no jobs",
+			snapshot: holding(4, nil, nil),
+			fifo:     smallest{}, optimized: smallest{}, preempted: smallest{},
+		},
+	}
+	for _, test := range tests {
+		for admission, want := range map[solver.Admission]smallest{
+			solver.AdmissionFIFO: test.fifo, solver.AdmissionOptimized: test.optimized, solver.AdmissionPreemptive: test.preempted,
+		} {
+			t.Run(test.name+"/"+string(admission), func(t *testing.T) {
+				p := solver.NewProblem(test.snapshot, admission)
+				got := smallest{}
+				for _, job := range p.Jobs {
+					got[job.Index] = int(job.Sizes[0].Nodes)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("smallest size per admitted job (-want +got):\n%s", diff)
+				}
+				if !slices.IsSortedFunc(p.Jobs, func(a, b solver.AdmittedJob) int { return a.Index - b.Index }) {
+					t.Error("the jobs are not in the order of the snapshot")
+				}
+			})
+		}
+	}
+}
+
+func TestAdmissionProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.Snapshots().Draw(t, "snapshot")
+		for _, admission := range solver.Admissions() {
+			p := solver.NewProblem(s, admission)
+			plan := solver.NewPlan(len(p.Jobs), p.Steps)
+			admitted := make([]bool, len(s.Jobs))
+			for n := range p.Jobs {
+				job := &p.Jobs[n]
+				admitted[job.Index] = true
+				for step := range plan[n] {
+					plan[n][step] = job.Sizes[0]
+				}
+				if !slices.IsSortedFunc(job.Sizes, solver.Option.Compare) || len(job.Sizes) != len(slices.Compact(slices.Clone(job.Sizes))) {
+					t.Fatalf("%s: sizes %v are not ascending and unique", admission, job.Sizes)
+				}
+			}
+			if err := p.Check(plan); err != nil {
+				t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
+			}
+			// Running jobs that fit beside those before them are admitted, and of the queue those
+			// before the first that does not fit, jobs that never fit aside.
+			leftOut, room := false, s.TotalNodes
+			expect := func(queued, passing bool) {
+				for i := range s.Jobs {
+					smallest := s.Jobs[i].LegalSizes()[0]
+					if s.Jobs[i].Queued() != queued || smallest > s.TotalNodes {
+						continue
+					}
+					fits := smallest <= room && (passing || !leftOut)
+					if fits {
+						room -= smallest
+					}
+					leftOut = leftOut || !fits
+					if admitted[i] != fits {
+						t.Fatalf("%s: job %d is admitted: %v; want %v", admission, i, admitted, fits)
+					}
+				}
+			}
+			if admission == solver.AdmissionFIFO || admission == solver.AdmissionOptimized {
+				expect(false, true)
+			}
+			if admission == solver.AdmissionFIFO {
+				expect(true, false)
+			}
+			everyJob := admission == solver.AdmissionPreemptive || admission == solver.AdmissionStartFirst
+			if everyJob && slices.Contains(admitted, false) {
+				t.Fatalf("%s admission leaves a job out: %v", admission, admitted)
+			}
+		}
+	})
+}
+
+// TestStartFirst looks at which jobs START_FIRST has hold nodes.
+func TestStartFirst(t *testing.T) {
+	// Of each job: id, hours left, smallest size, nodes now, hours trained.
+	job := func(id string, left float64, smallest, current, trained int) solver.Job {
+		j := solver.NewJob(id, time.Duration(left*float64(time.Hour)))
+		j.MinNodes, j.CurrentNodes, j.TrainingTime, j.RestartTime = smallest, current, time.Duration(trained)*time.Hour, 5*time.Minute
+		return j
+	}
+	weighing := func(weight float64, j solver.Job) solver.Job {
+		j.Weight = &weight
+		return j
+	}
+	for _, test := range []struct {
+		name  string
+		nodes int
+		jobs  []solver.Job
+		want  string // the jobs that have to hold nodes
+	}{
+		{
+			"in order up to the first that does not fit", 8,
+			[]solver.Job{
+				job("runs", 9, 1, 8, 1), job("never fits", 1, 16, 0, 0), job("starts", 1, 4, 0, 0), job("paused", 1, 4, 0, 1),
+				job("too large beside it", 1, 8, 0, 0), job("behind that", 1, 1, 0, 0), job("barely runs", 9, 2, 4, 1),
+			},
+			"[starts]",
+		},
+		{
+			"a job that loads keeps its smallest size", 8,
+			[]solver.Job{job("new", 1, 4, 0, 0), job("loads", 9, 4, 8, 0), job("too large to keep", 9, 8, 8, 0), job("second", 1, 1, 0, 0)},
+			"[new loads]",
+		},
+		{"an equal job displaces none", 1, []solver.Job{job("old", 1, 1, 1, 1), job("new", 1, 1, 0, 0)}, "[]"},
+		{"nor does one that is longer by its restart alone", 1, []solver.Job{job("old", 1, 1, 1, 1), job("new", 11.0/12, 1, 0, 0)}, "[]"},
+		{"a shorter one does", 1, []solver.Job{job("old", 1, 1, 1, 1), job("new", 0.9, 1, 0, 0)}, "[new]"},
+		{"of twice the weight, one of up to twice the length", 1, []solver.Job{job("old", 1, 1, 1, 1), weighing(2, job("new", 1.9, 1, 0, 0))}, "[new]"},
+		{"a job without weight displaces none", 1, []solver.Job{job("old", 1, 1, 1, 1), weighing(0, job("new", 0.1, 1, 0, 0))}, "[]"},
+		{"a job that never fits keeps none from starting", 1, []solver.Job{job("shrunk", 1, 2, 2, 1), job("new", 2, 1, 0, 0)}, "[new]"},
+		{"one that is passed over does not end the line", 2, []solver.Job{job("old", 1, 2, 2, 1), job("long", 2, 1, 0, 0), job("short", 0.5, 1, 0, 0)}, "[short]"},
+		{
+			"those that start count, and so do the smallest sizes alone of those that run", 4,
+			[]solver.Job{job("old", 1, 2, 4, 1), job("first", 2, 1, 0, 0), job("second", 2, 1, 0, 0), job("third", 2, 1, 0, 0)}, "[first second]",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &solver.Snapshot{TotalNodes: test.nodes, Horizon: solver.DefaultHorizon(), Jobs: test.jobs}
+			forced := []string{}
+			for _, j := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+				if !j.Sizes[0].IsZero() {
+					forced = append(forced, s.Jobs[j.Index].ID)
+				}
+			}
+			if got := fmt.Sprint(forced); got != test.want {
+				t.Errorf("%v have to hold nodes; want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestStartFirstWithoutETA: to the objective of progress, a job whose ETA has run out has a quarter of the
+// work done left, and does not keep others from starting.
+func TestStartFirstWithoutETA(t *testing.T) {
+	old, young := solver.NewJob("old", time.Minute), solver.NewJob("young", time.Hour)
+	old.CurrentNodes, old.TrainingTime, old.WorkDone = 1, 10*time.Hour, 10*time.Hour
+	s := &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{old, young}}
+	for objective, starts := range map[solver.Objective]bool{solver.ObjectiveProgress: true, solver.ObjectiveTotalTime: false} {
+		p := solver.NewProblemFor(s, solver.Options{Objective: objective, Admission: solver.AdmissionStartFirst}.WithDefaults())
+		if got := !p.Jobs[1].Sizes[0].IsZero(); got != starts {
+			t.Errorf("%s: the new job has to start: %v; want %v", objective, got, starts)
+		}
+	}
+}
+
+// TestStartFirstOnTypes: what a new job needs is the smallest size of the type that it starts on.
+func TestStartFirstOnTypes(t *testing.T) {
+	runs := func(id, on string) solver.Job {
+		j := solver.NewJob(id, 10*time.Minute)
+		j.MinNodes, j.CurrentNodes, j.CurrentNodeType, j.TrainingTime = 4, 4, on, time.Second
+		return j
+	}
+	starts := solver.NewJob("new", time.Hour)
+	starts.Speeds = []solver.TypeSpeed{{NodeType: "x", AllowedNodes: []int{4}}, {NodeType: "y", AllowedNodes: []int{1}}}
+	s := (&solver.Snapshot{
+		NodeTypes: []solver.NodeType{{ID: "x", Nodes: 4}, {ID: "y", Nodes: 6}}, Horizon: solver.DefaultHorizon(),
+		Jobs: []solver.Job{runs("a", "x"), runs("b", "y"), starts},
+	}).WithDefaults()
+	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults())
+	if got := p.Jobs[2].Sizes; got[0].IsZero() {
+		t.Errorf("the new job has the options %v; want to start beside the others", got)
+	}
+}
+
+// TestNeverFittingBlocksNoJob holds for every admission.
+func TestNeverFittingBlocksNoJob(t *testing.T) {
+	for _, current := range []int{0, 16} {
+		big := solver.NewJob("big", time.Hour)
+		big.MinNodes, big.CurrentNodes = 16, current
+		small := solver.NewJob("small", time.Hour)
+		s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{big, small}}
+		for _, admission := range solver.Admissions() {
+			p := solver.NewProblem(s, admission)
+			if !slices.ContainsFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == 1 }) {
+				t.Errorf("%s, with %d nodes held: the job that fits is not admitted", admission, current)
+			}
+		}
+	}
+}
+
+// TestStartFirstProperties compares which jobs of random snapshots have to hold nodes with the
+// rule as it reads, each sum over running jobs anew.
+func TestStartFirstProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 9, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "snapshot")
+		if rapid.Bool().Draw(t, "alike") { // Ties.
+			for i := range s.Jobs {
+				s.Jobs[i].RemainingETA, s.Jobs[i].ETANodes, s.Jobs[i].Weight = time.Hour, 0, nil
+			}
+		}
+		smallest := func(i int) int { return s.Jobs[i].LegalSizes()[0] }
+		left := func(i int) float64 {
+			job := &s.Jobs[i]
+			work := job.Demand()
+			if job.Queued() {
+				work += job.RestartTime.Seconds() * job.Speed(smallest(i))
+			}
+			return work / job.WeightOrDefault()
+		}
+		want := make([]bool, len(s.Jobs))
+		room := s.TotalNodes
+		for i := range s.Jobs {
+			if job := &s.Jobs[i]; !job.Queued() && job.TrainingTime == 0 && smallest(i) <= room {
+				want[i], room = true, room-smallest(i)
+			}
+		}
+		for i := range s.Jobs {
+			if !s.Jobs[i].NeverStarted() || smallest(i) > s.TotalNodes {
+				continue
+			}
+			if smallest(i) > room {
+				break
+			}
+			running := 0
+			for k := range s.Jobs {
+				if !s.Jobs[k].Queued() && !want[k] && smallest(k) <= s.TotalNodes && left(k) <= left(i) {
+					running += smallest(k)
+				}
+			}
+			if smallest(i)+running <= room {
+				want[i], room = true, room-smallest(i)
+			}
+		}
+		got := make([]bool, len(s.Jobs))
+		for _, job := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+			got[job.Index] = !job.Sizes[0].IsZero()
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("jobs that have to hold nodes: %v; want %v", got, want)
+		}
+	})
+}

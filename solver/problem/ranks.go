@@ -1,0 +1,277 @@
+package problem
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/elastalloc/elastalloc/solver/snapshot"
+)
+
+// Ranks of jobs whose remaining ETAs are uncertain.
+//
+// TOTAL_TIME counts, for each job, the weight of those that are expected to outlast it. With
+// a key k_i, the logarithm of d_i / w'_i^a, that is normal around what was told with a standard
+// deviation of s_i, job j outlasts job i with probability Phi((k_j - k_i) / sqrt(s_i^2 + s_j^2)).
+// So V_(i-1) is V_0 plus the sum over j of w'_j times that: for s_i = s_j = 0 it is 1, 0 or, of
+// equal keys, by place in the snapshot.
+//
+// Jobs of one s are a class, and each pair of classes is summed on its own: few jobs term by
+// term, many in cells 2.5 times as wide as sqrt(s_i^2 + s_j^2). There Phi is a polynomial to the
+// last digit, both in k_i and in k_j, and only near cells need it. All sums are then right to
+// 1e-12 of V_0 and all weights, in time that grows with the number of jobs for each pair.
+
+const (
+	leastETAError = 1e-4 // what is less counts as 0: keys have too few digits for it
+	restartError  = 0.1  // the least of a job with a restart time
+	fewJobs       = 1000 // whose errors all count as they are
+	mostETAErrors = 24   // different ones of more jobs; of still more, each counts in quarters
+	mostPairs     = 4096 // of jobs that are summed term by term
+	cellWidth     = 2.5  // of a cell, in widths
+	polynomial    = 24   // coefficients of a polynomial, a multiple of 4: Phi then has all digits
+	farCells      = 5    // between cells that are this far apart Phi is 0 or 1
+)
+
+// etaErrors returns s of every job. It is at least restartError where changes cost
+// something: c_i would jump where jobs that are alike change places in the order, and they
+// would preempt each other for ever.
+func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
+	s := make([]float64, len(jobs))
+	raise := func(i int) {
+		if jobs[i].RestartTime > 0 {
+			s[i] = max(s[i], restartError)
+		}
+	}
+	for i := range jobs {
+		if s[i] = valueOr(jobs[i].ETAError, fallback); s[i] < leastETAError {
+			s[i] = 0
+		}
+		raise(i)
+	}
+	if len(jobs) > fewJobs && len(distinct(s)) > mostETAErrors {
+		for i := range s {
+			s[i] = math.Round(4*s[i]) / 4
+			raise(i)
+		}
+	}
+	return s
+}
+
+func distinct(values []float64) []float64 {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
+}
+
+// ranking is what ranks jobs: their keys, their weights, and their errors.
+type ranking struct {
+	key, weight, sd []float64
+}
+
+// before returns V_(i-1) of every job in the order, which is by key, the largest first.
+func (r *ranking) before(order []int, start float64) []float64 {
+	v := make([]float64, len(r.key))
+	different := distinct(r.sd)
+	classes := make([][]int, len(different))
+	for _, i := range order {
+		v[i] = start
+		class, _ := slices.BinarySearch(different, r.sd[i])
+		classes[class] = append(classes[class], i)
+	}
+	for n, jobs := range classes {
+		for m, others := range classes {
+			switch width := math.Hypot(different[n], different[m]); {
+			case width == 0:
+				sum := start
+				for _, i := range jobs {
+					v[i] = sum
+					sum += r.weight[i]
+				}
+			case len(jobs)*len(others) <= mostPairs:
+				r.addPairs(v, jobs, others, width, n == m)
+			default:
+				targets := r.split(jobs, width)
+				sources := targets
+				if n != m {
+					sources = r.split(others, width)
+				}
+				r.addCells(v, targets, sources, width)
+				if n == m { // A job does not outlast itself, as Phi(0) has it.
+					for _, i := range jobs {
+						v[i] -= r.weight[i] / 2
+					}
+				}
+			}
+		}
+	}
+	for _, i := range order {
+		v[i] = max(v[i], start) // A sum of cells may be below 0 by its rounding.
+	}
+	return v
+}
+
+// normal is the distribution function of the normal distribution, Phi.
+func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+
+// addPairs adds to v of each job what the others add, term by term. Those of its own class are
+// half as many terms, since Phi(-x) = 1 - Phi(x).
+func (r *ranking) addPairs(v []float64, jobs, others []int, width float64, same bool) {
+	if same {
+		sums := make([]float64, len(jobs))
+		for n, i := range jobs {
+			for m, j := range jobs[:n] {
+				tail := normal((r.key[i] - r.key[j]) / width) // key[i] is at most key[j].
+				sums[m] += r.weight[i] * tail
+				sums[n] += r.weight[j] * (1 - tail)
+			}
+		}
+		for n, i := range jobs {
+			v[i] += sums[n]
+		}
+		return
+	}
+	for _, i := range jobs {
+		sum := 0.0
+		for _, j := range others {
+			sum += r.weight[j] * normal((r.key[j]-r.key[i])/width)
+		}
+		v[i] += sum
+	}
+}
+
+// cell is the jobs whose keys are in one interval as long as the width.
+type cell struct {
+	at     float64 // the interval, counted from 0
+	jobs   []int
+	weight float64
+	nodes  vector // the weights of the jobs, spread over the nodes of the cell
+}
+
+// vector has a number for each coefficient of a polynomial, or for each of its nodes.
+type vector [polynomial]float64
+
+// times returns the scalar product. Four sums side by side take half the time of one.
+func (a *vector) times(b *vector) float64 {
+	var sum [4]float64
+	for n := 0; n < polynomial; n += 4 {
+		sum[0] += a[n] * b[n]
+		sum[1] += a[n+1] * b[n+1]
+		sum[2] += a[n+2] * b[n+2]
+		sum[3] += a[n+3] * b[n+3]
+	}
+	return (sum[0] + sum[1]) + (sum[2] + sum[3])
+}
+
+// addCells adds to v of each job of the targets what those of the sources add, cell by cell.
+func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) {
+	shared := cellsTable()
+	first, far := 0, 0.0 // the first source that is near, and the weight of those before it
+	for _, target := range targets {
+		for ; first < len(sources) && sources[first].at >= target.at+farCells; first++ {
+			far += sources[first].weight
+		}
+		var values vector
+		for n := first; n < len(sources) && sources[n].at > target.at-farCells; n++ {
+			table := &shared.near[int(sources[n].at-target.at)+farCells-1]
+			for to := range values {
+				values[to] += table[to].times(&sources[n].nodes)
+			}
+		}
+		coefficients := shared.coefficients(&values)
+		for _, i := range target.jobs {
+			_, x := r.place(i, width)
+			t := chebyshev(x)
+			v[i] += far + coefficients.times(&t)
+		}
+	}
+}
+
+// split returns the cells of jobs, those of the largest keys first.
+func (r *ranking) split(jobs []int, width float64) []cell {
+	var cells []cell
+	begin := 0
+	for n, i := range jobs {
+		at, x := r.place(i, width)
+		if len(cells) == 0 || cells[len(cells)-1].at > at {
+			cells, begin = append(cells, cell{at: at}), n
+		}
+		c := &cells[len(cells)-1]
+		c.jobs, c.weight = jobs[begin:n+1], c.weight+r.weight[i]
+		for k, t := range chebyshev(x) {
+			c.nodes[k] += r.weight[i] * t
+		}
+	}
+	for n := range cells {
+		cells[n].nodes = cellsTable().spread(&cells[n].nodes)
+	}
+	return cells
+}
+
+// place returns the cell that the key of a job is in, and where in it, from -1 to 1.
+func (r *ranking) place(i int, width float64) (cell, x float64) {
+	at := r.key[i] / (cellWidth * width)
+	cell = math.Floor(at)
+	return cell, 2*(at-cell) - 1
+}
+
+// chebyshev returns the values of the Chebyshev polynomials at x.
+func chebyshev(x float64) (values vector) {
+	values[0], values[1] = 1, x
+	for k := 2; k < polynomial; k++ {
+		values[k] = 2*x*values[k-1] - values[k-2]
+	}
+	return values
+}
+
+// cellTable is what all cells share.
+type cellTable struct {
+	// basis is the value of each Chebyshev polynomial at each node, the zeros of the next one,
+	// by node.
+	basis [polynomial]vector
+	// near is Phi from each node of a cell to each of another one, by the distance of the two.
+	near [2*farCells - 1][polynomial]vector
+}
+
+// cellsTable returns the table, which is the same for all and takes as long to make as a
+// decision on 100 jobs.
+//
+//nolint:gochecknoglobals // A constant.
+var cellsTable = sync.OnceValue(newCellTable)
+
+func newCellTable() *cellTable {
+	t := new(cellTable)
+	var node vector
+	for n := range node {
+		node[n] = math.Cos((float64(n) + 0.5) * math.Pi / polynomial)
+		for k, value := range chebyshev(node[n]) {
+			t.basis[n][k] = value
+		}
+	}
+	for d := range t.near {
+		for to := range node {
+			for from := range node {
+				t.near[d][to][from] = normal(cellWidth * (float64(d-farCells+1) + (node[from]-node[to])/2))
+			}
+		}
+	}
+	return t
+}
+
+// spread returns weights at the nodes that have the given moments.
+func (t *cellTable) spread(moments *vector) (nodes vector) {
+	for n := range nodes {
+		nodes[n] = (2*t.basis[n].times(moments) - moments[0]) / polynomial
+	}
+	return nodes
+}
+
+// coefficients returns those of the polynomial that has the given values at the nodes.
+func (t *cellTable) coefficients(values *vector) (c vector) {
+	for n, value := range values {
+		for k := range c {
+			c[k] += 2 * value * t.basis[n][k] / polynomial
+		}
+	}
+	c[0] /= 2
+	return c
+}

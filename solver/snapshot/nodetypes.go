@@ -1,0 +1,265 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// DefaultNodeSpeed is that of a node type that names none.
+const DefaultNodeSpeed = 1.0
+
+// NodeType is a kind of nodes.
+type NodeType struct {
+	// ID is unique in the snapshot and not empty.
+	ID string
+	// Nodes is the number of nodes of this type in the pool, at least 0.
+	Nodes int
+	// Speed is that of one node relative to the reference node that Job.RemainingETA is
+	// measured on; 0 means 1.
+	Speed float64
+}
+
+// TypeSpeed is how fast a job trains on nodes of one type.
+type TypeSpeed struct {
+	// NodeType is the id of the type.
+	NodeType string
+	// Factor is the speed on one node relative to the reference node; 0 means NodeType.Speed.
+	Factor float64
+	// Scaling is the training speed against nodes of this type, relative to one of them. Its
+	// zero value means that of the job.
+	Scaling Scaling
+	// AllowedNodes are the legal sizes on this type; nil means those of the job.
+	AllowedNodes []int
+}
+
+func (s *Snapshot) fillNodeTypes() {
+	s.NodeTypes = slices.Clone(s.NodeTypes)
+	sum := 0
+	for g := range s.NodeTypes {
+		s.NodeTypes[g].Speed = cmp.Or(s.NodeTypes[g].Speed, DefaultNodeSpeed)
+		sum += max(0, s.NodeTypes[g].Nodes)
+	}
+	s.TotalNodes = cmp.Or(s.TotalNodes, sum)
+}
+
+// Typed reports whether there are nodes of several types. Those of one are alike.
+func (s *Snapshot) Typed() bool { return len(s.NodeTypes) > 1 }
+
+// TypeIndex returns the position of the node type of an id, -1 where there is none.
+func (s *Snapshot) TypeIndex(id string) int {
+	return slices.IndexFunc(s.NodeTypes, func(t NodeType) bool { return t.ID == id })
+}
+
+// TypeOf returns the id of the node type of an option, "" of no nodes and without types.
+func (s *Snapshot) TypeOf(option Option) string {
+	if option.IsZero() || len(s.NodeTypes) == 0 {
+		return ""
+	}
+	return s.NodeTypes[option.Type].ID
+}
+
+// Option returns the option to hold nodes of the type of an id, which is ignored if all nodes
+// are alike.
+func (s *Snapshot) Option(nodeType string, nodes int) Option {
+	if !s.Typed() {
+		return NewOption(0, nodes)
+	}
+	return NewOption(max(0, s.TypeIndex(nodeType)), nodes)
+}
+
+// Current returns what job i occupies now as an option.
+func (s *Snapshot) Current(i int) Option {
+	return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes)
+}
+
+// TypeNodes returns the nodes of each type, nil where the nodes are alike.
+func (s *Snapshot) TypeNodes() []int {
+	if !s.Typed() {
+		return nil
+	}
+	nodes := make([]int, len(s.NodeTypes))
+	for g := range nodes {
+		nodes[g] = s.NodeTypes[g].Nodes
+	}
+	return nodes
+}
+
+// Place is a job on nodes of one type, or on those of a pool whose nodes are alike.
+type Place struct {
+	// Type is the position of the node type in the snapshot, and Nodes its number of nodes.
+	Type, Nodes int
+	// Factor is the speed of the job on one node relative to the reference node.
+	Factor float64
+	// Job is the job with the scaling that holds there.
+	Job     *Job
+	allowed []int // legal sizes, as Job.AllowedNodes
+}
+
+// place returns job i on nodes of type g, and whether it runs there.
+func (s *Snapshot) place(i, g int) (l Place, runs bool) {
+	l, runs = s.Jobs[i].place(&s.NodeTypes[g])
+	l.Type = g
+	return l, runs
+}
+
+// place returns the job on nodes of a type, and whether it runs there.
+func (j *Job) place(t *NodeType) (l Place, runs bool) {
+	l = Place{Nodes: t.Nodes, Factor: cmp.Or(t.Speed, DefaultNodeSpeed), Job: j, allowed: j.AllowedNodes}
+	at := slices.IndexFunc(j.Speeds, func(own TypeSpeed) bool { return own.NodeType == t.ID })
+	if at < 0 {
+		return l, len(j.Speeds) == 0
+	}
+	own := &j.Speeds[at]
+	l.Factor = cmp.Or(own.Factor, l.Factor)
+	if own.AllowedNodes != nil {
+		l.allowed = own.AllowedNodes
+	}
+	if own.Scaling.isSet() {
+		l.Job = new(*j)
+		l.Job.Scaling, l.Job.AllowedNodes = own.Scaling, l.allowed
+	}
+	return l, true
+}
+
+// SpeedOn returns the job's speed on nodes of a type relative to one reference node, as Speed
+// does on one type.
+func (j *Job) SpeedOn(t *NodeType, nodes int) float64 {
+	l, _ := j.place(t)
+	return l.Factor * l.Job.Speed(nodes)
+}
+
+// On returns the job as it is in a pool of one type, how fast it trains on one node of that
+// relative to the reference node, and whether it runs there.
+func (j *Job) On(t *NodeType) (there Job, factor float64, runs bool) {
+	l, runs := j.place(t)
+	there = *l.Job
+	if there.Scaling.Speeds != nil && !slices.Equal(l.allowed, there.AllowedNodes) { // The table has entries for other sizes as well.
+		there.Scaling.Speeds = make([]float64, len(l.allowed))
+		for n, k := range l.allowed {
+			there.Scaling.Speeds[n] = l.Job.Speed(k)
+		}
+	}
+	there.AllowedNodes, there.Speeds = l.allowed, nil
+	return there, l.Factor, runs
+}
+
+// Places returns job i on nodes of every type that it runs on and that its smallest size
+// there fits; where it fits none, of every type that it runs on. They are in the order of the
+// types, and take the place of what is in the buffer.
+func (s *Snapshot) Places(i int, buffer []Place) []Place {
+	if len(s.NodeTypes) == 0 {
+		return append(buffer[:0], Place{Nodes: s.TotalNodes, Factor: 1, Job: &s.Jobs[i], allowed: s.Jobs[i].AllowedNodes})
+	}
+	all := buffer[:0]
+	for g := range s.NodeTypes {
+		if l, runs := s.place(i, g); runs {
+			all = append(all, l)
+		}
+	}
+	unfit := func(l Place) bool { return !l.Fits() }
+	if fitting := slices.DeleteFunc(slices.Clone(all), unfit); len(fitting) > 0 {
+		return fitting
+	}
+	return all
+}
+
+// AppendSizes appends the legal sizes of the job there.
+func (l *Place) AppendSizes(to []int) []int {
+	return legalSizes(to, l.allowed, l.Job.MinNodes, l.Job.MaxNodes)
+}
+
+// AppendOptions appends the options of a job there. If the pool has several node types, it
+// leaves out those that exceed the nodes of the type. It returns the options and a buffer for
+// sizes, which it reuses.
+func (l *Place) AppendOptions(to []Option, sizes []int, typed bool) (options []Option, buffer []int) {
+	sizes = l.AppendSizes(sizes[:0])
+	for _, k := range sizes {
+		if typed && k > l.Nodes {
+			break
+		}
+		to = append(to, NewOption(l.Type, k))
+	}
+	return to, sizes
+}
+
+// Smallest returns the smallest legal size of the job there.
+func (l *Place) Smallest() int { return smallestSize(l.allowed, l.Job.MinNodes, l.Job.MaxNodes) }
+
+// Fits reports whether the pool can hold the job there at all.
+func (l *Place) Fits() bool { return l.Smallest() <= l.Nodes }
+
+// SmallestSize returns the smallest legal size of job i, on any of its places.
+func (s *Snapshot) SmallestSize(i int) int {
+	if len(s.NodeTypes) == 0 {
+		return s.Jobs[i].smallestSize()
+	}
+	least := MaxNodes
+	for _, l := range s.Places(i, nil) {
+		least = min(least, l.Smallest())
+	}
+	return least
+}
+
+// Fits reports whether the pool can hold job i at all.
+func (s *Snapshot) Fits(i int) bool {
+	if len(s.NodeTypes) == 0 {
+		return s.Jobs[i].smallestSize() <= s.TotalNodes
+	}
+	return slices.ContainsFunc(s.Places(i, nil), func(l Place) bool { return l.Fits() })
+}
+
+// Speed returns the speed of job i with an option relative to one reference node, as Job.Speed
+// does on one type.
+func (s *Snapshot) Speed(i int, option Option) float64 {
+	if len(s.NodeTypes) == 0 {
+		return s.Jobs[i].Speed(int(option.Nodes))
+	}
+	return s.Jobs[i].SpeedOn(&s.NodeTypes[option.Type], int(option.Nodes))
+}
+
+// Demand returns the run time that job i has left on exactly one reference node, in seconds.
+func (s *Snapshot) Demand(i int) float64 {
+	job := &s.Jobs[i]
+	g := s.TypeIndex(job.ETANodeType)
+	if g < 0 {
+		return job.Demand()
+	}
+	l, _ := s.place(i, g)
+	there := *l.Job
+	there.RemainingETA, there.ETANodes = job.RemainingETA, job.ETANodes
+	return l.Factor * there.Demand()
+}
+
+// OnReference returns the snapshot with ETAs on one reference node, where it has node types.
+func (s *Snapshot) OnReference() *Snapshot {
+	if len(s.NodeTypes) == 0 {
+		return s
+	}
+	on := *s
+	on.Jobs = slices.Clone(s.Jobs)
+	for i := range on.Jobs {
+		job := &on.Jobs[i]
+		job.RemainingETA = max(1, time.Duration(min(s.Demand(i)*float64(time.Second), 1<<62))) // sums of two are times, too
+		job.ETANodes, job.ETANodeType = 0, ""
+	}
+	return &on
+}
+
+// HeldPlace returns job i where it is now; its nodes are alike where it holds none.
+func (s *Snapshot) HeldPlace(i int) Place {
+	if g := s.TypeIndex(s.Jobs[i].CurrentNodeType); g >= 0 {
+		l, _ := s.place(i, g)
+		return l
+	}
+	return Place{Factor: 1, Job: &s.Jobs[i]}
+}
+
+// Restart returns how long a job that holds nodes or has trained makes no progress when it
+// changes to other nodes, which are of another type if it moves.
+func (j *Job) Restart(moves bool) time.Duration {
+	if moves && j.CurrentNodes > 0 {
+		return valueOr(j.MoveTime, j.RestartTime)
+	}
+	return j.RestartTime
+}

@@ -1,0 +1,369 @@
+package snapshot
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Violation is one bad field of a request.
+type Violation struct {
+	// Path names the field as the API does, such as snapshot.jobs[3].max_nodes; the
+	// validation of a part of a request names it from there.
+	Path string
+	// Description says what is wrong and what would be right.
+	Description string
+}
+
+// InvalidError reports every bad field of a request at once.
+type InvalidError struct {
+	Violations []Violation
+}
+
+// Invalid returns an error that names one bad field.
+func Invalid(path, format string, args ...any) *InvalidError {
+	return &InvalidError{Violations: []Violation{{Path: path, Description: fmt.Sprintf(format, args...)}}}
+}
+
+// Error names every bad field.
+func (e *InvalidError) Error() string {
+	parts := make([]string, len(e.Violations))
+	for i, v := range e.Violations {
+		parts[i] = v.Path + ": " + v.Description
+	}
+	return "invalid request: " + strings.Join(parts, "; ")
+}
+
+// Within returns the error with the path of a message in front of those of its fields.
+func (e *InvalidError) Within(message string) *InvalidError {
+	return &InvalidError{Violations: Under(message, slices.Clone(e.Violations))}
+}
+
+// Under puts the path of a message in front of those of its fields.
+func Under(message string, bad []Violation) []Violation {
+	for i := range bad {
+		bad[i].Path = message + "." + bad[i].Path
+	}
+	return bad
+}
+
+// MaxViolations is the number of bad fields after which Validate stops: a hostile
+// request could hold millions.
+const MaxViolations = 1000
+
+// Violations collects bad fields.
+type Violations []Violation
+
+// Addf adds a bad field, up to MaxViolations of them.
+func (v *Violations) Addf(path, format string, args ...any) {
+	if !v.full() {
+		*v = append(*v, Violation{Path: path, Description: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (v *Violations) full() bool { return len(*v) >= MaxViolations }
+
+// CheckID reports an id that is too long, and whether it is.
+func (v *Violations) CheckID(path, id string) bool {
+	if len(id) <= MaxIDBytes {
+		return false
+	}
+	v.Addf(path, "has %d bytes; want at most %d", len(id), MaxIDBytes)
+	return true
+}
+
+// checkNodes reports a number of nodes that is not within [least, MaxNodes]. Sums over
+// all jobs then fit an int.
+func (v *Violations) checkNodes(path string, nodes, least int) {
+	if nodes < least {
+		v.Addf(path, "is %d; want at least %d", nodes, least)
+	} else if nodes > MaxNodes {
+		v.Addf(path, "is %d; want at most %d", nodes, MaxNodes)
+	}
+}
+
+// CheckFactor reports a number that is set and not within [0, most].
+func (v *Violations) CheckFactor(path string, factor *float64, most float64) {
+	if factor != nil && !(*factor >= 0 && *factor <= most) {
+		v.Addf(path, "is %v; want 0 to %g", *factor, most)
+	}
+}
+
+// checkTime reports a time below 0.
+func (v *Violations) checkTime(path string, d time.Duration) {
+	if d < 0 {
+		v.Addf(path, "is %v; want at least 0", d)
+	}
+}
+
+// Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
+// in the order of the snapshot and at most MaxViolations of them. A pool that is too
+// small, a current size that is not legal and current sizes that exceed the pool
+// are facts of life, not bad fields.
+func (s *Snapshot) Validate(maxJobs int) []Violation {
+	var bad Violations
+	bad.checkNodes("total_nodes", s.TotalNodes, 0)
+	if s.Horizon.Step <= 0 {
+		bad.Addf("horizon.step", "is %v; want more than 0", s.Horizon.Step)
+	}
+	if s.Horizon.Steps < 1 || s.Horizon.Steps > MaxSteps {
+		bad.Addf("horizon.steps", "is %d; want 1 to %d", s.Horizon.Steps, MaxSteps)
+	}
+	if len(s.Jobs) > maxJobs {
+		bad.Addf("jobs", "has %d jobs; want at most %d", len(s.Jobs), maxJobs)
+		return bad
+	}
+	if len(s.NodeTypes) > MaxNodeTypes {
+		bad.Addf("node_types", "has %d types; want at most %d", len(s.NodeTypes), MaxNodeTypes)
+		return bad
+	}
+	if len(s.SizeLimits) > MaxSizeLimits {
+		bad.Addf("size_limits", "has %d limits; must have at most %d", len(s.SizeLimits), MaxSizeLimits)
+		return bad
+	}
+	if len(s.Groups) > MaxGroups {
+		bad.Addf("groups", "has %d groups; want at most %d", len(s.Groups), MaxGroups)
+		return bad
+	}
+	if s.validateIDs(&bad) {
+		return bad
+	}
+	s.validateNodeTypes(&bad)
+	s.validateSizeLimits(&bad)
+	tree := s.GroupTree()
+	s.validateGroups(tree, &bad)
+	first := make(map[string]int, len(s.Jobs))
+	for i := range s.Jobs {
+		if bad.full() {
+			break
+		}
+		s.validateJob(i, first, tree, &bad)
+	}
+	return bad
+}
+
+// validateIDs reports ids that are too long, and whether there are any. Then nothing else is
+// looked at, since answers and descriptions of other bad fields name them.
+func (s *Snapshot) validateIDs(bad *Violations) bool {
+	before := len(*bad)
+	bad.CheckID("id", s.ID)
+	for g := range s.NodeTypes {
+		bad.CheckID(fmt.Sprintf("node_types[%d].id", g), s.NodeTypes[g].ID)
+	}
+	for n := range s.SizeLimits {
+		bad.CheckID(fmt.Sprintf("size_limits[%d].node_type", n), s.SizeLimits[n].NodeType)
+	}
+	for i := range s.Groups {
+		if g := &s.Groups[i]; max(len(g.ID), len(g.ParentID)) > MaxIDBytes {
+			bad.CheckID(fmt.Sprintf("groups[%d].id", i), g.ID)
+			bad.CheckID(fmt.Sprintf("groups[%d].parent_id", i), g.ParentID)
+		}
+	}
+	for i := range s.Jobs {
+		if job := &s.Jobs[i]; max(len(job.ID), len(job.GroupID), len(job.CurrentNodeType), len(job.ETANodeType)) > MaxIDBytes {
+			bad.CheckID(fmt.Sprintf("jobs[%d].id", i), job.ID)
+			bad.CheckID(fmt.Sprintf("jobs[%d].group_id", i), job.GroupID)
+			bad.CheckID(fmt.Sprintf("jobs[%d].current_node_type", i), job.CurrentNodeType)
+			bad.CheckID(fmt.Sprintf("jobs[%d].eta_node_type", i), job.ETANodeType)
+		}
+		for n := range s.Jobs[i].Speeds {
+			if id := s.Jobs[i].Speeds[n].NodeType; len(id) > MaxIDBytes {
+				bad.CheckID(fmt.Sprintf("jobs[%d].speeds[%d].node_type", i, n), id)
+			}
+		}
+	}
+	return len(*bad) > before
+}
+
+// validateJob reports the bad fields of job i. first has the jobs before it by id.
+func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad *Violations) {
+	job := &s.Jobs[i]
+	if job.ID == "" {
+		bad.Addf(fmt.Sprintf("jobs[%d].id", i), "is empty; every job needs an id")
+	} else if other, seen := first[job.ID]; seen {
+		bad.Addf(fmt.Sprintf("jobs[%d].id", i), "is %q like jobs[%d].id; ids must be unique", job.ID, other)
+	} else {
+		first[job.ID] = i
+	}
+	// Paths begin within the job: those of good jobs, by far the most, are not made.
+	known := len(*bad)
+	job.validate(bad)
+	tree.validateJob(job, bad)
+	if len(s.NodeTypes) > 0 {
+		s.validateTypesOf(i, bad)
+	}
+	if len(*bad) == known {
+		s.validateDemand(i, bad)
+	}
+	if len(*bad) == known && len(job.Bad) == 0 {
+		return
+	}
+	path := fmt.Sprintf("jobs[%d]", i)
+	for n := range (*bad)[known:] {
+		v := &(*bad)[known+n]
+		v.Path = path + v.Path
+	}
+	if len(job.Bad) == 0 {
+		return
+	}
+	// Where both name a field, the code that filled it in knows better: here is only what was
+	// put where the bad value was.
+	seen := make(map[string]bool, len(job.Bad))
+	for _, v := range job.Bad {
+		seen[path+"."+v.Path] = true
+	}
+	own := slices.Clone((*bad)[known:])
+	*bad = (*bad)[:known]
+	for _, v := range job.Bad {
+		bad.Addf(path+"."+v.Path, "%s", v.Description)
+	}
+	for _, v := range own {
+		if !seen[v.Path] {
+			bad.Addf(v.Path, "%s", v.Description)
+		}
+	}
+}
+
+// validate reports the bad fields of one job, apart from its id.
+func (j *Job) validate(bad *Violations) {
+	if j.RemainingETA <= 0 {
+		bad.Addf(".remaining_eta", "is %v; want more than 0", j.RemainingETA)
+	}
+	bad.checkNodes(".min_nodes", j.MinNodes, 1)
+	if j.MaxNodes < j.MinNodes {
+		bad.Addf(".max_nodes", "is %d; want at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
+	} else {
+		bad.checkNodes(".max_nodes", j.MaxNodes, j.MinNodes)
+	}
+	bad.checkNodes(".current_nodes", j.CurrentNodes, 0)
+	bad.checkTime(".training_time", j.TrainingTime)
+	j.validateSizes("", bad)
+	j.validateETANodes(bad)
+	bad.CheckFactor(".weight", j.Weight, MaxWeight)
+	bad.checkTime(".rescale_delay", j.RescaleDelay)
+	bad.checkTime(".restart_time", j.RestartTime)
+	if j.RestartTime > 0 && j.RescaleDelay > 0 {
+		bad.Addf(".restart_time", "is %v beside a rescale_delay of %v; want one of the two", j.RestartTime, j.RescaleDelay)
+	}
+	bad.checkTime(".waiting_time", j.WaitingTime)
+	bad.CheckFactor(".eta_error", j.ETAError, MaxETAError)
+	bad.checkTime(".work_done", j.WorkDone)
+	if !(j.Overrun >= 0 && j.Overrun <= math.MaxFloat64) {
+		bad.Addf(".overrun", "is %v; want at least 0, and finite", j.Overrun)
+	}
+	bad.checkTime(".move_time", valueOr(j.MoveTime, 0))
+	if j.PieceNodes < 0 || j.PieceNodes > MaxNodes {
+		bad.Addf(".piece_nodes", "is %d; must be 1 to %d", j.PieceNodes, MaxNodes)
+	}
+}
+
+// Unknown names the ids of job_ids that no job of the snapshot has.
+func (s *Snapshot) Unknown(ids []string) []Violation {
+	known := make(map[string]bool, len(s.Jobs))
+	for i := range s.Jobs {
+		known[s.Jobs[i].ID] = true
+	}
+	var bad Violations
+	for n, id := range ids {
+		if !known[id] {
+			bad.Addf(fmt.Sprintf("job_ids[%d]", n), "is %q; want a job of the snapshot", id[:min(len(id), MaxIDBytes)])
+		}
+	}
+	return bad
+}
+
+// Valid reports whether job i, which has its defaults, has no bad field, its id and group apart.
+func (s *Snapshot) Valid(i int) bool {
+	var bad Violations
+	s.Jobs[i].validate(&bad)
+	if len(s.NodeTypes) > 0 {
+		s.validateTypesOf(i, &bad)
+	}
+	return len(bad) == 0 && len(s.Jobs[i].Bad) == 0
+}
+
+// validateSizes reports bad legal sizes and a bad scaling, or a speed table that does not fit
+// them.
+func (j *Job) validateSizes(path string, bad *Violations) {
+	if e := j.Scaling.DoublingEfficiency; j.Scaling.Speeds == nil && !(e > 0 && e <= 1) {
+		defer bad.Addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
+	}
+	known := len(*bad)
+	for i, k := range j.AllowedNodes {
+		if bad.full() {
+			return
+		}
+		if k < 1 || k > MaxNodes {
+			bad.checkNodes(fmt.Sprintf("%s.allowed_nodes[%d]", path, i), k, 1)
+		} else if i > 0 && k <= j.AllowedNodes[i-1] {
+			bad.Addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i),
+				"is %d after %d; want ascending and unique sizes", k, j.AllowedNodes[i-1])
+		}
+	}
+	var buffer [MaxSizes]int
+	sizes := legalSizes(buffer[:0], j.AllowedNodes, j.MinNodes, j.MaxNodes)
+	rangeOK := j.MinNodes >= 1 && j.MaxNodes >= j.MinNodes
+	if len(*bad) == known && rangeOK {
+		if len(sizes) == 0 && j.AllowedNodes == nil {
+			bad.Addf(path+".allowed_nodes", "is unset, which means the powers of two, and none is within "+
+				"[min_nodes, max_nodes] = [%d, %d]; name the sizes", j.MinNodes, j.MaxNodes)
+		} else if len(sizes) == 0 {
+			bad.Addf(path+".allowed_nodes", "has no legal size within [min_nodes, max_nodes] = [%d, %d]",
+				j.MinNodes, j.MaxNodes)
+		}
+		if len(sizes) > MaxSizes {
+			bad.Addf(path+".allowed_nodes", "has %d sizes within [min_nodes, max_nodes]; want at most %d",
+				len(sizes), MaxSizes)
+		}
+	}
+	speeds := j.Scaling.Speeds
+	if speeds == nil {
+		return
+	}
+	if rangeOK && len(speeds) != len(sizes) && (j.AllowedNodes == nil || len(speeds) != len(j.AllowedNodes)) {
+		bad.Addf(path+".scaling.table.speeds", "has %d speeds; want %d, one per legal size", len(speeds), len(sizes))
+	}
+	for i, v := range speeds {
+		if bad.full() {
+			return
+		}
+		if !(v > 0 && v <= MaxSpeed) {
+			bad.Addf(fmt.Sprintf("%s.scaling.table.speeds[%d]", path, i),
+				"is %v; want more than 0 and at most %g", v, float64(MaxSpeed))
+		}
+	}
+}
+
+// validateETANodes reports nodes that the remaining ETA cannot have been measured on.
+func (j *Job) validateETANodes(bad *Violations) {
+	if j.ETANodes < 0 || j.ETANodes > MaxNodes {
+		bad.checkNodes(".eta_nodes", j.ETANodes, 1)
+	}
+	if j.ETANodes <= 0 || j.Scaling.Speeds == nil || j.ETANodeType != "" {
+		return // On nodes of a type another table may hold.
+	}
+	j.validateETAWithin(bad)
+}
+
+// validateETAWithin reports nodes that are beyond the speed table that holds for them.
+func (j *Job) validateETAWithin(bad *Violations) {
+	sizes := j.tabledSizes()
+	if len(sizes) == 0 {
+		return // It is reported as such.
+	}
+	if smallest, largest := slices.Min(sizes), slices.Max(sizes); j.ETANodes < smallest || j.ETANodes > largest {
+		bad.Addf(".eta_nodes", "is %d; want %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
+	}
+}
+
+// validateDemand reports a speed on ETANodes so small that nothing is left of the demand,
+// by which the objective divides. The job has no other bad field.
+func (s *Snapshot) validateDemand(i int, bad *Violations) {
+	job := &s.Jobs[i]
+	if s.Demand(i) < time.Nanosecond.Seconds() {
+		bad.Addf(".eta_nodes", "is %d, where the speed is so low that remaining_eta (%v) is less than 1ns on one node",
+			job.ETANodes, job.RemainingETA)
+	}
+}

@@ -20,7 +20,7 @@ func TestDocumentedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range regexp.MustCompile("(?m)^- `--([a-z-]+)`.*?(?:; variable `(ELASTALLOC_[A-Z_]+)`)?$").FindAllStringSubmatch(string(reference), -1) {
+	for _, row := range regexp.MustCompile("(?m)^(?:- `| +(?:-\\w, )?)--([a-z-]+).*?(?:(?:; variable `|\\[\\$)(ELASTALLOC_[A-Z_]+).)?$").FindAllStringSubmatch(string(reference), -1) {
 		known["--"+row[1]] = true
 		known[cmp.Or(row[2], "ELASTALLOC_"+strings.ToUpper(strings.ReplaceAll(row[1], "-", "_")))] = true
 	}

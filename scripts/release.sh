@@ -41,7 +41,7 @@ build() { # folder
 # The manual pages are the same on every platform.
 mkdir -p "$work/man/man1"
 for program in elastalloc elastalloc-lab; do
-  go run "./cmd/$program" man >"$work/man/man1/$program.1"
+  go run "./cmd/$program" man "$work/man/man1"
 done
 
 scripts/notice.sh texts cmd/elastalloc cmd/elastalloc-lab kube/cmd/elastalloc-controller >"$work/THIRD_PARTY_LICENSES"

@@ -43,7 +43,7 @@ The exit status is 1 if a decision is refuted, if a part of a recording cannot
 be read, which includes a file that a server still writes, or if the recordings
 have no decision.`,
 		Example: `  elastalloc-lab audit --recording recordings`,
-		Args:    cli.NoArgs,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(recordings) == 0 {
 				return errors.New("--recording is empty")

@@ -37,7 +37,7 @@ ended was told to have left beside what it took, by caller and by group.
 With --state, what the jobs took is written as a state of the library that makes
 ETAs (client/eta, in Python elastalloc.eta), for jobs that tell none.`,
 		Example: `  elastalloc-lab etas --recording recordings --state etas.json`,
-		Args:    cli.NoArgs,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(recordings) == 0 {
 				return errors.New("--recording is empty")

@@ -51,6 +51,5 @@ paper and compares backends.
 		newTraceCommand(),
 		newRecordingCommand(),
 	)
-	cli.Elsewhere(root, "elastalloc", "serve", "allocate", "fill-idle", "explain", "whatif", "forecast", "snapshot")
 	return root
 }

@@ -102,7 +102,6 @@ func onScreen(table report.Table, screen cli.Screen) string {
 		t.AddRow(cli.Plain, cells...)
 	}
 	legend := screen.NewTable()
-	legend.Wrapped = 1
 	for _, line := range table.Legend {
 		legend.AddRow(cli.Plain, strings.ToUpper(line[0]), line[1])
 	}

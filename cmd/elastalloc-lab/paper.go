@@ -31,7 +31,7 @@ The runs whose decision times are reported come first and one at a time, the
 others side by side. Nothing is written before all are done.`,
 		Example: `  elastalloc-lab paper --out paper
   elastalloc-lab paper --trace trace.csv --out paper`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, env) },
 	}
 	flags := command.Flags()

@@ -23,7 +23,6 @@ func describePolicies() string {
 // listing lays out names and what they mean for the help.
 func listing(rows [][2]string) string {
 	t := cli.Screen{}.NewTable()
-	t.Wrapped = 1
 	for _, row := range rows {
 		t.AddRow(cli.Plain, " "+row[0], row[1])
 	}

@@ -15,7 +15,7 @@ func newRecordingCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "recording",
 		Short: "Show calls of a recording",
-		Args:  cli.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var flags recorded.Flags
@@ -26,7 +26,7 @@ func newRecordingCommand() *cobra.Command {
 method, caller, request_id, request, and response or status.`,
 		Example: `  elastalloc-lab recording show --recording recordings --at 14:05
   elastalloc-lab recording show --recording recordings | jq .request`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			entry, err := flags.Last(cmd, "call", func(*recording.Entry) bool { return true })
 			if err != nil {

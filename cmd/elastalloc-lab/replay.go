@@ -52,7 +52,7 @@ The policies:
 ` + describePolicies(),
 		Example: `  elastalloc-lab replay --recording recordings --out replayed
   elastalloc-lab replay --recording pod-0,pod-1 --policy optimal --out replayed`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd, env) },
 	}
 	flags := command.Flags()

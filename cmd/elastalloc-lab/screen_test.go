@@ -66,5 +66,5 @@ func TestHelp(t *testing.T) {
 }
 
 func TestMan(t *testing.T) {
-	clitest.CheckMan(t, run, ".SS elastalloc\\-lab replay", ".SS elastalloc\\-lab paper", "\\fB\\-\\-restart\\-time\\fR \\fIduration\\fR")
+	clitest.CheckMan(t, run, "elastalloc-lab", "elastalloc-lab replay", "elastalloc-lab trace convert")
 }

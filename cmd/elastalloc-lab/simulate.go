@@ -91,7 +91,7 @@ The policies:
 		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
   elastalloc-lab simulate --synthetic baseline --nodes 110 --out results
   elastalloc-lab simulate --trace trace.csv --node-types a100=8:4,t4=48 --out o`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd, env) },
 	}
 	flags := command.Flags()
@@ -293,7 +293,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	}
 	// NaN compares false with everything, so the conditions are negated.
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
-		addf("--eta-error is %v; want at least 0 and less than 1%s", f.disturbance.ETAError, cli.ShareHint(f.disturbance.ETAError))
+		addf("--eta-error is %v; must be at least 0 and less than 1", f.disturbance.ETAError)
 	}
 	if !(f.disturbance.ETASigma >= 0 && f.disturbance.ETASigma <= solver.MaxETAError) {
 		addf("--eta-sigma is %v; want 0 to %v", f.disturbance.ETASigma, solver.MaxETAError)

@@ -21,7 +21,7 @@ func newTraceCommand() *cobra.Command {
 window, as a trace in CSV. Times are counted from the first job that is printed.`,
 		Example: `  elastalloc-lab trace --synthetic heterogeneous > trace.csv
   elastalloc-lab trace --trace cluster.csv --from 1019h --for 50h > window.csv`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from < 0 || length < 0 {
 				return fmt.Errorf("--from is %v and --for is %v; want both at least 0s", from, length)

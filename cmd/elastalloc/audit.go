@@ -21,11 +21,11 @@ func newAuditCommand(env cli.LookupEnv) *cobra.Command {
 		Long: `Check an answer to an AllocateRequest by code that shares nothing with what
 makes decisions: whether it is legal, adds up, and whether any legal plan is
 better than it claims. The verdict is CONFIRMED, REFUTED with what is wrong or
-better, or OPEN; the exit status is 0 for CONFIRMED only. docs/explanation/optimality-proofs.md says
-what is checked and how.`,
+better, or OPEN; the exit status is 0 for CONFIRMED only.
+docs/explanation/optimality-proofs.md says what is checked and how.`,
 		Example: `  elastalloc allocate -f request.json --certificate -o json > answer.json
   elastalloc audit -f request.json --answer answer.json`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Work < 1 {
 				return fmt.Errorf("--work is %d; want at least 1", o.Work)

@@ -43,7 +43,7 @@ func (f *decideFlags) add(command *cobra.Command, drawn ...string) {
 	cli.AddUnit(flags, &f.unit)
 	cli.CompleteFiles(command, "json", "file")
 	f.remote.add(flags)
-	command.Args = cli.NoArgs
+	command.Args = cobra.NoArgs
 }
 
 // answer is what a command has been told.

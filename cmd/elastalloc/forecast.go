@@ -40,9 +40,6 @@ drawn, and the chart shows from when to when eight in ten of them start and end.
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
 		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
-			if hint := cli.ShareHint(asked.EtaError); hint != "" {
-				return answer{}, fmt.Errorf("--eta-error is %v; want 0 to 1%s", asked.EtaError, hint)
-			}
 			asked.Snapshot, asked.Options = request.GetSnapshot(), request.GetOptions()
 			if cmd.Flags().Changed("cadence") {
 				asked.Cadence = durationpb.New(cadence)

@@ -47,6 +47,5 @@ a look-ahead horizon, and proves how good the decision is.
 		newExplainCommand(env), newWhatIfCommand(env), newForecastCommand(env), newAuditCommand(env),
 		newSnapshotCommand(),
 	)
-	cli.Elsewhere(root, "elastalloc-lab", "simulate", "replay", "paper", "bench", "trace")
 	return root
 }

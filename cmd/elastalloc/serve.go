@@ -54,7 +54,7 @@ turn traces on.`,
   elastalloc serve --record recording --backends highs,exact
   elastalloc serve --tls-cert server.crt --tls-key server.key
   elastalloc serve --listen unix:/run/elastalloc/elastalloc.sock`,
-		Args: cli.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if options.DefaultBudget <= 0 {
 				return fmt.Errorf("--default-budget is %v (want more than 0)", options.DefaultBudget)

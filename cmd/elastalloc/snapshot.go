@@ -38,7 +38,7 @@ A trace is CSV with a header and the columns job_id, submit_s, duration_s (in
 seconds from the first submission) and gpus; min_nodes, max_nodes,
 doubling_efficiency and weight are used where they are there.`,
 		Example: `  elastalloc snapshot --trace t.csv --nodes 9 --at 9h | elastalloc allocate -f -`,
-		Args:    cli.NoArgs,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case nodes < 1:

@@ -106,7 +106,6 @@ func jobTable(
 		header = append(header, "AFTER "+horizonOf(request.GetSnapshot()))
 	}
 	if plan {
-		t.Wrapped = len(header)
 		header = append(header, "PLAN")
 	}
 	t.AddRow(screen.Bold, header...)
@@ -206,7 +205,6 @@ func reportTable(
 	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
 ) *cli.Table {
 	t := screen.NewTable()
-	t.Wrapped = 1
 	add := func(name, layout string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(layout, args...)) }
 	report := response.GetReport()
 	if id := response.GetSnapshotId(); id != "" {

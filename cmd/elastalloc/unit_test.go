@@ -34,7 +34,7 @@ func TestUnit(t *testing.T) {
 		t.Errorf("the unit changes JSON:\n%s\n%s", plain, named)
 	}
 	for _, bad := range []string{"", "g p u", "gpu1", strings.Repeat("x", 21)} {
-		if _, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--unit", bad); status != 2 || !strings.Contains(stderr, "want word") {
+		if _, stderr, status := runWith(t, nil, request, "allocate", "-f", "-", "--unit", bad); status != 2 || !strings.Contains(stderr, "must be a word") {
 			t.Errorf("--unit %q: exit status %d, %q", bad, status, stderr)
 		}
 	}

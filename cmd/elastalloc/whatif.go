@@ -287,14 +287,14 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 			cellWidth = max(cellWidth, utf8.RuneCountInString(cell))
 		}
 	}
-	fit := max(1, (screen.Columns()-idWidth)/(cellWidth+2)-1)
+	fit := max(1, (cli.Width-idWidth)/(cellWidth+2)-1)
 	text := ""
 	for block := range slices.Chunk(views, fit) {
 		t := screen.NewTable()
 		t.Clipped[0] = true
 		header := []string{"JOB", strings.ToUpper(base.name)}
 		for _, v := range block {
-			header = append(header, cli.Clip(v.name, max(cellWidth, (screen.Columns()-idWidth)/(len(block)+1)-2)))
+			header = append(header, cli.Clip(v.name, max(cellWidth, (cli.Width-idWidth)/(len(block)+1)-2)))
 		}
 		t.AlignRight(1, len(block)+1).AddRow(screen.Bold, header...)
 		differing := differingIn(base, block)

@@ -50,16 +50,12 @@ type Streams struct {
 // Run executes the command line args with root and returns the exit status. Flags that args
 // do not set take the values of their variables.
 func Run(ctx context.Context, root *cobra.Command, args []string, streams Streams, env LookupEnv) int {
-	root.AddCommand(newVersionCommand(root.Name()),
-		newReferenceCommand(root, "flags", "Print the reference of all flags as Markdown", writeFlags),
-		newReferenceCommand(root, "man", "Print the manual page in roff", writeMan))
+	root.AddCommand(newVersionCommand(root.Name()), newFlagsCommand(root), newManCommand(root))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return setFromEnvironment(cmd.Flags(), env)
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	wrapFlags(root)
-	refuseUnknownTopics(root)
 	root.Version = Version()
 	root.SetVersionTemplate(versionLine(root.Name()))
 	completeEnums(root)
@@ -92,34 +88,6 @@ func commandsOf(command *cobra.Command) []*cobra.Command {
 		}
 	}
 	return all
-}
-
-// Elsewhere makes commands of another program errors that name it.
-func Elsewhere(root *cobra.Command, program string, names ...string) {
-	for _, name := range names {
-		where := name + " is a command of " + program
-		root.AddCommand(&cobra.Command{
-			Use: name, Short: where, Hidden: true, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error { return errors.New(where) },
-		})
-	}
-}
-
-// refuseUnknownTopics makes help on an unknown command an error, as the command itself is.
-func refuseUnknownTopics(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	help, _, err := root.Find([]string{"help"})
-	if err != nil {
-		return
-	}
-	help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
-		command, _, err := root.Find(args)
-		if err != nil {
-			return err
-		}
-		command.InitDefaultHelpFlag()
-		return command.Help()
-	}
 }
 
 // OnePerCore says in the help that the default of a flag is the number of cores.
@@ -171,7 +139,7 @@ func newVersionCommand(program string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == OutputTable {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine(program))

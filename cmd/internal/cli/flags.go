@@ -66,7 +66,7 @@ func (f ChoiceFlag) String() string {
 func (f ChoiceFlag) Set(text string) error {
 	text = strings.ToLower(text)
 	if !slices.Contains(f.Choices, text) {
-		return fmt.Errorf("want one of %s", strings.Join(f.Choices, ", "))
+		return fmt.Errorf("must be one of %s", strings.Join(f.Choices, ", "))
 	}
 	*f.Value = text
 	return nil
@@ -132,7 +132,7 @@ func (f bytesFlag) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64>>shift {
-		return errors.New("want bytes, such as 1073741824, 512MiB or 1GiB")
+		return errors.New("must be bytes, such as 1073741824, 512MiB or 1GiB")
 	}
 	*f.value = n << shift
 	return nil
@@ -168,7 +168,7 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 		name := environmentName(flag)
 		if value := env.Get(name); value != "" {
 			if err := flags.Set(flag.Name, value); err != nil {
-				bad = fmt.Errorf("environment variable %s: %w", name, flagError(err))
+				bad = fmt.Errorf("environment variable %s: %w", name, err)
 			}
 		}
 	})

@@ -19,21 +19,6 @@ import (
 // StandardInput is the file name that means standard input.
 const StandardInput = "-"
 
-// NoArgs returns an error for arguments, and says how to name a file to a command that
-// reads one.
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	hint := ""
-	if file := cmd.Flag("file"); file != nil && !file.Changed {
-		hint = fmt.Sprintf("; did you mean -f %s?", args[0])
-	} else if cmd.Flag("job") != nil {
-		hint = fmt.Sprintf("; did you mean --job %s?", args[0])
-	}
-	return fmt.Errorf("unexpected argument %q%s", args[0], hint)
-}
-
 // FileFlag is a flag for the name of one file.
 type FileFlag struct{ Name *string }
 
@@ -52,19 +37,10 @@ func (FileFlag) Type() string { return "string" }
 // Completion sets all flags twice.
 func (f FileFlag) Set(name string) error {
 	if *f.Name != "" && *f.Name != name {
-		return fmt.Errorf("want one file; %s is given already", *f.Name)
+		return fmt.Errorf("must be one file; %s is given already", *f.Name)
 	}
 	*f.Name = name
 	return nil
-}
-
-// ShareHint asks whether a number was meant as a percentage where a share is wanted, "" if it
-// cannot have been.
-func ShareHint(share float64) string {
-	if share <= 1 || share > 100 {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %v?", share/100)
 }
 
 // OpenText opens a file of text, or standard input for StandardInput, of which reading ends when

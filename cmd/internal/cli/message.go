@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -29,11 +29,8 @@ func ParseMessage(text []byte, message proto.Message) error {
 	case start[0] != '{':
 		return errors.New("the input is not an object in JSON, {…}")
 	}
-	m := messageText{
-		root:   message.ProtoReflect().Descriptor(),
-		fields: make(map[string]protoreflect.FieldDescriptor), messages: make(map[string]protoreflect.MessageDescriptor),
-	}
-	m.add(m.root)
+	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor)}
+	m.add(message.ProtoReflect().Descriptor())
 	m.text = m.plainDurations(text)
 	if err := protojson.Unmarshal(m.text, message); err != nil {
 		return m.explain(err)
@@ -43,12 +40,9 @@ func ParseMessage(text []byte, message proto.Message) error {
 
 // messageText is the text of a message.
 type messageText struct {
-	root protoreflect.MessageDescriptor
 	// fields are those of the message and of all within it, by the two names that each has in
 	// protojson; nil where two of one name differ in their type.
 	fields map[string]protoreflect.FieldDescriptor
-	// messages are the types of those that are messages.
-	messages map[string]protoreflect.MessageDescriptor
 	// text has durations as protojson wants them.
 	text []byte
 }
@@ -65,7 +59,6 @@ func (m *messageText) add(message protoreflect.MessageDescriptor) {
 		}
 		m.fields[field.JSONName()], m.fields[field.TextName()] = value, value
 		if inner := field.Message(); inner != nil && !isDuration(field) {
-			m.messages[field.JSONName()], m.messages[field.TextName()] = inner, inner
 			m.add(inner)
 		}
 	}
@@ -97,66 +90,37 @@ func (m *messageText) plainDurations(text []byte) []byte {
 	})
 }
 
-// explain adds to an error of protojson what is wanted where it stands. Its columns are left
-// out: they are those of the text with plain durations.
+// lastKey finds the key of the value that follows a text.
+var lastKey = regexp.MustCompile(`"(\w+)"\s*:\s*(\[?)\s*$`)
+
+// place finds the line and the column in an error of protojson.
+var place = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+
+// explain adds to an error of protojson which field has the value, and what is valid there. The
+// column is left out: it is that of the text with plain durations.
 func (m *messageText) explain(err error) error {
 	// The library varies the space after its prefix to keep its texts from being relied on.
 	said := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-	place := regexp.MustCompile(`\(line (\d+):\d+\)`)
-	line, column := 0, 0
-	if n, _ := fmt.Sscanf(place.FindString(said), "(line %d:%d)", &line, &column); n < 2 {
+	found := place.FindStringSubmatch(said)
+	if found == nil {
 		return errors.New(said)
 	}
-	lines := strings.SplitAfter(string(m.text), "\n")
-	before := strings.Join(lines[:line-1], "") + string([]rune(lines[line-1])[:column-1])
+	line, _ := strconv.Atoi(found[1])
+	column, _ := strconv.Atoi(found[2])
 	said = place.ReplaceAllString(said, "(line $1)")
-	if strings.Contains(said, "unknown field") {
-		said += "; want one of " + m.siblings(before)
-	} else if key := regexp.MustCompile(`"(\w+)"\s*:\s*(\[?)\s*$`).FindStringSubmatch(before); key != nil {
-		if want := wanted(m.fields[key[1]], key[2] != ""); want != "" {
-			said += "; " + key[1] + " wants " + want
+	before := string([]rune(strings.Split(string(m.text), "\n")[line-1])[:column-1])
+	if key := lastKey.FindStringSubmatch(before); key != nil {
+		switch field := m.fields[key[1]]; {
+		case field == nil:
+		case field.IsList() && key[2] == "":
+			said += "; " + key[1] + " must be a list, […]"
+		case isDuration(field):
+			said += "; " + key[1] + ` must be a time with its unit, such as "10800s", "90m" or "3h"`
+		case field.Enum() != nil:
+			said += "; " + key[1] + " must be one of " + strings.Join(apiconv.APINames(field.Enum()), ", ")
+		case field.Message() != nil:
+			said += "; " + key[1] + " must be an object, {…}"
 		}
 	}
 	return errors.New(said)
-}
-
-// siblings lists the fields of the message in which a text ends.
-func (m *messageText) siblings(before string) string {
-	message, closed := m.root, 0
-	for i := len(before) - 1; i > 0; i-- {
-		switch before[i] {
-		case '}', ']':
-			closed++
-		case '{', '[':
-			key := regexp.MustCompile(`"(\w+)"\s*:\s*$`).FindStringSubmatch(before[:i])
-			if inner := m.messages[strings.Join(key[min(1, len(key)):], "")]; closed == 0 && inner != nil {
-				message, i = inner, 0
-			}
-			closed = max(0, closed-1)
-		}
-	}
-	var names []string
-	for i := range message.Fields().Len() {
-		names = append(names, message.Fields().Get(i).JSONName())
-	}
-	return strings.Join(names, ", ")
-}
-
-// wanted says what a value of a field is, or an element where it is a list; "" where
-// protojson says it.
-func wanted(field protoreflect.FieldDescriptor, element bool) string {
-	switch {
-	case field == nil:
-		return ""
-	case field.IsList() && !element:
-		return "a list, […]"
-	case isDuration(field):
-		return `a time with its unit, such as "10800s", "90m" or "3h"`
-	case field.Enum() != nil:
-		return "one of " + strings.Join(apiconv.APINames(field.Enum()), ", ")
-	case field.Message() != nil:
-		return "an object, {…}"
-	default:
-		return ""
-	}
 }

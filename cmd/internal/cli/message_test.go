@@ -44,29 +44,29 @@ func TestParseMessage(t *testing.T) {
 func TestParseMessageSaysWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"snapshot": {"jobs": [{}, {"remainingEta": 10800}]}}`:                       `remainingEta wants a time with its unit, such as "10800s", "90m" or "3h"`,
-		`{"snapshot": {"jobs": [{"remaining_eta": "3 h"}]}}`:                          `value "3 h"; remaining_eta wants a time`,
-		`{"snapshot": {"jobs": [{"remainingEta": "10800"}]}}`:                         `value "10800"; remainingEta wants a time`,
-		"{\"snapshot\": {\"jobs\": [{\"remainingEta\": \"1h\",\n \"restartTime\": 1}": "(line 2): unexpected token 1; restartTime wants a time",
-		"{\n \"totalNodes\": 8}":                                                      `(line 2): unknown field "totalNodes"; want one of snapshot, options`,
-		`{"snapshot": {"jobs": [{"max": 4}]}}`:                                        `unknown field "max"; want one of id, `,
-		`{"snapshot": {"jobs": [{"scaling": {}}, {"id": "}", "priority": 4}]}}`:       `unknown field "priority"; want one of id, `,
-		`{"options": {"timeBudget": "3h", "priority": 4}}`:                            `want one of backend, `,
-		`{"options": {"backend": "exact"}}`:                                           "backend wants one of BACKEND_EXACT, ",
+		`{"snapshot": {"jobs": [{}, {"remainingEta": 10800}]}}`:                       `remainingEta must be a time with its unit, such as "10800s", "90m" or "3h"`,
+		`{"snapshot": {"jobs": [{"remaining_eta": "3 h"}]}}`:                          `value "3 h"; remaining_eta must be a time`,
+		`{"snapshot": {"jobs": [{"remainingEta": "10800"}]}}`:                         `value "10800"; remainingEta must be a time`,
+		"{\"snapshot\": {\"jobs\": [{\"remainingEta\": \"1h\",\n \"restartTime\": 1}": "(line 2): unexpected token 1; restartTime must be a time",
+		"{\n \"totalNodes\": 8}":                                                      `(line 2): unknown field "totalNodes"`,
+		`{"snapshot": {"jobs": [{"max": 4}]}}`:                                        `unknown field "max"`,
+		`{"snapshot": {"jobs": [{"scaling": {}}, {"id": "}", "priority": 4}]}}`:       `unknown field "priority"`,
+		`{"options": {"timeBudget": "3h", "priority": 4}}`:                            `unknown field "priority"`,
+		`{"options": {"backend": "exact"}}`:                                           "backend must be one of BACKEND_EXACT, ",
 		`{"snapshot": {"id": "3h", "id": "4h"}}`:                                      `duplicate field "id"`,
 		`{"snapshot": {"totalNodes": "many"}}`:                                        `int32 field totalNodes: "many"`,
 		`{"snapshot": {"jobs": [{"id": 5}]}}`:                                         "string field id: 5",
-		`{"snapshot": {"jobs": [{"speeds": [{"type": 1}]}]}}`:                         "want one of nodeType, factor, scaling, allowedNodes",
+		`{"snapshot": {"jobs": [{"speeds": [{"type": 1}]}]}}`:                         `unknown field "type"`,
 		`{"snapshot": {"jobs": [{"scaling": {"table": {"speeds": [{}]}}}]}}`:          "double field",
 		`{"options": {"includePlan": 1}}`:                                             "bool field includePlan: 1",
 		`{"snapshot": {"jobs": [{"weight": "x"}]}}`:                                   `double field weight: "x"`,
-		`{"snapshot": {"jobs": [{"scaling": 5}]}}`:                                    "scaling wants an object, {…}",
-		`{"snapshot": []}`:            "snapshot wants an object, {…}",
-		`{"snapshot": {"jobs": {}}}`:  "jobs wants a list, […]",
-		`{"snapshot": {"jobs": [5]}}`: "jobs wants an object, {…}",
+		`{"snapshot": {"jobs": [{"scaling": 5}]}}`:                                    "scaling must be an object, {…}",
+		`{"snapshot": []}`:            "snapshot must be an object, {…}",
+		`{"snapshot": {"jobs": {}}}`:  "jobs must be a list, […]",
+		`{"snapshot": {"jobs": [5]}}`: "jobs must be an object, {…}",
 		`[]`:                          "is not an object in JSON, {…}",
 		"snapshot:\n  jobs: []":       "is not an object in JSON",
-		"\ufeff{\"snapshot\": 5}":     "snapshot wants an object",
+		"\ufeff{\"snapshot\": 5}":     "snapshot must be an object",
 		`{`:                           "unexpected EOF",
 	} {
 		if err := ParseMessage([]byte(text), new(elastallocv1.AllocateRequest)); err == nil || !strings.Contains(err.Error(), want) {
@@ -79,7 +79,7 @@ func TestParseMessageSaysWhatIsWanted(t *testing.T) {
 // ParseMessage knows them, but for the speeds of a table, numbers, and of a job, messages.
 func TestFieldNames(t *testing.T) {
 	t.Parallel()
-	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor), messages: make(map[string]protoreflect.MessageDescriptor)}
+	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor)}
 	m.add(new(elastallocv1.AllocateRequest).ProtoReflect().Descriptor())
 	m.add(new(elastallocv1.WhatIfRequest).ProtoReflect().Descriptor())
 	for name, field := range m.fields {

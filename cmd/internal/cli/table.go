@@ -1,10 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/elastalloc/elastalloc/internal/format"
@@ -16,31 +17,33 @@ import (
 type Table struct {
 	// RightAligned has the numbers, from 0, of the columns that are aligned on the right.
 	RightAligned map[int]bool
-	// Clipped has the columns, such as those of ids, whose cells are cut off where the table
-	// would be wider than the screen.
+	// Clipped has the columns, such as those of ids, whose cells are cut off if the table would
+	// be wider than the screen.
 	Clipped map[int]bool
-	// Wrapped breaks the cells of this column, the last one, into lines; 0 is none.
-	Wrapped int
 
 	screen Screen
 	rows   []tableRow
+	widths []int // of the columns
 }
 
 type tableRow struct {
 	style Style
-	cells []string
-	// whole says that the one cell is a line of its own, in no column.
-	whole bool
+	cells []string // nil for a line that is in no column
+	line  string
 }
 
-// Width is how many columns a screen has that does not say.
-const Width = 80
+const (
+	// Width is the number of columns of a screen.
+	Width = 80
+
+	// minClipped and minLast are the least widths of clipped columns and of a last column that
+	// is broken into lines.
+	minClipped, minLast = 10, 15
+)
 
 // Screen is what text for a person is written to. The zero value has no styles.
 type Screen struct {
 	Bold, Dim, Red, Green, Yellow, Cyan Style
-	// Width is the number of columns; 0 is that of the constant.
-	Width int
 	// Unit is what texts of this project call a node; "" is a node.
 	Unit string
 }
@@ -70,102 +73,87 @@ func (t *Table) AddRow(style Style, cells ...string) {
 		if !t.Clipped[i] {
 			cells[i] = t.screen.InUnits(cells[i])
 		}
+		if i >= len(t.widths) {
+			t.widths = append(t.widths, 0)
+		}
+		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cells[i]))
 	}
 	t.rows = append(t.rows, tableRow{style: style, cells: cells})
 }
 
 // AddLine adds a line that is in no column.
 func (t *Table) AddLine(style Style, line string) {
-	t.rows = append(t.rows, tableRow{style: style, cells: []string{Clip(t.screen.InUnits(line), t.screen.Columns())}, whole: true})
+	t.rows = append(t.rows, tableRow{style: style, line: Clip(t.screen.InUnits(line), Width)})
 }
 
-// String returns the lines, without trailing spaces.
+// String returns the lines, without trailing spaces. If the table is wider than the screen, the
+// cells of the last column are broken into lines, and those of clipped columns are cut off.
 func (t *Table) String() string {
-	widths := t.widths()
-	var b strings.Builder
+	last, rest := t.fit()
+	var aligned strings.Builder
+	var lines []tableRow
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, row := range t.rows {
-		if row.whole {
-			b.WriteString(row.style.Paint(row.cells[0]) + "\n")
+		if row.cells == nil {
+			lines = append(lines, row)
 			continue
 		}
-		for _, cells := range t.lines(row.cells, widths) {
-			var line strings.Builder
-			for i, cell := range cells {
-				if i > 0 {
-					line.WriteString("  ")
-				}
-				padding := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
-				if t.RightAligned[i] {
-					line.WriteString(padding + cell)
-				} else {
-					line.WriteString(cell + padding)
-				}
-			}
-			b.WriteString(row.style.Paint(strings.TrimRight(line.String(), " ")) + "\n")
+		parts := []string{row.cells[len(row.cells)-1]}
+		if len(row.cells) == last+1 && utf8.RuneCountInString(parts[0]) > rest {
+			parts = wrap(parts[0], rest)
 		}
+		for n, part := range parts {
+			cells := make([]string, len(row.cells))
+			if n == 0 {
+				copy(cells, row.cells)
+			}
+			cells[len(cells)-1] = part
+			for i, cell := range cells {
+				if t.Clipped[i] {
+					cell = Clip(cell, t.widths[i])
+				}
+				if t.RightAligned[i] {
+					cell = fmt.Sprintf("%*s", t.widths[i], cell)
+				}
+				cells[i] = cell
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
+			lines = append(lines, tableRow{style: row.style, cells: cells})
+		}
+	}
+	_ = w.Flush() // A builder takes all.
+	rows := strings.Split(aligned.String(), "\n")
+	var b strings.Builder
+	for _, line := range lines {
+		if line.cells != nil {
+			line.line, rows = strings.TrimRight(rows[0], " "), rows[1:]
+		}
+		b.WriteString(line.style.Paint(line.line) + "\n")
 	}
 	return b.String()
 }
 
-func (t *Table) widths() []int {
-	var widths []int
-	for _, row := range t.rows {
-		for i, cell := range row.cells {
-			if row.whole {
-				break
-			}
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+// fit makes clipped columns narrower, the widest first, until the table fits on the screen. It
+// returns the last column and how wide it may be.
+func (t *Table) fit() (last, rest int) {
+	last, rest = len(t.widths)-1, Width
+	for _, width := range t.widths[:max(last, 0)] {
+		rest -= width + 2
 	}
-	over := 2*(len(widths)-1) - t.screen.Columns()
-	for _, width := range widths {
-		over += width
-	}
-	const least, leastWrapped = 10, 15 // of cells that are cut off, and of those broken into lines
-	if last := len(widths) - 1; over > 0 && t.Wrapped > 0 && last == t.Wrapped {
-		wrapped := min(widths[last], max(leastWrapped, widths[last]-over))
-		over -= widths[last] - wrapped
-		widths[last] = wrapped
-	}
-	for ; over > 0; over-- {
+	for last >= 0 && rest < min(minLast, t.widths[last]) {
 		widest := -1
-		for i, width := range widths {
-			if t.Clipped[i] && width > least && (widest < 0 || width > widths[widest]) {
+		for i, width := range t.widths[:last] {
+			if t.Clipped[i] && width > minClipped && (widest < 0 || width > t.widths[widest]) {
 				widest = i
 			}
 		}
 		if widest < 0 {
 			break
 		}
-		widths[widest]--
+		t.widths[widest]--
+		rest++
 	}
-	return widths
-}
-
-// lines returns the cells of a row as they fit: one line, more where the last one is broken.
-func (t *Table) lines(cells []string, widths []int) [][]string {
-	fit := make([]string, len(cells))
-	for i, cell := range cells {
-		fit[i] = cell
-		if t.Clipped[i] {
-			fit[i] = Clip(cell, widths[i])
-		}
-	}
-	if t.Wrapped == 0 || len(cells) != t.Wrapped+1 || utf8.RuneCountInString(cells[t.Wrapped]) <= widths[t.Wrapped] {
-		return [][]string{fit}
-	}
-	var lines [][]string
-	for n, part := range wrap(cells[t.Wrapped], widths[t.Wrapped]) {
-		if n > 0 {
-			fit = make([]string, len(cells))
-		}
-		fit[t.Wrapped] = part
-		lines = append(lines, fit)
-	}
-	return lines
+	return last, max(rest, minLast)
 }
 
 // Style is the ANSI escape code of a line.
@@ -182,17 +170,13 @@ func (s Style) Paint(line string) string {
 	return string(s) + line + "\x1b[0m"
 }
 
-// ScreenFor returns the screen for a writer, with styles where it is a terminal that wants
-// them (https://no-color.org), and as many columns as $COLUMNS says.
+// ScreenFor returns the screen for a writer, with styles if it is a terminal that wants
+// them (https://no-color.org).
 func ScreenFor(w io.Writer, env LookupEnv) Screen {
-	var s Screen
-	if columns, err := strconv.Atoi(env.Get("COLUMNS")); err == nil && columns >= Width {
-		s.Width = columns
+	if !IsTerminal(w) || env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
+		return Screen{}
 	}
-	if IsTerminal(w) && env.Get("NO_COLOR") == "" && env.Get("TERM") != "dumb" {
-		s.Bold, s.Dim, s.Red, s.Green, s.Yellow, s.Cyan = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"
-	}
-	return s
+	return Screen{Bold: "\x1b[1m", Dim: "\x1b[2m", Red: "\x1b[31m", Green: "\x1b[32m", Yellow: "\x1b[33m", Cyan: "\x1b[36m"}
 }
 
 // IsTerminal reports whether a writer is a terminal.
@@ -203,14 +187,6 @@ func IsTerminal(w io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// Columns returns the number of columns.
-func (s Screen) Columns() int {
-	if s.Width > 0 {
-		return s.Width
-	}
-	return Width
 }
 
 // Clip returns a printable text of at most this many characters, with a mark where it is cut.
@@ -225,7 +201,7 @@ func Clip(long string, most int) string {
 
 // Wrap breaks a text into printable lines no wider than the screen, as far as its words allow.
 func (s Screen) Wrap(long string) string {
-	return strings.Join(wrap(s.InUnits(text.Printable(long)), s.Columns()), "\n")
+	return strings.Join(wrap(s.InUnits(text.Printable(long)), Width), "\n")
 }
 
 // wrap breaks a long text into lines of at most width characters, as far as its words allow.

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -13,21 +11,6 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/format"
 )
-
-// flagError says what is wanted of a flag's value, where the library says how parsing failed.
-func flagError(err error) error {
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	flag := invalid.GetFlag()
-	shown, _ := pflag.UnquoteUsage(flag)
-	want := "want " + cmp.Or(shown, flag.Value.Type())
-	if own := errors.Unwrap(invalid); own != nil && strings.HasPrefix(own.Error(), "want ") {
-		want = own.Error()
-	}
-	return fmt.Errorf("--%s is %q; %s", flag.Name, invalid.GetValue(), want)
-}
 
 // parseDuration parses a duration as Go does, with days before it: 3h, 30d, 1d08h.
 func parseDuration(text string) (time.Duration, error) {
@@ -47,7 +30,7 @@ func (f durationFlag) Set(text string) error {
 		text = duration.String()
 	}
 	if f.Value.Set(text) != nil {
-		return errors.New("want a duration, such as 90s, 15m, 3h or 2d")
+		return errors.New("must be a duration, such as 90s, 15m, 3h or 2d")
 	}
 	return nil
 }
@@ -74,11 +57,9 @@ func CompleteFiles(command *cobra.Command, extension string, names ...string) {
 	}
 }
 
-// wrapFlags makes the help break lines that are longer than a screen.
+// wrapFlags makes the help break lines that are longer than 80 characters.
 func wrapFlags(root *cobra.Command) {
-	root.SetUsageTemplate(strings.NewReplacer(
-		".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", Width), "for more information about a command", "for help on a command",
-	).Replace(root.UsageTemplate()))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 }
 
 // CompleteValues lets the shell complete the values of a flag, or of a list of them.

@@ -128,16 +128,17 @@ func (p *Problem) Rounding(plan Plan) float64 {
 
 // Value returns the job's part of the objective with the given options, one per step.
 func (j *AdmittedJob) Value(options []snapshot.Option) float64 {
-	served, value, n := 0.0, 0.0, 0
+	served, value, n, first := 0.0, 0.0, 0, 0
 	for t, k := range options {
 		n = j.position(k, n)
+		if t == 0 {
+			first = n
+		}
 		served = j.serve(served, t, n)
 		value += j.Gain[t] * served / j.Demand
 	}
-	if j.SizeValue != nil {
-		if n := j.position(options[0], 0); n >= 0 {
-			value += j.SizeValue[n]
-		}
+	if first >= 0 && j.SizeValue != nil {
+		value += j.SizeValue[first]
 	}
 	return value
 }

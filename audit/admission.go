@@ -9,179 +9,182 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// standing is what the admission makes of a job.
-type standing int
+// admissionClass is what the admission decides about a job.
+type admissionClass int
 
 const (
-	out    standing = iota // it gets no nodes
-	free                   // it may hold none
-	forced                 // it holds nodes
+	excluded admissionClass = iota // the job gets no nodes
+	optional                       // the job may get nodes
+	required                       // the job gets nodes
 )
 
-// admit returns the standing of every job.
-func (s *snapshot) admit() ([]standing, error) {
-	r := &room{snapshot: s, idle: slices.Clone(s.nodes), standings: make([]standing, len(s.jobs))}
-	for _, of := range s.groups {
-		r.left = append(r.left, of.limit)
+// admit returns the admission class of every job.
+func (s *snapshot) admit() ([]admissionClass, error) {
+	a := &admitter{snapshot: s, idle: slices.Clone(s.nodes), classes: make([]admissionClass, len(s.jobs))}
+	for _, g := range s.groups {
+		a.groupIdle = append(a.groupIdle, g.limit)
 	}
-	r.closed = make([]bool, len(r.left))
-	runs := func(j *job) bool { return j.current > 0 }
-	queues := func(j *job) bool { return j.current == 0 }
-	mayWait := func(*job) bool { return false }
+	a.blocked = make([]bool, len(a.groupIdle))
+	isRunning := func(j *job) bool { return j.currentNodes > 0 }
+	isQueued := func(j *job) bool { return j.currentNodes == 0 }
+	isOptional := func(*job) bool { return false }
 	switch s.admission {
 	case elastallocv1.Admission_ADMISSION_PREEMPTIVE:
-		mayWait = func(*job) bool { return true }
+		isOptional = func(*job) bool { return true }
 	case elastallocv1.Admission_ADMISSION_START_FIRST:
-		mayWait = func(*job) bool { return true }
-		r.give(func(j *job) bool { return j.loads }, running)
-		r.rank()
-		r.give(func(j *job) bool { return !j.trained }, starting)
-	default: // Where a running job loses its nodes, no queued one is let in.
-		switch all := r.give(runs, running); {
-		case all && s.admission == elastallocv1.Admission_ADMISSION_OPTIMIZED:
-			mayWait = func(j *job) bool { return queues(j) && !r.shut(j) }
-		case all:
-			r.give(queues, queueing)
+		isOptional = func(*job) bool { return true }
+		a.requireInOrder(func(j *job) bool { return j.loading }, runningPhase)
+		a.rankRunning()
+		a.requireInOrder(func(j *job) bool { return !j.trained }, startPhase)
+	default: // If a running job loses its nodes, no queued job is admitted.
+		switch allFit := a.requireInOrder(isRunning, runningPhase); {
+		case allFit && s.admission == elastallocv1.Admission_ADMISSION_OPTIMIZED:
+			isOptional = func(j *job) bool { return isQueued(j) && !a.isBlocked(j) }
+		case allFit:
+			a.requireInOrder(isQueued, queuePhase)
 		}
 	}
 	for i := range s.jobs {
 		j := &s.jobs[i]
-		if r.standings[i] == out && !j.held && mayWait(j) {
-			r.standings[i] = free
+		if a.classes[i] == excluded && !j.frozen && isOptional(j) {
+			a.classes[i] = optional
 		}
 	}
-	if r.tie {
-		return nil, leaveOpen("which running jobs have no more left than a new one hangs on rounding")
+	if a.tie {
+		return nil, leaveOpen("rounding decides which running jobs have at most as much remaining work as a new job")
 	}
-	return r.standings, nil
+	return a.classes, nil
 }
 
-// room is what is left of the pool and of the limits while minimums are given out.
-type room struct {
+// admitter assigns smallest sizes to jobs, which are then required.
+type admitter struct {
 	*snapshot
-	standings []standing
-	idle      []int      // of each type
-	left      []int      // of each limit
-	closed    []bool     // groups in which a job waits for the limit
-	runners   [][]runner // by type, those with least to go first
-	tie       bool       // the standing of a job hangs on rounding
+	classes   []admissionClass
+	idle      []int          // nodes of each type that are not assigned
+	groupIdle []int          // nodes of each group's limit that are not assigned
+	blocked   []bool         // groups in which a job waits because of the limit
+	running   [][]runningJob // by type, in the order of remaining work
+	tie       bool           // rounding decides the class of a job
 }
 
-// runner is a running job that has not been given its smallest size.
-type runner struct {
-	toGo  float64
-	nodes int // its smallest size, and those of all before it
+// runningJob is a running job without an assigned size.
+type runningJob struct {
+	remaining float64 // as returned by weightedRemaining
+	nodes     int     // sum of the smallest sizes of this job and of the jobs before it
 }
 
-// turn is whose turn it is.
-type turn int
+// phase is the part of the admission that considers a job.
+type phase int
 
 const (
-	running turn = iota
-	queueing
-	starting
+	runningPhase phase = iota
+	queuePhase
+	startPhase
 )
 
-// shut reports whether a job queues behind one that waits for the limit of a group.
-func (r *room) shut(j *job) (shut bool) {
-	for g := range r.above(j.group) {
-		shut = shut || r.closed[g]
+// isBlocked reports whether a job before it waits because of the limit of one of its groups.
+func (a *admitter) isBlocked(j *job) (blocked bool) {
+	for g := range a.withAncestors(j.group) {
+		blocked = blocked || a.blocked[g]
 	}
-	return shut
+	return blocked
 }
 
-// place returns where there is room for the smallest size of a job: on nodes of the type it
-// holds, else of the one with most idle ones; nil where there is none.
-func (r *room) place(j *job, nodes []int) (best *kind) {
-	for _, k := range j.kinds {
+// bestFit returns the profile on which the smallest size of a job fits in the given nodes of each
+// type: on the type of its current nodes if possible, otherwise on the type with the most nodes. It
+// returns nil if it fits nowhere.
+func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
+	for _, p := range j.profiles {
 		switch {
-		case k.sizes[0] > nodes[k.on]:
-		case j.current > 0 && k.on == j.on:
-			return k
-		case best == nil || nodes[k.on] > nodes[best.on]:
-			best = k
+		case p.sizes[0] > nodes[p.nodeType]:
+		case j.currentNodes > 0 && p.nodeType == j.nodeType:
+			return p
+		case best == nil || nodes[p.nodeType] > nodes[best.nodeType]:
+			best = p
 		}
 	}
 	return best
 }
 
-// give gives some of the jobs their smallest sizes in order, and reports whether the pool has room for all that
-// it can hold. A running job that does not fit is passed over. So is a job that a limit leaves no room
-// for, which closes its group to those that queue behind it. The first of the others that the pool has no room
-// for ends it.
-func (r *room) give(some func(j *job) bool, whose turn) (all bool) {
-	all = true
-	for i := range r.jobs {
-		j := &r.jobs[i]
-		if j.held || !some(j) || r.place(j, r.nodes) == nil {
+// requireInOrder assigns smallest sizes to the jobs for which filter is true, in order, and reports
+// whether the pool has room for all jobs that fit an empty pool. A running job that does not fit is
+// skipped. A job that does not fit the limit of a group is skipped, too, and blocks the group in
+// the queue. Otherwise the first job that does not fit ends the phase.
+func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit bool) {
+	allFit = true
+	for i := range a.jobs {
+		j := &a.jobs[i]
+		if j.frozen || !filter(j) || a.bestFit(j, a.nodes) == nil {
 			continue
 		}
-		need, left, limit := j.kinds[0].sizes[0], noLimit, noLimit // With groups there is one kind.
-		for g := range r.above(j.group) {
-			left, limit = min(left, r.left[g]), min(limit, r.groups[g].limit)
+		need, left, limit := j.profiles[0].sizes[0], unlimited, unlimited // With groups there is one profile.
+		for g := range a.withAncestors(j.group) {
+			left, limit = min(left, a.groupIdle[g]), min(limit, a.groups[g].limit)
 		}
-		on := r.place(j, r.idle)
+		fit := a.bestFit(j, a.idle)
 		switch {
-		case need > limit || whose == queueing && r.shut(j):
+		case need > limit || p == queuePhase && a.isBlocked(j):
 		case need > left:
-			for g := range r.above(j.group) {
-				r.closed[g] = r.closed[g] || r.left[g] < need
+			for g := range a.withAncestors(j.group) {
+				a.blocked[g] = a.blocked[g] || a.groupIdle[g] < need
 			}
-		case on == nil && whose != running:
+		case fit == nil && p != runningPhase:
 			return false
-		case on == nil:
-			all = false
-		case whose == starting && !r.fitsBeside(j, on):
+		case fit == nil:
+			allFit = false
+		case p == startPhase && !a.fitsWithRunning(j, fit):
 		default:
-			r.idle[on.on] -= on.sizes[0]
-			for g := range r.above(j.group) {
-				r.left[g] -= need // noLimit, too, is never used up
+			a.idle[fit.nodeType] -= fit.sizes[0]
+			for g := range a.withAncestors(j.group) {
+				a.groupIdle[g] -= need // A limit that is not set is never used up.
 			}
-			r.standings[i] = forced
+			a.classes[i] = required
 		}
 	}
-	return all
+	return allFit
 }
 
-// toGo returns what a job has left on a mean node, and some work beside that, by its weight.
-func (r *room) toGo(j *job, beside float64) float64 {
-	return (j.demand + beside) / r.rho(r.roomy(j)) / j.weight
+// weightedRemaining returns the remaining work of a job on a mean node, plus some additional work,
+// divided by the weight of the job.
+func (a *admitter) weightedRemaining(j *job, additional float64) float64 {
+	return (j.remainingWork + additional) / a.meanFactor(a.fittingProfiles(j)) / j.weight
 }
 
-// rank ranks the running jobs that have not been given their smallest sizes.
-func (r *room) rank() {
-	r.runners = make([][]runner, len(r.nodes))
-	for i := range r.jobs {
-		j := &r.jobs[i]
-		if on := r.place(j, r.nodes); j.current > 0 && !j.held && r.standings[i] == out && on != nil {
-			r.runners[on.on] = append(r.runners[on.on], runner{r.toGo(j, 0), on.sizes[0]})
+// rankRunning sorts the running jobs without an assigned size by their remaining work.
+func (a *admitter) rankRunning() {
+	a.running = make([][]runningJob, len(a.nodes))
+	for i := range a.jobs {
+		j := &a.jobs[i]
+		if fit := a.bestFit(j, a.nodes); j.currentNodes > 0 && !j.frozen && a.classes[i] == excluded && fit != nil {
+			a.running[fit.nodeType] = append(a.running[fit.nodeType], runningJob{a.weightedRemaining(j, 0), fit.sizes[0]})
 		}
 	}
-	for _, of := range r.runners {
-		slices.SortFunc(of, func(a, b runner) int { return cmp.Compare(a.toGo, b.toGo) })
-		for n := range of[min(1, len(of)):] {
-			of[n+1].nodes += of[n].nodes
+	for _, jobs := range a.running {
+		slices.SortFunc(jobs, func(x, y runningJob) int { return cmp.Compare(x.remaining, y.remaining) })
+		for n := range jobs[min(1, len(jobs)):] {
+			jobs[n+1].nodes += jobs[n].nodes
 		}
 	}
 }
 
-// fitsBeside reports whether the smallest size of a new job fits, in all types that the job trains on,
-// beside those of the running jobs that have no more to go than it has with the restart that it would cost.
-func (r *room) fitsBeside(j *job, on *kind) bool {
-	own := r.toGo(j, j.restart*on.speed(float64(on.sizes[0])))
+// fitsWithRunning reports whether the smallest size of a new job fits in addition to the smallest
+// sizes of the running jobs that have at most as much remaining work as the new job has, including
+// the restart that it would cause. It counts the nodes of all types that the new job can train on.
+func (a *admitter) fitsWithRunning(j *job, fit *profile) bool {
+	own := a.weightedRemaining(j, j.restartTime*fit.speed(float64(fit.sizes[0])))
 	below := math.Nextafter(own, math.Inf(-1))
-	atMost, atLeast := -on.sizes[0], -on.sizes[0] // that is left, however toGo is rounded
-	for _, k := range r.roomy(j) {
-		upTo := func(toGo float64) (nodes int) {
-			of := r.runners[k.on]
-			if n := sort.Search(len(of), func(n int) bool { return of[n].toGo > toGo }); n > 0 {
-				nodes = of[n-1].nodes
+	upper, lower := -fit.sizes[0], -fit.sizes[0] // bounds of the nodes left, for any rounding of own
+	for _, p := range a.fittingProfiles(j) {
+		nodesUpTo := func(remaining float64) (nodes int) {
+			jobs := a.running[p.nodeType]
+			if n := sort.Search(len(jobs), func(n int) bool { return jobs[n].remaining > remaining }); n > 0 {
+				nodes = jobs[n-1].nodes
 			}
 			return nodes
 		}
-		atMost += r.idle[k.on] - upTo(min(below, own*(1-nearTie))) - (upTo(own) - upTo(below))
-		atLeast += r.idle[k.on] - upTo(own*(1+nearTie))
+		upper += a.idle[p.nodeType] - nodesUpTo(min(below, own*(1-nearTie))) - (nodesUpTo(own) - nodesUpTo(below))
+		lower += a.idle[p.nodeType] - nodesUpTo(own*(1+nearTie))
 	}
-	r.tie = r.tie || atMost >= 0 && atLeast < 0
-	return atLeast >= 0
+	a.tie = a.tie || upper >= 0 && lower < 0
+	return lower >= 0
 }

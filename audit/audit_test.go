@@ -20,9 +20,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// drawn returns how many requests a test draws: more in the long tier, unless `make
-// conformance` is to draw fewer than the 2,000 times that it usually does.
-func drawn(short, long int) int {
+// iterations returns how many random requests a test generates: short, or long in the conformance
+// tier, in proportion to RAPID_CHECKS if it is set.
+func iterations(short, long int) int {
 	if os.Getenv("ELASTALLOC_TESTS") != "conformance" {
 		return short
 	}
@@ -32,19 +32,19 @@ func drawn(short, long int) int {
 	return long
 }
 
-// TestHistoricProofs audits answers that were once called optimal, and were not: the largest
-// of 32 sizes and size 0 was in no set of 32 bits.
+// TestHistoricProofs checks that responses are refuted that an early solver wrongly reported as
+// optimal: with size 0 and 32 legal sizes, the largest size did not fit a set of 32 bits.
 func TestHistoricProofs(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"false_2jobs_T2_K32_table.json", "false_3jobs_T2_K32.json", "false_11jobs_T24_K32.json"} {
 		path := filepath.Join("../../shared/proofs", file)
 		if _, err := os.Stat(path); err != nil {
-			t.Skip("the requests are not beside the checkout")
+			t.Skip("the requests are not available next to the checkout")
 		}
 		request := readRequest(t, path)
 		m := newModel(t, request)
 		right := decide(t, request)
-		// The claim, of the best plan that leaves out every largest size.
+		// The false claim is the best plan without the largest sizes.
 		without := proto.CloneOf(request)
 		for _, j := range without.GetSnapshot().GetJobs() {
 			if n := len(j.GetAllowedNodes()); n == 32 {
@@ -57,19 +57,19 @@ func TestHistoricProofs(t *testing.T) {
 		plan := m.plan(decide(t, without))
 		wrong := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, right.GetReport().GetNodePrices())
 		got := audit.Check(t.Context(), request, wrong, audit.Options{Work: 2e8})
-		// Of 24 steps the check may not have the time, and knows it.
+		// With 24 steps, the check may run out of work and return Open.
 		if got.Verdict == audit.Confirmed || m.Steps < 24 && got.Verdict != audit.Refuted {
 			t.Errorf("%s: %v", file, got)
 		}
 	}
 }
 
-// TestOrder checks that a verdict does not hang on the order of jobs that stand in no queue,
-// nor on when it is asked for.
+// TestOrder checks that a verdict does not depend on the order of the jobs if there is no queue, and
+// that it is the same when the check is repeated.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(drawn(100, 3000)) {
-		d := newDrawer(seed)
+	for seed := range uint64(iterations(100, 3000)) {
+		d := newGenerator(seed)
 		request := d.small()
 		request.Options.Objective, request.Options.TotalTime, request.Snapshot.Groups = 0, nil, nil
 		request.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
@@ -102,8 +102,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestWrongAnswers changes one thing of a right answer.
-func TestWrongAnswers(t *testing.T) {
+// TestWrongResponses changes one field of a correct response.
+func TestWrongResponses(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/teams.json")
 	types := readRequest(t, "../examples/two-kinds.json")
@@ -113,7 +113,7 @@ func TestWrongAnswers(t *testing.T) {
 	bad.Snapshot.Jobs[0].RemainingEta = nil
 	empty := proto.CloneOf(queued)
 	empty.Snapshot.TotalNodes = 0
-	// What a pause would cost is far beyond what anything is worth.
+	// The cost of a pause exceeds all values by many orders of magnitude.
 	pause := proto.CloneOf(queued)
 	pause.Options = &elastallocv1.AllocateOptions{
 		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE,
@@ -121,8 +121,9 @@ func TestWrongAnswers(t *testing.T) {
 	}
 	pause.Snapshot.Jobs = pause.Snapshot.Jobs[:1]
 	pause.Snapshot.Jobs[0].CurrentNodes = 1
-	// Greedy gives the first job all nodes, which no plan of a search may: the second is
-	// admitted. That is worth more than all legal plans by many orders of magnitude.
+	// Greedy gives the first job all nodes. In a plan of a search, the second job must have nodes,
+	// because it is admitted. The value of greedy's plan exceeds that of all legal plans by many
+	// orders of magnitude.
 	greedy := proto.CloneOf(queued)
 	greedy.Options = &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY}
 	greedy.Snapshot.TotalNodes, greedy.Snapshot.Jobs = 11, []*elastallocv1.Job{
@@ -149,31 +150,31 @@ func TestWrongAnswers(t *testing.T) {
 			r.Report.Bound *= 1.01
 			r.Report.RelativeGap = 1 - 1/1.01
 		}},
-		"a gap not asked for": {request, func(r *elastallocv1.AllocateResponse) {
+		"a gap that was not requested": {request, func(r *elastallocv1.AllocateResponse) {
 			r.Report.Bound *= 1.01
 			r.Report.RelativeGap, r.Report.Reason, r.Report.Limit = 1-1/1.01, elastallocv1.Reason_REASON_FEASIBLE, elastallocv1.Limit_LIMIT_GAP
 		}},
-		"nodes of no type":               {types, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].NodeType = "" }},
-		"nodes of a type":                {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].Nodes++ }},
-		"idle nodes of a type":           {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].IdleNodes++ }},
-		"type gone":                      {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes = r.Report.NodeTypes[:1] }},
-		"right, of types":                {types, nil},
-		"no number":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
-		"gap":                            {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
-		"idle nodes":                     {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
-		"limit":                          {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
-		"feasible without a search":      {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_FEASIBLE }},
-		"a search of greedy":             {request, func(r *elastallocv1.AllocateResponse) { r.Report.Backend = elastallocv1.Backend_BACKEND_GREEDY }},
-		"no search of exact":             {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_HEURISTIC }},
-		"heuristic with a gap asked for": {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
-		"heuristic after all its work":   {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_WORK }},
-		"group nodes":                    {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
-		"group short":                    {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
-		"group gone":                     {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
-		"no reason":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
-		"nodes":                          {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
-		"plan":                           {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
-		"short plan":                     {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
+		"nodes of no type":                   {types, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].NodeType = "" }},
+		"nodes of a type":                    {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].Nodes++ }},
+		"idle nodes of a type":               {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].IdleNodes++ }},
+		"missing type":                       {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes = r.Report.NodeTypes[:1] }},
+		"correct, with node types":           {types, nil},
+		"not a number":                       {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
+		"gap":                                {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
+		"idle nodes":                         {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
+		"limit":                              {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
+		"feasible without a search":          {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_FEASIBLE }},
+		"the greedy backend with a search":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Backend = elastallocv1.Backend_BACKEND_GREEDY }},
+		"the exact backend without a search": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_HEURISTIC }},
+		"heuristic with limit GAP":           {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
+		"heuristic with limit WORK":          {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_WORK }},
+		"group nodes":                        {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
+		"group short":                        {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
+		"missing group":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
+		"no reason":                          {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
+		"nodes":                              {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
+		"plan":                               {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
+		"short plan":                         {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
 		"over the pool": {queued, func(r *elastallocv1.AllocateResponse) {
 			for _, a := range r.GetAllocations() {
 				for t := range a.PlannedNodes {
@@ -181,25 +182,25 @@ func TestWrongAnswers(t *testing.T) {
 				}
 			}
 		}},
-		"progress":                  {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress[0] += 1e-6 }},
-		"not held":                  {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
-		"later nodes of a held job": {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1]++ }},
-		"progress of a held job":    {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress = []float64{1} }},
+		"progress":                    {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress[0] += 1e-6 }},
+		"nodes of a frozen job":       {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
+		"later nodes of a frozen job": {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1]++ }},
+		"progress of a frozen job":    {bad, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedProgress = []float64{1} }},
 		"progress without nodes": {empty, func(r *elastallocv1.AllocateResponse) {
 			r.Allocations[0].PlannedProgress[0] = 0.5
 		}},
-		"something for nothing": {empty, func(r *elastallocv1.AllocateResponse) {
+		"value without nodes": {empty, func(r *elastallocv1.AllocateResponse) {
 			r.Report.Objective, r.Report.Bound = 1, 1
 		}},
-		"a little more than worth": {pause, func(r *elastallocv1.AllocateResponse) {
+		"slightly too large an objective": {pause, func(r *elastallocv1.AllocateResponse) {
 			r.Report.Objective += 1e-7
 			r.Report.Bound += 1e-7
 		}},
-		"right, empty":          {empty, nil},
-		"right, without search": {greedy, nil},
-		"right":                 {request, nil},
-		"right, too":            {queued, nil},
-		"right, again":          {bad, nil},
+		"correct, empty pool":        {empty, nil},
+		"correct, without a search":  {greedy, nil},
+		"correct":                    {request, nil},
+		"correct, with a queue":      {queued, nil},
+		"correct, with a frozen job": {bad, nil},
 	} {
 		response := decide(t, test.request)
 		want := audit.Confirmed
@@ -213,7 +214,7 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestKnowsAllFields fails where the API has a field that the check was not written with.
+// TestKnowsAllFields fails if the API has fields that are newer than the check.
 func TestKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[proto.Message]int{
@@ -224,21 +225,20 @@ func TestKnowsAllFields(t *testing.T) {
 	} {
 		d := m.ProtoReflect().Descriptor()
 		if got := d.Fields().Len(); got != want {
-			t.Errorf("%s has %d fields; the check knows %d: see what the new ones mean to it", d.Name(), got, want)
+			t.Errorf("%s has %d fields; the check knows %d: implement the new ones", d.Name(), got, want)
 		}
 	}
 }
 
-// TestETAErrors audits what hangs on the ETA errors of many jobs: up to 1,000 each counts as
-// it is, of more in quarters where there are more than 24 different ones. Jobs of one error
-// are more than the solver sums term by term. Every so many have a restart, so that their errors are
-// 0.1 at least.
+// TestETAErrors audits decisions about many jobs with ETA errors. The errors of up to 1,000 jobs are
+// exact. The errors of more jobs are rounded to quarters if there are more than 24 different ones. Some
+// jobs have a restart time, so that their errors are at least 0.1.
 func TestETAErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ jobs, different, restarts int }{
 		{300, 1, 2}, {1000, 25, 3000}, {1000, 25, 2}, {1001, 24, 3000}, {1001, 25, 3000}, {1001, 25, 2}, {1001, 25, 1}, {1001, 26, 1},
 	} {
-		d := newDrawer(uint64(test.jobs + test.different))
+		d := newGenerator(uint64(test.jobs + test.different))
 		request := &elastallocv1.AllocateRequest{
 			Snapshot: &elastallocv1.Snapshot{TotalNodes: 500},
 			Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
@@ -258,13 +258,12 @@ func TestETAErrors(t *testing.T) {
 		response.Report.Objective *= 1 + 1e-7
 		response.Report.Bound *= 1 + 1e-7
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
-			t.Errorf("%+v, a little more than worth: %v", test, got)
+			t.Errorf("%+v, slightly too large an objective: %v", test, got)
 		}
 	}
 }
 
-// TestLeavesOpen checks that what is not known, too much or hangs on last digits gets no
-// verdict.
+// TestLeavesOpen checks that unknown fields, too much work and rounding result in Open.
 func TestLeavesOpen(t *testing.T) {
 	t.Parallel()
 	unknown := &elastallocv1.AllocateRequest{
@@ -275,8 +274,8 @@ func TestLeavesOpen(t *testing.T) {
 	}
 	many := proto.CloneOf(unknown)
 	unknown.Snapshot.Jobs[0].ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1})
-	// Values of 7e18 add up to 5e11: some differ by their last digit, which is more than the tolerance.
-	cancels := draw("hostile numbers", 60005124)
+	// The sum of values of 7e18 is 5e11, so the rounding of some values exceeds the tolerance.
+	cancels := generate("hostile numbers", 60005124)
 	for i := range 1 << 14 {
 		many.Snapshot.Jobs = append(many.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(i), RemainingEta: durationpb.New(time.Hour)})
 	}
@@ -291,7 +290,7 @@ func TestLeavesOpen(t *testing.T) {
 			response = decide(t, request)
 			of := response.GetReport()
 			if of.GetReason() != elastallocv1.Reason_REASON_FEASIBLE {
-				t.Errorf("%v is said to be %v", of.GetObjective(), of.GetReason())
+				t.Errorf("the reason of the objective %v is %v", of.GetObjective(), of.GetReason())
 			}
 			of.Reason, of.Bound, of.RelativeGap = elastallocv1.Reason_REASON_OPTIMAL, of.GetObjective(), 0
 		}
@@ -302,7 +301,7 @@ func TestLeavesOpen(t *testing.T) {
 	}
 }
 
-// TestNoETAError checks that an ETA error below 1e-4 is none: equal jobs stand by place.
+// TestNoETAError checks that an ETA error below 1e-4 counts as none: equal jobs keep their order.
 func TestNoETAError(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/snapshot.json")
@@ -317,8 +316,8 @@ func TestNoETAError(t *testing.T) {
 	}
 }
 
-// TestEnds checks that a check ends, OPEN, where its work, its memory or its context does.
-func TestEnds(t *testing.T) {
+// TestBudget checks that a check returns Open if its work or memory is used up or ctx is canceled.
+func TestBudget(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/snapshot.json")
 	response := decide(t, request)
@@ -331,24 +330,23 @@ func TestEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := audit.Check(ctx, request, response, audit.Options{}); got.Verdict != audit.Open {
-		t.Errorf("%v of a cancelled check", got)
+		t.Errorf("%v after cancellation", got)
 	}
 }
 
-// FuzzCheck checks that no answer, however wrong, makes the check fail, and that it confirms
-// none that differs from one that it would confirm.
+// FuzzCheck checks that no response makes the check panic, and that it never refutes the optimum.
 func FuzzCheck(f *testing.F) {
 	for seed := range uint64(20) {
-		d := newDrawer(seed)
+		d := newGenerator(seed)
 		request, err := proto.Marshal(d.small())
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(request, []byte{})
 	}
-	f.Fuzz(func(t *testing.T, asked, answered []byte) {
+	f.Fuzz(func(t *testing.T, requestBytes, responseBytes []byte) {
 		request, response := &elastallocv1.AllocateRequest{}, &elastallocv1.AllocateResponse{}
-		if proto.Unmarshal(asked, request) != nil || proto.Unmarshal(answered, response) != nil {
+		if proto.Unmarshal(requestBytes, request) != nil || proto.Unmarshal(responseBytes, response) != nil {
 			t.Skip()
 		}
 		audit.Check(t.Context(), request, response, audit.Options{Work: 1e6})
@@ -356,80 +354,80 @@ func FuzzCheck(f *testing.F) {
 		if m == nil || m.count() > 100 {
 			return
 		}
-		most := math.Inf(-1)
+		optimum := math.Inf(-1)
 		var best solver.Plan
 		m.each(func(plan solver.Plan, v float64) {
-			if v > most {
-				best, most = plan.Clone(), v
+			if v > optimum {
+				best, optimum = plan.Clone(), v
 			}
 		})
-		if got := audit.Check(t.Context(), request, m.answer(best, most, solver.ReasonOptimal, nil), audit.Options{Work: 1e7}); got.Verdict == audit.Refuted {
-			t.Errorf("the optimum %v is refuted: %s\n%s", most, got.Reason, protojson.Format(request))
+		if got := audit.Check(t.Context(), request, m.answer(best, optimum, solver.ReasonOptimal, nil), audit.Options{Work: 1e7}); got.Verdict == audit.Refuted {
+			t.Errorf("the optimum %v is refuted: %s\n%s", optimum, got.Reason, protojson.Format(request))
 		}
 	})
 }
 
-// TestExhaustive compares verdicts with an enumeration of all legal plans: the best one is
-// never refuted, one that is worse never confirmed, whatever the prices.
+// TestExhaustive compares verdicts with an enumeration of all legal plans. At any prices, the best plan
+// must not be refuted, and a worse plan must not be confirmed as optimal.
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
 	compared, open := 0, 0
-	for seed := range uint64(drawn(600, 100_000)) {
-		d := newDrawer(seed)
+	for seed := range uint64(iterations(600, 100_000)) {
+		d := newGenerator(seed)
 		m := newModel(t, d.small())
 		if m == nil || m.count() > 50_000 {
 			continue
 		}
 		var best, worse solver.Plan
-		most, less := math.Inf(-1), math.Inf(-1)
+		optimum, less := math.Inf(-1), math.Inf(-1)
 		m.each(func(plan solver.Plan, v float64) {
-			if v > most {
-				best, most = plan.Clone(), v
+			if v > optimum {
+				best, optimum = plan.Clone(), v
 			}
 		})
 		m.each(func(plan solver.Plan, v float64) {
-			if v < most-10*audit.Tolerance*max(tiny, math.Abs(most)) && (worse == nil || d.chance(5)) {
+			if v < optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)) && (worse == nil || d.chance(5)) {
 				worse, less = plan.Clone(), v
 			}
 		})
 		var prices []float64
 		for range max(m.Steps, len(m.request.GetSnapshot().GetNodeTypes())) {
-			prices = append(prices, math.Abs(most)/float64(m.good.TotalNodes+1)/float64(m.Steps)*d.Float64()*2)
+			prices = append(prices, math.Abs(optimum)/float64(m.good.TotalNodes+1)/float64(m.Steps)*d.Float64()*2)
 		}
 		if d.chance(8) {
 			prices[d.IntN(len(prices))] = d.nonsense()
 		}
-		response := m.answer(best, most, solver.ReasonOptimal, prices)
+		response := m.answer(best, optimum, solver.ReasonOptimal, prices)
 		if d.chance(2) {
 			response.Report.Certificate = d.certificate(m)
 		}
 		got := audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8})
 		if got.Verdict == audit.Open && strings.Contains(got.Reason, "up to rounding") {
-			open++ // What is added up is thousands of times its sum.
+			open++ // The terms are thousands of times larger than their sum.
 			continue
 		}
 		if got.Verdict != audit.Confirmed {
-			t.Errorf("seed %d: the optimum of %v is %v: %s\n%s", seed, most, got.Verdict, got.Reason, protojson.Format(m.request))
+			t.Errorf("seed %d: the optimum of %v is %v: %s\n%s", seed, optimum, got.Verdict, got.Reason, protojson.Format(m.request))
 		}
-		above := most + (0.1+d.Float64())*math.Abs(most)
+		above := optimum + (0.1+d.Float64())*math.Abs(optimum)
 		got = audit.Check(t.Context(), m.request, m.answer(best, above, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
 		if got.Verdict != audit.Confirmed {
-			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, above, most, got.Verdict, got.Reason)
+			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, above, optimum, got.Verdict, got.Reason)
 		}
 		if worse == nil {
 			continue
 		}
-		below := less + (most-less)*d.Float64()*0.99
+		below := less + (optimum-less)*d.Float64()*0.99
 		got = audit.Check(t.Context(), m.request, m.answer(worse, below, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
-		if got.Verdict != audit.Refuted && most-below > 2*audit.Tolerance*max(tiny, math.Abs(most), math.Abs(below)) {
-			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, below, most, got.Verdict, got.Reason)
+		if got.Verdict != audit.Refuted && optimum-below > 2*audit.Tolerance*max(tiny, math.Abs(optimum), math.Abs(below)) {
+			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, below, optimum, got.Verdict, got.Reason)
 		}
 		certificate := response.GetReport().GetCertificate()
 		response = m.answer(worse, less, solver.ReasonOptimal, prices)
 		response.Report.Certificate = certificate
 		got = audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8})
 		if got.Verdict != audit.Refuted {
-			t.Errorf("seed %d: %v is %v; the optimum is %v\n%s", seed, less, got, most, protojson.Format(m.request))
+			t.Errorf("seed %d: %v is %v; the optimum is %v\n%s", seed, less, got, optimum, protojson.Format(m.request))
 		}
 		compared++
 	}

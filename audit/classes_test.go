@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// long are few jobs that are long to decide and to audit: they are drawn less often.
+	// long is the class of few jobs that take long to decide and to audit. It is generated less often.
 	long = "20 to 24 steps of 5 to 32 sizes"
-	// sweeps are decided quickly, but the audit leaves about a tenth of them open.
-	sweeps = "sweeps on node types"
+	// sweeps is a class of which the check leaves about a tenth open.
+	sweeps = "identical jobs on node types"
 )
 
-// class is a kind of requests as a test draws them.
+// class is a class of random requests.
 type class struct {
-	name string
-	draw func(d drawer) *elastallocv1.AllocateRequest
+	name     string
+	generate func(d generator) *elastallocv1.AllocateRequest
 }
 
-// classes are the kinds of requests that shares of verdicts are told by.
+// classes returns the classes for which verdicts are counted.
 func classes() []class {
-	progress := func(d drawer, nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
+	progress := func(d generator, nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
 		r := d.request(nodes, steps, jobs, sizes)
 		for r.GetOptions().GetObjective() != 0 {
 			r = d.request(nodes, steps, jobs, sizes)
 		}
 		return r
 	}
-	totalTime := func(d drawer, jobs int, groups, types bool) *elastallocv1.AllocateRequest {
+	totalTime := func(d generator, jobs int, groups, types bool) *elastallocv1.AllocateRequest {
 		nodes, sizes := d.IntN(100), 1+d.IntN(6)
 		for {
 			r := d.request(nodes, 1, jobs, sizes)
@@ -49,41 +49,43 @@ func classes() []class {
 		}
 	}
 	return []class{
-		{"small", func(d drawer) *elastallocv1.AllocateRequest {
+		{"small", func(d generator) *elastallocv1.AllocateRequest {
 			return progress(d, d.IntN(13), 1+d.IntN(4), d.IntN(5), 1+d.IntN(3))
 		}},
-		{"33 sizes", func(d drawer) *elastallocv1.AllocateRequest {
+		{"33 sizes", func(d generator) *elastallocv1.AllocateRequest {
 			return progress(d, 20+d.IntN(80), 1+d.IntN(4), 1+d.IntN(5), 32)
 		}},
-		{"24 steps", func(d drawer) *elastallocv1.AllocateRequest {
+		{"24 steps", func(d generator) *elastallocv1.AllocateRequest {
 			return progress(d, d.IntN(100), 24, d.IntN(6), 1+d.IntN(5))
 		}},
-		{long, func(d drawer) *elastallocv1.AllocateRequest {
+		{long, func(d generator) *elastallocv1.AllocateRequest {
 			return progress(d, d.IntN(100), 20+d.IntN(5), 1+d.IntN(6), 5+d.IntN(28))
 		}},
-		{"3 to 22 jobs", func(d drawer) *elastallocv1.AllocateRequest {
+		{"3 to 22 jobs", func(d generator) *elastallocv1.AllocateRequest {
 			return progress(d, 4+d.IntN(100), 2+d.IntN(7), 3+d.IntN(20), 1+d.IntN(6))
 		}},
-		{"25 to 44 jobs", func(d drawer) *elastallocv1.AllocateRequest {
+		{"25 to 44 jobs", func(d generator) *elastallocv1.AllocateRequest {
 			return d.request(40+d.IntN(100), 3+d.IntN(5), 25+d.IntN(20), 4+d.IntN(6))
 		}},
-		{"total time", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
-		{"groups", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
-		{"node types", func(d drawer) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
-		{sweeps, func(d drawer) *elastallocv1.AllocateRequest { return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5)) }},
-		{"costly changes", func(d drawer) *elastallocv1.AllocateRequest {
+		{"total time", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
+		{"groups", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
+		{"node types", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
+		{sweeps, func(d generator) *elastallocv1.AllocateRequest {
+			return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5))
+		}},
+		{"costly changes", func(d generator) *elastallocv1.AllocateRequest {
 			n, kind := 2+d.IntN(20), d.IntN(4)
 			if kind == 3 {
 				return d.costly(progress(d, d.IntN(2*n), 1+d.IntN(6), n, 1+d.IntN(5)))
 			}
 			return d.costly(totalTime(d, n, kind == 1, kind == 2))
 		}},
-		{"hostile numbers", func(d drawer) *elastallocv1.AllocateRequest {
+		{"hostile numbers", func(d generator) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)
 			return r
 		}},
-		{"held jobs", func(d drawer) *elastallocv1.AllocateRequest {
+		{"frozen jobs", func(d generator) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(5), 3+d.IntN(12), 1+d.IntN(6))
 			for _, j := range r.GetSnapshot().GetJobs() {
 				if d.chance(3) {
@@ -95,14 +97,15 @@ func classes() []class {
 	}
 }
 
-// draw draws a request of a class from a seed.
-func draw(name string, seed uint64) *elastallocv1.AllocateRequest {
+// generate returns the request of a class for a seed.
+func generate(name string, seed uint64) *elastallocv1.AllocateRequest {
 	of := classes()
-	return of[slices.IndexFunc(of, func(c class) bool { return c.name == name })].draw(newDrawer(seed))
+	return of[slices.IndexFunc(of, func(c class) bool { return c.name == name })].generate(newGenerator(seed))
 }
 
-// sweep draws jobs of a few kinds whose ETAs may be off, on up to 8 types of as many nodes each.
-func (d drawer) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
+// sweep returns a request of few kinds of identical jobs with ETA errors, on up to 8 types with equal
+// numbers of nodes.
+func (d generator) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
 	s := new(elastallocv1.Snapshot)
 	types := int32(1 + d.IntN(8))
 	for n := range types {
@@ -123,9 +126,8 @@ func (d drawer) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
 	}}
 }
 
-// extreme draws a number from low to high, often one of the two, with all orders of
-// magnitude between alike.
-func (d drawer) extreme(low, high float64) float64 {
+// extreme returns a number from low to high, often one of the two, otherwise log-uniform.
+func (d generator) extreme(low, high float64) float64 {
 	switch d.IntN(4) {
 	case 0:
 		return low
@@ -136,8 +138,8 @@ func (d drawer) extreme(low, high float64) float64 {
 	}
 }
 
-// makeHostile puts numbers at and near the limits of the API into a request.
-func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
+// makeHostile sets numbers at and near the limits of the API.
+func (d generator) makeHostile(r *elastallocv1.AllocateRequest) {
 	second := func(low, high float64) *durationpb.Duration {
 		return durationpb.New(time.Duration(d.extreme(low, high) * 1e9))
 	}
@@ -173,13 +175,12 @@ func (d drawer) makeHostile(r *elastallocv1.AllocateRequest) {
 	}
 }
 
-// TestDraws audits with little work what once took many times as much: equal jobs one after
-// another, prices of nodes that come to more than all jobs bring, and jobs over 23 steps that
-// bring nothing, or next to nothing beside another, and more jobs to decide on than there are steps. So is a sweep of 160 jobs of four kinds on five types. Values that add up to less than a
-// two-thousandth of themselves once were no optimum's.
-func TestDraws(t *testing.T) {
+// TestHardRequests audits, with little work, requests that needed far more work in earlier versions:
+// equal jobs, prices whose sum exceeds all values, jobs over 23 steps with negligible values, more
+// undecided jobs than steps, and a hyperparameter sweep of 160 jobs on several types.
+func TestHardRequests(t *testing.T) {
 	t.Parallel()
-	sweep := newDrawer(9).sweep(320, 160, 4)
+	sweep := newGenerator(9).sweep(320, 160, 4)
 	if got := audit.Check(t.Context(), sweep, decide(t, sweep), audit.Options{Work: 30_000_000}); got.Verdict != audit.Confirmed {
 		t.Error(got)
 	}
@@ -188,10 +189,10 @@ func TestDraws(t *testing.T) {
 		seeds []uint64
 	}{
 		sweeps: {2_000_000_000, []uint64{38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
-		"node types": {30_000_000, []uint64{9002954}}, "held jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
+		"node types": {30_000_000, []uint64{9002954}}, "frozen jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
 	} {
 		for _, seed := range drawn.seeds[:testtier.Conformance.Draws(1, len(drawn.seeds))] {
-			request := draw(class, seed)
+			request := generate(class, seed)
 			request.Options.TimeBudget = durationpb.New(time.Minute)
 			if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: drawn.work}); got.Verdict != audit.Confirmed {
 				t.Errorf("%s, seed %d: %v", class, seed, got)
@@ -200,11 +201,11 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestAlone audits an answer whose prices are far off, of a job that is worth nearly all there is and can
-// have all nodes that it can use.
+// TestAlone audits a response with wrong prices, in which one job has nearly the whole value and all the
+// nodes that it can use.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	request := draw(long, 9002770)
+	request := generate(long, 9002770)
 	request.Options.TimeBudget = durationpb.New(time.Minute)
 	response := decide(t, request)
 	for n := range response.GetReport().GetNodePrices() {
@@ -215,10 +216,10 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestWork counts the bytes that a check asks for while it looks for combinations, nearly all of them
-// states and where these are found: a unit of work stands for a few, so that work bounds what it takes.
-func TestWork(t *testing.T) {
-	request := draw(long, 9000706)
+// TestWorkBoundsMemory counts the bytes that the dynamic program allocates. A unit of work corresponds to
+// at most a few bytes, so that Options.Work also bounds the memory.
+func TestWorkBoundsMemory(t *testing.T) {
+	request := generate(long, 9000706)
 	request.Options.TimeBudget = durationpb.New(time.Minute)
 	response := decide(t, request)
 	const work = 20_000_000
@@ -232,8 +233,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestSizePrices audits few jobs over 24 steps with little work: prices of nodes bound these by a
-// percent, those of sizes closely.
+// TestSizePrices audits, with little work, few jobs over 24 steps. The bound from prices of nodes is off by
+// a percent; the bound from prices of sizes is tight.
 func TestSizePrices(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -241,7 +242,7 @@ func TestSizePrices(t *testing.T) {
 		admission   elastallocv1.Admission
 		kinds       []*elastallocv1.Job
 	}{
-		// The largest size is more than the pool, so that its price may be any.
+		// The largest size exceeds the pool, so that its price can be any number.
 		"3 jobs": {12, 3, elastallocv1.Admission_ADMISSION_OPTIMIZED, []*elastallocv1.Job{
 			uneven(40441686296185, []int32{3, 6, 8, 10, 11, 13}, 2.6386069309670424, 3.8030322091651882, 5.185104525187376, 5.686878191897719, 6.042189503277137, 12.44936624686235),
 			uneven(30240036830092, []int32{3, 6, 8, 10, 11, 13}, 2.6353064030667888, 4.028217974764916, 5.352564782820845, 4.791000660973541, 9.647875782531784, 12.587012456875735),
@@ -269,7 +270,7 @@ func TestSizePrices(t *testing.T) {
 	}
 }
 
-// uneven returns a job with the given ETA and a speed for each of its sizes.
+// uneven returns a job with the given ETA and a speed table.
 func uneven(eta time.Duration, sizes []int32, speeds ...float64) *elastallocv1.Job {
 	return &elastallocv1.Job{
 		RemainingEta: durationpb.New(eta), AllowedNodes: sizes,

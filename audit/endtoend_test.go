@@ -32,7 +32,7 @@ func readRequest(t *testing.T, file string) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// decide returns the answer of an allocator in this process, with its certificate.
+// decide returns the response of an allocator in this process, with its certificate.
 func decide(t *testing.T, request *elastallocv1.AllocateRequest) *elastallocv1.AllocateResponse {
 	t.Helper()
 	allocator, err := elastalloc.New(elastalloc.Options{})
@@ -60,7 +60,7 @@ func (v verdicts) count(class string, verdict audit.Verdict) {
 	v[class][verdict]++
 }
 
-// TestFiles audits the answers to requests in files.
+// TestFiles audits the responses to requests in files.
 func TestFiles(t *testing.T) {
 	counts := make(verdicts)
 	for _, pattern := range []string{"../examples/*.json", "../../shared/instances/*_*.json", "../../shared/hard/*.json", "../../shared/proofs/*.json"} {
@@ -87,21 +87,20 @@ func TestFiles(t *testing.T) {
 	t.Log(counts)
 }
 
-// TestClasses audits the answers of the exact backend and of greedy to drawn requests, and
-// the same answers with a plan that is worse: none of those may be confirmed, and all others
-// have to be except a tenth of those that are long to decide and a sixth of the sweeps on node
-// types. It prints a table of verdicts.
+// TestClasses audits the responses of the exact backend and of greedy to random requests, which must be
+// confirmed, except a tenth of the class long and a sixth of the class sweeps. It also audits the same
+// responses with worse plans, which must not be confirmed. It logs a table of verdicts.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	counts := make(verdicts)
 	for _, class := range classes() {
-		often := drawn(3, 400)
-		if class.name == long || class.name == sweeps { // An open one takes all the work of a check.
+		often := iterations(3, 400)
+		if class.name == long || class.name == sweeps { // An open check uses all its work.
 			often = (often + 9) / 10
 		}
 		for seed := range uint64(often) {
-			d := newDrawer(seed)
-			request := class.draw(d)
+			d := newGenerator(seed)
+			request := class.generate(d)
 			m := newModel(t, request)
 			if m == nil {
 				continue
@@ -133,7 +132,7 @@ func TestClasses(t *testing.T) {
 		case long:
 			share = 10
 		case sweeps:
-			share = 5 // A fifth of the confirmed is a sixth of all.
+			share = 5 // A fifth of the confirmed checks is a sixth of all.
 		}
 		if open := of[audit.Open]; open > max(1, of[audit.Confirmed]/share) && name != "worsened" && name != long+", not optimal" {
 			t.Errorf("%s: %d are open", name, open)
@@ -141,14 +140,14 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// tiny is the least that a relative gap is relative to.
+// tiny is the smallest number to which a gap is relative.
 const tiny = 1e-12
 
-// worsen audits an answer with plans that are worse, under its certificate.
-func worsen(t *testing.T, d drawer, m *model, response *elastallocv1.AllocateResponse, counts verdicts) {
+// worsen audits a response with worse plans and the same certificate.
+func worsen(t *testing.T, d generator, m *model, response *elastallocv1.AllocateResponse, counts verdicts) {
 	t.Helper()
 	best := m.plan(response)
-	most := m.Objective(best)
+	optimum := m.Objective(best)
 	for range 20 {
 		worse := best.Clone()
 		for range 1 + d.IntN(3) {
@@ -157,7 +156,7 @@ func worsen(t *testing.T, d drawer, m *model, response *elastallocv1.AllocateRes
 				worse[i][d.IntN(m.Steps)] = m.Jobs[i].Sizes[d.IntN(len(m.Jobs[i].Sizes))]
 			}
 		}
-		if v := m.Objective(worse); m.Check(worse) != nil || v >= most-10*audit.Tolerance*max(tiny, math.Abs(most)) {
+		if v := m.Objective(worse); m.Check(worse) != nil || v >= optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)) {
 			continue
 		}
 		answer := m.answer(worse, m.Objective(worse), solver.ReasonOptimal, response.GetReport().GetNodePrices())
@@ -165,7 +164,7 @@ func worsen(t *testing.T, d drawer, m *model, response *elastallocv1.AllocateRes
 		got := audit.Check(t.Context(), m.request, answer, audit.Options{Work: 1e7})
 		counts.count("worsened", got.Verdict)
 		if got.Verdict == audit.Confirmed {
-			t.Errorf("%v is confirmed; a plan is worth %v\n%s", m.Objective(worse), most, protojson.Format(m.request))
+			t.Errorf("%v is confirmed; a plan is worth %v\n%s", m.Objective(worse), optimum, protojson.Format(m.request))
 		}
 	}
 }

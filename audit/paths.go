@@ -2,48 +2,49 @@ package audit
 
 import "slices"
 
-// fewestBits are those that a search begins with, mostBits those that it ends with.
-const fewestBits, mostBits = 10, 18
+// A search begins with minPrecision and ends with maxPrecision.
+const minPrecision, maxPrecision = 10, 18
 
-// perVertex is how many numbers a vertex takes while its row is built.
-const perVertex = 8
+// numbersPerVertex is how many numbers a vertex takes while its row is built.
+const numbersPerVertex = 8
 
-// plans are those of a member that may be part of a better one.
-type plans struct {
+// candidates are the plans of a member that may be part of a better plan.
+type candidates struct {
 	*search
 	*member
 	position int
-	// add is what each size adds in each row: what the member is paid for it, minus what it pays, of
-	// either sign; never for sizes that are in no plan.
-	add   [][]int64
-	most  int64 // at least what any plan is worth with that, at first
-	paths *paths
-	kept  int64 // the most that any of the paths is worth with it
+	// adjust is added to the value of each size in each row: the prices that the member receives
+	// minus those that it pays, of either sign. It is infeasible for sizes that no plan has.
+	adjust [][]int64
+	bound  int64 // upper bound of the adjusted value of any plan, before the sweeps
+	paths  *paths
+	best   int64 // the largest adjusted value of a path
 }
 
-// label is work served and a value that a plan of a member has by then.
-type label struct{ served, value int64 }
+// label is the work done and the value of a partial plan of a member.
+type label struct{ work, value int64 }
 
-// best returns at least what any plan is worth, by labels, of which none has less of both than another.
-func (p *plans) best() (most int64) {
-	if p.byStep || p.several() {
-		return p.whole().behind(p)[0][0]
+// bestValue returns an upper bound of the adjusted value of any plan. It computes the Pareto front of
+// labels step by step.
+func (c *candidates) bestValue() int64 {
+	if c.separable || c.multipleTypes() {
+		return c.allPaths().backward(c)[0][0]
 	}
 	labels := []label{{}}
-	for t := range p.steps {
+	for t := range c.steps {
 		var next []label
-		for _, n := range p.usable[t] {
-			taken := slices.Clone(labels)
+		for _, n := range c.usable[t] {
+			extended := slices.Clone(labels)
 			for i, from := range labels {
-				served := p.serve(from.served, t, n)
-				taken[i] = label{served, from.value + p.gain(served) + p.add[t][n]}
+				work := c.workAfter(from.work, t, n)
+				extended[i] = label{work, from.value + c.completionGain(work) + c.adjust[t][n]}
 			}
-			next = merge(next, taken)
-			p.spend(4 * (len(next) + len(taken)))
+			next = mergeLabels(next, extended)
+			c.spend(4 * (len(next) + len(extended)))
 		}
-		if labels = next; len(labels) > 1<<(p.bits+4) { // They are merged in pairs, upwards.
+		if labels = next; len(labels) > 1<<(c.precision+4) { // Pairs are merged into upper bounds.
 			for n := 0; 2*n < len(labels); n++ {
-				labels[n] = label{labels[2*n].served, labels[min(2*n+1, len(labels)-1)].value}
+				labels[n] = label{labels[2*n].work, labels[min(2*n+1, len(labels)-1)].value}
 			}
 			labels = labels[:(len(labels)+1)/2]
 		}
@@ -51,12 +52,13 @@ func (p *plans) best() (most int64) {
 	return labels[len(labels)-1].value
 }
 
-// merge merges labels in the order of less work, without those that have less value, too, than one before.
-func merge(a, b []label) (merged []label) {
+// mergeLabels merges two lists of labels in descending order of work, and drops every label that has
+// neither more work nor more value than another.
+func mergeLabels(a, b []label) (merged []label) {
 	merged = make([]label, 0, len(a)+len(b))
 	for len(a)+len(b) > 0 {
 		from := &a
-		if len(a) == 0 || len(b) > 0 && b[0].served > a[0].served {
+		if len(a) == 0 || len(b) > 0 && b[0].work > a[0].work {
 			from = &b
 		}
 		l := (*from)[0]
@@ -65,7 +67,7 @@ func merge(a, b []label) (merged []label) {
 		if last >= 0 && l.value <= merged[last].value {
 			continue
 		}
-		if last >= 0 && l.served == merged[last].served {
+		if last >= 0 && l.work == merged[last].work {
 			merged = merged[:last]
 		}
 		merged = append(merged, l)
@@ -73,209 +75,209 @@ func merge(a, b []label) (merged []label) {
 	return merged
 }
 
-// follow returns a table of at least what can follow, by step but the first and by work served, in
-// cells of 2^shift units rounded up.
-func (p *plans) follow() (table [][]int64, shift int) {
-	if shift = workBits - 8; p.steps > 6 {
+// futureValues returns upper bounds of the value after some work is done, by step except the first,
+// and by work in cells of 2^shift units, rounded up.
+func (c *candidates) futureValues() (table [][]int64, shift int) {
+	if shift = workBits - 8; c.steps > 6 {
 		shift = workBits - 11
 	}
-	cells := int(done>>shift) + 1
-	table = make([][]int64, p.steps+1)
-	table[p.steps] = make([]int64, cells)
-	for t := p.steps - 1; t > 0; t-- {
-		table[t] = slices.Repeat([]int64{never}, cells)
-		for at := range table[t] {
-			for _, n := range p.usable[t] {
-				served := p.serve(int64(at)<<shift, t, n)
-				then := (served + 1<<shift - 1) >> shift
-				table[t][at] = max(table[t][at], p.gain(served)+p.add[t][n]+table[t+1][then])
+	cells := int(allWork>>shift) + 1
+	table = make([][]int64, c.steps+1)
+	table[c.steps] = make([]int64, cells)
+	for t := c.steps - 1; t > 0; t-- {
+		table[t] = slices.Repeat([]int64{infeasible}, cells)
+		for cell := range table[t] {
+			for _, n := range c.usable[t] {
+				work := c.workAfter(int64(cell)<<shift, t, n)
+				next := (work + 1<<shift - 1) >> shift
+				table[t][cell] = max(table[t][cell], c.completionGain(work)+c.adjust[t][n]+table[t+1][next])
 			}
 		}
-		p.spend(2 * cells * len(p.usable[t]))
+		c.spend(2 * cells * len(c.usable[t]))
 	}
 	return table, shift
 }
 
-// paths are plans of a member: the ways from the first of some vertices to the last ones. A
-// vertex is what a plan has come to after a row, the work served, or nodes of a type; plans
-// that have come to the same go on alike.
+// paths are plans of a member as paths of a layered graph, from the only vertex before the first row
+// to any vertex after the last. A vertex is the state of a plan after a row: the work done, or whether
+// the member has nodes of a type. Plans with the same state have the same continuations.
 type paths struct {
-	rounded  bool    // the work served is rounded up
-	vertices []int   // by rows taken
-	arcs     [][]arc // by row, in the order of their beginnings
-	// most is, by rows taken and vertex, the most that a plan is worth up to there, or from there on: on the
-	// side that the last pass came from.
-	most [][]int64
+	rounded  bool    // the work done is rounded up
+	vertices []int   // number of vertices, by number of rows passed
+	arcs     [][]arc // by row, in the order of their sources
+	// values are the largest adjusted values of paths to a vertex, or from it, by number of rows passed
+	// and vertex. Which of both depends on the direction of the last propagation.
+	values [][]int64
 }
 
-// arc is a size in a row, by its position, from a vertex to one behind the row, and what that
-// adds.
+// arc is a size in a row, by its position, with its source, its target and its value.
 type arc struct {
-	gain     int64
+	value    int64
 	from, to int32
 	size     uint16
 }
 
-// whole returns all plans of a member to which its rows are worth the same whatever it has been
-// served: of one that is byStep, or that holds nodes in one row at most. There, the second vertex is
-// that of plans that do already.
-func (p *plans) whole() *paths {
+// allPaths returns all plans of a member that is separable, or that has nodes in at most one row. In
+// the second case, vertex 1 means that the member has nodes already.
+func (c *candidates) allPaths() *paths {
 	g := &paths{vertices: []int{1}}
-	for t := range p.rows {
+	for t := range c.rows {
 		var arcs []arc
-		last := t == len(p.rows)-1
-		if !p.byStep && !last {
+		last := t == len(c.rows)-1
+		if !c.separable && !last {
 			arcs = append(arcs, arc{})
 		}
-		for _, n := range p.usable[t] {
-			if p.byStep || p.member.sizes[n] == 0 && last && p.waits {
-				arcs = append(arcs, arc{gain: p.stepValue(p.member, t, n), size: uint16(n)})
-			} else if p.member.sizes[n] > 0 {
-				arcs = append(arcs, arc{p.stepValue(p.member, t, n), 0, 1, uint16(n)})
+		for _, n := range c.usable[t] {
+			if c.separable || c.sizes[n] == 0 && last && c.canWait {
+				arcs = append(arcs, arc{value: c.rowValue(c.member, t, n), size: uint16(n)})
+			} else if c.sizes[n] > 0 {
+				arcs = append(arcs, arc{c.rowValue(c.member, t, n), 0, 1, uint16(n)})
 			}
 		}
-		if !p.byStep && t > 0 {
+		if !c.separable && t > 0 {
 			arcs = append(arcs, arc{from: 1, to: 1})
 		}
-		p.keep(2 * len(arcs))
+		c.store(2 * len(arcs))
 		g.vertices, g.arcs = append(g.vertices, 2), append(g.arcs, arcs)
 	}
 	return g
 }
 
-// single reports whether there is one plan, and what that is worth is known.
+// single reports whether there is one path, with a known value.
 func (g *paths) single() bool {
 	return !g.rounded && !slices.ContainsFunc(g.arcs, func(arcs []arc) bool { return len(arcs) != 1 })
 }
 
-// above returns the plans that are worth more than least.
-func (p *plans) above(least int64) *paths {
-	if p.byStep || p.several() {
-		g := p.whole()
-		g.cut(p, least)
+// pathsAbove returns the plans whose adjusted value exceeds a threshold.
+func (c *candidates) pathsAbove(threshold int64) *paths {
+	if c.separable || c.multipleTypes() {
+		g := c.allPaths()
+		g.prune(c, threshold)
 		return g
 	}
-	numbers := p.numbers
-	g := p.list(least, 0)
+	numbers := c.numbers
+	g := c.pathsByWork(threshold, 0)
 	if g == nil {
-		p.numbers = numbers
-		g = p.list(least, workBits-p.bits)
+		c.numbers = numbers
+		g = c.pathsByWork(threshold, workBits-c.precision)
 	}
-	g.cut(p, least)
+	g.prune(c, threshold)
 	return g
 }
 
-// list returns plans that may be worth more than least, the work served by the end of each step
-// rounded up by some bits; nil if that are none, and vertices too many.
-func (p *plans) list(least int64, grain int) *paths {
-	table, shift := p.follow()
-	g, vertices, value := &paths{rounded: grain > 0, vertices: []int{1}}, []int64{0}, []int64{0}
-	for t := range p.steps {
-		var served, next []int64
+// pathsByWork returns the plans whose adjusted value may exceed a threshold. The vertices are the work
+// done by the end of each step, rounded up by some bits. It returns nil if nothing is rounded and there
+// are too many vertices.
+func (c *candidates) pathsByWork(threshold int64, roundBits int) *paths {
+	future, shift := c.futureValues()
+	g, vertices, value := &paths{rounded: roundBits > 0, vertices: []int{1}}, []int64{0}, []int64{0}
+	for t := range c.steps {
+		var work, next []int64
 		var arcs []arc
 		index := make(map[int64]int32)
 		for from, before := range vertices {
-			arcsHad, verticesHad, usable := len(arcs), len(served), p.usable[t]
-			if before >= done && grain == 0 {
-				usable = usable[:1] // All but the smallest only take nodes. One that only rounding has finished may need them.
+			arcsBefore, verticesBefore, usable := len(arcs), len(work), c.usable[t]
+			if before >= allWork && roundBits == 0 {
+				usable = usable[:1] // A finished job keeps its smallest size, unless rounding finished it.
 			}
 			for _, n := range usable {
-				to := (p.serve(before, t, n) + 1<<grain - 1) >> grain << grain
-				gain := p.gain(to)
-				v := value[from] + gain + p.add[t][n]
-				if v+table[t+1][(to+1<<shift-1)>>shift] <= least {
+				to := (c.workAfter(before, t, n) + 1<<roundBits - 1) >> roundBits << roundBits
+				gain := c.completionGain(to)
+				v := value[from] + gain + c.adjust[t][n]
+				if v+future[t+1][(to+1<<shift-1)>>shift] <= threshold {
 					continue
 				}
 				at, seen := index[to]
 				if !seen {
-					at = int32(len(served))
-					index[to], served, next = at, append(served, to), append(next, v)
+					at = int32(len(work))
+					index[to], work, next = at, append(work, to), append(next, v)
 				}
 				next[at] = max(next[at], v)
 				arcs = append(arcs, arc{gain, int32(from), at, uint16(n)})
 			}
-			p.spend(10 * len(p.usable[t]))
-			p.keep(2*(len(arcs)-arcsHad) + perVertex*(len(served)-verticesHad))
-			if grain == 0 && len(served) > 1<<p.bits {
+			c.spend(10 * len(c.usable[t]))
+			c.store(2*(len(arcs)-arcsBefore) + numbersPerVertex*(len(work)-verticesBefore))
+			if roundBits == 0 && len(work) > 1<<c.precision {
 				return nil
 			}
 		}
-		p.numbers += (perVertex - 1) * len(served)
-		g.vertices, g.arcs = append(g.vertices, len(served)), append(g.arcs, arcs)
-		vertices, value = served, next
+		c.numbers += (numbersPerVertex - 1) * len(work)
+		g.vertices, g.arcs = append(g.vertices, len(work)), append(g.arcs, arcs)
+		vertices, value = work, next
 	}
 	return g
 }
 
-// behind returns the most that can follow, by rows taken and vertex.
-func (g *paths) behind(p *plans) [][]int64 {
-	g.most = make([][]int64, len(g.vertices))
+// backward returns the largest adjusted value of the paths from each vertex, by number of rows passed.
+func (g *paths) backward(c *candidates) [][]int64 {
+	g.values = make([][]int64, len(g.vertices))
 	for t, vertices := range g.vertices {
-		g.most[t] = make([]int64, vertices)
+		g.values[t] = make([]int64, vertices)
 	}
 	for t := len(g.arcs) - 1; t >= 0; t-- {
-		g.pass(p, t, true)
+		g.propagate(c, t, true)
 	}
-	return g.most
+	return g.values
 }
 
-// begin prepares passes from the first row on, or back from the last.
-func (g *paths) begin(back bool) {
+// start prepares a propagation from the first row forward, or from the last row back.
+func (g *paths) start(back bool) {
 	if back {
-		clear(g.most[len(g.arcs)])
+		clear(g.values[len(g.arcs)])
 	} else {
-		clear(g.most[0])
+		clear(g.values[0])
 	}
 }
 
-// pass takes what plans are worth on one side of a row to the other, on or back.
-func (g *paths) pass(p *plans, t int, back bool) {
-	before, next := g.most[t], g.most[t+1]
+// propagate computes the values on one side of a row from those on the other side.
+func (g *paths) propagate(c *candidates, t int, back bool) {
+	known, next := g.values[t], g.values[t+1]
 	if back {
-		before, next = next, before
+		known, next = next, known
 	}
 	for n := range next {
-		next[n] = never
+		next[n] = infeasible
 	}
 	for _, a := range g.arcs[t] {
 		from, to := a.from, a.to
 		if back {
 			from, to = to, from
 		}
-		if add := p.add[t][a.size]; add != never && before[from] != never {
-			next[to] = max(next[to], before[from]+a.gain+add)
+		if adjust := c.adjust[t][a.size]; adjust != infeasible && known[from] != infeasible {
+			next[to] = max(next[to], known[from]+a.value+adjust)
 		}
 	}
-	p.spend(4 * (len(g.arcs[t]) + len(next)))
-	within(next)
+	c.spend(4 * (len(g.arcs[t]) + len(next)))
+	checkRange(next)
 }
 
-// cut leaves those arcs that plans which are worth more than least go through, and returns
-// the most that one is worth which goes through each size in each row.
-func (g *paths) cut(p *plans, least int64) (most [][]int64) {
-	g.behind(p)
-	g.begin(false)
+// prune drops the arcs that are on no path whose value exceeds a threshold. It returns the largest
+// value of a path through each size in each row.
+func (g *paths) prune(c *candidates, threshold int64) (largest [][]int64) {
+	g.backward(c)
+	g.start(false)
 	for t := range g.arcs {
-		most = append(most, g.narrow(p, t, p.add[t], least))
-		g.pass(p, t, false)
+		largest = append(largest, g.pruneRow(c, t, c.adjust[t], threshold))
+		g.propagate(c, t, false)
 	}
-	return most
+	return largest
 }
 
-// narrow does so in the row that passes have come to, the sizes of which add what is given.
-func (g *paths) narrow(p *plans, t int, adds []int64, least int64) (most []int64) {
-	most = slices.Repeat([]int64{never}, len(adds))
-	before, behind, kept := g.most[t], g.most[t+1], g.arcs[t][:0]
+// pruneRow prunes the row that the propagations from both sides have reached, with the given
+// adjustments of its sizes.
+func (g *paths) pruneRow(c *candidates, t int, adjust []int64, threshold int64) (largest []int64) {
+	largest = slices.Repeat([]int64{infeasible}, len(adjust))
+	before, after, kept := g.values[t], g.values[t+1], g.arcs[t][:0]
 	for _, a := range g.arcs[t] {
-		if before[a.from] == never || adds[a.size] == never || behind[a.to] == never {
+		if before[a.from] == infeasible || adjust[a.size] == infeasible || after[a.to] == infeasible {
 			continue
 		}
-		if v := before[a.from] + a.gain + adds[a.size] + behind[a.to]; v > least {
-			most[a.size] = max(most[a.size], v)
+		if v := before[a.from] + a.value + adjust[a.size] + after[a.to]; v > threshold {
+			largest[a.size] = max(largest[a.size], v)
 			kept = append(kept, a)
 		}
 	}
-	p.spend(4 * len(g.arcs[t]))
+	c.spend(4 * len(g.arcs[t]))
 	g.arcs[t] = kept
-	return most
+	return largest
 }

@@ -10,166 +10,166 @@ import (
 )
 
 const (
-	// never is less than any plan is worth. Three of it fit in 64 bits.
-	never = -1 << 60
-	// mostPrices is more than all prices of nodes, or all of sizes, come to.
-	mostPrices = 1 << 57
+	// infeasible is below the value of every plan. The sum of three of them fits in 64 bits.
+	infeasible = -1 << 60
+	// maxPrices bounds the sum of all prices of nodes, and of all prices of sizes.
+	maxPrices = 1 << 57
 )
 
-// search looks for a plan that is worth more than a target.
+// search looks for a plan whose value exceeds a target.
 type search struct {
 	*model
-	*effort
+	*budget
 	target int64
-	// nodes are prices of nodes by row, sizes what the sizes of some members add by row: minus
-	// their prices. Any numbers do, if those of nodes are at least 0.
-	nodes []int64
-	sizes map[int][][]int64
-	width []int // of each row, as far as all members together can use it
-	// own are the members of each group, inner the groups in it, by one more than its position;
-	// 0 is the pool.
-	own, inner [][]int
-	// Members with more than 2^bits vertices in a row have the work served rounded up to 2^-bits of
-	// all. As many states are kept.
-	bits int
+	// nodePrices are the prices of nodes by row, at least 0. sizePrices are the prices of sizes of
+	// some members, by row, with the opposite sign. Any prices yield a valid bound.
+	nodePrices []int64
+	sizePrices map[int][][]int64
+	width      []int // nodes that all members together can use, by row
+	// groupMembers and subgroups are the members and the children of each group, at its position
+	// plus 1. Position 0 is the pool.
+	groupMembers, subgroups [][]int
+	// precision limits the number of vertices of a member in a step to 2^precision. If there are more,
+	// the work done is rounded up to 2^-precision of all work. It also limits the number of states.
+	precision int
 
-	plans []*plans // of all members
-	// open are the members of which several plans may be part of a better one, and that are not worth
-	// what they are row by row.
-	open []*plans
-	// layers are, by row, the other members; ends[n] is the most that they are worth with at most n
-	// nodes beside their least.
-	layers []*layer
-	ends   [][]int64
-	// behind is, by open member and row, the most that it and those behind it pay for their
-	// sizes and the layer is worth, by the most nodes that they hold; it ends with ends.
-	behind [][][]int64
+	candidates []*candidates // of all members
+	// open are the members with several candidate plans that are not separable.
+	open []*candidates
+	// layers are the knapsack tables of the other members, by row. layerBest[t][n] is their largest
+	// value with at most n nodes in addition to their smallest sizes.
+	layers    []*layer
+	layerBest [][]int64
+	// suffix is, by open member and row, the largest sum of the prices that this member and those after
+	// it pay and of the value of the layer, by the maximum number of nodes. The last entry is layerBest.
+	suffix [][][]int64
 }
 
-// prove returns what shows that no legal plan is better than the answer claims.
-func (a *answer) prove(e *effort) (reason string, err error) {
-	claim, what, optimal, than := a.report.GetBound(), "bound", false, 0.0
-	if a.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
-		claim, what, optimal = a.report.GetObjective(), "objective", true
+// prove returns the reason why no legal plan exceeds the claim, or a verdictError.
+func (d *decision) prove(b *budget) (reason string, err error) {
+	claim, what, optimal, base := d.report.GetBound(), "bound", false, 0.0
+	if d.report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
+		claim, what, optimal = d.report.GetObjective(), "objective", true
 	}
-	for related := !optimal || a.totalTime == nil; ; related = true {
-		better := claim - than + Tolerance*scale(claim)
-		plan := a.better(e, better)
+	for rebased := !optimal || d.totalTime == nil; ; rebased = true {
+		target := claim - base + Tolerance*toleranceScale(claim)
+		plan := d.findBetter(b, target)
 		switch {
-		case plan == nil && a.plan == nil:
-			return "", leaveOpen("answer has no plan (ask include_plan): no plan is worth more than the %s of %v, "+
-				"but what this one is worth cannot be added up", what, claim)
+		case plan == nil && d.plan == nil:
+			return "", leaveOpen("the response has no plan (set include_plan): no plan is worth more than the %s of %v, "+
+				"but the value of this one is unknown", what, claim)
 		case plan == nil:
-			return "the answer is legal and adds up, and no plan is worth more than the " + what, nil
+			return "the decision is legal, its numbers are correct, and no plan is worth more than the " + what, nil
 		}
-		if bad := a.legal(plan, len(a.capacity), false); bad != nil {
-			return "", leaveOpen("the check has made an illegal plan: %w", bad) // A defect of the check.
+		if err := d.checkLegal(plan, len(d.capacity), false); err != nil {
+			return "", leaveOpen("the check found an illegal plan: %w", err) // A bug of the check.
 		}
-		if _, least := a.objective(plan); least > better {
-			return "", refute("a plan is worth %v, more than the %s of %v: %s", than+least, what, claim, a.describe(plan))
+		if _, lower := d.objective(plan); lower > target {
+			return "", refute("a plan is worth %v, more than the %s of %v: %s", base+lower, what, claim, d.describe(plan))
 		}
-		if related {
+		if rebased {
 			return "", leaveOpen("a plan reaches the %s up to rounding", what)
 		}
-		// Values of either sign may add up to next to nothing: plans are held against the answer's.
-		if a.model, err = newModel(a.snapshot, a.claim, a.report.GetNodePrices(), e); err != nil {
+		// Values of opposite signs may cancel, so compare plans with that of the response.
+		if d.model, err = newModel(d.snapshot, d.claim, d.report.GetNodePrices(), b); err != nil {
 			return "", err
 		}
-		if a.relate(a.plan); !a.scale() {
-			return "", leaveOpen("what plans differ by is beyond what the check can add up")
+		if d.rebase(d.plan); !d.setUnit() {
+			return "", leaveOpen("the differences between plans are too large for the check")
 		}
-		than = claim
+		base = claim
 	}
 }
 
-// better returns a plan that may be worth more than a target, nil if none is.
-func (a *answer) better(e *effort, target float64) [][]int {
-	if a.alone*(1+a.slack)+leastWorth <= target {
+// findBetter returns a plan whose value may exceed the target, or nil if no plan exceeds it.
+func (d *decision) findBetter(b *budget, target float64) [][]int {
+	if d.independent*(1+d.relativeError)+underflow <= target {
 		return nil
 	}
-	return a.look(a.newSearch(e, target))
+	return d.refine(d.newSearch(b, target))
 }
 
-// look returns a plan that a search finds, or one that rounds less and begins at the prices that it came to.
-func (a *answer) look(s *search) [][]int {
-	for numbers := s.numbers; s.reduce() && s.sweep(mostRounds); {
+// refine runs a search. If rounding of work leaves it undecided, it repeats the search from the
+// prices that were found, with a higher precision.
+func (d *decision) refine(s *search) [][]int {
+	for numbers := s.numbers; s.reduce() && s.sweep(maxRounds); {
 		plan, decided := s.solve()
 		if decided {
 			return plan
 		}
 		before := s
-		s = a.newSearch(before.effort, 0)
-		s.target, s.bits, s.numbers = before.target, before.bits+2, numbers
-		for _, p := range before.open {
-			s.sizes[p.position] = p.add
+		s = d.newSearch(before.budget, 0)
+		s.target, s.precision, s.numbers = before.target, before.precision+2, numbers
+		for _, c := range before.open {
+			s.sizePrices[c.position] = c.adjust
 		}
 	}
 	return nil
 }
 
-// newSearch returns a search at the prices that the answer has, or less where they are too high
-// to be added up. What else makes no sense in them is left out.
-func (a *answer) newSearch(e *effort, target float64) *search {
+// newSearch returns a search at the prices of the report. Prices that are too high to add up are
+// reduced, and invalid prices are ignored.
+func (d *decision) newSearch(b *budget, target float64) *search {
 	s := &search{
-		model: a.model, effort: e, target: int64(math.Floor(math.Ldexp(target, a.unit))),
-		nodes: make([]int64, len(a.capacity)), sizes: make(map[int][][]int64), width: make([]int, len(a.capacity)),
-		own: make([][]int, len(a.groups)+1), inner: make([][]int, len(a.groups)+1), bits: fewestBits,
+		model: d.model, budget: b, target: int64(math.Floor(math.Ldexp(target, d.valueExp))),
+		nodePrices: make([]int64, len(d.capacity)), sizePrices: make(map[int][][]int64), width: make([]int, len(d.capacity)),
+		groupMembers: make([][]int, len(d.groups)+1), subgroups: make([][]int, len(d.groups)+1), precision: minPrecision,
 	}
-	members := make(map[int32]int, len(a.members))
-	for i := range a.members {
-		j := &a.members[i]
+	members := make(map[int32]int, len(d.members))
+	for i := range d.members {
+		j := &d.members[i]
 		members[int32(j.index)] = i
-		s.own[j.group+1] = append(s.own[j.group+1], i)
+		s.groupMembers[j.group+1] = append(s.groupMembers[j.group+1], i)
 		for t, usable := range j.usable {
-			s.width[t] = min(s.width[t]+j.sizes[slices.Max(append(usable, 0))], a.capacity[t])
+			s.width[t] = min(s.width[t]+j.sizes[slices.Max(append(usable, 0))], d.capacity[t])
 		}
 	}
-	for g := range a.groups {
-		s.inner[a.groups[g].parent+1] = append(s.inner[a.groups[g].parent+1], g)
+	for g := range d.groups {
+		s.subgroups[d.groups[g].parent+1] = append(s.subgroups[d.groups[g].parent+1], g)
 	}
-	for t := range min(len(a.report.GetNodePrices()), len(a.capacity)) {
-		if price := math.Ldexp(a.report.GetNodePrices()[t], a.unit); price > 0 {
-			s.nodes[t] = int64(min(price, mostPrices/float64(len(a.capacity)*(s.width[t]+1))))
+	for t := range min(len(d.report.GetNodePrices()), len(d.capacity)) {
+		if price := math.Ldexp(d.report.GetNodePrices()[t], d.valueExp); price > 0 {
+			s.nodePrices[t] = int64(min(price, maxPrices/float64(len(d.capacity)*(s.width[t]+1))))
 		}
 	}
 	total := 0.0
-	for _, of := range a.report.GetCertificate().GetSizePrices() {
-		i, known := members[of.GetJob()]
-		if !known || s.sizes[i] != nil || len(of.GetPrices()) != len(a.capacity)*len(a.members[i].sizes) {
+	for _, of := range d.report.GetCertificate().GetSizePrices() {
+		i, isMember := members[of.GetJob()]
+		if !isMember || s.sizePrices[i] != nil || len(of.GetPrices()) != len(d.capacity)*len(d.members[i].sizes) {
 			continue
 		}
-		for t, usable := range a.members[i].usable {
-			units, most := slices.Repeat([]int64{never}, len(a.members[i].sizes)), 0.0
+		for t, usable := range d.members[i].usable {
+			units, largest := slices.Repeat([]int64{infeasible}, len(d.members[i].sizes)), 0.0
 			for _, n := range append(usable, 0) {
-				price := math.Ldexp(of.GetPrices()[t*len(units)+n], a.unit)
-				most = max(most, math.Abs(price))
+				price := math.Ldexp(of.GetPrices()[t*len(units)+n], d.valueExp)
+				largest = max(largest, math.Abs(price))
 				units[n] = -int64(price)
 			}
-			total += most
-			s.sizes[i] = append(s.sizes[i], units)
+			total += largest
+			s.sizePrices[i] = append(s.sizePrices[i], units)
 		}
 	}
-	if !(total < mostPrices) {
-		clear(s.sizes)
+	if !(total < maxPrices) {
+		clear(s.sizePrices)
 	}
 	return s
 }
 
-// within stops a search whose numbers are so large that a sum of a few could be never.
-func within(numbers []int64) {
+// checkRange aborts the check if numbers are so large that a sum of a few could be infeasible.
+func checkRange(numbers []int64) {
 	for _, v := range numbers {
-		if v != never && (v <= never/4 || v >= -never/4) {
-			panic(stopped{"prices have come to more than the check can add up"})
+		if v != infeasible && (v <= infeasible/4 || v >= -infeasible/4) {
+			panic(aborted{"the prices are too large for the check"})
 		}
 	}
 }
 
-// describe returns what a plan gives jobs that the answer's plan does not.
-func (a *answer) describe(plan [][]int) string {
+// describe lists the jobs whose nodes differ from those in the plan of the response.
+func (d *decision) describe(plan [][]int) string {
 	var parts []string
 	for i := range plan {
-		if i >= len(a.plan) || !slices.Equal(a.plan[i], plan[i]) {
-			parts = append(parts, fmt.Sprintf("%q %v", a.members[i].id, plan[i]))
+		if i >= len(d.plan) || !slices.Equal(d.plan[i], plan[i]) {
+			parts = append(parts, fmt.Sprintf("%q %v", d.members[i].id, plan[i]))
 		}
 	}
 	if len(parts) > 20 {
@@ -178,124 +178,125 @@ func (a *answer) describe(plan [][]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// solve returns a plan that may be worth more than the target, nil if none is. It is not decided where one
-// is sooner found that rounds less.
+// solve returns a plan whose value may exceed the target, or nil if no plan exceeds it. It returns
+// decided false if a search with a higher precision is likely to be faster.
 func (s *search) solve() (plan [][]int, decided bool) {
-	for ; s.bits <= mostBits; s.bits += 2 {
+	for ; s.precision <= maxPrecision; s.precision += 2 {
 		for _, byRow := range []bool{false, true} {
-			if byRow && (len(s.open) == 1 || len(s.open) > mostSteps) { // It is the same, or a stand has no room for them.
+			if byRow && (len(s.open) == 1 || len(s.open) > maxSteps) { // It is the same, or does not fit a stateKey.
 				continue
 			}
-			if plan, complete := s.run(1<<s.bits, byRow); plan != nil || complete {
+			if plan, complete := s.run(1<<s.precision, byRow); plan != nil || complete {
 				return plan, true
 			}
 		}
-		if slices.ContainsFunc(s.open, func(p *plans) bool { return p.paths.rounded }) {
+		if slices.ContainsFunc(s.open, func(c *candidates) bool { return c.paths.rounded }) {
 			return nil, false
 		}
 	}
-	panic(stopped{"too many combinations of plans could be part of a better one"})
+	panic(aborted{"too many combinations of plans could be part of a better one"})
 }
 
-// reduce finds out what the prices leave to decide. It reports whether a plan may be worth more
-// than the target.
+// reduce determines the candidate plans of each member at the prices. It reports whether a plan may
+// exceed the target.
 func (s *search) reduce() bool {
-	// At the prices of nodes each member has its best plan, and a better plan than the target
-	// falls short of that by less than the slack.
+	// At the prices of nodes, the best plans of all members yield a bound. A plan that exceeds the
+	// target loses less than the slack compared with this bound.
 	slack := -s.target
-	for t, price := range s.nodes {
+	for t, price := range s.nodePrices {
 		slack += price * int64(s.width[t])
 	}
-	for g, floor := range s.floors { // At best no group is short of nodes.
-		slack -= s.shortCost(g, floor)
+	for g, floor := range s.floors { // At best, no group has a shortage.
+		slack -= s.shortageCost(g, floor)
 	}
 	for i := range s.members {
-		p := &plans{search: s, member: &s.members[i], position: i}
-		for t, price := range s.nodes {
-			row := slices.Repeat([]int64{never}, len(p.member.sizes))
-			for _, n := range append(p.usable[t], 0) { // It may have its nodes in another row.
-				row[n] = -price * int64(p.member.sizes[n])
+		c := &candidates{search: s, member: &s.members[i], position: i}
+		for t, price := range s.nodePrices {
+			row := slices.Repeat([]int64{infeasible}, len(c.sizes))
+			for _, n := range append(c.usable[t], 0) { // It may have its nodes in another row.
+				row[n] = -price * int64(c.sizes[n])
 			}
-			p.add = append(p.add, row)
+			c.adjust = append(c.adjust, row)
 		}
-		s.spend(len(p.rows) * len(p.member.sizes))
-		p.most = p.best()
-		slack += p.most
-		s.plans = append(s.plans, p)
+		s.spend(len(c.rows) * len(c.sizes))
+		c.bound = c.bestValue()
+		slack += c.bound
+		s.candidates = append(s.candidates, c)
 	}
 	if slack <= 0 {
 		return false
 	}
-	for _, p := range s.plans {
-		if p.byStep {
-			p.paths = p.above(p.most - slack)
+	for _, c := range s.candidates {
+		if c.separable {
+			c.paths = c.pathsAbove(c.bound - slack)
 		} else {
-			s.open = append(s.open, p)
+			s.open = append(s.open, c)
 		}
 	}
-	if len(s.sizes) > 0 {
-		if slack = s.priceSizes(slack); slack <= 0 {
+	if len(s.sizePrices) > 0 {
+		if slack = s.applySizePrices(slack); slack <= 0 {
 			return false
 		}
 	}
-	for _, p := range s.open {
-		p.paths = p.above(p.most - slack)
+	for _, c := range s.open {
+		c.paths = c.pathsAbove(c.bound - slack)
 	}
-	s.open = slices.DeleteFunc(s.open, func(p *plans) bool { return p.paths.single() })
-	return s.merge()
+	s.open = slices.DeleteFunc(s.open, func(c *candidates) bool { return c.paths.single() })
+	return s.buildLayers()
 }
 
-// merge makes layers of the members that are not open, and reports whether they fit.
-func (s *search) merge() bool {
-	s.layers, s.ends = nil, nil
+// buildLayers builds the layers of the members that are not open, and reports whether these members fit.
+func (s *search) buildLayers() bool {
+	s.layers, s.layerBest = nil, nil
 	for t := range s.capacity {
-		y := s.table(t, -1)
+		y := s.groupLayer(t, -1)
 		width := max(0, s.width[t]-y.from+1)
-		s.keep(width)
-		row := slices.Repeat([]int64{never}, width)
-		most := int64(never)
+		s.store(width)
+		row := slices.Repeat([]int64{infeasible}, width)
+		best := int64(infeasible)
 		for n := range row {
-			most = max(most, y.at(y.from+n))
-			row[n] = most
+			best = max(best, y.at(y.from+n))
+			row[n] = best
 		}
-		if most == never {
+		if best == infeasible {
 			return false
 		}
-		s.layers, s.ends = append(s.layers, y), append(s.ends, row)
+		s.layers, s.layerBest = append(s.layers, y), append(s.layerBest, row)
 	}
 	return true
 }
 
-// priceSizes has the open members pay the prices of sizes that were given, if a better plan than the
-// target falls short of their bound by less than the slack. It returns what it falls short by at most.
-func (s *search) priceSizes(slack int64) int64 {
+// applySizePrices has the open members pay the prices of sizes, if their bound is below that of the
+// prices of nodes, which exceeds the target by slack. It returns by how much the lower bound exceeds
+// the target.
+func (s *search) applySizePrices(slack int64) int64 {
 	numbers := s.numbers
-	if !s.merge() {
+	if !s.buildLayers() {
 		return 0
 	}
-	s.numbers = numbers // The tables do not stay.
-	atSizes, tables, paying := -s.target, s.ends, make([]plans, len(s.open))
-	for m, p := range s.open {
-		paying[m] = *p
-		if given := s.sizes[p.position]; given != nil {
-			paying[m].add = given
+	s.numbers = numbers // These tables are temporary.
+	excess, tables, priced := -s.target, s.layerBest, make([]candidates, len(s.open))
+	for m, c := range s.open {
+		priced[m] = *c
+		if prices := s.sizePrices[c.position]; prices != nil {
+			priced[m].adjust = prices
 		}
-		tables = s.extend(tables, &paying[m])
-		paying[m].most = paying[m].best()
-		atSizes += paying[m].most
+		tables = s.extend(tables, &priced[m])
+		priced[m].bound = priced[m].bestValue()
+		excess += priced[m].bound
 	}
 	for _, table := range tables {
-		most := table[len(table)-1]
-		if most == never {
+		best := table[len(table)-1]
+		if best == infeasible {
 			return 0
 		}
-		atSizes += most
+		excess += best
 	}
-	if atSizes >= slack {
+	if excess >= slack {
 		return slack
 	}
-	for m, p := range s.open {
-		*p = paying[m]
+	for m, c := range s.open {
+		*c = priced[m]
 	}
-	return atSizes
+	return excess
 }

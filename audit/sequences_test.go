@@ -13,22 +13,22 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// parse reads a request in JSON.
+// parse parses a request in JSON.
 func parse(t *testing.T, text string) *snapshot {
 	t.Helper()
 	request := new(elastallocv1.AllocateRequest)
 	if err := protojson.Unmarshal([]byte(text), request); err != nil {
 		t.Fatal(err)
 	}
-	s, err := read(request)
+	s, err := parseRequest(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// TestSequences compares the best plans of small snapshots, in each of which keeping on changing would do
-// no work or lose some, with an exhaustive search by other code, to six digits.
+// TestSequences compares the best plans of small snapshots with those of an exhaustive search by
+// independent code, to six digits. In each snapshot, repeated changes would do no work or lose work.
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -36,7 +36,7 @@ func TestSequences(t *testing.T) {
 		objective float64
 		nodes     []int // now
 	}{
-		"of three equal jobs the one that holds the node keeps it": {`{"snapshot": {"totalNodes": 1, "jobs": [
+		"of three equal jobs the running job keeps the node": {`{"snapshot": {"totalNodes": 1, "jobs": [
 			{"id": "s0", "remainingEta": "3600s", "trainingTime": "300s", "waitingTime": "4800s", "restartTime": "300s"},
 			{"id": "s1", "remainingEta": "3600s", "trainingTime": "300s", "waitingTime": "4800s", "restartTime": "300s"},
 			{"id": "s2", "remainingEta": "3600s", "currentNodes": 1, "trainingTime": "600s", "waitingTime": "4500s", "restartTime": "300s"}]},
@@ -84,17 +84,17 @@ func TestSequences(t *testing.T) {
 			{"id": "C", "minNodes": 1, "maxNodes": 1, "currentNodes": 1, "remainingEta": "120s", "trainingTime": "600s", "restartTime": "300s"},
 			{"id": "queued", "remainingEta": "3600s", "maxNodes": 1}]}}`, 5 + 15*300./36000, []int{3, 0, 1, 0}},
 	} {
-		m, err := newModel(parse(t, test.text), 10, nil, newEffort(t.Context(), Options{}))
+		m, err := newModel(parse(t, test.text), 10, nil, newBudget(t.Context(), Options{}))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		a := &answer{model: m, report: &elastallocv1.SolveReport{}}
-		e := newEffort(t.Context(), Options{})
-		if plan := a.better(e, test.objective+1e-6); plan != nil {
-			t.Errorf("%s: %v is said to be better", name, plan)
+		d := &decision{model: m, report: &elastallocv1.SolveReport{}}
+		e := newBudget(t.Context(), Options{})
+		if plan := d.findBetter(e, test.objective+1e-6); plan != nil {
+			t.Errorf("%s: %v is returned as better", name, plan)
 		}
 		nodes := make([]int, len(m.jobs))
-		for i, row := range a.better(e, test.objective-1e-6) {
+		for i, row := range d.findBetter(e, test.objective-1e-6) {
 			nodes[m.members[i].index] = row[0]
 		}
 		if !slices.Equal(nodes, test.nodes) {
@@ -103,17 +103,17 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// TestStandings lists what the admission makes of jobs: + gets nodes, o may wait, - gets none.
-func TestStandings(t *testing.T) {
+// TestAdmission checks the admission classes of jobs: + is required, o is optional, - is excluded.
+func TestAdmission(t *testing.T) {
 	t.Parallel()
 	const startFirst = `"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}`
 	for name, test := range map[string]struct{ text, want string }{
 		"loading jobs keep their smallest sizes, but for one that there is no room for": {startFirst + `, "snapshot": {"totalNodes": 4, "jobs": [
 			{"id": "a", "remainingEta": "9000s", "currentNodes": 3, "minNodes": 3, "maxNodes": 3}, {"id": "b", "remainingEta": "9000s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "remainingEta": "9000s", "currentNodes": 4}, {"id": "d", "remainingEta": "1s"}]}`, "+o+o"},
-		"a new job is passed over, the next is shorter": {startFirst + `, "snapshot": {"totalNodes": 1, "jobs": [
+		"a new job is skipped, the next is shorter": {startFirst + `, "snapshot": {"totalNodes": 1, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s"}, {"id": "c", "remainingEta": "3599s"}]}`, "oo+"},
-		"a new job of no room is the last": {startFirst + `, "snapshot": {"totalNodes": 2, "jobs": [
+		"a new job that does not fit is the last": {startFirst + `, "snapshot": {"totalNodes": 2, "jobs": [
 			{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "36s", "minNodes": 2}, {"id": "c", "remainingEta": "36s"}]}`, "+oo"},
 		"weights without aging": {startFirst + `, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "a", "remainingEta": "7200s", "weight": 2, "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "7200s", "weight": 0, "trainingTime": "1s", "currentNodes": 1},
@@ -121,11 +121,11 @@ func TestStandings(t *testing.T) {
 			{"id": "e", "remainingEta": "1s", "weight": 0}]}`, "ooo+o"},
 		"jobs of weight 0 displace none": {startFirst + `, "snapshot": {"totalNodes": 1, "jobs": [
 			{"id": "a", "remainingEta": "7200s", "weight": 0, "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "1s", "weight": 0}]}`, "oo"},
-		"beside its restart": {startFirst + `, "snapshot": {"totalNodes": 4, "jobs": [
+		"with its restart": {startFirst + `, "snapshot": {"totalNodes": 4, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1},
 			{"id": "b", "remainingEta": "1600s", "restartTime": "785s", "allowedNodes": [4]},
 			{"id": "c", "remainingEta": "1600s", "restartTime": "780s", "allowedNodes": [4]}]}`, "oo+"},
-		"jobs that limits have no room for, and room of the pool": {startFirst + `, "snapshot": {"totalNodes": 4, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [
+		"jobs that do not fit a limit, and the pool": {startFirst + `, "snapshot": {"totalNodes": 4, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1800s", "trainingTime": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "b", "groupId": "g", "remainingEta": "3600s", "minNodes": 2}, {"id": "c", "groupId": "g", "remainingEta": "3600s", "minNodes": 1},
 			{"id": "d", "groupId": "h", "remainingEta": "3600s", "minNodes": 1}]}`, "o+oo"},
@@ -138,7 +138,7 @@ func TestStandings(t *testing.T) {
 		"room on another type": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 2}], "jobs": [
 			{"id": "a", "remainingEta": "60s", "trainingTime": "1s", "currentNodes": 2, "currentNodeType": "y", "minNodes": 2, "maxNodes": 2},
 			{"id": "b", "remainingEta": "3600s"}]}`, "o+"},
-		"what is left on a mean node": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 1}], "jobs": [
+		"remaining work on a mean node": {startFirst + `, "snapshot": {"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 1}], "jobs": [
 			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1, "currentNodeType": "x", "speeds": [{"nodeType": "x", "factor": 3}, {"nodeType": "y", "factor": 1}]},
 			{"id": "b", "remainingEta": "1900s", "speeds": [{"nodeType": "x", "factor": 1}]},
 			{"id": "c", "remainingEta": "1700s", "speeds": [{"nodeType": "x", "factor": 1}]}]}`, "oo+"},
@@ -148,27 +148,27 @@ func TestStandings(t *testing.T) {
 			{"id": "c", "remainingEta": "3600s", "speeds": [{"nodeType": "x", "allowedNodes": [4]}, {"nodeType": "y", "allowedNodes": [1]}]}]}`, "oo+"},
 		"to the objective of progress, an ETA that has run out is what the work done makes it": {`"options": {"admission": "ADMISSION_START_FIRST"}, "snapshot": {"totalNodes": 1, "jobs": [
 			{"id": "a", "remainingEta": "60s", "workDone": "36000s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s"}]}`, "o+"},
-		"a running job without room, in the queue's turn": {`"options": {"admission": "ADMISSION_FIFO"}, "snapshot": {"totalNodes": 3, "jobs": [
+		"a running job that does not fit, with a queue": {`"options": {"admission": "ADMISSION_FIFO"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
-		"a running job without room, of those that may wait": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
+		"a running job that does not fit, with optional jobs": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
 		"a running job that never fits": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 4, "minNodes": 4}, {"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "o-+"},
-		"a running job without room in a group, FIFO": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
+		"a running job that does not fit its group, FIFO": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
 			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-+"},
-		"a running job without room in a group, OPTIMIZED": {`"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
+		"a running job that does not fit its group, OPTIMIZED": {`"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
 			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-o"},
 	} {
-		standings, err := parse(t, "{"+test.text+"}").admit()
+		classes, err := parse(t, "{"+test.text+"}").admit()
 		got := ""
-		for _, of := range standings {
-			got += map[standing]string{out: "-", free: "o", forced: "+"}[of]
+		for _, of := range classes {
+			got += map[admissionClass]string{excluded: "-", optional: "o", required: "+"}[of]
 		}
 		if got != test.want || err != nil {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, test.want)
@@ -176,21 +176,21 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// TestNearTies: whether a new job may displace another is open where that hangs on rounding.
+// TestNearTies checks that the check is Open if rounding decides whether a new job displaces another.
 func TestNearTies(t *testing.T) {
 	t.Parallel()
-	for weight, want := range map[float64]standing{1: free, math.Nextafter(1, 2): out, math.Nextafter(1, 0): out, 1 + 1e-9: forced} {
+	for weight, want := range map[float64]admissionClass{1: optional, math.Nextafter(1, 2): excluded, math.Nextafter(1, 0): excluded, 1 + 1e-9: required} {
 		s := parse(t, fmt.Sprintf(`{"snapshot": {"totalNodes": 1, "jobs": [
 			{"id": "a", "remainingEta": "3600s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s", "weight": %v}]},
 			"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}}`, weight))
-		if standings, err := s.admit(); (err != nil) != (want == out) || err == nil && standings[1] != want {
-			t.Errorf("a weight of %v makes it %v, %v", weight, standings, err)
+		if classes, err := s.admit(); (err != nil) != (want == excluded) || err == nil && classes[1] != want {
+			t.Errorf("with a weight of %v, the classes are %v, %v", weight, classes, err)
 		}
 	}
 }
 
-// TestLeastErrors: rounding ETA errors of many jobs leaves those of jobs with a restart at 0.1 at least.
-func TestLeastErrors(t *testing.T) {
+// TestMinETAErrors checks that rounded ETA errors of jobs with a restart time are at least 0.1.
+func TestMinETAErrors(t *testing.T) {
 	t.Parallel()
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 500},
@@ -203,11 +203,11 @@ func TestLeastErrors(t *testing.T) {
 		}
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, j)
 	}
-	s, err := read(request)
+	s, err := parseRequest(request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.totalTime.prepare(s, newEffort(t.Context(), Options{})); err != nil {
+	if err := s.totalTime.prepare(s, newBudget(t.Context(), Options{})); err != nil {
 		t.Fatal(err)
 	}
 	for i, of := range s.totalTime.terms {

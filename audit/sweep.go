@@ -3,200 +3,202 @@ package audit
 import "slices"
 
 const (
-	// mostRounds is how often the prices of sizes are improved.
-	mostRounds = 300
-	// Every leapRounds of them, prices go on as they went, up to mostLeaps times as far.
-	leapRounds, mostLeaps = 8, 1 << 9
+	// maxRounds limits the rounds in which the prices of sizes are improved.
+	maxRounds = 300
+	// Every extrapolationRounds rounds, the change of the prices is extrapolated by a factor of at most
+	// maxExtrapolation.
+	extrapolationRounds, maxExtrapolation = 8, 1 << 9
 )
 
-// sweep improves the prices of sizes member by member, some rounds, as long as that lowers what any
-// plan is worth at most. It reports whether that stays above the target.
+// sweep improves the prices of sizes, member by member, for some rounds or until the bound no longer
+// decreases. It reports whether the bound stays above the target.
 func (s *search) sweep(rounds int) bool {
-	for _, p := range s.open {
-		for t, most := range p.paths.cut(p, never) {
-			for n, v := range most {
-				if v == never {
-					p.add[t][n] = never
+	for _, c := range s.open {
+		for t, largest := range c.paths.prune(c, infeasible) {
+			for n, v := range largest {
+				if v == infeasible {
+					c.adjust[t][n] = infeasible
 				}
 			}
 		}
-		p.kept = p.paths.behind(p)[0][0]
+		c.best = c.paths.backward(c)[0][0]
 	}
 	n := len(s.open)
-	before := make([][][]int64, n+1)
-	s.behind = make([][][]int64, n+1)
-	s.behind[n] = s.ends
-	for _, ends := range s.ends {
-		s.keep(2 * n * len(ends))
-		before[0] = append(before[0], make([]int64, len(ends)))
+	prefix := make([][][]int64, n+1)
+	s.suffix = make([][][]int64, n+1)
+	s.suffix[n] = s.layerBest
+	for _, row := range s.layerBest {
+		s.store(2 * n * len(row))
+		prefix[0] = append(prefix[0], make([]int64, len(row)))
 	}
 	for m := n - 1; m >= 0; m-- {
-		s.behind[m] = s.extend(s.behind[m+1], s.open[m])
+		s.suffix[m] = s.extend(s.suffix[m+1], s.open[m])
 	}
-	known, from := s.known(), s.prices()
+	bound, earlier := s.currentBound(), s.clonePrices()
 	for round := range rounds {
-		for m, p := range s.open {
-			if !s.improve(p, before[m], s.behind[m+1], false) {
+		for m, c := range s.open {
+			if !s.reprice(c, prefix[m], s.suffix[m+1], false) {
 				return false
 			}
-			before[m+1] = s.extend(before[m], p)
+			prefix[m+1] = s.extend(prefix[m], c)
 		}
 		for m := n - 1; m >= 0; m-- {
-			if !s.improve(s.open[m], before[m], s.behind[m+1], true) {
+			if !s.reprice(s.open[m], prefix[m], s.suffix[m+1], true) {
 				return false
 			}
-			s.behind[m] = s.extend(s.behind[m+1], s.open[m])
+			s.suffix[m] = s.extend(s.suffix[m+1], s.open[m])
 		}
-		was := known
-		if known = s.known(); was-known < (known-s.target)/2048 {
+		previous := bound
+		if bound = s.currentBound(); previous-bound < (bound-s.target)/2048 {
 			break
 		}
-		if round%leapRounds == leapRounds-1 {
-			known = s.leap(from, known)
-			from = s.prices()
+		if round%extrapolationRounds == extrapolationRounds-1 {
+			bound = s.extrapolate(earlier, bound)
+			earlier = s.clonePrices()
 		}
 	}
-	return known > s.target
+	return bound > s.target
 }
 
-// prices returns what the open members are paid.
-func (s *search) prices() (prices [][][]int64) {
-	for _, p := range s.open {
-		var own [][]int64
-		for _, row := range p.add {
-			own = append(own, slices.Clone(row))
+// clonePrices returns a copy of the adjustments of the open members.
+func (s *search) clonePrices() (prices [][][]int64) {
+	for _, c := range s.open {
+		var rows [][]int64
+		for _, row := range c.adjust {
+			rows = append(rows, slices.Clone(row))
 		}
-		prices = append(prices, own)
+		prices = append(prices, rows)
 	}
 	return prices
 }
 
-// leap has prices go on from some to those come to and beyond, as far as that lowers the most that any plan
-// is worth, which is known: often they go the same way for a hundred rounds. It returns what that comes to.
-func (s *search) leap(from [][][]int64, known int64) int64 {
-	now, best := s.prices(), int64(0)
-	for factor := int64(1); factor <= mostLeaps; factor *= 2 {
-		got := s.setPrices(now, from, factor)
-		if got >= known {
+// extrapolate continues the change of the prices since earlier prices as far as that lowers the bound:
+// prices often change in the same direction for many rounds. It returns the new bound.
+func (s *search) extrapolate(earlier [][][]int64, bound int64) int64 {
+	current, best := s.clonePrices(), int64(0)
+	for factor := int64(1); factor <= maxExtrapolation; factor *= 2 {
+		next := s.setPrices(current, earlier, factor)
+		if next >= bound {
 			break
 		}
-		known, best = got, factor
+		bound, best = next, factor
 	}
-	return s.setPrices(now, from, best)
+	return s.setPrices(current, earlier, best)
 }
 
-// setPrices sets prices as far beyond some as a factor says these are from others, and returns the most that
-// any plan is worth.
-func (s *search) setPrices(now, from [][][]int64, factor int64) int64 {
-	for m, p := range s.open {
-		for t, row := range now[m] {
-			for n, add := range row {
-				if way := add - from[m][t][n]; add != never && max(way, -way) < mostPrices/mostLeaps/8 {
-					add += factor * way
+// setPrices adds a multiple of the change since earlier prices to the current prices. It returns the
+// new bound.
+func (s *search) setPrices(current, earlier [][][]int64, factor int64) int64 {
+	for m, c := range s.open {
+		for t, row := range current[m] {
+			for n, adjust := range row {
+				if change := adjust - earlier[m][t][n]; adjust != infeasible && max(change, -change) < maxPrices/maxExtrapolation/8 {
+					adjust += factor * change
 				}
-				p.add[t][n] = add
+				c.adjust[t][n] = adjust
 			}
-			within(p.add[t])
+			checkRange(c.adjust[t])
 		}
-		p.kept = p.paths.behind(p)[0][0]
+		c.best = c.paths.backward(c)[0][0]
 	}
 	for m := len(s.open) - 1; m >= 0; m-- {
-		s.behind[m] = s.extend(s.behind[m+1], s.open[m])
+		s.suffix[m] = s.extend(s.suffix[m+1], s.open[m])
 	}
-	return s.known()
+	return s.currentBound()
 }
 
-// known returns the most that any plan is worth, or what no plan is where that is too much to add up.
-func (s *search) known() int64 {
-	known, sum := int64(0), 0.0
-	for _, p := range s.open {
-		known, sum = known+p.kept, sum+float64(p.kept)
+// currentBound returns the upper bound of the value of any plan. If it is too large to add up, it
+// returns a number that no plan reaches.
+func (s *search) currentBound() int64 {
+	bound, sum := int64(0), 0.0
+	for _, c := range s.open {
+		bound, sum = bound+c.best, sum+float64(c.best)
 	}
-	for _, table := range s.behind[0] {
-		most := table[len(table)-1]
-		if most == never {
-			return never
+	for _, table := range s.suffix[0] {
+		best := table[len(table)-1]
+		if best == infeasible {
+			return infeasible
 		}
-		known, sum = known+most, sum+float64(most)
+		bound, sum = bound+best, sum+float64(best)
 	}
-	if sum > -never { // Prices have leapt too far.
-		return -never
+	if sum > -infeasible { // The prices were extrapolated too far.
+		return -infeasible
 	}
-	return known
+	return bound
 }
 
-// extend adds what a member pays to tables by the nodes that there are at most.
-func (s *search) extend(tables [][]int64, p *plans) (extended [][]int64) {
+// extend adds the prices that a member pays to tables by the maximum number of nodes.
+func (s *search) extend(tables [][]int64, c *candidates) (extended [][]int64) {
 	for t, from := range tables {
-		table := slices.Repeat([]int64{never}, len(from))
-		for n, add := range p.add[t] {
-			if add == never {
+		table := slices.Repeat([]int64{infeasible}, len(from))
+		for n, adjust := range c.adjust[t] {
+			if adjust == infeasible {
 				continue
 			}
-			k := p.member.sizes[n]
+			k := c.sizes[n]
 			for at, v := range from[:max(0, len(from)-k)] {
-				if v != never {
-					table[at+k] = max(table[at+k], v-add)
+				if v != infeasible {
+					table[at+k] = max(table[at+k], v-adjust)
 				}
 			}
 			s.spend(len(from))
 		}
-		within(table)
+		checkRange(table)
 		extended = append(extended, table)
 	}
 	return extended
 }
 
-// improve drops the plans of a member that no better one has, and prices its sizes anew, row by row from
-// the first or back from the last: what the most that a plan is worth in which it has a size there falls
-// short of the best is shared evenly between the row and the member. The rows behind find what it kept. It
-// reports whether any plan is left.
+// reprice drops the paths of a member that no better plan has, and sets new prices of its sizes, from
+// the first row forward or from the last row back. For each size, the loss of the best plan with that
+// size in that row, compared with the best plan, is divided evenly between the row and the member. The
+// rows that follow use what remains at the member. It reports whether any path is left.
 //
-// (Sequential message passing; Kolmogorov, "A new look at reweighted message passing" (2015).)
-func (s *search) improve(p *plans, before, behind [][]int64, back bool) bool {
-	// others are the most that the others pay in a row for all nodes but those of a size, paid with what
-	// the member pays for it.
-	others, paid, rest := make([][]int64, len(p.rows)), make([]int64, len(p.rows)), -p.kept
+// This is sequential message passing: Kolmogorov, "A new look at reweighted message passing" (2015).
+func (s *search) reprice(c *candidates, prefix, suffix [][]int64, back bool) bool {
+	// others[t][n] is the largest sum that the other members pay in row t if this member has its n-th
+	// size; paid[t] is the largest sum that all members pay. rest is the bound of everything else.
+	others, paid, rest := make([][]int64, len(c.rows)), make([]int64, len(c.rows)), -c.best
 	for _, other := range s.open {
-		rest += other.kept
+		rest += other.best
 	}
-	for t, row := range p.add {
-		last := len(before[t]) - 1
-		others[t], paid[t] = slices.Repeat([]int64{never}, len(row)), never
-		for n, add := range row {
-			for at := 0; add != never && at+p.member.sizes[n] <= last; at++ {
-				if a, b := before[t][at], behind[t][last-p.member.sizes[n]-at]; a != never && b != never {
+	for t, row := range c.adjust {
+		last := len(prefix[t]) - 1
+		others[t], paid[t] = slices.Repeat([]int64{infeasible}, len(row)), infeasible
+		for n, adjust := range row {
+			for at := 0; adjust != infeasible && at+c.sizes[n] <= last; at++ {
+				if a, b := prefix[t][at], suffix[t][last-c.sizes[n]-at]; a != infeasible && b != infeasible {
 					others[t][n] = max(others[t][n], a+b)
 				}
 			}
-			if s.spend(last); others[t][n] != never {
-				paid[t] = max(paid[t], others[t][n]-add)
+			if s.spend(last); others[t][n] != infeasible {
+				paid[t] = max(paid[t], others[t][n]-adjust)
 			}
 		}
-		if paid[t] == never {
+		if paid[t] == infeasible {
 			return false
 		}
-		within(append(others[t], paid[t]))
+		checkRange(append(others[t], paid[t]))
 		rest += paid[t]
 	}
-	p.paths.begin(back)
-	for at := range p.rows {
-		t := at
+	c.paths.start(back)
+	for step := range c.rows {
+		t := step
 		if back {
-			t = len(p.rows) - 1 - at
+			t = len(c.rows) - 1 - step
 		}
-		rest -= paid[t] // Nothing from now on.
-		most := p.paths.narrow(p, t, others[t], s.target-rest)
-		if p.kept = slices.Max(most); p.kept == never {
+		rest -= paid[t] // The member now receives all that the others pay in this row.
+		largest := c.paths.pruneRow(c, t, others[t], s.target-rest)
+		if c.best = slices.Max(largest); c.best == infeasible {
 			return false
 		}
-		for n, v := range most {
-			if p.add[t][n] = never; v != never {
-				p.add[t][n] = others[t][n] + (p.kept-v)/2
+		for n, v := range largest {
+			if c.adjust[t][n] = infeasible; v != infeasible {
+				c.adjust[t][n] = others[t][n] + (c.best-v)/2
 			}
 		}
-		within(p.add[t])
-		p.paths.pass(p, t, back)
+		checkRange(c.adjust[t])
+		c.paths.propagate(c, t, back)
 	}
 	return true
 }

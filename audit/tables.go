@@ -2,57 +2,57 @@ package audit
 
 import "slices"
 
-// option is one way to use nodes in a row, and what it is worth.
-type option struct {
+// choice is a number of nodes that an item can use in a row, and its value.
+type choice struct {
 	nodes int
 	value int64
 }
 
-// layer is the most that items are worth in a row by the nodes that they use, from `from`
-// on: base and a value each, never where that many cannot be used.
+// layer is the largest value of some items in a row by the nodes that they use: base plus an entry
+// of value, for the nodes from `from` on. An entry is infeasible if no choices use that many.
 type layer struct {
 	from  int
 	base  int64
 	value []int64
-	// The last item, its options, and the layer of those before it; nil where there is none.
-	// It is a member, or a group with its layer.
+	// The last item is a member, or a group with its own layer. before is the layer of the items before
+	// it, or nil if there are none.
 	before  *layer
-	options []option
+	choices []choice
 	member  int
 	group   *layer
 }
 
-// at returns what a layer is worth with the given nodes.
+// at returns the largest value with the given nodes.
 func (y *layer) at(nodes int) int64 {
-	if n := nodes - y.from; n >= 0 && n < len(y.value) && y.value[n] != never {
+	if n := nodes - y.from; n >= 0 && n < len(y.value) && y.value[n] != infeasible {
 		return y.base + y.value[n]
 	}
-	return never
+	return infeasible
 }
 
-// add adds an item to a layer, up to the given nodes.
-func (s *search) add(before *layer, item layer, most int) *layer {
+// addItem returns a layer with one more item, up to the given nodes.
+func (s *search) addItem(before *layer, item layer, maxNodes int) *layer {
 	y := &item
 	y.before = before
-	if len(y.options) == 0 {
+	if len(y.choices) == 0 {
 		return y
 	}
-	first, last := y.options[0], y.options[len(y.options)-1]
+	first, last := y.choices[0], y.choices[len(y.choices)-1]
 	y.from = before.from + first.nodes
-	width := max(0, min(most-y.from+1, len(before.value)+last.nodes-first.nodes))
-	if len(y.options) == 1 {
-		if y.base = before.base + first.value; y.base > never/2 {
+	width := max(0, min(maxNodes-y.from+1, len(before.value)+last.nodes-first.nodes))
+	if len(y.choices) == 1 {
+		if y.base = before.base + first.value; y.base > infeasible/2 {
 			y.value = before.value[:min(width, len(before.value))]
 		}
 		return y
 	}
-	s.keep(width)
-	y.base, y.value = before.base, slices.Repeat([]int64{never}, width)
-	for _, o := range y.options {
+	s.store(width)
+	y.base, y.value = before.base, slices.Repeat([]int64{infeasible}, width)
+	for _, o := range y.choices {
 		shift := o.nodes - first.nodes
 		for n, v := range before.value[:max(0, min(len(before.value), width-shift))] {
-			// What is far below all that may be gained gains nothing.
-			if v += o.value; v > y.value[n+shift] && v > never/4 {
+			// A value far below zero cannot become part of a better plan.
+			if v += o.value; v > y.value[n+shift] && v > infeasible/4 {
 				y.value[n+shift] = v
 			}
 		}
@@ -61,44 +61,44 @@ func (s *search) add(before *layer, item layer, most int) *layer {
 	return y
 }
 
-// table returns the layer of a group in a row, of the pool where g is -1: its members that are worth
-// what they are row by row, or have one plan, and the groups in it, which lose what their nodes are short of their floors.
-func (s *search) table(t, g int) *layer {
-	most := s.width[t]
+// groupLayer returns the layer of a group in a row, or of the pool if g is -1. Its items are the
+// members that are separable or have a single plan, and the subgroups, at the cost of their shortages.
+func (s *search) groupLayer(t, g int) *layer {
+	maxNodes := s.width[t]
 	if g >= 0 {
-		most = min(most, s.groups[g].limit)
+		maxNodes = min(maxNodes, s.groups[g].limit)
 	}
 	y := &layer{value: []int64{0}}
-	for _, i := range s.own[g+1] {
-		if p := s.plans[i]; p.byStep || p.paths != nil && p.paths.single() {
+	for _, i := range s.groupMembers[g+1] {
+		if c := s.candidates[i]; c.separable || c.paths != nil && c.paths.single() {
 			item := layer{member: i}
-			for _, a := range p.paths.arcs[t] {
-				item.options = append(item.options, option{p.member.sizes[a.size], a.gain})
+			for _, a := range c.paths.arcs[t] {
+				item.choices = append(item.choices, choice{c.sizes[a.size], a.value})
 			}
-			y = s.add(y, item, most)
+			y = s.addItem(y, item, maxNodes)
 		}
 	}
-	for _, inner := range s.inner[g+1] {
-		within := s.table(t, inner)
-		item := layer{group: within}
-		s.keep(2 * len(within.value))
-		for n := range within.value {
-			nodes := within.from + n
-			if v := within.at(nodes); v != never {
-				v -= s.shortCost(inner, nodes)
-				item.options = append(item.options, option{nodes, v})
+	for _, subgroup := range s.subgroups[g+1] {
+		inner := s.groupLayer(t, subgroup)
+		item := layer{group: inner}
+		s.store(2 * len(inner.value))
+		for n := range inner.value {
+			nodes := inner.from + n
+			if v := inner.at(nodes); v != infeasible {
+				v -= s.shortageCost(subgroup, nodes)
+				item.choices = append(item.choices, choice{nodes, v})
 			}
 		}
-		y = s.add(y, item, most)
+		y = s.addItem(y, item, maxNodes)
 	}
 	return y
 }
 
-// assign gives the members of a layer their nodes, which add up to nodes, in row t of a plan.
+// assign sets the nodes of the members of a layer in row t of a plan, which use the given nodes together.
 func (y *layer) assign(plan [][]int, t, nodes int) {
 	for ; y.before != nil; y = y.before {
-		for _, o := range y.options {
-			if v := y.before.at(nodes - o.nodes); v == never || v+o.value != y.at(nodes) {
+		for _, o := range y.choices {
+			if v := y.before.at(nodes - o.nodes); v == infeasible || v+o.value != y.at(nodes) {
 				continue
 			}
 			if y.group != nil {

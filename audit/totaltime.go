@@ -6,87 +6,91 @@ import (
 	"slices"
 )
 
-// totalTime is OBJECTIVE_TOTAL_TIME: its options, and what it takes from all jobs, in the
-// terms of docs/explanation/completion-time-objective.md and docs/schedulers/node-types.md.
+// totalTime is OBJECTIVE_TOTAL_TIME: its options, and the terms that it computes from all jobs. The
+// formulas are in docs/explanation/completion-time-objective.md and docs/schedulers/node-types.md.
 type totalTime struct {
-	fairness, aging, price, payback, pause, bonus, cadence float64
-	quotaPrice, etaError                                   float64
-	meanWeight                                             float64
-	terms                                                  []terms // of every job
+	fairness, aging, rescalePrice, payback float64
+	pausePriceFactor, startBonus, cadence  float64
+	quotaPrice, etaError                   float64
+	meanWeight                             float64
+	terms                                  []terms // of every job
 }
 
-// terms are what the objective makes of a job.
+// terms are the terms of the objective for one job.
 type terms struct {
 	job      *job
-	kinds    []*kind // those that have room for it, all if none has
-	weight   float64 // w', with its aging
-	rho      float64 // speed of a mean node for it
-	demand   float64 // on that, delta
-	most     float64 // its largest size, K
-	fastest  float64 // the highest speed at the largest size of a type
+	profiles []*profile // on the types that have enough nodes for the job, on all types if none has
+	weight   float64    // w', with aging
+	rho      float64    // mean factor of the profiles
+	work     float64    // delta, the remaining work on a mean node
+	maxSize  float64    // K
+	maxSpeed float64    // the highest speed at the largest size of a type
 	etaError float64
-	key      float64
+	key      float64 // logarithm of the sort key
 	gradient float64 // c
-	doubt    float64 // how far c may be off, relatively
+	doubt    float64 // bound of the relative error of c
 }
 
 const (
-	// nearTie is how near the keys of two jobs may be without being equal, relatively. As far off
-	// may a key be, and V_(i-1) of more than fewJobs jobs with ETA errors, of all weights and V_0.
-	nearTie = 1e-12
-	fewJobs = 64
+	// nearTie is the relative difference below which the order of two keys is undecided. It is also
+	// the relative error of a key, and of V_(i-1) as a share of all weights and V_0 if more than
+	// exactJobs jobs have ETA errors.
+	nearTie   = 1e-12
+	exactJobs = 64
 )
 
-// ties reports whether the keys of two jobs are the same however they are rounded.
+// ties reports whether two jobs have equal keys however they are rounded.
 func (of *terms) ties(other *terms) bool {
-	return of.demand == other.demand && of.weight == other.weight
+	return of.work == other.work && of.weight == other.weight
 }
 
-// before reports whether a job whose key is not below another's stands before it however both are
-// rounded, or ties.
-func (of *terms) before(other *terms) bool {
-	if of.demand == other.demand {
+// precedes reports whether a job whose key is not below the key of another precedes it, or ties,
+// however both keys are rounded.
+func (of *terms) precedes(other *terms) bool {
+	if of.work == other.work {
 		return of.weight == other.weight || of.weight < other.weight*(1-0x1p-50)
 	}
 	return of.key-other.key >= nearTie*max(1, math.Abs(of.key))
 }
 
-// told returns a speed as the objective tells it from others.
-func told(speed float64) float64 { return max(speed, 1e-30) }
+// floorSpeed returns a speed, or the smallest speed that the objective distinguishes from 0.
+func floorSpeed(speed float64) float64 { return max(speed, 1e-30) }
 
-// told returns the speed on some nodes, the curve of which is told from others.
-func (k *kind) told(nodes float64) float64 { return k.factor * told(k.at(nodes)) }
+// flooredSpeed returns the speed on some nodes. The floor applies to the curve.
+func (p *profile) flooredSpeed(nodes float64) float64 {
+	return p.factor * floorSpeed(p.relativeSpeed(nodes))
+}
 
-// mean returns the mean of a number over the nodes of some kinds; where there are none, each kind
-// counts alike.
-func (s *snapshot) mean(kinds []*kind, number func(k *kind) float64) float64 {
-	sum, nodes, alike := 0.0, 0.0, 0.0
-	for _, k := range kinds {
-		of := float64(s.nodes[k.on])
-		sum, nodes, alike = sum+of*number(k), nodes+of, alike+number(k)
+// mean returns the mean of a number over the nodes of the profiles' types, or over the profiles if
+// the types have no nodes.
+func (s *snapshot) mean(profiles []*profile, number func(p *profile) float64) float64 {
+	weighted, nodes, sum := 0.0, 0.0, 0.0
+	for _, p := range profiles {
+		n := float64(s.nodes[p.nodeType])
+		weighted, nodes, sum = weighted+n*number(p), nodes+n, sum+number(p)
 	}
 	if nodes == 0 {
-		return alike / float64(len(kinds))
+		return sum / float64(len(profiles))
 	}
-	return sum / nodes
+	return weighted / nodes
 }
 
-// roomy returns the kinds of a job that have room for it.
-func (s *snapshot) roomy(j *job) []*kind {
-	return slices.DeleteFunc(slices.Clone(j.kinds), func(k *kind) bool { return k.sizes[0] > s.nodes[k.on] })
+// fittingProfiles returns the profiles of a job on types that have enough nodes for it.
+func (s *snapshot) fittingProfiles(j *job) []*profile {
+	return slices.DeleteFunc(slices.Clone(j.profiles), func(p *profile) bool { return p.sizes[0] > s.nodes[p.nodeType] })
 }
 
-// rho returns the speed of a mean node of some kinds.
-func (s *snapshot) rho(kinds []*kind) float64 {
-	return s.mean(kinds, func(k *kind) float64 { return k.factor })
+// meanFactor returns rho, the speed of a job on a mean node of the given types.
+func (s *snapshot) meanFactor(profiles []*profile) float64 {
+	return s.mean(profiles, func(p *profile) float64 { return p.factor })
 }
 
-// prepare works out what the objective takes from all jobs that are not held.
-func (o *totalTime) prepare(s *snapshot, e *effort) error {
+// prepare computes the terms of all jobs that are not frozen.
+func (o *totalTime) prepare(s *snapshot, b *budget) error {
 	o.terms = make([]terms, len(s.jobs))
 	var order []*terms
 	for i := range s.jobs {
-		if j := &s.jobs[i]; !j.held {
+		if j := &s.jobs[i]; !j.frozen {
 			o.terms[i].job = j
 			order = append(order, &o.terms[i])
 		}
@@ -95,18 +99,20 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	o.meanWeight = 0
 	for _, of := range order {
 		o.setTerms(s, of)
-		for _, k := range of.kinds {
-			used[k.on] = used[k.on] || k.sizes[0] <= s.nodes[k.on]
+		for _, p := range of.profiles {
+			used[p.nodeType] = used[p.nodeType] || p.sizes[0] <= s.nodes[p.nodeType]
 		}
-		scaling := slices.DeleteFunc(slices.Clone(of.kinds), func(k *kind) bool { return k.most() == 1 })
+		scaling := slices.DeleteFunc(slices.Clone(of.profiles), func(p *profile) bool { return p.maxSize() == 1 })
 		if len(scaling) > 0 {
-			exponents = append(exponents, s.mean(scaling, func(k *kind) float64 { return math.Log(told(k.at(k.most()))) / math.Log(k.most()) }))
+			exponents = append(exponents, s.mean(scaling, func(p *profile) float64 {
+				return math.Log(floorSpeed(p.relativeSpeed(p.maxSize()))) / math.Log(p.maxSize())
+			}))
 		}
 		o.meanWeight += of.weight / n
 	}
-	pool, all, meanMost := 0.0, 0.0, 0.0
-	for on, nodes := range s.nodes {
-		if all += float64(nodes); used[on] {
+	pool, all, meanMaxSize := 0.0, 0.0, 0.0
+	for n, nodes := range s.nodes {
+		if all += float64(nodes); used[n] {
 			pool += float64(nodes)
 		}
 	}
@@ -114,9 +120,9 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 		return nil
 	}
 	for _, of := range order {
-		meanMost += min(of.most, pool) / n
+		meanMaxSize += min(of.maxSize, pool) / n
 	}
-	a := math.Log2(1.6)
+	a := math.Log2(1.6) // for a doubling efficiency of 0.8
 	slices.Sort(exponents)
 	if m := len(exponents); m > 0 {
 		a = (exponents[m/2] + exponents[(m-1)/2]) / 2
@@ -127,31 +133,31 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	order = slices.DeleteFunc(order, func(of *terms) bool { return of.weight == 0 })
 	total := 0.0
 	for _, of := range order {
-		of.key = math.Log(of.demand) - a*math.Log(of.weight)
+		of.key = math.Log(of.work) - a*math.Log(of.weight)
 		total += of.weight
 	}
 	slices.SortStableFunc(order, func(x, y *terms) int { return cmp.Compare(y.key, x.key) })
 	exact := slices.DeleteFunc(slices.Clone(order), func(of *terms) bool { return of.etaError > 0 })
 	inexact := slices.DeleteFunc(slices.Clone(order), func(of *terms) bool { return of.etaError == 0 })
 	for at := 1; at < len(exact); at++ {
-		if !exact[at-1].before(exact[at]) {
-			return leaveOpen("two jobs stand at the same place of the order up to rounding")
+		if !exact[at-1].precedes(exact[at]) {
+			return leaveOpen("rounding decides the order of two jobs")
 		}
 	}
-	start, longer := o.fairness*pool/meanMost*o.meanWeight, 0.0 // V_0, and the weight of exact jobs so far
+	v0, preceding := o.fairness*pool/meanMaxSize*o.meanWeight, 0.0 // the weight of preceding jobs without ETA errors
 	for _, of := range order {
-		v, others, off := start+of.weight, order, 0.0
-		if len(order) > fewJobs && len(inexact) > 0 {
-			off = start + total
+		v, others, off := v0+of.weight, order, 0.0 // V_i; off is its error, before nearTie
+		if len(order) > exactJobs && len(inexact) > 0 {
+			off = v0 + total
 		}
 		if of.etaError == 0 {
-			v, others, longer = v+longer, inexact, longer+of.weight
+			v, others, preceding = v+preceding, inexact, preceding+of.weight
 		}
-		e.spend(30 * len(others))
+		b.spend(30 * len(others))
 		for _, other := range others {
 			if other != of {
-				// The other one outlasts this one with probability Phi(-x), whose slope is less
-				// than half of exp(-x^2/2).
+				// The other job has more remaining work with probability Phi(-x), whose slope is
+				// less than half of exp(-x^2/2).
 				width := math.Hypot(of.etaError, other.etaError)
 				x := (of.key - other.key) / width
 				v += other.weight * math.Erfc(x/math.Sqrt2) / 2
@@ -160,11 +166,11 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 				}
 			}
 		}
-		of.doubt = nearTie * off / v // c grows no faster than V, relatively.
-		least := slices.MinFunc(of.kinds, func(a, b *kind) int { return cmp.Compare(a.sizes[0], b.sizes[0]) }).sizes[0]
-		share := min(max(pool/n, 1, float64(least)), of.most)
-		u := s.mean(of.kinds, func(k *kind) float64 { return k.told(share) }) / of.rho / math.Pow(share, a)
-		// 1 - (V before / V)^p without cancellation.
+		of.doubt = nearTie * off / v // The relative error of c is at most that of V.
+		minSize := slices.MinFunc(of.profiles, func(x, y *profile) int { return cmp.Compare(x.sizes[0], y.sizes[0]) }).sizes[0]
+		share := min(max(pool/n, 1, float64(minSize)), of.maxSize) // kbar
+		u := s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(share) }) / of.rho / math.Pow(share, a)
+		// 1 - (V_(i-1) / V_i)^p, without cancellation.
 		power := 1 / (1 - a)
 		left := -math.Expm1(power * math.Log1p(-of.weight/v))
 		of.gradient = max(of.gradient, v*math.Pow(left, 1/power)/(math.Pow(pool, a)*u))
@@ -172,40 +178,42 @@ func (o *totalTime) prepare(s *snapshot, e *effort) error {
 	return nil
 }
 
-// setTerms sets what the objective makes of a job by itself. An ETA error below 1e-4 is none.
+// setTerms sets the terms that depend on one job only, and the lower bound of its gradient. An ETA
+// error below 1e-4 counts as none.
 func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	j := of.job
-	if of.kinds = s.roomy(j); len(of.kinds) == 0 {
-		of.kinds = j.kinds
+	if of.profiles = s.fittingProfiles(j); len(of.profiles) == 0 {
+		of.profiles = j.profiles
 	}
 	if of.weight = j.weight; o.aging > 0 {
-		of.weight *= 1 + j.waiting/max(o.aging, 100*j.restart)
+		of.weight *= 1 + j.waitingTime/max(o.aging, 100*j.restartTime)
 	}
-	of.rho = s.rho(of.kinds)
-	of.demand = j.demand / of.rho
-	for _, k := range of.kinds {
-		of.most, of.fastest = max(of.most, k.most()), max(of.fastest, k.told(k.most()))
+	of.rho = s.meanFactor(of.profiles)
+	of.work = j.remainingWork / of.rho
+	for _, p := range of.profiles {
+		of.maxSize, of.maxSpeed = max(of.maxSize, p.maxSize()), max(of.maxSpeed, p.flooredSpeed(p.maxSize()))
 	}
-	of.gradient = of.weight * of.rho / of.fastest // at least
+	of.gradient = of.weight * of.rho / of.maxSpeed
 	if of.etaError = j.etaError; of.etaError < 0 {
 		of.etaError = o.etaError
 	}
 	if of.etaError < 1e-4 {
 		of.etaError = 0
 	}
-	of.etaError = max(of.etaError, j.leastError())
+	of.etaError = max(of.etaError, j.minETAError())
 }
 
-// leastError is the ETA error that counts at least: where changes cost something, no rank is sharp.
-func (j *job) leastError() float64 {
-	if j.restart > 0 {
+// minETAError returns the smallest ETA error that counts. It is above 0 if a change costs a restart,
+// so that ranks are continuous.
+func (j *job) minETAError() float64 {
+	if j.restartTime > 0 {
 		return 0.1
 	}
 	return 0
 }
 
-// roundErrors rounds ETA errors to quarters, but for the least, of more than 1,000 jobs with more than 24
-// different ones.
+// roundErrors rounds ETA errors to quarters, except the smallest that count, if more than 1,000 jobs
+// have more than 24 different errors.
 func roundErrors(jobs []*terms) {
 	different := make(map[float64]bool)
 	for _, of := range jobs {
@@ -213,44 +221,44 @@ func roundErrors(jobs []*terms) {
 	}
 	for _, of := range jobs {
 		if len(jobs) > 1000 && len(different) > 24 {
-			of.etaError = max(math.Round(4*of.etaError)/4, of.job.leastError())
+			of.etaError = max(math.Round(4*of.etaError)/4, of.job.minETAError())
 		}
 	}
 }
 
-// value returns what some nodes of a kind are worth to job i, and the magnitudes that it is
-// the sum of. The restart of a job that is paused and goes on counts with the pause: a queued
-// job has no type that it could move from.
-func (o *totalTime) value(i int, j *job, k *kind, nodes int) (value, magnitude float64) {
+// value returns the value of some nodes on a profile for job i, and the sum of the magnitudes of its
+// terms. The pause of a job is charged with the restart, so a resume is not. A queued job has no
+// type that it could move from.
+func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitude float64) {
 	of, speed, now := &o.terms[i], 0.0, 0.0
-	saved, bonus, cost, moves, restart := 0.0, 0.0, 0.0, false, j.restart
+	saved, bonus, cost, moves, restart := 0.0, 0.0, 0.0, false, j.restartTime
 	if nodes > 0 {
-		moves, restart = j.moveTo(k.on)
-		speed = told(k.speed(float64(nodes))) / of.rho
+		moves, restart = j.restartOn(p.nodeType)
+		speed = floorSpeed(p.speed(float64(nodes))) / of.rho
 		saved = of.gradient * speed
 		if o.cadence > 0 {
-			saved = (of.gradient*min(o.cadence*speed, of.demand) + of.weight*max(0, o.cadence-of.demand/speed)) / o.cadence
+			saved = (of.gradient*min(o.cadence*speed, of.work) + of.weight*max(0, o.cadence-of.work/speed)) / o.cadence
 		}
 	}
-	if j.current > 0 {
-		now = j.here.told(float64(j.current)) / of.rho
+	if j.currentNodes > 0 {
+		now = j.current.flooredSpeed(float64(j.currentNodes)) / of.rho
 	}
-	price, payback, faster := o.price*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
+	price, payback, faster := o.rescalePrice*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
 	switch {
-	case nodes == j.current && !moves:
+	case nodes == j.currentNodes && !moves:
 	case !j.trained:
-		bonus = o.bonus * o.meanWeight / o.payback
-	case j.current == 0:
+		bonus = o.startBonus * o.meanWeight / o.payback
+	case j.currentNodes == 0:
 		cost = min(price/payback, saved/2)
 	default:
-		lost := faster // by the second of a restart
+		lost := faster // work lost per second of restart
 		if moves {
 			lost = speed
 		}
 		if nodes == 0 {
-			price *= o.pause
+			price *= o.pausePriceFactor
 		}
-		cost = (price + restart*of.gradient*lost) / min(max(of.demand/faster, 1), payback)
+		cost = (price + restart*of.gradient*lost) / min(max(of.work/faster, 1), payback)
 	}
 	return saved + bonus - cost, saved + bonus + cost
 }

@@ -10,31 +10,31 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestCases audits decisions that drawing is unlikely to come to.
-func TestCases(t *testing.T) {
+// TestCornerCases audits decisions that random requests rarely contain.
+func TestCornerCases(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"a held job without sizes on node types": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
+		"a frozen job without sizes on node types": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
 			"nodeTypes": [{"id": "x", "nodes": 2}, {"id": "y", "nodes": 2}],
 			"jobs": [{"id": "a", "remainingEta": "3600s", "minNodes": 5, "maxNodes": 2}]}`,
-		"held jobs of a group with more nodes than a number holds": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
+		"frozen jobs of a group with more nodes than an int32": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
 			"totalNodes": 3, "groups": [{"id": "g", "quota": 3}], "jobs": [{"id": "a", "groupId": "g", "currentNodes": 2147483647},
 			{"id": "b", "groupId": "g", "currentNodes": 2147483647}, {"id": "c", "groupId": "g", "remainingEta": "3600s"}]}`,
-		"values next to nothing": `"options": {"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
+		"tiny values": `"options": {"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
 			"jobs": [{"id": "a", "remainingEta": "60s", "weight": 1e-300}, {"id": "b", "remainingEta": "9000000000s", "weight": 5e-324}]}`,
-		"the quotient of two speeds is no number": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+		"the quotient of two speeds overflows": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
 			"totalNodes": 9, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s",
 			"allowedNodes": [4, 8], "scaling": {"table": {"speeds": [1e-300, 1e9]}}}]}`,
-		"equal jobs of uncertain ETAs": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"etaError": 1e-4}}, "snapshot": {
+		"equal jobs with ETA errors": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"etaError": 1e-4}}, "snapshot": {
 			"totalNodes": 4, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s"}]}`,
-		"a size that nothing has room for is worth most": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
+		"a size that does not fit has the largest value": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
 			"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 0}], "jobs": [{"id": "a", "remainingEta": "3600s"},
 			{"id": "b", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
-		"a size beyond a group's limit is worth most": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
+		"a size beyond the limit of a group has the largest value": `"options": {"objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {
 			"totalNodes": 6, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [{"id": "a", "groupId": "h", "remainingEta": "3600s"},
 			{"id": "c", "groupId": "h", "remainingEta": "3600s", "maxNodes": 1},
 			{"id": "b", "groupId": "g", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
-		"jobs of a group that can hold nothing": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+		"a job that does not fit the limit of its group": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
 			"totalNodes": 6, "groups": [{"id": "g", "limit": 2, "quota": 5}, {"id": "h", "quota": 3}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "3600s", "minNodes": 4}, {"id": "b", "groupId": "h", "remainingEta": "3600s", "minNodes": 8},
 			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 2}]}`,
@@ -46,12 +46,12 @@ func TestCases(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{}); got.Verdict != audit.Confirmed {
-			t.Errorf("%s: the answer is %s: %s", name, got.Verdict, got.Reason)
+			t.Errorf("%s: %s: %s", name, got.Verdict, got.Reason)
 		}
 	}
 }
 
-// TestEmptyPool checks that an answer without a plan is not refuted where no job is admitted.
+// TestEmptyPool checks that a response without a plan is confirmed if no job is admitted.
 func TestEmptyPool(t *testing.T) {
 	t.Parallel()
 	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
@@ -63,12 +63,12 @@ func TestEmptyPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
-		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
 }
 
-// TestHugeValues audits an answer that leaves a job waiting whose values are so large that prices without
-// end cannot be counted in their units.
+// TestHugeValues audits a response that leaves a job waiting although its values are so large that an
+// infinite price overflows in their units.
 func TestHugeValues(t *testing.T) {
 	t.Parallel()
 	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
@@ -83,12 +83,12 @@ func TestHugeValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict == audit.Confirmed {
-		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
 }
 
-// TestLargestPool audits a decision on the largest pool there can be, whose tables would be
-// larger than any memory: the check ends before it asks for them.
+// TestLargestPool audits a decision about the largest possible pool, whose tables would not fit the
+// memory. The check must return before it allocates them.
 func TestLargestPool(t *testing.T) {
 	request := new(elastallocv1.AllocateRequest)
 	if err := protojson.Unmarshal([]byte(`{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
@@ -101,7 +101,7 @@ func TestLargestPool(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict == audit.Refuted {
-		t.Errorf("the answer is %s: %s", got.Verdict, got.Reason)
+		t.Errorf("%s: %s", got.Verdict, got.Reason)
 	}
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<30 {

@@ -16,13 +16,13 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestRefuses compares which requests the check says have to be refused with those that the
-// service refuses: drawn ones with one to three fields at and beyond what the API allows.
-func TestRefuses(t *testing.T) {
+// TestInvalidRequests checks that the check and the service reject the same requests: random ones with
+// one to three fields at and beyond the limits of the API.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	refused, accepted := 0, 0
-	for seed := range uint64(drawn(1500, 100_000)) {
-		d := newDrawer(seed)
+	for seed := range uint64(iterations(1500, 100_000)) {
+		d := newGenerator(seed)
 		request := d.small()
 		if d.chance(2) {
 			request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE
@@ -31,7 +31,7 @@ func TestRefuses(t *testing.T) {
 			d.nodeTypes(s)
 		}
 		for range 1 + d.IntN(3) {
-			d.spoil(request.ProtoReflect())
+			d.mutate(request.ProtoReflect())
 		}
 		want := refuses(t, request)
 		if want {
@@ -41,16 +41,16 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	if t.Logf("%d refused, %d accepted", refused, accepted); min(refused, accepted) < 500 {
-		t.Error("too few of one kind")
+		t.Error("too few cases of one kind")
 	}
 }
 
-// TestLimits does so with every field of a request at each number, name and length in turn.
-func TestLimits(t *testing.T) {
+// TestFieldLimits does the same with every field of a request and each of its limits in turn.
+func TestFieldLimits(t *testing.T) {
 	t.Parallel()
 	requests, checks := 0, 0
-	for seed := uint64(0); requests < drawn(15, 400); seed++ {
-		d := newDrawer(seed)
+	for seed := uint64(0); requests < iterations(15, 400); seed++ {
+		d := newGenerator(seed)
 		request := d.small()
 		request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE
 		if len(request.GetSnapshot().GetJobs()) == 0 || newModel(t, request) == nil {
@@ -65,8 +65,8 @@ func TestLimits(t *testing.T) {
 	t.Logf("%d checks", checks)
 }
 
-// TestShapes does so with as many groups, in as deep a tree, and as many node types as the API allows,
-// and with one more; and with what a job may name on types.
+// TestShapes does the same with the largest numbers and depths of groups and node types, with one more,
+// and with sizes and speeds per node type.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	request := func(groups, types int) *elastallocv1.AllocateRequest {
@@ -86,7 +86,7 @@ func TestShapes(t *testing.T) {
 		}
 		return r
 	}
-	// A job of sizes 1 and 2, with a speed for each, names sizes on types.
+	// named returns a request with a job of sizes 1 and 2, with a speed table, and with sizes on types.
 	named := func(types []string, sizes ...int32) *elastallocv1.AllocateRequest {
 		r := request(0, 2)
 		j := &elastallocv1.Job{
@@ -116,18 +116,18 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// refuses reports whether a request is refused, by the service and so by the check.
+// refuses reports whether the service rejects a request. It fails the test unless the check agrees.
 func refuses(t *testing.T, request *elastallocv1.AllocateRequest) bool {
 	t.Helper()
 	got := audit.Check(t.Context(), request, &elastallocv1.AllocateResponse{}, audit.Options{Work: 1})
 	want := newModel(t, request) == nil
-	if says := strings.HasPrefix(got.Reason, "the request has to be refused"); says != want {
-		t.Fatalf("the service refuses: %v; the check: %v\n%s", want, got.Reason, protojson.Format(request))
+	if invalid := strings.HasPrefix(got.Reason, "the request is invalid"); invalid != want {
+		t.Fatalf("the service rejects the request: %v; the check: %v\n%s", want, got.Reason, protojson.Format(request))
 	}
 	return want
 }
 
-// values returns numbers, names and lengths at and beyond the limits of fields of a kind.
+// values returns numbers and strings at and beyond the limits of the fields of a type.
 func values(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.Int32Kind:
@@ -156,9 +156,9 @@ func values(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 	return values
 }
 
-// each calls visit with every value of every field of a message and of those in it, of lists of
-// messages those in one.
-func (d drawer) each(m protoreflect.Message, visit func()) {
+// each calls visit with every value of every field of a message, and of its submessages; of a list of
+// messages, it changes a random one.
+func (d generator) each(m protoreflect.Message, visit func()) {
 	before := proto.Clone(m.Interface())
 	for n := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(n)
@@ -195,8 +195,8 @@ func (d drawer) each(m protoreflect.Message, visit func()) {
 	}
 }
 
-// spoil sets a field somewhere in a message to a number, name or length at a limit.
-func (d drawer) spoil(m protoreflect.Message) {
+// mutate sets a random field of a message, or of a submessage, to a limit.
+func (d generator) mutate(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	field := fields.Get(d.IntN(fields.Len()))
 	scalar := func() protoreflect.Value {
@@ -206,7 +206,7 @@ func (d drawer) spoil(m protoreflect.Message) {
 	switch {
 	case field.IsList() && field.Message() != nil:
 		if list := m.Get(field).List(); list.Len() > 0 {
-			d.spoil(list.Get(d.IntN(list.Len())).Message())
+			d.mutate(list.Get(d.IntN(list.Len())).Message())
 		}
 	case field.IsList():
 		list := m.Mutable(field).List()
@@ -217,7 +217,7 @@ func (d drawer) spoil(m protoreflect.Message) {
 			list.Truncate(d.IntN(list.Len()))
 		}
 	case field.Message() != nil && (d.chance(2) || m.Has(field)):
-		d.spoil(m.Mutable(field).Message())
+		d.mutate(m.Mutable(field).Message())
 	case field.Message() != nil || d.chance(9):
 		m.Clear(field)
 	default:

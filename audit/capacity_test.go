@@ -11,7 +11,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestOverfull takes a node of the pool, or of the limit of a group, away from right answers.
+// TestOverfull removes a node of the pool, or of the limit of a group, from under correct responses.
 func TestOverfull(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/teams.json")
@@ -29,15 +29,15 @@ func TestOverfull(t *testing.T) {
 		limit := request.Snapshot.Groups[g].Limit
 		request.Snapshot.Groups[g].Limit = new(of.GetNodes() - 1)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "its limit is") {
-			t.Errorf("more nodes than group %q may hold: %v", of.GetId(), got)
+			t.Errorf("more nodes than the limit of group %q: %v", of.GetId(), got)
 		}
 		request.Snapshot.Groups[g].Limit = limit
 	}
 }
 
-// TestStartFirstPasses: under START_FIRST a job whose smallest size the limit of its group has
-// no room for lets those behind it in, which then have to hold nodes.
-func TestStartFirstPasses(t *testing.T) {
+// TestStartFirstSkips checks that START_FIRST skips a job that does not fit the limit of its group, and
+// that jobs after it must have nodes.
+func TestStartFirstSkips(t *testing.T) {
 	t.Parallel()
 	job := func(id string, weight float64, sizes ...int32) *elastallocv1.Job {
 		return &elastallocv1.Job{Id: id, GroupId: "team", RemainingEta: durationpb.New(time.Hour), AllowedNodes: sizes, Weight: &weight}
@@ -45,7 +45,7 @@ func TestStartFirstPasses(t *testing.T) {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{
 			TotalNodes: 8, Groups: []*elastallocv1.Group{{Id: "team", Limit: new(int32(4))}},
-			Jobs: []*elastallocv1.Job{job("first", 1, 3, 4), job("passed over", 1, 3), job("behind", 1e-6, 1)},
+			Jobs: []*elastallocv1.Job{job("first", 1, 3, 4), job("skipped", 1, 3), job("behind", 1e-6, 1)},
 		},
 		Options: &elastallocv1.AllocateOptions{
 			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
@@ -60,7 +60,7 @@ func TestStartFirstPasses(t *testing.T) {
 	}
 }
 
-// TestNegativeNodes: a job that is said to hold fewer nodes than none lends the pool nothing.
+// TestNegativeNodes checks that an allocation with a negative number of nodes is refuted.
 func TestNegativeNodes(t *testing.T) {
 	t.Parallel()
 	start := func(id string, nodes int32, progress float64) *elastallocv1.Allocation {

@@ -18,23 +18,23 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// drawer draws requests of every feature from a seed.
-type drawer struct{ *rand.Rand }
+// generator generates random requests from a seed.
+type generator struct{ *rand.Rand }
 
-func newDrawer(seed uint64) drawer { return drawer{rand.New(rand.NewPCG(seed, 23))} }
+func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 23))} }
 
-func (d drawer) chance(one int) bool { return d.IntN(one) == 0 }
+func (d generator) chance(one int) bool { return d.IntN(one) == 0 }
 
-func (d drawer) span(low, high float64) *durationpb.Duration {
+func (d generator) span(low, high float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(low * math.Pow(high/low, d.Float64()) * 1e9))
 }
 
-// small draws a request whose legal plans a test can count.
-func (d drawer) small() *elastallocv1.AllocateRequest {
+// small returns a request whose legal plans a test can enumerate.
+func (d generator) small() *elastallocv1.AllocateRequest {
 	switch nodes := d.IntN(13); d.IntN(8) {
-	case 0: // Every size there can be.
+	case 0: // The largest number of sizes.
 		return d.request(20+d.IntN(30), 1+d.IntN(2), 1+d.IntN(2), 32)
-	case 1: // Every step there can be.
+	case 1: // The largest number of steps.
 		return d.request(nodes, 24, 1, 1)
 	case 2, 3:
 		return d.costly(d.request(nodes, 1+d.IntN(3), 1+d.IntN(5), 1+d.IntN(2)))
@@ -43,9 +43,9 @@ func (d drawer) small() *elastallocv1.AllocateRequest {
 	}
 }
 
-// request draws a request of the given numbers of nodes, steps, jobs and sizes of each.
-func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
-	s := &elastallocv1.Snapshot{Id: "drawn", TotalNodes: int32(nodes)}
+// request returns a request with the given numbers of nodes, steps and jobs, and of sizes per job.
+func (d generator) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
+	s := &elastallocv1.Snapshot{Id: "random", TotalNodes: int32(nodes)}
 	o := &elastallocv1.AllocateOptions{
 		Admission: elastallocv1.Admission(d.IntN(5)), IncludePlan: true,
 		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
@@ -70,9 +70,9 @@ func (d drawer) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateReq
 	return &elastallocv1.AllocateRequest{Snapshot: s, Options: o}
 }
 
-// costly makes changes of a request cost something: restarts are long, jobs load, new jobs are equal to
-// running ones, and more run than the pool may have room for.
-func (d drawer) costly(r *elastallocv1.AllocateRequest) *elastallocv1.AllocateRequest {
+// costly makes changes expensive: restarts are long, jobs load, new jobs are equal to running jobs, and
+// the running jobs may exceed the pool.
+func (d generator) costly(r *elastallocv1.AllocateRequest) *elastallocv1.AllocateRequest {
 	s := r.GetSnapshot()
 	if d.chance(2) {
 		r.Options.Admission = elastallocv1.Admission_ADMISSION_START_FIRST
@@ -107,7 +107,7 @@ func (d drawer) costly(r *elastallocv1.AllocateRequest) *elastallocv1.AllocateRe
 	return r
 }
 
-func (d drawer) totalTime() *elastallocv1.TotalTimeOptions {
+func (d generator) totalTime() *elastallocv1.TotalTimeOptions {
 	o := &elastallocv1.TotalTimeOptions{}
 	if d.chance(2) {
 		o.Fairness, o.PausePriceFactor, o.QuotaPrice = new(d.Float64()*3), new(d.Float64()*3), new(d.Float64())
@@ -124,13 +124,13 @@ func (d drawer) totalTime() *elastallocv1.TotalTimeOptions {
 	return o
 }
 
-// etaError draws an ETA error, often one that others have.
-func (d drawer) etaError() *float64 {
+// etaError returns an ETA error, often one that other jobs have, too.
+func (d generator) etaError() *float64 {
 	return new([]float64{0, 9e-7, 0.1, 0.7, 1.4, 5, d.Float64() * 2}[d.IntN(7)])
 }
 
-// groups draws a tree; the leaves are the groups "leaf-…".
-func (d drawer) groups(s *elastallocv1.Snapshot) {
+// groups adds a tree of groups. The leaves have the ids "leaf-…".
+func (d generator) groups(s *elastallocv1.Snapshot) {
 	draw := func(id, parent string) {
 		g := &elastallocv1.Group{Id: id, ParentId: parent, Quota: int32(d.IntN(6))}
 		if d.chance(2) {
@@ -145,8 +145,8 @@ func (d drawer) groups(s *elastallocv1.Snapshot) {
 	draw("top", "")
 }
 
-// nodeTypes splits the pool into types of the ids "type-…".
-func (d drawer) nodeTypes(s *elastallocv1.Snapshot) {
+// nodeTypes splits the pool into types with the ids "type-…".
+func (d generator) nodeTypes(s *elastallocv1.Snapshot) {
 	left := s.GetTotalNodes()
 	for n := range 1 + d.IntN(4) {
 		nodes := d.Int32N(left + 1)
@@ -161,8 +161,8 @@ func (d drawer) nodeTypes(s *elastallocv1.Snapshot) {
 	}
 }
 
-// onTypes puts a job on node types.
-func (d drawer) onTypes(j *elastallocv1.Job, types []*elastallocv1.NodeType) {
+// onTypes sets the fields of a job about node types.
+func (d generator) onTypes(j *elastallocv1.Job, types []*elastallocv1.NodeType) {
 	one := func() string { return types[d.IntN(len(types))].GetId() }
 	if j.GetCurrentNodes() > 0 || d.chance(4) {
 		j.CurrentNodeType = one()
@@ -191,7 +191,7 @@ func (d drawer) onTypes(j *elastallocv1.Job, types []*elastallocv1.NodeType) {
 	}
 }
 
-func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
+func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
 	j := &elastallocv1.Job{Id: fmt.Sprint("job-", i), RemainingEta: d.span(10, 1e4)}
 	if d.chance(2) {
 		j.CurrentNodes = int32(d.IntN(6))
@@ -262,16 +262,16 @@ func (d drawer) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job {
 	return j
 }
 
-// model is a request in the terms of the solver, whose model is independent of the audit's.
+// model is a request in the model of the solver, which is independent of the model of the check.
 type model struct {
 	request *elastallocv1.AllocateRequest
-	good    *solver.Snapshot // without held jobs
+	good    *solver.Snapshot // without frozen jobs
 	held    snapshot.Held
 	options solver.Options
 	*solver.Problem
 }
 
-// newModel returns the model of a request, nil where it has to be refused.
+// newModel returns the model of a request, or nil if the request is invalid.
 func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	t.Helper()
 	converted, err := apiconv.FromAllocateRequest(request, 1000)
@@ -299,7 +299,7 @@ func (m *model) count() float64 {
 	return count
 }
 
-// each calls a function with every legal plan and what it is worth.
+// each calls a function with every legal plan and its value.
 func (m *model) each(visit func(solver.Plan, float64)) {
 	plan := solver.NewPlan(len(m.Jobs), m.Steps)
 	var walk func(i, step int)
@@ -321,7 +321,7 @@ func (m *model) each(visit func(solver.Plan, float64)) {
 	walk(0, 0)
 }
 
-// answer returns a plan as an answer that claims a bound and a reason.
+// answer returns a response with a plan, a bound and a reason.
 func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
 	plan = plan.Clone()
 	m.ReleaseFinished(plan)
@@ -332,7 +332,7 @@ func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, pr
 	r.RelativeGap = solver.RelativeGap(r.Objective, r.Bound)
 	d = decision.Restore(m.held, d, m.Steps)
 	response := apiconv.ToAllocateResponse(m.request.GetSnapshot().GetId(), d, true)
-	// As it arrives at a caller.
+	// Encode and decode the response, as for a caller.
 	text, err := proto.Marshal(response)
 	if err != nil {
 		panic(err)
@@ -344,8 +344,8 @@ func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, pr
 	return arrived
 }
 
-// certificate draws a certificate for a plan's answer: prices of either sign that may mean nothing.
-func (d drawer) certificate(m *model) *elastallocv1.Certificate {
+// certificate returns random prices of sizes, positive and negative, possibly invalid.
+func (d generator) certificate(m *model) *elastallocv1.Certificate {
 	certificate, paid := &elastallocv1.Certificate{}, float64(d.IntN(3))/2
 	for i := range m.Jobs {
 		if d.chance(2) {
@@ -365,8 +365,8 @@ func (d drawer) certificate(m *model) *elastallocv1.Certificate {
 	return certificate
 }
 
-// nonsense draws what is no price.
-func (d drawer) nonsense() float64 {
+// nonsense returns an invalid price.
+func (d generator) nonsense() float64 {
 	return []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64}[d.IntN(5)]
 }
 
@@ -381,7 +381,7 @@ func (m *model) index(i int) int {
 	panic("job " + id + " is not in the request")
 }
 
-// plan returns the plan of an answer.
+// plan returns the plan of a response.
 func (m *model) plan(response *elastallocv1.AllocateResponse) solver.Plan {
 	plan := solver.NewPlan(len(m.Jobs), m.Steps)
 	for i := range plan {

@@ -406,13 +406,13 @@ func TestProgramInstalledLater(t *testing.T) {
 			}
 		}
 		decide(solver.OutcomeUnavailable)
-		time.Sleep(chain.ShortestOpenTime)
+		time.Sleep(chain.OpenTime + 1)
 		decide(solver.OutcomeUnavailable) // The trial: it is still missing.
 		if err := os.Symlink(installed, program); err != nil {
 			t.Fatal(err)
 		}
-		decide(solver.OutcomeUnavailable) // The breaker stays open for longer now.
-		time.Sleep(2 * chain.ShortestOpenTime)
+		decide(solver.OutcomeUnavailable) // The breaker is open again.
+		time.Sleep(chain.OpenTime + 1)
 		decide(solver.OutcomeAnswered)
 		if diff := cmp.Diff([]bool{false, true}, changes); diff != "" {
 			t.Errorf("changes to up (-want +got):\n%s", diff)

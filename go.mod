@@ -11,6 +11,7 @@ require (
 	github.com/nextmv-io/sdk v1.9.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.73.1
+	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.1.0
 	go.opentelemetry.io/contrib/exporters/autoexport v0.72.0

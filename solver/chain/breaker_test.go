@@ -133,16 +133,16 @@ func TestRestAndReturn(t *testing.T) {
 		// Refused at once, with all that a caller may want to know.
 		want := solver.Attempt{
 			Backend: solver.BackendCBC, Outcome: solver.OutcomeUnavailable,
-			Detail: "backend is unavailable: circuit open until " + opened.Add(ShortestOpenTime).UTC().Format(time.RFC3339) +
+			Detail: "backend is unavailable: circuit open until " + opened.Add(OpenTime).UTC().Format(time.RFC3339) +
 				": 5 failures in a row, the last: no licence",
 		}
 		if diff := cmp.Diff(want, g.decide(t.Context(), t, time.Second)); diff != "" {
 			t.Errorf("attempt (-want +got):\n%s", diff)
 		}
-		time.Sleep(ShortestOpenTime)
+		time.Sleep(OpenTime + 1)
 		g.decide(t.Context(), t, time.Second) // The trial fails.
-		time.Sleep(2*ShortestOpenTime - 1)
-		g.decide(t.Context(), t, time.Second) // The longer rest is not quite over.
+		time.Sleep(OpenTime)
+		g.decide(t.Context(), t, time.Second) // The next rest is not quite over.
 		if g.asked != MostFailures+1 {
 			t.Errorf("asked %d times; want %d and one trial", g.asked, MostFailures)
 		}
@@ -153,10 +153,11 @@ func TestRestAndReturn(t *testing.T) {
 				t.Errorf("attempt %+v; want an answer", a)
 			}
 		}
-		back := opened.Add(3 * ShortestOpenTime)
+		again := opened.Add(OpenTime + 1)
+		back := again.Add(OpenTime + 1)
 		wantChanges := []BackendState{
-			{Since: opened, OpenUntil: opened.Add(ShortestOpenTime), Failures: 5, Cause: "no licence"},
-			{Since: opened, OpenUntil: back, Failures: 6, Cause: "no licence"},
+			{Since: opened, OpenUntil: opened.Add(OpenTime), Failures: 5, Cause: "no licence"},
+			{Since: opened, OpenUntil: again.Add(OpenTime), Failures: 6, Cause: "no licence"},
 			{Up: true, Since: back},
 		}
 		if diff := cmp.Diff(wantChanges, g.changes); diff != "" {
@@ -174,7 +175,7 @@ func TestDownFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claims(solver.BackendCBC, bestPlan(), true)))
 		start := time.Now()
-		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(ShortestOpenTime), Cause: "no such file"}
+		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(OpenTime), Cause: "no such file"}
 		if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
@@ -182,7 +183,7 @@ func TestDownFromTheStart(t *testing.T) {
 		if a := g.decide(t.Context(), t, time.Second); a.Detail != detail || g.asked != 0 {
 			t.Errorf("attempt %+v after %d tries; want detail %q", a, g.asked, detail)
 		}
-		time.Sleep(ShortestOpenTime)
+		time.Sleep(OpenTime + 1)
 		if g.breaker.State().Up {
 			t.Error("it is up before it was tried")
 		}
@@ -210,7 +211,7 @@ func TestTrialsThatSayNothing(t *testing.T) {
 					}
 					return claims(solver.BackendCBC, bestPlan(), true)
 				})
-				time.Sleep(ShortestOpenTime)
+				time.Sleep(OpenTime + 1)
 				before := g.breaker.State()
 				for range 3 {
 					ctx, cancel := context.WithCancel(t.Context())
@@ -278,7 +279,7 @@ func TestManyAtOnce(t *testing.T) {
 		if state := breaker.State(); len(asked) != many || state.Failures != MostFailures {
 			t.Errorf("after %d tries: %+v; want the failures that made it rest to count", len(asked), state)
 		}
-		time.Sleep(ShortestOpenTime)
+		time.Sleep(OpenTime + 1)
 		together()
 		if state := breaker.State(); len(asked) != many+1 || state.Failures != MostFailures+1 {
 			t.Errorf("after %d tries: %+v; want one trial", len(asked)-many, state)
@@ -291,7 +292,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestPanicOfATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(BreakerConfig{Down: errors.New("it hung")}, always(gives(solver.BackendCBC, solver.Result{})))
-		time.Sleep(ShortestOpenTime)
+		time.Sleep(OpenTime + 1)
 		func() {
 			defer func() {
 				if recover() == nil {

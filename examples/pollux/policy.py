@@ -350,10 +350,9 @@ def load_simulator(folder: str):
     import applications
     import simulator
 
-    # The same results, faster: speedups are not always called, and triangulations and fits are
-    # often repeated.
-    speedup = simulator.Job.get_speedup_fn
-    simulator.Job.get_speedup_fn = lambda job: lambda *sizes: speedup(job)(*sizes)
+    # The same results, faster: speedups are not always called, and speedups, triangulations and
+    # fits are often repeated.
+    simulator.Job.get_speedup_fn = _lazy(simulator.Job.get_speedup_fn)
     applications.LinearNDInterpolator = _remember(applications.LinearNDInterpolator)
     simulator.fit_perf_params = _remember(simulator.fit_perf_params)
     return simulator
@@ -386,6 +385,21 @@ def _gradient(function: Callable) -> Callable:
         return function(points[:, :, None], *rest).imag.ravel() / 1e-30
 
     return gradient
+
+
+def _lazy(get_speedup_fn: Callable) -> Callable:
+    known = {}
+
+    def lazy(job):
+        def speedup(nodes, gpus):
+            key = job.application.name, job.perf_params, job.grad_params, bytes(gpus.data)
+            if key not in known:
+                known[key] = get_speedup_fn(job)(nodes, gpus)
+            return known[key]
+
+        return speedup
+
+    return lazy
 
 
 def _remember(function: Callable) -> Callable:
@@ -478,7 +492,7 @@ def published(folder: pathlib.Path, name: str, load: str):
 
 
 def table(folder: pathlib.Path, files: List[str]) -> None:
-    """Prints the mean over the workloads of each setting, as Markdown."""
+    """Prints the mean over the workloads of each setting, and the mean JCT of each workload."""
     rows = [json.loads(line) for file in files for line in open(file)]
     loads = sorted({row["load"] for row in rows})
     for name, load in itertools.product(("optimus", "tiresias", "pollux"), loads):
@@ -487,18 +501,26 @@ def table(folder: pathlib.Path, files: List[str]) -> None:
     for row in rows:
         setting = (row.get(name, "") for name in ("batch", "speeds", "eta"))
         groups.setdefault((row["load"], row["policy"], *setting), {})[row["workload"]] = row
+    means = {}
     columns = "load policy batch speeds ETA workloads mean p95 last restarts proven".split()
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|")
     for key, found in sorted(groups.items()):
         each = list(found.values())
-        means = (statistics.mean(row[name] for row in each) for name in ("mean", "p95", "last"))
-        cells = [*(f"{mean:,.0f}" for mean in means), "", ""]
+        means[key] = {workload: row["mean"] for workload, row in found.items()}
+        cells = [f"{statistics.mean(row[n] for row in each):,.0f}" for n in ("mean", "p95", "last")]
+        cells += ["", ""]
         if "restarts" in each[0]:
             cells[-2] = f"{statistics.mean(row['restarts'] for row in each):.2f}"
         if "proven" in each[0]:
             proven, all_ = (sum(row[name] for row in each) for name in ("proven", "decisions"))
             cells[-1] = f"{proven:,} of {all_:,}"
         print("| " + " | ".join((*key, str(len(each)), *cells)) + " |")
+    numbers = range(1, 9)
+    print("\n| load | policy | batch | speeds | ETA | " + " | ".join(map(str, numbers)) + " |")
+    print("|---" * 13 + "|")
+    for key, found in means.items():
+        cells = [f"{found.get(f'workload-{n}', math.nan):,.0f}" for n in numbers]
+        print("| " + " | ".join((*key, *cells)) + " |")
 
 
 def main() -> None:

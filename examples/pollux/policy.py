@@ -23,6 +23,7 @@ import statistics
 import sys
 import time
 import types
+import warnings
 from bisect import bisect_right
 from typing import Callable, Dict, List, Optional, Tuple
 from unittest import mock
@@ -330,6 +331,7 @@ def load_simulator(folder: str):
     are missing, pymoo becomes empty modules, with which only Pollux cannot run, and the one
     function used of autograd is replaced by complex-step derivatives, exact up to rounding."""
     sys.path.insert(0, folder)
+    warnings.simplefilter("ignore", FutureWarning)  # Thousands of them, all from pandas.
     try:
         import pymoo  # noqa: F401
     except ImportError:

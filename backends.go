@@ -16,22 +16,20 @@ import (
 	"github.com/elastalloc/elastalloc/solver/external"
 )
 
-// Spec describes a backend: the row of the table from which flags, help, names in the
-// API and environment variables follow. A new backend takes its package, a row here, a
-// value of the API's enum and its conformance test.
+// Spec describes a backend. Flags, help texts, names in the API and environment variables follow from
+// it. A new backend needs its package, an entry of Specs, a value of the API's enum and a conformance
+// test.
 type Spec struct {
 	Name solver.BackendName
-	// Description says in a few words what it is.
+	// Description is a phrase for help texts.
 	Description string
-	// Program is the default executable of a backend that runs one, "" of an embedded
-	// one.
+	// Program is the default executable of an external backend, "" for an embedded one.
 	Program string
-	// New returns the backend, which runs the given program if it runs one at all.
+	// New returns the backend. An external backend runs the given program.
 	New func(program string) solver.Backend
 }
 
-// External reports whether the backend runs a program of its own. Such a backend
-// takes a formulation.
+// External reports whether the backend runs a program. Such a backend has a formulation.
 func (s Spec) External() bool { return s.Program != "" }
 
 // Specs returns all backends.
@@ -56,7 +54,7 @@ func Specs() []Spec {
 	}
 }
 
-// DefaultBackends returns the backends that are asked, in order, where none are named.
+// DefaultBackends returns the backends of an allocator whose options name none.
 func DefaultBackends() []solver.BackendName { return []solver.BackendName{solver.BackendExact} }
 
 // BackendsFor returns the default backends and the requested one, for an allocator that
@@ -102,7 +100,7 @@ func CheckBackends(names []solver.BackendName) error {
 			for _, name := range BackendNames() {
 				known = append(known, string(name))
 			}
-			return fmt.Errorf("unknown backend %q (want one of %s)", name, strings.Join(known, ", "))
+			return fmt.Errorf("unknown backend %q (must be one of %s)", name, strings.Join(known, ", "))
 		}
 		if slices.Contains(names[:i], name) {
 			return fmt.Errorf("backend %q is named twice", name)
@@ -111,8 +109,8 @@ func CheckBackends(names []solver.BackendName) error {
 	return nil
 }
 
-// fallbackOrder checks the names of the backends to ask and leaves greedy out, which
-// is the last resort anyway.
+// fallbackOrder checks the names of the backends and removes greedy, which is always the last
+// fallback.
 func fallbackOrder(names []solver.BackendName) ([]solver.BackendName, error) {
 	if err := CheckBackends(names); err != nil {
 		return nil, err
@@ -121,7 +119,7 @@ func fallbackOrder(names []solver.BackendName) ([]solver.BackendName, error) {
 	case i < 0:
 		return names, nil
 	case i < len(names)-1:
-		return nil, fmt.Errorf("backend %q always answers: name it last or not at all", solver.BackendGreedy)
+		return nil, fmt.Errorf("backend %q never fails: name it last or not at all", solver.BackendGreedy)
 	default:
 		return names[:i], nil
 	}
@@ -130,14 +128,14 @@ func fallbackOrder(names []solver.BackendName) ([]solver.BackendName, error) {
 // Backend is a backend of an Allocator.
 type Backend struct {
 	Spec
-	// Version is that of an external backend's program, "" of an embedded one.
+	// Version is the version of the program of an external backend, "" for an embedded one.
 	Version string
-	// Missing says why an external backend was not available when the allocator was
-	// made, nil if it was. It wraps solver.ErrUnavailable. A program that is installed
-	// later is found, unless Options.NoBreakers was set.
+	// Missing is the reason why an external backend was not available when the allocator was created,
+	// nil if it was available. It wraps solver.ErrUnavailable. A program that is installed later is
+	// found, unless Options.NoBreakers is set.
 	Missing error
 
-	asked   solver.Backend
+	wrapped solver.Backend
 	breaker *chain.Breaker
 }
 
@@ -149,30 +147,30 @@ func (b Backend) State() chain.BackendState {
 	return b.breaker.State()
 }
 
-// probeTimeout is how long an external program has to print its version.
+// probeTimeout is the timeout of a version probe.
 const probeTimeout = 5 * time.Second
 
-// prober is a backend on a program, which it asks for its version.
+// prober is a backend that can probe the version of its program.
 type prober interface {
 	Probe(ctx context.Context) (version string, err error)
 }
 
-// build makes the backend of a name. An external one gets a breaker, which opens while
-// it keeps failing; time-outs count if it had at least half of the default budget. The
-// embedded one gets none: it fails fast, and for a reason that lies in the snapshot, so
-// a snapshot that it fails on must not keep it from all the others.
+// build returns the backend of a name. An external backend gets a circuit breaker, which opens while
+// the backend keeps failing. Timeouts count if the backend had at least half of the default budget.
+// The embedded backend gets none: it fails fast, and because of a snapshot, which must not disable it
+// for all others.
 func (o *Options) build(name solver.BackendName) Backend {
 	spec := mustFind(name)
-	solves := spec.New(cmp.Or(o.Programs[name], spec.Program))
-	b := Backend{Spec: spec, asked: o.wrap(solves)}
-	probed, ok := solves.(prober)
+	backend := spec.New(cmp.Or(o.Programs[name], spec.Program))
+	b := Backend{Spec: spec, wrapped: o.wrap(backend)}
+	probed, ok := backend.(prober)
 	if !ok {
 		return b
 	}
 	b.Version, b.Missing = probe(probed)
 	if o.NoBreakers {
 		if b.Missing != nil {
-			b.asked = o.wrap(chain.Absent{BackendName: name, Why: b.Missing})
+			b.wrapped = o.wrap(chain.Absent{BackendName: name, Why: b.Missing})
 		}
 		return b
 	}
@@ -180,8 +178,8 @@ func (o *Options) build(name solver.BackendName) Backend {
 	if o.OnBackendChange != nil {
 		config.OnChange = func(state chain.BackendState) { o.OnBackendChange(name, state) }
 	}
-	b.breaker = chain.NewBreaker(b.asked, config)
-	b.asked = b.breaker
+	b.breaker = chain.NewBreaker(b.wrapped, config)
+	b.wrapped = b.breaker
 	return b
 }
 
@@ -193,7 +191,7 @@ func (o *Options) wrap(b solver.Backend) solver.Backend {
 	return o.Middleware(b)
 }
 
-// probe asks a program for its version, so that a missing one is known from the start
+// probe requests the version of a program, so that a missing one is known from the start
 // and costs no decision any time.
 func probe(backend prober) (version string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)

@@ -9,29 +9,29 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// noting is a chain that remembers the first contradiction of its proofs, for answers that
-// many decisions and searches go into.
-type noting struct {
+// recordingChain is a chain that records the first contradiction of its proofs, for calls that make many
+// decisions and searches.
+type recordingChain struct {
 	*chain.Chain
 	mu            sync.Mutex
 	contradiction string
 }
 
-// Allocate decides.
-func (n *noting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+// Allocate decides a snapshot.
+func (n *recordingChain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	decision, err := n.Chain.Allocate(ctx, s, o)
 	n.note(decision.Report.Contradiction)
 	return decision, err
 }
 
-// Solve searches.
-func (n *noting) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+// Solve solves a problem.
+func (n *recordingChain) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
 	result, err := n.Chain.Solve(ctx, p, options)
 	n.note(result.Contradiction)
 	return result, err
 }
 
-func (n *noting) note(contradiction string) {
+func (n *recordingChain) note(contradiction string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.contradiction = cmp.Or(n.contradiction, contradiction)

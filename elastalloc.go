@@ -7,8 +7,7 @@
 // Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs
 // on Cloud"; package solver defines it.
 //
-// Use this package to decide in process, the Go client of package client to ask an
-// elastalloc server.
+// Use this package to decide in process, and package client to call an elastalloc server.
 package elastalloc
 
 import (
@@ -39,8 +38,8 @@ const NoBudget time.Duration = -1
 // Options configure an Allocator. The zero value decides with the embedded exact
 // backend.
 type Options struct {
-	// Backends are asked in this order, after the one that a decision's options name;
-	// Specs lists all that exist. Greedy is the last resort of every allocator: it may
+	// Backends are the backends to call, in this order, after the backend that the options of a
+	// decision name. Specs lists all backends. Greedy is the last fallback of every allocator: it may
 	// be named last or left out. Nil means DefaultBackends, an empty list greedy alone.
 	Backends []solver.BackendName
 	// Programs are the executables of external backends, paths or names on the PATH.
@@ -52,18 +51,17 @@ type Options struct {
 	// MaxJobs is the maximum number of jobs per snapshot; 0 means
 	// solver.DefaultMaxJobs.
 	MaxJobs int
-	// Middleware, where set, wraps every backend, for example to trace its searches. A
-	// backend that is not asked because it keeps failing does not reach it.
+	// Middleware wraps every backend, for example to trace its searches. It may be nil. While the
+	// circuit breaker of a backend is open, calls do not reach it.
 	Middleware func(solver.Backend) solver.Backend
-	// ProverMiddleware, where set, wraps the prover that verifies what external
-	// backends claim and bounds what has no bound.
+	// ProverMiddleware wraps the prover, which verifies the claims of external backends and computes
+	// missing bounds. It may be nil.
 	ProverMiddleware func(solver.Prover) solver.Prover
-	// NoBreakers makes every decision ask external backends however often they failed
-	// before; it is meant for measurements. Otherwise a backend that keeps failing is
-	// not asked for a while.
+	// NoBreakers disables the circuit breakers of external backends, for measurements. With a
+	// breaker, a backend that keeps failing is skipped for some time.
 	NoBreakers bool
-	// OnBackendChange, where set, is called each time that a backend's breaker opens or
-	// closes: one call at a time, in order. It must not call the allocator.
+	// OnBackendChange is called each time that the circuit breaker of a backend opens or closes, one
+	// call at a time, in order. It must not call the allocator. It may be nil.
 	OnBackendChange func(solver.BackendName, chain.BackendState)
 }
 
@@ -73,12 +71,11 @@ type Allocator struct {
 	backends []Backend
 	known    []solver.BackendName
 	maxJobs  int
-	budget   time.Duration // of a decision whose options set none; 0 is none
+	budget   time.Duration // of a decision whose options set none; 0 means none
 }
 
-// New returns an allocator. It asks every external backend for its version; a missing
-// program is not an error, see Backend.Missing. The error says what is wrong with the
-// options.
+// New returns an allocator. It probes the version of every external backend. A missing program is not
+// an error, see Backend.Missing. The error names the invalid option.
 func New(options Options) (*Allocator, error) {
 	names := options.Backends
 	if names == nil {
@@ -89,7 +86,7 @@ func New(options Options) (*Allocator, error) {
 		return nil, err
 	}
 	if options.MaxJobs < 0 {
-		return nil, fmt.Errorf("maximum number of jobs is %d; want at least 0", options.MaxJobs)
+		return nil, fmt.Errorf("maximum number of jobs is %d; must be at least 0", options.MaxJobs)
 	}
 	a := &Allocator{
 		known: BackendNames(), maxJobs: cmp.Or(options.MaxJobs, solver.DefaultMaxJobs),
@@ -105,7 +102,7 @@ func New(options Options) (*Allocator, error) {
 	}
 	for _, name := range names {
 		backend := options.build(name)
-		config.Backends = append(config.Backends, backend.asked)
+		config.Backends = append(config.Backends, backend.wrapped)
 		a.backends = append(a.backends, backend)
 	}
 	a.chain = chain.New(config)
@@ -115,10 +112,10 @@ func New(options Options) (*Allocator, error) {
 // Allocate decides how many nodes each job of a snapshot gets. It fills in the
 // defaults of unset fields and modifies neither argument.
 //
-// The error is a *solver.InvalidError that names every bad field, context.Canceled if ctx
-// was cancelled, context.DeadlineExceeded if not even greedy answered before its deadline,
-// and otherwise a bug of this module. More jobs than nodes, a pool that shrank and a time
-// limit are not errors. With an error, what Report.Contradiction says still holds.
+// The error is a *solver.InvalidError that names every bad field, context.Canceled if ctx was
+// canceled, context.DeadlineExceeded if even greedy did not finish before the deadline, or otherwise
+// a bug of this module. More jobs than nodes, a pool that has shrunk and a time limit are not errors.
+// Report.Contradiction is valid also with an error.
 func (a *Allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	r, err := a.valid(s, o, nil)
 	if err != nil {
@@ -138,14 +135,13 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 	return d, nil
 }
 
-// Explain decides as Allocate does and says of the jobs with the given ids, all if none are
-// given, why each gets its nodes, what every other size would cost, and the smallest
-// changes that would give it more. Costs and changes are found by deciding again, the costs
-// by the exact backend, whichever backend decided. The time budget is for the whole: if it
-// ends early, costs are estimated and changes missing. Costs are worked out on all
-// processors, or on as many as solver.Options.Lend grants.
+// Explain decides as Allocate does. For the jobs with the given ids, or all jobs without ids, it
+// returns the reason for the size, the cost of every other size, and the smallest changes that would
+// increase the size. It finds costs and changes by further decisions, and costs always with the exact
+// backend. The time budget covers the whole call: if it expires, costs are estimates and changes may
+// be missing. Costs are computed on all processors, or on as many as solver.Options.Lend grants.
 //
-// Errors are those of Allocate; an id that the snapshot does not have is a bad field.
+// The errors are those of Allocate. An unknown id is a bad field.
 func (a *Allocator) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
@@ -160,31 +156,31 @@ func (a *Allocator) Explain(
 		return solver.Explanation{Decision: d}, err
 	}
 	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
-	decider := &noting{Chain: a.chain, contradiction: d.Report.Contradiction}
+	decider := &recordingChain{Chain: a.chain, contradiction: d.Report.Contradiction}
 	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: d, Held: r.held}, jobIDs)
 	d.Report.Contradiction = decider.contradiction
 	return solver.Explanation{Decision: d, Jobs: jobs}, cmp.Or(err, ctx.Err())
 }
 
-// WhatIf decides a snapshot and variations of it, each as Allocate alone would; the searches
-// of the variations start from the prices of the snapshot's own decision. The time budget is
-// for each decision. What is left until the deadline of ctx is shared equally among the
-// decisions that are still to make, so that one that takes long leaves time for the others.
+// WhatIf decides a snapshot and variations of it, each as Allocate would. The searches of the
+// variations start from the prices of the decision on the snapshot. The time budget applies to each
+// decision. The remaining time until the deadline of ctx is divided equally among the remaining
+// decisions.
 //
-// The error of one scenario is in its result and leaves the others alone. The errors of
-// the call are those of Allocate on the snapshot itself.
+// The error of a scenario is in its result and does not affect other scenarios. The errors of the
+// call are those of Allocate on the snapshot itself.
 func (a *Allocator) WhatIf(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
 	return whatif.Decide(ctx, a, s, o, scenarios)
 }
 
-// Forecast simulates the cluster from a snapshot on, to the second, as package sim
-// describes: it decides again and again as the options say. The time
-// budget is for the whole: what it ends is returned as far as it was simulated. Samples run
-// side by side on all processors, or on as many as solver.Options.Lend grants.
+// Forecast simulates the cluster from a snapshot on, with a resolution of a second, as package sim
+// describes. It makes decisions with the given options. The time budget covers the whole call: if it
+// expires, the result is partial. Samples run in parallel on all processors, or on as many as
+// solver.Options.Lend grants.
 //
-// Jobs that are held because they have bad fields keep their nodes and do not end. Errors
+// Jobs that are frozen because they have bad fields keep their nodes and do not complete. The errors
 // are those of Allocate.
 func (a *Allocator) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
@@ -199,7 +195,7 @@ func (a *Allocator) Forecast(
 	limited, cancel := a.limit(ctx, r.options)
 	defer cancel()
 	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
-	decider := &noting{Chain: a.chain}
+	decider := &recordingChain{Chain: a.chain}
 	future, err := forecast.Jobs(limited, decider, r.snapshot, r.options, f, a.budget)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return solver.Forecast{Contradiction: decider.contradiction}, err
@@ -208,13 +204,12 @@ func (a *Allocator) Forecast(
 	return decision.RestoreForecast(r.held, future), nil
 }
 
-// FillIdle applies the paper's rule for regular times, between two decisions: running
-// jobs keep their nodes, and each queued job in order takes its largest legal size that
-// the idle nodes allow, stopping at the first that does not fit now. A job whose
-// smallest size exceeds the pool is passed over. Where the pool shrank below what the
-// running jobs hold, those listed last lose their nodes until the rest fits, and no job is
-// started. Nothing is optimised: of the report only IdleNodes and Warnings are set. Errors
-// are those of Allocate.
+// FillIdle applies the paper's rule for regular times, between two decisions. Running jobs keep their
+// nodes. Each queued job, in order, gets its largest legal size that the idle nodes allow, up to the
+// first job that does not fit now. A job whose smallest size exceeds the pool is skipped. If the pool
+// has fewer nodes than the running jobs occupy, running jobs that do not fit together with those
+// before them lose their nodes, and no job is started. FillIdle does not optimize: of the report only
+// IdleNodes and Warnings are set. The errors are those of Allocate.
 func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	r, err := a.valid(s, solver.FillIdleOptions(), nil)
 	if err != nil {
@@ -228,14 +223,14 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 
 // request is a valid request for decisions, with its defaults.
 type request struct {
-	snapshot *solver.Snapshot // without held jobs
+	snapshot *solver.Snapshot // without frozen jobs
 	all      *solver.Snapshot
 	held     snapshot.Held
 	options  solver.Options
 }
 
-// valid returns the valid request that a snapshot and options make, or an error that names
-// all bad fields: theirs and those that check, where it is set, finds.
+// valid returns the request of a snapshot and options, or an error that names all their bad fields
+// and those that check returns. check may be nil.
 func (a *Allocator) valid(
 	s *solver.Snapshot, o solver.Options, check func(*solver.Snapshot) []solver.Violation,
 ) (*request, error) {
@@ -257,9 +252,8 @@ func (a *Allocator) valid(
 	return r, nil
 }
 
-// limit limits ctx to the time budget of a call that makes many decisions, and leaves its
-// answer time to travel before the caller's own deadline. It ends, too, when the call is to
-// be hurried.
+// limit limits ctx to the time budget of a call that makes many decisions, and reserves time to send
+// the response before the deadline of the caller. It also expires when Options.Hurry does.
 func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
 	ctx, cancel := a.limitTime(ctx, o)
 	if o.Hurry == nil {
@@ -272,7 +266,7 @@ func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Contex
 	}
 }
 
-// limitTime limits ctx to the time budget and to less than its own deadline.
+// limitTime limits ctx to the time budget, and to less than its own deadline.
 func (a *Allocator) limitTime(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
 	budget := cmp.Or(o.TimeBudget, a.budget)
 	if deadline, limited := ctx.Deadline(); limited {
@@ -288,8 +282,7 @@ func (a *Allocator) limitTime(ctx context.Context, o solver.Options) (context.Co
 // MaxJobs returns the maximum number of jobs per snapshot.
 func (a *Allocator) MaxJobs() int { return a.maxJobs }
 
-// Backends returns the backends of the allocator in the order in which they are asked,
-// greedy last.
+// Backends returns the backends of the allocator in the order in which it calls them, greedy last.
 func (a *Allocator) Backends() []Backend {
 	return append(slices.Clone(a.backends), Backend{Spec: mustFind(solver.BackendGreedy)})
 }

@@ -70,7 +70,7 @@ func firstStep(s *solver.Snapshot, p *solver.Problem, plan solver.Plan) []solver
 	return options
 }
 
-func TestScalingMoment(t *testing.T) {
+func TestCases(t *testing.T) {
 	const hour, minute = time.Hour, time.Minute
 	tests := []struct {
 		name      string
@@ -346,12 +346,12 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 	})
 }
 
-// isCaseThree reports whether a moment begins with a queue and no idle nodes. It
+// isCaseThree reports whether a decision begins with a queue and no idle nodes. It
 // may leave nodes idle that the front job cannot use.
 func isCaseThree(p *solver.Problem) bool {
-	m := newMoment(p)
-	m.shrink()
-	return m.room.Idle == 0 && len(m.queue) > 0
+	a := newAllocation(p)
+	a.shrink()
+	return a.room.Idle == 0 && len(a.queue) > 0
 }
 
 // TestIdempotent carries a decision out and decides again: nothing is left to do,

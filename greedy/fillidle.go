@@ -5,31 +5,30 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// FillIdle returns the option of every job of a valid snapshot at a regular time, between
-// scaling moments: running jobs keep what they hold, legal or not, and the jobs of the queue,
-// in order, take their largest legal size that the idle nodes and the limits of their groups
-// allow, of the type where they are then fastest, up to the first that does not fit the pool
-// now; one that does not fit the limit of a group keeps those of that group behind it. A job
-// whose smallest size exceeds the whole pool or a limit is passed over, since it would block
-// the queue for ever.
+// FillIdle returns the option of every job of a valid snapshot at a regular time, between two
+// decisions. Running jobs keep their nodes, legal or not. Queued jobs, in order, get their largest
+// legal size that the idle nodes and the limits of their groups allow, on the node type on which
+// they are fastest. The first queued job that does not fit the pool now blocks the queue. A job that
+// does not fit the limit of a group blocks the queue of that group. A job whose smallest size exceeds
+// the whole pool or a limit is skipped.
 //
-// Where the pool shrank below what the running jobs hold, one that no longer fits beside those
-// before it loses its nodes, and then no job is started. Where the limit of a group shrank, the
-// same is done to its jobs.
+// If the pool has fewer nodes than the running jobs occupy, a running job that does not fit together
+// with those before it loses its nodes, and no job is started. The same applies to the jobs of a
+// group whose limit is too small.
 func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
 	options := make([]snapshot.Option, len(s.Jobs))
 	room, group := problem.SnapshotRoom(s)
 	shrunk := false
 	for i := range s.Jobs {
-		held := s.Current(i)
+		current := s.Current(i)
 		switch {
-		case held.IsZero():
-		case int(held.Nodes) <= room.For(group(i), int(held.Type)):
-			options[i] = held
-			room.Take(group(i), held)
+		case current.IsZero():
+		case int(current.Nodes) <= room.For(group(i), int(current.Type)):
+			options[i] = current
+			room.Take(group(i), current)
 		default:
-			shrunk = shrunk || int(held.Nodes) > room.Of(int(held.Type))
-			room.CloseFor(group(i), int(held.Nodes))
+			shrunk = shrunk || int(current.Nodes) > room.Of(int(current.Type))
+			room.CloseFor(group(i), int(current.Nodes))
 		}
 	}
 	if shrunk {

@@ -89,7 +89,7 @@ prove() {
     cat "$work/server.log" >&2
     fail 'the server does not serve'
   }
-  # The process is the image's user and holds no capability.
+  # The process is the image's user and has no capability.
   owner=$(stat -c '%u:%g' "$image/proc/$server")
   [ "$owner" = "$user" ] || fail "the server runs as $owner"
   grep -q '^CapEff:[[:space:]]*0*$' "$image/proc/$server/status" || fail 'the server holds capabilities'

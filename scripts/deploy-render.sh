@@ -28,7 +28,7 @@ esac
   exit 1
 }
 
-# The chart without what says that Helm manages the objects. Each time that they are
+# The chart without the labels and annotations of Helm. Each time that they are
 # applied, a number of replicas would undo what the autoscaler has done.
 render() {
   echo '# Rendered from deploy/helm/elastalloc by scripts/deploy-render.sh; change it there.'

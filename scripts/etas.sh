@@ -5,11 +5,11 @@
 #   scripts/etas.sh tables OUT           print the tables as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04,
-# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/reference/traces.md says how to make them).
-# What OUT has already is not run again.
+# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/reference/traces.md describes how to create them).
+# Runs whose results are in OUT are skipped.
 set -eu
 
-# simulate TOLD POLICIES NAME SEED FLAGS... runs a workload: NAME is that of a trace, or baseline.
+# simulate SETTING POLICIES NAME SEED FLAGS... runs a workload: NAME is that of a trace, or baseline.
 simulate() {
 	into=$out/$1/$3-$4-$2 policies=$2 name=$3 seed=$4
 	shift 4
@@ -21,8 +21,8 @@ simulate() {
 	"$lab" simulate $jobs --policy "$policies" --nodes 70,150 --seed "$seed" --workers 1 --out "$into" "$@" >/dev/null
 }
 
-# drawn NAME SEED runs what depends on the draw of the errors: factors of 1.6, 2 and 4.
-drawn() {
+# random_errors NAME SEED runs the simulations with random errors: factors of 1.6, 2 and 4.
+random_errors() {
 	simulate sigma-0.470 total-time "$@" --eta-sigma 0.470
 	for sigma in 0.693 1.386; do
 		simulate "sigma-$sigma" optimal "$@" --eta-sigma "$sigma"
@@ -30,7 +30,7 @@ drawn() {
 	done
 }
 
-# fixed NAME SEED runs what does not.
+# fixed NAME SEED runs the simulations without random errors.
 fixed() {
 	simulate true max-min,total-time,optimal "$@"
 	simulate unknown optimal "$@" --eta unknown
@@ -46,17 +46,17 @@ run() {
 	for trace in itp_cluster04 helios_venus_may2020 itp_cluster02 itp_cluster08; do
 		fixed "$trace" 1
 		for seed in $(seq 1 10); do
-			drawn "$trace" "$seed"
+			random_errors "$trace" "$seed"
 		done
 	done
 	for seed in $(seq 1 12); do
 		fixed baseline "$seed"
-		drawn baseline "$seed"
+		random_errors baseline "$seed"
 	done
 }
 
-# Changes of the mean total time in %, over the cases of some workloads: pairs of workload and
-# pool, on a trace the mean over the draws.
+# Changes of the mean job completion time in %, over the cases of some workloads: pairs of workload and
+# pool, on a trace the mean over the seeds.
 tables() {
 	for workloads in 'itp|venus' synthetic; do
 		printf '\n%s\n\n' "$workloads"

@@ -6,7 +6,7 @@
 set -euo pipefail
 time=$1
 cd "$(dirname "$0")/.."
-# One of them is among the fault tests, which say that they are skipped otherwise.
+# One of them is among the fault tests, which are skipped otherwise.
 export ELASTALLOC_TESTS=faults
 
 for package in $(go list ./...); do

@@ -24,7 +24,7 @@ stands() { [[ -f $out/stamps/$1 && $(<"$out/stamps/$1") == "$inputs" ]]; } # NAM
 version() { go list -m -f '{{.Version}}' "$1"; }
 directory() { go list -m -f '{{.Dir}}' "$1"; }
 
-# A server that does not know its version says v0.0.0, and clients misjudge it.
+# A server that does not know its version reports v0.0.0, and clients misjudge it.
 kubernetes=$(version k8s.io/kubernetes)
 IFS=. read -r major minor _ <<<"${kubernetes#v}"
 x=k8s.io/component-base/version
@@ -70,7 +70,7 @@ while read -r name module package crds webhooks; do
   stands "$name" && continue
   cd "$(cd / && go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')"
   if [[ $name == kueue ]]; then
-    # It wants a certificate for its metrics in a folder of the machine, though they are off.
+    # It needs a certificate for its metrics in a folder of the machine, though they are off.
     rm -rf "$out/kueue" && cp -R --no-preserve=mode . "$out/kueue" && cd "$out/kueue"
     sed -i 's|"/etc/kueue/metrics/certs"|filepath.Join(os.TempDir(), "k8s-webhook-server", "serving-certs")|' cmd/kueue/main.go
   fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures a server under load: ghz asks it to decide the same snapshot again and again,
+# Measures a server under load: ghz sends it the same snapshot again and again,
 # over a connection per client. Prints a table in Markdown. Linux only.
 set -euo pipefail
 cd "$(dirname "$0")/.."

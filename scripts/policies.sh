@@ -3,11 +3,11 @@
 #
 #   scripts/policies.sh public LAB TRACES OUT  simulate the set "public" into OUT, about three minutes
 #   scripts/policies.sh run LAB TRACES OUT     simulate the set "mixed" into OUT, about ten minutes
-#   scripts/policies.sh held LAB TRACES OUT    simulate the two other traces at three restart times, about a minute
+#   scripts/policies.sh unseen LAB TRACES OUT  simulate the two other traces at three restart times, about a minute
 #   scripts/policies.sh tables OUT             print the tables of all of them as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04,
-# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/reference/traces.md says how to make them).
+# helios_venus_may2020, itp_cluster02 and itp_cluster08 (docs/reference/traces.md describes how to create them).
 set -eu
 
 pools=70,90,110,130,150,170,190
@@ -44,16 +44,16 @@ public() {
 	done
 }
 
-held() {
+unseen() {
 	for trace in itp_cluster02_50h itp_cluster08_50h; do
 		for restart in 0 60 180; do
-			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/held/$trace-$restart" \
+			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/unseen/$trace-$restart" \
 				--nodes "$pools" --policy total-time,total-time-waiting,optimal,max-min --restart-time "$restart"
 		done
 	done
 }
 
-# against is a jq function: every run beside the run of optimal on the same workload and
+# against is a jq function: every run compared with the run of optimal on the same workload and
 # pool, the runs of each policy together.
 against='
 def mean: add / length;
@@ -167,7 +167,7 @@ traces() {
 ranges() {
 	echo "| trace, restart | mean total against optimal (%) | against max-min: mean total (%) | p95 (%) | max (%) | rescales, times | later (% of jobs) | worst ratio | total-time-waiting: mean total against optimal (%) | against max-min (%) | later (% of jobs) |"
 	echo "|---|---|---|---|---|---|---|---|---|---|---|"
-	for file in "$1"/held/*/summary.json; do
+	for file in "$1"/unseen/*/summary.json; do
 		jq -r --arg name "$(basename "$(dirname "$file")")" '
 			def percent: . * 100 | round | if . > 0 then "+\(.)" elif . < 0 then "−\(-.)" else "0" end;
 			def range(text): "\(min | text) to \(max | text)";
@@ -188,12 +188,12 @@ ranges() {
 }
 
 case ${1-} in
-run | held | public)
+run | unseen | public)
 	lab=$2 traces=$3 out=$4
 	"$1"
 	;;
 tables)
-	if [ -d "$2/held" ]; then
+	if [ -d "$2/unseen" ]; then
 		printf '\nTwo further traces: total-time, ranges over the pools\n\n'
 		ranges "$2"
 	fi

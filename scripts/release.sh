@@ -51,7 +51,7 @@ for platform in $platforms; do
   export GOOS=${platform%/*} GOARCH=${platform#*/}
   say "$platform"
   build "$work/bin"
-  # As `elastalloc version` says, which a binary of another platform cannot.
+  # As `elastalloc version` states, which a binary of another platform cannot.
   version=$(go version -m "$work/bin/elastalloc" | awk '$1 == "mod" {print $3}')
   [ -n "$version" ] && [ "$version" != '(devel)' ] || fail 'the binaries have no version: build them in a git checkout'
   name=elastalloc_${version#v}_${GOOS}_$GOARCH

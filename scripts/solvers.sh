@@ -12,7 +12,7 @@ root=$PWD
 name=solvers
 . scripts/packages.sh
 
-# The version in the banner of a solver; it fails where there is no such program.
+# The version in the banner of a solver; it fails if there is no such program.
 cbc_version() { cbc -quit 2>/dev/null </dev/null | sed -n 's/^Version: *\([^ ]*\).*/\1/p' | grep .; }
 highs_version() { "$1" --version 2>/dev/null </dev/null | sed -n 's/^HiGHS version \([^ ]*\).*/\1/p' | grep .; }
 

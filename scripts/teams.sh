@@ -5,7 +5,7 @@
 #   scripts/teams.sh tables OUT           print the tables as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with helios_venus_may2020_50h.csv and
-# helios_venus_may2020_20d.csv (docs/reference/traces.md says how to make them).
+# helios_venus_may2020_20d.csv (docs/reference/traces.md describes how to create them).
 set -eu
 
 rivals=static-partitions,fifo-partitions,borrowing,borrowing-waiting,total-time-open,total-time-weights
@@ -70,8 +70,8 @@ def percent: . * 100 | round | if . > 0 then "+\(.)" elif . < 0 then "−\(-.)" 
 '
 
 # table NAME [all] prints every policy and, unless all, variant of a workload, and per pool:
-# mean total time in minutes and its change against static partitions, the worst team
-# against its partition, the share of the pool that was held, and rescales per job; means
+# mean job completion time in minutes and its change against static partitions, the worst team
+# against its partition, the share of the pool that was allocated, and resizes per job; means
 # over shuffles, and the worst of them.
 table() {
 	jq -rn --arg only "${2-}" "$common"'
@@ -106,7 +106,7 @@ table() {
 }
 
 # worse NAME prints in how many of many shuffles a team was worse off than in its
-# partition, how many teams, the largest ratio, and the mean total time.
+# partition, how many teams, the largest ratio, and the mean job completion time.
 worse() {
 	jq -rn "$common"'
 		[inputs | input_filename as $file | (.runs[] | . + {price: ($file | split("/")[-2] | sub("-[0-9]+$"; ""))})] |

@@ -134,7 +134,7 @@ type cluster struct {
 	nodes   []Node
 	index   map[string]int // of each node id
 	largest int            // machines of the largest block, free or not
-	most    int            // largest of the sizes that a block could hold; 0 if there is none
+	most    int            // largest of the sizes that fit a block; 0 if none fits
 }
 
 // newCluster returns the cluster of nodes. The error names every field that is not valid.
@@ -190,7 +190,7 @@ func newCluster(nodes []Node, sizes []int) (*cluster, error) {
 	return c, nil
 }
 
-// cut returns the size of the pieces that a piece is cut into: its own if a block could hold it.
+// cut returns the size of the pieces that a piece is cut into: its own if it fits a block.
 func (c *cluster) cut(size int) int {
 	if c.machines(size) <= c.largest || c.most == 0 {
 		return size

@@ -34,7 +34,7 @@ type Job struct {
 	On map[string]int
 }
 
-// Placement says where each job goes.
+// Placement is the result of Place: the machines of each job.
 type Placement struct {
 	// On has the units of every job, by job id and node id. A paused job has an empty map.
 	On map[string]map[string]int
@@ -97,8 +97,8 @@ func Limits(nodes []Node, sizes []int) ([]*elastallocv1.SizeLimit, error) {
 	return limits, nil
 }
 
-// Place puts jobs on machines. sizes are the piece sizes in use: a piece that no block could hold
-// is cut into pieces of the largest of sizes that a block could hold.
+// Place puts jobs on machines. sizes are the piece sizes in use: a piece that fits no block
+// is cut into pieces of the largest of sizes that fits a block.
 //
 // A job whose units do not change keeps its machines if that is possible, and few such jobs move
 // otherwise. Each piece goes to the fullest machine, or block, that fits.

@@ -51,7 +51,7 @@ func TestWrongUsage(t *testing.T) {
 		"forecast -o pdf -f testdata/queue.json":                  `"-o, --output" flag: must be one of table, json, svg, html`,
 		"serve --listen 127.0.0.1:65536":                          `listen address is "127.0.0.1:65536" (`,
 		"serve --backends exact,exact":                            "twice",
-		"serve --backends exact,gurobi":                           `unknown backend "gurobi" (want one of exact, cbc, highs, greedy`,
+		"serve --backends exact,gurobi":                           `unknown backend "gurobi" (must be one of exact, cbc, highs, greedy`,
 		"serve --backends greedy,exact":                           "name it last",
 		"serve --client-names scheduler":                          "client names need a client CA",
 		"serve --default-budget 0s":                               "--default-budget",

@@ -313,7 +313,7 @@ class Elastalloc(Policy):
             return
         told = {}
         if self._error:
-            # Drawn when the job arrives, when left is its total work.
+            # Random, fixed when the job arrives, when left is its total work.
             if key not in self._told:
                 self._told[key] = left * math.exp(self._error * self._random.gauss(0, 1))
             told = {"told": self._told[key], "told_error": self._error}

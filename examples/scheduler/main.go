@@ -57,7 +57,7 @@ func main() {
 			}
 		}
 	}
-	fmt.Fprintf(os.Stdout, "%d jobs took %.1f min on average, with %d changes of nodes; %d calls failed\n",
+	fmt.Fprintf(os.Stdout, "%d jobs took %.1f min on average, with %d resizes; %d calls failed\n",
 		*jobs, s.cluster.total.Minutes()/float64(*jobs), s.changes, s.failed)
 }
 

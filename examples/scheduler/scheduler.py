@@ -183,7 +183,7 @@ def main() -> None:
     minutes = statistics.mean(time for _, time in cluster.completed) / 60
     print(
         f"{len(cluster.completed)} jobs took {minutes:.1f} min on average, "
-        f"with {scheduler.changes} changes of nodes; {scheduler.failed} calls failed"
+        f"with {scheduler.changes} resizes; {scheduler.failed} calls failed"
     )
 
 

@@ -107,8 +107,8 @@ def limits(nodes: Sequence[Node], sizes: Sequence[int]) -> "List[pb.SizeLimit]":
 def place(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> Placement:
     """Puts jobs on machines.
 
-    sizes are the piece sizes in use: a piece that no block could hold is cut into pieces of the
-    largest of sizes that a block could hold. A job whose units do not change keeps its machines if
+    sizes are the piece sizes in use: a piece that fits no block is cut into pieces of the
+    largest of sizes that fits a block. A job whose units do not change keeps its machines if
     that is possible, and few such jobs move otherwise. Each piece goes to the fullest machine, or
     block, that fits.
 
@@ -283,11 +283,10 @@ class _Cluster:
         full = [node.block for node in nodes if node.units == machine]
         self.largest = max((full.count(name) for name in names), default=0)  # Machines of a block.
         held = [size for size in sizes if self.bins.machines(size) <= self.largest]
-        self.most = max(held, default=0)  # Of the sizes that a block could hold.
+        self.most = max(held, default=0)  # of the sizes that fit a block
 
     def cut(self, size: int) -> int:
-        """Returns the size of the pieces that a piece is cut into: its own if a block could hold
-        it."""
+        """Returns the size of the pieces that a piece is cut into: its own if it fits a block."""
         if self.bins.machines(size) <= self.largest or not self.most:
             return size
         return self.most

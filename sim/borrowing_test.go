@@ -23,6 +23,15 @@ func fixed(team string, size int, trained time.Duration) solver.Job {
 	return job
 }
 
+// options returns options of nodes of no type.
+func options(nodes ...int) []solver.Option {
+	list := make([]solver.Option, len(nodes))
+	for i, n := range nodes {
+		list[i].Nodes = int32(n)
+	}
+	return list
+}
+
 func TestBorrowing(t *testing.T) {
 	quotas := func(a, b, c int) []solver.Group {
 		return []solver.Group{{ID: "a", Quota: a}, {ID: "b", Quota: b}, {ID: "c", Quota: c}}
@@ -70,10 +79,10 @@ func TestBorrowing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &solver.Snapshot{TotalNodes: 8, Groups: test.groups, Jobs: test.jobs}
-			if diff := cmp.Diff(test.want, borrowing(s)); diff != "" {
+			if diff := cmp.Diff(options(test.want...), borrowing(s)); diff != "" {
 				t.Errorf("borrowing (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.waiting, borrowingWaiting(s)); diff != "" {
+			if diff := cmp.Diff(options(test.waiting...), borrowingWaiting(s)); diff != "" {
 				t.Errorf("borrowing without preemption (-want +got):\n%s", diff)
 			}
 		})

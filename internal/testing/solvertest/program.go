@@ -37,5 +37,5 @@ func Program(tb testing.TB, name solver.BackendName) string {
 // environment returns a variable of the process: what is installed on the machine
 // is not an input of a test but a fact about where it runs.
 func environment(name string) string {
-	return os.Getenv(name) //nolint:forbidigo // See above.
+	return os.Getenv(name)
 }

@@ -30,7 +30,7 @@ const (
 
 // Selected reports whether the tests of the tier run.
 func (t Tier) Selected() bool {
-	selected := os.Getenv(Variable) //nolint:forbidigo // Which tests run is not an input of the program.
+	selected := os.Getenv(Variable)
 	return slices.Contains(strings.Split(selected, ","), string(t))
 }
 

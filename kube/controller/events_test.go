@@ -34,7 +34,10 @@ type eventful struct {
 	*rand.Rand
 	kubelets *rand.Rand // for how long pods take to end
 	history  []string
-	changes  int // of sizes by the controller
+	brief    bool  // nothing lasts for the grace period, so that no job may be resized
+	changes  int   // of sizes by the controller
+	written  int64 // how many writes there were when the jobs were read, -1 if they have to be
+	even     bool  // passes are made every step, whatever the controller wants
 	// jobs are all that were created, by name.
 	jobs map[string]*eventfulJob
 	// removed are when nodes were deleted, deleted when pods are gone that are being deleted, and
@@ -163,7 +166,7 @@ func (e *eventful) submit(variant string, sizes []int, restart time.Duration, pa
 		create(j.kind.Child.Kind, manifests[j.kind.Child.Kind], nil, nil)
 	}
 	create(kind, manifests[variant], map[string]string{world.PoolLabel: "training"}, annotations)
-	e.jobs[name] = j
+	e.jobs[name], e.written = j, -1
 	e.read()
 }
 
@@ -178,9 +181,13 @@ func (e *eventful) object(name string, kind schema.GroupVersionKind) *unstructur
 	return &object
 }
 
-// read reads the shapes of all jobs.
+// read reads the shapes of all jobs, if any was written since.
 func (e *eventful) read() {
 	e.t.Helper()
+	if e.written == e.writes.Load() {
+		return
+	}
+	e.written = e.writes.Load()
 	for name, j := range e.jobs {
 		var child *unstructured.Unstructured
 		if j.kind.Child != nil {
@@ -217,6 +224,7 @@ func (e *eventful) resumeJobSets() {
 		if err := e.client.Update(e.t.Context(), set); err != nil {
 			e.t.Fatal(err)
 		}
+		e.written = -1
 	}
 	e.read()
 }
@@ -299,8 +307,9 @@ func (e *eventful) reconcile() {
 			e.makePods(name, of[name])
 		}
 	}
-	e.schedule(nodes, busy)
-	e.runPods()
+	pods = e.listPods()
+	e.schedule(pods, nodes, busy)
+	e.runPods(pods)
 }
 
 // makePods makes the pods of a job as many as it asks for.
@@ -367,16 +376,17 @@ func (e *eventful) makeGroups(name string, groups map[string][]*corev1.Pod) {
 }
 
 // schedule binds pods to nodes that take them.
-func (e *eventful) schedule(nodes map[string]*corev1.Node, busy map[string]bool) {
+func (e *eventful) schedule(pods []corev1.Pod, nodes map[string]*corev1.Node, busy map[string]bool) {
 	e.t.Helper()
-	for _, pod := range e.listPods() {
+	for i := range pods {
+		pod := &pods[i]
 		if _, leaving := e.deleted[pod.UID]; leaving || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(nodes)) {
 			if !busy[name] && accepts(nodes[name]) {
 				busy[name], pod.Spec.NodeName = true, name
-				e.update(&pod)
+				e.update(pod)
 				break
 			}
 		}
@@ -384,9 +394,10 @@ func (e *eventful) schedule(nodes map[string]*corev1.Node, busy map[string]bool)
 }
 
 // runPods has containers run, crash and succeed.
-func (e *eventful) runPods() {
+func (e *eventful) runPods(pods []corev1.Pod) {
 	e.t.Helper()
-	for _, pod := range e.listPods() {
+	for i := range pods {
+		pod := &pods[i]
 		j := e.jobs[pod.Labels["job"]]
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded {
 			continue
@@ -400,7 +411,7 @@ func (e *eventful) runPods() {
 		}
 		if pod.Status.Phase != status.Phase || len(pod.Status.ContainerStatuses) != len(status.ContainerStatuses) {
 			pod.Status = status
-			e.update(&pod)
+			e.update(pod)
 		}
 	}
 }
@@ -486,6 +497,45 @@ func (e *eventful) disturb(name string, which int, d time.Duration) {
 	e.after(d, func() { e.healNode(name) })
 }
 
+// evict deletes the pods on a node.
+func (e *eventful) evict(node string) {
+	e.t.Helper()
+	for _, pod := range e.listPods() {
+		if pod.Spec.NodeName == node {
+			e.log("%s loses its pod of %s", node, pod.Labels["job"])
+			e.terminate(&pod)
+		}
+	}
+}
+
+// drain cordons a node for a while and deletes its pods.
+func (e *eventful) drain(node string, d time.Duration) {
+	e.t.Helper()
+	e.log("drain of %s for %v", node, d)
+	e.changeNode(node, cordon)
+	e.evict(node)
+	e.after(d, func() { e.healNode(node) })
+}
+
+// drainMost drains most nodes for longer than an outage keeps all decisions back, and has jobs arrive
+// meanwhile. The pods on the other nodes run on.
+func (e *eventful) drainMost(nodes int) {
+	e.t.Helper()
+	for _, n := range e.Perm(nodes)[:nodes/2+1+e.IntN(2)] {
+		if name := fmt.Sprintf("node-%03d", n); accepts(e.nodes()[name]) {
+			e.drain(name, time.Duration(30+e.IntN(30))*time.Minute)
+		}
+	}
+	for range 3 {
+		e.log("a job is submitted")
+		e.submitRandom(nodes)
+		e.passUntil(10 * time.Minute)
+	}
+	for len(e.undo) > 0 {
+		e.passUntil(e.step)
+	}
+}
+
 func (e *eventful) log(format string, args ...any) {
 	e.history = append(e.history, fmt.Sprintf("%s %s", e.now.Format("15:04:05"), fmt.Sprintf(format, args...)))
 }
@@ -520,14 +570,7 @@ func (e *eventful) happens(nodes int) {
 		e.changeNode(node, taint("example.com/broken", corev1.TaintEffectNoExecute))
 		e.after(long, func() { e.healNode(node) })
 	case kind == 5 && node != "":
-		e.log("drain of %s", node)
-		e.changeNode(node, cordon)
-		for _, pod := range e.listPods() {
-			if pod.Spec.NodeName == node {
-				e.terminate(&pod)
-			}
-		}
-		e.after(long, func() { e.healNode(node) })
+		e.drain(node, long)
 	case kind == 6 && node != "":
 		e.log("deletion of %s", node)
 		e.removed[node] = e.now
@@ -599,7 +642,8 @@ type observed struct {
 	retained        []string // the nodes that take no pods and have some of the job
 }
 
-// look returns what the oracle sees of each job, and how many nodes accept pods.
+// look returns what the oracle sees of each job, and how many nodes accept pods. It fails if there are more
+// pods than nodes for them.
 func (e *eventful) look() (jobs map[string]observed, accepting int) {
 	e.t.Helper()
 	e.read()
@@ -613,10 +657,17 @@ func (e *eventful) look() (jobs map[string]observed, accepting int) {
 	for name, j := range e.jobs {
 		jobs[name] = observed{size: j.size(), accepting: accepting}
 	}
+	on := make(map[string]bool)
 	for _, pod := range e.listPods() {
 		name := pod.Labels["job"]
 		o := jobs[name]
 		node := nodes[pod.Spec.NodeName]
+		if node != nil && pod.Status.Phase != corev1.PodSucceeded {
+			if on[node.Name] {
+				e.fail("several pods are on %s", node.Name)
+			}
+			on[node.Name] = true
+		}
 		if _, leaving := e.deleted[pod.UID]; leaving || node == nil || pod.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
@@ -639,26 +690,28 @@ func (e *eventful) pass() {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	after, _ := e.look()
+	e.read()
 	grew, asked, retaining := false, 0, 0
 	for name, was := range before {
-		now := after[name]
-		asked += now.size - min(now.size, e.jobs[name].succeeds)
+		size := e.jobs[name].size()
+		asked += size - min(size, e.jobs[name].succeeds)
 		retaining += len(was.retained)
-		grew = grew || now.size > was.size
-		if now.size == was.size {
+		grew = grew || size > was.size
+		if size == was.size {
 			continue
 		}
-		e.log("%s %d -> %d", name, was.size, now.size)
+		e.log("%s %d -> %d", name, was.size, size)
 		e.changes++
 		switch {
+		case e.brief:
+			e.fail("%s goes from %d to %d nodes though nothing has lasted for the grace period", name, was.size, size)
 		case e.mode == plan.ModeRecommend:
 			e.fail("%s is resized in mode recommend", name)
 		case e.jobs[name].succeeds > 0:
-			e.fail("%s goes from %d to %d nodes though %d of its pods have succeeded", name, was.size, now.size, e.jobs[name].succeeds)
+			e.fail("%s goes from %d to %d nodes though %d of its pods have succeeded", name, was.size, size, e.jobs[name].succeeds)
 		case len(was.retained) > 0:
-			e.fail("%s goes from %d to %d nodes while its pods run on %v, which take no new pods", name, was.size, now.size, was.retained)
-		case now.size == 0 && was.running > 0 && 2*accepting < len(e.nodes()):
+			e.fail("%s goes from %d to %d nodes while its pods run on %v, which take no new pods", name, was.size, size, was.retained)
+		case size == 0 && was.running > 0 && 2*accepting < len(e.nodes()):
 			e.fail("%s is paused in an outage, %d of its pods run", name, was.running)
 		}
 	}
@@ -666,27 +719,22 @@ func (e *eventful) pass() {
 		e.fail("jobs ask for %d nodes after one of them grew; %d accept pods and %d retain some", asked, accepting, retaining)
 	}
 	e.reconcile()
-	e.now = e.now.Add(min(again, e.step))
-	e.checkPods()
-}
-
-// checkPods fails if there are more pods than nodes for them.
-func (e *eventful) checkPods() {
-	e.t.Helper()
-	nodes, on := e.nodes(), make(map[string]int)
-	for _, pod := range e.listPods() {
-		if nodes[pod.Spec.NodeName] != nil && pod.Status.Phase != corev1.PodSucceeded {
-			if on[pod.Spec.NodeName]++; on[pod.Spec.NodeName] > 1 {
-				e.fail("several pods are on %s", pod.Spec.NodeName)
-			}
-		}
+	if !e.even {
+		again = min(again, e.step)
+	} else {
+		again = e.step
 	}
+	e.now = e.now.Add(again)
 }
 
 func (e *eventful) passUntil(d time.Duration) {
 	e.t.Helper()
-	for began := e.now; e.now.Sub(began) < d; {
+	passes := 0
+	for began := e.now; e.now.Sub(began) < d; passes++ {
 		e.pass()
+	}
+	if passes > 200 && time.Duration(passes)*time.Second > d {
+		e.fail("it made %d passes in %v", passes, d)
 	}
 }
 
@@ -763,7 +811,8 @@ func TestRandomEvents(t *testing.T) {
 				}
 				e.passUntil(40 * time.Minute)
 				e.blips(nodes)
-				for range 25 {
+				e.drainMost(nodes)
+				for range 15 {
 					e.happens(nodes)
 					e.passUntil(time.Duration(e.IntN(600)) * time.Second)
 				}
@@ -780,21 +829,87 @@ func TestRandomEvents(t *testing.T) {
 	}
 }
 
+// TestTwins compares runs with the same jobs, some of which arrive later, with and without disturbances of
+// the nodes of a job that keeps its size anyhow: all other jobs have the same nodes all the time.
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	const nodes = 10
+	for seed := range seeds(1) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			var twins [2]*eventful
+			for i := range twins {
+				e := newEventful(t, seed, nodes, plan.ModeApply)
+				e.even = true
+				e.submit("Job", []int{2}, time.Minute, true, nodes)
+				for range 2 {
+					e.submitRandom(nodes)
+				}
+				twins[i] = e
+			}
+			disturbed, calm := twins[0], twins[1]
+			r := rand.New(rand.NewPCG(seed, 47))
+			for round := range 12 {
+				for _, name := range disturbed.nodesOfJob("job-0") {
+					if node := disturbed.nodes()[name]; round > 1 && r.IntN(2) == 0 && accepts(node) && len(node.Spec.Taints) == 0 {
+						disturbed.disturb(name, r.IntN(disturbances), []time.Duration{time.Duration(5+r.IntN(100)) * time.Second, time.Duration(1+r.IntN(40)) * time.Minute}[r.IntN(2)])
+					}
+				}
+				for _, e := range twins {
+					if round%3 == 2 {
+						e.submitRandom(nodes)
+					}
+				}
+				for range 30 + r.IntN(30) {
+					for _, e := range twins {
+						e.pass()
+					}
+					for name, j := range calm.jobs {
+						if got := disturbed.jobs[name].size(); got != j.size() {
+							disturbed.fail("%s has %d nodes; want %d, as without the disturbances of nodes on which it has no pods", name, got, j.size())
+						}
+					}
+				}
+			}
+			if calm.changes < 4 {
+				t.Errorf("only %d changes; want some to compare", calm.changes)
+			}
+		})
+	}
+}
+
+// nodesOfJob returns the nodes that have pods of a job, in order.
+func (e *eventful) nodesOfJob(job string) (names []string) {
+	e.t.Helper()
+	for _, pod := range e.listPods() {
+		if pod.Labels["job"] == job && pod.Spec.NodeName != "" {
+			names = append(names, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // blips has disturbances happen that are over within the grace period, which change no job.
 func (e *eventful) blips(nodes int) {
 	e.t.Helper()
-	before := e.changes
+	back := make(map[string]time.Time)
+	e.brief = true
 	for range 20 {
 		for range 1 + e.IntN(3)*e.IntN(3) {
 			name := fmt.Sprintf("node-%03d", e.IntN(nodes))
-			if node := e.nodes()[name]; accepts(node) && len(node.Spec.Taints) == 0 {
-				e.disturb(name, e.IntN(disturbances), time.Duration(5+e.IntN(100))*time.Second)
+			d := time.Duration(5+e.IntN(85)) * time.Second // Up to a step passes before it is seen.
+			// One that fails again before it accepts pods has not come back.
+			if node := e.nodes()[name]; accepts(node) && len(node.Spec.Taints) == 0 && e.now.After(back[name]) {
+				back[name] = e.now.Add(d + 2*time.Minute)
+				e.disturb(name, e.IntN(disturbances), d)
+				if e.IntN(2) == 0 { // Its pod waits for the node.
+					e.evict(name)
+				}
 			}
 		}
 		e.passUntil(time.Duration(10+e.IntN(240)) * time.Second)
 	}
 	e.passUntil(10 * time.Minute)
-	if e.changes > before {
-		e.fail("jobs were resized though nothing lasted for the grace period")
-	}
+	e.brief = false
 }

@@ -154,7 +154,10 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 			return min(again, soon), err
 		}
 		if !p.Done() {
-			again = min(again, settling, max(soon, p.Expires.Sub(w.Now)))
+			again = min(again, settling)
+			if left := p.Expires.Sub(w.Now); left > 0 { // It may stay as it is for long after that, as in an outage.
+				again = min(again, max(soon, left))
+			}
 		}
 	}
 	return again, nil

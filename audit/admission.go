@@ -20,7 +20,7 @@ const (
 
 // admit returns the admission class of every job.
 func (s *snapshot) admit() ([]admissionClass, error) {
-	a := &admitter{snapshot: s, idle: slices.Clone(s.nodes), classes: make([]admissionClass, len(s.jobs))}
+	a := &admitter{snapshot: s, idle: s.available(), classes: make([]admissionClass, len(s.jobs))}
 	for _, g := range s.groups {
 		a.groupIdle = append(a.groupIdle, g.limit)
 	}
@@ -60,10 +60,10 @@ func (s *snapshot) admit() ([]admissionClass, error) {
 type admitter struct {
 	*snapshot
 	classes   []admissionClass
-	idle      []int          // nodes of each type that are not assigned
+	idle      []int          // nodes of each type, and of each size limit, that are not assigned
 	groupIdle []int          // nodes of each group's limit that are not assigned
 	blocked   []bool         // groups in which a job waits because of the limit
-	running   [][]runningJob // by type, in the order of remaining work
+	running   [][]runningJob // by type and size limit, in the order of remaining work
 	tie       bool           // rounding decides the class of a job
 }
 
@@ -91,12 +91,12 @@ func (a *admitter) isBlocked(j *job) (blocked bool) {
 }
 
 // bestFit returns the profile on which the smallest size of a job fits in the given nodes of each
-// type: on the type of its current nodes if possible, otherwise on the type with the most nodes. It
-// returns nil if it fits nowhere.
+// type and size limit: on the type of its current nodes if possible, otherwise on the type with the
+// most nodes. It returns nil if it fits nowhere.
 func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
 	for _, p := range j.profiles {
 		switch {
-		case p.sizes[0] > nodes[p.nodeType]:
+		case slices.ContainsFunc(a.countedIn(j, p), func(n int) bool { return p.sizes[0] > nodes[n] }):
 		case j.currentNodes > 0 && p.nodeType == j.nodeType:
 			return p
 		case best == nil || nodes[p.nodeType] > nodes[best.nodeType]:
@@ -107,14 +107,15 @@ func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
 }
 
 // requireInOrder assigns smallest sizes to the jobs for which filter is true, in order, and reports
-// whether the pool has room for all jobs that fit an empty pool. A running job that does not fit is
+// whether the pool and the size limits have room for all jobs that fit an empty pool. A running job that does not fit is
 // skipped. A job that does not fit the limit of a group is skipped, too, and blocks the group in
 // the queue. Otherwise the first job that does not fit ends the phase.
 func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit bool) {
 	allFit = true
+	empty := a.available()
 	for i := range a.jobs {
 		j := &a.jobs[i]
-		if j.frozen || !filter(j) || a.bestFit(j, a.nodes) == nil {
+		if j.frozen || !filter(j) || a.bestFit(j, empty) == nil {
 			continue
 		}
 		need, left, limit := j.profiles[0].sizes[0], unlimited, unlimited // With groups there is one profile.
@@ -134,7 +135,9 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 			allFit = false
 		case p == startPhase && !a.fitsWithRunning(j, fit):
 		default:
-			a.idle[fit.nodeType] -= fit.sizes[0]
+			for _, n := range a.countedIn(j, fit) {
+				a.idle[n] -= fit.sizes[0]
+			}
 			for g := range a.withAncestors(j.group) {
 				a.groupIdle[g] -= need // A limit that is not set is never used up.
 			}
@@ -152,11 +155,14 @@ func (a *admitter) weightedRemaining(j *job, additional float64) float64 {
 
 // rankRunning sorts the running jobs without an assigned size by their remaining work.
 func (a *admitter) rankRunning() {
-	a.running = make([][]runningJob, len(a.nodes))
+	empty := a.available()
+	a.running = make([][]runningJob, len(empty))
 	for i := range a.jobs {
 		j := &a.jobs[i]
-		if fit := a.bestFit(j, a.nodes); j.currentNodes > 0 && !j.frozen && a.classes[i] == excluded && fit != nil {
-			a.running[fit.nodeType] = append(a.running[fit.nodeType], runningJob{a.weightedRemaining(j, 0), fit.sizes[0]})
+		if fit := a.bestFit(j, empty); j.currentNodes > 0 && !j.frozen && a.classes[i] == excluded && fit != nil {
+			for _, n := range a.countedIn(j, fit) {
+				a.running[n] = append(a.running[n], runningJob{a.weightedRemaining(j, 0), fit.sizes[0]})
+			}
 		}
 	}
 	for _, jobs := range a.running {
@@ -169,22 +175,33 @@ func (a *admitter) rankRunning() {
 
 // fitsWithRunning reports whether the smallest size of a new job fits in addition to the smallest
 // sizes of the running jobs that have at most as much remaining work as the new job has, including
-// the restart that it would cause. It counts the nodes of all types that the new job can train on.
+// the restart that it would cause. In the pool, it counts the nodes of all types that the new job can
+// train on. The size limits are those of the profile on which the new job would start.
 func (a *admitter) fitsWithRunning(j *job, fit *profile) bool {
 	own := a.weightedRemaining(j, j.restartTime*fit.speed(float64(fit.sizes[0])))
 	below := math.Nextafter(own, math.Inf(-1))
-	upper, lower := -fit.sizes[0], -fit.sizes[0] // bounds of the nodes left, for any rounding of own
-	for _, p := range a.fittingProfiles(j) {
+	// left returns bounds of the nodes left of a type or size limit, for any rounding of own.
+	left := func(n int) (upper, lower int) {
 		nodesUpTo := func(remaining float64) (nodes int) {
-			jobs := a.running[p.nodeType]
+			jobs := a.running[n]
 			if n := sort.Search(len(jobs), func(n int) bool { return jobs[n].remaining > remaining }); n > 0 {
 				nodes = jobs[n-1].nodes
 			}
 			return nodes
 		}
-		upper += a.idle[p.nodeType] - nodesUpTo(min(below, own*(1-nearTie))) - (nodesUpTo(own) - nodesUpTo(below))
-		lower += a.idle[p.nodeType] - nodesUpTo(own*(1+nearTie))
+		upper = a.idle[n] - nodesUpTo(min(below, own*(1-nearTie))) - (nodesUpTo(own) - nodesUpTo(below))
+		return upper, a.idle[n] - nodesUpTo(own*(1+nearTie))
 	}
-	a.tie = a.tie || upper >= 0 && lower < 0
-	return lower >= 0
+	upper, lower := 0, 0
+	for _, p := range a.fittingProfiles(j) {
+		u, l := left(p.nodeType)
+		upper, lower = upper+u, lower+l
+	}
+	for _, n := range a.countedIn(j, fit)[1:] {
+		u, l := left(n)
+		upper, lower = min(upper, u), min(lower, l)
+	}
+	size := fit.sizes[0]
+	a.tie = a.tie || upper >= size && lower < size
+	return lower >= size
 }

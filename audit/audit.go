@@ -15,6 +15,7 @@
 //	decision.go   the response, compared with the request and the model
 //	search.go     the search for a better plan: the bound from prices, and what it leaves undecided
 //	paths.go      the candidate plans of one job
+//	limits.go     size limits: their validation, rows and reports
 //	tables.go     knapsack tables of decided jobs, merged up the tree of groups
 //	sweep.go      message passing, which tightens the bound
 //	program.go    the dynamic program over the undecided jobs

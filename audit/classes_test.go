@@ -73,6 +73,11 @@ func classes() []class {
 		{sweeps, func(d generator) *elastallocv1.AllocateRequest {
 			return d.sweep(10+d.IntN(90), 2+d.IntN(60), 1+d.IntN(5))
 		}},
+		{"size limits", func(d generator) *elastallocv1.AllocateRequest {
+			r := totalTime(d, d.IntN(40), false, d.chance(2))
+			d.sizeLimits(r.GetSnapshot())
+			return r
+		}},
 		{"costly changes", func(d generator) *elastallocv1.AllocateRequest {
 			n, kind := 2+d.IntN(20), d.IntN(4)
 			if kind == 3 {

@@ -89,7 +89,7 @@ func check(
 		return "", err
 	}
 	claim := toleranceScale(d.report.GetObjective(), d.report.GetBound())
-	if d.model, err = newModel(s, claim, d.report.GetNodePrices(), b); err != nil {
+	if d.model, err = newModel(s, claim, d.report, b); err != nil {
 		return "", err
 	}
 	if err := d.readPlan(); err != nil {
@@ -170,9 +170,8 @@ func (d *decision) readPlan() error {
 			idle[nodeType] -= nodes
 		}
 		if isMember {
-			if d.multipleTypes() {
-				row = make([]int, rows)
-				row[nodeType] = nodes
+			if d.coupled() {
+				row = d.usageByRow(j, nodeType, nodes)
 			}
 			plan = append(plan, row)
 			continue
@@ -194,7 +193,7 @@ func (d *decision) readPlan() error {
 	if err := d.checkLegal(plan, rows, d.heuristic); err != nil {
 		return refute("%w", err)
 	}
-	return d.checkIdle(idle)
+	return cmp.Or(d.checkIdle(idle), d.checkSizeLimits())
 }
 
 // checkIdle checks the reported idle nodes, in total and of each type.

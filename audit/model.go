@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // model is the problem after the admission, in integers. Work is in units of 2^-50 of a job's
@@ -12,11 +14,14 @@ import (
 // claim and the cost of the pool, unless that is far larger, is at most 2^55 units. Both are rounded
 // up, and raised by relativeError, so that a sum is an upper bound of the exact value.
 //
-// A plan has the nodes of every member in every row. A row is a node type in a step. If there are
-// several node types, there is one step, and a member has nodes of at most one type.
+// A plan has the nodes of every member in every row. A row is a node type in a step, or a size limit. If
+// there are several node types or size limits, rows are coupled: there is one step, and a member has an
+// option, a number of nodes of one type, which counts in the row of the type and of some limits.
 type model struct {
 	*snapshot
-	capacity      []int // of each row
+	capacity      []int        // of each row: first of the types in each step, then of size limits
+	rowLimits     []*sizeLimit // of each row after those of the types
+	limitRows     []int        // row of each size limit, or of a row that implies it; -1 if it cannot bind
 	members       []member
 	floors        []int   // of each group: the nodes below which it has a shortage
 	baseShortage  []int   // of each group, in the plan with which others are compared
@@ -35,7 +40,7 @@ type member struct {
 	canWait bool // it may have no nodes
 	// sizes are those of all rows, ascending. They include 0 if the member may have no nodes in a row.
 	sizes []int
-	rows  []*sizeValues // by row
+	rows  []*sizeValues // by row, except those of size limits
 	// usable are the positions of the sizes that a plan can have, by row.
 	usable [][]int
 	// separable means that the value of a plan is the sum of the values of its steps, because the
@@ -61,15 +66,10 @@ const (
 )
 
 // newModel returns the model of the jobs that the admission does not exclude.
-func newModel(s *snapshot, claim float64, prices []float64, b *budget) (*model, error) {
+func newModel(s *snapshot, claim float64, report *elastallocv1.SolveReport, b *budget) (*model, error) {
 	m := &model{
 		snapshot: s, capacity: slices.Repeat(s.nodes, s.steps), claim: claim, relativeError: 0x1p-41 + 0x1p-52*float64(len(s.jobs)),
 		floors: make([]int, len(s.groups)), baseShortage: make([]int, len(s.groups)),
-	}
-	for t := range min(len(prices), len(m.capacity)) {
-		if prices[t] > 0 {
-			m.poolCost += min(prices[t], math.MaxFloat64) * float64(m.capacity[t])
-		}
 	}
 	if s.totalTime != nil {
 		m.quotaPrice = s.totalTime.quotaPrice
@@ -81,8 +81,15 @@ func newModel(s *snapshot, claim float64, prices []float64, b *budget) (*model, 
 	if err != nil {
 		return nil, err
 	}
+	spare := slices.Clone(m.capacity)
+	m.addLimitRows(classes, b)
+	for t, price := range m.rowPrices(report) {
+		if price > 0 {
+			m.poolCost += min(price, math.MaxFloat64) * float64(m.capacity[t])
+		}
+	}
 	// What the smallest sizes of all members leave of each row, and of the limit of each group.
-	spare, groupSpare := slices.Clone(m.capacity), make([]int, len(s.groups))
+	groupSpare := make([]int, len(s.groups))
 	for g := range s.groups {
 		groupSpare[g] = s.groups[g].limit
 	}
@@ -116,7 +123,7 @@ func (m *model) setUnit() bool {
 		j := &m.members[i]
 		m.independent += j.upperBound(m)
 		// The sum over steps may exceed the value of a plan by so much.
-		if excess := j.completionValue * float64(m.steps*m.steps); !m.multipleTypes() && excess <= negligible {
+		if excess := j.completionValue * float64(m.steps*m.steps); !m.coupled() && excess <= negligible {
 			negligible -= excess
 			j.separable = true
 		}
@@ -141,7 +148,7 @@ func (m *model) setUnit() bool {
 // newMember returns job i of the request, without rows.
 func (m *model) newMember(i int, class admissionClass) member {
 	j := member{job: &m.jobs[i], index: i, canWait: class == optional}
-	if j.canWait || m.multipleTypes() {
+	if j.canWait || m.coupled() {
 		j.sizes = []int{0}
 	}
 	for _, p := range j.profiles {
@@ -169,7 +176,7 @@ func (m *model) newMember(i int, class admissionClass) member {
 // row, and groupSpare nodes of the limits of the groups.
 func (j *member) addRows(m *model, spare, groupSpare []int) {
 	for t, left := range spare {
-		if t > 1 && !m.multipleTypes() { // All steps after the first are alike.
+		if t > 1 && !m.coupled() { // All steps after the first are alike.
 			j.rows = append(j.rows, j.rows[1])
 		} else {
 			j.rows = append(j.rows, m.newSizeValues(j, t))
@@ -179,9 +186,16 @@ func (j *member) addRows(m *model, spare, groupSpare []int) {
 		}
 		usable := []int{0}
 		for n := 1; n < len(j.sizes) && j.sizes[n]-j.sizes[0] <= left; n++ {
-			usable = append(usable, n)
+			if m.fitsLimits(j.job, t, j.sizes[n]) {
+				usable = append(usable, n)
+			}
 		}
 		j.usable = append(j.usable, usable)
+	}
+	for _, l := range m.rowLimits {
+		j.usable = append(j.usable, append([]int{0}, slices.DeleteFunc(slices.Clone(j.usable[l.nodeType]), func(n int) bool {
+			return l.usage(j.job, l.nodeType, j.sizes[n]) == 0
+		})...))
 	}
 }
 
@@ -239,7 +253,7 @@ func (j *member) upperBound(m *model) float64 {
 			largest = max(largest, r.value[n]+m.relativeError*r.magnitude[n])
 		}
 	}
-	j.separable = !m.multipleTypes() && first+float64(m.steps-1)*later <= 1
+	j.separable = !m.coupled() && first+float64(m.steps-1)*later <= 1
 	for t := range m.steps {
 		largest += j.completionValue * min(1, first+float64(t)*later)
 	}
@@ -287,8 +301,8 @@ func (m *model) rowValue(j *member, t, n int) int64 {
 // not have, which is 0 in a plan that was made without a search, has the value 0.
 func (m *model) value(j *member, nodes []int) (v, magnitude float64, progress []float64) {
 	done, first := 0.0, 0
-	if m.multipleTypes() { // The type on which it has nodes determines the value.
-		first = max(0, slices.IndexFunc(nodes, func(k int) bool { return k > 0 }))
+	if m.coupled() { // The type on which it has nodes determines the value.
+		first = max(0, slices.IndexFunc(nodes[:len(m.nodes)], func(k int) bool { return k > 0 }))
 		nodes = nodes[first : first+1]
 	}
 	for t, k := range nodes {
@@ -352,17 +366,27 @@ func (m *model) groupNodes(plan [][]int, t int) []int {
 // checkLegal returns an error if the first rows of a plan are not legal. A plan that was made
 // without a search can leave any queued job without nodes.
 func (m *model) checkLegal(plan [][]int, rows int, heuristic bool) error {
+	used := make([]int, len(m.limits))
 	for i, nodes := range plan {
 		j, total := &m.members[i], 0
 		canWait := j.canWait || heuristic && j.currentNodes == 0
-		for t, k := range nodes[:rows] {
+		for t, k := range nodes[:min(rows, len(j.rows))] {
 			n := slices.Index(j.sizes, k)
-			if total += k; (k != 0 || !canWait && !m.multipleTypes()) && (n < 0 || math.IsInf(j.rows[t].value[n], -1)) {
+			if total += k; (k != 0 || !canWait && !m.coupled()) && (n < 0 || math.IsInf(j.rows[t].value[n], -1)) {
 				return fmt.Errorf("job %q has %d nodes in %s, which is none of its sizes %v", j.id, k, m.rowName(t), j.sizes)
 			}
 		}
-		if m.multipleTypes() && (total != slices.Max(nodes) || total == 0 && !canWait) {
-			return fmt.Errorf("job %q has %v nodes of the types; must have nodes of one type", j.id, nodes)
+		nodeType := max(0, slices.Index(nodes[:min(rows, len(m.nodes))], total))
+		if m.coupled() && (!slices.Equal(nodes, m.usageByRow(j.job, nodeType, total)) || total == 0 && !canWait) {
+			return fmt.Errorf("job %q has %v nodes by type and size limit; must have nodes of one type", j.id, nodes)
+		}
+		for n := range m.limits {
+			used[n] += m.limits[n].usage(j.job, nodeType, total)
+		}
+	}
+	for n, nodes := range used {
+		if l := m.limits[n]; nodes > l.available {
+			return fmt.Errorf("the jobs with pieces of at least %d nodes have %d nodes; the size limit is %d", l.size, nodes, l.available)
 		}
 	}
 	for t := range rows {
@@ -384,6 +408,9 @@ func (m *model) checkLegal(plan [][]int, rows int, heuristic bool) error {
 
 // rowName returns the name of a row in messages.
 func (m *model) rowName(t int) string {
+	if t >= len(m.nodes)*m.steps {
+		return fmt.Sprintf("pieces of at least %d nodes", m.rowLimits[t-len(m.nodes)].size)
+	}
 	if m.multipleTypes() {
 		return fmt.Sprintf("type %q", m.types[t].id)
 	}

@@ -27,7 +27,7 @@ type label struct{ work, value int64 }
 // bestValue returns an upper bound of the adjusted value of any plan. It computes the Pareto front of
 // labels step by step.
 func (c *candidates) bestValue() int64 {
-	if c.separable || c.multipleTypes() {
+	if c.separable || c.coupled() {
 		return c.allPaths().backward(c)[0][0]
 	}
 	labels := []label{{}}
@@ -99,8 +99,8 @@ func (c *candidates) futureValues() (table [][]int64, shift int) {
 }
 
 // paths are plans of a member as paths of a layered graph, from the only vertex before the first row
-// to any vertex after the last. A vertex is the state of a plan after a row: the work done, or whether
-// the member has nodes of a type. Plans with the same state have the same continuations.
+// to any vertex after the last. A vertex is the state of a plan after a row: the work done, or what is
+// pending if rows are coupled. Plans with the same state have the same continuations.
 type paths struct {
 	rounded  bool    // the work done is rounded up
 	vertices []int   // number of vertices, by number of rows passed
@@ -117,28 +117,19 @@ type arc struct {
 	size     uint16
 }
 
-// allPaths returns all plans of a member that is separable, or that has nodes in at most one row. In
-// the second case, vertex 1 means that the member has nodes already.
+// allPaths returns all plans of a member that is separable, or whose rows are coupled.
 func (c *candidates) allPaths() *paths {
+	if !c.separable {
+		return c.optionPaths()
+	}
 	g := &paths{vertices: []int{1}}
 	for t := range c.rows {
 		var arcs []arc
-		last := t == len(c.rows)-1
-		if !c.separable && !last {
-			arcs = append(arcs, arc{})
-		}
 		for _, n := range c.usable[t] {
-			if c.separable || c.sizes[n] == 0 && last && c.canWait {
-				arcs = append(arcs, arc{value: c.rowValue(c.member, t, n), size: uint16(n)})
-			} else if c.sizes[n] > 0 {
-				arcs = append(arcs, arc{c.rowValue(c.member, t, n), 0, 1, uint16(n)})
-			}
-		}
-		if !c.separable && t > 0 {
-			arcs = append(arcs, arc{from: 1, to: 1})
+			arcs = append(arcs, arc{value: c.rowValue(c.member, t, n), size: uint16(n)})
 		}
 		c.store(2 * len(arcs))
-		g.vertices, g.arcs = append(g.vertices, 2), append(g.arcs, arcs)
+		g.vertices, g.arcs = append(g.vertices, 1), append(g.arcs, arcs)
 	}
 	return g
 }
@@ -150,7 +141,7 @@ func (g *paths) single() bool {
 
 // pathsAbove returns the plans whose adjusted value exceeds a threshold.
 func (c *candidates) pathsAbove(threshold int64) *paths {
-	if c.separable || c.multipleTypes() {
+	if c.separable || c.coupled() {
 		g := c.allPaths()
 		g.prune(c, threshold)
 		return g

@@ -44,9 +44,12 @@ type stage struct{ m, t, position, used int }
 // program is a dynamic program over the rows of the open members, member by member or row by row.
 type program struct {
 	*search
-	stages    []stage
-	states    []state
-	trail     []backPointer
+	stages []stage
+	states []state
+	trail  []backPointer
+	// demand is, by member and row, the maximum number of nodes that this member and those after it can use
+	// together with the layer. More nodes are equivalent.
+	demand    [][]int
 	positions [][]position         // of each member, in the row that it has reached
 	index     []map[position]int32 // in positions
 }
@@ -75,6 +78,21 @@ func (s *search) run(width int, byRow bool) (plan [][]int, complete bool) {
 
 func (s *search) newProgram(byRow bool) *program {
 	p := &program{search: s, states: []state{{bound: s.currentBound()}}, trail: []backPointer{{}}}
+	p.demand = make([][]int, len(s.open)+1)
+	for _, best := range s.layerBest {
+		p.demand[len(s.open)] = append(p.demand[len(s.open)], slices.Index(best, best[len(best)-1]))
+	}
+	for m, c := range slices.Backward(s.open) {
+		for t, adjust := range c.adjust {
+			largest := 0
+			for n, v := range adjust {
+				if v != infeasible {
+					largest = max(largest, c.sizes[n])
+				}
+			}
+			p.demand[m] = append(p.demand[m], p.demand[m+1][t]+largest)
+		}
+	}
 	for range s.open {
 		p.positions, p.index = append(p.positions, []position{{}}), append(p.index, nil)
 	}
@@ -113,7 +131,7 @@ func (p *program) advance(n int) {
 			}
 			then := position{vertex: arc.to}
 			value := arc.value
-			if !c.separable && !s.multipleTypes() {
+			if !c.separable && !s.coupled() {
 				then.work = c.workAfter(at.work, g.t, int(arc.size))
 				value = c.completionGain(then.work)
 			}
@@ -124,6 +142,7 @@ func (p *program) advance(n int) {
 			if last {
 				then = position{}
 			}
+			left = min(left, int32(p.demand[g.m+1][g.t]))
 			to.stateKey[g.used], to.stateKey[g.position] = width-left, p.positionIndex(g.m, then)
 			if g.m == len(s.open)-1 {
 				to.stateKey[g.used] = 0 // The layer has the nodes that are left in the row.

@@ -28,9 +28,10 @@ const (
 )
 
 // snapshot is a request with its defaults. Nodes of frozen jobs are not included in the capacity of
-// the pool and of groups. Times are in seconds.
+// the pool, of size limits and of groups. Times are in seconds.
 type snapshot struct {
-	nodes       []int      // available nodes of each type
+	nodes       []int // available nodes of each type
+	limits      []sizeLimit
 	types       []nodeType // at least one
 	steps       int        // of the model
 	step        float64    // length
@@ -61,6 +62,7 @@ type job struct {
 	id            string
 	frozen        bool // it has bad fields and keeps its nodes (BAD_JOBS_HOLD)
 	currentNodes  int
+	pieceNodes    int        // largest part of an allocation that must be placed together
 	nodeType      int        // position of the type of its current nodes, -1 if unknown
 	group         int        // position of its group, -1 if there is none
 	profiles      []*profile // one for each type that it can train on
@@ -196,7 +198,7 @@ func parseRequest(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	s.steps = int(horizon.number("steps", 5, 1, maxSteps))
 	s.readOptions(request.GetOptions(), whole.in(request.GetOptions(), "options"))
 	s.readTypes(from.GetNodeTypes(), r)
-	r.require(len(from.GetSizeLimits()) == 0, "size_limits", "set")
+	s.readSizeLimits(from, r)
 	ids := s.readGroups(from.GetGroups(), r)
 	freeze := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
 	seen := make(map[string]bool, len(from.GetJobs()))
@@ -217,11 +219,15 @@ func parseRequest(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	return s, *r.invalid
 }
 
-// reserve subtracts the nodes of a frozen job from the pool, and from the limits and quotas of its
-// groups.
+// reserve subtracts the nodes of a frozen job from the pool, from the size limits that count them, and
+// from the limits and quotas of its groups.
 func (s *snapshot) reserve(j *job) {
 	if j.nodeType >= 0 {
 		s.nodes[j.nodeType] = max(0, s.nodes[j.nodeType]-j.currentNodes)
+	}
+	for n := range s.limits {
+		l := &s.limits[n]
+		l.available = max(0, l.available-l.usage(j, j.nodeType, j.currentNodes))
 	}
 	for g := range s.withAncestors(j.group) {
 		of := &s.groups[g]
@@ -326,7 +332,9 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 	j.loading = j.currentNodes > 0 && !j.trained
 	j.trained = j.trained || j.currentNodes > 0
 	r.number("overrun", 0, 0, maxSeconds)
-	r.count("piece_nodes", 1, 1)
+	if j.pieceNodes = r.count("piece_nodes", unlimited, 1); j.pieceNodes < 1 {
+		j.pieceNodes = unlimited
+	}
 	r.require(j.rescaleDelay == 0 || j.restartTime == 0, "restart_time", "set together with rescale_delay")
 	if len(s.groups) > 0 {
 		j.group = ids[from.GetGroupId()] - 1

@@ -71,7 +71,7 @@ func (d *decision) prove(b *budget) (reason string, err error) {
 			return "", leaveOpen("a plan reaches the %s up to rounding", what)
 		}
 		// Values of opposite signs may cancel, so compare plans with that of the response.
-		if d.model, err = newModel(d.snapshot, d.claim, d.report.GetNodePrices(), b); err != nil {
+		if d.model, err = newModel(d.snapshot, d.claim, d.report, b); err != nil {
 			return "", err
 		}
 		if d.rebase(d.plan); !d.setUnit() {
@@ -127,8 +127,8 @@ func (d *decision) newSearch(b *budget, target float64) *search {
 	for g := range d.groups {
 		s.subgroups[d.groups[g].parent+1] = append(s.subgroups[d.groups[g].parent+1], g)
 	}
-	for t := range min(len(d.report.GetNodePrices()), len(d.capacity)) {
-		if price := math.Ldexp(d.report.GetNodePrices()[t], d.valueExp); price > 0 {
+	for t, price := range d.rowPrices(d.report) {
+		if price = math.Ldexp(price, d.valueExp); price > 0 {
 			s.nodePrices[t] = int64(min(price, maxPrices/float64(len(d.capacity)*(s.width[t]+1))))
 		}
 	}
@@ -169,7 +169,7 @@ func (d *decision) describe(plan [][]int) string {
 	var parts []string
 	for i := range plan {
 		if i >= len(d.plan) || !slices.Equal(d.plan[i], plan[i]) {
-			parts = append(parts, fmt.Sprintf("%q %v", d.members[i].id, plan[i]))
+			parts = append(parts, fmt.Sprintf("%q %v", d.members[i].id, plan[i][:len(d.members[i].rows)]))
 		}
 	}
 	if len(parts) > 20 {
@@ -183,7 +183,8 @@ func (d *decision) describe(plan [][]int) string {
 func (s *search) solve() (plan [][]int, decided bool) {
 	for ; s.precision <= maxPrecision; s.precision += 2 {
 		for _, byRow := range []bool{false, true} {
-			if byRow && (len(s.open) == 1 || len(s.open) > maxSteps) { // It is the same, or does not fit a stateKey.
+			rows, members := len(s.layerBest) <= maxSteps, len(s.open) <= maxSteps  // what fits a stateKey
+			if byRow && (len(s.open) == 1 && rows || !members) || !byRow && !rows { // With one member, both are the same.
 				continue
 			}
 			if plan, complete := s.run(1<<s.precision, byRow); plan != nil || complete {
@@ -218,7 +219,7 @@ func (s *search) reduce() bool {
 			}
 			c.adjust = append(c.adjust, row)
 		}
-		s.spend(len(c.rows) * len(c.sizes))
+		s.spend(len(c.adjust) * len(c.sizes))
 		c.bound = c.bestValue()
 		slack += c.bound
 		s.candidates = append(s.candidates, c)

@@ -16,7 +16,7 @@ import (
 )
 
 // randomModel returns the model of a random request with few jobs: over few steps, on several node
-// types, or in groups.
+// types, in groups, or with size limits.
 func randomModel(t *testing.T, r *rand.Rand) *model {
 	t.Helper()
 	span := func(low, high float64) *durationpb.Duration {
@@ -25,12 +25,13 @@ func randomModel(t *testing.T, r *rand.Rand) *model {
 	snapshot, options := &elastallocv1.Snapshot{}, &elastallocv1.AllocateOptions{Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE}
 	steps := 2 + r.IntN(3)
 	snapshot.TotalNodes, snapshot.Horizon = int32(3+r.IntN(8)), &elastallocv1.Horizon{Steps: new(int32(steps))}
-	kind := r.IntN(4)
-	if kind < 2 {
+	kind := r.IntN(6) // 0: node types, 1: groups, 4: size limits, 5: node types and size limits
+	totalTime := kind < 2 || kind > 3
+	if totalTime {
 		steps, options.Objective = 2, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 	}
 	switch kind {
-	case 0:
+	case 0, 5:
 		snapshot.TotalNodes = 0
 		for n := range 2 + r.IntN(3) {
 			snapshot.NodeTypes = append(snapshot.NodeTypes, &elastallocv1.NodeType{
@@ -42,6 +43,16 @@ func randomModel(t *testing.T, r *rand.Rand) *model {
 			snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: fmt.Sprint(n), Quota: r.Int32N(8), Limit: new(2 + r.Int32N(8))})
 		}
 		snapshot.Groups[0].ParentId = "2"
+	}
+	if kind > 3 {
+		options.Admission = elastallocv1.Admission(r.IntN(5))
+		for size := int32(2); size < 6; size += 1 + r.Int32N(2) {
+			l := &elastallocv1.SizeLimit{Size: size, Nodes: r.Int32N(9)}
+			if kind == 5 {
+				l.NodeType = snapshot.NodeTypes[r.IntN(len(snapshot.NodeTypes))].GetId()
+			}
+			snapshot.SizeLimits = append(snapshot.SizeLimits, l)
+		}
 	}
 	for n := range 2 + r.IntN(7-steps) {
 		j := &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: span(300, 4000), Weight: new(0.5 + r.Float64()), TrainingTime: span(1, 1000)}
@@ -60,8 +71,11 @@ func randomModel(t *testing.T, r *rand.Rand) *model {
 			j = proto.CloneOf(snapshot.Jobs[n-1])
 			j.Id = fmt.Sprint(n)
 		}
-		if kind < 2 {
+		if totalTime {
 			j.EtaError = new(0.5)
+		}
+		if kind > 3 && r.IntN(2) == 0 {
+			j.PieceNodes = new(1 + r.Int32N(4))
 		}
 		if kind == 1 {
 			j.GroupId = fmt.Sprint(r.IntN(2))
@@ -89,23 +103,20 @@ func (m *model) coarsen() {
 
 // memberValue returns the value of a plan of a member in units.
 func (m *model) memberValue(j *member, nodes []int) (v int64) {
-	served := int64(0)
+	if m.coupled() {
+		t := max(0, slices.IndexFunc(nodes[:len(m.nodes)], func(k int) bool { return k > 0 }))
+		n := slices.Index(j.sizes, nodes[t])
+		return m.toUnits(j.rows[t].value[n], j.rows[t].magnitude[n])
+	}
+	work := int64(0)
 	for t, k := range nodes {
-		n := 0
-		for j.sizes[n] != k {
-			n++
-		}
-		switch {
-		case m.multipleTypes():
-			if k > 0 || t == 0 && slices.Max(nodes) == 0 {
-				v = m.toUnits(j.rows[t].value[n], j.rows[t].magnitude[n])
-			}
-		case j.separable:
+		n := slices.Index(j.sizes, k)
+		if j.separable {
 			v += m.rowValue(j, t, n)
-		default:
-			served = j.workAfter(served, t, n)
-			v += j.completionGain(served)
+			continue
 		}
+		work = j.workAfter(work, t, n)
+		v += j.completionGain(work)
 	}
 	return v
 }
@@ -121,9 +132,22 @@ func (m *model) planValue(plan [][]int) (v int64) {
 	return v
 }
 
+// combinations returns the number of plans that best enumerates.
+func (m *model) combinations() float64 {
+	combinations := 1.0
+	for i := range m.members {
+		if sizes := len(m.members[i].sizes); m.coupled() {
+			combinations *= float64(len(m.nodes)*(sizes-1) + 1)
+		} else {
+			combinations *= math.Pow(float64(sizes), float64(len(m.capacity)))
+		}
+	}
+	return combinations
+}
+
 // best returns the largest value of a legal plan plus what add returns for it, by enumeration.
 func (m *model) best(add func(plan [][]int) int64) int64 {
-	most := int64(infeasible)
+	largest := int64(infeasible)
 	plan := make([][]int, len(m.members))
 	for i := range plan {
 		plan[i] = make([]int, len(m.capacity))
@@ -135,7 +159,19 @@ func (m *model) best(add func(plan [][]int) int64) int64 {
 		}
 		if i == len(plan) {
 			if m.checkLegal(plan, len(m.capacity), false) == nil {
-				most = max(most, add(plan)+m.planValue(plan))
+				largest = max(largest, add(plan)+m.planValue(plan))
+			}
+			return
+		}
+		if m.coupled() { // One number of nodes of one type, or none.
+			j := &m.members[i]
+			for nodeType := range m.nodes {
+				for _, k := range j.sizes {
+					if k > 0 || nodeType == 0 {
+						plan[i] = m.usageByRow(j.job, nodeType, k)
+						walk(i+1, 0)
+					}
+				}
 			}
 			return
 		}
@@ -145,22 +181,18 @@ func (m *model) best(add func(plan [][]int) int64) int64 {
 		}
 	}
 	walk(0, 0)
-	return most
+	return largest
 }
 
 // TestSearch searches for a plan that exceeds the optimum minus one unit. A search that reports itself
 // complete must find the best plan, at any prices, with any limit of states and any rounding of work.
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	decided, cut, rounded := 0, 0, 0
-	for seed := range uint64(800) {
+	decided, cut, rounded, limited := 0, 0, 0, 0
+	for seed := range uint64(1200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		m := randomModel(t, r)
-		combinations := 1.0
-		for i := range m.members {
-			combinations *= math.Pow(float64(len(m.members[i].sizes)), float64(len(m.capacity)))
-		}
-		if combinations > 20_000 {
+		if m.combinations() > 20_000 {
 			continue
 		}
 		if m.totalTime != nil && r.IntN(2) == 0 { // Compare plans with a random base plan.
@@ -185,13 +217,13 @@ func TestSearch(t *testing.T) {
 				}
 			}
 			m.setUnit()
-		} else if m.multipleTypes() {
+		} else if m.coupled() {
 			for i := range m.members {
 				for _, row := range m.members[i].rows {
 					row.value[0] += 0.2 // Waiting has a value, too.
 				}
 			}
-			if r.IntN(2) == 0 { // The second job has the same values as the first on fewer nodes.
+			if r.IntN(2) == 0 && len(m.limits) == 0 { // The second job has the same values as the first on fewer nodes.
 				first, second := &m.members[0], &m.members[1]
 				second.canWait, second.rows, second.usable, second.sizes = first.canWait, first.rows, first.usable, first.sizes
 				first.sizes = slices.Clone(first.sizes)
@@ -206,6 +238,12 @@ func TestSearch(t *testing.T) {
 		}
 		best := m.best(func([][]int) int64 { return 0 })
 		report := &elastallocv1.SolveReport{Certificate: new(elastallocv1.Certificate)}
+		for range m.limits {
+			report.SizeLimits = append(report.SizeLimits, &elastallocv1.SizeLimitReport{Price: math.Ldexp(float64(best)/20*r.Float64(), -m.valueExp)})
+		}
+		if len(m.rowLimits) > 0 {
+			limited++
+		}
 		for range m.capacity {
 			report.NodePrices = append(report.NodePrices, math.Ldexp(float64(best)/20*r.Float64(), -m.valueExp))
 		}
@@ -265,7 +303,7 @@ func TestSearch(t *testing.T) {
 			t.Fatalf("seed %d: no plan reaches the optimum", seed)
 		}
 	}
-	if t.Logf("%d complete, %d cut off, %d rounded", decided, cut, rounded); min(decided, cut, 2*rounded) < 200 {
+	if t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", decided, cut, rounded, limited); min(decided, cut, 2*rounded, 2*limited) < 200 {
 		t.Error("too few cases of one kind")
 	}
 }

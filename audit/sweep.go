@@ -158,7 +158,7 @@ func (s *search) extend(tables [][]int64, c *candidates) (extended [][]int64) {
 func (s *search) reprice(c *candidates, prefix, suffix [][]int64, back bool) bool {
 	// others[t][n] is the largest sum that the other members pay in row t if this member has its n-th
 	// size; paid[t] is the largest sum that all members pay. rest is the bound of everything else.
-	others, paid, rest := make([][]int64, len(c.rows)), make([]int64, len(c.rows)), -c.best
+	others, paid, rest := make([][]int64, len(c.adjust)), make([]int64, len(c.adjust)), -c.best
 	for _, other := range s.open {
 		rest += other.best
 	}
@@ -182,10 +182,10 @@ func (s *search) reprice(c *candidates, prefix, suffix [][]int64, back bool) boo
 		rest += paid[t]
 	}
 	c.paths.start(back)
-	for step := range c.rows {
+	for step := range c.adjust {
 		t := step
 		if back {
-			t = len(c.rows) - 1 - step
+			t = len(c.adjust) - 1 - step
 		}
 		rest -= paid[t] // The member now receives all that the others pay in this row.
 		largest := c.paths.pruneRow(c, t, others[t], s.target-rest)

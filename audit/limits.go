@@ -1,0 +1,243 @@
+package audit
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// maxSizeLimits is the maximum number of size limits of a request.
+const maxSizeLimits = 64
+
+// sizeLimit bounds the nodes of a type that allocations occupy together whose pieces have at least
+// size nodes.
+type sizeLimit struct {
+	size      int
+	typeID    string // as in the request
+	nodeType  int    // position
+	nodes     int    // as in the request
+	available int    // nodes that frozen jobs do not occupy
+}
+
+// usage returns how many of some nodes of a job count in the limit: all or none.
+func (l *sizeLimit) usage(j *job, nodeType, nodes int) int {
+	if nodeType == l.nodeType && min(nodes, j.pieceNodes) >= l.size {
+		return nodes
+	}
+	return 0
+}
+
+// readSizeLimits reads the size limits. With one node type, node_type can be empty.
+func (s *snapshot) readSizeLimits(from *elastallocv1.Snapshot, r reader) {
+	limits := from.GetSizeLimits()
+	r.require(len(limits) == 0 || s.totalTime != nil && len(from.GetGroups()) == 0, "size_limits", "valid for OBJECTIVE_TOTAL_TIME without groups only")
+	r.require(len(limits) <= maxSizeLimits, "size_limits", "too long")
+	for i, f := range limits {
+		of := r.in(f, "size_limits["+strconv.Itoa(i)+"]")
+		l := sizeLimit{size: of.count("size", 0, 2), typeID: f.GetNodeType(), nodeType: s.typeIndex(f.GetNodeType()), nodes: of.count("nodes", 0, 0)}
+		if f.GetNodeType() == "" && !s.multipleTypes() {
+			l.nodeType = 0
+		}
+		of.require(l.size >= 2, "size", l.size)
+		of.require(l.nodeType >= 0, "node_type", f.GetNodeType())
+		of.require(!slices.ContainsFunc(s.limits, func(other sizeLimit) bool {
+			return other.size == l.size && other.nodeType == l.nodeType
+		}), "size", "not unique per node_type")
+		l.available = l.nodes
+		s.limits = append(s.limits, l)
+	}
+}
+
+// available returns the available nodes of each type, followed by those of each size limit.
+func (s *snapshot) available() []int {
+	nodes := slices.Clone(s.nodes)
+	for _, l := range s.limits {
+		nodes = append(nodes, l.available)
+	}
+	return nodes
+}
+
+// countedIn returns the positions in available that count the smallest size of a job on a node type:
+// first the type, then the size limits.
+func (s *snapshot) countedIn(j *job, p *profile) []int {
+	counted := []int{p.nodeType}
+	for n := range s.limits {
+		if s.limits[n].usage(j, p.nodeType, p.sizes[0]) > 0 {
+			counted = append(counted, len(s.nodes)+n)
+		}
+	}
+	return counted
+}
+
+// addLimitRows adds a row for each size limit that can bind and that no other row implies.
+//
+// A limit that all jobs together cannot reach never binds. Of two limits of a type, the one of the
+// smaller size counts all allocations that the other one counts. It implies the other one unless it has
+// more nodes. If both count the same allocations, one row with the smaller number of nodes is enough. The
+// capacity of the type is the limit of size 1.
+func (m *model) addLimitRows(classes []admissionClass, b *budget) {
+	m.limitRows = slices.Repeat([]int{-1}, len(m.limits))
+	order := make([]int, len(m.limits))
+	for n := range order {
+		order[n] = n
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		return cmp.Or(cmp.Compare(m.limits[x].nodeType, m.limits[y].nodeType), cmp.Compare(m.limits[x].size, m.limits[y].size))
+	})
+	row, size := -1, 0 // the previous row of the type, and its size
+	for at, n := range order {
+		l := &m.limits[n]
+		if at == 0 || m.limits[order[at-1]].nodeType != l.nodeType {
+			row, size = l.nodeType, 1
+		}
+		reach, differs := 0, row < len(m.nodes) // whether the previous row counts more allocations
+		for i, class := range classes {
+			j := &m.jobs[i]
+			if p := j.profileOn(l.nodeType); class != excluded && p != nil {
+				largest := 0
+				for _, k := range p.sizes {
+					if piece := min(k, j.pieceNodes); k <= m.nodes[l.nodeType] {
+						largest, differs = max(largest, l.usage(j, l.nodeType, k)), differs || piece >= size && piece < l.size
+					}
+				}
+				reach += largest
+				b.spend(len(p.sizes))
+			}
+		}
+		switch {
+		case reach <= l.available:
+			continue
+		case l.available >= m.capacity[row]:
+		case differs:
+			row, size = len(m.capacity), l.size
+			m.capacity, m.rowLimits = append(m.capacity, l.available), append(m.rowLimits, l)
+		default:
+			size = l.size
+			m.capacity[row], m.rowLimits[row-len(m.nodes)] = l.available, l
+		}
+		m.limitRows[n] = row
+	}
+}
+
+// coupled reports whether the value of a plan is that of one option per member, a number of nodes of a
+// type, which can count in several rows: the type and size limits. There is then one step.
+func (m *model) coupled() bool { return m.multipleTypes() || len(m.rowLimits) > 0 }
+
+// usageByRow returns how many of some nodes of a member count in each row, if the rows are coupled.
+func (m *model) usageByRow(j *job, nodeType, nodes int) []int {
+	usage := make([]int, len(m.capacity))
+	usage[nodeType] = nodes
+	for n, l := range m.rowLimits {
+		usage[len(m.nodes)+n] = l.usage(j, nodeType, nodes)
+	}
+	return usage
+}
+
+// fitsLimits reports whether some nodes of a type fit all size limits that have a row.
+func (m *model) fitsLimits(j *job, nodeType, nodes int) bool {
+	return !slices.ContainsFunc(m.rowLimits, func(l *sizeLimit) bool { return l.usage(j, nodeType, nodes) > l.available })
+}
+
+// rowPrices returns the prices of the report by row. The price of a limit without a row counts in the row
+// that implies the limit, which does not raise the bound.
+func (m *model) rowPrices(report *elastallocv1.SolveReport) []float64 {
+	prices := make([]float64, len(m.capacity))
+	copy(prices[:len(m.nodes)*m.steps], report.GetNodePrices())
+	for n, of := range report.GetSizeLimits() {
+		if n < len(m.limitRows) && m.limitRows[n] >= 0 && of.GetPrice() > 0 {
+			prices[m.limitRows[n]] = max(0, prices[m.limitRows[n]]) + min(of.GetPrice(), math.MaxFloat64)
+		}
+	}
+	return prices
+}
+
+// pending is the part of an option of a member that counts in the rows to come: a position in sizes, and
+// the rows of limits that count it, as a bit set. Before the member has nodes of a type, size is undecided.
+type pending struct {
+	size   int
+	limits uint64
+}
+
+const undecided = -1
+
+// optionPaths returns the plans of a member whose rows are coupled. A vertex is what is pending: plans are
+// undecided up to the type of their nodes, and then pass the rows of the limits.
+func (c *candidates) optionPaths() *paths {
+	g, vertices := &paths{vertices: []int{1}}, []pending{{size: undecided}}
+	for t := range c.capacity {
+		var next []pending
+		var arcs []arc
+		index := make(map[pending]int32)
+		add := func(from int, value int64, n int, to pending) {
+			at, seen := index[to]
+			if !seen {
+				at = int32(len(next))
+				index[to], next = at, append(next, to)
+			}
+			arcs = append(arcs, arc{value, int32(from), at, uint16(n)})
+		}
+		for from, state := range vertices {
+			switch {
+			case state.size != undecided:
+				n := 0
+				if bit := uint64(1) << max(0, t-len(c.nodes)); t >= len(c.nodes) && state.limits&bit != 0 {
+					n, state.limits = state.size, state.limits&^bit
+				}
+				if state.limits == 0 {
+					state.size = 0
+				}
+				add(from, 0, n, state)
+			default:
+				last := t == len(c.nodes)-1
+				if !last {
+					add(from, 0, 0, state)
+				}
+				for _, n := range c.usable[t] {
+					if c.sizes[n] > 0 || last && c.canWait {
+						add(from, c.rowValue(c.member, t, n), n, c.pendingLimits(t, n))
+					}
+				}
+			}
+		}
+		c.store(2 * len(arcs))
+		g.vertices, g.arcs, vertices = append(g.vertices, len(next)), append(g.arcs, arcs), next
+	}
+	return g
+}
+
+// pendingLimits returns what is pending after the row of a type in which a member has its n-th size.
+func (c *candidates) pendingLimits(nodeType, n int) (state pending) {
+	for row, l := range c.rowLimits {
+		if l.usage(c.job, nodeType, c.sizes[n]) > 0 {
+			state.size, state.limits = n, state.limits|1<<row
+		}
+	}
+	return state
+}
+
+// checkSizeLimits checks the reported size limits.
+func (d *decision) checkSizeLimits() error {
+	reports := d.report.GetSizeLimits()
+	if len(reports) != len(d.limits) {
+		return refute("the report has %d size limits; the request has %d", len(reports), len(d.limits))
+	}
+	for n, got := range reports {
+		l, used := &d.limits[n], 0
+		for i, a := range d.allocations {
+			nodeType := d.typeIndex(a.GetNodeType())
+			if d.jobs[i].frozen {
+				nodeType = d.jobs[i].nodeType
+			}
+			used += l.usage(&d.jobs[i], nodeType, int(a.GetNodes()))
+		}
+		used = min(used, math.MaxInt32)
+		if int(got.GetSize()) != l.size || got.GetNodeType() != l.typeID || int(got.GetNodes()) != l.nodes || int(got.GetUsed()) != used {
+			return refute("the limit of size %d on type %q has %d nodes, %d of them used; the report has %d and %d for size %d on type %q",
+				l.size, l.typeID, l.nodes, used, got.GetNodes(), got.GetUsed(), got.GetSize(), got.GetNodeType())
+		}
+	}
+	return nil
+}

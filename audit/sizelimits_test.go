@@ -1,0 +1,256 @@
+package audit_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/elastalloc/elastalloc/audit"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// sizeLimits adds random size limits to a request, and pieces to its jobs.
+func (d generator) sizeLimits(s *elastallocv1.Snapshot) {
+	types := s.GetNodeTypes()
+	for size := int32(2); size < 9; size += 1 + d.Int32N(3) {
+		l := &elastallocv1.SizeLimit{Size: size, Nodes: d.Int32N(s.GetTotalNodes() + 2)}
+		if len(types) > 1 {
+			of := types[d.IntN(len(types))]
+			l.NodeType, l.Nodes = of.GetId(), d.Int32N(of.GetNodes()+2)
+		}
+		s.SizeLimits = append(s.SizeLimits, l)
+	}
+	for _, j := range s.GetJobs() {
+		if d.chance(2) {
+			j.PieceNodes = new(1 + d.Int32N(6))
+		}
+	}
+}
+
+// counted returns how many nodes of a job count in a size limit.
+func counted(s *elastallocv1.Snapshot, l *elastallocv1.SizeLimit, j *elastallocv1.Job, nodeType string, nodes int32) int32 {
+	piece := nodes
+	if j.PieceNodes != nil && j.GetPieceNodes() < piece && j.GetPieceNodes() > 0 {
+		piece = j.GetPieceNodes()
+	}
+	if piece < l.GetSize() || l.GetNodeType() != "" && l.GetNodeType() != nodeType || len(s.GetNodeTypes()) > 0 && nodeType == "" {
+		return 0
+	}
+	return nodes
+}
+
+// limit adds the size limits of a request to its response. It reports whether the response satisfies them: a
+// limit has no nodes for other jobs if frozen jobs occupy them.
+func (m *model) limit(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, price float64) (satisfied bool) {
+	s := request.GetSnapshot()
+	satisfied = true
+	for _, l := range s.GetSizeLimits() {
+		used, frozen := int32(0), int32(0)
+		for n, a := range response.GetAllocations() {
+			nodes := counted(s, l, s.GetJobs()[n], a.GetNodeType(), a.GetNodes())
+			if used += nodes; m.held.Has(n) {
+				frozen += nodes
+			}
+		}
+		satisfied = satisfied && (used <= l.GetNodes() || used == frozen)
+		response.Report.SizeLimits = append(response.Report.SizeLimits, &elastallocv1.SizeLimitReport{
+			Size: l.GetSize(), NodeType: l.GetNodeType(), Nodes: l.GetNodes(), Used: used, Price: price,
+		})
+	}
+	return satisfied
+}
+
+// TestSizeLimits compares verdicts with an enumeration of all plans that satisfy the size limits. The values
+// are those of the same request without size limits, and no job must have nodes.
+func TestSizeLimits(t *testing.T) {
+	t.Parallel()
+	compared, binding, open := 0, 0, 0
+	for seed := range uint64(iterations(1500, 100_000)) {
+		d := newGenerator(seed)
+		request := d.request(2+d.IntN(12), 1, 1+d.IntN(3), 1+d.IntN(4))
+		s := request.GetSnapshot()
+		if s.GetGroups() != nil || request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+			continue
+		}
+		request.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
+		m := newModel(t, proto.CloneOf(request))
+		if m == nil || m.count() > 4000 {
+			continue
+		}
+		total := s.GetTotalNodes()
+		if s.TotalNodes = 0; len(s.GetNodeTypes()) == 0 {
+			s.TotalNodes = total
+		}
+		for _, of := range s.GetNodeTypes() {
+			s.TotalNodes += of.GetNodes()
+		}
+		d.sizeLimits(s)
+		price := 0.0
+		answer := func(plan solver.Plan, bound float64, reason solver.Reason) (*elastallocv1.AllocateResponse, bool) {
+			response := m.answer(plan, bound, reason, []float64{price})
+			return response, m.limit(request, response, price*d.Float64())
+		}
+		var best, worse, illegal solver.Plan
+		optimum, less, tooMuch := math.Inf(-1), math.Inf(-1), math.Inf(-1)
+		m.each(func(plan solver.Plan, v float64) {
+			switch _, satisfied := answer(plan, v, solver.ReasonFeasible); {
+			case satisfied && v > optimum:
+				best, optimum = plan.Clone(), v
+			case !satisfied && v > tooMuch:
+				illegal, tooMuch = plan.Clone(), v
+			}
+		})
+		distance := 10 * audit.Tolerance * max(tiny, math.Abs(optimum))
+		m.each(func(plan solver.Plan, v float64) {
+			if _, satisfied := answer(plan, v, solver.ReasonFeasible); satisfied && v < optimum-distance && (worse == nil || d.chance(5)) {
+				worse, less = plan.Clone(), v
+			}
+		})
+		price = math.Abs(optimum) / float64(m.good.TotalNodes+1) * d.Float64() * 2
+		check := func(plan solver.Plan, bound float64, reason solver.Reason, want audit.Verdict) {
+			t.Helper()
+			response, _ := answer(plan, bound, reason)
+			got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
+			if got.Verdict == audit.Open && strings.Contains(got.Reason, "up to rounding") {
+				open++
+			} else if got.Verdict != want {
+				t.Errorf("seed %d: %v with the optimum %v and the claim %v; must be %s\n%s", seed, got, optimum, bound, want, protojson.Format(request))
+			}
+		}
+		check(best, optimum, solver.ReasonOptimal, audit.Confirmed)
+		check(best, optimum+math.Abs(optimum), solver.ReasonFeasible, audit.Confirmed)
+		if illegal != nil {
+			check(illegal, tooMuch, solver.ReasonOptimal, audit.Refuted)
+			if tooMuch > optimum+distance {
+				binding++
+			}
+		}
+		if worse != nil {
+			check(worse, less, solver.ReasonOptimal, audit.Refuted)
+		}
+		if response, _ := answer(best, optimum, solver.ReasonOptimal); len(s.GetSizeLimits()) > 0 {
+			response.Report.SizeLimits[d.IntN(len(s.GetSizeLimits()))].Used++
+			if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "limit of size") {
+				t.Errorf("seed %d: %v with a wrong number of used nodes", seed, got)
+			}
+		}
+		compared++
+	}
+	if t.Logf("%d requests, %d with a better plan without limits, %d open", compared, binding, open); min(compared, 4*binding) < 100 || open*100 > compared {
+		t.Error("too few, or too many open")
+	}
+}
+
+// rigid returns a request with identical jobs of the given numbers of nodes and with size limits, in which no job
+// must have nodes.
+func rigid(nodes int32, limits []*elastallocv1.SizeLimit, sizes ...int32) *elastallocv1.AllocateRequest {
+	s := &elastallocv1.Snapshot{TotalNodes: nodes, SizeLimits: limits}
+	for n, k := range sizes {
+		s.Jobs = append(s.Jobs, &elastallocv1.Job{
+			Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Hour), EtaNodes: new(k), AllowedNodes: []int32{k}, EtaError: new(0.5),
+		})
+	}
+	return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE, IncludePlan: true,
+	}}
+}
+
+// TestSizeLimitExamples audits plans that the capacity of the pool allows and machines do not.
+func TestSizeLimitExamples(t *testing.T) {
+	t.Parallel()
+	limit := func(size, nodes int32) *elastallocv1.SizeLimit {
+		return &elastallocv1.SizeLimit{Size: size, Nodes: nodes}
+	}
+	for name, test := range map[string]struct {
+		nodes  int32
+		limits []*elastallocv1.SizeLimit
+		sizes  []int32
+		all    audit.Verdict // if all jobs have nodes
+	}{
+		"3, 3, 3, 3, 3 on two machines of 8":    {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3, 3}, audit.Refuted},
+		"3, 3, 3, 3 on two machines of 8":       {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3}, audit.Confirmed},
+		"5, 5, 5 on two machines of 8":          {16, []*elastallocv1.SizeLimit{limit(5, 10)}, []int32{5, 5, 5}, audit.Refuted},
+		"16, 16, 4 on two blocks of 18":         {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 4}, audit.Refuted},
+		"16, 16, 2, 2 on two blocks of 18":      {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 2, 2}, audit.Confirmed},
+		"16, 4, 4, 4, 4 on two blocks of 18":    {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 4, 4, 4, 4}, audit.Confirmed},
+		"6, 6, 4 do not divide each other":      {16, []*elastallocv1.SizeLimit{limit(4, 16), limit(6, 12)}, []int32{6, 6, 4}, audit.Confirmed}, // The limits are necessary only.
+		"a limit without nodes":                 {16, []*elastallocv1.SizeLimit{limit(2, 0)}, []int32{1, 2}, audit.Refuted},
+		"more limits than a state has rows for": {16, ladder(30, 14), []int32{15, 1}, audit.Refuted},
+	} {
+		request := rigid(test.nodes, test.limits, test.sizes...)
+		unlimited := proto.CloneOf(request)
+		unlimited.Snapshot.SizeLimits = nil
+		m := newModel(t, unlimited)
+		best, optimum, all := solver.Plan(nil), math.Inf(-1), solver.Plan(nil)
+		m.each(func(plan solver.Plan, v float64) {
+			response := m.answer(plan, v, solver.ReasonOptimal, nil)
+			if m.limit(request, response, 0) && v > optimum {
+				best, optimum = plan.Clone(), v
+			}
+			if response.GetReport().GetIdleNodes() == test.nodes-sum(test.sizes) {
+				all = plan.Clone()
+			}
+		})
+		response := m.answer(all, m.Objective(all), solver.ReasonOptimal, nil)
+		m.limit(request, response, 0)
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != test.all || got.Verdict == audit.Refuted && !strings.Contains(got.Reason, "the size limit is") {
+			t.Errorf("%s: all jobs have nodes: %v", name, got)
+		}
+		response = m.answer(best, optimum, solver.ReasonOptimal, nil)
+		m.limit(request, response, 0)
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
+			t.Errorf("%s: the best plan: %v", name, got)
+		}
+		// A false claim of optimality: no job has nodes.
+		none := solver.NewPlan(len(m.Jobs), 1)
+		response = m.answer(none, m.Objective(none), solver.ReasonOptimal, nil)
+		m.limit(request, response, 0)
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "a plan is worth") {
+			t.Errorf("%s: no job has nodes: %v", name, got)
+		}
+		for name, change := range map[string]func(of *elastallocv1.SizeLimitReport){
+			"size":  func(of *elastallocv1.SizeLimitReport) { of.Size++ },
+			"nodes": func(of *elastallocv1.SizeLimitReport) { of.Nodes-- },
+			"used":  func(of *elastallocv1.SizeLimitReport) { of.Used-- },
+			"type":  func(of *elastallocv1.SizeLimitReport) { of.NodeType = "x" },
+		} {
+			response := m.answer(best, optimum, solver.ReasonOptimal, nil)
+			m.limit(request, response, 0)
+			change(response.GetReport().GetSizeLimits()[0])
+			if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
+				t.Errorf("a wrong %s: %v", name, got)
+			}
+		}
+		response = m.answer(best, optimum, solver.ReasonOptimal, nil)
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
+			t.Errorf("%s: without reports: %v", name, got)
+		}
+		m.limit(request, response, math.Inf(1))
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
+			t.Errorf("%s: with infinite prices: %v", name, got)
+		}
+	}
+}
+
+// ladder returns size limits of the sizes from 2 on, each with one node less than the one before, up to a number
+// of nodes.
+func ladder(limits, nodes int32) (ladder []*elastallocv1.SizeLimit) {
+	for n := range limits {
+		ladder = append(ladder, &elastallocv1.SizeLimit{Size: 2 + n, Nodes: max(0, nodes-n)})
+	}
+	return ladder
+}
+
+func sum(sizes []int32) (sum int32) {
+	for _, k := range sizes {
+		sum += k
+	}
+	return sum
+}

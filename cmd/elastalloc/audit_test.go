@@ -28,7 +28,7 @@ func TestAudit(t *testing.T) {
 			flags: "--certificate", change: func(r *elastallocv1.AllocateResponse) { r.Report.Objective += 0.5; r.Report.Bound += 0.5 },
 			status: cli.ExitFailed, verdict: "REFUTED", reason: "the plan is worth",
 		},
-		"no plan": {status: cli.ExitFailed, verdict: "OPEN", reason: "answer has no plan (ask include_plan)"},
+		"no plan": {status: cli.ExitFailed, verdict: "OPEN", reason: "the response has no plan (set include_plan)"},
 	} {
 		answer, stderr, status := runWith(t, nil, "", append(strings.Fields("allocate -f testdata/queue.json -o json --budget=1m"), strings.Fields(test.flags)...)...)
 		if status != cli.ExitDone {

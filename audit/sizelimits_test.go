@@ -174,15 +174,14 @@ func TestSizeLimitExamples(t *testing.T) {
 		sizes  []int32
 		all    audit.Verdict // if all jobs have nodes
 	}{
-		"3, 3, 3, 3, 3 on two machines of 8":    {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3, 3}, audit.Refuted},
-		"3, 3, 3, 3 on two machines of 8":       {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3}, audit.Confirmed},
-		"5, 5, 5 on two machines of 8":          {16, []*elastallocv1.SizeLimit{limit(5, 10)}, []int32{5, 5, 5}, audit.Refuted},
-		"16, 16, 4 on two blocks of 18":         {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 4}, audit.Refuted},
-		"16, 16, 2, 2 on two blocks of 18":      {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 2, 2}, audit.Confirmed},
-		"16, 4, 4, 4, 4 on two blocks of 18":    {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 4, 4, 4, 4}, audit.Confirmed},
-		"6, 6, 4 do not divide each other":      {16, []*elastallocv1.SizeLimit{limit(4, 16), limit(6, 12)}, []int32{6, 6, 4}, audit.Confirmed}, // The limits are necessary only.
-		"a limit without nodes":                 {16, []*elastallocv1.SizeLimit{limit(2, 0)}, []int32{1, 2}, audit.Refuted},
-		"more limits than a state has rows for": {16, ladder(30, 14), []int32{15, 1}, audit.Refuted},
+		"3, 3, 3, 3, 3 on two machines of 8": {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3, 3}, audit.Refuted},
+		"3, 3, 3, 3 on two machines of 8":    {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3}, audit.Confirmed},
+		"5, 5, 5 on two machines of 8":       {16, []*elastallocv1.SizeLimit{limit(5, 10)}, []int32{5, 5, 5}, audit.Refuted},
+		"16, 16, 4 on two blocks of 18":      {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 4}, audit.Refuted},
+		"16, 16, 2, 2 on two blocks of 18":   {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 2, 2}, audit.Confirmed},
+		"16, 4, 4, 4, 4 on two blocks of 18": {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 4, 4, 4, 4}, audit.Confirmed},
+		"6, 6, 4 do not divide each other":   {16, []*elastallocv1.SizeLimit{limit(4, 16), limit(6, 12)}, []int32{6, 6, 4}, audit.Confirmed}, // The limits are necessary only.
+		"a limit without nodes":              {16, []*elastallocv1.SizeLimit{limit(2, 0)}, []int32{1, 2}, audit.Refuted},
 	} {
 		request := rigid(test.nodes, test.limits, test.sizes...)
 		unlimited := proto.CloneOf(request)
@@ -253,4 +252,35 @@ func sum(sizes []int32) (sum int32) {
 		sum += k
 	}
 	return sum
+}
+
+// TestManySizeLimits audits a decision with more rows than a state can have member by member.
+func TestManySizeLimits(t *testing.T) {
+	t.Parallel()
+	var sizes []int32
+	for k := range int32(32) {
+		sizes = append(sizes, k+1)
+	}
+	request := rigid(64, ladder(31, 62), 32, 32)
+	for n, j := range request.GetSnapshot().GetJobs() {
+		j.AllowedNodes, j.Weight = sizes, new(1+float64(n))
+	}
+	unlimited := proto.CloneOf(request)
+	unlimited.Snapshot.SizeLimits = nil
+	m := newModel(t, unlimited)
+	best, second, optimum, next := solver.Plan(nil), solver.Plan(nil), math.Inf(-1), math.Inf(-1)
+	m.each(func(plan solver.Plan, v float64) {
+		if v > next && m.limit(request, m.answer(plan, v, solver.ReasonOptimal, nil), 0) {
+			if second, next = plan.Clone(), v; v > optimum {
+				second, next, best, optimum = best, optimum, second, v
+			}
+		}
+	})
+	for want, plan := range map[audit.Verdict]solver.Plan{audit.Confirmed: best, audit.Refuted: second} {
+		response := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, nil)
+		m.limit(request, response, 0)
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != want {
+			t.Errorf("%v: %v; must be %s", plan, got, want)
+		}
+	}
 }

@@ -120,7 +120,7 @@ func readWordList(t *testing.T) wordList {
 
 // find returns the words of a text that are ruled out, with their surroundings.
 func (l wordList) find(text string) []string {
-	text = strings.Join(strings.Fields(l.allowed.ReplaceAllString(text, "…")), " ")
+	text = l.allowed.ReplaceAllString(strings.Join(strings.Fields(text), " "), "…")
 	var found []string
 	for _, at := range l.any.FindAllStringIndex(text, -1) {
 		around := text[max(0, at[0]-30):min(len(text), at[1]+30)]

@@ -13,10 +13,10 @@ import (
 	"github.com/elastalloc/elastalloc/lab/results"
 )
 
-// TestResultsAreDocumented holds docs/evaluation/paper-results.md to the fields of the files that simulate and
+// TestResultsAreDocumented holds docs/reference/results.md to the fields of the files that simulate and
 // replay write, both ways.
 func TestResultsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/evaluation/paper-results.md")
+	page, err := os.ReadFile("../../docs/reference/results.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +38,13 @@ func TestResultsAreDocumented(t *testing.T) {
 	} {
 		text, found := sections[section]
 		if !found {
-			t.Errorf("docs/evaluation/paper-results.md has no section %s", section)
+			t.Errorf("docs/reference/results.md has no section %s", section)
 		}
 		known := make(map[string]bool)
 		for _, field := range fields {
 			known[field] = true
 			if field != "" && !strings.Contains(text, "`"+field+"`") {
-				t.Errorf("docs/evaluation/paper-results.md, %s: %s is missing", section, field)
+				t.Errorf("docs/reference/results.md, %s: %s is missing", section, field)
 			}
 		}
 		for line := range strings.Lines(text) {
@@ -54,7 +54,7 @@ func TestResultsAreDocumented(t *testing.T) {
 			}
 			for _, name := range regexp.MustCompile("`([a-z0-9_]+)`").FindAllStringSubmatch(cells[1], -1) {
 				if !known[name[1]] {
-					t.Errorf("docs/evaluation/paper-results.md, %s: nothing writes %s", section, name[1])
+					t.Errorf("docs/reference/results.md, %s: nothing writes %s", section, name[1])
 				}
 			}
 		}

@@ -2,12 +2,15 @@ package audit
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -179,4 +182,139 @@ func TestLimitRowsSuffice(t *testing.T) {
 	if t.Logf("%d with limits without a row, %d violations", dropped, violated); min(dropped, violated) < 50 {
 		t.Error("too few")
 	}
+}
+
+// TestAdmissionRules compares admission classes under size limits with a direct implementation of the rules: a
+// set of jobs fits if their smallest sizes satisfy the capacity of the pool and all size limits.
+func TestAdmissionRules(t *testing.T) {
+	t.Parallel()
+	counts := make(map[string]int)
+	for seed := range uint64(5000) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		s := &elastallocv1.Snapshot{TotalNodes: 4 + r.Int32N(20)}
+		for size := int32(2); size < 8; size += 1 + r.Int32N(4) {
+			s.SizeLimits = append(s.SizeLimits, &elastallocv1.SizeLimit{Size: size, Nodes: r.Int32N(s.TotalNodes)})
+		}
+		for n := range 2 + r.IntN(6) {
+			j := &elastallocv1.Job{
+				Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Duration(1+r.IntN(5)) * time.Hour), Weight: new(1 + float64(r.IntN(3))),
+				AllowedNodes: []int32{1 + r.Int32N(6)}, RestartTime: durationpb.New(time.Duration(r.IntN(3)) * time.Hour),
+			}
+			if r.IntN(2) == 0 {
+				j.PieceNodes = new(1 + r.Int32N(5))
+			}
+			if r.IntN(2) == 0 {
+				j.CurrentNodes = 1 + r.Int32N(6)
+			}
+			if r.IntN(2) == 0 {
+				j.TrainingTime = durationpb.New(time.Hour)
+			}
+			s.Jobs = append(s.Jobs, j)
+		}
+		options := &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: 1 + elastallocv1.Admission(r.IntN(4)),
+		}
+		parsed, err := parseRequest(&elastallocv1.AllocateRequest{Snapshot: s, Options: options})
+		if err != nil {
+			t.Fatal(err)
+		}
+		classes, err := parsed.admit()
+		got := ""
+		for _, class := range classes {
+			got += map[admissionClass]string{excluded: "-", optional: "o", required: "+"}[class]
+		}
+		if want := admitByRules(s, options.Admission); err != nil || got != want {
+			t.Fatalf("seed %d: %s, %v; want %s\n%s", seed, got, err, want, protojson.Format(s))
+		}
+		if s.SizeLimits = nil; got != admitByRules(s, options.Admission) {
+			counts[options.Admission.String()]++
+		}
+	}
+	if t.Log("classes that size limits change:", counts); len(counts) < 3 {
+		t.Error("too few")
+	}
+}
+
+// admitByRules returns the admission classes of jobs with one size each.
+func admitByRules(s *elastallocv1.Snapshot, admission elastallocv1.Admission) string {
+	jobs, classes := s.GetJobs(), []byte(strings.Repeat("-", len(s.GetJobs())))
+	size := func(j *elastallocv1.Job) int32 { return j.GetAllowedNodes()[0] }
+	counts := func(l *elastallocv1.SizeLimit, j *elastallocv1.Job) bool {
+		return size(j) >= l.GetSize() && (j.PieceNodes == nil || j.GetPieceNodes() >= l.GetSize())
+	}
+	// fits reports whether a job fits in addition to others, as far as it counts itself.
+	fits := func(j *elastallocv1.Job, others ...*elastallocv1.Job) bool {
+		left := s.GetTotalNodes() - size(j)
+		for _, other := range others {
+			left -= size(other)
+		}
+		for _, l := range s.GetSizeLimits() {
+			ofLimit := l.GetNodes() - size(j)
+			for _, other := range others {
+				if counts(l, other) {
+					ofLimit -= size(other)
+				}
+			}
+			if counts(l, j) {
+				left = min(left, ofLimit)
+			}
+		}
+		return left >= 0
+	}
+	loading := func(j *elastallocv1.Job) bool { return j.GetCurrentNodes() > 0 && j.TrainingTime == nil }
+	var given []*elastallocv1.Job
+	lost := false
+	require := func(n int) { classes[n], given = '+', append(given, jobs[n]) }
+	switch admission {
+	case elastallocv1.Admission_ADMISSION_PREEMPTIVE:
+		return strings.Repeat("o", len(jobs))
+	case elastallocv1.Admission_ADMISSION_START_FIRST:
+		for n, j := range jobs {
+			if classes[n] = 'o'; loading(j) && fits(j, given...) {
+				require(n)
+			}
+		}
+		for n, j := range jobs {
+			if j.GetCurrentNodes() > 0 || j.TrainingTime != nil || !fits(j) {
+				continue
+			}
+			if !fits(j, given...) {
+				break
+			}
+			restart := j.GetRestartTime().AsDuration().Hours() * float64(size(j)) * math.Pow(0.8, math.Log2(float64(size(j))))
+			before := slices.Clone(given)
+			for i, other := range jobs {
+				if other.GetCurrentNodes() > 0 && classes[i] == 'o' && fits(other) &&
+					other.GetRemainingEta().AsDuration().Hours()/other.GetWeight() <= (j.GetRemainingEta().AsDuration().Hours()+restart)/j.GetWeight() {
+					before = append(before, other)
+				}
+			}
+			if fits(j, before...) {
+				require(n)
+			}
+		}
+		return string(classes)
+	}
+	for n, j := range jobs {
+		if j.GetCurrentNodes() > 0 && fits(j) {
+			if fits(j, given...) {
+				require(n)
+			} else {
+				lost = true
+			}
+		}
+	}
+	for n, j := range jobs {
+		switch {
+		case j.GetCurrentNodes() > 0 || lost:
+		case admission == elastallocv1.Admission_ADMISSION_OPTIMIZED:
+			classes[n] = 'o'
+		case !fits(j):
+		case fits(j, given...):
+			require(n)
+		default:
+			return string(classes)
+		}
+	}
+	return string(classes)
 }

@@ -149,7 +149,8 @@ var extractors = map[string]func(string) string{
 	".yaml":  comments("#", "summary:", "description:"),
 	".sh":    comments("#"),
 	".py":    pythonProse,
-	".html": func(text string) string {
+	".html":  htmlProse,
+	".tmpl":  htmlProse,
 		return regexp.MustCompile(`(?s)<style.*?</style>|\{\{.*?\}\}|<[^>]*>`).ReplaceAllString(text, " ")
 	},
 }
@@ -159,6 +160,10 @@ func markdownProse(text string) string {
 		text = regexp.MustCompile(code).ReplaceAllString(text, " … ")
 	}
 	return text
+}
+
+func htmlProse(text string) string {
+	return regexp.MustCompile(`(?s)<style.*?</style>|\{\{.*?\}\}|<[^>]*>`).ReplaceAllString(text, " ")
 }
 
 // goProse returns the comments of Go code and its strings of several words.

@@ -130,7 +130,7 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 	if err != nil {
 		return d, err
 	}
-	d = decision.Restore(r.held, d, r.options.Horizon(r.snapshot).Steps)
+	d = decision.RestoreFrozen(r.held, d, r.options.Horizon(r.snapshot).Steps)
 	d.Report.Warnings = append(d.Report.Warnings, decision.Warnings(r.snapshot, &r.options, &d)...)
 	return d, nil
 }
@@ -139,13 +139,13 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 // returns the reason for the size, the cost of every other size, and the smallest changes that would
 // increase the size. It finds costs and changes by further decisions, and costs always with the exact
 // backend. The time budget covers the whole call: if it expires, costs are estimates and changes may
-// be missing. Costs are computed on all processors, or on as many as solver.Options.Lend grants.
+// be missing. Costs are computed on all processors, or on as many as solver.Options.AcquireWorker grants.
 //
 // The errors are those of Allocate. An unknown id is a bad field.
 func (a *Allocator) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
-	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation { return s.Unknown(jobIDs) })
+	r, err := a.valid(s, o, func(s *solver.Snapshot) []solver.Violation { return s.UnknownJobs(jobIDs) })
 	if err != nil {
 		return solver.Explanation{}, err
 	}
@@ -155,7 +155,7 @@ func (a *Allocator) Explain(
 	if err != nil {
 		return solver.Explanation{Decision: d}, err
 	}
-	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
+	r.options.Interrupt = nil //nolint:fatcontext // limited ends with it.
 	decider := &recordingChain{Chain: a.chain, contradiction: d.Report.Contradiction}
 	jobs, err := explain.Jobs(limited, decider, explain.Decided{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: d, Held: r.held}, jobIDs)
 	d.Report.Contradiction = decider.contradiction
@@ -178,7 +178,7 @@ func (a *Allocator) WhatIf(
 // Forecast simulates the cluster from a snapshot on, with a resolution of a second, as package sim
 // describes. It makes decisions with the given options. The time budget covers the whole call: if it
 // expires, the result is partial. Samples run in parallel on all processors, or on as many as
-// solver.Options.Lend grants.
+// solver.Options.AcquireWorker grants.
 //
 // Jobs that are frozen because they have bad fields keep their nodes and do not complete. The errors
 // are those of Allocate.
@@ -194,14 +194,14 @@ func (a *Allocator) Forecast(
 	}
 	limited, cancel := a.limit(ctx, r.options)
 	defer cancel()
-	r.options.Hurry = nil //nolint:fatcontext // limited ends with it.
+	r.options.Interrupt = nil //nolint:fatcontext // limited ends with it.
 	decider := &recordingChain{Chain: a.chain}
 	future, err := forecast.Jobs(limited, decider, r.snapshot, r.options, f, a.budget)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return solver.Forecast{Contradiction: decider.contradiction}, err
 	}
 	future.Contradiction = decider.contradiction
-	return decision.RestoreForecast(r.held, future), nil
+	return decision.RestoreFrozenForecast(r.held, future), nil
 }
 
 // FillIdle applies the paper's rule for regular times, between two decisions. Running jobs keep their
@@ -225,7 +225,7 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 type request struct {
 	snapshot *solver.Snapshot // without frozen jobs
 	all      *solver.Snapshot
-	held     snapshot.Held
+	held     snapshot.FrozenJobs
 	options  solver.Options
 }
 
@@ -240,7 +240,7 @@ func (a *Allocator) valid(
 	all := s.WithDefaults()
 	r := &request{snapshot: all, all: all, options: o.WithDefaults()}
 	if r.options.BadJobs == solver.BadJobsHold && len(all.Jobs) <= a.maxJobs {
-		r.snapshot, r.held = all.Hold()
+		r.snapshot, r.held = all.FreezeBadJobs()
 	}
 	bad := solver.Validate(r.snapshot, r.options, a.maxJobs, a.known)
 	if check != nil {
@@ -253,13 +253,13 @@ func (a *Allocator) valid(
 }
 
 // limit limits ctx to the time budget of a call that makes many decisions, and reserves time to send
-// the response before the deadline of the caller. It also expires when Options.Hurry does.
+// the response before the deadline of the caller. It also expires when Options.Interrupt does.
 func (a *Allocator) limit(ctx context.Context, o solver.Options) (context.Context, context.CancelFunc) {
 	ctx, cancel := a.limitTime(ctx, o)
-	if o.Hurry == nil {
+	if o.Interrupt == nil {
 		return ctx, cancel
 	}
-	stop := context.AfterFunc(o.Hurry, cancel)
+	stop := context.AfterFunc(o.Interrupt, cancel)
 	return ctx, func() {
 		stop()
 		cancel()

@@ -98,7 +98,7 @@ func TestUncertainETAs(t *testing.T) {
 		// The bound allows for the rounding of what cancels in the objective.
 		noise := 1e-9 * max(1, math.Abs(best.Objective))
 		for i := range problem.Jobs {
-			noise += 1e-14 * slices.Max(problem.Jobs[i].SizeValue)
+			noise += 1e-14 * slices.Max(problem.Jobs[i].OptionValue)
 		}
 		o.Backend = rapid.SampledFrom([]solver.BackendName{solver.BackendExact, solver.BackendHiGHS}).Draw(t, "backend")
 		d, err := a.Allocate(t.Context(), s, o)

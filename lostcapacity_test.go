@@ -63,7 +63,7 @@ func (r *remaining) heldType(job *solver.Job) int {
 func (r *remaining) smallest(job *solver.Job, nodeType int) int {
 	there, runs := *job, true
 	if len(r.snapshot.NodeTypes) > 0 {
-		there, _, runs = job.On(&r.snapshot.NodeTypes[nodeType])
+		there, _, runs = job.ForType(&r.snapshot.NodeTypes[nodeType])
 	}
 	if sizes := there.LegalSizes(); runs && len(sizes) > 0 {
 		return sizes[0]

@@ -23,8 +23,8 @@ func spread() *solver.ObjectiveSpec {
 			for n := range p.Jobs {
 				job := &p.Jobs[n]
 				job.Gain = []float64{0}
-				for _, k := range job.Sizes {
-					job.SizeValue = append(job.SizeValue, s.Jobs[job.Index].WeightOrDefault()*math.Sqrt(float64(k.Nodes)))
+				for _, k := range job.Options {
+					job.OptionValue = append(job.OptionValue, s.Jobs[job.Index].WeightOrDefault()*math.Sqrt(float64(k.Nodes)))
 				}
 			}
 		},
@@ -52,12 +52,12 @@ func TestAddedObjective(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := solvertest.Limits{Jobs: 4, Steps: 2, Sizes: 3, Nodes: 12}
 		o := solver.Options{
-			OwnObjective: rapid.SampledFrom([]*solver.ObjectiveSpec{spread(), late()}).Draw(t, "objective"),
-			Admission:    rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
-			Certificate:  true, // as the audit asks for
+			CustomObjective: rapid.SampledFrom([]*solver.ObjectiveSpec{spread(), late()}).Draw(t, "objective"),
+			Admission:       rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+			Certificate:     true, // as the audit asks for
 		}
 		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
-		if o.OwnObjective.Name == "spread" && rapid.Bool().Draw(t, "groups") {
+		if o.CustomObjective.Name == "spread" && rapid.Bool().Draw(t, "groups") {
 			s = solvertest.GroupedSnapshots(limits).Draw(t, "grouped snapshot")
 		}
 		d, err := a.Allocate(t.Context(), s, o)
@@ -94,7 +94,7 @@ func TestAddedObjectiveIsNamed(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].RestartTime = 0
 		}
-		got, err := a.Explain(t.Context(), s, solver.Options{OwnObjective: objective}, nil)
+		got, err := a.Explain(t.Context(), s, solver.Options{CustomObjective: objective}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestAddedObjectiveIsNamed(t *testing.T) {
 		if named == 0 {
 			t.Errorf("%s: no sentence has the unit: %+v", objective.Name, got.Jobs)
 		}
-		if f, err := a.Forecast(t.Context(), s, solver.Options{OwnObjective: objective}, solver.ForecastOptions{}); err != nil || !f.Complete {
+		if f, err := a.Forecast(t.Context(), s, solver.Options{CustomObjective: objective}, solver.ForecastOptions{}); err != nil || !f.Complete {
 			t.Errorf("%s: forecast %+v, %v", objective.Name, f, err)
 		}
 
@@ -116,7 +116,7 @@ func TestAddedObjectiveIsNamed(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].GroupID = "team"
 		}
-		o := solver.Options{OwnObjective: objective, Admission: solver.AdmissionPreemptive, Formulation: solver.FormulationPaper}
+		o := solver.Options{CustomObjective: objective, Admission: solver.AdmissionPreemptive, Formulation: solver.FormulationPaper}
 		o.TotalTime.Fairness = new(2.0)
 		_, err = a.Allocate(t.Context(), s, o)
 		want := `options.formulation: is FORMULATION_PAPER, which is not for OBJECTIVE_SPREAD; want FORMULATION_ONE_HOT`

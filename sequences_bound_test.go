@@ -302,17 +302,17 @@ func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, mea
 		if j.nodes == 0 && j.trained == 0 && l.admission == solver.AdmissionOptimized {
 			bonus = solver.DefaultStartBonus.Seconds() / solver.DefaultPayback.Seconds()
 		}
-		c, largest := 0.0, len(admitted.Sizes)-1
-		if size := int(admitted.Sizes[largest].Nodes); size > 0 {
-			c = ((admitted.SizeValue[largest]+admitted.ChangeCost[largest])/meanWeight - bonus) / j.speed(size)
+		c, largest := 0.0, len(admitted.Options)-1
+		if size := int(admitted.Options[largest].Nodes); size > 0 {
+			c = ((admitted.OptionValue[largest]+admitted.ChangeCost[largest])/meanWeight - bonus) / j.speed(size)
 		}
-		cost := admitted.ChangeCost[slices.Index(admitted.Sizes, solver.NewOption(0, nodes))] / meanWeight
+		cost := admitted.ChangeCost[slices.Index(admitted.Options, solver.NewOption(0, nodes))] / meanWeight
 		now.slope[admitted.Index] = c
 		now.before, now.after, now.costs = now.before+c*j.speed(j.nodes), now.after+c*j.speed(nodes), now.costs+cost
 		inUse += j.nodes
 		switch {
 		case j.nodes == 0:
-			forced += int(admitted.Sizes[0].Nodes)
+			forced += int(admitted.Options[0].Nodes)
 			if nodes > 0 {
 				now.bonus += bonus
 			}

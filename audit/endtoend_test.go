@@ -153,7 +153,7 @@ func worsen(t *testing.T, d generator, m *model, response *elastallocv1.Allocate
 		for range 1 + d.IntN(3) {
 			if len(worse) > 0 {
 				i := d.IntN(len(worse))
-				worse[i][d.IntN(m.Steps)] = m.Jobs[i].Sizes[d.IntN(len(m.Jobs[i].Sizes))]
+				worse[i][d.IntN(m.Steps)] = m.Jobs[i].Options[d.IntN(len(m.Jobs[i].Options))]
 			}
 		}
 		if v := m.Objective(worse); m.Check(worse) != nil || v >= optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)) {

@@ -266,7 +266,7 @@ func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job
 type model struct {
 	request *elastallocv1.AllocateRequest
 	good    *solver.Snapshot // without frozen jobs
-	held    snapshot.Held
+	held    snapshot.FrozenJobs
 	options solver.Options
 	*solver.Problem
 }
@@ -281,7 +281,7 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	m := &model{request: request, options: converted.Options.WithDefaults()}
 	m.good = converted.Snapshot.WithDefaults()
 	if m.options.BadJobs == solver.BadJobsHold {
-		m.good, m.held = m.good.Hold()
+		m.good, m.held = m.good.FreezeBadJobs()
 	}
 	if solver.Validate(m.good, m.options, 1000, []solver.BackendName{solver.BackendExact, solver.BackendCBC, solver.BackendHiGHS, solver.BackendGreedy}) != nil {
 		return nil
@@ -294,7 +294,7 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 func (m *model) count() float64 {
 	count := 1.0
 	for i := range m.Jobs {
-		count *= math.Pow(float64(len(m.Jobs[i].Sizes)), float64(m.Steps))
+		count *= math.Pow(float64(len(m.Jobs[i].Options)), float64(m.Steps))
 	}
 	return count
 }
@@ -313,7 +313,7 @@ func (m *model) each(visit func(solver.Plan, float64)) {
 			}
 			return
 		}
-		for _, k := range m.Jobs[i].Sizes {
+		for _, k := range m.Jobs[i].Options {
 			plan[i][step] = k
 			walk(i, step+1)
 		}
@@ -330,7 +330,7 @@ func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, pr
 	r.Backend, r.Reason, r.Limit, r.NodePrices = solver.BackendExact, reason, solver.LimitNone, prices
 	r.Objective, r.Bound = m.Objective(plan), bound
 	r.RelativeGap = solver.RelativeGap(r.Objective, r.Bound)
-	d = decision.Restore(m.held, d, m.Steps)
+	d = decision.RestoreFrozen(m.held, d, m.Steps)
 	response := apiconv.ToAllocateResponse(m.request.GetSnapshot().GetId(), d, true)
 	// Encode and decode the response, as for a caller.
 	text, err := proto.Marshal(response)
@@ -353,7 +353,7 @@ func (d generator) certificate(m *model) *elastallocv1.Certificate {
 		}
 		prices := &elastallocv1.Certificate_SizePrices{Job: int32(m.index(i))}
 		for range m.Steps {
-			for _, k := range m.Jobs[i].Sizes {
+			for _, k := range m.Jobs[i].Options {
 				prices.Prices = append(prices.Prices, float64(k.Nodes)*(d.Float64()-paid)*m.Jobs[i].Gain[0]/3)
 			}
 		}
@@ -374,7 +374,7 @@ func (d generator) nonsense() float64 {
 func (m *model) index(i int) int {
 	id := m.good.Jobs[m.Jobs[i].Index].ID
 	for n, j := range m.request.GetSnapshot().GetJobs() {
-		if j.GetId() == id && !m.held.Has(n) {
+		if j.GetId() == id && !m.held.Contains(n) {
 			return n
 		}
 	}

@@ -123,7 +123,7 @@ func TestMaxNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := solver.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Sizes, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
-		t.Errorf("job a has the options %v", p.Jobs[0].Sizes)
+	if p := solver.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Options, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
+		t.Errorf("job a has the options %v", p.Jobs[0].Options)
 	}
 }

@@ -17,7 +17,7 @@ type allocation struct {
 	allocated []snapshot.Option
 	// room is the free capacity of the pool and of the limits of groups, negative while they are
 	// exceeded.
-	room *problem.Room
+	room *problem.Headroom
 	// queue are the positions of the waiting jobs, in order, without jobs that exceed the pool.
 	queue []int
 }
@@ -26,20 +26,20 @@ type allocation struct {
 // that is at most its current size or, if there is none, its smallest size.
 func newAllocation(p *problem.Problem) *allocation {
 	pool := slices.Min(p.Capacity)
-	a := &allocation{jobs: p.Jobs, start: p.Start, allocated: make([]snapshot.Option, len(p.Jobs)), room: p.Room()}
+	a := &allocation{jobs: p.Jobs, start: p.FeasibleOptions, allocated: make([]snapshot.Option, len(p.Jobs)), room: p.Headroom()}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
-		largest := min(pool, a.room.Limit(job.Group))
-		if job.SmallestTrainingSize() > largest && (job.Queued() || job.Sizes[0].IsZero()) {
+		largest := min(pool, a.room.SmallestLimit(job.Group))
+		if job.SmallestSize() > largest && (job.Queued() || job.Options[0].IsZero()) {
 			continue // It gets no nodes and does not block the queue.
 		}
 		if job.Queued() {
 			a.queue = append(a.queue, i)
 			continue
 		}
-		legal := largestWithin(job.Sizes, job.Current)
+		legal := largestWithin(job.Options, job.Current)
 		if legal.IsZero() {
-			legal = smallestOfType(job.Sizes, job.Current.Type)
+			legal = smallestOfType(job.Options, job.Current.Type)
 		}
 		a.allocate(i, legal) // No nodes if it does not run on its current type.
 	}
@@ -79,7 +79,7 @@ func (a *allocation) pause() {
 		return
 	}
 	before := slices.Clone(a.allocated)
-	mayPause := func(i int) bool { return !before[i].IsZero() && a.jobs[i].Sizes[0].IsZero() }
+	mayPause := func(i int) bool { return !before[i].IsZero() && a.jobs[i].Options[0].IsZero() }
 	for i := range before {
 		if mayPause(i) {
 			a.allocate(i, snapshot.Option{})
@@ -89,27 +89,27 @@ func (a *allocation) pause() {
 		nodes, on := int(option.Nodes), int(option.Type)
 		switch group := a.jobs[i].Group; {
 		case !mayPause(i):
-		case nodes <= a.room.For(group, on):
+		case nodes <= a.room.MaxNodes(group, on):
 			a.allocate(i, option)
 		default:
-			if nodes > a.room.Of(on) {
+			if nodes > a.room.FreeOfType(on) {
 				a.queue = nil
 			}
-			a.room.CloseFor(group, nodes)
+			a.room.BlockGroups(group, nodes)
 		}
 	}
 }
 
 // over reports whether the pool or a limit that counts job i is exceeded.
 func (a *allocation) over(i int) bool {
-	return a.room.For(a.jobs[i].Group, int(a.allocated[i].Type)) < 0
+	return a.room.MaxNodes(a.jobs[i].Group, int(a.allocated[i].Type)) < 0
 }
 
 // illegal reports whether the pool or a limit is exceeded, or a running job that must not be paused
 // has no nodes.
 func (a *allocation) illegal() bool {
 	for i := range a.start {
-		if job := &a.jobs[i]; a.allocated[i].IsZero() && !job.Queued() && !job.Sizes[0].IsZero() {
+		if job := &a.jobs[i]; a.allocated[i].IsZero() && !job.Queued() && !job.Options[0].IsZero() {
 			return true
 		}
 	}
@@ -154,7 +154,7 @@ func (a *allocation) startQueue() bool {
 
 // limited reports whether the limit of a group prevents a queued job from starting.
 func (a *allocation) limited(job *problem.AdmittedJob) bool {
-	return a.room.Limited(job.Group, job.SmallestTrainingSize())
+	return a.room.BlockedByLimit(job.Group, job.SmallestSize())
 }
 
 // scaleUp is case 2, idle nodes and no queue: jobs scale up as far as possible, in ascending order of
@@ -165,8 +165,8 @@ func (a *allocation) scaleUp() {
 			return
 		}
 		limit := a.allocated[i]
-		limit.Nodes += int32(a.room.For(a.jobs[i].Group, int(limit.Type)))
-		a.allocate(i, largestWithin(a.jobs[i].Sizes, limit))
+		limit.Nodes += int32(a.room.MaxNodes(a.jobs[i].Group, int(limit.Type)))
+		a.allocate(i, largestWithin(a.jobs[i].Options, limit))
 	}
 }
 
@@ -201,8 +201,8 @@ func (a *allocation) halveForQueue() {
 
 // allocate sets the option of a job and updates the room.
 func (a *allocation) allocate(i int, option snapshot.Option) {
-	a.room.GiveBack(a.jobs[i].Group, a.allocated[i])
-	a.room.Take(a.jobs[i].Group, option)
+	a.room.Release(a.jobs[i].Group, a.allocated[i])
+	a.room.Allocate(a.jobs[i].Group, option)
 	a.allocated[i] = option
 }
 
@@ -210,11 +210,11 @@ func (a *allocation) allocate(i int, option snapshot.Option) {
 // node types, the fastest one.
 func (a *allocation) best(job *problem.AdmittedJob) (option snapshot.Option) {
 	if a.start == nil {
-		return largestWithin(job.Sizes, snapshot.NewOption(0, a.room.For(job.Group, 0)))
+		return largestWithin(job.Options, snapshot.NewOption(0, a.room.MaxNodes(job.Group, 0)))
 	}
 	fastest := 0.0
-	for n, size := range job.Sizes {
-		if speed := job.StepWork[n]; speed > fastest && int(size.Nodes) <= a.room.Of(int(size.Type)) {
+	for n, size := range job.Options {
+		if speed := job.StepWork[n]; speed > fastest && int(size.Nodes) <= a.room.FreeOfType(int(size.Type)) {
 			option, fastest = size, speed
 		}
 	}
@@ -226,7 +226,7 @@ func (a *allocation) best(job *problem.AdmittedJob) (option snapshot.Option) {
 func (a *allocation) halved(i int) snapshot.Option {
 	limit := a.allocated[i]
 	limit.Nodes /= 2
-	if half := largestWithin(a.jobs[i].Sizes, limit); !half.IsZero() {
+	if half := largestWithin(a.jobs[i].Options, limit); !half.IsZero() {
 		return half
 	}
 	return a.allocated[i]
@@ -234,7 +234,7 @@ func (a *allocation) halved(i int) snapshot.Option {
 
 // smallest returns the smallest option of a job on its node type.
 func (a *allocation) smallest(i int) snapshot.Option {
-	return smallestOfType(a.jobs[i].Sizes, a.allocated[i].Type)
+	return smallestOfType(a.jobs[i].Options, a.allocated[i].Type)
 }
 
 // training returns the jobs with nodes in the given order. Ties are in the order of the snapshot.
@@ -282,7 +282,7 @@ func smallestOfType(sizes []snapshot.Option, nodeType int32) snapshot.Option {
 // smallestOn returns the smallest number of nodes of a job on a node type, snapshot.MaxNodes if it has
 // none.
 func smallestOn(job *problem.AdmittedJob, nodeType int32) int32 {
-	if size := smallestOfType(job.Sizes, nodeType); !size.IsZero() {
+	if size := smallestOfType(job.Options, nodeType); !size.IsZero() {
 		return size.Nodes
 	}
 	return snapshot.MaxNodes

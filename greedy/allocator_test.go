@@ -293,7 +293,7 @@ func TestSolveResult(t *testing.T) {
 
 func TestSolveRefusesAPoolThatAdmissionWouldNotMake(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
-		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2}, Sizes: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
+		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2}, Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if result, err := New().Solve(t.Context(), p, solver.SolveOptions{}); err == nil {
 		t.Errorf("Solve() = %v; want an error", result.Plan)
@@ -319,7 +319,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 			nodes := int(plan[n][0].Nodes)
 			idle -= nodes
 			switch job := &p.Jobs[n]; {
-			case job.SmallestTrainingSize() > p.Capacity[0]: // It never fits, and blocks no other.
+			case job.SmallestSize() > p.Capacity[0]: // It never fits, and blocks no other.
 			case !job.Queued():
 				preempted = preempted || nodes == 0
 			case nodes == 0:
@@ -339,7 +339,7 @@ func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
 		for n := range p.Jobs { // Otherwise the pool is used to its fullest extent.
 			most := plan[n][0]
 			most.Nodes += int32(idle)
-			if largestWithin(p.Jobs[n].Sizes, most).Nodes > plan[n][0].Nodes {
+			if largestWithin(p.Jobs[n].Options, most).Nodes > plan[n][0].Nodes {
 				t.Fatalf("job %d could take idle nodes: %v", n, plan)
 			}
 		}

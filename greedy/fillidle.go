@@ -17,31 +17,31 @@ import (
 // group whose limit is too small.
 func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
 	options := make([]snapshot.Option, len(s.Jobs))
-	room, group := problem.SnapshotRoom(s)
+	room, group := problem.SnapshotHeadroom(s)
 	shrunk := false
 	for i := range s.Jobs {
 		current := s.Current(i)
 		switch {
 		case current.IsZero():
-		case int(current.Nodes) <= room.For(group(i), int(current.Type)):
+		case int(current.Nodes) <= room.MaxNodes(group(i), int(current.Type)):
 			options[i] = current
-			room.Take(group(i), current)
+			room.Allocate(group(i), current)
 		default:
-			shrunk = shrunk || int(current.Nodes) > room.Of(int(current.Type))
-			room.CloseFor(group(i), int(current.Nodes))
+			shrunk = shrunk || int(current.Nodes) > room.FreeOfType(int(current.Type))
+			room.BlockGroups(group(i), int(current.Nodes))
 		}
 	}
 	if shrunk {
 		return options
 	}
 	for i := range s.Jobs {
-		if !s.Jobs[i].Queued() || !s.Fits(i) || room.Limited(group(i), s.SmallestSize(i)) {
+		if !s.Jobs[i].Queued() || !s.Fits(i) || room.BlockedByLimit(group(i), s.SmallestSize(i)) {
 			continue
 		}
-		if options[i] = room.Largest(s, i, group(i)); options[i].IsZero() {
+		if options[i] = room.LargestOption(s, i, group(i)); options[i].IsZero() {
 			break
 		}
-		room.Take(group(i), options[i])
+		room.Allocate(group(i), options[i])
 	}
 	return options
 }

@@ -48,7 +48,7 @@ type reporting struct {
 // granted returns options within what the call's turn grants and the longest time budget.
 func (r reporting) granted(ctx context.Context, o solver.Options) solver.Options {
 	turn := ingress.EventOf(ctx).Turn
-	o.Hurry, o.Lend = turn.Hurry, turn.Lend
+	o.Interrupt, o.AcquireWorker = turn.Hurry, turn.Lend
 	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
 	return o
 }

@@ -29,7 +29,7 @@ func smallest(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for t := range plan[i] {
-			plan[i][t] = solver.NewOption(0, p.Jobs[i].SmallestTrainingSize())
+			plan[i][t] = solver.NewOption(0, p.Jobs[i].SmallestSize())
 		}
 	}
 	return solver.Result{Plan: plan, Bound: everythingDone(p), Limit: solver.LimitNone}, nil

@@ -251,13 +251,13 @@ func refuse(context.Context) (context.Context, func(), bool) { return nil, nil, 
 
 // Explain explains a decision in one turn.
 func (a oneTurn) Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, ids []string) (solver.Explanation, error) {
-	o.Lend = refuse
+	o.AcquireWorker = refuse
 	return a.Allocator.Explain(ctx, s, o, ids)
 }
 
 // Forecast forecasts in one turn.
 func (a oneTurn) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions) (solver.Forecast, error) {
-	o.Lend = refuse
+	o.AcquireWorker = refuse
 	return a.Allocator.Forecast(ctx, s, o, f)
 }
 

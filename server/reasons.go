@@ -39,7 +39,7 @@ func (s *Server) reasons(ctx context.Context, d status.Decided, ids []string) (s
 	if d.Backend == solver.BackendGreedy {
 		converted.Options.Backend = d.Backend // Whatever was asked for, there was no time or turn for it.
 	}
-	converted.Options.Hurry, converted.Options.Lend = lent.Hurry, lent.Lend
+	converted.Options.Interrupt, converted.Options.AcquireWorker = lent.Hurry, lent.Lend
 	explanation, err := allocator.Explain(ctx, converted.Snapshot, converted.Options, ids)
 	if err != nil {
 		return insight, ctx.Err() == nil

@@ -151,14 +151,14 @@ func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
 }
 
 // nodes returns what admitted job n has.
-func (m *shares) nodes(n int) int { return int(m.jobs[n].Sizes[m.level[n]].Nodes) }
+func (m *shares) nodes(n int) int { return int(m.jobs[n].Options[m.level[n]].Nodes) }
 
 // next returns the next size of admitted job n, one that no pool has after the largest.
 func (m *shares) next(n int) int {
-	if m.level[n]+1 == len(m.jobs[n].Sizes) {
+	if m.level[n]+1 == len(m.jobs[n].Options) {
 		return math.MaxInt
 	}
-	return int(m.jobs[n].Sizes[m.level[n]+1].Nodes)
+	return int(m.jobs[n].Options[m.level[n]+1].Nodes)
 }
 
 // grow gives admitted job n its next size if the idle nodes allow it.
@@ -175,7 +175,7 @@ func (m *shares) grow(n int) bool {
 func (m *shares) result(s *solver.Snapshot) []solver.Option {
 	options := make([]solver.Option, len(s.Jobs))
 	for n := range m.jobs {
-		options[m.jobs[n].Index] = m.jobs[n].Sizes[m.level[n]]
+		options[m.jobs[n].Index] = m.jobs[n].Options[m.level[n]]
 	}
 	return options
 }

@@ -257,7 +257,7 @@ func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
 	if at < 0 {
 		return false
 	}
-	there, _, runs := job.On(&types[at])
+	there, _, runs := job.ForType(&types[at])
 	return runs && slices.Contains(there.LegalSizes(), h.nodes)
 }
 

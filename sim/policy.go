@@ -189,7 +189,7 @@ func (p *Policy) ask(
 	options := p.Options
 	options.TimeBudget = budget
 	if !p.EveryEvent {
-		options = options.Paced(s.Horizon.Step)
+		options = options.WithCadence(s.Horizon.Step)
 	}
 	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.
 	answer, err := allocator.Allocate(ctx, s, options)

@@ -82,7 +82,7 @@ func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[holding, float64] {
 	return func(yield func(holding, float64) bool) {
 		for n := range types {
-			there, factor, runs := job.On(&types[n])
+			there, factor, runs := job.ForType(&types[n])
 			if !runs {
 				continue
 			}

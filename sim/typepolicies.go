@@ -75,7 +75,7 @@ func fastestAtItsShare(s *solver.Snapshot, job solver.Job) string {
 				pinned++
 			}
 		}
-		there, factor, runs := job.On(nodeType)
+		there, factor, runs := job.ForType(nodeType)
 		if !runs {
 			continue
 		}
@@ -122,7 +122,7 @@ func (p *Policy) askPools(
 			if s.Jobs[i].Speeds[0].NodeType != nodeType.ID {
 				continue
 			}
-			job, factor, _ := s.Jobs[i].On(nodeType)
+			job, factor, _ := s.Jobs[i].ForType(nodeType)
 			job.RemainingETA = max(scale(job.RemainingETA, 1/factor), 1)
 			pool.Jobs, pinned = append(pool.Jobs, job), append(pinned, i)
 		}

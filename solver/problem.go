@@ -52,8 +52,8 @@ type (
 	// Unit is what the values of an objective are.
 	Unit = problem.Unit
 
-	// Reading is how sentences put a value of an objective.
-	Reading = problem.Reading
+	// UnitFormat is how sentences put a value of an objective.
+	UnitFormat = problem.UnitFormat
 
 	// Options is what a caller asks of a decision.
 	Options = problem.Options
@@ -61,9 +61,9 @@ type (
 	// BadJobs is what becomes of a request in which a job has bad fields.
 	BadJobs = problem.BadJobs
 
-	// Lend grants a call one more goroutine, if one is free, which works with the context that
-	// Lend returns; release gives it back.
-	Lend = problem.Lend
+	// AcquireWorker grants a call one more goroutine, if one is free, which works with the context that
+	// AcquireWorker returns; release gives it back.
+	AcquireWorker = problem.AcquireWorker
 
 	// Plan is the option of every admitted job in every step: plan[i][t] for job i of Problem.Jobs
 	// and step t counted from 0.
@@ -106,9 +106,9 @@ const (
 	ObjectiveProgress  = problem.ObjectiveProgress
 	ObjectiveTotalTime = problem.ObjectiveTotalTime
 
-	ReadNumber = problem.ReadNumber
-	ReadTime   = problem.ReadTime
-	ReadShares = problem.ReadShares
+	FormatNumber = problem.FormatNumber
+	FormatTime   = problem.FormatTime
+	FormatShares = problem.FormatShares
 
 	BadJobsRefuse = problem.BadJobsRefuse
 	BadJobsHold   = problem.BadJobsHold

@@ -275,7 +275,7 @@ func TestBenchKeepsTheBackendsOwnPlan(t *testing.T) {
 		plan := solver.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for step := range plan[i] {
-				plan[i][step] = p.Jobs[i].Sizes[0]
+				plan[i][step] = p.Jobs[i].Options[0]
 			}
 		}
 		return solver.Result{Plan: plan, Bound: math.Inf(1), Claim: &solver.Claim{Objective: math.NaN(), Bound: math.NaN()}}, nil

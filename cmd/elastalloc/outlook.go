@@ -33,7 +33,7 @@ func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
 // newOutlook leaves out the endings of jobs with bad fields.
 func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
 	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
-	good, _ := snapshot.Hold()
+	good, _ := snapshot.FreezeBadJobs()
 	for i, n := 0, 0; i < len(allocations) && n < len(good.Jobs); i++ {
 		job := &good.Jobs[n]
 		if job.ID != snapshot.Jobs[i].ID {

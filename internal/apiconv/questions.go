@@ -19,7 +19,7 @@ func (p InProcess) Explain(ctx context.Context, request *elastallocv1.ExplainReq
 		if len(s.Jobs) < len(request.GetSnapshot().GetJobs()) {
 			return nil // They are too many to be looked at.
 		}
-		return s.Unknown(request.GetJobIds())
+		return s.UnknownJobs(request.GetJobIds())
 	}}
 	converted, err := c.request(request, p.Allocator.MaxJobs())
 	if err != nil {

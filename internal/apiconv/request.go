@@ -74,7 +74,7 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 	o, s = o.WithDefaults(), s.WithDefaults()
 	all := s
 	if o.BadJobs == solver.BadJobsHold {
-		s, _ = s.Hold()
+		s, _ = s.FreezeBadJobs()
 	}
 	bad := solver.Validate(s, o, maxJobs, []solver.BackendName{o.Backend})
 	if c.own != nil {

@@ -33,7 +33,7 @@ type Decided struct {
 	Options  solver.Options
 	// Decision is that on all jobs, of which Held are not in Snapshot.
 	Decision solver.Decision
-	Held     snapshot.Held
+	Held     snapshot.FrozenJobs
 }
 
 // Jobs explains the nodes of the jobs with the given ids, of all if none are given. Where ctx
@@ -51,7 +51,7 @@ func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solv
 	var reasons []*reason
 	for i := range d.Decision.Allocations {
 		n := -1
-		if !d.Held.Has(i) {
+		if !d.Held.Contains(i) {
 			n = position
 			position++
 		}
@@ -60,7 +60,7 @@ func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solv
 		}
 	}
 	// First what is cheap, for all jobs; then the rest, while there is time.
-	err = parallel.Do(ctx, d.Options.Lend, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
+	err = parallel.Do(ctx, d.Options.AcquireWorker, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
 	for i := 0; i < len(reasons) && err == nil && ctx.Err() == nil && !d.Options.NoRemedies; i++ {
 		err = e.remedy(ctx, reasons[i])
 	}
@@ -88,7 +88,7 @@ type explainer struct {
 	proven bool
 	// prices are those of nodes, and groups those of the limits of the groups.
 	prices, groups []float64
-	room           *problem.Room // where every job holds its smallest size
+	room           *problem.Headroom // where every job holds its smallest size
 	// pools are the options of every job that decisions on pools of other sizes gave.
 	pools map[pool][]solver.Option
 }
@@ -104,7 +104,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	}
 	var planned solver.Plan // of the jobs that are not held
 	for i := range d.Decision.Allocations {
-		if a := &d.Decision.Allocations[i]; d.Held.Has(i) {
+		if a := &d.Decision.Allocations[i]; d.Held.Contains(i) {
 			e.kept[a.NodeType] += a.Nodes
 		} else if d.Snapshot.Typed() {
 			planned = append(planned, []solver.Option{d.Snapshot.Option(a.NodeType, a.Nodes)})
@@ -121,7 +121,7 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	if e.problem.Check(e.plan) != nil {
 		e.problem = e.problem.WithWaiting() // Greedy leaves jobs waiting that the model admits.
 	}
-	e.room = e.problem.LeastRoom()
+	e.room = e.problem.HeadroomAtMinimum()
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
 		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan})
@@ -178,7 +178,7 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 	}
 	admitted, plan := &e.problem.Jobs[r.admitted], e.plan[r.admitted]
 	worth := admitted.Value(plan)
-	for n, k := range admitted.Sizes {
+	for n, k := range admitted.Options {
 		if k != r.option && !e.fits(r.admitted, n) {
 			continue
 		}
@@ -244,7 +244,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		if size.option == r.option {
 			continue
 		}
-		position := slices.Index(e.problem.Jobs[r.admitted].Sizes, size.option)
+		position := slices.Index(e.problem.Jobs[r.admitted].Options, size.option)
 		plan, legal := repin(e.problem, e.plan, r.admitted, position)
 		if !legal && e.problem.TypeNodes != nil {
 			plan, legal = startWith(e.problem, r.admitted, size.option)

@@ -175,14 +175,14 @@ func TestSizesBesideFlexibleJobs(t *testing.T) {
 func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	own := *p
 	own.Jobs = slices.Clone(p.Jobs)
-	values := make([]float64, len(p.Jobs[job].Sizes))
-	copy(values, p.Jobs[job].SizeValue) // It may be nil.
+	values := make([]float64, len(p.Jobs[job].Options))
+	copy(values, p.Jobs[job].OptionValue) // It may be nil.
 	for k := range values {
 		if k != size {
 			values[k] -= penalty
 		}
 	}
-	own.Jobs[job].SizeValue = values
+	own.Jobs[job].OptionValue = values
 	return &own
 }
 
@@ -201,7 +201,7 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets so
 	best, _ := solvertest.Exhaustive(p)
 	magnitude, offered := 0.0, 0 // of the values, in which sums are rounded
 	for _, j := range p.Jobs {
-		for _, value := range j.SizeValue {
+		for _, value := range j.OptionValue {
 			magnitude += math.Abs(value)
 		}
 		for _, gain := range j.Gain {
@@ -211,7 +211,7 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets so
 	for _, group := range p.Groups {
 		magnitude += p.QuotaPrice * float64(group.Floor)
 	}
-	for k, option := range p.Jobs[n].Sizes {
+	for k, option := range p.Jobs[n].Options {
 		optimum, _ := solvertest.Exhaustive(without(p, n, k, 1+4*magnitude))
 		if optimum.Plan[n][0] != option {
 			continue // It does not fit.

@@ -14,14 +14,14 @@ func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	pinned := *p
 	pinned.Jobs = slices.Clone(p.Jobs)
 	j := &pinned.Jobs[job]
-	values := make([]float64, len(j.Sizes))
-	copy(values, j.SizeValue)
+	values := make([]float64, len(j.Options))
+	copy(values, j.OptionValue)
 	for k := range values {
 		if k != size {
 			values[k] -= penalty
 		}
 	}
-	j.SizeValue = values
+	j.OptionValue = values
 	return &pinned
 }
 
@@ -30,25 +30,25 @@ func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 // such plan.
 func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, bool) {
 	pinned := plan.Clone()
-	pinned[job][0] = p.Jobs[job].Sizes[size]
-	room := p.Room()
+	pinned[job][0] = p.Jobs[job].Options[size]
+	room := p.Headroom()
 	for i := range pinned {
-		room.Take(p.Jobs[i].Group, pinned[i][0])
+		room.Allocate(p.Jobs[i].Group, pinned[i][0])
 	}
 	for room.Exceeded() {
 		best, at, to := 0.0, -1, solver.Option{}
 		for i := range pinned {
 			now := pinned[i][0]
-			over := -room.For(p.Jobs[i].Group, int(now.Type))
+			over := -room.MaxNodes(p.Jobs[i].Group, int(now.Type))
 			if i == job || over <= 0 {
 				continue
 			}
 			worth := p.Jobs[i].Value(pinned[i])
-			for _, k := range p.Jobs[i].Sizes {
+			for _, k := range p.Jobs[i].Options {
 				frees := int(now.Nodes)
 				if k.Type == now.Type {
 					frees -= int(k.Nodes)
-				} else if !k.IsZero() && int(k.Nodes) > room.Of(int(k.Type)) {
+				} else if !k.IsZero() && int(k.Nodes) > room.FreeOfType(int(k.Type)) {
 					continue
 				}
 				if frees <= 0 {
@@ -65,8 +65,8 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 		if at < 0 {
 			return nil, false
 		}
-		room.GiveBack(p.Jobs[at].Group, pinned[at][0])
-		room.Take(p.Jobs[at].Group, to)
+		room.Release(p.Jobs[at].Group, pinned[at][0])
+		room.Allocate(p.Jobs[at].Group, to)
 		pinned[at][0] = to
 	}
 	return pinned, p.Check(pinned) == nil
@@ -76,9 +76,9 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 // other jobs must have. Of several types that is packing, so two simple rules look for a plan.
 func (e *explainer) fits(job, position int) bool {
 	p := e.problem
-	option := p.Jobs[job].Sizes[position]
+	option := p.Jobs[job].Options[position]
 	if p.TypeNodes == nil {
-		return int(option.Nodes-p.Least(job).Nodes) <= e.room.For(p.Jobs[job].Group, 0)
+		return int(option.Nodes-p.MinOption(job).Nodes) <= e.room.MaxNodes(p.Jobs[job].Group, 0)
 	}
 	_, legal := startWith(p, job, option)
 	if !legal {
@@ -91,10 +91,10 @@ func (e *explainer) fits(job, position int) bool {
 // others, the largest first, what the admission found that they can have or, where there is no
 // room for that, the first of their options that there is room for; false if a job finds none.
 func startWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, bool) {
-	plan, room := solver.NewPlan(len(p.Jobs), p.Steps), p.Room()
+	plan, room := solver.NewPlan(len(p.Jobs), p.Steps), p.Headroom()
 	take := func(i int, option solver.Option) bool {
 		plan[i][0] = option
-		room.Take(-1, option)
+		room.Allocate(-1, option)
 		return !room.Exceeded()
 	}
 	if !take(job, option) {
@@ -105,14 +105,14 @@ func startWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, b
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, k int) int {
-		return cmp.Compare(p.Start[k].Nodes, p.Start[i].Nodes)
+		return cmp.Compare(p.FeasibleOptions[k].Nodes, p.FeasibleOptions[i].Nodes)
 	})
 	for _, i := range order {
-		held := p.Start[i]
-		fits := func(k solver.Option) bool { return int(k.Nodes) <= room.Of(int(k.Type)) }
+		held := p.FeasibleOptions[i]
+		fits := func(k solver.Option) bool { return int(k.Nodes) <= room.FreeOfType(int(k.Type)) }
 		if !fits(held) {
-			if n := slices.IndexFunc(p.Jobs[i].Sizes, fits); n >= 0 {
-				held = p.Jobs[i].Sizes[n]
+			if n := slices.IndexFunc(p.Jobs[i].Options, fits); n >= 0 {
+				held = p.Jobs[i].Options[n]
 			}
 		}
 		if i != job && !take(i, held) {
@@ -128,7 +128,7 @@ func costOfChange(j *solver.AdmittedJob, options []solver.Option) float64 {
 	free := *j
 	free.FirstStepWork = j.StepWork
 	cost := free.Value(options) - j.Value(options)
-	if n := slices.Index(j.Sizes, options[0]); n >= 0 && j.ChangeCost != nil {
+	if n := slices.Index(j.Options, options[0]); n >= 0 && j.ChangeCost != nil {
 		cost += j.ChangeCost[n]
 	}
 	return cost

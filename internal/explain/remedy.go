@@ -88,7 +88,7 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 		return remedy, nil
 	}
 	now := job.WeightOrDefault()
-	weights := twoDigitNumbers(now, min(now*decision.MostRemedyWeight, solver.MaxWeight))
+	weights := twoDigitNumbers(now, min(now*decision.MaxRemedyWeight, solver.MaxWeight))
 	// About where a larger size brings the job more than it now costs the others.
 	guess := math.Inf(1)
 	for _, size := range r.sizes {
@@ -170,7 +170,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 		now, all, id = e.snapshot.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].ID
 	}
 	kept := e.kept[id]
-	most := min(all*decision.MostRemedyPool, solver.MaxNodes) - kept - now
+	most := min(all*decision.MaxRemedyPool, solver.MaxNodes) - kept - now
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
 		at := pool{nodeType, total}
@@ -233,7 +233,7 @@ func (e *explainer) sizesFromOne(job *solver.Job) []int {
 	}
 	var sizes []int
 	for g := range e.snapshot.NodeTypes {
-		if there, _, runs := all.On(&e.snapshot.NodeTypes[g]); runs {
+		if there, _, runs := all.ForType(&e.snapshot.NodeTypes[g]); runs {
 			sizes = append(sizes, there.LegalSizes()...)
 		}
 	}

@@ -112,12 +112,12 @@ func (e *explainer) optionsOf(r *reason) []solver.Option {
 	if r.admitted < 0 {
 		return []solver.Option{r.option}
 	}
-	return slices.DeleteFunc(slices.Clone(e.problem.Jobs[r.admitted].Sizes), solver.Option.IsZero)
+	return slices.DeleteFunc(slices.Clone(e.problem.Jobs[r.admitted].Options), solver.Option.IsZero)
 }
 
 // uncertainty says how far a job's ETA may be off where that counts.
 func (e *explainer) uncertainty(r *reason) string {
-	if r.job < 0 || !e.options.Spec().DoubtsETAs {
+	if r.job < 0 || !e.options.Spec().UsesETAErrors {
 		return ""
 	}
 	off := cmp.Or(e.snapshot.Jobs[r.job].ETAError, e.options.TotalTime.ETAError)
@@ -135,7 +135,7 @@ func (e *explainer) limited(r *reason) bool {
 		return false
 	}
 	admitted := &e.problem.Jobs[r.admitted]
-	return len(e.problem.Groups) > 0 && e.room.Within(admitted.Group) < e.room.Idle
+	return len(e.problem.Groups) > 0 && e.room.FreeInGroup(admitted.Group) < e.room.Idle
 }
 
 // next returns what is known of the next larger size that a job could hold: the one of
@@ -261,10 +261,10 @@ func (e *explainer) amounts(a, b float64) (string, string) {
 
 // amount returns a part of the objective in words, to this number of significant digits.
 func (e *explainer) amount(value float64, precision int) string {
-	switch unit := e.options.Spec().Unit; unit.Reading {
-	case solver.ReadTime:
+	switch unit := e.options.Spec().Unit; unit.Format {
+	case solver.FormatTime:
 		return spell(min(value*3600, 1e15), precision) + " an hour"
-	case solver.ReadShares:
+	case solver.FormatShares:
 		horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
 		return fmt.Sprintf("%s %% of a job over %s", digits(100*value/float64(e.problem.Steps), precision), spell(horizon.Seconds(), 2))
 	default:

@@ -26,13 +26,13 @@ func Jobs(
 	ctx context.Context, decider Decider, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions, budget time.Duration,
 ) (solver.Forecast, error) {
 	if !f.EveryEvent {
-		o = o.Paced(f.Cadence)
+		o = o.WithCadence(f.Cadence)
 	}
 	backend := o.Backend
-	s = withErrors(s, &f, &o).OnReference()
+	s = withErrors(s, &f, &o).WithReferenceETAs()
 	o.Backend = "" // A policy is of its backend only; a forecast falls back as a decision does.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
-	futures, complete, err := simulate(ctx, o.Lend, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
+	futures, complete, err := simulate(ctx, o.AcquireWorker, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
 		asked := &steady{decider: decider, backend: backend, budget: budget}
 		return sim.Forecast(ctx, s, draw(s, &f, sample), policy, f.Cadence, f.Until, asked)
 	})
@@ -60,7 +60,7 @@ var errCut = errors.New("the simulation was cut")
 // simulate makes samples of the future of jobs, side by side where that is granted. It
 // returns those that were not cut, in order, or else the first one as far as it came.
 func simulate(
-	ctx context.Context, lend solver.Lend, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
+	ctx context.Context, lend solver.AcquireWorker, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {
 	all := make([]sim.Future, samples)
 	for i := range all {

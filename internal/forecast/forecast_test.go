@@ -369,8 +369,8 @@ func TestForecastInParallel(t *testing.T) {
 	}
 	s := solvertest.Busy(8, 13)
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	ask := func(lend solver.Lend) solver.Forecast {
-		options := solver.Options{TimeBudget: time.Hour, Lend: lend}
+	ask := func(lend solver.AcquireWorker) solver.Forecast {
+		options := solver.Options{TimeBudget: time.Hour, AcquireWorker: lend}
 		got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{ETAError: 0.4, Samples: 4})
 		if err != nil || !got.Complete {
 			t.Fatal(err)
@@ -425,7 +425,7 @@ func TestForecastTakesNoHurriedDecision(t *testing.T) {
 		return b
 	}})
 	s := &solver.Snapshot{TotalNodes: 2, Jobs: []solver.Job{{ID: "only", RemainingETA: time.Second}}}
-	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: time.Hour, Hurry: hurried}, solver.ForecastOptions{})
+	got, err := a.Forecast(t.Context(), s, solver.Options{TimeBudget: time.Hour, Interrupt: hurried}, solver.ForecastOptions{})
 	if err != nil || got.Complete || got.Jobs[0].End != nil {
 		t.Errorf("forecast %+v, %v; want one that is cut", got, err)
 	}

@@ -14,7 +14,7 @@ import (
 // Do calls work with each of 0 to n-1: in this goroutine and in those that are lent,
 // up to one per processor; a nil lend lends them all. The call of one that is taken back is made
 // again. The first error ends all work.
-func Do(ctx context.Context, lend solver.Lend, n int, work func(context.Context, int) error) error {
+func Do(ctx context.Context, lend solver.AcquireWorker, n int, work func(context.Context, int) error) error {
 	if lend == nil {
 		lend = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }
 	}

@@ -61,23 +61,23 @@ func decideScenario(
 	varied, err := scenario.Apply(s)
 	var bad *solver.InvalidError
 	if errors.As(err, &bad) {
-		return solver.Decision{}, bad.Within(path)
+		return solver.Decision{}, bad.WithPrefix(path)
 	}
 	if len(scenario.Bad) > 0 {
-		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).Within(path)
+		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).WithPrefix(path)
 	}
 	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
 		return solver.Decision{}, snapshot.Invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
-		hurry := o.Hurry
+		hurry := o.Interrupt
 		o = *own
-		o.Hurry = hurry
+		o.Interrupt = hurry
 	}
 	d, err := a.Allocate(ctx, &varied.Snapshot, o)
 	if errors.As(err, &bad) {
-		return d, &solver.InvalidError{Violations: varied.Rename(bad.Violations, path)}
+		return d, &solver.InvalidError{Violations: varied.RequestPaths(bad.Violations, path)}
 	}
 	if err == nil {
 		*jobs += len(varied.Jobs)

@@ -21,7 +21,7 @@ func linear(demand float64, sizes ...int) solver.AdmittedJob {
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Sizes: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
+	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
 // TestWhereTheyDiffer has jobs of demand 2, 3 and 4 on 4 nodes for two steps; each
@@ -143,7 +143,7 @@ func count(p *solver.Problem, f finished, t int, servedBefore []float64, given [
 			assign(i+1, total, value+job.Gain[t])
 			return
 		}
-		for n, size := range job.Sizes {
+		for n, size := range job.Options {
 			k := int(size.Nodes)
 			if given != nil && k != given[i] {
 				continue

@@ -55,7 +55,7 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 			extend(append(nodes, 0))
 			return
 		}
-		for _, k := range job.Sizes {
+		for _, k := range job.Options {
 			extend(append(nodes, int(k.Nodes)))
 		}
 	}

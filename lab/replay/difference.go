@@ -95,7 +95,7 @@ func optionsOf(p *sim.Policy, s *solver.Snapshot) solver.Options {
 	if p.EveryEvent {
 		return o
 	}
-	return o.Paced(s.Horizon.Step)
+	return o.WithCadence(s.Horizon.Step)
 }
 
 // idleAfter returns how many nodes no job held at a moment but the last, changes then included.

@@ -81,13 +81,13 @@ func newMoment(e *recording.Entry) *Moment {
 	}
 	m.Snapshot = m.Snapshot.WithDefaults()
 	if m.Options.BadJobs == solver.BadJobsHold {
-		m.Snapshot, _ = m.Snapshot.Hold()
+		m.Snapshot, _ = m.Snapshot.FreezeBadJobs()
 	}
 	if len(solver.Validate(m.Snapshot, m.Options, math.MaxInt32, []solver.BackendName{m.Options.Backend})) > 0 {
 		return nil
 	}
 	if m.Snapshot.Typed() {
-		m.Snapshot = m.Snapshot.OnReference()
+		m.Snapshot = m.Snapshot.WithReferenceETAs()
 	}
 	if answer, ok := e.Response.(isAnswer); ok {
 		m.Answer = make(map[string]Held)

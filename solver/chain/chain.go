@@ -65,7 +65,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		options.Incumbent = greedy.result.Plan
 	}
 	budget := newBudget(ctx, began, time.Since(began), o.TimeBudget, c.config.DefaultBudget)
-	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy, noBound: o.NoBound, hurry: o.Hurry}
+	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy, noBound: o.NoBound, hurry: o.Interrupt}
 	last, err := r.decideInTime(ctx, c.order(o.Backend))
 	if err != nil {
 		return solver.Decision{Report: solver.Report{Contradiction: last.answer.result.Contradiction}}, err

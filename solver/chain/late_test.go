@@ -70,7 +70,7 @@ func TestHurriedDecisions(t *testing.T) {
 			return solver.Result{Plan: bestPlan(), Bound: 3, Limit: solver.LimitTime}, nil
 		}})
 		start := time.Now()
-		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.TimeBudget, o.Hurry = time.Hour, hurried }))
+		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.TimeBudget, o.Interrupt = time.Hour, hurried }))
 		if err != nil || time.Since(start) != time.Second {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}

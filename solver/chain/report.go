@@ -68,11 +68,11 @@ func (a *answer) test(p *solver.Problem, proven *proof) {
 		proven.contradiction = fmt.Sprintf("the bound %v is wrong: a legal plan of %s has objective %v", proven.bound, a.Backend, a.objective)
 	}
 	if proven.contradiction != "" {
-		proven.bound = p.Ceiling()
+		proven.bound = p.TrivialBound()
 	}
 	proven.bound = max(proven.bound, a.objective)
 	// Of sums that cancel to next to nothing no optimum is known.
-	if off := p.Rounding(a.result.Plan); solver.RelativeGap(a.objective, a.objective+off) > solver.OptimalGap {
+	if off := p.RoundingError(a.result.Plan); solver.RelativeGap(a.objective, a.objective+off) > solver.OptimalGap {
 		proven.bound += off
 	}
 }

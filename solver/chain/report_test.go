@@ -311,9 +311,9 @@ func TestContradiction(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := solver.NewProblem(twoJobs(), solver.AdmissionFIFO)
-			if r := d.Report; r.Contradiction != test.want || r.Objective != bestObjective || r.Bound != p.Ceiling() ||
+			if r := d.Report; r.Contradiction != test.want || r.Objective != bestObjective || r.Bound != p.TrivialBound() ||
 				r.Reason != solver.ReasonFeasible || r.Limit != solver.LimitWork {
-				t.Errorf("report = %+v; want contradiction %q and the bound %v that needs no search", r, test.want, p.Ceiling())
+				t.Errorf("report = %+v; want contradiction %q and the bound %v that needs no search", r, test.want, p.TrivialBound())
 			}
 		})
 	}
@@ -367,7 +367,7 @@ func TestContradictionWithoutAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bound := solver.NewProblem(twoJobs(), solver.AdmissionFIFO).Ceiling()
+			bound := solver.NewProblem(twoJobs(), solver.AdmissionFIFO).TrivialBound()
 			if test.noBound {
 				bound = math.Inf(1)
 			}

@@ -120,7 +120,7 @@ func Decide(s *snapshot.Snapshot, p *problem.Problem, result problem.Result) Dec
 		a.PlannedProgress = job.Progress(result.Plan[n])
 	}
 	d.Report.Groups = reportGroups(s, p, result.Plan)
-	d.Report.Certificate = result.Certificate.Renamed(func(job int) int { return p.Jobs[job].Index })
+	d.Report.Certificate = result.Certificate.RemapJobs(func(job int) int { return p.Jobs[job].Index })
 	for g, price := range result.GroupPrices {
 		d.Report.Groups[g].Price = price
 	}

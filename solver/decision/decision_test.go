@@ -86,7 +86,7 @@ func TestDecideProperties(t *testing.T) {
 		plan := solver.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for step := range plan[i] {
-				plan[i][step] = rapid.SampledFrom(p.Jobs[i].Sizes).Draw(t, "option")
+				plan[i][step] = rapid.SampledFrom(p.Jobs[i].Options).Draw(t, "option")
 			}
 		}
 		d := solver.Decide(s, p, solver.Result{Plan: plan})

@@ -82,6 +82,6 @@ type Remedy struct {
 
 // Limits of the changes that remedies are looked for among.
 const (
-	MostRemedyWeight = 1000 // times the weight of the job
-	MostRemedyPool   = 2    // times the nodes of the pool
+	MaxRemedyWeight = 1000 // times the weight of the job
+	MaxRemedyPool   = 2    // times the nodes of the pool
 )

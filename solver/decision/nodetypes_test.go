@@ -119,8 +119,8 @@ func TestNodeTypeInvariances(t *testing.T) {
 		}
 		p, all := problem.NewProblemFor(s, options), make(map[string]float64)
 		for i := range p.Jobs {
-			for n, option := range p.Jobs[i].Sizes {
-				all[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option.Nodes, " ", s.TypeOf(option))] = p.Jobs[i].SizeValue[n]
+			for n, option := range p.Jobs[i].Options {
+				all[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option.Nodes, " ", s.TypeOf(option))] = p.Jobs[i].OptionValue[n]
 			}
 		}
 		return all
@@ -167,9 +167,9 @@ func TestTypeWithoutNodes(t *testing.T) {
 			s = s.WithDefaults()
 			p, got := problem.NewProblemFor(s, options), make(map[string]float64)
 			for i := range p.Jobs {
-				for n, option := range p.Jobs[i].Sizes {
+				for n, option := range p.Jobs[i].Options {
 					if option.Nodes <= 4 {
-						got[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option)] = p.Jobs[i].SizeValue[n]
+						got[fmt.Sprint(s.Jobs[p.Jobs[i].Index].ID, " ", option)] = p.Jobs[i].OptionValue[n]
 					}
 				}
 			}
@@ -187,11 +187,11 @@ func TestHoldOnNodeTypes(t *testing.T) {
 	s := mixed()
 	s.Jobs[1].RemainingETA = -1
 	s = s.WithDefaults()
-	rest, held := s.Hold()
+	rest, held := s.FreezeBadJobs()
 	if rest.NodeTypes[0].Nodes != 4 || rest.NodeTypes[1].Nodes != 6 || rest.TotalNodes != 10 || s.NodeTypes[1].Nodes != 8 {
 		t.Fatalf("types %v, %d nodes in all", rest.NodeTypes, rest.TotalNodes)
 	}
-	d := Restore(held, DecideNow(rest, []snapshot.Option{{Type: 1, Nodes: 4}}), 1)
+	d := RestoreFrozen(held, DecideNow(rest, []snapshot.Option{{Type: 1, Nodes: 4}}), 1)
 	want := []NodeTypeReport{{ID: "fast", Nodes: 4, IdleNodes: 4}, {ID: "slow", Nodes: 8, IdleNodes: 2}}
 	if diff := cmp.Diff(want, d.Report.NodeTypes); diff != "" {
 		t.Errorf("types (-want +got):\n%s", diff)

@@ -9,9 +9,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Restore puts the held jobs back into the decision on the others, with a plan over as
+// RestoreFrozen puts the held jobs back into the decision on the others, with a plan over as
 // many steps that keeps their nodes, and no word on their progress.
-func Restore(h snapshot.Held, d Decision, steps int) Decision {
+func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 	if !h.Any() {
 		return d
 	}
@@ -21,7 +21,7 @@ func Restore(h snapshot.Held, d Decision, steps int) Decision {
 	var rest []int // the positions of those others
 	d.Allocations = make([]Allocation, len(s.Jobs))
 	for i := range s.Jobs {
-		job, bad := &s.Jobs[i], h.Bad(i)
+		job, bad := &s.Jobs[i], h.Violations(i)
 		if bad == nil {
 			d.Allocations[i], others = others[0], others[1:]
 			rest = append(rest, i)
@@ -35,7 +35,7 @@ func Restore(h snapshot.Held, d Decision, steps int) Decision {
 			nodeType = job.CurrentNodeType
 		}
 		if len(d.Report.Groups) > 0 {
-			for g := range h.GroupsAbove(job.GroupID) {
+			for g := range h.GroupAncestors(job.GroupID) {
 				d.Report.Groups[g].Nodes += nodes
 			}
 		}
@@ -51,13 +51,13 @@ func Restore(h snapshot.Held, d Decision, steps int) Decision {
 	for g := range d.Report.NodeTypes {
 		d.Report.NodeTypes[g].Nodes = s.NodeTypes[g].Nodes
 	}
-	d.Report.Certificate = d.Report.Certificate.Renamed(func(job int) int { return rest[job] })
+	d.Report.Certificate = d.Report.Certificate.RemapJobs(func(job int) int { return rest[job] })
 	return d
 }
 
-// RestoreForecast puts the held jobs back into the forecast of the others: they keep their
+// RestoreFrozenForecast puts the held jobs back into the forecast of the others: they keep their
 // nodes and do not end.
-func RestoreForecast(h snapshot.Held, f Forecast) Forecast {
+func RestoreFrozenForecast(h snapshot.FrozenJobs, f Forecast) Forecast {
 	if !h.Any() {
 		return f
 	}
@@ -66,7 +66,7 @@ func RestoreForecast(h snapshot.Held, f Forecast) Forecast {
 	f.Jobs = make([]JobForecast, len(s.Jobs))
 	for i := range f.Jobs {
 		job := &s.Jobs[i]
-		if !h.Has(i) {
+		if !h.Contains(i) {
 			f.Jobs[i], others = others[0], others[1:]
 			continue
 		}
@@ -80,12 +80,12 @@ func RestoreForecast(h snapshot.Held, f Forecast) Forecast {
 
 // restoreWarnings corrects what was said of a pool without the nodes that bad jobs keep:
 // it is not empty, and jobs that would fit but for those nodes have no room now.
-func restoreWarnings(h snapshot.Held, d *Decision) {
+func restoreWarnings(h snapshot.FrozenJobs, d *Decision) {
 	s, warnings := h.Snapshot(), d.Report.Warnings
 	d.Report.Warnings = nil
 	jobs := make(map[string]int)
 	for i := range s.Jobs {
-		if !h.Has(i) {
+		if !h.Contains(i) {
 			jobs[s.Jobs[i].ID] = i
 		}
 	}
@@ -106,7 +106,7 @@ func restoreWarnings(h snapshot.Held, d *Decision) {
 func describe(bad []snapshot.Violation) string {
 	const most = 3
 	var parts []string
-	for _, v := range snapshot.Under("snapshot", bad[:min(most, len(bad))]) {
+	for _, v := range snapshot.WithPrefix("snapshot", bad[:min(most, len(bad))]) {
 		parts = append(parts, v.Path+": "+v.Description)
 	}
 	if more := len(bad) - most; more > 0 {

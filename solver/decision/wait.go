@@ -82,23 +82,23 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, reache
 }
 
 // room returns what a decision leaves of the pool and of the limits of its groups.
-func (d *Decision) room(s *snapshot.Snapshot, p *problem.Problem) *problem.Room {
-	left := p.RoomFor(s)
+func (d *Decision) room(s *snapshot.Snapshot, p *problem.Problem) *problem.Headroom {
+	left := p.SnapshotHeadroom(s)
 	for i := range s.Jobs {
-		left.Take(p.JobGroup(i), s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes))
+		left.Allocate(p.JobGroup(i), s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes))
 	}
 	return left
 }
 
 // atLimit reports whether a limit keeps a job of a group from its smallest size: the
 // decision leaves more of the pool than of the limit, or the limit has a price.
-func (d *Decision) atLimit(left *problem.Room, group, smallest int) bool {
-	if within := left.Within(group); within >= smallest {
+func (d *Decision) atLimit(left *problem.Headroom, group, smallest int) bool {
+	if within := left.FreeInGroup(group); within >= smallest {
 		return false
 	} else if within < left.Idle {
 		return true
 	}
-	for g, nodes := range left.Limits(group) {
+	for g, nodes := range left.FreeInGroups(group) {
 		if nodes < smallest && g < len(d.Report.Groups) && d.Report.Groups[g].Price > 0 {
 			return true
 		}
@@ -108,8 +108,8 @@ func (d *Decision) atLimit(left *problem.Room, group, smallest int) bool {
 
 // block records that a job of the given smallest size blocks the queues of the groups whose
 // limits leave it no room.
-func block(p *problem.Problem, left *problem.Room, group, smallest int, id string, blockers map[int]string) {
-	for g, nodes := range left.Limits(group) {
+func block(p *problem.Problem, left *problem.Headroom, group, smallest int, id string, blockers map[int]string) {
+	for g, nodes := range left.FreeInGroups(group) {
 		if nodes < smallest && smallest <= p.Groups[g].Limit && blockers[g] == "" {
 			blockers[g] = id
 		}
@@ -117,8 +117,8 @@ func block(p *problem.Problem, left *problem.Room, group, smallest int, id strin
 }
 
 // behind returns the job that blocks the queue of a group, "" if none does.
-func behind(left *problem.Room, group int, blockers map[int]string) string {
-	for g := range left.Limits(group) {
+func behind(left *problem.Headroom, group int, blockers map[int]string) string {
+	for g := range left.FreeInGroups(group) {
 		if blockers[g] != "" {
 			return blockers[g]
 		}
@@ -129,23 +129,23 @@ func behind(left *problem.Room, group int, blockers map[int]string) string {
 // reachOf returns what an optimizer of p could give every job of a snapshot in addition to the
 // smallest sizes of all other jobs.
 func reachOf(s *snapshot.Snapshot, p *problem.Problem) []reach {
-	room := p.LeastRoom()
+	room := p.HeadroomAtMinimum()
 	reaches := make([]reach, len(s.Jobs))
 	for i := range reaches {
-		reaches[i] = reach{pool: -1, limits: room.Within(p.JobGroup(i))}
+		reaches[i] = reach{pool: -1, limits: room.FreeInGroup(p.JobGroup(i))}
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &reaches[p.Jobs[i].Index]
-		if r.pool = room.Idle + int(job.Sizes[0].Nodes); p.TypeNodes != nil {
+		if r.pool = room.Idle + int(job.Options[0].Nodes); p.TypeNodes != nil {
 			r.pool = 0
-			for _, option := range job.Sizes {
-				if !option.IsZero() && int(option.Nodes) <= room.Beside(p.Start[i], option) {
+			for _, option := range job.Options {
+				if !option.IsZero() && int(option.Nodes) <= room.FreeAfterRelease(p.FeasibleOptions[i], option) {
 					r.pool = snapshot.MaxNodes
 				}
 			}
 		}
 		if r.limits != problem.NoLimit {
-			r.limits += int(job.Sizes[0].Nodes)
+			r.limits += int(job.Options[0].Nodes)
 		}
 	}
 	return reaches
@@ -155,14 +155,14 @@ func reachOf(s *snapshot.Snapshot, p *problem.Problem) []reach {
 // lost its nodes in a group that held more than its limit lost them to the limit, even if
 // its jobs gave up more than they had to.
 func (d *Decision) reach(s *snapshot.Snapshot, p *problem.Problem) []reach {
-	left, before := d.room(s, p), p.RoomFor(s)
+	left, before := d.room(s, p), p.SnapshotHeadroom(s)
 	for i := range s.Jobs {
-		before.Take(p.JobGroup(i), s.Current(i))
+		before.Allocate(p.JobGroup(i), s.Current(i))
 	}
 	reaches := make([]reach, len(s.Jobs))
 	for i := range reaches {
-		reaches[i] = reach{pool: -1, limits: left.Within(p.JobGroup(i))}
-		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.Within(p.JobGroup(i)) < 0 {
+		reaches[i] = reach{pool: -1, limits: left.FreeInGroup(p.JobGroup(i))}
+		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.FreeInGroup(p.JobGroup(i)) < 0 {
 			reaches[i].limits = 0
 		}
 	}

@@ -117,7 +117,7 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 		})
 	}
 	for _, spec := range problem.Objectives() {
-		if field := spec.OwnOptions(o); field != "" && o.Objective != spec.Name {
+		if field := spec.ParameterField(o); field != "" && o.Objective != spec.Name {
 			warnings = append(warnings, Warning{
 				Code:    WarningOptionsIgnored,
 				Message: fmt.Sprintf("options.%s is set and has no effect: options.objective is %s", field, problem.APIName("OBJECTIVE", o.Objective)),
@@ -127,8 +127,8 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 	return warnings
 }
 
-// hangs is the Overrun from which on a job may well hang.
-const hangs = 2
+// hangOverrun is the Overrun from which on a job may well hang.
+const hangOverrun = 2
 
 // etaRanOut describes that an objective counts a larger demand, in seconds, than what is left of
 // a job, or that the job has done much more work than estimated; "" if neither is so.
@@ -141,7 +141,7 @@ func etaRanOut(s *snapshot.Snapshot, i int, demand float64) string {
 		says = append(says, fmt.Sprintf("has %v left on one node after %v of work; counted with a quarter of that, %v",
 			span(left), job.WorkDone.Round(time.Second), span(demand)))
 	}
-	if job.Overrun >= hangs {
+	if job.Overrun >= hangOverrun {
 		says = append(says, fmt.Sprintf("has done %.3g times the work that was told of it; hold or cap it if it hangs", job.Overrun))
 	}
 	return strings.Join(says, "; ")

@@ -154,9 +154,9 @@ type Varied struct {
 	options bool
 }
 
-// Rename returns bad fields of the varied snapshot and of its options with the paths of where
+// RequestPaths returns bad fields of the varied snapshot and of its options with the paths of where
 // the caller wrote them: in the scenario of the given path, or in the original request.
-func (v *Varied) Rename(bad []snapshot.Violation, scenario string) []snapshot.Violation {
+func (v *Varied) RequestPaths(bad []snapshot.Violation, scenario string) []snapshot.Violation {
 	renamed := slices.Clone(bad)
 	for n := range renamed {
 		path := &renamed[n].Path

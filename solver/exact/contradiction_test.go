@@ -41,9 +41,9 @@ func TestContradictionOfPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Contradiction == "" || result.Limit != solver.LimitWork || result.Bound != p.Ceiling() || p.Check(result.Plan) != nil {
+	if result.Contradiction == "" || result.Limit != solver.LimitWork || result.Bound != p.TrivialBound() || p.Check(result.Plan) != nil {
 		t.Errorf("after %d questions: contradiction %q, limit %v, bound %v; want one, %v and %v",
-			m.asked, result.Contradiction, result.Limit, result.Bound, solver.LimitWork, p.Ceiling())
+			m.asked, result.Contradiction, result.Limit, result.Bound, solver.LimitWork, p.TrivialBound())
 	}
 }
 
@@ -71,13 +71,13 @@ func TestContradictionOnTheWay(t *testing.T) {
 		if contradiction == "" {
 			continue
 		}
-		if found++; bound != p.Ceiling() {
-			t.Errorf("question %d: bound %v with %q; want %v", at, bound, contradiction, p.Ceiling())
+		if found++; bound != p.TrivialBound() {
+			t.Errorf("question %d: bound %v with %q; want %v", at, bound, contradiction, p.TrivialBound())
 		}
 		p, m = meddled()
 		result, err := exact.NewAsking(1).Solve(m, p, solver.SolveOptions{})
-		if err != nil || result.Contradiction != contradiction || result.Limit != solver.LimitWork || result.Bound != p.Ceiling() {
-			t.Errorf("question %d: result %+v, %v; want contradiction %q and bound %v", at, result, err, contradiction, p.Ceiling())
+		if err != nil || result.Contradiction != contradiction || result.Limit != solver.LimitWork || result.Bound != p.TrivialBound() {
+			t.Errorf("question %d: result %+v, %v; want contradiction %q and bound %v", at, result, err, contradiction, p.TrivialBound())
 		}
 	}
 	if found == 0 {

@@ -118,7 +118,7 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	}
 	if search.Contradiction != "" {
 		result.Contradiction, result.Limit = search.Contradiction, problem.LimitWork
-		result.Bound = p.Ceiling()
+		result.Bound = p.TrivialBound()
 	}
 	return result, nil
 }
@@ -129,7 +129,7 @@ func planOf(p *problem.Problem, chosen *model.Plan) (plan problem.Plan, objectiv
 	for i, options := range plan {
 		job := &p.Jobs[i]
 		for t, k := range chosen.Of(i) {
-			options[t] = job.Sizes[k]
+			options[t] = job.Options[k]
 		}
 		job.ReleaseFinished(options)
 		objective += job.Value(options)
@@ -148,11 +148,11 @@ func unsearched(p *problem.Problem, incumbent problem.Plan) problem.Result {
 		plan = problem.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for t := range plan[i] {
-				plan[i][t] = p.Jobs[i].Sizes[0]
+				plan[i][t] = p.Jobs[i].Options[0]
 			}
 		}
 	}
-	return problem.Result{Plan: plan.Clone(), Bound: p.Ceiling(), Limit: problem.LimitTime}
+	return problem.Result{Plan: plan.Clone(), Bound: p.TrivialBound(), Limit: problem.LimitTime}
 }
 
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
@@ -169,13 +169,13 @@ func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, 
 		return 0, nil, ""
 	}
 	if clock.Ended {
-		return p.Ceiling(), nil, ""
+		return p.TrivialBound(), nil, ""
 	}
 	if len(in.Groups) > 0 {
 		search := proof.NewSearch(in, problem.SolveOptions{}, s.witness, memory)
 		bound, _ = search.Run(clock)
 		if bound = proof.ObjectiveBound(in, bound, search.Slack()); search.Contradiction != "" {
-			bound = p.Ceiling()
+			bound = p.TrivialBound()
 		}
 		return bound, in.NodePrices(search.Prices), search.Contradiction
 	}

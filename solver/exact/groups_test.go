@@ -55,8 +55,8 @@ func TestGroupsOfHostileNumbers(t *testing.T) {
 		p := solvertest.GroupedProblems(solvertest.Limits{Jobs: 6, Steps: 1, Sizes: 4, Nodes: 30}).Draw(t, "problem")
 		for i := range p.Jobs {
 			scale := math.Pow10(rapid.SampledFrom([]int{-300, -150, -20, 0, 0, 20, 150, 250}).Draw(t, "decade"))
-			for k := range p.Jobs[i].SizeValue {
-				p.Jobs[i].SizeValue[k] *= scale
+			for k := range p.Jobs[i].OptionValue {
+				p.Jobs[i].OptionValue[k] *= scale
 			}
 		}
 		p.QuotaPrice = rapid.SampledFrom([]float64{0, 1e-300, 0.3, 1e6}).Draw(t, "quota price")
@@ -92,13 +92,13 @@ func TestGroupPrices(t *testing.T) {
 		}
 		for i := range 3 {
 			job := solver.AdmittedJob{
-				Index: i, Group: 1 + i%2, Demand: 1, Sizes: solver.Nodes(0, 1, 2, 3), Gain: []float64{0},
-				FirstStepWork: make([]float64, 4), StepWork: make([]float64, 4), SizeValue: make([]float64, 4),
+				Index: i, Group: 1 + i%2, Demand: 1, Options: solver.Nodes(0, 1, 2, 3), Gain: []float64{0},
+				FirstStepWork: make([]float64, 4), StepWork: make([]float64, 4), OptionValue: make([]float64, 4),
 			}
 			gain := 20.0
 			for k := range 3 {
 				gain *= rapid.Float64Range(0.3, 0.9).Draw(t, "less")
-				job.SizeValue[k+1] = job.SizeValue[k] + gain
+				job.OptionValue[k+1] = job.OptionValue[k] + gain
 			}
 			p.Jobs = append(p.Jobs, job)
 		}
@@ -138,7 +138,7 @@ func TestGroupPrices(t *testing.T) {
 func legalMagnitude(p *solver.Problem) float64 {
 	plan := solver.Plan{}
 	for i := range p.Jobs {
-		plan = append(plan, []solver.Option{p.Jobs[i].Sizes[0]})
+		plan = append(plan, []solver.Option{p.Jobs[i].Options[0]})
 	}
 	sum := 0.0
 	for _, g := range p.Groups {
@@ -146,12 +146,12 @@ func legalMagnitude(p *solver.Problem) float64 {
 	}
 	for i := range p.Jobs {
 		job, most := &p.Jobs[i], 0.0
-		for k, size := range job.Sizes {
+		for k, size := range job.Options {
 			if plan[i][0] = size; p.Check(plan) == nil {
-				most = max(most, math.Abs(job.SizeValue[k]))
+				most = max(most, math.Abs(job.OptionValue[k]))
 			}
 		}
-		plan[i][0] = job.Sizes[0]
+		plan[i][0] = job.Options[0]
 		sum += most + job.Gain[0]
 	}
 	return sum

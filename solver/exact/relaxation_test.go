@@ -29,13 +29,13 @@ func bySelection(p *solver.Problem) float64 {
 	var segments []segment
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
-		free -= int(job.Sizes[0].Nodes)
-		value += job.SizeValue[0]
+		free -= int(job.Options[0].Nodes)
+		value += job.OptionValue[0]
 		first := len(segments)
-		for n := 1; n < len(job.Sizes); n++ {
+		for n := 1; n < len(job.Options); n++ {
 			s := segment{
-				slope: (job.SizeValue[n] - job.SizeValue[n-1]) / float64(job.Sizes[n].Nodes-job.Sizes[n-1].Nodes),
-				nodes: int(job.Sizes[n].Nodes - job.Sizes[n-1].Nodes),
+				slope: (job.OptionValue[n] - job.OptionValue[n-1]) / float64(job.Options[n].Nodes-job.Options[n-1].Nodes),
+				nodes: int(job.Options[n].Nodes - job.Options[n-1].Nodes),
 			}
 			for len(segments) > first && segments[len(segments)-1].slope <= s.slope {
 				last := segments[len(segments)-1]
@@ -85,8 +85,8 @@ func TestBySelection(t *testing.T) {
 			sum := price * float64(p.Capacity[0])
 			for i := range p.Jobs {
 				best := math.Inf(-1)
-				for n, k := range p.Jobs[i].Sizes {
-					best = max(best, p.Jobs[i].SizeValue[n]-price*float64(k.Nodes))
+				for n, k := range p.Jobs[i].Options {
+					best = max(best, p.Jobs[i].OptionValue[n]-price*float64(k.Nodes))
 				}
 				sum += best
 			}

@@ -64,9 +64,9 @@ func bySteppingThrough(p *solver.Problem) float64 {
 		job := &p.Jobs[i]
 		for nodes := range next {
 			next[nodes] = math.Inf(-1)
-			for n, k := range job.Sizes {
+			for n, k := range job.Options {
 				if left := nodes - int(k.Nodes); left >= 0 {
-					next[nodes] = max(next[nodes], best[left]+job.SizeValue[n])
+					next[nodes] = max(next[nodes], best[left]+job.OptionValue[n])
 				}
 			}
 		}

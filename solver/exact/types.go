@@ -21,7 +21,7 @@ func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOpt
 		Detail: fmt.Sprintf("states searched: %d", found.States),
 	}
 	for i, n := range found.Choice {
-		result.Plan[i][0] = p.Jobs[i].Sizes[n]
+		result.Plan[i][0] = p.Jobs[i].Options[n]
 	}
 	switch {
 	case found.Complete && problem.RelativeGap(found.Value, found.Bound) <= problem.OptimalGap:
@@ -36,7 +36,7 @@ func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOpt
 		result.Limit = problem.LimitWork
 	}
 	if math.IsInf(result.Bound, 1) {
-		result.Bound = p.Ceiling()
+		result.Bound = p.TrivialBound()
 	}
 	// The choice is within the bound to the last digit; its objective is a sum with less of them.
 	result.Bound = max(result.Bound, p.Objective(result.Plan))
@@ -47,7 +47,7 @@ func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOpt
 func boundTypes(clock *model.Clock, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	found := searchTypes(clock, p, priceGap, nil)
 	if math.IsInf(found.Bound, 1) {
-		return p.Ceiling(), nil, found.Contradiction
+		return p.TrivialBound(), nil, found.Contradiction
 	}
 	return found.Bound, found.Prices, ""
 }
@@ -60,15 +60,15 @@ func searchTypes(clock *model.Clock, p *problem.Problem, gap float64, incumbent 
 	}
 	legal := p.Check(incumbent) == nil
 	for i := range p.Jobs {
-		job, start := &p.Jobs[i], p.Start[i]
+		job, start := &p.Jobs[i], p.FeasibleOptions[i]
 		if legal {
 			start = incumbent[i][0]
 		}
-		in.Start[i] = slices.Index(job.Sizes, start)
+		in.Start[i] = slices.Index(job.Options, start)
 		in.Now[i] = nodetypes.Holding(job.Current)
-		in.Jobs[i] = make([]nodetypes.Option, len(job.Sizes))
-		for n, option := range job.Sizes {
-			in.Jobs[i][n] = nodetypes.Option{Holding: nodetypes.Holding(option), Value: job.Value(job.Sizes[n : n+1])}
+		in.Jobs[i] = make([]nodetypes.Option, len(job.Options))
+		for n, option := range job.Options {
+			in.Jobs[i][n] = nodetypes.Option{Holding: nodetypes.Holding(option), Value: job.Value(job.Options[n : n+1])}
 		}
 	}
 	return nodetypes.Solve(clock, &in, nodetypes.Usual())

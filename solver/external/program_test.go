@@ -106,8 +106,8 @@ func (s suite) missingProgram(t *testing.T) {
 func (s suite) argumentsAreUnderstood(t *testing.T) {
 	program := solvertest.Program(t, s.new("").Name())
 	p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
-		{Demand: 3, Gain: []float64{1, 1}, Sizes: solver.Nodes(1, 2, 4), FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
-		{Demand: 9, Gain: []float64{1, 1}, Sizes: solver.Nodes(0, 1), FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
+		{Demand: 3, Gain: []float64{1, 1}, Options: solver.Nodes(1, 2, 4), FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
+		{Demand: 9, Gain: []float64{1, 1}, Options: solver.Nodes(0, 1), FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
 	}}
 	for _, formulation := range []solver.Formulation{solver.FormulationOneHot, solver.FormulationPaper} {
 		t.Run(string(formulation), func(t *testing.T) {

@@ -14,7 +14,7 @@
 // that serves nothing. In the first step a size serves what
 // solver.AdmittedJob.FirstStepWork says, which holds the rescale delay, and in
 // later steps StepWork; both stand for p * k * 0.8^log2(k). The objective is that of
-// solver.AdmittedJob.Gain; ONE_HOT has SizeValue as well.
+// solver.AdmittedJob.Gain; ONE_HOT has OptionValue as well.
 //
 // # The unit of demand
 //

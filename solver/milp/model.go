@@ -116,11 +116,11 @@ func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 	}
 	count := len(p.Groups)
 	for i := range p.Jobs {
-		sizes := len(p.Jobs[i].Sizes)
+		sizes := len(p.Jobs[i].Options)
 		if sizes == 0 {
 			return nil, fmt.Errorf("job %d of the problem has no legal size", i+1)
 		}
-		if f == problem.FormulationPaper && p.Jobs[i].SizeValue != nil {
+		if f == problem.FormulationPaper && p.Jobs[i].OptionValue != nil {
 			return nil, fmt.Errorf("%w: the paper's formulation has no value of a size", problem.ErrUnsuited)
 		}
 		if f == problem.FormulationPaper {
@@ -226,7 +226,7 @@ func potential(job *problem.AdmittedJob, steps int) float64 {
 		value += job.Gain[t] * progress
 	}
 	most := 0.0
-	for _, v := range job.SizeValue {
+	for _, v := range job.OptionValue {
 		most = max(most, math.Abs(v))
 	}
 	return value + most
@@ -349,7 +349,7 @@ func (m *Model) addNodes(job, step, nodeType int) {
 		m.addTerm(1, c[nodes])
 		return
 	}
-	for n, option := range m.problem.Jobs[job].Sizes {
+	for n, option := range m.problem.Jobs[job].Options {
 		if int(option.Type) == nodeType {
 			m.addTerm(float64(option.Nodes), c[choice]+n)
 		}

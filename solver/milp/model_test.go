@@ -24,7 +24,7 @@ func job(demand float64, sizes ...int) solver.AdmittedJob {
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Sizes: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
+	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
 func TestBuildRefuses(t *testing.T) {
@@ -37,7 +37,7 @@ func TestBuildRefuses(t *testing.T) {
 		t.Error("no error for a job without sizes")
 	}
 	sized := job(1, 1, 2)
-	sized.SizeValue = []float64{0, -1}
+	sized.OptionValue = []float64{0, -1}
 	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{sized}}
 	if _, err := Build(p, solver.FormulationPaper); !errors.Is(err, solver.ErrUnsuited) {
 		t.Errorf("Build() in the paper's formulation with a value of a size: %v; want it to wrap %v", err, solver.ErrUnsuited)
@@ -63,8 +63,8 @@ func TestEveryAssignment(t *testing.T) {
 	falling := job(9, 1, 3)
 	falling.FirstStepWork, falling.StepWork = []float64{2, 1}, []float64{2, 1}
 	valued, costly := job(3, 0, 1, 2), job(9, 1, 3)
-	valued.Gain, valued.SizeValue = []float64{0, 0}, []float64{-1, 4, 5}
-	costly.SizeValue = []float64{-2, -1}
+	valued.Gain, valued.OptionValue = []float64{0, 0}, []float64{-1, 4, 5}
+	costly.OptionValue = []float64{-2, -1}
 	tests := []struct {
 		name    string
 		problem solver.Problem
@@ -86,7 +86,7 @@ func TestEveryAssignment(t *testing.T) {
 		for _, formulation := range formulations() {
 			t.Run(fmt.Sprintf("%s/%s", test.name, formulation), func(t *testing.T) {
 				p := &test.problem
-				if formulation == solver.FormulationPaper && p.Jobs[0].SizeValue != nil {
+				if formulation == solver.FormulationPaper && p.Jobs[0].OptionValue != nil {
 					t.Skip("the paper's formulation has no value of a size")
 				}
 				optimum, ok := solvertest.Exhaustive(p)
@@ -139,7 +139,7 @@ func legalPlans(p *solver.Problem) int {
 			}
 			return
 		}
-		for _, k := range p.Jobs[cell/p.Steps].Sizes {
+		for _, k := range p.Jobs[cell/p.Steps].Options {
 			plan[cell/p.Steps][cell%p.Steps] = k
 			choose(cell + 1)
 		}

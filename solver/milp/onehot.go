@@ -34,10 +34,10 @@ func (m *Model) oneHot() {
 func (m *Model) choiceColumns() {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[choice] = len(m.columns)
-		for n, size := range job.Sizes {
+		for n, size := range job.Options {
 			x := column{kind: choice, position: at(i, t).of(size), upper: 1}
-			if t == 0 && job.SizeValue != nil {
-				x.objective = job.SizeValue[n]
+			if t == 0 && job.OptionValue != nil {
+				x.objective = job.OptionValue[n]
 			}
 			m.addColumn(x)
 		}
@@ -70,7 +70,7 @@ func (m *Model) groupRows() {
 	for i := range m.problem.Jobs {
 		for g := m.problem.Jobs[i].Group; g >= 0; g = groups[g].Parent {
 			members[g] = append(members[g], i)
-			sizes := m.problem.Jobs[i].Sizes
+			sizes := m.problem.Jobs[i].Options
 			largest[g] += int(sizes[len(sizes)-1].Nodes)
 		}
 	}
@@ -103,7 +103,7 @@ func (m *Model) groupRows() {
 func (m *Model) oneSize() {
 	m.addFamily("one", "one size per job and step, for (delta -), (delta +), (exactly hold): sum_k x_k = 1")
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
-		for size := range job.Sizes {
+		for size := range job.Options {
 			m.addTerm(1, c[choice]+size)
 		}
 		m.addRow(at(i, t), equal, 1)

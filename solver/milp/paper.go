@@ -45,7 +45,7 @@ func (m *Model) paper() {
 // is, is 1, and M must be at least 1: it is, but for a job with one size, which
 // has no difference to show at all and may have any M > 0.
 func bigM(job *problem.AdmittedJob) float64 {
-	smallest, largest := job.Sizes[0], job.Sizes[len(job.Sizes)-1]
+	smallest, largest := job.Options[0], job.Options[len(job.Options)-1]
 	return max(1, float64(largest.Nodes-smallest.Nodes))
 }
 
@@ -58,7 +58,7 @@ func (m *Model) nodesColumns() {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[nodes] = m.addColumn(column{
 			kind: nodes, position: at(i, t),
-			lower: float64(job.Sizes[0].Nodes), upper: float64(job.Sizes[len(job.Sizes)-1].Nodes),
+			lower: float64(job.Options[0].Nodes), upper: float64(job.Options[len(job.Options)-1].Nodes),
 		})
 	})
 }
@@ -67,7 +67,7 @@ func (m *Model) nodesColumns() {
 func (m *Model) deltaColumns(k kind) {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[k] = len(m.columns)
-		for _, size := range job.Sizes {
+		for _, size := range job.Options {
 			m.addColumn(column{kind: k, position: at(i, t).of(size), upper: 1})
 		}
 	})
@@ -90,7 +90,7 @@ func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 			if sense == atLeast {
 				factor, right = factor+1/factor, 1/factor
 			}
-			for n, k := range job.Sizes {
+			for n, k := range job.Options {
 				m.addTerm(sign, c[nodes])
 				m.addTerm(factor, c[delta]+n)
 				m.addRow(at(i, t).of(k), sense, sign*float64(k.Nodes)+right)
@@ -107,10 +107,10 @@ func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 func (m *Model) exactlyHold() {
 	m.addFamily("hold", "(exactly hold) sum_k delta- + sum_k delta+ = |K| + 1")
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
-		for size := range job.Sizes {
+		for size := range job.Options {
 			m.addTerm(1, c[minus]+size)
 			m.addTerm(1, c[plus]+size)
 		}
-		m.addRow(at(i, t), equal, float64(len(job.Sizes)+1))
+		m.addRow(at(i, t), equal, float64(len(job.Options)+1))
 	})
 }

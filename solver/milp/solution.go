@@ -35,12 +35,12 @@ func (m *Model) Plan(solution map[string]float64) (problem.Plan, error) {
 				plan[i][t] = snapshot.NewOption(0, values[c[nodes]])
 				continue
 			}
-			chosen := values[c[choice] : c[choice]+len(job.Sizes)]
+			chosen := values[c[choice] : c[choice]+len(job.Options)]
 			first := slices.Index(chosen, 1)
 			if first < 0 || slices.Contains(chosen[first+1:], 1) {
 				return nil, fmt.Errorf("%w: job %d has not exactly one size in step %d", problem.ErrInvalidPlan, i+1, t+1)
 			}
-			plan[i][t] = job.Sizes[first]
+			plan[i][t] = job.Options[first]
 		}
 	}
 	return plan, nil

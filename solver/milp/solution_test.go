@@ -58,10 +58,10 @@ func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	for step := range p.Steps {
 		free := p.Capacity[step]
 		for i := range p.Jobs {
-			free -= int(p.Jobs[i].Sizes[0].Nodes)
+			free -= int(p.Jobs[i].Options[0].Nodes)
 		}
 		for i := range p.Jobs {
-			sizes := p.Jobs[i].Sizes
+			sizes := p.Jobs[i].Options
 			fitting := len(sizes)
 			for int(sizes[fitting-1].Nodes-sizes[0].Nodes) > free {
 				fitting--

@@ -41,18 +41,18 @@ type admission struct {
 	index   int
 	mayWait bool
 	// holds is the option at which all jobs that may not wait fit together.
-	holds snapshot.Option
+	option snapshot.Option
 }
 
 // admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
 // of the snapshot.
 func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
-	m := &minimums{s: s, p: p, room: p.RoomFor(s), holds: make([]snapshot.Option, len(s.Jobs))}
+	m := &minimums{s: s, p: p, headroom: p.SnapshotHeadroom(s), assigned: make([]snapshot.Option, len(s.Jobs))}
 	who, queue := o.Admission, false
 	switch who {
 	case AdmissionPreemptive:
 	case AdmissionStartFirst:
-		m.keepLoading()
+		m.keepStarting()
 		m.startNew()
 	case AdmissionFIFO, AdmissionOptimized:
 		if queue = m.keepRunning(); queue && who == AdmissionFIFO {
@@ -63,9 +63,9 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 	list := make([]admission, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
-			who == AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.room.Closed(p.JobGroup(i))
-		if !m.holds[i].IsZero() || mayWait {
-			list = append(list, admission{index: i, mayWait: m.holds[i].IsZero(), holds: m.holds[i]})
+			who == AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.headroom.Blocked(p.JobGroup(i))
+		if !m.assigned[i].IsZero() || mayWait {
+			list = append(list, admission{index: i, mayWait: m.assigned[i].IsZero(), option: m.assigned[i]})
 		}
 	}
 	return list
@@ -73,46 +73,46 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 
 // minimums gives jobs at least their smallest sizes, one after the other.
 type minimums struct {
-	s      *snapshot.Snapshot
-	p      *Problem // has the groups
-	room   *Room
-	holds  []snapshot.Option
-	places []snapshot.Place
+	s        *snapshot.Snapshot
+	p        *Problem // has the groups
+	headroom *Headroom
+	assigned []snapshot.Option
+	places   []snapshot.Place
 }
 
 // fitting yields, in order, the jobs of a kind that the pool could hold at all, each with its
 // group and its smallest size. places are then those of the job.
-func (m *minimums) fitting(kind func(*snapshot.Job) bool) iter.Seq2[int, need] {
-	return func(yield func(int, need) bool) {
+func (m *minimums) fitting(kind func(*snapshot.Job) bool) iter.Seq2[int, groupNodes] {
+	return func(yield func(int, groupNodes) bool) {
 		for i := range m.s.Jobs {
 			if !kind(&m.s.Jobs[i]) {
 				continue
 			}
 			m.places = m.s.Places(i, m.places)
-			if m.places[0].Fits() && !yield(i, need{m.p.JobGroup(i), m.places[0].Smallest()}) {
+			if m.places[0].Fits() && !yield(i, groupNodes{m.p.JobGroup(i), m.places[0].Smallest()}) {
 				return
 			}
 		}
 	}
 }
 
-// need is the group of a job and the nodes that it needs at least.
-type need struct{ group, smallest int }
+// groupNodes is the group of a job and the nodes that it needs at least.
+type groupNodes struct{ group, smallest int }
 
-// take gives job i its smallest size and reports whether the pool has room for it.
-func (m *minimums) take(i, group int) bool {
-	option := m.place(i, m.room)
+// admit gives job i its smallest size and reports whether the pool has room for it.
+func (m *minimums) admit(i, group int) bool {
+	option := m.smallestOption(i, m.headroom)
 	if option.IsZero() {
 		return false
 	}
-	m.hold(i, group, option)
+	m.assign(i, group, option)
 	return true
 }
 
-// hold gives job i an option.
-func (m *minimums) hold(i, group int, option snapshot.Option) {
-	m.room.Take(group, option)
-	m.holds[i] = option
+// assign gives job i an option.
+func (m *minimums) assign(i, group int, option snapshot.Option) {
+	m.headroom.Allocate(group, option)
+	m.assigned[i] = option
 }
 
 // keepRunning has running jobs keep their smallest sizes, where the pool or a limit shrank
@@ -123,9 +123,9 @@ func (m *minimums) keepRunning() bool {
 	all := true
 	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() }) {
 		switch {
-		case m.room.Within(needs.group) < needs.smallest:
-			m.room.Limited(needs.group, needs.smallest) // This closes the group.
-		case !m.take(i, needs.group):
+		case m.headroom.FreeInGroup(needs.group) < needs.smallest:
+			m.headroom.BlockedByLimit(needs.group, needs.smallest) // This closes the group.
+		case !m.admit(i, needs.group):
 			all = false
 		}
 	}
@@ -136,18 +136,18 @@ func (m *minimums) keepRunning() bool {
 // that the limit of its group has no room for blocks those of that group only.
 func (m *minimums) startQueue() {
 	for i, needs := range m.fitting((*snapshot.Job).Queued) {
-		if !m.room.Limited(needs.group, needs.smallest) && !m.take(i, needs.group) {
+		if !m.headroom.BlockedByLimit(needs.group, needs.smallest) && !m.admit(i, needs.group) {
 			return
 		}
 	}
 }
 
-// keepLoading has running jobs that have not trained yet keep their smallest sizes, as far as
+// keepStarting has running jobs that have not trained yet keep their smallest sizes, as far as
 // there is room: a restart that is broken off was for nothing.
-func (m *minimums) keepLoading() {
+func (m *minimums) keepStarting() {
 	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() && j.TrainingTime == 0 }) {
-		if needs.smallest <= m.room.Within(needs.group) {
-			m.take(i, needs.group)
+		if needs.smallest <= m.headroom.FreeInGroup(needs.group) {
+			m.admit(i, needs.group)
 		}
 	}
 }
@@ -158,27 +158,27 @@ func (m *minimums) keepLoading() {
 func (m *minimums) startNew() {
 	running := m.displaceable()
 	for i, needs := range m.fitting((*snapshot.Job).NeverStarted) {
-		if m.room.Within(needs.group) < needs.smallest {
+		if m.headroom.FreeInGroup(needs.group) < needs.smallest {
 			continue
 		}
-		option := m.place(i, m.room)
+		option := m.smallestOption(i, m.headroom)
 		if option.IsZero() {
 			return
 		}
-		if running.leaveRoom(m, i, option) {
-			m.hold(i, needs.group, option)
+		if running.fits(m, i, option) {
+			m.assign(i, needs.group, option)
 		}
 	}
 }
 
-// place returns the smallest size of job i, whose places m has, on nodes of the type that it
+// smallestOption returns the smallest size of job i, whose places m has, on nodes of the type that it
 // holds or, where a room has too few of those, of the one with most nodes left, the first of
 // equals. It returns no nodes if none has room.
-func (m *minimums) place(i int, room *Room) (option snapshot.Option) {
+func (m *minimums) smallestOption(i int, room *Headroom) (option snapshot.Option) {
 	held, most := m.s.Current(i), 0
 	for n := range m.places {
 		l := &m.places[n]
-		left := room.Of(l.Type)
+		left := room.FreeOfType(l.Type)
 		if left < l.Smallest() {
 			continue
 		}
@@ -192,12 +192,12 @@ func (m *minimums) place(i int, room *Room) (option snapshot.Option) {
 	return option
 }
 
-// left returns the work that job i has left by its weight, in seconds on one of its mean nodes:
+// remainingWork returns the work that job i has left by its weight, in seconds on one of its mean nodes:
 // a job that starts with an option restarts first.
-func (m *minimums) left(i int, option snapshot.Option, places []snapshot.Place) float64 {
+func (m *minimums) remainingWork(i int, option snapshot.Option, places []snapshot.Place) float64 {
 	job, rho := &m.s.Jobs[i], 1.0
 	if len(m.s.NodeTypes) > 0 {
-		on, _ := newOnNodes(places, nil)
+		on, _ := newScalingSummary(places, nil)
 		rho = on.rho
 	}
 	demand := m.p.Demands[i]
@@ -219,19 +219,19 @@ type displaceable struct {
 }
 
 type displaceableJob struct {
-	index  int
-	option snapshot.Option // its smallest size
-	left   float64
+	index         int
+	option        snapshot.Option // its smallest size
+	remainingWork float64
 }
 
 // displaceable returns the running jobs that a new job may displace. Those that have no minimum
 // when this is called have none later, since only jobs that never started get one.
 func (m *minimums) displaceable() *displaceable {
 	d := &displaceable{sizes: make([]int, max(1, len(m.s.NodeTypes)))}
-	pool := m.p.RoomFor(m.s)
+	pool := m.p.SnapshotHeadroom(m.s)
 	for i := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() }) {
-		if m.holds[i].IsZero() {
-			option := m.place(i, pool)
+		if m.assigned[i].IsZero() {
+			option := m.smallestOption(i, pool)
 			d.jobs = append(d.jobs, displaceableJob{index: i, option: option})
 			d.sizes[option.Type] += int(option.Nodes)
 		}
@@ -239,29 +239,29 @@ func (m *minimums) displaceable() *displaceable {
 	return d
 }
 
-// leaveRoom reports whether an option of job i, whose places m has, fits beside the smallest
+// fits reports whether an option of job i, whose places m has, fits beside the smallest
 // sizes of the running jobs with no more left than it has. Of several node types, those that
 // the job runs on count.
-func (d *displaceable) leaveRoom(m *minimums, i int, option snapshot.Option) bool {
+func (d *displaceable) fits(m *minimums, i int, option snapshot.Option) bool {
 	room, all := -int(option.Nodes), 0
 	for n := range m.places {
-		room += m.room.Of(m.places[n].Type)
+		room += m.headroom.FreeOfType(m.places[n].Type)
 		all += d.sizes[m.places[n].Type]
 	}
 	if all <= room {
 		return true
 	}
-	d.rank(m)
-	left := m.left(i, option, m.places)
-	shorter := sort.Search(len(d.jobs), func(n int) bool { return d.jobs[n].left > left })
+	d.sort(m)
+	left := m.remainingWork(i, option, m.places)
+	shorter := sort.Search(len(d.jobs), func(n int) bool { return d.jobs[n].remainingWork > left })
 	for n := range m.places {
 		room -= d.sums[m.places[n].Type][shorter]
 	}
 	return room >= 0
 }
 
-// rank orders the jobs by left and adds up their sizes, once.
-func (d *displaceable) rank(m *minimums) {
+// sort orders the jobs by left and adds up their sizes, once.
+func (d *displaceable) sort(m *minimums) {
 	if d.sums != nil {
 		return
 	}
@@ -269,9 +269,9 @@ func (d *displaceable) rank(m *minimums) {
 	for n := range d.jobs {
 		job := &d.jobs[n]
 		places = m.s.Places(job.index, places)
-		job.left = m.left(job.index, snapshot.Option{}, places)
+		job.remainingWork = m.remainingWork(job.index, snapshot.Option{}, places)
 	}
-	slices.SortFunc(d.jobs, func(a, b displaceableJob) int { return cmp.Compare(a.left, b.left) })
+	slices.SortFunc(d.jobs, func(a, b displaceableJob) int { return cmp.Compare(a.remainingWork, b.remainingWork) })
 	for g := range d.sizes {
 		sum := 0
 		sums := append(make([]int, 0, len(d.jobs)+1), sum)

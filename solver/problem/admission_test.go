@@ -83,7 +83,7 @@ func TestAdmission(t *testing.T) {
 				p := solver.NewProblem(test.snapshot, admission)
 				got := smallest{}
 				for _, job := range p.Jobs {
-					got[job.Index] = int(job.Sizes[0].Nodes)
+					got[job.Index] = int(job.Options[0].Nodes)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("smallest size per admitted job (-want +got):\n%s", diff)
@@ -107,10 +107,10 @@ func TestAdmissionProperties(t *testing.T) {
 				job := &p.Jobs[n]
 				admitted[job.Index] = true
 				for step := range plan[n] {
-					plan[n][step] = job.Sizes[0]
+					plan[n][step] = job.Options[0]
 				}
-				if !slices.IsSortedFunc(job.Sizes, solver.Option.Compare) || len(job.Sizes) != len(slices.Compact(slices.Clone(job.Sizes))) {
-					t.Fatalf("%s: sizes %v are not ascending and unique", admission, job.Sizes)
+				if !slices.IsSortedFunc(job.Options, solver.Option.Compare) || len(job.Options) != len(slices.Compact(slices.Clone(job.Options))) {
+					t.Fatalf("%s: sizes %v are not ascending and unique", admission, job.Options)
 				}
 			}
 			if err := p.Check(plan); err != nil {
@@ -196,7 +196,7 @@ func TestStartFirst(t *testing.T) {
 			s := &solver.Snapshot{TotalNodes: test.nodes, Horizon: solver.DefaultHorizon(), Jobs: test.jobs}
 			forced := []string{}
 			for _, j := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
-				if !j.Sizes[0].IsZero() {
+				if !j.Options[0].IsZero() {
 					forced = append(forced, s.Jobs[j.Index].ID)
 				}
 			}
@@ -215,7 +215,7 @@ func TestStartFirstWithoutETA(t *testing.T) {
 	s := &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{old, young}}
 	for objective, starts := range map[solver.Objective]bool{solver.ObjectiveProgress: true, solver.ObjectiveTotalTime: false} {
 		p := solver.NewProblemFor(s, solver.Options{Objective: objective, Admission: solver.AdmissionStartFirst}.WithDefaults())
-		if got := !p.Jobs[1].Sizes[0].IsZero(); got != starts {
+		if got := !p.Jobs[1].Options[0].IsZero(); got != starts {
 			t.Errorf("%s: the new job has to start: %v; want %v", objective, got, starts)
 		}
 	}
@@ -235,7 +235,7 @@ func TestStartFirstOnTypes(t *testing.T) {
 		Jobs: []solver.Job{runs("a", "x"), runs("b", "y"), starts},
 	}).WithDefaults()
 	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults())
-	if got := p.Jobs[2].Sizes; got[0].IsZero() {
+	if got := p.Jobs[2].Options; got[0].IsZero() {
 		t.Errorf("the new job has the options %v; want to start beside the others", got)
 	}
 }
@@ -301,7 +301,7 @@ func TestStartFirstProperties(t *testing.T) {
 		}
 		got := make([]bool, len(s.Jobs))
 		for _, job := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
-			got[job.Index] = !job.Sizes[0].IsZero()
+			got[job.Index] = !job.Options[0].IsZero()
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("jobs that have to hold nodes: %v; want %v", got, want)

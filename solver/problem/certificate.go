@@ -18,8 +18,8 @@ type SizePrices struct {
 	Prices []float64
 }
 
-// Renamed returns the certificate with the position of every job replaced.
-func (c Certificate) Renamed(to func(job int) int) Certificate {
+// RemapJobs returns the certificate with the position of every job replaced.
+func (c Certificate) RemapJobs(to func(job int) int) Certificate {
 	renamed := slices.Clone(c)
 	for i := range renamed {
 		renamed[i].Job = to(renamed[i].Job)

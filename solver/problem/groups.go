@@ -54,15 +54,15 @@ func (p *Problem) admitGroups() {
 	if len(p.Groups) == 0 {
 		return
 	}
-	largest, room := make([]int, len(p.Groups)), p.Room()
+	largest, room := make([]int, len(p.Groups)), p.Headroom()
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		job.Group = p.GroupOf[job.Index]
-		if job.Sizes[0].IsZero() && int(job.Sizes[1].Nodes) > room.For(job.Group, 0) {
+		if job.Options[0].IsZero() && int(job.Options[1].Nodes) > room.MaxNodes(job.Group, 0) {
 			continue
 		}
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
-			largest[g] += int(job.Sizes[len(job.Sizes)-1].Nodes)
+			largest[g] += int(job.Options[len(job.Options)-1].Nodes)
 		}
 	}
 	for g := range p.Groups {

@@ -22,7 +22,7 @@ const (
 
 // ObjectiveSpec describes an objective: the row of the table from which validation, model
 // and every output follow. A new objective takes a file with what fills it, a row here and a
-// value of the API's enum; one of a program of its own takes Options.OwnObjective alone.
+// value of the API's enum; one of a program of its own takes Options.CustomObjective alone.
 type ObjectiveSpec struct {
 	Name Objective
 	// Unit is that of its values.
@@ -30,14 +30,14 @@ type ObjectiveSpec struct {
 	// Demand returns the demand d_i of job i of a snapshot, in seconds on one reference node,
 	// more than 0. Nil means Snapshot.Demand.
 	Demand func(s *snapshot.Snapshot, i int) float64
-	// Fill sets Gain and SizeValue of the jobs of p, which are jobs of s, and QuotaPrice if
+	// Fill sets Gain and OptionValue of the jobs of p, which are jobs of s, and QuotaPrice if
 	// there are groups. It changes nothing else.
 	Fill func(p *Problem, s *snapshot.Snapshot, o *Options)
 	// Step is how long the one step of an objective is that decides one step. Nil means that
 	// it looks ahead over the horizon of the snapshot; then the snapshot has no groups.
 	Step func(o *Options) time.Duration
-	// DoubtsETAs reports that it takes the errors of ETAs into account.
-	DoubtsETAs bool
+	// UsesETAErrors reports that it takes the errors of ETAs into account.
+	UsesETAErrors bool
 
 	parameters parameters
 }
@@ -46,18 +46,18 @@ type ObjectiveSpec struct {
 type Unit struct {
 	// Name stands after a number.
 	Name string
-	// Reading is how sentences put a value.
-	Reading Reading
+	// UnitFormat is how sentences put a value.
+	Format UnitFormat
 }
 
-// Reading is how sentences put a value of an objective.
-type Reading int
+// UnitFormat is how sentences put a value of an objective.
+type UnitFormat int
 
 // The readings.
 const (
-	ReadNumber Reading = iota // a number and the unit
-	ReadTime                  // of seconds per second: the time per hour
-	ReadShares                // of shares of a job, summed over steps: per cent of a job over the horizon
+	FormatNumber UnitFormat = iota // a number and the unit
+	FormatTime                     // of seconds per second: the time per hour
+	FormatShares                   // of shares of a job, summed over steps: per cent of a job over the horizon
 )
 
 // parameters are the options that are an objective's own; the zero value sets nothing.
@@ -65,8 +65,8 @@ type parameters struct {
 	field    string // of the API's options
 	isSet    func(o *Options) bool
 	validate func(o *Options, bad *snapshot.Violations)
-	// pace takes note of the time between decisions of a caller that decides at fixed times.
-	pace func(o *Options, cadence time.Duration)
+	// setCadence takes note of the time between decisions of a caller that decides at fixed times.
+	setCadence func(o *Options, cadence time.Duration)
 }
 
 // Objectives returns the table of all objectives. An array is free of allocations, for each
@@ -74,20 +74,20 @@ type parameters struct {
 func Objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
 		{
-			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", ReadShares},
-			Demand: progressDemand, Fill: (*Problem).gainProgress,
+			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", FormatShares},
+			Demand: progressDemand, Fill: (*Problem).fillProgress,
 		},
 		{
-			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", ReadTime},
-			Fill: (*Problem).valueTotalTime, Step: totalTimeStep, DoubtsETAs: true, parameters: totalTimeParameters(),
+			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", FormatTime},
+			Fill: (*Problem).fillTotalTime, Step: totalTimeStep, UsesETAErrors: true, parameters: totalTimeParameters(),
 		},
 	}
 }
 
 // Spec returns the row of the objective, that of ObjectiveProgress if it is not known.
 func (o *Options) Spec() ObjectiveSpec {
-	if o.OwnObjective != nil {
-		return *o.OwnObjective
+	if o.CustomObjective != nil {
+		return *o.CustomObjective
 	}
 	all := Objectives()
 	for i := range all {
@@ -106,19 +106,19 @@ func (spec *ObjectiveSpec) DemandOf(s *snapshot.Snapshot, i int) float64 {
 	return spec.Demand(s, i)
 }
 
-// OwnOptions returns the API's name of the options that only this objective has, "" if none of
+// ParameterField returns the API's name of the options that only this objective has, "" if none of
 // them is set.
-func (spec *ObjectiveSpec) OwnOptions(o *Options) string {
+func (spec *ObjectiveSpec) ParameterField(o *Options) string {
 	if own := spec.parameters; own.isSet != nil && own.isSet(o) {
 		return own.field
 	}
 	return ""
 }
 
-// Paced returns the options for a caller that decides at fixed times only, so far apart, for
+// WithCadence returns the options for a caller that decides at fixed times only, so far apart, for
 // objectives that make a difference of it. What is set stays.
-func (o Options) Paced(cadence time.Duration) Options {
-	if pace := o.Spec().parameters.pace; pace != nil {
+func (o Options) WithCadence(cadence time.Duration) Options {
+	if pace := o.Spec().parameters.setCadence; pace != nil {
 		pace(&o, cadence)
 	}
 	return o

@@ -28,9 +28,9 @@ type Options struct {
 	RelativeGap float64
 	// Objective is what is maximised; "" means ObjectiveProgress.
 	Objective Objective
-	// OwnObjective is an objective that is not one of Objectives, by its whole row; it goes
+	// CustomObjective is an objective that is not one of Objectives, by its whole row; it goes
 	// before Objective. Nil means none.
-	OwnObjective *ObjectiveSpec
+	CustomObjective *ObjectiveSpec
 	// TotalTime are the parameters of ObjectiveTotalTime.
 	TotalTime TotalTimeOptions
 	// Admission is who gets nodes when the minimums do not all fit; "" means
@@ -50,12 +50,12 @@ type Options struct {
 	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
 	// BadJobsRefuse.
 	BadJobs BadJobs
-	// Hurry, when it ends, ends the call with the best that it has found, as if its time
+	// Interrupt, when it ends, ends the call with the best that it has found, as if its time
 	// budget were up; nil never does.
-	Hurry context.Context
-	// Lend grants goroutines to calls that make many decisions; nil grants one per
+	Interrupt context.Context
+	// AcquireWorker grants goroutines to calls that make many decisions; nil grants one per
 	// processor.
-	Lend Lend
+	AcquireWorker AcquireWorker
 }
 
 // BadJobs is what becomes of a request in which a job has bad fields.
@@ -70,9 +70,9 @@ const (
 	BadJobsHold BadJobs = "hold"
 )
 
-// Lend grants a call one more goroutine, if one is free, which works with the context that
-// Lend returns; release gives it back.
-type Lend func(ctx context.Context) (own context.Context, release func(), ok bool)
+// AcquireWorker grants a call one more goroutine, if one is free, which works with the context that
+// AcquireWorker returns; release gives it back.
+type AcquireWorker func(ctx context.Context) (own context.Context, release func(), ok bool)
 
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return Options{}.WithDefaults() }
@@ -80,7 +80,7 @@ func DefaultOptions() Options { return Options{}.WithDefaults() }
 // FillIdleOptions returns the options that a snapshot to fill is valid under: with no
 // objective, which could limit what it may hold.
 func FillIdleOptions() Options {
-	return Options{OwnObjective: &ObjectiveSpec{Step: func(*Options) time.Duration { return snapshot.DefaultStep }}}.WithDefaults()
+	return Options{CustomObjective: &ObjectiveSpec{Step: func(*Options) time.Duration { return snapshot.DefaultStep }}}.WithDefaults()
 }
 
 // WithDefaults returns the options with the default of every field that is not set,
@@ -88,8 +88,8 @@ func FillIdleOptions() Options {
 func (o Options) WithDefaults() Options {
 	o.Backend = cmp.Or(o.Backend, BackendExact)
 	o.Formulation = cmp.Or(o.Formulation, FormulationOneHot)
-	if o.OwnObjective != nil {
-		o.Objective = o.OwnObjective.Name
+	if o.CustomObjective != nil {
+		o.Objective = o.CustomObjective.Name
 	}
 	o.Objective = cmp.Or(o.Objective, ObjectiveProgress)
 	o.Admission = cmp.Or(o.Admission, AdmissionFIFO)

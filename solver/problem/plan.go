@@ -55,25 +55,25 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 		for t, k := range row {
 			if p.Jobs[i].position(k, -1) < 0 && (!waiting || !k.IsZero() || !p.Jobs[i].Queued()) {
 				return fmt.Errorf("plan gives job %d %s nodes in step %d; its legal sizes are %v",
-					i, p.describe(k), t+1, p.describe(p.Jobs[i].Sizes...))
+					i, p.formatOptions(k), t+1, p.formatOptions(p.Jobs[i].Options...))
 			}
 		}
 	}
 	for t := range p.Steps {
 		pool := p.Capacity[t]
-		room := NewRoom(pool, p.TypeNodes, p.Groups)
+		room := NewHeadroom(pool, p.TypeNodes, p.Groups)
 		for i := range plan {
-			room.Take(p.Jobs[i].Group, plan[i][t])
+			room.Allocate(p.Jobs[i].Group, plan[i][t])
 		}
 		if room.Idle < 0 {
 			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-room.Idle, t+1, pool)
 		}
-		for g, left := range room.types {
+		for g, left := range room.typeFree {
 			if nodes := p.TypeNodes[g]; left < 0 {
 				return fmt.Errorf("plan uses %d nodes of type %d; the pool has %d", nodes-left, g, nodes)
 			}
 		}
-		for g, left := range room.left {
+		for g, left := range room.groupFree {
 			if limit := p.Groups[g].Limit; left < 0 {
 				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, limit-left, t+1, limit)
 			}
@@ -82,8 +82,8 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 	return nil
 }
 
-// describe writes options for people, with the position of their type if there are types.
-func (p *Problem) describe(options ...snapshot.Option) string {
+// formatOptions writes options for people, with the position of their type if there are types.
+func (p *Problem) formatOptions(options ...snapshot.Option) string {
 	parts := make([]string, len(options))
 	for n, option := range options {
 		if parts[n] = strconv.Itoa(int(option.Nodes)); p.TypeNodes != nil {
@@ -109,9 +109,9 @@ func (p *Problem) Objective(plan Plan) float64 {
 	return total
 }
 
-// Rounding returns how far the objective of a legal plan may be off: by the last bits, three of
+// RoundingError returns how far the objective of a legal plan may be off: by the last bits, three of
 // 53, of all that it was added up from.
-func (p *Problem) Rounding(plan Plan) float64 {
+func (p *Problem) RoundingError(plan Plan) float64 {
 	magnitude := 0.0
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
@@ -137,8 +137,8 @@ func (j *AdmittedJob) Value(options []snapshot.Option) float64 {
 		served = j.serve(served, t, n)
 		value += j.Gain[t] * served / j.Demand
 	}
-	if first >= 0 && j.SizeValue != nil {
-		value += j.SizeValue[first]
+	if first >= 0 && j.OptionValue != nil {
+		value += j.OptionValue[first]
 	}
 	return value
 }
@@ -159,19 +159,19 @@ func (j *AdmittedJob) Progress(options []snapshot.Option) []float64 {
 // position returns the position of an option in Sizes, -1 if it is not among them. near is
 // where to look first: the position in the step before, which is most often that; -1 is none.
 func (j *AdmittedJob) position(k snapshot.Option, near int) int {
-	if near >= 0 && j.Sizes[near] == k {
+	if near >= 0 && j.Options[near] == k {
 		return near
 	}
 	// slices.BinarySearchFunc would take a tenth of the CPU time of BenchmarkDecision, 40 jobs.
-	low, high := 0, len(j.Sizes)
+	low, high := 0, len(j.Options)
 	for low < high {
-		if middle := (low + high) / 2; j.Sizes[middle].Less(k) {
+		if middle := (low + high) / 2; j.Options[middle].Less(k) {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
-	if low < len(j.Sizes) && j.Sizes[low] == k {
+	if low < len(j.Options) && j.Options[low] == k {
 		return low
 	}
 	return -1
@@ -200,7 +200,7 @@ func (j *AdmittedJob) ReleaseFinished(options []snapshot.Option) {
 	served, n := 0.0, 0
 	for t, k := range options {
 		if served >= j.Demand {
-			options[t] = j.Sizes[0]
+			options[t] = j.Options[0]
 			continue
 		}
 		n = j.position(k, n)

@@ -83,7 +83,7 @@ func TestObjectiveIsData(t *testing.T) {
 	p := example()
 	p.Capacity = []int{5, 3, 4}
 	p.Jobs[0].Gain, p.Jobs[1].Gain = []float64{0, 3, 0}, []float64{1, 0, 0}
-	p.Jobs[1].SizeValue = []float64{-7, 2, 5}
+	p.Jobs[1].OptionValue = []float64{-7, 2, 5}
 	plan := solver.Plan{solver.Nodes(1, 2, 2), solver.Nodes(4, 1, 2)}
 	if err := p.Check(plan); err != nil {
 		t.Error(err)
@@ -175,7 +175,7 @@ func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for n := range plan {
 		for step := range plan[n] {
-			plan[n][step] = rapid.SampledFrom(p.Jobs[n].Sizes).Draw(t, "nodes")
+			plan[n][step] = rapid.SampledFrom(p.Jobs[n].Options).Draw(t, "nodes")
 		}
 	}
 	return plan
@@ -250,7 +250,7 @@ func TestClone(t *testing.T) {
 func TestCheckTypes(t *testing.T) {
 	on := func(nodeType, nodes int) []solver.Option { return []solver.Option{solver.NewOption(nodeType, nodes)} }
 	sizes := []solver.Option{{}, {Nodes: 2}, {Type: 1, Nodes: 2}}
-	p := &solver.Problem{Capacity: []int{5}, TypeNodes: []int{2, 3}, Steps: 1, Jobs: []solver.AdmittedJob{{Sizes: sizes}, {Sizes: sizes}}}
+	p := &solver.Problem{Capacity: []int{5}, TypeNodes: []int{2, 3}, Steps: 1, Jobs: []solver.AdmittedJob{{Options: sizes}, {Options: sizes}}}
 	if err := p.Check(solver.Plan{on(0, 2), on(1, 2)}); err != nil {
 		t.Error(err)
 	}

@@ -34,17 +34,17 @@ type Problem struct {
 	// QuotaPrice is what each node that a group is short of its floor takes off the
 	// objective.
 	QuotaPrice float64
-	// Start is a legal choice of an option per job, with which the admission has shown that
+	// FeasibleOptions is a legal choice of an option per job, with which the admission has shown that
 	// there is one; nil where TypeNodes is, since the smallest sizes are one then.
-	Start []snapshot.Option
+	FeasibleOptions []snapshot.Option
 }
 
 // AdmittedJob is a job of the model. Its part of the objective under a plan is
 //
-//	sum_t Gain[t] * s^t / Demand  +  SizeValue of its size in the first step,
+//	sum_t Gain[t] * s^t / Demand  +  OptionValue of its size in the first step,
 //
 // where s^t is the demand served by the end of step t. An objective is what fills
-// in Gain and SizeValue; the paper's is in progress.go.
+// in Gain and OptionValue; the paper's is in progress.go.
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
@@ -59,18 +59,18 @@ type AdmittedJob struct {
 	// Sizes are the legal sizes K_i as options, in the order of Option.Compare, at least one.
 	// The first is no nodes if the admission lets the optimizer leave the job without any.
 	// Jobs may share this slice and the two below.
-	Sizes []snapshot.Option
-	// FirstStepWork is the demand in seconds on one node that each of Sizes serves
+	Options []snapshot.Option
+	// FirstStepWork is the demand in seconds on one node that each of Options serves
 	// in the first step, after the rescale delay, and StepWork that in every later one.
 	FirstStepWork, StepWork []float64
 	// Gain is, for each step, what having served the whole demand by its end adds to
 	// the objective; having served a share of it adds that share. At least 0. Jobs
 	// may share one slice.
 	Gain []float64
-	// SizeValue is what holding each of Sizes in the first step adds to the objective
+	// OptionValue is what holding each of Options in the first step adds to the objective
 	// besides; it may be negative. Nil adds nothing.
-	SizeValue []float64
-	// ChangeCost is what a change to each of Sizes has taken off SizeValue, for
+	OptionValue []float64
+	// ChangeCost is what a change to each of Options has taken off OptionValue, for
 	// explanations; nil took nothing.
 	ChangeCost []float64
 }
@@ -120,15 +120,15 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
 		*job = AdmittedJob{
 			Index: a.index, Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
-			Sizes: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
+			Options: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
 		setWork(s, job, places, horizon.Step, longestRestart, &powers)
-		job.Sizes = kept(&block, job.Sizes, last.Sizes)
-		job.StepWork = kept(&work, job.StepWork, last.StepWork)
-		job.FirstStepWork = kept(&work, job.FirstStepWork, job.StepWork)
+		job.Options = intern(&block, job.Options, last.Options)
+		job.StepWork = intern(&work, job.StepWork, last.StepWork)
+		job.FirstStepWork = intern(&work, job.FirstStepWork, job.StepWork)
 		alike[len(options)] = n
 		if p.TypeNodes != nil {
-			p.Start = append(p.Start, a.holds)
+			p.FeasibleOptions = append(p.FeasibleOptions, a.option)
 		}
 	}
 	p.admitGroups()
@@ -136,8 +136,8 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	return p
 }
 
-// cut cuts n items off a block of memory, or off a new one where it is too short.
-func cut[Item any](block *[]Item, n int) []Item {
+// carve cuts n items off a block of memory, or off a new one where it is too short.
+func carve[Item any](block *[]Item, n int) []Item {
 	if n > len(*block) {
 		*block = make([]Item, max(n, 256))
 	}
@@ -146,13 +146,13 @@ func cut[Item any](block *[]Item, n int) []Item {
 	return items
 }
 
-// kept returns items that are in a buffer in memory of their own: in that of the others where
+// intern returns items that are in a buffer in memory of their own: in that of the others where
 // these are the same, else in that of a block.
-func kept[Item comparable](block *[]Item, items, others []Item) []Item {
+func intern[Item comparable](block *[]Item, items, others []Item) []Item {
 	if slices.Equal(items, others) {
 		return others
 	}
-	own := cut(block, len(items))
+	own := carve(block, len(items))
 	copy(own, items)
 	return own
 }
@@ -175,10 +175,10 @@ func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step
 	if job.NeverStarted() {
 		stay, move = 0, 0
 	}
-	held, typed := s.HeldPlace(j.Index), s.Typed()
+	held, typed := s.CurrentPlace(j.Index), s.Typed()
 	first, later := j.FirstStepWork, j.StepWork
 	at := 0
-	for n, option := range j.Sizes {
+	for n, option := range j.Options {
 		k := int(option.Nodes)
 		if k == 0 {
 			continue
@@ -225,9 +225,9 @@ func (p *speedsAtPowers) speed(j *snapshot.Job, nodes int) float64 {
 	return *speed
 }
 
-// Ceiling returns an upper bound on the optimum that needs no search: every job finished in
+// TrivialBound returns an upper bound on the optimum that needs no search: every job finished in
 // the first step, on the size of the largest value, with all that sums may lose by rounding.
-func (p *Problem) Ceiling() float64 {
+func (p *Problem) TrivialBound() float64 {
 	const rounding = 1.0 / (1 << 53) // of one addition
 	bound, magnitude := 0.0, 0.0
 	add := func(x float64) { bound, magnitude = bound+x, magnitude+math.Abs(x) }
@@ -235,7 +235,7 @@ func (p *Problem) Ceiling() float64 {
 		for _, gain := range p.Jobs[i].Gain {
 			add(gain)
 		}
-		if value := p.Jobs[i].SizeValue; value != nil {
+		if value := p.Jobs[i].OptionValue; value != nil {
 			add(slices.Max(value))
 		}
 	}
@@ -254,10 +254,10 @@ func (j *AdmittedJob) Work(step int) []float64 {
 // Queued reports whether the job holds no nodes now.
 func (j *AdmittedJob) Queued() bool { return j.Current.IsZero() }
 
-// SmallestTrainingSize returns the job's smallest legal size above 0, in nodes.
-func (j *AdmittedJob) SmallestTrainingSize() int {
+// SmallestSize returns the job's smallest legal size above 0, in nodes.
+func (j *AdmittedJob) SmallestSize() int {
 	least := snapshot.MaxNodes
-	for _, option := range j.Sizes {
+	for _, option := range j.Options {
 		if !option.IsZero() {
 			least = min(least, int(option.Nodes))
 		}
@@ -274,11 +274,11 @@ func (p *Problem) WithWaiting() *Problem {
 	relaxed.Jobs = slices.Clone(p.Jobs)
 	for i := range relaxed.Jobs {
 		job := &relaxed.Jobs[i]
-		if !job.Queued() || job.Sizes[0].IsZero() {
+		if !job.Queued() || job.Options[0].IsZero() {
 			continue
 		}
-		job.Sizes = append([]snapshot.Option{{}}, job.Sizes...)
-		for _, data := range []*[]float64{&job.FirstStepWork, &job.StepWork, &job.SizeValue, &job.ChangeCost} {
+		job.Options = append([]snapshot.Option{{}}, job.Options...)
+		for _, data := range []*[]float64{&job.FirstStepWork, &job.StepWork, &job.OptionValue, &job.ChangeCost} {
 			if *data != nil {
 				*data = append([]float64{0}, *data...)
 			}

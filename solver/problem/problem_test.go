@@ -35,11 +35,11 @@ func TestNewProblem(t *testing.T) {
 		Demands:  []float64{1.5, 3600},
 		Jobs: []solver.AdmittedJob{
 			{
-				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Sizes: solver.Nodes(0, 2, 4),
+				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Options: solver.Nodes(0, 2, 4),
 				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
 			},
 			{
-				Index: 1, Demand: 3600, Gain: []float64{1, 1, 1}, Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Sizes: solver.Nodes(1, 3),
+				Index: 1, Demand: 3600, Gain: []float64{1, 1, 1}, Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Options: solver.Nodes(1, 3),
 				FirstStepWork: []float64{100, 250}, StepWork: []float64{100, 250},
 			},
 		},
@@ -107,8 +107,8 @@ func TestRescaleDelayBelowTheTable(t *testing.T) {
 
 func TestSmallestTrainingSize(t *testing.T) {
 	for _, sizes := range [][]solver.Option{solver.Nodes(0, 2, 4), solver.Nodes(2, 4)} {
-		if got := (&solver.AdmittedJob{Sizes: sizes}).SmallestTrainingSize(); got != 2 {
-			t.Errorf("SmallestTrainingSize() = %d of %v; want 2", got, sizes)
+		if got := (&solver.AdmittedJob{Options: sizes}).SmallestSize(); got != 2 {
+			t.Errorf("SmallestSize() = %d of %v; want 2", got, sizes)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestWithWaiting(t *testing.T) {
 		plan := solver.NewPlan(len(p.Jobs), p.Steps)
 		for n := range plan {
 			for step := range plan[n] {
-				plan[n][step] = rapid.SampledFrom(append(solver.Nodes(0, 0, 0), p.Jobs[n].Sizes...)).Draw(t, "nodes")
+				plan[n][step] = rapid.SampledFrom(append(solver.Nodes(0, 0, 0), p.Jobs[n].Options...)).Draw(t, "nodes")
 			}
 		}
 		if diff := cmp.Diff(fmt.Sprint(relaxed.Check(plan)), fmt.Sprint(p.CheckWaiting(plan))); diff != "" {
@@ -161,10 +161,10 @@ func TestWithWaiting(t *testing.T) {
 
 func TestWithWaitingAddsNothing(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{{
-		Demand: 1, Gain: []float64{0}, Sizes: solver.Nodes(1, 2), SizeValue: []float64{-3, -2},
+		Demand: 1, Gain: []float64{0}, Options: solver.Nodes(1, 2), OptionValue: []float64{-3, -2},
 		FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
-	got := p.WithWaiting().Jobs[0].SizeValue
+	got := p.WithWaiting().Jobs[0].OptionValue
 	if diff := cmp.Diff([]float64{0, -3, -2}, got); diff != "" {
 		t.Errorf("values of the sizes (-want +got):\n%s", diff)
 	}
@@ -188,8 +188,8 @@ func TestDemandIsTheObjectives(t *testing.T) {
 	}{
 		"progress":       {solver.Options{Objective: solver.ObjectiveProgress}, []float64{3600, 7200}},
 		"total time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
-		"an own row":     {solver.Options{OwnObjective: &double}, []float64{7200, 7200}},
-		"a row without":  {solver.Options{OwnObjective: &solver.ObjectiveSpec{Name: "none", Fill: double.Fill}}, []float64{3600, 3600}},
+		"an own row":     {solver.Options{CustomObjective: &double}, []float64{7200, 7200}},
+		"a row without":  {solver.Options{CustomObjective: &solver.ObjectiveSpec{Name: "none", Fill: double.Fill}}, []float64{3600, 3600}},
 		"all admissions": {solver.Options{Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},
 	} {
 		p := solver.NewProblemFor(s, test.options.WithDefaults())

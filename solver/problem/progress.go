@@ -14,17 +14,17 @@ import (
 // so that a finished job gains its weight in every step from then on. An ETA that has run
 // out would let 1/d_i grow without end: d_i is at least a quarter of the work done.
 
-// leastLeft is the least share of the work done that is taken to be left.
-const leastLeft = 0.25
+// minRemainingShare is the least share of the work done that is taken to be left.
+const minRemainingShare = 0.25
 
 // progressDemand returns the demand d_i of job i in seconds on one reference node.
 func progressDemand(s *snapshot.Snapshot, i int) float64 {
-	return max(s.Demand(i), leastLeft*s.Jobs[i].WorkDone.Seconds())
+	return max(s.Demand(i), minRemainingShare*s.Jobs[i].WorkDone.Seconds())
 }
 
-// gainProgress sets the gains of the jobs of p, which are jobs of s. Jobs of the same weight in
+// fillProgress sets the gains of the jobs of p, which are jobs of s. Jobs of the same weight in
 // a row share one slice.
-func (p *Problem) gainProgress(s *snapshot.Snapshot, _ *Options) {
+func (p *Problem) fillProgress(s *snapshot.Snapshot, _ *Options) {
 	var gain []float64
 	for n := range p.Jobs {
 		job := &s.Jobs[p.Jobs[n].Index]

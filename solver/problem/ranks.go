@@ -22,14 +22,14 @@ import (
 // 1e-12 of V_0 and all weights, in time that grows with the number of jobs for each pair.
 
 const (
-	leastETAError = 1e-4 // what is less counts as 0: keys have too few digits for it
-	restartError  = 0.1  // the least of a job with a restart time
-	fewJobs       = 1000 // whose errors all count as they are
-	mostETAErrors = 24   // different ones of more jobs; of still more, each counts in quarters
-	mostPairs     = 4096 // of jobs that are summed term by term
-	cellWidth     = 2.5  // of a cell, in widths
-	polynomial    = 24   // coefficients of a polynomial, a multiple of 4: Phi then has all digits
-	farCells      = 5    // between cells that are this far apart Phi is 0 or 1
+	minETAError        = 1e-4 // what is less counts as 0: keys have too few digits for it
+	minRestartETAError = 0.1  // the least of a job with a restart time
+	maxExactJobs       = 1000 // whose errors all count as they are
+	maxETAErrorClasses = 24   // different ones of more jobs; of still more, each counts in quarters
+	maxPairs           = 4096 // of jobs that are summed term by term
+	cellWidth          = 2.5  // of a cell, in widths
+	polynomialTerms    = 24   // coefficients of a polynomial, a multiple of 4: Phi then has all digits
+	farCells           = 5    // between cells that are this far apart Phi is 0 or 1
 )
 
 // etaErrors returns s of every job. It is at least restartError where changes cost
@@ -39,16 +39,16 @@ func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
 	s := make([]float64, len(jobs))
 	raise := func(i int) {
 		if jobs[i].RestartTime > 0 {
-			s[i] = max(s[i], restartError)
+			s[i] = max(s[i], minRestartETAError)
 		}
 	}
 	for i := range jobs {
-		if s[i] = valueOr(jobs[i].ETAError, fallback); s[i] < leastETAError {
+		if s[i] = valueOr(jobs[i].ETAError, fallback); s[i] < minETAError {
 			s[i] = 0
 		}
 		raise(i)
 	}
-	if len(jobs) > fewJobs && len(distinct(s)) > mostETAErrors {
+	if len(jobs) > maxExactJobs && len(distinct(s)) > maxETAErrorClasses {
 		for i := range s {
 			s[i] = math.Round(4*s[i]) / 4
 			raise(i)
@@ -87,7 +87,7 @@ func (r *ranking) before(order []int, start float64) []float64 {
 					v[i] = sum
 					sum += r.weight[i]
 				}
-			case len(jobs)*len(others) <= mostPairs:
+			case len(jobs)*len(others) <= maxPairs:
 				r.addPairs(v, jobs, others, width, n == m)
 			default:
 				targets := r.split(jobs, width)
@@ -148,12 +148,12 @@ type cell struct {
 }
 
 // vector has a number for each coefficient of a polynomial, or for each of its nodes.
-type vector [polynomial]float64
+type vector [polynomialTerms]float64
 
 // times returns the scalar product. Four sums side by side take half the time of one.
 func (a *vector) times(b *vector) float64 {
 	var sum [4]float64
-	for n := 0; n < polynomial; n += 4 {
+	for n := 0; n < polynomialTerms; n += 4 {
 		sum[0] += a[n] * b[n]
 		sum[1] += a[n+1] * b[n+1]
 		sum[2] += a[n+2] * b[n+2]
@@ -217,7 +217,7 @@ func (r *ranking) place(i int, width float64) (cell, x float64) {
 // chebyshev returns the values of the Chebyshev polynomials at x.
 func chebyshev(x float64) (values vector) {
 	values[0], values[1] = 1, x
-	for k := 2; k < polynomial; k++ {
+	for k := 2; k < polynomialTerms; k++ {
 		values[k] = 2*x*values[k-1] - values[k-2]
 	}
 	return values
@@ -227,9 +227,9 @@ func chebyshev(x float64) (values vector) {
 type cellTable struct {
 	// basis is the value of each Chebyshev polynomial at each node, the zeros of the next one,
 	// by node.
-	basis [polynomial]vector
+	basis [polynomialTerms]vector
 	// near is Phi from each node of a cell to each of another one, by the distance of the two.
-	near [2*farCells - 1][polynomial]vector
+	near [2*farCells - 1][polynomialTerms]vector
 }
 
 // cellsTable returns the table, which is the same for all and takes as long to make as a
@@ -242,7 +242,7 @@ func newCellTable() *cellTable {
 	t := new(cellTable)
 	var node vector
 	for n := range node {
-		node[n] = math.Cos((float64(n) + 0.5) * math.Pi / polynomial)
+		node[n] = math.Cos((float64(n) + 0.5) * math.Pi / polynomialTerms)
 		for k, value := range chebyshev(node[n]) {
 			t.basis[n][k] = value
 		}
@@ -260,7 +260,7 @@ func newCellTable() *cellTable {
 // spread returns weights at the nodes that have the given moments.
 func (t *cellTable) spread(moments *vector) (nodes vector) {
 	for n := range nodes {
-		nodes[n] = (2*t.basis[n].times(moments) - moments[0]) / polynomial
+		nodes[n] = (2*t.basis[n].times(moments) - moments[0]) / polynomialTerms
 	}
 	return nodes
 }
@@ -269,7 +269,7 @@ func (t *cellTable) spread(moments *vector) (nodes vector) {
 func (t *cellTable) coefficients(values *vector) (c vector) {
 	for n, value := range values {
 		for k := range c {
-			c[k] += 2 * value * t.basis[n][k] / polynomial
+			c[k] += 2 * value * t.basis[n][k] / polynomialTerms
 		}
 	}
 	c[0] /= 2

@@ -21,7 +21,7 @@ func drawRanking(t *rapid.T) (r ranking, order []int) {
 	var errors []float64
 	switch rapid.IntRange(0, 3).Draw(t, "kind of errors") {
 	case 0:
-		errors = []float64{rapid.SampledFrom([]float64{leastETAError, 1e-3, 0.01, 0.7, 5}).Draw(t, "error")}
+		errors = []float64{rapid.SampledFrom([]float64{minETAError, 1e-3, 0.01, 0.7, 5}).Draw(t, "error")}
 	case 1:
 		errors = rapid.SliceOfN(rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(0.01, 5)), 1, 5).Draw(t, "errors")
 	case 2:
@@ -96,20 +96,20 @@ func TestETAErrors(t *testing.T) {
 	if got, want := etaErrors(jobs, 1.4), []float64{1.4, 0, 0, 0.77}; !slices.Equal(got, want) {
 		t.Errorf("errors %v; want %v", got, want)
 	}
-	for i := range fewJobs - len(jobs) {
+	for i := range maxExactJobs - len(jobs) {
 		jobs = append(jobs, snapshot.Job{ETAError: new(1 + float64(i)/1024)})
 	}
-	if got, want := len(distinct(etaErrors(jobs, 1.4))), fewJobs-1; got != want {
-		t.Errorf("%d different errors of %d jobs; want %d", got, fewJobs, want)
+	if got, want := len(distinct(etaErrors(jobs, 1.4))), maxExactJobs-1; got != want {
+		t.Errorf("%d different errors of %d jobs; want %d", got, maxExactJobs, want)
 	}
 	jobs = append(jobs, snapshot.Job{ETAError: new(4.96)})
 	if got, want := distinct(etaErrors(jobs, 1.4)), []float64{0, 0.75, 1, 1.25, 1.5, 1.75, 2, 5}; !slices.Equal(got, want) {
 		t.Errorf("quarters %v; want %v", got, want)
 	}
 	for i := range jobs {
-		jobs[i].ETAError = new(float64(i%mostETAErrors) / 7)
+		jobs[i].ETAError = new(float64(i%maxETAErrorClasses) / 7)
 	}
-	if got := distinct(etaErrors(jobs, 1.4)); len(got) != mostETAErrors || got[1] != 1.0/7 {
-		t.Errorf("%d different errors of many jobs are %v", mostETAErrors, got)
+	if got := distinct(etaErrors(jobs, 1.4)); len(got) != maxETAErrorClasses || got[1] != 1.0/7 {
+		t.Errorf("%d different errors of many jobs are %v", maxETAErrorClasses, got)
 	}
 }

@@ -78,7 +78,7 @@ func totalTimeParameters() parameters {
 		field:    "total_time",
 		isSet:    func(o *Options) bool { return o.TotalTime != (TotalTimeOptions{}) },
 		validate: func(o *Options, bad *snapshot.Violations) { o.TotalTime.validate(bad) },
-		pace: func(o *Options, cadence time.Duration) {
+		setCadence: func(o *Options, cadence time.Duration) {
 			if o.TotalTime.Cadence == nil {
 				o.TotalTime.Cadence = &cadence
 			}
@@ -106,9 +106,9 @@ func valueOr[T any](a *T, fallback T) T {
 	return *a
 }
 
-// valueTotalTime fills in the values of the sizes of the jobs of p, which are jobs of s.
+// fillTotalTime fills in the values of the sizes of the jobs of p, which are jobs of s.
 // All jobs of the snapshot count, admitted or not.
-func (p *Problem) valueTotalTime(s *snapshot.Snapshot, options *Options) {
+func (p *Problem) fillTotalTime(s *snapshot.Snapshot, options *Options) {
 	o := &options.TotalTime
 	p.QuotaPrice = valueOr(o.QuotaPrice, DefaultQuotaPrice)
 	m := totalTime{
@@ -128,9 +128,9 @@ func (p *Problem) valueTotalTime(s *snapshot.Snapshot, options *Options) {
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
 		admitted.Gain = gain
-		sizes := len(admitted.Sizes)
-		admitted.SizeValue, admitted.ChangeCost = cut(&block, sizes), cut(&block, sizes)
-		m.value(s, slopes[admitted.Index], admitted)
+		sizes := len(admitted.Options)
+		admitted.OptionValue, admitted.ChangeCost = carve(&block, sizes), carve(&block, sizes)
+		m.setOptionValues(s, slopes[admitted.Index], admitted)
 	}
 }
 
@@ -145,7 +145,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 		return nil
 	}
 	pool := usableNodes(s)
-	on := make([]onNodes, jobs)
+	on := make([]scalingSummary, jobs)
 	weight := make([]float64, jobs)
 	meanLargest := 0.0
 	var exponents []float64
@@ -156,7 +156,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 			on[i] = on[i-1]
 		} else {
 			places = s.Places(i, places)
-			on[i], sizes = newOnNodes(places, sizes)
+			on[i], sizes = newScalingSummary(places, sizes)
 		}
 		weight[i] = m.weight(&s.Jobs[i])
 		m.meanWeight += weight[i] / float64(jobs)
@@ -216,16 +216,16 @@ func sameShape(s *snapshot.Snapshot, i, k int) bool {
 		a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes
 }
 
-// onNodes is a job on all of its places: means over their nodes and extremes over them.
-type onNodes struct {
+// scalingSummary is a job on all of its places: means over their nodes and extremes over them.
+type scalingSummary struct {
 	rho               float64 // the mean speed of one node
 	smallest, largest float64 // legal sizes
 	exponent          float64 // of the speed at the largest size of each place, where that is more than 1
 	fastest           float64 // the highest of those speeds
 }
 
-// newOnNodes works it out, with a buffer for sizes that it returns.
-func newOnNodes(places []snapshot.Place, sizes []int) (on onNodes, buffer []int) {
+// newScalingSummary works it out, with a buffer for sizes that it returns.
+func newScalingSummary(places []snapshot.Place, sizes []int) (on scalingSummary, buffer []int) {
 	on.smallest = math.Inf(1)
 	total, grows := totalNodes(places), 0.0
 	for n := range places {
@@ -309,25 +309,25 @@ const (
 	paybackRestarts = 4
 )
 
-// saving returns the job-seconds that a job with this demand left saves per second at a speed
+// savingRate returns the job-seconds that a job with this demand left saves per second at a speed
 // above 0.
-func (m *totalTime) saving(job *snapshot.Job, c, speed, left float64) float64 {
+func (m *totalTime) savingRate(job *snapshot.Job, c, speed, left float64) float64 {
 	if m.cadence == 0 {
 		return c * speed
 	}
 	return (c*min(m.cadence*speed, left) + m.weight(job)*max(0, m.cadence-left/speed)) / m.cadence
 }
 
-// leastSpeed is the lowest speed that the objective tells from others: below it the
+// minSpeed is the lowest speed that the objective tells from others: below it the
 // quotients of the model leave the range of floating-point numbers.
-const leastSpeed = 1e-30
+const minSpeed = 1e-30
 
 // speedOf returns the job's speed on the given nodes, 0 on none.
 func speedOf(job *snapshot.Job, nodes float64) float64 {
 	if nodes <= 0 {
 		return 0
 	}
-	return max(job.SpeedAt(nodes), leastSpeed)
+	return max(job.SpeedAt(nodes), minSpeed)
 }
 
 // median returns the middle of the values, the mean of the two in the middle of an even
@@ -344,21 +344,21 @@ func median(values []float64, fallback float64) float64 {
 	return (values[half-1] + values[half]) / 2
 }
 
-// value works out what each of a job's sizes is worth: what its speed saves, less what the
+// setOptionValues works out what each of a job's sizes is worth: what its speed saves, less what the
 // change costs, and those costs.
-func (m *totalTime) value(s *snapshot.Snapshot, by slope, admitted *AdmittedJob) {
+func (m *totalTime) setOptionValues(s *snapshot.Snapshot, by slope, admitted *AdmittedJob) {
 	job, c, demand := &s.Jobs[admitted.Index], by.c, admitted.Demand/by.rho
-	values, costs := admitted.SizeValue, admitted.ChangeCost
+	values, costs := admitted.OptionValue, admitted.ChangeCost
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
 	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
-	held := s.HeldPlace(admitted.Index)
+	held := s.CurrentPlace(admitted.Index)
 	now := held.Factor * speedOf(held.Job, float64(job.CurrentNodes)) / by.rho
-	for n, option := range admitted.Sizes {
+	for n, option := range admitted.Options {
 		speed := 0.0
 		if !option.IsZero() {
-			speed = max(admitted.StepWork[n]/m.payback, leastSpeed) / by.rho // A step is as long as payback.
-			values[n] = m.saving(job, c, speed, demand)
+			speed = max(admitted.StepWork[n]/m.payback, minSpeed) / by.rho // A step is as long as payback.
+			values[n] = m.savingRate(job, c, speed, demand)
 		}
 		if option == admitted.Current {
 			continue

@@ -216,14 +216,14 @@ func TestTotalTime(t *testing.T) {
 			if job.Gain[0] != 0 {
 				t.Fatalf("progress is worth %v; want 0", job.Gain[0])
 			}
-			for at, option := range job.Sizes {
+			for at, option := range job.Options {
 				k := int(option.Nodes)
 				want := m.value(job.Index, k, c[job.Index], meanWeight)
 				r := s.Jobs[job.Index].RestartTime.Seconds()
 				// A smaller size, or none, loses what the current one brings.
 				most := c[job.Index] * max(m.speed(job.Index, float64(k)), m.speed(job.Index, float64(s.Jobs[job.Index].CurrentNodes)))
 				tolerance := rounding[job.Index]*most*(1+r) + 1e-12*(math.Abs(want)+m.weight(&s.Jobs[job.Index])) + 1e-300
-				if got := job.SizeValue[at]; math.IsNaN(got) || math.Abs(got-want) > tolerance {
+				if got := job.OptionValue[at]; math.IsNaN(got) || math.Abs(got-want) > tolerance {
 					t.Fatalf("%d nodes for job %d are worth %.15g; want %.15g", k, job.Index, got, want)
 				}
 			}
@@ -238,9 +238,9 @@ func TestTotalTimeWithoutNodes(t *testing.T) {
 	for _, admission := range solver.Admissions() {
 		p := totalTimeProblem(s, admission, solver.TotalTimeOptions{})
 		for i := range p.Jobs {
-			for _, value := range p.Jobs[i].SizeValue {
+			for _, value := range p.Jobs[i].OptionValue {
 				if math.IsNaN(value) || math.IsInf(value, 0) {
-					t.Errorf("%s: job %d has the values %v", admission, i, p.Jobs[i].SizeValue)
+					t.Errorf("%s: job %d has the values %v", admission, i, p.Jobs[i].OptionValue)
 				}
 			}
 		}
@@ -304,7 +304,7 @@ func TestTotalTimeIsHeSRPT(t *testing.T) {
 		})
 		total, powers, sum := 0.0, make([]float64, len(p.Jobs)), 0.0
 		for i := range p.Jobs {
-			c := p.Jobs[i].SizeValue[1] // of one node
+			c := p.Jobs[i].OptionValue[1] // of one node
 			total += c * p.Jobs[i].Demand / weight
 			powers[i] = math.Pow(c/weight, 1/(1-math.Log2(1.6)))
 			sum += powers[i]

@@ -9,7 +9,7 @@ import (
 // Validate returns every bad field of a request for a decision, with their defaults
 // filled in, of at most maxJobs jobs and on one of the known backends.
 func Validate(s *snapshot.Snapshot, o Options, maxJobs int, known []BackendName) []snapshot.Violation {
-	bad := snapshot.Violations(snapshot.Under("snapshot", s.Validate(maxJobs)))
+	bad := snapshot.Violations(snapshot.WithPrefix("snapshot", s.Validate(maxJobs)))
 	if spec := o.Spec(); spec.Step == nil && spec.Name == o.Objective {
 		var able []string
 		for _, name := range objectiveNames(func(spec ObjectiveSpec) bool { return spec.Step != nil }) {
@@ -27,9 +27,9 @@ func Validate(s *snapshot.Snapshot, o Options, maxJobs int, known []BackendName)
 		}
 	}
 	if len(bad) == 0 {
-		refuseSizeLimits(s, &bad)
+		rejectSizeLimits(s, &bad)
 	}
-	return append(bad, snapshot.Under("options", o.Validate(known))...)
+	return append(bad, snapshot.WithPrefix("options", o.Validate(known))...)
 }
 
 // APIName returns what the API calls a value of one of its enums, such as
@@ -38,9 +38,9 @@ func APIName[Name ~string](enum string, value Name) string {
 	return enum + "_" + strings.ToUpper(strings.ReplaceAll(string(value), "-", "_"))
 }
 
-// refuseSizeLimits reports size limits of a snapshot, because no backend keeps them yet. It is
+// rejectSizeLimits reports size limits of a snapshot, because no backend keeps them yet. It is
 // the only place that does.
-func refuseSizeLimits(s *snapshot.Snapshot, bad *snapshot.Violations) {
+func rejectSizeLimits(s *snapshot.Snapshot, bad *snapshot.Violations) {
 	if len(s.SizeLimits) > 0 {
 		bad.Addf("snapshot.size_limits", "is set; must be empty, because decisions do not support size limits yet")
 	}

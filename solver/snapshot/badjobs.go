@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Held are the jobs of a snapshot that keep their nodes because they have bad fields.
-type Held struct {
+// FrozenJobs are the jobs of a snapshot that keep their nodes because they have bad fields.
+type FrozenJobs struct {
 	snapshot *Snapshot
 	groups   GroupTree
 	// bad are the bad fields by the job's position in the snapshot.
 	bad map[int][]Violation
 }
 
-// Hold takes the jobs with bad fields, and the nodes they hold, out of a snapshot that
+// FreezeBadJobs takes the jobs with bad fields, and the nodes they hold, out of a snapshot that
 // has its defaults. It returns s itself where all jobs are good, and where an id is too long
 // to be named in an answer, so that Validate refuses it.
-func (s *Snapshot) Hold() (*Snapshot, Held) {
+func (s *Snapshot) FreezeBadJobs() (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
-	held := Held{snapshot: s, groups: tree, bad: make(map[int][]Violation)}
+	held := FrozenJobs{snapshot: s, groups: tree, bad: make(map[int][]Violation)}
 	if s.validateIDs(new(Violations)) {
 		return s, held
 	}
@@ -41,17 +41,17 @@ func (s *Snapshot) Hold() (*Snapshot, Held) {
 			continue
 		}
 		nodes := max(0, s.Jobs[i].CurrentNodes)
-		rest.take(nodes, s.Jobs[i].CurrentNodeType)
-		for g := range tree.Above(s.Jobs[i].GroupID) {
-			rest.Groups[g].take(nodes)
+		rest.reserve(nodes, s.Jobs[i].CurrentNodeType)
+		for g := range tree.Ancestors(s.Jobs[i].GroupID) {
+			rest.Groups[g].reserve(nodes)
 		}
 	}
 	return &rest, held
 }
 
-// take takes the nodes that a held job keeps out of the pool, and those of a known type out of
+// reserve takes the nodes that a held job keeps out of the pool, and those of a known type out of
 // that. What is not valid stays so.
-func (s *Snapshot) take(nodes int, nodeType string) {
+func (s *Snapshot) reserve(nodes int, nodeType string) {
 	if g := s.TypeIndex(nodeType); g >= 0 {
 		nodes = min(nodes, max(0, s.NodeTypes[g].Nodes))
 		s.NodeTypes[g].Nodes -= nodes
@@ -63,9 +63,9 @@ func (s *Snapshot) take(nodes int, nodeType string) {
 	}
 }
 
-// take takes the nodes that a held job keeps out of the limit and the quota of a group.
+// reserve takes the nodes that a held job keeps out of the limit and the quota of a group.
 // What is not valid stays so.
-func (g *Group) take(nodes int) {
+func (g *Group) reserve(nodes int) {
 	if g.Limit != nil && *g.Limit > 0 {
 		g.Limit = new(max(0, *g.Limit-nodes))
 	}
@@ -74,17 +74,17 @@ func (g *Group) take(nodes int) {
 	}
 }
 
-// Has reports whether job i of the snapshot is held.
-func (h Held) Has(i int) bool { return h.bad[i] != nil }
+// Contains reports whether job i of the snapshot is held.
+func (h FrozenJobs) Contains(i int) bool { return h.bad[i] != nil }
 
 // Any reports whether any job is held.
-func (h Held) Any() bool { return len(h.bad) > 0 }
+func (h FrozenJobs) Any() bool { return len(h.bad) > 0 }
 
-// Bad returns the bad fields of job i of the snapshot, nil if it is not held.
-func (h Held) Bad(i int) []Violation { return h.bad[i] }
+// Violations returns the bad fields of job i of the snapshot, nil if it is not held.
+func (h FrozenJobs) Violations(i int) []Violation { return h.bad[i] }
 
 // Snapshot returns the snapshot with the held jobs.
-func (h Held) Snapshot() *Snapshot { return h.snapshot }
+func (h FrozenJobs) Snapshot() *Snapshot { return h.snapshot }
 
-// GroupsAbove yields the positions of the group of an id and of those that it is part of.
-func (h Held) GroupsAbove(id string) iter.Seq[int] { return h.groups.Above(id) }
+// GroupAncestors yields the positions of the group of an id and of those that it is part of.
+func (h FrozenJobs) GroupAncestors(id string) iter.Seq[int] { return h.groups.Ancestors(id) }

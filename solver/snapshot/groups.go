@@ -67,9 +67,9 @@ func (tree *GroupTree) Find(id string) int {
 	return -1
 }
 
-// Above yields the group of an id and those it is part of, as far as they are known. The
+// Ancestors yields the group of an id and those it is part of, as far as they are known. The
 // tree need not be valid.
-func (tree *GroupTree) Above(id string) iter.Seq[int] {
+func (tree *GroupTree) Ancestors(id string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		depth := 0
 		for g := tree.Find(id); g >= 0 && depth < MaxGroupDepth; g = tree.Parents[g] {

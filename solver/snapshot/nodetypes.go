@@ -129,9 +129,9 @@ func (j *Job) SpeedOn(t *NodeType, nodes int) float64 {
 	return l.Factor * l.Job.Speed(nodes)
 }
 
-// On returns the job as it is in a pool of one type, how fast it trains on one node of that
+// ForType returns the job as it is in a pool of one type, how fast it trains on one node of that
 // relative to the reference node, and whether it runs there.
-func (j *Job) On(t *NodeType) (there Job, factor float64, runs bool) {
+func (j *Job) ForType(t *NodeType) (there Job, factor float64, runs bool) {
 	l, runs := j.place(t)
 	there = *l.Job
 	if there.Scaling.Speeds != nil && !slices.Equal(l.allowed, there.AllowedNodes) { // The table has entries for other sizes as well.
@@ -231,8 +231,8 @@ func (s *Snapshot) Demand(i int) float64 {
 	return l.Factor * there.Demand()
 }
 
-// OnReference returns the snapshot with ETAs on one reference node, where it has node types.
-func (s *Snapshot) OnReference() *Snapshot {
+// WithReferenceETAs returns the snapshot with ETAs on one reference node, where it has node types.
+func (s *Snapshot) WithReferenceETAs() *Snapshot {
 	if len(s.NodeTypes) == 0 {
 		return s
 	}
@@ -246,8 +246,8 @@ func (s *Snapshot) OnReference() *Snapshot {
 	return &on
 }
 
-// HeldPlace returns job i where it is now; its nodes are alike where it holds none.
-func (s *Snapshot) HeldPlace(i int) Place {
+// CurrentPlace returns job i where it is now; its nodes are alike where it holds none.
+func (s *Snapshot) CurrentPlace(i int) Place {
 	if g := s.TypeIndex(s.Jobs[i].CurrentNodeType); g >= 0 {
 		l, _ := s.place(i, g)
 		return l

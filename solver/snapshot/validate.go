@@ -36,13 +36,13 @@ func (e *InvalidError) Error() string {
 	return "invalid request: " + strings.Join(parts, "; ")
 }
 
-// Within returns the error with the path of a message in front of those of its fields.
-func (e *InvalidError) Within(message string) *InvalidError {
-	return &InvalidError{Violations: Under(message, slices.Clone(e.Violations))}
+// WithPrefix returns the error with the path of a message in front of those of its fields.
+func (e *InvalidError) WithPrefix(message string) *InvalidError {
+	return &InvalidError{Violations: WithPrefix(message, slices.Clone(e.Violations))}
 }
 
-// Under puts the path of a message in front of those of its fields.
-func Under(message string, bad []Violation) []Violation {
+// WithPrefix puts the path of a message in front of those of its fields.
+func WithPrefix(message string, bad []Violation) []Violation {
 	for i := range bad {
 		bad[i].Path = message + "." + bad[i].Path
 	}
@@ -259,8 +259,8 @@ func (j *Job) validate(bad *Violations) {
 	}
 }
 
-// Unknown names the ids of job_ids that no job of the snapshot has.
-func (s *Snapshot) Unknown(ids []string) []Violation {
+// UnknownJobs names the ids of job_ids that no job of the snapshot has.
+func (s *Snapshot) UnknownJobs(ids []string) []Violation {
 	known := make(map[string]bool, len(s.Jobs))
 	for i := range s.Jobs {
 		known[s.Jobs[i].ID] = true

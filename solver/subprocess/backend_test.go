@@ -80,7 +80,7 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 // x_1_1_2 and s_1_1. The pool has a node, or two.
 func oneJob(nodes int) *solver.Problem {
 	return &solver.Problem{Capacity: []int{nodes}, Steps: 1, Jobs: []solver.AdmittedJob{{
-		Demand: 2, Gain: []float64{1, 1}, Sizes: solver.Nodes(1, 2), FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
+		Demand: 2, Gain: []float64{1, 1}, Options: solver.Nodes(1, 2), FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
 }
 

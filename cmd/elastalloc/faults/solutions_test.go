@@ -55,7 +55,7 @@ func newProblem(t *testing.T, request *elastallocv1.AllocateRequest) *problem {
 	}
 	for i, job := range core.Jobs {
 		for step := range core.Steps {
-			p.smallest[i][step], p.greatest[i][step] = job.Sizes[0], job.Sizes[len(job.Sizes)-1]
+			p.smallest[i][step], p.greatest[i][step] = job.Options[0], job.Options[len(job.Options)-1]
 		}
 	}
 	return p

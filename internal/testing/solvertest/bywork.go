@@ -83,7 +83,7 @@ func ByWork(p *solver.Problem) (float64, solver.Plan) {
 		_, chosen := g.best(t, 0, p.Capacity[t], served, 0, 0)
 		state = 0
 		for i, k := range chosen {
-			plan[i][t] = p.Jobs[i].Sizes[k]
+			plan[i][t] = p.Jobs[i].Options[k]
 			state += g.after(i, t, k, served[i]) * g.stride[i]
 		}
 	}
@@ -121,15 +121,15 @@ func (g *grid) best(t, i, free int, served []int, state int, value float64) (flo
 	}
 	job := &g.p.Jobs[i]
 	most, chosen := math.Inf(-1), []int(nil)
-	for k, size := range job.Sizes {
+	for k, size := range job.Options {
 		nodes := int(size.Nodes)
 		if nodes > free {
 			break
 		}
 		after := g.after(i, t, k, served[i])
 		gained := job.Gain[t] * float64(after*int(g.unit)) / job.Demand
-		if t == 0 && job.SizeValue != nil {
-			gained += job.SizeValue[k]
+		if t == 0 && job.OptionValue != nil {
+			gained += job.OptionValue[k]
 		}
 		if v, rest := g.best(t, i+1, free-nodes, served, state+after*g.stride[i], value+gained); v > most {
 			most, chosen = v, append([]int{k}, rest...)

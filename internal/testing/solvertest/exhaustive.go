@@ -83,7 +83,7 @@ func enumerate(job *solver.AdmittedJob, steps int) []choice {
 	for range steps {
 		var longer [][]solver.Option
 		for _, options := range plans {
-			for _, k := range job.Sizes {
+			for _, k := range job.Options {
 				longer = append(longer, append(slices.Clone(options), k))
 			}
 		}

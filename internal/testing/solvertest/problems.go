@@ -95,9 +95,9 @@ func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
 	if rapid.IntRange(0, 2).Draw(t, "sizes have no value") == 0 {
 		return
 	}
-	job.SizeValue = make([]float64, len(job.Sizes))
-	for n := range job.SizeValue {
-		job.SizeValue[n] = rapid.OneOf(
+	job.OptionValue = make([]float64, len(job.Options))
+	for n := range job.OptionValue {
+		job.OptionValue[n] = rapid.OneOf(
 			rapid.SampledFrom([]float64{-1, 0, 1}),
 			rapid.Float64Range(-3, 3),
 		).Draw(t, "value of a size")
@@ -108,7 +108,7 @@ func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
 func drawCapacity(t *rapid.T, p *solver.Problem) {
 	smallest := 0
 	for i := range p.Jobs {
-		smallest += int(p.Jobs[i].Sizes[0].Nodes)
+		smallest += int(p.Jobs[i].Options[0].Nodes)
 	}
 	p.Capacity = slices.Clone(p.Capacity)
 	for step := range p.Capacity {

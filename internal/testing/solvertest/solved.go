@@ -52,7 +52,7 @@ func Magnitude(p *solver.Problem) float64 {
 			sum += gain
 		}
 		largest := 0.0
-		for _, value := range p.Jobs[i].SizeValue {
+		for _, value := range p.Jobs[i].OptionValue {
 			largest = max(largest, math.Abs(value))
 		}
 		sum += largest

@@ -106,7 +106,7 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 
 func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
-		{Demand: 1, Gain: []float64{1, 1}, Sizes: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
+		{Demand: 1, Gain: []float64{1, 1}, Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if optimum, ok := Exhaustive(p); ok {
 		t.Errorf("Exhaustive() = %+v; want no plan", optimum)
@@ -115,11 +115,11 @@ func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
 
 func TestExhaustive(t *testing.T) {
 	flat := func(current int32) solver.AdmittedJob { // Any size does the same.
-		return solver.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: solver.Option{Nodes: current}, Sizes: solver.Nodes(1, 2),
+		return solver.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: solver.Option{Nodes: current}, Options: solver.Nodes(1, 2),
 			FirstStepWork: []float64{5, 5}, StepWork: []float64{5, 5}}
 	}
 	linear := func(demand float64) solver.AdmittedJob {
-		return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: solver.Option{Nodes: 1}, Sizes: solver.Nodes(1, 2),
+		return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: solver.Option{Nodes: 1}, Options: solver.Nodes(1, 2),
 			FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2}}
 	}
 	tests := []struct {
@@ -226,13 +226,13 @@ func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
 		plan := solver.NewPlan(len(p.Jobs), p.Steps)
 		for n, digit := range digits {
 			i := n / p.Steps
-			plan[i][n%p.Steps] = p.Jobs[i].Sizes[digit]
+			plan[i][n%p.Steps] = p.Jobs[i].Options[digit]
 		}
 		if p.Check(plan) == nil {
 			visit(plan)
 		}
 		n := 0
-		for n < len(digits) && digits[n] == len(p.Jobs[n/p.Steps].Sizes)-1 {
+		for n < len(digits) && digits[n] == len(p.Jobs[n/p.Steps].Options)-1 {
 			digits[n] = 0
 			n++
 		}
@@ -249,7 +249,7 @@ func TestByWork(t *testing.T) {
 		p := GridProblems().Filter(func(p *solver.Problem) bool {
 			plans := 1.0
 			for i := range p.Jobs {
-				plans *= math.Pow(float64(len(p.Jobs[i].Sizes)), float64(p.Steps))
+				plans *= math.Pow(float64(len(p.Jobs[i].Options)), float64(p.Steps))
 			}
 			return plans < 1e4
 		}).Draw(t, "problem")

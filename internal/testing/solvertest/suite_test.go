@@ -316,7 +316,7 @@ func (r *runner) incumbent(t *testing.T) {
 	smallest := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range smallest {
 		for step := range smallest[i] {
-			smallest[i][step] = p.Jobs[i].Sizes[0]
+			smallest[i][step] = p.Jobs[i].Options[0]
 		}
 	}
 	illegal := smallest.Clone()

@@ -239,7 +239,7 @@ func (in *Ingress) fitAnswer(ctx context.Context, c *call, next rest) (any, erro
 
 // lender returns what lends further turns to the call of a turn, each with the memory that
 // the call itself needs.
-func (in *Ingress) lender(own *turn) solver.Lend {
+func (in *Ingress) lender(own *turn) solver.AcquireWorker {
 	return func(ctx context.Context) (context.Context, func(), bool) {
 		memory := in.memory.Reservation(own.caller)
 		lent, ok := in.turns.lend(own, func() bool { return memory.Set(own.bytes) })

@@ -341,5 +341,5 @@ type Turn struct {
 	// Hurry ends when the method is to end soon.
 	Hurry context.Context
 	// Lend lends further turns.
-	Lend solver.Lend
+	Lend solver.AcquireWorker
 }

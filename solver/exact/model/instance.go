@@ -121,7 +121,7 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 	}
 	for i := range p.Jobs {
 		for t := range in.Free {
-			in.Free[t] -= int(p.Jobs[i].Sizes[0].Nodes)
+			in.Free[t] -= int(p.Jobs[i].Options[0].Nodes)
 		}
 		if clock.Up(2 * in.Steps) {
 			return in, nil
@@ -139,8 +139,8 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 	for i := range p.Jobs {
 		from := &p.Jobs[i]
 		in.Unit = max(in.Unit, slices.Max(from.Gain))
-		if from.SizeValue != nil {
-			for _, value := range from.SizeValue[:in.usable(from)] {
+		if from.OptionValue != nil {
+			for _, value := range from.OptionValue[:in.usable(from)] {
 				in.Unit = max(in.Unit, math.Abs(value))
 			}
 		}
@@ -182,13 +182,13 @@ func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 	for k := range n {
 		j.Later[k] = notTiny(from.StepWork[k] / from.Demand)
 		j.First[k] = notTiny(from.FirstStepWork[k] / from.Demand)
-		if from.SizeValue != nil {
-			j.Cost[k] = notTiny(-from.SizeValue[k] / in.Unit)
+		if from.OptionValue != nil {
+			j.Cost[k] = notTiny(-from.OptionValue[k] / in.Unit)
 		}
 	}
 	before := &p.Jobs[last]
 	j.Shape = in.Jobs[last].Shape
-	if j.Shape == nil || n != len(j.Sizes) || !slices.Equal(from.Sizes, before.Sizes) || !slices.Equal(from.Gain, before.Gain) {
+	if j.Shape == nil || n != len(j.Sizes) || !slices.Equal(from.Options, before.Options) || !slices.Equal(from.Gain, before.Gain) {
 		gains := make([]float64, 2*in.Steps+1)
 		j.Shape = &Shape{Gain: gains[:in.Steps], Tail: gains[in.Steps:], Sizes: make([]int32, n)}
 		for t := in.Steps - 1; t >= 0; t-- {
@@ -196,7 +196,7 @@ func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 			j.Tail[t] = j.Tail[t+1] + j.Gain[t]
 		}
 		for k := range j.Sizes {
-			j.Sizes[k] = from.Sizes[k].Nodes
+			j.Sizes[k] = from.Options[k].Nodes
 		}
 	}
 	if in.Steps == 1 {
@@ -215,8 +215,8 @@ func (in *Instance) usable(from *problem.AdmittedJob) int {
 	if len(in.Groups) > 0 {
 		free = in.groupFree[from.Group]
 	}
-	most := int(from.Sizes[0].Nodes) + free
-	return sort.Search(len(from.Sizes), func(k int) bool { return int(from.Sizes[k].Nodes) > most })
+	most := int(from.Options[0].Nodes) + free
+	return sort.Search(len(from.Options), func(k int) bool { return int(from.Options[k].Nodes) > most })
 }
 
 // capped reports whether the job's value is less than the sum of what its steps
@@ -290,8 +290,8 @@ func (in *Instance) SetTies(clock *Clock, p *problem.Problem, scale float64) {
 				cost += float64(nodes + 1)
 			}
 			j.Cost[k] = in.TieCost * cost
-			if from.SizeValue != nil {
-				j.Cost[k] -= from.SizeValue[k] / in.Unit
+			if from.OptionValue != nil {
+				j.Cost[k] -= from.OptionValue[k] / in.Unit
 			}
 		}
 		clock.Up(len(j.Sizes)) // All costs are set, whatever the time.

@@ -21,10 +21,10 @@ func (in *Instance) convertGroups(p *problem.Problem) error {
 	nodes := make([]int, len(p.Groups))
 	for i := range p.Jobs {
 		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
-			nodes[g] += int(p.Jobs[i].Sizes[0].Nodes)
+			nodes[g] += int(p.Jobs[i].Options[0].Nodes)
 		}
 	}
-	room := p.LeastRoom()
+	room := p.HeadroomAtMinimum()
 	if room.Exceeded() {
 		return errLimits
 	}
@@ -32,7 +32,7 @@ func (in *Instance) convertGroups(p *problem.Problem) error {
 		if nodes[g] < p.Groups[g].Floor {
 			in.QuotaPrice = p.QuotaPrice // Else no plan pays it.
 		}
-		in.groupFree = append(in.groupFree, room.For(g, 0))
+		in.groupFree = append(in.groupFree, room.MaxNodes(g, 0))
 	}
 	return nil
 }

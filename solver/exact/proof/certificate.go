@@ -16,7 +16,7 @@ func (s *Search) Certificate(p *problem.Problem) (certificate problem.Certificat
 		of := problem.SizePrices{Job: i}
 		for t := range s.in.Steps {
 			fitting := s.in.Fitting(j, t)
-			for k := range p.Jobs[i].Sizes {
+			for k := range p.Jobs[i].Options {
 				price := cost(class, t, min(k, fitting-1))
 				if k >= fitting { // It is in no plan: no price is too high.
 					price += 2 * j.Tail[0]

@@ -323,21 +323,21 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in := t.in
 	p := t.base.Clone()
 	in.ShrinkGroups(p)
-	room := problem.NewRoom(in.Capacity[0], nil, in.Groups)
+	room := problem.NewHeadroom(in.Capacity[0], nil, in.Groups)
 	for i := range in.Jobs {
-		room.Take(in.Jobs[i].Group, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
+		room.Allocate(in.Jobs[i].Group, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
 	}
 	if room.Idle < 0 {
 		return model.NewPlan(in)
 	}
 	held := in.GroupNodes(p)
 	for g := range in.Groups {
-		for n := 0; n < groupFillings && room.For(g, 0) > 0; n++ {
+		for n := 0; n < groupFillings && room.MaxNodes(g, 0) > 0; n++ {
 			most, at, to := 0.0, -1, 0
 			for _, i := range t.nodes[g].jobs {
 				j := &in.Jobs[i]
 				now := int(p.Of(i)[0])
-				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.For(g, 0); k++ {
+				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.MaxNodes(g, 0); k++ {
 					gain := j.StepValue(0, k) - j.StepValue(0, now)
 					for q := g; q >= 0; q = in.Groups[q].Parent {
 						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))
@@ -356,7 +356,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 			j := &in.Jobs[at]
 			more := j.Sizes[to] - j.Sizes[p.Of(at)[0]]
 			p.Of(at)[0] = uint8(to)
-			room.Take(g, snapshot.Option{Nodes: more})
+			room.Allocate(g, snapshot.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
 				held[q] += int(more)
 			}

@@ -19,11 +19,11 @@ func TestGroupTables(t *testing.T) {
 			p.Groups = append(p.Groups, solver.AdmittedGroup{Parent: []int{2, 2, -1}[g], Limit: 3 + r.IntN(6), Floor: r.IntN(8)})
 		}
 		for i := range 3 + r.IntN(3) {
-			job := solver.AdmittedJob{Index: i, Group: r.IntN(2), Demand: 1, Sizes: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
-			job.FirstStepWork = make([]float64, len(job.Sizes))
+			job := solver.AdmittedJob{Index: i, Group: r.IntN(2), Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
+			job.FirstStepWork = make([]float64, len(job.Options))
 			job.StepWork = job.FirstStepWork
-			for _, k := range job.Sizes {
-				job.SizeValue = append(job.SizeValue, float64(k.Nodes)*(r.Float64()-0.2))
+			for _, k := range job.Options {
+				job.OptionValue = append(job.OptionValue, float64(k.Nodes)*(r.Float64()-0.2))
 			}
 			p.Jobs = append(p.Jobs, job)
 		}

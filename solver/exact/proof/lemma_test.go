@@ -39,9 +39,9 @@ func drawGround(t *rapid.T) *ground {
 	}
 	if rapid.IntRange(0, 4).Draw(t, "sizes too large for tables") == 0 {
 		for i := range p.Jobs {
-			p.Jobs[i].Sizes = slices.Clone(p.Jobs[i].Sizes)
-			for k := range p.Jobs[i].Sizes {
-				p.Jobs[i].Sizes[k].Nodes *= 100_003
+			p.Jobs[i].Options = slices.Clone(p.Jobs[i].Options)
+			for k := range p.Jobs[i].Options {
+				p.Jobs[i].Options[k].Nodes *= 100_003
 			}
 			p.Jobs[i].Current.Nodes *= 100_003
 		}
@@ -211,9 +211,9 @@ func TestRecount(t *testing.T) {
 				scale = math.Pow10(rapid.IntRange(-9, 9).Draw(t, "decade"))
 				p.Jobs[i].Gain[0] *= math.Pow10(rapid.SampledFrom([]int{0, 0, -288, -291, -300}).Draw(t, "decade of the gain"))
 			}
-			for k := range p.Jobs[i].SizeValue {
-				p.Jobs[i].SizeValue[k] *= scale
-				magnitude += math.Abs(p.Jobs[i].SizeValue[k])
+			for k := range p.Jobs[i].OptionValue {
+				p.Jobs[i].OptionValue[k] *= scale
+				magnitude += math.Abs(p.Jobs[i].OptionValue[k])
 			}
 			magnitude += p.Jobs[i].Gain[0]
 		}
@@ -226,10 +226,10 @@ func TestRecount(t *testing.T) {
 			sum := new(big.Float).SetPrec(3000)
 			for i := range p.Jobs {
 				j := &p.Jobs[i]
-				options := []solver.Option{j.Sizes[plan.Of(i)[0]]}
+				options := []solver.Option{j.Options[plan.Of(i)[0]]}
 				value := j.Value(options)
-				if j.SizeValue != nil {
-					size := j.SizeValue[plan.Of(i)[0]]
+				if j.OptionValue != nil {
+					size := j.OptionValue[plan.Of(i)[0]]
 					value -= size
 					sum.Add(sum, big.NewFloat(size))
 				}

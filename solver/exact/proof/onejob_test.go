@@ -17,14 +17,14 @@ func TestOneJob(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		steps := 4 + r.IntN(3)
-		job := solver.AdmittedJob{Demand: 1, Sizes: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)]}
-		for _, k := range job.Sizes {
+		job := solver.AdmittedJob{Demand: 1, Options: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)]}
+		for _, k := range job.Options {
 			job.StepWork = append(job.StepWork, float64(min(k.Nodes, 1))*(0.02+0.6*r.Float64()))
 		}
 		const half = 0.5 - 2e-13 // twice of it counts as finished
 		nearly := r.IntN(3) == 0
 		if nearly {
-			job.StepWork[1+r.IntN(len(job.Sizes)-1)] = half
+			job.StepWork[1+r.IntN(len(job.Options)-1)] = half
 		}
 		job.FirstStepWork = job.StepWork
 		for range steps {
@@ -40,13 +40,13 @@ func TestOneJob(t *testing.T) {
 			continue // The job cannot finish.
 		}
 		j, prices := &in.Jobs[0], make([]float64, steps)
-		most := j.Tail[0] / float64(steps*int(job.Sizes[1].Nodes))
+		most := j.Tail[0] / float64(steps*int(job.Options[1].Nodes))
 		fitting := make([]int, steps)
 		for step := range prices {
 			prices[step] = most * r.Float64()
-			fitting[step] = len(job.Sizes)
+			fitting[step] = len(job.Options)
 			if r.IntN(4) == 0 {
-				fitting[step] = 1 + r.IntN(len(job.Sizes))
+				fitting[step] = 1 + r.IntN(len(job.Options))
 			}
 		}
 		sizes := newSizePrices(clock, in)
@@ -66,7 +66,7 @@ func TestOneJob(t *testing.T) {
 		var walk func(step int)
 		walk = func(step int) {
 			if step < steps {
-				for k := range job.Sizes {
+				for k := range job.Options {
 					chosen[step] = uint8(k)
 					walk(step + 1)
 				}

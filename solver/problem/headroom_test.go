@@ -89,7 +89,7 @@ func TestAdmissionWithGroups(t *testing.T) {
 				p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
 				var forced []string
 				for i := range p.Jobs {
-					if !p.Jobs[i].Sizes[0].IsZero() {
+					if !p.Jobs[i].Options[0].IsZero() {
 						forced = append(forced, s.Jobs[p.Jobs[i].Index].ID)
 					}
 				}

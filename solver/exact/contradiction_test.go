@@ -37,7 +37,7 @@ func TestContradictionOfPlan(t *testing.T) {
 			}
 		}
 	}}
-	result, err := exact.NewAsking(1).Solve(m, p, solver.SolveOptions{})
+	result, err := exact.NewWithQuantum(1).Solve(m, p, solver.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestContradictionOnTheWay(t *testing.T) {
 			return p, &meddler{Context: t.Context(), at: at, meddle: func() { p.Groups[0].Floor = 0 }}
 		}
 		p, m := meddled()
-		bound, _, contradiction := exact.NewAsking(1).Bound(m, p)
+		bound, _, contradiction := exact.NewWithQuantum(1).Bound(m, p)
 		if contradiction == "" {
 			continue
 		}
@@ -75,7 +75,7 @@ func TestContradictionOnTheWay(t *testing.T) {
 			t.Errorf("question %d: bound %v with %q; want %v", at, bound, contradiction, p.TrivialBound())
 		}
 		p, m = meddled()
-		result, err := exact.NewAsking(1).Solve(m, p, solver.SolveOptions{})
+		result, err := exact.NewWithQuantum(1).Solve(m, p, solver.SolveOptions{})
 		if err != nil || result.Contradiction != contradiction || result.Limit != solver.LimitWork || result.Bound != p.TrivialBound() {
 			t.Errorf("question %d: result %+v, %v; want contradiction %q and bound %v", at, result, err, contradiction, p.TrivialBound())
 		}

@@ -45,7 +45,7 @@ const endless = math.MaxInt / 2
 func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	t.Helper()
 	whole := &countdown{Context: context.Background(), left: endless}
-	result, err := exact.NewAsking(work).Solve(whole, p, solver.SolveOptions{})
+	result, err := exact.NewWithQuantum(work).Solve(whole, p, solver.SolveOptions{})
 	if err != nil || result.Limit != solver.LimitNone {
 		t.Fatalf("the search without a cut: limit %s, error %v", result.Limit, err)
 	}
@@ -54,7 +54,7 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
 	cuts := 0
 	for left := 0; left < whole.asked; left += stride(whole.asked) {
-		result, err := exact.NewAsking(work).Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+		result, err := exact.NewWithQuantum(work).Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +67,9 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 		cuts++
 	}
 	bounding := &countdown{Context: context.Background(), left: endless}
-	exact.NewAsking(work).Bound(bounding, p)
+	exact.NewWithQuantum(work).Bound(bounding, p)
 	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
-		if bound, _, _ := exact.NewAsking(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+		if bound, _, _ := exact.NewWithQuantum(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
 		}
 		cuts++

@@ -1,120 +1,128 @@
-// Package exact proves the optimal plan of a problem without an external solver.
+// Package exact finds an optimal plan and proves its optimality, without an external solver.
 //
-// Only the pool's capacity, one row per step, couples the jobs of the model. That
-// makes it easy: a price per node and step turns it into one small problem per
-// job, the best prices give an upper bound that is hardly above the optimum, and
-// the few jobs that are not settled at those prices are searched exactly.
+// The method is Lagrangian relaxation followed by a core search. The jobs of the model share only
+// the capacity of the pool, which is one constraint per time step. A Lagrange multiplier per step,
+// the price of a node, separates the model into one small problem per job. The best prices give an
+// upper bound that is slightly above the optimum. At these prices almost all plans of almost all
+// jobs are excluded by their reduced cost. The core problem of the remaining plans is solved
+// exactly.
 //
-// Three packages, one file an idea, each opening with its mathematics. To check a proof,
-// read model and proof; guess only makes it fast. It hands out prices and plans: proof works
-// out the bound at any prices itself, and a plan counts only if it is legal, at the value
-// that model gives it.
+// Three packages contain the search. Each file implements one idea and begins with its mathematics.
+// Only model and proof matter for the correctness of a bound. Package guess contains the
+// heuristics: it proposes prices and plans. Package proof computes the bound at any prices itself,
+// and accepts a plan only if it is legal and with the value that model computes.
 //
-//	model/instance.go    the problem in the units of the search, and how ties are broken
-//	model/quotas.go      the limits and floors of groups
-//	model/plan.go        plans, their values, and which are legal
+//	model/instance.go    the problem in the units of the search, and tie costs
+//	model/quotas.go      limits and floors of groups
+//	model/plan.go        plans, their values and their legality
 //	model/estimate.go    the scale of the objective, and the first bound
-//	model/classes.go     which jobs are equal
-//	model/columns.go     the plans found so far for equal jobs
-//	model/curve.go       jobs that cannot finish in the horizon, priced by a look-up
-//	model/rates.go       concave hulls
-//	model/sizeindex.go   where the price of a size is
-//	model/clock.go       when to ask whether time is up
-//	model/memory.go      memory that the next search uses again
+//	model/classes.go     classes of identical jobs
+//	model/columns.go     the columns (plans) generated for a class
+//	model/curve.go       jobs that cannot finish in the horizon, priced by binary search
+//	model/rates.go       upper concave hulls
+//	model/sizeindex.go   the numbering of prices per size
+//	model/effort.go      work limits of the search
+//	model/clock.go       counts of work, and checks of the deadline
+//	model/memory.go      memory that searches reuse
 //
-//	proof/proof.go       what proves a bound, and its rounding
+//	proof/proof.go       the lemmas, and the rounding error of bounds
 //	proof/search.go      the stages of the search
-//	proof/knapsack.go    one step by itself, solved exactly
-//	proof/pricing.go     a job's best plan at given prices, by label setting
-//	proof/lagrangian.go  the bound at given prices
-//	proof/fixing.go      which plans of a job can still be part of a better solution
-//	proof/steptable.go   the separable jobs of the core, completed exactly per step
-//	proof/lookahead.go   what the jobs not yet decided still lose, at least
-//	proof/core.go        dynamic programming over what survives
-//	proof/beam.go        the states of that search
-//	proof/sizeprices.go  the bound at a price per size instead of one per node
-//	proof/decompose.go   where they are sought and searched at
-//	proof/stepwise.go    the search at them, step by step
-//	proof/groups.go      a tree of limits and floors, and its prices
-//	proof/grouptable.go  tables merged along that tree
-//	proof/recount.go     the gap of one step, of losses alone
-//	proof/certificate.go the best prices per size, for others to check
+//	proof/knapsack.go    the multiple-choice knapsack of one step
+//	proof/pricing.go     the best plan of a job at given prices, by label setting
+//	proof/lagrangian.go  the Lagrangian bound
+//	proof/fixing.go      reduced-cost fixing: the plans of a job that can improve the incumbent
+//	proof/steptable.go   the separable jobs of the core problem, by dynamic programming
+//	proof/lookahead.go   the look-ahead: a lower bound on the loss of undecided jobs
+//	proof/core.go        the core search
+//	proof/beam.go        the states of the core search
+//	proof/sizeprices.go  the Lagrangian decomposition with a price per size
+//	proof/decompose.go   the stage that uses prices per size
+//	proof/stepwise.go    a beam search by steps at prices per size
+//	proof/groups.go      limits and floors of a tree of groups, and their multipliers
+//	proof/grouptable.go  dynamic programming over the tree of groups
+//	proof/recount.go     the gap of one step, computed from losses only
+//	proof/certificate.go the prices per size as a certificate for an independent checker
 //
-//	guess/start.go       where the search for prices starts
-//	guess/descent.go     the best prices: column generation on a smoothed master
-//	guess/smooth.go      the smoothed value of jobs that cannot finish
-//	guess/newton.go      Newton's step
-//	guess/bundle.go      the best prices per size, by a proximal bundle
+//	guess/start.go       initial prices
+//	guess/descent.go     the best node prices, by column generation with a smoothed master
+//	guess/smooth.go      the smoothed value of separable jobs
+//	guess/newton.go      Newton's method
+//	guess/bundle.go      the best prices per size, by a proximal bundle method
 //	guess/builder.go     a legal plan from prices, job by job
 //	guess/rollout.go     a legal plan from prices, step by step
 //
-// Where there are several types of nodes, the problem has one step and no groups: nodetypes
-// solves it by itself, on plain data, and states its own lemmas; types.go converts.
+// A problem with several node types has one step and no groups. Package nodetypes solves it on its
+// own data types and states its own lemmas. File types.go converts between the two.
 //
 // # Lemmas
 //
-// A bound is written in one place, proof.Search.prove, under the name of the lemma that
-// proves it. Values are those of plans less tie cost, as shares of the largest gain; u is a
-// job's value, n the nodes of its plan, N the capacity.
+// Only proof.Search.prove lowers the upper bound, and it records the lemma that proves the new
+// bound. The value of a plan is its objective minus its tie cost, in multiples of Instance.Unit. In
+// the lemmas, u is the value of a job, n_t the nodes of its plan in step t, N_t the capacity, and
+// lambda_t the price of a node. The reduced cost of a plan, called its loss, is phi_i - (u - lambda
+// n), where phi_i is the maximum of u - lambda n over all plans of job i.
 //
-// "every job alone" (model/estimate.go). Beyond its smallest size no job gains more than it
-// would alone in the pool, nor more per node and step than its best size does; the free
-// nodes of all steps go to those that gain most. Rounding: added to the bound, as a share of
-// all that was summed up.
+// "every job alone" (model/estimate.go). Compared with its smallest size, a job gains at most the
+// value that it would have alone in the pool. It also gains at most the rate of its best size for
+// each additional node and step. A fractional knapsack of the free nodes bounds the sum. Rounding:
+// the bound is raised by a fraction of the sum of all magnitudes.
 //
-// "steps alone" (proof/knapsack.go, search.go). Where no job can finish in the horizon, the
-// objective is a sum over steps, each a knapsack. One has at most lambda N + sum over jobs of
-// max (u - lambda n), less what every solution loses against that: its table has the least
-// loss of all solutions that lose less than a limit, or else they all lose the limit.
+// "steps alone" (proof/knapsack.go, search.go). If no job can finish in the horizon, the objective
+// is a sum over steps, and each step is a knapsack. The value of a step is at most lambda N + sum
+// over jobs of max (u - lambda n), minus the loss that every solution has. The dynamic program
+// finds the smallest loss below a limit. If it finds none, every solution loses at least the limit.
 //
-// "node prices" (proof/lagrangian.go, pricing.go; model/curve.go). For prices lambda >= 0,
-// every plan has at most L(lambda) = sum_t lambda_t N_t + sum_i phi_i, phi_i = max (u - lambda n)
-// over the plans of the job. Labels that are merged for want of room raise phi, and so does
-// counting a job as finished from 1 - 1e-12 of its demand on. A finished job holds its smallest
-// size: all are worth the same, and the smallest costs least.
+// "node prices" (proof/lagrangian.go, pricing.go; model/curve.go). For all prices lambda >= 0, the
+// value of a plan is at most L(lambda) = sum_t lambda_t N_t + sum_i phi_i. If labels are merged to
+// limit their number, phi only increases. It also only increases because a job counts as finished
+// when it has completed 1 - 1e-12 of its demand. A finished job has its smallest size: all sizes
+// have the same value then, and the smallest one has the lowest cost.
 //
-// "core" (proof/fixing.go, steptable.go, lookahead.go, core.go, beam.go). A plan has at most
-// L(lambda) less the losses of its jobs, phi_i - (u - lambda n), and of the nodes that it
-// leaves over. Plans that lose less than a limit consist of columns that do, all of which are
-// listed. The least loss is thus at least the least of three: the limit, the best solution
-// found, and the look-ahead's bound of each state that the beam dropped. Losses are counted from the
-// best column known, which has at most phi: they are too small rather than too large.
-// Rounding: losses below 0 become 0; a solution better than the one found by less than the
-// instance's precision is not looked for.
+// "core" (proof/fixing.go, steptable.go, lookahead.go, core.go, beam.go). The value of a plan is
+// L(lambda) minus the losses of its jobs and minus the price of the nodes that it leaves idle. All
+// terms are at least 0. A plan that loses less than a limit consists of columns that each lose less
+// than the limit, and all of them are enumerated. Therefore the smallest loss is at least the
+// minimum of the limit, the best loss found, and the look-ahead bounds of the states that the beam
+// dropped. Losses are computed relative to the best known column, whose value is at most phi. They
+// are therefore too small rather than too large. Rounding: a negative loss counts as 0, and a
+// solution that improves the incumbent by less than Instance.Precision is not searched for.
 //
-// "size prices" (proof/sizeprices.go). For any prices x of sizes, those below 0 too, a plan
-// pays in each job what it brings in the steps: it has at most the sum of every job's best
-// value less x and every step's knapsack of x. The tables that cut off labels never fall
-// short: between two shares no more follows than from the larger, nor than from the smaller
-// with the rest served at once.
+// "size prices" (proof/sizeprices.go). For all prices x of sizes, of any sign, each job pays x to
+// the steps. The value of a plan is at most the sum of the maxima of the jobs, net of x, and the
+// maxima of the steps, which are knapsacks with the values x. The tables that prune labels never
+// underestimate: the value-to-go at a share is at most the value-to-go at the next larger tabulated
+// share. It is also at most the value-to-go at the next smaller one plus the value of serving the
+// difference at once.
 //
-// "step by step" (proof/stepwise.go). For a state at the start of a step, the value so far,
-// what can still follow of each job and what the steps to come bring at most bound what goes on
-// from it. Of two states one goes only where the other has no less value after paying for what
-// its jobs were served less: no sizes later make up for more. The precision covers rounding.
+// "step by step" (proof/stepwise.go). The value of a plan through a state at the start of a step is
+// at most the value so far, plus the value-to-go of each job net of x, plus the maxima of the
+// remaining steps. A state is dominated if another state has at least the same value after paying
+// for all demand that its jobs were served less: the same remaining sizes then lead to at least the
+// same value. Instance.Precision covers the rounding error.
 //
-// "group prices" (proof/groups.go). With mu_q >= 0 for the limit and 0 <= nu_q <= price for
-// the floor of every group, and a node costing a job what those around it add up to, a plan
-// has at most the sum of every job's best, mu_q limit_q, and -nu_q floor_q.
+// "group prices" (proof/groups.go). Let mu_q >= 0 be the multiplier of the limit of group q, and
+// nu_q the multiplier of its floor, with 0 <= nu_q <= the quota price. A node costs a job the sum
+// of mu - nu over all groups that contain the job. The value of a plan is at most the sum of the
+// maxima of the jobs, of mu_q limit_q, and of -nu_q floor_q.
 //
-// "group tables" (proof/grouptable.go). A plan falls short of that by losses of jobs and
-// groups, none below 0. The pool's table has the least loss of all plans below a limit, or
-// else they all lose the limit.
+// "group tables" (proof/grouptable.go). The difference between this bound and the value of a plan
+// is a sum of losses of jobs and groups, which are all at least 0. The table of the pool contains
+// the smallest loss below a limit. If it contains none, every plan loses at least the limit.
 //
-// In one step the gap can be had without the bound (proof/recount.go): it is what the plan
-// loses less what the tables lose at least. Rounding: of sums of losses alone, which is little
-// where values and prices are huge beside the objective. The recount is made where the account
-// below leaves a complete search without a proof.
+// For a problem of one step, the gap can also be computed without the bound (proof/recount.go). The
+// gap is the loss of the incumbent minus the smallest loss in the tables. Its rounding error
+// depends only on the losses, which matters if values and prices are much larger than the
+// objective. Solve calls Recount if rounding alone prevents a proof after a complete search.
 //
 // # Rounding
 //
-// Lemmas are proven for real numbers. What arithmetic may put a bound below the truth is
-// added up once, in proof.go: a bound is a sum of one term a job, each of a few a step, so
-// that it is off by at most
+// The lemmas are proven for real numbers. File proof.go bounds the total rounding error of a bound in one
+// place. A bound is a sum with one term per job, and each term has a few operations per step. Its
+// error is at most
 //
-//	(jobs + 4 steps + 16) 2^-53 (|bound| + 3 sum of |values| + 4 what the pool costs)
+//	(jobs + 4 steps + 16) 2^-53 (|bound| + 3 sum of |values| + 4 cost of the pool)
 //
-// where the values are those of a legal plan. No problem counts as solved, and no lemma as
-// contradicted, by less than that and the precision of ties; the bound that Solve returns is
-// raised by it, and by the most that all tie costs come to.
+// where the values are the values of the jobs in a legal plan. A problem counts as solved, and a
+// lemma as contradicted, only if the difference exceeds this error plus Instance.Precision. The
+// bound that Solve returns is raised by this error and by the maximum of the total tie cost.
 package exact

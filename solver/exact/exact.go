@@ -10,17 +10,20 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// minScale is the smallest scale of the objective, as a share of what it could be,
-// that ties are told apart at.
+// minScale is the smallest scale for which tie costs are computed, as a fraction of Instance.Scale.
+// Below it, the search is repeated once without tie costs. No benchmark chose it;
+// TestExtremeNumbers (go test ./solver/exact -run ExtremeNumbers) shows whether a change loses
+// proofs.
 const minScale = 1e-8
 
 // Solver is the embedded exact backend. It is stateless and safe for concurrent
 // use.
 type Solver struct {
 	effort model.Effort
-	// memories are those of searches that are over, to be used again.
+	// memories contains the memory of completed searches, for reuse.
 	memories sync.Pool
-	// witness, if not nil, is a plan that must never be cut off.
+	// witness is a known optimal plan, for tests; nil if there is none. A bound below its value is
+	// reported as a contradiction.
 	witness problem.Plan
 }
 
@@ -32,9 +35,9 @@ func New() *Solver {
 // Name returns problem.BackendExact.
 func (*Solver) Name() problem.BackendName { return problem.BackendExact }
 
-// Solve returns an optimal plan with its proof, or, where ctx ends first, the best
-// plan and the best bound so far. It has a plan for every problem that admission
-// makes; the error is for one whose smallest sizes together exceed the pool.
+// Solve returns an optimal plan and its proof. If ctx is done first, it returns the best plan and
+// the best bound found so far. It returns a plan for every admitted problem. It returns an error
+// only if the smallest sizes of all jobs together exceed the pool or the limit of a group.
 func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	clock := model.NewClock(ctx, s.effort.Quantum)
 	if p.TypeNodes != nil {
@@ -47,12 +50,12 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 		return problem.Result{}, err
 	}
 	if clock.Ended {
-		return unsearched(p, options.Incumbent), nil
+		return withoutSearch(p, options.Incumbent), nil
 	}
 	search := proof.NewSearch(in, options, s.witness, memory)
 	search.Offer(clock, in.PlanOf(options.Incumbent))
 	bound, limit := search.Run(clock)
-	again := func(scale float64) {
+	searchAgain := func(scale float64) {
 		in.SetTies(clock, p, scale)
 		next := proof.NewSearch(in, options, s.witness, memory)
 		next.Contradiction = search.Contradiction
@@ -60,31 +63,31 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 		search = next
 		bound, limit = search.Run(clock)
 	}
-	// Where the optimum is far below what it could have been, as when a job that
-	// hardly progresses holds the only node, the tie costs were too large for it:
-	// search again at the scale now known or, if that is next to nothing, without tie costs.
-	// Without this TestExtremeNumbers loses proofs.
-	tied := func() bool { return limit == problem.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
-	for scale := in.Scale; tied() && scale > minScale*in.Scale; {
+	// The tie costs are too large if the optimum is far below the estimated scale, for example if a
+	// job that makes little progress occupies the only node. Search again at the scale of the
+	// incumbent. If that scale is negligible, search without tie costs. Without these repetitions
+	// TestExtremeNumbers loses proofs.
+	tiesRemain := func() bool { return limit == problem.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
+	for scale := in.Scale; tiesRemain() && scale > minScale*in.Scale; {
 		scale = max(math.Abs(search.Value), scale*1e-4)
-		again(scale)
+		searchAgain(scale)
 	}
-	neaten := func() {
+	normalize := func() {
 		if limit != problem.LimitTime {
 			in.Trim(search.Incumbent)
 			in.Order(clock, search.Incumbent)
 		}
 	}
-	neaten()
-	if tied() {
-		if again(0); limit == problem.LimitNone && search.Value != 0 {
-			again(math.Abs(search.Value))
-			neaten()
+	normalize()
+	if tiesRemain() {
+		if searchAgain(0); limit == problem.LimitNone && search.Value != 0 {
+			searchAgain(math.Abs(search.Value))
+			normalize()
 		}
 	}
 	prices := in.NodePrices(search.Prices)
 	if prices == nil && limit == problem.LimitNone {
-		// The search was over before it asked for prices.
+		// The search completed before it computed prices.
 		_, best := proof.LagrangianBound(clock, in)
 		prices = in.NodePrices(best)
 	}
@@ -95,20 +98,20 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	if options.Certificate {
 		result.Certificate = search.Certificate(p)
 	}
-	// Values within rounding of each other are the same, if rounding is next to nothing
-	// beside them or they are 0 but for rounding.
+	// Set the bound to the objective if the gap is within the rounding error, and if this error is
+	// negligible relative to the objective or the objective is 0 within the error.
 	slack := search.Slack()
 	result.Bound = proof.ObjectiveBound(in, bound, slack)
-	plan, objective := planOf(p, search.Incumbent)
+	plan, objective := convertPlan(p, search.Incumbent)
 	slack *= in.Unit
 	switch small := problem.RelativeGap(objective, objective+slack) <= problem.OptimalGap || math.Abs(objective) <= slack; {
-	case limit != problem.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // Below is a contradiction.
+	case limit != problem.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
 	case small:
 		result.Bound = objective
 	case p.Steps == 1 && search.Contradiction == "":
 		in.SetTies(clock, p, 0)
 		if best, better, ok := proof.Recount(clock, in, search.Incumbent, model.TiesOnly*math.Abs(search.Value)); ok {
-			plan, objective = planOf(p, best)
+			plan, objective = convertPlan(p, best)
 			result.Bound = objective + better*in.Unit
 		}
 	}
@@ -123,8 +126,8 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	return result, nil
 }
 
-// planOf returns a plan of the search as options, and its objective.
-func planOf(p *problem.Problem, chosen *model.Plan) (plan problem.Plan, objective float64) {
+// convertPlan converts a plan of the search to options. It also returns the objective of the plan.
+func convertPlan(p *problem.Problem, chosen *model.Plan) (plan problem.Plan, objective float64) {
 	plan = problem.NewPlan(len(p.Jobs), p.Steps)
 	for i, options := range plan {
 		job := &p.Jobs[i]
@@ -140,9 +143,9 @@ func planOf(p *problem.Problem, chosen *model.Plan) (plan problem.Plan, objectiv
 	return plan, objective
 }
 
-// unsearched is the result where time was up before there was anything to search: the
-// incumbent if it is legal, else every job's smallest size.
-func unsearched(p *problem.Problem, incumbent problem.Plan) problem.Result {
+// withoutSearch returns the result if ctx is done before the instance is built. The plan is the
+// incumbent if it is legal; otherwise every job has its smallest size.
+func withoutSearch(p *problem.Problem, incumbent problem.Plan) problem.Result {
 	plan := incumbent
 	if p.Check(plan) != nil {
 		plan = problem.NewPlan(len(p.Jobs), p.Steps)
@@ -155,9 +158,9 @@ func unsearched(p *problem.Problem, incumbent problem.Plan) problem.Result {
 	return problem.Result{Plan: plan.Clone(), Bound: p.TrivialBound(), Limit: problem.LimitTime}
 }
 
-// Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at
-// the best prices found before ctx ends. It is finite for every problem that has a
-// plan, and 0 for one that has none.
+// Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at the best prices
+// found before ctx is done. The bound is finite for every problem that has a plan, and 0 for a
+// problem without one.
 func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	clock := model.NewClock(ctx, s.effort.Quantum)
 	if p.TypeNodes != nil {

@@ -86,8 +86,8 @@ func TestEveryWay(t *testing.T) {
 func everyWay(t rapid.TB, p solvertest.Solved) {
 	t.Helper()
 	ways := []*exact.Solver{exact.New()}
-	for kind := range exact.Anxieties() {
-		ways = append(ways, exact.NewAnxious(kind))
+	for kind := range exact.SmallEfforts() {
+		ways = append(ways, exact.NewWithSmallEffort(kind))
 	}
 	for _, s := range ways {
 		result, err := s.WithWitness(p.Best.Plan).Solve(context.Background(), p.Problem, solver.SolveOptions{})
@@ -114,9 +114,9 @@ func TestSolverUsedAgain(t *testing.T) {
 	limits := solvertest.Limits{Jobs: 7, Steps: 6, Sizes: 6, Nodes: 40}
 	problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits), solvertest.TypedProblems(limits))
 	rapid.Check(t, func(t *rapid.T) {
-		makers := []func() *exact.Solver{func() *exact.Solver { return exact.NewAsking(10) }}
-		for kind := range exact.Anxieties() {
-			makers = append(makers, func() *exact.Solver { return exact.NewAnxious(kind) })
+		makers := []func() *exact.Solver{func() *exact.Solver { return exact.NewWithQuantum(10) }}
+		for kind := range exact.SmallEfforts() {
+			makers = append(makers, func() *exact.Solver { return exact.NewWithSmallEffort(kind) })
 		}
 		drawn := rapid.SliceOfN(problems, 2, 4).Draw(t, "problems")
 		cut := rapid.IntRange(0, 100).Draw(t, "cut")

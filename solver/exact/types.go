@@ -10,8 +10,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// priceGap is a gap that every choice is within.
-const priceGap = 2
+// anyGap is larger than every relative gap: with it, nodetypes.Solve only minimizes the bound at
+// prices.
+const anyGap = 2
 
 // solveTypes solves a problem with node types.
 func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOptions) problem.Result {
@@ -38,21 +39,23 @@ func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOpt
 	if math.IsInf(result.Bound, 1) {
 		result.Bound = p.TrivialBound()
 	}
-	// The choice is within the bound to the last digit; its objective is a sum with less of them.
+	// The value of the choice is exact to the last digit. Its objective here is an ordinary sum,
+	// which may exceed the bound by rounding.
 	result.Bound = max(result.Bound, p.Objective(result.Plan))
 	return result
 }
 
-// boundTypes returns what Solver.Bound does for a problem with node types.
+// boundTypes implements Solver.Bound for a problem with node types.
 func boundTypes(clock *model.Clock, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
-	found := searchTypes(clock, p, priceGap, nil)
+	found := searchTypes(clock, p, anyGap, nil)
 	if math.IsInf(found.Bound, 1) {
 		return p.TrivialBound(), nil, found.Contradiction
 	}
 	return found.Bound, found.Prices, ""
 }
 
-// searchTypes searches a problem with node types, from an incumbent if that is legal.
+// searchTypes searches a problem with node types. It starts from the incumbent if the incumbent is
+// legal.
 func searchTypes(clock *model.Clock, p *problem.Problem, gap float64, incumbent problem.Plan) nodetypes.Result {
 	in := nodetypes.Problem{
 		Capacity: p.TypeNodes, Jobs: make([][]nodetypes.Option, len(p.Jobs)),

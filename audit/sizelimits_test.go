@@ -55,7 +55,7 @@ func (m *model) limit(request *elastallocv1.AllocateRequest, response *elastallo
 		used, frozen := int32(0), int32(0)
 		for n, a := range response.GetAllocations() {
 			nodes := counted(s, l, s.GetJobs()[n], a.GetNodeType(), a.GetNodes())
-			if used += nodes; m.held.Has(n) {
+			if used += nodes; m.held.Contains(n) {
 				frozen += nodes
 			}
 		}

@@ -151,8 +151,6 @@ var extractors = map[string]func(string) string{
 	".py":    pythonProse,
 	".html":  htmlProse,
 	".tmpl":  htmlProse,
-		return regexp.MustCompile(`(?s)<style.*?</style>|\{\{.*?\}\}|<[^>]*>`).ReplaceAllString(text, " ")
-	},
 }
 
 func markdownProse(text string) string {

@@ -12,15 +12,19 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// service is the AllocatorService: apiconv answers, and the observers of a call hear of
-// what was decided.
-type service struct {
+// allocatorService is the AllocatorService. It limits time budgets to maxBudget and samples responses
+// for audits.
+type allocatorService struct {
 	elastallocv1.UnsafeAllocatorServiceServer
 	apiconv.InProcess
+	maxBudget time.Duration
+	audits    *auditor // nil if responses are not audited
 }
 
-func newService(allocator apiconv.Allocator, maxBudget time.Duration, audits *auditor) service {
-	return service{InProcess: apiconv.InProcess{Allocator: reporting{allocator, maxBudget, audits}}}
+// ForCall returns an AllocatorService for one call, with an allocator that reports the outcome.
+func (s *allocatorService) ForCall(turn ingress.Turn) (any, *ingress.Outcome) {
+	r := &reporting{Allocator: s.Allocator, service: s, turn: turn}
+	return &allocatorService{InProcess: apiconv.InProcess{Allocator: r}}, &r.outcome
 }
 
 // methods says what the ingress has to know of each method of the AllocatorService.
@@ -37,34 +41,33 @@ func methods(maxJobs int) map[string]ingress.Method {
 // shedBudget is the time for the bound of an answer for which there is no turn.
 const shedBudget = 50 * time.Millisecond
 
-// reporting is an allocator that reports its decisions. It keeps them within the longest
-// time budget, and makes them without a search where there is no turn for one.
+// reporting is the allocator of one call. It limits the call to its slot and to the maximum time
+// budget, and decides without a search if the call has no slot for one. It keeps the outcome.
 type reporting struct {
 	apiconv.Allocator
-	maxBudget time.Duration
-	audits    *auditor // nil audits nothing
+	service *allocatorService
+	turn    ingress.Turn
+	outcome ingress.Outcome
 }
 
-// granted returns options within what the call's turn grants and the longest time budget.
-func (r reporting) granted(ctx context.Context, o solver.Options) solver.Options {
-	turn := ingress.EventOf(ctx).Turn
-	o.Interrupt, o.AcquireWorker = turn.Hurry, turn.Lend
-	o.TimeBudget = min(o.TimeBudget, r.maxBudget)
+// limit returns options within the limits of the slot and of the maximum time budget.
+func (r *reporting) limit(o solver.Options) solver.Options {
+	o.Interrupt, o.AcquireWorker = r.turn.Hurry, r.turn.Lend
+	o.TimeBudget = min(o.TimeBudget, r.service.maxBudget)
 	return o
 }
 
 // Allocate decides a snapshot.
-func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	event := ingress.EventOf(ctx)
-	shed, certificate := event.Turn.Shed, o.Certificate
-	o = r.granted(ctx, o)
+func (r *reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	shed, certificate := r.turn.Shed, o.Certificate
+	o = r.limit(o)
 	if shed {
 		o.Backend, o.TimeBudget = solver.BackendGreedy, shedBudget
 	}
-	event.Audit = !shed && r.audits.draws()
-	o.Certificate = certificate || event.Audit
+	r.outcome.Audit = !shed && r.service.audits.draws()
+	o.Certificate = certificate || r.outcome.Audit
 	decision, err := r.Allocator.Allocate(ctx, s, o)
-	event.Contradiction = decision.Report.Contradiction
+	r.outcome.Contradiction = decision.Report.Contradiction
 	if err != nil {
 		return decision, err
 	}
@@ -75,56 +78,54 @@ func (r reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 		})
 	}
 	decided := decision
-	event.Decision, event.Report, event.Objective = &decided, &decided.Report, o.WithDefaults().Objective
-	event.Resizes = countResizes(s, &decided)
+	r.outcome.Decision, r.outcome.Report, r.outcome.Objective = &decided, &decided.Report, o.WithDefaults().Objective
+	r.outcome.Resizes = countResizes(s, &decided)
 	if !certificate {
 		decision.Report.Certificate = nil
 	}
 	return decision, nil
 }
 
-// Explain decides a snapshot and says why.
-func (r reporting) Explain(
+// Explain decides a snapshot and explains the decision.
+func (r *reporting) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
-	explanation, err := r.Allocator.Explain(ctx, s, r.granted(ctx, o), jobIDs)
-	ingress.EventOf(ctx).Contradiction = explanation.Decision.Report.Contradiction
+	explanation, err := r.Allocator.Explain(ctx, s, r.limit(o), jobIDs)
+	r.outcome.Contradiction = explanation.Decision.Report.Contradiction
 	return explanation, err
 }
 
 // Forecast simulates the cluster from a snapshot on.
-func (r reporting) Forecast(
+func (r *reporting) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {
-	forecast, err := r.Allocator.Forecast(ctx, s, r.granted(ctx, o), f)
-	ingress.EventOf(ctx).Contradiction = forecast.Contradiction
+	forecast, err := r.Allocator.Forecast(ctx, s, r.limit(o), f)
+	r.outcome.Contradiction = forecast.Contradiction
 	return forecast, err
 }
 
 // WhatIf decides variations of a snapshot.
-func (r reporting) WhatIf(
+func (r *reporting) WhatIf(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
 	for i := range scenarios {
 		if own := scenarios[i].Options; own != nil {
-			own.TimeBudget = min(own.TimeBudget, r.maxBudget)
+			own.TimeBudget = min(own.TimeBudget, r.service.maxBudget)
 		}
 	}
-	answer, err := r.Allocator.WhatIf(ctx, s, r.granted(ctx, o), scenarios)
-	event := ingress.EventOf(ctx)
-	event.Contradiction = answer.Base.Report.Contradiction
-	for i := range answer.Results {
-		event.Contradiction = cmp.Or(event.Contradiction, answer.Results[i].Decision.Report.Contradiction)
+	whatIf, err := r.Allocator.WhatIf(ctx, s, r.limit(o), scenarios)
+	r.outcome.Contradiction = whatIf.Base.Report.Contradiction
+	for i := range whatIf.Results {
+		r.outcome.Contradiction = cmp.Or(r.outcome.Contradiction, whatIf.Results[i].Decision.Report.Contradiction)
 	}
-	return answer, err
+	return whatIf, err
 }
 
-// FillIdle gives the idle nodes of a snapshot to its queue.
-func (r reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
+// FillIdle allocates the idle nodes of a snapshot to queued jobs.
+func (r *reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	decision, err := r.Allocator.FillIdle(ctx, s)
 	if err == nil {
-		event := ingress.EventOf(ctx)
-		event.Decision, event.Resizes = &decision, countResizes(s, &decision)
+		r.outcome.Decision, r.outcome.Resizes = &decision, countResizes(s, &decision)
 	}
 	return decision, err
 }

@@ -136,7 +136,7 @@ func TestAuditsLeaveTurnsToCalls(t *testing.T) {
 func TestAuditsAreBounded(t *testing.T) {
 	t.Parallel()
 	a := &auditor{audits: counters(prometheus.NewRegistry(), "audits", "", "verdict"), waiting: make(chan audited, maxAudits)}
-	event := &ingress.Event{Audit: true, Request: smallRequest()}
+	event := &ingress.Event{Outcome: ingress.Outcome{Audit: true}, Request: smallRequest()}
 	event.Size.Bytes = maxAuditBytes / 4
 	for range 10 {
 		a.Observe(t.Context(), event)

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
@@ -144,7 +145,7 @@ func (s *Server) build() error {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)...)
-	service := newService(c.Allocator, c.MaxBudget, s.audits)
+	service := &allocatorService{InProcess: apiconv.InProcess{Allocator: c.Allocator}, maxBudget: c.MaxBudget, audits: s.audits}
 	s.grpc.RegisterService(s.ingress.Service(&elastallocv1.AllocatorService_ServiceDesc, s.methods), service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
 	if !c.NoReflection {

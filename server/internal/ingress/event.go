@@ -41,19 +41,25 @@ type Event struct {
 	// Request is nil if it was not decoded, and Response if there is none. Nothing changes
 	// them any more, so that they alone may be kept.
 	Request, Response proto.Message
-	Decision          *solver.Decision // by FillIdle as well; nil if nothing was decided
-	Resizes           map[string]int   // of the decision, by reason
-	// Objective is what the decision maximised, and Report its report; nil where the rule of
-	// regular times filled idle nodes.
-	Objective solver.Objective
-	Report    *solver.Report
-	Audit     bool // the answer was drawn to be audited
-	Turn      Turn // what the method may take; zero if it did not run
-	// Contradiction is how a proof for the answer contradicted itself; "" is how it should be.
-	Contradiction string
+	Outcome
 	// Err is nil for a call that was answered. Its text is fit for a log, its status is
 	// what the caller sees.
 	Err error
+}
+
+// Outcome is what the method of a call did, in addition to its response. It is zero if the method
+// did not run.
+type Outcome struct {
+	Decision *solver.Decision // also of FillIdle; nil if nothing was decided
+	Resizes  map[string]int   // number of jobs that Decision resizes, by reason
+	// Objective is the objective that Decision maximizes, and Report the report of Decision. Report
+	// is nil for FillIdle, which does not search.
+	Objective solver.Objective
+	Report    *solver.Report
+	Audit     bool // the response was sampled for an audit
+	// Contradiction describes how an optimality proof contradicted itself, which is a bug. It is
+	// empty otherwise.
+	Contradiction string
 }
 
 // Code returns the status code of the call.
@@ -66,23 +72,11 @@ type Observer interface {
 	Observe(ctx context.Context, event *Event)
 }
 
-// eventKey is the key of the event in the context of a call.
-type eventKey struct{}
-
-// EventOf returns the event of the call that ctx belongs to, so that its method says what was
-// decided, within its turn.
-func EventOf(ctx context.Context) *Event {
-	if event, ok := ctx.Value(eventKey{}).(*Event); ok {
-		return event
-	}
-	return new(Event)
-}
-
 // observe makes the error of a call one that its caller may see, and tells the observers.
 func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error) {
 	event := &c.event
 	event.Began, event.Caller = time.Now(), caller(ctx)
-	response, err := next(context.WithValue(ctx, eventKey{}, event), c)
+	response, err := next(ctx, c)
 	if err != nil {
 		err = &callError{status: statusOf(event.RequestID, err), cause: err}
 		in.pushBack(ctx, err)

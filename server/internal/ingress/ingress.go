@@ -96,6 +96,13 @@ type Method struct {
 	Need *guard.Need // what its calls hold while it runs; nil for no more than the message
 }
 
+// PerCall is a service that needs the slot of each call and reports the outcome.
+type PerCall interface {
+	// ForCall returns a service for one call, and the outcome, which the service writes until its
+	// method returns.
+	ForCall(Turn) (service any, outcome *Outcome)
+}
+
 // Service returns a service description whose unary methods take the path; methods says
 // by name what is to be known of them. The interceptors run first, unlike in gRPC's generated
 // handlers, so that they see every call, also one whose request never arrives.
@@ -112,7 +119,13 @@ func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method)
 // handler, which decodes what was received and calls the method.
 func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method) grpc.MethodHandler {
 	run := join(in.stages(), func(ctx context.Context, c *call) (any, error) {
-		return method.Handler(c.server, ctx, c.decode, nil)
+		server := c.server
+		if service, ok := server.(PerCall); ok {
+			var outcome *Outcome
+			server, outcome = service.ForCall(c.turn)
+			defer func() { c.event.Outcome = *outcome }()
+		}
+		return method.Handler(server, ctx, c.decode, nil)
 	})
 	name := "/" + service + "/" + method.MethodName
 	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
@@ -153,6 +166,7 @@ type call struct {
 	stream  guard.Stream
 	memory  *guard.Reservation // nil before the request has arrived, and when it is the answer's
 	message []byte             // as it arrived
+	turn    Turn               // zero before it is granted
 	event   Event
 }
 
@@ -221,7 +235,7 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, erro
 	span.End()
 	defer in.turns.release(turn)
 	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
-	c.event.Turn = Turn{Shed: turn.shed, Hurry: turn.hurried, Lend: in.lender(turn)}
+	c.turn = Turn{Shed: turn.shed, Hurry: turn.hurried, Lend: in.lender(turn)}
 	return next(ctx, c)
 }
 

@@ -118,7 +118,7 @@ func TestAnswers(t *testing.T) {
 			page := newPage(t)
 			event := &ingress.Event{
 				Method: "Allocate", Began: now.Add(-65 * time.Second), Total: 607 * time.Millisecond,
-				HasSnapshot: true, SnapshotID: "queue", Jobs: 40, Nodes: 70, Report: test.report,
+				HasSnapshot: true, SnapshotID: "queue", Jobs: 40, Nodes: 70, Outcome: ingress.Outcome{Report: test.report},
 			}
 			if test.report != nil {
 				event.Decision = &solver.Decision{Report: *test.report}
@@ -168,7 +168,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	var v view
 	for i := range many {
-		h.Observe(t.Context(), &ingress.Event{SnapshotID: fmt.Sprint(i, strings.Repeat("x", 1<<20)), Report: report})
+		h.Observe(t.Context(), &ingress.Event{SnapshotID: fmt.Sprint(i, strings.Repeat("x", 1<<20)), Outcome: ingress.Outcome{Report: report}})
 		h.recall(&v)
 		if v.AnsweredCount != i+1 || len(v.Answered) != min(i+1, keptCalls) {
 			t.Fatalf("after %d answers it knows of %d and keeps %d", i+1, v.AnsweredCount, len(v.Answered))
@@ -205,7 +205,7 @@ func TestHistoryIsShared(t *testing.T) {
 		group.Go(func() {
 			for range 100 {
 				report := &solver.Report{Attempts: []solver.Attempt{{Backend: solver.BackendExact, Outcome: solver.OutcomeAnswered}}}
-				h.Observe(t.Context(), &ingress.Event{Report: report})
+				h.Observe(t.Context(), &ingress.Event{Outcome: ingress.Outcome{Report: report}})
 				h.recall(new(view))
 			}
 		})
@@ -230,7 +230,7 @@ func TestLastDecision(t *testing.T) {
 	if got := page.text(t, time.Now()); strings.Contains(got, "Last decision") {
 		t.Errorf("there is a last decision: %s", got)
 	}
-	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Decision: &decision, Report: &decision.Report})
+	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Outcome: ingress.Outcome{Decision: &decision, Report: &decision.Report}})
 	got := page.text(t, time.Now())
 	for _, want := range []string{
 		"Last decision queue : those of its jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
@@ -243,7 +243,7 @@ func TestLastDecision(t *testing.T) {
 	for i := range many.Allocations {
 		many.Allocations[i] = solver.Allocation{JobID: strings.Repeat("x", 1<<20), Nodes: 1, Change: solver.ChangeStart}
 	}
-	page.Observe(t.Context(), &ingress.Event{Decision: &many, Report: &many.Report})
+	page.Observe(t.Context(), &ingress.Event{Outcome: ingress.Outcome{Decision: &many, Report: &many.Report}})
 	var v view
 	page.recall(&v)
 	if len(v.Decided.Jobs()) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs()[0].ID) > 210 {
@@ -274,7 +274,7 @@ func TestHistoryIsSmall(t *testing.T) {
 		}
 		decision := &solver.Decision{Allocations: make([]solver.Allocation, jobs), Report: report}
 		page.Observe(t.Context(), &ingress.Event{
-			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Decision: decision, Report: &decision.Report, Request: request,
+			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request,
 			RequestBytes: jobs, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), jobs)),
 			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
 		})
@@ -298,7 +298,7 @@ func TestReasonsAreFoundByOne(t *testing.T) {
 	}
 	decision := &solver.Decision{Allocations: []solver.Allocation{{JobID: "a", Nodes: 1}}}
 	page.Observe(t.Context(), &ingress.Event{
-		Method: "Allocate", Decision: decision, Report: &decision.Report,
+		Method: "Allocate", Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report},
 		Request: &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*elastallocv1.Job{{Id: "a"}}}},
 	})
 	show := func() <-chan string {

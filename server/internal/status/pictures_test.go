@@ -119,7 +119,7 @@ func drawDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []in
 	}
 	state[1] = 20 - state[0]
 	event = &ingress.Event{
-		Method: "Allocate", Began: began, Total: time.Second, Nodes: 20, Decision: decision,
+		Method: "Allocate", Began: began, Total: time.Second, Nodes: 20, Outcome: ingress.Outcome{Decision: decision},
 		Request: &elastallocv1.AllocateRequest{Snapshot: snapshot},
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "by") {
@@ -142,7 +142,7 @@ func TestPricesOfOneUnit(t *testing.T) {
 	for minute, objective := range map[int]solver.Objective{200: solver.ObjectiveProgress, 60: solver.ObjectiveTotalTime} {
 		report := &solver.Report{Backend: solver.BackendExact, NodePrices: []float64{2, 4}}
 		h.Observe(t.Context(), &ingress.Event{
-			Method: "Allocate", Began: now.Add(-time.Duration(minute) * time.Minute), Nodes: 8, Report: report, Decision: new(solver.Decision{Report: *report}), Objective: objective,
+			Method: "Allocate", Began: now.Add(-time.Duration(minute) * time.Minute), Nodes: 8, Outcome: ingress.Outcome{Report: report, Decision: new(solver.Decision{Report: *report}), Objective: objective},
 		})
 	}
 	var v view
@@ -180,7 +180,7 @@ func TestTeams(t *testing.T) {
 				decision.Allocations = append(decision.Allocations, solver.Allocation{Nodes: n})
 			}
 			h.Observe(t.Context(), &ingress.Event{
-				Method: "FillIdle", Began: now.Add(-time.Duration(minutes) * time.Minute), Decision: decision,
+				Method: "FillIdle", Began: now.Add(-time.Duration(minutes) * time.Minute), Outcome: ingress.Outcome{Decision: decision},
 				Request: &elastallocv1.FillIdleRequest{Snapshot: snapshot},
 			})
 		}
@@ -241,7 +241,7 @@ func TestForecastIsDrawn(t *testing.T) {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: id})
 		decision.Allocations = append(decision.Allocations, solver.Allocation{JobID: id, Change: solver.ChangeWait})
 	}
-	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", Decision: decision, Report: &decision.Report, Request: request})
+	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request})
 	page.explain(func(Decided, []string) (Insight, bool) {
 		return Insight{Forecast: []solver.JobForecast{{Start: in(0), End: in(90)}, {}, {Start: in(90), End: in(180), EndLow: in(120), EndHigh: in(200)}}}, true
 	})

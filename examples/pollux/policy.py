@@ -286,7 +286,7 @@ class Elastalloc(Policy):
         self._client, self._eta, self._random = client, eta, random.Random(seed)
         self._estimator = Estimator()
         self._error = math.log(float(eta)) if eta not in ("exact", "unknown") else 0.0
-        self._told: Dict[str, float] = {}  # the user's estimate, in seconds on one GPU
+        self._user_estimates: Dict[str, float] = {}  # the user's estimate, in seconds on one GPU
 
     def decide(self, jobs, before, left, gpus):
         snapshot = pb.Snapshot(total_nodes=gpus)
@@ -311,19 +311,19 @@ class Elastalloc(Policy):
         if self._eta == "exact":
             message.remaining_eta.FromNanoseconds(round(left * 1e9))
             return
-        told = {}
+        known = {}
         if self._error:
             # Random, fixed when the job arrives, when left is its total work.
-            if key not in self._told:
-                self._told[key] = left * math.exp(self._error * self._random.gauss(0, 1))
-            told = {"told": self._told[key], "told_error": self._error}
-        self._estimator.estimate(work_done=self.work.get(key, 0.0), **told).tell(message)
+            if key not in self._user_estimates:
+                self._user_estimates[key] = left * math.exp(self._error * self._random.gauss(0, 1))
+            known = {"user_estimate": self._user_estimates[key], "user_error": self._error}
+        self._estimator.estimate(work_done=self.work.get(key, 0.0), **known).set_on(message)
 
     def finished(self, key):
-        told = {}
-        if key in self._told:
-            told = {"told": self._told[key], "told_error": self._error}
-        self._estimator.ended(self.work.get(key, 0.0), **told)
+        known = {}
+        if key in self._user_estimates:
+            known = {"user_estimate": self._user_estimates[key], "user_error": self._error}
+        self._estimator.completed(self.work.get(key, 0.0), **known)
 
 
 def load_simulator(folder: str):

@@ -209,10 +209,10 @@ class TestPolicy(unittest.TestCase):
         own._estimate("a", 1000.0, message)
         self.assertGreater(message.eta_error, 1)
         self.assertNotAlmostEqual(message.remaining_eta.ToNanoseconds() / 1e9, 1000, delta=100)
-        told = own._told["a"]
+        estimate = own._user_estimates["a"]
         own.work["a"] = 500.0
         own._estimate("a", 1.0, message)  # What is left in truth is not looked at again.
-        self.assertEqual(own._told["a"], told)
+        self.assertEqual(own._user_estimates["a"], estimate)
         self.assertGreater(message.remaining_eta.ToNanoseconds() / 1e9, 10)
 
 

@@ -184,5 +184,5 @@ func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, 
 	}
 	bound, prices := proof.LagrangianBound(clock, in)
 	_, values := in.Value(clock, model.NewPlan(in))
-	return proof.ObjectiveBound(in, bound, proof.Rounding(in, bound, values, proof.Priced(in, prices))), in.NodePrices(prices), ""
+	return proof.ObjectiveBound(in, bound, proof.Rounding(in, bound, values, proof.PoolCost(in, prices))), in.NodePrices(prices), ""
 }

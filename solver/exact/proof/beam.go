@@ -7,29 +7,29 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// beam is a set of states: vectors of excess nodes with the least loss that leads
-// there.
+// beam is a set of states of the core search. A state is a vector of excess nodes with the smallest
+// known loss that leads to it.
 type beam struct {
 	states
 
 	steps int
-	// slots is an open-addressing hash map of states by their excess nodes, -1
-	// where empty.
+	// slots is an open-addressing hash table of states by their excess nodes; -1 marks an empty
+	// slot.
 	slots []int32
-	// order and spare are what keep works with, here to be used again.
+	// order and spare are scratch memory of prune.
 	order []int32
 	spare states
 }
 
-// states are the states of a beam, by attribute.
+// states contains the states of a beam, one slice per attribute.
 type states struct {
 	excess []int32 // steps per state
 	loss   []float64
-	total  []float64 // least loss of all solutions that go on from it
+	total  []float64 // lower bound on the loss of all solutions through the state
 	link   []int32
 }
 
-// emptied returns no states, in the memory of these.
+// emptied returns an empty set of states that reuses the memory.
 func (s states) emptied() states {
 	return states{excess: s.excess[:0], loss: s.loss[:0], total: s.total[:0], link: s.link[:0]}
 }
@@ -50,8 +50,8 @@ func (b *beam) reset(steps int) {
 	}
 }
 
-// find returns the slot of the state with the given excess nodes, or the empty slot
-// where it belongs.
+// find returns the slot of the state with the given excess nodes, or the empty slot where it has to
+// be inserted.
 func (b *beam) find(excess []int32) int {
 	h := uint64(14695981039346656037)
 	for _, e := range excess {
@@ -66,8 +66,8 @@ func (b *beam) find(excess []int32) int {
 	return slot
 }
 
-// put adds a state that is not there yet in the slot that find returned.
-func (b *beam) put(slot int, excess []int32, loss, total float64, link int32) {
+// insert adds a new state in the slot that find returned.
+func (b *beam) insert(slot int, excess []int32, loss, total float64, link int32) {
 	b.slots[slot] = int32(b.size())
 	b.excess = append(b.excess, excess...)
 	b.loss = append(b.loss, loss)
@@ -91,9 +91,9 @@ func (b *beam) rehash(slots int) {
 	}
 }
 
-// keep keeps the width states of least total and returns the least total of the others, +Inf if
-// there are none. If time is up it keeps all.
-func (b *beam) keep(clock *model.Clock, width int) float64 {
+// prune keeps the width states with the smallest total. It returns the smallest total of the
+// dropped states, or +Inf if it drops none. If the deadline has passed, it keeps all states.
+func (b *beam) prune(clock *model.Clock, width int) float64 {
 	size := b.size()
 	if size <= width {
 		return math.Inf(1)

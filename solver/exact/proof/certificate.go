@@ -4,13 +4,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// Certificate returns the prices per size of the root in units of the objective, or nil where
-// none were sought: the plan and the node prices of the result then say it all.
+// Certificate returns the best prices per size in units of the objective. It returns nil if the
+// search did not use prices per size; the node prices of the result then suffice for a check.
 func (s *Search) Certificate(p *problem.Problem) (certificate problem.Certificate) {
-	if s.sizesAt == nil {
+	if s.bestSizePrices == nil {
 		return nil
 	}
-	cost := s.sizes.CostAt(s.sizesAt)
+	cost := s.sizes.CostAt(s.bestSizePrices)
 	for f, i := range s.in.Finishing {
 		j, class := &s.in.Jobs[i], s.sizes.ClassOf[f]
 		of := problem.SizePrices{Job: i}
@@ -18,7 +18,7 @@ func (s *Search) Certificate(p *problem.Problem) (certificate problem.Certificat
 			fitting := s.in.Fitting(j, t)
 			for k := range p.Jobs[i].Options {
 				price := cost(class, t, min(k, fitting-1))
-				if k >= fitting { // It is in no plan: no price is too high.
+				if k >= fitting { // No plan contains this size, so any price is high enough.
 					price += 2 * j.Tail[0]
 				}
 				of.Prices = append(of.Prices, price*s.in.Unit)

@@ -8,20 +8,20 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The core: the search over what survives.
+// The core search.
 //
-// In terms of losses the problem at prices lambda reads: choose a column
-// per finishing job so that
+// The core problem contains the columns that remain after reduced-cost fixing. In terms of losses
+// (reduced costs) at prices lambda, choose a column per finishing job to minimize
 //
-//	sum of their losses + sum_t D_t(free_t - extra_t)
+//	sum of their losses + sum_t D_t(free_t - excess_t),
 //
-// is least, where extra_t is what the chosen plans hold in step t beyond the best
-// plans, free_t what the pool has there beyond the best plans of all jobs, and D_t the
-// step tables. It is solved by dynamic programming over the jobs with the vector
-// of excess nodes as state, a beam of bounded width, and the look-ahead as bound.
-// What the beam drops is remembered by its bound, so that the outcome is exact
-// either way: a least loss, or a least loss with a lower bound on it. (Core:
-// Pisinger, "A minimal algorithm for the multiple-choice knapsack problem" (1995).)
+// where excess_t is the number of nodes of the chosen plans in step t minus the nodes of the best
+// plans, free_t is the number of nodes that the best plans of all jobs leave free, and D_t are the
+// step tables. The method is dynamic programming over the jobs. The state is the vector of excess
+// nodes. A beam limits the number of states, and the look-ahead gives a lower bound for each state.
+// The search records the smallest bound of the states that the beam drops. The result is therefore
+// exact: either the smallest loss, or a loss with a lower bound. (Core: Pisinger, "A minimal
+// algorithm for the multiple-choice knapsack problem" (1995).)
 
 // coreJob is a finishing job with more than one column.
 type coreJob struct {
@@ -29,56 +29,66 @@ type coreJob struct {
 	plans []column
 }
 
-// coreSearch searches an instance at given prices.
+// coreSearch searches the core problem of an instance at given prices.
 type coreSearch struct {
-	in        *model.Instance
-	prices    []float64
-	base      *model.Plan // every job's best plan at the prices
+	in     *model.Instance
+	prices []float64
+	// base is the best plan of every job at the prices.
+	base      *model.Plan
 	free      []int
 	jobs      []coreJob
 	tables    []*stepTable
-	ahead     *lookAhead
-	lossLimit float64 // loss that a solution must stay below
+	lookAhead *lookAhead
+	// lossLimit is the loss that a solution has to stay below.
+	lossLimit float64
 	memory    *Memory
 
-	// until is the clock's count of work at which the search stops, 0 for never.
+	// until is the count of work at which the search stops; 0 means never.
 	until int
 
-	now, next  beam
-	trail      []link
-	best       float64 // least loss found
-	bestLink   int32
-	bestExcess []int32
-	dropped    float64 // least bound of what the beam dropped
+	current, next beam
+	links         []link
+	best          float64 // smallest loss found
+	bestLink      int32
+	bestExcess    []int32
+	dropped       float64 // smallest bound of the states that the beam dropped
 }
 
-// Memory is what a search works in, which the next one uses again.
+// Memory is the scratch memory of a search. The next search reuses it.
 type Memory struct {
 	Instance model.Memory
 	knapsack knapsack
-	ahead    []float64 // of the rollout
-	// Those of the core search.
+	rollout  []float64 // of the rollout
+	// The core search uses the fields below.
 	columns               enumerator
 	options               []option
 	tables, after, before cellMemory
 }
 
-// link is a choice on the way to a state.
+// link is a choice that leads to a state, with the link of the state before it.
 type link struct {
 	parent int32
 	plan   int32
 }
 
-// mostColumns, mostCells (the numbers in all step tables and in the look-ahead) and maxLinks bound
-// one search and its memory; beyond them it is given up for a smaller lossLimit, beyond maxLinks
-// where it stands. Beside many jobs, which take memory of their own, it may be larger.
-func mostColumns(in *model.Instance) int { return 50_000 + len(in.Jobs) }
-func mostCells(in *model.Instance) int   { return 1_000_000 + 20*len(in.Jobs) }
+// maxColumns returns the maximum number of columns of one core search. If there are more, the
+// caller retries with a smaller lossLimit. The limits maxColumns, maxCells and maxLinks trade the
+// size of the gaps that a core search closes for memory, and scale with the number of jobs because
+// the instance itself does so. No benchmark chose them. BenchmarkHardEnd (go test ./solver/exact
+// -run '^$' -bench HardEnd) and BenchmarkGrowth would show a change.
+func maxColumns(in *model.Instance) int { return 50_000 + len(in.Jobs) }
 
+// maxCells returns the maximum number of values in the step tables and in the look-ahead of one
+// core search. If there are more, the caller retries with a smaller lossLimit.
+func maxCells(in *model.Instance) int { return 1_000_000 + 20*len(in.Jobs) }
+
+// maxLinks is the maximum number of links. Beyond it the search stops and returns the bound that it
+// has reached.
 const maxLinks = 1_000_000
 
-// newCoreSearch prepares the search for solutions that lose less than lossLimit. It returns
-// nil if there is too much to search, or if the clock's work reaches until, 0 for never.
+// newCoreSearch prepares the search for solutions that lose less than lossLimit. It returns nil if
+// the core problem is too large, if the deadline has passed, or if the count of work reaches until
+// (0 means never).
 func newCoreSearch(clock *model.Clock, d *model.JobClasses, prices []float64, lossLimit float64, until int, memory *Memory) *coreSearch {
 	in := d.In
 	lists, byClass := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
@@ -104,7 +114,7 @@ func newCoreSearch(clock *model.Clock, d *model.JobClasses, prices []float64, lo
 		} else {
 			lists[f] = slices.Clone(byClass[n])
 		}
-		if total += len(lists[f]); total > mostColumns(in) {
+		if total += len(lists[f]); total > maxColumns(in) {
 			return nil
 		}
 	}
@@ -137,15 +147,15 @@ func newCoreSearch(clock *model.Clock, d *model.JobClasses, prices []float64, lo
 		s.free[t] = in.Capacity[t] - used[t]
 	}
 	slices.SortStableFunc(s.jobs, func(a, b coreJob) int { return cmp.Compare(len(b.plans), len(a.plans)) })
-	if !s.look(clock) {
+	if !s.buildBounds(clock) {
 		return nil
 	}
 	return s
 }
 
-// look builds the step tables and the look-ahead. It returns false if they are too
-// large or time is up.
-func (s *coreSearch) look(clock *model.Clock) bool {
+// buildBounds builds the step tables and the look-ahead. It returns false if they are too large or
+// the deadline has passed.
+func (s *coreSearch) buildBounds(clock *model.Clock) bool {
 	steps := s.in.Steps
 	s.tables = make([]*stepTable, steps)
 	last := make([]series, steps)
@@ -165,81 +175,81 @@ func (s *coreSearch) look(clock *model.Clock) bool {
 				return false
 			}
 		}
-		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > mostCells(s.in) || clock.Up(4*(high-low+1)) {
+		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells(s.in) || clock.Up(4*(high-low+1)) {
 			return false
 		}
-		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, mostCells(s.in)-cells, s.memory)
+		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells(s.in)-cells, s.memory)
 		if table == nil {
 			return false
 		}
 		cells += filled
 		s.tables[t] = table
 		last[t] = s.memory.tables.infinite(low, high)
-		for x := range last[t].at {
-			last[t].at[x] = table.best.value(s.free[t] - (low + x))
+		for x := range last[t].values {
+			last[t].values[x] = table.best.value(s.free[t] - (low + x))
 		}
 		last[t] = last[t].trimmed()
 	}
-	s.ahead = newLookAhead(clock, s.jobs, last, s.lossLimit, s.until, s.memory)
-	return s.ahead != nil
+	s.lookAhead = newLookAhead(clock, s.jobs, last, s.lossLimit, s.until, s.memory)
+	return s.lookAhead != nil
 }
 
-// prepare sharpens the look-ahead, if that is asked for, and then may lower s.lossLimit;
-// proven is a loss that every solution is known to have. It returns
-// false if time was up meanwhile: the search must not be run.
-func (s *coreSearch) prepare(clock *model.Clock, sharpen bool, proven float64) bool {
-	return !sharpen || s.ahead.sharpen(clock, s.until) && s.narrow(clock, proven)
+// prepare optionally tightens the look-ahead, and then may lower s.lossLimit. The argument proven
+// is a lower bound on the loss of every solution. It returns false if the deadline passed
+// meanwhile; run must not be called then.
+func (s *coreSearch) prepare(clock *model.Clock, tighten bool, proven float64) bool {
+	return !tighten || s.lookAhead.tighten(clock, s.until) && s.lowerLimit(clock, proven)
 }
 
-// run searches with a beam of the given width. It returns a lower bound on the loss of
-// every solution, at most lossLimit; if a solution that loses less than
-// lossLimit was found, s.best is its loss.
+// run searches with a beam of the given width. It returns a lower bound on the loss of every
+// solution, which is at most lossLimit. If it finds a solution that loses less than lossLimit,
+// s.best is the loss of the solution.
 func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	steps := s.in.Steps
 	excess := make([]int32, steps)
-	s.now.reset(steps)
-	s.trail = s.trail[:0]
+	s.current.reset(steps)
+	s.links = s.links[:0]
 	s.best, s.bestLink, s.bestExcess, s.dropped = math.Inf(1), -1, nil, math.Inf(1)
-	total := s.ahead.leastLoss()
+	total := s.lookAhead.lowerBound()
 	if total >= s.lossLimit {
 		return s.lossLimit
 	}
 	s.offer(excess, 0, -1)
-	s.now.put(s.now.find(excess), excess, 0, total, -1)
+	s.current.insert(s.current.find(excess), excess, 0, total, -1)
 	for n := range s.jobs {
 		s.next.reset(steps)
-		for from := range s.now.size() {
-			if clock.Past(s.until) || len(s.trail) > maxLinks || clock.Up(4*len(s.jobs[n].plans)*steps) {
-				return min(s.dropped, s.lossLimit, slices.Min(s.now.total))
+		for from := range s.current.size() {
+			if clock.Past(s.until) || len(s.links) > maxLinks || clock.Up(4*len(s.jobs[n].plans)*steps) {
+				return min(s.dropped, s.lossLimit, slices.Min(s.current.total))
 			}
 			s.expand(n, from, excess)
 			if s.next.size() > 4*width {
-				s.dropped = min(s.dropped, s.next.keep(clock, width))
+				s.dropped = min(s.dropped, s.next.prune(clock, width))
 			}
 		}
-		s.dropped = min(s.dropped, s.next.keep(clock, width))
-		s.now, s.next = s.next, s.now
+		s.dropped = min(s.dropped, s.next.prune(clock, width))
+		s.current, s.next = s.next, s.current
 	}
 	return min(s.dropped, s.best, s.lossLimit)
 }
 
-// narrow lowers the limit to just above what the sharpened look-ahead says is lost
-// at least, for that is mostly close to the truth, and what loses more can go. It
-// leaves the limit well above what was proven, and above what rounding hides, so that
-// searches get somewhere. It returns false if time was up meanwhile.
-func (s *coreSearch) narrow(clock *model.Clock, proven float64) bool {
-	lossLimit := max(1.1*s.ahead.leastLoss(), 1.5*proven, s.in.Precision)
+// lowerLimit lowers the limit to slightly above the bound of the tightened look-ahead. This bound
+// is usually close to the optimum, and a smaller limit excludes more plans. The limit stays well
+// above the proven loss and the rounding error, so that each search makes progress. The method
+// returns false if the deadline passed meanwhile.
+func (s *coreSearch) lowerLimit(clock *model.Clock, proven float64) bool {
+	lossLimit := max(1.1*s.lookAhead.lowerBound(), 1.5*proven, s.in.Precision)
 	if lossLimit >= s.lossLimit {
 		return true
 	}
-	s.lossLimit, s.ahead.lossLimit = lossLimit, lossLimit
-	return s.ahead.sharpen(clock, s.until)
+	s.lossLimit, s.lookAhead.lossLimit = lossLimit, lossLimit
+	return s.lookAhead.tighten(clock, s.until)
 }
 
-// expand adds the states that job n's plans lead to from a state.
+// expand adds the states to which the plans of job n lead from a state.
 func (s *coreSearch) expand(n, from int, excess []int32) {
-	start, lost, before := s.now.state(from), s.now.loss[from], s.now.link[from]
-	if s.now.total[from] >= s.cutoff() {
+	start, lost, before := s.current.state(from), s.current.loss[from], s.current.link[from]
+	if s.current.total[from] >= s.cutoff() {
 		return
 	}
 	for m := range s.jobs[n].plans {
@@ -251,7 +261,7 @@ func (s *coreSearch) expand(n, from int, excess []int32) {
 		for t := range excess {
 			excess[t] = start[t] + p.excess[t]
 		}
-		total := s.leastOf(n+1, excess, loss)
+		total := s.lowerBound(n+1, excess, loss)
 		if total >= s.cutoff() {
 			continue
 		}
@@ -260,30 +270,30 @@ func (s *coreSearch) expand(n, from int, excess []int32) {
 		if at >= 0 && s.next.loss[at] <= loss {
 			continue
 		}
-		s.trail = append(s.trail, link{parent: before, plan: int32(m)})
-		here := int32(len(s.trail) - 1)
+		s.links = append(s.links, link{parent: before, plan: int32(m)})
+		here := int32(len(s.links) - 1)
 		if at >= 0 {
 			s.next.loss[at], s.next.total[at], s.next.link[at] = loss, total, here
 		} else {
-			s.next.put(slot, excess, loss, total, here)
+			s.next.insert(slot, excess, loss, total, here)
 		}
 		s.offer(excess, loss, here)
 	}
 }
 
-// cutoff is the loss from which on nothing is of interest.
+// cutoff returns the loss at and above which solutions are ignored.
 func (s *coreSearch) cutoff() float64 { return min(s.lossLimit, s.best-s.in.Precision) }
 
-// leastOf bounds the loss of every solution that continues a state before job n.
-func (s *coreSearch) leastOf(n int, excess []int32, loss float64) float64 {
-	loss += s.ahead.rest[n]
+// lowerBound returns a lower bound on the loss of every solution through a state before job n.
+func (s *coreSearch) lowerBound(n int, excess []int32, loss float64) float64 {
+	loss += s.lookAhead.rest[n]
 	for t, e := range excess {
-		loss += s.ahead.after[n][t].value(int(e))
+		loss += s.lookAhead.after[n][t].value(int(e))
 	}
 	return loss
 }
 
-// offer considers the solution that gives all jobs to come their best plans.
+// offer considers the solution in which all remaining jobs have their best plans.
 func (s *coreSearch) offer(excess []int32, loss float64, at int32) {
 	for t, e := range excess {
 		loss += s.tables[t].best.value(s.free[t] - int(e))
@@ -294,18 +304,18 @@ func (s *coreSearch) offer(excess []int32, loss float64, at int32) {
 	}
 }
 
-// solution returns the plan of the least loss found.
+// solution returns the plan with the smallest loss found.
 func (s *coreSearch) solution() *model.Plan {
 	p := s.base.Clone()
-	// The trail tells the plans from the last job chosen back to the first.
+	// The links lead from the last job back to the first.
 	depth := 0
-	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
+	for at := s.bestLink; at >= 0; at = s.links[at].parent {
 		depth++
 	}
-	for at := s.bestLink; at >= 0; at = s.trail[at].parent {
+	for at := s.bestLink; at >= 0; at = s.links[at].parent {
 		depth--
 		j := &s.jobs[depth]
-		copy(p.Of(j.job), j.plans[s.trail[at].plan].chosen)
+		copy(p.Of(j.job), j.plans[s.links[at].plan].chosen)
 	}
 	for t, table := range s.tables {
 		excess := s.free[t]

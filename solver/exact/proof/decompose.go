@@ -9,27 +9,32 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// The instance at prices per size.
+// The stage of prices per size.
 //
-// On the way to the best prices there are plans to be found, by rollouts and by searches step by
-// step; at the best ones a last search step by step has more work. The bounds that they
-// prove are often closer than what tens of thousands of columns lose at node prices.
+// While the bundle method minimizes the bound, rollouts and stepwise searches look for better plans
+// at its prices. A last stepwise search at the best prices has a larger work limit. The bounds of
+// this stage are often tighter than the bounds of core searches with tens of thousands of columns.
 
 const (
-	// bundleWork and leftWork are how many times the work that core searches had before
-	// goes into the prices per size, and into searching what is left at them, each
-	// besides Effort.SizesWork.
-	bundleWork = 8
-	leftWork   = 4
-	// tieWork is the work spent on a better one among equals.
+	// sizeWorkFactor and stepwiseWorkFactor are the work limits of the bundle method and of the
+	// last stepwise search, as multiples of the work limit of the core searches before, in addition
+	// to Effort.SizesWork. No benchmark chose them; they trade time for proofs of hard problems.
+	// BenchmarkSizePrices (go test ./solver/exact -run '^$' -bench SizePrices -benchtime 1x) would
+	// show a change.
+	sizeWorkFactor     = 8
+	stepwiseWorkFactor = 4
+	// tieWork is the work limit for finding a better plan among plans of equal objective.
+	// BenchmarkSizePrices would show a change in time.
 	tieWork = 2_000_000
-	// Whenever the work on prices has doubled, a stepwiseShare-th of it goes into a search step by
-	// step. A wider one follows where the last left no more than widerGain of the gap of the one before.
+	// A stepwise search starts each time the work of the bundle method has doubled, with a work
+	// limit of 1/stepwiseShare of that work. The beam is widened only if the last width reduced the
+	// gap to at most widerGain of the gap before. BenchmarkSizePrices and BenchmarkAgainstHiGHS
+	// would show a change.
 	stepwiseShare = 4
 	widerGain     = 0.75
 )
 
-// searchSizePrices searches at prices per size, if there are not too many of them.
+// searchSizePrices searches at prices per size, if one evaluation of their bound is affordable.
 func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	sizes := newSizePrices(clock, s.in)
 	s.sizes = sizes
@@ -38,58 +43,58 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	}
 	n := min(sizes.Prices, s.in.Effort.DenseRows)
 	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
-	until := clock.Work + s.in.Effort.SizesWork + bundleWork*before
+	until := clock.Work + s.in.Effort.SizesWork + sizeWorkFactor*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.classes, s.Prices)
 	x, began, next := sizes.At(s.Prices), clock.Work, 0
-	sizes.kept.note(x, math.Inf(1))
+	sizes.kept.set(x, math.Inf(1))
 	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
 		if x != nil && !s.closed() {
 			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
 			if work := clock.Work - began; work > next {
-				s.searchSteps(clock, x, clock.Work+work/stepwiseShare)
+				s.searchStepwise(clock, x, clock.Work+work/stepwiseShare)
 				next = 2 * (clock.Work - began)
 			}
 		}
 		return s.Incumbent, s.Value, s.closed() && !s.certify
 	})
-	s.sizesAt = slices.Clone(sizes.kept.prices)
-	s.prove(sizes.kept.bound, Priced(s.in, s.Prices), lemmaSizePrices)
+	s.bestSizePrices = slices.Clone(sizes.kept.prices)
+	s.prove(sizes.kept.bound, PoolCost(s.in, s.Prices), lemmaSizePrices)
 	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
 		return
 	}
-	work := s.in.Effort.SizesWork + leftWork*before
-	if s.settled() {
+	work := s.in.Effort.SizesWork + stepwiseWorkFactor*before
+	if s.onlyTies() {
 		work = min(work, tieWork)
 	}
-	s.searchSteps(clock, s.sizesAt, clock.Work+work)
+	s.searchStepwise(clock, s.bestSizePrices, clock.Work+work)
 }
 
-// searchSteps searches step by step at prices per size, from narrow to
-// wide, if it is small enough for that. It ends where the clock's work reaches until.
-func (s *Search) searchSteps(clock *model.Clock, x []float64, until int) {
-	s.sizes.set(x, lastCells)
+// searchSteps runs stepwise searches at the prices x, from a narrow beam to a wide one. It does
+// nothing if the tables would be too large. It stops if the count of work reaches until.
+func (s *Search) searchStepwise(clock *model.Clock, x []float64, until int) {
+	s.sizes.set(x, fineCells)
 	q := newStepwise(clock, s.sizes)
 	if q == nil {
 		return
 	}
 	for width, last := s.in.Effort.FirstStates, math.Inf(1); width <= s.in.Effort.LastStates && !s.closed(); width *= 8 {
-		best, most, ok := q.run(clock, width, s.Value, until)
+		best, bound, ok := q.run(clock, width, s.Value, until)
 		if !ok {
 			break
 		}
 		s.Offer(clock, best)
-		s.prove(most, Priced(s.in, s.Prices), lemmaStepwise)
-		s.solve()
-		if most-s.Value > widerGain*last {
+		s.prove(bound, PoolCost(s.in, s.Prices), lemmaStepwise)
+		s.markSolved()
+		if bound-s.Value > widerGain*last {
 			break
 		}
-		last = most - s.Value
+		last = bound - s.Value
 	}
 }
 
-// settled reports whether all that the search can still bring is a better one among equals,
-// which is looked for with little work.
-func (s *Search) settled() bool {
+// onlyTies reports whether the incumbent is optimal within the rounding error. Only a preferred
+// plan of the same objective may be left to find.
+func (s *Search) onlyTies() bool {
 	return problem.RelativeGap(s.Value, s.upper) <= provenGap
 }

@@ -1,3 +1,3 @@
-// Package proof turns numbers into bounds: it searches a problem until no plan can be better
-// than the one found. The package comment of exact states the lemmas.
+// Package proof computes upper bounds and searches for better plans until the bound and the
+// incumbent meet. The package comment of exact states the lemmas.
 package proof

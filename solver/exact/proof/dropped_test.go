@@ -48,7 +48,7 @@ func TestDropped(t *testing.T) {
 			t.Fatalf("seed %d: of %.17g at least %.17g is lost; there is a plan of %.17g", seed, bound, least, best)
 		}
 		sizes := newSizePrices(g.clock, in)
-		sizes.set(sizes.At(prices), firstCells)
+		sizes.set(sizes.At(prices), coarseCells)
 		for _, width := range []int{1 + r.IntN(3), 1000} {
 			_, most, _ := newStepwise(g.clock, sizes).run(g.clock, width, 0, 0)
 			if most < best-1e-12*g.magnitude-in.Precision {
@@ -72,10 +72,10 @@ func TestKeepOutOfTime(t *testing.T) {
 	var b beam
 	b.reset(1)
 	for n := range int32(5000) {
-		b.put(b.find([]int32{n}), []int32{n}, 0, float64(-n), n)
+		b.insert(b.find([]int32{n}), []int32{n}, 0, float64(-n), n)
 	}
 	least := slices.Min(b.total)
-	if dropped := b.keep(model.NewClock(ctx, 10_000), 10); min(dropped, slices.Min(b.total)) > least {
+	if dropped := b.prune(model.NewClock(ctx, 10_000), 10); min(dropped, slices.Min(b.total)) > least {
 		t.Errorf("of states that lose %g and more those kept lose %g, the others %g", least, slices.Min(b.total), dropped)
 	}
 }
@@ -84,7 +84,7 @@ func TestKeepOutOfTime(t *testing.T) {
 // digit, and not a sum over all of them.
 func TestLeftOver(t *testing.T) {
 	nodes, price := 1_000_000, 0.1
-	best := leftOver(series{low: -1, at: []float64{0.0625, math.Inf(1), 0.125}}, price, 0, nodes, math.Inf(1))
+	best := withIdleNodes(series{low: -1, values: []float64{0.0625, math.Inf(1), 0.125}}, price, 0, nodes, math.Inf(1))
 	for x, want := range map[int]float64{0: 0.0625 + price, 1: 0.125, nodes: 0.125 + price*float64(nodes-1)} {
 		if got := best.value(x); got != want {
 			t.Errorf("with %d nodes %.17g is lost; want %.17g", x, got, want)

@@ -8,83 +8,84 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// Reduced-cost fixing: the plans of a finishing job that can still matter.
+// Reduced-cost fixing: the plans of a finishing job that can improve the incumbent.
 //
-// At prices lambda the loss of a plan is phi - (u - lambda n), what the job gives
-// up by it against its best plan. A solution's objective is at most L(lambda) less
-// the losses of its plans, so a plan that loses as much as the bound exceeds the
-// incumbent is in no better solution. The others are enumerated depth first, cut
-// off by a table of the most that can still follow a step: the value-to-go at the
-// ends of lookAheadCells intervals of the share served, each share rounded up.
-// (Dantzig-Wolfe pricing calls this route enumeration: Baldacci, Christofides and
-// Mingozzi, "An exact algorithm for the vehicle routing problem based on the set
-// partitioning formulation with additional cuts" (2008).)
+// At prices lambda the loss of a plan is its reduced cost phi - (u - lambda n). The objective of a
+// solution is at most L(lambda) minus the losses of its plans. Therefore no better solution
+// contains a plan whose loss is at least the bound minus the incumbent. The remaining plans are
+// enumerated depth first. A table of the value-to-go prunes the enumeration. It has lookAheadCells
+// intervals of the share served, and shares are rounded up. (In Dantzig-Wolfe decomposition this is
+// route enumeration: Baldacci, Christofides and Mingozzi, "An exact algorithm for the vehicle
+// routing problem based on the set partitioning formulation with additional cuts" (2008).)
 
 const (
-	// lookAheadCells is the number of intervals of the share served.
+	// lookAheadCells is the number of intervals of the share served. It trades the time to fill the
+	// table for the strength of pruning. BenchmarkInstances (go test ./solver/exact -run '^$'
+	// -bench Instances) would show a change.
 	lookAheadCells = 256
-	// visitsPerColumn limits the partial plans looked at per column there may be.
+	// visitsPerColumn limits the number of partial plans examined, as a multiple of the limit of
+	// columns. BenchmarkHardEnd would show a change.
 	visitsPerColumn = 50
 )
 
-// column is a plan of a job with its loss.
+// column is a plan of a job and its loss.
 type column struct {
 	loss   float64
 	chosen []uint8
-	// excess is the number of nodes it holds per step beyond the job's best plan.
+	// excess is the number of nodes per step in addition to the best plan of the job.
 	excess []int32
-	// at is the position of each of excess among the numbers that occur in the step.
+	// at is the index, per step, of excess among the different values in the step.
 	at []uint16
 }
 
-// enumerator lists the columns of jobs. It owns scratch memory.
+// enumerator lists the columns of jobs. It owns its scratch memory.
 type enumerator struct {
-	// until is the clock's count of work at which listing is given up, 0 for never.
+	// until is the count of work at which the enumeration stops; 0 means never.
 	until int
-	// few is how many partial plans are looked at before the table is filled.
-	few     int
-	outlook outlook
-	// ahead[t] bounds what follows from step t on by the interval of the share.
-	ahead  [][]float64
+	// firstVisits is the number of partial plans to examine before the table is filled.
+	firstVisits int
+	outlook     outlook
+	// toGo[t] is an upper bound on the value-to-go from step t on, by the interval of the share.
+	toGo   [][]float64
 	chosen []uint8
 
 	clock     *model.Clock
 	j         *model.Job
 	prices    []float64
-	fitting   []int   // sizes that fit each step
-	least     float64 // value that a plan must exceed
-	most      float64 // value of the best plan
-	remaining int     // columns that may still be listed
-	visits    int     // partial plans that may still be looked at
-	filled    bool    // whether ahead is
-	// found are the columns of all jobs listed, those of this one from first on, and plans
-	// what they choose, one after the other.
+	fitting   []int   // number of sizes that fit in each step
+	threshold float64 // value that a plan has to exceed
+	best      float64 // value of the best plan
+	remaining int     // number of columns that may still be listed
+	visits    int     // number of partial plans that may still be examined
+	filled    bool    // whether toGo is filled
+	// found contains the columns of all jobs. The columns of the current job start at index first.
+	// The slice plans contains their sizes.
 	found []column
 	first int
 	plans []uint8
 }
 
-// reset forgets what was listed, and makes room for most columns of the given number of steps.
+// reset clears the enumerator and reserves memory for the given number of columns.
 func (e *enumerator) reset(until, few, most, steps int) {
-	e.until, e.few, e.first = until, few, 0
+	e.until, e.firstVisits, e.first = until, few, 0
 	e.found, e.plans = slices.Grow(e.found[:0], most), slices.Grow(e.plans[:0], most*steps)
 }
 
-// list returns the plans of a job that lose less than lossLimit against the best plan,
-// whose net value at the prices is phi, by rising loss. It returns false if there are
-// more than remaining, if finding them takes too long, or if time is up. What they are in is
-// memory of the enumerator until reset.
-func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, fitting []int, phi, lossLimit float64, remaining int) ([]column, bool) {
-	e.clock, e.j, e.prices, e.fitting, e.most, e.least = clock, j, prices, fitting, phi, phi-lossLimit
+// list returns the plans of a job that lose less than lossLimit, by increasing loss. The argument
+// phi is the net value of the best plan at the prices. It returns false if there are more than
+// limit plans, if the enumeration takes too much work, or if the deadline has passed. The result is
+// memory of the enumerator and valid until reset.
+func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, fitting []int, phi, lossLimit float64, limit int) ([]column, bool) {
+	e.clock, e.j, e.prices, e.fitting, e.best, e.threshold = clock, j, prices, fitting, phi, phi-lossLimit
 	e.outlook.fill(j, prices, fitting)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
-	// Most jobs have few columns, found sooner than the table could be filled.
-	e.start(remaining, e.few, false)
+	// Most jobs have few columns, and listing them takes less time than filling the table.
+	e.start(limit, e.firstVisits, false)
 	if e.visits < 0 && !clock.Up(2*len(prices)*len(j.Sizes)*lookAheadCells) {
 		e.lookAhead()
-		e.start(remaining, visitsPerColumn*remaining, true)
+		e.start(limit, visitsPerColumn*limit, true)
 	}
-	e.clock, e.j = nil, nil // It may outlive them.
+	e.clock, e.j = nil, nil // The enumerator may outlive both.
 	if e.remaining < 0 || e.visits < 0 || clock.Ended || clock.Past(e.until) {
 		return nil, false
 	}
@@ -106,24 +107,23 @@ func (e *enumerator) start(remaining, visits int, filled bool) {
 	e.extend(0, 0, 0)
 }
 
-// lookAhead fills the table of the most that can follow. Served shares are rounded
-// up to the end of their interval; what follows never falls with the share, so the
-// table never falls short of the truth.
+// lookAhead fills the table of the value-to-go. Shares are rounded up to the end of their interval.
+// The value-to-go never decreases with the share, so the table never underestimates.
 func (e *enumerator) lookAhead() {
 	steps := len(e.prices)
-	for len(e.ahead) <= steps {
-		e.ahead = append(e.ahead, make([]float64, lookAheadCells+1))
+	for len(e.toGo) <= steps {
+		e.toGo = append(e.toGo, make([]float64, lookAheadCells+1))
 	}
-	clear(e.ahead[steps])
+	clear(e.toGo[steps])
 	for t := steps - 1; t >= 0; t-- {
 		shares := e.j.Shares(t)
-		now, next := e.ahead[t], e.ahead[t+1]
+		now, next := e.toGo[t], e.toGo[t+1]
 		for cell := range now {
 			now[cell] = math.Inf(-1)
 		}
 		for k := range e.fitting[t] {
 			cost := e.cost(t, k)
-			whole := e.j.Tail[t] - cost - e.outlook.least[t+1]
+			whole := e.j.Tail[t] - cost - e.outlook.minCost[t+1]
 			for cell := range now {
 				value := whole
 				if share := float64(cell)/lookAheadCells + shares[k]; share < model.Finished {
@@ -135,12 +135,12 @@ func (e *enumerator) lookAhead() {
 	}
 }
 
-// interval returns the interval whose end is not below the share.
+// interval returns the smallest interval whose end is at least the share.
 func interval(share float64) int {
 	return min(lookAheadCells, int(math.Ceil(share*lookAheadCells)))
 }
 
-// cost returns the price of the k-th size in step t and, in the first step, its cost.
+// cost returns the price of the k-th size in step t. In the first step it includes Job.Cost.
 func (e *enumerator) cost(t, k int) float64 {
 	cost := e.prices[t] * float64(e.j.Sizes[k])
 	if t == 0 {
@@ -149,8 +149,8 @@ func (e *enumerator) cost(t, k int) float64 {
 	return cost
 }
 
-// extend lists the columns that begin with the first t sizes chosen, which serve
-// share and have value.
+// extend lists the columns that begin with the first t chosen sizes, which serve the given share
+// and have the given value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
 	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.Up(4*len(e.j.Sizes)) || e.clock.Past(e.until) {
@@ -160,12 +160,12 @@ func (e *enumerator) extend(t int, share, value float64) {
 		e.emit(value)
 		return
 	}
-	if e.outlook.most(e.j, t, share, value) <= e.least ||
-		e.filled && value+e.ahead[t][interval(share)] <= e.least {
+	if e.outlook.upperBound(e.j, t, share, value) <= e.threshold ||
+		e.filled && value+e.toGo[t][interval(share)] <= e.threshold {
 		return
 	}
 	shares := e.j.Shares(t)
-	closing := math.Inf(-1) // best value of a smaller size that finishes the job
+	closing := math.Inf(-1) // largest value of a smaller size that finishes the job
 	for k := range e.fitting[t] {
 		e.chosen[t] = uint8(k)
 		net, after := value-e.cost(t, k), share+shares[k]
@@ -173,21 +173,21 @@ func (e *enumerator) extend(t int, share, value float64) {
 			e.extend(t+1, after, net+e.j.Gain[t]*after)
 			continue
 		}
-		// A larger size that finishes the job too is of use only where it gains
-		// more, as a size kept is.
+		// A larger size that also finishes the job is useful only if its value before prices is
+		// larger, for example because the job keeps its current size.
 		gross := net + e.prices[t]*float64(e.j.Sizes[k])
 		if gross <= closing {
 			continue
 		}
 		closing = gross
 		clear(e.chosen[t+1:])
-		e.emit(net + e.j.Tail[t] - e.outlook.least[t+1])
+		e.emit(net + e.j.Tail[t] - e.outlook.minCost[t+1])
 	}
 }
 
-// emit lists the plan in chosen if its value is large enough.
+// emit lists the chosen plan if its value is large enough.
 func (e *enumerator) emit(value float64) {
-	if value <= e.least {
+	if value <= e.threshold {
 		return
 	}
 	if e.remaining--; e.remaining < 0 {
@@ -195,5 +195,5 @@ func (e *enumerator) emit(value float64) {
 	}
 	from := len(e.plans)
 	e.plans = append(e.plans, e.chosen...)
-	e.found = append(e.found, column{loss: max(0, e.most-value), chosen: e.plans[from:len(e.plans):len(e.plans)]})
+	e.found = append(e.found, column{loss: max(0, e.best-value), chosen: e.plans[from:len(e.plans):len(e.plans)]})
 }

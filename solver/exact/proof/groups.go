@@ -11,57 +11,58 @@ import (
 
 // Groups: one step whose jobs share the pool in a tree of limits and soft floors.
 //
-// With U_q the nodes of the jobs within group q, the step's best plan maximises
+// Let U_q be the number of nodes of the jobs in group q. The best plan of the step maximizes
 //
-//	sum of values - sum over groups of price * max(0, floor_q - U_q),   U_q <= limit_q,
+//	sum of values - sum over groups of quotaPrice * max(0, floor_q - U_q),   U_q <= limit_q.
 //
-// the pool being the group of all groups. Without the wholeness of sizes it is solved from
-// the leaves up: the hull edges of a leaf's jobs by falling rate are its concave value by
-// nodes; the floor raises the rates of the edges below it by the price, the limit cuts those
-// beyond it off, and the edges of a group's children together are its own. From the pool
-// down follows what a node is worth inside each group: outside it, less what its floor
-// pays, nu_q, and more by what its limit denies, mu_q. At those prices
+// The root of the tree is the pool. The linear relaxation is solved from the leaves to the root.
+// The hull edges of the jobs of a leaf, sorted by decreasing rate, are its concave value as a
+// function of nodes. The floor raises the rates of the edges below it by the quota price, the limit
+// removes the edges beyond it, and the edges of the children of a group together are the edges of
+// the group. A second pass from the root to the leaves computes the price of a node inside each
+// group: the price outside minus the multiplier nu_q of the floor plus the multiplier mu_q of the
+// limit. At these prices
 //
 //	bound = sum over jobs of max_k ( value_k - price_leaf k ) + sum_q mu_q limit_q - nu_q floor_q
 //
-// and what a plan falls short of the bound is a sum of losses, none below 0: of each job's
-// size against its best one at the price, and of each group's nodes,
+// and the difference between the bound and a plan is a sum of losses, all at least 0. A job loses
+// the net value of its best size minus the net value of its size. A group loses
 //
-//	mu_q (limit_q - U_q)  and  (price - nu_q) (floor_q - U_q) or nu_q (U_q - floor_q).
+//	mu_q (limit_q - U_q)  and  (quotaPrice - nu_q) (floor_q - U_q) or nu_q (U_q - floor_q).
 //
-// The groups' tables of the least loss by nodes (grouptable.go) find the plan of the least.
+// The tables of the groups (grouptable.go) find the plan with the smallest loss.
 
-// groupNode is a group, or the pool, in the tree.
+// groupNode is a node of the tree: a group, or the pool.
 type groupNode struct {
 	parent       int
 	children     []int
 	jobs         []int // of a leaf
 	limit, floor int
-	// smallest is the number of nodes when every job within holds its smallest size.
-	smallest int
-	// edges are those of the hull before floor and limit, by falling rate.
+	// minNodes is the number of nodes if every job in the group has its smallest size.
+	minNodes int
+	// edges are the hull edges of the group before its floor and limit, by decreasing rate.
 	edges []model.Rate
-	// price is that of a node to those within, mu and nu what limit and floor make of the
-	// price outside.
+	// price is the price of a node inside the group. The multipliers mu of the limit and nu of the
+	// floor are the difference from the price outside.
 	price, mu, nu float64
 
 	table groupTable
 }
 
-// groupTree is the groups of an instance, the pool last, and their tables.
+// groupTree is the tree of groups of an instance, with their tables. The pool is the last node.
 type groupTree struct {
 	in    *model.Instance
 	nodes []groupNode
-	// upwards has children before their parents.
-	upwards []int
-	// losses are those of every size of every job at its price, from starts[job] on; base
-	// is the best size of every job.
+	// bottomUp lists children before their parents.
+	bottomUp []int
+	// losses contains the losses of all sizes of all jobs; job i starts at starts[i]. base is the
+	// best size of every job.
 	starts []int
 	losses []float64
 	base   *model.Plan
 	bound  float64
-	// priced is what limits, floors and the nodes of the best sizes cost at the prices.
-	priced float64
+	// poolCost is the cost of limits, floors and the nodes of the best sizes at the prices.
+	poolCost float64
 
 	memory cellMemory
 	cells  int
@@ -79,17 +80,17 @@ func (s *Search) searchGroups(clock *model.Clock, _ int) {
 		s.GroupPrices = append(s.GroupPrices, tree.nodes[g].mu)
 	}
 	s.Offer(clock, tree.round(clock))
-	s.prove(tree.bound, tree.priced/4, lemmaGroups) // It has all there is, once.
+	s.prove(tree.bound, tree.poolCost/4, lemmaGroups) // Rounding multiplies by 4, but poolCost counts everything once.
 	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= s.gap {
 		return
 	}
-	complete := tree.minimise(clock, pool)
+	complete := tree.minimize(clock, pool)
 	if complete {
 		s.Offer(clock, tree.plan())
 	}
-	s.prove(tree.bound-tree.proven(pool), (tree.priced+math.Abs(tree.bound))/4, lemmaTables)
+	s.prove(tree.bound-tree.provenLoss(pool), (tree.poolCost+math.Abs(tree.bound))/4, lemmaTables)
 	if complete {
-		s.solve()
+		s.markSolved()
 	}
 }
 
@@ -102,7 +103,7 @@ func newGroupTree(in *model.Instance) *groupTree {
 		n := &t.nodes[g]
 		n.parent, n.limit, n.floor = group.Parent, group.Limit, group.Floor
 		if n.limit >= in.Capacity[0] {
-			n.limit = in.Capacity[0] + 1 // The pool denies the next node, and has its price.
+			n.limit = in.Capacity[0] + 1 // The pool itself limits the nodes and has the price.
 		}
 		if n.parent < 0 {
 			n.parent = pool
@@ -116,30 +117,30 @@ func newGroupTree(in *model.Instance) *groupTree {
 			leaf = &t.nodes[j.Group]
 		}
 		leaf.jobs = append(leaf.jobs, i)
-		leaf.smallest += int(j.Sizes[0])
+		leaf.minNodes += int(j.Sizes[0])
 		t.starts[i+1] = t.starts[i] + len(j.Sizes)
 	}
 	t.losses = make([]float64, t.starts[len(in.Jobs)])
-	t.upwards = append(t.upwards, pool)
-	for n := 0; n < len(t.upwards); n++ {
-		t.upwards = append(t.upwards, t.nodes[t.upwards[n]].children...)
+	t.bottomUp = append(t.bottomUp, pool)
+	for n := 0; n < len(t.bottomUp); n++ {
+		t.bottomUp = append(t.bottomUp, t.nodes[t.bottomUp[n]].children...)
 	}
-	slices.Reverse(t.upwards)
-	for _, g := range t.upwards {
+	slices.Reverse(t.bottomUp)
+	for _, g := range t.bottomUp {
 		n := &t.nodes[g]
 		if g != pool {
-			t.nodes[n.parent].smallest += n.smallest
+			t.nodes[n.parent].minNodes += n.minNodes
 		}
 	}
 	return t
 }
 
-// relax sets prices, losses, base and bound. For a recount prices are multiples of priceGrain. It
-// returns false if time is up.
+// relax solves the linear relaxation: it sets prices, losses, base and bound. For a recount, prices
+// are multiples of priceGrain. It returns false if the deadline has passed.
 func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 	in := t.in
 	values := make([]float64, 0, snapshot.MaxSizes+1)
-	for _, g := range t.upwards {
+	for _, g := range t.bottomUp {
 		n := &t.nodes[g]
 		for _, i := range n.jobs {
 			j := &in.Jobs[i]
@@ -150,7 +151,7 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 			n.edges = model.AppendAllRates(n.edges, j.Sizes, values)
 		}
 		for _, child := range n.children {
-			n.edges = t.nodes[child].appendClosed(n.edges, in.QuotaPrice)
+			n.edges = t.nodes[child].appendConstrained(n.edges, in.QuotaPrice)
 		}
 		if !model.SortFalling(clock, n.edges, make([]model.Rate, len(n.edges)), func(r model.Rate) float64 { return r.PerNode }) {
 			return false
@@ -160,7 +161,7 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 	if recount {
 		grain = t.priceGrain()
 	}
-	for _, g := range slices.Backward(t.upwards) {
+	for _, g := range slices.Backward(t.bottomUp) {
 		n := &t.nodes[g]
 		outside := 0.0
 		if n.parent >= 0 {
@@ -171,12 +172,12 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 			n.roundPrice(outside, grain)
 		}
 		t.bound += n.mu * float64(n.limit)
-		t.priced += n.mu * float64(n.limit)
-		if n.floor > n.smallest {
+		t.poolCost += n.mu * float64(n.limit)
+		if n.floor > n.minNodes {
 			t.bound -= n.nu * float64(n.floor)
-			t.priced += n.nu * float64(n.floor)
+			t.poolCost += n.nu * float64(n.floor)
 		} else {
-			n.floor = 0 // There is nothing to be short of.
+			n.floor = 0 // The floor is always met.
 		}
 		for _, i := range n.jobs {
 			t.bound += t.relaxJob(i, n.price, recount)
@@ -185,16 +186,16 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 			return false
 		}
 	}
-	for g, nodes := range t.heldBy(t.base) {
-		t.nodes[g].table.held = nodes
+	for g, nodes := range t.groupNodes(t.base) {
+		t.nodes[g].table.baseNodes = nodes
 	}
 	return true
 }
 
-// heldBy returns the nodes that those within each group hold under a plan.
-func (t *groupTree) heldBy(p *model.Plan) []int {
+// groupNodes returns the number of nodes of each group in a plan.
+func (t *groupTree) groupNodes(p *model.Plan) []int {
 	held := make([]int, len(t.nodes))
-	for _, g := range t.upwards {
+	for _, g := range t.bottomUp {
 		for _, i := range t.nodes[g].jobs {
 			held[g] += int(t.in.Jobs[i].Sizes[p.Of(i)[0]])
 		}
@@ -205,51 +206,53 @@ func (t *groupTree) heldBy(p *model.Plan) []int {
 	return held
 }
 
-// relaxJob sets a job's losses at a price and its best size, and returns what that brings.
+// relaxJob sets the losses of a job at a price and its best size. It returns the net value of the
+// best size.
 func (t *groupTree) relaxJob(i int, price float64, recount bool) float64 {
 	j := &t.in.Jobs[i]
 	losses := t.losses[t.starts[i]:t.starts[i+1]]
 	best := 0
 	for k := range losses {
-		if loses(j, best, k, price) < 0 {
+		if lossOf(j, best, k, price) < 0 {
 			best = k
 		}
 	}
-	most := j.StepValue(0, best) - price*float64(j.Sizes[best])
-	// Among the best but for rounding the smallest, so that limits leave room for base.
-	rounding := 4 * model.Noise * (math.Abs(most) + math.Abs(price)*float64(j.Sizes[len(j.Sizes)-1]))
+	bestNet := j.StepValue(0, best) - price*float64(j.Sizes[best])
+	// Of several best sizes, up to rounding, base has the smallest, to leave free nodes within the
+	// limits.
+	rounding := 4 * model.Noise * (math.Abs(bestNet) + math.Abs(price)*float64(j.Sizes[len(j.Sizes)-1]))
 	if recount {
 		rounding = 0
 	}
 	at, largest := -1, 0
 	for k := range losses {
-		losses[k] = loses(j, best, k, price)
+		losses[k] = lossOf(j, best, k, price)
 		if losses[k] <= rounding {
 			if largest = k; at < 0 {
 				at = k
 			}
 		}
 	}
-	t.priced += math.Abs(price) * float64(j.Sizes[largest])
+	t.poolCost += math.Abs(price) * float64(j.Sizes[largest])
 	losses[at] = 0
 	t.base.Of(i)[0] = uint8(at)
-	return most
+	return bestNet
 }
 
-// loses returns what the k-th size of a job loses at a price against the best one. Where the
-// product of price and nodes is exact, it is right to a few of its own last digits.
-func loses(j *model.Job, best, k int, price float64) float64 {
+// lossOf returns the loss of the k-th size of a job compared with the best one at a price. If the
+// product of price and nodes is exact, its relative error is a few units in the last place.
+func lossOf(j *model.Job, best, k int, price float64) float64 {
 	a, b := j.StepValue(0, best), j.StepValue(0, k)
 	less := a - b
 	back := less - a
-	rest := (a - (less - back)) - (b + back) // What rounding has taken from less.
+	rest := (a - (less - back)) - (b + back) // rounding error of less
 	return less - price*float64(j.Sizes[best]-j.Sizes[k]) + rest
 }
 
-// appendClosed appends the edges of a group as they are to its parent: raised below the
-// floor and cut off at the limit.
-func (n *groupNode) appendClosed(edges []model.Rate, price float64) []model.Rate {
-	held, limit, floor := float64(n.smallest), float64(n.limit), float64(n.floor)
+// appendConstrained appends the edges of a group for its parent: with raised rates below the floor,
+// and without edges beyond the limit.
+func (n *groupNode) appendConstrained(edges []model.Rate, price float64) []model.Rate {
+	held, limit, floor := float64(n.minNodes), float64(n.limit), float64(n.floor)
 	for _, e := range n.edges {
 		left := min(e.Nodes, limit-held)
 		if left <= 0 {
@@ -267,12 +270,12 @@ func (n *groupNode) appendClosed(edges []model.Rate, price float64) []model.Rate
 	return edges
 }
 
-// setPrice sets the price within the group from that outside and the price of its quota.
+// setPrice computes the price inside the group from the price outside and the quota price.
 func (n *groupNode) setPrice(outside, quotaPrice float64) {
 	n.price = outside
-	if n.floor > n.smallest {
+	if n.floor > n.minNodes {
 		n.price = outside - quotaPrice
-		if n.floor <= n.limit { // else it is short by the next node, too
+		if n.floor <= n.limit { // otherwise the group stays below its floor
 			n.price = min(outside, max(n.price, n.rateAt(n.floor)))
 		}
 		n.nu = min(quotaPrice, outside-n.price)
@@ -283,17 +286,17 @@ func (n *groupNode) setPrice(outside, quotaPrice float64) {
 	}
 }
 
-// roundPrice makes the prices within and outside the group differ by whole units.
+// roundPrice rounds the multipliers to multiples of grain.
 func (n *groupNode) roundPrice(outside, grain float64) {
 	n.nu = math.Floor(n.nu/grain) * grain
 	n.mu = math.Ceil(n.mu/grain) * grain
 	n.price = outside - n.nu + n.mu
 }
 
-// rateAt returns the rate of the node after the given number of nodes, -Inf where there is
+// rateAt returns the rate of the next node after the given number of nodes, or -Inf if there is
 // none.
 func (n *groupNode) rateAt(nodes int) float64 {
-	left := float64(nodes - n.smallest)
+	left := float64(nodes - n.minNodes)
 	for _, e := range n.edges {
 		if left < e.Nodes {
 			return e.PerNode
@@ -303,7 +306,7 @@ func (n *groupNode) rateAt(nodes int) float64 {
 	return math.Inf(-1)
 }
 
-// loss returns what a group loses at its prices when those within hold the given nodes.
+// loss returns the loss of a group at its prices if its jobs have the given number of nodes.
 func (n *groupNode) loss(nodes int, quotaPrice float64) float64 {
 	loss := n.mu * float64(n.limit-nodes)
 	if n.floor > nodes {
@@ -314,11 +317,13 @@ func (n *groupNode) loss(nodes int, quotaPrice float64) float64 {
 	return max(0, loss)
 }
 
-// groupFillings limits the sizes raised one after the other in each group to fill what is left.
-const groupFillings = 8
+// maxGroupRaises limits how many sizes are raised one after the other in each group. It trades time
+// for a better first plan. BenchmarkGroups (go test ./solver/exact -run '^$' -bench Groups) would
+// show a change.
+const maxGroupRaises = 8
 
-// round returns a legal plan: base, less what rounding takes of limits, and then in each leaf
-// the sizes raised that gain most of what is left.
+// round returns a legal plan: base, reduced if rounding exceeds a limit. In each leaf it then
+// raises the sizes that gain the largest value in the free nodes.
 func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in := t.in
 	p := t.base.Clone()
@@ -332,8 +337,8 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	}
 	held := in.GroupNodes(p)
 	for g := range in.Groups {
-		for n := 0; n < groupFillings && room.MaxNodes(g, 0) > 0; n++ {
-			most, at, to := 0.0, -1, 0
+		for n := 0; n < maxGroupRaises && room.MaxNodes(g, 0) > 0; n++ {
+			bestGain, at, to := 0.0, -1, 0
 			for _, i := range t.nodes[g].jobs {
 				j := &in.Jobs[i]
 				now := int(p.Of(i)[0])
@@ -342,8 +347,8 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 					for q := g; q >= 0; q = in.Groups[q].Parent {
 						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))
 					}
-					if gain > most {
-						most, at, to = gain, i, k
+					if gain > bestGain {
+						bestGain, at, to = gain, i, k
 					}
 				}
 				if clock.Up(4 * len(j.Sizes)) {

@@ -7,85 +7,90 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The tables of groups: the least loss of those within a group, by nodes.
+// The tables of groups: the smallest loss of the jobs in a group, by number of nodes.
 //
-// A leaf's table has its jobs one after the other, as a knapsack's; that of a group above
-// has its children's, added by trying all pairs of nodes. What the group itself loses is
-// added, and nodes beyond its limit are left out. Where the least loss of each child is
-// known, a group within which L is lost at most needs of a child only what loses less than L
-// and the least losses of the others leave: so tables are made for a small L first, and
-// for one four times as large while nothing is found, from the leaves up. The least loss of
-// the pool is that of the best plan.
+// The table of a leaf is a dynamic program over its jobs, like the knapsack. The table of an inner
+// group combines the tables of its children by (min, +) convolution. The loss of the group itself
+// is added, and nodes beyond its limit are excluded. If the minimum loss of each child is known and
+// the group may lose at most L, a child needs only states that lose less than L minus the minimum
+// losses of the other children. Tables are therefore built bottom up for a small L first, and for a
+// four times larger one until a solution is found. The smallest loss of the pool is the loss of the
+// best plan.
 
-// groupTable is what is known about the losses within a group.
+// groupTable contains the known losses in a group.
 type groupTable struct {
-	// held is the number of nodes at base; excess nodes are counted from it.
-	held int
-	// least is the least loss, once it is known, and at a number of excess nodes that has it.
-	least float64
-	at    int
-	known bool
-	// best is the least loss by excess nodes, complete below a loss.
+	// baseNodes is the number of nodes in base. Excess nodes are relative to it.
+	baseNodes int
+	// If known is set, minLoss is the smallest loss, attained at minLossAt excess nodes.
+	minLoss   float64
+	minLossAt int
+	known     bool
+	// best is the smallest loss by excess nodes. It is complete below the loss complete.
 	best     series
 	complete float64
-	// core and layers are the jobs of a leaf, sums the children of others, added one by one.
+	// core and layers are the dynamic program over the jobs of a leaf. sums are the partial sums
+	// over the children of an inner group.
 	core   []coreItem
 	layers []series
 	sums   []series
-	// regrets are the least losses of single sizes within, ascending.
+	// regrets are the smallest losses of single sizes in the group, in ascending order.
 	regrets []float64
 }
 
 const (
-	// maxGroupCells limits the numbers in all tables of a tree.
+	// maxGroupCells limits the number of values in all tables of a tree. It trades memory and time
+	// for proofs. BenchmarkGroups (go test ./solver/exact -run '^$' -bench Groups) would show a
+	// change.
 	maxGroupCells = 1_000_000
-	// maxRegrets is how many sizes the first table takes on besides the best ones.
+	// maxRegrets is the number of alternative sizes that the first table includes. BenchmarkGroups
+	// would show a change.
 	maxRegrets = 40
 )
 
-// minimise finds the least loss within a group. It returns false if time or memory is up.
-func (t *groupTree) minimise(clock *model.Clock, g int) bool {
+// minimize finds the smallest loss in a group. It returns false if the deadline has passed or a
+// limit is reached.
+func (t *groupTree) minimize(clock *model.Clock, g int) bool {
 	n := &t.nodes[g]
 	if n.table.known {
 		return true
 	}
 	sum, at := 0.0, 0
 	for _, child := range n.children {
-		if !t.minimise(clock, child) {
+		if !t.minimize(clock, child) {
 			return false
 		}
-		sum, at = sum+t.nodes[child].table.least, at+t.nodes[child].table.at
+		sum, at = sum+t.nodes[child].table.minLoss, at+t.nodes[child].table.minLossAt
 	}
 	t.collectRegrets(g)
 	if clock.Up(8*len(n.jobs) + maxRegrets*len(n.children)) {
 		return false
 	}
-	// The children at their best are a solution, if the limit allows it.
-	worst := math.Inf(1)
-	if nodes := n.table.held + at; nodes <= n.limit {
+	// The best solutions of the children are a solution of the group if its limit permits it.
+	upperLimit := math.Inf(1)
+	if nodes := n.table.baseNodes + at; nodes <= n.limit {
 		own := n.loss(nodes, t.in.QuotaPrice)
 		if own == 0 {
-			n.table.least, n.table.at, n.table.known = sum, at, true
+			n.table.minLoss, n.table.minLossAt, n.table.known = sum, at, true
 			return true
 		}
-		worst = sum + own + t.in.Precision
+		upperLimit = sum + own + t.in.Precision
 	}
-	step := t.firstStep(n, worst-sum)
+	step := t.firstStep(n, upperLimit-sum)
 	for {
-		lossLimit := min(sum+step, worst)
+		lossLimit := min(sum+step, upperLimit)
 		if !t.fill(clock, g, lossLimit) {
 			return false
 		}
-		for x, loss := range n.table.best.at {
-			if loss < lossLimit && (!n.table.known || loss < n.table.least) {
-				n.table.least, n.table.at, n.table.known = loss, n.table.best.low+x, true
+		for x, loss := range n.table.best.values {
+			if loss < lossLimit && (!n.table.known || loss < n.table.minLoss) {
+				n.table.minLoss, n.table.minLossAt, n.table.known = loss, n.table.best.low+x, true
 			}
 		}
 		if n.table.known {
 			return true
 		}
-		if lossLimit == worst { // Rounding alone kept it out.
-			worst = math.Inf(1)
+		if lossLimit == upperLimit { // Only rounding excluded the solution.
+			upperLimit = math.Inf(1)
 		}
 		if step *= 4; !(step < math.MaxFloat64) {
 			return false // The limit cannot grow any further.
@@ -93,20 +98,19 @@ func (t *groupTree) minimise(clock *model.Clock, g int) bool {
 	}
 }
 
-// firstStep returns the loss, beyond what its children lose at least, that a group's first
-// table is made for.
-func (t *groupTree) firstStep(n *groupNode, most float64) float64 {
+// firstStep returns the first limit of the loss in addition to the minimum losses of the children.
+func (t *groupTree) firstStep(n *groupNode, maxStep float64) float64 {
 	step := t.in.Precision
 	if r := n.table.regrets; len(r) > 0 {
 		step = max(step, r[len(r)-1])
 	}
-	if !math.IsInf(most, 1) {
-		step = max(step, most/1024)
+	if !math.IsInf(maxStep, 1) {
+		step = max(step, maxStep/1024)
 	}
 	return step
 }
 
-// collectRegrets collects the least losses above 0 of single sizes within a group.
+// collectRegrets collects the smallest positive losses of single sizes in a group.
 func (t *groupTree) collectRegrets(g int) {
 	n := &t.nodes[g]
 	var regrets []float64
@@ -124,8 +128,8 @@ func (t *groupTree) collectRegrets(g int) {
 	n.table.regrets = regrets[:min(len(regrets), maxRegrets)]
 }
 
-// fill makes the table of a group complete below a loss. It returns false if time or memory
-// is up.
+// fill completes the table of a group below a loss. It returns false if the deadline has passed or
+// a limit is reached.
 func (t *groupTree) fill(clock *model.Clock, g int, lossLimit float64) bool {
 	n := &t.nodes[g]
 	if n.table.complete >= lossLimit {
@@ -142,7 +146,7 @@ func (t *groupTree) fill(clock *model.Clock, g int, lossLimit float64) bool {
 	return true
 }
 
-// fillLeaf makes the table of a group of jobs.
+// fillLeaf fills the table of a group of jobs.
 func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64) bool {
 	table := &n.table
 	table.core = table.core[:0]
@@ -158,12 +162,12 @@ func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64
 		low, high := span(item.options)
 		rise, fall = rise+high, fall+low
 	}
-	table.layers = append(table.layers[:0], series{at: []float64{0}})
+	table.layers = append(table.layers[:0], series{values: []float64{0}})
 	for _, item := range table.core {
 		last := &table.layers[len(table.layers)-1]
 		low, high := span(item.options)
 		rise, fall = rise-high, fall-low
-		next, ok := t.between(clock, n, last.low+low, last.high()+high, rise, fall, lossLimit, len(item.options))
+		next, ok := t.reachable(clock, n, last.low+low, last.high()+high, rise, fall, lossLimit, len(item.options))
 		if !ok {
 			return false
 		}
@@ -172,73 +176,74 @@ func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64
 		}
 		table.layers = append(table.layers, next.trimmed())
 	}
-	t.close(n, table.layers[len(table.layers)-1], lossLimit)
+	t.addGroupLoss(n, table.layers[len(table.layers)-1], lossLimit)
 	return true
 }
 
-// fillInner makes the table of a group of groups.
+// fillInner fills the table of a group of groups.
 func (t *groupTree) fillInner(clock *model.Clock, n *groupNode, lossLimit float64) bool {
 	table := &n.table
-	rest := 0.0 // what the children from the next on lose at least
+	rest := 0.0 // minimum loss of the remaining children
 	for _, child := range n.children {
-		rest += t.nodes[child].table.least
+		rest += t.nodes[child].table.minLoss
 	}
 	rise, fall := 0, 0
 	for _, child := range n.children {
 		of := &t.nodes[child].table
-		if !t.fill(clock, child, lossLimit-(rest-of.least)) {
+		if !t.fill(clock, child, lossLimit-(rest-of.minLoss)) {
 			return false
 		}
 		rise, fall = rise+of.best.high(), fall+of.best.low
 	}
-	table.sums = append(table.sums[:0], series{at: []float64{0}})
+	table.sums = append(table.sums[:0], series{values: []float64{0}})
 	for _, child := range n.children {
 		last, of := &table.sums[len(table.sums)-1], &t.nodes[child].table
-		rise, fall, rest = rise-of.best.high(), fall-of.best.low, rest-of.least
-		next, ok := t.between(clock, n, last.low+of.best.low, last.high()+of.best.high(), rise, fall, lossLimit, min(len(last.at), len(of.best.at)))
+		rise, fall, rest = rise-of.best.high(), fall-of.best.low, rest-of.minLoss
+		next, ok := t.reachable(clock, n, last.low+of.best.low, last.high()+of.best.high(), rise, fall, lossLimit, min(len(last.values), len(of.best.values)))
 		if !ok {
 			return false
 		}
 		addBelow(next, last, &of.best, lossLimit-rest)
 		table.sums = append(table.sums, next.trimmed())
 	}
-	t.close(n, table.sums[len(table.sums)-1], lossLimit)
+	t.addGroupLoss(n, table.sums[len(table.sums)-1], lossLimit)
 	return true
 }
 
-// addBelow lowers sum to the least of a(x) + b(y) at each x + y, where that is below lossLimit.
+// addBelow lowers sum to the minimum of a(x) + b(y) over x + y, if that is below lossLimit.
 func addBelow(sum series, a, b *series, lossLimit float64) {
-	if len(b.at) > len(a.at) {
+	if len(b.values) > len(a.values) {
 		a, b = b, a
 	}
-	for y, loss := range b.at {
+	for y, loss := range b.values {
 		if loss < lossLimit {
 			addShiftedBelow(sum, a, b.low+y, loss, lossLimit)
 		}
 	}
 }
 
-// between returns an empty series from low to high, less what those of the group that are
-// still to come, which can raise and lower the excess nodes by at most rise and fall, cannot
-// bring below the limit of the group or of losses. It returns false if time or memory is up.
-func (t *groupTree) between(clock *model.Clock, n *groupNode, low, high, rise, fall int, lossLimit float64, options int) (series, bool) {
-	most, least := n.limit-n.table.held, math.MinInt
+// reachable returns an empty series from low to high. It excludes states from which the remaining
+// items, which change the excess nodes by at most rise and fall, cannot stay within the limit of
+// the group and the limit of losses. It returns false if the deadline has passed or a limit is
+// reached.
+func (t *groupTree) reachable(clock *model.Clock, n *groupNode, low, high, rise, fall int, lossLimit float64, options int) (series, bool) {
+	maxExcess, minExcess := n.limit-n.table.baseNodes, math.MinInt
 	below := func(price float64, nodes int) {
 		if reach := lossLimit / price; price > 0 && reach < 1<<40 {
-			least = max(least, nodes-n.table.held-int(reach)-1)
+			minExcess = max(minExcess, nodes-n.table.baseNodes-int(reach)-1)
 		}
 	}
 	below(n.mu, n.limit)
 	if n.floor > 0 {
 		below(t.in.QuotaPrice-n.nu, n.floor)
 		if reach := lossLimit / n.nu; reach < 1<<40 {
-			most = min(most, n.floor-n.table.held+int(reach)+1)
+			maxExcess = min(maxExcess, n.floor-n.table.baseNodes+int(reach)+1)
 		}
 	}
-	if least != math.MinInt {
-		low = max(low, least-rise)
+	if minExcess != math.MinInt {
+		low = max(low, minExcess-rise)
 	}
-	high = min(high, most-fall)
+	high = min(high, maxExcess-fall)
 	count := max(0, high-low+1)
 	if t.cells += count; t.cells > maxGroupCells || clock.Up(count*options) {
 		return series{}, false
@@ -246,57 +251,58 @@ func (t *groupTree) between(clock *model.Clock, n *groupNode, low, high, rise, f
 	return t.memory.infinite(low, low+count-1), true
 }
 
-// close makes the table of a group of the losses of those within.
-func (t *groupTree) close(n *groupNode, within series, lossLimit float64) {
+// addGroupLoss sets the table of a group from the losses of its jobs by adding the loss of the
+// group itself.
+func (t *groupTree) addGroupLoss(n *groupNode, within series, lossLimit float64) {
 	best := t.memory.infinite(within.low, within.high())
-	for x, loss := range within.at {
-		nodes := n.table.held + within.low + x
+	for x, loss := range within.values {
+		nodes := n.table.baseNodes + within.low + x
 		if nodes > n.limit {
 			break
 		}
 		if loss += n.loss(nodes, t.in.QuotaPrice); loss < lossLimit {
-			best.at[x] = loss
+			best.values[x] = loss
 		}
 	}
 	n.table.best = best.trimmed()
 }
 
-// proven returns what is known to be lost within a group at least.
-func (t *groupTree) proven(g int) float64 {
+// provenLoss returns a lower bound on the loss in a group.
+func (t *groupTree) provenLoss(g int) float64 {
 	n := &t.nodes[g]
 	if n.table.known {
-		return n.table.least
+		return n.table.minLoss
 	}
 	sum := 0.0
 	for _, child := range n.children {
-		sum += t.proven(child)
+		sum += t.provenLoss(child)
 	}
 	return sum
 }
 
-// plan returns a plan of the least loss.
+// plan returns a plan with the smallest loss.
 func (t *groupTree) plan() *model.Plan {
 	p := t.base.Clone()
 	pool := len(t.nodes) - 1
-	t.choose(p, pool, t.nodes[pool].table.at)
+	t.choose(p, pool, t.nodes[pool].table.minLossAt)
 	return p
 }
 
-// choose gives those within a group their best sizes where they hold the given excess nodes.
+// choose sets the best sizes of the jobs in a group for the given number of excess nodes.
 func (t *groupTree) choose(p *model.Plan, g, excess int) {
 	n := &t.nodes[g]
 	table := &n.table
 	if table.complete == 0 {
-		// No table was needed: everything within is at its best.
+		// No table was needed: the solutions of all children are the best ones.
 		for _, child := range n.children {
-			t.choose(p, child, t.nodes[child].table.at)
+			t.choose(p, child, t.nodes[child].table.minLossAt)
 		}
 		return
 	}
 	for m := len(n.children) - 1; m >= 0; m-- {
 		last, of := &table.sums[m], &t.nodes[n.children[m]].table
 		least, taken := math.Inf(1), 0
-		for x, loss := range of.best.at {
+		for x, loss := range of.best.values {
 			if loss += last.value(excess - of.best.low - x); loss < least {
 				least, taken = loss, of.best.low+x
 			}

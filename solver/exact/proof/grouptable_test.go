@@ -38,10 +38,10 @@ func TestGroupTables(t *testing.T) {
 		}
 		tree := newGroupTree(in)
 		pool := len(tree.nodes) - 1
-		if !tree.relax(clock, false) || !tree.minimise(clock, pool) {
+		if !tree.relax(clock, false) || !tree.minimize(clock, pool) {
 			t.Fatalf("seed %d: not decided", seed)
 		}
-		if bound, best := tree.bound-tree.proven(pool), want.Objective/in.Unit; bound < best-in.TieTotal-1e-12 {
+		if bound, best := tree.bound-tree.provenLoss(pool), want.Objective/in.Unit; bound < best-in.TieTotal-1e-12 {
 			t.Fatalf("seed %d: group tables prove %.17g; there is a plan of %.17g", seed, bound, best)
 		}
 	}

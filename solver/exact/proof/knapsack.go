@@ -10,67 +10,68 @@ import (
 
 // The multiple-choice knapsack of one step.
 //
-// Every item, a job, holds one of its sizes; the sizes together fit a capacity; the
-// sum of their values is to be largest. At a price lambda per node the upper bound is
+// Every item, a job, chooses one of its sizes. The chosen sizes have to fit the capacity, and the
+// sum of their values is maximized. At a price lambda per node an upper bound is
 //
-//	lambda * capacity + sum over items of max_k ( value_k - lambda nodes_k ),
+//	lambda * capacity + sum over items of max_k ( value_k - lambda nodes_k ).
 //
-// and it is least at the rate (value per node) of the hull edge at which the capacity
-// runs out when edges are taken by falling rate. What an item loses against its best
-// size at that price is mostly far more than the best solution loses altogether, so
-// that few sizes of few items are left to choose from: a table of the least loss by
-// excess nodes over these is small, and it is exact as soon as it holds a solution
-// that loses less than the limit it was made with. (Balas and Zemel, "An algorithm for
-// large zero-one knapsack problems" (1980); Pisinger, "A minimal algorithm for the
+// It is smallest at the rate (value per node) of the hull edge at which the capacity is used up
+// when edges are taken by decreasing rate. The losses (reduced costs) of most sizes at that price
+// are much larger than the loss of the best solution. The core problem therefore has few sizes of
+// few items, and a table of the smallest loss by excess nodes is small. The table is exact if it
+// contains a solution that loses less than the limit of the table. (Balas and Zemel, "An algorithm
+// for large zero-one knapsack problems" (1980); Pisinger, "A minimal algorithm for the
 // multiple-choice knapsack problem" (1995).)
 
-// knapsack is a multiple-choice knapsack and the memory to solve it, which the next
-// one uses again.
+// knapsack is a multiple-choice knapsack with its scratch memory, which the next one reuses.
 type knapsack struct {
-	// options of item n are those from starts[n] to starts[n+1], by rising nodes.
+	// The options of item n are starts[n] to starts[n+1], by increasing nodes.
 	starts []int
 	nodes  []int32
 	values []float64
 
 	rates   []model.Rate
-	losses  []float64 // of every option against the best of its item at the price
+	losses  []float64 // of every option relative to the best one of its item at the price
 	base    []uint8   // best option of every item at the price
 	choices []uint8
 	scratch []float64
 	core    []coreItem
 	layers  []series
-	least   float64 // loss of the last search's solution, its limit where it found none
+	minLoss float64 // loss of the last solution, or the limit if there was none
 	memory  cellMemory
 }
 
-// coreItem is an item with more than one option to choose from.
+// coreItem is an item of the core problem, with its options.
 type coreItem struct {
 	item    int
 	options []option
 }
 
-// solution is what is known about a knapsack.
+// solution is a solution of a knapsack, with a bound.
 type solution struct {
-	// choices are the options chosen, by item. The memory is the knapsack's.
+	// choices are the chosen options by item, in memory of the knapsack.
 	choices []uint8
-	// value is that of the choices, bound at least that of every solution.
+	// value is the value of the choices. bound is an upper bound on the value of every solution.
 	value, bound float64
-	// relaxed is the bound before losses were taken off it.
+	// relaxed is the bound before the smallest loss was subtracted.
 	relaxed float64
-	// complete says that no solution is better by more than the precision asked for.
+	// complete reports whether no solution is better by more than the precision.
 	complete bool
-	// price is what one more node is worth.
+	// price is the shadow price of a node.
 	price float64
 }
 
 const (
-	// maxLayerCells limits the numbers in one table of a knapsack.
+	// maxLayerCells limits the number of values in the tables of one knapsack. It trades time for
+	// proofs of large steps. BenchmarkGrowth (go test ./solver/exact -run '^$' -bench Growth) would
+	// show a change.
 	maxLayerCells = 100_000
-	// firstRegrets is how many options the first table takes on besides the best of
-	// each item.
+	// firstRegrets is the number of alternative options that the first table includes.
+	// BenchmarkDecision (go test . -run '^$' -bench Decision) would show a change in time.
 	firstRegrets = 40
-	// fillings limits the options raised one after the other to fill what is left.
-	fillings = 8
+	// maxRaises limits how many options are raised one after the other to use free nodes.
+	// BenchmarkDecision would show a change in time.
+	maxRaises = 8
 )
 
 // Reset empties the knapsack.
@@ -84,12 +85,12 @@ func (k *knapsack) Option(nodes int32, value float64) {
 	k.nodes, k.values = append(k.nodes, nodes), append(k.values, value)
 }
 
-// Item ends the item that is being added.
+// Item completes the item that is being added.
 func (k *knapsack) Item() { k.starts = append(k.starts, len(k.nodes)) }
 
-// solve returns the best solution for a capacity that the smallest options fit, to
-// within precision. Where the tables grow too large it is the best found, with a
-// bound. It returns false if time is up.
+// solve returns the best solution within precision, for a capacity that the smallest options fit.
+// If the tables grow too large, it returns the best solution found, with a bound. It returns false
+// if the deadline has passed.
 func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (solution, bool) {
 	price, ok := k.price(clock, capacity)
 	if !ok {
@@ -102,7 +103,7 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 	k.fill(free)
 	s := solution{choices: k.choices, value: k.value(), bound: bound, relaxed: bound, price: price}
 	gap := bound - s.value
-	if !(gap > precision) { // Also where rounding left no number to search with.
+	if !(gap > precision) { // also if the gap is not a number
 		s.complete = true
 		return s, true
 	}
@@ -113,23 +114,25 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 		case clock.Ended:
 			return s, true
 		case !ok:
-			return s, true // what is there stays
+			return s, true // the tables are too large
 		case found || whole:
-			// Every solution loses the least, or, where none was found, the gap.
-			s.value, s.bound, s.complete = k.value(), bound-k.least, true
+			// Every solution loses at least k.minLoss: the smallest loss, or the gap if no solution
+			// was found.
+			s.value, s.bound, s.complete = k.value(), bound-k.minLoss, true
 			return s, true
 		}
 	}
 }
 
-// Choose returns the options of a good solution, in memory that is used again.
+// Choose returns the options of a good solution, in reused memory. It returns false if the deadline
+// has passed.
 func (k *knapsack) Choose(clock *model.Clock, capacity int, precision float64) ([]uint8, bool) {
 	s, ok := k.solve(clock, capacity, precision)
 	return s.choices, ok
 }
 
-// price returns the price of the least bound: the rate of the hull edge at which the
-// capacity runs out, by selection; 0 if it does not. It returns false if time is up.
+// price returns the price with the smallest bound: the rate of the hull edge at which the capacity
+// is used up, or 0 if it is not used up. It returns false if the deadline has passed.
 func (k *knapsack) price(clock *model.Clock, capacity int) (float64, bool) {
 	k.rates = k.rates[:0]
 	need := float64(capacity)
@@ -144,30 +147,30 @@ func (k *knapsack) price(clock *model.Clock, capacity int) (float64, bool) {
 	return model.BreakRate(clock, k.rates, need)
 }
 
-// relax sets base and losses at a price and returns the bound and the nodes that base
-// leaves of the capacity, false if time is up.
+// relax sets base and losses at a price. It returns the bound and the number of nodes that base
+// leaves free. It returns false if the deadline has passed.
 func (k *knapsack) relax(clock *model.Clock, price float64, capacity int) (bound float64, free int, ok bool) {
 	bound, free = price*float64(capacity), capacity
 	k.base = k.base[:0]
 	k.losses = slices.Grow(k.losses[:0], len(k.nodes))[:len(k.nodes)]
 	for n := range len(k.starts) - 1 {
 		from, to := k.starts[n], k.starts[n+1]
-		most := math.Inf(-1)
+		bestNet := math.Inf(-1)
 		for m := from; m < to; m++ {
 			k.losses[m] = k.values[m] - price*float64(k.nodes[m])
-			most = max(most, k.losses[m])
+			bestNet = max(bestNet, k.losses[m])
 		}
-		// Among the best but for rounding the smallest: an edge of the very price is not
-		// taken, so that base fits.
-		rounding := 4 * model.Noise * (math.Abs(most) + price*float64(k.nodes[to-1]))
+		// Of several best options, up to rounding, base has the smallest. An edge whose rate is
+		// exactly the price is not taken, so that base fits.
+		rounding := 4 * model.Noise * (math.Abs(bestNet) + price*float64(k.nodes[to-1]))
 		at := from
-		for k.losses[at] < most-rounding {
+		for k.losses[at] < bestNet-rounding {
 			at++
 		}
 		for m := from; m < to; m++ {
-			k.losses[m] = most - k.losses[m]
+			k.losses[m] = bestNet - k.losses[m]
 		}
-		bound += most
+		bound += bestNet
 		free -= int(k.nodes[at])
 		k.base = append(k.base, uint8(at-from))
 		if clock.Up(4 * (to - from)) {
@@ -182,10 +185,11 @@ func (k *knapsack) relax(clock *model.Clock, price float64, capacity int) (bound
 	return bound, free, true
 }
 
-// fill sets the choices to base and raises the options that gain most of what is free.
+// fill sets the choices to base and raises the options that gain the largest value in the free
+// nodes.
 func (k *knapsack) fill(free int) {
 	k.choices = append(k.choices[:0], k.base...)
-	for n := 0; n < fillings && free > 0; n++ {
+	for n := 0; n < maxRaises && free > 0; n++ {
 		most, at, to := 0.0, -1, 0
 		for n, chosen := range k.choices {
 			from := k.starts[n]
@@ -214,7 +218,7 @@ func (k *knapsack) value() float64 {
 	return total
 }
 
-// firstLimit returns the loss that the first table is made for.
+// firstLimit returns the limit of the loss for the first table.
 func (k *knapsack) firstLimit(gap float64) float64 {
 	k.scratch = k.scratch[:0]
 	for _, loss := range k.losses {
@@ -229,33 +233,31 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 	return max(k.scratch[firstRegrets], gap/1024)
 }
 
-// search looks for the best solution that loses less than lossLimit. If there is one it
-// becomes the choices. It returns false for ok if the tables grow too large or time is
-// up.
+// search looks for the best solution that loses less than lossLimit, and sets the choices if it
+// finds one. It returns false for ok if the tables grow too large or the deadline has passed.
 func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64) (found, ok bool) {
 	k.collect(lossLimit)
 	k.memory.Reset()
-	// rise[n] and fall[n] are the most excess nodes that the items from n on can add
-	// and take away.
+	// rise and fall are the maximum changes of the excess nodes by the remaining items.
 	rise, fall := 0, 0
 	for _, item := range k.core {
 		lo, hi := span(item.options)
 		rise, fall = rise+hi, fall+lo
 	}
-	k.layers = append(k.layers[:0], series{at: []float64{0}})
+	k.layers = append(k.layers[:0], series{values: []float64{0}})
 	cells := 0
 	for _, item := range k.core {
 		last := k.layers[len(k.layers)-1]
 		lo, hi := span(item.options)
 		rise, fall = rise-hi, fall-lo
-		// States that the items to come cannot bring back into the capacity are left out,
-		// as are those that leave nodes over whose price reaches the limit.
+		// Exclude states that the remaining items cannot bring back into the capacity, and states
+		// that leave so many nodes idle that their price reaches the limit.
 		low, high := last.low+lo, min(last.high()+hi, free-fall)
 		if least := math.Ceil(float64(free-rise) - lossLimit/price); price > 0 && least > float64(low) {
 			low = int(least)
 		}
 		if high < low {
-			k.least = lossLimit
+			k.minLoss = lossLimit
 			return false, true
 		}
 		if cells += high - low + 1; cells > maxLayerCells || clock.Up((high-low+1)*len(item.options)) {
@@ -274,7 +276,7 @@ func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64
 			taken, least = x, loss
 		}
 	}
-	k.least = least
+	k.minLoss = least
 	if least == lossLimit {
 		return false, true
 	}
@@ -287,8 +289,8 @@ func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64
 	return true, true
 }
 
-// collect lists the items with more than one option that loses less than lossLimit, those
-// of the largest excess first.
+// collect lists the items of the core problem: items with several options that lose less than
+// lossLimit, in the order of decreasing range of excess nodes.
 func (k *knapsack) collect(lossLimit float64) {
 	k.core = k.core[:0]
 	for n, chosen := range k.base {
@@ -298,7 +300,7 @@ func (k *knapsack) collect(lossLimit float64) {
 	sortCore(k.core)
 }
 
-// appendCore appends an item of which more than the base loses less than lossLimit.
+// appendCore appends an item if an option in addition to the base loses less than lossLimit.
 func appendCore(core []coreItem, item int, nodes []int32, losses []float64, base int, lossLimit float64) []coreItem {
 	count := 0
 	for k, loss := range losses {
@@ -318,7 +320,7 @@ func appendCore(core []coreItem, item int, nodes []int32, losses []float64, base
 	return append(core, coreItem{item: item, options: options})
 }
 
-// sortCore puts the items of the largest excess first.
+// sortCore sorts the items by decreasing range of excess nodes.
 func sortCore(core []coreItem) {
 	slices.SortStableFunc(core, func(a, b coreItem) int {
 		aLow, aHigh := span(a.options)
@@ -327,20 +329,19 @@ func sortCore(core []coreItem) {
 	})
 }
 
-// addShiftedBelow lowers sum to from(x - shift) + plus where that is less and below
-// lossLimit.
+// addShiftedBelow lowers sum(x) to from(x - shift) + plus if that is smaller and below lossLimit.
 func addShiftedBelow(sum series, from *series, shift int, plus, lossLimit float64) {
 	if math.IsInf(plus, 1) {
 		return
 	}
 	offset := from.low + shift - sum.low
 	start := max(0, -offset)
-	end := min(len(from.at), len(sum.at)-offset)
+	end := min(len(from.values), len(sum.values)-offset)
 	if start >= end {
 		return
 	}
-	into := sum.at[start+offset : end+offset]
-	for x, value := range from.at[start:end] {
+	into := sum.values[start+offset : end+offset]
+	for x, value := range from.values[start:end] {
 		if value += plus; value < into[x] && value < lossLimit {
 			into[x] = value
 		}

@@ -8,16 +8,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The Lagrangian bound: the pool bought at prices.
+// The Lagrangian bound.
 //
 // For every lambda >= 0
 //
 //	L(lambda) = sum_t N_t lambda_t + sum_i phi_i(lambda)
 //
-// is at least the optimum, because only the pool's T capacity rows couple the jobs. Whatever
-// the prices, the bound is worked out here.
+// is an upper bound on the optimum, because the jobs share only the T capacity constraints of the
+// pool. This file computes the bound; package guess proposes the prices.
 
-// lagrangian evaluates L, and remembers the prices that are worth it.
+// lagrangian evaluates L and records the best prices.
 type lagrangian struct {
 	in      *model.Instance
 	classes *model.JobClasses
@@ -25,7 +25,7 @@ type lagrangian struct {
 	pricer  pricer
 	descent *guess.Descent
 	fitting []int // scratch
-	// last is what was evaluated last, kept the best.
+	// last is the last evaluation, kept the best one.
 	last, kept evaluation
 }
 
@@ -35,12 +35,12 @@ type evaluation struct {
 	bound  float64
 }
 
-// note sets the evaluation, in memory of its own.
-func (e *evaluation) note(prices []float64, bound float64) {
+// set copies the evaluation.
+func (e *evaluation) set(prices []float64, bound float64) {
 	e.prices, e.bound = append(e.prices[:0], prices...), bound
 }
 
-// newLagrangian prepares the evaluation of L. Where time is up it is not complete.
+// newLagrangian prepares the evaluation of L. The result is incomplete if the deadline has passed.
 func newLagrangian(clock *model.Clock, in *model.Instance) *lagrangian {
 	l := &lagrangian{in: in, classes: model.NewJobClasses(clock, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
 	l.curves = model.NewStepCurves(clock, in)
@@ -48,15 +48,15 @@ func newLagrangian(clock *model.Clock, in *model.Instance) *lagrangian {
 	return l
 }
 
-// bound returns L(prices). Every class is priced; plans that beat its columns become columns,
-// and the number of jobs they are for is returned. The bound is +Inf if a price is below 0 or
-// time was up before it was known.
+// bound returns L(prices). It prices every class and adds each plan that is better than the columns
+// of the class as a column. It also returns the number of jobs with a new column. The bound is +Inf
+// if a price is negative or the deadline has passed.
 func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64, found int) {
 	for t, price := range prices {
 		if !(price >= 0) {
-			return math.Inf(1), 0 // It bounds nothing.
+			return math.Inf(1), 0 // A negative price gives no bound.
 		}
-		bound += float64(l.in.Capacity[t])*price + netAt(&l.curves[t], price)
+		bound += float64(l.in.Capacity[t])*price + separableNet(&l.curves[t], price)
 	}
 	for n := range l.classes.All {
 		class := &l.classes.All[n]
@@ -67,7 +67,8 @@ func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64,
 		if clock.Up(class.Len() * l.in.Steps) {
 			return math.Inf(1), found
 		}
-		// A plan that is better by rounding only would be found again and again.
+		// Ignore improvements within the rounding error; otherwise the same plan would be added
+		// repeatedly.
 		if chosen != nil && phi > floor+l.in.Precision/8 {
 			found += int(class.Count)
 			class.Add(j, chosen)
@@ -77,28 +78,29 @@ func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64,
 	return bound, found
 }
 
-// Evaluate returns L(prices) and the number of jobs that plans were found for. At the same
-// prices it finds no more.
+// Evaluate returns L(prices) and the number of jobs with a new column. A repeated call with the
+// same prices returns the same bound and 0.
 func (l *lagrangian) Evaluate(clock *model.Clock, prices []float64) (bound float64, found int) {
 	if slices.Equal(prices, l.last.prices) {
 		return l.last.bound, 0
 	}
 	bound, found = l.bound(clock, prices)
-	l.last.note(prices, bound)
+	l.last.set(prices, bound)
 	return bound, found
 }
 
-// Keep makes the prices evaluated last the best.
+// Keep records the last evaluation as the best one.
 func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
 
-// minimise lowers L from a start and returns the best bound with its prices. It stops early
-// when time is up or when the bound falls to enough.
-func (l *lagrangian) minimise(clock *model.Clock, from guess.Start, enough float64) (bound float64, prices []float64) {
-	l.descent.Minimise(clock, l, from, enough)
+// minimize lowers L from a start and returns the best bound with its prices. It stops early if the
+// bound falls to target or the deadline has passed.
+func (l *lagrangian) minimize(clock *model.Clock, from guess.Start, target float64) (bound float64, prices []float64) {
+	l.descent.Minimise(clock, l, from, target)
 	return l.kept.bound, slices.Clone(l.kept.prices)
 }
 
-// startOf returns where the search for the prices of an instance starts.
+// startOf returns the initial prices for an instance. For large instances these are the best prices
+// of a sample of the jobs.
 func startOf(clock *model.Clock, in *model.Instance) guess.Start {
 	start := guess.Start{Prices: guess.AveragePrices(clock, in), Temperature: guess.FirstTemperature}
 	if len(in.Jobs) < in.Effort.MinSampled || clock.Ended {
@@ -111,14 +113,14 @@ func startOf(clock *model.Clock, in *model.Instance) guess.Start {
 	}
 	if l := newLagrangian(clock, sample); !clock.Ended {
 		from.Rough = true
-		_, prices := l.minimise(clock, from, math.Inf(-1))
+		_, prices := l.minimize(clock, from, math.Inf(-1))
 		start = guess.SampledStart(prices, len(in.Jobs))
 	}
 	return start
 }
 
-// LagrangianBound returns the Lagrangian bound and its prices, nil where time ends before there
-// are any.
+// LagrangianBound returns the Lagrangian bound and its prices. The prices are nil if the deadline
+// passes before the first evaluation.
 func LagrangianBound(clock *model.Clock, in *model.Instance) (bound float64, prices []float64) {
 	start := startOf(clock, in)
 	if clock.Ended {
@@ -128,12 +130,13 @@ func LagrangianBound(clock *model.Clock, in *model.Instance) (bound float64, pri
 	if clock.Ended {
 		return in.Most, nil
 	}
-	bound, prices = l.minimise(clock, start, math.Inf(-1))
+	bound, prices = l.minimize(clock, start, math.Inf(-1))
 	return min(bound, in.Most), prices
 }
 
-// netAt returns the most that the separable jobs have in a step net of the price of a node.
-func netAt(curve *model.StepCurve, price float64) float64 {
+// separableNet returns the maximum value of the separable jobs in a step, net of the price of a
+// node.
+func separableNet(curve *model.StepCurve, price float64) float64 {
 	n := curve.Taken(price)
 	nodes := curve.BaseNodes + curve.SumNodes[n]
 	return curve.Scale*(curve.BaseGain+curve.SumGain[n]) - price*nodes

@@ -134,10 +134,10 @@ func TestLemmaPrices(t *testing.T) {
 		g := drawGround(t)
 		s, start := g.search(t)
 		bound, _ := s.lagrangian.bound(g.clock, start.Prices)
-		s.prove(bound, Priced(g.Instance, start.Prices), lemmaPrices)
+		s.prove(bound, PoolCost(g.Instance, start.Prices), lemmaPrices)
 		g.holds(t, s, "L at any prices")
-		bound, prices := s.lagrangian.minimise(g.clock, start, math.Inf(-1))
-		s.prove(bound, Priced(g.Instance, prices), lemmaPrices)
+		bound, prices := s.lagrangian.minimize(g.clock, start, math.Inf(-1))
+		s.prove(bound, PoolCost(g.Instance, prices), lemmaPrices)
 		g.holds(t, s, "L at the best prices")
 	})
 }
@@ -153,7 +153,7 @@ func TestLemmaCore(t *testing.T) {
 			return
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
-		s.prove(bound-least, Priced(g.Instance, start.Prices), lemmaCore)
+		s.prove(bound-least, PoolCost(g.Instance, start.Prices), lemmaCore)
 		g.holds(t, s, "core")
 		// Merged labels make L larger than the best columns do.
 		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.Usual().MaxLabels {
@@ -184,7 +184,7 @@ func TestLemmaGroups(t *testing.T) {
 		}
 		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
 		s.Offer(clock, model.NewPlan(in))
-		rounding := Rounding(in, tree.bound, s.values, tree.priced) + in.Precision + in.TieTotal + 1e-12*math.Abs(want.Objective/in.Unit)
+		rounding := Rounding(in, tree.bound, s.values, tree.poolCost) + in.Precision + in.TieTotal + 1e-12*math.Abs(want.Objective/in.Unit)
 		check := func(what string, bound float64) {
 			if bound < want.Objective/in.Unit-rounding {
 				t.Fatalf("%s prove %.17g; there is a plan of %.17g", what, bound, want.Objective/in.Unit)
@@ -192,8 +192,8 @@ func TestLemmaGroups(t *testing.T) {
 		}
 		check("group prices", tree.bound)
 		tree.cells = rapid.SampledFrom([]int{0, maxGroupCells - 10, maxGroupCells - 100, maxGroupCells - 1000}).Draw(t, "cells")
-		tree.minimise(clock, len(tree.nodes)-1)
-		check("group tables", tree.bound-tree.proven(len(tree.nodes)-1))
+		tree.minimize(clock, len(tree.nodes)-1)
+		check("group tables", tree.bound-tree.provenLoss(len(tree.nodes)-1))
 	})
 }
 

@@ -7,74 +7,73 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The look-ahead: what the jobs not yet decided still lose.
+// The look-ahead: a lower bound on the loss of the undecided jobs.
 //
-// In a state of the core search the finishing jobs from n on must still choose.
-// Split every plan's loss over the steps: for any numbers u_(j,t)(e), one per job,
-// step and excess nodes e that some plan holds there,
+// In a state of the core search the finishing jobs from n on are undecided. Split the loss of every
+// plan over the steps. For any numbers u_(j,t)(e), one per job, step and number of excess nodes e
+// of a plan,
 //
 //	c_j = min over plans of  loss - sum_t u_(j,t)(e_t)
 //
-// is what the split leaves of job j's loss, and the choice falls apart into one
-// knapsack per step, exactly solved by
+// is the part of the loss of job j that is not assigned to a step. The remaining problem separates
+// into one knapsack per step, which is solved exactly by
 //
 //	E_(n,t)(a) = min_e [ u_(n,t)(e) + E_(n+1,t)(a + e) ],   E_(end,t)(a) = D_t(free_t - a),
 //
-// so that sum_(j>=n) c_j + sum_t E_(n,t)(a_t) bounds what is still lost in state a.
-// (This is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition"
-// (1987).) To start with, u is the least loss of a plan with those excess nodes,
-// divided by T. Sweeps then raise the bound by block
-// coordinate ascent, job after job, forward and backward: with M_t(e) the best that
-// the knapsack of step t does around job j if it holds e, the loss through one of its
-// plans is
-// q = loss + sum_t M_t(e_t), and
+// and sum_(j>=n) c_j + sum_t E_(n,t)(a_t) is a lower bound on the remaining loss of state a. (This
+// is Lagrangian decomposition: Guignard and Kim, "Lagrangean decomposition" (1987).) Initially, u
+// is the smallest loss of a plan with those excess nodes, divided by T. Sweeps then raise the bound
+// by block coordinate ascent, job by job, forward and backward. Let M_t(e) be the smallest value of
+// the knapsack of step t without job j, if job j has e excess nodes. The loss of a solution with a
+// given plan of job j is at least q = loss + sum_t M_t(e_t), and
 //
 //	u_t(e) = min over plans with e of  q / (T+1)  -  M_t(e)
 //
-// shares what is known of q evenly between the T knapsacks and the job itself,
-// which never lowers the bound. (Sequential message passing: Kolmogorov,
-// "Convergent tree-reweighted message passing" (2006).) On the way, a plan whose q,
-// with what the other jobs keep, reaches the limit can be in no better solution,
-// and goes.
+// divides q evenly between the T knapsacks and the job itself, which never lowers the bound.
+// (Sequential message passing: Kolmogorov, "Convergent tree-reweighted message passing" (2006).) A
+// plan is removed if its q plus the unassigned losses of the other jobs reaches the limit, because
+// it cannot be in a better solution.
 
 const (
-	// maxSweeps limits the pairs of sweeps, sweepGain is the share of the limit
-	// that a pair must add to the bound for another to follow.
+	// maxSweeps limits the number of pairs of sweeps. Another pair follows only if the last one
+	// raised the bound by the fraction sweepGain of the limit. BenchmarkHardEnd (go test
+	// ./solver/exact -run '^$' -bench HardEnd) would show a change in time.
 	maxSweeps = 30
 	sweepGain = 5e-3
-	// maxSweepWork limits the additions of one sweep; a larger core is not swept.
+	// maxSweepWork limits the additions of one sweep. A larger core problem is searched without
+	// sweeps. BenchmarkHardEnd would show a change.
 	maxSweepWork = 20_000_000
 )
 
-// lookAhead bounds what the core search still loses from a state on.
+// lookAhead is a lower bound on the remaining loss of states of the core search.
 type lookAhead struct {
 	steps     int
 	lossLimit float64
 	jobs      []coreJob
-	// levels[n][t] are the numbers of excess nodes among job n's plans in step t,
-	// split[n][t] the u of each.
+	// levels[n][t] are the different numbers of excess nodes of the plans of job n in step t, and
+	// split[n][t] the value u of each.
 	levels [][][]int32
 	split  [][][]float64
 	kept   []float64 // c_j
-	// low[n][t] and high[n][t] enclose the excess nodes of the jobs before n.
+	// low[n][t] and high[n][t] are the range of the excess nodes of the jobs before n.
 	low, high [][]int
-	// after[n][t] is E_(n,t); before[n][t](a) is the least sum of u over the jobs
-	// before n that hold a excess nodes together.
+	// after[n][t] is E_(n,t). before[n][t](a) is the smallest sum of u over the jobs before n with
+	// a excess nodes in total.
 	after, before [][]series
-	rest          []float64 // rest[n] is the sum of kept from n on, as of after[n]
-	// closed is set when no plan of some job is left.
-	closed bool
+	rest          []float64 // rest[n] is the sum of kept from n on
+	// infeasible is set if no plan of some job remains.
+	infeasible bool
 
 	memory *Memory
-	around [][]float64 // scratch: M per step and excess
-	least  [][]float64 // scratch: least q per step and excess
+	around [][]float64 // scratch: M per step and level
+	least  [][]float64 // scratch: smallest q per step and level
 	seen   []int32     // scratch: levels
-	losses []float64   // scratch: of each
+	losses []float64   // scratch: smallest loss per level
 }
 
-// newLookAhead prepares the look-ahead over the jobs, whose plans are by rising
-// loss; last[t] is D_t as a function of the excess nodes of all of them. It returns nil if time
-// is up or the clock's work reaches until.
+// newLookAhead prepares the look-ahead over the jobs, whose plans are sorted by loss. last[t] is
+// D_t as a function of the total excess nodes. It returns nil if the deadline has passed or the
+// count of work reaches until.
 func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit float64, until int, memory *Memory) *lookAhead {
 	steps := len(last)
 	l := &lookAhead{
@@ -85,7 +84,7 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 		low: grid[int](len(jobs)+1, steps), high: grid[int](len(jobs)+1, steps),
 		around: make([][]float64, steps), least: make([][]float64, steps),
 	}
-	l.enclose()
+	l.setRanges()
 	for n := range jobs {
 		for m, at := range grid[uint16](len(jobs[n].plans), steps) {
 			jobs[n].plans[m].at = at
@@ -100,16 +99,16 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 	copy(l.after[len(jobs)], last)
 	memory.after.Reset()
 	for n := len(jobs) - 1; n >= 0; n-- {
-		l.behind(n)
-		if clock.Up(l.width(n)) || clock.Past(until) {
+		l.updateAfter(n)
+		if clock.Up(l.jobWork(n)) || clock.Past(until) {
 			return nil
 		}
 	}
 	return l
 }
 
-// index lists job n's levels in step t, notes for each plan which of them it has,
-// and starts the split with their least losses.
+// index lists the levels of job n in step t, sets the level of each plan, and initializes the
+// split.
 func (l *lookAhead) index(n, t int) {
 	l.seen, l.losses = l.seen[:0], l.losses[:0]
 	for m := range l.jobs[n].plans {
@@ -126,9 +125,9 @@ func (l *lookAhead) index(n, t int) {
 	l.levels[n][t], l.split[n][t] = slices.Clone(l.seen), slices.Clone(l.losses)
 }
 
-// leastLoss returns a lower bound on what is lost from the start.
-func (l *lookAhead) leastLoss() float64 {
-	if l.closed {
+// lowerBound returns a lower bound on the loss of every solution.
+func (l *lookAhead) lowerBound() float64 {
+	if l.infeasible {
 		return math.Inf(1)
 	}
 	least := l.rest[0]
@@ -138,61 +137,60 @@ func (l *lookAhead) leastLoss() float64 {
 	return least
 }
 
-// work returns the additions of one sweep.
+// work returns the number of additions of one sweep.
 func (l *lookAhead) work() int {
 	work := 0
 	for n := range l.jobs {
-		work += l.width(n)
+		work += l.jobWork(n)
 	}
 	return work
 }
 
-// width returns the additions of a sweep that job n takes.
-func (l *lookAhead) width(n int) int {
+// jobWork returns the number of additions of one sweep for job n.
+func (l *lookAhead) jobWork(n int) int {
 	width := 0
 	for t := range l.steps {
-		width += len(l.levels[n][t]) * len(l.after[n+1][t].at)
+		width += len(l.levels[n][t]) * len(l.after[n+1][t].values)
 	}
 	return width
 }
 
-// sharpen sweeps until that stops paying off or the clock's work reaches until, 0 for
-// never. It returns false if time was up in the
-// middle of a sweep: the split is then no longer that of the functions made from it,
-// and the look-ahead bounds nothing.
-func (l *lookAhead) sharpen(clock *model.Clock, until int) bool {
+// tighten sweeps until the improvement is small or the count of work reaches until (0 means never).
+// It returns false if the deadline passed during a sweep. The split is then inconsistent with the
+// functions computed from it, and the look-ahead must not be used.
+func (l *lookAhead) tighten(clock *model.Clock, until int) bool {
 	if l.work() > maxSweepWork {
 		return true
 	}
 	for t := range l.before[0] {
-		l.before[0][t] = series{at: []float64{0}}
+		l.before[0][t] = series{values: []float64{0}}
 	}
 	for range maxSweeps {
 		if clock.Past(until) {
 			return true
 		}
-		before := l.leastLoss()
+		before := l.lowerBound()
 		l.memory.before.Reset()
 		l.memory.after.Reset()
 		for n := range l.jobs {
-			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
+			if clock.Up(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
-			if l.share(n); l.closed {
+			if l.redistribute(n); l.infeasible {
 				return true
 			}
-			l.ahead(n)
+			l.updateBefore(n)
 		}
 		for n := len(l.jobs) - 1; n >= 0; n-- {
-			if clock.Up(2*l.width(n) + len(l.jobs[n].plans)*l.steps) {
+			if clock.Up(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
-			if l.share(n); l.closed {
+			if l.redistribute(n); l.infeasible {
 				return true
 			}
-			l.behind(n)
+			l.updateAfter(n)
 		}
-		if now := l.leastLoss(); now >= l.lossLimit || now-before < sweepGain*l.lossLimit {
+		if now := l.lowerBound(); now >= l.lossLimit || now-before < sweepGain*l.lossLimit {
 			return true
 		}
 	}
@@ -208,8 +206,8 @@ func grid[Item any](rows, length int) [][]Item {
 	return all
 }
 
-// enclose works out low and high.
-func (l *lookAhead) enclose() {
+// setRanges computes low and high.
+func (l *lookAhead) setRanges() {
 	for n, c := range l.jobs {
 		for t := range l.steps {
 			lo, hi := c.plans[0].excess[t], c.plans[0].excess[t]
@@ -221,24 +219,23 @@ func (l *lookAhead) enclose() {
 	}
 }
 
-// behind works out E of job n, and what is kept from it on, from those of the next job.
-func (l *lookAhead) behind(n int) {
+// updateAfter computes after and rest of job n from the next job.
+func (l *lookAhead) updateAfter(n int) {
 	l.rest[n] = l.rest[n+1] + l.kept[n]
 	for t := range l.steps {
 		l.after[n][t] = l.shifted(&l.memory.after, &l.after[n+1][t], n, t, -1, l.low[n][t], l.high[n][t])
 	}
 }
 
-// ahead works out the least sum of u over the jobs up to n from that over the jobs before
-// n.
-func (l *lookAhead) ahead(n int) {
+// updateBefore computes before of job n+1 from job n.
+func (l *lookAhead) updateBefore(n int) {
 	for t := range l.steps {
 		l.before[n+1][t] = l.shifted(&l.memory.before, &l.before[n][t], n, t, 1, l.low[n+1][t], l.high[n+1][t])
 	}
 }
 
-// shifted returns the least of u of job n in step t plus a function shifted by its excess nodes,
-// in the direction given, within [low, high].
+// shifted returns the minimum over the levels of job n in step t of u plus a function shifted by
+// the excess nodes in the given direction, within [low, high].
 func (l *lookAhead) shifted(memory *cellMemory, from *series, n, t, direction, low, high int) series {
 	first, last := high+1, low-1
 	for x, excess := range l.levels[n][t] {
@@ -255,14 +252,14 @@ func (l *lookAhead) shifted(memory *cellMemory, from *series, n, t, direction, l
 	return sum.trimmed()
 }
 
-// share shares out anew what is known of job n, and drops its plans that reach the
+// redistribute computes the split of job n anew, and removes its plans whose loss reaches
 // lossLimit.
-func (l *lookAhead) share(n int) {
+func (l *lookAhead) redistribute(n int) {
 	plans := l.jobs[n].plans
 	for t := range l.steps {
 		l.around[t], l.least[t] = l.around[t][:0], l.least[t][:0]
 		for _, excess := range l.levels[n][t] {
-			l.around[t] = append(l.around[t], leastSum(&l.before[n][t], &l.after[n+1][t], int(excess)))
+			l.around[t] = append(l.around[t], minSum(&l.before[n][t], &l.after[n+1][t], int(excess)))
 			l.least[t] = append(l.least[t], math.Inf(1))
 		}
 	}
@@ -289,7 +286,7 @@ func (l *lookAhead) share(n int) {
 		left++
 	}
 	if l.jobs[n].plans = plans[:left]; left == 0 {
-		l.closed = true
+		l.infeasible = true
 		return
 	}
 	for t, least := range l.least {
@@ -299,11 +296,11 @@ func (l *lookAhead) share(n int) {
 			}
 		}
 	}
-	l.keep(n)
+	l.updateKept(n)
 }
 
-// keep sets what the split leaves of job n's loss.
-func (l *lookAhead) keep(n int) {
+// updateKept computes the part of the loss of job n that is not assigned to a step.
+func (l *lookAhead) updateKept(n int) {
 	l.kept[n] = math.Inf(1)
 	for m := range l.jobs[n].plans {
 		p := &l.jobs[n].plans[m]
@@ -315,17 +312,17 @@ func (l *lookAhead) keep(n int) {
 	}
 }
 
-// leastSum returns the least a(x) + b(x + shift).
-func leastSum(a, b *series, shift int) float64 {
+// minSum returns the minimum of a(x) + b(x + shift).
+func minSum(a, b *series, shift int) float64 {
 	offset := a.low + shift - b.low
 	start := max(0, -offset)
-	end := min(len(a.at), len(b.at)-offset)
+	end := min(len(a.values), len(b.values)-offset)
 	least := math.Inf(1)
 	if start >= end {
 		return least
 	}
-	with := b.at[start+offset : end+offset]
-	for x, value := range a.at[start:end] {
+	with := b.values[start+offset : end+offset]
+	for x, value := range a.values[start:end] {
 		if sum := value + with[x]; sum < least {
 			least = sum
 		}

@@ -99,12 +99,12 @@ func TestOneJob(t *testing.T) {
 				t.Fatalf("seed %d, %s, %d labels: %.17g; the best plan has %.17g", seed, what, merged, got, want)
 			}
 		}
-		cells := []int{1, 7, firstCells, lastCells}[r.IntN(4)]
+		cells := []int{1, 7, coarseCells, fineCells}[r.IntN(4)]
 		sizes.set(x, cells)
-		phi, _, _ := sizes.job(clock, 0)
+		phi, _, _ := sizes.bestPlan(clock, 0)
 		same("prices per size", phi, atSizes)
 		sizes.pricer.maxLabels = merged
-		phi, _, _ = sizes.job(clock, 0)
+		phi, _, _ = sizes.bestPlan(clock, 0)
 		atLeast("prices per size", phi, atSizes)
 		sizes.pricer.maxLabels = e.MaxLabels
 		from := r.Float64()
@@ -117,7 +117,7 @@ func TestOneJob(t *testing.T) {
 		at, ahead := 1+r.IntN(steps-1), math.Inf(-1)
 		follows := func(share float64, p valued) (value, paid float64) {
 			for step := at; step < steps; step++ {
-				share = whole(share + j.Later[p.chosen[step]])
+				share = capShare(share + j.Later[p.chosen[step]])
 				value, paid = value+j.Gain[step]*share, paid+cost(0, step, int(p.chosen[step]))
 			}
 			return value, paid
@@ -126,13 +126,13 @@ func TestOneJob(t *testing.T) {
 			value, paid := follows(from, p)
 			ahead = max(ahead, value-paid)
 		}
-		if most := sizes.toGo[sizes.ShapeOf[0]].most(at, from); most < ahead-1e-14*j.Tail[0] {
+		if most := sizes.toGo[sizes.ShapeOf[0]].upperBound(at, from); most < ahead-1e-14*j.Tail[0] {
 			t.Fatalf("seed %d: from a share of %g in step %d on %.17g follows at most; there are plans of %.17g", seed, from, at, most, ahead)
 		}
 		less := []float64{1e-13, 0.1 * r.Float64()}[r.IntN(2)]
-		state := stepwiseState{jobs: []served{{share: whole(from + less)}}}
+		state := stepwiseState{jobs: []served{{share: capShare(from + less)}}}
 		other := stepwiseState{jobs: []served{{share: from}}, value: j.Tail[at] * less * (0.95 + 0.1*r.Float64())}
-		if newStepwise(clock, sizes).replaces(at, &other, &state) {
+		if newStepwise(clock, sizes).dominates(at, &other, &state) {
 			for _, p := range plans {
 				value, _ := follows(state.jobs[0].share, p)
 				if instead, _ := follows(from, p); other.value+instead < value-in.Precision-1e-15*j.Tail[0] {
@@ -149,7 +149,7 @@ func TestOneJob(t *testing.T) {
 		atLeast("node prices", phi, atNodes)
 
 		limit := r.Float64() * most
-		few := enumerator{few: r.IntN(100)}
+		few := enumerator{firstVisits: r.IntN(100)}
 		atPrices, ok := few.list(clock, j, prices, fitting, atNodes, limit, 10_000)
 		for _, p := range plans {
 			// One that holds no more in any step and is worth as much will do.

@@ -7,18 +7,17 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// Pricing: a job's best plan when a node in step t costs lambda_t,
+// Pricing: the best plan of a job if a node in step t costs lambda_t,
 //
 //	phi(lambda) = max over plans of  u(plan) - sum_t lambda_t n_t,
 //
-// for a job that may finish within the horizon. Label setting: a label at the
-// start of step t is a share of the demand served so far and the value collected
-// on the way. Every legal size extends it; one that finishes the job closes the
-// plan, for nothing but holding the smallest size can follow. A label is dropped if another
-// has served at least as much at no less value (whatever follows adds at least as much from
-// there), or if even the most that can follow does
-// not beat the best plan known. See Desrosiers and Luebbecke, "A primer in column
-// generation" (2005), on labels as a pricing method.
+// for a job that may finish within the horizon. The method is label setting. A label at the start
+// of a step is a share of the demand served so far and the value collected so far. Every legal size
+// extends the label. A size that finishes the job completes the plan, because the job has its
+// smallest size afterwards. A label is dominated if another one has served at least as much with at
+// least the same value, because the same remaining sizes then add at least as much. A label is also
+// dropped if an upper bound on its value does not exceed the best known plan. (Desrosiers and
+// Luebbecke, "A primer in column generation" (2005).)
 
 // label is a partial plan up to the start of a step.
 type label struct {
@@ -27,26 +26,24 @@ type label struct {
 	choice       uint8
 }
 
-// outlook is what a job can still do from each step on at given prices; bounds on
-// partial plans come from it.
+// outlook bounds the remaining value of a job from each step on at given prices.
 type outlook struct {
-	// least[t] is the least cost of holding some size from step t on, as a finished job does:
-	// from the second step on that of the smallest.
-	least []float64
-	// reach[t] is the most that the sizes chosen from step t on can add to the
-	// value net of their prices if the demand were without end.
-	reach []float64
-	// reaching are the sizes that attain reach.
-	reaching []uint8
+	// minCost[t] is the minimum cost from step t on, as for a finished job. From the second step on
+	// it is the cost of the smallest size.
+	minCost []float64
+	// uncapped[t] is the maximum value net of prices from step t on if the demand were unlimited.
+	uncapped []float64
+	// uncappedSizes are the sizes that attain uncapped.
+	uncappedSizes []uint8
 }
 
-// fill works out the outlook of a job.
+// fill computes the outlook of a job.
 func (o *outlook) fill(j *model.Job, prices []float64, fitting []int) {
 	steps := len(prices)
-	o.least = slices.Grow(o.least[:0], steps+1)[:steps+1]
-	o.reach = slices.Grow(o.reach[:0], steps+1)[:steps+1]
-	o.reaching = slices.Grow(o.reaching[:0], steps)[:steps]
-	o.least[steps], o.reach[steps] = 0, 0
+	o.minCost = slices.Grow(o.minCost[:0], steps+1)[:steps+1]
+	o.uncapped = slices.Grow(o.uncapped[:0], steps+1)[:steps+1]
+	o.uncappedSizes = slices.Grow(o.uncappedSizes[:0], steps)[:steps]
+	o.minCost[steps], o.uncapped[steps] = 0, 0
 	for t := steps - 1; t >= 0; t-- {
 		shares, tail, price := j.Shares(t), j.Tail[t], prices[t]
 		smallest, most := math.Inf(1), math.Inf(-1)
@@ -57,45 +54,44 @@ func (o *outlook) fill(j *model.Job, prices []float64, fitting []int) {
 			}
 			smallest = min(smallest, cost)
 			if net := tail*shares[k] - cost; net > most {
-				most, o.reaching[t] = net, uint8(k)
+				most, o.uncappedSizes[t] = net, uint8(k)
 			}
 		}
-		o.least[t] = o.least[t+1] + smallest
-		o.reach[t] = o.reach[t+1] + most
+		o.minCost[t] = o.minCost[t+1] + smallest
+		o.uncapped[t] = o.uncapped[t+1] + most
 	}
 }
 
-// most bounds the value of every plan that continues a label at the start of step
-// t: as if the job finished at once, and as if its demand had no end.
-func (o *outlook) most(j *model.Job, t int, share, value float64) float64 {
-	return value + min(j.Tail[t]-o.least[t], j.Tail[t]*share+o.reach[t])
+// upperBound returns an upper bound on the value of every plan that extends a label at the start of
+// step t. It is the minimum of two bounds: the job finishes at once, or its demand is unlimited.
+func (o *outlook) upperBound(j *model.Job, t int, share, value float64) float64 {
+	return value + min(j.Tail[t]-o.minCost[t], j.Tail[t]*share+o.uncapped[t])
 }
 
-// pricer prices jobs. It owns the memory of the labels and serves one goroutine.
+// pricer prices jobs. It owns the memory of the labels and must not be used concurrently.
 type pricer struct {
 	maxLabels int
 	outlook   outlook
 	layers    [][]label
 	chosen    []uint8
-	// longer is what one size makes of the labels of a layer, merged the labels of the next
-	// layer so far.
-	longer, merged []label
+	// extended contains the extensions of the labels of a layer by one size. merged contains the
+	// labels of the next layer so far.
+	extended, merged []label
 }
 
-// price returns phi for a job that may hold the first fitting[t] of its sizes in step t, and
-// the plan that attains it. It returns floor and nil if no plan
-// has a value above floor. The plan is the pricer's memory, valid until the next
-// call. Where time is up phi is +Inf.
+// price returns phi and a plan that attains it, for a job that may have the first fitting[t] of its
+// sizes in step t. It returns floor and nil if no plan has a value above floor. The plan is memory
+// of the pricer and valid until the next call. If the deadline has passed, phi is +Inf.
 func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitting []int, floor float64) (float64, []uint8) {
 	steps := len(prices)
 	if clock.Up(2 * steps * len(j.Sizes)) {
 		return math.Inf(1), nil
 	}
 	p.outlook.fill(j, prices, fitting)
-	if j.Unfinished(p.outlook.reaching) {
-		// The best sizes as if the demand had no end do not come to its end.
-		if p.outlook.reach[0] > floor {
-			return p.outlook.reach[0], p.outlook.reaching
+	if j.Unfinished(p.outlook.uncappedSizes) {
+		// The best sizes for an unlimited demand do not finish the job.
+		if p.outlook.uncapped[0] > floor {
+			return p.outlook.uncapped[0], p.outlook.uncappedSizes
 		}
 		return floor, nil
 	}
@@ -107,11 +103,11 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 	endStep, cut := -1, math.Inf(-1)
 	for t := range steps {
 		shares, gain := j.Shares(t), j.Gain[t]
-		closed, after, endless := p.outlook.least[t+1], j.Tail[t+1], p.outlook.reach[t+1]
+		closed, after, endless := p.outlook.minCost[t+1], j.Tail[t+1], p.outlook.uncapped[t+1]
 		finished := after - closed
 		layer := p.layers[t]
-		if best > cut { // Since its labels were made.
-			layer = slices.DeleteFunc(layer, func(l label) bool { return p.outlook.most(j, t, l.share, l.value) <= best })
+		if best > cut { // the best value has risen since the labels were made
+			layer = slices.DeleteFunc(layer, func(l label) bool { return p.outlook.upperBound(j, t, l.share, l.value) <= best })
 			cut = best
 		}
 		if clock.Up(len(p.layers[t]) + 4*len(layer)*len(j.Sizes)) {
@@ -123,26 +119,26 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 			if t == 0 {
 				cost += j.Cost[k]
 			}
-			longer := p.longer[:0]
+			extended := p.extended[:0]
 			for n := range layer {
 				from := &layer[n]
 				share := from.share + served
 				if share < model.Finished {
 					value := from.value + gain*share - cost
 					if value+finished > best && value+(after*share+endless) > best {
-						longer = append(longer, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
+						extended = append(extended, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
 					}
 				} else if value := from.value + j.Tail[t] - cost - closed; value > best {
 					best, endStep = value, t
 					end = label{parent: int32(n), choice: uint8(k)}
 				}
 			}
-			if p.longer = longer; len(longer) > 0 {
-				p.merged = mergeUndominated(p.merged[:0], front, longer)
+			if p.extended = extended; len(extended) > 0 {
+				p.merged = mergeUndominated(p.merged[:0], front, extended)
 				front, p.merged = p.merged, front
 			}
 		}
-		p.layers[t+1] = thinned(front, p.maxLabels)
+		p.layers[t+1] = thin(front, p.maxLabels)
 	}
 	for n, l := range p.layers[steps] {
 		if l.value > best {
@@ -155,8 +151,8 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 	return best, p.trace(steps, endStep, end)
 }
 
-// trace reads off the plan that closes with the given label in the given step; in
-// the steps after it the job holds its smallest size.
+// trace returns the plan that ends with the given label in the given step. In later steps the job
+// has its smallest size.
 func (p *pricer) trace(steps, step int, end label) []uint8 {
 	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
 	clear(p.chosen)
@@ -172,10 +168,10 @@ func (p *pricer) trace(steps, step int, end label) []uint8 {
 	return p.chosen
 }
 
-// mergeUndominated appends to into the labels of a and b, each by falling share,
-// that no other of them dominates: by falling share and rising value.
+// mergeUndominated appends the labels of a and b that no other label dominates. The inputs are
+// sorted by decreasing share. The result is sorted by decreasing share and increasing value.
 func mergeUndominated(into, a, b []label) []label {
-	most := math.Inf(-1)
+	maxValue := math.Inf(-1)
 	for len(a) > 0 || len(b) > 0 {
 		var next label
 		if len(b) == 0 || len(a) > 0 && (a[0].share > b[0].share || a[0].share == b[0].share && a[0].value >= b[0].value) {
@@ -183,19 +179,19 @@ func mergeUndominated(into, a, b []label) []label {
 		} else {
 			next, b = b[0], b[1:]
 		}
-		if next.value > most {
-			most = next.value
+		if next.value > maxValue {
+			maxValue = next.value
 			into = append(into, next)
 		}
 	}
 	return into
 }
 
-// thinned merges neighbours, in place, until at most that many are left. A merged
-// label serves as much as the better served of two at the value of the other: no
-// plan's value exceeds what follows from it.
-func thinned(labels []label, most int) []label {
-	for len(labels) > most {
+// thin merges neighboring labels in place until their number is at most limit. A merged label
+// combines the larger share and the larger value of two labels. The value of no plan is
+// underestimated.
+func thin(labels []label, limit int) []label {
+	for len(labels) > limit {
 		half := labels[:0]
 		for n := 0; n+1 < len(labels); n += 2 {
 			merged := labels[n+1]

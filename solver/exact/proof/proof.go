@@ -7,7 +7,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// lemma names why a number is a bound. The package comment of exact states each.
+// lemma is the name of the lemma that proves a bound. The package comment of exact states the
+// lemmas.
 type lemma string
 
 const (
@@ -21,27 +22,26 @@ const (
 	lemmaTables     lemma = "group tables"
 )
 
-// ulp is the relative rounding of one operation.
+// ulp is the relative rounding error of one operation.
 const ulp = 1.0 / (1 << 53)
 
-// Rounding is the most that arithmetic may put a bound below the truth, or a plan's value
-// above it. It is added up here and nowhere else: a sum of n terms is off by at most
-// n * ulp times the sum of their magnitudes. A bound has one term a job, each made of a
-// few a step; with values the sum of |value| of the jobs in some legal plan, and priced
-// that of price * nodes over steps and limits,
+// Rounding returns an upper bound on the rounding error of a bound and of the value of a plan. A
+// sum of n terms has an error of at most n * ulp times the sum of their magnitudes. A bound has one
+// term per job, and each term has a few operations per step. The sum of the magnitudes is at most
 //
-//	|bound| + 3 values + 4 priced
+//	|bound| + 3 values + 4 cost,
 //
-// bounds those magnitudes: what a job has at its best, net of prices, is no less than what
-// it has in that plan, so that its negative part is part of values and priced. Each term may
-// have lost what was too small to calculate with besides.
-func Rounding(in *model.Instance, bound, values, priced float64) float64 {
+// where values is the sum of |value| of the jobs in a legal plan, and cost is the cost of the
+// pool. The reason is that the maximum of a job, net of prices, is at least its net value in that
+// plan, so that values and cost bound its negative part. In addition, each term may have lost
+// numbers below model.Tiny.
+func Rounding(in *model.Instance, bound, values, cost float64) float64 {
 	terms := float64(len(in.Jobs) + 4*in.Steps + 16)
-	return terms * (ulp*(math.Abs(bound)+3*values+4*priced) + model.Tiny)
+	return terms * (ulp*(math.Abs(bound)+3*values+4*cost) + model.Tiny)
 }
 
-// Priced is what the whole pool costs at node prices.
-func Priced(in *model.Instance, prices []float64) float64 {
+// PoolCost returns the cost of the whole pool at node prices.
+func PoolCost(in *model.Instance, prices []float64) float64 {
 	sum := 0.0
 	for t, price := range prices {
 		sum += price * float64(in.Capacity[t])
@@ -49,48 +49,49 @@ func Priced(in *model.Instance, prices []float64) float64 {
 	return sum
 }
 
-// prove lowers the upper bound to one that a lemma proves. To priced comes what the pool costs
-// at the lemma's prices, and the larger bound that losses were taken off. No bound is written
-// anywhere else. One below a legal plan disproves the search.
-func (s *Search) prove(bound, priced float64, by lemma) {
-	s.priced = max(s.priced, priced) // What is found at these prices is off as well.
+// prove lowers the upper bound to a bound that the lemma proves. Every bound passes through this
+// method. The argument cost is the cost of the pool at the prices of the lemma, plus the magnitude
+// of the bound from which losses were subtracted. If the value of a legal plan exceeds the bound,
+// prove records a contradiction.
+func (s *Search) prove(bound, cost float64, by lemma) {
+	s.poolCost = max(s.poolCost, cost) // the rounding error also affects plans found at these prices
 	if !(bound < s.upper) {
 		return
 	}
 	s.upper, s.by = bound, by
-	s.compare(s.Value)
-	s.compare(s.witness)
+	s.checkValue(s.Value)
+	s.checkValue(s.witness)
 }
 
-// compare notes a contradiction if the value of a legal plan is above the upper bound.
-func (s *Search) compare(value float64) {
+// checkValue records a contradiction if the value of a legal plan exceeds the upper bound.
+func (s *Search) checkValue(value float64) {
 	if value-s.upper > s.Slack() {
 		s.contradict(s.by, s.upper, value)
 	}
 }
 
-// Slack is the difference of two values that rounding may make, and that between plans
-// which the search does not tell apart.
+// Slack returns the largest difference of two values that rounding or Instance.Precision may
+// explain.
 func (s *Search) Slack() float64 {
-	return Rounding(s.in, s.Value, s.values, s.priced) + s.in.Precision
+	return Rounding(s.in, s.Value, s.values, s.poolCost) + s.in.Precision
 }
 
-// solve notes that no plan is better than the incumbent, if nothing but rounding is left
-// between the incumbent and the upper bound.
-func (s *Search) solve() { s.solved = s.upper-s.Value <= s.Slack() }
+// markSolved records that the incumbent is optimal, if the gap is within Slack.
+func (s *Search) markSolved() { s.solved = s.upper-s.Value <= s.Slack() }
 
-// contradict notes a legal plan above a bound: of these two the plan is true.
+// contradict records that the value of a legal plan exceeds a bound. The plan is correct then, and
+// the bound is not.
 func (s *Search) contradict(by lemma, bound, value float64) {
 	if s.Contradiction == "" {
 		s.Contradiction = fmt.Sprintf("lemma %q bounds a plan of value %.17g by %.17g", by, value*s.in.Unit, bound*s.in.Unit)
 	}
 }
 
-// Refute notes that the incumbent is above the bound of all plans.
+// Refute records that the value of the incumbent exceeds the bound.
 func (s *Search) Refute(bound float64) { s.contradict(s.by, bound, s.Value) }
 
-// ObjectiveBound turns a bound on values in the search, with what rounding may have taken
-// off it, into one on the objective, which exceeds a plan's value by its tie cost.
+// ObjectiveBound converts a bound of the search and its rounding error to a bound on the objective.
+// The objective of a plan exceeds its value by the tie cost.
 func ObjectiveBound(in *model.Instance, bound, rounding float64) float64 {
 	return (min(bound+in.TieTotal, in.Most) + rounding) * in.Unit
 }

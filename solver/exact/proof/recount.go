@@ -6,54 +6,54 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The recount: how much better than the best plan found another can be, where rounding is
-// much of the objective.
+// The recount: the gap of one step, computed from losses only.
 //
-// Values and prices that are huge beside the objective cancel out in it, and their rounding
-// is all that keeps a complete search from being a proof. In one step it can be kept out:
-// what a plan falls short of the bound is a sum of losses, none below 0, and its loss less
-// the least one is what the best plan is better by. The bound itself is not needed. So the
-// tables of groups are made once more, the pool alone being their tree where there are no
-// groups, of losses that are right to a few of their own last digits: values are exact, being
-// those of the problem times a power of two, less no tie cost; prices are whole multiples of a
-// unit, so fine that their products with nodes, differences and sums are exact too.
+// If values and prices are much larger than the objective, they cancel out, and their rounding
+// error can prevent a proof after a complete search. The bound itself is not needed for one step.
+// The difference between the bound and a plan is a sum of losses, all at least 0. The gap is the
+// loss of the incumbent minus the smallest loss. The recount therefore builds the tables of groups
+// again; without groups the tree contains only the pool. Their losses have a relative error of a
+// few units in the last place. Values are exact, because they are the values of the problem times a
+// power of two, without tie costs. Prices are multiples of a unit that is small enough for exact
+// products, differences and sums.
 
-// Recount returns the incumbent, or a plan that losses show to be better by more than what
-// counts as the same, and the most that any plan is better than it. It returns false if time or
-// memory is up. The instance must be of one step and without ties.
-func Recount(clock *model.Clock, in *model.Instance, incumbent *model.Plan, same float64) (best *model.Plan, better float64, ok bool) {
+// Recount returns the incumbent, or a plan that is better by more than tolerance, and an upper
+// bound on how much better any plan is. It returns false if the deadline has passed or the tables
+// are too large. The instance must have one step and no tie costs.
+func Recount(clock *model.Clock, in *model.Instance, incumbent *model.Plan, tolerance float64) (best *model.Plan, better float64, ok bool) {
 	t := newGroupTree(in)
 	pool := len(t.nodes) - 1
-	if !t.relax(clock, true) || !t.minimise(clock, pool) {
+	if !t.relax(clock, true) || !t.minimize(clock, pool) {
 		return nil, 0, false
 	}
-	least := t.nodes[pool].table.least
-	best, better = incumbent, t.loss(incumbent)-least
-	// Sums of losses, what was too small to calculate with, and values that are products.
-	rounding := float64(len(in.Jobs)+len(t.nodes)+4) * (ulp*2*least + 4*model.Tiny)
+	minLoss := t.nodes[pool].table.minLoss
+	best, better = incumbent, t.loss(incumbent)-minLoss
+	// The rounding error of sums of losses, of numbers below model.Tiny, and of values that are
+	// products.
+	rounding := float64(len(in.Jobs)+len(t.nodes)+4) * (ulp*2*minLoss + 4*model.Tiny)
 	for i := range in.Jobs {
 		rounding += 8 * ulp * in.Jobs[i].Tail[0]
 	}
-	if better > max(rounding, same) {
+	if better > max(rounding, tolerance) {
 		best, better = t.plan(), 0
 	}
 	return best, max(0, better) + rounding, true
 }
 
-// loss returns what a plan falls short of the bound.
+// loss returns the bound minus the value of a plan.
 func (t *groupTree) loss(p *model.Plan) float64 {
 	sum := 0.0
 	for i := range t.in.Jobs {
 		sum += t.losses[t.starts[i]+int(p.Of(i)[0])]
 	}
-	for g, nodes := range t.heldBy(p) {
+	for g, nodes := range t.groupNodes(p) {
 		sum += t.nodes[g].loss(nodes, t.in.QuotaPrice)
 	}
 	return sum
 }
 
-// priceGrain returns what prices are whole multiples of: 2^53 of it are more than the pool
-// costs at the highest price.
+// priceGrain returns the unit of which prices are multiples. 2^53 units exceed the cost of the pool
+// at the highest price.
 func (t *groupTree) priceGrain() float64 {
 	highest, quotas := 0.0, 0.0
 	for g := range t.nodes {
@@ -61,7 +61,7 @@ func (t *groupTree) priceGrain() float64 {
 		for _, e := range n.edges {
 			highest = max(highest, math.Abs(e.PerNode))
 		}
-		if n.floor > n.smallest {
+		if n.floor > n.minNodes {
 			quotas += t.in.QuotaPrice
 		}
 	}

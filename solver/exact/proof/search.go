@@ -10,91 +10,98 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// The search, in stages.
+// The stages of the search.
 //
-// A search tries stages in order: the Lagrangian bound is minimised, its prices give a legal
-// plan, and the core search closes the gap or lowers the bound. If it takes too much work, the
-// instance is searched at prices per size, and what these find narrows the gap for another core
-// search. Everything is decided by counts of work, never by the clock, so that the same problem
-// gives the same plan; only time can cut the search short.
+// A search runs its stages in order. The first stage minimizes the Lagrangian bound and derives a
+// legal plan from the prices. The core search closes the gap or lowers the bound. If it takes too
+// much work, the next stage uses prices per size, and its plans and bounds reduce the gap for
+// another core search. All limits count work, never time, so that the same problem always has the
+// same plan. Only the deadline can stop a search early.
 
-// stage is a way of searching: it lowers the upper bound or finds better plans, given what the
-// stages before it have learned. It ends if the clock's work reaches until, 0 for never.
+// stage is one method of the search. It lowers the upper bound or finds better plans, based on the
+// results of the stages before. It stops if the count of work reaches until; 0 means never.
 type stage struct {
 	search func(s *Search, clock *model.Clock, until int)
-	// work is the limit of its work, 0 for none.
+	// work is the work limit of the stage; 0 means none.
 	work int
 }
 
-// learned is what stages leave to the stages after them.
+// learned contains the results of the stages so far.
 type learned struct {
-	// Prices are the best node prices, bound is the Lagrangian bound at them, and GroupPrices
-	// are those of the limits of groups.
+	// Prices are the best node prices, and bound is the Lagrangian bound at these prices.
+	// GroupPrices are the multipliers of the limits of groups.
 	Prices, GroupPrices []float64
 	bound               float64
-	// lagrangian knows the columns found, and builder makes plans of them.
+	// lagrangian contains the columns, and builder derives plans from them.
 	lagrangian *lagrangian
 	builder    *guess.Builder
-	// exhausted is the value of the incumbent with which the core search came to its end.
+	// exhausted is the value of the incumbent when the last core search reached its limits.
 	exhausted float64
-	// sizes are the prices per size, and sizesAt the best of them; nil if none were sought.
-	sizes   *sizePrices
-	sizesAt []float64
+	// sizes is the decomposition with prices per size, and bestSizePrices the best of these prices;
+	// both are nil if the stage was skipped.
+	sizes          *sizePrices
+	bestSizePrices []float64
 }
 
-// The core searches go from cheap to thorough. The first takes on the whole gap between bound
-// and incumbent if that leaves few columns, otherwise a small share of it, or a smaller one if
-// it leaves too many. If it finds nothing, the next takes on twice as much; what it finds
-// narrows the gap. If the beam drops states it is widened, up to a width at which the search
-// ends.
+// Core searches start with little work. The limit of the loss of the first one is the whole gap
+// between bound and incumbent if few columns lose less. Otherwise it is a fraction of the gap, and
+// a smaller one if too many columns remain. If a search finds no solution, the limit is doubled. If
+// the beam drops states, it is widened up to Effort.LastWidth.
 const (
+	// firstFraction and minFraction are the first and the smallest limit, as fractions of the
+	// gap. They trade the number of core searches for their size. BenchmarkHardEnd (go test
+	// ./solver/exact -run '^$' -bench HardEnd) and BenchmarkInstances would show a change.
 	firstFraction = 1.0 / 16
-	leastFraction = 1.0 / 1024
-	widening      = 4
-	// easyRollouts is how many times the work of a rollout core searches may take before prices
-	// per size are sought, in addition to Effort.EasyWork. With 20,
-	// BenchmarkHardEnd loses a proof.
+	minFraction   = 1.0 / 1024
+	// widening is the factor from one width of the beam to the next. Effort.FirstWidth lists the
+	// benchmarks of the widths.
+	widening = 4
+	// easyRollouts is the work limit of the core search before prices per size, as a multiple of
+	// the work of a rollout, in addition to Effort.EasyWork. With 20, BenchmarkHardEnd (go test
+	// ./solver/exact -run '^$' -bench HardEnd) loses a proof.
 	easyRollouts = 50
-	// fewColumns is the number of columns, besides the jobs' best, that are few.
+	// fewColumns is the number of columns, in addition to the best ones, up to which the first core
+	// search covers the whole gap. BenchmarkDecision (go test . -run '^$' -bench Decision) would
+	// show a change in time.
 	fewColumns = 100
 )
 
-// provenGap is the relative gap from which on the incumbent counts as optimal, whatever rounding
-// adds to its bound.
+// provenGap is the relative gap at which the incumbent counts as optimal. It is smaller than
+// problem.OptimalGap because the rounding error is still added to the bound.
 const provenGap = 0.9 * problem.OptimalGap
 
-// Search finds and proves the best plan of an instance.
+// Search finds the best plan of an instance and proves its optimality.
 type Search struct {
 	in *model.Instance
 	learned
-	// rollout is nil if it takes too long, and then there are no prices per size either.
+	// rollout is nil if one rollout takes too much work. The search then skips prices per size too.
 	rollout *guess.Rollout
 
 	Incumbent *model.Plan
-	// Value is that of the incumbent, in the units of the search, values the sum of |value|
-	// of its jobs.
+	// Value is the value of the incumbent in the units of the search. values is the sum of |value|
+	// over its jobs.
 	Value, values float64
-	// upper is at least the value of every plan, by a lemma; prove alone writes them. solved
-	// says that the best plan was found.
+	// upper is an upper bound on the value of every plan, proven by the lemma by. Only prove sets
+	// them. solved reports whether the incumbent is optimal.
 	upper  float64
 	by     lemma
 	solved bool
-	// priced is the most that the pool costs at the prices of a proof, and Contradiction
-	// says which proof was false, if one was.
-	priced        float64
+	// poolCost is the largest cost of the pool at the prices of a lemma. Contradiction names the
+	// lemma that a legal plan contradicts, if any.
+	poolCost      float64
 	Contradiction string
-	// witness is the value of a plan that tests know to be optimal, -Inf if there is none: the
-	// lemma that cuts it off is the one that is false.
+	// witness is the value of a plan that is known to be optimal, in tests; -Inf otherwise. A bound
+	// below it is a contradiction.
 	witness float64
 	memory  *Memory
-	// gap is the relative gap that is good enough, and certify asks for the best prices per size
-	// even where a plan is proven without.
+	// gap is the relative gap at which the search may stop. certify requests the best prices per
+	// size even if the plan is proven without them.
 	gap     float64
 	certify bool
 }
 
-// NewSearch prepares the search of an instance. A witness, if not nil, is a plan that must
-// never be cut off. One search at a time works in a memory.
+// NewSearch prepares the search of an instance. The optimum is a known optimal plan, for tests, or
+// nil. Two searches must not use the same memory at the same time.
 func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem.Plan, memory *Memory) *Search {
 	next := &Search{
 		in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1), witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate,
@@ -106,8 +113,8 @@ func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem
 	return next
 }
 
-// Run searches until the gap is proven, the work is used up or time is up. It
-// returns the upper bound and what ended the search.
+// Run searches until the gap is proven, the work limits are reached, or the deadline has passed. It
+// returns the upper bound and the limit that stopped the search.
 func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 	s.Offer(clock, model.NewPlan(s.in))
 	s.prove(s.in.Most, 0, lemmaAlone)
@@ -116,7 +123,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 		if stage.work > 0 {
 			until = clock.Work + stage.work
 		}
-		if stage.search(s, clock, until); clock.Ended || s.enough() {
+		if stage.search(s, clock, until); clock.Ended || s.done() {
 			break
 		}
 	}
@@ -134,16 +141,16 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 	return bound, problem.LimitWork
 }
 
-// stages returns the stages that the instance suits.
+// stages returns the stages for the instance.
 func (s *Search) stages(clock *model.Clock) []stage {
 	switch {
 	case len(s.in.Groups) > 0:
 		return []stage{{search: (*Search).searchGroups}}
 	case len(s.in.Finishing) == 0:
-		return []stage{{search: (*Search).searchSingly}}
+		return []stage{{search: (*Search).searchIndependentSteps}}
 	}
 	if len(s.in.Jobs) < s.in.Effort.MinSampled {
-		if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.ahead); s.rollout.Work() > guess.MaxRolloutWork {
+		if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.rollout); s.rollout.Work() > guess.MaxRolloutWork {
 			s.rollout = nil
 		}
 	}
@@ -156,23 +163,24 @@ func (s *Search) stages(clock *model.Clock) []stage {
 	return []stage{prices, easy, {search: (*Search).searchSizePrices}, core}
 }
 
-// enough reports whether the gap is as small as asked for, or nothing but ties can be left to find.
-func (s *Search) enough() bool {
+// done reports whether the gap is as small as requested, or only plans of equal objective may be
+// left to find.
+func (s *Search) done() bool {
 	return s.closed() || problem.RelativeGap(s.Value, s.upper) <= max(s.gap, provenGap)
 }
 
-// searchSingly solves an instance of separable jobs alone, of which each step is a
-// knapsack of its own.
-func (s *Search) searchSingly(clock *model.Clock, _ int) {
+// searchIndependentSteps solves an instance in which all jobs are separable: each step is an
+// independent knapsack.
+func (s *Search) searchIndependentSteps(clock *model.Clock, _ int) {
 	p, sum, relaxed, complete := model.NewPlan(s.in), 0.0, 0.0, true
-	n := s.in.Size() / s.in.Steps // With room for them no stretch goes into moving options.
+	n := s.in.Size() / s.in.Steps // Reserve memory, to avoid copies between two checks of the deadline.
 	k := &s.memory.knapsack
 	k.nodes, k.values = slices.Grow(k.nodes[:0], n), slices.Grow(k.values[:0], n)
 	k.losses, k.rates = slices.Grow(k.losses[:0], n), slices.Grow(k.rates[:0], n)
 	for t := range s.in.Steps {
 		s.in.SeparableItems(clock, k, t)
 		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
-		if !ok { // Time is up, if not before the last item was added.
+		if !ok { // The deadline may have passed before the last item was added.
 			s.Offer(clock, p)
 			return
 		}
@@ -183,28 +191,27 @@ func (s *Search) searchSingly(clock *model.Clock, _ int) {
 		}
 	}
 	s.Offer(clock, p)
-	s.prove(sum, Priced(s.in, s.Prices)+relaxed, lemmaSteps)
+	s.prove(sum, PoolCost(s.in, s.Prices)+relaxed, lemmaSteps)
 	if complete {
-		s.solve()
+		s.markSolved()
 	}
 }
 
 // closed reports whether no plan is better than the incumbent.
 func (s *Search) closed() bool { return s.solved || s.upper <= s.Value+s.in.Precision }
 
-// Offer makes a plan the incumbent if it is legal and better by more than rounding, whatever
-// made it.
+// Offer makes a plan the incumbent if it is legal and its value is larger by more than rounding.
 func (s *Search) Offer(clock *model.Clock, p *model.Plan) {
 	if p == nil {
 		return
 	}
 	if value, values := s.in.Value(clock, p); value > s.Value+s.in.Precision/2 && s.in.Legal(p) {
 		s.Incumbent, s.Value, s.values = p, value, values
-		s.compare(value)
+		s.checkValue(value)
 	}
 }
 
-// searchPrices minimises the Lagrangian bound and makes plans of its prices.
+// searchPrices minimizes the Lagrangian bound and derives plans from its prices.
 func (s *Search) searchPrices(clock *model.Clock, _ int) {
 	start := startOf(clock, s.in)
 	if clock.Ended {
@@ -217,16 +224,16 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 	if s.rollout != nil {
 		s.Offer(clock, s.rollout.Plan(clock, start.Prices))
 	} else {
-		// If finding the best prices takes its time, the first ones are good for a plan to
-		// have until then.
+		// Large instances take long to find the best prices. The first prices give an incumbent
+		// until then.
 		s.lagrangian.Evaluate(clock, start.Prices)
 		s.Offer(clock, s.builder.Build(clock, start.Prices))
 	}
 	goodEnough := func() bool { return s.closed() || problem.RelativeGap(s.Value, s.upper) <= s.gap }
 	start.Close = s.rollout != nil
 	for start.Rough = start.Trust > 0 && s.gap > problem.OptimalGap; ; start.Rough = false {
-		s.bound, s.Prices = s.lagrangian.minimise(clock, start, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
-		s.prove(s.bound, Priced(s.in, s.Prices), lemmaPrices)
+		s.bound, s.Prices = s.lagrangian.minimize(clock, start, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
+		s.prove(s.bound, PoolCost(s.in, s.Prices), lemmaPrices)
 		if start.Prices = s.Prices; goodEnough() {
 			return
 		}
@@ -240,21 +247,21 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 	}
 }
 
-// searchCore searches the columns at the node prices, from cheap to thorough.
+// searchCore runs core searches at the node prices, from little work to much.
 func (s *Search) searchCore(clock *model.Clock, until int) {
 	if s.exhausted == s.Value {
-		return // Nothing has narrowed the gap since.
+		return // The gap is the same as in the last core search.
 	}
 	bound, value := s.bound, s.Value
 	lossLimit, width, searched := s.firstLimit(clock, s.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
-	for sharpen := lossLimit == bound-s.Value; !s.closed() && !clock.Ended && !clock.Past(until); sharpen = true {
+	for tighten := lossLimit == bound-s.Value; !s.closed() && !clock.Ended && !clock.Past(until); tighten = true {
 		core := newCoreSearch(clock, s.lagrangian.classes, s.Prices, lossLimit, until, s.memory)
 		if core == nil && clock.Past(until) {
 			return
 		}
 		if core == nil {
-			// Too much survives. Take on less, unless less was searched already.
-			if searched || lossLimit < leastFraction*(bound-s.Value) {
+			// Too many columns remain. Lower the limit, unless a lower limit was searched before.
+			if searched || lossLimit < minFraction*(bound-s.Value) {
 				s.exhausted = value
 				return
 			}
@@ -262,20 +269,20 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 			continue
 		}
 		searched = true
-		if !core.prepare(clock, sharpen, bound-s.upper) {
+		if !core.prepare(clock, tighten, bound-s.upper) {
 			return
 		}
-		least := core.run(clock, width)
+		lossBound := core.run(clock, width)
 		lossLimit = core.lossLimit
-		whole := lossLimit >= bound-s.Value
+		fullGap := lossLimit >= bound-s.Value
 		found := !math.IsInf(core.best, 1)
 		if found {
 			s.Offer(clock, core.solution())
 		}
-		s.prove(bound-least, Priced(s.in, s.Prices)+math.Abs(bound), lemmaCore)
-		switch dropped := least < min(lossLimit, core.best); {
-		case !dropped && (found || whole):
-			s.solve() // Its best plan is known, or that it has nothing better.
+		s.prove(bound-lossBound, PoolCost(s.in, s.Prices)+math.Abs(bound), lemmaCore)
+		switch dropped := lossBound < min(lossLimit, core.best); {
+		case !dropped && (found || fullGap):
+			s.markSolved() // The best plan is known, or no plan is better than the incumbent.
 			return
 		case !dropped:
 			lossLimit *= 2
@@ -291,12 +298,13 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 	}
 }
 
-// firstLimit returns the loss that the first core search takes on: the gap where few columns
-// lose less, else a small share of it, or the loss of firstRegrets columns, if that is less. With
-// many jobs even a small share of the gap to a first plan is far more than the best one loses.
+// firstLimit returns the limit of the loss for the first core search. It is the gap if few columns
+// lose less. Otherwise it is a fraction of the gap, or the loss of the firstRegrets-th column if
+// that is smaller. In instances with many jobs, even a small fraction of the first gap is far more
+// than the loss of the best plan.
 func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) float64 {
 	var losses []float64
-	few := fewColumns
+	remaining := fewColumns
 	d := s.lagrangian.classes
 	for n := range d.All {
 		class := &d.All[n]
@@ -306,7 +314,7 @@ func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) f
 			if m == best || loss >= gap {
 				continue
 			}
-			if few -= int(class.Count); loss < firstFraction*gap {
+			if remaining -= int(class.Count); loss < firstFraction*gap {
 				losses = append(losses, loss)
 			}
 		}
@@ -314,12 +322,12 @@ func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) f
 			break
 		}
 	}
-	if few >= 0 {
+	if remaining >= 0 {
 		return gap
 	}
 	if len(losses) <= firstRegrets {
 		return firstFraction * gap
 	}
 	slices.Sort(losses)
-	return max(losses[firstRegrets], leastFraction*gap)
+	return max(losses[firstRegrets], minFraction*gap)
 }

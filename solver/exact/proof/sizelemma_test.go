@@ -26,7 +26,7 @@ func (g *ground) anySizePrices(t *rapid.T, start guess.Start, most float64) (*si
 			x[v] = -rapid.Float64Range(0, most).Draw(t, "paid")
 		}
 	}
-	sizes.set(x, rapid.SampledFrom([]int{1, 7, firstCells, lastCells}).Draw(t, "cells"))
+	sizes.set(x, rapid.SampledFrom([]int{1, 7, coarseCells, fineCells}).Draw(t, "cells"))
 	return sizes, x
 }
 
@@ -39,7 +39,7 @@ func TestLemmaSizePrices(t *testing.T) {
 		if !ok {
 			t.Fatal("no bound")
 		}
-		s.prove(bound, Priced(g.Instance, start.Prices), lemmaSizePrices)
+		s.prove(bound, PoolCost(g.Instance, start.Prices), lemmaSizePrices)
 		g.holds(t, s, "L at any prices per size")
 	})
 }
@@ -60,7 +60,7 @@ func TestLemmaStepwise(t *testing.T) {
 		if !ok {
 			t.Fatal("time is up")
 		}
-		s.prove(most, Priced(g.Instance, start.Prices), lemmaStepwise)
+		s.prove(most, PoolCost(g.Instance, start.Prices), lemmaStepwise)
 		g.holds(t, s, "step by step")
 		if best != nil {
 			if found, _ := g.Value(g.clock, best); !g.Legal(best) || found < value-1e-12*g.magnitude {
@@ -86,9 +86,9 @@ func TestStepwiseFirstSteps(t *testing.T) {
 		s, start := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), startOf(g.clock, g.Instance)
 		s.Offer(g.clock, model.NewPlan(g.Instance))
 		sizes := newSizePrices(g.clock, g.Instance)
-		sizes.set(sizes.At(start.Prices), lastCells)
+		sizes.set(sizes.At(start.Prices), fineCells)
 		_, most, _ := newStepwise(g.clock, sizes).run(g.clock, g.Effort.LastStates, s.Value, 0)
-		s.prove(most, Priced(g.Instance, start.Prices), lemmaStepwise)
+		s.prove(most, PoolCost(g.Instance, start.Prices), lemmaStepwise)
 		g.holds(t, s, "step by step")
 	}
 }

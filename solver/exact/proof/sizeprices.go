@@ -9,28 +9,28 @@ import (
 
 // Prices per size: Lagrangian decomposition.
 //
-// A price per node and step cannot see that the nodes of a step are a knapsack, nor
-// what a plan makes of many small sizes against few large ones. So let every job and
-// every step choose on its own: the job a plan, the step a size for each job, and let
-// x_(g,t,k) be the price of a disagreement on size k in step t, one for all jobs of a
-// shape g that differ in nothing but their first step. With m_c jobs in class c,
+// A price per node and step ignores that the nodes of a step are a knapsack, and that a plan with
+// many small sizes differs from a plan with few large ones. The decomposition lets every job and
+// every step choose independently: a job chooses a plan, and a step chooses a size for each job.
+// The multiplier x_(g,t,k) is the price of a disagreement on size k in step t. All jobs of a shape
+// g, which differ only in their first step, share it. With m_c jobs in class c,
 //
 //	L(x) = sum_c m_c phi_c(x) + sum_t K_t(x),
 //	phi_c(x) = max over plans of  u_c(plan) - sum_t x_(g(c),t,k_t),
 //	K_t(x)   = max over sizes that fit step t of  sum over jobs of x_(g,t,k),
 //
-// is at least the optimum for every x; the smallest size costs nothing. The jobs that
-// cannot finish choose in the knapsacks alone, where their sizes have the values they
-// have. x = lambda_t (size_k - size_0) is where it starts, and its bound there is no
-// worse than that of the prices. Among equal jobs one set of prices loses nothing: L is
-// convex and symmetric. (Guignard and Kim, "Lagrangean decomposition" (1987).)
+// is an upper bound on the optimum for every x; the smallest size has the price 0. Separable jobs
+// choose only in the knapsacks, with their own values. The initial prices x = lambda_t (size_k -
+// size_0) give a bound that is at least as tight as the bound at the node prices. Sharing prices
+// among identical jobs loses nothing, because L is convex and symmetric. (Guignard and Kim,
+// "Lagrangean decomposition" (1987).)
 
-// sizePrices is the decomposition at some prices per size.
+// sizePrices evaluates the decomposition at prices per size.
 type sizePrices struct {
 	*model.SizeIndex
 
-	// x are the prices that job and step work at, toGo what can follow at them, by
-	// shape, in tables of cells intervals; ready says whether one was filled since.
+	// x are the current prices. toGo contains the values-to-go at x by shape, in tables of cells
+	// intervals, and ready reports whether a table is filled.
 	x     []float64
 	cells int
 	toGo  []valueToGo
@@ -39,7 +39,7 @@ type sizePrices struct {
 	pricer   sizePricer
 	knapsack knapsack
 	costs    []float64
-	// last is what was evaluated last, kept the best.
+	// last is the last evaluation, kept the best one.
 	last, kept evaluation
 }
 
@@ -51,32 +51,31 @@ func newSizePrices(clock *model.Clock, in *model.Instance) *sizePrices {
 	return s
 }
 
-// work estimates the operations of one evaluation of L.
+// work estimates the number of operations of one evaluation of L.
 func (s *sizePrices) work() int {
-	return len(s.First)*s.In.Steps*s.Stride*firstCells + 8*s.In.Size()
+	return len(s.First)*s.In.Steps*s.Stride*coarseCells + 8*s.In.Size()
 }
 
-// set sets the prices for job and step, and into how many intervals what can follow them is
-// divided.
+// set sets the current prices and the number of intervals of the tables.
 func (s *sizePrices) set(x []float64, cells int) {
 	s.x, s.cells = x, cells
 	clear(s.ready)
 }
 
-// job returns phi of a class and a plan that attains it, in memory that is used again;
-// false if time is up.
-func (s *sizePrices) job(clock *model.Clock, class int) (phi float64, chosen []uint8, ok bool) {
-	toGo, ok := s.ahead(clock, class)
+// bestPlan returns phi of a class and a plan that attains it, in reused memory. It returns false if
+// the deadline has passed.
+func (s *sizePrices) bestPlan(clock *model.Clock, class int) (phi float64, chosen []uint8, ok bool) {
+	toGo, ok := s.toGoOf(clock, class)
 	if !ok {
 		return 0, nil, false
 	}
 	return s.pricer.price(clock, &s.In.Jobs[s.Jobs[class]], toGo, s.costs, s.Stride, s.Sizes[s.ShapeOf[class]])
 }
 
-// ahead sets costs for a class and returns what can follow, in memory that is used again once
-// prices are set; false if time is up.
-func (s *sizePrices) ahead(clock *model.Clock, class int) (toGo *valueToGo, ok bool) {
-	s.fill(class)
+// toGoOf sets costs for a class and returns its value-to-go, which is valid until set is called. It
+// returns false if the deadline has passed.
+func (s *sizePrices) toGoOf(clock *model.Clock, class int) (toGo *valueToGo, ok bool) {
+	s.setCosts(class)
 	g := s.ShapeOf[class]
 	toGo = &s.toGo[g]
 	if s.ready[g] {
@@ -87,8 +86,8 @@ func (s *sizePrices) ahead(clock *model.Clock, class int) (toGo *valueToGo, ok b
 	return toGo, !clock.Up(s.In.Steps * s.Stride * s.cells)
 }
 
-// fill sets costs to what the sizes of a class cost in every step.
-func (s *sizePrices) fill(class int) {
+// setCosts sets costs to the costs of the sizes of a class in every step.
+func (s *sizePrices) setCosts(class int) {
 	j, g := &s.In.Jobs[s.Jobs[class]], s.ShapeOf[class]
 	for t, first := range s.First[g] {
 		row := s.costs[t*s.Stride : (t+1)*s.Stride]
@@ -102,9 +101,9 @@ func (s *sizePrices) fill(class int) {
 	}
 }
 
-// step returns a bound on K of a step with the choices that (nearly) attain it, those
-// of the separable jobs first, in memory that is used again; false if time is up.
-func (s *sizePrices) step(clock *model.Clock, t int) (solution, bool) {
+// solveStep solves the knapsack K of a step. The choices list the separable jobs first, in reused
+// memory. It returns false if the deadline has passed.
+func (s *sizePrices) solveStep(clock *model.Clock, t int) (solution, bool) {
 	in := s.In
 	in.SeparableItems(clock, &s.knapsack, t)
 	for f, i := range in.Finishing {
@@ -118,12 +117,13 @@ func (s *sizePrices) step(clock *model.Clock, t int) (solution, bool) {
 	return s.knapsack.solve(clock, in.Capacity[t], in.Precision/float64(8*in.Steps))
 }
 
-// Evaluate returns L(x) and the number of columns found; false if time is up. Blocks are
-// classes, then steps; add keeps a column of a block and reports whether it is new.
+// Evaluate returns L(x) and the number of new columns, or false if the deadline has passed. Each
+// class and then each step is a block. The function add adds a column to a block and reports
+// whether the column is new.
 func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
-	s.set(x, firstCells)
+	s.set(x, coarseCells)
 	for class := range s.Jobs {
-		phi, chosen, ok := s.job(clock, class)
+		phi, chosen, ok := s.bestPlan(clock, class)
 		if !ok {
 			return 0, 0, false
 		}
@@ -133,7 +133,7 @@ func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block in
 		}
 	}
 	for t := range s.In.Steps {
-		best, ok := s.step(clock, t)
+		best, ok := s.solveStep(clock, t)
 		if !ok {
 			return 0, 0, false
 		}
@@ -142,26 +142,26 @@ func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block in
 			found++
 		}
 	}
-	s.last.note(x, bound)
+	s.last.set(x, bound)
 	return bound, found, true
 }
 
-// Keep makes the prices evaluated last the best.
+// Keep records the last evaluation as the best one.
 func (s *sizePrices) Keep() { s.last, s.kept = s.kept, s.last }
 
-// sizePricer finds a job's best plan where every size of every step has a cost of its
-// own: label setting as for prices per node, cut by a table of the most that can
-// follow. It owns scratch memory.
+// sizePricer finds the best plan of a job if every size of every step has its own cost. It uses
+// label setting as for prices per node, with a table of the value-to-go to drop labels. It owns its
+// scratch memory.
 type sizePricer struct {
-	maxLabels      int
-	layers         [][]label
-	chosen         []uint8
-	longer, merged []label
+	maxLabels        int
+	layers           [][]label
+	chosen           []uint8
+	extended, merged []label
 }
 
-// price returns the largest value net of costs and a plan that attains it, in memory
-// that is used again; false if time is up. costs[t*stride+k] is that of the k-th of
-// sizes[t] sizes, and toGo is filled for them.
+// price returns the largest value net of costs and a plan that attains it, in reused memory. It
+// returns false if the deadline has passed. The cost of the k-th of sizes[t] sizes is
+// costs[t*stride+k], and toGo has to be filled for these costs.
 func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
 	steps := len(sizes)
 	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
@@ -179,25 +179,25 @@ func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, co
 		}
 		for k := range sizes[t] {
 			cost := costs[t*stride+k]
-			p.longer = p.longer[:0]
+			p.extended = p.extended[:0]
 			for n := range p.layers[t] {
 				from := &p.layers[t][n]
 				share := from.share + shares[k]
 				if share >= model.Finished {
-					if value := from.value + j.Tail[t] - cost + toGo.cheapest[t+1]; value > best {
+					if value := from.value + j.Tail[t] - cost + toGo.finished[t+1]; value > best {
 						best, endStep, end = value, t, label{parent: int32(n), choice: uint8(k)}
 					}
 					continue
 				}
 				value := from.value + j.Gain[t]*share - cost
-				if value+toGo.most(t+1, share) > best {
-					p.longer = append(p.longer, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
+				if value+toGo.upperBound(t+1, share) > best {
+					p.extended = append(p.extended, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
 				}
 			}
-			p.merged = mergeUndominated(p.merged[:0], front, p.longer)
+			p.merged = mergeUndominated(p.merged[:0], front, p.extended)
 			front, p.merged = p.merged, front
 		}
-		p.layers[t+1] = thinned(front, p.maxLabels)
+		p.layers[t+1] = thin(front, p.maxLabels)
 	}
 	for n, l := range p.layers[steps] {
 		if l.value > best {
@@ -210,40 +210,41 @@ func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, co
 	return best, p.chosen, true
 }
 
-// follow sets chosen to the plan that toGo leads to and returns its value.
+// follow sets chosen to the plan that always takes the size with the largest tabulated value. It
+// returns the value of the plan.
 func (p *sizePricer) follow(j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) float64 {
 	share, total := 0.0, 0.0
 	for t, fits := range sizes {
-		best, most := 0, math.Inf(-1)
+		best, bestValue := 0, math.Inf(-1)
 		for k, serves := range j.Shares(t)[:fits] {
-			value := j.Tail[t] - costs[t*stride+k] + toGo.cheapest[t+1]
+			value := j.Tail[t] - costs[t*stride+k] + toGo.finished[t+1]
 			if after := share + serves; after < model.Finished {
-				value = j.Gain[t]*after - costs[t*stride+k] + toGo.most(t+1, after)
+				value = j.Gain[t]*after - costs[t*stride+k] + toGo.upperBound(t+1, after)
 			}
-			if value > most {
-				most, best = value, k
+			if value > bestValue {
+				bestValue, best = value, k
 			}
 		}
 		p.chosen[t] = uint8(best)
-		share = whole(share + j.Shares(t)[best])
+		share = capShare(share + j.Shares(t)[best])
 		total += j.Gain[t]*share - costs[t*stride+best]
 	}
 	return total
 }
 
-// whole returns the share served, 1 where the job has finished.
-func whole(share float64) float64 {
+// capShare returns the share served, or 1 if the job has finished.
+func capShare(share float64) float64 {
 	if share < model.Finished {
 		return share
 	}
 	return 1
 }
 
-// trace sets chosen to the plan that closes with the given label in the given step.
+// trace sets chosen to the plan that ends with the given label in the given step.
 func (p *sizePricer) trace(toGo *valueToGo, step int, end label) {
 	if step < len(p.chosen) {
 		p.chosen[step] = end.choice
-		copy(p.chosen[step+1:], toGo.cheapestSize[step+1:])
+		copy(p.chosen[step+1:], toGo.finishedSize[step+1:])
 	}
 	at := end.parent
 	for t := step; t > 0; t-- {
@@ -253,27 +254,29 @@ func (p *sizePricer) trace(toGo *valueToGo, step int, end label) {
 	}
 }
 
-// valueToGo is a table that bounds what can follow from a step on, by the share served: the
-// value-to-go at the ends of intervals. In between it is at most that of the end above, and
-// that of the end below with what is served beyond it counted at once: for any sizes, value
-// rises with the share, and no faster than that.
+// valueToGo is a table of upper bounds on the value-to-go from a step on, by the share served. It
+// contains the value at the ends of intervals. At a share inside an interval, the value-to-go is at
+// most the value at the upper end, because it never decreases with the share. It is also at most
+// the value at the lower end plus the value of serving the difference at once.
 type valueToGo struct {
 	value [][]float64
 	cells float64
-	// tail[t] is what serving the whole demand by step t counts.
+	// tail[t] is the value of serving the whole demand in step t.
 	tail []float64
-	// cheapest[t] is the least cost of holding any sizes from step t on, less than 0
-	// where sizes are paid for; cheapestSize[t] is that of step t.
-	cheapest     []float64
-	cheapestSize []uint8
+	// finished[t] is the value-to-go of a finished job from step t on: minus the minimum cost,
+	// which is positive if prices are negative. finishedSize[t] is the size in step t.
+	finished     []float64
+	finishedSize []uint8
 }
 
 const (
-	// firstCells is the number of intervals of the share while prices are sought, lastCells that
-	// of searches at the best ones: what intervals hide adds up over the steps.
-	firstCells = 128
-	lastCells  = 2048
-	// unserved is what a job may lack of its demand and count as finished.
+	// coarseCells is the number of intervals of the share during the minimization of the bound,
+	// fineCells during searches at the best prices. The error of an interval adds up over the
+	// steps. They trade time for tighter bounds. BenchmarkSizePrices (go test ./solver/exact -run
+	// '^$' -bench SizePrices -benchtime 1x) would show a change.
+	coarseCells = 128
+	fineCells   = 2048
+	// unserved is the share of its demand that a finished job may lack.
 	unserved = 1 - model.Finished
 )
 
@@ -288,9 +291,9 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int,
 	for t := range f.value {
 		f.value[t] = slices.Grow(f.value[t][:0], cells+1)[:cells+1]
 	}
-	f.cheapest = slices.Grow(f.cheapest[:0], steps+1)[:steps+1]
-	f.cheapestSize = slices.Grow(f.cheapestSize[:0], steps)[:steps]
-	f.cheapest[steps] = 0
+	f.finished = slices.Grow(f.finished[:0], steps+1)[:steps+1]
+	f.finishedSize = slices.Grow(f.finishedSize[:0], steps)[:steps]
+	f.finished[steps] = 0
 	clear(f.value[steps])
 	for t := steps - 1; t >= 0; t-- {
 		least, at := math.Inf(1), 0
@@ -299,9 +302,9 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int,
 				least, at = cost, k
 			}
 		}
-		f.cheapest[t], f.cheapestSize[t] = f.cheapest[t+1]-least, uint8(at)
+		f.finished[t], f.finishedSize[t] = f.finished[t+1]-least, uint8(at)
 		if t == 0 {
-			break // nothing is asked of it
+			break // the first step has no table
 		}
 		now, next := f.value[t], f.value[t+1]
 		for cell := range now {
@@ -309,12 +312,12 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int,
 		}
 		for k, serves := range j.Shares(t)[:sizes[t]] {
 			cost := costs[t*stride+k]
-			whole := j.Tail[t] - cost + f.cheapest[t+1]
-			// The share after the step is in the interval that ends this many ends ahead.
+			whole := j.Tail[t] - cost + f.finished[t+1]
+			// The share after the step is in the interval whose end is this many intervals further.
 			ahead := int(math.Ceil(min(1, serves) * f.cells))
 			below := max(0, ahead-1)
 			rest := j.Tail[t+1] * (serves - float64(below)*width + unserved)
-			open := 0 // ends from which the job does not finish yet
+			open := 0 // number of ends at which the job does not finish
 			for gain, above, below := j.Gain[t], next[ahead:], next[below:]; open < len(above); open++ {
 				share := float64(open)*width + serves
 				if share >= model.Finished {
@@ -335,8 +338,8 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int,
 	}
 }
 
-// most bounds what follows from step t on where the share was served.
-func (f *valueToGo) most(t int, share float64) float64 {
+// upperBound returns an upper bound on the value-to-go from step t on at a share.
+func (f *valueToGo) upperBound(t int, share float64) float64 {
 	above := min(f.cells, math.Ceil(share*f.cells))
 	below := max(0, above-1)
 	return min(f.value[t][int(above)], f.value[t][int(below)]+f.tail[t]*(share-below/f.cells+unserved))

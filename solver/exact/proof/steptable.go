@@ -6,58 +6,58 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The step tables: the separable jobs of the core, solved exactly.
+// The step tables: the separable jobs of the core problem.
 //
-// At prices lambda let the loss of a size in a step be what a job gives up by it
-// against its best size there. Within one step the separable jobs form a knapsack
-// whose exact solution for every number of nodes,
+// The loss of a size at prices lambda is the net value of the best size of the job in the step
+// minus the net value of the size. Within one step the separable jobs are a knapsack. Its exact
+// solution for every number of nodes,
 //
-//	D_t(d) = min { sum of losses + lambda_t * nodes left over },
+//	D_t(d) = min { sum of losses + lambda_t * idle nodes },
 //
-// fits in a table: d is the number of nodes the separable jobs may hold in step t
-// beyond what they hold at their best sizes. Whatever the finishing jobs choose,
-// the T tables complete that choice exactly. (The knapsack table is Bellman's; see
-// Kellerer, Pferschy and Pisinger, "Knapsack Problems" (2004), section 11.5.)
+// fits in a table, where d is the number of nodes that the separable jobs may use in step t in
+// addition to the nodes of their best sizes. For any choice of the finishing jobs, the T tables
+// give the best completion. (The table is a dynamic program by Bellman; see Kellerer, Pferschy and
+// Pisinger, "Knapsack Problems" (2004), section 11.5.)
 
-// series is a function of whole numbers from low to low+len(at)-1, +Inf elsewhere.
+// series is a function on the integers from low to low+len(values)-1. It is +Inf elsewhere.
 type series struct {
-	low int
-	at  []float64
+	low    int
+	values []float64
 }
 
-// cellMemory hands out memory for functions.
+// cellMemory allocates the values of series.
 type cellMemory struct{ model.Arena[float64] }
 
-// infinite returns the function that is +Inf everywhere, with room for [low, high].
+// infinite returns a function that is +Inf everywhere, with memory for [low, high].
 func (m *cellMemory) infinite(low, high int) series {
-	s := series{low: low, at: m.Take(high - low + 1)}
-	for x := range s.at {
-		s.at[x] = math.Inf(1)
+	s := series{low: low, values: m.Take(high - low + 1)}
+	for x := range s.values {
+		s.values[x] = math.Inf(1)
 	}
 	return s
 }
 
-// value returns the function at x.
+// value returns the value of the function at x.
 func (s *series) value(x int) float64 {
-	if x < s.low || x >= s.low+len(s.at) {
+	if x < s.low || x >= s.low+len(s.values) {
 		return math.Inf(1)
 	}
-	return s.at[x-s.low]
+	return s.values[x-s.low]
 }
 
-// high is the largest number that the function is kept at.
-func (s *series) high() int { return s.low + len(s.at) - 1 }
+// high returns the largest integer with a stored value.
+func (s *series) high() int { return s.low + len(s.values) - 1 }
 
-// option is a size of a separable job in a step: what it loses against the job's
-// best size there and how many more nodes it takes.
+// option is a size of a job in a step: its loss and its number of nodes, both relative to the best
+// size of the job.
 type option struct {
 	loss   float64
 	excess int
 	choice uint8
 }
 
-// best returns the option that leads from the function of the jobs before to the least loss
-// where they take an excess together.
+// best returns the option with the smallest total loss, if the jobs before and the option use the
+// given excess nodes together.
 func (s *series) best(options []option, taken int) option {
 	least, best := math.Inf(1), option{}
 	for _, o := range options {
@@ -70,20 +70,19 @@ func (s *series) best(options []option, taken int) option {
 
 // stepTable is D_t for one step.
 type stepTable struct {
-	// jobs are the separable jobs with more than one option to consider.
+	// jobs are the separable jobs with several options.
 	jobs    []int
 	options [][]option
-	// layers[n] is the least loss of the first n jobs by the excess nodes they take
-	// together.
+	// layers[n] is the smallest loss of the first n jobs, by their total excess nodes.
 	layers []series
-	// best is D_t over the excess nodes the finishing jobs can leave.
+	// best is D_t over the excess nodes that the finishing jobs can leave.
 	best series
 	// price is lambda_t.
 	price float64
 }
 
-// separableBase sets every separable job in every step to its best size at the
-// prices, and adds the nodes of a step to used, whatever the time.
+// separableBase sets the best size of every separable job in every step at the prices, and adds its
+// nodes to used. It does not stop at the deadline.
 func separableBase(clock *model.Clock, in *model.Instance, prices []float64, base *model.Plan, used []int) {
 	for _, i := range in.Separable {
 		j := &in.Jobs[i]
@@ -100,10 +99,10 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 	}
 }
 
-// newStepTable builds D_t on [low, high], leaving out whatever loses lossLimit or more.
-// It returns nil if the table would hold more than most numbers or time is up, else also how
-// many it holds.
-func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base *model.Plan, low, high int, lossLimit float64, most int, memory *Memory) (table *stepTable, cells int) {
+// newStepTable builds D_t on [low, high] and excludes losses of lossLimit and above. It also
+// returns the number of values in the table. It returns nil if there would be more than limit
+// values or the deadline has passed.
+func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base *model.Plan, low, high int, lossLimit float64, limit int, memory *Memory) (table *stepTable, cells int) {
 	table = &stepTable{price: price}
 	all := memory.options // of all jobs, one after the other
 	for _, i := range in.Separable {
@@ -129,12 +128,12 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 		}
 	}
 	memory.options = all
-	least := series{low: 0, at: []float64{0}}
+	least := series{low: 0, values: []float64{0}}
 	table.layers = append(make([]series, 0, 1+len(table.options)), least)
 	cells = 1
 	for _, options := range table.options {
 		lo, hi := span(options)
-		if cells += len(least.at) + hi - lo; cells > most || clock.Up(len(options)*(len(least.at)+hi-lo)) {
+		if cells += len(least.values) + hi - lo; cells > limit || clock.Up(len(options)*(len(least.values)+hi-lo)) {
 			return nil, 0
 		}
 		sum := memory.tables.infinite(least.low+lo, least.high()+hi)
@@ -144,12 +143,11 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 		least = sum.trimmed()
 		table.layers = append(table.layers, least)
 	}
-	table.best = leftOver(least, price, low, high, lossLimit)
+	table.best = withIdleNodes(least, price, low, high, lossLimit)
 	return table, cells
 }
 
-// span returns the least and the most excess nodes of the options, 0 being one of
-// them.
+// span returns the smallest and the largest excess nodes of the options. The range includes 0.
 func span(options []option) (lo, hi int) {
 	for _, c := range options {
 		lo, hi = min(lo, c.excess), max(hi, c.excess)
@@ -157,24 +155,24 @@ func span(options []option) (lo, hi int) {
 	return lo, hi
 }
 
-// trimmed cuts the infinite ends off.
+// trimmed returns the function without the infinite values at both ends.
 func (s series) trimmed() series {
-	from, to := 0, len(s.at)
-	for from < to && math.IsInf(s.at[from], 1) {
+	from, to := 0, len(s.values)
+	for from < to && math.IsInf(s.values[from], 1) {
 		from++
 	}
-	for to > from && math.IsInf(s.at[to-1], 1) {
+	for to > from && math.IsInf(s.values[to-1], 1) {
 		to--
 	}
-	return series{low: s.low + from, at: s.at[from:to]}
+	return series{low: s.low + from, values: s.values[from:to]}
 }
 
-// leftOver turns a least-loss function of the nodes taken into one of the nodes
-// there are, on [low, high]: nodes left over cost their price.
-func leftOver(least series, price float64, low, high int, lossLimit float64) series {
-	best := series{low: low, at: make([]float64, max(0, high-low+1))}
-	// The others are left over where taken are best: their price is a product, since a sum over
-	// all nodes of a pool would lose digits.
+// withIdleNodes converts the smallest loss by used nodes to the smallest loss by available nodes,
+// on [low, high]. Idle nodes cost their price.
+func withIdleNodes(least series, price float64, low, high int, lossLimit float64) series {
+	best := series{low: low, values: make([]float64, max(0, high-low+1))}
+	// The remaining nodes are idle. Their price is computed as a product, because repeated addition
+	// over all nodes of a pool would accumulate rounding errors.
 	taken, of := low, math.Inf(1)
 	loss := func(nodes int) float64 {
 		left := of + price*float64(nodes-taken)
@@ -186,16 +184,16 @@ func leftOver(least series, price float64, low, high int, lossLimit float64) ser
 	for nodes := least.low; nodes <= min(low-1, least.high()); nodes++ {
 		loss(nodes)
 	}
-	for x := range best.at {
-		if best.at[x] = loss(low + x); best.at[x] >= lossLimit {
-			best.at[x] = math.Inf(1)
+	for x := range best.values {
+		if best.values[x] = loss(low + x); best.values[x] >= lossLimit {
+			best.values[x] = math.Inf(1)
 		}
 	}
 	return best
 }
 
-// complete sets the step's sizes of the table's jobs to the best options where the
-// separable jobs have the given excess nodes.
+// complete sets the sizes of the jobs of the table in step t to the best options for the given
+// excess nodes of the separable jobs.
 func (table *stepTable) complete(base *model.Plan, t, excess int) {
 	last := len(table.jobs)
 	taken, least := excess, math.Inf(1)

@@ -85,18 +85,18 @@ func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption)
 		position[t.ID] = int32(n) // at most solver.MaxNodeTypes
 		p.Capacity = append(p.Capacity, t.Nodes)
 	}
-	plain := func(h holding) nodetypes.Holding {
-		return nodetypes.Holding{Type: position[h.nodeType], Nodes: int32(h.nodes)} // at most solver.MaxNodes
+	plain := func(h holding) nodetypes.Allocation {
+		return nodetypes.Allocation{Type: position[h.nodeType], Nodes: int32(h.nodes)} // at most solver.MaxNodes
 	}
 	for i := range options {
 		var list []nodetypes.Option
 		for _, o := range options[i] {
-			list = append(list, nodetypes.Option{Holding: plain(o.holding), Value: o.worth})
+			list = append(list, nodetypes.Option{Allocation: plain(o.holding), Value: o.worth})
 		}
 		job := &s.Jobs[i]
-		p.Jobs, p.Now = append(p.Jobs, list), append(p.Now, plain(holding{job.CurrentNodes, job.CurrentNodeType}))
+		p.Jobs, p.Current = append(p.Jobs, list), append(p.Current, plain(holding{job.CurrentNodes, job.CurrentNodeType}))
 	}
-	found := nodetypes.Solve(model.NewClock(ctx, siaClock), &p, nodetypes.Usual())
+	found := nodetypes.Solve(model.NewClock(ctx, siaClock), &p, nodetypes.DefaultEffort())
 	decision := Decision{Reason: solver.ReasonFeasible}
 	if (found.Bound-found.Value)/math.Abs(found.Bound) <= solver.OptimalGap {
 		decision.Reason = solver.ReasonOptimal

@@ -59,7 +59,7 @@ func boundTypes(clock *model.Clock, p *problem.Problem) (bound float64, nodePric
 func searchTypes(clock *model.Clock, p *problem.Problem, gap float64, incumbent problem.Plan) nodetypes.Result {
 	in := nodetypes.Problem{
 		Capacity: p.TypeNodes, Jobs: make([][]nodetypes.Option, len(p.Jobs)),
-		Now: make([]nodetypes.Holding, len(p.Jobs)), Start: make([]int, len(p.Jobs)), Gap: gap,
+		Current: make([]nodetypes.Allocation, len(p.Jobs)), Start: make([]int, len(p.Jobs)), Gap: gap,
 	}
 	legal := p.Check(incumbent) == nil
 	for i := range p.Jobs {
@@ -68,11 +68,11 @@ func searchTypes(clock *model.Clock, p *problem.Problem, gap float64, incumbent 
 			start = incumbent[i][0]
 		}
 		in.Start[i] = slices.Index(job.Options, start)
-		in.Now[i] = nodetypes.Holding(job.Current)
+		in.Current[i] = nodetypes.Allocation(job.Current)
 		in.Jobs[i] = make([]nodetypes.Option, len(job.Options))
 		for n, option := range job.Options {
-			in.Jobs[i][n] = nodetypes.Option{Holding: nodetypes.Holding(option), Value: job.Value(job.Options[n : n+1])}
+			in.Jobs[i][n] = nodetypes.Option{Allocation: nodetypes.Allocation(option), Value: job.Value(job.Options[n : n+1])}
 		}
 	}
-	return nodetypes.Solve(clock, &in, nodetypes.Usual())
+	return nodetypes.Solve(clock, &in, nodetypes.DefaultEffort())
 }

@@ -6,20 +6,21 @@ import (
 	"slices"
 )
 
-// state is a way to deal with the first jobs of a core: nodes, compared with what the best
-// options of all jobs hold, and the least loss that leads there.
+// state is a state of the core search after its first jobs: the excess nodes compared with the best
+// options of all jobs, and the smallest known loss that leads to it.
 type state struct {
 	excess [MaxTypes]int32
 	loss   float64
-	total  float64 // least loss of all choices that go on from it
+	total  float64 // lower bound on the loss of all choices through the state
 	tie    tie
 	link   int32
 }
 
-// beam is a set of states, no two of the same nodes.
+// beam is a set of states with different excess nodes.
 type beam struct {
 	states []state
-	// slots is an open-addressing hash table of the states by their nodes, -1 where empty.
+	// slots is an open-addressing hash table of the states by their excess nodes; -1 marks an empty
+	// slot.
 	slots []int32
 }
 
@@ -28,7 +29,8 @@ func (b *beam) reset() {
 	b.rehash(max(len(b.slots), 256))
 }
 
-// find returns the slot of the state of the given nodes, or the empty slot where it belongs.
+// find returns the slot of the state with the given excess nodes, or the empty slot where it has to
+// be inserted.
 func (b *beam) find(excess *[MaxTypes]int32) int {
 	h := uint64(0)
 	for _, e := range excess {
@@ -43,8 +45,8 @@ func (b *beam) find(excess *[MaxTypes]int32) int {
 	return slot
 }
 
-// put adds a state that is not there yet in the slot that find returned.
-func (b *beam) put(slot int, next state) {
+// insert adds a new state in the slot that find returned.
+func (b *beam) insert(slot int, next state) {
 	b.slots[slot] = int32(len(b.states))
 	b.states = append(b.states, next)
 	if 2*len(b.states) > len(b.slots) {
@@ -64,9 +66,9 @@ func (b *beam) rehash(slots int) {
 	}
 }
 
-// keep keeps the width states of least total and returns the least total of the others, +Inf
-// if there are none.
-func (b *beam) keep(width int) float64 {
+// prune keeps the width states with the smallest total. It returns the smallest total of the
+// dropped states, or +Inf if it drops none.
+func (b *beam) prune(width int) float64 {
 	if len(b.states) <= width {
 		return math.Inf(1)
 	}

@@ -5,33 +5,36 @@ import (
 	"slices"
 )
 
-// The core: the search over the options that lose little.
+// The core search over the options with small losses.
 //
-// Its state is the excess: the nodes of each type that the jobs dealt with hold beyond what
-// their best options do. (Pisinger, "A minimal algorithm for the multiple-choice knapsack
-// problem" (1995), with a vector for a number.)
+// The state is the vector of excess nodes: the nodes of each type that the decided jobs use minus
+// the nodes of their best options. (Pisinger, "A minimal algorithm for the multiple-choice knapsack
+// problem" (1995), generalized to several capacities.)
+//
+// The constants of this file trade the number of searches for their size. BenchmarkNodeTypes (go
+// test ./solver/exact -run '^$' -bench NodeTypes -benchtime 1x -timeout 30m) shows the effect of a
+// change.
 
 const (
-	// firstOptions is about how many options besides the best ones the first core has.
+	// firstOptions is the approximate number of alternative options in the first core problem.
 	firstOptions = 20
-	// leastShare is the smallest share of what the best choice known loses that a core takes on.
-	leastShare = 1e-7
-	// growth is by how much a core's limit exceeds that of the one before.
+	// minFraction is the smallest limit, as a fraction of the gap.
+	minFraction = 1e-7
+	// growth is the factor from one limit to the next.
 	growth = 1.5
-	// widening is the same of a beam.
+	// widening is the factor from one width of the beam to the next.
 	widening = 6
 )
 
-// coreOption is an option by what it differs in from the job's best.
+// coreOption is an option relative to the best one of the job.
 type coreOption struct {
-	Holding
+	Allocation
 	option int32
 	loss   float64
 	tie    tie
 }
 
-// coreJob is a job with more than one option, the first of which is its best; the others by
-// rising loss.
+// coreJob is a job with several options: the best one, and then the others by increasing loss.
 type coreJob struct {
 	job     int
 	options []coreOption
@@ -42,43 +45,44 @@ type core struct {
 	*search
 	*relaxation
 	limit float64
-	// same is the difference up to which losses are the same.
-	same float64
-	jobs []coreJob
-	// room is what the best options leave of each type; it may be below 0.
-	room []int
-	// tails have, by job and type, the least loss from there on.
+	// tolerance is the difference up to which losses count as equal.
+	tolerance float64
+	jobs      []coreJob
+	// free is the number of nodes of each type that the best options leave free; it may be
+	// negative.
+	free []int
+	// tails contains the smallest remaining loss by job and type.
 	tails [][]tail
 
-	now, next beam
-	trail     []link
-	// dropped is the least total of the states that the beam dropped, least the best loss
-	// found, reached at a link.
-	dropped, least float64
-	tie            tie
-	at             int32
+	current, next beam
+	links         []link
+	// dropped is the smallest bound of the states that the beam dropped. minLoss is the smallest
+	// loss found, at the link bestLink.
+	dropped, minLoss float64
+	tie              tie
+	bestLink         int32
 }
 
-// link is an option of a job of the core on the way to a state.
+// link is an option of a job of the core that leads to a state.
 type link struct{ parent, job, option int32 }
 
-// searchCore searches the problem at prices, from cheap to thorough. It reports whether it
-// came to its end.
+// searchCore runs core searches, from little work to much. It reports whether the last one
+// completed.
 func (s *search) searchCore(r *relaxation) bool {
 	limit, width, searched := s.firstLimit(r), s.effort.FirstWidth, false
 	for {
-		whole := s.whole(r)
-		limit = min(max(limit, leastShare*whole), whole)
+		fullGap := s.fullGap(r)
+		limit = min(max(limit, minFraction*fullGap), fullGap)
 		c := s.newCore(r, min(limit, r.below))
 		if c == nil {
-			// Take on less, unless less was searched already.
-			if limit /= 4; s.clock.Ended || searched || limit < leastShare*whole {
+			// Lower the limit, unless a lower limit was searched before.
+			if limit /= 4; s.clock.Ended || searched || limit < minFraction*fullGap {
 				return false
 			}
 			continue
 		}
 		complete := c.run(width)
-		if !math.IsInf(c.least, 1) {
+		if !math.IsInf(c.minLoss, 1) {
 			s.offer(c.choice())
 		}
 		if s.clock.Ended {
@@ -86,16 +90,16 @@ func (s *search) searchCore(r *relaxation) bool {
 		}
 		searched = true
 		s.prove(r.bound, c.proven(), lemmaCore)
-		switch cut := c.dropped < min(c.limit, c.least); {
+		switch cut := c.dropped < min(c.limit, c.minLoss); {
 		case s.goodEnough() || !complete:
 			return false
-		case cut && math.IsInf(c.least, 1) && c.limit < min(whole, r.below):
-			limit *= 2 * growth // A choice is easier to find, and then limits what it takes.
+		case cut && math.IsInf(c.minLoss, 1) && c.limit < min(fullGap, r.below):
+			limit *= 2 * growth // A larger limit makes it easier to find a choice, and the choice then limits the search.
 		case cut && width >= s.effort.LastWidth:
 			return false
 		case cut:
 			width *= widening
-		case c.least < c.limit || c.limit >= whole:
+		case c.minLoss < c.limit || c.limit >= fullGap:
 			return true
 		case c.limit >= r.below:
 			return false
@@ -105,12 +109,12 @@ func (s *search) searchCore(r *relaxation) bool {
 	}
 }
 
-// whole returns what every choice that is better than the best one known loses less than.
-func (s *search) whole(r *relaxation) float64 {
-	return max(0, r.bound.minus(s.value))*(1+0x1p-40) + 4*s.same() + 0x1p-1000
+// fullGap returns an upper bound on the loss of every choice that is better than the incumbent.
+func (s *search) fullGap(r *relaxation) float64 {
+	return max(0, r.bound.minus(s.value))*(1+0x1p-40) + 4*s.tolerance() + 0x1p-1000
 }
 
-// firstLimit returns the limit of the first core.
+// firstLimit returns the limit of the loss for the first core search.
 func (s *search) firstLimit(r *relaxation) float64 {
 	at := slices.IndexFunc(r.others, func(o losing) bool { return o.loss > 0 })
 	if at < 0 {
@@ -119,31 +123,32 @@ func (s *search) firstLimit(r *relaxation) float64 {
 	return r.others[min(at+firstOptions, len(r.others)-1)].loss
 }
 
-// newCore prepares the search of all choices that lose less than limit. It returns nil if
-// there is too much to search or time is up.
+// newCore prepares the search for all choices that lose less than limit. It returns nil if the core
+// problem is too large or the deadline has passed.
 func (s *search) newCore(r *relaxation, limit float64) *core {
-	c := &core{search: s, relaxation: r, limit: limit, same: s.same() + 0x1p-48*limit, room: slices.Clone(s.Capacity)}
+	c := &core{search: s, relaxation: r, limit: limit, tolerance: s.tolerance() + 0x1p-48*limit, free: slices.Clone(s.Capacity)}
 	for i, n := range r.best {
 		o := &s.Jobs[i][n]
-		c.room[o.Type] -= int(o.Nodes)
+		c.free[o.Type] -= int(o.Nodes)
 	}
 	if s.clock.Up(len(s.Jobs) + len(r.others)) {
 		return nil
 	}
-	// The jobs that lose least come first: those after them have no choice in many states.
-	at := make([]int32, len(s.Jobs)) // of each job in the core, counted from 1
+	// Jobs with small losses come first, because the later jobs then have no alternative in many
+	// states.
+	at := make([]int32, len(s.Jobs)) // index of each job in the core, counted from 1
 	for _, o := range r.others {
 		if o.loss >= limit {
 			break
 		}
 		i, best := int(o.job), int(r.best[o.job])
 		if at[i] == 0 {
-			c.jobs = append(c.jobs, coreJob{job: i, options: []coreOption{{Holding: s.Jobs[i][best].Holding, option: int32(best)}}})
+			c.jobs = append(c.jobs, coreJob{job: i, options: []coreOption{{Allocation: s.Jobs[i][best].Allocation, option: int32(best)}}})
 			at[i] = int32(len(c.jobs))
 		}
-		j, to := &c.jobs[at[i]-1], s.Jobs[i][o.option].Holding
+		j, to := &c.jobs[at[i]-1], s.Jobs[i][o.option].Allocation
 		j.options = append(j.options, coreOption{
-			Holding: to, option: o.option, loss: o.loss, tie: s.tie(i, to).minus(s.tie(i, j.options[0].Holding)),
+			Allocation: to, option: o.option, loss: o.loss, tie: s.tie(i, to).minus(s.tie(i, j.options[0].Allocation)),
 		})
 	}
 	if !c.makeTails() {
@@ -152,8 +157,8 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 	return c
 }
 
-// deviation returns by how much an option changes the excess of a type, and the share of its
-// loss that goes to that type: half where it moves the job to another.
+// deviation returns the change of the excess nodes of a type by an option, and the part of its loss
+// that is assigned to the type: half of it if the option moves the job to another type.
 func (j *coreJob) deviation(o *coreOption, g int) (nodes int, loss float64) {
 	from, loss := &j.options[0], o.loss
 	if from.Nodes > 0 && o.Nodes > 0 && from.Type != o.Type {
@@ -166,12 +171,13 @@ func (j *coreJob) deviation(o *coreOption, g int) (nodes int, loss float64) {
 		nodes += int(o.Nodes)
 	}
 	if nodes == 0 {
-		return 0, 0 // Its loss may go to no type at all.
+		return 0, 0 // may be assigned to no type
 	}
 	return nodes, loss
 }
 
-// tail is the least loss by excess, from low on; beyond its ends it is at least the limit.
+// tail is the smallest remaining loss by excess nodes, from low on. Outside its range the loss is
+// at least the limit.
 type tail struct {
 	low int
 	at  []float64
@@ -186,15 +192,15 @@ func (t *tail) value(excess int) float64 {
 
 func (t *tail) high() int { return t.low + len(t.at) - 1 }
 
-// makeTails fills the tails from the last job to the first. It returns false if they are too
-// large or time is up.
+// makeTails computes the tails from the last job to the first. It returns false if they are too
+// large or the deadline has passed.
 func (c *core) makeTails() bool {
 	jobs := len(c.jobs)
 	c.tails = make([][]tail, jobs+1)
 	for n := range c.tails {
 		c.tails[n] = make([]tail, len(c.prices))
 	}
-	lows, highs := make([]int, jobs+1), make([]int, jobs+1) // of the excess before a job
+	lows, highs := make([]int, jobs+1), make([]int, jobs+1) // range of the excess nodes before a job
 	cells := 0
 	for g, price := range c.prices {
 		for n := range c.jobs {
@@ -205,9 +211,9 @@ func (c *core) makeTails() bool {
 			}
 			lows[n+1], highs[n+1] = lows[n]+low, highs[n]+high
 		}
-		low, high := lows[jobs], min(highs[jobs], c.room[g])
+		low, high := lows[jobs], min(highs[jobs], c.free[g])
 		if most := c.limit / price; price > 0 && most < 1<<40 {
-			low = max(low, c.room[g]-int(most)-1)
+			low = max(low, c.free[g]-int(most)-1)
 		}
 		for n := jobs; ; n-- {
 			size := max(0, high-low+1)
@@ -217,7 +223,7 @@ func (c *core) makeTails() bool {
 			t := tail{low: low, at: make([]float64, size)}
 			if n == jobs {
 				for x := range t.at {
-					t.at[x] = price * float64(c.room[g]-low-x)
+					t.at[x] = price * float64(c.free[g]-low-x)
 				}
 			} else if !c.prepend(&t, n, g) {
 				return false
@@ -232,7 +238,8 @@ func (c *core) makeTails() bool {
 	return true
 }
 
-// prepend fills the tail from job n on from the one after it. It returns false if time is up.
+// prepend computes the tail from job n on from the tail of the next job. It returns false if the
+// deadline has passed.
 func (c *core) prepend(t *tail, n, g int) bool {
 	j, after := &c.jobs[n], &c.tails[n+1][g]
 	for x := range t.at {
@@ -260,34 +267,34 @@ func (c *core) prepend(t *tail, n, g int) bool {
 	return true
 }
 
-// run searches with a beam of the given width. It returns false if the links or the time are
-// used up: what was not searched then counts as dropped.
+// run searches with a beam of the given width. It returns false if the limit of links or the
+// deadline is reached. The remaining states then count as dropped.
 func (c *core) run(width int) bool {
-	c.dropped, c.least, c.at = math.Inf(1), math.Inf(1), -1
+	c.dropped, c.minLoss, c.bestLink = math.Inf(1), math.Inf(1), -1
 	c.next.reset()
 	c.add(0, &state{link: -1}, 0)
-	c.now, c.next = c.next, c.now
+	c.current, c.next = c.next, c.current
 	for n := range c.jobs {
 		c.next.reset()
-		for from := range c.now.states {
-			if len(c.trail) > c.effort.Links || c.clock.Up(len(c.jobs[n].options)*len(c.prices)) {
-				for _, left := range c.now.states {
+		for from := range c.current.states {
+			if len(c.links) > c.effort.Links || c.clock.Up(len(c.jobs[n].options)*len(c.prices)) {
+				for _, left := range c.current.states {
 					c.dropped = min(c.dropped, left.total)
 				}
 				return false
 			}
-			if c.expand(n, &c.now.states[from]); len(c.next.states) > width+width/2 {
-				c.dropped = min(c.dropped, c.next.keep(width))
+			if c.expand(n, &c.current.states[from]); len(c.next.states) > width+width/2 {
+				c.dropped = min(c.dropped, c.next.prune(width))
 			}
 		}
-		c.dropped = min(c.dropped, c.next.keep(width))
+		c.dropped = min(c.dropped, c.next.prune(width))
 		c.states += len(c.next.states)
-		c.now, c.next = c.next, c.now
+		c.current, c.next = c.next, c.current
 	}
 	return true
 }
 
-// expand adds the states that the options of job n lead to from a state.
+// expand adds the states to which the options of job n lead from a state.
 func (c *core) expand(n int, from *state) {
 	if from.total > c.cutoff() {
 		return
@@ -304,13 +311,13 @@ func (c *core) expand(n int, from *state) {
 		next.excess[o.Type] += o.Nodes
 		next.tie = from.tie.plus(o.tie)
 		if c.add(n+1, &next, m) && m > 0 {
-			c.trail = append(c.trail, link{parent: from.link, job: int32(n), option: int32(m)})
+			c.links = append(c.links, link{parent: from.link, job: int32(n), option: int32(m)})
 		}
 	}
 }
 
-// add adds a state before job n, reached by an option of the job before, unless it is of no
-// interest. It reports whether it was added.
+// add adds a state before job n, reached by an option of the job before, unless its bound or
+// another state excludes it. It reports whether it added the state.
 func (c *core) add(n int, s *state, option int) bool {
 	s.total = s.loss
 	for g := range c.prices {
@@ -323,61 +330,61 @@ func (c *core) add(n int, s *state, option int) bool {
 	at := c.next.slots[slot]
 	if at >= 0 {
 		there := &c.next.states[at]
-		if more := s.loss - there.loss; more > c.same || more >= -c.same && s.tie.compare(there.tie) >= 0 {
+		if more := s.loss - there.loss; more > c.tolerance || more >= -c.tolerance && s.tie.compare(there.tie) >= 0 {
 			return false
 		}
 	}
 	if option > 0 {
-		s.link = int32(len(c.trail))
+		s.link = int32(len(c.links))
 	}
 	if at >= 0 {
 		c.next.states[at] = *s
 	} else {
-		c.next.put(slot, *s)
+		c.next.insert(slot, *s)
 	}
 	c.finish(s)
 	return true
 }
 
-// cutoff is the loss beyond which nothing is of interest.
-func (c *core) cutoff() float64 { return min(c.limit, c.least+c.same) }
+// cutoff returns the loss above which choices are ignored.
+func (c *core) cutoff() float64 { return min(c.limit, c.minLoss+c.tolerance) }
 
-// finish considers the choice in which the jobs to come hold their best options.
+// finish considers the choice in which all remaining jobs have their best options.
 func (c *core) finish(s *state) {
 	loss := s.loss
 	for g, price := range c.prices {
-		left := c.room[g] - int(s.excess[g])
+		left := c.free[g] - int(s.excess[g])
 		if left < 0 {
 			return
 		}
 		loss += price * float64(left)
 	}
-	if more := loss - c.least; loss < c.limit && (more < -c.same || more <= c.same && s.tie.compare(c.tie) < 0) {
-		c.least, c.tie, c.at = loss, s.tie, s.link
+	if more := loss - c.minLoss; loss < c.limit && (more < -c.tolerance || more <= c.tolerance && s.tie.compare(c.tie) < 0) {
+		c.minLoss, c.tie, c.bestLink = loss, s.tie, s.link
 	}
 }
 
-// proven returns a loss that every choice has.
+// proven returns a lower bound on the loss of every choice.
 func (c *core) proven() float64 {
-	return surely(min(c.limit, c.least, c.dropped), len(c.jobs), c.same)
+	return roundDown(min(c.limit, c.minLoss, c.dropped), len(c.jobs), c.tolerance)
 }
 
-// surely returns what is left of a sum of losses, one a job, after rounding, where those that differ
-// by less than same are told apart by ties.
-func surely(loss float64, jobs int, same float64) float64 {
+// roundDown reduces a sum of losses, one per job, by its rounding error and by the differences,
+// each below tolerance, that ties may have ignored.
+func roundDown(loss float64, jobs int, tolerance float64) float64 {
 	n := float64(jobs)
-	return max(0, loss*(1-(n+16)*0x1p-52)-n*same)
+	return max(0, loss*(1-(n+16)*0x1p-52)-n*tolerance)
 }
 
-// choice returns the choice of the least loss found.
+// choice returns the choice with the smallest loss found.
 func (c *core) choice() []int {
 	choice := make([]int, len(c.best))
 	for i, n := range c.best {
 		choice[i] = int(n)
 	}
-	for at := c.at; at >= 0; at = c.trail[at].parent {
-		j := &c.jobs[c.trail[at].job]
-		choice[j.job] = int(j.options[c.trail[at].option].option)
+	for at := c.bestLink; at >= 0; at = c.links[at].parent {
+		j := &c.jobs[c.links[at].job]
+		choice[j.job] = int(j.options[c.links[at].option].option)
 	}
 	return choice
 }

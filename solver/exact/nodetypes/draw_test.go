@@ -27,7 +27,7 @@ func (d drawn) String() string {
 // log-normal, and a job is worth what heSRPT gives it: the more, the shorter it is.
 func (d drawn) problem() *Problem {
 	r := rand.New(rand.NewPCG(d.seed, uint64(d.types)))
-	p := &Problem{Capacity: make([]int, d.types), Now: make([]Holding, d.jobs), Start: make([]int, d.jobs)}
+	p := &Problem{Capacity: make([]int, d.types), Current: make([]Allocation, d.jobs), Start: make([]int, d.jobs)}
 	left := d.nodes
 	for g := range p.Capacity {
 		share := left / (d.types - g)
@@ -71,7 +71,7 @@ func (d drawn) problem() *Problem {
 			bend := 0.3 * r.Float64()
 			for k := 1; k <= min(largest, p.Capacity[g]); k *= 2 {
 				curve := float64(k) * math.Pow(efficiency, math.Log2(float64(k))) * math.Exp(-bend*float64(k)/float64(largest))
-				options = append(options, Option{Holding: Holding{int32(g), int32(k)}, Value: c[i] * factor[g] / rho * curve})
+				options = append(options, Option{Allocation: Allocation{int32(g), int32(k)}, Value: c[i] * factor[g] / rho * curve})
 			}
 		}
 		if d.warm && r.Float64() > 0.06 {
@@ -80,13 +80,13 @@ func (d drawn) problem() *Problem {
 				o = options[n]
 			}
 			if int(o.Nodes) <= free[o.Type] {
-				p.Now[i] = o.Holding
+				p.Current[i] = o.Allocation
 				free[o.Type] -= int(o.Nodes)
 			}
 		}
-		if now := p.Now[i]; now.Nodes > 0 {
+		if now := p.Current[i]; now.Nodes > 0 {
 			for n := range options {
-				if o := &options[n]; o.Holding != now {
+				if o := &options[n]; o.Allocation != now {
 					o.Value -= (75 + restart*o.Value) / 900
 				}
 			}

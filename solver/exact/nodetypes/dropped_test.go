@@ -12,7 +12,7 @@ import (
 func TestDropped(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 13))
-		p := &Problem{Capacity: []int{3 + r.IntN(4), 3 + r.IntN(4)}, Start: make([]int, 5), Now: make([]Holding, 5)}
+		p := &Problem{Capacity: []int{3 + r.IntN(4), 3 + r.IntN(4)}, Start: make([]int, 5), Current: make([]Allocation, 5)}
 		for range 5 {
 			options := []Option{option(0, 0, 0)}
 			for g := range 2 {
@@ -20,7 +20,7 @@ func TestDropped(t *testing.T) {
 			}
 			p.Jobs = append(p.Jobs, options)
 		}
-		s := &search{Problem: p, clock: clock(t), effort: Usual(), bound: math.Inf(1), choice: p.Start}
+		s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), bound: math.Inf(1), choice: p.Start}
 		prices := []float64{0.5 * r.Float64(), 0.5 * r.Float64()}
 		relaxed := s.relax(prices)
 		best, _ := exhaustive(p)

@@ -8,98 +8,104 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// MaxTypes is the most types of a problem.
+// MaxTypes is the maximum number of node types of a problem.
 const MaxTypes = 8
 
-// Holding is nodes of one type. Type is a position in Problem.Capacity, 0 where Nodes is 0.
-type Holding struct{ Type, Nodes int32 }
+// Allocation is a number of nodes of one type. Type is an index of Problem.Capacity; it is 0 if
+// Nodes is 0.
+type Allocation struct{ Type, Nodes int32 }
 
-// Option is what a job may hold, and what that is worth.
+// Option is a possible allocation of a job and its value.
 type Option struct {
-	Holding
+	Allocation
 	Value float64
 }
 
-// Problem is one step.
+// Problem is one step of a pool with node types.
 type Problem struct {
 	// Capacity is the number of nodes of each type.
 	Capacity []int
-	// Jobs are the options of each job, at least one, each of which fits its type by itself.
-	// Values are finite, and their magnitudes add up to a number that is.
+	// Jobs are the options of each job: at least one, each within the capacity of its type. Values
+	// must be finite, and so must be the sum of their magnitudes.
 	Jobs [][]Option
-	// Now is what each job holds, for ties.
-	Now []Holding
-	// Start is a legal choice, as positions in the options.
+	// Current is the current allocation of each job. It decides ties.
+	Current []Allocation
+	// Start is a legal choice, as indices of options.
 	Start []int
-	// Gap is the relative gap that is good enough; 0 asks for the best choice.
+	// Gap is the relative gap at which the search may stop; 0 requests an optimal choice.
 	Gap float64
 }
 
-// Effort bounds the search, by counts. Tests make it small.
+// Effort limits the work of the search. All limits are counts.
 type Effort struct {
-	// FirstWidth and LastWidth bound the states of a beam.
+	// FirstWidth and LastWidth are the first and the last width of the beam.
 	FirstWidth, LastWidth int
-	// Options, Cells and Links bound the options of a core, the numbers in its tails and the
-	// choices on the way to its states.
+	// Options limits the alternative options of a core problem, Cells the values in its tails, and
+	// Links the recorded choices that lead to its states.
 	Options, Cells, Links int
 }
 
-// Usual returns the effort of a backend.
-func Usual() Effort {
+// DefaultEffort returns the work limits of the backend. They trade time and memory for proofs.
+// BenchmarkNodeTypes (go test ./solver/exact -run '^$' -bench NodeTypes -benchtime 1x -timeout 30m)
+// shows the effect of a change.
+func DefaultEffort() Effort {
 	return Effort{FirstWidth: 1000, LastWidth: 36_000, Options: 4000, Cells: 500_000, Links: 1_000_000}
 }
 
 // Result is a choice and what is proven about it.
 type Result struct {
-	// Choice is a position in the options of every job, legal whatever ended the search.
+	// Choice is an index of the options of every job. It is always legal.
 	Choice []int
-	// Value is that of the choice, rounded down, and Bound at least that of every choice,
-	// +Inf if time was up before one was proven or if there is a contradiction.
+	// Value is the value of the choice, rounded down. Bound is an upper bound on the value of every
+	// choice. It is +Inf if the deadline passed before the first bound or if there is a
+	// contradiction.
 	Value, Bound float64
-	// Prices are what one more node of each type is worth. At these the lemma "node prices"
-	// bounds all choices. Nil if time was up before they were found.
+	// Prices are the shadow prices of a node of each type, with which the lemma "node prices" gives
+	// a bound. They are nil if the deadline passed before they were computed.
 	Prices []float64
-	// Complete says that the search ran to its end, not to that of Gap, time or effort.
+	// Complete reports whether the search completed without reaching Gap, the deadline or a work
+	// limit.
 	Complete bool
-	// States is how many the beams held.
+	// States is the number of states that the search kept.
 	States int
-	// Contradiction, where it is not empty, says which lemma a legal choice refutes.
+	// Contradiction names the lemma that a legal choice contradicts; it is empty if there is none.
 	Contradiction string
 }
 
 // The lemmas; the package comment states each.
 const (
-	lemmaPrices = "node prices"
-	lemmaCore   = "core"
-	lemmaKinds  = "kinds"
+	lemmaPrices  = "node prices"
+	lemmaCore    = "core"
+	lemmaClasses = "job classes"
 )
 
-// closed is the gap that is left to rounding.
-const closed = 1e-9
+// roundingGap is the relative gap that is attributed to rounding. TestDecades (go test
+// ./solver/exact/nodetypes -run Decades) covers values of very different magnitude.
+const roundingGap = 1e-9
 
-// search is one Solve.
+// search is the state of one call of Solve.
 type search struct {
 	*Problem
 	clock  *model.Clock
 	effort Effort
-	// bound is the best one proven, by a lemma.
+	// bound is the smallest proven upper bound, and by the lemma that proves it.
 	bound  float64
 	by     string
 	choice []int
 	value  sum
-	// position is where the options of each job stood before reduce, nil if they still do.
+	// position contains the original indices of the options of each job after reduce; nil before.
 	position      [][]int
 	states        int
 	contradiction string
 }
 
-// Solve returns the best choice with a proof, unless time, Gap or the effort ends the search
-// before.
+// Solve returns an optimal choice and its proof, unless the deadline, Gap or a work limit stops the
+// search first.
 func Solve(clock *model.Clock, p *Problem, effort Effort) Result {
 	s := &search{Problem: p, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start)}
 	s.value = p.valueOf(s.choice)
 	prices, complete := s.run()
-	for again := complete; again && !s.within(closed) && s.reduce(); {
+	for again := complete; again && !s.within(roundingGap) && s.reduce(); {
 		_, again = s.run()
 	}
 	for i, position := range s.position {
@@ -108,7 +114,7 @@ func Solve(clock *model.Clock, p *Problem, effort Effort) Result {
 	return s.result(prices, complete)
 }
 
-// result returns what was found, and nothing as proven by a search that contradicted itself.
+// result returns the result. After a contradiction it claims no bound.
 func (s *search) result(prices []float64, complete bool) Result {
 	r := Result{
 		Choice: s.choice, Value: s.value.down(), Bound: s.bound, Prices: prices,
@@ -120,7 +126,7 @@ func (s *search) result(prices []float64, complete bool) Result {
 	return r
 }
 
-// free returns the nodes of each type that a choice leaves.
+// free returns the number of free nodes of each type in a choice.
 func (p *Problem) free(choice []int) []int {
 	free := slices.Clone(p.Capacity)
 	for i, n := range choice {
@@ -130,10 +136,10 @@ func (p *Problem) free(choice []int) []int {
 	return free
 }
 
-// run searches. It returns the prices and whether it came to its end.
+// run searches. It returns the prices and whether the search completed.
 func (s *search) run() (prices []float64, complete bool) {
 	s.improve(s.choice, nil)
-	prices, choice := s.cheapest()
+	prices, choice := s.minimizeBound()
 	if s.clock.Ended {
 		return nil, false
 	}
@@ -146,16 +152,16 @@ func (s *search) run() (prices []float64, complete bool) {
 	if s.goodEnough() {
 		return prices, false
 	}
-	if c := s.newKindSearch(r); c != nil {
-		if complete := c.searchKinds(); complete || s.goodEnough() {
+	if c := s.newClassSearch(r); c != nil {
+		if complete := c.searchClasses(); complete || s.goodEnough() {
 			return prices, complete
 		}
 	}
 	return prices, s.searchCore(r)
 }
 
-// improve offers a choice made legal and better: by options that lose little at prices, if
-// there are any, those that lose least first, and job by job by what options are worth.
+// improve makes a choice legal, improves it greedily, and offers the result. If r is not nil it
+// first tries options by increasing loss. Then it raises the value job by job.
 func (s *search) improve(choice []int, r *relaxation) {
 	choice = slices.Clone(choice)
 	free := s.free(choice)
@@ -203,22 +209,23 @@ func (s *search) improve(choice []int, r *relaxation) {
 	s.offer(choice)
 }
 
-// same is the difference of values up to which choices are as good as each other.
-func (s *search) same() float64 { return 0x1p-52 * math.Abs(s.value.high) }
+// tolerance returns the difference of values up to which choices count as equal.
+func (s *search) tolerance() float64 { return 0x1p-52 * math.Abs(s.value.high) }
 
-// offer makes a choice the best if it is legal and better, or as good and preferred.
+// offer makes a legal choice the incumbent if its value is larger, or equal and the choice is
+// preferred.
 func (s *search) offer(choice []int) {
 	value := s.valueOf(choice)
-	more, same := value.minus(s.value), s.same()
-	if more < -same || more <= same && s.tieOf(choice).compare(s.tieOf(s.choice)) >= 0 || slices.Min(s.free(choice)) < 0 {
+	more, tolerance := value.minus(s.value), s.tolerance()
+	if more < -tolerance || more <= tolerance && s.tieOf(choice).compare(s.tieOf(s.choice)) >= 0 || slices.Min(s.free(choice)) < 0 {
 		return
 	}
 	s.choice, s.value = slices.Clone(choice), value
 	s.check()
 }
 
-// prove lowers the bound to what a lemma proves, a sum less a loss. No bound is written
-// anywhere else.
+// prove lowers the bound to a sum minus a loss that the lemma proves. Every bound passes through
+// this method.
 func (s *search) prove(bound sum, loss float64, by string) {
 	bound.add(-loss, 0)
 	if least := bound.up(); least < s.bound {
@@ -227,17 +234,17 @@ func (s *search) prove(bound sum, loss float64, by string) {
 	}
 }
 
-// check notes a bound below the value of the choice: of these two the choice is true.
+// check records a contradiction if the value of the incumbent exceeds the bound.
 func (s *search) check() {
 	if value := s.value.down(); value > s.bound && s.contradiction == "" {
 		s.contradiction = fmt.Sprintf("lemma %q bounds a choice of value %.17g by %.17g", s.by, value, s.bound)
 	}
 }
 
-// goodEnough reports whether the gap asked for is reached.
+// goodEnough reports whether the requested gap is reached.
 func (s *search) goodEnough() bool { return s.Gap > 0 && s.within(s.Gap) }
 
-// within reports whether the value of the choice and the bound differ by at most a share.
+// within reports whether the relative gap is at most the given one.
 func (s *search) within(gap float64) bool {
 	value := s.value.down()
 	return s.bound-value <= gap*max(math.Abs(s.bound), math.Abs(value))

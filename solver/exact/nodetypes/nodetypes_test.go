@@ -60,7 +60,7 @@ func problems(jobs, options int) *rapid.Generator[*Problem] {
 			start := rapid.SampledFrom(fitting).Draw(t, "start")
 			free[of[start].Type] -= int(of[start].Nodes)
 			p.Jobs, p.Start = append(p.Jobs, of), append(p.Start, start)
-			p.Now = append(p.Now, rapid.SampledFrom(of).Draw(t, "now").Holding)
+			p.Current = append(p.Current, rapid.SampledFrom(of).Draw(t, "now").Allocation)
 		}
 		return p
 	})
@@ -70,7 +70,7 @@ func option(g, nodes int, value float64) Option {
 	if nodes == 0 {
 		g = 0
 	}
-	return Option{Holding: Holding{Type: int32(g), Nodes: int32(nodes)}, Value: value}
+	return Option{Allocation: Allocation{Type: int32(g), Nodes: int32(nodes)}, Value: value}
 }
 
 func rat(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
@@ -123,7 +123,7 @@ func exactValue(p *Problem, choice []int) *big.Rat {
 func tieOf(p *Problem, choice []int) []int {
 	ties := make([]int, 4)
 	for i, n := range choice {
-		o, now := p.Jobs[i][n], p.Now[i]
+		o, now := p.Jobs[i][n], p.Current[i]
 		if o.Type != now.Type || o.Nodes != now.Nodes {
 			ties[0]++
 		}
@@ -162,7 +162,7 @@ func clock(t interface{ Context() context.Context }) *model.Clock {
 // efforts draws small limits as well.
 func efforts(t *rapid.T) Effort {
 	if rapid.Bool().Draw(t, "usual") {
-		return Usual()
+		return DefaultEffort()
 	}
 	first := rapid.IntRange(1, 3).Draw(t, "first width")
 	return Effort{
@@ -188,7 +188,7 @@ func TestExhaustive(t *testing.T) {
 		if rat(r.Value).Cmp(got) > 0 || rat(r.Bound).Cmp(best) < 0 {
 			t.Fatalf("value %v of at most %g, bound %g of at least %v", got, r.Value, r.Bound, best)
 		}
-		if effort == Usual() && !r.Complete {
+		if effort == DefaultEffort() && !r.Complete {
 			t.Fatal("not complete")
 		}
 		if !r.Complete {
@@ -202,7 +202,7 @@ func TestExhaustive(t *testing.T) {
 		}
 		if short, _ := best.Sub(best, got).Float64(); short > 1e-14*math.Abs(optimum) {
 			t.Fatalf("choice %v short of %v by %g", r.Choice, choice, short)
-		} else if effort == Usual() && short == 0 && slices.Compare(tieOf(p, r.Choice), tieOf(p, choice)) > 0 {
+		} else if effort == DefaultEffort() && short == 0 && slices.Compare(tieOf(p, r.Choice), tieOf(p, choice)) > 0 {
 			t.Fatalf("choice %v has ties %v; want %v of %v", r.Choice, tieOf(p, r.Choice), tieOf(p, choice), choice)
 		}
 	})
@@ -223,9 +223,9 @@ func TestLargestNodes(t *testing.T) {
 					options[n].Nodes++
 				}
 			}
-			p.Now[i] = options[0].Holding
+			p.Current[i] = options[0].Allocation
 		}
-		effort := Usual()
+		effort := DefaultEffort()
 		effort.Cells = 100_000
 		r := Solve(clock(t), p, effort)
 		if r.Contradiction != "" {
@@ -248,7 +248,7 @@ func TestLargestNodes(t *testing.T) {
 func TestMostOptions(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		p := &Problem{Capacity: slices.Repeat([]int{32}, MaxTypes), Start: []int{0, 0}, Now: make([]Holding, 2)}
+		p := &Problem{Capacity: slices.Repeat([]int{32}, MaxTypes), Start: []int{0, 0}, Current: make([]Allocation, 2)}
 		for range 2 {
 			options := []Option{option(0, 0, 0)}
 			for g := range p.Capacity {
@@ -258,7 +258,7 @@ func TestMostOptions(t *testing.T) {
 			}
 			p.Jobs = append(p.Jobs, options)
 		}
-		r := Solve(clock(t), p, Usual())
+		r := Solve(clock(t), p, DefaultEffort())
 		best, choice := 0.0, []int(nil)
 		for n, a := range p.Jobs[0] {
 			for m, b := range p.Jobs[1] {
@@ -290,10 +290,10 @@ func TestDecades(t *testing.T) {
 			{option(0, 4, 0)}, {nothing, option(0, 3, 29.35427)}, {nothing, option(0, 2, 13.778939)}, {nothing, option(0, 1, -772.021883)},
 		}, Start: []int{0, 0, 0, 0}},
 	} {
-		p.Now = make([]Holding, len(p.Jobs))
+		p.Current = make([]Allocation, len(p.Jobs))
 		best, choice := exhaustive(p)
 		optimum, _ := best.Float64()
-		r := Solve(clock(t), p, Usual())
+		r := Solve(clock(t), p, DefaultEffort())
 		if !r.Complete || !slices.Equal(r.Choice, choice) || r.Bound < optimum || r.Bound-optimum > 1e-9*math.Abs(optimum)+1e-21 {
 			t.Errorf("%s: choice %v, bound %.17g, complete %t; want %v of %.17g", name, r.Choice, r.Bound, r.Complete, choice, optimum)
 		}
@@ -308,7 +308,7 @@ func TestEqualJobs(t *testing.T) {
 			for i := kind; i < jobs; i++ {
 				p.Jobs[i] = p.Jobs[i%kind]
 			}
-			effort := Usual()
+			effort := DefaultEffort()
 			effort.LastWidth, effort.Links = effort.FirstWidth, 20_000
 			r := Solve(clock(t), p, effort)
 			if r.Contradiction != "" || !(r.Bound-r.Value <= r.Bound/float64(jobs)) {
@@ -335,7 +335,7 @@ func (c *counted) Err() error {
 // sought on a sample first: all of them are in it.
 func TestSampleThatDoesNotFit(t *testing.T) {
 	const jobs = 3 * firstSample
-	p := &Problem{Capacity: []int{firstSample / 2, firstSample / 2}, Start: make([]int, jobs), Now: make([]Holding, jobs)}
+	p := &Problem{Capacity: []int{firstSample / 2, firstSample / 2}, Start: make([]int, jobs), Current: make([]Allocation, jobs)}
 	for i := range jobs {
 		of := []Option{option(0, 0, 0), option(1, 2, 1)}
 		if i%3 == 0 {
@@ -344,7 +344,7 @@ func TestSampleThatDoesNotFit(t *testing.T) {
 		}
 		p.Jobs = append(p.Jobs, of)
 	}
-	r := Solve(model.NewClock(&counted{t.Context(), 1000}, 100_000), p, Usual())
+	r := Solve(model.NewClock(&counted{t.Context(), 1000}, 100_000), p, DefaultEffort())
 	if !r.Complete || r.Value < 1.5*firstSample {
 		t.Errorf("value %g, bound %g, complete: %t; want all on the other type", r.Value, r.Bound, r.Complete)
 	}
@@ -389,7 +389,7 @@ func TestNodePrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problems(4, 6).Draw(t, "problem")
 		prices := drawPrices(t, p)
-		s := &search{Problem: p, clock: clock(t), effort: Usual(), choice: p.Start}
+		s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), choice: p.Start}
 		r := s.relax(prices)
 		best, _ := exhaustive(p)
 		bound := exactBound(p, prices)
@@ -462,7 +462,7 @@ func TestCore(t *testing.T) {
 			exact, _ := least.Float64()
 			t.Fatalf("every choice is said to lose %g; the best loses %g", proven, exact)
 		}
-		if math.IsInf(c.least, 1) {
+		if math.IsInf(c.minLoss, 1) {
 			return
 		}
 		choice := c.choice()
@@ -470,8 +470,8 @@ func TestCore(t *testing.T) {
 			t.Fatalf("choice %v exceeds the capacities", choice)
 		}
 		loss, _ := least.Sub(exactBound(p, prices), exactValue(p, choice)).Float64()
-		if off := math.Abs(loss - c.least); off > 1e-12*loss+1e-25*r.bound.magnitude {
-			t.Errorf("choice loses %g; %g was found", loss, c.least)
+		if off := math.Abs(loss - c.minLoss); off > 1e-12*loss+1e-25*r.bound.magnitude {
+			t.Errorf("choice loses %g; %g was found", loss, c.minLoss)
 		}
 	})
 }
@@ -485,9 +485,9 @@ func TestReduce(t *testing.T) {
 			value := rapid.Float64Range(1, 2).Draw(t, "digits") * math.Pow(10, rapid.Float64Range(0, 40).Draw(t, "decade"))
 			p.Jobs = append([][]Option{{option(0, 0, value)}}, append(p.Jobs, []Option{option(0, 0, -value)})...)
 			p.Start = append([]int{0}, append(p.Start, 0)...)
-			p.Now = append([]Holding{{}}, append(p.Now, Holding{})...)
+			p.Current = append([]Allocation{{}}, append(p.Current, Allocation{})...)
 		}
-		s := &search{Problem: p, clock: clock(t), effort: Usual(), choice: slices.Clone(p.Start)}
+		s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), choice: slices.Clone(p.Start)}
 		s.value = p.valueOf(s.choice)
 		for range 3 {
 			if !s.reduce() {
@@ -543,8 +543,8 @@ func TestPrices(t *testing.T) {
 		"no jobs":  {Problem{Capacity: []int{3}}, []float64{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.problem.Now = make([]Holding, len(test.problem.Jobs))
-			r := Solve(clock(t), &test.problem, Usual())
+			test.problem.Current = make([]Allocation, len(test.problem.Jobs))
+			r := Solve(clock(t), &test.problem, DefaultEffort())
 			if !r.Complete {
 				t.Fatal(r)
 			}
@@ -559,8 +559,8 @@ func TestPrices(t *testing.T) {
 
 // TestContradiction checks that a bound below a legal choice is told, not returned.
 func TestContradiction(t *testing.T) {
-	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 1, 2)}}, Start: []int{0}, Now: make([]Holding, 1)}
-	s := &search{Problem: p, clock: clock(t), effort: Usual(), bound: math.Inf(1), choice: []int{0}}
+	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 1, 2)}}, Start: []int{0}, Current: make([]Allocation, 1)}
+	s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), bound: math.Inf(1), choice: []int{0}}
 	s.prove(p.valueOf([]int{1}), 0.5, lemmaCore) // one that is false
 	s.offer([]int{1})
 	if want := `lemma "core" bounds a choice of value 2`; !strings.HasPrefix(s.contradiction, want[:len(want)-1]) {
@@ -573,8 +573,8 @@ func TestContradiction(t *testing.T) {
 
 // TestIllegalChoice checks that a choice counts only if the capacities hold it.
 func TestIllegalChoice(t *testing.T) {
-	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 2, 2)}}, Start: []int{0}, Now: make([]Holding, 1)}
-	s := &search{Problem: p, clock: clock(t), effort: Usual(), bound: math.Inf(1), choice: []int{0}}
+	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 2, 2)}}, Start: []int{0}, Current: make([]Allocation, 1)}
+	s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), bound: math.Inf(1), choice: []int{0}}
 	if s.offer([]int{1}); s.choice[0] != 0 {
 		t.Error("2 nodes of 1 are held")
 	}
@@ -584,13 +584,13 @@ func TestIllegalChoice(t *testing.T) {
 func TestTime(t *testing.T) {
 	for _, d := range []drawn{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}} {
 		p := d.problem()
-		whole := Solve(clock(t), p, Usual())
+		whole := Solve(clock(t), p, DefaultEffort())
 		if !whole.Complete {
 			t.Fatal(whole.Complete)
 		}
 		for _, budget := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
 			ctx, cancel := context.WithTimeout(t.Context(), budget)
-			r := Solve(model.NewClock(ctx, 100_000), p, Usual())
+			r := Solve(model.NewClock(ctx, 100_000), p, DefaultEffort())
 			cancel()
 			if r.Bound < whole.Value || r.Value > whole.Bound || slices.Min(p.free(r.Choice)) < 0 || r.Contradiction != "" {
 				t.Errorf("%v: %v: value %g, bound %g; the optimum is %g", d, budget, r.Value, r.Bound, whole.Value)
@@ -604,7 +604,7 @@ func TestGap(t *testing.T) {
 	p := drawn{types: 5, nodes: 384, jobs: 160}.problem()
 	for _, gap := range []float64{0.5, 1e-2, 1e-5} {
 		p.Gap = gap
-		if r := Solve(clock(t), p, Usual()); r.Bound-r.Value > gap*r.Bound {
+		if r := Solve(clock(t), p, DefaultEffort()); r.Bound-r.Value > gap*r.Bound {
 			t.Errorf("gap %g of %g", r.Bound-r.Value, gap*r.Bound)
 		}
 	}
@@ -613,8 +613,8 @@ func TestGap(t *testing.T) {
 // TestDeterministic has one problem solved twice.
 func TestDeterministic(t *testing.T) {
 	p := drawn{types: 5, nodes: 384, jobs: 160, warm: true}.problem()
-	a := Solve(clock(t), p, Usual())
-	b := Solve(model.NewClock(t.Context(), 100), p, Usual())
+	a := Solve(clock(t), p, DefaultEffort())
+	b := Solve(model.NewClock(t.Context(), 100), p, DefaultEffort())
 	if !slices.Equal(a.Choice, b.Choice) || a.Bound != b.Bound || !slices.Equal(a.Prices, b.Prices) || a.States != b.States {
 		t.Errorf("%v and %v", a, b)
 	}

@@ -5,57 +5,63 @@ import (
 	"slices"
 )
 
-// The prices: the least of the bound D, by Newton's method.
+// The prices: the minimum of the bound D, by Newton's method.
 //
-// D has corners wherever a job's best option changes. So phi_i is replaced by
-// T log sum exp((v - lambda k) / T), which is smooth and above it by little where the
-// temperature T is low, and T falls step by step. What is left of a pool where nothing more
-// can be gained, or where no choice leaves any, makes many prices the best: moreNodes, added
-// to each capacity, makes it the smallest of them, which is what one more node is worth.
+// D is piecewise linear. To smooth it, phi_i is replaced by the soft maximum T log sum exp((v -
+// lambda k) / T), which is an upper bound and close to phi_i at a low temperature T. T is lowered
+// step by step. If nodes remain that no job can use, or if every choice uses all nodes, the minimum
+// is not unique. Adding extraNodes to each capacity selects the smallest prices, which are the
+// value of one more node.
+//
+// The constants of this file trade time for closer prices. BenchmarkNodeTypes (go test
+// ./solver/exact -run '^$' -bench NodeTypes -benchtime 1x -timeout 30m) shows the effect of a
+// change.
 
 const (
-	moreNodes = 0x1p-10
-	// cooling is the factor by which the temperature falls; near is the decrease in D, in
-	// temperatures, below which it does.
+	extraNodes = 0x1p-10
+	// cooling is the factor by which the temperature falls. It falls if a step promises to lower D
+	// by less than near temperatures.
 	cooling = 4.0
 	near    = 2e-3
-	// patience is how many steps at a temperature are short: each further one may be twice as
-	// long, where the bound is straight for millions of temperatures.
+	// patience is the number of steps of limited length at a temperature. Each further one may be
+	// twice as long, because D may be linear over millions of temperatures.
 	patience = 16
-	// coldest is the last temperature, as a share of what a job has on average.
-	coldest = 1e-7
-	// reach is the number of temperatures beyond which an option has no share.
+	// lastTemperature is the last temperature, as a fraction of the average range of values of a
+	// job.
+	lastTemperature = 1e-7
+	// reach is the difference in temperatures beyond which an option has no probability.
 	reach = 36
-	// leastShared is the same for options that jobs may be rounded to.
-	leastShared = 6
-	// firstSample and moreJobs are the number of jobs that prices are sought for first, and
-	// how many times as many it is next.
-	firstSample = 256
-	moreJobs    = 16
+	// roundingReach is the same difference for the options that round may choose.
+	roundingReach = 6
+	// firstSample is the size of the first sample of jobs, and sampleGrowth the factor from one
+	// sample to the next.
+	firstSample  = 256
+	sampleGrowth = 16
 )
 
-// cheapest returns prices of about the least bound, or where the search was when time was up,
-// and a choice that loses little there and holds about the capacities.
-func (s *search) cheapest() (prices []float64, choice []int) {
+// minimizeBound returns prices with approximately the smallest bound, and a choice with small
+// losses at these prices that uses approximately the capacities. If the deadline passes, it returns
+// the prices found so far.
+func (s *search) minimizeBound() (prices []float64, choice []int) {
 	prices = make([]float64, len(s.Capacity))
-	most, short := s.bests()
+	most, shortfall := s.maxValues()
 	temperature := 0.0
 	for i, options := range s.Jobs {
 		least := math.Inf(1)
 		for n := range options {
 			least = min(least, options[n].Value)
 		}
-		// What loses more than short is in no choice that is better than the one known.
-		temperature += min(most[i]-least, short) / float64(len(s.Jobs))
+		// No option that loses more than shortfall is in a better choice.
+		temperature += min(most[i]-least, shortfall) / float64(len(s.Jobs))
 	}
-	last := coldest * temperature
+	last := lastTemperature * temperature
 	if last < 0x1p-900 {
-		return prices, s.choice // nothing that prices could tell apart
+		return prices, s.choice // all values are equal
 	}
-	for sample := firstSample; 2*sample < len(s.Jobs); sample *= moreJobs {
+	for sample := firstSample; 2*sample < len(s.Jobs); sample *= sampleGrowth {
 		jobs, capacity := s.sample(sample)
-		// Prices of a sample are off by about this much.
-		until := temperature * 0.8 / math.Sqrt(moreJobs)
+		// The expected error of the prices of a sample.
+		until := temperature * 0.8 / math.Sqrt(sampleGrowth)
 		if sample == firstSample {
 			until = temperature * 0.8 / math.Sqrt(firstSample)
 		}
@@ -67,8 +73,8 @@ func (s *search) cheapest() (prices []float64, choice []int) {
 	return prices, s.newSmooth(all, capacity).round(prices, reached)
 }
 
-// sample returns some of the jobs and their share of the capacities, which is at least what the
-// choice gives them: prices of what does not fit rise for ever.
+// sample returns a sample of the jobs and its part of the capacities. The part is at least the
+// allocation of the sample in the incumbent, because prices of an infeasible sample diverge.
 func (s *search) sample(size int) (jobs [][]Option, capacity []float64) {
 	jobs, capacity = make([][]Option, size), make([]float64, len(s.Capacity))
 	for n := range jobs {
@@ -78,13 +84,13 @@ func (s *search) sample(size int) (jobs [][]Option, capacity []float64) {
 		capacity[o.Type] += float64(o.Nodes)
 	}
 	for g, nodes := range s.Capacity {
-		capacity[g] = max(capacity[g], float64(nodes)*float64(size)/float64(len(s.Jobs))) + moreNodes
+		capacity[g] = max(capacity[g], float64(nodes)*float64(size)/float64(len(s.Jobs))) + extraNodes
 	}
 	return jobs, capacity
 }
 
-// descend lowers the bound of some of the jobs on their capacities from one temperature to about
-// another, which it returns.
+// descend minimizes the smoothed bound of some jobs from one temperature down to another, and
+// returns the last temperature.
 func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperature, last float64) (reached float64) {
 	now, next := s.newSmooth(jobs, capacity), s.newSmooth(jobs, capacity)
 	trial := make([]float64, len(prices))
@@ -123,12 +129,12 @@ func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperatur
 	return reached
 }
 
-// smooth is the smooth bound at prices, with its derivatives.
+// smooth is the smoothed bound at prices, with its derivatives.
 type smooth struct {
 	*search
 	jobs         [][]Option
 	capacity     []float64
-	net          []float64 // scratch: of a job's options net of prices, and its nodes' means
+	net          []float64 // scratch: net values of the options of a job
 	mean, square []float64
 
 	value    float64
@@ -144,7 +150,8 @@ func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
 	return f
 }
 
-// at works out the bound and its derivatives, unless time is up.
+// at computes the smoothed bound and its derivatives. They are incomplete if the deadline has
+// passed.
 func (f *smooth) at(prices []float64, temperature float64) {
 	copy(f.gradient, f.capacity)
 	f.value = 0
@@ -166,8 +173,8 @@ func (f *smooth) at(prices []float64, temperature float64) {
 	}
 }
 
-// nets works out what options are worth net of prices, and returns the best and the second
-// best of that, and the best's position.
+// nets computes the net values of options. It returns the largest and the second largest, and the
+// index of the largest.
 func (f *smooth) nets(options []Option, prices []float64) (best, second float64, at int) {
 	f.net = f.net[:0]
 	best, second = math.Inf(-1), math.Inf(-1)
@@ -184,10 +191,11 @@ func (f *smooth) nets(options []Option, prices []float64) (best, second float64,
 	return best, second, at
 }
 
-// round returns a choice of options that have shares at the temperature, each the one that
-// brings what the jobs up to it hold nearest to what their shares do, or the best that fits.
+// round returns a choice of options with a positive probability at the temperature. For each job it
+// chooses the option that brings the total allocation of the jobs so far closest to its expected
+// value, or the best option that fits.
 func (f *smooth) round(prices []float64, temperature float64) []int {
-	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // of the shares
+	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // ahead: allocation minus expected allocation
 	free := slices.Clone(f.Capacity)
 	for i, options := range f.jobs {
 		if f.clock.Up(4 * len(options)) {
@@ -209,7 +217,7 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 			if int(o.Nodes) > free[o.Type] {
 				continue
 			}
-			if net >= best-leastShared*temperature {
+			if net >= best-roundingReach*temperature {
 				off = 0
 				for g, by := range ahead {
 					if g == int(o.Type) {
@@ -229,7 +237,7 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 	return choice
 }
 
-// share adds a job more than one option of which has a share at the temperature.
+// share adds a job with several options of positive probability.
 func (f *smooth) share(options []Option, best, temperature float64) {
 	clear(f.mean)
 	clear(f.square)
@@ -253,12 +261,12 @@ func (f *smooth) share(options []Option, best, temperature float64) {
 	}
 }
 
-// step returns Newton's step from prices, none of it longer than longest. Where the Hessian is
-// too flat for that, its diagonal is raised. Prices that are 0 and would fall stay.
+// step returns Newton's step, limited to the given length. If the Hessian is too flat for this
+// length, its diagonal is increased. A price of 0 that would fall remains 0.
 func (f *smooth) step(prices []float64, longest float64) []float64 {
 	types := len(prices)
 	step, factor := make([]float64, types), make([][]float64, types)
-	// The factor L of the Hessian L L', row by row; L y = -gradient; then L' step = y.
+	// Cholesky factor L of the Hessian L L', row by row; L y = -gradient; then L' step = y.
 	for g, price := range prices {
 		row := slices.Clone(f.hessian[g])
 		factor[g] = row

@@ -5,29 +5,31 @@ import (
 	"slices"
 )
 
-// bests returns what each job's best option is worth, and by how much the choice falls short of
-// their sum: job by job, because two sums whose values cancel out differ in no digits.
-func (s *search) bests() (most []float64, short float64) {
+// maxValues returns the largest value of each job, and the difference between their sum and the
+// value of the incumbent. The difference is computed job by job, because it could be lost in the
+// rounding of two large sums.
+func (s *search) maxValues() (most []float64, shortfall float64) {
 	most = make([]float64, len(s.Jobs))
 	for i, options := range s.Jobs {
 		most[i] = math.Inf(-1)
 		for n := range options {
 			most[i] = max(most[i], options[n].Value)
 		}
-		short += most[i] - options[s.choice[i]].Value
+		shortfall += most[i] - options[s.choice[i]].Value
 	}
-	return most, short
+	return most, shortfall
 }
 
-// reduce leaves out options that are in no choice as good as the best one known: those that lose
-// more against their job's best option than all jobs do in that choice, and those that do not fit
-// beside the least that all other jobs hold of the type. It reports whether there are any. What
-// is left is often much smaller, and then proven to more digits.
+// reduce removes options that are in no choice as good as the incumbent. These are options that
+// lose more against the largest value of their job than all jobs together lose in the incumbent,
+// and options that do not fit because of the nodes that all other jobs need at least. It reports
+// whether it removed any. The remaining problem is often much smaller, and its bound has a smaller
+// rounding error.
 func (s *search) reduce() bool {
-	most, short := s.bests()
-	// It is a sum of differences none of which is below 0, each rounded once, as is what an option loses.
-	gap := short * (1 + float64(len(s.Jobs)+2)*0x1p-52)
-	least := make([]int, len(s.Jobs)) // nodes of the type that all options of the job are of
+	most, shortfall := s.maxValues()
+	// The sum of non-negative differences, each rounded once, like the loss of an option.
+	gap := shortfall * (1 + float64(len(s.Jobs)+2)*0x1p-52)
+	least := make([]int, len(s.Jobs)) // smallest number of nodes of the current type in all remaining options
 	free := slices.Clone(s.Capacity)
 	for i, options := range s.Jobs {
 		least[i] = math.MaxInt32
@@ -44,10 +46,10 @@ func (s *search) reduce() bool {
 	fewer.Jobs = make([][]Option, len(s.Jobs))
 	choice, position := make([]int, len(s.Jobs)), make([][]int, len(s.Jobs))
 	for i, options := range s.Jobs {
-		held := options[s.choice[i]].Type
+		current := options[s.choice[i]].Type
 		for n, o := range options {
 			left := free[o.Type]
-			if o.Type == held {
+			if o.Type == current {
 				left += least[i]
 			}
 			if n != s.choice[i] && (most[i]-o.Value > gap || int(o.Nodes) > left) {

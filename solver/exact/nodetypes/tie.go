@@ -2,18 +2,18 @@ package nodetypes
 
 import "cmp"
 
-// tie is what decides between choices of equal value, the less the better: changed jobs, then
-// those among them that move to another type; nodes, then positions of types. Each pair is
-// one number, so that ties can be added up.
+// tie decides between choices of equal value; the smaller one is preferred. The criteria are, in
+// this order: changed jobs, jobs that move to another type, nodes, and indices of types. Each field
+// combines two criteria in one number, so that ties can be added.
 type tie struct{ changes, nodes int64 }
 
 const tieUnit = 1 << 32
 
-// tie returns that of an option of job i.
-func (p *Problem) tie(i int, o Holding) (t tie) {
-	if now := p.Now[i]; o != now {
+// tie returns the tie of an option of job i.
+func (p *Problem) tie(i int, o Allocation) (t tie) {
+	if current := p.Current[i]; o != current {
 		t.changes = tieUnit
-		if o.Nodes > 0 && now.Nodes > 0 && o.Type != now.Type {
+		if o.Nodes > 0 && current.Nodes > 0 && o.Type != current.Type {
 			t.changes++
 		}
 	}
@@ -23,7 +23,7 @@ func (p *Problem) tie(i int, o Holding) (t tie) {
 
 func (p *Problem) tieOf(choice []int) (t tie) {
 	for i, n := range choice {
-		t = t.plus(p.tie(i, p.Jobs[i][n].Holding))
+		t = t.plus(p.tie(i, p.Jobs[i][n].Allocation))
 	}
 	return t
 }

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sweeps draws problems of a few kinds of equal jobs, which may hold other nodes.
+// sweeps returns random problems of a few classes of identical jobs with different current nodes.
 func sweeps(kinds, options, jobs int) *rapid.Generator[*Problem] {
 	return rapid.Custom(func(t *rapid.T) *Problem {
 		p := problems(kinds, options).Draw(t, "kinds")
@@ -22,28 +22,28 @@ func sweeps(kinds, options, jobs int) *rapid.Generator[*Problem] {
 				}
 				o := &p.Jobs[i][fits]
 				free[o.Type] -= int(o.Nodes)
-				now := p.Now[i]
+				now := p.Current[i]
 				if rapid.IntRange(0, 4).Draw(t, "other") == 0 {
-					now = o.Holding
+					now = o.Allocation
 				}
-				p.Jobs, p.Now, p.Start = append(p.Jobs, p.Jobs[i]), append(p.Now, now), append(p.Start, fits)
+				p.Jobs, p.Current, p.Start = append(p.Jobs, p.Jobs[i]), append(p.Current, now), append(p.Start, fits)
 			}
 		}
 		return p
 	})
 }
 
-// TestKinds checks the lemma of this name at any prices and limits: no choice loses less than is
+// TestJobClasses checks the lemma of this name at any prices and limits: no choice loses less than is
 // proven, and the best choice that loses less than the limit is found.
-func TestKinds(t *testing.T) {
+func TestJobClasses(t *testing.T) {
 	searched := 0
 	rapid.Check(t, func(t *rapid.T) {
 		p := sweeps(3, 5, 6).Draw(t, "problem")
 		prices := drawPrices(t, p)
-		s := &search{Problem: p, clock: clock(t), effort: Usual(), choice: p.Start}
+		s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), choice: p.Start}
 		s.value = p.valueOf(s.choice)
 		r := s.relax(prices)
-		c := s.newKindSearch(r)
+		c := s.newClassSearch(r)
 		limit := r.bound.minus(s.value) * rapid.Float64Range(0, 1.5).Draw(t, "limit")
 		if c == nil || !(limit > 0) {
 			return
@@ -100,8 +100,8 @@ func TestSweeps(t *testing.T) {
 				p.Jobs = append(p.Jobs, options)
 			}
 		}
-		p.Now, p.Start = make([]Holding, len(p.Jobs)), make([]int, len(p.Jobs))
-		r := Solve(clock(t), p, Usual())
+		p.Current, p.Start = make([]Allocation, len(p.Jobs)), make([]int, len(p.Jobs))
+		r := Solve(clock(t), p, DefaultEffort())
 		if r.Contradiction != "" {
 			t.Fatal(r.Contradiction)
 		}

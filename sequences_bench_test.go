@@ -36,17 +36,17 @@ func (s *sweep) workload() sim.Workload {
 		// The golden ratio spreads lengths evenly and in no order.
 		_, place := math.Modf(float64(i) * math.Phi)
 		length := time.Duration(s.length.Seconds()*(1+s.spread*place)) * time.Second
-		job := sim.WorkloadJob{ID: fmt.Sprint(i), Demand: length, Asked: 1, Fate: sim.OutcomeCompleted}
+		job := sim.WorkloadJob{ID: fmt.Sprint(i), Demand: length, RequestedNodes: 1, Fate: sim.OutcomeCompleted}
 		if s.staggered {
 			job.Submit = time.Duration(i) * s.frequency
 		}
 		if !s.elastic {
-			job.Asked = min(s.pool, rigidNodes)
-			job.MinNodes, job.MaxNodes = job.Asked, job.Asked
+			job.RequestedNodes = min(s.pool, rigidNodes)
+			job.MinNodes, job.MaxNodes = job.RequestedNodes, job.RequestedNodes
 			shape := solver.NewJob("", length)
-			job.Demand = time.Duration(length.Seconds()*shape.Speed(job.Asked)) * time.Second
+			job.Demand = time.Duration(length.Seconds()*shape.Speed(job.RequestedNodes)) * time.Second
 		}
-		job.ToldETA, job.Work = job.Demand, job.Demand
+		job.UserEstimate, job.Work = job.Demand, job.Demand
 		workload.Jobs = append(workload.Jobs, job)
 	}
 	return workload
@@ -222,7 +222,7 @@ func (s *sweep) compare(ctx context.Context, admission solver.Admission, loading
 			return 0, 0, err
 		}
 		summary := sim.Summarize(result, 0)
-		return summary.MeanTotalSeconds, float64(summary.Rescales) / float64(s.jobs), nil
+		return summary.MeanTotalSeconds, float64(summary.Resizes) / float64(s.jobs), nil
 	}
 	own, resizes, err := mean("total-time")
 	if err != nil {

@@ -56,7 +56,7 @@ func policy(t rapid.TB, name string) Policy {
 // job returns a job that does what the allocator is told.
 func job(id string, submit, demand time.Duration) WorkloadJob {
 	return WorkloadJob{
-		ID: id, Submit: submit, Demand: demand, Asked: 1, ToldETA: demand, Fate: OutcomeCompleted, Work: demand,
+		ID: id, Submit: submit, Demand: demand, RequestedNodes: 1, UserEstimate: demand, Fate: OutcomeCompleted, Work: demand,
 	}
 }
 

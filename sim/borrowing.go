@@ -7,29 +7,27 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// borrowing shares the pool among teams with jobs of one size as Kueue does, where each
-// team is a ClusterQueue whose quota is its nominal quota, with one cohort for all and
-// reclaimWithinCohort Any:
+// borrowing implements the admission of Kueue for jobs of one size. Each team is a ClusterQueue with its
+// quota as the nominal quota. All ClusterQueues are in one cohort with reclaimWithinCohort Any:
 //
-//   - The first job in each team's queue is considered, those that their team's quota
-//     covers before those that borrow, the one submitted first among these. It starts if
-//     the pool and the limits have room; otherwise the next of its team is considered
-//     (BestEffortFIFO).
-//   - A job that its team's quota covers and that finds no room reclaims it: jobs of teams
-//     above their quotas lose their nodes, the one that has trained the least first, and
-//     no more of them than needed. They keep what they have done.
+//   - The candidates are the first jobs in the queues of the teams. Jobs within the quota of their team
+//     precede jobs that borrow, then the order of submission decides. A candidate starts if the pool and
+//     the limits permit. Otherwise the next job of its team becomes a candidate (BestEffortFIFO).
+//   - A job within the quota of its team that does not fit preempts jobs of teams above their quotas,
+//     jobs with the least training time first, and no more than necessary. Preempted jobs keep their
+//     progress.
 func borrowing(s *solver.Snapshot) []solver.Option {
 	c := newCohort(s)
 	c.admit(true)
-	// Those that lost their nodes are in the queue again, and may find what others left.
+	// Preempted jobs are in the queue again and may start on remaining nodes.
 	clear(c.blocked)
 	return c.admit(false)
 }
 
-// borrowingWaiting is borrowing where no job loses its nodes, Kueue's default.
+// borrowingWaiting is borrowing without preemption, the default of Kueue.
 func borrowingWaiting(s *solver.Snapshot) []solver.Option { return newCohort(s).admit(false) }
 
-// cohort is the jobs of a snapshot while they are admitted.
+// cohort is the state of the admission of the jobs of a snapshot.
 type cohort struct {
 	jobs  []solver.Job
 	teams []solver.Group
@@ -37,7 +35,7 @@ type cohort struct {
 	nodes []int
 	idle  int
 	used  []int // by each group
-	// blocked jobs have found no room, and evicted ones made room.
+	// blocked jobs do not fit. evicted jobs were preempted.
 	blocked, evicted []bool
 }
 
@@ -49,16 +47,16 @@ func newCohort(s *solver.Snapshot) *cohort {
 	}
 	for i := range s.Jobs {
 		c.above[i] = groupsAbove(s.Groups, s.Jobs[i].GroupID)
-		c.give(i, s.Jobs[i].CurrentNodes)
+		c.allocate(i, s.Jobs[i].CurrentNodes)
 	}
-	// Where the pool has shrunk, the jobs listed last lose their nodes, as in FillIdle.
+	// If the pool has shrunk, the last jobs lose their nodes, as in FillIdle.
 	for i := len(s.Jobs) - 1; c.idle < 0; i-- {
-		c.give(i, 0)
+		c.allocate(i, 0)
 	}
 	return c
 }
 
-func (c *cohort) give(i, nodes int) {
+func (c *cohort) allocate(i, nodes int) {
 	more := nodes - c.nodes[i]
 	c.nodes[i] = nodes
 	c.idle -= more
@@ -69,7 +67,7 @@ func (c *cohort) give(i, nodes int) {
 
 func (c *cohort) size(i int) int { return c.jobs[i].LegalSizes()[0] }
 
-// fits reports whether the pool and the limits have room for a job.
+// fits reports whether a job fits the idle nodes and the limits.
 func (c *cohort) fits(i int) bool {
 	for _, g := range c.above[i] {
 		if limit := c.teams[g].Limit; limit != nil && c.used[g]+c.size(i) > *limit {
@@ -79,7 +77,7 @@ func (c *cohort) fits(i int) bool {
 	return c.size(i) <= c.idle
 }
 
-// borrows reports whether more nodes take a job's team beyond its quota.
+// borrows reports whether more nodes would exceed the quota of the team of a job.
 func (c *cohort) borrows(i, more int) bool {
 	team := c.above[i][0]
 	return c.used[team]+more > c.teams[team].Quota
@@ -93,10 +91,10 @@ func (c *cohort) admit(reclaim bool) []solver.Option {
 		case next < 0:
 			return solver.Nodes(c.nodes...)
 		case c.fits(next):
-			c.give(next, c.size(next))
+			c.allocate(next, c.size(next))
 		case reclaim && !c.borrows(next, c.size(next)) && c.reclaim(next):
-			c.give(next, c.size(next))
-			// There may be more room than it took, and less above quotas.
+			c.allocate(next, c.size(next))
+			// Other jobs may fit now.
 			copy(c.blocked, c.evicted)
 		default:
 			c.blocked[next] = true
@@ -120,7 +118,7 @@ func (c *cohort) next() int {
 	return next
 }
 
-// reclaim makes room for a job and reports whether it could.
+// reclaim preempts jobs until the claimant fits, and reports whether that succeeds.
 func (c *cohort) reclaim(claimant int) bool {
 	var running []int
 	for i := range c.jobs {
@@ -131,24 +129,24 @@ func (c *cohort) reclaim(claimant int) bool {
 	slices.SortFunc(running, func(a, b int) int {
 		return cmp.Or(cmp.Compare(c.jobs[a].TrainingTime, c.jobs[b].TrainingTime), cmp.Compare(b, a))
 	})
-	type held struct{ job, nodes int }
-	var taken []held
+	type eviction struct{ job, nodes int }
+	var taken []eviction
 	for _, i := range running {
 		if c.fits(claimant) {
 			break
 		}
 		if c.borrows(i, 0) {
-			taken = append(taken, held{i, c.nodes[i]})
-			c.give(i, 0)
+			taken = append(taken, eviction{i, c.nodes[i]})
+			c.allocate(i, 0)
 		}
 	}
 	enough := c.fits(claimant)
 	for _, back := range slices.Backward(taken) {
-		c.give(back.job, back.nodes)
+		c.allocate(back.job, back.nodes)
 		if !enough || c.fits(claimant) {
-			continue // It need not have lost them.
+			continue // This preemption is not necessary.
 		}
-		c.give(back.job, 0)
+		c.allocate(back.job, 0)
 		c.evicted[back.job], c.blocked[back.job] = true, true
 	}
 	return enough

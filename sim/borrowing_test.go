@@ -121,18 +121,18 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 		}
 		for name, rule := range map[string]Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
 			options := rule(s)
-			if err := checkHoldings(s, holdOptions(s, options)); err != nil {
+			if err := checkAllocations(s, optionAllocations(s, options)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			after := newCohort(s)
 			for i, option := range options {
-				after.give(i, int(option.Nodes))
+				after.allocate(i, int(option.Nodes))
 			}
 			for i, option := range options {
-				held := s.Jobs[i].CurrentNodes > 0
+				running := s.Jobs[i].CurrentNodes > 0
 				switch {
-				case option.Nodes > 0 || held && name == "borrowing":
-				case held:
+				case option.Nodes > 0 || running && name == "borrowing":
+				case running:
 					t.Errorf("%s: job %d lost its nodes", name, i)
 				case after.fits(i):
 					t.Errorf("%s: job %d waits beside room for it", name, i)
@@ -155,12 +155,12 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 		config.Frequency = 20 * time.Second
 		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
 		config.Groups = drawTeams(t, w.Jobs)
-		check := func(s *solver.Snapshot, holdings []holding) {
+		check := func(s *solver.Snapshot, allocations []allocation) {
 			used := make(map[string]int)
 			parent := map[string]string{"a": "department", "b": "department"}
-			for i, held := range holdings {
+			for i, to := range allocations {
 				for id := s.Jobs[i].GroupID; id != ""; id = parent[id] {
-					used[id] += held.nodes
+					used[id] += to.nodes
 				}
 			}
 			for _, group := range config.Groups {
@@ -172,7 +172,7 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 		if rule := p.Decide; rule != nil {
 			p.Decide = func(s *solver.Snapshot) []solver.Option {
 				options := rule(s)
-				check(s, holdOptions(s, options))
+				check(s, optionAllocations(s, options))
 				return options
 			}
 		}
@@ -185,17 +185,17 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 // checkedAllocator shows its decisions to check.
 type checkedAllocator struct {
 	realAllocator
-	check func(*solver.Snapshot, []holding)
+	check func(*solver.Snapshot, []allocation)
 }
 
 func (a checkedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	d, err := a.realAllocator.Allocate(ctx, s, o)
-	a.check(s, holdingsOf(d))
+	a.check(s, allocationsOf(d))
 	return d, err
 }
 
 func (a checkedAllocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	d, err := a.realAllocator.FillIdle(ctx, s)
-	a.check(s, holdingsOf(d))
+	a.check(s, allocationsOf(d))
 	return d, err
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// shortestRemaining is SRPT over jobs of fixed size, preemptive: in the order of the run time
-// left at that size, each job runs whose size fits in what is left of the pool.
+// shortestRemaining is preemptive SRPT for jobs of fixed size. In ascending order of the remaining run
+// time, each job runs if its size fits the remaining nodes.
 func shortestRemaining(s *solver.Snapshot) []solver.Option {
 	left := make([]float64, len(s.Jobs)) // ns, in which equal times are equal
 	for i := range s.Jobs {
@@ -29,10 +29,9 @@ func shortestRemaining(s *solver.Snapshot) []solver.Option {
 	return options
 }
 
-// maxMin shares the pool as evenly as it can, as Gavel's max-min policy with one
-// speed curve: admitted jobs begin at their smallest size, and the one whose speed
-// by its weight is the lowest grows to its next size until none can. A job whose
-// next size does not fit any more stays as it is.
+// maxMin computes max-min fair shares, like the max-min policy of Gavel with one speed curve. Admitted jobs
+// start at their smallest sizes. Repeatedly, the job with the lowest ratio of speed to weight grows to its
+// next size. A job whose next size does not fit stops growing.
 func maxMin(s *solver.Snapshot) []solver.Option {
 	m := newShares(s, solver.AdmissionFIFO)
 	growing := make([]int, len(m.jobs))
@@ -54,14 +53,13 @@ func maxMin(s *solver.Snapshot) []solver.Option {
 	return m.result(s)
 }
 
-// heSRPTExponent returns a of speed(k) = k^a, where each doubling of the nodes
-// multiplies the speed by 1.6.
+// heSRPTExponent returns a in speed(k) = k^a. Each doubling of the nodes multiplies the speed by 1.6.
 func heSRPTExponent() float64 { return math.Log2(2 * solver.DefaultDoublingEfficiency) }
 
 // HeSRPTShares returns the shares of the pool that heSRPT (Berg et al., arXiv
-// 1903.09346) gives to jobs of the given number, the one with the longest
-// remaining ETA first: (i/m)^(1/(1-a)) - ((i-1)/m)^(1/(1-a)) for the i-th of m.
-// With all jobs present and nodes divisible at will, that is the least mean time.
+// 1903.09346) gives to m jobs in descending order of remaining ETA. The share of job i is
+// (i/m)^(1/(1-a)) - ((i-1)/m)^(1/(1-a)). These shares minimize the mean completion time if all jobs are
+// present and nodes are divisible.
 func HeSRPTShares(jobs int) []float64 {
 	power := 1 / (1 - heSRPTExponent())
 	shares := make([]float64, jobs)
@@ -71,31 +69,30 @@ func HeSRPTShares(jobs int) []float64 {
 	return shares
 }
 
-// heSRPT is heSRPT rounded to legal sizes: admitted jobs begin at their smallest
-// size; then each, the shortest remaining ETA first, grows up to its share of the
-// pool; then what rounding left idle goes to the job that is the furthest below
-// its share, by the ratio of the two at its next size, until no next size fits.
+// heSRPT rounds the shares of heSRPT to legal sizes. Admitted jobs start at their smallest sizes. Then, in
+// ascending order of remaining ETA, each job grows up to its share. Finally, idle nodes go to the job with
+// the largest ratio of its share to its next size, until no next size fits.
 //
-// Under START_FIRST only jobs that never started begin at their smallest size, every
-// other at no nodes, so that it may be paused.
+// With START_FIRST, only jobs that never started begin at their smallest size. Other jobs begin with no
+// nodes and may be paused.
 func heSRPT(admission solver.Admission) Rule {
 	return func(s *solver.Snapshot) []solver.Option {
 		m := newShares(s, admission)
 		longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
-		due := make([]float64, len(m.jobs))
+		targets := make([]float64, len(m.jobs))
 		for i, share := range HeSRPTShares(len(m.jobs)) {
-			due[longestFirst[i]] = share * float64(s.TotalNodes) * (1 + 1e-12) // Half the pool is half of it.
+			targets[longestFirst[i]] = share * float64(s.TotalNodes) * (1 + 1e-12) // Tolerance for rounding errors.
 		}
 		for _, n := range slices.Backward(longestFirst) {
-			for float64(m.next(n)) <= due[n] && m.grow(n) {
+			for float64(m.next(n)) <= targets[n] && m.grow(n) {
 				continue
 			}
 		}
 		for {
 			furthest, ratio := -1, 0.0
 			for _, n := range slices.Backward(longestFirst) {
-				if next := m.next(n); next-m.nodes(n) <= m.idle && due[n]/float64(next) > ratio {
-					furthest, ratio = n, due[n]/float64(next)
+				if next := m.next(n); next-m.nodes(n) <= m.idle && targets[n]/float64(next) > ratio {
+					furthest, ratio = n, targets[n]/float64(next)
 				}
 			}
 			if furthest < 0 {
@@ -106,11 +103,10 @@ func heSRPT(admission solver.Admission) Rule {
 	}
 }
 
-// TotalTimeBound returns the least mean total time that any allocator, with any
-// foresight, could reach for a batch of jobs of the given demands, all present at
-// once on a pool of the given nodes: that of heSRPT with nodes divisible at will
-// and no largest size. It is loose where there are more jobs than nodes, since the
-// curve has parts of a node train faster than they could.
+// TotalTimeBound returns a lower bound of the mean completion time of a batch of jobs with the given demands
+// on a pool of nodes. It is the mean completion time of heSRPT with divisible nodes and no largest size, and
+// applies to every allocator, even with knowledge of the future. It is loose if there are more jobs than
+// nodes, because the speed curve overestimates speeds on less than one node.
 func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 	longestFirst := slices.SortedFunc(slices.Values(demands), func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	left := make([]float64, len(longestFirst))
@@ -118,8 +114,7 @@ func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 		left[i] = demand.Seconds()
 	}
 	now, sum := 0.0, 0.0
-	// The jobs end in the order of their demands, the shortest first, and the
-	// shares change only then.
+	// Jobs complete in ascending order of demand, and shares change only at completions.
 	for m := len(left); m > 0; m-- {
 		shares := HeSRPTShares(m)
 		speed := func(i int) float64 { return math.Pow(shares[i]*float64(nodes), heSRPTExponent()) }
@@ -133,8 +128,8 @@ func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 	return scale(time.Second, sum/float64(max(1, len(demands))))
 }
 
-// shares is the admitted jobs of a snapshot while a rule shares out the pool, each at a level
-// of its legal sizes.
+// shares is the state of a rule that divides the pool among admitted jobs. level is the index of the
+// current legal size of each job.
 type shares struct {
 	jobs  []solver.AdmittedJob
 	level []int
@@ -150,10 +145,10 @@ func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
 	return m
 }
 
-// nodes returns what admitted job n has.
+// nodes returns the number of nodes of admitted job n.
 func (m *shares) nodes(n int) int { return int(m.jobs[n].Options[m.level[n]].Nodes) }
 
-// next returns the next size of admitted job n, one that no pool has after the largest.
+// next returns the next size of admitted job n, math.MaxInt after the largest.
 func (m *shares) next(n int) int {
 	if m.level[n]+1 == len(m.jobs[n].Options) {
 		return math.MaxInt
@@ -161,7 +156,7 @@ func (m *shares) next(n int) int {
 	return int(m.jobs[n].Options[m.level[n]+1].Nodes)
 }
 
-// grow gives admitted job n its next size if the idle nodes allow it.
+// grow resizes admitted job n to its next size if it fits, and reports whether it did.
 func (m *shares) grow(n int) bool {
 	more := m.next(n) - m.nodes(n)
 	if more > m.idle {
@@ -180,7 +175,7 @@ func (m *shares) result(s *solver.Snapshot) []solver.Option {
 	return options
 }
 
-// ordered returns the numbers below count in the given order, ties ascending.
+// ordered returns the indices below count in a stable order.
 func ordered(count int, compare func(a, b int) int) []int {
 	order := make([]int, count)
 	for i := range order {

@@ -15,7 +15,7 @@ import (
 )
 
 // told returns a job as an allocator is told of it.
-func told(eta, nodes int, sizes ...int) solver.Job {
+func queued(eta, nodes int, sizes ...int) solver.Job {
 	j := solver.NewJob("", time.Duration(eta)*time.Second)
 	j.CurrentNodes = nodes
 	j.AllowedNodes = sizes
@@ -36,57 +36,57 @@ func pool(nodes int, jobs ...solver.Job) *solver.Snapshot {
 }
 
 func TestComparators(t *testing.T) {
-	weighted := told(100, 0)
+	weighted := queued(100, 0)
 	weighted.Weight = new(4.0)
 	// At their sizes the three take 39 s, 125 s and 24 s.
-	fixed := func() []solver.Job { return []solver.Job{told(100, 0, 4), told(200, 0, 2), told(100, 0, 8)} }
+	fixed := func() []solver.Job { return []solver.Job{queued(100, 0, 4), queued(200, 0, 2), queued(100, 0, 8)} }
 	for name, test := range map[string]struct {
 		rule     Rule
 		snapshot *solver.Snapshot
 		want     []int
 	}{
 		"fifo: in order while they fit":         {greedy.FillIdle, pool(6, fixed()...), []int{4, 2, 0}},
-		"fifo: no job passes the front":         {greedy.FillIdle, pool(7, told(9, 4, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: no job passes the front":         {greedy.FillIdle, pool(7, queued(9, 4, 4), queued(9, 0, 4), queued(9, 0, 1)), []int{4, 0, 0}},
 		"fifo: one that never fits is passed":   {greedy.FillIdle, pool(3, fixed()...), []int{0, 2, 0}},
-		"fifo: no job passes one in the middle": {greedy.FillIdle, pool(7, told(9, 0, 4), told(9, 0, 4), told(9, 0, 1)), []int{4, 0, 0}},
-		"fifo: running jobs keep their nodes":   {greedy.FillIdle, pool(7, told(9, 2, 2), told(1, 0, 8), told(9, 4, 4)), []int{2, 0, 4}},
+		"fifo: no job passes one in the middle": {greedy.FillIdle, pool(7, queued(9, 0, 4), queued(9, 0, 4), queued(9, 0, 1)), []int{4, 0, 0}},
+		"fifo: running jobs keep their nodes":   {greedy.FillIdle, pool(7, queued(9, 2, 2), queued(1, 0, 8), queued(9, 4, 4)), []int{2, 0, 4}},
 
 		"srpt: the shortest at its size first":  {shortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
 		"srpt: one that does not fit is passed": {shortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
-		"srpt: a running job is preempted":      {shortestRemaining, pool(8, told(100, 4, 4), told(200, 2, 2), told(100, 0, 8)), []int{0, 0, 8}},
-		"srpt: ties go to the first submitted":  {shortestRemaining, pool(4, told(100, 0, 4), told(100, 4, 4)), []int{4, 0}},
+		"srpt: a running job is preempted":      {shortestRemaining, pool(8, queued(100, 4, 4), queued(200, 2, 2), queued(100, 0, 8)), []int{0, 0, 8}},
+		"srpt: ties go to the first submitted":  {shortestRemaining, pool(4, queued(100, 0, 4), queued(100, 4, 4)), []int{4, 0}},
 		// Both take 25 s, which 64 / 2.56 falls short of.
-		"srpt: rounding breaks no tie":           {shortestRemaining, pool(4, told(25, 1, 1), told(64, 0, 4)), []int{1, 0}},
+		"srpt: rounding breaks no tie":           {shortestRemaining, pool(4, queued(25, 1, 1), queued(64, 0, 4)), []int{1, 0}},
 		"srpt: a pool that is too small for all": {shortestRemaining, pool(1, fixed()...), []int{0, 0, 0}},
 
 		// 1, 1, 1, then 2, 1, 1, then 2, 2, 1, and so on.
-		"max-min: evenly, the first submitted first": {maxMin, pool(10, told(9, 0), told(900, 0), told(90, 0)), []int{4, 4, 2}},
+		"max-min: evenly, the first submitted first": {maxMin, pool(10, queued(9, 0), queued(900, 0), queued(90, 0)), []int{4, 4, 2}},
 		// The last cannot grow to 2, since 3 is its next size.
-		"max-min: others grow where one cannot": {maxMin, pool(4, told(9, 0), told(9, 0), told(9, 0, 1, 3)), []int{2, 1, 1}},
+		"max-min: others grow where one cannot": {maxMin, pool(4, queued(9, 0), queued(9, 0), queued(9, 0, 1, 3)), []int{2, 1, 1}},
 		// 0.25, 0.4, 0.64 and 1.02 by weight against 1.
-		"max-min: by weight":            {maxMin, pool(11, weighted, told(9, 0), told(9, 0)), []int{8, 2, 1}},
-		"max-min: up to the largest":    {maxMin, pool(40, told(9, 0), told(9, 0)), []int{16, 16}},
-		"max-min: more jobs than nodes": {maxMin, pool(2, told(9, 0), told(9, 1), told(9, 0)), []int{1, 1, 0}},
+		"max-min: by weight":            {maxMin, pool(11, weighted, queued(9, 0), queued(9, 0)), []int{8, 2, 1}},
+		"max-min: up to the largest":    {maxMin, pool(40, queued(9, 0), queued(9, 0)), []int{16, 16}},
+		"max-min: more jobs than nodes": {maxMin, pool(2, queued(9, 0), queued(9, 1), queued(9, 0)), []int{1, 1, 0}},
 		"max-min: no jobs":              {maxMin, pool(2), []int{}},
 
 		// Shares of two are 0.116 and 0.884. Of 32 nodes that is 3.7 and 28.3: at most
 		// 2 and 16. The 14 that are left go to the longer, 4, then 8, then 16.
-		"hesrpt: what rounding left": {heSRPT(solver.AdmissionFIFO), pool(32, told(1000, 0), told(10, 0)), []int{16, 16}},
+		"hesrpt: what rounding left": {heSRPT(solver.AdmissionFIFO), pool(32, queued(1000, 0), queued(10, 0)), []int{16, 16}},
 		// Of 12: 1.4 and 10.6, so 1 and 8. Of the 3 left, one makes 2 of the longer's 1
 		// (0.7 of its share's worth), two make 4.
-		"hesrpt: the shortest has the most": {heSRPT(solver.AdmissionFIFO), pool(12, told(1000, 0), told(10, 0)), []int{4, 8}},
+		"hesrpt: the shortest has the most": {heSRPT(solver.AdmissionFIFO), pool(12, queued(1000, 0), queued(10, 0)), []int{4, 8}},
 		// Shares of three are 0.033, 0.251 and 0.716; of 8 nodes 0.3, 2.0 and 5.7: 1, 2
 		// and 4. The last goes to the longest.
-		"hesrpt: every job has the least": {heSRPT(solver.AdmissionFIFO), pool(8, told(10, 0), told(1000, 0), told(100, 0)), []int{4, 2, 2}},
+		"hesrpt: every job has the least": {heSRPT(solver.AdmissionFIFO), pool(8, queued(10, 0), queued(1000, 0), queued(100, 0)), []int{4, 2, 2}},
 		// The shortest of five has just half of the pool.
-		"hesrpt: shares as large as a size": {heSRPT(solver.AdmissionFIFO), pool(8, told(5, 0), told(4, 0), told(3, 0), told(2, 0), told(1, 0)), []int{1, 1, 1, 1, 4}},
-		"hesrpt: more jobs than nodes":      {heSRPT(solver.AdmissionFIFO), pool(1, told(10, 0), told(5, 1)), []int{0, 1}},
+		"hesrpt: shares as large as a size": {heSRPT(solver.AdmissionFIFO), pool(8, queued(5, 0), queued(4, 0), queued(3, 0), queued(2, 0), queued(1, 0)), []int{1, 1, 1, 1, 4}},
+		"hesrpt: more jobs than nodes":      {heSRPT(solver.AdmissionFIFO), pool(1, queued(10, 0), queued(5, 1)), []int{0, 1}},
 		// A new job has its node; of the two others, the short paused one has a share of
 		// 2.1 nodes and the long running one of 0.1.
-		"hesrpt-event: a pause": {heSRPT(solver.AdmissionStartFirst), pool(3, trained(told(1000, 1)), trained(told(10, 0)), told(100, 0)), []int{0, 2, 1}},
+		"hesrpt-event: a pause": {heSRPT(solver.AdmissionStartFirst), pool(3, trained(queued(1000, 1)), trained(queued(10, 0)), queued(100, 0)), []int{0, 2, 1}},
 		// The new jobs displace the running one only where it has more left than they have.
-		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, trained(told(1001, 2)), told(1000, 0), told(1000, 0)), []int{0, 1, 1}},
-		"hesrpt-event: the queue waits":  {heSRPT(solver.AdmissionStartFirst), pool(2, trained(told(1, 2)), told(1000, 0), told(1000, 0)), []int{1, 1, 0}},
+		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1001, 2)), queued(1000, 0), queued(1000, 0)), []int{0, 1, 1}},
+		"hesrpt-event: the queue waits":  {heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1, 2)), queued(1000, 0), queued(1000, 0)), []int{1, 1, 0}},
 		"hesrpt: no jobs":                {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestComparatorsAreLegal(t *testing.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
 		for name, rule := range rules {
 			options := rule(s)
-			if err := checkHoldings(s, holdOptions(s, options)); err != nil {
+			if err := checkAllocations(s, optionAllocations(s, options)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			idle := s.TotalNodes

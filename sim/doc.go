@@ -1,40 +1,42 @@
-// Package sim replays a cluster's history under an allocation policy: what jobs
-// would have waited and how long they would have taken, had this policy shared
-// out a pool of a given size.
+// Package sim is a discrete-event simulator of a cluster of elastic training jobs. It replays the
+// jobs of a trace under an allocation policy on a pool of a given size, and measures the queueing
+// and completion times that result.
 //
-// A Trace, read from CSV or drawn by Synthetic, becomes a Workload; Run simulates
-// it under a Policy and returns what became of every job; Summarize and Compare
-// work out the measures. Decisions come from an Allocator, the one of the root
-// package. Cut makes a single decision's snapshot out of a moment of a trace.
+// ReadTrace reads a Trace from CSV, and Synthetic generates one. NewWorkload converts a Trace into
+// a Workload. Run simulates a Workload under a Policy and returns a Result. Summarize and Compare
+// compute the measures of results. An Allocator, usually the one of the root package, makes the
+// decisions. SnapshotAt returns the snapshot of a cluster at one time of a trace. Forecast simulates
+// the future of a snapshot.
 //
 // # The model of time
 //
-// A simulation equals a loop over whole seconds, counted from the first
-// submission, in which second s does in this order:
+// Times are whole seconds since the first submission. A regular decision time is a multiple of
+// Config.Frequency. A simulation is equivalent to a loop over the seconds in which second s consists
+// of these steps:
 //
-//  1. Unless s is a scaling moment, the queue takes the nodes that were idle by the
-//     end of second s-1 (FillIdle). That is the paper's example: a job ends
-//     at 9:02:09 and a queued job starts on its nodes at 9:02:10.
-//  2. Jobs whose work is done end, and free their nodes.
-//  3. Jobs that were submitted join the queue.
-//  4. If s is a multiple of the frequency, a scaling moment, the policy decides on
-//     the state as it now is, and its decision is carried out at once.
-//  5. Every job that holds nodes trains until second s+1.
+//  1. If s is not a regular decision time, queued jobs start on the nodes that were idle at the end
+//     of second s-1 (FillIdle). In the paper's example, a job completes at 9:02:09 and a queued job
+//     starts on its nodes at 9:02:10.
+//  2. Jobs whose work is done complete and release their nodes.
+//  3. Submitted jobs join the queue.
+//  4. If s is a regular decision time, the policy decides on the current state. Its decision takes
+//     effect immediately.
+//  5. Every job with allocated nodes trains until second s+1.
 //
-// A policy that decides at every event does so instead of step 1, if a job was
-// submitted or ended in second s-1 and that was no scaling moment. Since nothing
-// can happen between two events, Run moves from event to event; work is counted
-// in whole nanoseconds of one node's time, so that the two are equal exactly.
+// A policy with EveryEvent replaces step 1 by a decision if a job was submitted or completed in
+// second s-1 and s-1 was not a regular decision time. Nothing changes between two events, so Run
+// moves from event to event. It counts work in whole nanoseconds on one node, which makes it
+// exactly equal to the loop.
 //
-// A change of nodes costs what the setting says, and never work done. With a scaling
-// delay, as in the paper, a job that starts or grows trains on as many nodes as before for
-// the delay; shrinking is free. With a restart time every change stops the training for
-// that long, the start and the return from a pause included; a change meanwhile begins the
-// restart anew. Nodes are held during both.
+// A resize costs time, but never work that is already done. Nodes are occupied during that time.
+// With a scaling delay, as in the paper, a job that starts or grows trains on its previous number of
+// nodes during the delay, and shrinking is free. With a restart time, every resize stops the training
+// for that time, including the start of a job and its return from a pause. A resize during a restart
+// begins the restart again.
 //
-// Where the pool has node types a job holds nodes of one of them, and a change of the type
-// is a change of nodes. Speeds may change with the work done; a job trains at those of the
-// phase in which it begins a second, and an allocator is told these alone.
+// If the pool has node types, all nodes of a job have the same type, and a change of the type is a
+// resize. Speeds may depend on the work done (Phase). During a second, a job trains at the speeds of
+// the phase in which the second begins. A snapshot contains only the speeds of the current phase.
 //
 // A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

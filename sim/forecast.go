@@ -9,63 +9,63 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Future is what becomes of the jobs of a snapshot.
+// Future is the result of Forecast.
 type Future struct {
 	// Jobs are in the order of the snapshot.
 	Jobs []JobFuture
-	// Decisions is the number of those at scaling moments and events.
+	// Decisions is the number of decisions, without FillIdle.
 	Decisions int
-	// Cut says that the context, or MaxDecisions, ended the simulation.
+	// Cut reports that the simulation was stopped by its context, MaxDecisions or MaxSubmissions.
 	Cut bool
-	// Stalled reports whether the simulation stopped because no job made progress any more,
-	// although one of the snapshot's that has not ended fits the pool.
+	// Stalled reports that the simulation stopped because no job made progress, although an unfinished
+	// job of the snapshot fits the pool.
 	Stalled bool
 }
 
-// MaxDecisions is after how many decisions a forecast is cut: those of almost two years at one
-// every 5 minutes.
+// MaxDecisions is the largest number of decisions of a forecast. It covers almost two years with one
+// decision every 5 min.
 const MaxDecisions = 200_000
 
-// JobFuture is what becomes of a job. Times are whole seconds from the snapshot on.
+// JobFuture is the forecast for a job. Times are whole seconds since the snapshot.
 type JobFuture struct {
-	// Start is when the job first holds nodes, and End when it ends; nil where that does
-	// not happen within the simulation.
+	// Start is the time at which the job first has nodes, and End the time of its completion. They are
+	// nil if this does not happen within the simulation.
 	Start, End *time.Duration
-	// Rescales is how often its nodes change, its first start not counted.
-	Rescales int
+	// Resizes is the number of resizes, without the first start.
+	Resizes int
 }
 
-// Ahead is what a snapshot does not tell of the time after it.
-type Ahead struct {
-	// Work is what is really left of each job of the snapshot, in run time on one node.
+// ForecastInput contains the assumptions of a forecast that are not in the snapshot.
+type ForecastInput struct {
+	// Work is the actual remaining work of each job of the snapshot, as run time on one node.
 	Work []time.Duration
-	// Next returns the next submission, none before the last; nil if there are none. A forecast
-	// is cut after MaxSubmissions.
+	// Next returns the next submission, in order of time. nil means no submissions. A forecast stops
+	// after MaxSubmissions.
 	Next func() Submission
 }
 
-// Submission is a queued job that is submitted At whole seconds after the snapshot. Work is what it
-// really takes.
+// Submission is a queued job that is submitted At whole seconds after the snapshot. Work is its actual
+// work, as run time on one node.
 type Submission struct {
 	At   time.Duration
 	Job  solver.Job
 	Work time.Duration
 }
 
-// MaxSubmissions is after how many submissions a forecast is cut.
+// MaxSubmissions is the largest number of submissions of a forecast.
 const MaxSubmissions = 10_000
 
-// Forecast simulates on from a valid snapshot with its defaults, as Run does from a scaling
-// moment on. Changes cost the rescale_delay or the restart_time that each job names, and a job
-// that holds nodes now trains on all of them. Where there are node types, ETAs are on one
-// reference node. Of a job with an ETA error the allocator is told the estimate of client/eta.
+// Forecast simulates the future of a valid snapshot with defaults. The simulation starts with a regular
+// decision and follows the rules of Run. A resize costs the rescale_delay or the restart_time of the job.
+// Jobs with nodes initially train on all of them. With node types, ETAs are for one reference node. For
+// jobs with an ETA error, later snapshots contain the estimates of client/eta.
 //
-// The simulation ends with the last job of the snapshot, at the given time, or when the jobs that
-// are left hold no nodes and never fit the pool. It stops if it stalls, as Run does. It is cut when
-// ctx ends, the allocator runs out of time or there were too many decisions, and returns what it has
-// simulated by then.
+// The simulation stops when all jobs of the snapshot are complete, at time until, or when no remaining
+// job of the snapshot has nodes or fits the pool. It also stops if it stalls (Future.Stalled), and if ctx
+// is done, a decision exceeds its deadline, or MaxDecisions or MaxSubmissions is reached (Future.Cut). In
+// these cases, Forecast returns the results so far.
 func Forecast(
-	ctx context.Context, s *solver.Snapshot, ahead Ahead, policy Policy, frequency, until time.Duration, allocator Allocator,
+	ctx context.Context, s *solver.Snapshot, ahead ForecastInput, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {
 	policy.Teams = len(s.Groups) > 0
 	sim := &simulation{
@@ -73,14 +73,14 @@ func Forecast(
 		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
-		arriving: len(s.Jobs), forgets: true,
+		arriving: len(s.Jobs), discardsDecisions: true,
 	}
 	for i := range s.Jobs {
-		sim.jobs[i] = sim.goingOn(&s.Jobs[i], ahead.Work[i], &sim.workload.Jobs[i])
+		sim.jobs[i] = sim.resumedJob(&s.Jobs[i], ahead.Work[i], &sim.workload.Jobs[i])
 		sim.active = append(sim.active, i)
 	}
 	err := sim.forecast(ctx, s, ahead.Next, until)
-	future := Future{Jobs: make([]JobFuture, len(s.Jobs)), Decisions: sim.decided}
+	future := Future{Jobs: make([]JobFuture, len(s.Jobs)), Decisions: sim.decisionCount}
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTooManyDecisions) || errors.Is(err, errTooManySubmissions) {
 		future.Cut, err = true, nil
 	}
@@ -89,60 +89,60 @@ func Forecast(
 	}
 	for i := range s.Jobs {
 		job := &sim.jobs[i]
-		future.Jobs[i].Rescales = job.rescales
-		future.Jobs[i].Start = job.firstHeld()
+		future.Jobs[i].Resizes = job.resizes
+		future.Jobs[i].Start = job.firstAllocated()
 		if job.end != never {
-			future.Jobs[i].End = new(job.end) // A pointer to it would keep all of the simulation.
+			future.Jobs[i].End = new(job.end) // A copy, because &job.end would keep the simulation in memory.
 		}
 	}
 	return future, err
 }
 
-// longestSpan is where a forecast cuts a job's time off, 73 years:
-// sums of such times fit a time.Duration.
+// longestSpan is the upper limit of the times of a job in a forecast, 73 years. Sums of such times fit a
+// time.Duration.
 const longestSpan = never / 4
 
-// goingOn returns the state of a job of a snapshot, whose data go into job.
-func (s *simulation) goingOn(told *solver.Job, work time.Duration, job *WorkloadJob) simulatedJob {
+// resumedJob returns the state of a job of a snapshot and sets its data in job.
+func (s *simulation) resumedJob(spec *solver.Job, work time.Duration, job *WorkloadJob) simulatedJob {
 	work = min(work, longestSpan)
 	*job = WorkloadJob{
-		ID: told.ID, Group: told.GroupID, Demand: work, Work: work,
-		ToldETA: min(DemandOf(told), longestSpan), TellsWork: told.WorkDone > 0, Fate: OutcomeCompleted,
+		ID: spec.ID, Group: spec.GroupID, Demand: work, Work: work,
+		UserEstimate: min(DemandOf(spec), longestSpan), ReportsWork: spec.WorkDone > 0, Fate: OutcomeCompleted,
 		History: History{
-			Nodes: told.CurrentNodes, NodeType: told.CurrentNodeType, Work: min(told.WorkDone, longestSpan),
-			Trained: min(told.TrainingTime, longestSpan), Waited: min(told.WaitingTime, longestSpan),
+			Nodes: spec.CurrentNodes, NodeType: spec.CurrentNodeType, Work: min(spec.WorkDone, longestSpan),
+			Trained: min(spec.TrainingTime, longestSpan), Waited: min(spec.WaitingTime, longestSpan),
 		},
 	}
 	j := simulatedJob{
-		WorkloadJob: job, told: *told, types: s.config.NodeTypes, start: never, end: never, growsAt: never,
-		delay: wholeSeconds(min(told.RescaleDelay, longestSpan)), restart: wholeSeconds(min(told.RestartTime, longestSpan)),
+		WorkloadJob: job, spec: *spec, types: s.config.NodeTypes, start: never, end: never, growsAt: never,
+		delay: wholeSeconds(min(spec.RescaleDelay, longestSpan)), restart: wholeSeconds(min(spec.RestartTime, longestSpan)),
 	}
-	if told.CurrentNodes > 0 {
-		job.History.Trained = max(1, job.History.Trained) // It has started, whatever is told.
+	if spec.CurrentNodes > 0 {
+		job.History.Trained = max(1, job.History.Trained) // A job with nodes has started.
 	}
-	if j.move = j.restart; told.MoveTime != nil {
-		j.move = wholeSeconds(min(*told.MoveTime, longestSpan))
+	if j.move = j.restart; spec.MoveTime != nil {
+		j.move = wholeSeconds(min(*spec.MoveTime, longestSpan))
 	}
-	j.told.ETANodes = 0 // ToldETA is on one node.
-	if sigma := told.ETAError; sigma != nil && *sigma > 0 {
-		// The estimate is then what is told, and shrinks as a mean does.
-		job.ToldError, job.ToldETA = *sigma, max(1, scale(job.ToldETA, math.Exp(-*sigma**sigma/2)))
+	j.spec.ETANodes = 0 // UserEstimate is on one node.
+	if sigma := spec.ETAError; sigma != nil && *sigma > 0 {
+		// The first estimate of client/eta then equals the remaining ETA of the snapshot.
+		job.UserError, job.UserEstimate = *sigma, max(1, scale(job.UserEstimate, math.Exp(-*sigma**sigma/2)))
 	}
 	j.arrive(0)
 	return j
 }
 
-// firstHeld returns when the job first held nodes for a while, nil if it never did.
-func (j *simulatedJob) firstHeld() *time.Duration {
-	for n, now := range j.held {
-		if now.Nodes > 0 && (n+1 == len(j.held) || j.held[n+1].At > now.At || j.held[n+1].Nodes > 0) {
+// firstAllocated returns the time at which the job first had nodes for more than 0 s, nil if it never did.
+func (j *simulatedJob) firstAllocated() *time.Duration {
+	for n, now := range j.timeline {
+		if now.Nodes > 0 && (n+1 == len(j.timeline) || j.timeline[n+1].At > now.At || j.timeline[n+1].Nodes > 0) {
 			return new(now.At)
 		}
 	}
 	return nil
 }
 
-// DemandOf returns the run time left on exactly one node.
+// DemandOf returns the remaining run time of a job on one node.
 func DemandOf(job *solver.Job) time.Duration {
 	if job.ETANodes == 0 {
 		return job.RemainingETA
@@ -150,25 +150,25 @@ func DemandOf(job *solver.Job) time.Duration {
 	return max(1, scale(time.Second, job.Demand()))
 }
 
-// errTooManySubmissions means that a forecast has had as many submissions as it may.
+// errTooManySubmissions means that a forecast needs more than MaxSubmissions.
 var errTooManySubmissions = errors.New("too many submissions")
 
-// forecast simulates the jobs of a snapshot up to a time, the first decision at once.
+// forecast simulates the jobs of a snapshot up to a time, starting with a decision.
 func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next func() Submission, until time.Duration) error {
 	jobs := len(from.Jobs)
 	if len(s.active) == 0 {
 		return nil
 	}
-	if err := s.scalingMoment(ctx); err != nil {
+	if err := s.decide(ctx); err != nil {
 		return err
 	}
-	for s.canGoOn(from) {
+	for s.canProgress(from) {
 		if next != nil && s.arriving == len(s.jobs) {
 			if len(s.jobs) == jobs+MaxSubmissions {
 				return errTooManySubmissions
 			}
 			submission, job := next(), new(WorkloadJob)
-			s.jobs = append(s.jobs, s.goingOn(&submission.Job, submission.Work, job))
+			s.jobs = append(s.jobs, s.resumedJob(&submission.Job, submission.Work, job))
 			job.Submit = submission.At
 		}
 		if s.nextEvent() > until {
@@ -184,8 +184,8 @@ func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next f
 	return nil
 }
 
-// canGoOn reports whether a job of the snapshot holds nodes or is one that the pool can hold.
-func (s *simulation) canGoOn(from *solver.Snapshot) bool {
+// canProgress reports whether an active job of the snapshot has nodes or fits the pool.
+func (s *simulation) canProgress(from *solver.Snapshot) bool {
 	for _, i := range s.active {
 		if i < len(from.Jobs) && (s.jobs[i].nodes > 0 || from.Fits(i)) {
 			return true

@@ -12,100 +12,100 @@ import (
 // simulatedJob is the state of a job in a run.
 type simulatedJob struct {
 	*WorkloadJob
-	// told is what an allocator is told of the job, apart from its state.
-	told solver.Job
-	// types are the node types of the pool, and phase is the present one of the job's.
+	// spec is the job in snapshots, without its state.
+	spec solver.Job
+	// types are the node types of the pool.
 	types []solver.NodeType
+	// phase is the index of the current phase.
 	phase int
-	// pin is the one type that the job may hold, "" if it is free to move.
+	// pin is the only node type that the job may use, "" for any.
 	pin string
-	// nodes is what the job holds, of the type that it held last, and training what it trains
-	// on, which serves perSecond: less while it grows, nothing while it restarts, until growsAt.
+	// nodes is the number of allocated nodes. nodeType is their type, or the last type if there are
+	// none. training is the number of nodes that the job trains on, with a progress of perSecond. Until
+	// growsAt, training is less than nodes while the job grows, and 0 while it restarts.
 	nodes, training int
 	nodeType        string
 	perSecond       time.Duration
 	growsAt         time.Duration
-	// served is the work done, in run time on one node, and trained the time for
-	// which the job held nodes.
+	// served is the work done, as run time on one node. trained is the time with allocated nodes.
 	served, trained time.Duration
 	start, end      time.Duration
-	rescales, moves int
-	// held is what the job held so far.
-	held []NodesAt
-	// delay, restart and move are how long it takes to grow, to restart, and to restart on
-	// another type than that of the nodes it leaves.
+	resizes, moves  int
+	// timeline lists the allocations of the job so far.
+	timeline []NodesAt
+	// delay is the scaling delay, restart the restart time, and move the restart time after a
+	// change of the node type.
 	delay, restart, move time.Duration
 }
 
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	j := simulatedJob{
-		WorkloadJob: job, told: job.Told(), types: config.NodeTypes, start: never, end: never, growsAt: never,
+		WorkloadJob: job, spec: job.SnapshotJob(), types: config.NodeTypes, start: never, end: never, growsAt: never,
 		delay: max(config.ScalingDelay, job.RescaleDelay), restart: max(config.RestartTime, job.RestartTime),
 	}
-	j.told.Speeds = speedsAmong(j.told.Speeds, j.types)
-	if j.move = j.restart; j.told.MoveTime != nil {
-		j.move = max(config.RestartTime, wholeSeconds(min(*j.told.MoveTime, longestSpan)))
+	j.spec.Speeds = speedsAmong(j.spec.Speeds, j.types)
+	if j.move = j.restart; j.spec.MoveTime != nil {
+		j.move = max(config.RestartTime, wholeSeconds(min(*j.spec.MoveTime, longestSpan)))
 	}
 	return j
 }
 
-// arrive has the job be as its history leaves it.
+// arrive sets the state of the job at its submission from its History.
 func (j *simulatedJob) arrive(now time.Duration) {
 	if j.History.Nodes > 0 || j.History.Trained > 0 {
 		j.start = now
 	}
 	if j.History.Nodes > 0 {
 		j.nodes, j.nodeType = j.History.Nodes, j.History.NodeType
-		j.held = append(j.held, NodesAt{now, j.nodes, j.nodeType})
-		j.grown()
+		j.timeline = append(j.timeline, NodesAt{now, j.nodes, j.nodeType})
+		j.finishGrowth()
 	}
 }
 
-func (j *simulatedJob) endAt(now time.Duration) {
+func (j *simulatedJob) finish(now time.Duration) {
 	j.end = now
 	if j.nodes > 0 {
-		j.held = append(j.held, NodesAt{At: now})
+		j.timeline = append(j.timeline, NodesAt{At: now})
 	}
 }
 
-// leastRemainingETA is told of a job that has outrun its ETA: it must be about to end.
-const leastRemainingETA = time.Second
+// minRemainingETA is the remaining ETA of a job that has exceeded its estimate.
+const minRemainingETA = time.Second
 
-// remainingETA returns what was told last of the work left, less what is done since.
+// remainingETA returns the last estimate of the remaining work, reduced by the work done since.
 func (j *simulatedJob) remainingETA() time.Duration {
-	told := ETAAt{ETA: j.ToldETA}
-	for _, later := range j.Retold {
+	update := ETAUpdate{ETA: j.UserEstimate}
+	for _, later := range j.ETAUpdates {
 		if later.Served <= j.served {
-			told = later
+			update = later
 		}
 	}
-	return max(told.ETA-(j.served-told.Served), leastRemainingETA)
+	return max(update.ETA-(j.served-update.Served), minRemainingETA)
 }
 
-// workDone returns the work done, that before the simulation included.
+// workDone returns the work done, including the work before the simulation.
 func (j *simulatedJob) workDone() time.Duration { return j.History.Work + j.served }
 
-// known is what a scheduler knows of the job's work in the simulation.
-func (j *simulatedJob) known() eta.Job {
-	return eta.Job{UserEstimate: j.ToldETA, UserError: j.ToldError, WorkDone: j.served}
+// etaInput returns the input of client/eta for the work of the job in the simulation.
+func (j *simulatedJob) etaInput() eta.Job {
+	return eta.Job{UserEstimate: j.UserEstimate, UserError: j.UserError, WorkDone: j.served}
 }
 
-// ended is what it knows once the job has ended, of all its work: nothing was told of work before
-// the simulation.
-func (j *simulatedJob) ended() eta.Job {
+// finalETAInput returns the input of client/eta for all work of a completed job. There is no
+// user estimate if part of the work was done before the simulation.
+func (j *simulatedJob) finalETAInput() eta.Job {
 	if j.History.Work > 0 {
 		return eta.Job{WorkDone: j.workDone()}
 	}
-	return j.known()
+	return j.etaInput()
 }
 
 func (j *simulatedJob) done() bool { return j.served >= j.Work || j.hangs() }
 
-// hangs reports whether a job with a bug has come to where it hangs.
+// hangs reports whether a job with a bug has trained for HangAfter.
 func (j *simulatedJob) hangs() bool { return j.Fate == OutcomeHung && j.trained >= j.HangAfter }
 
-// outcome returns how a job that is done has ended. One may complete before its
-// bug shows.
+// outcome returns the outcome of a finished job. A job may complete before its bug occurs.
 func (j *simulatedJob) outcome() Outcome {
 	if j.Fate == OutcomeHung && j.served >= j.Work {
 		return OutcomeCompleted
@@ -113,23 +113,23 @@ func (j *simulatedJob) outcome() Outcome {
 	return j.Fate
 }
 
-// nextEvent returns the second in which the job ends, has grown or trains at another speed,
-// if its nodes stay as they are, or never if it has no nodes.
+// nextEvent returns the second in which the job completes, has grown or changes its speed if it is
+// not resized, and never if it has no nodes.
 func (j *simulatedJob) nextEvent(now time.Duration) time.Duration {
 	until := j.Work
 	if j.phase+1 < len(j.Phases) {
 		until = min(until, j.phaseEnd(j.phase))
 	}
-	next := min(j.growsAt, j.reaches(until, now))
+	next := min(j.growsAt, j.timeOfWork(until, now))
 	if j.Fate == OutcomeHung && j.nodes > 0 {
 		next = min(next, now+j.HangAfter-j.trained)
 	}
 	return next
 }
 
-// reaches returns the second in which the job has done the work if it trains on as it does, or
-// never, also where no time is as late.
-func (j *simulatedJob) reaches(work, now time.Duration) time.Duration {
+// timeOfWork returns the second in which the job reaches the given work at its current speed. It
+// returns never if that second exceeds the range of time.Duration.
+func (j *simulatedJob) timeOfWork(work, now time.Duration) time.Duration {
 	if j.perSecond == 0 {
 		return never
 	}
@@ -140,8 +140,7 @@ func (j *simulatedJob) reaches(work, now time.Duration) time.Duration {
 	return now + time.Duration(seconds)*time.Second
 }
 
-// train lets the job train for whole seconds, if it holds nodes, and reports whether it
-// made progress.
+// train trains the job for whole seconds if it has nodes, and reports whether it made progress.
 func (j *simulatedJob) train(span time.Duration) bool {
 	if j.nodes > 0 {
 		seconds := int64(span / time.Second)
@@ -152,36 +151,36 @@ func (j *simulatedJob) train(span time.Duration) bool {
 	return j.perSecond > 0 && span > 0
 }
 
-// enterPhase has the job train at the speeds of the phase that its work has come to.
+// enterPhase updates the phase and the speeds of the job from the work done.
 func (j *simulatedJob) enterPhase() {
 	before := j.phase
 	for j.phase+1 < len(j.Phases) && j.served >= j.phaseEnd(j.phase) {
 		j.phase++
 	}
 	if j.phase > before {
-		j.told.Speeds = speedsAmong(j.Phases[j.phase].Speeds, j.types)
+		j.spec.Speeds = speedsAmong(j.Phases[j.phase].Speeds, j.types)
 		j.trainOn(j.training)
 	}
 }
 
 func (j *simulatedJob) trainOn(nodes int) {
 	j.training = nodes
-	speed := j.told.Speed
+	speed := j.spec.Speed
 	if n := slices.IndexFunc(j.types, func(t solver.NodeType) bool { return t.ID == j.nodeType }); n >= 0 {
-		speed = func(nodes int) float64 { return j.told.SpeedOn(&j.types[n], nodes) }
+		speed = func(nodes int) float64 { return j.spec.SpeedOn(&j.types[n], nodes) }
 	}
 	j.perSecond = scale(time.Second, speed(nodes))
 }
 
-// grown lets the job train on all its nodes.
-func (j *simulatedJob) grown() {
+// finishGrowth makes the job train on all its nodes.
+func (j *simulatedJob) finishGrowth() {
 	j.trainOn(j.nodes)
 	j.growsAt = never
 }
 
-// give changes the job's nodes now, or their type. Shrinking to no less than what the job
-// trains on cuts a growth short of its end but not off.
-func (j *simulatedJob) give(to holding, now time.Duration) {
+// resize changes the number or the type of the job's nodes. If a growing job shrinks, but to no
+// less than the nodes that it trains on, its growth continues.
+func (j *simulatedJob) resize(to allocation, now time.Duration) {
 	nodes, moves := to.nodes, to.nodes > 0 && to.nodeType != j.nodeType
 	if nodes == j.nodes && !moves {
 		return
@@ -189,9 +188,9 @@ func (j *simulatedJob) give(to holding, now time.Duration) {
 	if j.start == never {
 		j.start = now
 	} else {
-		j.rescales++
+		j.resizes++
 		if moves && j.nodeType != "" {
-			j.moves++ // also where it resumes on another type
+			j.moves++ // Including a return from a pause on another type.
 		}
 	}
 	grows, restart := nodes > j.nodes, j.restart
@@ -202,34 +201,34 @@ func (j *simulatedJob) give(to holding, now time.Duration) {
 	if moves {
 		j.nodeType = to.nodeType
 	}
-	j.held = append(j.held, NodesAt{now, nodes, to.nodeType})
+	j.timeline = append(j.timeline, NodesAt{now, nodes, to.nodeType})
 	switch {
 	case restart > 0 && nodes > 0:
 		j.trainOn(0)
 		j.growsAt = now + restart
 	case nodes <= j.training || j.delay == 0:
-		j.grown()
+		j.finishGrowth()
 	case grows:
 		j.growsAt = now + j.delay
 	}
 }
 
-// NodesAt is a number of nodes from a time on, until that of the next.
+// NodesAt is a number of nodes from time At until the next entry of a list.
 type NodesAt struct {
 	At    time.Duration
 	Nodes int
-	// NodeType is their type; "" where nodes are all alike, and for no nodes.
+	// NodeType is the type of the nodes. It is "" for no nodes and in a pool without node types.
 	NodeType string
 }
 
-// holding is what a job holds: nodes of one type, "" where nodes are all alike.
-type holding struct {
+// allocation is the nodes of a job. nodeType is "" in a pool without node types.
+type allocation struct {
 	nodes    int
 	nodeType string
 }
 
-// NodeTime returns the number of nodes, summed over the time from one moment to another.
-// Until the first change the number is before.
+// NodeTime returns the integral of the number of nodes over the time from from to until. The number
+// of nodes before the first change is before.
 func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Duration {
 	sum, at, nodes := time.Duration(0), from, before
 	for _, change := range changes {
@@ -242,17 +241,17 @@ func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Dur
 	return sum + time.Duration(nodes)*max(0, until-at)
 }
 
-// holdOptions returns what the jobs of a snapshot hold with the given options.
-func holdOptions(s *solver.Snapshot, options []solver.Option) []holding {
-	holdings := make([]holding, len(options))
+// optionAllocations converts the options of the jobs of a snapshot into allocations.
+func optionAllocations(s *solver.Snapshot, options []solver.Option) []allocation {
+	allocations := make([]allocation, len(options))
 	for i, option := range options {
-		holdings[i] = holding{int(option.Nodes), s.TypeOf(option)}
+		allocations[i] = allocation{int(option.Nodes), s.TypeOf(option)}
 	}
-	return holdings
+	return allocations
 }
 
-// legalFor reports whether a job may hold the nodes.
-func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
+// legalFor reports whether the allocation is a legal size of a job on its node type.
+func (h allocation) legalFor(job *solver.Job, types []solver.NodeType) bool {
 	at := slices.IndexFunc(types, func(t solver.NodeType) bool { return t.ID == h.nodeType })
 	if at < 0 {
 		return false
@@ -261,29 +260,30 @@ func (h holding) legalFor(job *solver.Job, types []solver.NodeType) bool {
 	return runs && slices.Contains(there.LegalSizes(), h.nodes)
 }
 
-func (h holding) ofType() string {
+func (h allocation) ofType() string {
 	if h.nodeType == "" {
 		return ""
 	}
 	return " of " + strconv.Quote(h.nodeType)
 }
 
-// History is what a job has behind it that was there before a simulation began.
+// History is the state of a job that started before the simulation.
 type History struct {
-	// Nodes is what it holds, and NodeType their type, "" where nodes are all alike.
-	Nodes    int
+	// Nodes is the number of its nodes.
+	Nodes int
+	// NodeType is the type of its nodes, "" in a pool without node types.
 	NodeType string
-	// Trained is how long it has held nodes so far, and Waited how long it has not.
+	// Trained is the time with allocated nodes so far, and Waited the time without.
 	Trained, Waited time.Duration
-	// Work is the work that it has done, as run time on one node.
+	// Work is the work done, as run time on one node.
 	Work time.Duration
 }
 
-// ETAAt is what an allocator is told of the work left, in run time on one node, once the
-// job has done the given work.
-type ETAAt struct{ Served, ETA time.Duration }
+// ETAUpdate is an estimate of the remaining work that applies once the job has done the work
+// Served. Both are run times on one node.
+type ETAUpdate struct{ Served, ETA time.Duration }
 
-// resize changes the size of the pool where it is time and reports whether it did.
+// resize changes the size of the pool if a change is due, and reports whether it did.
 func (s *simulation) resize() bool {
 	resized := false
 	for len(s.resized) > 0 && s.resized[0].At <= s.now { // Less only before the first submission.
@@ -292,54 +292,55 @@ func (s *simulation) resize() bool {
 	return resized
 }
 
-// Course says how much work a real job did on the nodes that it really held, with the delays
-// and restarts of a simulation.
-type Course struct {
+// Progress computes the work of a job from a recorded list of allocations, with the delays and
+// restarts of a simulation.
+type Progress struct {
 	job simulatedJob
 	now time.Duration
 }
 
-// NewCourse returns the course of a job from its submission on.
-func NewCourse(job *WorkloadJob, types []solver.NodeType) *Course {
-	c := &Course{job: newSimulatedJob(job, &Config{NodeTypes: types}), now: job.Submit}
+// NewProgress returns the progress of a job at its submission.
+func NewProgress(job *WorkloadJob, types []solver.NodeType) *Progress {
+	c := &Progress{job: newSimulatedJob(job, &Config{NodeTypes: types}), now: job.Submit}
 	c.job.arrive(c.now)
 	return c
 }
 
-// Give changes the job's nodes at a time, in whole seconds and not before the last.
-func (c *Course) Give(to NodesAt) {
+// Resize changes the nodes of the job at a time in whole seconds. Times must not decrease.
+func (c *Progress) Resize(to NodesAt) {
 	c.trainUntil(to.At)
-	c.job.give(holding{to.Nodes, to.NodeType}, to.At)
+	c.job.resize(allocation{to.Nodes, to.NodeType}, to.At)
 }
 
-// Served returns the work done by a time, as Give has it, in run time on one node.
-func (c *Course) Served(at time.Duration) time.Duration {
+// Served returns the work done by a time, as run time on one node. Times must not decrease.
+func (c *Progress) Served(at time.Duration) time.Duration {
 	c.trainUntil(at)
 	return c.job.served
 }
 
-// End returns when an amount of work is done if the nodes stay as they are, and false for never.
-func (c *Course) End(work time.Duration) (time.Duration, bool) {
+// End returns the time at which the job has done the given work if it is not resized again, or
+// false if it never does.
+func (c *Progress) End(work time.Duration) (time.Duration, bool) {
 	if c.job.served >= work {
 		return c.now, true
 	}
-	rest, now := c.job, c.now // a copy, so that the course goes on from where it is
+	rest, now := c.job, c.now // A copy, because End does not advance the job.
 	if rest.growsAt != never {
 		if done := rest.served + time.Duration(int64((rest.growsAt-c.now)/time.Second)*int64(rest.perSecond)); done < work {
 			now = rest.growsAt
 			rest.train(now - c.now)
-			rest.grown()
+			rest.finishGrowth()
 		}
 	}
-	end := rest.reaches(work, now)
+	end := rest.timeOfWork(work, now)
 	return end, end != never
 }
 
-func (c *Course) trainUntil(at time.Duration) {
+func (c *Progress) trainUntil(at time.Duration) {
 	if c.job.growsAt <= at {
 		c.job.train(c.job.growsAt - c.now)
 		c.now = c.job.growsAt
-		c.job.grown()
+		c.job.finishGrowth()
 	}
 	c.job.train(at - c.now)
 	c.now = at

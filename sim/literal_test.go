@@ -21,15 +21,15 @@ import (
 // literalJob is a job of the literal loop.
 type literalJob struct {
 	WorkloadJob
-	submitted, started, ended bool
-	start, end                int
-	nodes, trainsOn           int
-	waits                     int // seconds until it trains on all its nodes
-	served                    time.Duration
-	trained, unserved         int
-	rescales, moves           int
-	held                      []NodesAt
-	nodeType, firstType, pin  string
+	submitted, started, completed bool
+	start, end                    int
+	nodes, trainsOn               int
+	waits                         int // seconds until it trains on all its nodes
+	served                        time.Duration
+	trained, unserved             int
+	resizes, moves                int
+	timeline                      []NodesAt
+	nodeType, firstType, pin      string
 }
 
 // speeds returns how fast the job trains on node types in the phase that its work has come to.
@@ -48,14 +48,14 @@ func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 		if nodeType.ID != j.nodeType || nodes == 0 {
 			continue
 		}
-		told := j.job(j.ID)
+		spec := j.job(j.ID)
 		for _, speed := range j.speeds() {
 			if speed.NodeType == j.nodeType {
-				told.AllowedNodes, told.Scaling = speed.AllowedNodes, speed.Scaling
-				return speed.Factor * told.Speed(nodes)
+				spec.AllowedNodes, spec.Scaling = speed.AllowedNodes, speed.Scaling
+				return speed.Factor * spec.Speed(nodes)
 			}
 		}
-		return nodeType.Speed * told.Speed(nodes)
+		return nodeType.Speed * spec.Speed(nodes)
 	}
 	return j.speed(nodes)
 }
@@ -70,7 +70,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 	active := func() []*literalJob {
 		var list []*literalJob
 		for i := range jobs {
-			if jobs[i].submitted && !jobs[i].ended {
+			if jobs[i].submitted && !jobs[i].completed {
 				list = append(list, &jobs[i])
 			}
 		}
@@ -80,7 +80,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		config.Frequency, config.Round = p.Rounds, p.Rounds
 	}
 	round := max(1, int(config.Round/time.Second))
-	carryOut := func(second int, to []holding) {
+	apply := func(second int, to []allocation) {
 		nodes := make([]int, len(to))
 		for i, job := range active() {
 			before := job.nodes
@@ -90,9 +90,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				continue
 			}
 			job.nodes = nodes[i]
-			job.held = append(job.held, NodesAt{At: time.Duration(second) * time.Second, Nodes: nodes[i], NodeType: to[i].nodeType})
+			job.timeline = append(job.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: nodes[i], NodeType: to[i].nodeType})
 			if job.started {
-				job.rescales++
+				job.resizes++
 				if other {
 					job.moves++
 				}
@@ -122,27 +122,27 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				snapshot.TotalNodes = change.Nodes
 			}
 		}
-		pasts := make([]past, len(snapshot.Jobs))
+		histories := make([]jobHistory, len(snapshot.Jobs))
 		for i, job := range active() {
-			pasts[i].restarting = job.waits > 0
-			for n, held := range job.held {
-				pasts[i].mostHeld = max(pasts[i].mostHeld, held.Nodes)
-				if held.Nodes > 0 && n > 0 {
-					pasts[i].restarts++
+			histories[i].restarting = job.waits > 0
+			for n, period := range job.timeline {
+				histories[i].maxNodes = max(histories[i].maxNodes, period.Nodes)
+				if period.Nodes > 0 && n > 0 {
+					histories[i].restarts++
 				}
 			}
 		}
-		var nodes []holding
+		var nodes []allocation
 		var err error
 		if fill {
 			nodes, err = fillIdle(t.Context(), allocator, snapshot)
 		} else {
-			nodes, _, err = p.decide(t.Context(), allocator, snapshot, pasts, config.DecisionBudget, nil)
+			nodes, _, err = p.decide(t.Context(), allocator, snapshot, histories, config.DecisionBudget, nil)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		carryOut(second, nodes)
+		apply(second, nodes)
 	}
 
 	left := len(jobs)
@@ -161,14 +161,14 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		happened = happened && second%round > 0
 		for _, job := range active() {
 			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
-				job.ended, job.end, happened = true, second, true
-				ended := eta.Job{WorkDone: job.History.Work + job.served}
+				job.completed, job.end, happened = true, second, true
+				completed := eta.Job{WorkDone: job.History.Work + job.served}
 				if job.History.Work == 0 {
-					ended.UserEstimate, ended.UserError = job.ToldETA, job.ToldError
+					completed.UserEstimate, completed.UserError = job.UserEstimate, job.UserError
 				}
-				estimator.Completed(ended)
+				estimator.Completed(completed)
 				if job.nodes > 0 {
-					job.held = append(job.held, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
+					job.timeline = append(job.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: 0})
 				}
 				left--
 			}
@@ -176,9 +176,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for i := range jobs {
 			if jobs[i].Submit == time.Duration(second)*time.Second {
 				if p.pin != nil {
-					told := *jobs[i].job(jobs[i].ID)
-					told.Speeds = jobs[i].speeds()
-					jobs[i].pin = p.pin(literalSnapshot(active(), p, config, &estimator), told)
+					spec := *jobs[i].job(jobs[i].ID)
+					spec.Speeds = jobs[i].speeds()
+					jobs[i].pin = p.pin(literalSnapshot(active(), p, config, &estimator), spec)
 				}
 				jobs[i].submitted, happened = true, true
 				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
@@ -186,7 +186,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 					jobs[i].nodes, jobs[i].trainsOn = before.Nodes, before.Nodes
 				}
 				if jobs[i].nodes > 0 {
-					jobs[i].held = []NodesAt{{At: time.Duration(second) * time.Second, Nodes: jobs[i].nodes}}
+					jobs[i].timeline = []NodesAt{{At: time.Duration(second) * time.Second, Nodes: jobs[i].nodes}}
 				}
 			}
 		}
@@ -213,9 +213,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 	for i := range jobs {
 		job := &jobs[i]
 		results[i] = JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(&config),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&config),
 			Submit: job.Submit, Start: time.Duration(job.start) * time.Second, End: time.Duration(job.end) * time.Second,
-			Unserved: time.Duration(job.unserved) * time.Second, Rescales: job.rescales, Moves: job.moves, Nodes: job.held, Outcome: job.Fate,
+			Unserved: time.Duration(job.unserved) * time.Second, Resizes: job.resizes, Moves: job.moves, Nodes: job.timeline, Outcome: job.Fate,
 		}
 		if job.Fate == OutcomeHung && job.served >= job.Work {
 			results[i].Outcome = OutcomeCompleted
@@ -234,57 +234,57 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		s.Groups = config.Groups
 	}
 	for _, job := range jobs {
-		told := *job.job(job.ID)
-		told.GroupID = job.Group
-		told.RemainingETA = max(time.Second, job.ToldETA-job.served)
-		for _, later := range job.Retold {
+		spec := *job.job(job.ID)
+		spec.GroupID = job.Group
+		spec.RemainingETA = max(time.Second, job.UserEstimate-job.served)
+		for _, later := range job.ETAUpdates {
 			if later.Served <= job.served {
-				told.RemainingETA = max(time.Second, later.ETA+later.Served-job.served)
+				spec.RemainingETA = max(time.Second, later.ETA+later.Served-job.served)
 			}
 		}
-		if job.ToldError > 0 || job.ToldETA == 0 {
-			estimate := estimator.Estimate(eta.Job{UserEstimate: job.ToldETA, UserError: job.ToldError, WorkDone: job.served})
-			told.RemainingETA, told.ETAError = estimate.ETA, new(estimate.Error)
-			if job.ToldError > 0 {
-				told.ETAError = new(job.ToldError)
+		if job.UserError > 0 || job.UserEstimate == 0 {
+			estimate := estimator.Estimate(eta.Job{UserEstimate: job.UserEstimate, UserError: job.UserError, WorkDone: job.served})
+			spec.RemainingETA, spec.ETAError = estimate.ETA, new(estimate.Error)
+			if job.UserError > 0 {
+				spec.ETAError = new(job.UserError)
 			}
 		}
-		if job.TellsWork {
-			told.WorkDone = job.History.Work + job.served
+		if job.ReportsWork {
+			spec.WorkDone = job.History.Work + job.served
 		}
-		told.CurrentNodes = job.nodes
+		spec.CurrentNodes = job.nodes
 		if job.nodes > 0 {
-			told.CurrentNodeType = job.nodeType
+			spec.CurrentNodeType = job.nodeType
 		}
-		told.Speeds = job.speeds()
+		spec.Speeds = job.speeds()
 		if only := cmp.Or(job.pin, map[bool]string{true: job.firstType}[p.KeepsType]); only != "" {
-			told.Speeds = slices.DeleteFunc(slices.Clone(told.Speeds), func(s solver.TypeSpeed) bool { return s.NodeType != only })
+			spec.Speeds = slices.DeleteFunc(slices.Clone(spec.Speeds), func(s solver.TypeSpeed) bool { return s.NodeType != only })
 			if len(job.Phases) == 0 {
-				told.Speeds = []solver.TypeSpeed{{NodeType: only}}
+				spec.Speeds = []solver.TypeSpeed{{NodeType: only}}
 			}
 		}
-		told.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
-		told.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
-		told.RescaleDelay = config.ScalingDelay
-		told.RestartTime = max(config.RestartTime, job.RestartTime)
+		spec.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
+		spec.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
+		spec.RescaleDelay = config.ScalingDelay
+		spec.RestartTime = max(config.RestartTime, job.RestartTime)
 		if p.Name == "greedy-eta" {
-			told.TrainingTime = told.RemainingETA
+			spec.TrainingTime = spec.RemainingETA
 		}
 		if p.FixedSize {
-			for _, size := range told.LegalSizes() {
-				if told.AllowedNodes == nil || size <= min(job.Asked, mostNodes(config.Nodes, s.Groups, job.Group)) {
-					told.AllowedNodes = []int{size}
+			for _, size := range spec.LegalSizes() {
+				if spec.AllowedNodes == nil || size <= min(job.RequestedNodes, nodeLimit(config.Nodes, s.Groups, job.Group)) {
+					spec.AllowedNodes = []int{size}
 				}
 			}
 		}
-		s.Jobs = append(s.Jobs, told)
+		s.Jobs = append(s.Jobs, spec)
 	}
 	return s
 }
 
 // policiesThat returns the policies of which something holds.
-func policiesThat(holds func(Policy) bool) []Policy {
-	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !holds(p) })
+func policiesThat(current func(Policy) bool) []Policy {
+	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !current(p) })
 }
 
 // TestEqualsTheLiteralLoop compares Run with the literal loop on small workloads,
@@ -369,25 +369,25 @@ func drawTypes(t *rapid.T, w *Workload, config *Config) {
 }
 
 // arbitrary gives jobs what the moment happens to say.
-func arbitrary(_ context.Context, s *solver.Snapshot, pasts []past) ([]holding, Decision, error) {
+func arbitrary(_ context.Context, s *solver.Snapshot, histories []jobHistory) ([]allocation, Decision, error) {
 	hash := fnv.New64a()
-	fmt.Fprint(hash, s.Jobs[0].WaitingTime, len(s.Jobs), pasts)
+	fmt.Fprint(hash, s.Jobs[0].WaitingTime, len(s.Jobs), histories)
 	random := rand.New(rand.NewPCG(hash.Sum64(), 1))
 	left := map[string]int{}
 	for _, nodeType := range s.NodeTypes {
 		left[nodeType.ID] = nodeType.Nodes
 	}
-	holdings := make([]holding, len(s.Jobs))
+	allocations := make([]allocation, len(s.Jobs))
 	for i := range s.Jobs {
 		for option := range optionsOf(s.Jobs[i], s.NodeTypes) {
 			if option.nodes <= left[option.nodeType] && random.IntN(2) == 0 {
 				left[option.nodeType] -= option.nodes
-				holdings[i] = option
+				allocations[i] = option
 				break
 			}
 		}
 	}
-	return holdings, Decision{}, nil
+	return allocations, Decision{}, nil
 }
 
 // drawContinuation has a workload go on from where a cluster is, and the pool change.
@@ -404,7 +404,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 		}
 		for n, served := 0, time.Duration(0); n < rapid.IntRange(0, 3).Draw(t, "retold"); n++ {
 			served += 1 + seconds(100, "served")
-			job.Retold = append(job.Retold, ETAAt{Served: served, ETA: 1 + seconds(300, "ETA")})
+			job.ETAUpdates = append(job.ETAUpdates, ETAUpdate{Served: served, ETA: 1 + seconds(300, "ETA")})
 		}
 		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "own restart") {
 			job.RestartTime = seconds(50, "restart")
@@ -412,9 +412,9 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 		if job.Submit == 0 {
 			job.History = History{Trained: seconds(100, "trained"), Waited: seconds(100, "waited"), Work: seconds(100, "work")}
 			sizes := append([]int{0}, like(job).LegalSizes()...)
-			if held := rapid.SampledFrom(sizes).Draw(t, "held"); held <= idle && config.Groups == nil {
-				job.History.Nodes = held
-				idle -= held
+			if nodes := rapid.SampledFrom(sizes).Draw(t, "held"); nodes <= idle && config.Groups == nil {
+				job.History.Nodes = nodes
+				idle -= nodes
 			}
 		}
 	}
@@ -454,8 +454,8 @@ func TestCourse(t *testing.T) {
 			if got.Outcome == OutcomeHung {
 				continue
 			}
-			course := NewCourse(job, nil)
-			for n, held := range got.Nodes {
+			course := NewProgress(job, nil)
+			for n, change := range got.Nodes {
 				if n == 0 && job.History.Nodes > 0 {
 					continue
 				}
@@ -464,15 +464,15 @@ func TestCourse(t *testing.T) {
 						t.Fatalf("%s ends at %v, %v; want %v", job.ID, end, ends, got.End)
 					}
 				}
-				course.Give(held)
+				course.Resize(change)
 			}
 			if served := course.Served(got.End); served < job.Work || course.Served(got.End+time.Hour) != served {
 				t.Fatalf("%s did %v of %v", job.ID, served, job.Work)
 			}
 		}
 		until := config.Frequency
-		if held, most := NodeTime(config.Resized, config.Nodes, 0, until), time.Duration(config.Nodes)*until; held > most {
-			t.Fatalf("the pool had %v of %v", held, most)
+		if used, most := NodeTime(config.Resized, config.Nodes, 0, until), time.Duration(config.Nodes)*until; used > most {
+			t.Fatalf("the pool had %v of %v", used, most)
 		}
 	})
 }

@@ -10,90 +10,90 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Summary is the measures of a run. Field names are those of summary.json; times
-// end in their unit.
+// Summary contains the measures of a run, as written to summary.json.
 type Summary struct {
-	// Trace, Policy and Nodes say what was run, and Seed with what random numbers.
+	// Trace, Policy, Nodes and Seed identify the run.
 	Trace  string `json:"trace"`
 	Policy string `json:"policy"`
 	Nodes  int    `json:"nodes"`
 	Seed   uint64 `json:"seed"`
-	// Jobs is the number of jobs, and Completed of those trained to their end.
+	// Jobs is the number of jobs, and Completed the number of jobs with OutcomeCompleted.
 	Jobs      int `json:"jobs"`
 	Completed int `json:"completed"`
-	// Means and quantiles are over all jobs, however they ended.
+	// Means and quantiles include all jobs, whatever their outcome. Total times are job completion
+	// times (JobResult.TotalTime).
 	MeanQueueSeconds float64 `json:"mean_queue_s"`
 	MeanTotalSeconds float64 `json:"mean_total_s"`
 	P50TotalSeconds  float64 `json:"p50_total_s"`
 	P95TotalSeconds  float64 `json:"p95_total_s"`
 	P99TotalSeconds  float64 `json:"p99_total_s"`
 	MaxTotalSeconds  float64 `json:"max_total_s"`
-	// WeightedTotalSeconds counts every job by its weight.
+	// WeightedTotalSeconds is the mean completion time weighted by JobResult.Weight.
 	WeightedTotalSeconds float64 `json:"weighted_mean_total_s"`
-	// MeanUnservedSeconds is the mean time without nodes, in the queue and in pauses;
-	// MaxUnservedBigSeconds the longest of a job that needs BigMinimum nodes or more.
+	// MeanUnservedSeconds is the mean time without nodes, in the queue and in pauses.
+	// MaxUnservedBigSeconds is the largest such time of the jobs with a MinSize of at least
+	// BigMinimum.
 	MeanUnservedSeconds   float64 `json:"mean_unserved_s"`
 	MaxUnservedBigSeconds float64 `json:"max_unserved_big_s"`
 	// MaxSlowdown is the largest JobResult.Slowdown.
 	MaxSlowdown float64 `json:"max_slowdown"`
-	// LaterShare is the share of jobs that end later than under equal shares, the
-	// policy MaxMinPolicy, and WorstLater the largest ratio of a job's total time to
-	// the one it has there. Missing where that was not run on the same pool.
+	// LaterShare is the share of jobs that complete later than under MaxMinPolicy. WorstLater is the
+	// largest ratio of a completion time to the time of the same job under MaxMinPolicy. Both are
+	// absent if MaxMinPolicy was not run on the same pool.
 	LaterShare *float64 `json:"later_than_max_min,omitempty"`
 	WorstLater *float64 `json:"worst_ratio_to_max_min,omitempty"`
-	// MakespanSeconds is from the first submission to the last end.
+	// MakespanSeconds is the time from the first submission to the last completion.
 	MakespanSeconds float64 `json:"makespan_s"`
-	// Decisions is the number of decisions, SolveMillis how long they took, and Unproven how
-	// many asked for an optimum and were not proven to have it.
+	// Decisions is the number of decisions. SolveMillis is the distribution of their solve times.
+	// Unproven is the number of decisions without an optimality proof, for policies that optimize.
 	Decisions   int         `json:"decisions"`
 	Unproven    int         `json:"unproven"`
 	SolveMillis SolveMillis `json:"solve_ms"`
-	// NodePrice is what one more node was worth at the decisions, in units of the
-	// objective. Missing if no decision says so.
+	// NodePrice is the value of one additional node, in units of the objective. It is absent if no
+	// decision has node prices.
 	NodePrice *NodePrice `json:"node_price,omitempty"`
-	// Rescales is how often jobs' nodes changed after their start, and Pauses how often that
-	// took all of them, per job.
-	Rescales int     `json:"rescales"`
-	Pauses   float64 `json:"pauses"`
-	// Moves is how often jobs' nodes changed their type, per job, and NodeTypes are the kinds
-	// of nodes, missing where nodes are all alike.
+	// Resizes is the number of resizes of all jobs after their start. Pauses is the mean number of
+	// pauses per job.
+	Resizes int     `json:"rescales"`
+	Pauses  float64 `json:"pauses"`
+	// Moves is the mean number of changes of the node type per job. NodeTypes are the node types of
+	// the pool, if any.
 	Moves     float64       `json:"moves"`
 	NodeTypes []TypeSummary `json:"node_types,omitempty"`
-	// Utilization is Result.Utilization, and IdleNodeHours are the node hours of the pool that no job
-	// occupied in the same time.
+	// Utilization is Result.Utilization. IdleNodeHours is Result.IdleNodeHours.
 	Utilization   Share `json:"utilization"`
 	IdleNodeHours Share `json:"idle_node_hours"`
-	// PoolTooSmall reports that what the cluster did, RecordedPolicy, does not fit the pool.
+	// PoolTooSmall reports that the recorded schedule does not fit the pool.
 	PoolTooSmall bool `json:"pool_too_small,omitempty"`
-	// Teams are the teams that shared the pool, and WorstTeam is the largest of their
-	// ratios to their partitions. Missing if there are no teams.
+	// Teams are the teams that share the pool. WorstTeam is the largest TeamSummary.ToPartition. Both
+	// are absent if there are no teams.
 	Teams     []TeamSummary `json:"teams,omitempty"`
 	WorstTeam *float64      `json:"worst_team_to_partition,omitempty"`
 }
 
-// TeamSummary is the measures of a team in a run.
+// TeamSummary contains the measures of a team in a run.
 type TeamSummary struct {
 	Team  string `json:"team"`
 	Quota int    `json:"quota"`
-	// Jobs is the number of its jobs, and MeanTotalSeconds their mean total time.
+	// Jobs is the number of jobs of the team, and MeanTotalSeconds their mean completion time.
 	Jobs             int     `json:"jobs"`
 	MeanTotalSeconds float64 `json:"mean_total_s"`
-	// ToPartition is the ratio of that time to the one that the team has in a partition
-	// of its own, the policy PartitionsPolicy. Missing where that was not run.
+	// ToPartition is the ratio of MeanTotalSeconds to its value under PartitionsPolicy. It is absent
+	// if PartitionsPolicy was not run.
 	ToPartition *float64 `json:"ratio_to_partition,omitempty"`
 }
 
-// BigMinimum is the number of nodes from which the smallest size of a job counts as big:
-// half of what an elastic job may hold by default.
+// BigMinimum is the smallest JobResult.MinSize of a big job. It is half of the default maximum of
+// nodes.
 const BigMinimum = 8
 
-// MaxMinPolicy is the name of the policy of equal shares.
+// MaxMinPolicy is the name of the policy of max-min fair shares.
 const MaxMinPolicy = "max-min"
 
-// RecordedPolicy is the policy that replays what really happened.
+// RecordedPolicy is the name of the policy that replays the recorded schedule of a trace.
 const RecordedPolicy = "recorded"
 
-// PartitionsPolicy is the name of the policy of a partition for each team.
+// PartitionsPolicy is the name of the policy with a partition of the pool for each team.
 const PartitionsPolicy = "static-partitions"
 
 // SolveMillis is the distribution of decision times in milliseconds.
@@ -110,27 +110,27 @@ type NodePrice struct {
 	P90    float64 `json:"p90"`
 }
 
-// MostHeld returns how many nodes jobs held at once, at most.
-func (r *Result) MostHeld() int {
-	var changes []NodesAt // By how many nodes.
+// PeakNodes returns the largest number of nodes that jobs occupied at the same time.
+func (r *Result) PeakNodes() int {
+	var changes []NodesAt // Nodes is the difference from the previous number.
 	for i := range r.Jobs {
 		before := 0
-		for _, held := range r.Jobs[i].Nodes {
-			changes = append(changes, NodesAt{At: held.At, Nodes: held.Nodes - before})
-			before = held.Nodes
+		for _, period := range r.Jobs[i].Nodes {
+			changes = append(changes, NodesAt{At: period.At, Nodes: period.Nodes - before})
+			before = period.Nodes
 		}
 	}
-	// What is given back at a second is free in it.
+	// Nodes that are released in a second are available in the same second.
 	slices.SortFunc(changes, func(a, b NodesAt) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Nodes, b.Nodes)) })
-	most, held := 0, 0
+	peak, occupied := 0, 0
 	for _, change := range changes {
-		held += change.Nodes
-		most = max(most, held)
+		occupied += change.Nodes
+		peak = max(peak, occupied)
 	}
-	return most
+	return peak
 }
 
-// Summarize works out the measures of a run that was made with a seed.
+// Summarize computes the measures of a result. seed is the seed of the run, for Summary.Seed.
 func Summarize(r *Result, seed uint64) Summary {
 	s := Summary{
 		Trace: r.Workload, Policy: r.Policy, Nodes: r.Nodes, Seed: seed,
@@ -147,14 +147,14 @@ func Summarize(r *Result, seed uint64) Summary {
 		weights += job.Weight
 		weighted += job.Weight * job.TotalTime().Seconds()
 		s.MaxSlowdown = max(s.MaxSlowdown, job.Slowdown())
-		if job.Smallest >= BigMinimum {
+		if job.MinSize >= BigMinimum {
 			s.MaxUnservedBigSeconds = max(s.MaxUnservedBigSeconds, job.Unserved.Seconds())
 		}
 		if i == 0 {
 			begin = job.Submit
 		}
 		end = max(end, job.End)
-		s.Rescales += job.Rescales
+		s.Resizes += job.Resizes
 		s.Moves += float64(job.Moves)
 		s.Pauses += float64(job.Pauses())
 		if job.Outcome == OutcomeCompleted {
@@ -170,14 +170,14 @@ func Summarize(r *Result, seed uint64) Summary {
 	s.Pauses /= float64(max(1, len(r.Jobs)))
 	s.Moves /= float64(max(1, len(r.Jobs)))
 	s.MakespanSeconds = (end - begin).Seconds()
-	if Optimises(r.Policy) {
+	if Optimizes(r.Policy) {
 		s.Unproven = len(r.Decisions) - r.Proven()
 	}
 	s.Utilization, s.IdleNodeHours = Share(r.Utilization), Share(r.IdleNodeHours())
-	s.PoolTooSmall = r.tooSmall()
-	s.Teams = r.teams()
+	s.PoolTooSmall = r.poolTooSmall()
+	s.Teams = r.teamSummaries()
 	if len(r.NodeTypes) > 0 {
-		s.NodeTypes = r.types()
+		s.NodeTypes = r.typeSummaries()
 	} else {
 		s.NodePrice = r.nodePrice()
 	}
@@ -189,21 +189,21 @@ func Summarize(r *Result, seed uint64) Summary {
 	return s
 }
 
-// ProvenPercent returns how many per cent of the decisions are proven optimal, rounded down so
-// that 100 means all; NaN for a policy that asks for no optimum.
+// ProvenPercent returns the percentage of decisions that are proven optimal, rounded down so that 100
+// means all. It is NaN for a policy that does not optimize.
 func (s *Summary) ProvenPercent() float64 {
-	if !Optimises(s.Policy) {
+	if !Optimizes(s.Policy) {
 		return math.NaN()
 	}
 	return math.Floor(1e4*(1-float64(s.Unproven)/float64(s.Decisions))) / 100
 }
 
-// RescalesPerJob returns the changes of nodes per job.
-func (s *Summary) RescalesPerJob() float64 { return float64(s.Rescales) / float64(max(1, s.Jobs)) }
+// ResizesPerJob returns the mean number of resizes per job.
+func (s *Summary) ResizesPerJob() float64 { return float64(s.Resizes) / float64(max(1, s.Jobs)) }
 
-// CompareWithEqualShares fills in LaterShare and WorstLater. Both runs are of the same
+// CompareWithMaxMin sets LaterShare and WorstLater. maxMin is the result of MaxMinPolicy for the same
 // workload.
-func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
+func (s *Summary) CompareWithMaxMin(r, maxMin *Result) {
 	later, worst := 0, 0.0
 	for i := range r.Jobs {
 		job, equal := &r.Jobs[i], &maxMin.Jobs[i]
@@ -215,7 +215,7 @@ func (s *Summary) CompareWithEqualShares(r, maxMin *Result) {
 	s.LaterShare, s.WorstLater = new(float64(later)/float64(max(1, len(r.Jobs)))), &worst
 }
 
-// nodePrice returns what one more node was worth in the first step, nil if no decision says so.
+// nodePrice returns the distribution of node prices in the first step, nil if there are none.
 func (r *Result) nodePrice() *NodePrice {
 	var prices []float64
 	for i := range r.Decisions {
@@ -230,7 +230,7 @@ func (r *Result) nodePrice() *NodePrice {
 }
 
 // teams returns the measures of the teams that have jobs.
-func (r *Result) teams() []TeamSummary {
+func (r *Result) teamSummaries() []TeamSummary {
 	var teams []TeamSummary
 	for _, team := range teamsOf(r.Groups) {
 		var total []float64
@@ -248,11 +248,11 @@ func (r *Result) teams() []TeamSummary {
 	return teams
 }
 
-// CompareWithPartitions fills in the ratios of the teams to their partitions. Both runs
-// are of the same workload and teams.
+// CompareWithPartitions sets the ratios of the teams to their partitions. partitions is the result of
+// PartitionsPolicy for the same workload and teams.
 func (s *Summary) CompareWithPartitions(partitions *Result) {
 	worst := 0.0
-	for i, own := range partitions.teams() {
+	for i, own := range partitions.teamSummaries() {
 		team := &s.Teams[i]
 		team.ToPartition = new(team.MeanTotalSeconds / max(1, own.MeanTotalSeconds))
 		worst = max(worst, *team.ToPartition)
@@ -260,7 +260,7 @@ func (s *Summary) CompareWithPartitions(partitions *Result) {
 	s.WorstTeam = &worst
 }
 
-// SolveMillis returns how long each decision took, in milliseconds.
+// SolveMillis returns the solve time of each decision in milliseconds.
 func (r *Result) SolveMillis() []float64 {
 	times := make([]float64, len(r.Decisions))
 	for i := range r.Decisions {
@@ -269,7 +269,7 @@ func (r *Result) SolveMillis() []float64 {
 	return times
 }
 
-// Proven returns how many decisions are proven optimal.
+// Proven returns the number of decisions that are proven optimal.
 func (r *Result) Proven() int {
 	proven := 0
 	for i := range r.Decisions {
@@ -280,29 +280,29 @@ func (r *Result) Proven() int {
 	return proven
 }
 
-// Comparison is what a policy brings against a baseline, both on the same workload
-// and pool. Field names are those of summary.json.
+// Comparison compares a policy with a baseline on the same workload and pool, as written to
+// summary.json.
 type Comparison struct {
 	Policy   string `json:"policy"`
 	Baseline string `json:"baseline"`
 	Nodes    int    `json:"nodes"`
-	// QueueReduction and TotalReduction are the shares by which the mean queueing
-	// and total times are less than the baseline's; NaN where that is less than a minute, of
-	// which a share says nothing.
+	// QueueReduction and TotalReduction are the relative reductions of the mean queueing time and of
+	// the mean completion time. They are NaN if the mean of the baseline is less than 1 min, which is
+	// too short for a meaningful ratio.
 	QueueReduction Share `json:"queue_reduction"`
 	TotalReduction Share `json:"total_reduction"`
-	// ExtraJobs is how many more jobs than the baseline the policy had finished
-	// when the baseline had finished 100, 200, and so on.
+	// ExtraJobs is the number of additional jobs that the policy has completed when the baseline has
+	// completed 100 jobs, 200 jobs, and so on.
 	ExtraJobs []int `json:"extra_jobs"`
-	// ExtraJobsPer100 is the mean of ExtraJobs, each per 100 of the baseline's; 0
-	// where the baseline finished fewer than 100.
+	// ExtraJobsPer100 is the mean of ExtraJobs per 100 jobs of the baseline. It is 0 if the baseline
+	// completed fewer than 100 jobs.
 	ExtraJobsPer100 float64 `json:"extra_jobs_per_100"`
 }
 
-// Share is a share of something; NaN, null in JSON, is a share of nothing.
+// Share is a ratio. NaN means undefined and is null in JSON.
 type Share float64
 
-// MarshalJSON writes a number, or null.
+// MarshalJSON encodes NaN as null.
 func (s Share) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(s)) {
 		return []byte("null"), nil
@@ -310,12 +310,12 @@ func (s Share) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(s))
 }
 
-// extraJobsEvery is after how many of the baseline's jobs additional jobs are counted.
+// extraJobsEvery is the distance, in completed jobs of the baseline, between counts of additional jobs.
 const extraJobsEvery = 100
 
-// Compare works out what a policy brings against a baseline. Additional jobs count all that
-// ended, also those that hung or were killed. Jobs that the baseline ended in the same second
-// as its 100th are counted on both sides, so that equal runs have no additional jobs.
+// Compare compares a policy with a baseline. Additional jobs include jobs that hung or were killed.
+// Jobs that complete in the same second as the 100th of the baseline count on both sides, so that
+// identical runs have no additional jobs.
 func Compare(policy, baseline *Result) Comparison {
 	c := Comparison{
 		Policy: policy.Policy, Baseline: baseline.Policy, Nodes: policy.Nodes,
@@ -325,11 +325,11 @@ func Compare(policy, baseline *Result) Comparison {
 	c.QueueReduction = reduction(p.MeanQueueSeconds, b.MeanQueueSeconds)
 	c.TotalReduction = reduction(p.MeanTotalSeconds, b.MeanTotalSeconds)
 
-	policyEnds, baselineEnds := policy.ends(), baseline.ends()
+	policyEnds, baselineEnds := policy.completionTimes(), baseline.completionTimes()
 	perHundred := []float64{}
 	for m := extraJobsEvery; m <= len(baselineEnds); m += extraJobsEvery {
 		at := baselineEnds[m-1]
-		extra := endedBy(policyEnds, at) - endedBy(baselineEnds, at)
+		extra := completedBy(policyEnds, at) - completedBy(baselineEnds, at)
 		c.ExtraJobs = append(c.ExtraJobs, extra)
 		perHundred = append(perHundred, float64(extra)/float64(m)*100)
 	}
@@ -339,8 +339,8 @@ func Compare(policy, baseline *Result) Comparison {
 	return c
 }
 
-// reduction returns by what share a mean time in seconds is less than the baseline's: 0 where they
-// are equal, and else NaN where the baseline's is less than a minute.
+// reduction returns the relative reduction of a mean time in seconds. It returns 0 if the means are
+// equal, otherwise NaN if the baseline is less than 1 min.
 func reduction(mean, baseline float64) Share {
 	if mean == baseline {
 		return 0
@@ -351,7 +351,7 @@ func reduction(mean, baseline float64) Share {
 	return Share(1 - mean/baseline)
 }
 
-func (r *Result) ends() []time.Duration {
+func (r *Result) completionTimes() []time.Duration {
 	ends := make([]time.Duration, len(r.Jobs))
 	for i := range r.Jobs {
 		ends[i] = r.Jobs[i].End
@@ -360,8 +360,8 @@ func (r *Result) ends() []time.Duration {
 	return ends
 }
 
-// endedBy returns how many of ascending ends are at or before a time.
-func endedBy(ends []time.Duration, at time.Duration) int {
+// completedBy returns the number of ascending completion times that are not after a time.
+func completedBy(ends []time.Duration, at time.Duration) int {
 	n, _ := slices.BinarySearch(ends, at+1)
 	return n
 }
@@ -375,8 +375,8 @@ func Mean(values []float64) float64 {
 	return sum / float64(max(1, len(values)))
 }
 
-// Quantile returns the value below which a share of the values lies, interpolated
-// between the two nearest, and 0 if there are no values. The share is in [0, 1].
+// Quantile returns the quantile of the values at share, which is in [0, 1], with linear interpolation
+// between the two nearest values. It returns 0 if there are no values.
 func Quantile(values []float64, share float64) float64 {
 	if len(values) == 0 {
 		return 0

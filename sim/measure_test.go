@@ -16,10 +16,10 @@ func TestSummarize(t *testing.T) {
 	r := &Result{
 		Workload: "w", Policy: "optimal", Nodes: 7, Utilization: 0.5,
 		Jobs: []JobResult{
-			{End: 100 * second, Weight: 3, Smallest: 8, Alone: 80 * second, Unserved: 5 * second, Rescales: 2, Outcome: OutcomeCompleted},
+			{End: 100 * second, Weight: 3, MinSize: 8, Alone: 80 * second, Unserved: 5 * second, Resizes: 2, Outcome: OutcomeCompleted},
 			{
-				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, Smallest: 4, Alone: 75 * second,
-				Unserved: 35 * second, Rescales: 1, Outcome: OutcomeHung,
+				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, MinSize: 4, Alone: 75 * second,
+				Unserved: 35 * second, Resizes: 1, Outcome: OutcomeHung,
 				Nodes: []NodesAt{{At: 40 * second, Nodes: 1}, {At: 50 * second, Nodes: 0}, {At: 55 * second, Nodes: 2}, {At: 310 * second, Nodes: 0}},
 			},
 		},
@@ -55,14 +55,14 @@ func TestCompareWithEqualShares(t *testing.T) {
 		return r
 	}
 	var s Summary
-	s.CompareWithEqualShares(ends(110, 60, 310, 20), ends(110, 70, 210, 19))
+	s.CompareWithMaxMin(ends(110, 60, 310, 20), ends(110, 70, 210, 19))
 	if *s.LaterShare != 0.5 || *s.WorstLater != 1.5 {
 		t.Errorf("%v end later, at worst %v times; want half of them, 1.5 times", *s.LaterShare, *s.WorstLater)
 	}
 }
 
 // ended returns a result whose n-th job ends when end says.
-func ended(policy string, jobs int, queue time.Duration, end func(n int) time.Duration) *Result {
+func completed(policy string, jobs int, queue time.Duration, end func(n int) time.Duration) *Result {
 	r := &Result{Policy: policy, Nodes: 70}
 	for n := range jobs {
 		r.Jobs = append(r.Jobs, JobResult{ID: fmt.Sprint(n), Start: queue, End: end(n + 1)})
@@ -71,9 +71,9 @@ func ended(policy string, jobs int, queue time.Duration, end func(n int) time.Du
 }
 
 func TestCompare(t *testing.T) {
-	greedy := ended("greedy", 250, 100*second, func(n int) time.Duration { return time.Duration(n) * 10 * second })
+	greedy := completed("greedy", 250, 100*second, func(n int) time.Duration { return time.Duration(n) * 10 * second })
 	// Twice as fast for the first 120, then later than greedy.
-	optimal := ended("optimal", 250, 75*second, func(n int) time.Duration {
+	optimal := completed("optimal", 250, 75*second, func(n int) time.Duration {
 		if n <= 120 {
 			return time.Duration(n) * 5 * second
 		}
@@ -95,14 +95,14 @@ func TestCompare(t *testing.T) {
 }
 
 func TestCompareOfNothing(t *testing.T) {
-	none := ended("greedy", 3, 0, func(int) time.Duration { return time.Hour })
+	none := completed("greedy", 3, 0, func(int) time.Duration { return time.Hour })
 	if got := reduction(3, 59); !math.IsNaN(float64(got)) {
 		t.Errorf("a queue of 59 s is reduced by %v", got)
 	}
 	if got := reduction(45, 60); got != 0.25 {
 		t.Errorf("a queue of 60 s is reduced by %v", got)
 	}
-	some := ended("optimal", 3, second, func(int) time.Duration { return time.Hour })
+	some := completed("optimal", 3, second, func(int) time.Duration { return time.Hour })
 	text, err := json.Marshal(Compare(some, none))
 	want := `{"policy":"optimal","baseline":"greedy","nodes":70,"queue_reduction":null,` +
 		`"total_reduction":0,"extra_jobs":[],"extra_jobs_per_100":0}`

@@ -11,79 +11,82 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Allocator makes decisions, as *elastalloc.Allocator does.
+// Allocator makes decisions. *elastalloc.Allocator implements it.
 type Allocator interface {
 	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
 }
 
-// Policy decides at scaling moments how many nodes every job holds. It is a row of the table
-// Policies, has no state, and knows of the jobs what a snapshot tells.
+// Policy decides how many nodes every job has. Policies returns all of them. A Policy has no state
+// and depends on the snapshot only.
 type Policy struct {
-	// Name is what flags and results call it.
+	// Name identifies the policy in flags and results.
 	Name string
-	// Description says in a line what it does.
+	// Description describes the policy in one line.
 	Description string
-	// Options are those of the Allocator's calls if Decide is nil.
+	// Options are the options of calls of the Allocator. They are used if Decide is nil.
 	Options solver.Options
-	// Prepare, where set, changes what is told, given the teams that share the pool.
+	// Prepare, if set, modifies a snapshot before each decision. It receives the teams of the pool.
 	Prepare func(*solver.Snapshot, []solver.Group)
-	// Decide, where set, is the rule of a comparator, which asks no Allocator.
+	// Decide, if set, makes the decisions instead of the Allocator.
 	Decide Rule
-	// FixedSize gives every job the nodes it asked for as its only legal size.
+	// FixedSize makes the requested number of nodes the only legal size of every job.
 	FixedSize bool
-	// EveryEvent makes decisions also one second after a job was submitted or
-	// ended, instead of the regular-time rule.
+	// EveryEvent adds a decision one second after each submission and completion, in place of the
+	// regular-time rule (FillIdle).
 	EveryEvent bool
-	// InsteadOfPauses, where set, is the admission that is asked for instead where a decision
-	// would pause more than a quarter of the running jobs at once.
+	// InsteadOfPauses, if set, is the admission of a second call that replaces a decision that would
+	// pause more than a quarter of the running jobs at once.
 	InsteadOfPauses solver.Admission
-	// Teams tells of the groups that share the pool, whose limits then hold, and NeedsTeams
-	// refuses a pool without any.
-	Teams, NeedsTeams bool
-	// KeepsType has a job hold nodes of the type that it first got alone, and NeedsTypes
-	// refuses a pool without node types.
-	KeepsType, NeedsTypes bool
-	// Rounds, where set, is how often the policy decides, and it never does in between.
+	// Teams adds the groups of the pool, with their limits, to snapshots.
+	Teams bool
+	// NeedsTeams rejects pools without teams.
+	NeedsTeams bool
+	// KeepsType keeps every job on the node type on which it started.
+	KeepsType bool
+	// NeedsTypes rejects pools without node types.
+	NeedsTypes bool
+	// Rounds, if set, replaces Config.Frequency and Config.Round.
 	Rounds time.Duration
-	// Partitioned divides the pool among the teams, in each of which the policy then decides.
+	// Partitioned divides the pool among the teams and applies the policy to each partition.
 	Partitioned bool
 
-	// pin, where set, chooses the node type of an arriving job, given the snapshot of those
-	// that are there. Each type is then a pool of its own.
+	// pin, if set, chooses the node type of a submitted job, given a snapshot of the active jobs.
+	// Every node type is then a separate pool.
 	pin func(*solver.Snapshot, solver.Job) string
-	// decideTypes, where set, is the rule of a comparator that knows of node types.
-	decideTypes func(context.Context, *solver.Snapshot, []past) ([]holding, Decision, error)
+	// decideTypes, if set, makes the decisions for node types instead of the Allocator.
+	decideTypes func(context.Context, *solver.Snapshot, []jobHistory) ([]allocation, Decision, error)
 }
 
-// past is what a comparator may know of a job beyond a snapshot: how often it has got other
-// nodes since its start, the most that it ever held, and whether it restarts right now.
-type past struct {
-	restarts, mostHeld int
-	restarting         bool
+// jobHistory is what Sia's rule needs to know of a job in addition to a snapshot.
+type jobHistory struct {
+	restarts   int  // resizes after the start
+	maxNodes   int  // the largest number of nodes so far
+	restarting bool // whether the job is restarting now
 }
 
-// Rule returns the option of every job of a valid snapshot, whose jobs are in the
-// order of submission: each a legal size or no nodes, together within the pool.
+// Rule returns the option of every job of a valid snapshot, in the order of its jobs, which is the
+// order of submission. Each option is a legal size or no nodes. Their sum fits the pool.
 type Rule func(*solver.Snapshot) []solver.Option
 
-// Optimises reports whether the policy asks for an optimum.
-func (p *Policy) Optimises() bool {
+// Optimizes reports whether the policy computes optimal decisions.
+func (p *Policy) Optimizes() bool {
 	return p.Name != RecordedPolicy && p.Decide == nil && p.Options.Backend != solver.BackendGreedy
 }
 
-// Optimises reports whether the policy of a name asks for an optimum.
-func Optimises(name string) bool {
+// Optimizes reports whether the named policy computes optimal decisions. It returns false for an
+// unknown name.
+func Optimizes(name string) bool {
 	p, err := FindPolicy(name)
-	return err == nil && p.Optimises()
+	return err == nil && p.Optimizes()
 }
 
-// AsksAsIs reports whether the policy asks the Allocator about snapshots as they are.
-func (p *Policy) AsksAsIs() bool {
+// PassesSnapshots reports whether the policy passes snapshots to the Allocator without changes.
+func (p *Policy) PassesSnapshots() bool {
 	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && !p.Partitioned && p.Name != RecordedPolicy
 }
 
-// Policies returns all policies, those that need teams or node types last.
+// Policies returns all policies. Policies that need teams or node types are last.
 func Policies() []Policy {
 	const (
 		exact = solver.BackendExact
@@ -98,38 +101,38 @@ func Policies() []Policy {
 		{Name: "optimal", Options: paper(exact, fifo), Description: "the optimum of the paper's model, by the embedded exact backend"},
 		{Name: "optimal-cbc", Options: paper(solver.BackendCBC, fifo), Description: "the same, by CBC"},
 		{Name: "optimal-highs", Options: paper(solver.BackendHiGHS, fifo), Description: "the same, by HiGHS"},
-		{Name: "optimal-optimized", Options: paper(exact, solver.AdmissionOptimized), Description: "the optimum where queued jobs may be left waiting"},
-		{Name: "optimal-preemptive", Options: paper(exact, solver.AdmissionPreemptive), Description: "the optimum where running jobs may be preempted as well"},
-		{Name: "optimal-event", Options: paper(exact, fifo), EveryEvent: true, Description: "optimal that decides at every submission and end of a job, too"},
+		{Name: "optimal-optimized", Options: paper(exact, solver.AdmissionOptimized), Description: "the optimum if queued jobs may be left waiting"},
+		{Name: "optimal-preemptive", Options: paper(exact, solver.AdmissionPreemptive), Description: "the optimum if running jobs may be preempted as well"},
+		{Name: "optimal-event", Options: paper(exact, fifo), EveryEvent: true, Description: "optimal with an additional decision after every submission and completion"},
 		{
 			Name: "total-time", Options: totalTime(solver.AdmissionStartFirst), EveryEvent: true, Teams: true,
-			Description: "the least total time, deciding at every submission and end, too; may pause jobs",
+			Description: "the minimum mean JCT, with decisions after submissions and completions too; may pause jobs",
 		},
 		{
 			Name: "total-time-waiting", Options: totalTime(solver.AdmissionOptimized), EveryEvent: true, Teams: true,
-			Description: "total-time that pauses no job and may leave queued ones waiting",
+			Description: "total-time that never pauses jobs and may leave queued jobs waiting",
 		},
 		{
 			Name: "total-time-gentle", Options: totalTime(solver.AdmissionStartFirst), InsteadOfPauses: solver.AdmissionOptimized, EveryEvent: true, Teams: true,
-			Description: "total-time that decides as total-time-waiting where it would pause over a quarter of the running jobs at once",
+			Description: "total-time, or total-time-waiting for decisions that would pause over a quarter of the running jobs",
 		},
-		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the least total time by a decision every 5 minutes, first in, first out"},
-		{Name: "greedy", Options: paper(solver.BackendGreedy, fifo), Description: "the rules that the paper compares with; ranks by training time"},
+		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the minimum mean JCT with a decision every 5 minutes, first in, first out"},
+		{Name: "greedy", Options: paper(solver.BackendGreedy, fifo), Description: "the baseline of the paper; ranks by training time"},
 		{Name: "greedy-eta", Options: paper(solver.BackendGreedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
-		{Name: RecordedPolicy, Description: "what the cluster did: start_s and duration_s of the trace, whatever the pool"},
-		{Name: "fifo", Decide: greedy.FillIdle, FixedSize: true, Description: "fixed sizes, in the order of arrival"},
-		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, the shortest remaining first, preemptive"},
-		{Name: MaxMinPolicy, Decide: maxMin, Description: "max-min fair shares as far as sizes allow"},
-		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, the best mean time for divisible nodes, rounded to sizes"},
+		{Name: RecordedPolicy, Description: "the recorded schedule: start_s and duration_s of the trace, regardless of the pool"},
+		{Name: "fifo", Decide: greedy.FillIdle, FixedSize: true, Description: "fixed sizes, in the order of submission"},
+		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, shortest remaining processing time first, preemptive"},
+		{Name: MaxMinPolicy, Decide: maxMin, Description: "max-min fair shares, rounded to legal sizes"},
+		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, optimal mean JCT for divisible nodes, rounded to legal sizes"},
 		{
 			Name: "hesrpt-event", Decide: heSRPT(solver.AdmissionStartFirst), EveryEvent: true,
-			Description: "hesrpt that decides at every submission and end, too, and may pause jobs",
+			Description: "hesrpt with decisions after submissions and completions too; may pause jobs",
 		},
 	}
 	return slices.Concat(policies, teamPolicies(), typePolicies())
 }
 
-// totalTime returns the options of the policies of total time.
+// totalTime returns the options of the total-time policies.
 func totalTime(admission solver.Admission) solver.Options {
 	return solver.Options{Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: admission}
 }
@@ -141,13 +144,13 @@ func rankByETA(s *solver.Snapshot, _ []solver.Group) {
 	}
 }
 
-// FindPolicy returns the policy of a name.
+// FindPolicy returns the policy with the given name, or an error that lists the valid names.
 func FindPolicy(name string) (Policy, error) {
 	policies := Policies()
 	if i := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == name }); i >= 0 {
 		return policies[i], nil
 	}
-	return Policy{}, fmt.Errorf("unknown policy %q (want one of %s)", name, strings.Join(PolicyNames(policies), ", "))
+	return Policy{}, fmt.Errorf("unknown policy %q (must be one of %s)", name, strings.Join(PolicyNames(policies), ", "))
 }
 
 // PolicyNames returns the names of policies.
@@ -159,86 +162,86 @@ func PolicyNames(policies []Policy) []string {
 	return names
 }
 
-// decide returns what every job holds after a scaling moment and what is known of the
-// decision. observe, which may be nil, is shown an Allocator's decision.
+// decide returns the new allocation of every job and the facts of the decision. observe may be nil;
+// otherwise it is called with a decision of the Allocator.
 func (p *Policy) decide(
-	ctx context.Context, allocator Allocator, s *solver.Snapshot, pasts []past, budget time.Duration, observe Observer,
-) (holdings []holding, decision Decision, err error) {
+	ctx context.Context, allocator Allocator, s *solver.Snapshot, histories []jobHistory, budget time.Duration, observe Observer,
+) (allocations []allocation, decision Decision, err error) {
 	switch {
 	case p.Decide != nil:
 		start := time.Now()
-		holdings = holdOptions(s, p.Decide(s))
+		allocations = optionAllocations(s, p.Decide(s))
 		decision = Decision{SolveTime: time.Since(start), Reason: solver.ReasonHeuristic}
 	case p.decideTypes != nil:
-		holdings, decision, err = p.decideTypes(ctx, s, pasts)
+		allocations, decision, err = p.decideTypes(ctx, s, histories)
 	case p.pin != nil:
-		holdings, decision, err = p.askPools(ctx, allocator, s, budget, observe)
+		allocations, decision, err = p.allocatePools(ctx, allocator, s, budget, observe)
 	default:
-		holdings, decision, err = p.ask(ctx, allocator, s, budget, observe)
+		allocations, decision, err = p.allocate(ctx, allocator, s, budget, observe)
 	}
 	if err != nil {
 		return nil, decision, err
 	}
 	decision.Jobs = len(s.Jobs)
-	return holdings, decision, checkHoldings(s, holdings)
+	return allocations, decision, checkAllocations(s, allocations)
 }
 
-func (p *Policy) ask(
+func (p *Policy) allocate(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
-) ([]holding, Decision, error) {
+) ([]allocation, Decision, error) {
 	options := p.Options
 	options.TimeBudget = budget
 	if !p.EveryEvent {
 		options = options.WithCadence(s.Horizon.Step)
 	}
-	options.NoBound = true // A simulation wants the nodes of greedy, not how good they are.
-	answer, err := allocator.Allocate(ctx, s, options)
+	options.NoBound = true // A simulation does not use the bound of a greedy decision.
+	decision, err := allocator.Allocate(ctx, s, options)
 	many := func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses }
-	if err == nil && p.InsteadOfPauses != "" && slices.ContainsFunc(answer.Report.Warnings, many) {
+	if err == nil && p.InsteadOfPauses != "" && slices.ContainsFunc(decision.Report.Warnings, many) {
 		options.Admission = p.InsteadOfPauses
-		answer, err = allocator.Allocate(ctx, s, options)
+		decision, err = allocator.Allocate(ctx, s, options)
 	}
 	if err != nil {
 		return nil, Decision{}, err
 	}
 	if observe != nil {
-		observe(s, answer)
+		observe(s, decision)
 	}
-	report := answer.Report
+	report := decision.Report
 	for _, attempt := range report.Attempts {
-		// Another backend's decisions under this policy's name would mislead.
+		// A fallback backend would make the results of this policy misleading.
 		if attempt.Backend == p.Options.Backend && attempt.Outcome == solver.OutcomeUnavailable {
 			return nil, Decision{}, fmt.Errorf("the backend is unavailable: %s", attempt.Detail)
 		}
 	}
-	return holdingsOf(answer), Decision{SolveTime: report.SolveTime, Reason: report.Reason, Prices: report.NodePrices}, nil
+	return allocationsOf(decision), Decision{SolveTime: report.SolveTime, Reason: report.Reason, Prices: report.NodePrices}, nil
 }
 
-// fillIdle returns what every job holds after the regular-time rule.
-func fillIdle(ctx context.Context, allocator Allocator, s *solver.Snapshot) ([]holding, error) {
-	answer, err := allocator.FillIdle(ctx, s)
+// fillIdle returns the allocation of every job after the regular-time rule.
+func fillIdle(ctx context.Context, allocator Allocator, s *solver.Snapshot) ([]allocation, error) {
+	decision, err := allocator.FillIdle(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	holdings := holdingsOf(answer)
-	return holdings, checkHoldings(s, holdings)
+	allocations := allocationsOf(decision)
+	return allocations, checkAllocations(s, allocations)
 }
 
-func holdingsOf(d solver.Decision) []holding {
-	holdings := make([]holding, len(d.Allocations))
+func allocationsOf(d solver.Decision) []allocation {
+	allocations := make([]allocation, len(d.Allocations))
 	for i, a := range d.Allocations {
 		if a.Nodes != 0 {
-			holdings[i] = holding{a.Nodes, a.NodeType}
+			allocations[i] = allocation{a.Nodes, a.NodeType}
 		}
 	}
-	return holdings
+	return allocations
 }
 
-// checkHoldings returns an error unless sizes are legal, and within the pool, its types and
-// the limits of the groups.
-func checkHoldings(s *solver.Snapshot, holdings []holding) error {
-	if len(holdings) != len(s.Jobs) {
-		return fmt.Errorf("decision has %d of %d jobs", len(holdings), len(s.Jobs))
+// checkAllocations returns an error if a size is not legal, or if the sizes exceed the pool, a node
+// type or the limit of a group.
+func checkAllocations(s *solver.Snapshot, allocations []allocation) error {
+	if len(allocations) != len(s.Jobs) {
+		return fmt.Errorf("decision has %d of %d jobs", len(allocations), len(s.Jobs))
 	}
 	types := s.NodeTypes
 	if len(types) == 0 {
@@ -246,9 +249,9 @@ func checkHoldings(s *solver.Snapshot, holdings []holding) error {
 	}
 	given := make(map[string]int)
 	used := make([]int, len(s.Groups))
-	for i, to := range holdings {
+	for i, to := range allocations {
 		job := &s.Jobs[i]
-		if to.nodes != 0 && to != (holding{job.CurrentNodes, job.CurrentNodeType}) && !to.legalFor(job, types) {
+		if to.nodes != 0 && to != (allocation{job.CurrentNodes, job.CurrentNodeType}) && !to.legalFor(job, types) {
 			return fmt.Errorf("decision gives job %q %d nodes%s, which is not a legal size", job.ID, to.nodes, to.ofType())
 		}
 		given[to.nodeType] += to.nodes
@@ -261,14 +264,13 @@ func checkHoldings(s *solver.Snapshot, holdings []holding) error {
 	}
 	for _, t := range types {
 		if given[t.ID] > t.Nodes {
-			return fmt.Errorf("decision gives %d of %d nodes%s", given[t.ID], t.Nodes, holding{nodeType: t.ID}.ofType())
+			return fmt.Errorf("decision gives %d of %d nodes%s", given[t.ID], t.Nodes, allocation{nodeType: t.ID}.ofType())
 		}
 	}
 	return nil
 }
 
-// teamPolicies are what the groups of this project are compared with where teams share a
-// pool.
+// teamPolicies returns the policies that are compared with total-time in pools that teams share.
 func teamPolicies() []Policy {
 	options := totalTime(solver.AdmissionStartFirst)
 	return []Policy{
@@ -278,29 +280,29 @@ func teamPolicies() []Policy {
 		},
 		{
 			Name: "fifo-partitions", Decide: greedy.FillIdle, FixedSize: true, NeedsTeams: true, Partitioned: true,
-			Description: "fixed sizes, in the order of arrival, in those partitions",
+			Description: "fixed sizes, in the order of submission, in a partition of the pool for every team",
 		},
 		{
 			Name: "borrowing", Decide: borrowing, FixedSize: true, Teams: true, NeedsTeams: true, EveryEvent: true,
-			Description: "fixed sizes, teams borrow what others leave of their quotas until they reclaim it, as Kueue",
+			Description: "fixed sizes, teams borrow unused quota until its owner reclaims it, like Kueue",
 		},
 		{
 			Name: "borrowing-waiting", Decide: borrowingWaiting, FixedSize: true, Teams: true, NeedsTeams: true, EveryEvent: true,
-			Description: "borrowing where no job loses its nodes, so that teams wait for their quotas",
+			Description: "borrowing without preemption, so that teams may wait for their quotas",
 		},
 		{
 			Name: "total-time-open", Options: options, EveryEvent: true,
-			Description: "total-time in one pool for all teams, that knows of none",
+			Description: "total-time in one pool for all teams, without regard to teams",
 		},
 		{
 			Name: "total-time-weights", Options: options, EveryEvent: true, Prepare: weighTeams, NeedsTeams: true,
-			Description: "total-time that knows of teams only by weights: quota by the jobs the team has now",
+			Description: "total-time with a weight for each team instead of limits: its quota per active job",
 		},
 	}
 }
 
-// weighTeams gives every job a weight for its team: the team's quota, at least one node, by
-// the number of its jobs.
+// weighTeams multiplies the weight of every job by the quota of its team, at least one node, divided
+// by the number of the team's jobs.
 func weighTeams(s *solver.Snapshot, groups []solver.Group) {
 	jobs := make(map[string]float64)
 	for i := range s.Jobs {

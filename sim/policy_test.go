@@ -14,13 +14,13 @@ import (
 
 func TestRankByETA(t *testing.T) {
 	trained := func(name string) []time.Duration {
-		var told []time.Duration
+		var times []time.Duration
 		config := DefaultConfig(1)
 		config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
-			told = append(told, s.Jobs[0].TrainingTime)
+			times = append(times, s.Jobs[0].TrainingTime)
 		}
 		run(t, policy(t, name), config, job("a", 0, 400*second))
-		return told
+		return times
 	}
 	if diff := cmp.Diff([]time.Duration{0, 300 * second}, trained("greedy")); diff != "" {
 		t.Errorf("training times of greedy (-want +got):\n%s", diff)
@@ -34,8 +34,8 @@ func TestRankByETA(t *testing.T) {
 func TestToldTimes(t *testing.T) {
 	config := DefaultConfig(1)
 	config.RestartTime = 30 * second
-	type told struct{ trained, waited, restart time.Duration }
-	var got []told
+	type times struct{ trained, waited, restart time.Duration }
+	var got []times
 	// Job b is submitted at 100 s; the node is a's at 101 and 300 s, b's at 600, a's at 900
 	// and b's from 1200 on.
 	p := Policy{Name: "given", EveryEvent: true, Decide: func(s *solver.Snapshot) []solver.Option {
@@ -44,18 +44,18 @@ func TestToldTimes(t *testing.T) {
 			return solver.Nodes(1)
 		}
 		b := &s.Jobs[1]
-		got = append(got, told{b.TrainingTime, b.WaitingTime, b.RestartTime})
+		got = append(got, times{b.TrainingTime, b.WaitingTime, b.RestartTime})
 		options[[]int{0, 0, 1, 0, 1}[len(got)-1]].Nodes = 1
 		return options
 	}}
 	// With their restarts, 30 s each, b has trained for 270 s by 900 and ends at 1240.
 	run(t, p, config, job("a", 0, 900*second), job("b", 100*second, 280*second))
 	const restart = 30 * second
-	want := []told{
+	want := []times{
 		{0, 1 * second, restart}, {0, 200 * second, restart}, {0, 500 * second, restart},
 		{300 * second, 500 * second, restart}, {300 * second, 800 * second, restart},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(times{})); diff != "" {
 		t.Errorf("what job b tells (-want +got):\n%s", diff)
 	}
 }
@@ -130,7 +130,7 @@ func TestOptions(t *testing.T) {
 
 func TestSnapshot(t *testing.T) {
 	large := job("large", 0, time.Hour)
-	large.Asked = 8
+	large.RequestedNodes = 8
 	config := Config{Nodes: 4, Frequency: 60 * second, Steps: 3, ScalingDelay: 15 * second, DecisionBudget: 2 * second}
 	var got *solver.Snapshot
 	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
@@ -169,8 +169,8 @@ func TestOptimises(t *testing.T) {
 		rule := slices.Contains([]string{
 			"greedy", "greedy-eta", "recorded", "fifo", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
 		}, p.Name)
-		if p.Optimises() == rule {
-			t.Errorf("%s optimises: %v", p.Name, p.Optimises())
+		if p.Optimizes() == rule {
+			t.Errorf("%s optimises: %v", p.Name, p.Optimizes())
 		}
 	}
 }

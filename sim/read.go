@@ -39,15 +39,15 @@ const (
 	columnNodeType    = "node_type"
 )
 
-// ReadTrace reads a trace in CSV: a header, then one job per line in the order of submission,
-// times in seconds from the first submission. Columns that are not named above are ignored.
-// duration_s may be empty beside work_s. The error names the first bad line and what is wrong.
+// ReadTrace reads a trace in CSV. The first line names the columns. Every other line is a job, in the
+// order of submission, with times in seconds since the first submission. Unknown columns are ignored.
+// duration_s may be empty if work_s is set. An error names the first invalid line and column.
 func ReadTrace(r io.Reader) (Trace, error) {
 	var trace Trace
 	firstLine := make(map[string]int)
 	err := readCSV(r, "trace",
 		[]string{columnID, columnSubmit, columnDuration, columnGPUs},
-		// These may be missing or, in a line, empty, and have their defaults then.
+		// These columns may be missing or empty, which means their default.
 		[]string{
 			columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
 			columnAllowedNodes, columnSpeeds, columnApplication, columnWork, columnNodeType,
@@ -58,11 +58,11 @@ func ReadTrace(r io.Reader) (Trace, error) {
 				return err
 			}
 			if first, seen := firstLine[job.ID]; seen {
-				return fmt.Errorf("%s %q stands in line %d already", columnID, job.ID, first)
+				return fmt.Errorf("%s is %q as in line %d; must be unique", columnID, job.ID, first)
 			}
 			firstLine[job.ID] = line.at
 			if last := len(trace) - 1; last >= 0 && job.Submit < trace[last].Submit {
-				return fmt.Errorf("%s is %v after %v; want jobs in the order of submission",
+				return fmt.Errorf("%s is %v after %v; must be in the order of submission",
 					columnSubmit, job.Submit.Seconds(), trace[last].Submit.Seconds())
 			}
 			trace = append(trace, job)
@@ -74,7 +74,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 	return trace, nil
 }
 
-// csvLine is one line below the first, valid until the one after it is read.
+// csvLine is one line after the header. It is valid until the next line is read.
 type csvLine struct {
 	at     int // the number of the line
 	record []string
@@ -82,7 +82,7 @@ type csvLine struct {
 }
 
 func (l csvLine) job() (TraceJob, error) {
-	// Cloned, for otherwise they would hold the whole line.
+	// Cloned, because a substring would keep the whole line in memory.
 	job := TraceJob{
 		ID: strings.Clone(l.text(columnID)), User: strings.Clone(l.text(columnUser)), Group: strings.Clone(l.text(columnGroup)),
 		Application: strings.Clone(l.text(columnApplication)), NodeType: strings.Clone(l.text(columnNodeType)),
@@ -119,7 +119,7 @@ func (l csvLine) job() (TraceJob, error) {
 	return job, err
 }
 
-// shape reads the columns on how the job scales and how much it counts.
+// shape reads the columns of the scaling and the weight.
 func (l csvLine) shape() (s Shape, err error) {
 	if s.AllowedNodes, err = list(l, columnAllowedNodes, strconv.Atoi); err != nil {
 		return s, err
@@ -131,13 +131,14 @@ func (l csvLine) shape() (s Shape, err error) {
 		return s, err
 	}
 	if job := s.job(""); len(s.AllowedNodes) == 0 && (job.MinNodes > job.MaxNodes || len(job.LegalSizes()) == 0) {
-		return s, fmt.Errorf("%s is %d and %s is %d; want a range with a power of two, or one size",
+		return s, fmt.Errorf("%s is %d and %s is %d; must be a range that contains a power of two, or one size",
 			columnMinNodes, job.MinNodes, columnMaxNodes, job.MaxNodes)
 	}
 	return s, cmp.Or(optional(l, columnEfficiency, &s.DoublingEfficiency, l.upTo(1)), optional(l, columnWeight, &s.Weight, l.upTo(solver.MaxWeight)))
 }
 
-// list reads a column of numbers separated by spaces; nil if it is missing or empty.
+// list reads a column of numbers that are separated by spaces. It returns nil if the column is missing
+// or empty.
 func list[T any](l csvLine, name string, parse func(string) (T, error)) ([]T, error) {
 	var numbers []T
 	for word := range strings.FieldsSeq(l.text(name)) {
@@ -150,7 +151,7 @@ func list[T any](l csvLine, name string, parse func(string) (T, error)) ([]T, er
 	return numbers, nil
 }
 
-// optional reads a column that may be missing or empty into a value, which then stays.
+// optional reads a column into value. If the column is missing or empty, value does not change.
 func optional[T any](l csvLine, name string, value *T, read func(name string) (T, error)) error {
 	if l.text(name) == "" {
 		return nil
@@ -160,10 +161,10 @@ func optional[T any](l csvLine, name string, value *T, read func(name string) (T
 	return err
 }
 
-// ParseSeconds parses a number of seconds, at least 0 and at most some 292 years, as traces have
-// it. Decimals up to nanoseconds are exact; others are rounded.
+// ParseSeconds parses a number of seconds, from 0 to about 292 years, in the format of traces. It
+// rounds to nanoseconds.
 func ParseSeconds(text string) (time.Duration, error) {
-	const nanosecond = 9 // digits behind the point
+	const nanosecond = 9 // digits after the decimal point
 	whole, fraction, _ := strings.Cut(text, ".")
 	if strings.Trim(whole+fraction, "0123456789") == "" && len(fraction) <= nanosecond {
 		return time.ParseDuration(text + "s")
@@ -172,7 +173,7 @@ func ParseSeconds(text string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Written so that NaN, which compares false with everything, is refused too.
+	// The negation also rejects NaN.
 	if !(seconds >= 0 && seconds < math.MaxInt64/float64(time.Second)) {
 		return 0, fmt.Errorf("%q is out of range", text)
 	}
@@ -183,11 +184,11 @@ func ParseSeconds(text string) (time.Duration, error) {
 func (l csvLine) seconds(name string) (time.Duration, error) {
 	seconds, err := ParseSeconds(l.text(name))
 	if err != nil || seconds > maxTraceTime {
-		want := fmt.Sprintf("seconds, a number from 0 to %.0f", maxTraceTime.Seconds())
+		valid := fmt.Sprintf("seconds, a number from 0 to %.0f", maxTraceTime.Seconds())
 		if name == columnSubmit || name == columnStart {
-			want += ", counted from the first submission: subtract its time from dates and Unix times"
+			valid += ", since the first submission (convert dates and Unix times by subtracting its time)"
 		}
-		return 0, fmt.Errorf("%s is %q; want %s", name, l.text(name), want)
+		return 0, fmt.Errorf("%s is %q; must be %s", name, l.text(name), valid)
 	}
 	return seconds, nil
 }
@@ -195,36 +196,36 @@ func (l csvLine) seconds(name string) (time.Duration, error) {
 func (l csvLine) count(name string) (int, error) {
 	n, err := strconv.ParseInt(l.text(name), 10, 32)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s is %q; want a whole number of at least 1", name, l.text(name))
+		return 0, fmt.Errorf("%s is %q; must be a whole number of at least 1", name, l.text(name))
 	}
 	return int(n), nil
 }
 
-// upTo returns what reads a column of numbers greater than 0 and at most the given one.
-func (l csvLine) upTo(most float64) func(name string) (float64, error) {
+// upTo returns a function that reads a column of numbers in (0, limit].
+func (l csvLine) upTo(limit float64) func(name string) (float64, error) {
 	return func(name string) (float64, error) {
 		x, err := strconv.ParseFloat(l.text(name), 64)
-		if err != nil || !(x > 0 && x <= most) {
-			return 0, fmt.Errorf("%s is %q; want a number greater than 0 and at most %g", name, l.text(name), most)
+		if err != nil || !(x > 0 && x <= limit) {
+			return 0, fmt.Errorf("%s is %q; must be a number greater than 0 and at most %g", name, l.text(name), limit)
 		}
 		return x, nil
 	}
 }
 
-// readCSV reads CSV whose first line names the columns, in any order, and calls each with every
-// line below. Errors begin with what is read, and name the line; that of the first line names
-// every column that is missing or there twice.
+// readCSV reads CSV with a header, whose columns may be in any order, and calls each for every other
+// line. Errors begin with what and name the line. An error of the header names all columns that are
+// missing or repeated.
 func readCSV(r io.Reader, what string, required, optional []string, each func(csvLine) error) error {
 	reader := csv.NewReader(r)
 	reader.ReuseRecord = true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("line 1: want the names of columns, at least %s", strings.Join(required, ", "))
+		err = fmt.Errorf("line 1: must be the names of the columns, at least %s", strings.Join(required, ", "))
 	}
 	if err != nil {
 		return fmt.Errorf("%s %w", what, err)
 	}
-	// Spreadsheets like to begin a file with a byte order mark.
+	// Spreadsheets often write a byte order mark.
 	header[0] = strings.TrimPrefix(header[0], "\ufeff")
 	column := make(map[string]int)
 	var bad []string
@@ -233,7 +234,7 @@ func readCSV(r io.Reader, what string, required, optional []string, each func(cs
 		at := slices.Index(header, name)
 		switch {
 		case at >= 0 && slices.Contains(header[at+1:], name):
-			bad = append(bad, fmt.Sprintf("line 1: column %s stands there twice", name))
+			bad = append(bad, fmt.Sprintf("line 1: column %s is repeated", name))
 		case at >= 0:
 			column[name] = at
 		case slices.Contains(required, name):
@@ -259,7 +260,7 @@ func readCSV(r io.Reader, what string, required, optional []string, each func(cs
 	}
 }
 
-// text returns the text of a column, "" where it is not there.
+// text returns the text of a column, "" if the column is missing.
 func (l csvLine) text(name string) string {
 	if at, ok := l.column[name]; ok {
 		return l.record[at]
@@ -275,20 +276,20 @@ const (
 	columnQuota   = "quota"
 )
 
-// ReadGroups reads the groups that share a pool in CSV, one group per line. parent_id and
-// limit may be missing or empty. The error names every bad field by line and column.
+// ReadGroups reads the groups that share a pool in CSV, one group per line. parent_id and limit may be
+// missing or empty. An error names the line and the column of every invalid field.
 func ReadGroups(r io.Reader) ([]solver.Group, error) {
 	var bad []string
 	addf := func(line int, format string, args ...any) {
 		bad = append(bad, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
 	}
 	var groups []solver.Group
-	var numbers []int // of their lines
+	var numbers []int // line numbers of groups
 	err := readCSV(r, "groups", []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit}, func(line csvLine) error {
 		count := func(name string) int {
 			n, err := strconv.ParseUint(line.text(name), 10, 31)
 			if err != nil {
-				addf(line.at, "%s is %q; want a whole number from 0 to %d", name, line.text(name), solver.MaxNodes)
+				addf(line.at, "%s is %q; must be a whole number from 0 to %d", name, line.text(name), solver.MaxNodes)
 				return 0
 			}
 			return int(n)
@@ -304,9 +305,9 @@ func ReadGroups(r io.Reader) ([]solver.Group, error) {
 		return nil, err
 	}
 	if len(groups) == 0 {
-		return nil, errors.New("groups have no line below the header; want at least one group")
+		return nil, errors.New("groups have no line below the header; must have at least one group")
 	}
-	// A request's rules for groups are those of the file.
+	// The rules for groups in a request apply.
 	snapshot := solver.Snapshot{Horizon: solver.DefaultHorizon(), Groups: groups}
 	for _, violation := range snapshot.Validate(0) {
 		var at int

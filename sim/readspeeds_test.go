@@ -53,19 +53,19 @@ func TestReadSpeedsRefuses(t *testing.T) {
 		many += "a,x," + strings.Repeat("1", 1+n/9) + string(rune('1'+n%9)) + ",1,,\n"
 	}
 	for text, want := range map[string]string{
-		"":                                      "speeds line 1: want the names of columns, at least application, node_type, nodes, speed",
+		"":                                      "speeds line 1: must be the names of the columns, at least application, node_type, nodes, speed",
 		"application,nodes,speed\n":             "speeds line 1: column node_type is missing",
-		speedsHeader:                            "speeds have no line below the header; want at least one application",
-		speedsHeader + ",x,1,1,,\n":             `speeds line 2: application is "" and node_type "x"; want a name for each`,
-		speedsHeader + "a,x,0,1,,\n":            `speeds line 2: nodes is "0"; want a whole number of at least 1`,
-		speedsHeader + "a,x,1,-1,,\n":           `speeds line 2: speed is "-1"; want a number from 0.0001 to 100000`,
-		speedsHeader + "a,x,1,NaN,,\n":          `speeds line 2: speed is "NaN"; want a number`,
-		speedsHeader + "a,x,1,1,1.5,\n":         `speeds line 2: until is "1.5"; want a number greater than 0 and at most 1`,
-		speedsHeader + "a,x,1,1,,soon\n":        `speeds line 2: restart_s is "soon"; want seconds, a number from 0 to`,
-		speedsHeader + "a,x,1,1,,\na,x,1,2,,\n": `speeds line 3: until is 1 after 1 in line 2; want it to rise for "a" on 1 nodes of "x", 1 where it is empty`,
-		speedsHeader + "a,x,1,1,0.5,\n":         `speeds line 2: until is 0.5, and no line goes on from there; want it empty in the last of 1 nodes of "x"`,
+		speedsHeader:                            "speeds have no line below the header; must have at least one application",
+		speedsHeader + ",x,1,1,,\n":             `speeds line 2: application is "" and node_type "x"; must not be empty`,
+		speedsHeader + "a,x,0,1,,\n":            `speeds line 2: nodes is "0"; must be a whole number of at least 1`,
+		speedsHeader + "a,x,1,-1,,\n":           `speeds line 2: speed is "-1"; must be a number from 0.0001 to 100000`,
+		speedsHeader + "a,x,1,NaN,,\n":          `speeds line 2: speed is "NaN"; must be a number`,
+		speedsHeader + "a,x,1,1,1.5,\n":         `speeds line 2: until is "1.5"; must be a number greater than 0 and at most 1`,
+		speedsHeader + "a,x,1,1,,soon\n":        `speeds line 2: restart_s is "soon"; must be seconds, a number from 0 to`,
+		speedsHeader + "a,x,1,1,,\na,x,1,2,,\n": `speeds line 3: until is 1 after 1 in line 2; must increase for "a" on 1 nodes of "x" (an empty value is 1)`,
+		speedsHeader + "a,x,1,1,0.5,\n":         `speeds line 2: until is 0.5, and no later line follows; must be empty in the last line of 1 nodes of "x"`,
 		speedsHeader + "a,x,1\n":                "speeds: record on line 2: wrong number of fields",
-		speedsHeader + many:                     `one size too many for "a" on "x"; want at most 32`,
+		speedsHeader + many:                     `one size too many for "a" on "x"; must be at most 32 sizes`,
 	} {
 		if _, err := ReadSpeeds(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v; want %q", text, err, want)

@@ -8,93 +8,95 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Result is what became of a workload under a policy.
+// Result is the result of Run.
 type Result struct {
-	// Workload and Policy are the names of the two.
+	// Workload is the name of the workload, and Policy the name of the policy.
 	Workload, Policy string
-	// Nodes is the size of the pool, and Groups are those that shared it.
-	Nodes  int
+	// Nodes is the size of the pool.
+	Nodes int
+	// Groups are the teams that share the pool, with their departments.
 	Groups []solver.Group
-	// Utilization is the share of the pool's nodes that jobs occupied, on average from the
-	// first submission to the last; NaN if those coincide, or if the pool is smaller than what
-	// RecordedPolicy occupied.
+	// Utilization is the mean share of the nodes that jobs occupy from the first submission to the
+	// last. It is NaN if all jobs are submitted in the same second, or if the recorded schedule does
+	// not fit the pool.
 	Utilization float64
-	// NodeTypes are the kinds of nodes; empty if nodes are all alike.
+	// NodeTypes are the node types of the pool, if any.
 	NodeTypes []solver.NodeType
 	// Jobs are in the order of the workload.
 	Jobs []JobResult
-	// Decisions are those at scaling moments, in the order of time.
+	// Decisions are the decisions of the policy in order of time, without FillIdle.
 	Decisions []Decision
 }
 
-// JobResult is what became of a job. Times are whole seconds of the simulation.
+// JobResult is the result of a job. Times are whole seconds since the first submission.
 type JobResult struct {
 	ID string
-	// Group is the team it belongs to, or "".
+	// Group is the team of the job, or "".
 	Group string
-	// Weight is 1 by default, and Smallest the least nodes the job can train on.
-	Weight   float64
-	Smallest int
-	// Alone is how long the job would have taken alone in the pool, at least a second.
+	// Weight is the weight of the job, 1 by default.
+	Weight float64
+	// MinSize is the smallest number of nodes that the job can train on.
+	MinSize int
+	// Alone is the completion time of the job alone in the pool, at least 1 s.
 	Alone time.Duration
-	// Start is when it first got nodes.
+	// Start is the time at which the job first had nodes.
 	Submit, Start, End time.Duration
-	// Unserved is how long it held no nodes, in the queue and in pauses.
+	// Unserved is the time without nodes, in the queue and in pauses.
 	Unserved time.Duration
-	// Rescales is how often its nodes changed after its start, pauses and returns included,
-	// and Moves how often they were then of another type.
-	Rescales, Moves int
-	// Nodes is what the job held, from its start to its end.
+	// Resizes is the number of resizes after the start, including pauses and returns. Moves is the
+	// number of resizes that changed the node type.
+	Resizes, Moves int
+	// Nodes lists the allocations of the job from Start to End.
 	Nodes []NodesAt
-	// Outcome is how it ended.
+	// Outcome is the outcome of the job.
 	Outcome Outcome
 }
 
-// QueueTime returns how long the job waited for its first nodes.
+// QueueTime returns the time from the submission to the start of the job.
 func (j *JobResult) QueueTime() time.Duration { return j.Start - j.Submit }
 
-// TotalTime returns how long the job took from its submission to its end.
+// TotalTime returns the job completion time (JCT), the time from the submission to the completion.
 func (j *JobResult) TotalTime() time.Duration { return j.End - j.Submit }
 
-// Slowdown returns by what factor the job took longer than alone in the pool.
+// Slowdown returns the ratio of the completion time to the completion time alone in the pool.
 func (j *JobResult) Slowdown() float64 {
 	return j.TotalTime().Seconds() / max(j.Alone, time.Second).Seconds()
 }
 
-// Pauses returns how often the job lost all its nodes before its end.
+// Pauses returns how often the job lost all its nodes before its completion.
 func (j *JobResult) Pauses() int {
 	pauses := 0
-	for _, held := range j.Nodes[:max(1, len(j.Nodes))-1] {
-		if held.Nodes == 0 {
+	for _, period := range j.Nodes[:max(1, len(j.Nodes))-1] {
+		if period.Nodes == 0 {
 			pauses++
 		}
 	}
 	return pauses
 }
 
-// NodeTypes returns the types that the job held nodes of, in the order of time.
+// NodeTypes returns the node types that the job used, in order of time.
 func (j *JobResult) NodeTypes() []string {
 	var types []string
-	for _, held := range j.Nodes {
-		if held.Nodes > 0 && (len(types) == 0 || types[len(types)-1] != held.NodeType) {
-			types = append(types, held.NodeType)
+	for _, period := range j.Nodes {
+		if period.Nodes > 0 && (len(types) == 0 || types[len(types)-1] != period.NodeType) {
+			types = append(types, period.NodeType)
 		}
 	}
 	return types
 }
 
-// Decision is what is known of one decision.
+// Decision describes one decision of a run.
 type Decision struct {
-	// At is the second of the simulation.
+	// At is the decision time.
 	At time.Duration
 	// Jobs is the number of active jobs.
 	Jobs int
-	// SolveTime is the report's solve time; of a comparator, the time of its rule.
+	// SolveTime is the solve time in the report, or the run time of a Rule.
 	SolveTime time.Duration
-	// Reason is the report's.
+	// Reason is the reason in the report.
 	Reason solver.Reason
-	// Prices are what one more node was worth, in units of the objective, in each step, or of each
-	// node type where there are some; nil where the report does not say.
+	// Prices are the values of one additional node, in units of the objective, for each step or for
+	// each node type. It is nil if the report has no node prices.
 	Prices []float64
 }
 
@@ -106,18 +108,19 @@ func (s *simulation) result() *Result {
 	for i := range s.jobs {
 		job := &s.jobs[i]
 		r.Jobs[i] = JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(&s.config),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&s.config),
 			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
-			Rescales: job.rescales, Moves: job.moves, Nodes: job.held, Outcome: job.outcome(),
+			Resizes: job.resizes, Moves: job.moves, Nodes: job.timeline, Outcome: job.outcome(),
 		}
 	}
-	r.Utilization = r.use(r.Nodes, func(NodesAt) bool { return true })
+	r.Utilization = r.meanUtilization(r.Nodes, func(NodesAt) bool { return true })
 	return r
 }
 
-// use returns the share of nodes that jobs held, of holdings that count, on average from the
-// first submission to the last; NaN if those coincide.
-func (r *Result) use(nodes int, counts func(NodesAt) bool) float64 {
+// meanUtilization returns the mean share of nodes that jobs occupy from the first submission to the
+// last. It includes the allocations for which counts returns true. It is NaN if all jobs are submitted
+// in the same second.
+func (r *Result) meanUtilization(nodes int, counts func(NodesAt) bool) float64 {
 	if len(r.Jobs) == 0 {
 		return math.NaN()
 	}
@@ -135,8 +138,8 @@ func (r *Result) use(nodes int, counts func(NodesAt) bool) float64 {
 	return sum.Seconds() / ((until - begin).Seconds() * float64(nodes))
 }
 
-// IdleNodeHours returns the node hours of the pool that no job occupied from the first submission
-// to the last; NaN if Utilization is.
+// IdleNodeHours returns the node hours that no job occupies from the first submission to the last. It
+// is NaN if Utilization is NaN.
 func (r *Result) IdleNodeHours() float64 {
 	if len(r.Jobs) == 0 {
 		return math.NaN()
@@ -144,55 +147,55 @@ func (r *Result) IdleNodeHours() float64 {
 	return (1 - r.Utilization) * float64(r.Nodes) * (r.Jobs[len(r.Jobs)-1].Submit - r.Jobs[0].Submit).Hours()
 }
 
-// tooSmall reports whether the pool of a run of RecordedPolicy has fewer nodes than jobs occupied.
-func (r *Result) tooSmall() bool { return r.Policy == RecordedPolicy && r.MostHeld() > r.Nodes }
+// poolTooSmall reports whether the recorded schedule does not fit the pool.
+func (r *Result) poolTooSmall() bool { return r.Policy == RecordedPolicy && r.PeakNodes() > r.Nodes }
 
-// TypeSummary is the measures of a node type in a run. Field names are those of summary.json.
+// TypeSummary contains the measures of a node type in a run, as written to summary.json.
 type TypeSummary struct {
 	ID    string `json:"id"`
 	Nodes int    `json:"nodes"`
-	// Utilization is the share of the nodes that jobs held, and IdleNodes how many they did
-	// not, on average from the first submission to the last.
+	// Utilization is the mean share of the nodes that jobs occupy from the first submission to the
+	// last, and IdleNodes the mean number of idle nodes.
 	Utilization Share `json:"utilization"`
 	IdleNodes   Share `json:"idle_nodes"`
-	// Price is what one more node was worth in that time, in job-seconds saved per second;
-	// null where decisions do not say.
+	// Price is the mean value of one additional node in that time, in job-seconds saved per second.
+	// It is null if decisions have no node prices.
 	Price Share `json:"price"`
 }
 
-// JobHoursADay returns how many hours of jobs one more node saves in a day, at its price.
-func (t *TypeSummary) JobHoursADay() float64 { return 24 * float64(t.Price) }
+// JobHoursPerDay returns the job hours that one additional node saves per day at its price.
+func (t *TypeSummary) JobHoursPerDay() float64 { return 24 * float64(t.Price) }
 
-func (r *Result) types() []TypeSummary {
+func (r *Result) typeSummaries() []TypeSummary {
 	var types []TypeSummary
 	for n, t := range r.NodeTypes {
-		use := r.use(t.Nodes, func(held NodesAt) bool { return held.NodeType == t.ID })
+		utilization := r.meanUtilization(t.Nodes, func(period NodesAt) bool { return period.NodeType == t.ID })
 		types = append(types, TypeSummary{
-			ID: t.ID, Nodes: t.Nodes, Utilization: Share(use), IdleNodes: Share((1 - use) * float64(t.Nodes)), Price: Share(r.meanPrice(n)),
+			ID: t.ID, Nodes: t.Nodes, Utilization: Share(utilization), IdleNodes: Share((1 - utilization) * float64(t.Nodes)), Price: Share(r.meanPrice(n)),
 		})
 	}
 	return types
 }
 
-// meanPrice returns the price of a type from the first decision to the last submission, each
-// until the next decision. NaN where that is not known.
+// meanPrice returns the mean price of a type over the time from the first decision to the last
+// submission. A price applies until the next decision. The result is NaN if no decision has a price.
 func (r *Result) meanPrice(n int) float64 {
-	worth, span := 0.0, 0.0
+	sum, span := 0.0, 0.0
 	for i := range r.Decisions {
 		until := r.Jobs[len(r.Jobs)-1].Submit
 		if i+1 < len(r.Decisions) {
 			until = min(until, r.Decisions[i+1].At)
 		}
 		if prices := r.Decisions[i].Prices; n < len(prices) && until > r.Decisions[i].At {
-			held := (until - r.Decisions[i].At).Seconds()
-			worth, span = worth+held*prices[n], span+held
+			seconds := (until - r.Decisions[i].At).Seconds()
+			sum, span = sum+seconds*prices[n], span+seconds
 		}
 	}
-	return worth / span
+	return sum / span
 }
 
-// recorded returns what really became of the jobs, whatever the pool and the restart time.
-func recorded(workload Workload, policy Policy, config Config) *Result {
+// recordedResult returns the recorded schedule, regardless of the pool and the restart time.
+func recordedResult(workload Workload, policy Policy, config Config) *Result {
 	r := &Result{
 		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups, NodeTypes: config.NodeTypes,
 		Utilization: math.NaN(), Jobs: make([]JobResult, len(workload.Jobs)),
@@ -200,21 +203,21 @@ func recorded(workload Workload, policy Policy, config Config) *Result {
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		result := JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), Smallest: job.smallest(), Alone: job.alone(&config),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&config),
 			Submit: job.Submit, Start: job.Recorded[0].At, End: job.Recorded[len(job.Recorded)-1].At,
-			Nodes: job.Recorded, Rescales: len(job.Recorded) - 2, Outcome: OutcomeCompleted,
+			Nodes: job.Recorded, Resizes: len(job.Recorded) - 2, Outcome: OutcomeCompleted,
 		}
 		result.Unserved = result.Start - result.Submit
-		for n, held := range job.Recorded[:len(job.Recorded)-1] {
-			if held.Nodes == 0 {
-				result.Unserved += job.Recorded[n+1].At - held.At
+		for n, period := range job.Recorded[:len(job.Recorded)-1] {
+			if period.Nodes == 0 {
+				result.Unserved += job.Recorded[n+1].At - period.At
 			}
 		}
 		result.Moves = max(0, len(result.NodeTypes())-1)
 		r.Jobs[i] = result
 	}
-	if !r.tooSmall() {
-		r.Utilization = r.use(r.Nodes, func(NodesAt) bool { return true })
+	if !r.poolTooSmall() {
+		r.Utilization = r.meanUtilization(r.Nodes, func(NodesAt) bool { return true })
 	}
 	return r
 }

@@ -14,14 +14,15 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Run simulates a workload under a policy until every job has ended. The allocator is asked
-// from one goroutine. The result depends on the arguments alone, decision times apart, as long
-// as no decision is cut short by its budget.
+// Run simulates a workload under a policy until all jobs are finished. It calls the allocator from
+// one goroutine. Apart from solve times, the result is deterministic as long as no decision exceeds
+// its time budget. Run returns a *solver.InvalidError for an invalid config, and ErrStalled or
+// ErrTooManyDecisions if the run cannot finish.
 func Run(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
 	if bad := config.Validate(); len(bad) > 0 {
 		return nil, &solver.InvalidError{Violations: bad}
 	}
-	if err := workload.Suits(&policy, &config); err != nil {
+	if err := workload.CheckPolicy(&policy, &config); err != nil {
 		return nil, err
 	}
 	if policy.Rounds > 0 {
@@ -29,7 +30,7 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	}
 	switch {
 	case policy.Name == RecordedPolicy:
-		return recorded(workload, policy, config), nil
+		return recordedResult(workload, policy, config), nil
 	case policy.Partitioned:
 		return runPartitions(ctx, workload, policy, config, allocator)
 	}
@@ -48,26 +49,25 @@ type simulation struct {
 	allocator Allocator
 	horizon   solver.Horizon // of a decision
 	jobs      []simulatedJob // in the order of submission
-	active    []int          // submitted and not ended, in that order
+	active    []int          // submitted and not finished, in that order
 	arriving  int            // the first job not yet submitted
 	now       time.Duration
-	// fillAt is when the regular-time rule acts next, or a policy that decides at
-	// every event.
+	// fillAt is the time of the next step 1 of the model of time (see the package comment).
 	fillAt    time.Duration
 	decisions []Decision
-	// decided is the number of decisions, also where the simulation forgets them.
-	decided int
-	forgets bool
-	// nodes is the size of the pool now, and resized are the changes to come.
+	// decisionCount is the number of decisions, including discarded ones.
+	decisionCount     int
+	discardsDecisions bool
+	// nodes is the current size of the pool. resized lists its future changes.
 	nodes   int
 	resized []NodesAt
 	// stalledSince is the last second in which a job made progress or was submitted.
 	stalledSince time.Duration
-	// estimator knows the jobs that have ended.
+	// estimator estimates remaining work from the completed jobs.
 	estimator eta.Estimator
 }
 
-// never is later than anything that happens.
+// never is later than all events.
 const never = time.Duration(math.MaxInt64)
 
 func newSimulation(workload Workload, policy Policy, config Config, allocator Allocator) *simulation {
@@ -96,36 +96,36 @@ func (s *simulation) run(ctx context.Context) error {
 	return nil
 }
 
-// step moves to the next second in which something happens and lets it happen.
+// step advances to the next event and processes it.
 func (s *simulation) step(ctx context.Context) error {
 	s.trainUntil(s.nextEvent())
-	scalingMoment := s.resize() || s.now%s.config.Frequency == 0
+	decisionDue := s.resize() || s.now%s.config.Frequency == 0
 	if s.now == s.fillAt {
 		s.fillAt = never
-		if !scalingMoment {
+		if !decisionDue {
 			if err := s.regularTime(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	ended := s.endJobs()
+	completed := s.endJobs()
 	submitted := s.submitJobs()
-	if ended || submitted {
+	if completed || submitted {
 		s.fillAt = s.nextRound()
 	}
-	if scalingMoment && len(s.active) > 0 {
-		return s.scalingMoment(ctx)
+	if decisionDue && len(s.active) > 0 {
+		return s.decide(ctx)
 	}
 	return nil
 }
 
-// nextRound returns when the regular-time rule acts that follows what happens now.
+// nextRound returns the time of the step 1 that follows an event now.
 func (s *simulation) nextRound() time.Duration {
 	round := max(s.config.Round, time.Second)
 	return s.now - s.now%round + round
 }
 
-// nextEvent returns the next second in which anything but training can happen.
+// nextEvent returns the next second in which anything other than training can happen.
 func (s *simulation) nextEvent() time.Duration {
 	next := s.fillAt
 	if len(s.resized) > 0 {
@@ -143,33 +143,33 @@ func (s *simulation) nextEvent() time.Duration {
 	return next
 }
 
-// trainUntil lets the jobs train until the given second.
+// trainUntil trains the jobs until the given second.
 func (s *simulation) trainUntil(at time.Duration) {
 	for _, i := range s.active {
 		if s.jobs[i].train(at - s.now) {
 			s.stalledSince = at
 		}
 		if s.jobs[i].growsAt == at {
-			s.jobs[i].grown()
+			s.jobs[i].finishGrowth()
 		}
 	}
 	s.now = at
 }
 
-// endJobs ends the jobs that are done and reports whether there were any.
+// endJobs finishes the jobs that are done and reports whether there were any.
 func (s *simulation) endJobs() bool {
 	kept := s.active[:0]
 	for _, i := range s.active {
 		if job := &s.jobs[i]; job.done() {
-			job.endAt(s.now)
-			s.estimator.Completed(job.ended())
+			job.finish(s.now)
+			s.estimator.Completed(job.finalETAInput())
 		} else {
 			kept = append(kept, i)
 		}
 	}
-	ended := len(kept) < len(s.active)
+	completed := len(kept) < len(s.active)
 	s.active = kept
-	return ended
+	return completed
 }
 
 // submitJobs queues the jobs that are submitted now and reports whether there were any.
@@ -177,7 +177,7 @@ func (s *simulation) submitJobs() bool {
 	before := s.arriving
 	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
 		if s.policy.pin != nil {
-			s.jobs[s.arriving].pin = s.policy.pin(s.snapshot(), s.jobs[s.arriving].told)
+			s.jobs[s.arriving].pin = s.policy.pin(s.snapshot(), s.jobs[s.arriving].spec)
 		}
 		s.active = append(s.active, s.arriving)
 		s.jobs[s.arriving].arrive(s.now)
@@ -187,8 +187,8 @@ func (s *simulation) submitJobs() bool {
 	return s.arriving > before
 }
 
-// regularTime lets the queue take what is idle, or has a policy that decides at
-// every event decide.
+// regularTime starts queued jobs on idle nodes. For a policy with EveryEvent, it makes a decision
+// instead.
 func (s *simulation) regularTime(ctx context.Context) error {
 	if s.policy.EveryEvent {
 		if len(s.active) == 0 {
@@ -204,17 +204,17 @@ func (s *simulation) regularTime(ctx context.Context) error {
 	if !queued || idle <= 0 {
 		return nil // The rule would change nothing.
 	}
-	holdings, err := fillIdle(ctx, s.allocator, s.snapshot())
+	allocations, err := fillIdle(ctx, s.allocator, s.snapshot())
 	if err != nil {
 		return err
 	}
-	s.carryOut(holdings)
+	s.apply(allocations)
 	return nil
 }
 
-// scalingMoment has the policy decide. The queue takes what it leaves idle a second later; a
-// policy that decides at every event has already seen what happened in this second.
-func (s *simulation) scalingMoment(ctx context.Context) error {
+// decide makes a regular decision. One second later, queued jobs start on nodes that are still idle.
+// A policy with EveryEvent does not need this, since its decision includes the events of this second.
+func (s *simulation) decide(ctx context.Context) error {
 	if err := s.rebalance(ctx); err != nil {
 		return err
 	}
@@ -222,21 +222,21 @@ func (s *simulation) scalingMoment(ctx context.Context) error {
 	if s.policy.EveryEvent {
 		s.fillAt = never
 	}
-	if stalled := s.now - s.stalledSince; s.arriving == len(s.jobs) && (stalled-1)/s.config.Frequency >= mostStalledMoments {
-		return fmt.Errorf("%w for %v under the decisions of the policy%s", ErrStalled, stalled, s.swapping())
+	if stalled := s.now - s.stalledSince; s.arriving == len(s.jobs) && (stalled-1)/s.config.Frequency >= maxStalledDecisions {
+		return fmt.Errorf("%w for %v under the decisions of the policy%s", ErrStalled, stalled, s.resizingJobs())
 	}
 	return nil
 }
 
-// swapping names the jobs whose nodes changed more than once since no job makes progress; "" if there
-// are none.
-func (s *simulation) swapping() string {
+// resizingJobs returns a clause with the jobs that were resized more than once since the last
+// progress, or "" if there are none.
+func (s *simulation) resizingJobs() string {
 	const named = 3
 	var ids []string
 	for _, i := range s.active {
 		changes := 0
-		for _, held := range s.jobs[i].held {
-			if held.At > s.stalledSince {
+		for _, period := range s.jobs[i].timeline {
+			if period.At > s.stalledSince {
 				changes++
 			}
 		}
@@ -259,45 +259,45 @@ func (s *simulation) swapping() string {
 	return ", which keeps resizing " + strings.Join(ids, " and ")
 }
 
-// ErrStalled means that a run would not end, since its policy lets no job make progress.
+// ErrStalled means that a run would not finish, because no job makes progress.
 var ErrStalled = errors.New("no job has made progress")
 
-// ErrTooManyDecisions means that a run took as many decisions as its Config allows.
+// ErrTooManyDecisions means that a run needs more than Config.MaxDecisions decisions.
 var ErrTooManyDecisions = errors.New("too many decisions")
 
-// mostStalledMoments is how many scaling moments in a row, after the last submission, may
-// pass without progress: more than a restart takes in any sensible setting.
-const mostStalledMoments = 1000
+// maxStalledDecisions is the number of consecutive regular decisions without progress, after the last
+// submission, that a run allows. It is longer than a restart in any sensible setting.
+const maxStalledDecisions = 1000
 
 func (s *simulation) rebalance(ctx context.Context) error {
-	if most := s.config.MaxDecisions; most > 0 && s.decided >= most {
-		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, most, s.config.Frequency)
+	if limit := s.config.MaxDecisions; limit > 0 && s.decisionCount >= limit {
+		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, limit, s.config.Frequency)
 	}
-	snapshot, pasts := s.snapshot(), []past(nil)
+	snapshot, histories := s.snapshot(), []jobHistory(nil)
 	if s.policy.decideTypes != nil {
-		pasts = s.pasts()
+		histories = s.histories()
 	}
-	holdings, decision, err := s.policy.decide(ctx, s.allocator, snapshot, pasts, s.config.DecisionBudget, s.config.Observe)
+	allocations, decision, err := s.policy.decide(ctx, s.allocator, snapshot, histories, s.config.DecisionBudget, s.config.Observe)
 	if err != nil {
 		return err
 	}
 	decision.At = s.now
-	if s.decided++; !s.forgets {
+	if s.decisionCount++; !s.discardsDecisions {
 		s.decisions = append(s.decisions, decision)
 	}
-	s.carryOut(holdings)
+	s.apply(allocations)
 	return nil
 }
 
-// pasts returns what is known of the active jobs beyond a snapshot.
-func (s *simulation) pasts() []past {
-	list := make([]past, len(s.active))
+// histories returns the histories of the active jobs.
+func (s *simulation) histories() []jobHistory {
+	list := make([]jobHistory, len(s.active))
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		list[n].restarting = job.growsAt != never
-		for k, held := range job.held {
-			list[n].mostHeld = max(list[n].mostHeld, held.Nodes)
-			if k > 0 && held.Nodes > 0 {
+		for k, period := range job.timeline {
+			list[n].maxNodes = max(list[n].maxNodes, period.Nodes)
+			if k > 0 && period.Nodes > 0 {
 				list[n].restarts++
 			}
 		}
@@ -305,7 +305,7 @@ func (s *simulation) pasts() []past {
 	return list
 }
 
-// snapshot returns what an allocator is told of the active jobs.
+// snapshot returns the snapshot of the active jobs.
 func (s *simulation) snapshot() *solver.Snapshot {
 	snapshot := &solver.Snapshot{
 		ID:         fmt.Sprintf("%s@%v", s.workload.Name, s.now),
@@ -319,27 +319,27 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
-		told := job.told
-		s.estimate(&told, job)
-		told.CurrentNodes = job.nodes
+		spec := job.spec
+		s.estimate(&spec, job)
+		spec.CurrentNodes = job.nodes
 		if job.nodes > 0 {
-			told.CurrentNodeType = job.nodeType
+			spec.CurrentNodeType = job.nodeType
 		}
 		if job.pin != "" {
-			told.Speeds = speedsOn(told.Speeds, job.pin)
+			spec.Speeds = speedsOn(spec.Speeds, job.pin)
 		}
-		told.TrainingTime = job.History.Trained + job.trained
-		told.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
-		told.RescaleDelay = job.delay
-		told.RestartTime = job.restart
+		spec.TrainingTime = job.History.Trained + job.trained
+		spec.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
+		spec.RescaleDelay = job.delay
+		spec.RestartTime = job.restart
 		if s.policy.FixedSize {
-			size := job.atMost(min(job.Asked, mostNodes(s.config.Nodes, snapshot.Groups, told.GroupID)))
-			told.AllowedNodes = []int{size}
-			if told.Scaling.Speeds != nil {
-				told.Scaling.Speeds = []float64{job.speed(size)}
+			size := job.atMost(min(job.RequestedNodes, nodeLimit(s.config.Nodes, snapshot.Groups, spec.GroupID)))
+			spec.AllowedNodes = []int{size}
+			if spec.Scaling.Speeds != nil {
+				spec.Scaling.Speeds = []float64{job.speed(size)}
 			}
 		}
-		snapshot.Jobs[n] = told
+		snapshot.Jobs[n] = spec
 	}
 	if s.policy.Prepare != nil {
 		s.policy.Prepare(snapshot, s.config.Groups)
@@ -347,27 +347,27 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	return snapshot
 }
 
-// estimate fills in what is told of a job's work: as it is, or what the library that
-// schedulers have makes of what they know.
-func (s *simulation) estimate(told *solver.Job, job *simulatedJob) {
-	if job.TellsWork {
-		told.WorkDone = job.workDone()
+// estimate sets the remaining ETA, the ETA error and the work done of a job in a snapshot. If the job
+// has no user estimate, or one with an error, it uses the estimates of client/eta.
+func (s *simulation) estimate(spec *solver.Job, job *simulatedJob) {
+	if job.ReportsWork {
+		spec.WorkDone = job.workDone()
 	}
-	if job.ToldETA > 0 && job.ToldError == 0 {
-		told.RemainingETA = job.remainingETA()
+	if job.UserEstimate > 0 && job.UserError == 0 {
+		spec.RemainingETA = job.remainingETA()
 		return
 	}
-	estimate := s.estimator.Estimate(job.known())
-	told.RemainingETA, told.ETAError = estimate.ETA, &estimate.Error
-	if job.ToldError > 0 {
-		told.ETAError = &job.ToldError
+	estimate := s.estimator.Estimate(job.etaInput())
+	spec.RemainingETA, spec.ETAError = estimate.ETA, &estimate.Error
+	if job.UserError > 0 {
+		spec.ETAError = &job.UserError
 	}
 }
 
-func (s *simulation) carryOut(holdings []holding) {
+func (s *simulation) apply(allocations []allocation) {
 	for n, i := range s.active {
 		job := &s.jobs[i]
-		job.give(holdings[n], s.now)
+		job.resize(allocations[n], s.now)
 		if s.policy.KeepsType && job.start != never {
 			job.pin = job.nodeType
 		}
@@ -381,10 +381,10 @@ type Task struct {
 	Config   Config
 }
 
-// RunAll runs simulations, the given number of them at once, and returns their results in the
-// order of the tasks. done, which may be nil, is called after each, one call at a time. The
-// first error ends all. Decision times mean something only with no more workers than idle
-// processors.
+// RunAll runs tasks in the given number of workers and returns their results in the order of the
+// tasks. After each task, RunAll calls done if it is not nil, one call at a time. The first error
+// cancels all tasks. Solve times are meaningful only if the number of workers does not exceed the
+// number of idle processors.
 func RunAll(ctx context.Context, tasks []Task, allocator Allocator, workers int, done func(*Result)) ([]*Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -17,7 +17,7 @@ import (
 const second = time.Second
 
 // give is a rule that gives the nodes that a function says for a number of jobs.
-func give(nodes func(jobs int) []int) Policy {
+func allocate(nodes func(jobs int) []int) Policy {
 	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) }}
 }
 
@@ -82,8 +82,8 @@ func TestEveryEvent(t *testing.T) {
 	if diff := cmp.Diff([]int64{0, 11, end + 1}, at); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
-	if result.Jobs[0].Rescales != 2 {
-		t.Errorf("a was rescaled %d times; want down and up", result.Jobs[0].Rescales)
+	if result.Jobs[0].Resizes != 2 {
+		t.Errorf("a was rescaled %d times; want down and up", result.Jobs[0].Resizes)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestScalingDelay(t *testing.T) {
 	// The sizes of a lone job at the moments 0, 300 and 600.
 	moment := 0
 	sizes := []int{1, 4, 2}
-	p := give(func(int) []int { moment++; return []int{sizes[moment-1]} })
+	p := allocate(func(int) []int { moment++; return []int{sizes[moment-1]} })
 	// 15 s of nothing, 285 s on 1 node, 15 s more on 1, 285 s on 4 (2.56), then 2
 	// nodes (1.6) at once for 100 s.
 	work := 285 + 15 + 285*2.56 + 100*1.6
@@ -101,7 +101,7 @@ func TestScalingDelay(t *testing.T) {
 	if got := times(result.Jobs[0]); got != [2]int64{0, 700} {
 		t.Errorf("start and end are %v; want 0 and 700", got)
 	}
-	if got := result.Jobs[0].Rescales; got != 2 {
+	if got := result.Jobs[0].Resizes; got != 2 {
 		t.Errorf("%d rescales; want 2", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestRestartTime(t *testing.T) {
 	config.RestartTime = 400 * second // longer than the frequency
 	moment := 0
 	sizes := []int{1, 1, 4, 4, 2, 1, 1, 1}
-	p := give(func(int) []int { moment++; return []int{sizes[moment-1]} })
+	p := allocate(func(int) []int { moment++; return []int{sizes[moment-1]} })
 	// 1 node from 0 trains from 400; 4 from 600 would from 1000; 2 from 1200 do not
 	// before 1 from 1500 begins its restart anew, which ends at 1900.
 	work := 200 + 200*2.56 + 50
@@ -119,7 +119,7 @@ func TestRestartTime(t *testing.T) {
 	if got := times(result.Jobs[0]); got != [2]int64{0, 1950} {
 		t.Errorf("start and end are %v; want 0 and 1950", got)
 	}
-	if got := result.Jobs[0].Rescales; got != 3 {
+	if got := result.Jobs[0].Resizes; got != 3 {
 		t.Errorf("%d rescales; want 3", got)
 	}
 }
@@ -156,16 +156,16 @@ func TestRecorded(t *testing.T) {
 	b.Recorded = []NodesAt{{At: 30 * second, Nodes: 2}, {At: 50 * second, Nodes: 0}}
 	result := run(t, policy(t, "recorded"), DefaultConfig(1), a, b)
 	want := []JobResult{
-		{ID: "a", Weight: 1, Smallest: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 15 * second, Rescales: 2, Nodes: a.Recorded, Outcome: OutcomeCompleted},
+		{ID: "a", Weight: 1, MinSize: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 15 * second, Resizes: 2, Nodes: a.Recorded, Outcome: OutcomeCompleted},
 		{
-			ID: "b", Weight: 1, Smallest: 1, Alone: 100 * second, Submit: 10 * second, Start: 30 * second, End: 50 * second,
+			ID: "b", Weight: 1, MinSize: 1, Alone: 100 * second, Submit: 10 * second, Start: 30 * second, End: 50 * second,
 			Unserved: 20 * second, Nodes: b.Recorded, Outcome: OutcomeCompleted,
 		},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
-	if most := result.MostHeld(); most != 10 {
+	if most := result.PeakNodes(); most != 10 {
 		t.Errorf("they held up to %d nodes; want 10", most)
 	}
 	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, policy(t, "recorded"), DefaultConfig(1), nil)
@@ -201,7 +201,7 @@ func TestGrowth(t *testing.T) {
 			work := job("a", 0, time.Hour)
 			j := newSimulatedJob(&work, &Config{ScalingDelay: delay})
 			for _, c := range test.changes {
-				j.give(holding{nodes: c.nodes}, time.Duration(c.at)*second)
+				j.resize(allocation{nodes: c.nodes}, time.Duration(c.at)*second)
 			}
 			if j.training != test.training || j.growsAt != test.growsAt {
 				t.Errorf("trains on %d until %v; want %d until %v", j.training, j.growsAt, test.training, test.growsAt)
@@ -233,22 +233,22 @@ func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
 	if diff := cmp.Diff([][2]int64{{0, 321}, {322, 332}, {300, 310}}, got); diff != "" {
 		t.Errorf("starts and ends (-want +got):\n%s", diff)
 	}
-	if result.Jobs[0].Rescales != 2 {
-		t.Errorf("%d rescales; want the preemption and the return", result.Jobs[0].Rescales)
+	if result.Jobs[0].Resizes != 2 {
+		t.Errorf("%d rescales; want the preemption and the return", result.Jobs[0].Resizes)
 	}
 }
 
 func TestToldETA(t *testing.T) {
 	// The allocator is told of 100 s of work; it is 1000 s.
 	outrun := job("a", 0, 1000*second)
-	outrun.ToldETA = 100 * second
-	var told []time.Duration
+	outrun.UserEstimate = 100 * second
+	var times []time.Duration
 	config := DefaultConfig(1)
 	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
-		told = append(told, s.Jobs[0].RemainingETA)
+		times = append(times, s.Jobs[0].RemainingETA)
 	}
 	result := run(t, policy(t, "optimal"), config, outrun)
-	if diff := cmp.Diff([]time.Duration{100 * second, second, second, second}, told); diff != "" {
+	if diff := cmp.Diff([]time.Duration{100 * second, second, second, second}, times); diff != "" {
 		t.Errorf("told remaining ETAs (-want +got):\n%s", diff)
 	}
 	if result.Jobs[0].End != 1000*second {
@@ -259,42 +259,42 @@ func TestToldETA(t *testing.T) {
 // TestEstimatedETA: what is told of a job that tells no ETA comes from the jobs that ended, and
 // what is told of one that errs grows with its work.
 func TestEstimatedETA(t *testing.T) {
-	type told struct {
+	type spec struct {
 		ETA, WorkDone time.Duration
 		Error         float64
 	}
 	for name, c := range map[string]struct {
 		second WorkloadJob
-		want   []told // of the second job
+		want   []spec // of the second job
 	}{
 		"unknown": {
-			WorkloadJob{TellsWork: true},
+			WorkloadJob{ReportsWork: true},
 			// First the median of 951 s left of the first job, 20 min and an hour; then, once it
 			// has come further than the first, of the latter two.
-			[]told{{1200 * second, 49 * second, eta.UnknownError}, {2400 * second, 1149 * second, eta.UnknownError}},
+			[]spec{{1200 * second, 49 * second, eta.UnknownError}, {2400 * second, 1149 * second, eta.UnknownError}},
 		},
 		"unknown, with an error of its own": {
-			WorkloadJob{ToldError: 0.5},
-			[]told{{1200 * second, 0, 0.5}, {2400 * second, 0, 0.5}},
+			WorkloadJob{UserError: 0.5},
+			[]spec{{1200 * second, 0, 0.5}, {2400 * second, 0, 0.5}},
 		},
 		"log-normal": {
-			WorkloadJob{ToldETA: 500 * second, ToldError: 0.5, TellsWork: true},
+			WorkloadJob{UserEstimate: 500 * second, UserError: 0.5, ReportsWork: true},
 			// The first job took what was told of it, so that the error counts as 0.5 sqrt(20/21).
-			[]told{{514 * second, 49 * second, 0.5}, {278 * second, 1149 * second, 0.5}},
+			[]spec{{514 * second, 49 * second, 0.5}, {278 * second, 1149 * second, 0.5}},
 		},
 	} {
-		var got []told
+		var got []spec
 		config := DefaultConfig(1)
 		config.Frequency = 1100 * second
 		config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
 			for _, job := range s.Jobs {
 				if job.ID == "b" && job.ETAError != nil {
-					got = append(got, told{job.RemainingETA.Truncate(second), job.WorkDone, *job.ETAError})
+					got = append(got, spec{job.RemainingETA.Truncate(second), job.WorkDone, *job.ETAError})
 				}
 			}
 		}
 		b := c.second
-		b.ID, b.Submit, b.Demand, b.Work, b.Asked, b.Fate = "b", 1050*second, 1200*second, 1200*second, 1, OutcomeCompleted
+		b.ID, b.Submit, b.Demand, b.Work, b.RequestedNodes, b.Fate = "b", 1050*second, 1200*second, 1200*second, 1, OutcomeCompleted
 		run(t, policy(t, "optimal"), config, job("a", 0, 1000*second), b)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -311,9 +311,9 @@ func TestFates(t *testing.T) {
 	killed.Fate, killed.Work = OutcomeKilled, 40*second
 	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
 	want := []JobResult{
-		{ID: "hung", Weight: 1, Smallest: 1, Alone: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
-		{ID: "early", Weight: 1, Smallest: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
-		{ID: "killed", Weight: 1, Smallest: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
+		{ID: "hung", Weight: 1, MinSize: 1, Alone: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
+		{ID: "early", Weight: 1, MinSize: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
+		{ID: "killed", Weight: 1, MinSize: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
@@ -322,7 +322,7 @@ func TestFates(t *testing.T) {
 
 func TestFixedSizeFitsThePool(t *testing.T) {
 	large := job("a", 0, 100*second)
-	large.Asked = 16
+	large.RequestedNodes = 16
 	result := run(t, policy(t, "fifo"), DefaultConfig(3), large)
 	if got := times(result.Jobs[0]); got != [2]int64{0, 63} { // 100 / 1.6 on 2 nodes
 		t.Errorf("start and end are %v; want 0 and 63", got)
@@ -331,7 +331,7 @@ func TestFixedSizeFitsThePool(t *testing.T) {
 
 func TestRunFails(t *testing.T) {
 	broken := errors.New("broken")
-	answer := func(nodes int) allocatorFunc {
+	decision := func(nodes int) allocatorFunc {
 		return func(s *solver.Snapshot) (solver.Decision, error) {
 			decision := solver.DecideNow(s, make([]solver.Option, len(s.Jobs)))
 			for i := range decision.Allocations {
@@ -341,7 +341,7 @@ func TestRunFails(t *testing.T) {
 		}
 	}
 	missing := allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
-		decision, err := answer(1)(s)
+		decision, err := decision(1)(s)
 		decision.Report.Attempts = []solver.Attempt{{
 			Backend: solver.BackendExact, Outcome: solver.OutcomeUnavailable, Detail: "gone",
 		}}
@@ -354,14 +354,14 @@ func TestRunFails(t *testing.T) {
 		"the allocator": {allocatorFunc(func(*solver.Snapshot) (solver.Decision, error) {
 			return solver.Decision{}, broken
 		}), "w under optimal on 4 nodes, second 0: broken"},
-		"an illegal size": {answer(3), `gives job "a" 3 nodes`},
-		"a negative size": {answer(-1), `gives job "a" -1 nodes`},
-		"too many nodes":  {answer(8), "gives 8 of 4 nodes"},
+		"an illegal size": {decision(3), `gives job "a" 3 nodes`},
+		"a negative size": {decision(-1), `gives job "a" -1 nodes`},
+		"too many nodes":  {decision(8), "gives 8 of 4 nodes"},
 		"no allocation": {allocatorFunc(func(*solver.Snapshot) (solver.Decision, error) {
 			return solver.Decision{}, nil
 		}), "has 0 of 1 jobs"},
 		"a backend that is missing": {missing, "the backend is unavailable: gone"},
-		"no job ever gets nodes":    {answer(0), "no job has made progress for"},
+		"no job ever gets nodes":    {decision(0), "no job has made progress for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
@@ -386,7 +386,7 @@ func TestRunNamesJobsThatSwap(t *testing.T) {
 		"none": {0, `no job has made progress for 83h25m0s under the decisions of the policy`},
 	} {
 		turn := 0
-		policy := give(func(jobs int) []int {
+		policy := allocate(func(jobs int) []int {
 			nodes := make([]int, jobs)
 			if test.swap > 0 {
 				nodes[turn%test.swap] = 1
@@ -435,7 +435,7 @@ func TestRunRefusesBadConfigs(t *testing.T) {
 		"scaling_delay: is -1":   func(c *Config) { c.ScalingDelay = -time.Second },
 		"scaling_delay: is 5m":   func(c *Config) { c.ScalingDelay = 5 * time.Minute },
 		"restart_time: is 1.5s":  func(c *Config) { c.RestartTime = 1500 * time.Millisecond },
-		"want at most one":       func(c *Config) { c.ScalingDelay, c.RestartTime = second, second },
+		"must be 0s then":        func(c *Config) { c.ScalingDelay, c.RestartTime = second, second },
 		"decision_budget: is -1": func(c *Config) { c.DecisionBudget = -1 },
 		"ascending":              func(c *Config) { c.Resized = []NodesAt{{At: second, Nodes: 2}, {At: second, Nodes: 4}} },
 		"is to 5 nodes":          func(c *Config) { c.Resized = []NodesAt{{At: second, Nodes: 5}, {At: 2 * second, Nodes: 4}} },

@@ -51,9 +51,9 @@ func TestTotalTimeNearAnIndependentSimulator(t *testing.T) {
 	}
 	allocator := newAllocator()
 	for _, test := range []struct {
-		trace                     string
-		nodes                     int
-		total, unserved, rescales float64
+		trace                    string
+		nodes                    int
+		total, unserved, resizes float64
 	}{
 		{"itp_cluster04_50h", 70, 97.8, 9.0, 3.0},
 		{"itp_cluster04_50h", 130, 59.9, 1.7, 2.1},
@@ -75,7 +75,7 @@ func TestTotalTimeNearAnIndependentSimulator(t *testing.T) {
 		}
 		near("mean total time", s.MeanTotalSeconds/60, test.total, 0.01*test.total)
 		near("time without nodes", s.MeanUnservedSeconds/60, test.unserved, 0.2)
-		near("rescales per job", float64(s.Rescales)/float64(s.Jobs), test.rescales, 0.2)
+		near("rescales per job", float64(s.Resizes)/float64(s.Jobs), test.resizes, 0.2)
 		if s.Unproven != 0 {
 			t.Errorf("%s on %d nodes: %d decisions are not proven", test.trace, test.nodes, s.Unproven)
 		}

@@ -13,45 +13,45 @@ import (
 // Sia's parameters, as published: Jayaram Subramanya et al., "Sia: Heterogeneity-aware,
 // goodput-optimized ML-cluster scheduling", SOSP 2023.
 const (
-	siaRound   = time.Minute
-	siaPower   = -0.5
-	siaWaiting = -1.1  // worth of no nodes
-	siaWorst   = -3000 // worth of any nodes, at least
-	siaSlowest = 1e-4  // of a job's speeds relative to its slowest
-	siaClock   = 1e6   // work of the solver between two looks at the context
+	siaRound        = time.Minute
+	siaPower        = -0.5
+	siaQueuedValue  = -1.1  // value of no nodes
+	siaMinValue     = -3000 // smallest value of any nodes
+	siaMinSpeed     = 1e-4  // smallest speed of a job relative to its slowest
+	siaWorkPerCheck = 1e6   // work of the solver between two checks of the context
 )
 
-// siaOption is nodes that a job may be given, and what they are worth.
+// siaOption is a possible allocation of a job and its value.
 type siaOption struct {
-	holding
-	worth float64
+	allocation
+	value float64
 }
 
-// sia is Sia's rule: of all ways to give each job nodes of one type, or none, the one worth
-// the most. With ramps a job may hold twice the most that it has held, and one node at first.
-func sia(ramps bool) func(context.Context, *solver.Snapshot, []past) ([]holding, Decision, error) {
-	return func(ctx context.Context, s *solver.Snapshot, pasts []past) ([]holding, Decision, error) {
+// sia returns the rule of Sia, which maximizes the sum of the values of the allocations. With ramps, a
+// job starts on one node and may have at most twice its largest number of nodes so far.
+func sia(ramps bool) func(context.Context, *solver.Snapshot, []jobHistory) ([]allocation, Decision, error) {
+	return func(ctx context.Context, s *solver.Snapshot, histories []jobHistory) ([]allocation, Decision, error) {
 		start := time.Now()
 		options := make([][]siaOption, len(s.Jobs))
 		for i := range s.Jobs {
-			options[i] = siaOptions(&s.Jobs[i], s.NodeTypes, pasts[i], ramps)
+			options[i] = siaOptions(&s.Jobs[i], s.NodeTypes, histories[i], ramps)
 		}
-		holdings, decision, err := bestOptions(ctx, s, options)
+		allocations, decision, err := bestOptions(ctx, s, options)
 		decision.SolveTime = time.Since(start)
-		return holdings, decision, err
+		return allocations, decision, err
 	}
 }
 
-// siaOptions returns what a job may be given and the worth of each: its speed relative to
-// the slowest of them, lowered by what a restart costs a job that has often restarted, to the
-// power of the policy.
-func siaOptions(job *solver.Job, types []solver.NodeType, past past, ramps bool) []siaOption {
-	holds := holding{job.CurrentNodes, job.CurrentNodeType}
+// siaOptions returns the possible allocations of a job and their values. The value of an allocation is its
+// speed relative to the slowest one, multiplied by a restart factor if it is a resize, to the power of
+// siaPower.
+func siaOptions(job *solver.Job, types []solver.NodeType, history jobHistory, ramps bool) []siaOption {
+	current := allocation{job.CurrentNodes, job.CurrentNodeType}
 	slowest := math.Inf(1)
-	var options []siaOption        // worth is the speed at first
-	first := make(map[string]bool) // whether a type's smallest size has been there
+	var options []siaOption        // value is the speed at first
+	first := make(map[string]bool) // whether the smallest size of a type was added
 	for to, speed := range optionsOf(*job, types) {
-		if ramps && to.nodes > 2*past.mostHeld && first[to.nodeType] && to != holds {
+		if ramps && to.nodes > 2*history.maxNodes && first[to.nodeType] && to != current {
 			continue
 		}
 		first[to.nodeType] = true
@@ -60,16 +60,16 @@ func siaOptions(job *solver.Job, types []solver.NodeType, past past, ramps bool)
 	age, penalty := (job.TrainingTime + job.WaitingTime).Seconds(), job.RestartTime.Seconds()
 	restartFactor := 1.0
 	if !job.NeverStarted() && age >= penalty && age > 0 {
-		restartFactor = max(age-float64(past.restarts)*penalty, 0) / (age + penalty)
+		restartFactor = max(age-float64(history.restarts)*penalty, 0) / (age + penalty)
 	}
-	kept := []siaOption{{worth: siaWaiting}}
+	kept := []siaOption{{value: siaQueuedValue}}
 	for _, option := range options {
-		speed := option.worth / slowest
-		if option.holding != holds {
+		speed := option.value / slowest
+		if option.allocation != current {
 			speed *= restartFactor
 		}
-		option.worth = -min(-siaWorst, math.RoundToEven(100*math.Pow(max(speed, siaSlowest), siaPower))/100)
-		if past.restarting && option.holding == holds {
+		option.value = -min(-siaMinValue, math.RoundToEven(100*math.Pow(max(speed, siaMinSpeed), siaPower))/100)
+		if history.restarting && option.allocation == current {
 			return []siaOption{option}
 		}
 		kept = append(kept, option)
@@ -77,33 +77,33 @@ func siaOptions(job *solver.Job, types []solver.NodeType, past past, ramps bool)
 	return kept
 }
 
-// bestOptions returns the choice of options that is worth the most, and how good it is.
-func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption) ([]holding, Decision, error) {
-	p := nodetypes.Problem{Start: make([]int, len(options))} // none, or what a job must keep
+// bestOptions returns the options with the largest sum of values, and whether it is proven optimal.
+func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption) ([]allocation, Decision, error) {
+	p := nodetypes.Problem{Start: make([]int, len(options))} // No nodes, or the allocation that a job must keep.
 	position := make(map[string]int32)
 	for n, t := range s.NodeTypes {
 		position[t.ID] = int32(n) // at most solver.MaxNodeTypes
 		p.Capacity = append(p.Capacity, t.Nodes)
 	}
-	plain := func(h holding) nodetypes.Allocation {
+	plain := func(h allocation) nodetypes.Allocation {
 		return nodetypes.Allocation{Type: position[h.nodeType], Nodes: int32(h.nodes)} // at most solver.MaxNodes
 	}
 	for i := range options {
 		var list []nodetypes.Option
 		for _, o := range options[i] {
-			list = append(list, nodetypes.Option{Allocation: plain(o.holding), Value: o.worth})
+			list = append(list, nodetypes.Option{Allocation: plain(o.allocation), Value: o.value})
 		}
 		job := &s.Jobs[i]
-		p.Jobs, p.Current = append(p.Jobs, list), append(p.Current, plain(holding{job.CurrentNodes, job.CurrentNodeType}))
+		p.Jobs, p.Current = append(p.Jobs, list), append(p.Current, plain(allocation{job.CurrentNodes, job.CurrentNodeType}))
 	}
-	found := nodetypes.Solve(model.NewClock(ctx, siaClock), &p, nodetypes.DefaultEffort())
+	found := nodetypes.Solve(model.NewClock(ctx, siaWorkPerCheck), &p, nodetypes.DefaultEffort())
 	decision := Decision{Reason: solver.ReasonFeasible}
 	if (found.Bound-found.Value)/math.Abs(found.Bound) <= solver.OptimalGap {
 		decision.Reason = solver.ReasonOptimal
 	}
-	holdings := make([]holding, len(options))
+	allocations := make([]allocation, len(options))
 	for i, n := range found.Choice {
-		holdings[i] = options[i][n].holding
+		allocations[i] = options[i][n].allocation
 	}
-	return holdings, decision, ctx.Err()
+	return allocations, decision, ctx.Err()
 }

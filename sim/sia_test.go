@@ -15,34 +15,34 @@ import (
 // TestSiaOptions works out by hand what nodes are worth to a job.
 func TestSiaOptions(t *testing.T) {
 	types := []solver.NodeType{{ID: "slow", Nodes: 2, Speed: 1}, {ID: "fast", Nodes: 4, Speed: 4}}
-	job := func(nodes int, nodeType string, held time.Duration) *solver.Job {
+	job := func(nodes int, nodeType string, trained time.Duration) *solver.Job {
 		job := solver.NewJob("a", time.Hour)
 		job.Scaling.DoublingEfficiency = 0.5 // A second node brings nothing.
-		job.CurrentNodes, job.CurrentNodeType, job.TrainingTime = nodes, nodeType, held
+		job.CurrentNodes, job.CurrentNodeType, job.TrainingTime = nodes, nodeType, trained
 		job.RestartTime = 100 * time.Second
 		return &job
 	}
-	none := siaOption{worth: -1.1}
-	option := func(nodes int, nodeType string, worth float64) siaOption {
-		return siaOption{holding{nodes, nodeType}, worth}
+	none := siaOption{value: -1.1}
+	option := func(nodes int, nodeType string, value float64) siaOption {
+		return siaOption{allocation{nodes, nodeType}, value}
 	}
 	for name, test := range map[string]struct {
-		job   *solver.Job
-		past  past
-		ramps bool
-		want  []siaOption
+		job     *solver.Job
+		history jobHistory
+		ramps   bool
+		want    []siaOption
 	}{
-		"new":          {job(0, "", 0), past{}, false, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5)}},
-		"new, ramping": {job(0, "", 0), past{}, true, []siaOption{none, option(1, "slow", -1), option(1, "fast", -0.5)}},
+		"new":          {job(0, "", 0), jobHistory{}, false, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5)}},
+		"new, ramping": {job(0, "", 0), jobHistory{}, true, []siaOption{none, option(1, "slow", -1), option(1, "fast", -0.5)}},
 		// (400 - 1 * 100) / (400 + 100) = 0.6, and 0.6^-0.5 = 1.29, 2.4^-0.5 = 0.65.
-		"running, ramping": {job(1, "slow", 400*time.Second), past{restarts: 1, mostHeld: 1}, true, []siaOption{
+		"running, ramping": {job(1, "slow", 400*time.Second), jobHistory{restarts: 1, maxNodes: 1}, true, []siaOption{
 			none, option(1, "slow", -1), option(2, "slow", -1.29), option(1, "fast", -0.65), option(2, "fast", -0.65),
 		}},
-		"worn out":   {job(1, "slow", 400*time.Second), past{restarts: 4, mostHeld: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
-		"young":      {job(1, "slow", 50*time.Second), past{mostHeld: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
-		"restarting": {job(1, "fast", 50*time.Second), past{mostHeld: 1, restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
+		"worn out":   {job(1, "slow", 400*time.Second), jobHistory{restarts: 4, maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
+		"young":      {job(1, "slow", 50*time.Second), jobHistory{maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
+		"restarting": {job(1, "fast", 50*time.Second), jobHistory{maxNodes: 1, restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
 	} {
-		if got := siaOptions(test.job, types, test.past, test.ramps); !slices.Equal(got, test.want) {
+		if got := siaOptions(test.job, types, test.history, test.ramps); !slices.Equal(got, test.want) {
 			t.Errorf("%s: the options are %v; want %v", name, got, test.want)
 		}
 	}
@@ -59,23 +59,23 @@ func TestSiaIsExact(t *testing.T) {
 		options := make([][]siaOption, rapid.IntRange(1, 12).Draw(t, "jobs"))
 		s.Jobs = make([]solver.Job, len(options))
 		for i := range options {
-			options[i] = []siaOption{{worth: siaWaiting}}
+			options[i] = []siaOption{{value: siaQueuedValue}}
 			s.Jobs[i] = solver.NewJob(fmt.Sprint(i), time.Hour)
 			for option := range optionsOf(s.Jobs[i], s.NodeTypes) {
-				worth := -float64(rapid.IntRange(1, 300).Draw(t, "worth")) / 100 // Ties are many.
-				options[i] = append(options[i], siaOption{option, worth})
+				value := -float64(rapid.IntRange(1, 300).Draw(t, "worth")) / 100 // Ties are many.
+				options[i] = append(options[i], siaOption{option, value})
 			}
 		}
-		holdings, decision, err := bestOptions(t.Context(), s, options)
+		allocations, decision, err := bestOptions(t.Context(), s, options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkHoldings(s, holdings); err != nil {
+		if err := checkAllocations(s, allocations); err != nil {
 			t.Fatal(err)
 		}
 		got := 0.0
-		for i, h := range holdings {
-			got += options[i][slices.IndexFunc(options[i], func(o siaOption) bool { return o.holding == h })].worth
+		for i, h := range allocations {
+			got += options[i][slices.IndexFunc(options[i], func(o siaOption) bool { return o.allocation == h })].value
 		}
 		if want := bestOfAll(s.NodeTypes, options); math.Abs(got-want) > 1e-9 || decision.Reason != solver.ReasonOptimal {
 			t.Fatalf("the choice is worth %v, %s; the best is worth %v", got, decision.Reason, want)
@@ -98,7 +98,7 @@ func bestOfAll(types []solver.NodeType, options [][]siaOption) float64 {
 			next[free] = math.Inf(-1)
 			for _, o := range options[job] {
 				if o.nodes == 0 || free/stride[o.nodeType]%(most[o.nodeType]+1) >= o.nodes {
-					next[free] = max(next[free], o.worth+best[free-o.nodes*stride[o.nodeType]])
+					next[free] = max(next[free], o.value+best[free-o.nodes*stride[o.nodeType]])
 				}
 			}
 		}

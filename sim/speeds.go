@@ -16,30 +16,30 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Speeds are how fast applications train on kinds of nodes, by the name of the application.
+// Speeds contains the measured training speeds of applications by their names.
 type Speeds map[string]*Application
 
-// Application is how fast the jobs of an application train.
+// Application contains the training speeds of the jobs of an application.
 type Application struct {
-	// Phases are the parts of a job's work, in their order; the last ends at 1.
+	// Phases are consecutive parts of the work of a job. The Until of the last one is 1.
 	Phases []Phase
-	// RestartTime is how long its jobs make no progress after a change of their nodes.
+	// RestartTime is the time without progress after every resize.
 	RestartTime time.Duration
 }
 
-// Phase is a part of a job's work in which its speeds do not change.
+// Phase is a part of the work of a job with constant speeds.
 type Phase struct {
-	// Until is the share of the work at which it ends.
+	// Until is the share of the work at which the phase is complete, in (0, 1].
 	Until float64
-	// Speeds are those on every node type that the job runs on.
+	// Speeds are the speeds on each node type that the job can use.
 	Speeds []solver.TypeSpeed
 }
 
-// Cover returns an error if an application of the trace has no speeds; nil speeds cover all.
+// Cover returns an error if an application of the trace has no speeds. nil covers all traces.
 func (s Speeds) Cover(t Trace) error {
 	for i := range t {
 		if name := t[i].Application; s != nil && name != "" && s[name] == nil {
-			return fmt.Errorf("job %q has the %s %q, of which there are no speeds", t[i].ID, columnApplication, name)
+			return fmt.Errorf("job %q has the %s %q, which has no speeds", t[i].ID, columnApplication, name)
 		}
 	}
 	return nil
@@ -54,18 +54,18 @@ func (a *Application) largest() int {
 	return largest
 }
 
-// aloneOnTypes returns how long the job takes alone in a pool of node types.
+// aloneOnTypes returns the completion time of the job alone in a pool of node types.
 func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
-	times := make(map[holding]float64)
-	told, begin := j.Told(), time.Duration(0)
+	times := make(map[allocation]float64)
+	spec, begin := j.SnapshotJob(), time.Duration(0)
 	phases := j.Phases
 	if len(phases) == 0 {
-		phases = []Phase{{Until: 1, Speeds: told.Speeds}}
+		phases = []Phase{{Until: 1, Speeds: spec.Speeds}}
 	}
 	for _, phase := range phases {
-		told.Speeds = phase.Speeds
+		spec.Speeds = phase.Speeds
 		end := min(scale(j.Demand, phase.Until), j.Work)
-		for option, speed := range optionsOf(told, types) {
+		for option, speed := range optionsOf(spec, types) {
 			times[option] += (end - begin).Seconds() / speed
 		}
 		begin = end
@@ -77,17 +77,17 @@ func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 	return wholeSeconds(scale(time.Second, least))
 }
 
-// optionsOf yields the nodes that a job may hold in a pool of node types, and its speed on
-// them relative to one reference node.
-func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[holding, float64] {
-	return func(yield func(holding, float64) bool) {
+// optionsOf yields the legal allocations of a job in a pool of node types, and its speeds on them
+// relative to one reference node.
+func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[allocation, float64] {
+	return func(yield func(allocation, float64) bool) {
 		for n := range types {
 			there, factor, runs := job.ForType(&types[n])
 			if !runs {
 				continue
 			}
 			for _, size := range there.LegalSizes() {
-				if size <= types[n].Nodes && !yield(holding{size, types[n].ID}, factor*there.Speed(size)) {
+				if size <= types[n].Nodes && !yield(allocation{size, types[n].ID}, factor*there.Speed(size)) {
 					return
 				}
 			}
@@ -95,7 +95,7 @@ func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[holding, float
 	}
 }
 
-// phaseEnd returns the work at which a phase of the job ends.
+// phaseEnd returns the work at which phase n of the job is complete.
 func (j *WorkloadJob) phaseEnd(n int) time.Duration { return scale(j.Demand, j.Phases[n].Until) }
 
 // The columns of a file of speeds, in any order.
@@ -106,16 +106,16 @@ const (
 	columnRestart = "restart_s"
 )
 
-// Speeds of a file lie between these, so that no ratio of two exceeds solver.MaxSpeed.
+// Limits of the speeds in a file. No ratio of two speeds exceeds solver.MaxSpeed.
 const (
-	leastSpeed = 1e-4
-	mostSpeed  = 1e5
+	minSpeed = 1e-4
+	maxSpeed = 1e5
 )
 
-// ReadSpeeds reads how fast applications train in CSV, one line per application, type and
-// number of nodes. The speed is the work done in a second, in seconds on one reference node.
-// It holds up to the share until of the work, where that is not empty, and the line that
-// goes on from there follows. The error names the first bad line and what is wrong.
+// ReadSpeeds reads the training speeds of applications in CSV, one line per application, node type and
+// number of nodes. The speed is the work per second, in seconds on one reference node. If the column
+// until is set, the speed applies up to this share of the work, and a later line contains the next
+// speed. An error names the first invalid line and column.
 func ReadSpeeds(r io.Reader) (Speeds, error) {
 	read := make(map[string]*measured)
 	err := readCSV(r, "speeds", []string{columnApplication, columnNodeType, columnNodes, columnSpeed}, []string{columnUntil, columnRestart},
@@ -124,11 +124,11 @@ func ReadSpeeds(r io.Reader) (Speeds, error) {
 		return nil, err
 	}
 	if len(read) == 0 {
-		return nil, errors.New("speeds have no line below the header; want at least one application")
+		return nil, errors.New("speeds have no line below the header; must have at least one application")
 	}
 	speeds := make(Speeds)
 	for _, name := range slices.Sorted(maps.Keys(read)) {
-		if err := read[name].ends(); err != nil {
+		if err := read[name].validate(); err != nil {
 			return nil, fmt.Errorf("speeds %w", err)
 		}
 		speeds[name] = read[name].application()
@@ -136,10 +136,10 @@ func ReadSpeeds(r io.Reader) (Speeds, error) {
 	return speeds, nil
 }
 
-// measured is the lines of an application.
+// measured contains the lines of an application.
 type measured struct {
 	restart   time.Duration
-	restartAt int // the line that says so, 0 for none
+	restartAt int // the line of restart, 0 for none
 	types     []string
 	curves    map[string]map[int][]speedUntil // by type and nodes
 }
@@ -150,19 +150,19 @@ type speedUntil struct {
 	line         int
 }
 
-// speed reads a line into the application that it is of.
+// speed adds a line to its application.
 func (l csvLine) speed(read map[string]*measured) error {
 	name, nodeType := strings.Clone(l.text(columnApplication)), strings.Clone(l.text(columnNodeType))
 	if name == "" || nodeType == "" {
-		return fmt.Errorf("%s is %q and %s %q; want a name for each", columnApplication, name, columnNodeType, nodeType)
+		return fmt.Errorf("%s is %q and %s %q; must not be empty", columnApplication, name, columnNodeType, nodeType)
 	}
 	nodes, err := l.count(columnNodes)
 	if err != nil {
 		return err
 	}
 	row := speedUntil{until: 1, line: l.at}
-	if row.speed, err = strconv.ParseFloat(l.text(columnSpeed), 64); err != nil || !(row.speed >= leastSpeed && row.speed <= mostSpeed) {
-		return fmt.Errorf("%s is %q; want a number from %v to %v", columnSpeed, l.text(columnSpeed), leastSpeed, mostSpeed)
+	if row.speed, err = strconv.ParseFloat(l.text(columnSpeed), 64); err != nil || !(row.speed >= minSpeed && row.speed <= maxSpeed) {
+		return fmt.Errorf("%s is %q; must be a number from %v to %v", columnSpeed, l.text(columnSpeed), minSpeed, maxSpeed)
 	}
 	if err := optional(l, columnUntil, &row.until, l.upTo(1)); err != nil {
 		return err
@@ -177,17 +177,17 @@ func (l csvLine) speed(read map[string]*measured) error {
 	curve := app.curves[nodeType]
 	if before := curve[nodes]; len(before) > 0 && before[len(before)-1].until >= row.until {
 		last := before[len(before)-1]
-		return fmt.Errorf("%s is %v after %v in line %d; want it to rise for %q on %d nodes of %q, 1 where it is empty",
+		return fmt.Errorf("%s is %v after %v in line %d; must increase for %q on %d nodes of %q (an empty value is 1)",
 			columnUntil, row.until, last.until, last.line, name, nodes, nodeType)
 	}
 	curve[nodes] = append(curve[nodes], row)
 	if len(curve) > solver.MaxSizes {
-		return fmt.Errorf("%s is %d, one size too many for %q on %q; want at most %d", columnNodes, nodes, name, nodeType, solver.MaxSizes)
+		return fmt.Errorf("%s is %d, one size too many for %q on %q; must be at most %d sizes", columnNodes, nodes, name, nodeType, solver.MaxSizes)
 	}
 	return l.restart(app)
 }
 
-// restart reads the restart time of an application, the same in every line that has one.
+// restart reads the restart time of an application. It returns an error if two lines differ.
 func (l csvLine) restart(app *measured) error {
 	if l.text(columnRestart) == "" {
 		return nil
@@ -197,20 +197,20 @@ func (l csvLine) restart(app *measured) error {
 		return err
 	}
 	if app.restartAt > 0 && restart != app.restart {
-		return fmt.Errorf("%s is %v after %v in line %d; want one for all lines of an %s",
+		return fmt.Errorf("%s is %v after %v in line %d; must be the same in all lines of an %s",
 			columnRestart, restart.Seconds(), app.restart.Seconds(), app.restartAt, columnApplication)
 	}
 	app.restart, app.restartAt = restart, cmp.Or(app.restartAt, l.at)
 	return nil
 }
 
-// ends returns an error if a speed does not hold up to the end of the work.
-func (m *measured) ends() error {
+// validate returns an error if the lines of a size do not cover all the work.
+func (m *measured) validate() error {
 	for _, nodeType := range m.types {
 		for _, nodes := range slices.Sorted(maps.Keys(m.curves[nodeType])) {
 			rows := m.curves[nodeType][nodes]
 			if last := rows[len(rows)-1]; last.until < 1 {
-				return fmt.Errorf("line %d: %s is %v, and no line goes on from there; want it empty in the last of %d nodes of %q",
+				return fmt.Errorf("line %d: %s is %v, and no later line follows; must be empty in the last line of %d nodes of %q",
 					last.line, columnUntil, last.until, nodes, nodeType)
 			}
 		}
@@ -218,7 +218,8 @@ func (m *measured) ends() error {
 	return nil
 }
 
-// application returns the application, with a phase for every share at which a speed changes.
+// application converts the lines into an application with a phase for every share at which a speed
+// changes.
 func (m *measured) application() *Application {
 	var shares []float64
 	for _, curve := range m.curves {
@@ -240,8 +241,8 @@ func (m *measured) application() *Application {
 	return app
 }
 
-// typeSpeed returns the speeds on a type in the phase that ends at a share of the work. Where
-// one node is not among the sizes, its speed is taken to be the smallest size's, by its nodes.
+// typeSpeed returns the speeds on a node type in the phase until a share of the work. If the curve has no
+// speed for one node, it is the speed of the smallest size divided by its nodes.
 func typeSpeed(nodeType string, curve map[int][]speedUntil, until float64) solver.TypeSpeed {
 	speed := solver.TypeSpeed{NodeType: nodeType, AllowedNodes: slices.Sorted(maps.Keys(curve))}
 	for i, nodes := range speed.AllowedNodes {

@@ -20,7 +20,7 @@ const (
 	Heterogeneous SyntheticKind = "heterogeneous"
 )
 
-// What the paper says of its workload (section "Simulation Setup"): "There were
+// Workload parameters from section "Simulation Setup" of the paper: "There were
 // 1252 jobs submitted from January 24, 2021 14:25:41 to January 26, 2021 16:07:19
 // … 447 of them spent training time of >= 5 minutes … training time is 232.6
 // minutes"; with 84.3 minutes for all, the other 805 average 1.95.
@@ -34,7 +34,7 @@ const (
 	timeOfDay     = 14*time.Hour + 25*time.Minute + 41*time.Second // of the first submission
 )
 
-// What the paper does not say, and what we take.
+// Workload parameters that the paper does not give.
 const (
 	// logDeviation is the standard deviation of the logarithm of long durations:
 	// public traces of such clusters have 1.4 to 1.8 (docs/reference/traces.md).
@@ -42,39 +42,39 @@ const (
 	// Submissions are a wave that is 4 times as high at 3 pm as at 3 am.
 	busiest  = 15 * time.Hour
 	dayNight = 0.6
-	// users is the number of users, that of Helios Venus in such a span. The n-th submits
-	// 1/n of what the first does, which is roughly the spread there.
+	// users is the number of users, as in a span of the same length of Helios Venus. The n-th user
+	// submits 1/n as many jobs as the first, which is roughly the distribution there.
 	users = 35
-	// nodesAsked is the number of nodes that every job is said to have run on, so that
-	// its demand is its duration times the speed on those. The paper does not say on how
-	// many its 232.6 minutes were measured; this is the one free parameter of the
-	// synthetic workload: its load.
+	// requestedNodes is the number of requested nodes of every job. The demand of a job is its
+	// duration times its speed on these nodes. The paper does not give the number of nodes for which
+	// its 232.6 minutes were measured, so this number is the one free parameter of the synthetic
+	// workload. It determines the load.
 	//
-	// It is calibrated on what the paper says of its pools, 70 to 190 nodes, never
-	// on what a policy achieves there. At the scarce end "the number of training
-	// jobs equals node size" and each has one node; at the ample end all jobs get
-	// "as many nodes as possible", 16. So let every job run from its submission in
-	// a pool without end. Over the span and ten seeds, baseline, that keeps busy:
+	// The number is calibrated on the pools in the paper, 70 to 190 nodes, and not on results of a
+	// policy. In the smallest pool, "the number of training jobs equals node size" and each job has one
+	// node. In the largest pool, all jobs get "as many nodes as possible", 16. The table shows the mean
+	// number of busy nodes if every job of the baseline runs from its submission in an unlimited pool,
+	// over ten seeds:
 	//
-	//	nodes asked                           1     2     4     8    16
+	//	requested nodes                       1     2     4     8    16
 	//	one node per job, mean of the span   26    38    53    73    95
-	//	one node per job, busiest moment     49    66    89   119   156
+	//	one node per job, busiest time       49    66    89   119   156
 	//	16 nodes per job, mean of the span   79   123   189   283   421
 	//
-	// With 4, the ample end is at the paper's, and the scarce end, 70, lies between
-	// the mean and the busiest moment. No other size fits both.
-	nodesAsked = 4
+	// With 4, the largest pool matches the paper, and the smallest pool, 70, lies between the mean and
+	// the busiest time. No other size fits both.
+	requestedNodes = 4
 )
 
-// Synthetic draws a synthetic workload as a trace on nodes of DefaultGPUsPerNode:
-// the paper's counts and span exactly, its mean durations to a second. Durations
-// have a heavy tail, submissions follow day and night, and both kinds of one seed
-// have the same long jobs at the same times.
+// Synthetic generates a synthetic workload as a trace for nodes with DefaultGPUsPerNode. The numbers of
+// jobs and the span are exactly as in the paper, the mean durations to 1 s. Durations have a heavy tail,
+// and the rate of submissions depends on the time of day. Both kinds have the same long jobs at the same
+// times for the same seed.
 func Synthetic(kind SyntheticKind, seed uint64) (Trace, error) {
 	if kind != Baseline && kind != Heterogeneous {
-		return nil, fmt.Errorf("unknown synthetic workload %q (want %s or %s)", kind, Baseline, Heterogeneous)
+		return nil, fmt.Errorf("unknown synthetic workload %q (must be %s or %s)", kind, Baseline, Heterogeneous)
 	}
-	// Each property has a stream of its own, so that the kinds agree.
+	// Each property has its own random stream, so that both kinds have the same long jobs.
 	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 	trace := make(Trace, 0, longJobs+shortJobs)
 	add := func(prefix string, durations, submissions []time.Duration, user func() string) {
@@ -83,24 +83,24 @@ func Synthetic(kind SyntheticKind, seed uint64) (Trace, error) {
 				ID:       fmt.Sprintf("%s-%03d", prefix, i+1),
 				Submit:   submissions[i],
 				Duration: duration,
-				GPUs:     nodesAsked * DefaultGPUsPerNode,
+				GPUs:     requestedNodes * DefaultGPUsPerNode,
 				User:     user(),
 			})
 		}
 	}
-	submissions := drawSubmissions(stream(1), longJobs)
-	// Both kinds span what the paper's workload spans.
+	submissions := sampleSubmissions(stream(1), longJobs)
+	// Both kinds have the span of the workload in the paper.
 	submissions[0], submissions[longJobs-1] = 0, syntheticSpan
-	add("long", longDurations(stream(0)), submissions, drawUsers(stream(4)))
+	add("long", longDurations(stream(0)), submissions, sampleUsers(stream(4)))
 	if kind == Heterogeneous {
-		add("short", shortDurations(stream(2)), drawSubmissions(stream(3), shortJobs), drawUsers(stream(5)))
+		add("short", shortDurations(stream(2)), sampleSubmissions(stream(3), shortJobs), sampleUsers(stream(5)))
 	}
 	sort.SliceStable(trace, func(a, b int) bool { return trace[a].Submit < trace[b].Submit })
 	return trace, nil
 }
 
-// longDurations draws the durations of the long jobs: 5 minutes and a lognormal
-// number of seconds on top, scaled to the mean.
+// longDurations returns random durations of the long jobs: 5 minutes plus a log-normal number of
+// seconds, scaled to the mean.
 func longDurations(random *rand.Rand) []time.Duration {
 	above := make([]float64, longJobs)
 	sum := 0.0
@@ -116,13 +116,12 @@ func longDurations(random *rand.Rand) []time.Duration {
 	return durations
 }
 
-// shortDurations draws the durations of the short jobs: a share of 5 minutes,
-// raised to the power that gives the mean, since u^c has the mean 1/(c+1).
+// shortDurations returns random durations of the short jobs: 5 minutes times u^c with a uniform u. The
+// exponent c follows from the mean 1/(c+1) of u^c.
 func shortDurations(random *rand.Rand) []time.Duration {
 	shares := make([]float64, shortJobs)
 	for i := range shares {
-		// One draw out of every 805th of the range: the sample's mean is then that
-		// of the distribution.
+		// Stratified sampling makes the sample mean equal to the mean of the distribution.
 		shares[i] = (float64(i) + random.Float64()) / shortJobs
 	}
 	random.Shuffle(shortJobs, func(a, b int) { shares[a], shares[b] = shares[b], shares[a] })
@@ -135,25 +134,25 @@ func shortDurations(random *rand.Rand) []time.Duration {
 	return durations
 }
 
-// drawUsers draws the users of one job after the other.
-func drawUsers(random *rand.Rand) func() string {
-	var below [users]float64 // the shares of users up to each
+// sampleUsers returns a function that returns the random user of the next job.
+func sampleUsers(random *rand.Rand) func() string {
+	var below [users]float64 // cumulative shares of users
 	sum := 0.0
 	for n := range below {
 		sum += 1 / float64(n+1)
 		below[n] = sum
 	}
 	return func() string {
-		lot := random.Float64() * sum
-		return fmt.Sprintf("user-%d", 1+sort.Search(users-1, func(n int) bool { return lot < below[n] }))
+		u := random.Float64() * sum
+		return fmt.Sprintf("user-%d", 1+sort.Search(users-1, func(n int) bool { return u < below[n] }))
 	}
 }
 
-// drawSubmissions draws times of submission, ascending, in whole seconds.
-func drawSubmissions(random *rand.Rand, jobs int) []time.Duration {
+// sampleSubmissions returns random submission times in ascending order, in whole seconds.
+func sampleSubmissions(random *rand.Rand, jobs int) []time.Duration {
 	submissions := make([]time.Duration, jobs)
 	for i := range submissions {
-		// By rejection: a time counts as often as the wave is high.
+		// Rejection sampling of the daily wave.
 		for {
 			at := time.Duration(random.Int64N(int64(syntheticSpan/time.Second)+1)) * time.Second
 			angle := 2 * math.Pi * (timeOfDay + at - busiest).Hours() / 24

@@ -59,8 +59,8 @@ func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
 	if cmp.Equal(draw(7), draw(8)) {
 		t.Error("two seeds give the same workload")
 	}
-	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != nodesAsked {
-		t.Errorf("a job asked for %d nodes; want %d", got, nodesAsked)
+	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != requestedNodes {
+		t.Errorf("a job asked for %d nodes; want %d", got, requestedNodes)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestSyntheticKnowsDayAndNight(t *testing.T) {
 	}
 }
 
-// TestLoadIsCalibrated checks the two ends of the pool that nodesAsked was
+// TestLoadIsCalibrated checks the two ends of the pool that requestedNodes was
 // chosen by.
 func TestLoadIsCalibrated(t *testing.T) {
 	var one, sixteen, busiest float64

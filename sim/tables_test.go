@@ -38,7 +38,7 @@ func TestTablesUnderEveryPolicy(t *testing.T) {
 		}
 		config := DefaultConfig(8)
 		run := func(w Workload) *Result {
-			if err := w.Suits(&policy, &config); err != nil {
+			if err := w.CheckPolicy(&policy, &config); err != nil {
 				t.Fatalf("%s: %v", policy.Name, err)
 			}
 			result, err := Run(t.Context(), w, policy, config, allocator)
@@ -51,9 +51,9 @@ func TestTablesUnderEveryPolicy(t *testing.T) {
 			t.Errorf("%s: a table that equals the curve brings something else:\n%s", policy.Name, diff)
 		}
 		for _, job := range run(other).Jobs {
-			for _, held := range job.Nodes {
-				if policy.Name != RecordedPolicy && held.Nodes != 0 && held.Nodes != 1 && held.Nodes != 3 && held.Nodes != 6 {
-					t.Errorf("%s: job %s holds %d nodes; its sizes are 1, 3 and 6", policy.Name, job.ID, held.Nodes)
+			for _, period := range job.Nodes {
+				if policy.Name != RecordedPolicy && period.Nodes != 0 && period.Nodes != 1 && period.Nodes != 3 && period.Nodes != 6 {
+					t.Errorf("%s: job %s holds %d nodes; its sizes are 1, 3 and 6", policy.Name, job.ID, period.Nodes)
 				}
 			}
 		}
@@ -69,8 +69,8 @@ func TestGPUsAsNodes(t *testing.T) {
 	}
 	var sizes []int
 	for i := range w.Jobs {
-		told := w.Jobs[i].Told()
-		sizes = append(sizes, told.MaxNodes)
+		spec := w.Jobs[i].SnapshotJob()
+		sizes = append(sizes, spec.MaxNodes)
 	}
 	if diff := cmp.Diff([]int{64, 16, 8}, sizes); diff != "" {
 		t.Errorf("largest sizes (-want +got):\n%s", diff)
@@ -91,7 +91,7 @@ func TestGPUsAsNodes(t *testing.T) {
 		t.Errorf("a job whose application runs on 32 GPUs may hold %d", most)
 	}
 	trace := Trace{{ID: "large", Duration: time.Hour, GPUs: 64}}
-	if job := Cut(trace, 100, time.Minute, 1).Jobs[0]; job.CurrentNodes != 64 || job.MaxNodes != 64 {
+	if job := SnapshotAt(trace, 100, time.Minute, 1).Jobs[0]; job.CurrentNodes != 64 || job.MaxNodes != 64 {
 		t.Errorf("a snapshot has the job on %d nodes of at most %d; want 64", job.CurrentNodes, job.MaxNodes)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// AssignTeams returns the workload with every job in one of the teams team-1, team-2 and so
-// on, at least one: its users, shuffled with the seed, are dealt out in turn. A job without
-// a user counts as a user of its own.
+// AssignTeams returns the workload with its jobs assigned to teams team-1, team-2 and so on. It shuffles
+// the users with the seed and assigns them to the teams in rotation. A job without a user counts as a
+// separate user. AssignTeams returns an error if there are fewer users than teams. teams is at least 1.
 func (w Workload) AssignTeams(teams int, seed uint64) (Workload, error) {
 	team := make(map[string]string)
 	users := make([]string, len(w.Jobs)) // of every job
@@ -31,7 +31,7 @@ func (w Workload) AssignTeams(teams int, seed uint64) (Workload, error) {
 		}
 	}
 	if teams > len(all) {
-		return Workload{}, fmt.Errorf("%s has %d users; want at least one for each of %d teams", w.Name, len(all), teams)
+		return Workload{}, fmt.Errorf("%s has %d users; must be at least one for each of %d teams", w.Name, len(all), teams)
 	}
 	random := rand.New(rand.NewPCG(seed, streamTeams))
 	random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
@@ -46,21 +46,21 @@ func (w Workload) AssignTeams(teams int, seed uint64) (Workload, error) {
 	return w, nil
 }
 
-// QuotaRule says how a pool is divided into quotas.
+// QuotaRule is a rule for dividing a pool into quotas.
 type QuotaRule string
 
 // The rules.
 const (
-	// QuotaByDemand gives each team the share that its jobs have of all demand, which is
-	// known only in hindsight.
+	// QuotaByDemand makes quotas proportional to the demand of the jobs of a team, which is known only
+	// in hindsight.
 	QuotaByDemand QuotaRule = "demand"
-	// QuotaEqual gives every team the same.
+	// QuotaEqual makes all quotas equal.
 	QuotaEqual QuotaRule = "equal"
 )
 
-// Quotas returns the teams of the workload's jobs by name, each with a quota of at least
-// one node; together they are the pool. Every job has a team, and there are at most as
-// many teams as nodes.
+// Quotas returns the teams of the jobs in order of their names. Each has a quota of at least one node, and
+// the quotas add up to nodes. Quotas returns an error if a job has no team or if there are more teams than
+// nodes.
 func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]solver.Group, error) {
 	share := make(map[string]float64)
 	for i := range w.Jobs {
@@ -78,7 +78,7 @@ func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]solver.Group, error) {
 		}
 	}
 	if len(share) > nodes {
-		return nil, fmt.Errorf("%s has %d teams; a pool of %d nodes has none for some", w.Name, len(share), nodes)
+		return nil, fmt.Errorf("%s has %d teams; must be at most the %d nodes of the pool", w.Name, len(share), nodes)
 	}
 	groups, shares := make([]solver.Group, 0, len(share)), make([]float64, 0, len(share))
 	for _, id := range slices.Sorted(maps.Keys(share)) {
@@ -90,10 +90,9 @@ func (w *Workload) Quotas(rule QuotaRule, nodes int) ([]solver.Group, error) {
 	return groups, nil
 }
 
-// apportion divides nodes in proportion to shares, which are at least 0 and not all 0:
-// what rounding down leaves goes to those that it took the most from. A share above 0
-// brings at least one node, if need be from those that are the furthest above theirs.
-// There are at least as many nodes as such shares.
+// apportion divides nodes in proportion to shares by the largest remainder method. Shares are at least 0
+// and not all 0. A positive share gets at least one node. There are at least as many nodes as positive
+// shares.
 func apportion(nodes int, shares []float64) []int {
 	sum := 0.0
 	for _, share := range shares {
@@ -123,7 +122,7 @@ func apportion(nodes int, shares []float64) []int {
 	return parts
 }
 
-// teamsOf returns the teams among groups, the leaves of the tree, in their order.
+// teamsOf returns the teams, which are the leaves of the tree of groups, in their order.
 func teamsOf(groups []solver.Group) []solver.Group {
 	var teams []solver.Group
 	for _, group := range groups {
@@ -134,7 +133,7 @@ func teamsOf(groups []solver.Group) []solver.Group {
 	return teams
 }
 
-// groupsAbove returns the positions of the group of an id and of all it is part of.
+// groupsAbove returns the indices of a group and of all its ancestors.
 func groupsAbove(groups []solver.Group, id string) []int {
 	if len(groups) == 0 {
 		return nil
@@ -148,8 +147,8 @@ func groupsAbove(groups []solver.Group, id string) []int {
 	return list
 }
 
-// mostNodes returns the most nodes that a job of a group may ever hold.
-func mostNodes(pool int, groups []solver.Group, id string) int {
+// nodeLimit returns the largest number of nodes that a job of a group can have in a pool.
+func nodeLimit(pool int, groups []solver.Group, id string) int {
 	for _, g := range groupsAbove(groups, id) {
 		if limit := groups[g].Limit; limit != nil {
 			pool = min(pool, *limit)
@@ -158,9 +157,8 @@ func mostNodes(pool int, groups []solver.Group, id string) int {
 	return pool
 }
 
-// suitsTeams returns an error if a job belongs to none of the teams, or if limits are too
-// small for one.
-func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
+// checkTeams returns an error if a job has no valid team or does not fit the limits.
+func (w *Workload) checkTeams(policy *Policy, config *Config) error {
 	if len(config.Groups) == 0 {
 		if policy.NeedsTeams {
 			return fmt.Errorf("the policy %s needs teams", policy.Name)
@@ -173,18 +171,18 @@ func (w *Workload) suitsTeams(policy *Policy, config *Config) error {
 		if !slices.ContainsFunc(teams, func(team solver.Group) bool { return team.ID == job.Group }) {
 			return fmt.Errorf("job %q of %s has the %s %q, which is none of the teams", job.ID, w.Name, columnGroup, job.Group)
 		}
-		if most := mostNodes(config.Nodes, config.Groups, job.Group); policy.Teams && job.smallest() > most {
+		if limit := nodeLimit(config.Nodes, config.Groups, job.Group); policy.Teams && job.minSize() > limit {
 			return fmt.Errorf("job %q of %s needs at least %d nodes; the limits of %s allow %d",
-				job.ID, w.Name, job.smallest(), job.Group, most)
+				job.ID, w.Name, job.minSize(), job.Group, limit)
 		}
 	}
 	return nil
 }
 
-// MostTeamLimit is the largest factor of Limited.
-const MostTeamLimit = 1e6
+// MaxTeamLimit is the largest factor for Limited.
+const MaxTeamLimit = 1e6
 
-// Limited returns the groups with a multiple of their quota, rounded, as their limit.
+// Limited returns the groups with limits of times their quotas, rounded.
 func Limited(groups []solver.Group, times float64) []solver.Group {
 	groups = slices.Clone(groups)
 	for i := range groups {
@@ -193,29 +191,29 @@ func Limited(groups []solver.Group, times float64) []solver.Group {
 	return groups
 }
 
-// suitsPartitions returns an error if a partition is too small for a job.
-func suitsPartitions(w *Workload, policy *Policy, config *Config) error {
+// checkPartitions returns an error if a partition is too small for a job.
+func checkPartitions(w *Workload, policy *Policy, config *Config) error {
 	withQuota := 0
 	for _, team := range teamsOf(config.Groups) {
 		withQuota += min(team.Quota, 1)
 	}
 	if withQuota == 0 || withQuota > config.Nodes {
-		return fmt.Errorf("%d teams have a quota; the policy %s wants at least one, and a node for each of the pool's %d",
+		return fmt.Errorf("%d teams have a quota; the policy %s needs at least one, and a node for each of the pool's %d",
 			withQuota, policy.Name, config.Nodes)
 	}
 	for _, partition := range w.partitions(config) {
 		for _, i := range partition.jobs {
-			if job := &w.Jobs[i]; job.smallest() > partition.nodes {
+			if job := &w.Jobs[i]; job.minSize() > partition.nodes {
 				return fmt.Errorf("job %q of %s needs at least %d nodes; the partition of %s has %d",
-					job.ID, w.Name, job.smallest(), partition.team, partition.nodes)
+					job.ID, w.Name, job.minSize(), partition.team, partition.nodes)
 			}
 		}
 	}
 	return nil
 }
 
-// runPartitions simulates a policy in a partition of the pool for every team: its share of
-// all quotas, never lent. Where the pool changes they do in proportion, rounded down.
+// runPartitions simulates a policy in a separate partition for every team, in proportion to the quotas. If
+// the size of the pool changes, partitions change in proportion, rounded down.
 func runPartitions(
 	ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator,
 ) (*Result, error) {
@@ -241,17 +239,17 @@ func runPartitions(
 		}
 		for n, job := range s.result().Jobs {
 			i := partition.jobs[n]
-			job.Alone = result.Jobs[i].Alone // in the whole pool, as under every policy
+			job.Alone = result.Jobs[i].Alone // Alone in the whole pool, as for other policies.
 			result.Jobs[i] = job
 		}
 		result.Decisions = append(result.Decisions, s.decisions...)
 	}
 	slices.SortStableFunc(result.Decisions, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
-	result.Utilization = result.use(result.Nodes, func(NodesAt) bool { return true })
+	result.Utilization = result.meanUtilization(result.Nodes, func(NodesAt) bool { return true })
 	return result, nil
 }
 
-// partition is a team's part of the pool.
+// partition is the part of the pool of a team.
 type partition struct {
 	team  string
 	nodes int

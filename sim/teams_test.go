@@ -93,7 +93,7 @@ func TestQuotas(t *testing.T) {
 			t.Errorf("%s on %d nodes (-want +got):\n%s", test.rule, test.nodes, diff)
 		}
 	}
-	if _, err := w.Quotas(QuotaEqual, 2); err == nil || !strings.Contains(err.Error(), "3 teams; a pool of 2 nodes") {
+	if _, err := w.Quotas(QuotaEqual, 2); err == nil || !strings.Contains(err.Error(), "3 teams; must be at most the 2 nodes") {
 		t.Errorf("the error is %v; want that there are too few nodes", err)
 	}
 	w.Jobs[2].Group = ""
@@ -111,7 +111,7 @@ func TestLimited(t *testing.T) {
 	if groups[0].Limit != nil {
 		t.Error("the groups themselves have limits now")
 	}
-	if got := *Limited(groups, MostTeamLimit)[1].Limit; got != 1<<31-1 {
+	if got := *Limited(groups, MaxTeamLimit)[1].Limit; got != 1<<31-1 {
 		t.Errorf("the limit is %d; want the most that there is", got)
 	}
 }
@@ -180,7 +180,7 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 		for i := range w.Jobs {
 			w.Jobs[i].Group = rapid.SampledFrom(config.Groups).Draw(t, "team").ID
 		}
-		if err := w.Suits(&p, &config); err != nil {
+		if err := w.CheckPolicy(&p, &config); err != nil {
 			return // A partition is too small.
 		}
 		if rapid.Bool().Draw(t, "continued") {

@@ -14,43 +14,41 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// DefaultGPUsPerNode is the number of GPUs of a node where no flag says otherwise.
+// DefaultGPUsPerNode is the default number of GPUs of a node.
 const DefaultGPUsPerNode = 8
 
-// maxTraceTime is the longest time a trace may name, about 18 years: the demand
-// of a job that ran so long on the most nodes still fits a time.Duration, and so
-// does the end of one that was submitted so late.
+// maxTraceTime is the longest time in a trace, about 18 years. The demand of a job with this duration
+// on the default maximum of nodes fits a time.Duration.
 const maxTraceTime = time.Duration(math.MaxInt64 / solver.DefaultMaxNodes)
 
-// Trace is the jobs of a cluster's history in the order of their submission.
+// Trace is the list of jobs of a recorded or synthetic workload in the order of submission.
 type Trace []TraceJob
 
 // TraceJob is one job of a trace.
 type TraceJob struct {
 	// ID is unique in the trace and not empty.
 	ID string
-	// Submit is when the job was submitted, counted from the first submission.
+	// Submit is the time of the submission since the first submission.
 	Submit time.Duration
-	// Duration is how long the job ran on the GPUs it asked for. It may be 0.
+	// Duration is the run time on the requested GPUs. It may be 0.
 	Duration time.Duration
-	// GPUs is how many GPUs the job asked for, at least 1.
+	// GPUs is the number of requested GPUs, at least 1.
 	GPUs int
 	// User submitted the job, and Group is its team; "" for unknown.
 	User, Group string
-	// Application is a name of Speeds, "" where its own scaling holds on every node type, and
-	// NodeType is the type it asked for, "" for unknown.
+	// Application is a key of Speeds, "" if Shape applies on all node types. NodeType is the requested
+	// node type, "" for unknown.
 	Application, NodeType string
-	// Work is the run time on one reference node; 0 where Duration says how long it took.
+	// Work is the run time on one reference node. 0 means that it follows from Duration.
 	Work time.Duration
-	// Start is when the job really started, counted as Submit and not before it; nil
-	// where the trace does not say.
+	// Start is the recorded start since the first submission, not before Submit; nil for unknown.
 	Start *time.Duration
-	// Shape is how the job scales and how much it counts.
+	// Shape contains the scaling and the weight.
 	Shape
 }
 
-// Validate returns an error for a job that no trace may have: it names the column, the value and
-// what is valid.
+// Validate returns an error if the job is not valid in a trace. The error names the column, the value
+// and the valid values.
 func (j *TraceJob) Validate() error {
 	if j.ID == "" {
 		return fmt.Errorf("%s is empty", columnID)
@@ -67,7 +65,7 @@ func (j *TraceJob) Validate() error {
 		value  time.Duration
 	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}} {
 		if seconds.value < 0 || seconds.value > maxTraceTime {
-			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, writtenSeconds(seconds.value), maxTraceTime.Seconds())
+			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, formatSeconds(seconds.value), maxTraceTime.Seconds())
 		}
 	}
 	if j.GPUs < 1 || j.GPUs > math.MaxInt32 {
@@ -75,50 +73,50 @@ func (j *TraceJob) Validate() error {
 	}
 	if j.Start != nil && (*j.Start < j.Submit || *j.Start > maxTraceTime) {
 		return fmt.Errorf("%s is %s; must be at least %s (%s) and at most %.0f",
-			columnStart, writtenSeconds(*j.Start), columnSubmit, writtenSeconds(j.Submit), maxTraceTime.Seconds())
+			columnStart, formatSeconds(*j.Start), columnSubmit, formatSeconds(j.Submit), maxTraceTime.Seconds())
 	}
 	if err := j.validateSizes(); err != nil {
 		return err
 	}
 	// The demand, at most the duration times the nodes, must fit a time.Duration.
-	if most := time.Duration(math.MaxInt64 / max(solver.DefaultMaxNodes, j.MaxNodes)); j.Duration > most {
+	if limit := time.Duration(math.MaxInt64 / max(solver.DefaultMaxNodes, j.MaxNodes)); j.Duration > limit {
 		return fmt.Errorf("%s is %s; must be at most %.0f if %s is %d",
-			columnDuration, writtenSeconds(j.Duration), most.Seconds(), columnMaxNodes, j.MaxNodes)
+			columnDuration, formatSeconds(j.Duration), limit.Seconds(), columnMaxNodes, j.MaxNodes)
 	}
 	fastest := j.speed(j.Nodes(1))
 	for _, size := range j.AllowedNodes {
 		fastest = max(fastest, j.speed(size))
 	}
-	if most := math.MaxInt64 / fastest; float64(j.Duration) > most {
+	if limit := math.MaxInt64 / fastest; float64(j.Duration) > limit {
 		return fmt.Errorf("%s is %s; must be at most %.0f for a job of %d %s that trains up to %g times as fast as on one node",
-			columnDuration, writtenSeconds(j.Duration), most/float64(time.Second), j.GPUs, columnGPUs, fastest)
+			columnDuration, formatSeconds(j.Duration), limit/float64(time.Second), j.GPUs, columnGPUs, fastest)
 	}
 	return nil
 }
 
-// validateSizes returns an error for lists of sizes and speeds that no request may have.
+// validateSizes returns an error if the sizes or speeds are not valid in a request.
 func (j *TraceJob) validateSizes() error {
 	if len(j.AllowedNodes) > solver.MaxSizes {
 		return fmt.Errorf("%s has %d sizes; must have at most %d", columnAllowedNodes, len(j.AllowedNodes), solver.MaxSizes)
 	}
 	for i, size := range j.AllowedNodes {
 		if size < 1 || size > solver.MaxNodes || i > 0 && size <= j.AllowedNodes[i-1] {
-			return fmt.Errorf("%s is %q; must be ascending whole numbers from 1 to %d", columnAllowedNodes, listed(j.AllowedNodes), solver.MaxNodes)
+			return fmt.Errorf("%s is %q; must be ascending whole numbers from 1 to %d", columnAllowedNodes, formatList(j.AllowedNodes), solver.MaxNodes)
 		}
 	}
 	if len(j.Speeds) > 0 && len(j.Speeds) != len(j.AllowedNodes) {
 		return fmt.Errorf("%s has %d numbers; must have as many as %s, %d", columnSpeeds, len(j.Speeds), columnAllowedNodes, len(j.AllowedNodes))
 	}
 	for _, speed := range j.Speeds {
-		if !(speed >= leastSpeed && speed <= mostSpeed) {
-			return fmt.Errorf("%s is %q; must be numbers from %v to %v", columnSpeeds, listed(j.Speeds), leastSpeed, mostSpeed)
+		if !(speed >= minSpeed && speed <= maxSpeed) {
+			return fmt.Errorf("%s is %q; must be numbers from %v to %v", columnSpeeds, formatList(j.Speeds), minSpeed, maxSpeed)
 		}
 	}
 	return nil
 }
 
-// listed returns numbers as a trace has them.
-func listed[T int | float64](numbers []T) string {
+// formatList formats numbers as a column of a trace.
+func formatList[T int | float64](numbers []T) string {
 	texts := make([]string, len(numbers))
 	for i, n := range numbers {
 		texts[i] = strconv.FormatFloat(float64(n), 'f', -1, 64)
@@ -126,8 +124,8 @@ func listed[T int | float64](numbers []T) string {
 	return strings.Join(texts, " ")
 }
 
-// validateName returns an error for an id or a name that no request may have, or that would be
-// read otherwise than it was written.
+// validateName returns an error if an id or a name is not valid in a request, or does not survive
+// writing and reading CSV.
 func validateName(column, name string) error {
 	switch {
 	case len(name) > solver.MaxIDBytes:
@@ -140,11 +138,11 @@ func validateName(column, name string) error {
 	return nil
 }
 
-// Nodes returns the nodes the job asked for, on nodes of the given GPUs.
-func (j *TraceJob) Nodes(gpusPerNode int) int { return j.NodesAsked(j.GPUs, gpusPerNode) }
+// Nodes returns the number of requested nodes for a number of GPUs per node.
+func (j *TraceJob) Nodes(gpusPerNode int) int { return j.RequestedNodes(j.GPUs, gpusPerNode) }
 
-// shapeOn returns how the job scales on nodes of the given GPUs: if a node is a GPU, up to what it asked
-// for.
+// shapeOn returns the shape of the job for a number of GPUs per node. If a node is a single GPU, the
+// default of MaxNodes is at least the request.
 func (j *TraceJob) shapeOn(gpusPerNode int) Shape {
 	shape := j.Shape
 	if gpusPerNode == 1 && shape.MaxNodes == 0 {
@@ -153,8 +151,8 @@ func (j *TraceJob) shapeOn(gpusPerNode int) Shape {
 	return shape
 }
 
-// RemainingDemand returns the run time on one node that is left of the job after it ran for some
-// time.
+// RemainingDemand returns the remaining run time on one node after the job ran for a time on its
+// requested nodes.
 func (j *TraceJob) RemainingDemand(ran time.Duration, gpusPerNode int) time.Duration {
 	speed := j.speed(j.Nodes(gpusPerNode))
 	if j.Work > 0 {
@@ -163,7 +161,7 @@ func (j *TraceJob) RemainingDemand(ran time.Duration, gpusPerNode int) time.Dura
 	return scale(j.Duration-ran, speed)
 }
 
-// runTime returns how long the job ran on the nodes that it asked for.
+// runTime returns the run time of the job on its requested nodes.
 func (j *TraceJob) runTime(gpusPerNode int) time.Duration {
 	if j.Work > 0 {
 		return time.Duration(min(float64(j.Work)/j.speed(j.Nodes(gpusPerNode)), float64(maxTraceTime)))
@@ -176,14 +174,13 @@ func scale(d time.Duration, factor float64) time.Duration {
 	return time.Duration(math.Round(float64(d) * factor))
 }
 
-// Cut returns the snapshot that a pool of the given nodes would have had at a moment
-// of a trace, counted from the first submission.
+// SnapshotAt returns the snapshot of a pool of the given nodes at a time since the first submission.
 //
-// It holds the jobs submitted by then and, by the trace's own durations, not yet
-// finished, each with the share of its demand that the trace leaves it. In the order of
-// submission they hold the nodes they asked for while the pool lasts: the first that does
-// not fit and all after it are queued, and have waited since.
-func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snapshot {
+// The snapshot contains the jobs that were submitted by then and whose duration has not passed since
+// their submission. The remaining demand of a job follows from its duration. In the order of
+// submission, jobs have their requested nodes as long as the pool has enough. The first job that does
+// not fit and all later jobs are queued.
+func SnapshotAt(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snapshot {
 	snapshot := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
 	idle, queuing := nodes, false
 	for i := range trace {
@@ -197,14 +194,14 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 		}
 		shape := traced.shapeOn(gpusPerNode)
 		job := *shape.job(traced.ID)
-		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 where it is the default
+		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 means the default.
 		job.GroupID = traced.Group
 		job.RemainingETA = traced.RemainingDemand(elapsed, gpusPerNode)
-		asked := traced.Nodes(gpusPerNode)
-		queuing = queuing || asked > idle
+		requested := traced.Nodes(gpusPerNode)
+		queuing = queuing || requested > idle
 		if !queuing {
-			idle -= asked
-			job.CurrentNodes = asked
+			idle -= requested
+			job.CurrentNodes = requested
 			job.TrainingTime = elapsed
 		} else {
 			job.WaitingTime = elapsed
@@ -214,8 +211,8 @@ func Cut(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solver.Snap
 	return snapshot
 }
 
-// Window returns the jobs that were submitted from a time on, before from + length; a length
-// of 0 is all the rest. Times are counted from the first of them.
+// Window returns the jobs that were submitted in [from, from + length), or from from on if length is 0.
+// Times of the result are since the first of these submissions.
 func (t Trace) Window(from, length time.Duration) Trace {
 	var window Trace
 	for _, job := range t {
@@ -225,7 +222,7 @@ func (t Trace) Window(from, length time.Duration) Trace {
 		window = append(window, job)
 	}
 	for i := range window {
-		job := &window[len(window)-1-i] // The first one's submission is that of all others.
+		job := &window[len(window)-1-i] // The first job is last, since its submission is subtracted.
 		if job.Start != nil {
 			job.Start = new(*job.Start - window[0].Submit)
 		}
@@ -234,7 +231,7 @@ func (t Trace) Window(from, length time.Duration) Trace {
 	return window
 }
 
-// Validate returns an error for a trace that could not be read again.
+// Validate returns an error if ReadTrace could not read the trace back.
 func (t Trace) Validate() error {
 	seen := make(map[string]bool, len(t))
 	for i := range t {
@@ -243,10 +240,10 @@ func (t Trace) Validate() error {
 		switch {
 		case err != nil:
 		case seen[job.ID]:
-			err = fmt.Errorf("%s %q stands there twice", columnID, job.ID)
+			err = fmt.Errorf("%s is %q twice; must be unique", columnID, job.ID)
 		case i > 0 && job.Submit < t[i-1].Submit:
 			err = fmt.Errorf("%s is %s after %s; must be in the order of submission",
-				columnSubmit, writtenSeconds(job.Submit), writtenSeconds(t[i-1].Submit))
+				columnSubmit, formatSeconds(job.Submit), formatSeconds(t[i-1].Submit))
 		}
 		if err != nil {
 			return fmt.Errorf("job %d of the trace: %w", i+1, err)
@@ -256,8 +253,8 @@ func (t Trace) Validate() error {
 	return nil
 }
 
-// Write writes a trace as ReadTrace reads it. Columns that may be missing are there if a
-// job has a value in them. A trace that is not valid is an error, and nothing is written.
+// Write writes the trace in the format of ReadTrace. It omits optional columns without values. It
+// returns an error and writes nothing if the trace is not valid.
 func (t Trace) Write(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -267,21 +264,21 @@ func (t Trace) Write(w io.Writer) error {
 		value func(*TraceJob) string
 	}{
 		{columnID, func(j *TraceJob) string { return j.ID }},
-		{columnSubmit, func(j *TraceJob) string { return writtenSeconds(j.Submit) }},
-		{columnDuration, func(j *TraceJob) string { return writtenSeconds(j.Duration) }},
+		{columnSubmit, func(j *TraceJob) string { return formatSeconds(j.Submit) }},
+		{columnDuration, func(j *TraceJob) string { return formatSeconds(j.Duration) }},
 		{columnGPUs, func(j *TraceJob) string { return strconv.Itoa(j.GPUs) }},
 		{columnStart, func(j *TraceJob) string {
 			if j.Start == nil {
 				return ""
 			}
-			return writtenSeconds(*j.Start)
+			return formatSeconds(*j.Start)
 		}},
-		{columnMinNodes, func(j *TraceJob) string { return writtenNumber(float64(j.MinNodes)) }},
-		{columnMaxNodes, func(j *TraceJob) string { return writtenNumber(float64(j.MaxNodes)) }},
-		{columnEfficiency, func(j *TraceJob) string { return writtenNumber(j.DoublingEfficiency) }},
-		{columnWeight, func(j *TraceJob) string { return writtenNumber(j.Weight) }},
-		{columnAllowedNodes, func(j *TraceJob) string { return listed(j.AllowedNodes) }},
-		{columnSpeeds, func(j *TraceJob) string { return listed(j.Speeds) }},
+		{columnMinNodes, func(j *TraceJob) string { return formatNumber(float64(j.MinNodes)) }},
+		{columnMaxNodes, func(j *TraceJob) string { return formatNumber(float64(j.MaxNodes)) }},
+		{columnEfficiency, func(j *TraceJob) string { return formatNumber(j.DoublingEfficiency) }},
+		{columnWeight, func(j *TraceJob) string { return formatNumber(j.Weight) }},
+		{columnAllowedNodes, func(j *TraceJob) string { return formatList(j.AllowedNodes) }},
+		{columnSpeeds, func(j *TraceJob) string { return formatList(j.Speeds) }},
 		{columnUser, func(j *TraceJob) string { return j.User }},
 		{columnGroup, func(j *TraceJob) string { return j.Group }},
 		{columnApplication, func(j *TraceJob) string { return j.Application }},
@@ -289,7 +286,7 @@ func (t Trace) Write(w io.Writer) error {
 			if j.Work == 0 {
 				return ""
 			}
-			return writtenSeconds(j.Work)
+			return formatSeconds(j.Work)
 		}},
 		{columnNodeType, func(j *TraceJob) string { return j.NodeType }},
 	}
@@ -305,7 +302,7 @@ func (t Trace) Write(w io.Writer) error {
 	for i, column := range kept {
 		record[i] = column.name
 	}
-	_ = writer.Write(record) // Error returns what it returns.
+	_ = writer.Write(record) // writer.Error returns the error below.
 	for i := range t {
 		for k, column := range kept {
 			record[k] = column.value(&t[i])
@@ -316,8 +313,8 @@ func (t Trace) Write(w io.Writer) error {
 	return writer.Error()
 }
 
-// writtenSeconds returns seconds as ParseSeconds reads them, exactly.
-func writtenSeconds(d time.Duration) string {
+// formatSeconds formats a duration for ParseSeconds, exactly.
+func formatSeconds(d time.Duration) string {
 	sign := ""
 	if d < 0 {
 		sign, d = "-", -d
@@ -326,8 +323,8 @@ func writtenSeconds(d time.Duration) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// writtenNumber returns a number, nothing for the default.
-func writtenNumber(x float64) string {
+// formatNumber formats a number. It returns "" for 0, the default.
+func formatNumber(x float64) string {
 	if x == 0 {
 		return ""
 	}

@@ -60,8 +60,8 @@ func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 		"4.9,,,,":        "start_s is 4.9; must be at least submit_s (5) and at most 576460752",
 		",0,,,":          `min_nodes is "0"`,
 		",,1.5,,":        `max_nodes is "1.5"`,
-		",32,,,":         "min_nodes is 32 and max_nodes is 16; want a range",
-		",5,7,,":         "min_nodes is 5 and max_nodes is 7; want a range",
+		",32,,,":         "min_nodes is 32 and max_nodes is 16; must be a range",
+		",5,7,,":         "min_nodes is 5 and max_nodes is 7; must be a range",
 		",,,0,":          `doubling_efficiency is "0"`,
 		",,,1.1,":        `doubling_efficiency is "1.1"`,
 		",,,,0":          `weight is "0"`,
@@ -79,17 +79,17 @@ func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 func TestReadTraceRefuses(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus\n"
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":                     {"", "trace line 1: want the names of columns, at least job_id, submit_s, duration_s, gpus"},
+		"nothing":                     {"", "trace line 1: must be the names of the columns, at least job_id, submit_s, duration_s, gpus"},
 		"semicolons":                  {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
-		"an epoch":                    {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "want seconds, a number from 0 to 576460752, counted from the first submission: subtract its time from dates"},
+		"an epoch":                    {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "must be seconds, a number from 0 to 576460752, since the first submission (convert dates"},
 		"a missing column":            {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
-		"a column twice":              {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus stands there twice"},
+		"a column twice":              {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus is repeated"},
 		"an empty id":                 {header + ",0,1,1\n", "line 2: job_id is empty"},
 		"an id too long":              {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
 		"an id not in UTF-8":          {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
 		"a group too long":            {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
 		"a user not in UTF-8":         {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
-		"a duplicate id":              {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id "a" stands in line 2 already`},
+		"a duplicate id":              {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id is "a" as in line 2; must be unique`},
 		"text for a number":           {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
 		"a negative time":             {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
 		"a negative duration":         {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
@@ -130,7 +130,7 @@ func TestNodesAsked(t *testing.T) {
 		{65, 8, 16}, {128, 8, 16}, {129, 8, 16}, {1 << 62, 8, 16}, {3, 1, 4}, {1, 1 << 62, 1},
 		{129, 1, 256}, {4096, 1, 4096}, {math.MaxInt32, 1, 1 << 30},
 	} {
-		if got := new(Shape).NodesAsked(test.gpus, test.gpusPerNode); got != test.want {
+		if got := new(Shape).RequestedNodes(test.gpus, test.gpusPerNode); got != test.want {
 			t.Errorf("NodesAsked(%d, %d) = %d; want %d", test.gpus, test.gpusPerNode, got, test.want)
 		}
 	}
@@ -147,7 +147,7 @@ func TestNodesAskedBeyondTheDefault(t *testing.T) {
 		{Shape{AllowedNodes: []int{3, 6, 12}}, 8, 3}, {Shape{AllowedNodes: []int{3, 6, 12}}, 25, 6},
 		{Shape{AllowedNodes: []int{3, 6, 12}}, 48, 6}, {Shape{AllowedNodes: []int{3, 6, 12}, MaxNodes: 64}, 500, 12},
 	} {
-		if got := test.shape.NodesAsked(test.gpus, 8); got != test.want {
+		if got := test.shape.RequestedNodes(test.gpus, 8); got != test.want {
 			t.Errorf("a job of %+v with %d GPUs asks for %d nodes; want %d", test.shape, test.gpus, got, test.want)
 		}
 	}
@@ -170,16 +170,16 @@ func TestRemainingDemand(t *testing.T) {
 // its sizes allow it, and that its demand is what it did on them.
 func checkDemand(t *testing.T, job *TraceJob, gpusPerNode int) {
 	t.Helper()
-	asked, shape := job.Nodes(gpusPerNode), job.shapeOn(gpusPerNode)
-	told := shape.job(job.ID)
-	told.RemainingETA = time.Second
-	if gpusPerNode == 1 && job.MaxNodes == 0 && len(job.AllowedNodes) == 0 && asked < min(job.GPUs, 1<<30) {
-		t.Errorf("%+v has %d nodes of one GPU", job, asked)
+	requested, shape := job.Nodes(gpusPerNode), job.shapeOn(gpusPerNode)
+	spec := shape.job(job.ID)
+	spec.RemainingETA = time.Second
+	if gpusPerNode == 1 && job.MaxNodes == 0 && len(job.AllowedNodes) == 0 && requested < min(job.GPUs, 1<<30) {
+		t.Errorf("%+v has %d nodes of one GPU", job, requested)
 	}
-	if size := shape.atMost(asked); job.MaxNodes == 0 && !slices.Contains(told.LegalSizes(), size) {
-		t.Errorf("%+v asked for %d nodes of %v", job, size, told.LegalSizes())
+	if size := shape.atMost(requested); job.MaxNodes == 0 && !slices.Contains(spec.LegalSizes(), size) {
+		t.Errorf("%+v asked for %d nodes of %v", job, size, spec.LegalSizes())
 	}
-	snapshot := solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{*told}}
+	snapshot := solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{*spec}}
 	if bad := snapshot.Validate(1); len(bad) > 0 {
 		t.Errorf("%+v is %v in a request", job, bad)
 	}

@@ -12,38 +12,38 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TypePartitionsPolicy is the name of the policy of a pool for each node type.
+// TypePartitionsPolicy is the name of the policy with a separate pool for each node type.
 const TypePartitionsPolicy = "type-partitions"
 
-// typePolicies are what total-time is compared with where there are node types.
+// typePolicies returns the policies that are compared with total-time in pools with node types.
 func typePolicies() []Policy {
 	options := totalTime(solver.AdmissionStartFirst)
 	return []Policy{
 		{
 			Name: TypePartitionsPolicy, Options: options, EveryEvent: true, NeedsTypes: true, pin: fastestAtItsShare,
-			Description: "total-time in a pool for every node type, to one of which each job goes when it is submitted",
+			Description: "total-time in a separate pool for every node type; jobs are assigned to a type at submission",
 		},
 		{
 			Name: "type-kept", Options: options, EveryEvent: true, NeedsTypes: true, KeepsType: true,
-			Description: "total-time where no job moves to another node type than it started on",
+			Description: "total-time without changes of the node type of a job",
 		},
 		{
 			Name: "sia", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, decideTypes: sia(false),
-			Description: "the optimum of Sia's objective every minute, on the speeds told",
+			Description: "the optimum of Sia's objective every minute, with known speeds",
 		},
 		{
 			Name: "sia-ramp", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, decideTypes: sia(true),
-			Description: "sia where a job starts on one node and may double what it has held, as published",
+			Description: "sia with its scale-up rule: jobs start on one node and at most double their largest size",
 		},
 	}
 }
 
-// knowsTypes reports whether the policy can decide on a pool of node types.
+// knowsTypes reports whether the policy supports node types.
 func (p *Policy) knowsTypes() bool {
 	return p.NeedsTypes || p.Teams && !p.NeedsTeams
 }
 
-// speedsOn returns the speeds of a job on one type alone.
+// speedsOn returns the speeds of a job restricted to one node type.
 func speedsOn(speeds []solver.TypeSpeed, nodeType string) []solver.TypeSpeed {
 	for i := range speeds {
 		if speeds[i].NodeType == nodeType {
@@ -53,7 +53,7 @@ func speedsOn(speeds []solver.TypeSpeed, nodeType string) []solver.TypeSpeed {
 	return []solver.TypeSpeed{{NodeType: nodeType}}
 }
 
-// speedsAmong returns the speeds of a job on those types that a cluster has, where it has types.
+// speedsAmong returns the speeds of a job restricted to the node types of a cluster, if it has any.
 func speedsAmong(speeds []solver.TypeSpeed, types []solver.NodeType) []solver.TypeSpeed {
 	if len(types) == 0 {
 		return speeds
@@ -63,8 +63,8 @@ func speedsAmong(speeds []solver.TypeSpeed, types []solver.NodeType) []solver.Ty
 	})
 }
 
-// fastestAtItsShare returns the type on which a job would be the fastest if the type's nodes
-// were shared out equally among the jobs there.
+// fastestAtItsShare returns the node type on which a job would be the fastest if the jobs on each type
+// had the same share of its nodes.
 func fastestAtItsShare(s *solver.Snapshot, job solver.Job) string {
 	best, fastest := "", 0.0
 	for n := range s.NodeTypes {
@@ -86,11 +86,11 @@ func fastestAtItsShare(s *solver.Snapshot, job solver.Job) string {
 	return best
 }
 
-// speedOfShare returns the speed of a job, relative to one node, on nodes that need not be
-// whole: on a straight line of logarithms between sizes, of which one that is slower than a
-// smaller one counts as that. It is 0 for a job that the pool cannot hold.
+// speedOfShare returns the speed of a job, relative to one node, on a fractional number of nodes. It
+// interpolates log speed over log nodes between legal sizes, after making speeds monotonic. It returns 0
+// if the job does not fit the pool.
 func speedOfShare(job *solver.Job, pool int, nodes float64) float64 {
-	at, speed := 0.0, 0.0 // the size below, and the best speed up to it
+	at, speed := 0.0, 0.0 // the previous size, and the largest speed up to it
 	for _, size := range job.LegalSizes() {
 		if size > pool {
 			break
@@ -107,12 +107,12 @@ func speedOfShare(job *solver.Job, pool int, nodes float64) float64 {
 	return speed
 }
 
-// askPools has the Allocator decide on the jobs pinned to each type, in a pool of its own
-// whose nodes are the reference. The decisions count as one.
-func (p *Policy) askPools(
+// allocatePools makes a decision of the Allocator for each node type as a separate pool, with the jobs
+// that are pinned to it. The decisions count as one.
+func (p *Policy) allocatePools(
 	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
-) ([]holding, Decision, error) {
-	holdings := make([]holding, len(s.Jobs))
+) ([]allocation, Decision, error) {
+	allocations := make([]allocation, len(s.Jobs))
 	all := Decision{Reason: solver.ReasonOptimal, Prices: make([]float64, len(s.NodeTypes))}
 	for n := range s.NodeTypes {
 		nodeType := &s.NodeTypes[n]
@@ -129,13 +129,13 @@ func (p *Policy) askPools(
 		if len(pinned) == 0 {
 			continue
 		}
-		there, decision, err := p.ask(ctx, allocator, &pool, budget, observe)
+		there, decision, err := p.allocate(ctx, allocator, &pool, budget, observe)
 		if err != nil {
 			return nil, all, err
 		}
 		for k, i := range pinned {
 			if there[k].nodes > 0 {
-				holdings[i] = holding{there[k].nodes, nodeType.ID}
+				allocations[i] = allocation{there[k].nodes, nodeType.ID}
 			}
 		}
 		all.SolveTime += decision.SolveTime
@@ -146,12 +146,12 @@ func (p *Policy) askPools(
 			all.Prices[n] = decision.Prices[0]
 		}
 	}
-	return holdings, all, nil
+	return allocations, all, nil
 }
 
-// suitsTypes returns an error if a policy and the node types of a pool do not go together, or
-// if no type has room for a job.
-func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
+// checkTypes returns an error if the policy does not support the node types of the pool, or if a job
+// fits no node type.
+func (w *Workload) checkTypes(policy *Policy, config *Config) error {
 	if len(config.NodeTypes) == 0 {
 		if policy.NeedsTypes {
 			return fmt.Errorf("the policy %s needs node types", policy.Name)
@@ -159,15 +159,15 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 		return nil
 	}
 	if len(config.Groups) > 0 {
-		return errors.New("node types are set beside teams; want one of the two")
+		return errors.New("node types and teams are both set; must be one of the two")
 	}
 	if !policy.knowsTypes() && (policy.Name != RecordedPolicy || !w.recordsTypes()) {
 		typed := slices.DeleteFunc(Policies(), func(p Policy) bool { return !p.knowsTypes() })
-		return fmt.Errorf("the policy %s knows no node types (want some of %s)", policy.Name, strings.Join(PolicyNames(typed), ", "))
+		return fmt.Errorf("the policy %s does not support node types (must be one of %s)", policy.Name, strings.Join(PolicyNames(typed), ", "))
 	}
 	for i := range w.Jobs {
 		job, fits := &w.Jobs[i], false
-		for range optionsOf(job.Told(), config.NodeTypes) {
+		for range optionsOf(job.SnapshotJob(), config.NodeTypes) {
 			fits = true
 			break
 		}
@@ -178,8 +178,8 @@ func (w *Workload) suitsTypes(policy *Policy, config *Config) error {
 	return nil
 }
 
-// recordsTypes reports whether it is known of which type all nodes were that jobs held.
+// recordsTypes reports whether all recorded allocations have a node type.
 func (w *Workload) recordsTypes() bool {
-	untyped := func(held NodesAt) bool { return held.Nodes > 0 && held.NodeType == "" }
+	untyped := func(period NodesAt) bool { return period.Nodes > 0 && period.NodeType == "" }
 	return !slices.ContainsFunc(w.Jobs, func(job WorkloadJob) bool { return slices.ContainsFunc(job.Recorded, untyped) })
 }

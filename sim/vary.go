@@ -8,30 +8,31 @@ import (
 	"strings"
 )
 
-// Variation is a way in which the jobs of a trace are made to differ.
+// Variation is a random modification of the jobs of a trace.
 type Variation string
 
-// The variations. What each draws, it draws for every job.
+// Variations. Random values are independent for every job.
 const (
-	// VaryWeights draws the weight from 1, 2, 4 and 8.
+	// VaryWeights sets a random weight of 1, 2, 4 or 8.
 	VaryWeights Variation = "weights"
-	// VaryWeightsRising gives 1 to the quarter of the jobs with the least demand, 8 to the
-	// one with the most; VaryWeightsFalling does the opposite.
-	VaryWeightsRising  Variation = "weights-rising"
-	VaryWeightsFalling Variation = "weights-falling"
-	// VaryEfficiencies draws the doubling efficiency uniformly from 0.6 to 0.95.
+	// VaryWeightsAscending sets the weight 1 for the quarter of the jobs with the smallest demand, then 2
+	// and 4, and 8 for the quarter with the largest demand.
+	VaryWeightsAscending Variation = "weights-rising"
+	// VaryWeightsDescending is VaryWeightsAscending in the opposite order.
+	VaryWeightsDescending Variation = "weights-falling"
+	// VaryEfficiencies sets a doubling efficiency that is uniform from 0.6 to 0.95.
 	VaryEfficiencies Variation = "efficiencies"
-	// VaryMinimums makes one job in five inelastic, of 1, 2, 4 or 8 nodes, and gives
-	// another two in five a minimum of 2, 4 or 8.
+	// VaryMinimums makes 20% of the jobs inelastic with 1, 2, 4 or 8 nodes, and sets a minimum of 2, 4
+	// or 8 nodes for another 40%.
 	VaryMinimums Variation = "minimums"
-	// VaryRigidHalf makes one job in two inelastic, of the nodes that it asked for, and
-	// VaryRigidMost four in five.
+	// VaryRigidHalf makes 50% of the jobs inelastic with their requested nodes.
 	VaryRigidHalf Variation = "rigid-half"
+	// VaryRigidMost makes 80% of the jobs inelastic with their requested nodes.
 	VaryRigidMost Variation = "rigid-most"
 )
 
-// The random numbers of each variation, and of teams, come from a stream of their own, so that
-// several together draw what each draws alone.
+// Streams of random numbers. Each variation has its own stream, so that variations do not depend on each
+// other.
 const (
 	streamWeights = iota + 100
 	streamEfficiencies
@@ -40,11 +41,11 @@ const (
 	streamRigid
 )
 
-// Vary returns the trace with jobs that differ as the variations say, whatever their
-// columns said; at most one of them sets weights, and one sizes.
+// Vary returns the trace with variations applied. They override the columns of the trace. At most one
+// variation may set weights, and at most one may set sizes.
 func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace, error) {
 	varied := slices.Clone(t)
-	// Weights by size come last, since demands depend on the efficiency.
+	// Weights are set last, because demands depend on the efficiency.
 	ordered := slices.SortedStableFunc(slices.Values(variations), func(a, b Variation) int {
 		return cmp.Compare(strings.Count(string(a), "weights"), strings.Count(string(b), "weights"))
 	})
@@ -60,32 +61,32 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 			continue
 		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
 			what = "sizes"
-			varied.size(variation, seed, gpusPerNode)
-		case VaryWeights, VaryWeightsRising, VaryWeightsFalling:
+			varied.setSizes(variation, seed, gpusPerNode)
+		case VaryWeights, VaryWeightsAscending, VaryWeightsDescending:
 			what = "weights"
-			varied.weigh(variation, seed, gpusPerNode)
+			varied.setWeights(variation, seed, gpusPerNode)
 		default:
-			return nil, fmt.Errorf("unknown variation %q (want some of %s, %s, %s, %s, %s, %s, %s)", variation, VaryWeights,
-				VaryWeightsRising, VaryWeightsFalling, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost)
+			return nil, fmt.Errorf("unknown variation %q (must be among %s, %s, %s, %s, %s, %s, %s)", variation, VaryWeights,
+				VaryWeightsAscending, VaryWeightsDescending, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost)
 		}
 		if sets[what] {
-			return nil, fmt.Errorf("variation %q is one too many; want at most one that sets %s", variation, what)
+			return nil, fmt.Errorf("variation %q is one too many; must be at most one that sets %s", variation, what)
 		}
 		sets[what] = true
 	}
 	return varied, nil
 }
 
-func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
+func (t Trace) setSizes(variation Variation, seed uint64, gpusPerNode int) {
 	if variation == VaryMinimums {
 		random := rand.New(rand.NewPCG(seed, streamMinimums))
 		for i := range t {
-			lot, size := random.Float64(), random.IntN(4)
+			u, size := random.Float64(), random.IntN(4)
 			t[i].MinNodes, t[i].MaxNodes, t[i].AllowedNodes, t[i].Speeds = 0, 0, nil, nil
 			switch {
-			case lot < 0.2:
+			case u < 0.2:
 				t[i].MinNodes, t[i].MaxNodes = 1<<size, 1<<size
-			case lot < 0.6:
+			case u < 0.6:
 				t[i].MinNodes = 2 << (size % 3)
 			}
 		}
@@ -108,7 +109,7 @@ func (t Trace) size(variation Variation, seed uint64, gpusPerNode int) {
 	}
 }
 
-func (t Trace) weigh(variation Variation, seed uint64, gpusPerNode int) {
+func (t Trace) setWeights(variation Variation, seed uint64, gpusPerNode int) {
 	if variation == VaryWeights {
 		random := rand.New(rand.NewPCG(seed, streamWeights))
 		for i := range t {
@@ -119,7 +120,7 @@ func (t Trace) weigh(variation Variation, seed uint64, gpusPerNode int) {
 	bySize := ordered(len(t), func(a, b int) int {
 		return cmp.Compare(t[a].RemainingDemand(0, gpusPerNode), t[b].RemainingDemand(0, gpusPerNode))
 	})
-	if variation == VaryWeightsFalling {
+	if variation == VaryWeightsDescending {
 		slices.Reverse(bySize)
 	}
 	for rank, i := range bySize {

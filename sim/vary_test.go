@@ -35,7 +35,7 @@ func TestVary(t *testing.T) {
 			t.Errorf("%s: the share of jobs is %.2f; want about %.2f", what, got, want)
 		}
 	}
-	all := drawnTrace(t, VaryWeightsRising, VaryEfficiencies, VaryMinimums)
+	all := drawnTrace(t, VaryWeightsAscending, VaryEfficiencies, VaryMinimums)
 	for _, weight := range []float64{1, 2, 4, 8} {
 		is := func(j *TraceJob) bool { return j.Weight == weight }
 		near("drawn", count(drawnTrace(t, VaryWeights), is), 0.25)
@@ -47,14 +47,14 @@ func TestVary(t *testing.T) {
 	near("with a minimum", count(all, func(j *TraceJob) bool { return j.MinNodes > 1 && j.MaxNodes == 0 }), 0.4)
 
 	for variation, share := range map[Variation]float64{VaryRigidHalf: 0.5, VaryRigidMost: 0.8} {
-		asked := func(j *TraceJob) bool {
+		requested := func(j *TraceJob) bool {
 			return j.MinNodes == j.MaxNodes && j.MinNodes == max(1, (j.GPUs+DefaultGPUsPerNode-1)/DefaultGPUsPerNode)
 		}
-		near(string(variation), count(drawnTrace(t, variation), asked), share)
+		near(string(variation), count(drawnTrace(t, variation), requested), share)
 	}
 
 	// By size: no job of a greater weight has less demand.
-	for _, trace := range []Trace{all, drawnTrace(t, VaryWeightsFalling)} {
+	for _, trace := range []Trace{all, drawnTrace(t, VaryWeightsDescending)} {
 		bySize := slices.Clone(trace)
 		slices.SortFunc(bySize, func(a, b TraceJob) int {
 			return int(a.RemainingDemand(0, DefaultGPUsPerNode) - b.RemainingDemand(0, DefaultGPUsPerNode))
@@ -74,7 +74,7 @@ func TestVary(t *testing.T) {
 			t.Fatalf("job %d: the minimums depend on the other variations", i)
 		}
 	}
-	if diff := cmp.Diff(all, drawnTrace(t, VaryMinimums, VaryEfficiencies, VaryWeightsRising)); diff != "" {
+	if diff := cmp.Diff(all, drawnTrace(t, VaryMinimums, VaryEfficiencies, VaryWeightsAscending)); diff != "" {
 		t.Errorf("the order of variations matters:\n%s", diff)
 	}
 }
@@ -82,7 +82,7 @@ func TestVary(t *testing.T) {
 func TestVaryRefuses(t *testing.T) {
 	for want, variations := range map[string][]Variation{
 		`unknown variation "colours"`: {"colours"},
-		"one that sets weights":       {VaryWeights, VaryWeightsRising},
+		"one that sets weights":       {VaryWeights, VaryWeightsAscending},
 		"one that sets sizes":         {VaryRigidMost, VaryMinimums},
 	} {
 		if _, err := (Trace{}).Vary(variations, 1, 8); err == nil || !strings.Contains(err.Error(), want) {

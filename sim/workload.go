@@ -13,25 +13,24 @@ import (
 
 // Workload is the jobs of a simulation in the order of their submission.
 type Workload struct {
-	// Name is that of the trace.
+	// Name is the name of the trace.
 	Name string
 	// Jobs are in the order of submission, the first at second 0.
 	Jobs []WorkloadJob
-	// Cut is what the workload leaves out of its trace.
+	// Cut counts the differences between the workload and its trace.
 	Cut Cuts
 }
 
-// Cuts is what a workload leaves out of its trace. Field names are those of
-// summary.json.
+// Cuts counts the jobs and GPUs of a trace that a workload omits, as written to summary.json.
 type Cuts struct {
-	// TooShort is the number of jobs below WorkloadOptions.MinDuration.
+	// TooShort is the number of omitted jobs with less than WorkloadOptions.MinDuration.
 	TooShort int `json:"jobs_too_short"`
-	// Jobs is how many of the others asked for more GPUs than the most nodes hold,
-	// GPUs how many more in sum, and MostGPUs the most that one of them asked for.
-	Jobs     int `json:"jobs_cut"`
-	GPUs     int `json:"gpus_cut"`
-	MostGPUs int `json:"most_gpus"`
-	// BelowNode is how many jobs asked for fewer GPUs than a node has, and hold one at least.
+	// Jobs is the number of jobs that requested more GPUs than RequestedNodes has. GPUs is the number
+	// of their excess GPUs, and MaxGPUs the largest request.
+	Jobs    int `json:"jobs_cut"`
+	GPUs    int `json:"gpus_cut"`
+	MaxGPUs int `json:"most_gpus"`
+	// BelowNode is the number of jobs that requested less than one node and get a whole node.
 	BelowNode int `json:"jobs_below_node"`
 }
 
@@ -41,76 +40,77 @@ type WorkloadJob struct {
 	ID string
 	// Submit is when the job is submitted, in whole seconds.
 	Submit time.Duration
-	// Demand is the run time on one node if nothing ends the job early. Greater than 0.
+	// Demand is the run time on one node if the job completes. It is greater than 0.
 	Demand time.Duration
-	// Asked is the number of nodes the job asked for, which policies of fixed sizes give it
-	// as far as its legal sizes and the pool allow.
-	Asked int
-	// Shape is how it scales and how much it counts.
+	// RequestedNodes is the number of nodes that the job requested. Policies with fixed sizes allocate
+	// it as far as the legal sizes and the pool allow.
+	RequestedNodes int
+	// Shape contains the scaling and the weight.
 	Shape
 	// User submitted the job, and Group is its team; "" for unknown.
 	User, Group string
-	// Recorded is what the job really held, in whole seconds and not before Submit. It
-	// ends where the job gives up its last nodes, and is empty if that is not known.
+	// Recorded lists the recorded allocations of the job, in whole seconds and not before Submit. The
+	// last entry has no nodes. It is empty if the schedule is not known.
 	Recorded []NodesAt
-	// History is what the job has behind it at Submit, for one that does not begin there.
+	// History is the state at Submit of a job that started earlier.
 	History History
-	// RescaleDelay and RestartTime are those of Config for this job where they are longer
-	// than for all: whole seconds, RescaleDelay less than the frequency, not both.
+	// RescaleDelay and RestartTime replace Config.ScalingDelay and Config.RestartTime for this job if
+	// they are longer. They are in whole seconds, and only one of them may be set. RescaleDelay is
+	// less than Config.Frequency.
 	RescaleDelay, RestartTime time.Duration
-	// ToldETA is what is told of Demand at submission; 0 if nothing is. ToldError is the
-	// standard deviation of ln(Demand / ToldETA), 0 for one that the allocator is to take as it
-	// is. In every other case it is told the estimates of client/eta, with ToldError or else with
-	// that of the estimate.
-	ToldETA   time.Duration
-	ToldError float64
-	// TellsWork tells the allocator the work done, too.
-	TellsWork bool
-	// Phases are how fast the job trains on node types, in the order of its Demand; empty
-	// where its own scaling holds on each of them throughout.
+	// UserEstimate is the estimate of Demand at submission, 0 for none.
+	UserEstimate time.Duration
+	// UserError is the standard deviation of ln(Demand / UserEstimate), 0 for a reliable estimate.
+	// Without a reliable estimate, snapshots contain the estimates of client/eta, with UserError as
+	// their error if it is set.
+	UserError float64
+	// ReportsWork adds the work done to snapshots.
+	ReportsWork bool
+	// Phases are the speeds on node types in the course of Demand. If empty, Shape applies on all node
+	// types.
 	Phases []Phase
-	// Retold is what the allocator is told of the work left as the job advances, in that
-	// order; empty where that is ToldETA less what is done.
-	Retold []ETAAt
-	// Fate is how the job will end, whatever the policy.
+	// ETAUpdates are later estimates of the remaining work, in ascending order of work done. If empty,
+	// the remaining ETA is UserEstimate less the work done.
+	ETAUpdates []ETAUpdate
+	// Fate is the outcome of the job under every policy.
 	Fate Outcome
-	// Work is the run time on one node after which a job ends that does not hang: all of
-	// Demand, or less if its user kills it.
+	// Work is the run time on one node after which the job finishes if it does not hang. It is less
+	// than Demand if the user kills the job.
 	Work time.Duration
-	// HangAfter is the training time after which a job hangs that will: whole seconds, at
-	// least one.
+	// HangAfter is the training time after which a job with OutcomeHung hangs, in whole seconds, at
+	// least 1 s.
 	HangAfter time.Duration
 }
 
-// Outcome is how a job ended.
+// Outcome is the way in which a job finishes.
 type Outcome string
 
 // The outcomes.
 const (
-	// OutcomeCompleted means that the job was trained to its end.
+	// OutcomeCompleted means that the job did all its work.
 	OutcomeCompleted Outcome = "completed"
-	// OutcomeHung means that a bug hung the job up soon after it had started.
+	// OutcomeHung means that the job hung because of a bug soon after its start.
 	OutcomeHung Outcome = "hung"
-	// OutcomeKilled means that its user terminated the job.
+	// OutcomeKilled means that the user terminated the job.
 	OutcomeKilled Outcome = "killed"
 )
 
-// WorkloadOptions say how a trace becomes a workload.
+// WorkloadOptions control the conversion of a trace into a workload.
 type WorkloadOptions struct {
-	// GPUsPerNode turns GPUs into nodes. At least 1.
+	// GPUsPerNode is the number of GPUs of a node, at least 1.
 	GPUsPerNode int
-	// MinDuration drops jobs whose duration in the trace is shorter.
+	// MinDuration is the shortest duration of a job. Shorter jobs are omitted.
 	MinDuration time.Duration
-	// Speeds are those of the applications of the trace; nil if it is not looked at.
+	// Speeds are the speeds of the applications. nil ignores TraceJob.Application.
 	Speeds Speeds
 }
 
-// smallestDemand is what a job of a trace takes at least: a duration of 0 only
-// says that it was shorter than the trace's clock could tell.
+// smallestDemand is the minimum demand of a job. A duration of 0 in a trace is a duration below the
+// resolution of its clock.
 const smallestDemand = time.Second
 
-// NewWorkload returns the workload of a trace. Time begins with the first job kept; submissions are
-// rounded up to whole seconds and demands to at least one.
+// NewWorkload converts a trace into a workload. Time 0 is the submission of the first job that is not
+// omitted. Submissions are rounded up to whole seconds. Demands are at least 1 s.
 func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	workload := Workload{Name: name}
 	var begin time.Duration
@@ -125,16 +125,16 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		}
 		demand := max(traced.RemainingDemand(0, options.GPUsPerNode), smallestDemand)
 		job := WorkloadJob{
-			ID:      traced.ID,
-			Submit:  wholeSeconds(traced.Submit - begin),
-			Demand:  demand,
-			Asked:   traced.Nodes(options.GPUsPerNode),
-			Shape:   traced.shapeOn(options.GPUsPerNode),
-			User:    traced.User,
-			Group:   traced.Group,
-			ToldETA: demand,
-			Fate:    OutcomeCompleted,
-			Work:    demand,
+			ID:             traced.ID,
+			Submit:         wholeSeconds(traced.Submit - begin),
+			Demand:         demand,
+			RequestedNodes: traced.Nodes(options.GPUsPerNode),
+			Shape:          traced.shapeOn(options.GPUsPerNode),
+			User:           traced.User,
+			Group:          traced.Group,
+			UserEstimate:   demand,
+			Fate:           OutcomeCompleted,
+			Work:           demand,
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
 			job.Phases, job.RestartTime = app.Phases, app.RestartTime
@@ -142,23 +142,23 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		}
 		if traced.Start != nil {
 			started := wholeSeconds(*traced.Start - begin)
-			job.Recorded = []NodesAt{{At: started, Nodes: job.Asked}, {At: started + wholeSeconds(traced.runTime(options.GPUsPerNode))}}
+			job.Recorded = []NodesAt{{At: started, Nodes: job.RequestedNodes}, {At: started + wholeSeconds(traced.runTime(options.GPUsPerNode))}}
 		}
 		workload.Jobs = append(workload.Jobs, job)
 		if traced.GPUs < options.GPUsPerNode {
 			workload.Cut.BelowNode++
 		}
-		if held := job.Asked * options.GPUsPerNode; traced.GPUs > held {
+		if allocated := job.RequestedNodes * options.GPUsPerNode; traced.GPUs > allocated {
 			workload.Cut.Jobs++
-			workload.Cut.GPUs += traced.GPUs - held
-			workload.Cut.MostGPUs = max(workload.Cut.MostGPUs, traced.GPUs)
+			workload.Cut.GPUs += traced.GPUs - allocated
+			workload.Cut.MaxGPUs = max(workload.Cut.MaxGPUs, traced.GPUs)
 		}
 	}
 	return workload
 }
 
-// Load returns the node time that the jobs need on the nodes that they asked for by the node time
-// of a pool in a span: above 1, a queue builds up. NaN for no span.
+// Load returns the node time of all jobs on their requested nodes, divided by the node time of a pool
+// in a span. If it exceeds 1, the queue grows. It is NaN for a span of 0.
 func (w *Workload) Load(nodes int, span time.Duration) float64 {
 	if span <= 0 {
 		return math.NaN()
@@ -166,7 +166,7 @@ func (w *Workload) Load(nodes int, span time.Duration) float64 {
 	sum := 0.0
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
-		size := job.atMost(job.Asked)
+		size := job.atMost(job.RequestedNodes)
 		sum += float64(size) * job.Work.Seconds() / job.speed(size)
 	}
 	return sum / (float64(nodes) * span.Seconds())
@@ -180,19 +180,18 @@ func (w *Workload) Span() time.Duration {
 	return w.Jobs[len(w.Jobs)-1].Submit - w.Jobs[0].Submit
 }
 
-// Told returns the queued job as an allocator is told of it, its ETA aside.
-func (j *WorkloadJob) Told() solver.Job {
-	told := *j.job(j.ID)
-	told.GroupID = j.Group
+// SnapshotJob returns the job as it appears in a snapshot while it is queued, without a remaining ETA.
+func (j *WorkloadJob) SnapshotJob() solver.Job {
+	spec := *j.job(j.ID)
+	spec.GroupID = j.Group
 	if len(j.Phases) > 0 {
-		told.Speeds = j.Phases[0].Speeds
+		spec.Speeds = j.Phases[0].Speeds
 	}
-	return told
+	return spec
 }
 
-// alone returns how long the job takes, to the end it will come to, alone in a pool on
-// its largest size there, with node types on the nodes that are the fastest for all of it:
-// whole seconds, at least one.
+// alone returns the completion time of the job alone in the pool, in whole seconds, at least 1 s. The
+// job runs on its largest size, or on the fastest allocation if there are node types.
 func (j *WorkloadJob) alone(config *Config) time.Duration {
 	perSecond := scale(time.Second, j.speed(j.atMost(config.Nodes)))
 	span := wholeSeconds(time.Duration(float64(j.Work) / float64(perSecond) * float64(time.Second)))
@@ -205,14 +204,14 @@ func (j *WorkloadJob) alone(config *Config) time.Duration {
 	return max(span, time.Second)
 }
 
-// Suits returns an error if a policy cannot run the workload in a setting: a job needs more
-// nodes, and would wait for ever, or what the policy needs is not known.
-func (w *Workload) Suits(policy *Policy, config *Config) error {
-	if err := cmp.Or(w.suitsTeams(policy, config), w.suitsTypes(policy, config)); err != nil {
+// CheckPolicy returns an error if a policy cannot run the workload with a config, because a job does
+// not fit the pool or because data that the policy needs is missing.
+func (w *Workload) CheckPolicy(policy *Policy, config *Config) error {
+	if err := cmp.Or(w.checkTeams(policy, config), w.checkTypes(policy, config)); err != nil {
 		return err
 	}
 	if policy.Partitioned {
-		return suitsPartitions(w, policy, config)
+		return checkPartitions(w, policy, config)
 	}
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
@@ -220,61 +219,59 @@ func (w *Workload) Suits(policy *Policy, config *Config) error {
 		case policy.Name == RecordedPolicy && len(job.Recorded) == 0:
 			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
 		case policy.Name == RecordedPolicy || len(config.NodeTypes) > 0:
-		case job.smallest() > config.Nodes:
-			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.smallest(), config.Nodes)
+		case job.minSize() > config.Nodes:
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.minSize(), config.Nodes)
 		}
 	}
 	return nil
 }
 
-// Disturbance is how reality departs from what the allocator is told, as in the
-// paper's section "Robustness".
+// Disturbance adds errors of estimates, hanging jobs and killed jobs to a workload, as in section
+// "Robustness" of the paper.
 type Disturbance struct {
-	// ETAError is the largest relative error of a told ETA, drawn uniformly from -ETAError
-	// to +ETAError for the jobs that neither hang nor are killed. In [0, 1).
+	// ETAError is the largest relative error of user estimates, in [0, 1). Errors are uniform in
+	// [-ETAError, ETAError]. Jobs that hang or are killed have no error.
 	ETAError float64
-	// ETASigma is the standard deviation of a log-normal error, 0 to solver.MaxETAError: the
-	// ETA of a job is exp(ETASigma g) times its demand, g normal. The allocator is told the
-	// estimates of client/eta from it, with ETASigma as their error, and the work done. Not
-	// together with ETAError.
+	// ETASigma is the standard deviation of a log-normal error, 0 to solver.MaxETAError. The user
+	// estimate of a job is its demand times exp(ETASigma g) with a standard normal g. Snapshots contain
+	// the resulting estimates of client/eta, with ETASigma as their error, and the work done. ETASigma
+	// and ETAError exclude each other.
 	ETASigma float64
-	// ETAUnknown has no job tell an ETA: the allocator is told the estimates of client/eta
-	// from the jobs that have ended, and the work done. ETASigma, where set, is then the
-	// error told of them.
+	// ETAUnknown removes all user estimates. Snapshots contain estimates of client/eta from completed
+	// jobs, and the work done. If ETASigma is set, it is the error of these estimates.
 	ETAUnknown bool
-	// BugShare is the share of jobs that hang after a training time drawn uniformly up to
-	// latestHang, and KillShare of those killed when a share of their work is done that is
-	// drawn uniformly.
-	BugShare, KillShare float64
+	// BugShare is the share of jobs that hang, after a training time that is uniform up to latestHang.
+	BugShare float64
+	// KillShare is the share of jobs that are killed, after a uniform share of their work.
+	KillShare float64
 }
 
-// latestHang is the training time by which a job with a bug hangs.
+// latestHang is the longest training time of a job that hangs.
 const latestHang = 5 * time.Minute
 
-// Disturb returns a workload that departs from what the allocator is told. The fate of a job
-// depends on the seed and its position alone: one that hangs at one share of bugs also does at
-// a larger one.
+// Disturb returns the workload with a disturbance. The random numbers of a job depend only on the seed
+// and its position, so a job that hangs for one BugShare also hangs for every larger one.
 func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 	disturbed := Workload{Name: w.Name, Jobs: make([]WorkloadJob, len(w.Jobs)), Cut: w.Cut}
 	for i, job := range w.Jobs {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		lot, etaError, killedAt := random.Float64(), 2*random.Float64()-1, random.Float64()
+		u, etaError, killedAt := random.Float64(), 2*random.Float64()-1, random.Float64()
 		hangAfter := time.Duration(1+random.Int64N(int64(latestHang/time.Second))) * time.Second
 		exponent := d.ETASigma * random.NormFloat64()
 		switch {
-		case lot < d.BugShare:
+		case u < d.BugShare:
 			job.Fate, job.HangAfter = OutcomeHung, hangAfter
-		case lot < d.BugShare+d.KillShare:
+		case u < d.BugShare+d.KillShare:
 			job.Fate, job.Work = OutcomeKilled, max(1, scale(job.Demand, killedAt))
 		default:
-			job.ToldETA = max(1, scale(job.Demand, 1+d.ETAError*etaError))
+			job.UserEstimate = max(1, scale(job.Demand, 1+d.ETAError*etaError))
 		}
 		if d.ETAUnknown || d.ETASigma > 0 {
-			job.ToldError, job.TellsWork = d.ETASigma, true
-			job.ToldETA = max(1, scale(job.Demand, math.Exp(exponent)))
+			job.UserError, job.ReportsWork = d.ETASigma, true
+			job.UserEstimate = max(1, scale(job.Demand, math.Exp(exponent)))
 		}
 		if d.ETAUnknown {
-			job.ToldETA = 0
+			job.UserEstimate = 0
 		}
 		disturbed.Jobs[i] = job
 	}
@@ -289,26 +286,27 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return d
 }
 
-// Shape is how a job scales and how much it counts. The zero value of each field means
-// the default of solver.Job: 1 to 16 nodes, the paper's speed curve, the weight 1.
+// Shape contains the scaling and the weight of a job. The zero value of a field means the default of
+// solver.Job: 1 to 16 nodes, the speed curve of the paper, and weight 1.
 type Shape struct {
-	// Legal sizes are the powers of two from MinNodes to MaxNodes, or that size alone where
-	// the two are equal.
+	// MinNodes and MaxNodes limit the legal sizes, which are the powers of two in this range. If both
+	// are equal, their value is the only legal size.
 	MinNodes, MaxNodes int
-	// AllowedNodes, if set, are the legal sizes instead, ascending, and Speeds, as many if set, the
-	// training speeds on them relative to one node, instead of DoublingEfficiency.
+	// AllowedNodes, if set, are the legal sizes instead, in ascending order.
 	AllowedNodes []int
-	Speeds       []float64
+	// Speeds, if set, are the training speeds on AllowedNodes relative to one node. They replace
+	// DoublingEfficiency.
+	Speeds []float64
 	// DoublingEfficiency is e in speed(k) = k * e^log2(k).
 	DoublingEfficiency float64
-	// Weight is the factor on the job's part of an objective.
+	// Weight is the weight of the job in objectives.
 	Weight float64
-	// As, where set, is a job of a snapshot, defaults filled in, whose range, sizes, speeds,
-	// weight and ETA error it has instead of those of the other fields.
+	// As, if set, is a job of a snapshot with defaults. Its sizes, speeds, weight and ETA error replace
+	// the other fields.
 	As *solver.Job
 }
 
-// job returns the queued job that an allocator is told of, every default filled in.
+// job returns the shape as a queued job with all defaults.
 func (s *Shape) job(id string) *solver.Job {
 	if s.As != nil {
 		return &solver.Job{
@@ -336,11 +334,11 @@ func (s *Shape) speed(nodes int) float64 { return s.job("").Speed(nodes) }
 
 func (s *Shape) weight() float64 { return s.job("").WeightOrDefault() }
 
-// smallest returns the least nodes the job can train on.
-func (s *Shape) smallest() int { return s.job("").LegalSizes()[0] }
+// minSize returns the smallest legal size of the job.
+func (s *Shape) minSize() int { return s.job("").LegalSizes()[0] }
 
-// atMost returns the largest legal size of at most the given nodes, or the smallest
-// if all are larger.
+// atMost returns the largest legal size that does not exceed nodes, or the smallest legal size if
+// there is none.
 func (s *Shape) atMost(nodes int) int {
 	sizes := s.job("").LegalSizes()
 	fitting, found := slices.BinarySearch(sizes, nodes)
@@ -350,11 +348,11 @@ func (s *Shape) atMost(nodes int) int {
 	return sizes[max(0, fitting-1)]
 }
 
-// NodesAsked returns the nodes that hold the given GPUs, both arguments at least 1: the smallest of
-// AllowedNodes that does, otherwise the largest; without AllowedNodes rounded up to a power of two,
-// and, unless a node is a GPU, at most the default maximum or MaxNodes if that is more. A job of one
-// size alone asked for that.
-func (s *Shape) NodesAsked(gpus, gpusPerNode int) int {
+// RequestedNodes converts a requested number of GPUs into nodes. Both arguments are at least 1. With
+// AllowedNodes, it returns the smallest of these sizes with enough GPUs, or the largest size. For a
+// job with a single legal size, it returns this size. Otherwise it rounds up to a power of two, which
+// is limited to the larger of MaxNodes and solver.DefaultMaxNodes unless a node is a single GPU.
+func (s *Shape) RequestedNodes(gpus, gpusPerNode int) int {
 	needed := (gpus-1)/gpusPerNode + 1
 	if n := len(s.AllowedNodes); n > 0 {
 		at, _ := slices.BinarySearch(s.AllowedNodes, needed)
@@ -363,16 +361,16 @@ func (s *Shape) NodesAsked(gpus, gpusPerNode int) int {
 	if s.MinNodes != 0 && s.MinNodes == s.MaxNodes {
 		return s.MinNodes
 	}
-	most := max(solver.DefaultMaxNodes, s.MaxNodes)
+	limit := max(solver.DefaultMaxNodes, s.MaxNodes)
 	if gpusPerNode == 1 {
-		most = mostUnits
+		limit = maxGPUNodes
 	}
 	nodes := 1
-	for nodes < needed && 2*nodes <= most {
+	for nodes < needed && 2*nodes <= limit {
 		nodes *= 2
 	}
 	return nodes
 }
 
-// mostUnits is the largest power of two that a request may have as a job's nodes.
-const mostUnits = 1 << 30
+// maxGPUNodes is the largest power of two that the number of nodes of a job may be in a request.
+const maxGPUNodes = 1 << 30

@@ -16,9 +16,9 @@ func TestNewWorkload(t *testing.T) {
 		{ID: "b", Submit: 11*second + 2, Duration: 1000 * second, GPUs: 17},
 		{ID: "empty", Submit: 12 * second, Duration: 0, GPUs: 1000},
 	}
-	whole := func(id string, submit, demand time.Duration, asked int) WorkloadJob {
+	whole := func(id string, submit, demand time.Duration, requested int) WorkloadJob {
 		j := job(id, submit, demand)
-		j.Asked = asked
+		j.RequestedNodes = requested
 		return j
 	}
 	got := NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8, MinDuration: 5 * time.Minute})
@@ -29,10 +29,10 @@ func TestNewWorkload(t *testing.T) {
 		t.Errorf("of 5 minutes and more (-want +got):\n%s", diff)
 	}
 	got = NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8})
-	if last := got.Jobs[len(got.Jobs)-1]; len(got.Jobs) != 4 || last.Demand != second || last.Asked != 16 {
+	if last := got.Jobs[len(got.Jobs)-1]; len(got.Jobs) != 4 || last.Demand != second || last.RequestedNodes != 16 {
 		t.Errorf("the job without a duration is %+v; want a second of work", last)
 	}
-	if diff := cmp.Diff(Cuts{Jobs: 1, GPUs: 1000 - 16*8, MostGPUs: 1000}, got.Cut); diff != "" {
+	if diff := cmp.Diff(Cuts{Jobs: 1, GPUs: 1000 - 16*8, MaxGPUs: 1000}, got.Cut); diff != "" {
 		t.Errorf("what is cut (-want +got):\n%s", diff)
 	}
 }
@@ -54,23 +54,23 @@ func TestDisturb(t *testing.T) {
 		if job.Demand != time.Hour {
 			t.Fatalf("the demand of %+v changed", job)
 		}
-		told, work := job.ToldETA.Hours(), job.Work.Hours()
+		spec, work := job.UserEstimate.Hours(), job.Work.Hours()
 		switch job.Fate {
 		case OutcomeHung:
-			if job.HangAfter < second || job.HangAfter > 5*time.Minute || told != 1 {
+			if job.HangAfter < second || job.HangAfter > 5*time.Minute || spec != 1 {
 				t.Fatalf("a job that hangs is %+v", job)
 			}
 			sum[OutcomeHung] += job.HangAfter.Minutes()
 		case OutcomeKilled:
-			if work <= 0 || work > 1 || told != 1 {
+			if work <= 0 || work > 1 || spec != 1 {
 				t.Fatalf("a job that is killed is %+v", job)
 			}
 			sum[OutcomeKilled] += work
 		default:
-			if told < 0.9 || told > 1.1 || work != 1 {
+			if spec < 0.9 || spec > 1.1 || work != 1 {
 				t.Fatalf("a job with an ETA error is %+v", job)
 			}
-			sum[OutcomeCompleted] += math.Abs(told - 1)
+			sum[OutcomeCompleted] += math.Abs(spec - 1)
 		}
 	}
 	for fate, want := range map[Outcome]struct{ share, mean float64 }{
@@ -92,9 +92,9 @@ func TestDisturb(t *testing.T) {
 	// Log-normal errors are of every job, whatever becomes of it.
 	sums := [2]float64{}
 	for i, job := range before.Disturb(Disturbance{ETASigma: 0.7, BugShare: 0.15, KillShare: 0.1}, 1).Jobs {
-		g := math.Log(job.ToldETA.Hours()) / 0.7
+		g := math.Log(job.UserEstimate.Hours()) / 0.7
 		sums[0], sums[1] = sums[0]+g, sums[1]+g*g
-		if job.ToldError != 0.7 || !job.TellsWork || job.Fate != disturbed.Jobs[i].Fate || job.Work != disturbed.Jobs[i].Work {
+		if job.UserError != 0.7 || !job.ReportsWork || job.Fate != disturbed.Jobs[i].Fate || job.Work != disturbed.Jobs[i].Work {
 			t.Fatalf("a job with a log-normal error is %+v", job)
 		}
 	}
@@ -102,7 +102,7 @@ func TestDisturb(t *testing.T) {
 		t.Errorf("ln(told / true) / sigma has the mean %v and the mean square %v", mean, square)
 	}
 	for _, job := range before.Disturb(Disturbance{ETAUnknown: true}, 1).Jobs {
-		if job.ToldETA != 0 || job.ToldError != 0 || !job.TellsWork {
+		if job.UserEstimate != 0 || job.UserError != 0 || !job.ReportsWork {
 			t.Fatalf("a job that tells no ETA is %+v", job)
 		}
 	}

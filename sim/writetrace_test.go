@@ -61,7 +61,7 @@ func TestWriteTraceRefuses(t *testing.T) {
 		"gpus is 0; must be from 1 to 2147483647":                        func(j *TraceJob) { j.GPUs = 0 },
 		"start_s is 0; must be at least submit_s (1)":                    func(j *TraceJob) { j.Start = new(time.Duration) },
 		"submit_s is 0 after 1; must be in the order":                    func(j *TraceJob) { j.Submit = 0 },
-		`job_id "first" stands there twice`:                              func(j *TraceJob) { j.ID = "first" },
+		`job_id is "first" twice; must be unique`:                        func(j *TraceJob) { j.ID = "first" },
 		"duration_s is 60; must be at most 4 if max_nodes is 2147483647": func(j *TraceJob) { j.Duration, j.MaxNodes = time.Minute, math.MaxInt32 },
 	} {
 		first, job := valid, valid

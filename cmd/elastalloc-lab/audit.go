@@ -49,7 +49,7 @@ have no decision.`,
 				return errors.New("--recording is empty")
 			}
 			if o.Work < 1 {
-				return fmt.Errorf("--work is %d; want at least 1", o.Work)
+				return fmt.Errorf("--work is %d; must be at least 1", o.Work)
 			}
 			allocator, err := cli.NewInProcess(nil, nil)
 			if err != nil {

@@ -92,9 +92,9 @@ On a signal the work stops, and the rows so far are printed.`,
 func (f *benchFlags) check() error {
 	switch {
 	case f.limit <= 0:
-		return fmt.Errorf("--limit is %v; want more than 0", f.limit)
+		return fmt.Errorf("--limit is %v; must be more than 0", f.limit)
 	case f.maxJobs < 1:
-		return fmt.Errorf("--max-jobs is %d; want at least 1", f.maxJobs)
+		return fmt.Errorf("--max-jobs is %d; must be at least 1", f.maxJobs)
 	case len(f.backends) == 0:
 		return errors.New("--backends is empty")
 	case len(f.formulations) == 0:

@@ -90,7 +90,7 @@ func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]replay.Caller
 func etasTable(told []replay.CallerETAs, screen cli.Screen) string {
 	table := screen.NewTable().AlignRight(1, 6)
 	table.AddRow(screen.Bold, "CALLER", "JOBS", "BIAS", "P50", "P90", "ETA_ERROR", "HALFWAY")
-	row := func(name string, jobs []replay.ToldETA) {
+	row := func(name string, jobs []replay.UserEstimate) {
 		first, factors := make([]float64, len(jobs)), make([]float64, len(jobs))
 		square, halfway := 0.0, 0.0
 		for i, job := range jobs {
@@ -108,7 +108,7 @@ func etasTable(told []replay.CallerETAs, screen cli.Screen) string {
 	}
 	for _, c := range told {
 		row(c.Caller, c.Jobs)
-		groups := make(map[string][]replay.ToldETA)
+		groups := make(map[string][]replay.UserEstimate)
 		for _, job := range c.Jobs {
 			groups[job.Group] = append(groups[job.Group], job)
 		}

@@ -90,7 +90,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		return err
 	}
 	for i := range policies {
-		if err := r.Workload.Suits(&policies[i], &r.Config); err != nil {
+		if err := r.Workload.CheckPolicy(&policies[i], &r.Config); err != nil {
 			return err
 		}
 	}
@@ -131,10 +131,10 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 	}
 	policies := findPolicies(f.policies, addf)
 	if f.frequency < 0 || f.frequency%time.Second != 0 {
-		addf("--frequency is %v; want whole seconds, at least 1s", f.frequency)
+		addf("--frequency is %v; must be whole seconds, at least 1s", f.frequency)
 	}
 	if f.workers < 1 {
-		addf("--workers is %d; want at least 1", f.workers)
+		addf("--workers is %d; must be at least 1", f.workers)
 	}
 	if len(bad) > 0 {
 		return nil, errors.New(strings.Join(bad, "\n  "))
@@ -169,11 +169,11 @@ func (f *replayFlags) run(
 	}
 	found.Summary = results.Summarize(found.Runs, sim.RecordedPolicy, 0, sim.Cuts{})
 	found.Conclude()
-	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.AsksAsIs() })
+	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.PassesSnapshots() })
 	if asked < 0 {
 		return found, nil
 	}
-	found.Asked = policies[asked].Name
+	found.DecisionPolicy = policies[asked].Name
 	found.Moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
 		bar.show(done, all, "recorded snapshots")
 	})

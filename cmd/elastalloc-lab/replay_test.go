@@ -121,5 +121,5 @@ func TestReplayNodeTypes(t *testing.T) {
 	clitest.CheckContains(t, "decisions.csv", read(t, out, "decisions.csv"),
 		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, which bring more elsewhere\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)
-	clitest.CheckContains(t, "stderr", stderr, "the policy optimal knows no node types")
+	clitest.CheckContains(t, "stderr", stderr, "the policy optimal does not support node types")
 }

@@ -184,7 +184,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	for i := range policies {
 		for n := range configs {
-			if err := workload.Suits(&policies[i], &configs[n]); err != nil {
+			if err := workload.CheckPolicy(&policies[i], &configs[n]); err != nil {
 				return err
 			}
 		}
@@ -216,7 +216,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Workload, configs []sim.Config) []sim.Policy {
 	recorded, err := sim.FindPolicy(sim.RecordedPolicy)
 	named := func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }
-	unknown := func(c sim.Config) bool { return workload.Suits(&recorded, &c) != nil }
+	unknown := func(c sim.Config) bool { return workload.CheckPolicy(&recorded, &c) != nil }
 	if err != nil || slices.ContainsFunc(policies, named) || slices.ContainsFunc(configs, unknown) || f.disturbance.BugShare+f.disturbance.KillShare > 0 {
 		return policies
 	}
@@ -231,7 +231,7 @@ func (f *simulateFlags) pin(
 	verdict := found.Summary.Verdict
 	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
 	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes+len(j.AllowedNodes) > 0 })
-	if err != nil || sized || len(f.types.pools) > 0 || verdict == nil || !sim.Optimises(verdict.Policy) {
+	if err != nil || sized || len(f.types.pools) > 0 || verdict == nil || !sim.Optimizes(verdict.Policy) {
 		return err
 	}
 	references := verdict.References()
@@ -243,7 +243,7 @@ func (f *simulateFlags) pin(
 		return err
 	}
 	configs = slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
-		return slices.ContainsFunc(policies, func(p sim.Policy) bool { return pinned.Suits(&p, &c) != nil })
+		return slices.ContainsFunc(policies, func(p sim.Policy) bool { return pinned.CheckPolicy(&p, &c) != nil })
 	})
 	runs, err := runTasks(ctx, tasksOf(pinned, policies, configs), allocator, f.workers, bar)
 	if len(runs) > 0 {
@@ -262,7 +262,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	for i, nodes := range f.nodes {
 		if nodes < 1 || nodes > math.MaxInt32 {
-			addf("--nodes is %d; want 1 to %d", nodes, math.MaxInt32)
+			addf("--nodes is %d; must be 1 to %d", nodes, math.MaxInt32)
 		}
 		if slices.Contains(f.nodes[:i], nodes) {
 			addf("--nodes names %d twice", nodes)
@@ -274,10 +274,10 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	}
 	policies := findPolicies(f.policies, addf)
 	if f.minDuration < 0 {
-		addf("--min-duration is %v; want at least 0s", f.minDuration)
+		addf("--min-duration is %v; must be at least 0s", f.minDuration)
 	}
 	if f.gpusPerNode < 1 {
-		addf("--gpus-per-node is %d; want at least 1", f.gpusPerNode)
+		addf("--gpus-per-node is %d; must be at least 1", f.gpusPerNode)
 	}
 	for _, pool := range append(f.types.pools, nil) {
 		config := f.config
@@ -296,17 +296,17 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		addf("--eta-error is %v; must be at least 0 and less than 1", f.disturbance.ETAError)
 	}
 	if !(f.disturbance.ETASigma >= 0 && f.disturbance.ETASigma <= solver.MaxETAError) {
-		addf("--eta-sigma is %v; want 0 to %v", f.disturbance.ETASigma, solver.MaxETAError)
+		addf("--eta-sigma is %v; must be 0 to %v", f.disturbance.ETASigma, solver.MaxETAError)
 	}
 	f.disturbance.ETAUnknown = f.eta == etaUnknown
 	bug, kill := f.disturbance.BugShare, f.disturbance.KillShare
 	if !(bug >= 0 && kill >= 0 && bug+kill <= 1) {
-		addf("--bug-share is %v and --kill-share %v; want each at least 0, together at most 1", bug, kill)
+		addf("--bug-share is %v and --kill-share %v; each must be at least 0, together at most 1", bug, kill)
 	}
 	f.teams.check(addf)
 	totalTimeFlag(f.totalTime).apply(policies, addf)
 	if f.workers < 1 {
-		addf("--workers is %d; want at least 1", f.workers)
+		addf("--workers is %d; must be at least 1", f.workers)
 	}
 	if len(bad) > 0 {
 		return nil, errors.New(strings.Join(bad, "\n  "))

@@ -35,7 +35,7 @@ func (f *typeFlags) add(flags *pflag.FlagSet) {
 
 func (f *typeFlags) parse(addf func(format string, args ...any)) {
 	if f.file != "" && len(f.clusters) == 0 {
-		addf("--speeds has no node types; want --node-types as well")
+		addf("--speeds is set without --node-types; both must be set")
 	}
 	for _, text := range f.clusters {
 		var pool []solver.NodeType
@@ -66,11 +66,11 @@ func parseNodeType(text string) (t solver.NodeType, err error) {
 	t.ID = id
 	count, err := strconv.ParseUint(nodes, 10, 31)
 	if t.Nodes = int(count); !found || err != nil || count == 0 {
-		return t, fmt.Errorf("%q names no nodes; want ID=NODES[:SPEED], such as a100=16:4", text)
+		return t, fmt.Errorf("%q names no nodes; must be ID=NODES[:SPEED], such as a100=16:4", text)
 	}
 	if hasSpeed {
 		if t.Speed, err = strconv.ParseFloat(speed, 64); err != nil || !(t.Speed > 0 && t.Speed <= solver.MaxSpeed) {
-			return t, fmt.Errorf("%q has speed %q; want a number greater than 0 and at most %g", text, speed, solver.MaxSpeed)
+			return t, fmt.Errorf("%q has speed %q; must be a number greater than 0 and at most %g", text, speed, solver.MaxSpeed)
 		}
 	}
 	return t, nil
@@ -109,16 +109,16 @@ func (f *teamFlags) add(flags *pflag.FlagSet) {
 
 func (f *teamFlags) check(addf func(format string, args ...any)) {
 	if f.count < 0 {
-		addf("--teams is %d; want at least 1", f.count)
+		addf("--teams is %d; must be at least 1", f.count)
 	}
-	if !(f.limit == 0 || f.limit >= 1 && f.limit <= sim.MostTeamLimit) {
-		addf("--team-limit is %v; want 1 to %v", f.limit, sim.MostTeamLimit)
+	if !(f.limit == 0 || f.limit >= 1 && f.limit <= sim.MaxTeamLimit) {
+		addf("--team-limit is %v; must be 1 to %v", f.limit, sim.MaxTeamLimit)
 	}
 	if f.count > 0 && f.file == "" && f.quotas == "" {
 		f.quotas = string(sim.QuotaByDemand)
 	}
 	if f.limit > 0 && f.quotas == "" {
-		addf("--team-limit has no teams; want --teams or --quotas as well")
+		addf("--team-limit is set without teams; --teams or --quotas must be set")
 	}
 }
 
@@ -163,7 +163,7 @@ func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, arg
 			}
 		}
 		if !used {
-			addf("--total-time sets %s; want a policy of total time", name)
+			addf("--total-time sets %s; must be used with a total-time policy", name)
 		}
 	}
 	for _, violation := range asked.Validate([]solver.BackendName{asked.Backend}) {
@@ -183,7 +183,7 @@ func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 	if factors[name] != nil {
 		factor, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return fmt.Errorf("%s is %q; want a number", name, value)
+			return fmt.Errorf("%s is %q; must be a number", name, value)
 		}
 		*factors[name] = &factor
 		return nil
@@ -198,7 +198,7 @@ func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(factors)), maps.Keys(spans))
 	slices.Sort(names)
-	return fmt.Errorf("unknown parameter %q (want some of %s)", name, strings.Join(names, ", "))
+	return fmt.Errorf("unknown parameter %q (must be among %s)", name, strings.Join(names, ", "))
 }
 
 // secondsFlag is a flag for a duration, such as 5m or 300s; a number alone is seconds.
@@ -214,7 +214,7 @@ func (f *secondsFlag) Set(text string) error {
 	}
 	value, err := time.ParseDuration(text)
 	if err != nil {
-		return errors.New("want a duration, such as 90s, 5m or 300")
+		return errors.New("must be a duration, such as 90s, 5m or 300")
 	}
 	*f = secondsFlag(value)
 	return nil

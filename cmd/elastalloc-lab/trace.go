@@ -24,7 +24,7 @@ window, as a trace in CSV. Times are counted from the first job that is printed.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from < 0 || length < 0 {
-				return fmt.Errorf("--from is %v and --for is %v; want both at least 0s", from, length)
+				return fmt.Errorf("--from is %v and --for is %v; both must be at least 0s", from, length)
 			}
 			var trace sim.Trace
 			var err error

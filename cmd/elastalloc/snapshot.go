@@ -61,7 +61,7 @@ doubling_efficiency and weight are used where they are there.`,
 			if at > end {
 				return fmt.Errorf("--at is %s; the trace ends at %s, by its own durations", format.Short(at), format.Short(end))
 			}
-			snapshot := sim.Cut(trace, int(nodes), at, gpusPerNode)
+			snapshot := sim.SnapshotAt(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
 			for i := range snapshot.Jobs {
 				snapshot.Jobs[i].RestartTime = restart

@@ -34,7 +34,7 @@ func submitting(seed uint64, rate float64) sim.Workload {
 	}
 	w := sim.NewWorkload("submitting", trace, sim.WorkloadOptions{GPUsPerNode: 8})
 	for i := range w.Jobs {
-		w.Jobs[i].ToldETA, w.Jobs[i].ToldError, w.Jobs[i].TellsWork = told[i], off, true
+		w.Jobs[i].UserEstimate, w.Jobs[i].UserError, w.Jobs[i].ReportsWork = told[i], off, true
 	}
 	return w
 }

@@ -28,9 +28,9 @@ func withErrors(s *solver.Snapshot, f *solver.ForecastOptions, o *solver.Options
 }
 
 // draw draws what a snapshot does not tell, for one sample.
-func draw(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.Ahead {
+func draw(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.ForecastInput {
 	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))
-	ahead := sim.Ahead{Work: make([]time.Duration, len(s.Jobs))}
+	ahead := sim.ForecastInput{Work: make([]time.Duration, len(s.Jobs))}
 	for i := range s.Jobs {
 		ahead.Work[i] = work(&s.Jobs[i], f, random)
 	}

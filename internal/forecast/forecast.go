@@ -98,7 +98,7 @@ func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queu
 	for i := range futures {
 		future := &futures[i].Jobs[n]
 		starts, ends = append(starts, orNever(future.Start)), append(ends, orNever(future.End))
-		rescales = append(rescales, time.Duration(future.Rescales))
+		rescales = append(rescales, time.Duration(future.Resizes))
 		queue.add(future.Start)
 		total.add(future.End)
 	}

@@ -98,7 +98,7 @@ func TestForecastIsTheSimulation(t *testing.T) {
 				if !known {
 					continue
 				}
-				got, err := sim.Forecast(t.Context(), s.WithDefaults(), sim.Ahead{Work: work}, policy, config.Frequency, solver.DefaultUntil, a)
+				got, err := sim.Forecast(t.Context(), s.WithDefaults(), sim.ForecastInput{Work: work}, policy, config.Frequency, solver.DefaultUntil, a)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +141,7 @@ func workLeft(w *sim.Workload, s *solver.Snapshot) ([]time.Duration, bool) {
 		if left[i] <= time.Second {
 			return nil, false
 		}
-		left[i] += job.Work - job.ToldETA
+		left[i] += job.Work - job.UserEstimate
 	}
 	return left, true
 }
@@ -155,7 +155,7 @@ func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, po
 	}
 	future := sim.Future{Decisions: int(got.Decisions)}
 	for _, job := range got.Jobs {
-		future.Jobs = append(future.Jobs, sim.JobFuture{Start: job.Start, End: job.End, Rescales: job.Rescales})
+		future.Jobs = append(future.Jobs, sim.JobFuture{Start: job.Start, End: job.End, Resizes: job.Rescales})
 	}
 	if diff := cmp.Diff(want, future); diff != "" {
 		t.Errorf("forecast (-simulated +got):\n%s", diff)
@@ -585,7 +585,7 @@ func TestForecastIsCutByWork(t *testing.T) {
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
 	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) }}
 	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
-	got, err := sim.Forecast(t.Context(), s, sim.Ahead{Work: work}, idle, time.Second, solver.MaxForecastSpan, nil)
+	got, err := sim.Forecast(t.Context(), s, sim.ForecastInput{Work: work}, idle, time.Second, solver.MaxForecastSpan, nil)
 	if err != nil || !got.Cut || got.Decisions != sim.MaxDecisions {
 		t.Errorf("%d decisions, cut %t, %v; want it cut after %d", got.Decisions, got.Cut, err, sim.MaxDecisions)
 	}
@@ -607,7 +607,7 @@ func TestFuturesKeepNoSimulations(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	var futures []sim.Future
 	for range samples {
-		future, err := sim.Forecast(t.Context(), s, sim.Ahead{Work: work}, one, 5*time.Minute, time.Hour, nil)
+		future, err := sim.Forecast(t.Context(), s, sim.ForecastInput{Work: work}, one, 5*time.Minute, time.Hour, nil)
 		if err != nil || future.Jobs[0].End == nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func TestReplay(t *testing.T) {
 		fixed.observe(t, now)
 		for _, p := range elastic.jobs {
 			if p.Submit <= now {
-				elastic.submit(t, p, job{name: p.ID, size: p.Asked, annotations: map[string]string{
+				elastic.submit(t, p, job{name: p.ID, size: p.RequestedNodes, annotations: map[string]string{
 					"elastalloc.dev/work": shorter(p.Demand), "elastalloc.dev/restart": shorter(replayRestart), "elastalloc.dev/nodes": "1-16",
 				}})
 			}
@@ -157,7 +157,7 @@ type arm struct {
 // played is a job whose trainers are played.
 type played struct {
 	*sim.WorkloadJob
-	course    *sim.Course
+	course    *sim.Progress
 	result    sim.JobResult
 	submitted bool
 	// running pods, and alive ones: those that have not ended.
@@ -177,7 +177,7 @@ func newArm(t *testing.T, pool string, workload sim.Workload) *arm {
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		a.jobs = append(a.jobs, &played{
-			WorkloadJob: job, course: sim.NewCourse(job, nil), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
+			WorkloadJob: job, course: sim.NewProgress(job, nil), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
 		})
 	}
 	return a
@@ -216,7 +216,7 @@ func (a *arm) observe(t *testing.T, now time.Duration) {
 		}
 		if n := len(pods); n != p.running {
 			p.running = n
-			p.course.Give(sim.NodesAt{At: now, Nodes: n})
+			p.course.Resize(sim.NodesAt{At: now, Nodes: n})
 			p.result.Nodes = append(p.result.Nodes, sim.NodesAt{At: now, Nodes: n})
 		}
 	}
@@ -272,18 +272,18 @@ func (a *arm) startInOrder(t *testing.T, now time.Duration) {
 	free := *replayNodes
 	for _, p := range a.jobs {
 		if p.submitted && p.result.End < 0 {
-			free -= max(p.Asked, p.alive)
+			free -= max(p.RequestedNodes, p.alive)
 		} else {
 			free -= p.alive
 		}
 	}
 	for _, p := range a.jobs {
-		if p.Submit > now || !p.submitted && p.Asked > free {
+		if p.Submit > now || !p.submitted && p.RequestedNodes > free {
 			return
 		}
 		if !p.submitted {
-			free -= p.Asked
-			a.submit(t, p, job{name: p.ID, size: p.Asked, running: true, unlabelled: true})
+			free -= p.RequestedNodes
+			a.submit(t, p, job{name: p.ID, size: p.RequestedNodes, running: true, unlabelled: true})
 		}
 	}
 }
@@ -313,10 +313,10 @@ func (s *tally) add(job *sim.WorkloadJob, r *sim.JobResult) {
 	}
 	s.total += end - r.Submit
 	s.trained += sim.NodeTime(r.Nodes, 0, 0, end)
-	course := sim.NewCourse(job, nil)
+	course := sim.NewProgress(job, nil)
 	for _, change := range r.Nodes {
 		if change.At <= end {
-			course.Give(change)
+			course.Resize(change)
 		}
 	}
 	s.work += min(course.Served(end), job.Demand)

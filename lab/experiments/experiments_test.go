@@ -392,7 +392,7 @@ func TestResults(t *testing.T) {
 		add := func(source Source, setting, policy string, jobs int, queue, total float64, extra *Number) {
 			m.rows = append(m.rows, Row{
 				Setting: setting, Source: source, Policy: policy, Nodes: nodes, Jobs: jobs, Runs: 1, ExtraJobsPer100: extra,
-				QueueSeconds: Number{Mean: 60 * queue}, TotalSeconds: Number{Mean: 60 * total}, Rescales: Number{Mean: 10 * total},
+				QueueSeconds: Number{Mean: 60 * queue}, TotalSeconds: Number{Mean: 60 * total}, Resizes: Number{Mean: 10 * total},
 			})
 		}
 		add(Synthetic, baselineSetting, greedyPolicy, 447, []float64{10, 10, 0}[i], 200, nil)

@@ -42,7 +42,7 @@ type Row struct {
 	// The means are over all jobs, and then over the runs.
 	QueueSeconds Number `json:"mean_queue_s"`
 	TotalSeconds Number `json:"mean_total_s"`
-	Rescales     Number `json:"rescales"`
+	Resizes      Number `json:"rescales"`
 	// CrowdedShare is the share of decisions with more active jobs than nodes.
 	CrowdedShare Number `json:"crowded_share"`
 	// ExtraJobsPer100 and the reductions compare with greedy, which lacks them. A
@@ -123,7 +123,7 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 			o.against = sim.Compare(run, greedy[conditionsOf(i)])
 		}
 		outcomes[key] = append(outcomes[key], o)
-		if plans[i].task.Policy.Optimises() {
+		if plans[i].task.Policy.Optimizes() {
 			m.decisions += len(run.Decisions)
 			m.proven += run.Proven()
 		}
@@ -168,7 +168,7 @@ func (r *Row) fill(outcomes []outcome) {
 	}
 	r.QueueSeconds = *optional(func(o *outcome) float64 { return o.summary.MeanQueueSeconds })
 	r.TotalSeconds = *optional(func(o *outcome) float64 { return o.summary.MeanTotalSeconds })
-	r.Rescales = *optional(func(o *outcome) float64 { return float64(o.summary.Rescales) })
+	r.Resizes = *optional(func(o *outcome) float64 { return float64(o.summary.Resizes) })
 	r.CrowdedShare = *optional(func(o *outcome) float64 {
 		crowded := 0
 		for _, decision := range o.run.Decisions {
@@ -215,7 +215,7 @@ func totalMinutes(r *Row) Number { return r.TotalSeconds.times(1.0 / 60) }
 
 func crowded(r *Row) Number { return r.CrowdedShare.times(100) }
 
-func rescales(r *Row) Number { return r.Rescales }
+func resizes(r *Row) Number { return r.Resizes }
 
 func extraJobs(r *Row) Number { return orZero(r.ExtraJobsPer100) }
 

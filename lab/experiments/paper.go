@@ -166,13 +166,13 @@ func (m *measures) variants() Experiment {
 		}
 		against("mean total time", "%", totalMinutes, change)
 		against("mean queueing time", "min", queueMinutes, difference)
-		against("rescales", "%", rescales, change)
+		against("rescales", "%", resizes, change)
 	}
 	drawn := []string{greedyPolicy, optimalPolicy, sim.MaxMinPolicy, "total-time"} // More lines cannot be told apart.
 	e.charts = slices.Concat(
 		m.chartsOf("variants-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, drawn, queueMinutes),
 		m.chartsOf("variants-total", "Total time", "mean total time (min)", baselineSetting, drawn, totalMinutes),
-		m.chartsOf("variants-rescales", "Rescales", "rescales of all jobs", baselineSetting, drawn, rescales))
+		m.chartsOf("variants-rescales", "Rescales", "rescales of all jobs", baselineSetting, drawn, resizes))
 	return e
 }
 

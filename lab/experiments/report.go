@@ -150,7 +150,7 @@ func everyPool(rows []Row) report.Table {
 		r := &rows[i]
 		table.Rows = append(table.Rows, []string{
 			r.Policy, string(r.Source), strconv.Itoa(r.Nodes), tenths.writeSpread(queueMinutes(r), r.Runs), tenths.writeSpread(totalMinutes(r), r.Runs),
-			signedTenths.writeSpread(extraJobs(r), r.Runs), whole.writeSpread(r.Rescales, r.Runs), tenths.writeSpread(crowded(r), r.Runs),
+			signedTenths.writeSpread(extraJobs(r), r.Runs), whole.writeSpread(r.Resizes, r.Runs), tenths.writeSpread(crowded(r), r.Runs),
 		})
 	}
 	return table

@@ -46,20 +46,20 @@ type Config struct {
 func (c *Config) Validate() error {
 	var bad []error
 	if c.Seeds < 1 || c.Seeds > maxSeeds {
-		bad = append(bad, fmt.Errorf("seeds is %d; want 1 to %d", c.Seeds, maxSeeds))
+		bad = append(bad, fmt.Errorf("seeds is %d; must be 1 to %d", c.Seeds, maxSeeds))
 	}
 	if c.Workers < 1 {
-		bad = append(bad, fmt.Errorf("workers is %d; want at least 1", c.Workers))
+		bad = append(bad, fmt.Errorf("workers is %d; must be at least 1", c.Workers))
 	}
 	if c.GPUsPerNode < 1 {
-		bad = append(bad, fmt.Errorf("gpus-per-node is %d; want at least 1", c.GPUsPerNode))
+		bad = append(bad, fmt.Errorf("gpus-per-node is %d; must be at least 1", c.GPUsPerNode))
 	}
 	if len(c.Pools) == 0 {
 		bad = append(bad, errors.New("pools is empty"))
 	}
 	for i, nodes := range c.Pools {
 		if nodes < 1 || nodes > math.MaxInt32 || (i > 0 && nodes <= c.Pools[i-1]) {
-			bad = append(bad, fmt.Errorf("pools has %d nodes; want at least 1, ascending", nodes))
+			bad = append(bad, fmt.Errorf("pools has %d nodes; must be at least 1, ascending", nodes))
 		}
 	}
 	if c.Trace != nil {

@@ -37,7 +37,7 @@ type unprovenList struct {
 
 // observer returns the observer of a run, nil for policies that do not ask for an optimum.
 func (l *unprovenList) observer(p *planned) sim.Observer {
-	if !p.task.Policy.Optimises() {
+	if !p.task.Policy.Optimizes() {
 		return nil
 	}
 	options := p.task.Policy.Options

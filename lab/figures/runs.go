@@ -38,7 +38,7 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		{"total_time", "Job completion time (JCT)", "mean JCT (min)", func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }},
 		{"queueing_time", "Queueing time", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
 		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
-		{"changes", "Resizes after the start", "resizes per job", (*sim.Summary).RescalesPerJob},
+		{"changes", "Resizes after the start", "resizes per job", (*sim.Summary).ResizesPerJob},
 		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " completed 100", "per 100 jobs", summary.ExtraJobs},
 		{"worst_team", "The worst team compared with its own partition", "ratio of mean JCTs", func(s *sim.Summary) float64 {
 			if s.WorstTeam == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
-// ToldETA is what a scheduler told of the work of a job that ended, beside what it took.
-type ToldETA struct {
+// UserEstimate is what a scheduler told of the work of a job that ended, beside what it took.
+type UserEstimate struct {
 	// Group is the team that the job belongs to, "" where the scheduler tells none.
 	Group string
 	// First is ln(took / told) of what was left when the job first showed, and Halfway when half
@@ -27,7 +27,7 @@ type ToldETA struct {
 // CallerETAs is what one caller told, or why nothing can be said of it.
 type CallerETAs struct {
 	Caller string
-	Jobs   []ToldETA
+	Jobs   []UserEstimate
 	Err    error
 }
 
@@ -67,7 +67,7 @@ func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
 }
 
 // toldETAs returns what was told of the jobs that ended, in the order of their ends.
-func (r *Replay) toldETAs() []ToldETA {
+func (r *Replay) toldETAs() []UserEstimate {
 	var tracks []*track
 	for _, t := range r.tracks {
 		if t.fate == ended {
@@ -76,11 +76,11 @@ func (r *Replay) toldETAs() []ToldETA {
 	}
 	endOf := func(t *track) time.Duration { return t.work.Recorded[len(t.work.Recorded)-1].At }
 	slices.SortStableFunc(tracks, func(a, b *track) int { return cmp.Compare(endOf(a), endOf(b)) })
-	told := make([]ToldETA, len(tracks))
+	told := make([]UserEstimate, len(tracks))
 	for i, t := range tracks {
-		told[i] = ToldETA{
+		told[i] = UserEstimate{
 			Group: t.work.Group,
-			First: offBy(t.work.Work, t.work.ToldETA), Halfway: offBy(t.work.Work-t.work.Work/2, t.toldAt(t.work.Work/2)),
+			First: offBy(t.work.Work, t.work.UserEstimate), Halfway: offBy(t.work.Work-t.work.Work/2, t.toldAt(t.work.Work/2)),
 		}
 		if before := t.work.History; before.Work > 0 || before.Nodes == 0 && before.Trained == 0 {
 			told[i].Work = t.work.History.Work + t.work.Work
@@ -91,8 +91,8 @@ func (r *Replay) toldETAs() []ToldETA {
 
 // toldAt returns what was told of the work left once the job had done some of it.
 func (t *track) toldAt(served time.Duration) time.Duration {
-	told := t.work.ToldETA - served
-	for _, later := range t.work.Retold {
+	told := t.work.UserEstimate - served
+	for _, later := range t.work.ETAUpdates {
 		if later.Served <= served {
 			told = later.ETA - (served - later.Served)
 		}

@@ -83,7 +83,7 @@ func (h *history) reconstruct(t *track) {
 	like := *first.job
 	t.work = sim.WorkloadJob{
 		ID: t.id, Shape: sim.Shape{As: &like}, Group: like.GroupID, Fate: sim.OutcomeCompleted,
-		RestartTime: like.RestartTime.Round(time.Second), TellsWork: like.WorkDone > 0,
+		RestartTime: like.RestartTime.Round(time.Second), ReportsWork: like.WorkDone > 0,
 	}
 	if t.work.RestartTime == 0 {
 		t.work.RescaleDelay = min(like.RescaleDelay.Round(time.Second), h.frequency-time.Second)
@@ -105,9 +105,9 @@ func (h *history) reconstruct(t *track) {
 	t.seen = make(map[Held]bool)
 	for _, held := range c.held {
 		t.seen[Held{held.Nodes, held.NodeType}] = true
-		t.work.Asked = max(t.work.Asked, held.Nodes)
+		t.work.RequestedNodes = max(t.work.RequestedNodes, held.Nodes)
 	}
-	t.work.Asked = max(1, t.work.Asked)
+	t.work.RequestedNodes = max(1, t.work.RequestedNodes)
 	if len(h.types) == 0 && like.LegalSizes()[0] > h.pool || len(h.types) > 0 && !first.fits {
 		t.fate = neverFits
 	}
@@ -152,17 +152,17 @@ func (h *history) firstNodes(t *track, c *holding) {
 // what it was told before less what is done.
 func (h *history) retell(t *track, c *holding, s *sighting) {
 	served, demand := c.course.Served(h.at(s)), sim.DemandOf(s.job)
-	if t.work.ToldETA == 0 {
-		t.work.ToldETA = served + demand
+	if t.work.UserEstimate == 0 {
+		t.work.UserEstimate = served + demand
 		return
 	}
-	told := sim.ETAAt{ETA: t.work.ToldETA}
-	if n := len(t.work.Retold); n > 0 {
-		told = t.work.Retold[n-1]
+	told := sim.ETAUpdate{ETA: t.work.UserEstimate}
+	if n := len(t.work.ETAUpdates); n > 0 {
+		told = t.work.ETAUpdates[n-1]
 	}
 	expected := told.ETA - (served - told.Served)
 	if off := demand - expected; off > time.Millisecond || off < -time.Millisecond {
-		t.work.Retold = append(t.work.Retold, sim.ETAAt{Served: served, ETA: demand})
+		t.work.ETAUpdates = append(t.work.ETAUpdates, sim.ETAUpdate{Served: served, ETA: demand})
 	}
 }
 
@@ -218,13 +218,13 @@ func (h *history) end(t *track, c *holding, last *sighting) {
 
 // holding is what a job holds, and the work that it does with it.
 type holding struct {
-	course *sim.Course
+	course *sim.Progress
 	now    Held
 	held   []sim.NodesAt
 }
 
 func newHolding(job *sim.WorkloadJob, types []solver.NodeType) *holding {
-	h := &holding{course: sim.NewCourse(job, types), now: Held{job.History.Nodes, job.History.NodeType}}
+	h := &holding{course: sim.NewProgress(job, types), now: Held{job.History.Nodes, job.History.NodeType}}
 	if h.now.Nodes > 0 {
 		h.held = []sim.NodesAt{{At: job.Submit, Nodes: h.now.Nodes, NodeType: h.now.NodeType}}
 	}
@@ -237,5 +237,5 @@ func (h *holding) give(now Held, at time.Duration) {
 	}
 	h.now = now
 	h.held = append(h.held, sim.NodesAt{At: at, Nodes: now.Nodes, NodeType: now.NodeType})
-	h.course.Give(h.held[len(h.held)-1])
+	h.course.Resize(h.held[len(h.held)-1])
 }

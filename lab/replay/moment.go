@@ -191,11 +191,11 @@ func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
 	}
 	list = list[begin:]
 	if len(list) < 2 {
-		return nil, source, errors.New("the recording has one snapshot; want at least 2")
+		return nil, source, errors.New("the recording has one snapshot; must have at least 2")
 	}
 	for i := range list {
 		if s, first := list[i].Snapshot, list[0].Snapshot; (s.Typed() || first.Typed()) && !slices.Equal(s.NodeTypes, first.NodeTypes) {
-			return nil, source, fmt.Errorf("the node types at %s are not those at %s; want the same throughout, for what is simulated is a pool that stays",
+			return nil, source, fmt.Errorf("the node types at %s are not those at %s; must be the same throughout, because the simulated pool does not change",
 				list[i].Time.UTC().Format(time.RFC3339), list[0].Time.UTC().Format(time.RFC3339))
 		}
 	}

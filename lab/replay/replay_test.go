@@ -211,9 +211,9 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 				t.Errorf("the %s of %s is %v; the recording tells %v", what, got.ID, times[0], times[1])
 			}
 		}
-		if got.Rescales != job.Rescales || got.Moves != job.Moves || !slices.Equal(got.NodeTypes(), job.NodeTypes()) {
+		if got.Resizes != job.Resizes || got.Moves != job.Moves || !slices.Equal(got.NodeTypes(), job.NodeTypes()) {
 			t.Errorf("%s was rescaled %d times and moved %d times over %v; the recording tells %d, %d and %v",
-				got.ID, job.Rescales, job.Moves, job.NodeTypes(), got.Rescales, got.Moves, got.NodeTypes())
+				got.ID, job.Resizes, job.Moves, job.NodeTypes(), got.Resizes, got.Moves, got.NodeTypes())
 		}
 	}
 	u := &r.Unknown
@@ -239,21 +239,21 @@ func checkToldETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
 		}
 		checked++
 		job := byID[track.id]
-		i := slices.IndexFunc(told, func(e ToldETA) bool { return e.Work == track.work.Work })
+		i := slices.IndexFunc(told, func(e UserEstimate) bool { return e.Work == track.work.Work })
 		if i < 0 {
 			t.Fatalf("%s did %v, which is not among what jobs did", track.id, track.work.Work)
 		}
 		// It may have done as much more as it could between the snapshots about its end.
 		slack := (max(track.endWithin, r.Config.Frequency).Seconds() + 1) * 6.56
-		took, first := job.Work.Seconds(), job.ToldETA.Seconds()
+		took, first := job.Work.Seconds(), job.UserEstimate.Seconds()
 		low, high := math.Log(max(1, took-slack)/first), math.Log((took+slack)/first)
 		if got := told[i].First; got < low-1e-6 || got > high+1e-6 {
-			t.Errorf("%s took %v and told %v: off by %v; want %v to %v", track.id, job.Work, job.ToldETA, got, low, high)
+			t.Errorf("%s took %v and told %v: off by %v; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
 		}
 		low = math.Log(max(1, took/2-slack) / max(1, first-took/2+slack))
 		high = math.Log((took/2 + slack) / max(1, first-took/2-slack))
 		if got := told[i].Halfway; got < low-1e-6 || got > high+1e-6 {
-			t.Errorf("%s took %v and told %v: off by %v halfway; want %v to %v", track.id, job.Work, job.ToldETA, got, low, high)
+			t.Errorf("%s took %v and told %v: off by %v halfway; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
 		}
 	}
 	if checked != len(told) {
@@ -292,5 +292,5 @@ func checkFigures(t *testing.T, what string, r *Replay, want, got *sim.Result) {
 			t.Errorf("%s: the %s is %.0f s; want %.0f", what, name, figures[1], figures[0])
 		}
 	}
-	t.Log(what, fmt.Sprintf("mean total %.1f s of %.1f, rescales %d of %d", g.MeanTotalSeconds, w.MeanTotalSeconds, g.Rescales, w.Rescales))
+	t.Log(what, fmt.Sprintf("mean total %.1f s of %.1f, rescales %d of %d", g.MeanTotalSeconds, w.MeanTotalSeconds, g.Resizes, w.Resizes))
 }

@@ -27,9 +27,9 @@ type Replayed struct {
 	Runs    []*sim.Result
 	Details []Detail
 	Summary results.Summary
-	// Asked is the policy that Moments compares with the recorded decisions; Largest are those
+	// DecisionPolicy is the policy that Moments compares with the recorded decisions; Largest are those
 	// of them with the most nodes elsewhere.
-	Asked            string
+	DecisionPolicy   string
 	Moments, Largest []replay.MomentDifference
 	Origin           results.Origin
 }
@@ -66,8 +66,8 @@ func (f *Replayed) Write(directory *results.Directory) error {
 		return err
 	}
 	files[replayName] = append(details, '\n')
-	if f.Asked != "" {
-		files[decisionsName] = replay.DecisionsCSV(f.Asked, f.Moments)
+	if f.DecisionPolicy != "" {
+		files[decisionsName] = replay.DecisionsCSV(f.DecisionPolicy, f.Moments)
 	}
 	page, err := f.page()
 	if err != nil {
@@ -173,7 +173,7 @@ func (f *Replayed) page() (*Page, error) {
 		return nil, err
 	}
 	page.Sections = append(page.Sections, jobs)
-	if f.Asked != "" {
+	if f.DecisionPolicy != "" {
 		page.Sections = append(page.Sections, f.decisionSection())
 	}
 	return page, nil
@@ -239,13 +239,13 @@ func (f *Replayed) decisionSection() Section {
 	section := Section{
 		Name: "decisions", Title: "Decisions",
 		Text: []string{fmt.Sprintf("%s, asked about each of %d recorded snapshots as it was, gives every job what it then held at %d. "+
-			"Below are the decisions where the most nodes are elsewhere; decisions.csv has all.", f.Asked, len(f.Moments), same)},
+			"Below are the decisions where the most nodes are elsewhere; decisions.csv has all.", f.DecisionPolicy, len(f.Moments), same)},
 	}
 	for _, m := range f.Largest {
 		table := Table{
 			Title: fmt.Sprintf("%s, snapshot %s: %d of %d jobs get other nodes, %d nodes are elsewhere; idle: really %d, %s %d",
-				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.Asked, m.IdlePolicy),
-			Header: []string{"job", "before", "recorded", "answered", f.Asked, "why"}, TextColumns: []int{5},
+				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.DecisionPolicy, m.IdlePolicy),
+			Header: []string{"job", "before", "recorded", "answered", f.DecisionPolicy, "why"}, TextColumns: []int{5},
 		}
 		for _, d := range m.Differences[:min(mostDifferences, len(m.Differences))] {
 			table.Rows = append(table.Rows, []string{
@@ -299,7 +299,7 @@ func (f *Replayed) runTables() []Table {
 			column{"max", "the maximum", func(_ int, s *sim.Summary) string { return in(s.MaxTotalSeconds) }},
 			column{"later", "share of jobs that take over a step longer than they did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
 		tabulate(f.Summary.Runs, none, policy,
-			column{"resizes", "resizes per job", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
+			column{"resizes", "resizes per job", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
 			column{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
 			column{"used", "utilization: share of the pool's nodes occupied within the recording", func(_ int, s *sim.Summary) string {
 				return number("%.0f%%", 100*float64(s.Utilization))

@@ -115,7 +115,7 @@ func (f *Simulated) runTables() []Table {
 	price := []column{
 		policy,
 		{"slowdown", "the largest JCT of a job by its time alone in the pool", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
-		{"resizes", "resizes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.RescalesPerJob()) }},
+		{"resizes", "resizes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
 		{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
 		{"extra", "jobs per 100 that had completed in addition to those of " + summary.Baseline(), func(_ int, s *sim.Summary) string {
 			return number("%+.1f", summary.ExtraJobs(s))
@@ -193,7 +193,7 @@ func (f *Simulated) typesTable() Table {
 		for _, t := range s.NodeTypes {
 			table.Rows = append(table.Rows, []string{
 				s.Policy, t.ID, fmt.Sprint(t.Nodes), number("%.0f%%", 100*float64(t.Utilization)), number("%.1f", float64(t.IdleNodes)),
-				number("%.1f h", t.JobHoursADay()),
+				number("%.1f h", t.JobHoursPerDay()),
 			})
 		}
 	}
@@ -216,13 +216,13 @@ func (f *Simulated) notes() []string {
 	}
 	if cut.Jobs > 0 {
 		notes = append(notes, fmt.Sprintf("%s simulated on fewer GPUs than requested (up to %d): %d GPUs are not simulated.",
-			jobsAre(cut.Jobs), cut.MostGPUs, cut.GPUs))
+			jobsAre(cut.Jobs), cut.MaxGPUs, cut.GPUs))
 	}
 	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == sim.RecordedPolicy })
 	if at < 0 {
 		return notes
 	}
-	most := f.Runs[at].MostHeld() // It is the same on every pool.
+	most := f.Runs[at].PeakNodes() // It is the same on every pool.
 	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %d nodes at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
 		sim.RecordedPolicy, most))
 	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= most }); len(small) > 0 {

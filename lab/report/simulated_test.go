@@ -25,14 +25,14 @@ func simulated(policies ...string) *Simulated {
 	}
 	f := &Simulated{GPUsPerNode: 8, Workload: sim.Workload{Name: "trace", Jobs: make([]sim.WorkloadJob, 2), Cut: sim.Cuts{BelowNode: 1}}}
 	for i := range f.Workload.Jobs {
-		f.Workload.Jobs[i] = sim.WorkloadJob{Demand: time.Hour, Work: time.Hour, ToldETA: time.Hour, Asked: 1, Fate: sim.OutcomeCompleted}
+		f.Workload.Jobs[i] = sim.WorkloadJob{Demand: time.Hour, Work: time.Hour, UserEstimate: time.Hour, RequestedNodes: 1, Fate: sim.OutcomeCompleted}
 	}
 	for n, nodes := range []int{70, 90} {
 		for _, policy := range policies {
 			end := time.Duration(minutes[policy][n]) * time.Minute
 			run := &sim.Result{Policy: policy, Nodes: nodes}
 			for range f.Workload.Jobs {
-				job := sim.JobResult{End: end, Rescales: 2, Nodes: []sim.NodesAt{{Nodes: 1}, {At: end}}}
+				job := sim.JobResult{End: end, Resizes: 2, Nodes: []sim.NodesAt{{Nodes: 1}, {At: end}}}
 				if policy == "total-time" {
 					job.Nodes = []sim.NodesAt{{Nodes: 1}, {At: time.Minute}, {At: 2 * time.Minute, Nodes: 1}, {At: end}}
 				}
@@ -94,7 +94,7 @@ func golden(t *testing.T, f *Simulated) string {
 func TestVerdict(t *testing.T) {
 	noisy := simulated("total-time", "max-min")
 	noisy.Disturbance, noisy.RestartTime = sim.Disturbance{ETASigma: 0.7}, 3*time.Minute
-	noisy.Workload.Jobs[0].ToldETA *= 3
+	noisy.Workload.Jobs[0].UserEstimate *= 3
 	few := simulated("total-time", "fifo", "max-min")
 	few.Workload.Jobs[1].Shape = sim.Shape{MinNodes: 4, MaxNodes: 4}
 	few.Workload.Jobs[1].Submit = 2 * time.Hour

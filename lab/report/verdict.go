@@ -178,7 +178,7 @@ func losers(s *results.Summary) string {
 	for _, pool := range reference.Pools {
 		run, other := s.Run(best, pool.Nodes), s.Run(reference.Policy, pool.Nodes)
 		longest = append(longest, share(run.MaxTotalSeconds, other.MaxTotalSeconds))
-		resizes, before = append(resizes, run.RescalesPerJob()), append(before, other.RescalesPerJob())
+		resizes, before = append(resizes, run.ResizesPerJob()), append(before, other.ResizesPerJob())
 		if reference.Policy == sim.MaxMinPolicy && run.LaterShare != nil {
 			later, worst = append(later, 100**run.LaterShare), append(worst, *run.WorstLater)
 		}
@@ -264,7 +264,7 @@ func verdictTable(s *results.Summary) []Table {
 		{"without nodes (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
 		{"utilization (%)", true, func(s *sim.Summary) string { return number("%.1f", utilization(s)) }},
 		{"idle node hours", false, func(s *sim.Summary) string { return number("%.1f", idleHours(s)) }},
-		{"resizes per job", false, func(s *sim.Summary) string { return number("%.2f", s.RescalesPerJob()) }},
+		{"resizes per job", false, func(s *sim.Summary) string { return number("%.2f", s.ResizesPerJob()) }},
 	}
 	t := Table{
 		Header: append([]string{"verdict"}, policies...), Best: make(map[[2]int]bool),

@@ -48,7 +48,7 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) S
 				continue
 			}
 			if reference.Policy == sim.MaxMinPolicy {
-				measures.CompareWithEqualShares(run, reference)
+				measures.CompareWithMaxMin(run, reference)
 			}
 			if reference.Policy == sim.PartitionsPolicy {
 				measures.CompareWithPartitions(reference)
@@ -145,7 +145,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 				seconds(job.Submit), seconds(job.Start), seconds(job.End),
 				seconds(job.QueueTime()), seconds(job.TotalTime()), seconds(job.Unserved),
 				strconv.FormatFloat(job.Slowdown(), 'f', 3, 64), strconv.FormatFloat(job.Weight, 'g', -1, 64),
-				strconv.Itoa(job.Rescales), strconv.Itoa(job.Pauses()), text.Cell(job.Group), string(job.Outcome),
+				strconv.Itoa(job.Resizes), strconv.Itoa(job.Pauses()), text.Cell(job.Group), string(job.Outcome),
 			}
 			if typed {
 				record = append(record, strconv.Itoa(job.Moves), text.Cell(strings.Join(job.NodeTypes(), " ")))

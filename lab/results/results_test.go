@@ -19,7 +19,7 @@ func result(policy string, nodes int) *sim.Result {
 		Workload: "w", Policy: policy, Nodes: nodes,
 		Jobs: []sim.JobResult{{
 			ID: "a,b", Group: "t", Submit: 5 * time.Second, Start: 7 * time.Second, End: 67 * time.Second,
-			Alone: 31 * time.Second, Unserved: 12 * time.Second, Weight: 2, Rescales: 3, Outcome: sim.OutcomeCompleted,
+			Alone: 31 * time.Second, Unserved: 12 * time.Second, Weight: 2, Resizes: 3, Outcome: sim.OutcomeCompleted,
 			Nodes: []sim.NodesAt{{At: 7 * time.Second, Nodes: 1}, {At: 9 * time.Second}, {At: 21 * time.Second, Nodes: 1}, {At: 67 * time.Second}},
 		}},
 	}

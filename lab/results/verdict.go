@@ -83,7 +83,7 @@ func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Durati
 	var errors, restarts []float64
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
-		told := job.Told()
+		told := job.SnapshotJob()
 		sizes := told.LegalSizes()
 		if len(told.Speeds) > 0 {
 			sizes = nil
@@ -96,8 +96,8 @@ func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Durati
 			c.LargestSize = max(c.LargestSize, slices.Max(sizes))
 		}
 		restarts = append(restarts, max(restart, job.RestartTime).Seconds())
-		if job.ToldETA > 0 && job.Demand > 0 && job.Fate == sim.OutcomeCompleted {
-			errors = append(errors, math.Exp(math.Abs(math.Log(job.ToldETA.Seconds()/job.Demand.Seconds()))))
+		if job.UserEstimate > 0 && job.Demand > 0 && job.Fate == sim.OutcomeCompleted {
+			errors = append(errors, math.Exp(math.Abs(math.Log(job.UserEstimate.Seconds()/job.Demand.Seconds()))))
 		}
 	}
 	c.ElasticShare = float64(c.Elastic) / float64(max(1, c.Jobs))
@@ -118,7 +118,7 @@ func (s *Summary) Conclude(conditions Conditions) {
 	best := ""
 	for ; len(references) > 0; references = references[:len(references)-1] {
 		other := func(policy string) bool { return !slices.Contains(references, policy) }
-		if best = s.Best(func(policy string) bool { return other(policy) && sim.Optimises(policy) }); best == "" {
+		if best = s.Best(func(policy string) bool { return other(policy) && sim.Optimizes(policy) }); best == "" {
 			best = s.Best(other)
 		}
 		if best != "" {
@@ -131,7 +131,7 @@ func (s *Summary) Conclude(conditions Conditions) {
 	s.Verdict = &Verdict{Policy: best, ComparedWith: s.CompareWith(best, references)}
 	if s.pauses(best) {
 		s.Verdict.Calm = s.Best(func(policy string) bool {
-			return !slices.Contains(references, policy) && sim.Optimises(policy) && !s.pauses(policy)
+			return !slices.Contains(references, policy) && sim.Optimizes(policy) && !s.pauses(policy)
 		})
 	}
 }
@@ -202,7 +202,7 @@ func (s *Summary) references() []string {
 	if len(references) > 0 {
 		return references
 	}
-	if rule := s.Best(func(policy string) bool { return !sim.Optimises(policy) }); rule != "" {
+	if rule := s.Best(func(policy string) bool { return !sim.Optimizes(policy) }); rule != "" {
 		return []string{rule}
 	}
 	if baseline := s.Baseline(); baseline != "" {

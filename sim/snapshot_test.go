@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-func TestCut(t *testing.T) {
+func TestSnapshotAt(t *testing.T) {
 	trace := Trace{
 		{ID: "finished", Submit: 0, Duration: 100 * time.Second, GPUs: 64},
 		{ID: "running", Submit: 0, Duration: 1000 * time.Second, GPUs: 32},
@@ -25,7 +25,7 @@ func TestCut(t *testing.T) {
 	}
 	// 5 nodes: "running" holds 4, "blocked" asks for 2, and "behind" and "now",
 	// each of which would fit the last node, do not overtake it.
-	got := Cut(trace, 5, 100*time.Second, 8)
+	got := SnapshotAt(trace, 5, 100*time.Second, 8)
 
 	running := solver.NewJob("running", 2304*time.Second)
 	running.CurrentNodes, running.TrainingTime = 4, 100*time.Second
@@ -45,26 +45,26 @@ func TestCut(t *testing.T) {
 	}
 }
 
-func TestCutOfNothing(t *testing.T) {
+func TestSnapshotAtOfNothing(t *testing.T) {
 	trace := Trace{{ID: "a", Submit: time.Minute, Duration: time.Minute, GPUs: 8}}
 	for _, at := range []time.Duration{0, time.Minute - 1, 2 * time.Minute} {
-		if jobs := Cut(trace, 8, at, 8).Jobs; len(jobs) != 0 {
+		if jobs := SnapshotAt(trace, 8, at, 8).Jobs; len(jobs) != 0 {
 			t.Errorf("at %v the snapshot holds %v; want none", at, jobs)
 		}
 	}
 }
 
-// TestCutProperties checks every snapshot against the definition of the cut, read
+// TestSnapshotAtProperties checks every snapshot against the definition of the cut, read
 // off the trace job by job.
-func TestCutProperties(t *testing.T) {
+func TestSnapshotAtProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		trace := drawTrace(t)
 		nodes := rapid.IntRange(0, 60).Draw(t, "nodes")
 		gpusPerNode := rapid.IntRange(1, 16).Draw(t, "GPUs per node")
 		at := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "at"))
-		jobs := Cut(trace, nodes, at, gpusPerNode).Jobs
+		jobs := SnapshotAt(trace, nodes, at, gpusPerNode).Jobs
 
-		next, held, blockedBy := 0, 0, 0
+		next, occupied, blockedBy := 0, 0, 0
 		for _, traced := range trace {
 			if traced.Submit > at || traced.Submit+traced.Duration <= at {
 				continue
@@ -78,17 +78,17 @@ func TestCutProperties(t *testing.T) {
 				t.Errorf("job %q is of the group %q; want %q", traced.ID, job.GroupID, traced.Group)
 			}
 
-			asked := traced.NodesAsked(traced.GPUs, gpusPerNode)
+			requested := traced.RequestedNodes(traced.GPUs, gpusPerNode)
 			switch job.CurrentNodes {
 			case 0:
 				if blockedBy == 0 {
-					blockedBy = asked
+					blockedBy = requested
 				}
 				if job.TrainingTime != 0 || job.WaitingTime != at-traced.Submit {
 					t.Errorf("queued job %q has trained %v and waited %v; want 0 and %v", traced.ID, job.TrainingTime, job.WaitingTime, at-traced.Submit)
 				}
-			case asked:
-				held += asked
+			case requested:
+				occupied += requested
 				if blockedBy != 0 {
 					t.Errorf("job %q overtook the queue", traced.ID)
 				}
@@ -96,11 +96,11 @@ func TestCutProperties(t *testing.T) {
 					t.Errorf("job %q has trained %v; want %v", traced.ID, got, at-traced.Submit)
 				}
 			default:
-				t.Errorf("job %q holds %d nodes; it asked for %d", traced.ID, job.CurrentNodes, asked)
+				t.Errorf("job %q holds %d nodes; it asked for %d", traced.ID, job.CurrentNodes, requested)
 			}
 
 			share := 1 - float64(at-traced.Submit)/float64(traced.Duration)
-			demand := traced.Duration.Seconds() * traced.speed(asked)
+			demand := traced.Duration.Seconds() * traced.speed(requested)
 			got := job.RemainingETA
 			if want := demand * share; got <= 0 || got.Seconds() > want+1e-6 || got.Seconds() < want-1e-6 {
 				t.Errorf("job %q has the remaining ETA %v; want %v s", traced.ID, got, want)
@@ -109,8 +109,8 @@ func TestCutProperties(t *testing.T) {
 		if next != len(jobs) {
 			t.Errorf("the snapshot holds %d jobs; %d are active", len(jobs), next)
 		}
-		if held > nodes || (blockedBy > 0 && held+blockedBy <= nodes) {
-			t.Errorf("%d of %d nodes are held while the front job waits for %d", held, nodes, blockedBy)
+		if occupied > nodes || (blockedBy > 0 && occupied+blockedBy <= nodes) {
+			t.Errorf("%d of %d nodes are held while the front job waits for %d", occupied, nodes, blockedBy)
 		}
 	})
 }
@@ -132,9 +132,9 @@ func drawTrace(t *rapid.T) Trace {
 	return trace
 }
 
-// TestCutOfRealTraces cuts the public traces kept beside the checkout, where they
+// TestSnapshotAtOfRealTraces cuts the public traces kept beside the checkout, where they
 // are there, at every hour.
-func TestCutOfRealTraces(t *testing.T) {
+func TestSnapshotAtOfRealTraces(t *testing.T) {
 	paths, err := filepath.Glob("../../shared/traces/*.csv")
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +155,13 @@ func TestCutOfRealTraces(t *testing.T) {
 			}
 			busy := 0
 			for hour := range 50 {
-				snapshot := Cut(trace, 110, time.Duration(hour)*time.Hour, DefaultGPUsPerNode)
-				held := 0
+				snapshot := SnapshotAt(trace, 110, time.Duration(hour)*time.Hour, DefaultGPUsPerNode)
+				occupied := 0
 				for _, job := range snapshot.Jobs {
-					held += job.CurrentNodes
+					occupied += job.CurrentNodes
 				}
-				if held > 110 {
-					t.Errorf("at hour %d the jobs hold %d of 110 nodes", hour, held)
+				if occupied > 110 {
+					t.Errorf("at hour %d the jobs hold %d of 110 nodes", hour, occupied)
 				}
 				busy += len(snapshot.Jobs)
 			}

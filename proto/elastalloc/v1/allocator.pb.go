@@ -511,7 +511,7 @@ const (
 	// More than a quarter of the running jobs pause in this decision.
 	WarningCode_WARNING_CODE_MANY_PAUSES WarningCode = 9
 	// The snapshot has size limits, and the piece sizes of its jobs do not divide each other. The
-	// limits are then necessary but not sufficient for a placement.
+	// limits are then neither necessary nor sufficient for a placement.
 	WarningCode_WARNING_CODE_SIZES_NOT_NESTED WarningCode = 10
 )
 
@@ -1099,8 +1099,9 @@ type Snapshot struct {
 	// FillIdle accept them, except for a single type of speed 1. Empty means identical nodes.
 	NodeTypes []*NodeType `protobuf:"bytes,6,rep,name=node_types,json=nodeTypes,proto3" json:"node_types,omitempty"`
 	// Bounds on large allocations, in addition to the capacity of the pool, so that a decision can
-	// be placed on machines. At most 64, in any order. Only OBJECTIVE_TOTAL_TIME without groups and
-	// FillIdle without groups accept size limits; OBJECTIVE_PROGRESS does not. Empty means no bound.
+	// be placed on machines. At most 64, in any order. Not supported yet: snapshots with size limits
+	// are an INVALID_ARGUMENT. The field is reserved for OBJECTIVE_TOTAL_TIME and FillIdle without
+	// groups. Empty means no bound.
 	SizeLimits    []*SizeLimit `protobuf:"bytes,7,rep,name=size_limits,json=sizeLimits,proto3" json:"size_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -126,9 +126,9 @@ func TestManyPauses(t *testing.T) {
 	}
 	s.Jobs[5].Overrun, s.Jobs[6].Overrun, s.Jobs[7].Overrun, s.Jobs[7].WorkDone = 1.99, 2, 2.5, 5*time.Hour
 	ranOut := []string{
-		`job "6" has done 2 times the work that was told of it; hold or cap it if it hangs`,
+		`job "6" has done 2 times its estimated work; pause or cap it if it hangs`,
 		`job "7" has 1h0m0s left on one node after 5h0m0s of work; counted with a quarter of that, 1h15m0s; ` +
-			`has done 2.5 times the work that was told of it; hold or cap it if it hangs`,
+			`has done 2.5 times its estimated work; pause or cap it if it hangs`,
 	}
 	for nodes, want := range map[int][]string{6: ranOut, 5: append(ranOut, "3 pauses at once among 8 running jobs")} {
 		s.TotalNodes = nodes

@@ -90,7 +90,7 @@ func ExampleAllocator_Allocate_badFields() {
 		}
 	}
 	// Output:
-	// snapshot.total_nodes is -1; want at least 0
-	// snapshot.jobs[0].remaining_eta is 0s; want more than 0
-	// options.relative_gap is 2; want at least 0 and less than 1
+	// snapshot.total_nodes is -1; must be at least 0
+	// snapshot.jobs[0].remaining_eta is 0s; must be greater than 0
+	// options.relative_gap is 2; must be at least 0 and less than 1
 }

@@ -119,7 +119,7 @@ func TestAddedObjectiveIsNamed(t *testing.T) {
 		o := solver.Options{CustomObjective: objective, Admission: solver.AdmissionPreemptive, Formulation: solver.FormulationPaper}
 		o.TotalTime.Fairness = new(2.0)
 		_, err = a.Allocate(t.Context(), s, o)
-		want := `options.formulation: is FORMULATION_PAPER, which is not for OBJECTIVE_SPREAD; want FORMULATION_ONE_HOT`
+		want := `options.formulation: is FORMULATION_PAPER, which OBJECTIVE_SPREAD does not support; must be FORMULATION_ONE_HOT`
 		if objective.Step == nil {
 			want = "snapshot.groups: is set, for which options.objective must be OBJECTIVE_TOTAL_TIME"
 		}

@@ -226,7 +226,7 @@ func TestHold(t *testing.T) {
 			rt.Fatalf("%d jobs are held: %+v", len(held), warnings)
 		}
 		for _, w := range warnings {
-			if w.Code != solver.WarningBadJobHeld || !strings.Contains(w.Message, "].remaining_eta: is 0s; want more than 0") {
+			if w.Code != solver.WarningBadJobHeld || !strings.Contains(w.Message, "].remaining_eta: is 0s; must be greater than 0") {
 				rt.Fatalf("warning %+v", w)
 			}
 		}

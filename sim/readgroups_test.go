@@ -35,10 +35,10 @@ func TestReadGroupsNamesEveryBadField(t *testing.T) {
 		"no group":      {"id,quota\n", "groups have no line below the header"},
 		"columns":       {"name,quota,quota\n", "groups line 1: column id is missing\n  line 1: column quota is repeated; the line has [\"name\" \"quota\" \"quota\"], and commas separate columns"},
 		"a short line":  {"id,quota\na\n", "groups: record on line 2: wrong number of fields"},
-		"every field":   {"id,quota,limit,parent_id\na,-1,x,b\n,1e3,2147483648,\n", "groups line 2: quota is \"-1\"; must be a whole number from 0 to 2147483647\n  line 2: limit is \"x\"; must be a whole number from 0 to 2147483647\n  line 3: quota is \"1e3\"; must be a whole number from 0 to 2147483647\n  line 3: limit is \"2147483648\"; must be a whole number from 0 to 2147483647\n  line 2: parent_id is \"b\", which no group has for an id\n  line 3: id is empty"},
+		"every field":   {"id,quota,limit,parent_id\na,-1,x,b\n,1e3,2147483648,\n", "groups line 2: quota is \"-1\"; must be a whole number from 0 to 2147483647\n  line 2: limit is \"x\"; must be a whole number from 0 to 2147483647\n  line 3: quota is \"1e3\"; must be a whole number from 0 to 2147483647\n  line 3: limit is \"2147483648\"; must be a whole number from 0 to 2147483647\n  line 2: parent_id is \"b\"; must be the id of a group\n  line 3: id is empty"},
 		"the same id":   {"id,quota\na,1\n\nb,2\na,3\n", "groups line 5: id is \"a\" like groups[0].id; ids must be unique"},
-		"its own child": {"id,quota,parent_id\na,1,a\n", "groups line 2: parent_id is \"a\", whose parents lead round in a circle"},
-		"a circle":      {"id,quota,parent_id\na,1,b\nb,1,a\n", "line 3: parent_id is \"a\", whose parents lead round in a circle"},
+		"its own child": {"id,quota,parent_id\na,1,a\n", "groups line 2: parent_id is \"a\", whose parents form a cycle"},
+		"a circle":      {"id,quota,parent_id\na,1,b\nb,1,a\n", "line 3: parent_id is \"a\", whose parents form a cycle"},
 		"five levels": {
 			"id,quota,parent_id\na,1,\nb,1,a\nc,1,b\nd,1,c\ne,1,d\n",
 			"groups line 6: parent_id is \"d\", which puts the group at depth 5",

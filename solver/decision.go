@@ -2,80 +2,83 @@ package solver
 
 import "github.com/elastalloc/elastalloc/solver/decision"
 
-// Names of package decision: the result of a decision, and the questions about it.
+// Names of package decision: results of decisions, explanations, forecasts and scenarios.
 type (
-	// Decision is the nodes of every job of a snapshot and what is known about them.
+	// Decision has the allocations of all jobs of a snapshot and a report about them.
 	Decision = decision.Decision
 
 	// Allocation is the decision for one job.
 	Allocation = decision.Allocation
 
-	// Change is what a decision means for a job.
+	// Change is the effect of a decision on a job.
 	Change = decision.Change
 
-	// Why is the reason for the nodes of a job.
+	// Why is the reason why a job gets its number of nodes.
 	Why = decision.Why
 
 	// Explanation is a decision with its reasons.
 	Explanation = decision.Explanation
 
-	// JobExplanation is why a job gets its nodes.
+	// JobExplanation is the reason why a job gets its number of nodes.
 	JobExplanation = decision.JobExplanation
 
-	// SizeOption is a size that a job could hold from now on.
+	// SizeOption is a possible size of a job.
 	SizeOption = decision.SizeOption
 
-	// Remedy is the smallest change of one kind that gives a job more nodes; a larger one may give
-	// it less.
+	// Remedy is the smallest change of one kind that gives a job more nodes. A larger change may give
+	// it fewer nodes. With more than 256 jobs or more than 256 additional nodes, TotalNodes may not be
+	// the smallest. Exactly one of Weight, TotalNodes and MinNodes is set.
 	Remedy = decision.Remedy
 
-	// ForecastOptions say how the future of a snapshot is simulated.
+	// ForecastOptions are the options of a forecast, which simulates the future of a snapshot. The
+	// zero value of a field means its default.
 	ForecastOptions = decision.ForecastOptions
 
-	// Forecast is when the jobs of a snapshot start and end.
+	// Forecast has the simulated start and completion times of the jobs of a snapshot.
 	Forecast = decision.Forecast
 
-	// JobForecast is when a job starts and ends, from the snapshot on: over several samples the
-	// medians and, as Low and High, the 10th and 90th percentiles.
+	// JobForecast has the simulated start and completion times of a job, relative to the snapshot.
+	// Over several samples, it has the medians, and the 10th (Low) and 90th (High) percentiles. A time
+	// beyond the end of the simulation is nil.
 	JobForecast = decision.JobForecast
 
-	// Reason is what is known about an answer.
+	// Reason states how good a decision is known to be.
 	Reason = decision.Reason
 
-	// Report says who decided, how good the decision is and how it came about.
+	// Report describes how a decision was made and how good it is.
 	Report = decision.Report
 
-	// Attempt is one backend's try at a decision.
+	// Attempt is the attempt of one backend to make a decision.
 	Attempt = decision.Attempt
 
-	// Outcome is how a backend's try at a decision ended.
+	// Outcome is the outcome of an attempt.
 	Outcome = decision.Outcome
 
-	// GroupReport is what a decision means for a group.
+	// GroupReport describes the effect of a decision on a group.
 	GroupReport = decision.GroupReport
 
-	// NodeTypeReport is what a decision means for a node type.
+	// NodeTypeReport describes the effect of a decision on a node type.
 	NodeTypeReport = decision.NodeTypeReport
 
-	// SizeLimitReport is what a decision means for a size limit.
+	// SizeLimitReport describes the effect of a decision on a size limit.
 	SizeLimitReport = decision.SizeLimitReport
 
-	// WaitReason is why a job holds no nodes; "" where it holds some.
+	// WaitReason is the reason why a job gets no nodes. "" means that it gets nodes.
 	WaitReason = decision.WaitReason
 
-	// WarningCode names what an operator should know of a decision.
+	// WarningCode identifies the type of a warning.
 	WarningCode = decision.WarningCode
 
-	// Warning is something that an operator should know of a decision.
+	// Warning is a warning about a decision for operators.
 	Warning = decision.Warning
 
-	// Scenario is a variation of a snapshot.
+	// Scenario is a variation of a snapshot. Apply returns the varied snapshot.
 	Scenario = decision.Scenario
 
-	// ScenarioResult is the decision on a variation, or why there is none.
+	// ScenarioResult is the decision on a scenario or an error.
 	ScenarioResult = decision.ScenarioResult
 
-	// WhatIf is the decision on a snapshot and on variations of it.
+	// WhatIf has the decisions on a snapshot and on scenarios.
 	WhatIf = decision.WhatIf
 )
 
@@ -136,10 +139,12 @@ const (
 	ScenarioJobs = decision.ScenarioJobs
 )
 
-// DecideNow turns the option of every job of the snapshot from now on into a decision without a
-// plan.
+// DecideNow returns the decision with the given options, one per job of the snapshot. The options
+// must not exceed the pool. The decision has no plan, and its report has only IdleNodes, NodeTypes
+// and Warnings.
 func DecideNow(s *Snapshot, options []Option) Decision { return decision.DecideNow(s, options) }
 
-// Decide turns the result of a backend into the decision for every job of the snapshot that p
-// was built from.
+// Decide converts the result of a backend to the decision for the snapshot of p. Jobs that are not
+// admitted get no nodes. The report has only the fields that follow from the allocations. The plan
+// must be legal for p.WithWaiting().
 func Decide(s *Snapshot, p *Problem, result Result) Decision { return decision.Decide(s, p, result) }

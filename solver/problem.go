@@ -2,80 +2,86 @@ package solver
 
 import "github.com/elastalloc/elastalloc/solver/problem"
 
-// Names of package problem: the options of a decision, the optimization model that follows from
+// Names of package problem: the options of a decision, the optimization model of
 // a snapshot, and the backends that solve it.
 type (
-	// Admission is who gets nodes when the minimums of all jobs do not fit.
+	// Admission is the policy that selects which jobs take part in a decision if the smallest sizes of
+	// all jobs do not fit into the pool together.
 	Admission = problem.Admission
 
 	// BackendName names a backend in options, reports, flags and metrics.
 	BackendName = problem.BackendName
 
-	// Formulation is the MILP handed to an external solver.
+	// Formulation is the mixed-integer linear program (MILP) that is passed to an external solver.
 	Formulation = problem.Formulation
 
-	// Backend finds plans.
+	// Backend solves problems. Implementations are safe for concurrent use. They keep no state between
+	// calls that could change a result.
 	Backend = problem.Backend
 
-	// Prover is a backend that also proves bounds for plans that are not its own.
+	// Prover is a backend that also proves bounds for the plans of other backends.
 	Prover = problem.Prover
 
-	// SolveOptions is what a caller asks of a backend.
+	// SolveOptions are the options of Backend.Solve.
 	SolveOptions = problem.SolveOptions
 
-	// Result is the answer of a backend.
+	// Result is the result of Backend.Solve.
 	Result = problem.Result
 
-	// Claim is what an external solver says of its plan.
+	// Claim is the claim of an external solver about its plan. If it is refuted, the plan is rejected.
 	Claim = problem.Claim
 
-	// Limit is what ended a search.
+	// Limit is the reason why a search stopped.
 	Limit = problem.Limit
 
-	// Certificate leads a checker that shares no code with the search to the proof that the search
-	// found: what sizes cost the jobs that pay for those and not for nodes.
+	// Certificate has the prices with which an independent checker can repeat the proof of a bound:
+	// the prices of the options of jobs that are priced per option and not per node. The checker does
+	// not have to trust the prices, because any prices give a valid bound.
 	Certificate = problem.Certificate
 
-	// SizePrices are what the sizes of one job cost.
+	// SizePrices are the prices of the options of one job.
 	SizePrices = problem.SizePrices
 
 	// AdmittedGroup is a group of the model.
 	AdmittedGroup = problem.AdmittedGroup
 
-	// Objective names what a decision maximises.
+	// Objective is the name of an objective, which a decision maximizes.
 	Objective = problem.Objective
 
-	// ObjectiveSpec describes an objective: the row of the table from which validation, model and
-	// every output follow.
+	// ObjectiveSpec describes an objective. Validation, model and all outputs use the specifications
+	// in Objectives. A new objective needs a Fill function, a row in Objectives and a value of the
+	// enum of the API. A Go program can pass its own objective as Options.CustomObjective instead.
 	ObjectiveSpec = problem.ObjectiveSpec
 
-	// Unit is what the values of an objective are.
+	// Unit is the unit of the values of an objective.
 	Unit = problem.Unit
 
-	// UnitFormat is how sentences put a value of an objective.
+	// UnitFormat is the format of a value of an objective in sentences.
 	UnitFormat = problem.UnitFormat
 
-	// Options is what a caller asks of a decision.
+	// Options are the options of a decision. The zero value of a field means its default.
 	Options = problem.Options
 
-	// BadJobs is what becomes of a request in which a job has bad fields.
+	// BadJobs selects how a request in which jobs have invalid fields is treated.
 	BadJobs = problem.BadJobs
 
-	// AcquireWorker grants a call one more goroutine, if one is free, which works with the context that
-	// AcquireWorker returns; release gives it back.
+	// AcquireWorker acquires one more goroutine for a call. ok is false if none is available. The
+	// goroutine has to use the returned context and call release when it is done.
 	AcquireWorker = problem.AcquireWorker
 
-	// Plan is the option of every admitted job in every step: plan[i][t] for job i of Problem.Jobs
-	// and step t counted from 0.
+	// Plan has the option of every admitted job in every step: plan[i][t] is the option of job i of
+	// Problem.Jobs in step t, counted from 0. Only the first step is executed. The next decision
+	// starts from a new snapshot, which is the rolling horizon of the paper.
 	Plan = problem.Plan
 
-	// Problem is the optimisation model of one snapshot after admission: all that a backend needs.
+	// Problem is the optimization model of a snapshot after admission. It is immutable, so backends
+	// can share it.
 	Problem = problem.Problem
 
 	// AdmittedJob is a job of the model.
 	AdmittedJob = problem.AdmittedJob
 
-	// TotalTimeOptions are the parameters of ObjectiveTotalTime.
+	// TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of the field.
 	TotalTimeOptions = problem.TotalTimeOptions
 )
 
@@ -137,31 +143,35 @@ var (
 // Admissions returns all admissions.
 func Admissions() []Admission { return problem.Admissions() }
 
-// RelativeGap returns how much better than an objective a plan could be, as a share of the bound
-// or the objective, whichever is larger in magnitude.
+// RelativeGap returns the gap between an objective and an upper bound, (bound - objective) /
+// max(|bound|, |objective|, tiny). It is never negative, and +Inf if the bound is +Inf.
 func RelativeGap(objective, bound float64) float64 { return problem.RelativeGap(objective, bound) }
 
-// Objectives returns the table of all objectives.
+// Objectives returns the specifications of all objectives. It returns an array to avoid memory
+// allocations, because each decision calls it several times.
 func Objectives() [2]ObjectiveSpec { return problem.Objectives() }
 
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return problem.DefaultOptions() }
 
-// FillIdleOptions returns the options that a snapshot for FillIdle is validated with.
+// FillIdleOptions returns the options with which a snapshot for FillIdle is validated. They have no
+// objective of the API, so the snapshot may have all optional fields.
 func FillIdleOptions() Options { return problem.FillIdleOptions() }
 
-// NewPlan returns a plan in which no job holds nodes.
+// NewPlan returns a plan in which no job occupies nodes. It allocates one block of memory.
 func NewPlan(jobs, steps int) Plan { return problem.NewPlan(jobs, steps) }
 
-// NewProblem admits jobs of a valid snapshot and builds the model of ObjectiveProgress over them.
+// NewProblem admits jobs of a valid snapshot and builds the model of ObjectiveProgress, which is
+// the model of the paper.
 func NewProblem(s *Snapshot, admission Admission) *Problem { return problem.NewProblem(s, admission) }
 
-// NewProblemFor admits jobs of a valid snapshot and builds the model over them that the options,
-// which have their defaults, select.
+// NewProblemFor admits jobs of a valid snapshot and builds the model of the objective in the
+// options, which have their defaults.
 func NewProblemFor(s *Snapshot, o Options) *Problem { return problem.NewProblemFor(s, o) }
 
-// Validate returns every bad field of a request for a decision, with their defaults filled in,
-// of at most maxJobs jobs and on one of the known backends.
+// Validate returns the invalid fields of a request for a decision. The snapshot and the options
+// have their defaults. The snapshot may have at most maxJobs jobs, and known are the existing
+// backends.
 func Validate(s *Snapshot, o Options, maxJobs int, known []BackendName) []Violation {
 	return problem.Validate(s, o, maxJobs, known)
 }

@@ -6,24 +6,28 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Names of package snapshot: what a caller reports, its defaults and limits.
+// Names of package snapshot: the input of a decision, its defaults and limits.
 type (
-	// Group is a team, or a department of several.
+	// Group is a team, or a department that consists of other groups.
 	Group = snapshot.Group
 
-	// NodeType is a kind of nodes.
+	// NodeType is a type of the nodes of a pool, such as a GPU model.
 	NodeType = snapshot.NodeType
 
-	// TypeSpeed is how fast a job trains on nodes of one type.
+	// TypeSpeed is the training speed of a job on nodes of one type.
 	TypeSpeed = snapshot.TypeSpeed
 
-	// Option is what a job may hold in a step: a number of nodes of one node type.
+	// Option is a possible allocation of a job in a step: a number of nodes of one node type. The zero
+	// value means no nodes. Options are comparable with ==.
 	Option = snapshot.Option
 
-	// SizeLimit bounds the nodes that large allocations occupy together.
+	// SizeLimit bounds the nodes that large allocations occupy together. The piece of an allocation of
+	// k nodes is min(k, Job.PieceNodes), or k if that is 0.
 	SizeLimit = snapshot.SizeLimit
 
-	// Snapshot is the state of the resource pool and its jobs at one moment.
+	// Snapshot is the state of the resource pool and its jobs at the decision time. In a snapshot that
+	// is passed to an allocator, the zero value of an optional field means its default. All other
+	// functions need a snapshot with its defaults, see WithDefaults.
 	Snapshot = snapshot.Snapshot
 
 	// Horizon is the look-ahead of the rolling-horizon model.
@@ -32,14 +36,14 @@ type (
 	// Job is one elastic training job, running or queued.
 	Job = snapshot.Job
 
-	// Scaling is how training speed grows with nodes, relative to one node: the table where there
-	// is one, the doubling efficiency otherwise.
+	// Scaling is the training speed by number of nodes, relative to one node. If Speeds is not set,
+	// DoublingEfficiency applies.
 	Scaling = snapshot.Scaling
 
-	// Violation is one bad field of a request.
+	// Violation describes an invalid field of a request.
 	Violation = snapshot.Violation
 
-	// InvalidError reports every bad field of a request at once.
+	// InvalidError reports all invalid fields of a request.
 	InvalidError = snapshot.InvalidError
 )
 
@@ -68,11 +72,11 @@ const (
 	MaxETAError    = snapshot.MaxETAError
 )
 
-// NewOption returns the option to hold nodes of the type at a position in
-// Snapshot.NodeTypes, which is ignored for 0 nodes.
+// NewOption returns the option with nodes of the type at a position in Snapshot.NodeTypes. The type
+// is ignored for 0 nodes.
 func NewOption(nodeType, nodes int) Option { return snapshot.NewOption(nodeType, nodes) }
 
-// Nodes returns one option per number of nodes, in a pool whose nodes are all alike.
+// Nodes returns one option per number of nodes, for a pool in which all nodes are alike.
 func Nodes(nodes ...int) []Option { return snapshot.Nodes(nodes...) }
 
 // DefaultHorizon returns the horizon of the paper: 5 steps of 5 minutes.

@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 			good + " --teams=1000":                                   "trace has 2 users; must be at least one for each of 1000 teams",
 			good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; must be a duration, such as 90s, 5m or 300\n" +
 				"  --total-time: fairness is \"x\"; must be a number\n  --total-time: unknown parameter \"speed\" (must be among aging, eta_error, fairness, ",
-			good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; ",
+			good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; must be 0 to 1e+06",
 			good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; must be used with a total-time policy",
 			good + " --quotas=equal":                     "of trace has no group",
 			good + " --groups=missing.csv":               "no such file",

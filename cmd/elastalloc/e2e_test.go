@@ -131,7 +131,7 @@ func TestJobThatHangs(t *testing.T) {
 		client.SetEstimate(job, estimator.Estimate(eta.Job{UserEstimate: 2 * time.Hour, WorkDone: time.Duration(1+4*i) * time.Hour}))
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, job)
 	}
-	const message = `job "hangs" has done 2.5 times the work that was told of it; hold or cap it if it hangs`
+	const message = `job "hangs" has done 2.5 times its estimated work; pause or cap it if it hangs`
 	for _, objective := range []elastallocv1.Objective{elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME} {
 		request.Options = &elastallocv1.AllocateOptions{Objective: objective, IncludePlan: true, TimeBudget: durationpb.New(time.Minute)}
 		answer, err := service.Allocate(t.Context(), request)
@@ -261,7 +261,7 @@ func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
 	_, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
-	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; want at most 3") {
+	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; must have at most 3") {
 		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
 	}
 }

@@ -40,12 +40,12 @@ func TestExplain(t *testing.T) {
 	}
 	request.JobIds = []string{"a", "ghost"}
 	_, err = a.Explain(t.Context(), request)
-	if want := `invalid request: job_ids[1]: is "ghost"; want a job of the snapshot`; err == nil || err.Error() != want {
+	if want := `invalid request: job_ids[1]: is "ghost"; must be a job of the snapshot`; err == nil || err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}
 	request.Options = &elastallocv1.AllocateOptions{TimeBudget: new(durationpb.Duration)}
 	_, err = a.Explain(t.Context(), request)
-	if want := `invalid request: options.time_budget: is 0s; want more than 0; job_ids[1]: is "ghost"; want a job of the snapshot`; err == nil || err.Error() != want {
+	if want := `invalid request: options.time_budget: is 0s; must be greater than 0; job_ids[1]: is "ghost"; must be a job of the snapshot`; err == nil || err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}
 }

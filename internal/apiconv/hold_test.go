@@ -44,7 +44,7 @@ func TestHold(t *testing.T) {
 		}
 	}
 	if len(messages) != 2 || !strings.Contains(messages[0], "snapshot.jobs[1].remaining_eta: is not a valid duration") ||
-		!strings.Contains(messages[0], "snapshot.jobs[1].min_nodes: is 0; want at least 1") ||
+		!strings.Contains(messages[0], "snapshot.jobs[1].min_nodes: is 0; must be at least 1") ||
 		!strings.Contains(messages[1], "snapshot.jobs[2].id: is empty") {
 		t.Errorf("warnings %q", messages)
 	}

@@ -117,12 +117,12 @@ func (c *converter) fromScenarios(
 	request *elastallocv1.WhatIfRequest, maxJobs int,
 ) (scenarios []solver.Scenario, plans []bool) {
 	if n := len(request.GetScenarios()); n > solver.MaxScenarios {
-		c.addf("scenarios", "has %d scenarios; want at most %d", n, solver.MaxScenarios)
+		c.addf("scenarios", "has %d scenarios; must have at most %d", n, solver.MaxScenarios)
 		return nil, nil
 	}
 	for i, s := range request.GetScenarios() {
 		if n := len(s.GetName()); n > solver.MaxIDBytes {
-			c.addf(fmt.Sprintf("scenarios[%d].name", i), "has %d bytes; want at most %d", n, solver.MaxIDBytes)
+			c.addf(fmt.Sprintf("scenarios[%d].name", i), "has %d bytes; must have at most %d", n, solver.MaxIDBytes)
 		}
 		var own converter
 		scenario := solver.Scenario{Name: s.GetName(), RemoveJobIDs: s.GetRemoveJobIds()}
@@ -131,7 +131,7 @@ func (c *converter) fromScenarios(
 		}
 		scenario.PutNodeTypes = own.nodeTypes(s.GetPutNodeTypes(), "put_node_types")
 		if n := len(s.GetPutJobs()); n > maxJobs {
-			own.addf("put_jobs", "has %d jobs; want at most %d", n, maxJobs)
+			own.addf("put_jobs", "has %d jobs; must have at most %d", n, maxJobs)
 		} else {
 			scenario.PutJobs = make([]solver.Job, n)
 			for i, job := range s.GetPutJobs() {

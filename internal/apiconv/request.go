@@ -129,11 +129,11 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 	}
 	if n := len(s.GetJobs()); n > maxJobs {
 		// Single jobs are not looked at then, and no memory is spent on them.
-		c.addf("snapshot.jobs", "has %d jobs; want at most %d", n, maxJobs)
+		c.addf("snapshot.jobs", "has %d jobs; must have at most %d", n, maxJobs)
 		return converted
 	}
 	if n := len(s.GetGroups()); n > solver.MaxGroups {
-		c.addf("snapshot.groups", "has %d groups; want at most %d", n, solver.MaxGroups)
+		c.addf("snapshot.groups", "has %d groups; must have at most %d", n, solver.MaxGroups)
 		return converted
 	}
 	converted.Groups = convertGroups(s.GetGroups())
@@ -244,12 +244,12 @@ func (c *converter) scaling(scaling *elastallocv1.Scaling, path string) solver.S
 	case *elastallocv1.Scaling_DoublingEfficiency:
 		converted.DoublingEfficiency = curve.DoublingEfficiency
 		if curve.DoublingEfficiency == 0 {
-			c.addf(path+".doubling_efficiency", "is 0; want more than 0 and at most 1")
+			c.addf(path+".doubling_efficiency", "is 0; must be greater than 0 and at most 1")
 		}
 	case *elastallocv1.Scaling_Table:
 		converted.Speeds = slices.Clone(curve.Table.GetSpeeds())
 		if len(converted.Speeds) == 0 {
-			c.addf(path+".table.speeds", "is empty; want one speed per legal size")
+			c.addf(path+".table.speeds", "is empty; must have one speed per legal size")
 		}
 	}
 	return converted
@@ -295,7 +295,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value {
 	name := Name(number)
 	if name == "" && number != 0 {
-		c.addf(path, "is %d; want one of %s", int32(number), strings.Join(APINames(number.Descriptor()), ", "))
+		c.addf(path, "is %d; must be one of %s", int32(number), strings.Join(APINames(number.Descriptor()), ", "))
 	}
 	return Value(name)
 }
@@ -311,7 +311,7 @@ func (c *converter) duration(d *durationpb.Duration, path string) time.Duration 
 	if back := durationpb.New(converted); !d.IsValid() {
 		c.addf(path, "is not a valid duration (%d s and %d ns)", d.GetSeconds(), d.GetNanos())
 	} else if back.GetSeconds() != d.GetSeconds() || back.GetNanos() != d.GetNanos() {
-		c.addf(path, "is out of range (%d s); want at most 292 years", d.GetSeconds())
+		c.addf(path, "is out of range (%d s); must be at most 292 years", d.GetSeconds())
 	}
 	return converted
 }
@@ -328,7 +328,7 @@ func (c *converter) optionalDuration(d *durationpb.Duration, path string) *time.
 func (c *converter) positive(d *durationpb.Duration, path string) time.Duration {
 	converted := c.duration(d, path)
 	if d != nil && converted == 0 && d.IsValid() {
-		c.addf(path, "is 0s; want more than 0")
+		c.addf(path, "is 0s; must be greater than 0")
 	}
 	return converted
 }
@@ -339,7 +339,7 @@ func (c *converter) atLeastOne(value *int32, path string) int {
 		return 0
 	}
 	if *value == 0 {
-		c.addf(path, "is 0; want at least 1")
+		c.addf(path, "is 0; must be at least 1")
 	}
 	return int(*value)
 }
@@ -351,7 +351,7 @@ func (c *converter) positiveNumber(value *float64, path string) float64 {
 		return 0
 	}
 	if !(*value > 0 && *value <= solver.MaxSpeed) {
-		c.addf(path, "is %v; want more than 0 and at most %g", *value, float64(solver.MaxSpeed))
+		c.addf(path, "is %v; must be greater than 0 and at most %g", *value, float64(solver.MaxSpeed))
 		return 0
 	}
 	return *value

@@ -460,8 +460,8 @@ func TestForecastNamesBadFields(t *testing.T) {
 	_, err := newAllocator(t, elastalloc.Options{}).Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{
 		Cadence: 1500 * time.Millisecond, ETAError: 2, Samples: 101, Until: -1,
 	})
-	want := "invalid request: snapshot.total_nodes: is -1; want at least 0; cadence: is 1.5s; want whole seconds, 1s to 87600h0m0s; " +
-		"eta_error: is 2; want 0 to 1; samples: is 101; want 1 to 100; until: is -1ns; want more than 0s and at most 87600h0m0s"
+	want := "invalid request: snapshot.total_nodes: is -1; must be at least 0; cadence: is 1.5s; must be whole seconds, 1s to 87600h0m0s; " +
+		"eta_error: is 2; must be 0 to 1; samples: is 101; must be 1 to 100; until: is -1ns; must be greater than 0s and at most 87600h0m0s"
 	if err == nil || err.Error() != want {
 		t.Errorf("error\n%v; want\n%s", err, want)
 	}

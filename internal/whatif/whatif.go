@@ -25,7 +25,7 @@ func Decide(
 	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
 	if len(scenarios) > solver.MaxScenarios {
-		return solver.WhatIf{}, snapshot.Invalid("scenarios", "has %d scenarios; want at most %d", len(scenarios), solver.MaxScenarios)
+		return solver.WhatIf{}, snapshot.Invalid("scenarios", "has %d scenarios; must have at most %d", len(scenarios), solver.MaxScenarios)
 	}
 	var w solver.WhatIf
 	err := within(ctx, 1+len(scenarios), func(ctx context.Context) (err error) {
@@ -67,7 +67,7 @@ func decideScenario(
 		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).WithPrefix(path)
 	}
 	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
-		return solver.Decision{}, snapshot.Invalid(path, "is one too many: with it the scenarios have %d jobs; want at most %d in all",
+		return solver.Decision{}, snapshot.Invalid(path, "is one too many: with it the scenarios have %d jobs; must be at most %d in all",
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {

@@ -200,13 +200,13 @@ func TestWhatIfErrors(t *testing.T) {
 	}{
 		"a bad job that replaces another": {
 			solver.Scenario{PutJobs: []solver.Job{many[0], bad}},
-			[]solver.Violation{{Path: "scenarios[1].put_jobs[1].max_nodes", Description: "is 1; want at least min_nodes (2)"}},
+			[]solver.Violation{{Path: "scenarios[1].put_jobs[1].max_nodes", Description: "is 1; must be at least min_nodes (2)"}},
 		},
 		"an unknown job": {
 			solver.Scenario{RemoveJobIDs: []string{"b", "c", "b"}},
 			[]solver.Violation{
-				{Path: "scenarios[1].remove_job_ids[1]", Description: `is "c"; want a job of the snapshot that is not removed already`},
-				{Path: "scenarios[1].remove_job_ids[2]", Description: `is "b"; want a job of the snapshot that is not removed already`},
+				{Path: "scenarios[1].remove_job_ids[1]", Description: `is "c"; must be a job of the snapshot that is not removed already`},
+				{Path: "scenarios[1].remove_job_ids[2]", Description: `is "b"; must be a job of the snapshot that is not removed already`},
 			},
 		},
 		"one id twice": {
@@ -215,15 +215,15 @@ func TestWhatIfErrors(t *testing.T) {
 		},
 		"a pool of less than nothing": {
 			solver.Scenario{TotalNodes: new(-1)},
-			[]solver.Violation{{Path: "scenarios[1].total_nodes", Description: "is -1; want at least 0"}},
+			[]solver.Violation{{Path: "scenarios[1].total_nodes", Description: "is -1; must be at least 0"}},
 		},
 		"options": {
 			solver.Scenario{Options: &solver.Options{RelativeGap: 2}},
-			[]solver.Violation{{Path: "scenarios[1].options.relative_gap", Description: "is 2; want at least 0 and less than 1"}},
+			[]solver.Violation{{Path: "scenarios[1].options.relative_gap", Description: "is 2; must be at least 0 and less than 1"}},
 		},
 		"too many jobs": {
 			solver.Scenario{PutJobs: many},
-			[]solver.Violation{{Path: "scenarios[1].jobs", Description: "has 5 jobs; want at most 4"}},
+			[]solver.Violation{{Path: "scenarios[1].jobs", Description: "has 5 jobs; must have at most 4"}},
 		},
 		"what another form could not express": {
 			solver.Scenario{Bad: []solver.Violation{{Path: "put_jobs", Description: "is bad"}}},
@@ -253,7 +253,7 @@ func TestWhatIfErrors(t *testing.T) {
 	t.Run("too many scenarios", func(t *testing.T) {
 		t.Parallel()
 		_, err := a.WhatIf(t.Context(), twoJobs(), solver.Options{}, make([]solver.Scenario, solver.MaxScenarios+1))
-		if want := "invalid request: scenarios: has 65 scenarios; want at most 64"; err == nil || err.Error() != want {
+		if want := "invalid request: scenarios: has 65 scenarios; must have at most 64"; err == nil || err.Error() != want {
 			t.Errorf("error %v; want %q", err, want)
 		}
 	})

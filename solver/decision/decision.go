@@ -5,56 +5,56 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Decision is the nodes of every job of a snapshot and what is known about them.
+// Decision has the allocations of all jobs of a snapshot and a report about them.
 type Decision struct {
 	// Allocations are in the order of Snapshot.Jobs, one each.
 	Allocations []Allocation
-	// Report says who decided and how good the decision is.
+	// Report describes how the decision was made and how good it is.
 	Report Report
 }
 
 // Allocation is the decision for one job.
 type Allocation struct {
 	JobID string
-	// Current is the number of nodes held before, Nodes the number from now on.
+	// Current is the number of nodes before the decision, and Nodes the number after it.
 	Current, Nodes int
-	// NodeType is the type of the nodes; "" where there are none of either.
+	// NodeType is the type of the nodes. "" means no nodes or no node types.
 	NodeType string
-	// Change is what that means for the job.
+	// Change is the change from Current to Nodes.
 	Change Change
-	// WaitReason is why the job holds no nodes, and BehindJobID the job that it is
-	// behind where that is why.
+	// WaitReason is the reason why the job gets no nodes. BehindJobID is the job that it waits for if
+	// the reason is WaitBehind.
 	WaitReason  WaitReason
 	BehindJobID string
-	// PlannedNodes are the nodes per step of the horizon.
+	// PlannedNodes are the planned numbers of nodes, one per step of the horizon.
 	PlannedNodes []int
-	// PlannedProgress is the share of the remaining work done by the end of each
-	// step, 0 to 1.
+	// PlannedProgress is the share of the remaining work (0 to 1) that is done by the end of each
+	// step.
 	PlannedProgress []float64
 }
 
-// Steps returns the allocations that change a job's nodes in an order to carry them out in:
-// first those that free nodes, then those that take some. So the jobs never hold more nodes
-// than the pool has, or than they held before where it shrank. A move is two steps: the first,
-// to 0 nodes, is among those that free. Where one fails, leave out the rest and decide anew.
+// Steps returns the allocations that change nodes in the order in which to execute them: first the
+// allocations that release nodes, then the allocations that add nodes. So the jobs never occupy more
+// nodes than the pool has, or more than before if the pool shrank. A move consists of two steps. The
+// first one releases all nodes. If a step fails, skip the remaining steps and make a new decision.
 func (d *Decision) Steps() []Allocation {
-	var frees, takes []Allocation
+	var releases, additions []Allocation
 	for _, a := range d.Allocations {
 		switch {
 		case a.Change == ChangeMove:
-			freed := a
-			freed.Nodes, freed.NodeType = 0, ""
-			frees, takes = append(frees, freed), append(takes, a)
+			release := a
+			release.Nodes, release.NodeType = 0, ""
+			releases, additions = append(releases, release), append(additions, a)
 		case a.Nodes < a.Current:
-			frees = append(frees, a)
+			releases = append(releases, a)
 		case a.Nodes > a.Current:
-			takes = append(takes, a)
+			additions = append(additions, a)
 		}
 	}
-	return append(frees, takes...)
+	return append(releases, additions...)
 }
 
-// Change is what a decision means for a job.
+// Change is the effect of a decision on a job.
 type Change string
 
 // The changes.
@@ -65,10 +65,10 @@ const (
 	ChangeKeep      Change = "keep"
 	ChangeWait      Change = "wait"
 	ChangePreempt   Change = "preempt"
-	ChangeMove      Change = "move" // to another node type, whatever the nodes
+	ChangeMove      Change = "move" // to another node type, with any number of nodes
 )
 
-// ChangeOf returns what going from current to nodes means for a job.
+// ChangeOf returns the change of a job from current to nodes without a change of the node type.
 func ChangeOf(current, nodes int) Change {
 	switch {
 	case current == 0 && nodes == 0:
@@ -86,22 +86,22 @@ func ChangeOf(current, nodes int) Change {
 	}
 }
 
-// DecideNow turns the options of every job of the snapshot from now on, which do not exceed
-// the pool, into a decision without a plan. Of its report only IdleNodes, NodeTypes and Warnings
-// are set.
+// DecideNow returns the decision with the given options, one per job of the snapshot. The options must
+// not exceed the pool. The decision has no plan, and its report has only IdleNodes, NodeTypes and
+// Warnings.
 func DecideNow(s *snapshot.Snapshot, options []snapshot.Option) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	for i, option := range options {
 		d.Allocations[i] = Allocation{Nodes: int(option.Nodes), NodeType: s.TypeOf(option)}
 	}
 	p := problem.GroupsOf(s)
-	d.complete(s, p, d.reach(s, p))
+	d.complete(s, p, d.availableNow(s, p))
 	return d
 }
 
-// Decide turns a result into the decision for every job of the snapshot p was built
-// from; jobs that were not admitted get no nodes. The report holds only what
-// follows from the allocations. The plan is one of p.WithWaiting.
+// Decide converts the result of a backend to the decision for the snapshot of p. Jobs that are not
+// admitted get no nodes. The report has only the fields that follow from the allocations. The plan must
+// be legal for p.WithWaiting().
 func Decide(s *snapshot.Snapshot, p *problem.Problem, result problem.Result) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)
@@ -125,16 +125,16 @@ func Decide(s *snapshot.Snapshot, p *problem.Problem, result problem.Result) Dec
 		d.Report.Groups[g].Price = price
 	}
 	if result.Heuristic {
-		d.complete(s, p, d.reach(s, p))
+		d.complete(s, p, d.availableNow(s, p))
 	} else {
-		d.complete(s, p, reachOf(s, p))
+		d.complete(s, p, availableTo(s, p))
 	}
 	return d
 }
 
-// complete fills in what follows from the nodes of every job; p has the groups, and reaches
-// are those of explainWaits.
-func (d *Decision) complete(s *snapshot.Snapshot, p *problem.Problem, reaches []reach) {
+// complete sets all fields that follow from the numbers of nodes. p has the groups, and available is
+// the argument of explainWaits.
+func (d *Decision) complete(s *snapshot.Snapshot, p *problem.Problem, available []availability) {
 	d.Report.IdleNodes = s.TotalNodes
 	for g := range s.NodeTypes {
 		t := &s.NodeTypes[g]
@@ -152,6 +152,6 @@ func (d *Decision) complete(s *snapshot.Snapshot, p *problem.Problem, reaches []
 			d.Report.NodeTypes[s.Option(a.NodeType, a.Nodes).Type].IdleNodes -= a.Nodes
 		}
 	}
-	d.explainWaits(s, p, reaches)
+	d.explainWaits(s, p, available)
 	d.warn(s, p)
 }

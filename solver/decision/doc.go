@@ -1,4 +1,4 @@
-// Package decision defines the result of a problem: what every job of the snapshot gets and why,
-// the report with its warnings, and the questions about a decision, which are explanations,
-// forecasts and scenarios. It knows no backend.
+// Package decision defines the result of a decision: the allocations of all jobs of the snapshot with
+// the reasons for waiting, and the report with its warnings. It also defines the inputs and results of
+// explanations, forecasts and what-if scenarios. It does not depend on any backend.
 package decision

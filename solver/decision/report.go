@@ -7,40 +7,40 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Reason is what is known about an answer.
+// Reason states how good a decision is known to be.
 type Reason string
 
 // The reasons.
 const (
 	ReasonOptimal   Reason = "optimal"   // proven: the relative gap is at most OptimalGap
-	ReasonFeasible  Reason = "feasible"  // valid; the gap is open or within the gap asked for
+	ReasonFeasible  Reason = "feasible"  // valid; the gap is open or within the requested gap
 	ReasonHeuristic Reason = "heuristic" // no search was made, or none had a plan in time
 )
 
-// Report says who decided, how good the decision is and how it came about.
+// Report describes how a decision was made and how good it is.
 type Report struct {
 	Backend problem.BackendName
 	Reason  Reason
 	Limit   problem.Limit
-	// Objective is that of the returned plan, recomputed from it.
+	// Objective is the objective of the plan, computed from the plan.
 	Objective float64
 	// Bound is a proven upper bound on the optimum.
 	Bound float64
 	// RelativeGap is RelativeGap(Objective, Bound).
 	RelativeGap float64
-	// GreedyObjective is what the greedy allocator would have scored.
+	// GreedyObjective is the objective of the plan of the greedy backend.
 	GreedyObjective float64
-	// SolveTime is the time inside the backend that answered.
+	// SolveTime is the time in the backend whose plan was chosen.
 	SolveTime time.Duration
-	// Attempts are all backends tried, in order.
+	// Attempts are the attempts of all called backends, in order.
 	Attempts []Attempt
-	// NodePrices are what one more node would bring, per step of the objective or per node
-	// type where there are several, in units of the objective: the prices of the Lagrangian
-	// bound. Nil where time ended before they were known, or no bound was asked for.
+	// NodePrices are the values of one more node, in units of the objective: the prices of the
+	// Lagrangian bound. There is one price per step, or per node type if there are several. Nil means
+	// that the time budget expired before they were known or that no bound was requested.
 	NodePrices []float64
-	// IdleNodes is what the decision leaves unallocated.
+	// IdleNodes is the number of nodes that the decision does not allocate.
 	IdleNodes int
-	// Warnings are what an operator should know.
+	// Warnings are the warnings for operators.
 	Warnings []Warning
 	// Groups are in the order of Snapshot.Groups, one each.
 	Groups []GroupReport
@@ -48,15 +48,15 @@ type Report struct {
 	NodeTypes []NodeTypeReport
 	// SizeLimits are in the order of Snapshot.SizeLimits, one each.
 	SizeLimits []SizeLimitReport
-	// Contradiction, where it is not empty, says which proof a legal plan has refuted: a
-	// defect of this program. Bound is then one that needs no search.
+	// Contradiction describes a proof that a legal plan has refuted, which is a bug of this program.
+	// Bound then does not depend on the search. "" means that there is none.
 	Contradiction string
-	// Certificate is what a checker of Bound needs beyond the plan and NodePrices; nil where
-	// it needs nothing or was not asked for.
+	// Certificate is the data that a checker of Bound needs in addition to the plan and NodePrices. Nil
+	// means that it needs none or that the certificate was not requested.
 	Certificate problem.Certificate
 }
 
-// Attempt is one backend's try at a decision.
+// Attempt is the attempt of one backend to make a decision.
 type Attempt struct {
 	Backend  problem.BackendName
 	Outcome  Outcome
@@ -64,51 +64,50 @@ type Attempt struct {
 	Duration time.Duration
 }
 
-// Outcome is how a backend's try at a decision ended.
+// Outcome is the outcome of an attempt.
 type Outcome string
 
 // The outcomes.
 const (
-	OutcomeAnswered    Outcome = "answered"     // it gave the answer
-	OutcomeUnavailable Outcome = "unavailable"  // it could not be asked
-	OutcomeTimedOut    Outcome = "timed-out"    // it had no plan when its time was up
-	OutcomeCrashed     Outcome = "crashed"      // it failed
+	OutcomeAnswered    Outcome = "answered"     // its plan was accepted
+	OutcomeUnavailable Outcome = "unavailable"  // it could not be called
+	OutcomeTimedOut    Outcome = "timed-out"    // it had no plan when its time budget expired
+	OutcomeCrashed     Outcome = "crashed"      // it failed with another error or a panic
 	OutcomeInvalidPlan Outcome = "invalid-plan" // its plan did not pass the check
 )
 
-// GroupReport is what a decision means for a group.
+// GroupReport describes the effect of a decision on a group.
 type GroupReport struct {
-	// ID is that of the group.
+	// ID is the id of the group.
 	ID string
-	// Nodes are what its jobs and those of all groups within it hold from now on.
+	// Nodes is the number of nodes that the jobs of the group and its descendants get.
 	Nodes int
-	// Short is how many nodes that is below AdmittedGroup.Floor.
+	// Short is the number of nodes that Nodes is below AdmittedGroup.Floor.
 	Short int
-	// Price is what one more node of the group's limit is worth, in units of the objective;
-	// 0 where the limit does not bind and where no search was made.
+	// Price is the value of one more node in the limit of the group, in units of the objective. It is 0
+	// if the limit does not bind or if no search was made.
 	Price float64
 }
 
-// NodeTypeReport is what a decision means for a node type.
+// NodeTypeReport describes the effect of a decision on a node type.
 type NodeTypeReport struct {
 	ID string
-	// Nodes are those of the type in the pool, IdleNodes those of them left unallocated.
+	// Nodes is the number of nodes of the type, and IdleNodes the number that is not allocated.
 	Nodes, IdleNodes int
-	// Price is what one more node is worth, in units of the objective; 0 where no search was
-	// made.
+	// Price is the value of one more node, in units of the objective. It is 0 if no search was made.
 	Price float64
 }
 
-// SizeLimitReport is what a decision means for a size limit.
+// SizeLimitReport describes the effect of a decision on a size limit.
 type SizeLimitReport struct {
 	snapshot.SizeLimit
 	// Used is the number of nodes of the allocations that count.
 	Used int
-	// Price is what one more node in the limit is worth, in units of the objective.
+	// Price is the value of one more node in the limit, in units of the objective.
 	Price float64
 }
 
-// reportGroups returns the reports of the groups of p under a plan, prices aside.
+// reportGroups returns the reports of the groups of p under a plan, without prices.
 func reportGroups(s *snapshot.Snapshot, p *problem.Problem, plan problem.Plan) []GroupReport {
 	if len(p.Groups) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// RestoreFrozen puts the held jobs back into the decision on the others, with a plan over as
-// many steps that keeps their nodes, and no word on their progress.
+// RestoreFrozen returns the decision on the other jobs extended by the frozen jobs. Frozen jobs keep
+// their nodes for the given steps, and their progress is not set.
 func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 	if !h.Any() {
 		return d
@@ -18,13 +18,13 @@ func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 	s := h.Snapshot()
 	restoreWarnings(h, &d)
 	others := d.Allocations
-	var rest []int // the positions of those others
+	var positions []int // of the other jobs in the snapshot
 	d.Allocations = make([]Allocation, len(s.Jobs))
 	for i := range s.Jobs {
 		job, bad := &s.Jobs[i], h.Violations(i)
 		if bad == nil {
 			d.Allocations[i], others = others[0], others[1:]
-			rest = append(rest, i)
+			positions = append(positions, i)
 			if a := &d.Allocations[i]; a.WaitReason == WaitNeverFits && s.Fits(i) {
 				a.WaitReason = WaitNoRoom
 			}
@@ -51,12 +51,12 @@ func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 	for g := range d.Report.NodeTypes {
 		d.Report.NodeTypes[g].Nodes = s.NodeTypes[g].Nodes
 	}
-	d.Report.Certificate = d.Report.Certificate.RemapJobs(func(job int) int { return rest[job] })
+	d.Report.Certificate = d.Report.Certificate.RemapJobs(func(job int) int { return positions[job] })
 	return d
 }
 
-// RestoreFrozenForecast puts the held jobs back into the forecast of the others: they keep their
-// nodes and do not end.
+// RestoreFrozenForecast returns the forecast of the other jobs extended by the frozen jobs, which keep
+// their nodes and do not complete.
 func RestoreFrozenForecast(h snapshot.FrozenJobs, f Forecast) Forecast {
 	if !h.Any() {
 		return f
@@ -78,8 +78,8 @@ func RestoreFrozenForecast(h snapshot.FrozenJobs, f Forecast) Forecast {
 	return f
 }
 
-// restoreWarnings corrects what was said of a pool without the nodes that bad jobs keep:
-// it is not empty, and jobs that would fit but for those nodes have no room now.
+// restoreWarnings corrects the warnings about a pool without the nodes of frozen jobs. It removes the
+// warnings that the pool is empty and that jobs never fit if they do not apply to the whole pool.
 func restoreWarnings(h snapshot.FrozenJobs, d *Decision) {
 	s, warnings := h.Snapshot(), d.Report.Warnings
 	d.Report.Warnings = nil
@@ -104,12 +104,12 @@ func restoreWarnings(h snapshot.FrozenJobs, d *Decision) {
 }
 
 func describe(bad []snapshot.Violation) string {
-	const most = 3
+	const limit = 3
 	var parts []string
-	for _, v := range snapshot.WithPrefix("snapshot", bad[:min(most, len(bad))]) {
+	for _, v := range snapshot.WithPrefix("snapshot", bad[:min(limit, len(bad))]) {
 		parts = append(parts, v.Path+": "+v.Description)
 	}
-	if more := len(bad) - most; more > 0 {
+	if more := len(bad) - limit; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, "; ")

@@ -7,43 +7,44 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// WaitReason is why a job holds no nodes; "" where it holds some.
+// WaitReason is the reason why a job gets no nodes. "" means that it gets nodes.
 type WaitReason string
 
 // The reasons.
 const (
-	// WaitNoRoom means that not even the job's smallest size fits beside what goes before
-	// it.
+	// WaitNoRoom means that the smallest size of the job does not fit in addition to the jobs that
+	// take precedence.
 	WaitNoRoom WaitReason = "no-room"
-	// WaitBehind means that the job stands behind one that has no room, which no job
-	// passes.
+	// WaitBehind means that the job is behind a job that does not fit, and jobs do not overtake each
+	// other.
 	WaitBehind WaitReason = "behind"
 	// WaitNeverFits means that the job's smallest size exceeds the pool.
 	WaitNeverFits WaitReason = "never-fits"
-	// WaitGroupLimit means that the limit of the job's group leaves it no room.
+	// WaitGroupLimit means that the limit of the job's group leaves too few nodes.
 	WaitGroupLimit WaitReason = "group-limit"
-	// WaitNotWorthIt means that the optimiser had better use for the nodes.
+	// WaitNotWorthIt means that the nodes have a higher value for other jobs.
 	WaitNotWorthIt WaitReason = "not-worth-it"
-	// WaitSizeLimit means that a size limit, not the pool, leaves no nodes for the job.
+	// WaitSizeLimit means that a size limit, not the pool, leaves too few nodes.
 	WaitSizeLimit WaitReason = "size-limit"
 )
 
-// reach is what was within the reach of a job.
-type reach struct {
-	// pool is how many nodes of the pool an optimiser could have given the job, negative
-	// where it had no say. Of several types it is MaxNodes, or 0 where none has enough.
+// availability is the number of nodes that were available to a job.
+type availability struct {
+	// pool is the number of nodes that an optimizer could have allocated to the job. It is negative
+	// if no optimizer decided on the job. With several node types, it is MaxNodes, or 0 if no type
+	// has enough nodes.
 	pool int
-	// limits is how many nodes the limits of its groups left it, NoLimit without any.
+	// limits is the number of nodes that the limits of its groups left, NoLimit without limits.
 	limits int
 }
 
-// explainWaits says of every job without nodes why. Jobs over which an optimiser had no say
-// wait in line: running jobs that lost their nodes have no room, and so has the first of the
-// queue if there are none of these; all others are behind the first that has no room. Behind one
-// that only the limit of a group stops are only those of that group.
-func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, reaches []reach) {
-	left := d.room(s, p)
-	blocker, blockers := "", make(map[int]string) // of all, and by group
+// explainWaits sets the wait reason of every job without nodes. Jobs on which no optimizer decided form a
+// queue. Running jobs that lost their nodes do not fit. If there are none, the first queued job does
+// not fit. All other jobs are behind the first job that does not fit. If only the limit of a group
+// stops a job, only the jobs of that group are behind it.
+func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, available []availability) {
+	left := d.headroom(s, p)
+	blocker, blockers := "", make(map[int]string) // of all jobs, and by group
 	explain := func(queued bool) {
 		for i := range s.Jobs {
 			job, a := &s.Jobs[i], &d.Allocations[i]
@@ -53,17 +54,17 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, reache
 			switch smallest := s.SmallestSize(i); {
 			case !s.Fits(i):
 				a.WaitReason = WaitNeverFits
-			case reaches[i].limits < smallest:
+			case available[i].limits < smallest:
 				a.WaitReason = WaitGroupLimit
-				if reaches[i].pool < 0 {
+				if available[i].pool < 0 {
 					block(p, left, p.JobGroup(i), smallest, job.ID, blockers)
 				}
-			case reaches[i].pool >= smallest:
+			case available[i].pool >= smallest:
 				a.WaitReason = WaitNotWorthIt
 				if d.atLimit(left, p.JobGroup(i), smallest) {
 					a.WaitReason = WaitGroupLimit
 				}
-			case reaches[i].pool >= 0:
+			case available[i].pool >= 0:
 				a.WaitReason = WaitNoRoom
 			case !queued:
 				a.WaitReason, blocker = WaitNoRoom, cmp.Or(blocker, job.ID)
@@ -81,8 +82,8 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, reache
 	explain(true)
 }
 
-// room returns what a decision leaves of the pool and of the limits of its groups.
-func (d *Decision) room(s *snapshot.Snapshot, p *problem.Problem) *problem.Headroom {
+// headroom returns the headroom of the pool after the decision.
+func (d *Decision) headroom(s *snapshot.Snapshot, p *problem.Problem) *problem.Headroom {
 	left := p.SnapshotHeadroom(s)
 	for i := range s.Jobs {
 		left.Allocate(p.JobGroup(i), s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes))
@@ -90,8 +91,8 @@ func (d *Decision) room(s *snapshot.Snapshot, p *problem.Problem) *problem.Headr
 	return left
 }
 
-// atLimit reports whether a limit keeps a job of a group from its smallest size: the
-// decision leaves more of the pool than of the limit, or the limit has a price.
+// atLimit reports whether a group limit prevents a job from getting its smallest size: the limit leaves
+// fewer nodes than the pool, or the limit has a price.
 func (d *Decision) atLimit(left *problem.Headroom, group, smallest int) bool {
 	if within := left.FreeInGroup(group); within >= smallest {
 		return false
@@ -106,8 +107,8 @@ func (d *Decision) atLimit(left *problem.Headroom, group, smallest int) bool {
 	return false
 }
 
-// block records that a job of the given smallest size blocks the queues of the groups whose
-// limits leave it no room.
+// block records that the job with the given id blocks the queues of the groups whose limits leave fewer
+// nodes than its smallest size.
 func block(p *problem.Problem, left *problem.Headroom, group, smallest int, id string, blockers map[int]string) {
 	for g, nodes := range left.FreeInGroups(group) {
 		if nodes < smallest && smallest <= p.Groups[g].Limit && blockers[g] == "" {
@@ -116,7 +117,7 @@ func block(p *problem.Problem, left *problem.Headroom, group, smallest int, id s
 	}
 }
 
-// behind returns the job that blocks the queue of a group, "" if none does.
+// behind returns the id of the job that blocks the queue of a group, "" if there is none.
 func behind(left *problem.Headroom, group int, blockers map[int]string) string {
 	for g := range left.FreeInGroups(group) {
 		if blockers[g] != "" {
@@ -126,20 +127,20 @@ func behind(left *problem.Headroom, group int, blockers map[int]string) string {
 	return ""
 }
 
-// reachOf returns what an optimizer of p could give every job of a snapshot in addition to the
-// smallest sizes of all other jobs.
-func reachOf(s *snapshot.Snapshot, p *problem.Problem) []reach {
-	room := p.HeadroomAtMinimum()
-	reaches := make([]reach, len(s.Jobs))
-	for i := range reaches {
-		reaches[i] = reach{pool: -1, limits: room.FreeInGroup(p.JobGroup(i))}
+// availableTo returns the nodes that an optimizer of p could allocate to each job of a snapshot in
+// addition to the minimums of all other jobs.
+func availableTo(s *snapshot.Snapshot, p *problem.Problem) []availability {
+	headroom := p.HeadroomAtMinimum()
+	available := make([]availability, len(s.Jobs))
+	for i := range available {
+		available[i] = availability{pool: -1, limits: headroom.FreeInGroup(p.JobGroup(i))}
 	}
 	for i := range p.Jobs {
-		job, r := &p.Jobs[i], &reaches[p.Jobs[i].Index]
-		if r.pool = room.Idle + int(job.Options[0].Nodes); p.TypeNodes != nil {
+		job, r := &p.Jobs[i], &available[p.Jobs[i].Index]
+		if r.pool = headroom.Idle + int(job.Options[0].Nodes); p.TypeNodes != nil {
 			r.pool = 0
 			for _, option := range job.Options {
-				if !option.IsZero() && int(option.Nodes) <= room.FreeAfterRelease(p.FeasibleOptions[i], option) {
+				if !option.IsZero() && int(option.Nodes) <= headroom.FreeAfterRelease(p.FeasibleOptions[i], option) {
 					r.pool = snapshot.MaxNodes
 				}
 			}
@@ -148,23 +149,23 @@ func reachOf(s *snapshot.Snapshot, p *problem.Problem) []reach {
 			r.limits += int(job.Options[0].Nodes)
 		}
 	}
-	return reaches
+	return available
 }
 
-// reach returns what a decision in which no optimiser had a say leaves every job. One that
-// lost its nodes in a group that held more than its limit lost them to the limit, even if
-// its jobs gave up more than they had to.
-func (d *Decision) reach(s *snapshot.Snapshot, p *problem.Problem) []reach {
-	left, before := d.room(s, p), p.SnapshotHeadroom(s)
+// availableNow returns the nodes that a decision without an optimizer leaves to each job. If a group
+// exceeded its limit before, its jobs lost their nodes because of the limit, even if they released more
+// nodes than necessary.
+func (d *Decision) availableNow(s *snapshot.Snapshot, p *problem.Problem) []availability {
+	left, before := d.headroom(s, p), p.SnapshotHeadroom(s)
 	for i := range s.Jobs {
 		before.Allocate(p.JobGroup(i), s.Current(i))
 	}
-	reaches := make([]reach, len(s.Jobs))
-	for i := range reaches {
-		reaches[i] = reach{pool: -1, limits: left.FreeInGroup(p.JobGroup(i))}
+	available := make([]availability, len(s.Jobs))
+	for i := range available {
+		available[i] = availability{pool: -1, limits: left.FreeInGroup(p.JobGroup(i))}
 		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.FreeInGroup(p.JobGroup(i)) < 0 {
-			reaches[i].limits = 0
+			available[i].limits = 0
 		}
 	}
-	return reaches
+	return available
 }

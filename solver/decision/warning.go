@@ -10,49 +10,47 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// WarningCode names what an operator should know of a decision.
+// WarningCode identifies the type of a warning.
 type WarningCode string
 
 // The warnings.
 const (
 	// WarningNeverFits means that a job's smallest size exceeds the pool.
 	WarningNeverFits WarningCode = "never-fits"
-	// WarningIdleWithQueue means that nodes stay idle though a job waits that the pool
-	// could hold.
+	// WarningIdleWithQueue means that nodes are idle although a job is waiting whose smallest size
+	// does not exceed the pool.
 	WarningIdleWithQueue WarningCode = "idle-with-queue"
-	// WarningEmptyPool means that there are jobs and no nodes.
+	// WarningEmptyPool means that there are jobs but no nodes.
 	WarningEmptyPool WarningCode = "empty-pool"
-	// WarningBadJobHeld means that a job with bad fields keeps its nodes.
+	// WarningBadJobHeld means that a job with invalid fields is frozen and keeps its nodes.
 	WarningBadJobHeld WarningCode = "bad-job-held"
 	// WarningLoadShedToGreedy means that no search was made because of load.
 	WarningLoadShedToGreedy WarningCode = "load-shed-to-greedy"
-	// WarningQuotasExceedPool means that the quotas of all groups together exceed the pool.
+	// WarningQuotasExceedPool means that the sum of the quotas of all groups exceeds the pool.
 	WarningQuotasExceedPool WarningCode = "quotas-exceed-pool"
-	// WarningOptionsIgnored means that options are set which another one leaves without
-	// effect.
+	// WarningOptionsIgnored means that options have no effect because of another option.
 	WarningOptionsIgnored WarningCode = "options-ignored"
-	// WarningETARanOut means that a job's remaining ETA is less than a quarter of the work
-	// done, which counted instead, or that the job has done twice the work that it was told
-	// to have in all.
+	// WarningETARanOut means that the remaining ETA of a job was replaced with a quarter of the work
+	// done, because it is smaller, or that the job has done at least twice its estimated work.
 	WarningETARanOut WarningCode = "eta-ran-out"
 	// WarningManyPauses means that more than a quarter of the running jobs pause at once.
 	WarningManyPauses WarningCode = "many-pauses"
-	// WarningSizesNotNested means that there are size limits and the pieces of the jobs do not
-	// divide each other, so the limits are necessary, not sufficient, for a placement.
+	// WarningSizesNotNested means that the snapshot has size limits and the pieces of the jobs do not
+	// divide each other. The limits are then necessary but not sufficient for a placement.
 	WarningSizesNotNested WarningCode = "sizes-not-nested"
 )
 
-// Warning is something that an operator should know of a decision.
+// Warning is a warning about a decision for operators.
 type Warning struct {
 	Code WarningCode
-	// JobID is the job it is about; "" where it is about none.
+	// JobID is the id of the affected job. "" means that the warning concerns no single job.
 	JobID string
-	// Message says it in a sentence.
+	// Message is the warning as a sentence.
 	Message string
 }
 
-// warn adds the warnings about the allocations of a snapshot, which have their wait
-// reasons; p has its groups.
+// warn adds the warnings about the allocations, which have their wait reasons. p has the groups of the
+// snapshot.
 func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 	add := func(code WarningCode, id, format string, args ...any) {
 		d.Report.Warnings = append(d.Report.Warnings, Warning{Code: code, JobID: id, Message: fmt.Sprintf(format, args...)})
@@ -75,7 +73,7 @@ func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 		}
 		a := &d.Allocations[i]
 		if a.WaitReason == WaitGroupLimit {
-			limited[job.ID] = true // The pool could hold it, but may not.
+			limited[job.ID] = true // It would fit into the pool without the limit.
 		}
 		if a.Nodes > 0 || limited[job.ID] || limited[a.BehindJobID] {
 			continue
@@ -92,14 +90,14 @@ func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 	}
 }
 
-// Warnings returns the warnings about a decision that are not in its report yet. The options
-// are valid and have their defaults; the snapshot has no held jobs.
+// Warnings returns the warnings about a decision that are not in its report yet. The options are valid
+// and have their defaults. The snapshot has no frozen jobs.
 func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 	var warnings []Warning
 	spec := o.Spec()
 	for i := range s.Jobs {
-		if says := etaRanOut(s, i, spec.DemandOf(s, i)); says != "" {
-			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, says)})
+		if text := etaRanOut(s, i, spec.DemandOf(s, i)); text != "" {
+			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, text)})
 		}
 	}
 	running, pauses := 0, 0
@@ -127,30 +125,30 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 	return warnings
 }
 
-// hangOverrun is the Overrun from which on a job may well hang.
+// hangOverrun is the Overrun from which on a job is suspected to hang.
 const hangOverrun = 2
 
-// etaRanOut describes that an objective counts a larger demand, in seconds, than what is left of
-// a job, or that the job has done much more work than estimated; "" if neither is so.
+// etaRanOut describes that the demand of a job in the objective, in seconds, exceeds its remaining ETA, or
+// that the job has done much more work than estimated. It returns "" if neither is the case.
 func etaRanOut(s *snapshot.Snapshot, i int, demand float64) string {
 	job, span := &s.Jobs[i], func(seconds float64) time.Duration {
 		return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 	}
-	var says []string
+	var parts []string
 	if left := s.Demand(i); demand > left && s.Fits(i) {
-		says = append(says, fmt.Sprintf("has %v left on one node after %v of work; counted with a quarter of that, %v",
+		parts = append(parts, fmt.Sprintf("has %v left on one node after %v of work; counted with a quarter of that, %v",
 			span(left), job.WorkDone.Round(time.Second), span(demand)))
 	}
 	if job.Overrun >= hangOverrun {
-		says = append(says, fmt.Sprintf("has done %.3g times the work that was told of it; hold or cap it if it hangs", job.Overrun))
+		parts = append(parts, fmt.Sprintf("has done %.3g times its estimated work; pause or cap it if it hangs", job.Overrun))
 	}
-	return strings.Join(says, "; ")
+	return strings.Join(parts, "; ")
 }
 
-// quotas returns the number of nodes that the groups of a snapshot, which p has, claim together:
-// of a group and those within it the larger of its quota and theirs.
+// quotas returns the number of nodes that the groups of a snapshot are entitled to. A group counts with
+// its quota or with the sum of its children, whichever is larger. p has the groups.
 func quotas(s *snapshot.Snapshot, p *problem.Problem) (total int) {
-	claims := make([]int, len(p.Groups)) // known of one more level from the bottom in each turn
+	claims := make([]int, len(p.Groups)) // each iteration adds one level, from the leaves to the roots
 	for range snapshot.MaxGroupDepth {
 		within := make([]int, len(p.Groups))
 		total = 0
@@ -166,7 +164,7 @@ func quotas(s *snapshot.Snapshot, p *problem.Problem) (total int) {
 	return total
 }
 
-// neverFits warns of a job whose smallest size exceeds the pool.
+// neverFits returns the warning for a job whose smallest size exceeds the pool.
 func neverFits(s *snapshot.Snapshot, i int) Warning {
 	id, has := s.Jobs[i].ID, strconv.Itoa(s.TotalNodes)
 	if s.Typed() {
@@ -178,7 +176,7 @@ func neverFits(s *snapshot.Snapshot, i int) Warning {
 	}
 }
 
-// count says how many there are of something.
+// count formats a number of items with a plural s.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

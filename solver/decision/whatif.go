@@ -9,60 +9,60 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// MaxScenarios is the maximum number of variations that are decided in one request.
+// MaxScenarios is the maximum number of scenarios in one request.
 const MaxScenarios = 64
 
-// ScenarioJobs is how many times as many jobs as one snapshot may have all scenarios of
-// a request may have together: their decisions are held until the last is made.
+// ScenarioJobs limits the total number of jobs of all scenarios in a request, as a multiple of the maximum
+// number of jobs in a snapshot. The limit bounds memory, because all decisions are kept until the last
+// one is made.
 const ScenarioJobs = 2
 
-// Scenario is a variation of a snapshot. Its snapshot is Apply's.
+// Scenario is a variation of a snapshot. Apply returns the varied snapshot.
 type Scenario struct {
-	// Name is echoed in the result.
+	// Name is the name of the scenario. The result has the same name.
 	Name string
-	// TotalNodes are the nodes of the pool; nil means those of the snapshot.
+	// TotalNodes is the number of nodes of the pool. Nil means the pool of the snapshot.
 	TotalNodes *int
-	// PutNodeTypes take the place of the node types of the same ids.
+	// PutNodeTypes replace the node types with the same ids.
 	PutNodeTypes []snapshot.NodeType
-	// PutJobs take the place of the jobs of the same ids, or else join the end of the
-	// queue.
+	// PutJobs replace the jobs with the same ids. Other jobs are added to the end of the queue.
 	PutJobs []snapshot.Job
-	// RemoveJobIDs are the jobs that are taken out, before others are put in.
+	// RemoveJobIDs are the ids of the jobs to remove before PutJobs is applied.
 	RemoveJobIDs []string
-	// Options replace the request's; nil means those.
+	// Options replace the options of the request. Nil means the options of the request.
 	Options *problem.Options
-	// Bad is what is wrong with fields that a Scenario cannot express, as the code that
-	// made it from another form knows. Paths begin within the scenario.
+	// Bad are violations that a Scenario cannot represent. The code that converts another format to a
+	// Scenario sets them. Their paths are relative to the scenario.
 	Bad []snapshot.Violation
 }
 
-// ScenarioResult is the decision on a variation, or why there is none.
+// ScenarioResult is the decision on a scenario or an error.
 type ScenarioResult struct {
-	// Name is the scenario's.
+	// Name is the name of the scenario.
 	Name string
-	// Decision is that on the varied snapshot.
+	// Decision is the decision on the varied snapshot.
 	Decision Decision
-	// ChangedJobIDs are the jobs whose nodes are others than in the base decision, in
-	// its order and then that of the varied snapshot; those of a missing job are 0.
+	// ChangedJobIDs are the ids of the jobs whose nodes differ from the base decision. A missing job
+	// counts as a job without nodes. Jobs of the base decision precede new jobs.
 	ChangedJobIDs []string
 	// Err is nil, an *InvalidError or an error that wraps context.DeadlineExceeded.
 	Err error
 }
 
-// WhatIf is the decision on a snapshot and on variations of it.
+// WhatIf has the decisions on a snapshot and on scenarios.
 type WhatIf struct {
-	// Base is the decision on the snapshot as it is.
+	// Base is the decision on the unchanged snapshot.
 	Base Decision
 	// Results are in the order of the scenarios.
 	Results []ScenarioResult
 }
 
-// Apply returns the snapshot that a scenario makes of s, which stays as it is. The error
-// is an *InvalidError that names jobs to take out that s does not have, and jobs that are
-// put in twice; its paths begin within the scenario.
+// Apply returns the varied snapshot. It does not modify s. The error is an *InvalidError that names
+// unknown jobs in RemoveJobIDs, unknown node types and duplicate ids. Its paths are relative to the
+// scenario.
 func (c *Scenario) Apply(s *snapshot.Snapshot) (*Varied, error) {
 	var bad snapshot.Violations
-	at := make(map[string]int, len(s.Jobs)) // The first of an id; Validate reports the others.
+	at := make(map[string]int, len(s.Jobs)) // The first job with each id. Validate reports duplicates.
 	for i := len(s.Jobs) - 1; i >= 0; i-- {
 		at[s.Jobs[i].ID] = i
 	}
@@ -73,7 +73,7 @@ func (c *Scenario) Apply(s *snapshot.Snapshot) (*Varied, error) {
 		}
 		i, known := at[id]
 		if !known {
-			bad.Addf(fmt.Sprintf("remove_job_ids[%d]", n), "is %q; want a job of the snapshot that is not removed already", id)
+			bad.Addf(fmt.Sprintf("remove_job_ids[%d]", n), "is %q; must be a job of the snapshot that is not removed already", id)
 			continue
 		}
 		removed[i] = true
@@ -121,8 +121,7 @@ func (c *Scenario) Apply(s *snapshot.Snapshot) (*Varied, error) {
 	return varied, nil
 }
 
-// putNodeTypes puts node types in the places of those of the same ids. TotalNodes is then their
-// sum.
+// putNodeTypes replaces the node types with the same ids. TotalNodes is then the sum of all types.
 func (c *Scenario) putNodeTypes(varied *Varied, bad *snapshot.Violations) {
 	if len(c.PutNodeTypes) == 0 {
 		return
@@ -138,24 +137,24 @@ func (c *Scenario) putNodeTypes(varied *Varied, bad *snapshot.Violations) {
 		if other, twice := varied.paths[field]; twice {
 			bad.Addf(path+".id", "is %q like %s.id; ids must be unique", id, other)
 		} else if g < 0 {
-			bad.Addf(path+".id", "is %q; want a node type of the snapshot", id)
+			bad.Addf(path+".id", "is %q; must be a node type of the snapshot", id)
 		} else {
 			varied.NodeTypes[g], varied.paths[field] = c.PutNodeTypes[n], path
 		}
 	}
 }
 
-// Varied is the snapshot that a scenario makes of another one.
+// Varied is a snapshot after a scenario is applied.
 type Varied struct {
 	snapshot.Snapshot
-	// paths are those within the scenario of the fields of Snapshot that it has set; options
-	// says whether it has its own.
+	// paths maps the fields of Snapshot that the scenario sets to paths within the scenario. options
+	// reports whether the scenario sets its own options.
 	paths   map[string]string
 	options bool
 }
 
-// RequestPaths returns bad fields of the varied snapshot and of its options with the paths of where
-// the caller wrote them: in the scenario of the given path, or in the original request.
+// RequestPaths returns the invalid fields of the varied snapshot and of its options with their paths in
+// the request: in the scenario with the given path, or in the original snapshot and options.
 func (v *Varied) RequestPaths(bad []snapshot.Violation, scenario string) []snapshot.Violation {
 	renamed := slices.Clone(bad)
 	for n := range renamed {
@@ -171,20 +170,20 @@ func (v *Varied) RequestPaths(bad []snapshot.Violation, scenario string) []snaps
 	return renamed
 }
 
-// ChangedJobIDs returns the jobs whose nodes differ between two decisions, as
-// ScenarioResult says.
+// ChangedJobIDs returns the ids of the jobs whose nodes differ between two decisions, see
+// ScenarioResult.ChangedJobIDs.
 func ChangedJobIDs(base, other Decision) []string {
-	type holding struct {
+	type allocated struct {
 		nodes    int
 		nodeType string
 	}
-	before := make(map[string]holding, len(base.Allocations))
-	after := make(map[string]holding, len(other.Allocations))
+	before := make(map[string]allocated, len(base.Allocations))
+	after := make(map[string]allocated, len(other.Allocations))
 	for _, a := range base.Allocations {
-		before[a.JobID] = holding{a.Nodes, a.NodeType}
+		before[a.JobID] = allocated{a.Nodes, a.NodeType}
 	}
 	for _, a := range other.Allocations {
-		after[a.JobID] = holding{a.Nodes, a.NodeType}
+		after[a.JobID] = allocated{a.Nodes, a.NodeType}
 	}
 	var changed []string
 	for _, a := range slices.Concat(base.Allocations, other.Allocations) {

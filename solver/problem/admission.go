@@ -9,25 +9,27 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Admission is who gets nodes when the minimums of all jobs do not fit.
+// Admission is the policy that selects which jobs take part in a decision if the smallest sizes of
+// all jobs do not fit into the pool together.
 type Admission string
 
-// The admissions. FIFO is the paper's model made feasible; the others go beyond it.
-// Under each, a job whose smallest legal size exceeds the pool blocks no other.
+// The admissions. AdmissionFIFO makes the model of the paper feasible. The others extend that
+// model. Under each of them, a job whose smallest legal size exceeds the pool blocks no other job.
 const (
-	// AdmissionFIFO admits running jobs first, then the queue in order, stopping
-	// at the first whose smallest legal size does not fit.
+	// AdmissionFIFO admits the running jobs and then the queued jobs in order. It stops at the
+	// first queued job whose smallest legal size does not fit.
 	AdmissionFIFO Admission = "fifo"
-	// AdmissionOptimized admits running jobs likewise and every queued job, and
-	// adds size 0 to every queued job's sizes: the optimiser may leave it waiting.
+	// AdmissionOptimized admits the running jobs as AdmissionFIFO does, and every queued job.
+	// The optimizer may leave queued jobs waiting: size 0 is legal for them.
 	AdmissionOptimized Admission = "optimized"
-	// AdmissionPreemptive admits every job and adds size 0 to every job's sizes:
-	// the optimiser may also take a running job to 0.
+	// AdmissionPreemptive admits every job. Size 0 is legal for every job, so the optimizer may
+	// also preempt running jobs.
 	AdmissionPreemptive Admission = "preemptive"
-	// AdmissionStartFirst admits every job. A running job that has not trained yet keeps at
-	// least its smallest legal size, as far as there is room. Then jobs that never started get
-	// at least theirs, in order until the first that no longer fits beside those before it, if
-	// they displace no running job that is as short; every other job may go to 0.
+	// AdmissionStartFirst admits every job. Running jobs that have not trained yet keep at least
+	// their smallest legal size if it fits. Then the jobs that never started get at least their
+	// smallest legal size, in order, up to the first that does not fit. A new job is skipped if it
+	// would displace a running job with at most the same remaining work. Size 0 is legal for all
+	// other jobs.
 	AdmissionStartFirst Admission = "start-first"
 )
 
@@ -36,16 +38,15 @@ func Admissions() []Admission {
 	return []Admission{AdmissionFIFO, AdmissionOptimized, AdmissionPreemptive, AdmissionStartFirst}
 }
 
-// admission is a job of the snapshot that takes part in the model.
+// admission is an admitted job of the snapshot.
 type admission struct {
 	index   int
 	mayWait bool
-	// holds is the option at which all jobs that may not wait fit together.
+	// option is the minimum of the job, no nodes if mayWait. The minimums of all jobs fit together.
 	option snapshot.Option
 }
 
-// admit returns the jobs of a snapshot, whose groups p has, that are admitted, in the order
-// of the snapshot.
+// admit returns the admitted jobs in the order of the snapshot. p has the groups of the snapshot.
 func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 	m := &minimums{s: s, p: p, headroom: p.SnapshotHeadroom(s), assigned: make([]snapshot.Option, len(s.Jobs))}
 	who, queue := o.Admission, false
@@ -71,7 +72,7 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 	return list
 }
 
-// minimums gives jobs at least their smallest sizes, one after the other.
+// minimums assigns jobs their smallest sizes one after the other.
 type minimums struct {
 	s        *snapshot.Snapshot
 	p        *Problem // has the groups
@@ -80,12 +81,12 @@ type minimums struct {
 	places   []snapshot.Place
 }
 
-// fitting yields, in order, the jobs of a kind that the pool could hold at all, each with its
-// group and its smallest size. places are then those of the job.
-func (m *minimums) fitting(kind func(*snapshot.Job) bool) iter.Seq2[int, groupNodes] {
+// fitting yields the selected jobs that fit into an empty pool, in the order of the snapshot, each
+// with its group and smallest size. It sets places to the node types of the yielded job.
+func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, groupNodes] {
 	return func(yield func(int, groupNodes) bool) {
 		for i := range m.s.Jobs {
-			if !kind(&m.s.Jobs[i]) {
+			if !selected(&m.s.Jobs[i]) {
 				continue
 			}
 			m.places = m.s.Places(i, m.places)
@@ -96,10 +97,10 @@ func (m *minimums) fitting(kind func(*snapshot.Job) bool) iter.Seq2[int, groupNo
 	}
 }
 
-// groupNodes is the group of a job and the nodes that it needs at least.
+// groupNodes is the group of a job and its smallest size in nodes.
 type groupNodes struct{ group, smallest int }
 
-// admit gives job i its smallest size and reports whether the pool has room for it.
+// admit assigns job i its smallest size and reports whether the pool has enough free nodes.
 func (m *minimums) admit(i, group int) bool {
 	option := m.smallestOption(i, m.headroom)
 	if option.IsZero() {
@@ -109,22 +110,22 @@ func (m *minimums) admit(i, group int) bool {
 	return true
 }
 
-// assign gives job i an option.
+// assign allocates an option to job i.
 func (m *minimums) assign(i, group int, option snapshot.Option) {
 	m.headroom.Allocate(group, option)
 	m.assigned[i] = option
 }
 
-// keepRunning has running jobs keep their smallest sizes, where the pool or a limit shrank
-// those that still fit beside the ones before them. It reports whether the pool has room for
-// all: no queued job is admitted past one that lost its nodes, nor one of a group past one
-// that lost them to the limit of the group.
+// keepRunning assigns running jobs their smallest sizes, as far as the pool and the group limits
+// allow. It reports whether the pool has enough nodes for all of them. Otherwise no queued job is
+// admitted, because it would pass a running job that lost its nodes. If a running job exceeds the
+// limit of its group, no queued job of that group is admitted.
 func (m *minimums) keepRunning() bool {
 	all := true
 	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() }) {
 		switch {
 		case m.headroom.FreeInGroup(needs.group) < needs.smallest:
-			m.headroom.BlockedByLimit(needs.group, needs.smallest) // This closes the group.
+			m.headroom.BlockedByLimit(needs.group, needs.smallest) // This blocks the group.
 		case !m.admit(i, needs.group):
 			all = false
 		}
@@ -132,8 +133,8 @@ func (m *minimums) keepRunning() bool {
 	return all
 }
 
-// startQueue starts the queue in order up to the first job that the pool has no room for. One
-// that the limit of its group has no room for blocks those of that group only.
+// startQueue assigns queued jobs their smallest sizes in order, up to the first that does not fit
+// into the pool. A job that exceeds the limit of its group blocks only the jobs of that group.
 func (m *minimums) startQueue() {
 	for i, needs := range m.fitting((*snapshot.Job).Queued) {
 		if !m.headroom.BlockedByLimit(needs.group, needs.smallest) && !m.admit(i, needs.group) {
@@ -142,8 +143,8 @@ func (m *minimums) startQueue() {
 	}
 }
 
-// keepStarting has running jobs that have not trained yet keep their smallest sizes, as far as
-// there is room: a restart that is broken off was for nothing.
+// keepStarting assigns running jobs that have not trained yet their smallest sizes, as far as they
+// fit. Preempting such a job would waste its startup.
 func (m *minimums) keepStarting() {
 	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() && j.TrainingTime == 0 }) {
 		if needs.smallest <= m.headroom.FreeInGroup(needs.group) {
@@ -152,9 +153,9 @@ func (m *minimums) keepStarting() {
 	}
 }
 
-// startNew starts jobs that never started in order up to the first that the pool has no room
-// for beside those that got nodes already. It passes over a job that the limit of its group has
-// no room for, and one that would displace a running job with no more left than it has.
+// startNew assigns jobs that never started their smallest sizes in order, up to the first that does
+// not fit into the free nodes of the pool. It skips a job that exceeds the limit of its group, and a
+// job that would displace a running job with at most the same remaining work.
 func (m *minimums) startNew() {
 	running := m.displaceable()
 	for i, needs := range m.fitting((*snapshot.Job).NeverStarted) {
@@ -171,29 +172,29 @@ func (m *minimums) startNew() {
 	}
 }
 
-// smallestOption returns the smallest size of job i, whose places m has, on nodes of the type that it
-// holds or, where a room has too few of those, of the one with most nodes left, the first of
-// equals. It returns no nodes if none has room.
-func (m *minimums) smallestOption(i int, room *Headroom) (option snapshot.Option) {
-	held, most := m.s.Current(i), 0
+// smallestOption returns the smallest size of job i, whose node types are in m.places. It prefers the
+// current node type of the job, then the type with the most free nodes, then the first type. It
+// returns no nodes if the job fits on no type.
+func (m *minimums) smallestOption(i int, free *Headroom) (option snapshot.Option) {
+	current, largest := m.s.Current(i), 0
 	for n := range m.places {
 		l := &m.places[n]
-		left := room.FreeOfType(l.Type)
-		if left < l.Smallest() {
+		nodes := free.FreeOfType(l.Type)
+		if nodes < l.Smallest() {
 			continue
 		}
-		if !held.IsZero() && l.Type == int(held.Type) {
+		if !current.IsZero() && l.Type == int(current.Type) {
 			return snapshot.NewOption(l.Type, l.Smallest())
 		}
-		if left > most {
-			option, most = snapshot.NewOption(l.Type, l.Smallest()), left
+		if nodes > largest {
+			option, largest = snapshot.NewOption(l.Type, l.Smallest()), nodes
 		}
 	}
 	return option
 }
 
-// remainingWork returns the work that job i has left by its weight, in seconds on one of its mean nodes:
-// a job that starts with an option restarts first.
+// remainingWork returns the remaining work of job i divided by its weight, in seconds on one node of
+// its mean type. If option is not zero, it includes the restart of the job with that option.
 func (m *minimums) remainingWork(i int, option snapshot.Option, places []snapshot.Place) float64 {
 	job, rho := &m.s.Jobs[i], 1.0
 	if len(m.s.NodeTypes) > 0 {
@@ -207,14 +208,14 @@ func (m *minimums) remainingWork(i int, option snapshot.Option, places []snapsho
 	return demand / rho / job.WeightOrDefault()
 }
 
-// displaceable are the running jobs that fit the pool and hold no minimum yet.
+// displaceable is the set of running jobs that fit into the pool and have no minimum.
 type displaceable struct {
 	jobs []displaceableJob
-	// sizes are, for each node type, the smallest sizes of all jobs that run on it.
+	// sizes is the sum of the smallest sizes of the jobs, per node type.
 	sizes []int
-	// sums are, for each node type, the sums of the smallest sizes of the first of the jobs by
-	// left: of none, of the first, and so on. They are nil until some new job does not fit
-	// beside all jobs, since most decisions need no order.
+	// sums has the prefix sums of the smallest sizes, per node type, in the order of remaining
+	// work. It is nil until a new job does not fit in addition to all jobs, because most decisions
+	// do not need the order.
 	sums [][]int
 }
 
@@ -224,8 +225,8 @@ type displaceableJob struct {
 	remainingWork float64
 }
 
-// displaceable returns the running jobs that a new job may displace. Those that have no minimum
-// when this is called have none later, since only jobs that never started get one.
+// displaceable returns the running jobs that have no minimum. A running job without a minimum gets
+// none later, because only jobs that never started do.
 func (m *minimums) displaceable() *displaceable {
 	d := &displaceable{sizes: make([]int, max(1, len(m.s.NodeTypes)))}
 	pool := m.p.SnapshotHeadroom(m.s)
@@ -239,28 +240,28 @@ func (m *minimums) displaceable() *displaceable {
 	return d
 }
 
-// fits reports whether an option of job i, whose places m has, fits beside the smallest
-// sizes of the running jobs with no more left than it has. Of several node types, those that
-// the job runs on count.
+// fits reports whether an option of job i fits in addition to the smallest sizes of the running jobs
+// that have at most the same remaining work. Only the node types that the job runs on count. They
+// are in m.places.
 func (d *displaceable) fits(m *minimums, i int, option snapshot.Option) bool {
-	room, all := -int(option.Nodes), 0
+	free, all := -int(option.Nodes), 0
 	for n := range m.places {
-		room += m.headroom.FreeOfType(m.places[n].Type)
+		free += m.headroom.FreeOfType(m.places[n].Type)
 		all += d.sizes[m.places[n].Type]
 	}
-	if all <= room {
+	if all <= free {
 		return true
 	}
 	d.sort(m)
-	left := m.remainingWork(i, option, m.places)
-	shorter := sort.Search(len(d.jobs), func(n int) bool { return d.jobs[n].remainingWork > left })
+	work := m.remainingWork(i, option, m.places)
+	shorter := sort.Search(len(d.jobs), func(n int) bool { return d.jobs[n].remainingWork > work })
 	for n := range m.places {
-		room -= d.sums[m.places[n].Type][shorter]
+		free -= d.sums[m.places[n].Type][shorter]
 	}
-	return room >= 0
+	return free >= 0
 }
 
-// sort orders the jobs by left and adds up their sizes, once.
+// sort orders the jobs by remaining work and sets sums, once.
 func (d *displaceable) sort(m *minimums) {
 	if d.sums != nil {
 		return

@@ -18,7 +18,7 @@ const (
 	BackendGreedy BackendName = "greedy" // the four rules of the paper
 )
 
-// Formulation is the MILP handed to an external solver.
+// Formulation is the mixed-integer linear program (MILP) that is passed to an external solver.
 type Formulation string
 
 // The formulations. They have the same optimum.
@@ -27,113 +27,112 @@ const (
 	FormulationPaper  Formulation = "paper"   // the paper's final formulation, verbatim
 )
 
-// Backend finds plans. Implementations are safe for concurrent use and keep no
-// state between calls that could change an answer.
+// Backend solves problems. Implementations are safe for concurrent use. They keep no state between
+// calls that could change a result.
 type Backend interface {
 	// Name returns the backend's name.
 	Name() BackendName
-	// Solve returns the best plan for p that it finds before ctx ends: where that cut it
-	// short, with LimitTime. An error means that no plan was found; it wraps ErrUnavailable,
-	// ErrTimedOut or ErrInvalidPlan where those say why.
+	// Solve returns the best plan for p that it finds until ctx is done. If ctx stopped the
+	// search, the limit of the result is LimitTime. An error means that no plan was found. It
+	// wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan if one of them is the cause.
 	Solve(ctx context.Context, p *Problem, options SolveOptions) (Result, error)
 }
 
-// Prover is a backend that also proves bounds for plans that are not its own.
+// Prover is a backend that also proves bounds for the plans of other backends.
 type Prover interface {
 	Backend
-	// Bound returns a proven upper bound on the optimum of p: finite for every
-	// problem that has a plan, and the tighter the later ctx ends. With it come what
-	// Result.NodePrices are, nil where ctx ends before they are known, and
-	// Result.Contradiction.
+	// Bound returns a proven upper bound on the optimum of p. The bound is finite for every
+	// problem that has a plan, and more time makes it tighter. Bound also returns the node prices
+	// and the contradiction as in Result. The prices are nil if ctx is done before they are known.
 	Bound(ctx context.Context, p *Problem) (bound float64, nodePrices []float64, contradiction string)
 }
 
-// SolveOptions is what a caller asks of a backend.
+// SolveOptions are the options of Backend.Solve.
 type SolveOptions struct {
-	// RelativeGap ends the search once the plan is proven within this share of
-	// the optimum. 0 means prove optimality.
+	// RelativeGap stops the search if the plan is proven within this share of the optimum. 0
+	// means that the search has to prove optimality.
 	RelativeGap float64
-	// Formulation is the model for a backend that hands one to a solver.
+	// Formulation is the MILP that a backend passes to an external solver.
 	Formulation Formulation
-	// Incumbent is a plan to start from, which need not be legal; it may be nil. Backends do
-	// not change it.
+	// Incumbent is an initial plan. It may be nil or illegal. Backends do not change it.
 	Incumbent Plan
-	// Certificate asks for Result.Certificate.
+	// Certificate requests Result.Certificate.
 	Certificate bool
 }
 
 // Errors of Backend.Solve.
 var (
-	// ErrUnavailable means that the backend cannot be asked at all now.
+	// ErrUnavailable means that the backend cannot be called at present.
 	ErrUnavailable = errors.New("backend is unavailable")
-	// ErrUnsuited means that the backend cannot be asked about this problem, such as one
-	// that is too large for it. It wraps ErrUnavailable.
+	// ErrUnsuited means that the backend does not support the problem, for example because the
+	// problem is too large. It wraps ErrUnavailable.
 	ErrUnsuited = fmt.Errorf("%w for this problem", ErrUnavailable)
-	// ErrTimedOut means that the backend had no plan when its time was up.
+	// ErrTimedOut means that the backend had no plan when its time budget expired.
 	ErrTimedOut = errors.New("backend has no plan in time")
-	// ErrInvalidPlan means that the backend returned something that is not a plan of the
-	// problem: fractional values, an illegal size, a claim of infeasibility.
+	// ErrInvalidPlan means that the backend returned no legal plan: fractional values, an illegal
+	// size, or a claim that the problem is infeasible.
 	ErrInvalidPlan = errors.New("backend has no valid plan")
 )
 
-// Result is the answer of a backend.
+// Result is the result of Backend.Solve.
 type Result struct {
-	// Plan is the plan. The caller checks it and computes its objective.
+	// Plan is the best plan found. The caller checks it and computes its objective.
 	Plan Plan
-	// Bound is an upper bound on the optimum that this program has proven itself:
-	// +Inf where the backend proves none. What a solver claims goes into Detail.
+	// Bound is an upper bound on the optimum that this program has proven, +Inf if the backend
+	// proves none. The claims of an external solver do not count; they are in Claim.
 	Bound float64
-	// NodePrices are what one more node is worth per step, in units of the objective;
-	// nil where the backend does not know.
+	// NodePrices are the values of one more node, per step, in units of the objective. Nil means
+	// that the backend does not report them.
 	NodePrices []float64
-	// GroupPrices are what one more node of each group's limit is worth, in units of the
-	// objective; nil where the backend does not know and where there are no groups.
+	// GroupPrices are the values of one more node in the limit of each group, in units of the
+	// objective. Nil means that the backend does not report them or that there are no groups.
 	GroupPrices []float64
-	// Certificate is what a checker of the bound needs beyond the plan and NodePrices, if
-	// that was asked for; nil where it needs nothing or the backend proves nothing.
+	// Certificate is the data that a checker of the bound needs in addition to the plan and
+	// NodePrices. It is nil if it was not requested, if the checker needs no further data, or if
+	// the backend proves no bound.
 	Certificate Certificate
-	// Limit is what ended the search.
+	// Limit is the reason why the search stopped.
 	Limit Limit
-	// Heuristic says that no search was made. Such a plan may leave an admitted
-	// queued job waiting, so it is checked against Problem.WithWaiting.
+	// Heuristic reports that no search was made. Such a plan may leave an admitted queued job
+	// waiting, so it is checked against Problem.WithWaiting.
 	Heuristic bool
-	// Claim is what an external solver says of the plan; nil of other backends.
+	// Claim is the claim of an external solver about the plan, nil for other backends.
 	Claim *Claim
-	// Contradiction, where it is not empty, says which proof of the backend a legal plan has
-	// refuted: a defect. Bound is then one that does not rest on the search.
+	// Contradiction describes a proof of the backend that a legal plan has refuted, which is a bug
+	// of the backend. Bound then does not depend on the search. "" means that there is none.
 	Contradiction string
-	// Detail is for a person: what the solver said, how large the search was.
+	// Detail describes the search for people, such as its size or the output of the solver.
 	Detail string
 }
 
-// Claim is what an external solver says of its plan. One that is refuted discredits the plan.
+// Claim is the claim of an external solver about its plan. If it is refuted, the plan is rejected.
 type Claim struct {
-	// Optimal says that the solver calls the plan optimal.
+	// Optimal reports that the solver claims that the plan is optimal.
 	Optimal bool
-	// Objective and Bound are the solver's figures, NaN where it gives none.
+	// Objective and Bound are the values that the solver reports, NaN if it reports none.
 	Objective, Bound float64
 }
 
-// Limit is what ended a search.
+// Limit is the reason why a search stopped.
 type Limit string
 
 // The limits.
 const (
-	LimitNone Limit = "none" // the search ran to its end
-	LimitGap  Limit = "gap"  // the gap asked for was reached
-	LimitTime Limit = "time" // the time budget
-	LimitWork Limit = "work" // the search used up its count of work; deterministic
+	LimitNone Limit = "none" // the search is complete
+	LimitGap  Limit = "gap"  // the requested gap was reached
+	LimitTime Limit = "time" // the time budget expired
+	LimitWork Limit = "work" // the search used up its work limit, which is deterministic
 )
 
-// OptimalGap is the relative gap up to which a plan counts as proven optimal.
+// OptimalGap is the largest relative gap at which a plan counts as proven optimal.
 const OptimalGap = 1e-9
 
 // tiny keeps the relative gap of an objective of 0 defined.
 const tiny = 1e-12
 
-// RelativeGap returns (bound - objective) / max(|bound|, |objective|, tiny), how
-// much better than the objective a plan could be; it is never negative, and +Inf where
-// the bound is.
+// RelativeGap returns the gap between an objective and an upper bound,
+// (bound - objective) / max(|bound|, |objective|, tiny). It is never negative, and +Inf if the
+// bound is +Inf.
 func RelativeGap(objective, bound float64) float64 {
 	if math.IsInf(bound, 1) {
 		return bound

@@ -2,23 +2,24 @@ package problem
 
 import "slices"
 
-// Certificate leads a checker that shares no code with the search to the proof that the
-// search found: what sizes cost the jobs that pay for those and not for nodes. None of its
-// numbers need be trusted: any prices give a valid bound.
+// Certificate has the prices with which an independent checker can repeat the proof of a bound: the
+// prices of the options of jobs that are priced per option and not per node. The checker does not
+// have to trust the prices, because any prices give a valid bound.
 //
-// In a Result its jobs are those of the Problem, in a Report those of the Snapshot, both by
-// position.
+// In a Result, SizePrices.Job is a position in Problem.Jobs. In a Report, it is a position in
+// Snapshot.Jobs.
 type Certificate []SizePrices
 
-// SizePrices are what the sizes of one job cost.
+// SizePrices are the prices of the options of one job.
 type SizePrices struct {
+	// Job is the position of the job, see Certificate.
 	Job int
-	// Prices are one per step and one of AdmittedJob.Sizes, row by row, in units of the
-	// objective and of either sign.
+	// Prices has one price per step and option of AdmittedJob.Options, step by step, in units of
+	// the objective. Prices may be negative.
 	Prices []float64
 }
 
-// RemapJobs returns the certificate with the position of every job replaced.
+// RemapJobs returns a copy of the certificate in which the position of every job is replaced by to.
 func (c Certificate) RemapJobs(to func(job int) int) Certificate {
 	renamed := slices.Clone(c)
 	for i := range renamed {

@@ -1,4 +1,5 @@
-// Package problem defines the optimization model of a snapshot: the options of a decision, which
-// jobs are admitted, what each of them may hold and what that is worth to an objective, when a
-// plan is legal, and what its objective is. A backend solves a Problem; it knows no results.
+// Package problem defines the optimization model of a snapshot. It contains the options of a
+// decision, the admission of jobs, the legal options of each admitted job and their values under
+// an objective, and the checks of a plan. A backend solves a Problem and returns a Result. Package
+// decision converts the Result into a Decision.
 package problem

@@ -6,25 +6,24 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// NoLimit is the limit of a group that has none.
+// NoLimit is the limit of a group without a limit.
 const NoLimit = math.MaxInt
 
 // AdmittedGroup is a group of the model.
 type AdmittedGroup struct {
-	// Parent is the position in Problem.Groups of the group that this one is part of, -1
-	// where it is part of none.
+	// Parent is the position of the parent group in Problem.Groups, -1 if there is none.
 	Parent int
-	// Limit is the most nodes that the jobs of the group and of all groups within it hold
-	// together in a step, NoLimit where it has none.
+	// Limit is the maximum number of nodes that the jobs of the group and its descendants occupy
+	// together in a step. NoLimit means that there is no limit.
 	Limit int
-	// Floor is the number of nodes below which each one short costs Problem.QuotaPrice: the
-	// quota, or the sum of the largest sizes of the admitted jobs if that is less, without
-	// those jobs whose smallest size exceeds the pool or a limit.
+	// Floor is a soft minimum in nodes: each node below it costs Problem.QuotaPrice. It is the
+	// smaller of the quota and the sum of the largest sizes of the admitted jobs. Jobs whose
+	// smallest size exceeds the pool or a limit do not count.
 	Floor int
 }
 
-// GroupsOf returns a problem without jobs that has the groups of a valid snapshot, whose
-// floors are the quotas. All that a decision asks of groups it asks of this.
+// GroupsOf returns a problem without jobs that has the groups of a valid snapshot. Their floors are
+// the quotas.
 func GroupsOf(s *snapshot.Snapshot) *Problem {
 	p := new(Problem)
 	if len(s.Groups) == 0 {
@@ -33,7 +32,7 @@ func GroupsOf(s *snapshot.Snapshot) *Problem {
 	tree := s.GroupTree()
 	p.Groups, p.GroupOf = make([]AdmittedGroup, len(s.Groups)), make([]int, len(s.Jobs))
 	for g := range s.Groups {
-		p.Groups[g] = AdmittedGroup{Parent: tree.Parents[g], Limit: valueOr(s.Groups[g].Limit, NoLimit), Floor: s.Groups[g].Quota}
+		p.Groups[g] = AdmittedGroup{Parent: tree.Parents[g], Limit: snapshot.ValueOr(s.Groups[g].Limit, NoLimit), Floor: s.Groups[g].Quota}
 	}
 	for i := range s.Jobs {
 		p.GroupOf[i] = tree.Find(s.Jobs[i].GroupID)
@@ -41,7 +40,7 @@ func GroupsOf(s *snapshot.Snapshot) *Problem {
 	return p
 }
 
-// JobGroup returns the group of job i of the snapshot, -1 where there are no groups.
+// JobGroup returns the position of the group of job i of the snapshot, -1 if there are no groups.
 func (p *Problem) JobGroup(i int) int {
 	if p.GroupOf == nil {
 		return -1
@@ -49,16 +48,16 @@ func (p *Problem) JobGroup(i int) int {
 	return p.GroupOf[i]
 }
 
-// admitGroups gives the admitted jobs of p their groups, and the groups their floors.
+// admitGroups sets the groups of the admitted jobs and the floors of the groups.
 func (p *Problem) admitGroups() {
 	if len(p.Groups) == 0 {
 		return
 	}
-	largest, room := make([]int, len(p.Groups)), p.Headroom()
+	largest, headroom := make([]int, len(p.Groups)), p.Headroom()
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
 		job.Group = p.GroupOf[job.Index]
-		if job.Options[0].IsZero() && int(job.Options[1].Nodes) > room.MaxNodes(job.Group, 0) {
+		if job.Options[0].IsZero() && int(job.Options[1].Nodes) > headroom.MaxNodes(job.Group, 0) {
 			continue
 		}
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
@@ -70,11 +69,11 @@ func (p *Problem) admitGroups() {
 	}
 }
 
-// GroupNodes returns the nodes of every group of p under a plan in the first step.
+// GroupNodes returns the number of nodes that each group of p occupies in the first step of a plan.
 func (p *Problem) GroupNodes(plan Plan) []int {
 	nodes := make([]int, len(p.Groups))
 	if len(nodes) == 0 {
-		return nodes // What the jobs have for a group is not looked at.
+		return nodes // Without groups, AdmittedJob.Group is not set.
 	}
 	for i := range plan {
 		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
@@ -84,8 +83,7 @@ func (p *Problem) GroupNodes(plan Plan) []int {
 	return nodes
 }
 
-// shortfall returns what the nodes that groups are short of their floors cost in all, in
-// the first step.
+// shortfall returns the total cost of the nodes that groups are below their floors in the first step.
 func (p *Problem) shortfall(plan Plan) float64 {
 	short := 0
 	for g, nodes := range p.GroupNodes(plan) {

@@ -8,19 +8,21 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Headroom is what jobs that take nodes one after the other leave of a pool and of the limits
-// of its groups. Where there are no groups, those of jobs are not looked at.
+// Headroom tracks the free nodes of a pool, per node type and per group limit, while nodes are
+// allocated to jobs one after the other. If there are no groups, the group arguments of its methods
+// are ignored.
 type Headroom struct {
-	// Idle is what is left of the pool; it is negative while jobs hold more than it has.
+	// Idle is the number of free nodes of the pool. It is negative if more nodes are allocated than
+	// the pool has.
 	Idle      int
-	typeFree  []int // what is left of each type; nil where the nodes are alike
+	typeFree  []int // free nodes of each type; nil if all nodes are alike
 	groups    []AdmittedGroup
-	groupFree []int // of each group's limit
+	groupFree []int // free nodes of the limit of each group, NoLimit if it has none
 	blocked   []bool
 }
 
-// NewHeadroom returns the room of a pool of the given nodes and of groups, before any job
-// takes some. types are the nodes of each type, nil where they are alike.
+// NewHeadroom returns the headroom of an unallocated pool. types are the numbers of nodes of each
+// type, nil if all nodes are alike.
 func NewHeadroom(nodes int, types []int, groups []AdmittedGroup) *Headroom {
 	r := &Headroom{Idle: nodes, typeFree: slices.Clone(types), groups: groups, groupFree: make([]int, len(groups)), blocked: make([]bool, len(groups))}
 	for g := range groups {
@@ -29,27 +31,27 @@ func NewHeadroom(nodes int, types []int, groups []AdmittedGroup) *Headroom {
 	return r
 }
 
-// Headroom returns the room of the step of least nodes before any job takes some.
+// Headroom returns the headroom of the unallocated pool in the step with the fewest nodes.
 func (p *Problem) Headroom() *Headroom {
 	return NewHeadroom(slices.Min(p.Capacity), p.TypeNodes, p.Groups)
 }
 
-// SnapshotHeadroom returns the room of the pool and the groups of a valid snapshot before any
-// job takes some, and what tells the group of a job by its position.
-func SnapshotHeadroom(s *snapshot.Snapshot) (room *Headroom, group func(int) int) {
+// SnapshotHeadroom returns the headroom of the unallocated pool of a valid snapshot. It also returns
+// a function that returns the group of a job by its position in the snapshot.
+func SnapshotHeadroom(s *snapshot.Snapshot) (headroom *Headroom, group func(int) int) {
 	p := GroupsOf(s)
 	return p.SnapshotHeadroom(s), p.JobGroup
 }
 
-// SnapshotHeadroom returns the room of a snapshot whose groups p has, before any job takes some.
+// SnapshotHeadroom returns the headroom of the unallocated pool of a snapshot. p has its groups.
 func (p *Problem) SnapshotHeadroom(s *snapshot.Snapshot) *Headroom {
 	return NewHeadroom(s.TotalNodes, s.TypeNodes(), p.Groups)
 }
 
-// Allocate gives the nodes of an option to a job of a group.
+// Allocate allocates an option to a job of a group.
 func (r *Headroom) Allocate(group int, option snapshot.Option) { r.allocate(group, option, 1) }
 
-// Release takes the nodes of an option back from a job of a group.
+// Release releases the option of a job of a group.
 func (r *Headroom) Release(group int, option snapshot.Option) { r.allocate(group, option, -1) }
 
 func (r *Headroom) allocate(group int, option snapshot.Option, times int) {
@@ -65,7 +67,7 @@ func (r *Headroom) allocate(group int, option snapshot.Option, times int) {
 	}
 }
 
-// FreeOfType returns what is left of the nodes of a type, or of the pool where they are alike.
+// FreeOfType returns the number of free nodes of a type, or of the pool if all nodes are alike.
 func (r *Headroom) FreeOfType(nodeType int) int {
 	if r.typeFree == nil {
 		return r.Idle
@@ -73,24 +75,23 @@ func (r *Headroom) FreeOfType(nodeType int) int {
 	return r.typeFree[nodeType]
 }
 
-// FreeInGroup returns what is left of the limits that a job of a group counts towards, NoLimit
-// where there are none. It is negative while jobs exceed one.
+// FreeInGroup returns the number of nodes that the limits of a group and its ancestors leave, NoLimit
+// if there is no limit. It is negative if a limit is exceeded.
 func (r *Headroom) FreeInGroup(group int) int {
-	least := NoLimit
+	smallest := NoLimit
 	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
-		least = min(least, r.groupFree[g])
+		smallest = min(smallest, r.groupFree[g])
 	}
-	return least
+	return smallest
 }
 
-// MaxNodes returns the most nodes of a type that a job of a group can take.
+// MaxNodes returns the maximum number of nodes of a type that can be allocated to a job of a group.
 func (r *Headroom) MaxNodes(group, nodeType int) int {
 	return min(r.FreeOfType(nodeType), r.FreeInGroup(group))
 }
 
-// LargestOption returns the option to hold the largest legal size of job i of a snapshot that there
-// is room for, on nodes of the type where it is then fastest. It returns no nodes if there is
-// room for none.
+// LargestOption returns the fastest option of job i of a snapshot among the largest legal sizes that
+// fit on each node type. It returns no nodes if no size fits.
 func (r *Headroom) LargestOption(s *snapshot.Snapshot, i, group int) (option snapshot.Option) {
 	fastest := 0.0
 	for _, l := range s.Places(i, nil) {
@@ -106,23 +107,22 @@ func (r *Headroom) LargestOption(s *snapshot.Snapshot, i, group int) (option sna
 	return option
 }
 
-// SmallestLimit returns the least limit that a job of a group counts towards, NoLimit where there
-// are none.
+// SmallestLimit returns the smallest limit of a group and its ancestors, NoLimit if there is none.
 func (r *Headroom) SmallestLimit(group int) int {
-	least := NoLimit
+	smallest := NoLimit
 	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
-		least = min(least, r.groups[g].Limit)
+		smallest = min(smallest, r.groups[g].Limit)
 	}
-	return least
+	return smallest
 }
 
-// Exceeded reports whether jobs hold more than the pool has or a limit allows.
+// Exceeded reports whether more nodes are allocated than the pool has or a limit allows.
 func (r *Headroom) Exceeded() bool {
 	return r.Idle < 0 || len(r.typeFree) > 0 && slices.Min(r.typeFree) < 0 || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0
 }
 
-// BlockGroups closes every group whose limit leaves a job of the given group less than so
-// many nodes: jobs of one queue do not pass each other.
+// BlockGroups blocks the group and those of its ancestors whose limits leave fewer than the given
+// nodes. Queued jobs of a blocked group wait, because jobs of one queue do not overtake each other.
 func (r *Headroom) BlockGroups(group, nodes int) {
 	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
 		if r.groupFree[g] < nodes {
@@ -131,7 +131,7 @@ func (r *Headroom) BlockGroups(group, nodes int) {
 	}
 }
 
-// Blocked reports whether BlockGroups has closed a group, or one that it is part of.
+// Blocked reports whether BlockGroups has blocked a group or one of its ancestors.
 func (r *Headroom) Blocked(group int) bool {
 	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
 		if r.blocked[g] {
@@ -141,9 +141,9 @@ func (r *Headroom) Blocked(group int) bool {
 	return false
 }
 
-// BlockedByLimit reports whether the limit of a group keeps a job of this smallest size from
-// starting, or one before it that it has kept: it then keeps those of that group behind it,
-// but for a job that never fits.
+// BlockedByLimit reports whether a job of the given smallest size cannot start because its group is
+// blocked or because a limit leaves too few nodes. In the second case it blocks the group for the
+// following jobs, except if the job exceeds the limit by itself.
 func (r *Headroom) BlockedByLimit(group, smallest int) bool {
 	if r.Blocked(group) {
 		return true
@@ -157,8 +157,8 @@ func (r *Headroom) BlockedByLimit(group, smallest int) bool {
 	return true
 }
 
-// FreeInGroups yields the groups that a job of a group counts towards, its own first, each with what
-// is left of its limit.
+// FreeInGroups yields the group and its ancestors, each with the number of nodes that its limit
+// leaves.
 func (r *Headroom) FreeInGroups(group int) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
 		for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
@@ -169,7 +169,7 @@ func (r *Headroom) FreeInGroups(group int) iter.Seq2[int, int] {
 	}
 }
 
-// firstGroup returns the group, -1 where there are none.
+// firstGroup returns the group, -1 if there are no groups.
 func (r *Headroom) firstGroup(group int) int {
 	if len(r.groups) == 0 {
 		return -1
@@ -177,16 +177,16 @@ func (r *Headroom) firstGroup(group int) int {
 	return group
 }
 
-// HeadroomAtMinimum returns the room that is left where all jobs hold as little as they must.
+// HeadroomAtMinimum returns the headroom if every job gets its minimum, see MinOption.
 func (p *Problem) HeadroomAtMinimum() *Headroom {
-	room := p.Headroom()
+	headroom := p.Headroom()
 	for i := range p.Jobs {
-		room.Allocate(p.Jobs[i].Group, p.MinOption(i))
+		headroom.Allocate(p.Jobs[i].Group, p.MinOption(i))
 	}
-	return room
+	return headroom
 }
 
-// MinOption returns the option of job i of a plan in which all hold as little as they must.
+// MinOption returns the minimum of job i. The minimums of all jobs are a legal step of a plan.
 func (p *Problem) MinOption(i int) snapshot.Option {
 	if p.FeasibleOptions != nil {
 		return p.FeasibleOptions[i]
@@ -194,11 +194,12 @@ func (p *Problem) MinOption(i int) snapshot.Option {
 	return p.Jobs[i].Options[0]
 }
 
-// FreeAfterRelease returns what is left of the type of an option to a job that holds another one.
-func (r *Headroom) FreeAfterRelease(held, option snapshot.Option) int {
-	left := r.FreeOfType(int(option.Type))
-	if held.Type == option.Type {
-		left += int(held.Nodes)
+// FreeAfterRelease returns the number of free nodes of the type of an option after a job has released
+// its current option.
+func (r *Headroom) FreeAfterRelease(current, option snapshot.Option) int {
+	free := r.FreeOfType(int(option.Type))
+	if current.Type == option.Type {
+		free += int(current.Nodes)
 	}
-	return left
+	return free
 }

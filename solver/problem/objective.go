@@ -6,71 +6,72 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Objective names what a decision maximises.
+// Objective is the name of an objective, which a decision maximizes.
 type Objective string
 
 // The objectives.
 const (
-	// ObjectiveProgress is the paper's: the weighted training progress over the
+	// ObjectiveProgress is the objective of the paper: the weighted training progress over the
 	// horizon, see progress.go. Its unit is job shares times steps.
 	ObjectiveProgress Objective = "progress"
-	// ObjectiveTotalTime is the weighted total time that a decision saves, less what
-	// its changes cost, see totaltime.go. Its unit is job-seconds saved per second. It
-	// decides one step; the horizon is not used.
+	// ObjectiveTotalTime minimizes the weighted mean job completion time, see totaltime.go. A
+	// decision maximizes the job-seconds that it saves per second less the costs of its resizes.
+	// It plans one step and ignores the horizon.
 	ObjectiveTotalTime Objective = "total-time"
 )
 
-// ObjectiveSpec describes an objective: the row of the table from which validation, model
-// and every output follow. A new objective takes a file with what fills it, a row here and a
-// value of the API's enum; one of a program of its own takes Options.CustomObjective alone.
+// ObjectiveSpec describes an objective. Validation, model and all outputs use the specifications in
+// Objectives. A new objective needs a Fill function, a row in Objectives and a value of the enum of
+// the API. A Go program can pass its own objective as Options.CustomObjective instead.
 type ObjectiveSpec struct {
 	Name Objective
-	// Unit is that of its values.
+	// Unit is the unit of the values of the objective.
 	Unit Unit
-	// Demand returns the demand d_i of job i of a snapshot, in seconds on one reference node,
-	// more than 0. Nil means Snapshot.Demand.
+	// Demand returns the demand d_i of job i of a snapshot, in seconds on one reference node. It
+	// is greater than 0. Nil means Snapshot.Demand.
 	Demand func(s *snapshot.Snapshot, i int) float64
-	// Fill sets Gain and OptionValue of the jobs of p, which are jobs of s, and QuotaPrice if
-	// there are groups. It changes nothing else.
+	// Fill sets Gain and OptionValue of the jobs of p, and QuotaPrice if there are groups. p is
+	// the problem of s. Fill changes nothing else.
 	Fill func(p *Problem, s *snapshot.Snapshot, o *Options)
-	// Step is how long the one step of an objective is that decides one step. Nil means that
-	// it looks ahead over the horizon of the snapshot; then the snapshot has no groups.
+	// Step returns the length of the step of an objective that plans a single step. Nil means that
+	// the objective plans the horizon of the snapshot. The snapshot then has no groups.
 	Step func(o *Options) time.Duration
-	// UsesETAErrors reports that it takes the errors of ETAs into account.
+	// UsesETAErrors reports whether the objective depends on the errors of ETAs.
 	UsesETAErrors bool
 
 	parameters parameters
 }
 
-// Unit is what the values of an objective are.
+// Unit is the unit of the values of an objective.
 type Unit struct {
-	// Name stands after a number.
+	// Name is the name of the unit as it follows a number.
 	Name string
-	// UnitFormat is how sentences put a value.
+	// Format is the format of a value in sentences.
 	Format UnitFormat
 }
 
-// UnitFormat is how sentences put a value of an objective.
+// UnitFormat is the format of a value of an objective in sentences.
 type UnitFormat int
 
-// The readings.
+// The formats.
 const (
 	FormatNumber UnitFormat = iota // a number and the unit
-	FormatTime                     // of seconds per second: the time per hour
-	FormatShares                   // of shares of a job, summed over steps: per cent of a job over the horizon
+	FormatTime                     // seconds per second, formatted as time per hour
+	FormatShares                   // shares of a job summed over steps, formatted as percent of a job over the horizon
 )
 
-// parameters are the options that are an objective's own; the zero value sets nothing.
+// parameters describe the options that only one objective has. The zero value means that there are
+// none.
 type parameters struct {
-	field    string // of the API's options
+	field    string // name in the options of the API
 	isSet    func(o *Options) bool
 	validate func(o *Options, bad *snapshot.Violations)
-	// setCadence takes note of the time between decisions of a caller that decides at fixed times.
+	// setCadence sets the time between decisions of a caller that decides at fixed times.
 	setCadence func(o *Options, cadence time.Duration)
 }
 
-// Objectives returns the table of all objectives. An array is free of allocations, for each
-// decision looks a few times.
+// Objectives returns the specifications of all objectives. It returns an array to avoid memory
+// allocations, because each decision calls it several times.
 func Objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
 		{
@@ -84,7 +85,8 @@ func Objectives() [2]ObjectiveSpec {
 	}
 }
 
-// Spec returns the row of the objective, that of ObjectiveProgress if it is not known.
+// Spec returns the specification of the objective. An unknown objective has that of
+// ObjectiveProgress.
 func (o *Options) Spec() ObjectiveSpec {
 	if o.CustomObjective != nil {
 		return *o.CustomObjective
@@ -98,7 +100,7 @@ func (o *Options) Spec() ObjectiveSpec {
 	return all[0]
 }
 
-// DemandOf returns the demand of job i of a snapshot, in seconds on one reference node.
+// DemandOf returns the demand of job i of a snapshot in seconds on one reference node.
 func (spec *ObjectiveSpec) DemandOf(s *snapshot.Snapshot, i int) float64 {
 	if spec.Demand == nil {
 		return s.Demand(i)
@@ -106,17 +108,17 @@ func (spec *ObjectiveSpec) DemandOf(s *snapshot.Snapshot, i int) float64 {
 	return spec.Demand(s, i)
 }
 
-// ParameterField returns the API's name of the options that only this objective has, "" if none of
-// them is set.
+// ParameterField returns the name of the API field with the options that only this objective has, ""
+// if none of them is set.
 func (spec *ObjectiveSpec) ParameterField(o *Options) string {
-	if own := spec.parameters; own.isSet != nil && own.isSet(o) {
-		return own.field
+	if p := spec.parameters; p.isSet != nil && p.isSet(o) {
+		return p.field
 	}
 	return ""
 }
 
-// WithCadence returns the options for a caller that decides at fixed times only, so far apart, for
-// objectives that make a difference of it. What is set stays.
+// WithCadence returns the options for a caller that decides only once per cadence. It changes the
+// options of objectives that depend on the cadence, unless the caller has set them.
 func (o Options) WithCadence(cadence time.Duration) Options {
 	if pace := o.Spec().parameters.setCadence; pace != nil {
 		pace(&o, cadence)
@@ -124,11 +126,11 @@ func (o Options) WithCadence(cadence time.Duration) Options {
 	return o
 }
 
-// objectiveNames returns the names of those objectives for which the condition holds.
-func objectiveNames(holds func(ObjectiveSpec) bool) []Objective {
+// objectiveNames returns the names of the selected objectives.
+func objectiveNames(selected func(ObjectiveSpec) bool) []Objective {
 	var names []Objective
 	for _, spec := range Objectives() {
-		if holds(spec) {
+		if selected(spec) {
 			names = append(names, spec.Name)
 		}
 	}

@@ -12,79 +12,78 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Options is what a caller asks of a decision. The zero value asks for the default
-// of every field.
+// Options are the options of a decision. The zero value of a field means its default.
 type Options struct {
-	// Backend is asked first; "" means BackendExact.
+	// Backend is the backend that is called first. "" means BackendExact.
 	Backend BackendName
-	// Formulation is the model for a backend that hands one to an external solver; ""
-	// means FormulationOneHot.
+	// Formulation is the MILP that a backend passes to an external solver. "" means
+	// FormulationOneHot.
 	Formulation Formulation
-	// TimeBudget caps the decision; 0 leaves that to the allocator's default and to
-	// the context.
+	// TimeBudget limits the time for the decision. 0 means the default of the allocator and the
+	// deadline of the context.
 	TimeBudget time.Duration
-	// RelativeGap ends the search once the plan is proven within this share of the
-	// optimum. At least 0 and less than 1; 0 means prove optimality.
+	// RelativeGap stops the search if the plan is proven within this share of the optimum. It is
+	// at least 0 and less than 1. 0 means that the search has to prove optimality.
 	RelativeGap float64
-	// Objective is what is maximised; "" means ObjectiveProgress.
+	// Objective is the objective of the decision. "" means ObjectiveProgress.
 	Objective Objective
-	// CustomObjective is an objective that is not one of Objectives, by its whole row; it goes
-	// before Objective. Nil means none.
+	// CustomObjective is the specification of an objective that is not one of Objectives. It takes
+	// precedence over Objective. Nil means none.
 	CustomObjective *ObjectiveSpec
 	// TotalTime are the parameters of ObjectiveTotalTime.
 	TotalTime TotalTimeOptions
-	// Admission is who gets nodes when the minimums do not all fit; "" means
+	// Admission selects the jobs that take part in the decision if not all minimums fit. "" means
 	// AdmissionFIFO.
 	Admission Admission
-	// PriceHint is Report.NodePrices of the caller's decision before, each finite and at
-	// least 0. It changes no decision, and makes none faster today: a search finds prices as
-	// soon as it would improve others.
+	// PriceHint is Report.NodePrices of the previous decision. Each price is finite and at least
+	// 0. It changes no decision and has no effect on the speed at present, because a search finds
+	// prices as quickly as it could improve a hint.
 	PriceHint []float64
-	// NoBound leaves the bound of an answer without a search, greedy's, at +Inf: it takes far
-	// longer than the rules do.
+	// NoBound omits the bound of a decision by the greedy backend, because the bound takes far
+	// longer than the decision. Report.Bound is then +Inf.
 	NoBound bool
-	// NoRemedies leaves out of an explanation the remedies, which take most of its time.
+	// NoRemedies omits the remedies of an explanation, which take most of its time.
 	NoRemedies bool
-	// Certificate asks for Report.Certificate.
+	// Certificate requests Report.Certificate.
 	Certificate bool
-	// BadJobs is what becomes of a snapshot in which a job has bad fields; "" means
-	// BadJobsRefuse.
+	// BadJobs selects how jobs with invalid fields are treated. "" means BadJobsRefuse.
 	BadJobs BadJobs
-	// Interrupt, when it ends, ends the call with the best that it has found, as if its time
-	// budget were up; nil never does.
+	// Interrupt stops the call if it is done. The call then returns the best result found so far,
+	// as if its time budget had expired. Nil means that the call is not interrupted.
 	Interrupt context.Context
-	// AcquireWorker grants goroutines to calls that make many decisions; nil grants one per
-	// processor.
+	// AcquireWorker limits the goroutines of calls that make many decisions. Nil means one
+	// goroutine per processor.
 	AcquireWorker AcquireWorker
 }
 
-// BadJobs is what becomes of a request in which a job has bad fields.
+// BadJobs selects how a request in which jobs have invalid fields is treated.
 type BadJobs string
 
 // The ways to treat bad jobs.
 const (
-	// BadJobsRefuse refuses the request.
+	// BadJobsRefuse rejects the request.
 	BadJobsRefuse BadJobs = "refuse"
-	// BadJobsHold lets a job with bad fields keep its current nodes, which leave the
-	// pool, and decides on all others; a warning names it.
+	// BadJobsHold freezes jobs with invalid fields: they keep their current nodes, which are not
+	// available to the other jobs. The decision covers all other jobs, and a warning names each
+	// frozen job.
 	BadJobsHold BadJobs = "hold"
 )
 
-// AcquireWorker grants a call one more goroutine, if one is free, which works with the context that
-// AcquireWorker returns; release gives it back.
-type AcquireWorker func(ctx context.Context) (own context.Context, release func(), ok bool)
+// AcquireWorker acquires one more goroutine for a call. ok is false if none is available. The
+// goroutine has to use the returned context and call release when it is done.
+type AcquireWorker func(ctx context.Context) (workerCtx context.Context, release func(), ok bool)
 
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return Options{}.WithDefaults() }
 
-// FillIdleOptions returns the options that a snapshot to fill is valid under: with no
-// objective, which could limit what it may hold.
+// FillIdleOptions returns the options with which a snapshot for FillIdle is validated. They have no
+// objective of the API, so the snapshot may have all optional fields.
 func FillIdleOptions() Options {
 	return Options{CustomObjective: &ObjectiveSpec{Step: func(*Options) time.Duration { return snapshot.DefaultStep }}}.WithDefaults()
 }
 
-// WithDefaults returns the options with the default of every field that is not set,
-// but for TimeBudget, whose default is the allocator's.
+// WithDefaults returns the options with the default of every field that is not set. The default of
+// TimeBudget is set by the allocator.
 func (o Options) WithDefaults() Options {
 	o.Backend = cmp.Or(o.Backend, BackendExact)
 	o.Formulation = cmp.Or(o.Formulation, FormulationOneHot)
@@ -97,7 +96,7 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Horizon returns how far the decision on a snapshot with its defaults looks ahead.
+// Horizon returns the look-ahead of the decision on a snapshot, which has its defaults.
 func (o *Options) Horizon(s *snapshot.Snapshot) snapshot.Horizon {
 	if step := o.Spec().Step; step != nil {
 		return snapshot.Horizon{Step: step(o), Steps: 1}
@@ -105,24 +104,24 @@ func (o *Options) Horizon(s *snapshot.Snapshot) snapshot.Horizon {
 	return s.Horizon
 }
 
-// Validate returns every bad field of options that have their defaults. known are
-// the backends that exist.
+// Validate returns the invalid fields of options that have their defaults. known are the existing
+// backends.
 func (o Options) Validate(known []BackendName) []snapshot.Violation {
 	var bad snapshot.Violations
 	validateName(&bad, "backend", o.Backend, known)
 	validateName(&bad, "formulation", o.Formulation, []Formulation{FormulationOneHot, FormulationPaper})
 	if o.TimeBudget < 0 {
-		bad.Addf("time_budget", "is %v; want more than 0", o.TimeBudget)
+		bad.Addf("time_budget", "is %v; must be greater than 0", o.TimeBudget)
 	}
 	if gap := o.RelativeGap; !(gap >= 0 && gap < 1) {
-		bad.Addf("relative_gap", "is %v; want at least 0 and less than 1", gap)
+		bad.Addf("relative_gap", "is %v; must be at least 0 and less than 1", gap)
 	}
 	spec := o.Spec()
 	if spec.Name != o.Objective {
 		validateName(&bad, "objective", o.Objective, objectiveNames(func(ObjectiveSpec) bool { return true }))
 	}
 	if spec.Step != nil && o.Formulation == FormulationPaper {
-		bad.Addf("formulation", "is %s, which is not for %s; want %s", APIName("FORMULATION", o.Formulation),
+		bad.Addf("formulation", "is %s, which %s does not support; must be %s", APIName("FORMULATION", o.Formulation),
 			APIName("OBJECTIVE", o.Objective), APIName("FORMULATION", FormulationOneHot))
 	}
 	for _, spec := range Objectives() {
@@ -133,18 +132,18 @@ func (o Options) Validate(known []BackendName) []snapshot.Violation {
 	validateName(&bad, "admission", o.Admission, Admissions())
 	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
 	if n := len(o.PriceHint); n > snapshot.MaxSteps {
-		bad.Addf("price_hint", "has %d prices; want at most one per step, %d", n, snapshot.MaxSteps)
+		bad.Addf("price_hint", "has %d prices; must have at most one per step, %d", n, snapshot.MaxSteps)
 		return bad
 	}
 	for t, price := range o.PriceHint {
 		if !(price >= 0 && !math.IsInf(price, 1)) {
-			bad.Addf(fmt.Sprintf("price_hint[%d]", t), "is %v; want a finite price of at least 0", price)
+			bad.Addf(fmt.Sprintf("price_hint[%d]", t), "is %v; must be finite and at least 0", price)
 		}
 	}
 	return bad
 }
 
-// validateName reports a value that is not one of those known.
+// validateName reports a value that is not one of the known values.
 func validateName[Name ~string](bad *snapshot.Violations, path string, value Name, known []Name) {
 	if slices.Contains(known, value) {
 		return
@@ -153,5 +152,5 @@ func validateName[Name ~string](bad *snapshot.Violations, path string, value Nam
 	for i, name := range known {
 		names[i] = string(name)
 	}
-	bad.Addf(path, "is %q; want one of %s", string(value), strings.Join(names, ", "))
+	bad.Addf(path, "is %q; must be one of %s", string(value), strings.Join(names, ", "))
 }

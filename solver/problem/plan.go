@@ -8,12 +8,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Plan is the option of every admitted job in every step: plan[i][t] for job i of
-// Problem.Jobs and step t counted from 0. Only its first step is carried out; the next decision
-// starts from a new snapshot (the paper's rolling horizon).
+// Plan has the option of every admitted job in every step: plan[i][t] is the option of job i of
+// Problem.Jobs in step t, counted from 0. Only the first step is executed. The next decision starts
+// from a new snapshot, which is the rolling horizon of the paper.
 type Plan [][]snapshot.Option
 
-// NewPlan returns a plan in which no job holds nodes, in one block of memory.
+// NewPlan returns a plan in which no job occupies nodes. It allocates one block of memory.
 func NewPlan(jobs, steps int) Plan {
 	block := make([]snapshot.Option, jobs*steps)
 	plan := make(Plan, jobs)
@@ -23,7 +23,7 @@ func NewPlan(jobs, steps int) Plan {
 	return plan
 }
 
-// Clone returns a copy that shares nothing with the plan.
+// Clone returns a deep copy of the plan.
 func (plan Plan) Clone() Plan {
 	if len(plan) == 0 {
 		return Plan{}
@@ -35,15 +35,15 @@ func (plan Plan) Clone() Plan {
 	return copied
 }
 
-// Check returns nil if the plan is legal for p: one row per admitted job, one
-// legal size per step, and in no step more nodes than the pool has or than the limit of a
-// group allows. It is what every plan of every backend must pass, and it trusts nothing.
+// Check returns nil if the plan is legal for p. A legal plan has one row per admitted job and one
+// legal option per step. In no step does it exceed the nodes of the pool, of a node type or of the
+// limit of a group. The plans of all backends are checked.
 func (p *Problem) Check(plan Plan) error { return p.check(plan, false) }
 
-// CheckWaiting returns nil if the plan is legal for WithWaiting.
+// CheckWaiting returns nil if the plan is legal for p.WithWaiting().
 func (p *Problem) CheckWaiting(plan Plan) error { return p.check(plan, true) }
 
-// check returns nil if the plan is legal; waiting says that queued jobs may hold 0 nodes.
+// check returns nil if the plan is legal. If waiting is set, queued jobs may get no nodes.
 func (p *Problem) check(plan Plan, waiting bool) error {
 	if len(plan) != len(p.Jobs) {
 		return fmt.Errorf("plan has %d jobs; the problem has %d", len(plan), len(p.Jobs))
@@ -61,19 +61,19 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 	}
 	for t := range p.Steps {
 		pool := p.Capacity[t]
-		room := NewHeadroom(pool, p.TypeNodes, p.Groups)
+		headroom := NewHeadroom(pool, p.TypeNodes, p.Groups)
 		for i := range plan {
-			room.Allocate(p.Jobs[i].Group, plan[i][t])
+			headroom.Allocate(p.Jobs[i].Group, plan[i][t])
 		}
-		if room.Idle < 0 {
-			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-room.Idle, t+1, pool)
+		if headroom.Idle < 0 {
+			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-headroom.Idle, t+1, pool)
 		}
-		for g, left := range room.typeFree {
+		for g, left := range headroom.typeFree {
 			if nodes := p.TypeNodes[g]; left < 0 {
 				return fmt.Errorf("plan uses %d nodes of type %d; the pool has %d", nodes-left, g, nodes)
 			}
 		}
-		for g, left := range room.groupFree {
+		for g, left := range headroom.groupFree {
 			if limit := p.Groups[g].Limit; left < 0 {
 				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, limit-left, t+1, limit)
 			}
@@ -82,7 +82,7 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 	return nil
 }
 
-// formatOptions writes options for people, with the position of their type if there are types.
+// formatOptions formats options for people, with the position of their type if there are types.
 func (p *Problem) formatOptions(options ...snapshot.Option) string {
 	parts := make([]string, len(options))
 	for n, option := range options {
@@ -96,8 +96,8 @@ func (p *Problem) formatOptions(options ...snapshot.Option) string {
 	return fmt.Sprint(parts)
 }
 
-// Objective returns the objective of a legal plan: the sum of the values of its
-// jobs, less what the nodes that groups are short of their floors cost.
+// Objective returns the objective of a legal plan: the sum of the values of its jobs less the cost of
+// the nodes that groups are below their floors.
 func (p *Problem) Objective(plan Plan) float64 {
 	total := 0.0
 	for i := range p.Jobs {
@@ -109,15 +109,15 @@ func (p *Problem) Objective(plan Plan) float64 {
 	return total
 }
 
-// RoundingError returns how far the objective of a legal plan may be off: by the last bits, three of
-// 53, of all that it was added up from.
+// RoundingError returns an upper bound on the rounding error of the objective of a legal plan: three
+// of the 53 bits of the sum of the magnitudes of all terms.
 func (p *Problem) RoundingError(plan Plan) float64 {
 	magnitude := 0.0
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		magnitude += math.Abs(j.Value(plan[i]))
 		if n := j.position(plan[i][0], 0); n >= 0 && j.ChangeCost != nil {
-			magnitude += 2 * j.ChangeCost[n] // It was taken off as much more.
+			magnitude += 2 * j.ChangeCost[n] // OptionValue is the difference of a larger value and this cost.
 		}
 	}
 	if len(p.Groups) > 0 {
@@ -126,7 +126,7 @@ func (p *Problem) RoundingError(plan Plan) float64 {
 	return magnitude * 0x1p-50
 }
 
-// Value returns the job's part of the objective with the given options, one per step.
+// Value returns the contribution of the job to the objective with the given options, one per step.
 func (j *AdmittedJob) Value(options []snapshot.Option) float64 {
 	served, value, n, first := 0.0, 0.0, 0, 0
 	for t, k := range options {
@@ -143,8 +143,8 @@ func (j *AdmittedJob) Value(options []snapshot.Option) float64 {
 	return value
 }
 
-// Progress returns the cumulative share of the job's remaining work done at the
-// end of each step, 0 to 1, with the given options, one per step.
+// Progress returns the cumulative share (0 to 1) of the job's remaining work that is done by the end
+// of each step with the given options, one per step.
 func (j *AdmittedJob) Progress(options []snapshot.Option) []float64 {
 	served, n := 0.0, 0
 	progress := make([]float64, len(options))
@@ -156,8 +156,8 @@ func (j *AdmittedJob) Progress(options []snapshot.Option) []float64 {
 	return progress
 }
 
-// position returns the position of an option in Sizes, -1 if it is not among them. near is
-// where to look first: the position in the step before, which is most often that; -1 is none.
+// position returns the position of an option in Options, -1 if it is not legal. It tries near first,
+// the position in the previous step, which is usually the same. A near of -1 means none.
 func (j *AdmittedJob) position(k snapshot.Option, near int) int {
 	if near >= 0 && j.Options[near] == k {
 		return near
@@ -177,8 +177,8 @@ func (j *AdmittedJob) position(k snapshot.Option, near int) int {
 	return -1
 }
 
-// serve returns the demand served by the end of step t, counted from 0, if served
-// were before it and the job holds the n-th of its sizes in it, none of them if n is -1.
+// serve returns the demand served by the end of step t, counted from 0. served is the demand served
+// before the step, and n is the position of the option in Options, -1 for an option that is not legal.
 func (j *AdmittedJob) serve(served float64, t, n int) float64 {
 	if served >= j.Demand || n < 0 {
 		return served
@@ -193,9 +193,9 @@ func (p *Problem) ReleaseFinished(plan Plan) {
 	}
 }
 
-// ReleaseFinished sets the job's option to its smallest size in every step that begins with
-// the job finished: the convention of the paper's simplified model. A plan stays legal and
-// its objective the same.
+// ReleaseFinished sets the job's option to its first legal option in every step after the job has
+// finished, as in the simplified model of the paper. The plan stays legal and its objective does not
+// change.
 func (j *AdmittedJob) ReleaseFinished(options []snapshot.Option) {
 	served, n := 0.0, 0
 	for t, k := range options {

@@ -9,80 +9,79 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Problem is the optimisation model of one snapshot after admission: all that a backend
-// needs. It is immutable; backends share it.
+// Problem is the optimization model of a snapshot after admission. It is immutable, so backends can
+// share it.
 type Problem struct {
-	// Capacity is the number of nodes of the pool in each step, the paper's N. Every
-	// step has the same today.
+	// Capacity is the number of nodes of the pool in each step, N in the paper. At present, it is
+	// the same in all steps.
 	Capacity []int
-	// TypeNodes is the number of nodes of each type, in the order of the snapshot; nil where
-	// the nodes are alike. Only a problem of one step and without groups has types.
+	// TypeNodes is the number of nodes of each type, in the order of the snapshot. It is nil if all
+	// nodes are alike. Only a problem with a single step and without groups has types.
 	TypeNodes []int
 	// Steps is the number of steps of the horizon, T.
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot.
 	Jobs []AdmittedJob
-	// Demands is the demand of every job of the snapshot, admitted or not, as the objective
-	// counts it, in seconds on one reference node.
+	// Demands is the demand of every job of the snapshot, admitted or not, in seconds on one
+	// reference node. The objective defines it.
 	Demands []float64
-	// Groups are those of the snapshot, in its order; nil means none. Only a problem of
-	// one step has any.
+	// Groups are the groups of the snapshot in its order. Nil means none. Only a problem with a
+	// single step has groups.
 	Groups []AdmittedGroup
-	// GroupOf is the position in Groups of the group of every job of the snapshot, admitted
-	// or not; nil where there are no groups.
+	// GroupOf is the position in Groups of the group of every job of the snapshot, admitted or not.
+	// It is nil if there are no groups.
 	GroupOf []int
-	// QuotaPrice is what each node that a group is short of its floor takes off the
+	// QuotaPrice is the cost of each node that a group is below its floor, in units of the
 	// objective.
 	QuotaPrice float64
-	// FeasibleOptions is a legal choice of an option per job, with which the admission has shown that
-	// there is one; nil where TypeNodes is, since the smallest sizes are one then.
+	// FeasibleOptions has one option per job that fit together, from the admission. It is nil if
+	// TypeNodes is nil, because the first options of all jobs then fit together.
 	FeasibleOptions []snapshot.Option
 }
 
-// AdmittedJob is a job of the model. Its part of the objective under a plan is
+// AdmittedJob is a job of the model. Its contribution to the objective under a plan is
 //
-//	sum_t Gain[t] * s^t / Demand  +  OptionValue of its size in the first step,
+//	sum_t Gain[t] * s^t / Demand  +  OptionValue of its option in the first step,
 //
-// where s^t is the demand served by the end of step t. An objective is what fills
-// in Gain and OptionValue; the paper's is in progress.go.
+// where s^t is the demand served by the end of step t. An objective sets Gain and OptionValue.
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
-	// Group is the position in Problem.Groups of the job's group, if there are any.
+	// Group is the position of the job's group in Problem.Groups. Without groups it is not set.
 	Group int
 	// Demand is the job's entry in Problem.Demands, d_i.
 	Demand float64
-	// Current is what the job occupies now. The zero value means that it is queued.
+	// Current is the current allocation of the job. The zero value means that the job is queued.
 	Current snapshot.Option
-	// TrainingTime is how long the job has trained so far.
+	// TrainingTime is the time for which the job has trained so far.
 	TrainingTime time.Duration
-	// Sizes are the legal sizes K_i as options, in the order of Option.Compare, at least one.
-	// The first is no nodes if the admission lets the optimizer leave the job without any.
-	// Jobs may share this slice and the two below.
+	// Options are the legal options (K_i in the paper) in the order of Option.Compare, at least
+	// one. The first is no nodes if the admission allows the job to wait. Jobs may share this slice
+	// and the next two.
 	Options []snapshot.Option
-	// FirstStepWork is the demand in seconds on one node that each of Options serves
-	// in the first step, after the rescale delay, and StepWork that in every later one.
+	// FirstStepWork is the work of each option in the first step, after RescaleDelay, and
+	// StepWork is the work in every later step. The unit is seconds on one reference node.
 	FirstStepWork, StepWork []float64
-	// Gain is, for each step, what having served the whole demand by its end adds to
-	// the objective; having served a share of it adds that share. At least 0. Jobs
-	// may share one slice.
+	// Gain is the value, per step, of having served the whole demand by the end of the step. A
+	// share of the demand has that share of the value. Gains are at least 0. Jobs may share one
+	// slice.
 	Gain []float64
-	// OptionValue is what holding each of Options in the first step adds to the objective
-	// besides; it may be negative. Nil adds nothing.
+	// OptionValue is the additional value of each option in the first step. It may be negative. Nil
+	// means 0.
 	OptionValue []float64
-	// ChangeCost is what a change to each of Options has taken off OptionValue, for
-	// explanations; nil took nothing.
+	// ChangeCost is the cost of the change to each option, which OptionValue includes. Explanations
+	// report it. Nil means 0.
 	ChangeCost []float64
 }
 
-// NewProblem admits jobs of a valid snapshot and builds the paper's model over them,
-// that of ObjectiveProgress.
+// NewProblem admits jobs of a valid snapshot and builds the model of ObjectiveProgress, which is the
+// model of the paper.
 func NewProblem(s *snapshot.Snapshot, admission Admission) *Problem {
 	return NewProblemFor(s, Options{Objective: ObjectiveProgress, Admission: admission})
 }
 
-// NewProblemFor admits jobs of a valid snapshot and builds the model over them, as
-// options with their defaults ask.
+// NewProblemFor admits jobs of a valid snapshot and builds the model of the objective in the options,
+// which have their defaults.
 func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	horizon := o.Horizon(s)
 	spec := o.Spec()
@@ -102,7 +101,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	var options, block []snapshot.Option
 	var sizes []int
 	var served, work []float64
-	alike := map[int]int{} // the last job of each number of options
+	previous := map[int]int{} // the previous job with each number of options
 	var powers speedsAtPowers
 	longestRestart := horizon.Step.Seconds()
 	if spec.Step == nil {
@@ -117,7 +116,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 			options, sizes = places[k].AppendOptions(options, sizes, s.Typed())
 		}
 		served = append(served[:0], make([]float64, 2*len(options))...)
-		job, last := &p.Jobs[n], p.Jobs[alike[len(options)]]
+		job, last := &p.Jobs[n], p.Jobs[previous[len(options)]]
 		*job = AdmittedJob{
 			Index: a.index, Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Options: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
@@ -126,7 +125,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		job.Options = intern(&block, job.Options, last.Options)
 		job.StepWork = intern(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = intern(&work, job.FirstStepWork, job.StepWork)
-		alike[len(options)] = n
+		previous[len(options)] = n
 		if p.TypeNodes != nil {
 			p.FeasibleOptions = append(p.FeasibleOptions, a.option)
 		}
@@ -136,7 +135,8 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	return p
 }
 
-// carve cuts n items off a block of memory, or off a new one where it is too short.
+// carve removes n items from the start of a block of memory and returns them. If the block is too
+// short, it allocates a new block.
 func carve[Item any](block *[]Item, n int) []Item {
 	if n > len(*block) {
 		*block = make([]Item, max(n, 256))
@@ -146,28 +146,27 @@ func carve[Item any](block *[]Item, n int) []Item {
 	return items
 }
 
-// intern returns items that are in a buffer in memory of their own: in that of the others where
-// these are the same, else in that of a block.
+// intern returns others if they are equal to items, and otherwise a copy of items in the block. The
+// items are in a buffer that the caller reuses.
 func intern[Item comparable](block *[]Item, items, others []Item) []Item {
 	if slices.Equal(items, others) {
 		return others
 	}
-	own := carve(block, len(items))
-	copy(own, items)
-	return own
+	copied := carve(block, len(items))
+	copy(copied, items)
+	return copied
 }
 
-// restartsPerStep is how many restarts of the longest that counts a step of an objective with
-// a horizon has. The model changes sizes for nothing one step later, so a longer restart would
-// have every decision put a change off: a doubling at efficiency 0.8 gains 3/8 of a step.
+// restartsPerStep limits restart times to 1/restartsPerStep of a step, for objectives with a horizon.
+// In the model, a resize in a later step is free, so with a longer restart every decision would
+// postpone the resize. Doubling the nodes at efficiency 0.8 gains 3/8 of a step.
 const restartsPerStep = 3
 
-// setWork sets what each option of a job serves in the first and in a later step of the
-// given length. In a later step that is p * speed(k), equations (linear 1) and
-// (linear 2) of the paper. In the first step a job that grows from c nodes to k
-// stays on c for the rescale delay r: r * speed(c) + (p - r) * speed(k). One with a
-// restart time r, of which at most the given seconds count, that changes or resumes serves
-// (p - r) * speed(k).
+// setWork sets the work of each option of a job in the first and in the later steps of length p. In a
+// later step, the work is p * speed(k), equations (linear 1) and (linear 2) of the paper. In the first
+// step, a job that grows from c nodes to k stays on c nodes for r = RescaleDelay, so the work is
+// r * speed(c) + (p - r) * speed(k). The work of a job with a restart time r that is resized or
+// resumed is (p - r) * speed(k). r is limited to longestRestart seconds.
 func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.RescaleDelay, step).Seconds()
@@ -175,7 +174,7 @@ func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step
 	if job.NeverStarted() {
 		stay, move = 0, 0
 	}
-	held, typed := s.CurrentPlace(j.Index), s.Typed()
+	current, typed := s.CurrentPlace(j.Index), s.Typed()
 	first, later := j.FirstStepWork, j.StepWork
 	at := 0
 	for n, option := range j.Options {
@@ -191,7 +190,7 @@ func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step
 		first[n] = later[n]
 		moves := option.MovesFrom(j.Current)
 		if (k > job.CurrentNodes || moves) && r > 0 {
-			first[n] = r*held.Factor*held.Job.Speed(job.CurrentNodes) + (p-r)*speed
+			first[n] = r*current.Factor*current.Job.Speed(job.CurrentNodes) + (p-r)*speed
 		}
 		restart := stay
 		if moves {
@@ -203,14 +202,14 @@ func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step
 	}
 }
 
-// speedsAtPowers are the speeds at powers of two of jobs with one doubling efficiency, those
-// not yet asked for 0. In most snapshots nearly all jobs have the same.
+// speedsAtPowers caches the speeds of one doubling efficiency at powers of two nodes. 0 means that a
+// speed is not cached yet. In most snapshots, nearly all jobs have the same doubling efficiency.
 type speedsAtPowers struct {
 	efficiency float64
 	speeds     [64]float64
 }
 
-// speed returns Job.Speed.
+// speed returns j.Speed(nodes).
 func (p *speedsAtPowers) speed(j *snapshot.Job, nodes int) float64 {
 	if j.Scaling.Speeds != nil || bits.OnesCount(uint(nodes)) != 1 {
 		return j.Speed(nodes)
@@ -225,8 +224,9 @@ func (p *speedsAtPowers) speed(j *snapshot.Job, nodes int) float64 {
 	return *speed
 }
 
-// TrivialBound returns an upper bound on the optimum that needs no search: every job finished in
-// the first step, on the size of the largest value, with all that sums may lose by rounding.
+// TrivialBound returns an upper bound on the optimum that needs no search. It assumes that every job
+// finishes in the first step and gets the option with the largest value. It includes the largest
+// possible rounding error.
 func (p *Problem) TrivialBound() float64 {
 	const rounding = 1.0 / (1 << 53) // of one addition
 	bound, magnitude := 0.0, 0.0
@@ -242,8 +242,8 @@ func (p *Problem) TrivialBound() float64 {
 	return bound + 2*float64(len(p.Jobs)*(p.Steps+1))*rounding*magnitude
 }
 
-// Work returns the demand in seconds on one node that each of the job's sizes
-// serves in the given step, counted from 0.
+// Work returns the work of each option in the given step, counted from 0, in seconds on one reference
+// node.
 func (j *AdmittedJob) Work(step int) []float64 {
 	if step == 0 {
 		return j.FirstStepWork
@@ -251,24 +251,23 @@ func (j *AdmittedJob) Work(step int) []float64 {
 	return j.StepWork
 }
 
-// Queued reports whether the job holds no nodes now.
+// Queued reports whether the job occupies no nodes.
 func (j *AdmittedJob) Queued() bool { return j.Current.IsZero() }
 
-// SmallestSize returns the job's smallest legal size above 0, in nodes.
+// SmallestSize returns the smallest legal size of the job above 0, in nodes.
 func (j *AdmittedJob) SmallestSize() int {
-	least := snapshot.MaxNodes
+	smallest := snapshot.MaxNodes
 	for _, option := range j.Options {
 		if !option.IsZero() {
-			least = min(least, int(option.Nodes))
+			smallest = min(smallest, int(option.Nodes))
 		}
 	}
-	return least
+	return smallest
 }
 
-// WithWaiting returns the relaxation of p in which every queued job may also hold
-// 0 nodes: the model of an allocator with a queue of its own, such as greedy,
-// that may leave an admitted job waiting, which adds nothing to the objective. Its
-// optimum is at least that of p.
+// WithWaiting returns the relaxation of p in which every queued job may also wait with no nodes, which
+// has value 0. The plans of heuristics such as the greedy backend are legal in this model, because
+// they may leave admitted jobs waiting. Its optimum is at least the optimum of p.
 func (p *Problem) WithWaiting() *Problem {
 	relaxed := new(*p)
 	relaxed.Jobs = slices.Clone(p.Jobs)

@@ -10,31 +10,33 @@ import (
 
 // Ranks of jobs whose remaining ETAs are uncertain.
 //
-// TOTAL_TIME counts, for each job, the weight of those that are expected to outlast it. With
-// a key k_i, the logarithm of d_i / w'_i^a, that is normal around what was told with a standard
-// deviation of s_i, job j outlasts job i with probability Phi((k_j - k_i) / sqrt(s_i^2 + s_j^2)).
-// So V_(i-1) is V_0 plus the sum over j of w'_j times that: for s_i = s_j = 0 it is 1, 0 or, of
-// equal keys, by place in the snapshot.
+// For each job, ObjectiveTotalTime adds up the weights of the jobs that are expected to outlast it.
+// Let the key k_i be the logarithm of d_i / w'_i^a. It is normally distributed around its estimate
+// with standard deviation s_i. Then job j outlasts job i with probability
+// Phi((k_j - k_i) / sqrt(s_i^2 + s_j^2)), and V_(i-1) is V_0 plus the sum over j of w'_j times this
+// probability. For s_i = s_j = 0 the probability is 1 or 0. Equal keys are ordered by position in the
+// snapshot.
 //
-// Jobs of one s are a class, and each pair of classes is summed on its own: few jobs term by
-// term, many in cells 2.5 times as wide as sqrt(s_i^2 + s_j^2). There Phi is a polynomial to the
-// last digit, both in k_i and in k_j, and only near cells need it. All sums are then right to
-// 1e-12 of V_0 and all weights, in time that grows with the number of jobs for each pair.
+// Jobs with the same s form a class, and each pair of classes is summed separately. Small classes are
+// summed term by term. In large classes, keys are grouped into cells that are 2.5 times as wide as
+// sqrt(s_i^2 + s_j^2). Within a cell, a polynomial in k_i and k_j approximates Phi to full precision,
+// and only nearby cells need it. All sums are accurate to 1e-12 of V_0 plus all weights. For each pair
+// of classes, the time is linear in the number of jobs.
 
 const (
-	minETAError        = 1e-4 // what is less counts as 0: keys have too few digits for it
-	minRestartETAError = 0.1  // the least of a job with a restart time
-	maxExactJobs       = 1000 // whose errors all count as they are
-	maxETAErrorClasses = 24   // different ones of more jobs; of still more, each counts in quarters
-	maxPairs           = 4096 // of jobs that are summed term by term
-	cellWidth          = 2.5  // of a cell, in widths
-	polynomialTerms    = 24   // coefficients of a polynomial, a multiple of 4: Phi then has all digits
-	farCells           = 5    // between cells that are this far apart Phi is 0 or 1
+	minETAError        = 1e-4 // smaller errors count as 0, because keys have too few digits for them
+	minRestartETAError = 0.1  // the minimum for jobs with a restart time
+	maxExactJobs       = 1000 // with up to so many jobs, errors are not rounded
+	maxETAErrorClasses = 24   // with more different errors, errors are rounded to quarters
+	maxPairs           = 4096 // pairs of jobs that are summed term by term
+	cellWidth          = 2.5  // width of a cell in units of sqrt(s_i^2 + s_j^2)
+	polynomialTerms    = 24   // coefficients of a polynomial, a multiple of 4, enough for full precision
+	farCells           = 5    // Phi is 0 or 1 between cells at this distance
 )
 
-// etaErrors returns s of every job. It is at least restartError where changes cost
-// something: c_i would jump where jobs that are alike change places in the order, and they
-// would preempt each other for ever.
+// etaErrors returns s of every job. For jobs with a restart time, it is at least minRestartETAError.
+// Otherwise c_i would jump if similar jobs swap their positions in the order, and they would preempt
+// each other repeatedly.
 func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
 	s := make([]float64, len(jobs))
 	raise := func(i int) {
@@ -43,7 +45,7 @@ func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
 		}
 	}
 	for i := range jobs {
-		if s[i] = valueOr(jobs[i].ETAError, fallback); s[i] < minETAError {
+		if s[i] = snapshot.ValueOr(jobs[i].ETAError, fallback); s[i] < minETAError {
 			s[i] = 0
 		}
 		raise(i)
@@ -63,12 +65,12 @@ func distinct(values []float64) []float64 {
 	return slices.Compact(sorted)
 }
 
-// ranking is what ranks jobs: their keys, their weights, and their errors.
+// ranking has the keys, weights and ETA errors of jobs.
 type ranking struct {
 	key, weight, sd []float64
 }
 
-// before returns V_(i-1) of every job in the order, which is by key, the largest first.
+// before returns V_(i-1) of every job in the order, which is sorted by descending key. start is V_0.
 func (r *ranking) before(order []int, start float64) []float64 {
 	v := make([]float64, len(r.key))
 	different := distinct(r.sd)
@@ -96,7 +98,7 @@ func (r *ranking) before(order []int, start float64) []float64 {
 					sources = r.split(others, width)
 				}
 				r.addCells(v, targets, sources, width)
-				if n == m { // A job does not outlast itself, as Phi(0) has it.
+				if n == m { // Phi(0) = 1/2, but a job does not outlast itself.
 					for _, i := range jobs {
 						v[i] -= r.weight[i] / 2
 					}
@@ -105,7 +107,7 @@ func (r *ranking) before(order []int, start float64) []float64 {
 		}
 	}
 	for _, i := range order {
-		v[i] = max(v[i], start) // A sum of cells may be below 0 by its rounding.
+		v[i] = max(v[i], start) // A sum of cells may be below 0 because of rounding.
 	}
 	return v
 }
@@ -113,8 +115,8 @@ func (r *ranking) before(order []int, start float64) []float64 {
 // normal is the distribution function of the normal distribution, Phi.
 func normal(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
-// addPairs adds to v of each job what the others add, term by term. Those of its own class are
-// half as many terms, since Phi(-x) = 1 - Phi(x).
+// addPairs adds the terms of others to v of each job, term by term. Within one class (same), it
+// computes each pair once, because Phi(-x) = 1 - Phi(x).
 func (r *ranking) addPairs(v []float64, jobs, others []int, width float64, same bool) {
 	if same {
 		sums := make([]float64, len(jobs))
@@ -139,18 +141,18 @@ func (r *ranking) addPairs(v []float64, jobs, others []int, width float64, same 
 	}
 }
 
-// cell is the jobs whose keys are in one interval as long as the width.
+// cell has the jobs whose keys are in one interval of length cellWidth.
 type cell struct {
-	at     float64 // the interval, counted from 0
+	at     float64 // number of the interval
 	jobs   []int
 	weight float64
-	nodes  vector // the weights of the jobs, spread over the nodes of the cell
+	nodes  vector // the weights of the jobs, distributed to the interpolation nodes of the cell
 }
 
-// vector has a number for each coefficient of a polynomial, or for each of its nodes.
+// vector has one number per coefficient of a polynomial or per interpolation node.
 type vector [polynomialTerms]float64
 
-// times returns the scalar product. Four sums side by side take half the time of one.
+// times returns the scalar product. Four parallel sums take half the time of a single sum.
 func (a *vector) times(b *vector) float64 {
 	var sum [4]float64
 	for n := 0; n < polynomialTerms; n += 4 {
@@ -162,10 +164,10 @@ func (a *vector) times(b *vector) float64 {
 	return (sum[0] + sum[1]) + (sum[2] + sum[3])
 }
 
-// addCells adds to v of each job of the targets what those of the sources add, cell by cell.
+// addCells adds the terms of the jobs in sources to v of each job in targets, cell by cell.
 func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) {
 	shared := cellsTable()
-	first, far := 0, 0.0 // the first source that is near, and the weight of those before it
+	first, far := 0, 0.0 // the first nearby source, and the total weight of the sources before it
 	for _, target := range targets {
 		for ; first < len(sources) && sources[first].at >= target.at+farCells; first++ {
 			far += sources[first].weight
@@ -186,7 +188,7 @@ func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) 
 	}
 }
 
-// split returns the cells of jobs, those of the largest keys first.
+// split returns the cells of jobs in the order of descending keys.
 func (r *ranking) split(jobs []int, width float64) []cell {
 	var cells []cell
 	begin := 0
@@ -207,7 +209,7 @@ func (r *ranking) split(jobs []int, width float64) []cell {
 	return cells
 }
 
-// place returns the cell that the key of a job is in, and where in it, from -1 to 1.
+// place returns the cell of the key of a job and the position within the cell, -1 to 1.
 func (r *ranking) place(i int, width float64) (cell, x float64) {
 	at := r.key[i] / (cellWidth * width)
 	cell = math.Floor(at)
@@ -223,17 +225,17 @@ func chebyshev(x float64) (values vector) {
 	return values
 }
 
-// cellTable is what all cells share.
+// cellTable has the constants that all cells share.
 type cellTable struct {
-	// basis is the value of each Chebyshev polynomial at each node, the zeros of the next one,
-	// by node.
+	// basis has, for each interpolation node, the values of all Chebyshev polynomials. The nodes are
+	// the zeros of the next polynomial.
 	basis [polynomialTerms]vector
-	// near is Phi from each node of a cell to each of another one, by the distance of the two.
+	// near has Phi between the nodes of two cells, by the distance of the cells.
 	near [2*farCells - 1][polynomialTerms]vector
 }
 
-// cellsTable returns the table, which is the same for all and takes as long to make as a
-// decision on 100 jobs.
+// cellsTable returns the table, which is computed once because that takes as long as a decision on 100
+// jobs.
 //
 //nolint:gochecknoglobals // A constant.
 var cellsTable = sync.OnceValue(newCellTable)
@@ -257,15 +259,15 @@ func newCellTable() *cellTable {
 	return t
 }
 
-// spread returns weights at the nodes that have the given moments.
-func (t *cellTable) spread(moments *vector) (nodes vector) {
+// spread returns the weights at the nodes with the given Chebyshev coefficients.
+func (t *cellTable) spread(sums *vector) (nodes vector) {
 	for n := range nodes {
-		nodes[n] = (2*t.basis[n].times(moments) - moments[0]) / polynomialTerms
+		nodes[n] = (2*t.basis[n].times(sums) - sums[0]) / polynomialTerms
 	}
 	return nodes
 }
 
-// coefficients returns those of the polynomial that has the given values at the nodes.
+// coefficients returns the coefficients of the polynomial with the given values at the nodes.
 func (t *cellTable) coefficients(values *vector) (c vector) {
 	for n, value := range values {
 		for k := range c {

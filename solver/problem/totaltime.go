@@ -9,23 +9,22 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// The objective of total time.
+// ObjectiveTotalTime minimizes the weighted sum of the job completion times.
 //
-// What is to be small is the sum over jobs of weight times the time from submission to
-// end. A job of remaining demand d_i, the longest first, in a pool of N nodes on which k
-// nodes train at u k^a, contributes c_i d_i to the least such sum, where
+// Sort the jobs by remaining demand d_i, the longest first. In a pool of N nodes, on which k nodes
+// train at speed u k^a, job i contributes c_i d_i to the smallest possible sum, where
 //
 //	c_i = V_i (1 - (V_(i-1)/V_i)^p)^(1/p) / (N^a u_i),   p = 1/(1-a),
 //
-// V_i being the weight of the jobs up to i and of those still to come (Berg, Vesilo and
-// Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown" (2020)); ranks.go
-// has V_i where remaining ETAs are uncertain. So c_i is what a second of one-node work on
-// the job saves, and a decision maximises
+// V_i is the weight of the jobs up to i and of future jobs (Berg, Vesilo and Harchol-Balter, "heSRPT:
+// Parallel scheduling to minimize mean slowdown" (2020)). ranks.go computes V_i for uncertain
+// remaining ETAs. So one second of one-node work on job i saves c_i job-seconds, and a decision
+// maximizes
 //
 //	sum_i c_i s_i(k_i) - chi_i(k_i)
 //
-// over legal sizes k_i within the pool: a knapsack, where chi_i(k) is what it costs to
-// change to k nodes. docs/explanation/completion-time-objective.md derives it.
+// over the legal sizes k_i that fit into the pool, which is a knapsack problem. chi_i(k) is the cost of
+// the change to k nodes. docs/explanation/completion-time-objective.md derives it.
 
 // Defaults of TotalTimeOptions.
 const (
@@ -38,41 +37,41 @@ const (
 	DefaultQuotaPrice       = 0.3
 )
 
-// TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of
-// each.
+// TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of the field.
 type TotalTimeOptions struct {
-	// Fairness scales the weight of the jobs still to come, F: the larger, the nearer to
-	// equal shares; 0 expects none, as heSRPT does. 0 to MaxFactor.
+	// Fairness scales the weight of future jobs, F. The larger it is, the closer is the decision to
+	// the max-min fair share. 0 means that no future jobs are expected, as in heSRPT. 0 to
+	// MaxFactor.
 	Fairness *float64
-	// Aging is the time without nodes after which a job counts twice, A; 0 is off. At least
-	// 100 restart times of the job count.
+	// Aging is the waiting time that doubles the weight of a job, A. 0 disables aging. For each
+	// job, it is at least 100 restart times.
 	Aging *time.Duration
-	// RescalePrice is how many job-seconds of an average job a change of a job's nodes
-	// must save, beta. At least 0.
+	// RescalePrice is the price of a resize in job-seconds of an average job, beta. A resize has to
+	// save at least its price. At least 0.
 	RescalePrice *time.Duration
-	// Payback is the time that a change is paid back over, L. More than 0. At least 4 restart
-	// times of the job count.
+	// Payback is the time within which a resize has to save its cost, L. Greater than 0. For each
+	// job, it is at least 4 restart times.
 	Payback *time.Duration
-	// PausePriceFactor is what taking all nodes from a running job costs, in rescale
-	// prices. 0 to MaxFactor.
+	// PausePriceFactor is the price of preempting a running job, as a multiple of RescalePrice. 0 to
+	// MaxFactor.
 	PausePriceFactor *float64
-	// StartBonus is what starting a job that never had nodes is worth beyond its share,
-	// in job-seconds of an average job, under AdmissionOptimized. At least 0.
+	// StartBonus is the additional value of starting a job that never had nodes, in job-seconds of an
+	// average job. It applies to AdmissionOptimized only. At least 0.
 	StartBonus *time.Duration
-	// Cadence is the time to the next decision of callers that decide at fixed times only:
-	// no job is then worth more work than it has left, and one that ends earlier saves its
-	// weight for the rest. At least 0; nil or 0 means that the next decision is at the next
-	// submission or end.
+	// Cadence is the time until the next decision of callers that decide only at fixed times. Work
+	// beyond the remaining work of a job then has no value, and a job that completes earlier saves
+	// its weight for the rest of the time. At least 0. Nil or 0 means that the next decision follows
+	// the next submission or completion.
 	Cadence *time.Duration
-	// QuotaPrice is what each node that a group is short of its quota costs, in
-	// job-seconds per second. 0 to MaxFactor.
+	// QuotaPrice is the cost of each node that a group is below its quota, in job-seconds per
+	// second. 0 to MaxFactor.
 	QuotaPrice *float64
-	// ETAError is that of jobs without their own. 0 to MaxETAError; nil means 0. At least 0.1
-	// counts for a job with a restart time.
+	// ETAError is the ETA error of jobs that do not set Job.ETAError. 0 to MaxETAError. Nil means 0.
+	// For a job with a restart time, it is at least 0.1.
 	ETAError *float64
 }
 
-// totalTimeParameters returns what TotalTimeOptions are to the table of objectives.
+// totalTimeParameters describes TotalTimeOptions for Objectives.
 func totalTimeParameters() parameters {
 	return parameters{
 		field:    "total_time",
@@ -86,59 +85,53 @@ func totalTimeParameters() parameters {
 	}
 }
 
-// totalTimeStep returns the time that a change is paid back over, which is the one step.
-func totalTimeStep(o *Options) time.Duration { return valueOr(o.TotalTime.Payback, DefaultPayback) }
+// totalTimeStep returns the length of the step, which is the payback time.
+func totalTimeStep(o *Options) time.Duration {
+	return snapshot.ValueOr(o.TotalTime.Payback, DefaultPayback)
+}
 
-// totalTime is the objective's parameters, in seconds, and what it takes from all jobs.
+// totalTime has the parameters of the objective, in seconds, and statistics of all jobs.
 type totalTime struct {
 	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError float64
 	// exponent is a of speed(k) = u k^a, power is 1/(1-a).
 	exponent, power float64
-	// meanWeight is that of the jobs with their aging, wbar.
+	// meanWeight is the mean weight of the jobs after aging, wbar.
 	meanWeight float64
 }
 
-// valueOr returns what a points to, or the default.
-func valueOr[T any](a *T, fallback T) T {
-	if a == nil {
-		return fallback
-	}
-	return *a
-}
-
-// fillTotalTime fills in the values of the sizes of the jobs of p, which are jobs of s.
-// All jobs of the snapshot count, admitted or not.
+// fillTotalTime sets the option values of the jobs of p, the problem of s. The values depend on all
+// jobs of the snapshot, admitted or not.
 func (p *Problem) fillTotalTime(s *snapshot.Snapshot, options *Options) {
 	o := &options.TotalTime
-	p.QuotaPrice = valueOr(o.QuotaPrice, DefaultQuotaPrice)
+	p.QuotaPrice = snapshot.ValueOr(o.QuotaPrice, DefaultQuotaPrice)
 	m := totalTime{
-		fairness:    valueOr(o.Fairness, DefaultFairness),
-		aging:       valueOr(o.Aging, DefaultAging).Seconds(),
-		price:       valueOr(o.RescalePrice, DefaultRescalePrice).Seconds(),
-		payback:     valueOr(o.Payback, DefaultPayback).Seconds(),
-		pauseFactor: valueOr(o.PausePriceFactor, DefaultPausePriceFactor),
-		cadence:     valueOr(o.Cadence, 0).Seconds(),
-		etaError:    valueOr(o.ETAError, 0),
+		fairness:    snapshot.ValueOr(o.Fairness, DefaultFairness),
+		aging:       snapshot.ValueOr(o.Aging, DefaultAging).Seconds(),
+		price:       snapshot.ValueOr(o.RescalePrice, DefaultRescalePrice).Seconds(),
+		payback:     snapshot.ValueOr(o.Payback, DefaultPayback).Seconds(),
+		pauseFactor: snapshot.ValueOr(o.PausePriceFactor, DefaultPausePriceFactor),
+		cadence:     snapshot.ValueOr(o.Cadence, 0).Seconds(),
+		etaError:    snapshot.ValueOr(o.ETAError, 0),
 	}
 	if options.Admission == AdmissionOptimized {
-		m.startBonus = valueOr(o.StartBonus, DefaultStartBonus).Seconds()
+		m.startBonus = snapshot.ValueOr(o.StartBonus, DefaultStartBonus).Seconds()
 	}
 	slopes := m.gradient(s, p.Demands)
 	gain, block := []float64{0}, []float64(nil)
-	for n := range p.Jobs {
-		admitted := &p.Jobs[n]
+	for i := range p.Jobs {
+		admitted := &p.Jobs[i]
 		admitted.Gain = gain
-		sizes := len(admitted.Options)
-		admitted.OptionValue, admitted.ChangeCost = carve(&block, sizes), carve(&block, sizes)
+		n := len(admitted.Options)
+		admitted.OptionValue, admitted.ChangeCost = carve(&block, n), carve(&block, n)
 		m.setOptionValues(s, slopes[admitted.Index], admitted)
 	}
 }
 
-// slope is c_i of a job: the job-seconds that a second of work on it saves, in units of work
-// of its mean node, which trains at rho_i; where the nodes are alike that is 1.
+// slope is c_i of a job: the job-seconds saved per second of work on its mean node. rho_i is the speed
+// of the mean node, 1 if all nodes are alike.
 type slope struct{ c, rho float64 }
 
-// gradient returns the slope of every job of the snapshot, whose demands are given.
+// gradient returns the slope of every job of the snapshot. demands are the demands of its jobs.
 func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	jobs := len(s.Jobs)
 	if jobs == 0 {
@@ -168,7 +161,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	m.exponent = min(max(median(exponents, math.Log2(2*snapshot.DefaultDoublingEfficiency)), 0.05), 0.97)
 	m.power = 1 / (1 - m.exponent)
 
-	// The key of the order is the logarithm of d_i / w'_i^a. A job of weight 0 has no part in it.
+	// The sort key is the logarithm of d_i / w'_i^a. Jobs of weight 0 are left out.
 	key := make([]float64, jobs)
 	order := make([]int, 0, jobs)
 	slopes := make([]slope, jobs)
@@ -181,13 +174,13 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
 
-	comers := 0.0 // V_0
+	futureWeight := 0.0 // V_0
 	if pool > 0 {
-		comers = m.fairness * pool / meanLargest * m.meanWeight
+		futureWeight = m.fairness * pool / meanLargest * m.meanWeight
 	}
 	share, poolSpeed := max(1, pool/float64(jobs)), math.Pow(pool, m.exponent)
 	ranks := ranking{key: key, weight: weight, sd: etaErrors(s.Jobs, m.etaError)}
-	before := ranks.before(order, comers)
+	before := ranks.before(order, futureWeight)
 	u, last := 0.0, -1
 	for _, i := range order {
 		upTo := before[i] + weight[i]
@@ -198,7 +191,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 				u = meanSpeed(places, nodes) / (on[i].rho * math.Pow(nodes, m.exponent))
 			}
 			last = i
-			// 1 - (before/upTo)^p, without cancellation where there are many jobs.
+			// 1 - (before/upTo)^p, without cancellation if there are many jobs.
 			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
 			slopes[i].c = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
 		}
@@ -207,8 +200,8 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	return slopes
 }
 
-// sameShape reports whether two jobs scale alike, as far as few fields show it: most jobs of a
-// snapshot do, and their logarithms and powers are then worked out once.
+// sameShape reports whether two jobs scale alike. It compares few fields, so it may report false for
+// jobs that scale alike. Logarithms and powers are then computed once for most jobs of a snapshot.
 func sameShape(s *snapshot.Snapshot, i, k int) bool {
 	a, b := &s.Jobs[i], &s.Jobs[k]
 	plain := func(j *snapshot.Job) bool { return j.AllowedNodes == nil && j.Scaling.Speeds == nil && j.Speeds == nil }
@@ -216,15 +209,15 @@ func sameShape(s *snapshot.Snapshot, i, k int) bool {
 		a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes
 }
 
-// scalingSummary is a job on all of its places: means over their nodes and extremes over them.
+// scalingSummary summarizes the scaling of a job over all of its node types.
 type scalingSummary struct {
 	rho               float64 // the mean speed of one node
 	smallest, largest float64 // legal sizes
-	exponent          float64 // of the speed at the largest size of each place, where that is more than 1
-	fastest           float64 // the highest of those speeds
+	exponent          float64 // mean exponent of the speed at the largest sizes that exceed 1 node
+	fastest           float64 // the highest speed at a largest size
 }
 
-// newScalingSummary works it out, with a buffer for sizes that it returns.
+// newScalingSummary returns the summary of a job and a buffer for sizes, which it reuses.
 func newScalingSummary(places []snapshot.Place, sizes []int) (on scalingSummary, buffer []int) {
 	on.smallest = math.Inf(1)
 	total, grows := totalNodes(places), 0.0
@@ -245,7 +238,7 @@ func newScalingSummary(places []snapshot.Place, sizes []int) (on scalingSummary,
 	return on, sizes
 }
 
-// totalNodes returns the nodes of all places; where they have none, each counts as one.
+// totalNodes returns the number of nodes of all places. If there are none, it sets each to one node.
 func totalNodes(places []snapshot.Place) float64 {
 	total := 0
 	for n := range places {
@@ -260,8 +253,8 @@ func totalNodes(places []snapshot.Place) float64 {
 	return float64(total)
 }
 
-// usableNodes returns the nodes of the types that some job has a use for, or all if there are
-// none.
+// usableNodes returns the number of nodes of the types that at least one job can use. If no job can use
+// any type, it returns all nodes.
 func usableNodes(s *snapshot.Snapshot) float64 {
 	used := make([]bool, len(s.NodeTypes))
 	var places []snapshot.Place
@@ -283,8 +276,7 @@ func usableNodes(s *snapshot.Snapshot) float64 {
 	return float64(cmp.Or(total, s.TotalNodes))
 }
 
-// meanSpeed returns the speed on nodes, not necessarily a whole number, as the mean over the
-// nodes of all places.
+// meanSpeed returns the mean speed over the nodes of all places. nodes need not be a whole number.
 func meanSpeed(places []snapshot.Place, nodes float64) float64 {
 	speed, total := 0.0, totalNodes(places)
 	for n := range places {
@@ -293,7 +285,7 @@ func meanSpeed(places []snapshot.Place, nodes float64) float64 {
 	return speed
 }
 
-// weight returns the weight of a job with its aging, w'_i.
+// weight returns the weight of a job after aging, w'_i.
 func (m *totalTime) weight(job *snapshot.Job) float64 {
 	weight := job.WeightOrDefault()
 	if m.aging > 0 {
@@ -302,14 +294,15 @@ func (m *totalTime) weight(job *snapshot.Job) float64 {
 	return weight
 }
 
-// How many restarts of a job Aging and Payback span at least. With fewer, jobs would be
-// paused and resumed faster than they train; docs/explanation/sequences.md derives both.
+// agingRestarts and paybackRestarts are the minimums of Aging and Payback in restart times of a job.
+// With smaller values, jobs would be paused and resumed faster than they train.
+// docs/explanation/sequences.md derives both.
 const (
 	agingRestarts   = 100
 	paybackRestarts = 4
 )
 
-// savingRate returns the job-seconds that a job with this demand left saves per second at a speed
+// savingRate returns the job-seconds saved per second by a job with the remaining work left at a speed
 // above 0.
 func (m *totalTime) savingRate(job *snapshot.Job, c, speed, left float64) float64 {
 	if m.cadence == 0 {
@@ -318,11 +311,11 @@ func (m *totalTime) savingRate(job *snapshot.Job, c, speed, left float64) float6
 	return (c*min(m.cadence*speed, left) + m.weight(job)*max(0, m.cadence-left/speed)) / m.cadence
 }
 
-// minSpeed is the lowest speed that the objective tells from others: below it the
-// quotients of the model leave the range of floating-point numbers.
+// minSpeed is the smallest speed of the objective. With smaller speeds, the quotients of the model
+// would exceed the range of floating-point numbers.
 const minSpeed = 1e-30
 
-// speedOf returns the job's speed on the given nodes, 0 on none.
+// speedOf returns the speed of the job on the given nodes, 0 for no nodes.
 func speedOf(job *snapshot.Job, nodes float64) float64 {
 	if nodes <= 0 {
 		return 0
@@ -330,8 +323,7 @@ func speedOf(job *snapshot.Job, nodes float64) float64 {
 	return max(job.SpeedAt(nodes), minSpeed)
 }
 
-// median returns the middle of the values, the mean of the two in the middle of an even
-// number, fallback of none. It sorts them.
+// median returns the median of the values, or fallback if there are none. It sorts the values.
 func median(values []float64, fallback float64) float64 {
 	if len(values) == 0 {
 		return fallback
@@ -344,20 +336,20 @@ func median(values []float64, fallback float64) float64 {
 	return (values[half-1] + values[half]) / 2
 }
 
-// setOptionValues works out what each of a job's sizes is worth: what its speed saves, less what the
-// change costs, and those costs.
-func (m *totalTime) setOptionValues(s *snapshot.Snapshot, by slope, admitted *AdmittedJob) {
-	job, c, demand := &s.Jobs[admitted.Index], by.c, admitted.Demand/by.rho
+// setOptionValues sets OptionValue and ChangeCost of a job. The value of an option is the saving at its
+// speed less the cost of the change.
+func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted *AdmittedJob) {
+	job, c, demand := &s.Jobs[admitted.Index], slope.c, admitted.Demand/slope.rho
 	values, costs := admitted.OptionValue, admitted.ChangeCost
 	neverStarted := job.NeverStarted()
 	bonus := m.startBonus * m.meanWeight / m.payback
 	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
-	held := s.CurrentPlace(admitted.Index)
-	now := held.Factor * speedOf(held.Job, float64(job.CurrentNodes)) / by.rho
+	current := s.CurrentPlace(admitted.Index)
+	now := current.Factor * speedOf(current.Job, float64(job.CurrentNodes)) / slope.rho
 	for n, option := range admitted.Options {
 		speed := 0.0
 		if !option.IsZero() {
-			speed = max(admitted.StepWork[n]/m.payback, minSpeed) / by.rho // A step is as long as payback.
+			speed = max(admitted.StepWork[n]/m.payback, minSpeed) / slope.rho // A step is as long as payback.
 			values[n] = m.savingRate(job, c, speed, demand)
 		}
 		if option == admitted.Current {
@@ -373,11 +365,12 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, by slope, admitted *Ad
 		case neverStarted:
 			values[n] += bonus
 		case job.Queued():
-			// The pause has paid for the restart. Capped, so that a paused job resumes in an
-			// idle pool.
+			// The preceding pause has paid for the restart. The cost is capped so that a paused job
+			// resumes in an idle pool.
 			costs[n] = min(m.price*m.meanWeight/payback, values[n]/2)
 		default:
-			// At the higher speed, since the job may still restart at the one that it gives up.
+			// The cost uses the higher speed, because the job may still be restarting at the speed
+			// that it gives up.
 			price, lost := m.price, c*max(speed, now)
 			switch {
 			case option.IsZero():
@@ -392,18 +385,18 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, by slope, admitted *Ad
 	}
 }
 
-// Limits of TotalTimeOptions, beyond which sums of values would lose their digits.
+// Limits of TotalTimeOptions. Beyond them, sums of values would lose precision.
 const (
-	MaxFactor        = 1e6                  // fairness, price of a pause, price of a quota
-	MaxTotalTimeSpan = 365 * 24 * time.Hour // every duration
-	MinTotalTimeSpan = time.Second          // payback, and aging that is not off
+	MaxFactor        = 1e6                  // Fairness, PausePriceFactor, QuotaPrice
+	MaxTotalTimeSpan = 365 * 24 * time.Hour // all durations
+	MinTotalTimeSpan = time.Second          // Payback, and Aging if it is not 0
 )
 
 func (o *TotalTimeOptions) validate(bad *snapshot.Violations) {
 	factor := func(name string, v *float64) { bad.CheckFactor("total_time."+name, v, MaxFactor) }
-	span := func(name string, v *time.Duration, least time.Duration) {
-		if v != nil && (*v < least || *v > MaxTotalTimeSpan) {
-			bad.Addf("total_time."+name, "is %v; want %v to %v", *v, least, MaxTotalTimeSpan)
+	span := func(name string, v *time.Duration, smallest time.Duration) {
+		if v != nil && (*v < smallest || *v > MaxTotalTimeSpan) {
+			bad.Addf("total_time."+name, "is %v; must be %v to %v", *v, smallest, MaxTotalTimeSpan)
 		}
 	}
 	factor("fairness", o.Fairness)

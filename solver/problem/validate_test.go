@@ -51,29 +51,29 @@ func TestValidateReportsEverything(t *testing.T) {
 		s.Jobs[5].AllowedNodes = append(s.Jobs[5].AllowedNodes, k)
 	}
 	want := []solver.Violation{
-		{Path: "total_nodes", Description: "is -1; want at least 0"},
-		{Path: "horizon.step", Description: "is -1s; want more than 0"},
-		{Path: "horizon.steps", Description: "is 25; want 1 to 24"},
+		{Path: "total_nodes", Description: "is -1; must be at least 0"},
+		{Path: "horizon.step", Description: "is -1s; must be greater than 0"},
+		{Path: "horizon.steps", Description: "is 25; must be 1 to 24"},
 		{Path: "jobs[0].id", Description: "is empty; every job needs an id"},
-		{Path: "jobs[0].remaining_eta", Description: "is 0s; want more than 0"},
-		{Path: "jobs[0].min_nodes", Description: "is 0; want at least 1"},
-		{Path: "jobs[0].max_nodes", Description: "is -1; want at least min_nodes (0)"},
-		{Path: "jobs[0].current_nodes", Description: "is -2; want at least 0"},
-		{Path: "jobs[0].training_time", Description: "is -1ns; want at least 0"},
-		{Path: "jobs[0].allowed_nodes[0]", Description: "is 0; want at least 1"},
-		{Path: "jobs[0].allowed_nodes[2]", Description: "is 2 after 2; want ascending and unique sizes"},
-		{Path: "jobs[0].allowed_nodes[3]", Description: "is 1 after 2; want ascending and unique sizes"},
-		{Path: "jobs[0].scaling.table.speeds[0]", Description: "is 0; want more than 0 and at most 1e+09"},
-		{Path: "jobs[0].scaling.table.speeds[1]", Description: "is NaN; want more than 0 and at most 1e+09"},
-		{Path: "jobs[0].scaling.table.speeds[2]", Description: "is +Inf; want more than 0 and at most 1e+09"},
-		{Path: "jobs[0].scaling.table.speeds[3]", Description: "is -1; want more than 0 and at most 1e+09"},
-		{Path: "jobs[0].weight", Description: "is NaN; want 0 to 1e+12"},
-		{Path: "jobs[0].rescale_delay", Description: "is -1ns; want at least 0"},
+		{Path: "jobs[0].remaining_eta", Description: "is 0s; must be greater than 0"},
+		{Path: "jobs[0].min_nodes", Description: "is 0; must be at least 1"},
+		{Path: "jobs[0].max_nodes", Description: "is -1; must be at least min_nodes (0)"},
+		{Path: "jobs[0].current_nodes", Description: "is -2; must be at least 0"},
+		{Path: "jobs[0].training_time", Description: "is -1ns; must be at least 0"},
+		{Path: "jobs[0].allowed_nodes[0]", Description: "is 0; must be at least 1"},
+		{Path: "jobs[0].allowed_nodes[2]", Description: "is 2 after 2; sizes must be ascending and unique"},
+		{Path: "jobs[0].allowed_nodes[3]", Description: "is 1 after 2; sizes must be ascending and unique"},
+		{Path: "jobs[0].scaling.table.speeds[0]", Description: "is 0; must be greater than 0 and at most 1e+09"},
+		{Path: "jobs[0].scaling.table.speeds[1]", Description: "is NaN; must be greater than 0 and at most 1e+09"},
+		{Path: "jobs[0].scaling.table.speeds[2]", Description: "is +Inf; must be greater than 0 and at most 1e+09"},
+		{Path: "jobs[0].scaling.table.speeds[3]", Description: "is -1; must be greater than 0 and at most 1e+09"},
+		{Path: "jobs[0].weight", Description: "is NaN; must be 0 to 1e+12"},
+		{Path: "jobs[0].rescale_delay", Description: "is -1ns; must be at least 0"},
 		{Path: "jobs[2].id", Description: `is "job-1" like jobs[1].id; ids must be unique`},
 		{Path: "jobs[3].allowed_nodes", Description: "is unset, which means the powers of two, and none is within " +
-			"[min_nodes, max_nodes] = [5, 7]; name the sizes"},
-		{Path: "jobs[4].scaling.table.speeds", Description: "has 2 speeds; want 5, one per legal size"},
-		{Path: "jobs[5].allowed_nodes", Description: "has 33 sizes within [min_nodes, max_nodes]; want at most 32"},
+			"[min_nodes, max_nodes] = [5, 7]; must be set"},
+		{Path: "jobs[4].scaling.table.speeds", Description: "has 2 speeds; must have 5, one per legal size"},
+		{Path: "jobs[5].allowed_nodes", Description: "has 33 sizes within [min_nodes, max_nodes]; must have at most 32"},
 	}
 	if diff := cmp.Diff(want, s.Validate(solver.DefaultMaxJobs)); diff != "" {
 		t.Errorf("Validate() (-want +got):\n%s", diff)
@@ -82,10 +82,10 @@ func TestValidateReportsEverything(t *testing.T) {
 
 func TestInvalidErrorNamesEveryField(t *testing.T) {
 	err := &solver.InvalidError{Violations: []solver.Violation{
-		{Path: "total_nodes", Description: "is -1; want at least 0"},
+		{Path: "total_nodes", Description: "is -1; must be at least 0"},
 		{Path: "jobs[3].id", Description: "is empty; every job needs an id"},
 	}}
-	want := "invalid request: total_nodes: is -1; want at least 0; jobs[3].id: is empty; every job needs an id"
+	want := "invalid request: total_nodes: is -1; must be at least 0; jobs[3].id: is empty; every job needs an id"
 	if err.Error() != want {
 		t.Errorf("Error() = %q; want %q", err, want)
 	}

@@ -5,38 +5,38 @@ import (
 	"slices"
 )
 
-// FrozenJobs are the jobs of a snapshot that keep their nodes because they have bad fields.
+// FrozenJobs are the jobs of a snapshot that keep their nodes because they have invalid fields.
 type FrozenJobs struct {
 	snapshot *Snapshot
 	groups   GroupTree
-	// bad are the bad fields by the job's position in the snapshot.
+	// bad has the invalid fields of each frozen job, by its position in the snapshot.
 	bad map[int][]Violation
 }
 
-// FreezeBadJobs takes the jobs with bad fields, and the nodes they hold, out of a snapshot that
-// has its defaults. It returns s itself where all jobs are good, and where an id is too long
-// to be named in an answer, so that Validate refuses it.
+// FreezeBadJobs removes the jobs with invalid fields and the nodes that they occupy from a snapshot,
+// which has its defaults. It returns s itself if all jobs are valid. It also returns s if an id is too
+// long for a response. Validate then rejects the snapshot.
 func (s *Snapshot) FreezeBadJobs() (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
-	held := FrozenJobs{snapshot: s, groups: tree, bad: make(map[int][]Violation)}
+	frozen := FrozenJobs{snapshot: s, groups: tree, bad: make(map[int][]Violation)}
 	if s.validateIDs(new(Violations)) {
-		return s, held
+		return s, frozen
 	}
 	first := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
 		var bad Violations
 		if s.validateJob(i, first, tree, &bad); len(bad) > 0 {
-			held.bad[i] = bad
+			frozen.bad[i] = bad
 		}
 	}
-	if len(held.bad) == 0 {
-		return s, held
+	if len(frozen.bad) == 0 {
+		return s, frozen
 	}
 	rest := *s
 	rest.Groups, rest.NodeTypes = slices.Clone(s.Groups), slices.Clone(s.NodeTypes)
-	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(held.bad))
+	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(frozen.bad))
 	for i := range s.Jobs {
-		if held.bad[i] == nil {
+		if frozen.bad[i] == nil {
 			rest.Jobs = append(rest.Jobs, s.Jobs[i])
 			continue
 		}
@@ -46,11 +46,11 @@ func (s *Snapshot) FreezeBadJobs() (*Snapshot, FrozenJobs) {
 			rest.Groups[g].reserve(nodes)
 		}
 	}
-	return &rest, held
+	return &rest, frozen
 }
 
-// reserve takes the nodes that a held job keeps out of the pool, and those of a known type out of
-// that. What is not valid stays so.
+// reserve subtracts the nodes of a frozen job from the pool and from their node type, if it is known.
+// An invalid number of nodes stays invalid.
 func (s *Snapshot) reserve(nodes int, nodeType string) {
 	if g := s.TypeIndex(nodeType); g >= 0 {
 		nodes = min(nodes, max(0, s.NodeTypes[g].Nodes))
@@ -63,8 +63,8 @@ func (s *Snapshot) reserve(nodes int, nodeType string) {
 	}
 }
 
-// reserve takes the nodes that a held job keeps out of the limit and the quota of a group.
-// What is not valid stays so.
+// reserve subtracts the nodes of a frozen job from the limit and the quota of a group. An invalid limit
+// or quota stays invalid.
 func (g *Group) reserve(nodes int) {
 	if g.Limit != nil && *g.Limit > 0 {
 		g.Limit = new(max(0, *g.Limit-nodes))
@@ -74,17 +74,17 @@ func (g *Group) reserve(nodes int) {
 	}
 }
 
-// Contains reports whether job i of the snapshot is held.
+// Contains reports whether job i of the snapshot is frozen.
 func (h FrozenJobs) Contains(i int) bool { return h.bad[i] != nil }
 
-// Any reports whether any job is held.
+// Any reports whether any job is frozen.
 func (h FrozenJobs) Any() bool { return len(h.bad) > 0 }
 
-// Violations returns the bad fields of job i of the snapshot, nil if it is not held.
+// Violations returns the invalid fields of job i of the snapshot, nil if it is not frozen.
 func (h FrozenJobs) Violations(i int) []Violation { return h.bad[i] }
 
-// Snapshot returns the snapshot with the held jobs.
+// Snapshot returns the snapshot including the frozen jobs.
 func (h FrozenJobs) Snapshot() *Snapshot { return h.snapshot }
 
-// GroupAncestors yields the positions of the group of an id and of those that it is part of.
+// GroupAncestors yields the positions of the group with the given id and of its ancestors.
 func (h FrozenJobs) GroupAncestors(id string) iter.Seq[int] { return h.groups.Ancestors(id) }

@@ -5,39 +5,37 @@ import (
 	"iter"
 )
 
-// Groups are teams that share one pool. They form a forest: a job belongs to a group that
-// no other is part of, and counts towards that group and all above it. The jobs of a
-// group never hold more nodes than its limit. Its quota is a soft floor: each node short
-// of it costs a price, so that others use the nodes while they are not needed, and give
-// them back one by one as that pays.
+// Groups are teams that share one pool. They form a forest. A job belongs to a leaf group and counts
+// towards that group and all of its ancestors. The jobs of a group never get more nodes than its limit.
+// Its quota is a soft minimum: each node below it has a price. So other groups can use the nodes while
+// the group does not need them, and return them when the price exceeds the value of keeping them.
 
-// Group is a team, or a department of several.
+// Group is a team, or a department that consists of other groups.
 type Group struct {
 	// ID is unique among the groups and not empty.
 	ID string
-	// ParentID is the group that this one is part of; "" means none.
+	// ParentID is the id of the parent group. "" means none.
 	ParentID string
-	// Limit is the most nodes that the jobs of the group and of all groups within it hold
-	// together; nil means no limit. Their present nodes may exceed it.
+	// Limit is the maximum number of nodes that the jobs of the group and its descendants occupy
+	// together. Nil means no limit. Their current nodes may exceed it.
 	Limit *int
-	// Quota is the number of nodes that they have a claim to while they can use them; all
-	// quotas together may exceed the pool.
+	// Quota is the number of nodes that these jobs are entitled to if they can use them. The sum of
+	// all quotas may exceed the pool.
 	Quota int
 }
 
-// GroupTree is the groups of a snapshot by their position in it.
+// GroupTree has the parent relation of the groups of a snapshot. Groups are identified by position.
 type GroupTree struct {
 	groups []Group
-	// Parents are the positions of the groups that groups are part of, -1 for a group that is
-	// part of none, or of none that is known.
+	// Parents are the positions of the parents, -1 for a group without a known parent.
 	Parents []int
-	// inner says of a group that others are part of it.
+	// inner reports for each group whether it has children.
 	inner []bool
-	// byID has the first group of each id.
+	// byID is the position of the first group with each id.
 	byID map[string]int
 }
 
-// GroupTree returns the groups of a snapshot, which need not be valid.
+// GroupTree returns the group tree of a snapshot, which need not be valid.
 func (s *Snapshot) GroupTree() GroupTree {
 	tree := GroupTree{groups: s.Groups}
 	if len(s.Groups) == 0 {
@@ -59,7 +57,7 @@ func (s *Snapshot) GroupTree() GroupTree {
 	return tree
 }
 
-// Find returns the group of an id, -1 where there is none.
+// Find returns the position of the group with the given id, -1 if there is none.
 func (tree *GroupTree) Find(id string) int {
 	if i, known := tree.byID[id]; known && id != "" {
 		return i
@@ -67,8 +65,8 @@ func (tree *GroupTree) Find(id string) int {
 	return -1
 }
 
-// Ancestors yields the group of an id and those it is part of, as far as they are known. The
-// tree need not be valid.
+// Ancestors yields the positions of the group with the given id and of its known ancestors. The tree
+// need not be valid.
 func (tree *GroupTree) Ancestors(id string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		depth := 0
@@ -81,18 +79,18 @@ func (tree *GroupTree) Ancestors(id string) iter.Seq[int] {
 	}
 }
 
-// cyclic is the depth of a group whose parents lead round in a circle.
+// cyclic is the depth of a group whose ancestors form a cycle.
 const cyclic = -1
 
-// depth returns the number of groups from one up to one without a parent, itself included.
-// known has those that were asked for before, 0 for the others.
+// depth returns the number of groups on the path from the root to a group, including both. known caches
+// the depths, 0 for unknown depths.
 func (tree *GroupTree) depth(group int, known []int) int {
 	if known[group] != 0 {
 		return known[group]
 	}
 	depth := 1
 	if parent := tree.Parents[group]; parent >= 0 {
-		known[group] = cyclic // So it is if the way up comes back here.
+		known[group] = cyclic // It stays so if the path leads back here.
 		if depth = tree.depth(parent, known); depth != cyclic {
 			depth++
 		}
@@ -118,29 +116,29 @@ func (s *Snapshot) validateGroups(tree GroupTree, bad *Violations) {
 		}
 		bad.checkNodes(path+".quota", group.Quota, 0)
 		if group.ParentID != "" && tree.Parents[i] < 0 {
-			bad.Addf(path+".parent_id", "is %q, which no group has for an id", group.ParentID)
+			bad.Addf(path+".parent_id", "is %q; must be the id of a group", group.ParentID)
 			continue
 		}
 		switch depth := tree.depth(i, depths); {
 		case depth == cyclic:
-			bad.Addf(path+".parent_id", "is %q, whose parents lead round in a circle; want a tree", group.ParentID)
+			bad.Addf(path+".parent_id", "is %q, whose parents form a cycle; groups must form a tree", group.ParentID)
 		case depth > MaxGroupDepth:
-			bad.Addf(path+".parent_id", "is %q, which puts the group at depth %d; want at most %d", group.ParentID, depth, MaxGroupDepth)
+			bad.Addf(path+".parent_id", "is %q, which puts the group at depth %d; must be at most %d", group.ParentID, depth, MaxGroupDepth)
 		}
 	}
 }
 
-// validateJob reports a job that names no group that jobs can belong to.
+// validateJob reports a job whose group is not a leaf group.
 func (tree *GroupTree) validateJob(job *Job, bad *Violations) {
 	if len(tree.groups) == 0 {
 		return
 	}
 	switch group := tree.Find(job.GroupID); {
 	case job.GroupID == "":
-		bad.Addf(".group_id", "is empty; every job needs a group where there are groups")
+		bad.Addf(".group_id", "is empty; every job needs a group if there are groups")
 	case group < 0:
-		bad.Addf(".group_id", "is %q, which no group has for an id", job.GroupID)
+		bad.Addf(".group_id", "is %q; must be the id of a group", job.GroupID)
 	case tree.inner[group]:
-		bad.Addf(".group_id", "is %q, which other groups are part of; jobs belong to one that none is part of", job.GroupID)
+		bad.Addf(".group_id", "is %q, which has child groups; must be a group without children", job.GroupID)
 	}
 }

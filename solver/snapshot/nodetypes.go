@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// DefaultNodeSpeed is that of a node type that names none.
+// DefaultNodeSpeed is the default of NodeType.Speed.
 const DefaultNodeSpeed = 1.0
 
-// NodeType is a kind of nodes.
+// NodeType is a type of the nodes of a pool, such as a GPU model.
 type NodeType struct {
 	// ID is unique in the snapshot and not empty.
 	ID string
 	// Nodes is the number of nodes of this type in the pool, at least 0.
 	Nodes int
-	// Speed is that of one node relative to the reference node that Job.RemainingETA is
-	// measured on; 0 means 1.
+	// Speed is the speed of one node relative to the reference node on which Job.RemainingETA is
+	// measured. 0 means DefaultNodeSpeed.
 	Speed float64
 }
 
-// TypeSpeed is how fast a job trains on nodes of one type.
+// TypeSpeed is the training speed of a job on nodes of one type.
 type TypeSpeed struct {
-	// NodeType is the id of the type.
+	// NodeType is the id of the node type.
 	NodeType string
-	// Factor is the speed on one node relative to the reference node; 0 means NodeType.Speed.
+	// Factor is the speed on one node relative to the reference node. 0 means NodeType.Speed.
 	Factor float64
-	// Scaling is the training speed against nodes of this type, relative to one of them. Its
-	// zero value means that of the job.
+	// Scaling is the training speed by number of nodes of this type, relative to one of them. The
+	// zero value means Job.Scaling.
 	Scaling Scaling
-	// AllowedNodes are the legal sizes on this type; nil means those of the job.
+	// AllowedNodes are the legal sizes on this type. Nil means Job.AllowedNodes.
 	AllowedNodes []int
 }
 
@@ -43,15 +43,15 @@ func (s *Snapshot) fillNodeTypes() {
 	s.TotalNodes = cmp.Or(s.TotalNodes, sum)
 }
 
-// Typed reports whether there are nodes of several types. Those of one are alike.
+// Typed reports whether there are several node types. With one type, all nodes are alike.
 func (s *Snapshot) Typed() bool { return len(s.NodeTypes) > 1 }
 
-// TypeIndex returns the position of the node type of an id, -1 where there is none.
+// TypeIndex returns the position of the node type with the given id, -1 if there is none.
 func (s *Snapshot) TypeIndex(id string) int {
 	return slices.IndexFunc(s.NodeTypes, func(t NodeType) bool { return t.ID == id })
 }
 
-// TypeOf returns the id of the node type of an option, "" of no nodes and without types.
+// TypeOf returns the id of the node type of an option, "" for no nodes and without node types.
 func (s *Snapshot) TypeOf(option Option) string {
 	if option.IsZero() || len(s.NodeTypes) == 0 {
 		return ""
@@ -59,8 +59,8 @@ func (s *Snapshot) TypeOf(option Option) string {
 	return s.NodeTypes[option.Type].ID
 }
 
-// Option returns the option to hold nodes of the type of an id, which is ignored if all nodes
-// are alike.
+// Option returns the option with nodes of the type with the given id. The id is ignored if all nodes are
+// alike.
 func (s *Snapshot) Option(nodeType string, nodes int) Option {
 	if !s.Typed() {
 		return NewOption(0, nodes)
@@ -68,12 +68,12 @@ func (s *Snapshot) Option(nodeType string, nodes int) Option {
 	return NewOption(max(0, s.TypeIndex(nodeType)), nodes)
 }
 
-// Current returns what job i occupies now as an option.
+// Current returns the current allocation of job i.
 func (s *Snapshot) Current(i int) Option {
 	return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes)
 }
 
-// TypeNodes returns the nodes of each type, nil where the nodes are alike.
+// TypeNodes returns the number of nodes of each type, nil if all nodes are alike.
 func (s *Snapshot) TypeNodes() []int {
 	if !s.Typed() {
 		return nil
@@ -85,25 +85,25 @@ func (s *Snapshot) TypeNodes() []int {
 	return nodes
 }
 
-// Place is a job on nodes of one type, or on those of a pool whose nodes are alike.
+// Place describes how a job scales on one node type, or on the pool if all nodes are alike.
 type Place struct {
-	// Type is the position of the node type in the snapshot, and Nodes its number of nodes.
+	// Type is the position of the node type in Snapshot.NodeTypes. Nodes is its number of nodes.
 	Type, Nodes int
 	// Factor is the speed of the job on one node relative to the reference node.
 	Factor float64
-	// Job is the job with the scaling that holds there.
+	// Job is the job with its scaling on this type.
 	Job     *Job
 	allowed []int // legal sizes, as Job.AllowedNodes
 }
 
-// place returns job i on nodes of type g, and whether it runs there.
+// place returns the place of job i on node type g, and whether the job can run there.
 func (s *Snapshot) place(i, g int) (l Place, runs bool) {
 	l, runs = s.Jobs[i].place(&s.NodeTypes[g])
 	l.Type = g
 	return l, runs
 }
 
-// place returns the job on nodes of a type, and whether it runs there.
+// place returns the place of the job on a node type, and whether the job can run there.
 func (j *Job) place(t *NodeType) (l Place, runs bool) {
 	l = Place{Nodes: t.Nodes, Factor: cmp.Or(t.Speed, DefaultNodeSpeed), Job: j, allowed: j.AllowedNodes}
 	at := slices.IndexFunc(j.Speeds, func(own TypeSpeed) bool { return own.NodeType == t.ID })
@@ -122,19 +122,18 @@ func (j *Job) place(t *NodeType) (l Place, runs bool) {
 	return l, true
 }
 
-// SpeedOn returns the job's speed on nodes of a type relative to one reference node, as Speed
-// does on one type.
+// SpeedOn returns the speed of the job on nodes of a type relative to one reference node.
 func (j *Job) SpeedOn(t *NodeType, nodes int) float64 {
 	l, _ := j.place(t)
 	return l.Factor * l.Job.Speed(nodes)
 }
 
-// ForType returns the job as it is in a pool of one type, how fast it trains on one node of that
-// relative to the reference node, and whether it runs there.
+// ForType returns the job for a pool that consists of one node type. factor is its speed on one node of
+// the type relative to the reference node. runs reports whether the job can run on the type.
 func (j *Job) ForType(t *NodeType) (there Job, factor float64, runs bool) {
 	l, runs := j.place(t)
 	there = *l.Job
-	if there.Scaling.Speeds != nil && !slices.Equal(l.allowed, there.AllowedNodes) { // The table has entries for other sizes as well.
+	if there.Scaling.Speeds != nil && !slices.Equal(l.allowed, there.AllowedNodes) { // The table also has entries for other sizes.
 		there.Scaling.Speeds = make([]float64, len(l.allowed))
 		for n, k := range l.allowed {
 			there.Scaling.Speeds[n] = l.Job.Speed(k)
@@ -144,9 +143,9 @@ func (j *Job) ForType(t *NodeType) (there Job, factor float64, runs bool) {
 	return there, l.Factor, runs
 }
 
-// Places returns job i on nodes of every type that it runs on and that its smallest size
-// there fits; where it fits none, of every type that it runs on. They are in the order of the
-// types, and take the place of what is in the buffer.
+// Places returns the places of job i on the node types that it can run on and that its smallest size
+// fits. If it fits none of them, Places returns all node types that it can run on. The places are in
+// the order of the types. The buffer is overwritten.
 func (s *Snapshot) Places(i int, buffer []Place) []Place {
 	if len(s.NodeTypes) == 0 {
 		return append(buffer[:0], Place{Nodes: s.TotalNodes, Factor: 1, Job: &s.Jobs[i], allowed: s.Jobs[i].AllowedNodes})
@@ -164,14 +163,14 @@ func (s *Snapshot) Places(i int, buffer []Place) []Place {
 	return all
 }
 
-// AppendSizes appends the legal sizes of the job there.
+// AppendSizes appends the legal sizes of the job on this place.
 func (l *Place) AppendSizes(to []int) []int {
 	return legalSizes(to, l.allowed, l.Job.MinNodes, l.Job.MaxNodes)
 }
 
-// AppendOptions appends the options of a job there. If the pool has several node types, it
-// leaves out those that exceed the nodes of the type. It returns the options and a buffer for
-// sizes, which it reuses.
+// AppendOptions appends the legal options of the job on this place. If the pool has several node types,
+// it omits the options that exceed the nodes of the type. It returns the options and the buffer for
+// sizes, which it overwrites.
 func (l *Place) AppendOptions(to []Option, sizes []int, typed bool) (options []Option, buffer []int) {
 	sizes = l.AppendSizes(sizes[:0])
 	for _, k := range sizes {
@@ -183,25 +182,25 @@ func (l *Place) AppendOptions(to []Option, sizes []int, typed bool) (options []O
 	return to, sizes
 }
 
-// Smallest returns the smallest legal size of the job there.
+// Smallest returns the smallest legal size of the job on this place.
 func (l *Place) Smallest() int { return smallestSize(l.allowed, l.Job.MinNodes, l.Job.MaxNodes) }
 
-// Fits reports whether the pool can hold the job there at all.
+// Fits reports whether the smallest size of the job fits into the nodes of the place.
 func (l *Place) Fits() bool { return l.Smallest() <= l.Nodes }
 
-// SmallestSize returns the smallest legal size of job i, on any of its places.
+// SmallestSize returns the smallest legal size of job i on any node type.
 func (s *Snapshot) SmallestSize(i int) int {
 	if len(s.NodeTypes) == 0 {
 		return s.Jobs[i].smallestSize()
 	}
-	least := MaxNodes
+	smallest := MaxNodes
 	for _, l := range s.Places(i, nil) {
-		least = min(least, l.Smallest())
+		smallest = min(smallest, l.Smallest())
 	}
-	return least
+	return smallest
 }
 
-// Fits reports whether the pool can hold job i at all.
+// Fits reports whether the smallest size of job i fits into the pool.
 func (s *Snapshot) Fits(i int) bool {
 	if len(s.NodeTypes) == 0 {
 		return s.Jobs[i].smallestSize() <= s.TotalNodes
@@ -209,8 +208,7 @@ func (s *Snapshot) Fits(i int) bool {
 	return slices.ContainsFunc(s.Places(i, nil), func(l Place) bool { return l.Fits() })
 }
 
-// Speed returns the speed of job i with an option relative to one reference node, as Job.Speed
-// does on one type.
+// Speed returns the speed of job i with an option relative to one reference node.
 func (s *Snapshot) Speed(i int, option Option) float64 {
 	if len(s.NodeTypes) == 0 {
 		return s.Jobs[i].Speed(int(option.Nodes))
@@ -218,7 +216,7 @@ func (s *Snapshot) Speed(i int, option Option) float64 {
 	return s.Jobs[i].SpeedOn(&s.NodeTypes[option.Type], int(option.Nodes))
 }
 
-// Demand returns the run time that job i has left on exactly one reference node, in seconds.
+// Demand returns the remaining run time of job i on one reference node in seconds.
 func (s *Snapshot) Demand(i int) float64 {
 	job := &s.Jobs[i]
 	g := s.TypeIndex(job.ETANodeType)
@@ -231,7 +229,8 @@ func (s *Snapshot) Demand(i int) float64 {
 	return l.Factor * there.Demand()
 }
 
-// WithReferenceETAs returns the snapshot with ETAs on one reference node, where it has node types.
+// WithReferenceETAs returns the snapshot with all ETAs converted to one reference node. A snapshot
+// without node types is returned unchanged.
 func (s *Snapshot) WithReferenceETAs() *Snapshot {
 	if len(s.NodeTypes) == 0 {
 		return s
@@ -240,13 +239,14 @@ func (s *Snapshot) WithReferenceETAs() *Snapshot {
 	on.Jobs = slices.Clone(s.Jobs)
 	for i := range on.Jobs {
 		job := &on.Jobs[i]
-		job.RemainingETA = max(1, time.Duration(min(s.Demand(i)*float64(time.Second), 1<<62))) // sums of two are times, too
+		job.RemainingETA = max(1, time.Duration(min(s.Demand(i)*float64(time.Second), 1<<62))) // The sum of two of them does not overflow.
 		job.ETANodes, job.ETANodeType = 0, ""
 	}
 	return &on
 }
 
-// CurrentPlace returns job i where it is now; its nodes are alike where it holds none.
+// CurrentPlace returns the place of job i on its current node type. A queued job has a place with factor
+// 1.
 func (s *Snapshot) CurrentPlace(i int) Place {
 	if g := s.TypeIndex(s.Jobs[i].CurrentNodeType); g >= 0 {
 		l, _ := s.place(i, g)
@@ -255,11 +255,11 @@ func (s *Snapshot) CurrentPlace(i int) Place {
 	return Place{Factor: 1, Job: &s.Jobs[i]}
 }
 
-// Restart returns how long a job that holds nodes or has trained makes no progress when it
-// changes to other nodes, which are of another type if it moves.
+// Restart returns the time without progress if a running or paused job changes to other nodes. moves
+// reports that the node type changes.
 func (j *Job) Restart(moves bool) time.Duration {
 	if moves && j.CurrentNodes > 0 {
-		return valueOr(j.MoveTime, j.RestartTime)
+		return ValueOr(j.MoveTime, j.RestartTime)
 	}
 	return j.RestartTime
 }

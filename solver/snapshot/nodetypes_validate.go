@@ -23,22 +23,21 @@ func (s *Snapshot) validateNodeTypes(bad *Violations) {
 		sum += t.Nodes
 	}
 	if len(*bad) == known && s.TotalNodes != sum {
-		bad.Addf("total_nodes", "is %d; want it unset or the sum of the node types, %d", s.TotalNodes, sum)
+		bad.Addf("total_nodes", "is %d; must be unset or the sum of the node types, %d", s.TotalNodes, sum)
 	}
 	if s.Typed() && len(s.Groups) > 0 {
-		bad.Addf("groups", "is set beside %d node types; want one type or none, or no groups", len(s.NodeTypes))
+		bad.Addf("groups", "is set in addition to %d node types; must be unset if there are several node types", len(s.NodeTypes))
 	}
 }
 
-// checkSpeed reports the speed of one node that is not more than 0 and at most MaxSpeed.
+// checkSpeed reports a speed of one node that is not greater than 0 or exceeds MaxSpeed.
 func (v *Violations) checkSpeed(path string, speed float64) {
 	if !(speed > 0 && speed <= MaxSpeed) {
-		v.Addf(path, "is %v; want more than 0 and at most %g", speed, float64(MaxSpeed))
+		v.Addf(path, "is %v; must be greater than 0 and at most %g", speed, float64(MaxSpeed))
 	}
 }
 
-// checkNodeType reports an id that no node type of the snapshot has, and returns its position,
-// -1 for such an id.
+// checkNodeType returns the position of a node type. It reports an unknown id and returns -1.
 func (s *Snapshot) checkNodeType(path, id string, bad *Violations) int {
 	g := s.TypeIndex(id)
 	if g < 0 {
@@ -46,7 +45,7 @@ func (s *Snapshot) checkNodeType(path, id string, bad *Violations) int {
 		for n := range ids {
 			ids[n] = fmt.Sprintf("%q", s.NodeTypes[n].ID)
 		}
-		bad.Addf(path, "is %q; want one of the node types %s", id, strings.Join(ids, ", "))
+		bad.Addf(path, "is %q; must be one of the node types %s", id, strings.Join(ids, ", "))
 	}
 	return g
 }
@@ -61,7 +60,7 @@ func (s *Snapshot) validateTypesOf(i int, bad *Violations) {
 	}
 	known := len(*bad)
 	if len(job.Speeds) > MaxNodeTypes {
-		bad.Addf(".speeds", "has %d entries; want at most one per node type", len(job.Speeds))
+		bad.Addf(".speeds", "has %d entries; must have at most one per node type", len(job.Speeds))
 		return
 	}
 	for n := range job.Speeds {
@@ -83,7 +82,7 @@ func (s *Snapshot) validateSpeed(job *Job, n int, path string, bad *Violations) 
 	s.checkNodeType(path+".node_type", own.NodeType, bad)
 	same := func(other TypeSpeed) bool { return other.NodeType == own.NodeType }
 	if first := slices.IndexFunc(job.Speeds, same); first != n {
-		bad.Addf(path+".node_type", "is %q like speeds[%d].node_type; want each type once", own.NodeType, first)
+		bad.Addf(path+".node_type", "is %q like speeds[%d].node_type; must be unique", own.NodeType, first)
 	}
 	if own.Factor != 0 {
 		bad.checkSpeed(path+".factor", own.Factor)
@@ -106,7 +105,7 @@ func (s *Snapshot) validateSpeed(job *Job, n int, path string, bad *Violations) 
 	}
 	for k, size := range own.AllowedNodes {
 		if tabled := job.tabledSizes(); size >= job.MinNodes && size <= job.MaxNodes && !slices.Contains(tabled, size) {
-			bad.Addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, k), "is %d, for which scaling.table has no speed; want some of %v, or a scaling for the type",
+			bad.Addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, k), "is %d, for which scaling.table has no speed; must be one of %v unless the type has a scaling",
 				size, tabled)
 		}
 	}

@@ -2,8 +2,8 @@ package snapshot
 
 import "cmp"
 
-// Option is what a job may hold in a step: a number of nodes of one node type. The zero value
-// is no nodes. Two options are equal if and only if a job holds the same with both.
+// Option is a possible allocation of a job in a step: a number of nodes of one node type. The zero value
+// means no nodes. Options are comparable with ==.
 type Option struct {
 	// Type is the position of the node type in Snapshot.NodeTypes. It is 0 if all nodes are
 	// alike, and if Nodes is 0.
@@ -12,8 +12,8 @@ type Option struct {
 	Nodes int32
 }
 
-// NewOption returns the option to hold nodes of the type at a position in
-// Snapshot.NodeTypes, which is ignored for 0 nodes.
+// NewOption returns the option with nodes of the type at a position in Snapshot.NodeTypes. The type is
+// ignored for 0 nodes.
 func NewOption(nodeType, nodes int) Option {
 	if nodes == 0 {
 		return Option{}
@@ -21,7 +21,7 @@ func NewOption(nodeType, nodes int) Option {
 	return Option{Type: int32(nodeType), Nodes: int32(nodes)}
 }
 
-// IsZero reports whether the option is no nodes.
+// IsZero reports whether the option has no nodes.
 func (o Option) IsZero() bool { return o.Nodes == 0 }
 
 // Compare orders options by type, then by number of nodes. It returns -1, 0 or 1.
@@ -29,19 +29,19 @@ func (o Option) Compare(other Option) int {
 	return cmp.Compare(o.rank(), other.rank())
 }
 
-// Less reports whether the option comes before the other one in the order of Compare.
+// Less reports whether Compare returns -1.
 func (o Option) Less(other Option) bool { return o.rank() < other.rank() }
 
-// rank returns a number by which options are in the order of Compare.
+// rank returns a number that sorts options in the order of Compare.
 func (o Option) rank() int64 { return int64(o.Type)<<32 | int64(uint32(o.Nodes)) }
 
-// MovesFrom reports whether a job that held the other option changes its node type with
-// this one. A start and a pause are no moves.
-func (o Option) MovesFrom(held Option) bool {
-	return o.Nodes > 0 && held.Nodes > 0 && o.Type != held.Type
+// MovesFrom reports whether the change from the current option to this one changes the node type. Starts
+// and pauses are not moves.
+func (o Option) MovesFrom(current Option) bool {
+	return o.Nodes > 0 && current.Nodes > 0 && o.Type != current.Type
 }
 
-// Nodes returns one option per number of nodes, in a pool whose nodes are all alike.
+// Nodes returns one option per number of nodes, for a pool in which all nodes are alike.
 func Nodes(nodes ...int) []Option {
 	options := make([]Option, len(nodes))
 	for n, k := range nodes {

@@ -45,11 +45,11 @@ func (s *Snapshot) validateSizeLimits(bad *Violations) {
 				continue
 			}
 		}
-		of := key{limit.Size, g}
-		if other, seen := first[of]; seen {
+		k := key{limit.Size, g}
+		if other, seen := first[k]; seen {
 			bad.Addf(path+".size", "is %d like size_limits[%d].size; must be unique per node type", limit.Size, other)
 			continue
 		}
-		first[of] = n
+		first[k] = n
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Defaults of the fields that a caller may leave unset; WithDefaults fills them in.
+// Defaults of optional fields, which WithDefaults sets.
 const (
 	DefaultStep               = 300 * time.Second
 	DefaultSteps              = 5
@@ -19,41 +19,42 @@ const (
 	DefaultWeight             = 1.0
 )
 
-// Limits of a snapshot; Validate reports what exceeds them.
+// Limits of a snapshot. Validate reports fields that exceed them.
 const (
 	MaxSteps       = 24            // steps of a horizon
 	MaxSizes       = 32            // legal sizes of a job
 	MaxWeight      = 1e12          // weight of a job
 	MaxSpeed       = 1e9           // measured speed relative to one node
-	MaxNodes       = math.MaxInt32 // nodes of the pool, and those of a job
+	MaxNodes       = math.MaxInt32 // nodes of the pool or of a job
 	DefaultMaxJobs = 100_000       // jobs of a snapshot
 	MaxGroups      = 10_000        // groups of a snapshot
 	MaxNodeTypes   = 8             // node types of a snapshot
 	MaxSizeLimits  = 64            // size limits of a snapshot
-	MaxIDBytes     = 256           // an id or a name
-	MaxGroupDepth  = 4             // groups on the way from one without a parent to a job
+	MaxIDBytes     = 256           // bytes of an id or a name
+	MaxGroupDepth  = 4             // groups on the path from a root group to a job
 	MaxETAError    = 5             // standard deviation of the logarithm of an error
 )
 
-// Snapshot is the state of the resource pool and its jobs at one moment. In a
-// snapshot given to an allocator, the zero value of a field that has a default means that
-// default. Everything below the allocator takes snapshots with defaults filled in.
+// Snapshot is the state of the resource pool and its jobs at the decision time. In a snapshot that is
+// passed to an allocator, the zero value of an optional field means its default. All other functions
+// need a snapshot with its defaults, see WithDefaults.
 type Snapshot struct {
-	// ID names the snapshot in reports; it may be empty.
+	// ID is the name of the snapshot in reports. It may be empty.
 	ID string
-	// TotalNodes is the number of nodes in the pool, the paper's N. At least 0.
+	// TotalNodes is the number of nodes in the pool, N in the paper. At least 0. With node types, it
+	// is their sum, and 0 means the sum.
 	TotalNodes int
-	// Horizon is how far a decision looks ahead.
+	// Horizon is the look-ahead of the decision.
 	Horizon Horizon
-	// Jobs are all active jobs. Queued jobs stand in queue order.
+	// Jobs are all active jobs. Queued jobs are in the order of the queue.
 	Jobs []Job
-	// Groups are the teams that share the pool, see groups.go; nil means none.
+	// Groups are the teams that share the pool, see groups.go. Nil means none.
 	Groups []Group
-	// NodeTypes are the kinds of nodes that the pool consists of, see nodetypes.go; nil means
-	// that all nodes are alike. TotalNodes is then their sum, or 0, which means that.
+	// NodeTypes are the types of the nodes in the pool, see nodetypes.go. Nil means that all nodes
+	// are alike.
 	NodeTypes []NodeType
-	// SizeLimits bound what large allocations occupy together, see sizelimits.go; nil means
-	// that only the pool does.
+	// SizeLimits limit the total number of nodes of large allocations, see sizelimits.go. Nil means
+	// no such limits.
 	SizeLimits []SizeLimit
 }
 
@@ -68,8 +69,8 @@ type Horizon struct {
 // DefaultHorizon returns the horizon of the paper: 5 steps of 5 minutes.
 func DefaultHorizon() Horizon { return Horizon{Step: DefaultStep, Steps: DefaultSteps} }
 
-// WithDefaults returns the snapshot with every field that is not set at its default, and no
-// TypeSpeeds where it has no node types: s itself where nothing changes, a copy otherwise.
+// WithDefaults returns the snapshot with the defaults of all fields that are not set. Without node
+// types, it removes Job.Speeds. It returns s itself if nothing changes, and otherwise a copy.
 func (s *Snapshot) WithDefaults() *Snapshot {
 	filled := *s
 	filled.Horizon.Step = cmp.Or(s.Horizon.Step, DefaultStep)
@@ -96,62 +97,60 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 type Job struct {
 	// ID is unique in the snapshot and not empty.
 	ID string
-	// RemainingETA is the run time left on ETANodes nodes.
+	// RemainingETA is the estimated remaining run time on ETANodes nodes. Greater than 0.
 	RemainingETA time.Duration
-	// ETANodes is the number of nodes that RemainingETA is measured on; 0 means one
-	// node. With a speed table it lies within the table.
+	// ETANodes is the number of nodes on which RemainingETA is measured. 0 means one node. With a
+	// speed table, it is within the range of the table.
 	ETANodes int
-	// MinNodes and MaxNodes are the range the job may scale in. 0 means 1 and the
-	// largest of AllowedNodes, or 16 where there are none, and at least the largest that
-	// Speeds allow.
+	// MinNodes and MaxNodes are the range of legal sizes. A MinNodes of 0 means 1. A MaxNodes of 0
+	// means the largest of AllowedNodes, or 16 without AllowedNodes. It is at least the largest
+	// size that Speeds allow.
 	MinNodes, MaxNodes int
-	// CurrentNodes is what the job holds now, 0 = queued. It need not be legal, and the sum
-	// over the jobs may exceed the pool.
+	// CurrentNodes is the number of nodes that the job occupies now. 0 means that it is queued. It
+	// need not be a legal size, and the sum over all jobs may exceed the pool.
 	CurrentNodes int
-	// TrainingTime is how long the job has trained so far.
+	// TrainingTime is the time for which the job has trained so far.
 	TrainingTime time.Duration
-	// AllowedNodes are the legal sizes, ascending and unique; those outside
-	// [MinNodes, MaxNodes] are not used. Nil means the powers of two, or exactly
-	// MinNodes where the two ends of the range are equal.
+	// AllowedNodes are the legal sizes, ascending and unique. Sizes outside [MinNodes, MaxNodes] are
+	// ignored. Nil means the powers of two in this range, or MinNodes if MinNodes equals MaxNodes.
 	AllowedNodes []int
-	// Scaling is the training speed against nodes.
+	// Scaling is the training speed by number of nodes.
 	Scaling Scaling
-	// Weight is the factor on the job's progress in the objective; nil means 1.
+	// Weight is the factor of the job in the objective. Nil means 1.
 	Weight *float64
-	// RescaleDelay is how long a started or scaled-up job stays on its current
-	// nodes in the first step. Scaling down is free. Not for ObjectiveTotalTime.
+	// RescaleDelay is the time for which a started or scaled-up job stays on its current nodes in
+	// the first step. Scaling down is free. ObjectiveTotalTime ignores it.
 	RescaleDelay time.Duration
-	// RestartTime is how long a job that holds nodes or has trained makes no progress
-	// when its nodes change, up or down, or when it resumes. Not together with
-	// RescaleDelay.
+	// RestartTime is the time without progress if a running job is resized or a paused job resumes.
+	// It cannot be combined with RescaleDelay.
 	RestartTime time.Duration
-	// WaitingTime is the time without nodes since the job's submission, queueing and
-	// pauses together. ObjectiveTotalTime ages by it.
+	// WaitingTime is the time without nodes since the submission of the job, including
+	// pauses. ObjectiveTotalTime uses it for aging.
 	WaitingTime time.Duration
-	// ETAError is the standard deviation of the logarithm of what is really left of the job
-	// over RemainingETA, 0 to MaxETAError; nil means TotalTimeOptions.ETAError.
+	// ETAError is the standard deviation of the logarithm of the actual remaining time divided by
+	// RemainingETA. 0 to MaxETAError. Nil means TotalTimeOptions.ETAError.
 	ETAError *float64
-	// WorkDone is the work done so far, as run time on one node. ObjectiveProgress takes
-	// the demand to be at least a quarter of it.
+	// WorkDone is the work done so far, as run time on one node. Under ObjectiveProgress, the demand
+	// is at least a quarter of it.
 	WorkDone time.Duration
-	// GroupID is the group that the job belongs to, where the snapshot has groups.
+	// GroupID is the id of the group of the job. It is required if the snapshot has groups.
 	GroupID string
-	// CurrentNodeType is the node type of CurrentNodes, and ETANodeType the one that
-	// RemainingETA is measured on, "" for the reference node, where the snapshot has types.
+	// CurrentNodeType is the node type of CurrentNodes. ETANodeType is the node type on which
+	// RemainingETA is measured, "" for the reference node. Both apply if the snapshot has node types.
 	CurrentNodeType, ETANodeType string
-	// Speeds are how fast the job trains on the node types it can run on; nil means that it
-	// runs on all, at NodeType.Speed.
+	// Speeds has one entry per node type that the job can run on. Nil means that it can run on all
+	// types at NodeType.Speed.
 	Speeds []TypeSpeed
-	// MoveTime is as RestartTime, where the node type changes; nil means RestartTime.
+	// MoveTime is the restart time if the node type changes. Nil means RestartTime.
 	MoveTime *time.Duration
-	// Overrun is the work done over what was told of all of it, which decides nothing: from 2
-	// on a warning names the job.
+	// Overrun is the work done divided by the estimated total work. It does not affect decisions. If
+	// it is at least 2, a warning names the job.
 	Overrun float64
-	// PieceNodes is the number of nodes of the largest part of an allocation that must lie
-	// together, which SizeLimits look at; 0 means the whole allocation.
+	// PieceNodes is the number of nodes of an allocation that must be placed together, for
+	// SizeLimits. 0 means the whole allocation.
 	PieceNodes int
-	// Bad is what is wrong with fields that a Job cannot express, as the code that made it
-	// from another form knows; Validate reports it. Paths begin within the job.
+	// Bad are violations that a Job cannot represent. The code that converts another format to a Job
+	// sets them, and Validate reports them. Their paths are relative to the job.
 	Bad []Violation
 }
 
@@ -166,8 +165,8 @@ func NewJob(id string, remainingETA time.Duration) Job {
 	}
 }
 
-// withDefaults returns the job with the default of every field that is not set, without Speeds
-// where there are no node types, and whether that is another job.
+// withDefaults returns the job with the defaults of all fields that are not set, and whether it differs
+// from j. Without node types, it removes Speeds.
 func (j *Job) withDefaults(types bool) (filled Job, missing bool) {
 	filled = *j
 	if j.Speeds != nil && !types {
@@ -193,31 +192,31 @@ func (j *Job) withDefaults(types bool) (filled Job, missing bool) {
 	return filled, missing
 }
 
-// WeightOrDefault returns the job's weight.
-func (j *Job) WeightOrDefault() float64 { return valueOr(j.Weight, DefaultWeight) }
+// WeightOrDefault returns the weight of the job, DefaultWeight if it is not set.
+func (j *Job) WeightOrDefault() float64 { return ValueOr(j.Weight, DefaultWeight) }
 
-// Queued reports whether the job holds no nodes.
+// Queued reports whether the job occupies no nodes.
 func (j *Job) Queued() bool { return j.CurrentNodes == 0 }
 
-// NeverStarted reports whether the job holds no nodes and has not trained.
+// NeverStarted reports whether the job is queued and has not trained yet.
 func (j *Job) NeverStarted() bool { return j.CurrentNodes == 0 && j.TrainingTime == 0 }
 
-// smallestSize returns the first of LegalSizes of a valid job.
+// smallestSize returns the smallest legal size of a valid job.
 func (j *Job) smallestSize() int { return smallestSize(j.AllowedNodes, j.MinNodes, j.MaxNodes) }
 
-// smallestSize returns the first of legalSizes that has some.
-func smallestSize(allowed []int, least, most int) int {
-	if allowed == nil && least == most {
-		return least
+// smallestSize returns the first of legalSizes, which must not be empty.
+func smallestSize(allowed []int, smallest, largest int) int {
+	if allowed == nil && smallest == largest {
+		return smallest
 	}
 	if allowed == nil {
-		return 1 << bits.Len(uint(least-1))
+		return 1 << bits.Len(uint(smallest-1))
 	}
-	first, _ := slices.BinarySearch(allowed, least)
+	first, _ := slices.BinarySearch(allowed, smallest)
 	return allowed[first]
 }
 
-// Demand returns the run time left on exactly one node in seconds, the paper's d_i.
+// Demand returns the remaining run time on one node in seconds, d_i in the paper.
 func (j *Job) Demand() float64 {
 	if j.ETANodes == 0 {
 		return j.RemainingETA.Seconds()
@@ -225,23 +224,22 @@ func (j *Job) Demand() float64 {
 	return j.RemainingETA.Seconds() * j.SpeedAt(float64(j.ETANodes))
 }
 
-// LegalSizes returns the sizes the job may hold while it trains, ascending: its
-// AllowedNodes, or what these mean where they are nil, within [MinNodes, MaxNodes]. There may
-// be none; Validate reports that.
+// LegalSizes returns the sizes at which the job can train, ascending: AllowedNodes or their default,
+// restricted to [MinNodes, MaxNodes]. Validate reports a job without legal sizes.
 func (j *Job) LegalSizes() []int { return legalSizes(nil, j.AllowedNodes, j.MinNodes, j.MaxNodes) }
 
-// legalSizes appends LegalSizes of a job of these AllowedNodes, MinNodes and MaxNodes.
-func legalSizes(sizes, allowed []int, least, most int) []int {
-	if allowed == nil && least == most {
-		return append(sizes, least)
+// legalSizes appends the legal sizes for the given AllowedNodes, MinNodes and MaxNodes.
+func legalSizes(sizes, allowed []int, smallest, largest int) []int {
+	if allowed == nil && smallest == largest {
+		return append(sizes, smallest)
 	}
 	if allowed == nil {
-		sizes = slices.Grow(sizes, bits.Len(uint(max(0, most))))
-		for k := 1; k <= most; k *= 2 {
-			if k >= least {
+		sizes = slices.Grow(sizes, bits.Len(uint(max(0, largest))))
+		for k := 1; k <= largest; k *= 2 {
+			if k >= smallest {
 				sizes = append(sizes, k)
 			}
-			if k > most/2 {
+			if k > largest/2 {
 				break // doubling could overflow
 			}
 		}
@@ -249,32 +247,29 @@ func legalSizes(sizes, allowed []int, least, most int) []int {
 	}
 	sizes = slices.Grow(sizes, len(allowed))
 	for _, k := range allowed {
-		if k >= least && k <= most {
+		if k >= smallest && k <= largest {
 			sizes = append(sizes, k)
 		}
 	}
 	return sizes
 }
 
-// Scaling is how training speed grows with nodes, relative to one node: the
-// table where there is one, the doubling efficiency otherwise.
+// Scaling is the training speed by number of nodes, relative to one node. If Speeds is not set,
+// DoublingEfficiency applies.
 type Scaling struct {
-	// DoublingEfficiency is e in speed(k) = k * e^log2(k): each doubling keeps
-	// the share e of the ideal gain. The paper measured 0.8 (its figure of nodes
-	// against training speed).
+	// DoublingEfficiency is e in speed(k) = k * e^log2(k): each doubling of the nodes multiplies the
+	// speed by 2e. Greater than 0 and at most 1. The paper measured 0.8.
 	DoublingEfficiency float64
-	// Speeds are measured speeds, one per entry of AllowedNodes or one per legal
-	// size. Nil means that DoublingEfficiency applies.
+	// Speeds is a table of measured speeds, one per entry of AllowedNodes or one per legal size.
 	Speeds []float64
 }
 
-// isSet reports whether the scaling says anything.
+// isSet reports whether any field is set.
 func (s *Scaling) isSet() bool { return s.Speeds != nil || s.DoublingEfficiency != 0 }
 
-// Speed returns the job's training speed on the given nodes relative to one
-// node: 0 on none. With a speed table, nodes between two measured sizes train at
-// the speed of the smaller one, since a job can leave nodes unused, and nodes
-// below the smallest measured size do not train.
+// Speed returns the training speed on the given nodes relative to one node, 0 for no nodes. With a speed
+// table, it returns the speed of the largest measured size that does not exceed nodes, because a job
+// can leave nodes unused. Below the smallest measured size, it returns 0.
 func (j *Job) Speed(nodes int) float64 {
 	if j.Scaling.Speeds == nil {
 		return j.SpeedAt(float64(nodes))
@@ -287,9 +282,9 @@ func (j *Job) Speed(nodes int) float64 {
 	return j.Scaling.Speeds[above-1]
 }
 
-// SpeedAt returns the job's training speed on the given nodes, not necessarily a whole
-// number, relative to one node: 0 on none. Between two sizes of a speed table it is
-// interpolated as a straight line of logarithms, beyond its ends it is the nearest end's.
+// SpeedAt returns the training speed on the given nodes relative to one node, 0 for no nodes. nodes need
+// not be a whole number. With a speed table, the speed is interpolated on a log-log scale. Outside the
+// table, it is the speed of the nearest size.
 func (j *Job) SpeedAt(nodes float64) float64 {
 	if nodes <= 0 {
 		return 0
@@ -307,11 +302,11 @@ func (j *Job) SpeedAt(nodes float64) float64 {
 	}
 	from, to := float64(sizes[above-1]), float64(sizes[above])
 	share := math.Log(nodes/from) / math.Log(to/from)
-	// Not by a power of their quotient, which may overflow.
+	// A power of the quotient of the speeds could overflow.
 	return math.Pow(speeds[above-1], 1-share) * math.Pow(speeds[above], share)
 }
 
-// tabledSizes returns the sizes that Scaling.Speeds is measured at.
+// tabledSizes returns the sizes of the speeds in Scaling.Speeds.
 func (j *Job) tabledSizes() []int {
 	if j.AllowedNodes != nil && len(j.Scaling.Speeds) == len(j.AllowedNodes) {
 		return j.AllowedNodes
@@ -319,10 +314,10 @@ func (j *Job) tabledSizes() []int {
 	return j.LegalSizes()
 }
 
-// valueOr returns what a points to, or the default.
-func valueOr[T any](a *T, fallback T) T {
-	if a == nil {
+// ValueOr returns the value of an optional field, or fallback if it is nil.
+func ValueOr[T any](field *T, fallback T) T {
+	if field == nil {
 		return fallback
 	}
-	return *a
+	return *field
 }

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Violation is one bad field of a request.
+// Violation describes an invalid field of a request.
 type Violation struct {
-	// Path names the field as the API does, such as snapshot.jobs[3].max_nodes; the
-	// validation of a part of a request names it from there.
+	// Path is the path of the field in the API, such as snapshot.jobs[3].max_nodes. The validation
+	// of a part of a request returns paths relative to that part.
 	Path string
-	// Description says what is wrong and what would be right.
+	// Description states the invalid value and the valid values.
 	Description string
 }
 
-// InvalidError reports every bad field of a request at once.
+// InvalidError reports all invalid fields of a request.
 type InvalidError struct {
 	Violations []Violation
 }
 
-// Invalid returns an error that names one bad field.
+// Invalid returns an error for one invalid field.
 func Invalid(path, format string, args ...any) *InvalidError {
 	return &InvalidError{Violations: []Violation{{Path: path, Description: fmt.Sprintf(format, args...)}}}
 }
 
-// Error names every bad field.
+// Error lists the invalid fields.
 func (e *InvalidError) Error() string {
 	parts := make([]string, len(e.Violations))
 	for i, v := range e.Violations {
@@ -36,12 +36,12 @@ func (e *InvalidError) Error() string {
 	return "invalid request: " + strings.Join(parts, "; ")
 }
 
-// WithPrefix returns the error with the path of a message in front of those of its fields.
+// WithPrefix returns a copy of the error in which the path of a message precedes all paths.
 func (e *InvalidError) WithPrefix(message string) *InvalidError {
 	return &InvalidError{Violations: WithPrefix(message, slices.Clone(e.Violations))}
 }
 
-// WithPrefix puts the path of a message in front of those of its fields.
+// WithPrefix prepends the path of a message to all paths. It modifies and returns bad.
 func WithPrefix(message string, bad []Violation) []Violation {
 	for i := range bad {
 		bad[i].Path = message + "." + bad[i].Path
@@ -49,14 +49,14 @@ func WithPrefix(message string, bad []Violation) []Violation {
 	return bad
 }
 
-// MaxViolations is the number of bad fields after which Validate stops: a hostile
-// request could hold millions.
+// MaxViolations is the number of invalid fields after which Validate stops, because a hostile request
+// could have millions of them.
 const MaxViolations = 1000
 
-// Violations collects bad fields.
+// Violations is a list of invalid fields.
 type Violations []Violation
 
-// Addf adds a bad field, up to MaxViolations of them.
+// Addf adds an invalid field. It does nothing if there are MaxViolations fields already.
 func (v *Violations) Addf(path, format string, args ...any) {
 	if !v.full() {
 		*v = append(*v, Violation{Path: path, Description: fmt.Sprintf(format, args...)})
@@ -65,58 +65,57 @@ func (v *Violations) Addf(path, format string, args ...any) {
 
 func (v *Violations) full() bool { return len(*v) >= MaxViolations }
 
-// CheckID reports an id that is too long, and whether it is.
+// CheckID adds a violation if an id is too long, and returns whether it is.
 func (v *Violations) CheckID(path, id string) bool {
 	if len(id) <= MaxIDBytes {
 		return false
 	}
-	v.Addf(path, "has %d bytes; want at most %d", len(id), MaxIDBytes)
+	v.Addf(path, "has %d bytes; must have at most %d", len(id), MaxIDBytes)
 	return true
 }
 
-// checkNodes reports a number of nodes that is not within [least, MaxNodes]. Sums over
-// all jobs then fit an int.
-func (v *Violations) checkNodes(path string, nodes, least int) {
-	if nodes < least {
-		v.Addf(path, "is %d; want at least %d", nodes, least)
+// checkNodes adds a violation if a number of nodes is not within [smallest, MaxNodes]. So the sum over
+// all jobs fits into an int.
+func (v *Violations) checkNodes(path string, nodes, smallest int) {
+	if nodes < smallest {
+		v.Addf(path, "is %d; must be at least %d", nodes, smallest)
 	} else if nodes > MaxNodes {
-		v.Addf(path, "is %d; want at most %d", nodes, MaxNodes)
+		v.Addf(path, "is %d; must be at most %d", nodes, MaxNodes)
 	}
 }
 
-// CheckFactor reports a number that is set and not within [0, most].
-func (v *Violations) CheckFactor(path string, factor *float64, most float64) {
-	if factor != nil && !(*factor >= 0 && *factor <= most) {
-		v.Addf(path, "is %v; want 0 to %g", *factor, most)
+// CheckFactor adds a violation if a number is set and not within [0, largest].
+func (v *Violations) CheckFactor(path string, factor *float64, largest float64) {
+	if factor != nil && !(*factor >= 0 && *factor <= largest) {
+		v.Addf(path, "is %v; must be 0 to %g", *factor, largest)
 	}
 }
 
-// checkTime reports a time below 0.
+// checkTime adds a violation if a time is below 0.
 func (v *Violations) checkTime(path string, d time.Duration) {
 	if d < 0 {
-		v.Addf(path, "is %v; want at least 0", d)
+		v.Addf(path, "is %v; must be at least 0", d)
 	}
 }
 
-// Validate checks a snapshot of at most maxJobs jobs and returns every bad field,
-// in the order of the snapshot and at most MaxViolations of them. A pool that is too
-// small, a current size that is not legal and current sizes that exceed the pool
-// are facts of life, not bad fields.
+// Validate returns the invalid fields of a snapshot, at most MaxViolations, in the order of the
+// snapshot. The snapshot may have at most maxJobs jobs. A pool that is too small, current nodes that
+// are not a legal size and current nodes that exceed the pool are valid.
 func (s *Snapshot) Validate(maxJobs int) []Violation {
 	var bad Violations
 	bad.checkNodes("total_nodes", s.TotalNodes, 0)
 	if s.Horizon.Step <= 0 {
-		bad.Addf("horizon.step", "is %v; want more than 0", s.Horizon.Step)
+		bad.Addf("horizon.step", "is %v; must be greater than 0", s.Horizon.Step)
 	}
 	if s.Horizon.Steps < 1 || s.Horizon.Steps > MaxSteps {
-		bad.Addf("horizon.steps", "is %d; want 1 to %d", s.Horizon.Steps, MaxSteps)
+		bad.Addf("horizon.steps", "is %d; must be 1 to %d", s.Horizon.Steps, MaxSteps)
 	}
 	if len(s.Jobs) > maxJobs {
-		bad.Addf("jobs", "has %d jobs; want at most %d", len(s.Jobs), maxJobs)
+		bad.Addf("jobs", "has %d jobs; must have at most %d", len(s.Jobs), maxJobs)
 		return bad
 	}
 	if len(s.NodeTypes) > MaxNodeTypes {
-		bad.Addf("node_types", "has %d types; want at most %d", len(s.NodeTypes), MaxNodeTypes)
+		bad.Addf("node_types", "has %d types; must have at most %d", len(s.NodeTypes), MaxNodeTypes)
 		return bad
 	}
 	if len(s.SizeLimits) > MaxSizeLimits {
@@ -124,7 +123,7 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 		return bad
 	}
 	if len(s.Groups) > MaxGroups {
-		bad.Addf("groups", "has %d groups; want at most %d", len(s.Groups), MaxGroups)
+		bad.Addf("groups", "has %d groups; must have at most %d", len(s.Groups), MaxGroups)
 		return bad
 	}
 	if s.validateIDs(&bad) {
@@ -144,8 +143,8 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 	return bad
 }
 
-// validateIDs reports ids that are too long, and whether there are any. Then nothing else is
-// looked at, since answers and descriptions of other bad fields name them.
+// validateIDs reports ids that are too long, and returns whether there are any. Then nothing else is
+// validated, because other descriptions and responses would include the ids.
 func (s *Snapshot) validateIDs(bad *Violations) bool {
 	before := len(*bad)
 	bad.CheckID("id", s.ID)
@@ -177,7 +176,7 @@ func (s *Snapshot) validateIDs(bad *Violations) bool {
 	return len(*bad) > before
 }
 
-// validateJob reports the bad fields of job i. first has the jobs before it by id.
+// validateJob reports the invalid fields of job i. first has the positions of the previous jobs by id.
 func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad *Violations) {
 	job := &s.Jobs[i]
 	if job.ID == "" {
@@ -187,7 +186,7 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 	} else {
 		first[job.ID] = i
 	}
-	// Paths begin within the job: those of good jobs, by far the most, are not made.
+	// Paths are relative to the job until a violation is found, to save time for valid jobs.
 	known := len(*bad)
 	job.validate(bad)
 	tree.validateJob(job, bad)
@@ -208,8 +207,8 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 	if len(job.Bad) == 0 {
 		return
 	}
-	// Where both name a field, the code that filled it in knows better: here is only what was
-	// put where the bad value was.
+	// If both report the same field, job.Bad takes precedence, because the field has only a
+	// substitute for the invalid value.
 	seen := make(map[string]bool, len(job.Bad))
 	for _, v := range job.Bad {
 		seen[path+"."+v.Path] = true
@@ -226,14 +225,14 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 	}
 }
 
-// validate reports the bad fields of one job, apart from its id.
+// validate reports the invalid fields of one job except its id.
 func (j *Job) validate(bad *Violations) {
 	if j.RemainingETA <= 0 {
-		bad.Addf(".remaining_eta", "is %v; want more than 0", j.RemainingETA)
+		bad.Addf(".remaining_eta", "is %v; must be greater than 0", j.RemainingETA)
 	}
 	bad.checkNodes(".min_nodes", j.MinNodes, 1)
 	if j.MaxNodes < j.MinNodes {
-		bad.Addf(".max_nodes", "is %d; want at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
+		bad.Addf(".max_nodes", "is %d; must be at least min_nodes (%d)", j.MaxNodes, j.MinNodes)
 	} else {
 		bad.checkNodes(".max_nodes", j.MaxNodes, j.MinNodes)
 	}
@@ -245,21 +244,21 @@ func (j *Job) validate(bad *Violations) {
 	bad.checkTime(".rescale_delay", j.RescaleDelay)
 	bad.checkTime(".restart_time", j.RestartTime)
 	if j.RestartTime > 0 && j.RescaleDelay > 0 {
-		bad.Addf(".restart_time", "is %v beside a rescale_delay of %v; want one of the two", j.RestartTime, j.RescaleDelay)
+		bad.Addf(".restart_time", "is %v in addition to a rescale_delay of %v; must be 0 if rescale_delay is set", j.RestartTime, j.RescaleDelay)
 	}
 	bad.checkTime(".waiting_time", j.WaitingTime)
 	bad.CheckFactor(".eta_error", j.ETAError, MaxETAError)
 	bad.checkTime(".work_done", j.WorkDone)
 	if !(j.Overrun >= 0 && j.Overrun <= math.MaxFloat64) {
-		bad.Addf(".overrun", "is %v; want at least 0, and finite", j.Overrun)
+		bad.Addf(".overrun", "is %v; must be at least 0 and finite", j.Overrun)
 	}
-	bad.checkTime(".move_time", valueOr(j.MoveTime, 0))
+	bad.checkTime(".move_time", ValueOr(j.MoveTime, 0))
 	if j.PieceNodes < 0 || j.PieceNodes > MaxNodes {
 		bad.Addf(".piece_nodes", "is %d; must be 1 to %d", j.PieceNodes, MaxNodes)
 	}
 }
 
-// UnknownJobs names the ids of job_ids that no job of the snapshot has.
+// UnknownJobs reports the ids in the request field job_ids that no job of the snapshot has.
 func (s *Snapshot) UnknownJobs(ids []string) []Violation {
 	known := make(map[string]bool, len(s.Jobs))
 	for i := range s.Jobs {
@@ -268,13 +267,13 @@ func (s *Snapshot) UnknownJobs(ids []string) []Violation {
 	var bad Violations
 	for n, id := range ids {
 		if !known[id] {
-			bad.Addf(fmt.Sprintf("job_ids[%d]", n), "is %q; want a job of the snapshot", id[:min(len(id), MaxIDBytes)])
+			bad.Addf(fmt.Sprintf("job_ids[%d]", n), "is %q; must be a job of the snapshot", id[:min(len(id), MaxIDBytes)])
 		}
 	}
 	return bad
 }
 
-// Valid reports whether job i, which has its defaults, has no bad field, its id and group apart.
+// Valid reports whether job i, which has its defaults, has no invalid field except its id and group.
 func (s *Snapshot) Valid(i int) bool {
 	var bad Violations
 	s.Jobs[i].validate(&bad)
@@ -284,11 +283,11 @@ func (s *Snapshot) Valid(i int) bool {
 	return len(bad) == 0 && len(s.Jobs[i].Bad) == 0
 }
 
-// validateSizes reports bad legal sizes and a bad scaling, or a speed table that does not fit
-// them.
+// validateSizes reports invalid legal sizes, an invalid scaling, and a speed table that does not match the
+// sizes.
 func (j *Job) validateSizes(path string, bad *Violations) {
 	if e := j.Scaling.DoublingEfficiency; j.Scaling.Speeds == nil && !(e > 0 && e <= 1) {
-		defer bad.Addf(path+".scaling.doubling_efficiency", "is %v; want more than 0 and at most 1", e)
+		defer bad.Addf(path+".scaling.doubling_efficiency", "is %v; must be greater than 0 and at most 1", e)
 	}
 	known := len(*bad)
 	for i, k := range j.AllowedNodes {
@@ -299,7 +298,7 @@ func (j *Job) validateSizes(path string, bad *Violations) {
 			bad.checkNodes(fmt.Sprintf("%s.allowed_nodes[%d]", path, i), k, 1)
 		} else if i > 0 && k <= j.AllowedNodes[i-1] {
 			bad.Addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, i),
-				"is %d after %d; want ascending and unique sizes", k, j.AllowedNodes[i-1])
+				"is %d after %d; sizes must be ascending and unique", k, j.AllowedNodes[i-1])
 		}
 	}
 	var buffer [MaxSizes]int
@@ -308,13 +307,13 @@ func (j *Job) validateSizes(path string, bad *Violations) {
 	if len(*bad) == known && rangeOK {
 		if len(sizes) == 0 && j.AllowedNodes == nil {
 			bad.Addf(path+".allowed_nodes", "is unset, which means the powers of two, and none is within "+
-				"[min_nodes, max_nodes] = [%d, %d]; name the sizes", j.MinNodes, j.MaxNodes)
+				"[min_nodes, max_nodes] = [%d, %d]; must be set", j.MinNodes, j.MaxNodes)
 		} else if len(sizes) == 0 {
 			bad.Addf(path+".allowed_nodes", "has no legal size within [min_nodes, max_nodes] = [%d, %d]",
 				j.MinNodes, j.MaxNodes)
 		}
 		if len(sizes) > MaxSizes {
-			bad.Addf(path+".allowed_nodes", "has %d sizes within [min_nodes, max_nodes]; want at most %d",
+			bad.Addf(path+".allowed_nodes", "has %d sizes within [min_nodes, max_nodes]; must have at most %d",
 				len(sizes), MaxSizes)
 		}
 	}
@@ -323,7 +322,7 @@ func (j *Job) validateSizes(path string, bad *Violations) {
 		return
 	}
 	if rangeOK && len(speeds) != len(sizes) && (j.AllowedNodes == nil || len(speeds) != len(j.AllowedNodes)) {
-		bad.Addf(path+".scaling.table.speeds", "has %d speeds; want %d, one per legal size", len(speeds), len(sizes))
+		bad.Addf(path+".scaling.table.speeds", "has %d speeds; must have %d, one per legal size", len(speeds), len(sizes))
 	}
 	for i, v := range speeds {
 		if bad.full() {
@@ -331,35 +330,35 @@ func (j *Job) validateSizes(path string, bad *Violations) {
 		}
 		if !(v > 0 && v <= MaxSpeed) {
 			bad.Addf(fmt.Sprintf("%s.scaling.table.speeds[%d]", path, i),
-				"is %v; want more than 0 and at most %g", v, float64(MaxSpeed))
+				"is %v; must be greater than 0 and at most %g", v, float64(MaxSpeed))
 		}
 	}
 }
 
-// validateETANodes reports nodes that the remaining ETA cannot have been measured on.
+// validateETANodes reports an invalid ETANodes.
 func (j *Job) validateETANodes(bad *Violations) {
 	if j.ETANodes < 0 || j.ETANodes > MaxNodes {
 		bad.checkNodes(".eta_nodes", j.ETANodes, 1)
 	}
 	if j.ETANodes <= 0 || j.Scaling.Speeds == nil || j.ETANodeType != "" {
-		return // On nodes of a type another table may hold.
+		return // Another table may apply to the node type.
 	}
 	j.validateETAWithin(bad)
 }
 
-// validateETAWithin reports nodes that are beyond the speed table that holds for them.
+// validateETAWithin reports an ETANodes outside the range of the speed table.
 func (j *Job) validateETAWithin(bad *Violations) {
 	sizes := j.tabledSizes()
 	if len(sizes) == 0 {
-		return // It is reported as such.
+		return // It is reported already.
 	}
 	if smallest, largest := slices.Min(sizes), slices.Max(sizes); j.ETANodes < smallest || j.ETANodes > largest {
-		bad.Addf(".eta_nodes", "is %d; want %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
+		bad.Addf(".eta_nodes", "is %d; must be %d to %d, which the speed table covers", j.ETANodes, smallest, largest)
 	}
 }
 
-// validateDemand reports a speed on ETANodes so small that nothing is left of the demand,
-// by which the objective divides. The job has no other bad field.
+// validateDemand reports a speed on ETANodes that is so small that the demand is less than 1 ns, because
+// the objective divides by the demand. The job has no other invalid field.
 func (s *Snapshot) validateDemand(i int, bad *Violations) {
 	job := &s.Jobs[i]
 	if s.Demand(i) < time.Nanosecond.Seconds() {

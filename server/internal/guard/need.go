@@ -141,7 +141,7 @@ func (n *Need) Bytes(size Size, most int) (int, error) {
 		return bytes, nil
 	case size.Counted[jobs] > n.maxJobs:
 		return 0, &solver.InvalidError{Violations: []solver.Violation{{
-			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; want at most %d", size.Counted[jobs], n.maxJobs),
+			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; must have at most %d", size.Counted[jobs], n.maxJobs),
 		}}}
 	default:
 		largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })

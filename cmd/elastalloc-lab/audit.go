@@ -91,8 +91,8 @@ type notable struct {
 // add checks a call, if it is a decision.
 func (a *audits) add(ctx context.Context, e *recording.Entry) error {
 	request, asked := e.Request.(*elastallocv1.AllocateRequest)
-	response, answered := e.Response.(*elastallocv1.AllocateResponse)
-	if !asked || !answered {
+	response, responded := e.Response.(*elastallocv1.AllocateResponse)
+	if !asked || !responded {
 		return nil
 	}
 	report := audit.Check(ctx, request, response, a.options)

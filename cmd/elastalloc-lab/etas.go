@@ -42,15 +42,15 @@ ETAs (client/eta, in Python elastalloc.eta), for jobs that tell none.`,
 			if len(recordings) == 0 {
 				return errors.New("--recording is empty")
 			}
-			told, err := toldETAs(cmd, recordings, callers)
+			estimate, err := jobEstimates(cmd, recordings, callers)
 			if err != nil {
 				return recordingError(cmd, err)
 			}
 			out := cmd.OutOrStdout()
-			if _, err := fmt.Fprint(out, etasTable(told, cli.ScreenFor(out, env))); err != nil || state == "" {
+			if _, err := fmt.Fprint(out, etasTable(estimate, cli.ScreenFor(out, env))); err != nil || state == "" {
 				return cli.Failed(err)
 			}
-			return cli.Failed(writeETAState(state, told))
+			return cli.Failed(writeETAState(state, estimate))
 		},
 	}
 	flags := command.Flags()
@@ -61,36 +61,36 @@ ETAs (client/eta, in Python elastalloc.eta), for jobs that tell none.`,
 	return command
 }
 
-// toldETAs returns what each caller told. Callers of whom nothing can be said are named on
+// jobEstimates returns what each caller told. Callers of whom nothing can be said are named on
 // standard error; it is an error if there is no other.
-func toldETAs(cmd *cobra.Command, recordings, callers []string) ([]replay.CallerETAs, error) {
+func jobEstimates(cmd *cobra.Command, recordings, callers []string) ([]replay.CallerETAs, error) {
 	all, err := replay.ETAsOf(readerOf(cmd, recordings), callers)
 	if err != nil {
 		return nil, err
 	}
-	var told []replay.CallerETAs
+	var estimate []replay.CallerETAs
 	last := errors.New("it has no decisions")
 	for _, of := range all {
 		if of.Err == nil {
-			told = append(told, of)
+			estimate = append(estimate, of)
 			continue
 		}
 		if last = of.Err; len(all) > 1 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%v\n", last)
 		}
 	}
-	if len(told) == 0 {
+	if len(estimate) == 0 {
 		return nil, last
 	}
-	return told, nil
+	return estimate, nil
 }
 
 // etasTable lays out how far off ETAs were: a row for each caller, and below it one for each of
 // its groups where there are several.
-func etasTable(told []replay.CallerETAs, screen cli.Screen) string {
+func etasTable(estimate []replay.CallerETAs, screen cli.Screen) string {
 	table := screen.NewTable().AlignRight(1, 6)
 	table.AddRow(screen.Bold, "CALLER", "JOBS", "BIAS", "P50", "P90", "ETA_ERROR", "HALFWAY")
-	row := func(name string, jobs []replay.UserEstimate) {
+	row := func(name string, jobs []replay.JobEstimate) {
 		first, factors := make([]float64, len(jobs)), make([]float64, len(jobs))
 		square, halfway := 0.0, 0.0
 		for i, job := range jobs {
@@ -106,9 +106,9 @@ func etasTable(told []replay.CallerETAs, screen cli.Screen) string {
 		}
 		table.AddRow(cli.Plain, cells...)
 	}
-	for _, c := range told {
+	for _, c := range estimate {
 		row(c.Caller, c.Jobs)
-		groups := make(map[string][]replay.UserEstimate)
+		groups := make(map[string][]replay.JobEstimate)
 		for _, job := range c.Jobs {
 			groups[job.Group] = append(groups[job.Group], job)
 		}
@@ -122,12 +122,12 @@ func etasTable(told []replay.CallerETAs, screen cli.Screen) string {
 }
 
 // writeETAState writes the state of a library that has seen the jobs end.
-func writeETAState(path string, told []replay.CallerETAs) error {
-	if len(told) > 1 {
-		return fmt.Errorf("--state is of one cluster; choose its caller of %s", format.Count(len(told), "caller"))
+func writeETAState(path string, estimate []replay.CallerETAs) error {
+	if len(estimate) > 1 {
+		return fmt.Errorf("--state is of one cluster; choose its caller of %s", format.Count(len(estimate), "caller"))
 	}
 	var e eta.Estimator
-	for _, job := range told[0].Jobs {
+	for _, job := range estimate[0].Jobs {
 		e.Completed(eta.Job{WorkDone: job.Work})
 	}
 	text, err := json.Marshal(&e)

@@ -21,9 +21,9 @@ func TestETAs(t *testing.T) {
 	const took, jobs = 30 * time.Minute, 6
 	for minute := 0; minute <= 70; minute += 5 {
 		now := time.Duration(minute) * time.Minute
-		for caller, told := range map[string][]time.Duration{"right": {took}, "wrong": {took / 2, took * 2}} {
+		for caller, estimate := range map[string][]time.Duration{"right": {took}, "wrong": {took / 2, took * 2}} {
 			snapshot := &elastallocv1.Snapshot{Id: "moment", TotalNodes: jobs}
-			groups := []string{"hopeful", "careful"}[:len(told)]
+			groups := []string{"hopeful", "careful"}[:len(estimate)]
 			for _, group := range groups {
 				snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: group})
 			}
@@ -34,7 +34,7 @@ func TestETAs(t *testing.T) {
 				}
 				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
 					Id: string(rune('a' + i)), CurrentNodes: 1, GroupId: groups[i%len(groups)],
-					RemainingEta: durationpb.New(max(told[i%len(told)]-(now-submitted), time.Second)), TrainingTime: durationpb.New(now - submitted),
+					RemainingEta: durationpb.New(max(estimate[i%len(estimate)]-(now-submitted), time.Second)), TrainingTime: durationpb.New(now - submitted),
 				})
 			}
 			if minute == 0 || minute == 70 { // A job that is there at the begin and at the end.

@@ -44,7 +44,7 @@ paper and compares backends.
 	root.AddCommand(
 		newSimulateCommand(env),
 		newReplayCommand(env),
-		newPaperCommand(experiments.Config{Pools: experiments.Pools(), Draw: sim.Synthetic}, env),
+		newPaperCommand(experiments.Config{Pools: experiments.Pools(), Generate: sim.Synthetic}, env),
 		newBenchCommand(env),
 		newAuditCommand(env),
 		newETAsCommand(env),

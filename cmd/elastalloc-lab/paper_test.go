@@ -20,7 +20,7 @@ import (
 
 // smallPaper is the configuration with small pools and few jobs.
 func smallPaper() experiments.Config {
-	return experiments.Config{Pools: []int{4, 6}, Draw: func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
+	return experiments.Config{Pools: []int{4, 6}, Generate: func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 		var trace sim.Trace
 		for i := range 8 {
 			trace = append(trace, sim.TraceJob{

@@ -174,12 +174,12 @@ func (f *replayFlags) run(
 		return found, nil
 	}
 	found.DecisionPolicy = policies[asked].Name
-	found.Moments, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
+	found.Calls, err = r.Differences(ctx, policies[asked], allocator, func(done, all int) {
 		bar.show(done, all, "recorded snapshots")
 	})
 	if err != nil {
 		return nil, err
 	}
-	found.Largest = replay.Largest(found.Moments, report.MostMoments)
+	found.Largest = replay.Largest(found.Calls, report.MaxCalls)
 	return found, nil
 }

@@ -119,7 +119,7 @@ func TestReplayNodeTypes(t *testing.T) {
 	stdout := succeed(t, "replay", "--recording", dir, "--out", out)
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "total-time compared with what the cluster did (recorded)")
 	clitest.CheckContains(t, "decisions.csv", read(t, out, "decisions.csv"),
-		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, which bring more elsewhere\"\n")
+		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, from which other jobs benefit more\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)
 	clitest.CheckContains(t, "stderr", stderr, "the policy optimal does not support node types")
 }

@@ -1,5 +1,5 @@
-// Package convert turns the job histories of clusters into traces. It leaves out what cannot be
-// in a trace, and counts what it leaves out by reason.
+// Package convert converts the job histories of clusters into traces. It omits jobs that are not valid in a
+// trace, and counts them by reason.
 package convert
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// Source is where a job history comes from, which decides its format.
+// Source is the origin of a job history. It determines the format.
 type Source string
 
 // The sources.
@@ -79,19 +79,19 @@ type History struct {
 	Trace sim.Trace
 	// Jobs is the number of jobs that were read, including those that were left out.
 	Jobs int
-	// Remarks say what was left out or is uncertain, each reason once, in the order of their first
+	// Remarks describe omitted jobs and uncertainties, one remark per reason, in the order of first
 	// occurrence.
 	Remarks []*Remark
 }
 
-// Remark counts what was treated alike for one reason.
+// Remark counts the occurrences of one reason.
 type Remark struct {
 	// What was treated, in the singular, and How.
 	What, How string
-	// Reason says why.
+	// Reason is the reason.
 	Reason string
 	// Count is the number of occurrences, and Examples are the first of them: the place
-	// (file:line), and the value if it says more than the reason.
+	// (file:line), and the value if the reason does not contain it.
 	Count    int
 	Examples []string
 }
@@ -135,7 +135,7 @@ const leftOut = "left out"
 // refusal is why something is left out.
 type refusal struct {
 	reason string
-	detail string // the field, its value and what is valid, if the reason does not say so
+	detail string // the field, its value and valid values, if the reason does not contain them
 }
 
 func (c *Converter) leaveOut(what, place string, r *refusal) {

@@ -164,7 +164,7 @@ func TestSlurmStates(t *testing.T) {
 		check(t, Slurm, slurmHeader+"7,0,3600,4,5,bob,speech\n", header+"7|"+state+rest)
 	}
 	for _, state := range []string{"RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"} {
-		check(t, Slurm, "job_id,submit_s,duration_s,gpus\n1 job left out: not ended\n  a:2: State is \""+state+
+		check(t, Slurm, "job_id,submit_s,duration_s,gpus\n1 job left out: not complete\n  a:2: State is \""+state+
 			"\"; must be one of BOOT_FAIL, CANCELLED, COMPLETED, DEADLINE, FAILED, LAUNCH_FAILED, NODE_FAIL, OUT_OF_MEMORY, PREEMPTED, RECONFIG_FAIL, TIMEOUT\n",
 			header+"7|"+state+rest)
 	}
@@ -228,7 +228,7 @@ func TestPAI(t *testing.T) {
 	check(t, PAI, "job_id,submit_s,duration_s,gpus,user\na,0,1,1,u\nb,20,60,2,u\n"+
 		"1 task left out: start_time or end_time empty\n  b:5\n"+
 		"1 task left out: no such job\n  b:6: job_name is \"other\"\n"+
-		"1 task left out: asked for no GPUs\n  b:7\n"+
+		"1 task left out: requested no GPUs\n  b:7\n"+
 		"1 task left out: inst_num empty\n  b:8\n"+
 		"1 task left out: plan_gpu not valid\n  b:9: plan_gpu is \"half\"; must be a number from 0 to 2147483647\n"+
 		"1 job left out: ran on less than one GPU\n  a:3: on 0.5\n"+

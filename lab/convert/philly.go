@@ -64,7 +64,7 @@ func (c *Converter) readPhilly(name string, r io.Reader) error {
 	return nil
 }
 
-// jsonError says what it means that a text ends early.
+// jsonError returns a clearer error for a truncated text.
 func jsonError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file ends within the list of jobs")
@@ -72,7 +72,7 @@ func jsonError(err error) error {
 	return err
 }
 
-// jsonType says what a value of a type is in JSON.
+// jsonType returns the JSON name of a type.
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice:

@@ -32,7 +32,7 @@ var slurmLayout = layout{
 	separator: "|",
 }
 
-// endedStates returns the states of jobs that ran and have ended.
+// endedStates returns the final states of jobs that ran.
 func endedStates() []string {
 	return []string{
 		"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
@@ -50,7 +50,7 @@ func (c *Converter) readSlurm(name string, r io.Reader) error {
 			at++
 			line = strings.TrimRight(line, "\r\n")
 			if strings.TrimSpace(line) != "" {
-				// The error, if any, comes again.
+				// A persistent error is returned by the next read.
 				return strings.Split(line, slurmLayout.separator), at, nil
 			}
 			if err != nil {
@@ -72,7 +72,7 @@ func (c *Converter) addSlurm(r *row) {
 func (c *Converter) parseSlurm(r *row, j *job) *refusal {
 	j.ID, j.User, j.Group = r.text(slurmID), r.text(slurmUser), r.text(slurmAccount)
 	if state, _, _ := strings.Cut(r.text(slurmState), " "); state != "" && !slices.Contains(endedStates(), state) {
-		return &refusal{"not ended", quoted(slurmState, state) + "; must be one of " + strings.Join(endedStates(), ", ")}
+		return &refusal{"not complete", quoted(slurmState, state) + "; must be one of " + strings.Join(endedStates(), ", ")}
 	}
 	starts, refused := c.slurmTimes(r, slurmStart)
 	if refused != nil {

@@ -138,7 +138,7 @@ func (p *paiTables) addTask(r *row) *refusal {
 	case r.text("inst_num") == "":
 		return empty("inst_num")
 	case r.text("plan_gpu") == "":
-		return &refusal{reason: "asked for no GPUs"}
+		return &refusal{reason: "requested no GPUs"}
 	case r.text("start_time") == "" || r.text("end_time") == "":
 		return &refusal{reason: "start_time or end_time empty"}
 	}

@@ -7,28 +7,27 @@ import (
 	"github.com/elastalloc/elastalloc/lab/figures"
 )
 
-// Experiment is one of the paper's experiments, or one of ours. Field names are those
-// of results.json.
+// Experiment is an experiment of the paper or an additional one, as written to results.json.
 type Experiment struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Results set our numbers beside the paper's, the most telling one first.
+	// Results compare our numbers with the paper, the most important number first.
 	Results []Result `json:"results"`
 	// Rows are the measures behind them, and Timings those of decision times.
 	Rows    []Row    `json:"rows,omitempty"`
 	Timings []Timing `json:"timings,omitempty"`
 
-	// text says what was done, and charts show it.
+	// text describes the experiment, and charts show its results.
 	text   string
 	charts []chart
 }
 
-// Result is a quantity in the paper and in our runs: one number, or the least and the
-// largest over the pools.
+// Result is a quantity in the paper and in our runs: one number, or the smallest and the largest over the
+// pools.
 type Result struct {
 	Quantity string `json:"quantity"`
 	Unit     string `json:"unit,omitempty"`
-	// Paper is empty where the paper has no number.
+	// Paper is empty if the paper has no number.
 	Paper []float64 `json:"paper,omitempty"`
 	// Ours lacks a source without a number, such as the additional jobs of a trace of
 	// fewer than 100.
@@ -166,7 +165,7 @@ func (m *measures) notLower(name, setting string, paper []float64, of func(*Row)
 	}))
 }
 
-// chart is a figure to be drawn: series over the pools, or samples of decision times.
+// chart is the data of a figure: series over the pools, or samples of decision times.
 type chart struct {
 	name, title, label string
 	series             []figures.Series
@@ -228,7 +227,7 @@ func (m *measures) summary() chart {
 	for _, source := range m.sources {
 		c.series = append(c.series,
 			figures.Series{Name: "queueing time, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, queueMinutes)(source)},
-			figures.Series{Name: "total time, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, totalMinutes)(source)})
+			figures.Series{Name: "JCT, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, totalMinutes)(source)})
 	}
 	c.series = append(c.series, figures.Series{
 		Name: "queueing time, the paper", X: []float64{paperQueuePool}, Y: []float64{paperQueueDecrease},

@@ -86,7 +86,7 @@ func tiny(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 }
 
 func tinyConfig(withTrace bool) Config {
-	config := Config{Pools: []int{3, 4, 150}, Seeds: 2, Draw: tiny, GPUsPerNode: 8, Workers: 2}
+	config := Config{Pools: []int{3, 4, 150}, Seeds: 2, Generate: tiny, GPUsPerNode: 8, Workers: 2}
 	if withTrace {
 		config.Trace, _ = tiny(sim.Baseline, 9)
 		config.TraceName = "some<trace>"
@@ -409,8 +409,8 @@ func TestResults(t *testing.T) {
 		}
 	}
 	verdict := (&Results{Experiments: m.experiments(), Pools: []int{70, 150, 190}, sources: m.sources}).Lead()[0]
-	if want := "synthetic: mean total time is up to 50.0 % below greedy's (70 nodes), mean queueing time up to 50.0 % (150 nodes); " +
-		"they are not below it on 0 and 2 of 3 pools."; verdict != want {
+	if want := "synthetic: the mean job completion time (JCT) is up to 50.0 % lower than with greedy (70 nodes), the mean queueing time up to 50.0 % (150 nodes). " +
+		"They are not lower on 0 and 2 of 3 pools."; verdict != want {
 		t.Errorf("%q; want %q", verdict, want)
 	}
 	for quantity, want := range map[string]string{
@@ -419,16 +419,16 @@ func TestResults(t *testing.T) {
 		"queueing-time decrease at 150 nodes":                         "32.0 %|50.0 %|0 %",
 		"queueing-time pool sizes without a lower mean queueing time": "0|2|3",
 		"total-time largest decrease":                                 "–|50.0 %|0 %",
-		"total-time pool sizes without a lower mean total time":       "0|0|3",
+		"total-time pool sizes without a lower mean JCT":              "0|0|3",
 		"additional-jobs most additional jobs per 100":                "+17.4|+18.0|–",
 		"additional-jobs at a pool of":                                "110 nodes|150 nodes|–",
 		"additional-jobs at 70 nodes":                                 "–|+1.0|–",
 		"additional-jobs at 190 nodes":                                "–|+2.0|–",
 		"eta-disturbance change of additional jobs per 100":           "−2.4 to −0.6|−2.0 to 0|–",
-		"eta-disturbance change of optimal's mean total time":         "–|+3.0 %|−100.0 %",
+		"eta-disturbance change of the mean JCT of optimal":           "–|+3.0 %|−100.0 %",
 		"bugs-and-kills most additional jobs per 100":                 "+15.0|+14.5|–",
 		"bugs-and-kills change of the most":                           "−2.4|−3.5|–",
-		"variants hesrpt: mean total time":                            "–|−10.0 to +10.0 %|−100.0 %",
+		"variants hesrpt: mean JCT":                                   "–|−10.0 to +10.0 %|−100.0 %",
 		"variants hesrpt: mean queueing time":                         "–|−11.0 to +1.0 min|−1.0 min",
 		"decision-times mean":                                         "400 ms|–|–",
 	} {

@@ -29,8 +29,7 @@ func numberOf(values []float64) Number {
 
 func (n Number) times(factor float64) Number { return Number{n.Mean * factor, n.Spread * factor} }
 
-// Row is the measures of one policy on one pool. Field names are those of results.json;
-// the names of times end in their unit.
+// Row contains the measures of one policy on one pool, as written to results.json.
 type Row struct {
 	Setting string `json:"setting"`
 	Source  Source `json:"source"`
@@ -50,7 +49,7 @@ type Row struct {
 	ExtraJobsPer100 *Number `json:"extra_jobs_per_100,omitempty"`
 	QueueReduction  *Number `json:"queue_reduction,omitempty"`
 	TotalReduction  *Number `json:"total_reduction,omitempty"`
-	// OverBound is the mean total time divided by sim.TotalTimeBound; only in a batch.
+	// OverBound is the mean completion time divided by sim.TotalTimeBound, only for a batch.
 	OverBound *Number `json:"total_over_bound,omitempty"`
 	// Decisions counts those of all runs, and Proven those proven optimal.
 	Decisions int `json:"decisions"`
@@ -77,11 +76,11 @@ type measures struct {
 	sources []Source
 	rows    []Row
 	timings []Timing
-	// decisions and proven count the decisions of policies that ask for an optimum.
+	// decisions and proven count the decisions of policies that optimize.
 	decisions, proven int
 }
 
-// outcome is a run beside greedy's under the same conditions; NaN for greedy's own.
+// outcome is a run and its comparison with greedy under the same conditions, NaN for greedy itself.
 type outcome struct {
 	planned *planned
 	run     *sim.Result
@@ -147,7 +146,7 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 }
 
 func (r *Row) fill(outcomes []outcome) {
-	// optional leaves out the runs of which a number says nothing.
+	// optional omits runs for which a number is undefined.
 	optional := func(of func(*outcome) float64) *Number {
 		var values []float64
 		for i := range outcomes {

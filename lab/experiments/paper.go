@@ -3,7 +3,6 @@ package experiments
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/sim"
@@ -20,12 +19,12 @@ const (
 func (m *measures) experiments() []Experiment {
 	last := len(m.pools) - 1
 	list := []Experiment{
-		m.meanTime("queueing-time", "Queueing time", queueMinutes, []float64{paperQueueDecrease}, []float64{paperQueuePool},
+		m.meanTime("queueing-time", "Queueing time", "queueing time", queueMinutes, []float64{paperQueueDecrease}, []float64{paperQueuePool},
 			"Jobs that trained for 5 minutes and more. Queueing time runs from submission to the first nodes. In the paper optimal is lower on "+
-				"every pool. Where there are more jobs than nodes, every admitted job holds one node and the others wait, whatever the policy; the "+
-				"table of every pool shows at how many decisions that was so."),
-		m.meanTime("total-time", "Total time", totalMinutes, nil, nil,
-			"The same runs. Total time runs from submission to the end of training. In the paper optimal is lower on every pool; its curves have no numbers."),
+				"every pool. If there are more jobs than nodes, every admitted job has one node and the others wait under every policy. The "+
+				"table of every pool shows the share of such decisions."),
+		m.meanTime("total-time", "Job completion time (JCT)", "JCT", totalMinutes, nil, nil,
+			"The same runs. The JCT is the time from submission to completion. In the paper optimal is lower on every pool. Its curves have no numbers."),
 		m.additional(baselineSetting, "additional-jobs", "Additional jobs",
 			"The same runs: how many more jobs optimal has finished when greedy has finished 100, 200, and so on, per 100, mean of these. In the "+
 				"paper the number peaks at a medium pool.",
@@ -37,12 +36,12 @@ func (m *measures) experiments() []Experiment {
 			m.mostExtra(heterogeneousSetting, paperHeterogeneous), m.poolOfExtra(heterogeneousSetting),
 			m.mostExtraChange(heterogeneousSetting, paperHeterogeneous-paperExtra)),
 		m.additional(etaSetting, "eta-disturbance", "ETA off by up to 10 %",
-			"The baseline, with every estimated run time off by a share drawn from −10 % to +10 %. Changes are from the baseline.",
+			"The baseline, with a random relative error of every estimated run time, uniform from −10% to +10%. Changes are relative to the baseline.",
 			m.extraChange(etaSetting, -2.4, -0.6), m.totalChange(etaSetting)),
 		m.additional(bugSetting, "bugs-and-kills", "Bugs and killed jobs",
 			"The baseline, but 15 % of the jobs hang within 5 minutes of training, users kill 10 % at a random point of their work, and the "+
-				"estimates of the other 75 % are off by up to 10 %. A job that hangs or is killed has ended. Less work is done than in the baseline, "+
-				"so mean times do not compare with it.",
+				"estimates of the other 75 % are off by up to 10 %. A job that hangs or is killed is finished. Less work is done than in the baseline, "+
+				"so mean times cannot be compared with it.",
 			m.mostExtra(bugSetting, paperBugs), m.poolOfExtra(bugSetting), m.mostExtraChange(bugSetting, paperBugs-paperExtra), m.extraChange(bugSetting)),
 		m.additional(delaySetting, "scaling-delay", "Scaling delay of 15 s",
 			"The baseline, but a job that starts or grows trains on as many nodes as before for 15 s. Changes are from the baseline.",
@@ -53,9 +52,8 @@ func (m *measures) experiments() []Experiment {
 }
 
 // meanTime is an experiment on a mean time of the baseline.
-func (m *measures) meanTime(name, title string, of func(*Row) Number, paperMost, paperPool []float64, text string) Experiment {
+func (m *measures) meanTime(name, title, what string, of func(*Row) Number, paperMost, paperPool []float64, text string) Experiment {
 	decreases, both := m.decreases(baselineSetting, of), []string{greedyPolicy, optimalPolicy}
-	what := strings.ToLower(title)
 	e := Experiment{
 		Name: name, Title: title, text: text, Rows: m.rowsOf(baselineSetting, both...),
 		Results: []Result{
@@ -91,14 +89,14 @@ func (m *measures) extraChange(setting string, paper ...float64) Result {
 		span(combine(m.extra(setting), m.extra(baselineSetting), difference)))
 }
 
-// totalChange returns how optimal's mean total time differs from the baseline's.
+// totalChange returns the change of the mean JCT of optimal from the baseline.
 func (m *measures) totalChange(setting string) Result {
-	return m.result("change of optimal's mean total time", "%", signedTenths, nil,
+	return m.result("change of the mean JCT of optimal", "%", signedTenths, nil,
 		span(combine(m.means(setting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, totalMinutes), change)))
 }
 
-// additional is an experiment on the additional jobs of a setting beside the baseline's. Whether
-// optimal is still lower than greedy in mean times is added to the results.
+// additional returns an experiment on the additional jobs of a setting compared with the baseline. It adds
+// results on the mean times of optimal and greedy.
 func (m *measures) additional(setting, name, title, text string, results ...Result) Experiment {
 	e := Experiment{Name: name, Title: title, text: text, Results: results, Rows: m.rowsOf(setting, greedyPolicy, optimalPolicy)}
 	c := chart{name: name, title: title, label: "additional jobs per 100 of greedy"}
@@ -111,7 +109,7 @@ func (m *measures) additional(setting, name, title, text string, results ...Resu
 	if setting == baselineSetting {
 		c.series = append(c.series, figures.Series{Name: "the paper", X: []float64{paperExtraPool}, Y: []float64{paperExtra}})
 	} else {
-		e.Results = append(e.Results, m.notLower("queueing time", setting, nil, queueMinutes), m.notLower("total time", setting, nil, totalMinutes))
+		e.Results = append(e.Results, m.notLower("queueing time", setting, nil, queueMinutes), m.notLower("JCT", setting, nil, totalMinutes))
 	}
 	e.charts = []chart{c}
 	return e
@@ -154,36 +152,35 @@ func (m *measures) variants() Experiment {
 	policies := append([]string{greedyPolicy, optimalPolicy}, variantPolicies()...)
 	e := Experiment{
 		Name: "variants", Title: "Beyond the paper: other policies", Rows: m.rowsOf(baselineSetting, policies...),
-		text: "The baseline under other policies, each against optimal, as ranges over the pools: optimal that decides at every submission and end " +
-			"as well, optimal that may preempt running jobs, heSRPT's rule rounded to legal sizes, equal shares (max-min), total-time, the objective " +
-			"for what optimal does not aim at, the mean total time, and the nodes that each job asked for, never more or fewer: in the order of " +
-			"arrival (fifo) and the shortest remaining first (srpt).",
+		text: "The baseline under other policies, each compared with optimal, as ranges over the pools: optimal with decisions after submissions and " +
+			"completions too, optimal that may preempt running jobs, heSRPT rounded to legal sizes, max-min fair shares (max-min), total-time, which " +
+			"minimizes the mean JCT, and fixed requested sizes, in the order of submission (fifo) and with the shortest remaining time first (srpt).",
 	}
 	for _, policy := range variantPolicies() {
 		against := func(quantity, unit string, of func(*Row) Number, f func(a, b float64) float64) {
 			e.Results = append(e.Results, m.result(policy+": "+quantity, unit, signedTenths, nil,
 				span(combine(m.means(baselineSetting, policy, of), m.means(baselineSetting, optimalPolicy, of), f))))
 		}
-		against("mean total time", "%", totalMinutes, change)
+		against("mean JCT", "%", totalMinutes, change)
 		against("mean queueing time", "min", queueMinutes, difference)
-		against("rescales", "%", resizes, change)
+		against("resizes", "%", resizes, change)
 	}
-	drawn := []string{greedyPolicy, optimalPolicy, sim.MaxMinPolicy, "total-time"} // More lines cannot be told apart.
+	shown := []string{greedyPolicy, optimalPolicy, sim.MaxMinPolicy, "total-time"} // More lines would be hard to distinguish.
 	e.charts = slices.Concat(
-		m.chartsOf("variants-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, drawn, queueMinutes),
-		m.chartsOf("variants-total", "Total time", "mean total time (min)", baselineSetting, drawn, totalMinutes),
-		m.chartsOf("variants-rescales", "Rescales", "rescales of all jobs", baselineSetting, drawn, resizes))
+		m.chartsOf("variants-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, shown, queueMinutes),
+		m.chartsOf("variants-total", "Job completion time (JCT)", "mean JCT (min)", baselineSetting, shown, totalMinutes),
+		m.chartsOf("variants-rescales", "Resizes", "resizes of all jobs", baselineSetting, shown, resizes))
 	return e
 }
 
-// bound compares policies with a bound on every policy's mean total time.
+// bound compares policies with a lower bound of the mean JCT.
 func (m *measures) bound() Experiment {
 	e := Experiment{
 		Name: "hesrpt-bound", Title: "Beyond the paper: the heSRPT bound", Rows: m.rowsOf(batchSetting, batchPolicies()...),
-		text: "heSRPT's mean total time with infinitely divisible nodes is a lower bound for every policy, if all jobs are there from the start; so " +
-			"here all jobs of the baseline are submitted at once. No policy reaches it: it lets a fraction of a node train faster than it could, and " +
-			"gives one job the whole pool. Numbers are the mean total time divided by the bound, as ranges over the pools.",
-		charts: m.chartsOf("hesrpt-bound", "Mean total time by the heSRPT bound", "mean total time by the bound", batchSetting, []string{optimalPolicy, sim.MaxMinPolicy, "total-time", "hesrpt"}, overBound),
+		text: "The mean JCT of heSRPT with divisible nodes is a lower bound for every policy if all jobs are submitted at once, as in this experiment. " +
+			"No policy reaches it, because it overestimates speeds on fractions of a node and may assign the whole pool to one job. Numbers are the mean " +
+			"JCT divided by the bound, as ranges over the pools.",
+		charts: m.chartsOf("hesrpt-bound", "Mean JCT divided by the heSRPT bound", "mean JCT divided by the bound", batchSetting, []string{optimalPolicy, sim.MaxMinPolicy, "total-time", "hesrpt"}, overBound),
 	}
 	for _, policy := range batchPolicies() {
 		e.Results = append(e.Results, m.result(policy, "", threeDigits, nil, span(m.means(batchSetting, policy, overBound))))

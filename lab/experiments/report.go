@@ -21,7 +21,7 @@ const (
 	unprovenName = "unproven"
 )
 
-// Results is what all runs have shown, and the content of results.json.
+// Results contains the results of all runs, as written to results.json.
 type Results struct {
 	Origin results.Origin `json:"origin"`
 	// Seeds and Pools are what was run, and Trace the name of the trace, if any.
@@ -35,8 +35,7 @@ type Results struct {
 	summary chart
 }
 
-// Proof counts the decisions that ask for an optimum, in all runs, and those of them that
-// were proven optimal.
+// Proof counts the decisions of policies that optimize, and the decisions that were proven optimal.
 type Proof struct {
 	Decisions int        `json:"decisions"`
 	Proven    int        `json:"proven"`
@@ -73,13 +72,13 @@ func (r *Results) json() ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// page makes the report: our results beside the paper's, the most telling ones first.
+// page returns the report, which compares our results with the paper.
 func (r *Results) page() (*report.Page, error) {
 	on := format.Count(r.Seeds, "synthetic workload")
 	if r.Trace != "" {
 		on += " and the trace " + r.Trace
 	}
-	proof := fmt.Sprintf("%d of %d decisions that ask for an optimum were proven optimal.", r.Proof.Proven, r.Proof.Decisions)
+	proof := fmt.Sprintf("%d of %d decisions of policies that optimize were proven optimal.", r.Proof.Proven, r.Proof.Decisions)
 	if len(r.Proof.Unproven) > 0 {
 		proof += " The others are in the folder " + unprovenName + "."
 	}
@@ -87,7 +86,7 @@ func (r *Results) page() (*report.Page, error) {
 		Title: "The paper's experiments, repeated", Origin: r.Origin,
 		Lead: slices.Concat([]string{
 			"The experiments of Hu et al., An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs on Cloud, on " + on +
-				": the paper's optimal, which maximises training progress, against its greedy.",
+				": the paper's optimal, which maximizes training progress, compared with its greedy.",
 		}, r.Lead(), []string{proof}),
 	}
 	header := r.header()
@@ -130,7 +129,7 @@ func (r *Results) header() []string {
 	return header
 }
 
-// Tables lays out our results beside the paper's.
+// Tables returns a table that compares our results with the paper.
 func (r *Results) Tables() []report.Table {
 	table := report.Table{Header: r.header()}
 	for i := range r.Experiments {
@@ -144,7 +143,7 @@ func (r *Results) Tables() []report.Table {
 
 func everyPool(rows []Row) report.Table {
 	table := report.Table{Title: "Every pool", Header: []string{
-		"policy", "workload", "nodes", "queueing (min)", "total (min)", "additional per 100", "rescales", "more jobs than nodes (% of decisions)",
+		"policy", "workload", "nodes", "queueing (min)", "JCT (min)", "additional per 100", "resizes", "more jobs than nodes (% of decisions)",
 	}, TextColumns: []int{1}}
 	for i := range rows {
 		r := &rows[i]
@@ -159,17 +158,17 @@ func everyPool(rows []Row) report.Table {
 func workloadsText() []string {
 	return []string{
 		"The paper's trace is not public. The synthetic workload has its counts (447 jobs of 5 minutes and more, 805 shorter ones), its span and " +
-			"its mean durations; the tail of the durations and the waves of day and night are our choice.",
-		"The paper does not say on how many nodes its mean of 232.6 minutes was measured. Here it is 4, calibrated on what the paper says of its " +
-			"pools and not on what any policy achieves; results for 4, 8 and 16 were known when that criterion was chosen.",
-		"The jobs of a trace are made elastic with the paper's speed curve: each doubling of the nodes keeps 80 % of the ideal gain.",
-		"With more jobs than nodes the paper's model has no solution. Admission comes first: running jobs, then the queue in order, each with one " +
-			"node at least.",
-		"Numbers are means over the seeds, ± the standard deviation from seed to seed.",
+			"its mean durations. The tail of the durations and the daily wave of submissions are our choice.",
+		"The paper does not state on how many nodes its mean of 232.6 minutes was measured. Here it is 4, calibrated on the pools of the paper " +
+			"and not on the results of any policy. Results for 4, 8 and 16 were known when that criterion was chosen.",
+		"The jobs of a trace are made elastic with the speed curve of the paper: each doubling of the nodes keeps 80% of the ideal speedup.",
+		"With more jobs than nodes, the model of the paper has no solution. Admission therefore precedes it: running jobs, then the queue in order, " +
+			"each with at least one node.",
+		"Numbers are means over the seeds, ± the standard deviation between seeds.",
 	}
 }
 
-// Lead returns a line for each source: how far the paper's policy is ahead of its greedy.
+// Lead returns a line for each source with the improvement of optimal over greedy.
 func (r *Results) Lead() []string {
 	cells := make(map[string][]string) // of the sources, by experiment and quantity
 	for i := range r.Experiments {
@@ -181,16 +180,16 @@ func (r *Results) Lead() []string {
 	var lines []string
 	for i, source := range r.sources {
 		is := func(what string) string { return cells[what][i] }
-		lines = append(lines, fmt.Sprintf("%s: mean total time is up to %s below greedy's (%s), mean queueing time up to %s (%s); "+
-			"they are not below it on %s and %s of %d pools.", source,
+		lines = append(lines, fmt.Sprintf("%s: the mean job completion time (JCT) is up to %s lower than with greedy (%s), the mean queueing time up to %s (%s). "+
+			"They are not lower on %s and %s of %d pools.", source,
 			is("total-time largest decrease"), is("total-time at a pool of"),
 			is("queueing-time largest decrease"), is("queueing-time at a pool of"),
-			is("total-time pool sizes without a lower mean total time"), is("queueing-time pool sizes without a lower mean queueing time"), len(r.Pools)))
+			is("total-time pool sizes without a lower mean JCT"), is("queueing-time pool sizes without a lower mean queueing time"), len(r.Pools)))
 	}
 	return lines
 }
 
-// digits says how a number is written.
+// digits is the format of a number.
 type digits int
 
 const (
@@ -203,7 +202,7 @@ const (
 // maxDecimals is how far a small number is written out.
 const maxDecimals = 6
 
-// nothing stands in a table for a missing number.
+// nothing represents a missing number in a table.
 const nothing = "–"
 
 // write writes a number. One that would round to zero gets more decimals, so that "0" means
@@ -233,7 +232,7 @@ func (d digits) write(value float64) string {
 	}
 }
 
-// writeRange returns one number, or the least and the largest of several.
+// writeRange returns one number, or the smallest and the largest of several.
 func (d digits) writeRange(values []float64) string {
 	if len(values) == 0 {
 		return nothing

@@ -1,6 +1,6 @@
-// Package experiments repeats the experiments of Hu et al., "An Optimal Resource
-// Allocator of Elastic Training for Deep Learning Jobs on Cloud", on synthetic workloads of
-// several seeds and on a trace if one is given, and sets its numbers beside the paper's.
+// Package experiments repeats the experiments of Hu et al., "An Optimal Resource Allocator of Elastic
+// Training for Deep Learning Jobs on Cloud", on synthetic workloads and optionally on a trace. It compares
+// the results with the paper.
 package experiments
 
 import (
@@ -27,17 +27,17 @@ const (
 type Config struct {
 	// Pools are the sizes of the pool in nodes, ascending.
 	Pools []int
-	// Seeds is the number of synthetic workloads, drawn with the seeds 1, 2, and so on,
-	// and of disturbances in settings that have them. At least 1.
+	// Seeds is the number of synthetic workloads, with seeds 1, 2, and so on, and of disturbances in
+	// settings that have them. It is at least 1.
 	Seeds int
-	// Draw draws a synthetic workload on nodes of sim.DefaultGPUsPerNode.
-	Draw func(kind sim.SyntheticKind, seed uint64) (sim.Trace, error)
-	// Trace, if not nil, is run as well as the synthetic workloads, under TraceName and on
-	// nodes of GPUsPerNode, at least 1.
+	// Generate returns a synthetic workload for nodes with sim.DefaultGPUsPerNode.
+	Generate func(kind sim.SyntheticKind, seed uint64) (sim.Trace, error)
+	// Trace, if not nil, is an additional workload with the name TraceName, for nodes with GPUsPerNode,
+	// which is at least 1.
 	Trace       sim.Trace
 	TraceName   string
 	GPUsPerNode int
-	// Workers is the number of runs at once. At least 1.
+	// Workers is the number of concurrent runs, at least 1.
 	Workers int
 	Origin  results.Origin
 }
@@ -85,8 +85,8 @@ type planned struct {
 	task    sim.Task
 }
 
-// Run makes all runs: first those whose decision times are reported, one at a time, then the
-// others, config.Workers at once. It calls progress, which may be nil, after each.
+// Run makes all runs. Runs with reported decision times are first, one at a time. Other runs follow in
+// config.Workers workers. Run calls progress, which may be nil, after each run.
 func Run(ctx context.Context, config Config, allocator sim.Allocator, progress func(done, all int)) (*Results, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -132,8 +132,8 @@ func tasksOf(list []planned) []sim.Task {
 	return tasks
 }
 
-// plan returns the runs to be made: those whose decision times are reported, optimal's in the
-// baseline on the smallest pool, and the rest.
+// plan returns all runs. timed are the runs with reported decision times: the policy optimal in the baseline
+// on the smallest pool.
 func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error) {
 	for _, setting := range settings() {
 		workloads, err := config.workloads(&setting)
@@ -177,7 +177,7 @@ type drawn struct {
 func (c *Config) workloads(setting *setting) ([]drawn, error) {
 	var list []drawn
 	for seed := uint64(1); seed <= uint64(c.Seeds); seed++ {
-		trace, err := c.Draw(setting.Kind, seed)
+		trace, err := c.Generate(setting.Kind, seed)
 		if err != nil {
 			return nil, err
 		}
@@ -219,7 +219,7 @@ const (
 type setting struct {
 	Name string // in results
 	Kind sim.SyntheticKind
-	// MinDuration is that of the jobs of a trace; Kind is drawn with the same limit.
+	// MinDuration is the shortest duration of a job, for traces and for synthetic workloads.
 	MinDuration  time.Duration
 	Disturbance  sim.Disturbance
 	ScalingDelay time.Duration
@@ -239,7 +239,7 @@ func batchPolicies() []string {
 	return []string{optimalPolicy, "optimal-preemptive", "hesrpt", "total-time", greedyPolicy, sim.MaxMinPolicy, "fifo", "srpt"}
 }
 
-// settings are those of the paper's section "Simulation" and, for the bound, a batch.
+// settings returns the settings of section "Simulation" of the paper, and a batch for the bound.
 func settings() []setting {
 	const long = 5 * time.Minute
 	both := []string{greedyPolicy, optimalPolicy}

@@ -35,7 +35,7 @@ type unprovenList struct {
 	list  []Unproven
 }
 
-// observer returns the observer of a run, nil for policies that do not ask for an optimum.
+// observer returns the observer of a run, nil for policies that do not optimize.
 func (l *unprovenList) observer(p *planned) sim.Observer {
 	if !p.task.Policy.Optimizes() {
 		return nil

@@ -1,4 +1,4 @@
-// Package figures draws what simulations found, as SVG and PNG, in the width of a phone. Series differ
+// Package figures renders results of simulations as SVG and PNG, in the width of a phone. Series differ
 // in color, in the shape of their marks and in dashes. The colors are distinct for all kinds of color
 // vision, and the first four in grayscale.
 package figures
@@ -42,15 +42,15 @@ type Series struct {
 	// X and Y are the coordinates of the points, and Spread, if not nil, the length of each
 	// one's error bar to either side.
 	X, Y, Spread []float64
-	// Style is which of the styles the series has, from 1 on, so that it looks alike in
-	// figures that do not show the same series; 0 means the one of its position.
+	// Style is the number of the style, from 1 on, which makes a series look the same in several
+	// figures. 0 means the position of the series.
 	Style int
-	// Minor says that the y axis ends at the other series where this one needs more than
-	// twice their room; its name then says how high it is.
+	// Minor limits the y axis to the other series if this series is more than twice as high. Its
+	// maximum is then appended to its name.
 	Minor bool
 }
 
-// Lines draws series over a common x axis. The y axis includes 0.
+// Lines plots series over a common x axis. The y axis includes 0.
 func Lines(title, xLabel, yLabel string, series ...Series) (*Figure, error) {
 	f := newFigure(title, xLabel, yLabel)
 	f.plot.Add(plotter.NewGrid())
@@ -92,8 +92,8 @@ func topOfMajor(series []Series) float64 {
 	return top
 }
 
-// cutMinor names how high the minor series are that need more than twice the room of the
-// others, and makes the others major.
+// cutMinor appends the maximum to the names of minor series that are more than twice as high as the others,
+// and makes other minor series major.
 func cutMinor(series []Series) []Series {
 	top := topOfMajor(series)
 	cut := slices.Clone(series)
@@ -110,10 +110,10 @@ func cutMinor(series []Series) []Series {
 	return cut
 }
 
-// mostTicks is the largest number of points that are labelled one by one.
-const mostTicks = 12
+// maxTicks is the largest number of points with individual labels.
+const maxTicks = 12
 
-// ticksAt marks an axis at the points of series, if these are at most mostTicks.
+// ticksAt marks an axis at the points of series, if these are at most maxTicks.
 func ticksAt(series []Series) plot.Ticker {
 	var at []float64
 	for _, s := range series {
@@ -121,7 +121,7 @@ func ticksAt(series []Series) plot.Ticker {
 	}
 	slices.Sort(at)
 	at = slices.Compact(at)
-	if len(at) > mostTicks {
+	if len(at) > maxTicks {
 		return plot.DefaultTicks{}
 	}
 	ticks := make(plot.ConstantTicks, len(at))
@@ -215,7 +215,7 @@ func (f *Figure) padAxes() {
 // SVG returns the figure as a document of scalable vector graphics.
 func (f *Figure) SVG() ([]byte, error) {
 	canvas := vgsvg.New(f.width, f.heightWithLegend())
-	f.draw(draw.New(canvas))
+	f.render(draw.New(canvas))
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
 	// Without a fallback, viewers that lack the font would use one with serifs.
@@ -226,14 +226,14 @@ func (f *Figure) SVG() ([]byte, error) {
 // PNG returns the figure as an image.
 func (f *Figure) PNG() ([]byte, error) {
 	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.width, f.heightWithLegend()), vgimg.UseDPI(pixelsPerInch))}
-	f.draw(draw.New(canvas))
+	f.render(draw.New(canvas))
 	var content bytes.Buffer
 	_, err := canvas.WriteTo(&content)
 	return content.Bytes(), err
 }
 
-// draw draws the plot, and the legend below it, so that neither hides the other.
-func (f *Figure) draw(c draw.Canvas) {
+// render renders the plot and the legend below it.
+func (f *Figure) render(c draw.Canvas) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
@@ -287,8 +287,8 @@ const binsPerDecade = 5
 // shortestDecision is what shorter decisions count as in a histogram, in milliseconds.
 const shortestDecision = 0.001
 
-// DecisionTimes draws the distribution of the times of decisions, in milliseconds, on a
-// logarithmic axis: the percentage of each sample in bins of equal width.
+// DecisionTimes plots histograms of decision times, in milliseconds, on a logarithmic axis, as percentages of
+// each sample.
 func DecisionTimes(title string, samples ...Sample) (*Figure, error) {
 	f := newFigure(title, "time of a decision (ms)", "decisions (%)")
 	f.plot.Add(plotter.NewGrid())

@@ -24,14 +24,14 @@ type Named struct {
 	Figure *Figure
 }
 
-// measure is a measure of runs over the size of the pool. NaN is not drawn.
+// measure is a measure of runs over the size of the pool. NaN is omitted.
 type measure struct {
 	name, title, label string
 	of                 func(*sim.Summary) float64
 }
 
-// OfRuns draws the policies of Summary.Shown: a figure for each measure that any run has, and the
-// histogram of decision times. On several pools a measure is a line over their size, on one a bar.
+// OfRuns returns a figure for each measure that any run has, and the histogram of decision times, for the
+// policies of Summary.Shown. A measure is a line over pool sizes, or a bar if there is one pool.
 func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	const minute = 60.0
 	measures := []measure{
@@ -104,20 +104,18 @@ func (m measure) series(summary *results.Summary) []Series {
 	return list
 }
 
-// FixedSize reports whether a policy never gives a job other nodes than it asked for. Such
-// rules are often far from all others.
+// FixedSize reports whether a policy allocates requested nodes only. Results of such policies are often far
+// from all others.
 func FixedSize(policy string) bool {
 	p, err := sim.FindPolicy(policy)
 	return err == nil && (p.FixedSize || p.Name == sim.RecordedPolicy)
 }
 
-// smallestSlowdown is the least slowdown that a figure shows: a recorded job may have
-// been faster than alone in the pool.
+// smallestSlowdown is the smallest slowdown in a figure. A recorded job may be faster than alone in the pool.
 const smallestSlowdown = 0.1
 
-// Gantt draws the jobs of runs on one scale, a figure for each: a line for each job in the order
-// of submission, thin and gray while it has no nodes, and the darker the more it has. The unit is what a
-// node is called.
+// Gantt returns a Gantt chart of the jobs of each run, with a common scale. Each job is a line, in the order of
+// submission. It is thin and gray without nodes, and darker for more nodes. unit is the name of a node.
 func Gantt(unit string, runs ...*sim.Result) []Named {
 	most, last := 1, time.Duration(0)
 	for _, run := range runs {
@@ -160,7 +158,7 @@ type gantt struct {
 
 func (g gantt) at(t time.Duration) float64 { return float64(t) / float64(g.unit) }
 
-// ganttStyle returns how a job is drawn while it holds some of at most this many nodes.
+// ganttStyle returns the line style for a number of nodes.
 func ganttStyle(nodes, most int) draw.LineStyle {
 	if nodes == 0 {
 		return draw.LineStyle{Color: color.Gray{Y: 0xb0}, Width: vg.Points(0.3)}
@@ -171,7 +169,7 @@ func ganttStyle(nodes, most int) draw.LineStyle {
 	return draw.LineStyle{Color: color.RGBA{mix(0xa6, 0x08), mix(0xc8, 0x30), mix(0xe6, 0x6b), 0xff}, Width: vg.Points(1.6)}
 }
 
-// DataRange returns what the axes span.
+// DataRange returns the ranges of the axes.
 func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
 	for i := range g.jobs {
 		xmax = max(xmax, g.at(g.jobs[i].End))
@@ -179,7 +177,7 @@ func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return 0, xmax, -float64(len(g.jobs)), 1
 }
 
-// Plot draws the jobs, the first at the top.
+// Plot renders the jobs, the first at the top.
 func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	// As thick as the room allows.
@@ -204,11 +202,11 @@ func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// slowdownGroups is into how many groups of equally many jobs SlowdownByLength divides.
+// slowdownGroups is the number of groups of SlowdownByLength.
 const slowdownGroups = 10
 
-// SlowdownByLength draws how much longer than alone in the pool jobs take: for each tenth of
-// the jobs, from the shortest, the median slowdown and the 95th percentile.
+// SlowdownByLength plots the median and the 95th percentile of the slowdown for each tenth of the jobs, in
+// ascending order of their time alone in the pool.
 func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
 	var medians, tails []Series
 	for _, run := range runs {
@@ -243,11 +241,11 @@ func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
 // logSlowdown returns where a slowdown is on a logarithmic axis.
 func logSlowdown(slowdown float64) float64 { return math.Log10(max(slowdown, smallestSlowdown)) }
 
-// Bars draws a bar for each name, and its value.
+// Bars plots a bar for each name, with its value.
 func Bars(title, label string, names []string, values []float64) (*Figure, error) {
 	f := newFigure(title, label, "")
 	for i, value := range values {
-		// From the top down, each in the colour that its policy has in other figures.
+		// From top to bottom, with the colors of other figures.
 		bar, err := plotter.NewBarChart(plotter.Values{value}, vg.Points(18))
 		if err != nil {
 			return nil, err

@@ -11,36 +11,36 @@ import (
 	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
-// UserEstimate is what a scheduler told of the work of a job that ended, beside what it took.
-type UserEstimate struct {
-	// Group is the team that the job belongs to, "" where the scheduler tells none.
+// JobEstimate contains the errors of the remaining ETAs of a completed job.
+type JobEstimate struct {
+	// Group is the team of the job, "" for unknown.
 	Group string
-	// First is ln(took / told) of what was left when the job first showed, and Halfway when half
-	// of that was done: 0 for a right ETA, more for one too short. Ends are known no better
-	// than to the next snapshot.
+	// First is ln(actual / estimated) of the remaining work at the first observation. Halfway is the
+	// same value after half of this work. A positive value means that the ETA was too short. Completion
+	// times are known only to the next snapshot.
 	First, Halfway float64
-	// Work is all that the job did; 0 where it had begun before the recording and its scheduler
-	// does not tell work_done.
+	// Work is the total work of the job. It is 0 if the job started before the recording and its
+	// scheduler does not set work_done.
 	Work time.Duration
 }
 
-// CallerETAs is what one caller told, or why nothing can be said of it.
+// CallerETAs contains the estimates of one caller, or an error if they cannot be evaluated.
 type CallerETAs struct {
 	Caller string
-	Jobs   []UserEstimate
+	Jobs   []JobEstimate
 	Err    error
 }
 
-// ETAsOf reads a recording and returns what each of some callers told, by default all that ask
-// for decisions. Each is a cluster of its own.
+// ETAsOf reads a recording and returns the estimates of the given callers, by default all callers of
+// Allocate. Each caller is a separate cluster.
 func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
-	of := make(map[string]*calls)
+	of := make(map[string]*callLog)
 	for _, caller := range callers {
-		of[caller] = newCalls(caller)
+		of[caller] = newCallLog(caller)
 	}
 	cuts, err := read(func(e recording.Entry) error {
 		if len(callers) == 0 && e.Method == "Allocate" && of[e.Caller] == nil {
-			of[e.Caller] = newCalls(e.Caller)
+			of[e.Caller] = newCallLog(e.Caller)
 		}
 		if c := of[e.Caller]; c != nil {
 			c.add(&e)
@@ -53,54 +53,54 @@ func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
 	if len(callers) == 0 {
 		callers = slices.Sorted(maps.Keys(of))
 	}
-	told := make([]CallerETAs, len(callers))
+	estimate := make([]CallerETAs, len(callers))
 	for i, caller := range callers {
-		told[i].Caller = caller
+		estimate[i].Caller = caller
 		r, err := of[caller].replay(cuts, Options{})
 		if err != nil {
-			told[i].Err = fmt.Errorf("calls of %q: %w", caller, err)
+			estimate[i].Err = fmt.Errorf("calls of %q: %w", caller, err)
 			continue
 		}
-		told[i].Jobs = r.toldETAs()
+		estimate[i].Jobs = r.jobEstimates()
 	}
-	return told, nil
+	return estimate, nil
 }
 
-// toldETAs returns what was told of the jobs that ended, in the order of their ends.
-func (r *Replay) toldETAs() []UserEstimate {
+// jobEstimates returns the estimates of completed jobs in the order of completion.
+func (r *Replay) jobEstimates() []JobEstimate {
 	var tracks []*track
 	for _, t := range r.tracks {
-		if t.fate == ended {
+		if t.fate == fateCompleted {
 			tracks = append(tracks, t)
 		}
 	}
 	endOf := func(t *track) time.Duration { return t.work.Recorded[len(t.work.Recorded)-1].At }
 	slices.SortStableFunc(tracks, func(a, b *track) int { return cmp.Compare(endOf(a), endOf(b)) })
-	told := make([]UserEstimate, len(tracks))
+	estimate := make([]JobEstimate, len(tracks))
 	for i, t := range tracks {
-		told[i] = UserEstimate{
+		estimate[i] = JobEstimate{
 			Group: t.work.Group,
-			First: offBy(t.work.Work, t.work.UserEstimate), Halfway: offBy(t.work.Work-t.work.Work/2, t.toldAt(t.work.Work/2)),
+			First: logRatio(t.work.Work, t.work.UserEstimate), Halfway: logRatio(t.work.Work-t.work.Work/2, t.estimateAt(t.work.Work/2)),
 		}
 		if before := t.work.History; before.Work > 0 || before.Nodes == 0 && before.Trained == 0 {
-			told[i].Work = t.work.History.Work + t.work.Work
+			estimate[i].Work = t.work.History.Work + t.work.Work
 		}
 	}
-	return told
+	return estimate
 }
 
-// toldAt returns what was told of the work left once the job had done some of it.
-func (t *track) toldAt(served time.Duration) time.Duration {
-	told := t.work.UserEstimate - served
+// estimateAt returns the estimate of the remaining work after the given work.
+func (t *track) estimateAt(served time.Duration) time.Duration {
+	estimate := t.work.UserEstimate - served
 	for _, later := range t.work.ETAUpdates {
 		if later.Served <= served {
-			told = later.ETA - (served - later.Served)
+			estimate = later.ETA - (served - later.Served)
 		}
 	}
-	return told
+	return estimate
 }
 
-// offBy returns ln(took / told), each at least a second.
-func offBy(took, told time.Duration) float64 {
-	return math.Log(max(took, time.Second).Seconds() / max(told, time.Second).Seconds())
+// logRatio returns ln(took / estimate), with both at least 1 s.
+func logRatio(took, estimate time.Duration) float64 {
+	return math.Log(max(took, time.Second).Seconds() / max(estimate, time.Second).Seconds())
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Options say what to make of a recording.
+// Options control the reconstruction.
 type Options struct {
-	// Name is that of the workload in results.
+	// Name is the name of the workload in results.
 	Name string
-	// Callers are those of one cluster, whose calls are taken; none for all.
+	// Callers are the callers of one cluster. Empty means all callers.
 	Callers []string
-	// Frequency is the time between the decisions of the simulated policies; 0 means the
-	// horizon's step that most snapshots have.
+	// Frequency is the time between the decisions of simulated policies. 0 means the most frequent step
+	// of the snapshots.
 	Frequency time.Duration
 }
 
-// Replay is what really happened, and how policies are simulated on it.
+// Replay is the reconstructed schedule of a recording.
 type Replay struct {
-	Source  Source
-	Moments []Moment
-	// Workload is the jobs that policies are simulated on, and Config the setting.
+	Source Source
+	Calls  []Call
+	// Workload and Config are the workload and the config for simulations.
 	Workload sim.Workload
 	Config   sim.Config
 	// Until is the time of the last snapshot.
 	Until time.Duration
-	// Unknown is what snapshots cannot tell.
+	// Unknown counts unknown facts.
 	Unknown Unknown
 
 	name string
-	// tracks are those of the workload's jobs, and seen those of each moment's.
+	// tracks are the tracks of the jobs of Workload, and seen the tracks of the jobs of each call.
 	tracks []*track
 	seen   [][]*track
 	pool   []sim.NodesAt
 }
 
-// Reader calls yield with the calls of a recording, as recording.Read does.
+// Reader calls yield for every call of a recording, like recording.Read.
 type Reader func(yield func(recording.Entry) error) ([]recording.Cut, error)
 
-// New works out what happened from the calls of a recording.
+// New reconstructs the schedule from a recording.
 func New(read Reader, o Options) (*Replay, error) {
-	all := newCalls(o.Callers...)
+	all := newCallLog(o.Callers...)
 	cuts, err := read(func(e recording.Entry) error {
 		all.add(&e)
 		return nil
@@ -59,13 +59,13 @@ func New(read Reader, o Options) (*Replay, error) {
 	return all.replay(cuts, o)
 }
 
-// replay works out what happened from the calls of a recording with these cuts.
-func (c *calls) replay(cuts []recording.Cut, o Options) (*Replay, error) {
-	list, source, err := c.moments(cuts)
+// replay reconstructs the schedule from the calls. cuts are the incomplete parts of the recording.
+func (c *callLog) replay(cuts []recording.Cut, o Options) (*Replay, error) {
+	list, source, err := c.ordered(cuts)
 	if err != nil {
 		return nil, err
 	}
-	r := &Replay{Source: source, Moments: list, Until: list[len(list)-1].At, name: o.Name}
+	r := &Replay{Source: source, Calls: list, Until: list[len(list)-1].At, name: o.Name}
 	r.configure(o.Frequency)
 	if err := r.follow(); err != nil {
 		return nil, err
@@ -73,12 +73,12 @@ func (c *calls) replay(cuts []recording.Cut, o Options) (*Replay, error) {
 	return r, nil
 }
 
-// configure works out the setting: the pool as it was, and the horizon of most snapshots.
+// configure sets the config from the sizes of the pool and the most frequent horizon.
 func (r *Replay) configure(frequency time.Duration) {
 	horizons := make(map[solver.Horizon]int)
 	most, nodes := solver.Horizon{}, 0
-	for i := range r.Moments {
-		m := &r.Moments[i]
+	for i := range r.Calls {
+		m := &r.Calls[i]
 		horizon := m.Snapshot.Horizon
 		if horizons[horizon]++; horizons[horizon] > horizons[most] {
 			most = horizon
@@ -86,7 +86,7 @@ func (r *Replay) configure(frequency time.Duration) {
 		nodes = max(nodes, m.Snapshot.TotalNodes)
 		r.pool = append(r.pool, sim.NodesAt{At: m.At, Nodes: m.Snapshot.TotalNodes})
 	}
-	// The last of each second, and of those only changes.
+	// Keep the last size of each second, then only changes.
 	slices.Reverse(r.pool)
 	r.pool = slices.CompactFunc(r.pool, func(a, b sim.NodesAt) bool { return a.At == b.At })
 	slices.Reverse(r.pool)
@@ -96,30 +96,30 @@ func (r *Replay) configure(frequency time.Duration) {
 	}
 	r.Config = sim.Config{
 		Nodes: max(1, nodes), Frequency: frequency, Steps: most.Steps, DecisionBudget: sim.DefaultDecisionBudget,
-		Groups: r.Moments[len(r.Moments)-1].Snapshot.Groups, MaxDecisions: sim.MaxDecisions,
+		Groups: r.Calls[len(r.Calls)-1].Snapshot.Groups, MaxDecisions: sim.MaxDecisions,
 	}
-	if s := r.Moments[0].Snapshot; s.Typed() {
+	if s := r.Calls[0].Snapshot; s.Typed() {
 		r.Config.NodeTypes = s.NodeTypes
 	}
 	if len(r.pool) > 1 || r.pool[0].Nodes != r.Config.Nodes {
 		r.Config.Resized = slices.Clone(r.pool)
-		// What the pool became is not known; a job that waits for it must not wait for ever.
+		// The pool returns to its largest size after the recording, so that no job waits forever.
 		if last := r.pool[len(r.pool)-1]; last.Nodes != r.Config.Nodes {
 			r.Config.Resized = append(r.Config.Resized, sim.NodesAt{At: max(r.Until, last.At) + time.Second, Nodes: r.Config.Nodes})
 		}
 	}
 }
 
-// follow follows every job through the snapshots.
+// follow reconstructs every job from its observations.
 func (r *Replay) follow() error {
-	tracks := r.sight()
-	if told, passed := r.aging(tracks); told > 2*passed+time.Duration(len(tracks))*time.Minute {
-		return fmt.Errorf("jobs are told to have aged by %v in %v: the time of their scheduler is not that of the recording, as in a simulation",
-			told.Round(time.Second), passed)
+	tracks := r.collect()
+	if estimate, passed := r.aging(tracks); estimate > 2*passed+time.Duration(len(tracks))*time.Minute {
+		return fmt.Errorf("the age of the jobs increases by %v in %v; must not be faster than the clock of the recording (is the scheduler simulated?)",
+			estimate.Round(time.Second), passed)
 	}
-	changes, carriedOut := followed(tracks)
+	changes, carriedOut := countFollowed(tracks)
 	h := &history{
-		moments: r.Moments, tells: tells(tracks), follows: 2*carriedOut > changes,
+		calls: r.Calls, reportsTraining: reportsTraining(tracks), followsDecisions: 2*carriedOut > changes,
 		pool: r.Config.Nodes, types: r.Config.NodeTypes, frequency: r.Config.Frequency,
 	}
 	for _, t := range tracks {
@@ -128,31 +128,31 @@ func (r *Replay) follow() error {
 	slices.SortStableFunc(tracks, func(a, b *track) int { return cmp.Compare(a.work.Submit, b.work.Submit) })
 	r.Workload.Name = r.name
 	for _, t := range tracks {
-		if t.fate != ended && t.fate != stillHere {
+		if t.fate != fateCompleted && t.fate != fateRunning {
 			continue
 		}
 		r.Workload.Jobs = append(r.Workload.Jobs, t.work)
 		r.tracks = append(r.tracks, t)
 	}
-	if !slices.ContainsFunc(r.tracks, func(t *track) bool { return t.fate == ended }) {
-		return errors.New("no job ends within the recording; record for longer")
+	if !slices.ContainsFunc(r.tracks, func(t *track) bool { return t.fate == fateCompleted }) {
+		return errors.New("no job completes within the recording; record for longer")
 	}
 	r.Unknown = r.unknown(tracks, changes, carriedOut)
 	return nil
 }
 
-// sight collects what the moments say about each job, in the order in which they came.
-func (r *Replay) sight() []*track {
+// collect returns the observations of each job, in the order of first observation.
+func (r *Replay) collect() []*track {
 	var tracks []*track
 	latest := make(map[string]*track)
 	ids := make(map[string]int)
-	for i := range r.Moments {
-		m := &r.Moments[i]
+	for i := range r.Calls {
+		m := &r.Calls[i]
 		r.seen = append(r.seen, make([]*track, len(m.Snapshot.Jobs)))
 		for n := range m.Snapshot.Jobs {
 			job := &m.Snapshot.Jobs[n]
 			t := latest[job.ID]
-			if t == nil || r.another(t, job, m.At) {
+			if t == nil || r.isNewJob(t, job, m.At) {
 				t = &track{id: job.ID}
 				if ids[job.ID]++; ids[job.ID] > 1 {
 					t.id = fmt.Sprintf("%s (%d)", job.ID, ids[job.ID])
@@ -160,46 +160,46 @@ func (r *Replay) sight() []*track {
 				latest[job.ID] = t
 				tracks = append(tracks, t)
 			}
-			s := sighting{moment: i, job: job, fits: m.Snapshot.Fits(n), held: m.held(job.CurrentNodes, job.CurrentNodeType), answered: Held{Nodes: unanswered}}
-			if answer, ok := m.Answer[job.ID]; ok {
-				s.answered = answer
+			s := observation{call: i, job: job, fits: m.Snapshot.Fits(n), allocation: m.allocation(job.CurrentNodes, job.CurrentNodeType), assigned: Allocation{Nodes: noResponse}}
+			if answer, ok := m.Response[job.ID]; ok {
+				s.assigned = answer
 			}
-			t.sightings = append(t.sightings, s)
+			t.observations = append(t.observations, s)
 			r.seen[i][n] = t
 		}
 	}
 	return tracks
 }
 
-// aging returns by how much jobs are told to have aged from sighting to sighting, and how
-// much time passed meanwhile.
-func (r *Replay) aging(tracks []*track) (told, passed time.Duration) {
+// aging returns the sum of the increases of the ages of jobs between observations, and the sum of the
+// times between them.
+func (r *Replay) aging(tracks []*track) (estimate, passed time.Duration) {
 	for _, t := range tracks {
-		for n := 1; n < len(t.sightings); n++ {
-			before, after := &t.sightings[n-1], &t.sightings[n]
-			told += max(0, after.job.TrainingTime+after.job.WaitingTime-before.job.TrainingTime-before.job.WaitingTime)
-			passed += r.Moments[after.moment].At - r.Moments[before.moment].At
+		for n := 1; n < len(t.observations); n++ {
+			before, after := &t.observations[n-1], &t.observations[n]
+			estimate += max(0, after.job.TrainingTime+after.job.WaitingTime-before.job.TrainingTime-before.job.WaitingTime)
+			passed += r.Calls[after.call].At - r.Calls[before.call].At
 		}
 	}
-	return told, passed
+	return estimate, passed
 }
 
-// another reports whether a job is not the one that had its id before: it is younger than that
-// one was, and came after it was last seen.
-func (r *Replay) another(t *track, job *solver.Job, at time.Duration) bool {
-	last := &t.sightings[len(t.sightings)-1]
+// isNewJob reports whether a job is not the one of a track with the same ID, because it is younger and was
+// submitted after the last observation.
+func (r *Replay) isNewJob(t *track, job *solver.Job, at time.Duration) bool {
+	last := &t.observations[len(t.observations)-1]
 	age := job.TrainingTime + job.WaitingTime
-	return age < last.job.TrainingTime+last.job.WaitingTime && at-age.Round(time.Second) >= r.Moments[last.moment].At
+	return age < last.job.TrainingTime+last.job.WaitingTime && at-age.Round(time.Second) >= r.Calls[last.call].At
 }
 
-// tells reports whether any job was told to have trained.
-func tells(tracks []*track) bool {
+// reportsTraining reports whether any job has a training time.
+func reportsTraining(tracks []*track) bool {
 	return slices.ContainsFunc(tracks, func(t *track) bool {
-		return slices.ContainsFunc(t.sightings, func(s sighting) bool { return s.job.TrainingTime > 0 })
+		return slices.ContainsFunc(t.observations, func(s observation) bool { return s.job.TrainingTime > 0 })
 	})
 }
 
-// Recorded returns the run of what really happened, of the jobs that ended.
+// Recorded returns the recorded schedule of the completed jobs as a run.
 func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
 	policy, err := sim.FindPolicy(sim.RecordedPolicy)
 	if err != nil {
@@ -210,18 +210,18 @@ func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
 	return sim.Run(ctx, recorded, policy, r.Config, nil)
 }
 
-// Compared returns a run with the jobs alone whose ends the recording shows.
+// Compared returns a run restricted to the jobs that completed within the recording.
 func (r *Replay) Compared(run *sim.Result) *sim.Result {
 	of := *run
 	of.Jobs = compared(r, run.Jobs)
 	return &of
 }
 
-// compared returns what is of the jobs whose ends the recording shows.
+// compared returns the elements for jobs that completed within the recording.
 func compared[T any](r *Replay, jobs []T) []T {
 	var list []T
 	for i, t := range r.tracks {
-		if t.fate == ended {
+		if t.fate == fateCompleted {
 			list = append(list, jobs[i])
 		}
 	}
@@ -231,9 +231,9 @@ func compared[T any](r *Replay, jobs []T) []T {
 // NodeHours returns the node hours of the pool within the recording.
 func (r *Replay) NodeHours() float64 { return sim.NodeTime(r.pool, 0, 0, r.Until).Hours() }
 
-// IdleNodeHours returns the hours that nodes of the pool were idle within the recording:
-// under a run of the whole workload, or, for nil, in reality. While jobs hold more than
-// the pool has, because it has just shrunk, no nodes are idle.
+// IdleNodeHours returns the idle node hours within the recording for a run of the whole workload, or for
+// the recorded schedule if run is nil. No nodes are idle while jobs occupy more nodes than the pool has,
+// which happens after it shrinks.
 func (r *Replay) IdleNodeHours(run *sim.Result) float64 {
 	var changes []sim.NodesAt // of the number of idle nodes
 	add := func(nodes []sim.NodesAt, sign int) {

@@ -40,7 +40,7 @@ func (r remote) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decisi
 	return decisionOf(response), err
 }
 
-func decisionOf(response isAnswer) solver.Decision {
+func decisionOf(response allocationsResponse) solver.Decision {
 	var d solver.Decision
 	for _, a := range response.GetAllocations() {
 		d.Allocations = append(d.Allocations, solver.Allocation{JobID: a.GetJobId(), Nodes: int(a.GetNodes()), NodeType: a.GetNodeType()})
@@ -192,9 +192,9 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 	}
 	step := r.Config.Frequency
 	var offset time.Duration // of the first snapshot from the first submission
-	endWithin := make(map[string]time.Duration)
+	endGap := make(map[string]time.Duration)
 	for _, track := range r.tracks {
-		endWithin[track.id] = track.endWithin
+		endGap[track.id] = track.endGap
 	}
 	for i := range recorded.Jobs {
 		got := &recorded.Jobs[i]
@@ -206,7 +206,7 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 			"start": {job.Start, got.Start}, "end": {job.End, got.End}, "time without nodes": {job.Unserved, got.Unserved},
 		} {
 			// Where no job was left, the next snapshot came with the next job.
-			within := max(step, endWithin[got.ID])
+			within := max(step, endGap[got.ID])
 			if off := times[1] - times[0]; off > within || off < -within {
 				t.Errorf("the %s of %s is %v; the recording tells %v", what, got.ID, times[0], times[1])
 			}
@@ -231,33 +231,33 @@ func checkToldETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
 	for i := range jobs {
 		byID[jobs[i].ID] = &jobs[i]
 	}
-	told := r.toldETAs()
+	estimate := r.jobEstimates()
 	checked := 0
 	for _, track := range r.tracks {
-		if track.fate != ended {
+		if track.fate != fateCompleted {
 			continue
 		}
 		checked++
 		job := byID[track.id]
-		i := slices.IndexFunc(told, func(e UserEstimate) bool { return e.Work == track.work.Work })
+		i := slices.IndexFunc(estimate, func(e JobEstimate) bool { return e.Work == track.work.Work })
 		if i < 0 {
 			t.Fatalf("%s did %v, which is not among what jobs did", track.id, track.work.Work)
 		}
 		// It may have done as much more as it could between the snapshots about its end.
-		slack := (max(track.endWithin, r.Config.Frequency).Seconds() + 1) * 6.56
+		slack := (max(track.endGap, r.Config.Frequency).Seconds() + 1) * 6.56
 		took, first := job.Work.Seconds(), job.UserEstimate.Seconds()
 		low, high := math.Log(max(1, took-slack)/first), math.Log((took+slack)/first)
-		if got := told[i].First; got < low-1e-6 || got > high+1e-6 {
+		if got := estimate[i].First; got < low-1e-6 || got > high+1e-6 {
 			t.Errorf("%s took %v and told %v: off by %v; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
 		}
 		low = math.Log(max(1, took/2-slack) / max(1, first-took/2+slack))
 		high = math.Log((took/2 + slack) / max(1, first-took/2-slack))
-		if got := told[i].Halfway; got < low-1e-6 || got > high+1e-6 {
+		if got := estimate[i].Halfway; got < low-1e-6 || got > high+1e-6 {
 			t.Errorf("%s took %v and told %v: off by %v halfway; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
 		}
 	}
-	if checked != len(told) {
-		t.Errorf("%d jobs ended; it is said of %d how wrong their ETAs were", checked, len(told))
+	if checked != len(estimate) {
+		t.Errorf("%d jobs ended; it is said of %d how wrong their ETAs were", checked, len(estimate))
 	}
 }
 

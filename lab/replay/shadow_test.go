@@ -16,16 +16,16 @@ import (
 const minute = time.Minute
 
 // told is a job as a scheduler tells it, in minutes; eta is on the nodes it holds.
-type told struct {
-	id                          string
-	held, eta, trained, waiting int
+type estimate struct {
+	id                                string
+	allocation, eta, trained, waiting int
 }
 
 // asked is a call at a minute, with the pool's size and the nodes that were answered, of
 // each job; nil for a call that got no answer.
 type asked struct {
 	at, pool int
-	jobs     []told
+	jobs     []estimate
 	answer   []int32
 }
 
@@ -41,10 +41,10 @@ func recordingOf(caller string, calls []asked) []recording.Entry {
 		response := new(elastallocv1.AllocateResponse)
 		for i, j := range c.jobs {
 			job := &elastallocv1.Job{
-				Id: j.id, CurrentNodes: int32(j.held), RemainingEta: span(j.eta), TrainingTime: span(j.trained), WaitingTime: span(j.waiting),
+				Id: j.id, CurrentNodes: int32(j.allocation), RemainingEta: span(j.eta), TrainingTime: span(j.trained), WaitingTime: span(j.waiting),
 			}
-			if j.held > 0 {
-				job.EtaNodes = new(int32(j.held))
+			if j.allocation > 0 {
+				job.EtaNodes = new(int32(j.allocation))
 			}
 			snapshot.Jobs = append(snapshot.Jobs, job)
 			if c.answer != nil {
@@ -96,13 +96,13 @@ func replayed(t *testing.T, entries []recording.Entry, o Options) (*Replay, *sim
 // queue, and last is still there.
 func shadowed() []asked {
 	return []asked{
-		{0, 8, []told{{"long", 4, 40, 20, 5}}, []int32{8}},
-		{5, 8, []told{{"long", 4, 35, 25, 5}, {"short", 0, 24, 0, 2}, {"gone", 0, 30, 0, 1}}, []int32{4, 4, 0}},
-		{10, 8, []told{{"long", 4, 30, 30, 5}, {"short", 0, 24, 0, 7}}, []int32{4, 4}},
-		{15, 6, []told{{"long", 4, 25, 35, 5}, {"short", 2, 12, 3, 9}}, []int32{2, 4}},
-		{25, 8, []told{{"long", 4, 15, 45, 5}, {"short", 2, 2, 13, 9}}, nil},
-		{30, 8, []told{{"long", 4, 10, 50, 5}, {"last", 0, 60, 0, 1}}, []int32{4, 4}},
-		{50, 8, []told{{"last", 8, 20, 15, 6}}, []int32{8}},
+		{0, 8, []estimate{{"long", 4, 40, 20, 5}}, []int32{8}},
+		{5, 8, []estimate{{"long", 4, 35, 25, 5}, {"short", 0, 24, 0, 2}, {"gone", 0, 30, 0, 1}}, []int32{4, 4, 0}},
+		{10, 8, []estimate{{"long", 4, 30, 30, 5}, {"short", 0, 24, 0, 7}}, []int32{4, 4}},
+		{15, 6, []estimate{{"long", 4, 25, 35, 5}, {"short", 2, 12, 3, 9}}, []int32{2, 4}},
+		{25, 8, []estimate{{"long", 4, 15, 45, 5}, {"short", 2, 2, 13, 9}}, nil},
+		{30, 8, []estimate{{"long", 4, 10, 50, 5}, {"last", 0, 60, 0, 1}}, []int32{4, 4}},
+		{50, 8, []estimate{{"last", 8, 20, 15, 6}}, []int32{8}},
 	}
 }
 
@@ -165,33 +165,33 @@ func TestShadow(t *testing.T) {
 // the whole pool.
 func checkDifferences(t *testing.T, r *Replay) {
 	t.Helper()
-	moments, err := r.Differences(t.Context(), policy(t, "optimal"), newAllocator(t), nil)
-	if err != nil || len(moments) != 6 {
-		t.Fatalf("%d decisions, %v; want those before the last", len(moments), err)
+	calls, err := r.Differences(t.Context(), policy(t, "optimal"), newAllocator(t), nil)
+	if err != nil || len(calls) != 6 {
+		t.Fatalf("%d decisions, %v; want those before the last", len(calls), err)
 	}
-	first := &moments[0]
+	first := &calls[0]
 	if len(first.Differences) != 1 || first.IdleRecorded != 4 || first.IdlePolicy != 0 || first.Moved() != 4 {
 		t.Fatalf("the first decision differs by %+v", *first)
 	}
 	want := Difference{
-		JobID: "long", Before: Held{Nodes: 4}, Recorded: Held{Nodes: 4}, Answered: Held{Nodes: 8}, Policy: Held{Nodes: 8},
-		Why: "trains 1.60 times as fast on 8 as on 4 nodes, more than others would gain by them",
+		JobID: "long", Before: Allocation{Nodes: 4}, Recorded: Allocation{Nodes: 4}, Assigned: Allocation{Nodes: 8}, Policy: Allocation{Nodes: 8},
+		Why: "trains 1.60 times as fast on 8 as on 4 nodes, more than other jobs would benefit",
 	}
 	if diff := cmp.Diff(want, first.Differences[0]); diff != "" {
 		t.Errorf("the difference (-want +got):\n%s", diff)
 	}
-	if text := string(DecisionsCSV("optimal", moments)); !strings.HasPrefix(text,
+	if text := string(DecisionsCSV("optimal", calls)); !strings.HasPrefix(text,
 		"time,snapshot_id,job_id,nodes_before,recorded,answered,optimal,why\n2026-11-02T03:04:05Z,,long,4,4,8,8,") {
 		t.Errorf("decisions.csv is %s", text)
 	}
-	hostile := []MomentDifference{{SnapshotID: "=1+1", Differences: []Difference{{JobID: "@a\x1b", Why: "-"}}}}
+	hostile := []CallDifference{{SnapshotID: "=1+1", Differences: []Difference{{JobID: "@a\x1b", Why: "-"}}}}
 	if text := string(DecisionsCSV("optimal", hostile)); !strings.Contains(text, `,'=1+1,'@a\x1b,0,0,0,0,'-`) {
 		t.Errorf("decisions.csv is %s; want no formula and no control character", text)
 	}
 	if r.Config.MaxDecisions != sim.MaxDecisions {
 		t.Errorf("runs have at most %d decisions; want %d", r.Config.MaxDecisions, sim.MaxDecisions)
 	}
-	largest := Largest(moments, 2)
+	largest := Largest(calls, 2)
 	if len(largest) != 2 || largest[0].Moved() < largest[1].Moved() {
 		t.Errorf("the largest are %+v", largest)
 	}
@@ -238,10 +238,10 @@ func TestBadRecordings(t *testing.T) {
 		callers []string
 		want    string
 	}{
-		"nothing":        {nil, nil, "0 calls, and no decision on jobs"},
+		"nothing":        {nil, nil, "0 calls, but no Allocate call with jobs"},
 		"one snapshot":   {recordingOf("a", calls[:1]), nil, "one snapshot"},
 		"no end":         {recordingOf("a", calls[:3]), nil, "record for longer"},
-		"simulated":      {hurried, nil, "aged by 1h10m0s in 14s"},
+		"simulated":      {hurried, nil, "increases by 1h10m0s in 14s"},
 		"two kinds":      {kinds, nil, "the node types at 2026-11-02T03:19:05Z are not those at 2026-11-02T03:04:05Z"},
 		"two clusters":   {two, nil, "choose those of one cluster: a (calls: 7), b (calls: 2)"},
 		"unknown caller": {two, []string{"a", "c"}, `no calls of "c"`},
@@ -265,11 +265,11 @@ func TestBadRecordings(t *testing.T) {
 func TestReusedID(t *testing.T) {
 	t.Parallel()
 	calls := []asked{
-		{0, 8, []told{{"nightly", 4, 30, 0, 0}, {"kept", 2, 500, 5, 0}}, nil},
-		{20, 8, []told{{"nightly", 4, 10, 20, 0}}, nil},
-		{40, 8, []told{{"kept", 2, 460, 45, 0}}, nil},
-		{1440, 8, []told{{"nightly", 0, 30, 0, 5}}, nil},
-		{1450, 8, []told{{"nightly", 4, 20, 10, 5}}, nil},
+		{0, 8, []estimate{{"nightly", 4, 30, 0, 0}, {"kept", 2, 500, 5, 0}}, nil},
+		{20, 8, []estimate{{"nightly", 4, 10, 20, 0}}, nil},
+		{40, 8, []estimate{{"kept", 2, 460, 45, 0}}, nil},
+		{1440, 8, []estimate{{"nightly", 0, 30, 0, 5}}, nil},
+		{1450, 8, []estimate{{"nightly", 4, 20, 10, 5}}, nil},
 		{1480, 8, nil, nil},
 	}
 	r, _ := replayed(t, recordingOf("a", calls), Options{})
@@ -292,9 +292,9 @@ func TestReusedID(t *testing.T) {
 func TestTrainingTimeBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	calls := []asked{
-		{0, 8, []told{{"other", 4, 100, 5, 0}, {"job", 0, 30, 0, 0}}, []int32{4, 4}},
-		{10, 8, []told{{"other", 4, 90, 15, 0}, {"job", 4, 28, 2, 8}}, []int32{4, 4}},
-		{50, 8, []told{{"other", 4, 50, 55, 0}}, []int32{8}},
+		{0, 8, []estimate{{"other", 4, 100, 5, 0}, {"job", 0, 30, 0, 0}}, []int32{4, 4}},
+		{10, 8, []estimate{{"other", 4, 90, 15, 0}, {"job", 4, 28, 2, 8}}, []int32{4, 4}},
+		{50, 8, []estimate{{"other", 4, 50, 55, 0}}, []int32{8}},
 	}
 	_, recorded := replayed(t, recordingOf("a", calls), Options{})
 	if job := &recorded.Jobs[0]; job.ID != "job" || job.Start != 8*minute || job.Unserved != 8*minute || job.End != 38*minute {
@@ -307,10 +307,10 @@ func TestTrainingTimeBeforeAnswer(t *testing.T) {
 func TestIdleWhilePoolIsShort(t *testing.T) {
 	t.Parallel()
 	calls := []asked{
-		{0, 8, []told{{"a", 4, 30, 0, 0}, {"b", 4, 60, 0, 0}}, nil},
-		{10, 4, []told{{"a", 4, 20, 10, 0}, {"b", 4, 50, 10, 0}}, nil},
-		{20, 8, []told{{"a", 4, 10, 20, 0}, {"b", 4, 40, 20, 0}}, nil},
-		{35, 8, []told{{"b", 4, 25, 35, 0}}, nil},
+		{0, 8, []estimate{{"a", 4, 30, 0, 0}, {"b", 4, 60, 0, 0}}, nil},
+		{10, 4, []estimate{{"a", 4, 20, 10, 0}, {"b", 4, 50, 10, 0}}, nil},
+		{20, 8, []estimate{{"a", 4, 10, 20, 0}, {"b", 4, 40, 20, 0}}, nil},
+		{35, 8, []estimate{{"b", 4, 25, 35, 0}}, nil},
 	}
 	r, _ := replayed(t, recordingOf("a", calls), Options{})
 	if got := r.IdleNodeHours(nil) * 60; got < 19.9 || got > 20.1 {

@@ -7,38 +7,39 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// Unknown is what snapshots cannot tell, or tell only roughly. Field names are those of
-// replay.json.
+// Unknown counts the facts that are unknown or uncertain because snapshots do not contain them, as
+// written to replay.json.
 type Unknown struct {
-	// Jobs is the number of jobs that were seen, and Compared how many of them ended within
-	// the recording, which all figures on jobs are of.
+	// Jobs is the number of observed jobs. Compared is the number of jobs that completed within the
+	// recording. All measures are of these jobs.
 	Jobs     int `json:"jobs"`
 	Compared int `json:"jobs_compared"`
-	// StillRunning are there at the end of the recording, AtBegin at its beginning. Withdrawn
-	// left before any snapshot showed them with nodes, and NeverFit the pool; these two are
-	// left out of all simulations.
+	// StillRunning counts jobs in the last snapshot, and AtBegin jobs in the first. Withdrawn counts
+	// jobs that disappeared before a snapshot with nodes, and NeverFit jobs that never fit the pool.
+	// Simulations omit the latter two groups.
 	StillRunning int `json:"jobs_still_running"`
 	AtBegin      int `json:"jobs_there_at_begin"`
 	Withdrawn    int `json:"jobs_withdrawn"`
 	NeverFit     int `json:"jobs_that_never_fit"`
-	// IDsReused are jobs with the id of one before, which was older, and Absent those that
-	// a snapshot lacks between two that have them.
+	// IDsReused counts jobs with the ID of an earlier job. Absent counts jobs that are missing in a
+	// snapshot between two snapshots that contain them.
 	IDsReused int `json:"jobs_with_reused_id"`
 	Absent    int `json:"jobs_absent_between"`
-	// SubmissionUnknown counts jobs told without waiting_time and training_time, which count
-	// as submitted when they first show.
+	// SubmissionUnknown counts jobs without waiting_time and training_time. Their first snapshot counts
+	// as their submission.
 	SubmissionUnknown int `json:"submissions_unknown"`
-	// UnseenChanges are changes of nodes that no answer explains, put in the middle between
+	// UnseenChanges counts resizes that no response explains. They are assumed in the middle between
 	// two snapshots.
 	UnseenChanges int `json:"changes_unseen"`
-	// GapSeconds are the times between snapshots, and EndWithinSeconds those where jobs ended.
+	// GapSeconds is the distribution of times between snapshots. EndWithinSeconds is the same for gaps
+	// in which jobs completed.
 	GapSeconds       Spread `json:"gap_s"`
 	EndWithinSeconds Spread `json:"end_within_s"`
-	// LongGaps are times of more than three steps, and LongGapShare their share of all.
+	// LongGaps counts gaps of more than three steps. LongGapShare is their share of the time.
 	LongGaps     int     `json:"long_gaps"`
 	LongGapShare float64 `json:"long_gap_share"`
-	// Changes is the number of answers that would have changed a job's nodes, and
-	// CarriedOut of those that the next snapshot shows carried out.
+	// Changes is the number of assigned resizes. CarriedOut is the number of these that the next
+	// snapshot contains.
 	Changes    int `json:"answered_changes"`
 	CarriedOut int `json:"answered_changes_carried_out"`
 }
@@ -54,29 +55,29 @@ func spread(values []float64) Spread {
 	return Spread{sim.Quantile(values, 0.5), sim.Quantile(values, 0.95), sim.Quantile(values, 1)}
 }
 
-// unknown counts what is not known.
+// unknown returns the counts of unknown facts.
 func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 	u := Unknown{Jobs: len(tracks), Changes: changes, CarriedOut: carriedOut}
 	var ends, gaps []float64
 	for _, t := range tracks {
 		switch t.fate {
-		case ended:
+		case fateCompleted:
 			u.Compared++
-			ends = append(ends, t.endWithin.Seconds())
-		case stillHere:
+			ends = append(ends, t.endGap.Seconds())
+		case fateRunning:
 			u.StillRunning++
-		case withdrawn:
+		case fateWithdrawn:
 			u.Withdrawn++
-		case neverFits:
+		case fateNeverFits:
 			u.NeverFit++
 		}
-		if t.thereAtBegin {
+		if t.initial {
 			u.AtBegin++
 		}
-		if t.id != t.sightings[0].job.ID {
+		if t.id != t.observations[0].job.ID {
 			u.IDsReused++
 		}
-		if last := len(t.sightings) - 1; t.sightings[last].moment-t.sightings[0].moment > last {
+		if last := len(t.observations) - 1; t.observations[last].call-t.observations[0].call > last {
 			u.Absent++
 		}
 		if t.submitUnknown {
@@ -85,8 +86,8 @@ func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 		u.UnseenChanges += t.unseenChanges
 	}
 	long := time.Duration(0)
-	for i := 1; i < len(r.Moments); i++ {
-		gap := r.Moments[i].At - r.Moments[i-1].At
+	for i := 1; i < len(r.Calls); i++ {
+		gap := r.Calls[i].At - r.Calls[i-1].At
 		gaps = append(gaps, gap.Seconds())
 		if gap > 3*r.Config.Frequency {
 			u.LongGaps++
@@ -100,22 +101,22 @@ func (r *Replay) unknown(tracks []*track, changes, carriedOut int) Unknown {
 	return u
 }
 
-// UnseenSizeShare returns the share of a run's node hours, of the jobs compared, on which a
-// job holds what it never did in the recording: nothing shows that its speed there is as told.
+// UnseenSizeShare returns the share of node hours of a run, of the compared jobs, with allocations that the
+// job never had in the recording. Speeds for these allocations are not confirmed by observations.
 func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 	var unseen, all time.Duration
 	for i := range run.Jobs {
-		if r.tracks[i].fate != ended {
+		if r.tracks[i].fate != fateCompleted {
 			continue
 		}
 		job, seen := &run.Jobs[i], r.tracks[i].seen
-		for n, held := range job.Nodes {
+		for n, allocation := range job.Nodes {
 			if n+1 == len(job.Nodes) {
 				break
 			}
-			nodeTime := time.Duration(held.Nodes) * (job.Nodes[n+1].At - held.At)
+			nodeTime := time.Duration(allocation.Nodes) * (job.Nodes[n+1].At - allocation.At)
 			all += nodeTime
-			if !seen[Held{held.Nodes, held.NodeType}] {
+			if !seen[Allocation{allocation.Nodes, allocation.NodeType}] {
 				unseen += nodeTime
 			}
 		}
@@ -126,7 +127,7 @@ func (r *Replay) UnseenSizeShare(run *sim.Result) float64 {
 	return unseen.Seconds() / all.Seconds()
 }
 
-// EndsAfter returns how many of the compared jobs end under a run only after the recording.
+// EndsAfter returns the number of compared jobs that complete after the recording in a run.
 func (r *Replay) EndsAfter(run *sim.Result) int {
 	return len(slices.DeleteFunc(compared(r, run.Jobs), func(j sim.JobResult) bool { return j.End <= r.Until }))
 }

@@ -20,32 +20,31 @@ const (
 	decisionsName = "decisions.csv"
 )
 
-// Replayed is what came of a replay.
+// Replayed is the report of replay.
 type Replayed struct {
 	*replay.Replay
-	// Runs are recorded and the policies', of the jobs compared, and Details are as many.
+	// Runs are the recorded run and the runs of policies, restricted to the compared jobs. Details has
+	// an element for each run.
 	Runs    []*sim.Result
 	Details []Detail
 	Summary results.Summary
-	// DecisionPolicy is the policy that Moments compares with the recorded decisions; Largest are those
-	// of them with the most nodes elsewhere.
-	DecisionPolicy   string
-	Moments, Largest []replay.MomentDifference
-	Origin           results.Origin
+	// DecisionPolicy is the policy whose decisions Calls compares with the recorded ones. Largest
+	// contains the calls with the most moved nodes.
+	DecisionPolicy string
+	Calls, Largest []replay.CallDifference
+	Origin         results.Origin
 }
 
-// Detail is what is known of a policy beside its summary. Field names are those of
-// replay.json.
+// Detail contains additional measures of a policy, as written to replay.json.
 type Detail struct {
 	Policy string `json:"policy"`
 	// IdleNodeHours are within the recording.
 	IdleNodeHours float64 `json:"idle_node_hours"`
-	// LaterThanRecorded is the share of the jobs that take over a step longer than they
-	// really did.
+	// LaterThanRecorded is the share of jobs that take over a step longer than recorded.
 	LaterThanRecorded float64 `json:"later_than_recorded"`
-	// UnseenSizeShare is the share of node hours on sizes that a job was never seen on.
+	// UnseenSizeShare is the share of node hours on sizes that a job never had in the recording.
 	UnseenSizeShare float64 `json:"unseen_size_share"`
-	// EndAfterRecording counts the jobs compared that end after the recording.
+	// EndAfterRecording is the number of compared jobs that complete after the recording.
 	EndAfterRecording int `json:"jobs_ending_after_recording"`
 }
 
@@ -67,7 +66,7 @@ func (f *Replayed) Write(directory *results.Directory) error {
 	}
 	files[replayName] = append(details, '\n')
 	if f.DecisionPolicy != "" {
-		files[decisionsName] = replay.DecisionsCSV(f.DecisionPolicy, f.Moments)
+		files[decisionsName] = replay.DecisionsCSV(f.DecisionPolicy, f.Calls)
 	}
 	page, err := f.page()
 	if err != nil {
@@ -96,7 +95,7 @@ func (f *Replayed) best() int {
 	return slices.IndexFunc(f.Summary.Runs, func(s sim.Summary) bool { return s.Policy == f.Summary.Verdict.Policy })
 }
 
-// Lead is what a reader with a minute reads.
+// Lead returns the summary.
 func (f *Replayed) Lead() []string {
 	u, recorded := &f.Unknown, &f.Summary.Runs[0]
 	in, unit := unitOf(&f.Summary)
@@ -114,19 +113,19 @@ func (f *Replayed) Lead() []string {
 	if best := f.best(); best > 0 {
 		d := &f.Details[best]
 		lines = append(lines,
-			fmt.Sprintf("Who would have waited under %s: %s of the jobs take over %s longer than they did; the mean JCT of the longest tenth is %s.",
+			fmt.Sprintf("Slower jobs under %s: %s of the jobs take over %s longer than they did; the mean JCT of the longest tenth is %s.",
 				f.Summary.Verdict.Policy, percent(d.LaterThanRecorded), format.Short(f.Config.Frequency), f.longest(best)),
-			fmt.Sprintf("How certain that is: %s of its node hours are on sizes that a job was never seen on, whose speeds are as the scheduler reported; %s of all jobs were still running.%s",
+			fmt.Sprintf("Uncertainty: %s of its node hours are on sizes that a job never had in the recording, with speeds as reported by the scheduler; %s of all jobs were still running.%s",
 				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)
 	}
 	return lines
 }
 
-// fewJobs is how many jobs do not rank policies: one of them may decide.
+// fewJobs is the number of jobs below which a single job may determine the ranking of policies.
 const fewJobs = 100
 
-// longest says how much earlier or later the longest tenth of the jobs ends.
+// longest describes the change of the mean JCT of the longest tenth of the jobs.
 func (f *Replayed) longest(i int) string {
 	recorded, run := f.Runs[0], f.Runs[i]
 	type times struct{ alone, was, is time.Duration }
@@ -179,32 +178,32 @@ func (f *Replayed) page() (*Page, error) {
 	return page, nil
 }
 
-// unknownSection says what snapshots cannot tell, with its share.
+// unknownSection lists the unknown facts with their shares.
 func (f *Replayed) unknownSection() Section {
 	u, s := &f.Unknown, &f.Source
 	of := func(n, all int) string {
 		return fmt.Sprintf("%d of %d, %s", n, all, percent(float64(n)/float64(max(1, all))))
 	}
 	rows := [][]string{
-		{"jobs still running at the end", of(u.StillRunning, u.Jobs), "They take part in every simulation with the work that was told to be left, and are in no figure."},
-		{"jobs there at the beginning", of(u.AtBegin, u.Jobs), "Their times count from the beginning of the recording."},
-		{"jobs that left before a snapshot showed them with nodes", of(u.Withdrawn, u.Jobs), "They were withdrawn, or began and ended between two snapshots. Left out."},
-		{"jobs that never fit the pool", of(u.NeverFit, u.Jobs), "Left out."},
-		{"jobs whose id another had before", of(u.IDsReused, u.Jobs), "Jobs of their own, as they are younger than the one before was; a number follows the id."},
-		{"jobs that a snapshot between two lacks", of(u.Absent, u.Jobs), "They count as if it had shown them like the one before."},
-		{"submissions not told", of(u.SubmissionUnknown, u.Jobs), "waiting_time and training_time are unset: the job counts as submitted when a snapshot first shows it."},
-		{"changes of nodes that no answer explains", fmt.Sprint(u.UnseenChanges), "They happened between two snapshots, and count as in the middle."},
-		{"time between snapshots", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.GapSeconds.Median, u.GapSeconds.P95, u.GapSeconds.Max), "Nothing is known of what happens in between."},
+		{"jobs still running at the end", of(u.StillRunning, u.Jobs), "They are part of every simulation with the reported remaining work, and of no figure."},
+		{"jobs in the first snapshot", of(u.AtBegin, u.Jobs), "Their times start at the beginning of the recording."},
+		{"jobs that disappeared before a snapshot with nodes", of(u.Withdrawn, u.Jobs), "They were withdrawn, or started and completed between two snapshots. Omitted."},
+		{"jobs that never fit the pool", of(u.NeverFit, u.Jobs), "Omitted."},
+		{"jobs with the ID of an earlier job", of(u.IDsReused, u.Jobs), "Separate jobs, because they are younger than the earlier job. Their ID has a number appended."},
+		{"jobs missing in a snapshot between two others", of(u.Absent, u.Jobs), "They are assumed to be unchanged since the previous snapshot."},
+		{"unknown submissions", of(u.SubmissionUnknown, u.Jobs), "waiting_time and training_time are unset. The first snapshot with the job counts as its submission."},
+		{"resizes that no response explains", fmt.Sprint(u.UnseenChanges), "They are assumed in the middle between two snapshots."},
+		{"time between snapshots", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.GapSeconds.Median, u.GapSeconds.P95, u.GapSeconds.Max), "Changes within this time are not known exactly."},
 		{
-			"ends of jobs, known to within", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.EndWithinSeconds.Median, u.EndWithinSeconds.P95, u.EndWithinSeconds.Max),
-			"Between the two snapshots the remaining ETA says when; a job that ended before it, ended at the later one.",
+			"uncertainty of completion times", fmt.Sprintf("median %.0f s, 95th percentile %.0f s, longest %.0f s", u.EndWithinSeconds.Median, u.EndWithinSeconds.P95, u.EndWithinSeconds.Max),
+			"Between the two snapshots, the time follows from the remaining ETA. A job that completed earlier counts as completed at the later snapshot.",
 		},
-		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, percent(u.LongGapShare)), "The scheduler did not ask, or the server did not record."},
-		{"answers that would change a job's nodes, carried out", of(u.CarriedOut, u.Changes), "Few in shadow mode, where the scheduler acts on none."},
-		{"calls that were refused, or got no answer", of(s.Refused+s.Unanswered, s.Calls), "What was refused is left out."},
-		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Left out."},
-		{"files that cannot be read to their end", fmt.Sprint(len(s.Cut)), "A server still wrote them, or was killed, or they are damaged. Read up to there."},
-		{"times that the clock was set back", fmt.Sprint(len(s.ClockSetBack)), "What was recorded of the time that came again is mixed up."},
+		{"gaps of more than three steps", fmt.Sprintf("%d, %s of the time", u.LongGaps, percent(u.LongGapShare)), "The scheduler made no calls, or the server did not record."},
+		{"assigned resizes that were applied", of(u.CarriedOut, u.Changes), "Few in shadow mode, in which the scheduler applies no decisions."},
+		{"calls that were refused or failed", of(s.Refused+s.Unanswered, s.Calls), "Refused calls are omitted."},
+		{"calls of other callers or methods", of(s.OtherCallers+s.OtherMethods, s.Calls), "Omitted."},
+		{"incomplete files", fmt.Sprint(len(s.Cut)), "A server was still writing, was killed, or the file is damaged. The readable part is used."},
+		{"times that the clock was set back", fmt.Sprint(len(s.ClockSetBack)), "Calls within the repeated time are in the wrong order."},
 	}
 	least, most := 1.0, 0.0
 	for _, d := range f.Details[1:] {
@@ -212,47 +211,47 @@ func (f *Replayed) unknownSection() Section {
 	}
 	if least <= most {
 		rows = append(rows, []string{
-			"node hours on sizes that a job was never seen on", fmt.Sprintf("%s to %s, by policy", percent(least), percent(most)),
-			"Their speeds are what the scheduler told.",
+			"node hours on sizes that a job never had", fmt.Sprintf("%s to %s, by policy", percent(least), percent(most)),
+			"Their speeds are as reported by the scheduler.",
 		})
 	}
 	return Section{
-		Name: "unknown", Title: "What the recording cannot tell",
-		Tables: []Table{{Header: []string{"", "how many", "what that means"}, Rows: rows, TextColumns: []int{1, 2}}},
+		Name: "unknown", Title: "Unknown facts",
+		Tables: []Table{{Header: []string{"", "how many", "meaning"}, Rows: rows, TextColumns: []int{1, 2}}},
 	}
 }
 
-// MostMoments and mostDifferences limit what the page shows of decisions.csv.
+// MaxCalls and maxDifferences limit the part of decisions.csv on the page.
 const (
-	MostMoments     = 10
-	mostDifferences = 12
+	MaxCalls       = 10
+	maxDifferences = 12
 )
 
-// decisionSection shows where a policy would have decided otherwise.
+// decisionSection shows the differences between the decisions of a policy and the recorded schedule.
 func (f *Replayed) decisionSection() Section {
 	same := 0
-	for i := range f.Moments {
-		if len(f.Moments[i].Differences) == 0 {
+	for i := range f.Calls {
+		if len(f.Calls[i].Differences) == 0 {
 			same++
 		}
 	}
 	section := Section{
 		Name: "decisions", Title: "Decisions",
-		Text: []string{fmt.Sprintf("%s, asked about each of %d recorded snapshots as it was, gives every job what it then held at %d. "+
-			"Below are the decisions where the most nodes are elsewhere; decisions.csv has all.", f.DecisionPolicy, len(f.Moments), same)},
+		Text: []string{fmt.Sprintf("For each of %[2]d recorded snapshots, the decision of %[1]s is compared with the allocations after the snapshot. They are equal for %[3]d. "+
+			"Below are the decisions with the most moved nodes. decisions.csv contains all.", f.DecisionPolicy, len(f.Calls), same)},
 	}
 	for _, m := range f.Largest {
 		table := Table{
-			Title: fmt.Sprintf("%s, snapshot %s: %d of %d jobs get other nodes, %d nodes are elsewhere; idle: really %d, %s %d",
+			Title: fmt.Sprintf("%s, snapshot %s: %d of %d jobs have other allocations, %d nodes are moved; idle nodes: recorded %d, %s %d",
 				m.Time.UTC().Format("01-02 15:04:05"), m.SnapshotID, len(m.Differences), m.Jobs, m.Moved(), m.IdleRecorded, f.DecisionPolicy, m.IdlePolicy),
-			Header: []string{"job", "before", "recorded", "answered", f.DecisionPolicy, "why"}, TextColumns: []int{5},
+			Header: []string{"job", "before", "recorded", "assigned", f.DecisionPolicy, "why"}, TextColumns: []int{5},
 		}
-		for _, d := range m.Differences[:min(mostDifferences, len(m.Differences))] {
+		for _, d := range m.Differences[:min(maxDifferences, len(m.Differences))] {
 			table.Rows = append(table.Rows, []string{
-				d.JobID, d.Before.String(), d.Recorded.String(), d.Answered.String(), d.Policy.String(), d.Why,
+				d.JobID, d.Before.String(), d.Recorded.String(), d.Assigned.String(), d.Policy.String(), d.Why,
 			})
 		}
-		if more := len(m.Differences) - mostDifferences; more > 0 {
+		if more := len(m.Differences) - maxDifferences; more > 0 {
 			table.Rows = append(table.Rows, []string{fmt.Sprintf("and %d more", more), "", "", "", "", ""})
 		}
 		section.Tables = append(section.Tables, table)
@@ -260,7 +259,7 @@ func (f *Replayed) decisionSection() Section {
 	return section
 }
 
-// jobSection draws single jobs: those of two runs, and the slowdown in all, by length.
+// jobSection shows the jobs of two runs as Gantt charts, and the slowdown by length for all runs.
 func jobSection(runs []*sim.Result, before, after int, unit string) (Section, error) {
 	median, tail, err := figures.SlowdownByLength(runs...)
 	gantt := []*sim.Result{runs[before]}
@@ -280,7 +279,7 @@ func (f *Replayed) Tables() []Table { return append(f.runTables(), verdictTable(
 // runTables lays out the runs: how long jobs take, then at what price.
 func (f *Replayed) runTables() []Table {
 	in, unit := unitOf(&f.Summary)
-	// Of what really happened there is nothing to say beside itself.
+	// The recorded run has no differences from itself.
 	detail := func(cell func(*Detail) string) func(int, *sim.Summary) string {
 		return func(run int, _ *sim.Summary) string {
 			if run == 0 {
@@ -305,7 +304,7 @@ func (f *Replayed) runTables() []Table {
 				return number("%.0f%%", 100*float64(s.Utilization))
 			}},
 			column{"idle h", "idle node hours", func(run int, _ *sim.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
-			column{"unseen", "share of node hours on sizes that a job was never seen on", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
+			column{"unseen", "share of node hours on sizes that a job never had", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
 			column{"after", "jobs that complete after the recording, when no more arrive", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
 	}
 }

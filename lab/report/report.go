@@ -1,4 +1,4 @@
-// Package report writes results as a page of HTML that needs nothing but itself.
+// Package report writes results as a self-contained HTML page.
 package report
 
 import (
@@ -20,39 +20,38 @@ const Name = "report.html"
 // Page is a report.
 type Page struct {
 	Title string
-	// Unit is what a node is called.
+	// Unit is the name of a node.
 	Unit string
-	// Lead is what a reader with a minute reads, a paragraph each; Verdict and Figure are what they see.
+	// Lead is the summary in paragraphs, followed by Verdict and Figure.
 	Lead    []string
 	Verdict []Table
 	Figure  figures.Named
-	// Origin says by what, when and where the results were made.
+	// Origin describes how, when and where the results were produced.
 	Origin   results.Origin
 	Sections []Section
 }
 
 // Section is a part of a report.
 type Section struct {
-	// Name is the section's in addresses.
+	// Name is the anchor of the section.
 	Name, Title string
-	// Text is its paragraphs, before the tables and the figures.
+	// Text contains the paragraphs before the tables and the figures.
 	Text    []string
 	Tables  []Table
 	Figures []figures.Named
 }
 
-// Table is a table whose first column is text, and the others numbers but for those that
-// TextColumns names.
+// Table is a table. The first column and TextColumns contain text, other columns contain numbers.
 type Table struct {
-	// Title, where set, folds the table away under it.
+	// Title, if set, makes the table collapsible.
 	Title  string
 	Header []string
-	// Rows are the lines; one of a single cell is the heading of those below it.
+	// Rows are the rows. A row with a single cell is a heading.
 	Rows        [][]string
 	TextColumns []int
-	// Best are the cells, by row and column, that are marked as the best of their row.
+	// Best contains the row and column of cells that are marked as the best of their row.
 	Best map[[2]int]bool
-	// Legend says what columns mean.
+	// Legend explains columns.
 	Legend [][2]string
 }
 
@@ -111,7 +110,7 @@ func (p *Page) Files() (map[string][]byte, error) {
 	return files, err
 }
 
-// inline turns a document of SVG into an element of a page, which knows the language.
+// inline converts an SVG document into an element of an HTML page.
 func inline(svg []byte) template.HTML {
 	text := string(svg[max(0, bytes.Index(svg, []byte("<svg"))):])
 	for _, name := range []string{`xmlns="http://www.w3.org/2000/svg"`, `xmlns:xlink="http://www.w3.org/1999/xlink"`} {

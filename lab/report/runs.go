@@ -10,13 +10,13 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// column is a column of a table of runs; cell is given the position of one, and its measures.
+// column is a column of a table of runs. cell returns the text for the index of a run and its measures.
 type column struct {
 	name, meaning string
 	cell          func(run int, s *sim.Summary) string
 }
 
-// tabulate lays out runs; heading returns what stands above one, if anything.
+// tabulate returns a table of runs. heading returns the heading above a run, "" for none.
 func tabulate(runs []sim.Summary, heading func(run int) string, columns ...column) Table {
 	t := Table{}
 	for _, c := range columns {
@@ -49,7 +49,7 @@ func number(format string, x float64) string {
 	return fmt.Sprintf(format, x)
 }
 
-// share returns by what share a time is longer than another.
+// share returns the relative increase of a time.
 func share(is, was float64) float64 {
 	if was == 0 {
 		return 0
@@ -57,10 +57,10 @@ func share(is, was float64) float64 {
 	return is/was - 1
 }
 
-// unchanged is what change says of no change.
+// unchanged is the text of change for no change.
 const unchanged = "unchanged"
 
-// change says by how much times are lower or higher, each by a share.
+// change describes relative changes, for example "5 to 7% lower".
 func change(shares ...float64) string {
 	least, most := 100*slices.Min(shares), 100*slices.Max(shares)
 	digits := "%.0f"
@@ -79,7 +79,7 @@ func change(shares ...float64) string {
 	}
 }
 
-// ranged writes the least and the largest of numbers.
+// ranged formats the smallest and the largest number.
 func ranged(format string, numbers ...float64) string {
 	least, most := fmt.Sprintf(format, slices.Min(numbers)), fmt.Sprintf(format, slices.Max(numbers))
 	if least == most {
@@ -99,7 +99,7 @@ func joined(numbers []int) string {
 	return words[0]
 }
 
-// percent writes a share; one that is not 0 does not look like it.
+// percent formats a share. A positive share is never "0%".
 func percent(share float64) string {
 	if share > 0 && share <= 0.005 {
 		return "under 1%"

@@ -11,13 +11,13 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// Simulated is what came of simulate.
+// Simulated is the report of simulate.
 type Simulated struct {
-	// Runs are of policies on pools, of one workload, and Summary is theirs.
+	// Runs are the runs of policies on pools, for one workload. Summary contains their measures.
 	Runs    []*sim.Result
 	Summary results.Summary
-	// Workload has the jobs, on nodes of GPUsPerNode; those of a trace shorter than
-	// MinDuration were left out, and Disturbance is what policies were told wrong.
+	// Workload is the workload for nodes with GPUsPerNode, without jobs shorter than MinDuration and
+	// with Disturbance.
 	Workload    sim.Workload
 	GPUsPerNode int
 	MinDuration time.Duration
@@ -39,7 +39,7 @@ func (f *Simulated) Conclude() {
 	}
 	span := f.Workload.Span()
 	if f.Summary.Runs[0].NodeTypes != nil {
-		span = 0 // Node types differ in speed, so that no one time is what jobs need on the nodes that they requested.
+		span = 0 // The load is not defined, because node types differ in speed.
 	}
 	f.Summary.Conclude(results.ConditionsOf(&f.Workload, f.Summary.Pools(), span, f.RestartTime, eta))
 }
@@ -88,10 +88,10 @@ func (f *Simulated) page() (*Page, error) {
 	return page, err
 }
 
-// Tables lays out the runs and the verdict.
+// Tables returns the tables of the runs and of the verdict.
 func (f *Simulated) Tables() []Table { return append(f.runTables(), verdictTable(&f.Summary)...) }
 
-// runTables lays out the runs, a group for each pool: how long jobs take, then at what price.
+// runTables returns the tables of the runs, grouped by pool: the times of jobs, then resizes and decisions.
 func (f *Simulated) runTables() []Table {
 	summary := &f.Summary
 	policy := column{"policy", "", func(_ int, s *sim.Summary) string { return s.Policy }}
@@ -148,7 +148,7 @@ func (f *Simulated) runTables() []Table {
 }
 
 func (f *Simulated) policiesTable() Table {
-	table := Table{Header: []string{"policy", "what it does"}, TextColumns: []int{1}}
+	table := Table{Header: []string{"policy", "description"}, TextColumns: []int{1}}
 	for _, policy := range sim.Policies() {
 		if slices.Contains(f.Summary.Policies(), policy.Name) {
 			table.Rows = append(table.Rows, []string{policy.Name, policy.Description})
@@ -159,7 +159,7 @@ func (f *Simulated) policiesTable() Table {
 
 func (f *Simulated) hasTeams() bool { return len(f.Summary.Runs[0].Teams) > 0 }
 
-// teamsTables has a table of the teams in each run, none where there are no teams.
+// teamsTables returns a table of the teams in each run, nil if there are no teams.
 func (f *Simulated) teamsTables() []Table {
 	if !f.hasTeams() {
 		return nil
@@ -200,13 +200,14 @@ func (f *Simulated) typesTable() Table {
 	return table
 }
 
-// Lead says what the best policy brings, who loses, and what that holds for.
+// Lead returns the summary: the improvement by the best policy, the jobs that are slower, and the
+// conditions.
 func (f *Simulated) Lead() []string {
 	lines := []string{fmt.Sprintf("%s: %s on pools of %s nodes.", f.Workload.Name, format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
 	return slices.Concat(lines, verdict(&f.Summary, f.GPUsPerNode), f.notes())
 }
 
-// notes says which jobs of the trace the runs leave out, and on which pools what the cluster did
+// notes lists the jobs of the trace that the runs omit, and the pools on which the recorded schedule
 // cannot be compared.
 func (f *Simulated) notes() []string {
 	var notes []string
@@ -222,10 +223,10 @@ func (f *Simulated) notes() []string {
 	if at < 0 {
 		return notes
 	}
-	most := f.Runs[at].PeakNodes() // It is the same on every pool.
+	peak := f.Runs[at].PeakNodes() // The same for every pool.
 	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %d nodes at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
-		sim.RecordedPolicy, most))
-	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= most }); len(small) > 0 {
+		sim.RecordedPolicy, peak))
+	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= peak }); len(small) > 0 {
 		pools := "A pool of %s nodes is smaller, so %s cannot be compared there."
 		if len(small) > 1 {
 			pools = "Pools of %s nodes are smaller, so %s cannot be compared there."

@@ -12,7 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// explain names a reference for readers who do not know the policies.
+// explain describes a reference policy.
 func explain(policy string) string {
 	switch policy {
 	case sim.RecordedPolicy:
@@ -26,7 +26,7 @@ func explain(policy string) string {
 	}
 }
 
-// verdict says what the best policy brings, what it leaves idle, who loses and what that holds for.
+// verdict describes the best policy: its improvement, idle node hours, slower jobs and conditions.
 func verdict(s *results.Summary, gpusPerNode int) []string {
 	v := s.Verdict
 	if v == nil {
@@ -64,7 +64,7 @@ func poolOf(s *results.Summary, r *results.Reference) string {
 	return fmt.Sprintf(", on %d nodes", r.Pools[0].Nodes)
 }
 
-// unitOf returns how times are written: in seconds if jobs take less than ten minutes.
+// unitOf returns the format and the unit of times, which is seconds if jobs take less than 10 min.
 func unitOf(s *results.Summary) (write func(seconds float64) string, name string) {
 	if s.Runs[0].MeanTotalSeconds < 600 {
 		return func(seconds float64) string { return fmt.Sprintf("%.0f", seconds) }, "s"
@@ -72,7 +72,7 @@ func unitOf(s *results.Summary) (write func(seconds float64) string, name string
 	return minutes, "min"
 }
 
-// lowered says by how much a mean is lower than that of a reference.
+// lowered describes the change of a mean compared with a reference.
 func lowered(s *results.Summary, r *results.Reference) string {
 	text := change(changes(r)...)
 	if in, unit := unitOf(s); len(r.Pools) == 1 && text != unchanged {
@@ -81,7 +81,7 @@ func lowered(s *results.Summary, r *results.Reference) string {
 	return text
 }
 
-// loweredAll says so for several references.
+// loweredAll describes the changes of a mean compared with several references.
 func loweredAll(references []results.Reference) string {
 	texts := make([]string, len(references))
 	for i := range references {
@@ -142,7 +142,7 @@ func of(s *results.Summary, policy string, r *results.Reference, measure func(*s
 func idleHours(s *sim.Summary) float64   { return float64(s.IdleNodeHours) }
 func utilization(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }
 
-// idle says which node hours policies leave idle, on the pools of the first reference.
+// idle describes the idle node hours of policies, on the pools of the first reference.
 func idle(s *results.Summary) string {
 	var texts []string
 	first := &s.Verdict.ComparedWith[0]
@@ -161,7 +161,7 @@ func idle(s *results.Summary) string {
 	return "Idle node hours" + poolOf(s, first) + ": " + strings.Join(texts, ", ") + "."
 }
 
-// compared returns the policies that a verdict is about: first what is compared with.
+// compared returns the policies of a verdict, starting with the references.
 func compared(s *results.Summary) []string {
 	policies := append(s.Verdict.References(), s.Verdict.Policy)
 	if s.Verdict.Calm != "" {
@@ -170,7 +170,7 @@ func compared(s *results.Summary) []string {
 	return policies
 }
 
-// losers says who loses by the best policy compared with the last reference.
+// losers describes the jobs that are slower than under the last reference.
 func losers(s *results.Summary) string {
 	best := s.Verdict.Policy
 	reference := s.Verdict.ComparedWith[len(s.Verdict.ComparedWith)-1]
@@ -183,7 +183,7 @@ func losers(s *results.Summary) string {
 			later, worst = append(later, 100**run.LaterShare), append(worst, *run.WorstLater)
 		}
 	}
-	text := fmt.Sprintf("Who loses compared with %s: ", reference.Policy)
+	text := fmt.Sprintf("Slower jobs compared with %s: ", reference.Policy)
 	if len(later) > 0 {
 		text += fmt.Sprintf("%s%% of the jobs complete later, one takes %.1f times as long. ", ranged("%.0f", later...), slices.Max(worst))
 	}
@@ -192,7 +192,7 @@ func losers(s *results.Summary) string {
 		change(longest...), ranged("%.2f", resizes...), ranged("%.2f", before...), ranged("%.2f", pauses...))
 }
 
-// validity says what a verdict holds for.
+// validity describes the conditions of a verdict.
 func validity(s *results.Summary, gpusPerNode int) string {
 	c := s.Conditions
 	elastic := "no job is elastic"
@@ -225,10 +225,10 @@ func validity(s *results.Summary, gpusPerNode int) string {
 	if c.RestartSeconds > 0 {
 		restart = "a restart takes " + format.Short(time.Duration(c.RestartSeconds)*time.Second)
 	}
-	return fmt.Sprintf("These figures hold if %s; %s%s; %s.", elastic, load, etas(c), restart)
+	return fmt.Sprintf("Conditions of these figures: %s; %s%s; %s.", elastic, load, etas(c), restart)
 }
 
-// etas says how good the ETAs are.
+// etas describes the accuracy of ETAs.
 func etas(c *results.Conditions) string {
 	factor := ""
 	if f := float64(c.ETAFactor); !math.IsNaN(f) {
@@ -246,7 +246,7 @@ func etas(c *results.Conditions) string {
 	}
 }
 
-// verdictTable lays out what is compared: a row for each measure, whose best value is marked.
+// verdictTable returns the table of a verdict. Each row is a measure, with its best value marked.
 func verdictTable(s *results.Summary) []Table {
 	if s.Verdict == nil {
 		return nil

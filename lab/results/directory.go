@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// Directory is a directory of results, which appears complete or not at all: files are written
-// beside the target, and Commit renames.
+// Directory writes a directory of results atomically. Write writes files to a staging directory, and
+// Commit renames it to the target.
 type Directory struct {
 	target, staging string
 	files           int
 }
 
-// ErrNotEmpty means that the target holds files already.
+// ErrNotEmpty means that the target already contains files.
 var ErrNotEmpty = errors.New("exists and is not empty")
 
 // NewDirectory returns a Directory for target, or ErrNotEmpty.
@@ -72,5 +72,5 @@ func checkFree(target string) error {
 	return err
 }
 
-// Discard removes what was written and not committed.
+// Discard removes all files that are not committed.
 func (d *Directory) Discard() error { return os.RemoveAll(d.staging) }

@@ -23,22 +23,22 @@ const (
 
 // Summary is the content of summary.json.
 type Summary struct {
-	// Origin says what made it.
+	// Origin describes the command, the version and the machine.
 	Origin      *Origin          `json:"origin,omitempty"`
 	Runs        []sim.Summary    `json:"runs"`
 	Comparisons []sim.Comparison `json:"comparisons"`
-	// Cut is what the workload leaves out of its trace.
+	// Cut counts the jobs and GPUs of the trace that the workload omits.
 	Cut sim.Cuts `json:"cut"`
-	// Unit is what a node is called, "" for a node.
+	// Unit is the name of a node, "" for "node".
 	Unit string `json:"unit,omitempty"`
-	// Conditions are what the figures hold for.
+	// Conditions are the conditions of the runs.
 	Conditions *Conditions `json:"conditions,omitempty"`
-	// Verdict is missing if there are no two policies to compare.
+	// Verdict is absent if there are no two policies to compare.
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// Summarize returns the measures of runs on one workload, drawn with a seed, and the
-// comparison of each with the baseline policy on the same pool.
+// Summarize returns the measures of runs of one workload, and the comparisons with the baseline policy on
+// the same pool. seed is the seed of the workload.
 func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) Summary {
 	summary := Summary{Runs: []sim.Summary{}, Comparisons: []sim.Comparison{}, Cut: cut}
 	for _, run := range runs {
@@ -62,7 +62,7 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) S
 	return summary
 }
 
-// ExtraJobs returns Comparison.ExtraJobsPer100 of a run, NaN where it is not compared.
+// ExtraJobs returns Comparison.ExtraJobsPer100 of a run, NaN if there is no comparison.
 func (s *Summary) ExtraJobs(run *sim.Summary) float64 {
 	for i := range s.Comparisons {
 		if c := &s.Comparisons[i]; c.Policy == run.Policy && c.Nodes == run.Nodes {
@@ -72,7 +72,7 @@ func (s *Summary) ExtraJobs(run *sim.Summary) float64 {
 	return math.NaN()
 }
 
-// Baseline returns the policy that others are compared with, "" where none is.
+// Baseline returns the baseline policy, "" if there are no comparisons.
 func (s *Summary) Baseline() string {
 	if len(s.Comparisons) == 0 {
 		return ""
@@ -159,7 +159,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
-// Origin says by what, when and where results were made.
+// Origin describes how, when and where results were produced.
 type Origin struct {
 	Command string    `json:"command"`
 	Version string    `json:"version"`

@@ -42,7 +42,7 @@ type PoolChange struct {
 	Change float64 `json:"change"`
 }
 
-// Conditions are what the figures of runs hold for. Field names are those of summary.json.
+// Conditions are the conditions of runs, as written to summary.json.
 type Conditions struct {
 	// Jobs is the number of jobs, Elastic how many of them have several sizes, and ElasticShare
 	// their share.
@@ -186,7 +186,7 @@ func (s *Summary) PoolsOf(policy string) []int {
 	return []int{smallest}
 }
 
-// references returns what the best policy is compared with: what the cluster did or else FIFO, then
+// references returns the policies that the best policy is compared with: the recorded schedule or FIFO, then
 // max-min fair shares; without any of them the best plain rule, otherwise the baseline.
 func (s *Summary) references() []string {
 	policies := s.Policies()

@@ -1,4 +1,4 @@
-package parent
+package nonlinear
 
 import (
 	"fmt"
@@ -10,20 +10,20 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Study is a comparison over random snapshots.
+// Study compares the formulations on random snapshots.
 type Study struct {
 	Seed      uint64
 	Snapshots int // of each row of the table
 }
 
-// The snapshots of a study, with as many jobs as exhaustive search can take.
+// Sizes of the snapshots of a study, limited by the run time of exhaustive search.
 const (
 	jobs        = 4
 	steps       = 4
 	largestSize = 8
 )
 
-// finding is what a study finds for one kind of snapshot.
+// finding is one row of the table.
 type finding struct {
 	nodes, short   int
 	differs, tied  int
@@ -31,15 +31,15 @@ type finding struct {
 	snapshotsTaken int
 }
 
-// WriteTable runs the study and writes its table in Markdown, one row for each size of the
-// pool and number of short jobs.
+// WriteTable runs the study and writes its table in Markdown, with one row for each pool size and number
+// of short jobs.
 func (s Study) WriteTable(w io.Writer) error {
 	if _, err := fmt.Fprint(w,
 		"| nodes per job | short jobs | first step differs | by a tie alone | mean loss where it differs | mean loss | largest loss |\n",
 		"|--:|--:|--:|--:|--:|--:|--:|\n"); err != nil {
 		return err
 	}
-	// From barely more than a node per job to enough for almost all of them.
+	// From about one node per job to enough nodes for almost all jobs.
 	for _, nodes := range []int{5, 6, 8, 12, 16, 24} {
 		for short := range jobs + 1 {
 			f := s.find(nodes, short)
@@ -51,7 +51,7 @@ func (s Study) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// find compares the models on snapshots of one kind, which has random numbers of its own.
+// find compares the formulations for one row, which has its own random stream.
 func (s Study) find(nodes, short int) finding {
 	random := rand.New(rand.NewPCG(s.Seed, uint64(nodes*(jobs+1)+short)))
 	f := finding{nodes: nodes, short: short}
@@ -59,7 +59,7 @@ func (s Study) find(nodes, short int) finding {
 		p := solver.NewProblem(randomSnapshot(random, nodes, short), solver.AdmissionFIFO)
 		c, ok := Compare(p)
 		if !ok {
-			continue // Admission leaves no problem without a plan.
+			continue // Does not occur after admission.
 		}
 		f.snapshotsTaken++
 		if c.Differs {
@@ -74,18 +74,17 @@ func (s Study) find(nodes, short int) finding {
 	return f
 }
 
-// randomSnapshot draws jobs, queued or with one of their sizes, of which the given number are
-// short: on one node they finish before the last step begins. The others take two to ten
-// horizons.
+// randomSnapshot returns a random snapshot. Jobs are queued or have one of their legal sizes. short jobs
+// complete on one node before the last step. Other jobs take 2 to 10 horizons on one node.
 func randomSnapshot(random *rand.Rand, nodes, short int) *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.Horizon{Step: solver.DefaultStep, Steps: steps}}
 	horizon := s.Horizon.Step * time.Duration(s.Horizon.Steps)
 	for i := range jobs {
-		least, most := 2*horizon, 10*horizon
+		shortest, longest := 2*horizon, 10*horizon
 		if i < short {
-			least, most = time.Second, horizon-s.Horizon.Step
+			shortest, longest = time.Second, horizon-s.Horizon.Step
 		}
-		job := solver.NewJob(strconv.Itoa(i+1), least+time.Duration(random.Int64N(int64(most-least))))
+		job := solver.NewJob(strconv.Itoa(i+1), shortest+time.Duration(random.Int64N(int64(longest-shortest))))
 		job.MaxNodes = largestSize
 		sizes := job.LegalSizes()
 		if n := random.IntN(len(sizes) + 1); n > 0 {

@@ -1,6 +1,5 @@
-// Command table writes the table of docs/explanation/simplified-model.md: how often, and by how
-// much, the first step of the paper's simplified model differs from that of its
-// non-linear parent.
+// Command table writes the table of docs/explanation/simplified-model.md. It shows how often and by how
+// much the first steps of the paper's two formulations differ.
 package main
 
 import (
@@ -8,11 +7,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/elastalloc/elastalloc/lab/parent"
+	"github.com/elastalloc/elastalloc/lab/nonlinear"
 )
 
 func main() {
-	var study parent.Study
+	var study nonlinear.Study
 	flag.Uint64Var(&study.Seed, "seed", 1, "seed of the random snapshots")
 	flag.IntVar(&study.Snapshots, "snapshots", 500, "snapshots for each row")
 	flag.Parse()

@@ -1,4 +1,4 @@
-package parent
+package nonlinear
 
 import (
 	"math"
@@ -27,11 +27,11 @@ func linear(demand float64, sizes ...int) solver.AdmittedJob {
 // TestWhereTheyDiffer has jobs of demand 2, 3 and 4 on 4 nodes for two steps; each
 // holds 1 or 2, so one of them gets the second node first.
 //
-// In the parent job 1 gets it: it finishes, returns both nodes, and the others hold
+// In the nonlinear formulation job 1 gets it: it finishes, returns both nodes, and the others hold
 // two each: 1 + 1/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/3. In the simplified
 // model it would keep one node, and 1/4 of job 3 would be lost: 4 1/12. So there
 // job 2 gets the node: 1/2 + 2/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/6. No job
-// finishes in the first step, so the parent has it that way as well.
+// finishes in the first step, so the nonlinear formulation has it that way as well.
 func TestWhereTheyDiffer(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{4, 4}, Steps: 2, Jobs: []solver.AdmittedJob{
 		linear(2, 1, 2), linear(3, 1, 2), linear(4, 1, 2),
@@ -41,7 +41,7 @@ func TestWhereTheyDiffer(t *testing.T) {
 		t.Fatal("Compare() found no plan")
 	}
 	want := Comparison{
-		First: []int{1, 2, 1}, ParentFirst: []int{2, 1, 1},
+		First: []int{1, 2, 1}, NonlinearFirst: []int{2, 1, 1},
 		Optimum: 4 + 1.0/3, Reached: 4 + 1.0/6, Differs: true,
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })
@@ -54,7 +54,7 @@ func TestWhereTheyDiffer(t *testing.T) {
 }
 
 // TestTied has two equal jobs of which the simplified model, too, lets either go
-// first; whichever it takes is one of the parent's best.
+// first; whichever it takes is one of the nonlinear best.
 func TestTied(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 1, 2), linear(2, 1, 2)}}
 	c, ok := Compare(p)
@@ -81,7 +81,7 @@ func TestCompareAgainstCounting(t *testing.T) {
 		if !ok {
 			t.Fatal("Compare() found no plan of an admitted problem")
 		}
-		optimum := map[finished]float64{holdsSmallest: math.Inf(-1), returnsToZero: math.Inf(-1)}
+		optimum := map[finished]float64{keepsMinSize: math.Inf(-1), returnsToZero: math.Inf(-1)}
 		values := map[finished][]float64{}
 		firsts := firstSteps(p)
 		for f := range optimum {
@@ -92,14 +92,14 @@ func TestCompareAgainstCounting(t *testing.T) {
 			}
 		}
 		if !reaches(got.Optimum, optimum[returnsToZero]) || got.Optimum > optimum[returnsToZero]*(1+tieTolerance) {
-			t.Fatalf("the parent's optimum is %v; want %v", got.Optimum, optimum[returnsToZero])
+			t.Fatalf("the nonlinear optimum is %v; want %v", got.Optimum, optimum[returnsToZero])
 		}
-		if !reaches(optimum[returnsToZero], optimum[holdsSmallest]) {
-			t.Fatalf("the parent's optimum %v is below the simplified one %v",
-				optimum[returnsToZero], optimum[holdsSmallest])
+		if !reaches(optimum[returnsToZero], optimum[keepsMinSize]) {
+			t.Fatalf("the nonlinear optimum %v is below the simplified one %v",
+				optimum[returnsToZero], optimum[keepsMinSize])
 		}
 		// The first steps are in the order of the rule for ties.
-		want := slices.IndexFunc(values[holdsSmallest], func(v float64) bool { return reaches(v, optimum[holdsSmallest]) })
+		want := slices.IndexFunc(values[keepsMinSize], func(v float64) bool { return reaches(v, optimum[keepsMinSize]) })
 		if diff := cmp.Diff(firsts[want], got.First); diff != "" {
 			t.Fatalf("first step (-want +got):\n%s", diff)
 		}
@@ -111,7 +111,7 @@ func TestCompareAgainstCounting(t *testing.T) {
 		}
 		tied := false
 		for n := range firsts {
-			tied = tied || got.Differs && reaches(values[holdsSmallest][n], optimum[holdsSmallest]) &&
+			tied = tied || got.Differs && reaches(values[keepsMinSize][n], optimum[keepsMinSize]) &&
 				reaches(values[returnsToZero][n], optimum[returnsToZero])
 		}
 		if got.Tied != tied {

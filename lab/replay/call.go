@@ -1,6 +1,6 @@
-// Package replay reads the recording of a server and works out what really happened to the
-// jobs. That is a workload, on which policies can be simulated, and the run of the policy
-// recorded, which they are set beside. What snapshots cannot tell is counted, see Unknown.
+// Package replay reconstructs the schedule of a cluster from the recording of a server. The result
+// is a workload, on which policies can be simulated, and the run of the policy "recorded", with which
+// they are compared. Unknown counts the facts that snapshots do not contain.
 package replay
 
 import (
@@ -19,50 +19,49 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Moment is a recorded call: the cluster as its scheduler described it, and what the server
-// answered.
-type Moment struct {
-	// At is whole seconds from the first call of the recording.
+// Call is a recorded call of Allocate or FillIdle with its response.
+type Call struct {
+	// At is the time since the first call of the recording, in whole seconds.
 	At   time.Duration
 	Time time.Time
 	// Snapshot is valid and has its defaults.
 	Snapshot *solver.Snapshot
-	// Decision says that it asked for a decision, with Options, and not to fill idle nodes.
+	// Decision reports whether the call is Allocate, with Options, and not FillIdle.
 	Decision bool
 	Options  solver.Options
-	// Answer is what each job is given, by its id; nil for a call that got none.
-	Answer map[string]Held
+	// Response maps job IDs to allocations. It is nil if the call failed.
+	Response map[string]Allocation
 }
 
-// Held is the nodes of a job, and their type in a pool of several.
-type Held struct {
+// Allocation is the nodes of a job, and their type in a pool with node types.
+type Allocation struct {
 	Nodes    int
 	NodeType string
 }
 
-// String returns the nodes with their type, "" for no answer.
-func (h Held) String() string {
-	if h.Nodes == unanswered {
+// String returns the nodes with their type, "" if there is no response.
+func (h Allocation) String() string {
+	if h.Nodes == noResponse {
 		return ""
 	}
 	return strings.TrimSpace(fmt.Sprint(h.Nodes, " ", h.NodeType))
 }
 
-// held returns nodes of the moment's pool.
-func (m *Moment) held(nodes int, nodeType string) Held {
+// allocation returns an Allocation, without a type for no nodes and in a pool without node types.
+func (m *Call) allocation(nodes int, nodeType string) Allocation {
 	if nodes == 0 || !m.Snapshot.Typed() {
 		nodeType = ""
 	}
-	return Held{nodes, nodeType}
+	return Allocation{nodes, nodeType}
 }
 
-type isAnswer interface {
+type allocationsResponse interface {
 	GetAllocations() []*elastallocv1.Allocation
 }
 
-// newMoment returns the moment of a call that describes the cluster, or nil.
-func newMoment(e *recording.Entry) *Moment {
-	m := &Moment{Time: e.Time}
+// newCall converts an entry of a recording. It returns nil if the request is not valid.
+func newCall(e *recording.Entry) *Call {
+	m := &Call{Time: e.Time}
 	switch request := e.Request.(type) {
 	case *elastallocv1.AllocateRequest:
 		converted, err := apiconv.FromAllocateRequest(request, math.MaxInt32)
@@ -89,51 +88,51 @@ func newMoment(e *recording.Entry) *Moment {
 	if m.Snapshot.Typed() {
 		m.Snapshot = m.Snapshot.WithReferenceETAs()
 	}
-	if answer, ok := e.Response.(isAnswer); ok {
-		m.Answer = make(map[string]Held)
+	if answer, ok := e.Response.(allocationsResponse); ok {
+		m.Response = make(map[string]Allocation)
 		for _, a := range answer.GetAllocations() {
-			m.Answer[a.GetJobId()] = m.held(int(a.GetNodes()), a.GetNodeType())
+			m.Response[a.GetJobId()] = m.allocation(int(a.GetNodes()), a.GetNodeType())
 		}
 	}
 	return m
 }
 
-// Source says which calls a replay is made of. Field names are those of replay.json.
+// Source counts the calls of a recording, as written to replay.json.
 type Source struct {
 	// Begin and End are the times of the first and the last call.
 	Begin time.Time `json:"begin"`
 	End   time.Time `json:"end"`
-	// Calls is the number of calls in the recording, Decisions how many of them asked for a
-	// decision and Fills how many filled idle nodes.
+	// Calls is the number of calls in the recording, Decisions the number of Allocate calls, and
+	// Fills the number of FillIdle calls.
 	Calls     int `json:"calls"`
 	Decisions int `json:"decisions"`
 	Fills     int `json:"fills"`
-	// Refused is the number of these calls that were no valid request, and Unanswered of
-	// those that got no answer. OtherMethods ask about what might be.
+	// Refused is the number of invalid requests among these calls, and Unanswered the number of calls
+	// without a successful response. OtherMethods counts calls of other methods, and OtherCallers
+	// calls of callers that are not selected.
 	Refused      int `json:"refused"`
 	Unanswered   int `json:"unanswered"`
 	OtherMethods int `json:"other_methods"`
 	OtherCallers int `json:"other_callers"`
-	// Cut names the files that cannot be read to their end, and ClockSetBack those in which
-	// times go back.
+	// Cut lists incomplete or damaged files. ClockSetBack lists files with decreasing times.
 	Cut          []string `json:"cut,omitempty"`
 	ClockSetBack []string `json:"clock_set_back,omitempty"`
 }
 
-// calls are those of the callers of one cluster. Messages are not kept: they take several times
-// as much memory.
-type calls struct {
+// callLog collects the calls of the callers of one cluster. It does not keep messages, which would need
+// several times as much memory.
+type callLog struct {
 	chosen []string
 	source Source
-	list   []Moment
+	list   []Call
 	by     map[string]int // decisions and fills
 }
 
-// newCalls returns the calls of some callers, all for none.
-func newCalls(chosen ...string) *calls { return &calls{chosen: chosen, by: make(map[string]int)} }
+// newCallLog returns an empty callLog for the given callers, by default all.
+func newCallLog(chosen ...string) *callLog { return &callLog{chosen: chosen, by: make(map[string]int)} }
 
-// add takes the next call of a recording.
-func (c *calls) add(e *recording.Entry) {
+// add adds the next call of a recording.
+func (c *callLog) add(e *recording.Entry) {
 	c.source.Calls++
 	if e.Method != "Allocate" && e.Method != "FillIdle" {
 		c.source.OtherMethods++
@@ -144,7 +143,7 @@ func (c *calls) add(e *recording.Entry) {
 		c.source.OtherCallers++
 		return
 	}
-	m := newMoment(e)
+	m := newCall(e)
 	switch {
 	case m == nil:
 		c.source.Refused++
@@ -154,14 +153,15 @@ func (c *calls) add(e *recording.Entry) {
 	default:
 		c.source.Fills++
 	}
-	if m.Answer == nil {
+	if m.Response == nil {
 		c.source.Unanswered++
 	}
 	c.list = append(c.list, *m)
 }
 
-// moments returns the moments in the order of time, of a recording with these cuts.
-func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
+// ordered returns the calls in order of time, starting with the first decision. cuts are the incomplete
+// parts of the recording.
+func (c *callLog) ordered(cuts []recording.Cut) ([]Call, Source, error) {
 	source, list, chosen, callers := c.source, c.list, c.chosen, c.by
 	for _, cut := range cuts {
 		if errors.Is(cut.Err, recording.ErrClockSetBack) {
@@ -170,7 +170,7 @@ func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
 			source.Cut = append(source.Cut, cut.Path)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Moment) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(list, func(a, b Call) int { return a.Time.Compare(b.Time) })
 	if len(chosen) == 0 && len(callers) > 1 {
 		var named []string
 		for _, name := range slices.Sorted(maps.Keys(callers)) {
@@ -184,10 +184,10 @@ func (c *calls) moments(cuts []recording.Cut) ([]Moment, Source, error) {
 			return nil, source, fmt.Errorf("the recording has no calls of %q", caller)
 		}
 	}
-	// It begins with a decision, for the simulations decide at its pace.
-	begin := slices.IndexFunc(list, func(m Moment) bool { return m.Decision && len(m.Snapshot.Jobs) > 0 })
+	// Simulations start with a decision.
+	begin := slices.IndexFunc(list, func(m Call) bool { return m.Decision && len(m.Snapshot.Jobs) > 0 })
 	if begin < 0 {
-		return nil, source, fmt.Errorf("the recording has %d calls, and no decision on jobs", source.Calls)
+		return nil, source, fmt.Errorf("the recording has %d calls, but no Allocate call with jobs", source.Calls)
 	}
 	list = list[begin:]
 	if len(list) < 2 {

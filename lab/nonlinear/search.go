@@ -1,4 +1,4 @@
-package parent
+package nonlinear
 
 import (
 	"cmp"
@@ -7,26 +7,26 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// finished is what a job that has finished may hold in later steps.
+// finished determines the possible nodes of a completed job in later steps.
 type finished int
 
 const (
-	// holdsSmallest is the simplified model, equation (> min): any of its sizes, of
-	// which the smallest is best.
-	holdsSmallest finished = iota
-	// returnsToZero is the parent, equations (define y 1) to (return 0 if finish):
-	// no nodes at all.
+	// keepsMinSize is the simplified formulation, equation (> min): any legal size, of which the
+	// smallest is optimal.
+	keepsMinSize finished = iota
+	// returnsToZero is the nonlinear formulation, equations (define y 1) to (return 0 if finish): no
+	// nodes.
 	returnsToZero
 )
 
 // row is the nodes of one job in every step.
 type row struct {
 	nodes []int
-	value float64 // the job's part of the objective
+	value float64 // term of the job in the objective
 }
 
-// search finds the best plan of a model among all combinations of the jobs' rows but those
-// that are worse even if all later jobs have their best rows.
+// search is a branch-and-bound search over all combinations of the rows of jobs. The bound assumes the
+// best row for every later job.
 type search struct {
 	problem *solver.Problem
 	rows    []map[int][]row // of each job by nodes in the first step, the best first
@@ -46,8 +46,7 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 	var extend func(nodes []int)
 	extend = func(nodes []int) {
 		if len(nodes) == steps {
-			// Value takes a size that is not legal, such as the parent's 0, for one
-			// that serves nothing.
+			// Value treats a size that is not legal, such as 0, as no progress.
 			byFirst[nodes[0]] = append(byFirst[nodes[0]], row{nodes: slices.Clone(nodes), value: job.Value(solver.Nodes(nodes...))})
 			return
 		}
@@ -71,7 +70,8 @@ func isFinished(job *solver.AdmittedJob, nodes []int) bool {
 	return len(progress) > 0 && progress[len(progress)-1] >= 1
 }
 
-// undominated sorts rows by value, without those that take no less than a better one.
+// undominated sorts rows by value and removes rows that use at least as many nodes as a better row in
+// every step.
 func undominated(rows []row) []row {
 	slices.SortStableFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.value, a.value), slices.Compare(a.nodes, b.nodes))
@@ -95,8 +95,7 @@ func takesNoMore(a, b []int) bool {
 	return true
 }
 
-// best returns the best objective of a plan with the given first step, or exceeding if that
-// is more.
+// best returns the largest objective of a plan with the given first step, or exceeding if that is larger.
 func (s *search) best(first []int, exceeding float64) float64 {
 	free := slices.Clone(s.problem.Capacity)
 	best := exceeding
@@ -110,7 +109,7 @@ func (s *search) best(first []int, exceeding float64) float64 {
 		for _, r := range rows {
 			bound := bound - rows[0].value + r.value
 			if bound <= best {
-				return // The rows that follow are worse.
+				return // Later rows are worse.
 			}
 			if take(free, r.nodes) {
 				place(i+1, value+r.value, bound)
@@ -122,7 +121,7 @@ func (s *search) best(first []int, exceeding float64) float64 {
 	return best
 }
 
-// bound bounds the value of a plan with the given first step.
+// bound returns an upper bound of the value of a plan with the given first step.
 func (s *search) bound(first []int) float64 {
 	bound := 0.0
 	for i, k := range first {
@@ -131,7 +130,7 @@ func (s *search) bound(first []int) float64 {
 	return bound
 }
 
-// take takes the nodes of a row out of the pool, or reports that they do not fit.
+// take removes the nodes of a row from the free nodes. It returns false if they do not fit.
 func take(free, nodes []int) bool {
 	if !takesNoMore(nodes, free) {
 		return false

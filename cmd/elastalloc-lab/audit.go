@@ -21,8 +21,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// mostAudits is how many decisions that are not confirmed the table names of each verdict.
-const mostAudits = 20
+// maxAudits is the largest number of listed decisions for each verdict other than CONFIRMED.
+const maxAudits = 20
 
 func newAuditCommand(env cli.LookupEnv) *cobra.Command {
 	var recordings []string
@@ -30,18 +30,16 @@ func newAuditCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "audit --recording DIR",
 		Short: "Check every recorded decision independently",
-		Long: `Check the recorded answers of Allocate by code that shares nothing with what
-makes decisions (elastalloc audit), and count the verdicts by objective and
-reason.
+		Long: `Check the recorded responses of Allocate with the independent checker (see
+elastalloc audit), and count the verdicts by objective and reason.
 
-An answer recorded without its plan, of more than one step, does not say all
-that it claims. It is decided again: where that gives the same nodes, the plan
-shows that the recorded answer is worth what it says. Where it does not, the
-verdict is OPEN.
+If a response with several steps was recorded without its plan, the decision is
+made again. If it has the same allocations, its plan is used to check the
+recorded objective. Otherwise, the verdict is OPEN.
 
 The exit status is 1 if a decision is refuted, if a part of a recording cannot
-be read, which includes a file that a server still writes, or if the recordings
-have no decision.`,
+be read, which includes a file that a server is still writing, or if the
+recordings have no decisions.`,
 		Example: `  elastalloc-lab audit --recording recordings`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,7 +67,7 @@ have no decision.`,
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&recordings, "recording", nil, "folders of recordings")
-	flags.IntVar(&o.Work, "work", audit.DefaultWork, "elementary steps after which the verdict on a decision is OPEN")
+	flags.IntVar(&o.Work, "work", audit.DefaultWork, "limit of elementary steps per decision, after which its verdict is OPEN")
 	cli.MarkRequired(command, "recording")
 	return command
 }
@@ -78,7 +76,7 @@ type audits struct {
 	again   apiconv.InProcess
 	options audit.Options
 	classes map[string]map[audit.Verdict]int
-	// notable are decisions that are not confirmed.
+	// notable lists decisions that are not confirmed.
 	notable []notable
 }
 
@@ -98,7 +96,7 @@ func (a *audits) add(ctx context.Context, e *recording.Entry) error {
 	report := audit.Check(ctx, request, response, a.options)
 	if report.Verdict == audit.Open {
 		if planned := a.planned(ctx, request, response); planned != nil {
-			// It may lead to a plan of the recorded worth; that it leads to another proves nothing.
+			// The same allocations may have several plans, so a plan with another objective proves nothing.
 			if again := audit.Check(ctx, request, planned, a.options); again.Verdict == audit.Confirmed {
 				report = again
 			}
@@ -118,8 +116,8 @@ func (a *audits) add(ctx context.Context, e *recording.Entry) error {
 	return nil
 }
 
-// planned returns a recorded answer with the plan and the certificate of the same decision
-// made again, nil where that gives other nodes.
+// planned makes a recorded decision again and returns its response with plan and certificate, nil if the
+// allocations differ.
 func (a *audits) planned(
 	ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse,
 ) *elastallocv1.AllocateResponse {
@@ -143,8 +141,8 @@ func (a *audits) planned(
 	return planned
 }
 
-// failure returns an error that says why the audit is no success, nil if it is one: all that was
-// recorded was read, something was checked, and nothing is refuted.
+// failure returns an error unless all recordings were read, at least one decision was checked, and no decision
+// was refuted.
 func (a *audits) failure(cuts []recording.Cut) error {
 	var failures []string
 	if refuted := a.count(audit.Refuted); refuted > 0 {
@@ -202,8 +200,8 @@ func (a *audits) table(screen cli.Screen) string {
 			if n.Verdict != v {
 				continue
 			}
-			if named++; named > mostAudits {
-				text += fmt.Sprintf("and %d more %s\n", a.count(v)-mostAudits, v)
+			if named++; named > maxAudits {
+				text += fmt.Sprintf("and %d more %s\n", a.count(v)-maxAudits, v)
 				break
 			}
 			text += screen.Wrap(fmt.Sprintf("%s, snapshot %q: %s: %s", n.time.UTC().Format(time.RFC3339), n.id, n.Verdict, n.Reason)) + "\n"

@@ -39,29 +39,29 @@ func newBenchCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bench -f DIR|FILE [FILE...]",
 		Short: "Compare backends on the same snapshots",
-		Long: `Decide the same snapshots with several backends, one at a time and in one
-thread, and print the time and the quality of each answer.
+		Long: `Solve the same snapshots with several backends, one at a time in one thread, and
+print the time and the quality of each decision.
 
-The snapshots are AllocateRequests in protojson: files, or every *.json file of
-a folder; files of a folder that are not requests are skipped. Of their options,
-objective, admission and gap apply. With several objectives each snapshot is
-decided under each, and its name has the objective; the paper's formulation has
-none but progress.
+Snapshots are AllocateRequests in protojson: files, or all *.json files of a
+folder. Files of a folder that are not requests are skipped. The options
+objective, admission and gap of a request apply. With several objectives, each
+snapshot is solved for each objective, which is appended to its name. The
+formulation of the paper supports only the objective progress.
 
-The time is that inside the backend, to its own proof of an optimum or to the
-limit, which applies to each backend and snapshot; for an external solver it
-includes writing the model, starting the program and reading its solution.
-Nothing relies on a solver's word: the objective is recomputed from the plan,
-and a plan is optimal if the exact backend proves so in a check afterwards,
-which has the same limit and is not counted. If a backend has no plan, the
-reason is the outcome: unavailable, timed-out, crashed or invalid-plan.
+The time is the time in the backend until its own optimality proof or the time
+limit, which applies to each backend and snapshot. For an external solver, it
+includes writing the model, starting the program and reading the solution.
+Objectives are recomputed from plans. A plan is optimal if the exact backend
+proves it in a subsequent check, which has the same limit and is not part of the
+time. If a backend has no plan, the reason is unavailable, timed-out, crashed or
+invalid-plan.
 
-The table shows each time as a multiple of the fastest proof's for the same
-snapshot, a solver's own included where the check ended before it had one, and,
-at the end, the times of each backend as multiples of those of exact, over the
-snapshots for which both have a plan.
+The table shows each time as a multiple of the fastest optimality proof for the
+same snapshot. If the check found no proof, the claim of the solver counts. The
+summary shows the times of each backend as multiples of the times of exact, for
+the snapshots for which both have a plan.
 
-On a signal the work stops, and the rows so far are printed.`,
+On a signal, the command stops and prints the rows so far.`,
 		Example: `  elastalloc-lab bench -f snapshots/ --backends exact,highs,cbc --limit 60s
   elastalloc-lab bench -f snapshot.json --formulation one-hot,paper -o json
   elastalloc-lab bench -f snapshots/ --objective progress,total-time`,
@@ -74,10 +74,10 @@ On a signal the work stops, and the rows so far are printed.`,
 	backends, formulations := cli.Named[string](elastalloc.BackendNames()), apiconv.Names[elastallocv1.Formulation]()
 	objectives := apiconv.Names[elastallocv1.Objective]()
 	flags := command.Flags()
-	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson, or a folder of requests; may be repeated")
+	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson or folder of requests; may be repeated")
 	flags.StringSliceVar(&f.backends, "backends", f.backends, "backends to compare: "+strings.Join(backends, ", "))
 	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "formulations for external solvers: "+strings.Join(formulations, ", "))
-	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: "+strings.Join(objectives, ", ")+" (default those of the requests)")
+	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: "+strings.Join(objectives, ", ")+" (default the objectives of the requests)")
 	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
 	cli.AddOutput(flags, &f.output)
@@ -103,8 +103,8 @@ func (f *benchFlags) check() error {
 	return nil
 }
 
-// bench compares the backends and prints the rows, those so far if the work is
-// interrupted or fails.
+// bench compares the backends and prints the rows. After an interruption or an error, it prints the rows so
+// far.
 func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err := f.check(); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (f *benchFlags) bench(cmd *cobra.Command, env cli.LookupEnv) error {
 		return err
 	}
 	if !slices.ContainsFunc(candidates, func(c candidate) bool { return slices.ContainsFunc(instances, c.suits) }) {
-		return errors.New("--formulation is paper, which has no objective but progress: nothing is left to compare")
+		return errors.New("--formulation is paper, which supports only the objective progress; nothing is left to compare")
 	}
 	rows, err := compare(cmd.Context(), instances, candidates, newProgress(cmd.ErrOrStderr(), env))
 	if f.output == cli.OutputJSON {
@@ -171,7 +171,7 @@ func checkName[E apiconv.Enum](flag string, names []string, i int) error {
 type candidate struct {
 	backend     elastalloc.Backend
 	formulation solver.Formulation
-	// allocator asks the backend and no other but greedy.
+	// allocator uses this backend and greedy only.
 	allocator sim.Allocator
 	trial     *trial
 }
@@ -181,23 +181,23 @@ func candidateName(backend solver.BackendName, formulation solver.Formulation) s
 	return strings.TrimSpace(string(backend) + " " + string(formulation))
 }
 
-// trial is what one decision of a candidate has come to.
+// trial is the result of one decision of a candidate.
 type trial struct {
-	// objective is that of the backend's own plan, which the decision replaces where the
-	// check has a better one; claimed says that the backend calls it optimal.
+	// objective is the objective of the plan of the backend. The decision may contain a better plan from
+	// the check. claimed reports that the backend claims optimality.
 	objective float64
 	claimed   bool
-	// checked is the time that the check of the plan has taken.
+	// checked is the time of the check.
 	checked time.Duration
 }
 
-// suits reports whether the candidate has the instance's objective.
+// suits reports whether the candidate supports the objective of the instance.
 func (c candidate) suits(one instance) bool {
 	return c.formulation != solver.FormulationPaper || one.options.Spec().Step == nil
 }
 
-// newCandidate returns a backend with a time limit for every search, and the same for the
-// prover that verifies its plans. wrap, which may be nil, is applied to the backend first.
+// newCandidate returns a backend with a time limit for every search, and a check with the same limit. wrap,
+// which may be nil, is applied to the backend first.
 func newCandidate(
 	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(solver.Backend) solver.Backend,
 ) (candidate, error) {
@@ -242,28 +242,28 @@ func (l limited) Solve(ctx context.Context, p *solver.Problem, options solver.So
 	return result, err
 }
 
-// check is a prover that has a time limit for a search and a bound together.
+// check is a prover with a common time limit for a search and a bound.
 type check struct {
 	solver.Prover
 	limit time.Duration
 	last  *trial
 }
 
-// Solve returns the best plan found within what is left of the limit.
+// Solve returns the best plan found within the remaining time.
 func (c check) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
 	ctx, done := c.begin(ctx)
 	defer done()
 	return c.Prover.Solve(ctx, p, options)
 }
 
-// Bound returns the best bound found within what is left of the limit.
+// Bound returns the best bound found within the remaining time.
 func (c check) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	ctx, done := c.begin(ctx)
 	defer done()
 	return c.Prover.Bound(ctx, p)
 }
 
-// begin returns a context that ends with the limit, and what to call at the end.
+// begin returns a context that expires at the limit, and its cancel function.
 func (c check) begin(ctx context.Context) (context.Context, func()) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.limit-c.last.checked)
@@ -310,17 +310,17 @@ type benchRow struct {
 	Nodes       int                `json:"nodes"`
 	Backend     solver.BackendName `json:"backend"`
 	Formulation solver.Formulation `json:"formulation"`
-	// Reason is that of the answer or, without a plan, the outcome.
+	// Reason is the reason of the decision or, without a plan, the outcome.
 	Reason      string   `json:"reason"`
 	Objective   *float64 `json:"objective"`
 	Bound       *float64 `json:"bound"`
 	RelativeGap *float64 `json:"relative_gap"`
 	WallSeconds float64  `json:"wall_s"`
-	// Claimed says that the solver calls its plan optimal, and nothing refutes it.
+	// Claimed reports that the solver claims optimality and the check does not refute it.
 	Claimed bool `json:"-"`
 }
 
-// compare decides every instance with every candidate. With an error it returns the rows so far.
+// compare solves every instance with every candidate. After an error, it returns the rows so far.
 func compare(
 	ctx context.Context, instances []instance, candidates []candidate, shown *progress,
 ) ([]benchRow, error) {
@@ -358,7 +358,7 @@ func measure(ctx context.Context, instance instance, candidate candidate) (bench
 	options.TimeBudget = 0
 
 	*candidate.trial = trial{}
-	// The garbage of one candidate must not slow down the next.
+	// Garbage of one candidate must not slow down the next one.
 	runtime.GC()
 	decision, err := candidate.allocator.Allocate(ctx, instance.snapshot, options)
 	if err != nil {
@@ -377,7 +377,7 @@ func measure(ctx context.Context, instance instance, candidate candidate) (bench
 	if attempt.Outcome == solver.OutcomeAnswered {
 		row.Reason, row.Claimed = string(report.Reason), candidate.trial.claimed
 		if report.Backend != candidate.backend.Name {
-			// The check has a better plan, or one as good with fewer changes, which is not the backend's.
+			// The check found a better plan, or an equal one with fewer resizes.
 			report.Objective = candidate.trial.objective
 			report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
 			if report.RelativeGap > solver.OptimalGap {

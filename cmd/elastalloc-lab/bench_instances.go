@@ -18,7 +18,7 @@ import (
 
 // instance is a snapshot to compare backends on.
 type instance struct {
-	// name is the file name without extension, or the path where several have the same.
+	// name is the file name without extension, or the path if several files have the same name.
 	name, path string
 	snapshot   *solver.Snapshot
 	options    solver.Options

@@ -15,7 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// nothing is shown in a table for a missing value.
+// nothing represents a missing value in a table.
 const nothing = "-"
 
 func writeBenchJSON(w io.Writer, rows []benchRow) error {
@@ -31,7 +31,7 @@ func writeBenchTable(w io.Writer, rows []benchRow, candidates []candidate, scree
 	return err
 }
 
-// rowTable lays out the rows, those of an instance together.
+// rowTable returns the table of the rows, grouped by instance.
 func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 	t := screen.NewTable().AlignRight(2, 6)
 	t.AddRow(screen.Bold, "BACKEND", "REASON", "OBJECTIVE", "BOUND", "GAP", "TIME", "TO FASTEST")
@@ -54,7 +54,7 @@ func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 	return t
 }
 
-// describeTime returns the time of a row, if its backend was there.
+// describeTime returns the time of a row, if its backend was available.
 func describeTime(row *benchRow) string {
 	if row.Reason == string(solver.OutcomeUnavailable) {
 		return nothing
@@ -62,7 +62,7 @@ func describeTime(row *benchRow) string {
 	return describeSeconds(row.WallSeconds)
 }
 
-// searched reports whether the row has a plan that a search has found.
+// searched reports whether the row has a plan from a search.
 func (r *benchRow) searched() bool {
 	return r.Objective != nil && r.Reason != string(solver.ReasonHeuristic)
 }
@@ -98,10 +98,10 @@ func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *c
 	return t
 }
 
-// benchFooter says what the columns are and which programs took part.
+// benchFooter explains the columns and lists the versions of programs.
 func benchFooter(candidates []candidate) string {
-	text := "MEDIAN and MAX are of the times; TO EXACT is the median of a time by exact's on\n" +
-		"the same snapshot, MAX and MEAN beside it its maximum and geometric mean.\n"
+	text := "MEDIAN and MAX are times. TO EXACT is the median ratio to the time of exact per\n" +
+		"snapshot. MAX and MEAN after it are the maximum and the geometric mean.\n"
 	for i, candidate := range candidates {
 		if i > 0 && candidates[i-1].backend.Name == candidate.backend.Name {
 			continue
@@ -118,7 +118,7 @@ func benchFooter(candidates []candidate) string {
 
 type summary struct {
 	snapshots, optimal int
-	// seconds are the times of the snapshots with a plan, ratios those by exact's.
+	// seconds are the times for snapshots with a plan, and ratios the ratios to the times of exact.
 	seconds, ratios []float64
 }
 
@@ -164,7 +164,7 @@ func describeFigure(x *float64) string {
 	}
 	decimals := 6
 	for scaled := math.Abs(*x); scaled >= 1e4 && decimals > 0; scaled /= 10 {
-		decimals-- // Ten digits say enough.
+		decimals-- // At most ten digits.
 	}
 	return strconv.FormatFloat(*x, 'f', decimals, 64)
 }

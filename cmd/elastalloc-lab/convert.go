@@ -26,15 +26,15 @@ submission. The files of a history, - for standard input, are in the format of
 their source:
 
   slurm   what sacct -P prints, with a header or with the columns JobIDRaw,
-          Submit, Start, ElapsedRaw, AllocTRES, User, Account and maybe State
+          Submit, Start, ElapsedRaw, AllocTRES, User, Account, optionally State
   philly  cluster_job_log (Microsoft, 2017)
   helios  cluster_log.csv (SenseTime, 2020)
   pai     pai_job_table.csv, then pai_task_table.csv (Alibaba, 2020)
   itp     clusterNN.csv (Microsoft, 2021)
 
-Jobs without GPUs, jobs that never started or have not ended, and jobs whose
-data contradict each other are left out. What is left out is counted by reason
-on standard error, with the lines. If no job is left, the exit status is 1.`,
+Jobs without GPUs, jobs that never started or are not complete, and jobs whose
+data contradict each other are omitted. Omitted jobs are counted by reason on
+standard error, with their lines. If no job is left, the exit status is 1.`,
 		Example: `  sacct -a -X -P -S 2026-05-01 -E now --state=CD,F,TO,CA,OOM,NF,PR,DL,BF \
     -o JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,User,Account,State |
     elastalloc-lab trace convert --from slurm - > trace.csv
@@ -84,13 +84,13 @@ on standard error, with the lines. If no job is left, the exit status is 1.`,
 		sources = append(sources, string(s))
 	}
 	flags.Var(cli.ChoiceFlag{Value: &source, Choices: sources}, "from", "source of the job history")
-	cli.SetVariable(flags, "from", "ELASTALLOC_CONVERT_FROM") // trace has a --from as well.
+	cli.SetVariable(flags, "from", "ELASTALLOC_CONVERT_FROM") // The command trace has a different --from.
 	flags.StringVar(&zone, "time-zone", "Local", "time zone of Slurm's times without an offset, such as Europe/Berlin")
 	cli.MarkRequired(command, "from")
 	return command
 }
 
-// printHistory prints a trace, and on standard error what is not in it.
+// printHistory prints a trace, and the remarks on standard error.
 func printHistory(cmd *cobra.Command, history *convert.History) error {
 	remarkf := func(format string, args ...any) {
 		for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {

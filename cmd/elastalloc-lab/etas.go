@@ -24,18 +24,20 @@ func newETAsCommand(env cli.LookupEnv) *cobra.Command {
 	var state string
 	command := &cobra.Command{
 		Use:   "etas --recording DIR",
-		Short: "Say how wrong the ETAs were that a scheduler told",
-		Long: `Read what a server has recorded (serve --record), and set what each job that
-ended was told to have left beside what it took, by caller and by group.
+		Short: "Measure the errors of recorded ETAs",
+		Long: `Compare the remaining ETAs in a recording (serve --record) with the actual
+remaining times of completed jobs, by caller and by group.
 
- JOBS       jobs that ended; the others are left out, so long jobs are rare
- BIAS       median of what a job took by what was told at first: 0.5 where half
- P50, P90   factor within which half and nine in ten of them are right
- ETA_ERROR  what to send as eta_error: the root mean square of ln(took / told)
- HALFWAY    the same of what was told once half of that work was done
+ JOBS       number of completed jobs; long jobs are underrepresented
+ BIAS       median of actual / estimated for the first ETA of each job: 0.5 if
+            jobs take half of their ETA
+ P50, P90   factor within which 50% and 90% of the first ETAs are correct
+ ETA_ERROR  value for eta_error: root mean square of ln(actual / estimated)
+ HALFWAY    ETA_ERROR for the ETAs after half of the work
 
-With --state, what the jobs took is written as a state of the library that makes
-ETAs (client/eta, in Python elastalloc.eta), for jobs that tell none.`,
+--state writes the actual times as a state of the library for estimates
+(client/eta, in Python elastalloc.eta), which estimates ETAs of jobs without a
+user estimate.`,
 		Example: `  elastalloc-lab etas --recording recordings --state etas.json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,15 +56,15 @@ ETAs (client/eta, in Python elastalloc.eta), for jobs that tell none.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&recordings, "recording", nil, "folders of recordings, of several servers as well")
-	flags.StringSliceVar(&callers, "caller", nil, "callers whose calls are read (default all, each a cluster of its own)")
-	flags.StringVar(&state, "state", "", "file to write the state of client/eta to")
+	flags.StringSliceVar(&recordings, "recording", nil, "folders of recordings, from one or more servers")
+	flags.StringSliceVar(&callers, "caller", nil, "callers to evaluate, each as a separate cluster (default all)")
+	flags.StringVar(&state, "state", "", "file for the state of client/eta")
 	cli.MarkRequired(command, "recording")
 	return command
 }
 
-// jobEstimates returns what each caller told. Callers of whom nothing can be said are named on
-// standard error; it is an error if there is no other.
+// jobEstimates returns the estimates of each caller. It reports callers that cannot be evaluated on standard
+// error, and returns an error if there are no others.
 func jobEstimates(cmd *cobra.Command, recordings, callers []string) ([]replay.CallerETAs, error) {
 	all, err := replay.ETAsOf(readerOf(cmd, recordings), callers)
 	if err != nil {
@@ -85,8 +87,8 @@ func jobEstimates(cmd *cobra.Command, recordings, callers []string) ([]replay.Ca
 	return estimate, nil
 }
 
-// etasTable lays out how far off ETAs were: a row for each caller, and below it one for each of
-// its groups where there are several.
+// etasTable returns the table of the errors of ETAs, with a row for each caller, followed by its groups if
+// there are several.
 func etasTable(estimate []replay.CallerETAs, screen cli.Screen) string {
 	table := screen.NewTable().AlignRight(1, 6)
 	table.AddRow(screen.Bold, "CALLER", "JOBS", "BIAS", "P50", "P90", "ETA_ERROR", "HALFWAY")
@@ -121,10 +123,10 @@ func etasTable(estimate []replay.CallerETAs, screen cli.Screen) string {
 	return table.String()
 }
 
-// writeETAState writes the state of a library that has seen the jobs end.
+// writeETAState writes the state of client/eta after the completion of the jobs.
 func writeETAState(path string, estimate []replay.CallerETAs) error {
 	if len(estimate) > 1 {
-		return fmt.Errorf("--state is of one cluster; choose its caller of %s", format.Count(len(estimate), "caller"))
+		return fmt.Errorf("--state is for one cluster, and there are %s; --caller must be set", format.Count(len(estimate), "caller"))
 	}
 	var e eta.Estimator
 	for _, job := range estimate[0].Jobs {

@@ -68,7 +68,7 @@ func TestETAs(t *testing.T) {
 		t.Errorf("after 10 of 30 minutes %v are left", got)
 	}
 	for args, want := range map[string]string{
-		"--state=x":                "--state is of one cluster; choose its caller of 2 callers",
+		"--state=x":                "--state is for one cluster, and there are 2 callers; --caller must be set",
 		"--caller=right --state=/": "is a directory",
 	} {
 		if _, stderr, status := runWith(t, nil, append([]string{"etas", "--recording", dir}, strings.Fields(args)...)...); status == cli.ExitDone || !strings.Contains(stderr, want) {

@@ -1,6 +1,6 @@
-// Command elastalloc-lab does the offline work around elastalloc: it simulates
-// traces under allocation policies, repeats the experiments of the paper and compares
-// backends. It alone links what draws figures.
+// Command elastalloc-lab contains the offline tools of elastalloc. It simulates allocation policies on
+// traces, replays recordings, repeats the experiments of the paper and compares backends. It is separate
+// from elastalloc because it links the plotting library.
 package main
 
 import (
@@ -18,15 +18,15 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once.
+	// A second signal terminates the process immediately.
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.LookupEnv)
 	stop()
 	os.Exit(status)
 }
 
-// run executes the command line args and returns the exit status: 0 done, 1 the
-// work failed, 2 bad usage or bad input. Results go to stdout, errors to stderr.
+// run executes the command line args and returns the exit status: 0 for success, 1 for a failure, 2 for
+// invalid usage or input. Results go to stdout, errors to stderr.
 func run(ctx context.Context, args []string, streams cli.Streams, env cli.LookupEnv) int {
 	return cli.Run(ctx, newRootCommand(env), args, streams, env)
 }

@@ -23,15 +23,15 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// outcome is what came of long work: files, and tables and lines for the terminal.
+// outcome is the result of a long computation: files, and tables and lines for the terminal.
 type outcome interface {
 	Write(*results.Directory) error
 	Tables() []report.Table
 	Lead() []string
 }
 
-// produce does the work, writes its results to the folder out, and prints them. Nothing is
-// written before all is done.
+// produce does the computation, writes its results to the folder out, and prints them. It writes nothing
+// before the computation is complete.
 func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(context.Context, *progress) (outcome, error)) error {
 	directory, err := results.NewDirectory(out)
 	if errors.Is(err, results.ErrNotEmpty) || errors.Is(err, syscall.ENOTDIR) {
@@ -40,7 +40,7 @@ func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(contex
 	if err != nil {
 		return cli.Failed(err)
 	}
-	defer directory.Discard() //nolint:errcheck // What is left is named as partial.
+	defer directory.Discard() //nolint:errcheck // A remaining directory has "partial" in its name.
 
 	bar := newProgress(cmd.ErrOrStderr(), env)
 	found, err := work(cmd.Context(), bar)
@@ -70,7 +70,7 @@ func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(contex
 	return cli.Failed(err)
 }
 
-// longestFirst is how long the first cell of a line may be to stand beside the others.
+// longestFirst is the largest length of the first cell of a line that has other cells.
 const longestFirst = 24
 
 func onScreen(table report.Table, screen cli.Screen) string {
@@ -117,7 +117,7 @@ func runTasks(ctx context.Context, tasks []sim.Task, allocator sim.Allocator, wo
 	})
 }
 
-// originOf says what makes the results of a command.
+// originOf returns the origin of the results of a command.
 func originOf(cmd *cobra.Command) results.Origin {
 	words := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -130,32 +130,32 @@ func originOf(cmd *cobra.Command) results.Origin {
 	}
 }
 
-// progress shows how far long work is: on a terminal in one line that changes, elsewhere, such
-// as in a log, a line every half minute. The zero value shows nothing.
+// progress shows the progress of a long computation: on a terminal as one line that is updated, otherwise as
+// a line every 30 s. The zero value shows nothing.
 type progress struct {
 	w        io.Writer
 	screen   cli.Screen
 	terminal bool
 	now      func() time.Time
-	// begun is when the work began, and shown when a line was last written to a log.
+	// begun is the start of the computation, and shown the time of the last line in a log.
 	begun, shown time.Time
 }
 
-// everySoOften is the time between two lines in a log.
-const everySoOften = 30 * time.Second
+// logInterval is the time between two lines in a log.
+const logInterval = 30 * time.Second
 
 func newProgress(w io.Writer, env cli.LookupEnv) *progress {
 	now := time.Now()
 	return &progress{w: w, screen: cli.ScreenFor(w, env), terminal: cli.IsTerminal(w), now: time.Now, begun: now, shown: now}
 }
 
-// show says how many of all pieces of the work are done, and what they are.
+// show shows the number of completed items.
 func (p *progress) show(done, all int, what string) {
 	if p.w == nil {
 		return
 	}
 	now := p.now()
-	if !p.terminal && now.Sub(p.shown) < everySoOften {
+	if !p.terminal && now.Sub(p.shown) < logInterval {
 		return
 	}
 	p.shown = now
@@ -171,7 +171,7 @@ func (p *progress) show(done, all int, what string) {
 	fmt.Fprint(p.w, line)
 }
 
-// timeLeft says how long the work still takes, "" before there is a pace and at the end.
+// timeLeft returns the estimated remaining time, "" at the start and at the end.
 func timeLeft(taken time.Duration, done, all int) string {
 	if done < 1 || done >= all || taken < time.Second {
 		return ""

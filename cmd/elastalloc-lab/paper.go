@@ -21,14 +21,15 @@ func newPaperCommand(config experiments.Config, env cli.LookupEnv) *cobra.Comman
 	command := &cobra.Command{
 		Use:   "paper --out DIR",
 		Short: "Repeat the experiments of the paper",
-		Long: `Repeat all experiments of the paper on synthetic workloads of several seeds, and
-on a trace if one is given. The results are set beside the paper's in
-report.html; results.json has all numbers, every figure is there as SVG and PNG,
-and the folder unproven has the requests of decisions that were not proven
-optimal.
+		Long: `Repeat all experiments of the paper on synthetic workloads with several seeds,
+and optionally on a trace, and write the results to a folder:
 
-The runs whose decision times are reported come first and one at a time, the
-others side by side. Nothing is written before all are done.`,
+ report.html   comparison with the paper; all figures are also SVG and PNG
+ results.json  all numbers
+ unproven/     requests of decisions that were not proven optimal
+
+Runs with reported decision times are first, one at a time. Other runs are
+concurrent. Nothing is written before all runs are complete.`,
 		Example: `  elastalloc-lab paper --out paper
   elastalloc-lab paper --trace trace.csv --out paper`,
 		Args: cobra.NoArgs,
@@ -36,10 +37,10 @@ others side by side. Nothing is written before all are done.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
-	flags.StringVar(&f.trace, "trace", "", "trace in CSV to run as well, - for standard input")
+	flags.StringVar(&f.trace, "trace", "", "additional trace in CSV, - for standard input")
 	flags.IntVar(&f.config.GPUsPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 	flags.IntVar(&f.config.Seeds, "seeds", 3, "number of synthetic workloads and of disturbances")
-	flags.IntVar(&f.config.Workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
+	flags.IntVar(&f.config.Workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent runs")
 	cli.OnePerCore(flags, "workers")
 	cli.MarkRequired(command, "out")
 	return command
@@ -59,8 +60,7 @@ func (f *paperFlags) run(cmd *cobra.Command, env cli.LookupEnv) error {
 	})
 }
 
-// complete reads the trace and returns the configuration, or an error that names
-// every bad flag.
+// complete reads the trace and returns the configuration, or an error that names every invalid flag.
 func (f *paperFlags) complete(cmd *cobra.Command) (experiments.Config, error) {
 	config := f.config
 	config.Origin = originOf(cmd)

@@ -20,7 +20,7 @@ func describePolicies() string {
 	return listing(rows)
 }
 
-// listing lays out names and what they mean for the help.
+// listing formats names and descriptions for the help.
 func listing(rows [][2]string) string {
 	t := cli.Screen{}.NewTable()
 	for _, row := range rows {
@@ -29,7 +29,7 @@ func listing(rows [][2]string) string {
 	return strings.TrimRight(t.String(), "\n")
 }
 
-// findPolicies returns the policies of the names in --policy, and reports every bad one.
+// findPolicies returns the policies of --policy and reports every invalid name.
 func findPolicies(names []string, addf func(format string, args ...any)) []sim.Policy {
 	if len(names) == 0 {
 		addf("--policy is empty")
@@ -48,8 +48,8 @@ func findPolicies(names []string, addf func(format string, args ...any)) []sim.P
 	return policies
 }
 
-// newAllocator returns an allocator with the backends that policies ask for. A backend
-// whose program is missing is an error.
+// newAllocator returns an allocator with the backends of policies. It returns an error if the program of a
+// backend is missing.
 func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
 	names := elastalloc.DefaultBackends()
 	for _, policy := range policies {

@@ -150,7 +150,7 @@ func TestRefused(t *testing.T) {
 				"  --node-types: \"slow=2:x\" has speed \"x\"; must be a number greater than 0 and at most 1e+09\n" +
 				"  --node-types: \"\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n",
 			typed + "=a=b --workers=0":                             "must be ID=NODES[:SPEED], such as a100=16:4\n  --workers is 0; must be at least 1\n",
-			typed + "=a=2,b=2 --node-types=a=4":                    "--node-types names two clusters of 4 nodes; results are told apart by that",
+			typed + "=a=2,b=2 --node-types=a=4":                    "--node-types names two clusters of 4 nodes; must have different numbers",
 			typed + "=a=2,a=2":                                     `"a" twice`,
 			typed + "=a=2 --policy=fifo":                           "the policy fifo does not support node types (must be one of total-time, ",
 			typed + "=a=2 --scaling-delay=15s":                     "--scaling-delay is set together with node types; must be 0s (set a restart time instead)",

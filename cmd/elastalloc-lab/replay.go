@@ -37,16 +37,20 @@ func newReplayCommand(env cli.LookupEnv) *cobra.Command {
 	var f replayFlags
 	command := &cobra.Command{
 		Use:   "replay --recording DIR --out DIR",
-		Short: "Set policies beside what happened, from a server's recording",
-		Long: `Read what a server has recorded (serve --record), work out what really happened
-to the jobs, and simulate policies on the same jobs and the same pool.
-report.html is the result for a person, and says what the snapshots cannot tell;
-summary.json and jobs.csv are those of simulate, with the policy ` + sim.RecordedPolicy + `;
-replay.json has what is not known, and decisions.csv, for the first policy that
-can be asked about a recorded snapshot, every job to which it gives other nodes
-than it then held, and why.
+		Short: "Compare policies with the recorded schedule of a server",
+		Long: `Reconstruct the schedule of a cluster from a recording (serve --record),
+simulate policies on the same jobs and the same pool, and write the results to a
+folder:
 
-All figures are of the jobs that ended within the recording.
+ report.html    report with all figures
+ summary.json   measures of every run as for simulate, with the policy ` + sim.RecordedPolicy + `
+ jobs.csv       every job of every run
+ replay.json    facts that the snapshots do not contain
+ decisions.csv  differences between the decisions of one policy and the recorded
+                schedule, with reasons; the policy is the first that can decide
+                on recorded snapshots
+
+All figures are for the jobs that completed within the recording.
 
 The policies:
 ` + describePolicies(),
@@ -56,11 +60,11 @@ The policies:
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd, env) },
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&f.recordings, "recording", nil, "folders of recordings of one cluster, of several servers as well")
-	flags.StringSliceVar(&f.callers, "caller", nil, "callers of one cluster, whose calls are replayed, where a recording has several")
+	flags.StringSliceVar(&f.recordings, "recording", nil, "folders of recordings of one cluster, from one or more servers")
+	flags.StringSliceVar(&f.callers, "caller", nil, "callers of one cluster; must be set if the recording has calls of several clusters")
 	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", sim.MaxMinPolicy}, "policies to simulate")
 	flags.Var((*secondsFlag)(&f.frequency), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
-	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
+	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent runs")
 	cli.OnePerCore(flags, "workers")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddProgramFlags(flags, &f.programs)
@@ -103,8 +107,8 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	})
 }
 
-// readerOf returns what reads recordings until the command is interrupted, and names on standard
-// error where they do not go on as they should.
+// readerOf returns a reader of recordings, which stops if the command is interrupted. It reports damaged parts
+// on standard error.
 func readerOf(cmd *cobra.Command, recordings []string) replay.Reader {
 	return func(yield func(recording.Entry) error) ([]recording.Cut, error) {
 		cuts, err := recording.Read(recordings, func(e recording.Entry) error { return cmp.Or(cmd.Context().Err(), yield(e)) })
@@ -139,11 +143,11 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 	if len(bad) > 0 {
 		return nil, errors.New(strings.Join(bad, "\n  "))
 	}
-	// What really happened is always there.
+	// The recorded schedule is always included.
 	return slices.DeleteFunc(policies, func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }), nil
 }
 
-// run simulates the policies, and asks one about the recorded snapshots.
+// run simulates the policies, and makes decisions of one policy on the recorded snapshots.
 func (f *replayFlags) run(
 	ctx context.Context, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress,
 ) (*report.Replayed, error) {

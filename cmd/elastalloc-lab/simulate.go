@@ -21,7 +21,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What --eta may be.
+// Values of --eta.
 const (
 	etaTold    = "told"
 	etaUnknown = "unknown"
@@ -35,7 +35,7 @@ type simulateFlags struct {
 	policies         []string
 	config           sim.Config
 	disturbance      sim.Disturbance
-	eta              string // told or unknown
+	eta              string // etaTold or etaUnknown
 	vary             []string
 	teams            teamFlags
 	types            typeFlags
@@ -51,40 +51,47 @@ func newSimulateCommand(env cli.LookupEnv) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "simulate --trace FILE|--synthetic KIND --nodes N,... --out DIR",
 		Short: "Simulate allocation policies on a trace",
-		Long: `Simulate allocation policies on a trace, or on a synthetic workload, for pools
-of the given sizes, and write the results: summary.json has the measures of
-every run and the comparisons with greedy (or the first policy), jobs.csv every
-job, and every figure is there as SVG and PNG. Nothing is written before all
-runs are done.
+		Long: `Simulate allocation policies on a trace or a synthetic workload, for the given
+pool sizes, and write the results to a folder:
+
+ summary.json  measures of every run, and comparisons with greedy, or with the
+               first policy if greedy is not among them
+ jobs.csv      every job of every run
+ report.html   report with all figures, which are also written as SVG and PNG
+
+Nothing is written before all runs are complete.
 
 The verdict compares the best policy with what the cluster did (recorded) if the
 trace has the start of every job, otherwise with FIFO and fixed sizes, and then
 with max-min fair shares.
 
-A trace is CSV with the columns job_id, submit_s, duration_s and gpus; start_s,
-min_nodes, max_nodes, doubling_efficiency, allowed_nodes, speeds, weight, user,
-group, application and work_s (run time on one reference node, beside which
-duration_s may be empty) are read if they are there. allowed_nodes and speeds
-are lists separated by spaces: the sizes of the job, and as many training speeds
-relative to one node. With --gpus-per-node 1 a node is a GPU, and jobs may hold
-what they asked for. --vary draws jobs that differ instead, and every policy is
-told the same:
+A trace is CSV with the columns job_id, submit_s, duration_s and gpus. Optional
+columns are start_s, min_nodes, max_nodes, doubling_efficiency, allowed_nodes,
+speeds, weight, user, group, application, node_type and work_s, the run time on
+one reference node. If work_s is set, duration_s may be empty. allowed_nodes and
+speeds are lists separated by spaces: the sizes of the job, and its training
+speed on each size relative to one node. With --gpus-per-node 1, a node is a
+GPU, and jobs may have as many nodes as they requested.
+
+--vary replaces properties of the jobs by random ones, which policies know:
 ` + describeVariations() + `
 
-Teams are the column group, or the users shuffled into --teams; --groups names a
-file with their quotas, CSV with the columns id and quota, and if need be
-parent_id and limit, in nodes. Without one the pool is divided by --quotas.
+The column group contains the teams. --teams assigns users to random teams
+instead. --groups is a CSV file with the quotas of the teams, with the columns
+id and quota, and optionally parent_id and limit, in nodes. Without --groups,
+the pool is divided by --quotas.
 
-Kinds of nodes are --node-types. --speeds is CSV with the columns application,
-node_type, nodes and speed (work_s done in a second), if need be until (the
-share of the work up to which that holds; the line that goes on follows) and
-restart_s (of the application). A job without an application trains by its own
-columns on every type.
+--node-types sets the node types of the pool. --speeds is a CSV file with the
+columns application, node_type, nodes and speed (work_s per second), and
+optionally until and restart_s. until is the share of the work up to which the
+speed applies, and a later line contains the next speed. restart_s is the
+restart time of the application. A job without an application has the speeds of
+its own columns on every node type.
 
-A simulation is exact to the second and decides with the code of the server. The
-same seed gives the same results, decision times apart, as long as no decision
-takes longer than its budget, ` + sim.DefaultDecisionBudget.String() + `. Runs share all processors; use --workers 1
-for undisturbed decision times.
+A simulation is exact to the second and uses the code of the server. The same
+seed gives the same results, except decision times, as long as no decision takes
+longer than its time budget, ` + sim.DefaultDecisionBudget.String() + `. Runs share all processors. For undisturbed
+decision times, set --workers 1.
 
 The policies:
 ` + describePolicies(),
@@ -96,35 +103,35 @@ The policies:
 	}
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
-	// The paper's two, the objective beyond it, and plain rules.
+	// The policies of the paper, total-time, and simple rules.
 	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
 	flags.StringSliceVar(&f.policies, "policy", usual, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddUnit(flags, &f.unit)
-	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of runs at once")
+	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent runs")
 	cli.OnePerCore(flags, "workers")
 	flags.StringVar(&f.trace, "trace", "", "trace in CSV, - for standard input")
 	flags.Var(syntheticFlag(&f.synthetic), "synthetic", "synthetic workload")
-	flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "drop jobs with a shorter duration in the trace, such as 5m")
+	flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "minimum duration of jobs in the trace, such as 5m; shorter jobs are omitted")
 	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
-	flags.StringSliceVar(&f.vary, "vary", nil, "draw jobs that differ: weights, efficiencies, minimums, rigid-half (see above)")
-	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETA that policies see, 0.1 for 10 %")
+	flags.StringSliceVar(&f.vary, "vary", nil, "random properties of jobs: weights, efficiencies, minimums, rigid-half (see above)")
+	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETAs in snapshots, 0.1 for 10%")
 	flags.Float64Var(&f.disturbance.ETASigma, "eta-sigma", 0,
-		"standard deviation of the logarithm of the error of told ETAs, 0.69 for a factor of 2; policies see client/eta's estimates")
+		"standard deviation of the logarithm of the error of user estimates, 0.69 for a factor of 2; snapshots contain estimates of client/eta")
 	flags.Var(cli.ChoiceFlag{Value: &f.eta, Choices: []string{etaTold, etaUnknown}}, "eta",
-		"what jobs tell: unknown has no job tell an ETA, and policies see estimates from the jobs that ended, --eta-sigma being their error")
+		"user estimates; with unknown, there are none, and snapshots contain estimates of client/eta from completed jobs, with --eta-sigma as their error")
 	flags.Float64Var(&f.disturbance.BugShare, "bug-share", 0, "share of jobs that hang within 5 minutes of training")
 	flags.Float64Var(&f.disturbance.KillShare, "kill-share", 0, "share of jobs that users kill at a random time")
 	flags.Var((*secondsFlag)(&f.config.ScalingDelay), "scaling-delay",
-		"time for which a job that starts or grows trains on as many nodes as before, such as 15s")
+		"time for which a job that starts or grows trains on its previous number of nodes, such as 15s")
 	flags.Var((*secondsFlag)(&f.config.RestartTime), "restart-time",
-		"time without progress after every change of a job's nodes, its start included, such as 3m; of any length")
+		"time without progress after the start and after every resize of a job, such as 3m")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of all random numbers")
 	flags.Var((*secondsFlag)(&f.config.Frequency), "frequency", "time between decisions")
-	flags.Var((*secondsFlag)(&f.config.Round), "round", "policies that decide at every event do so at multiples of this, such as 60s (default 1s)")
-	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps, each as long as the frequency, that a decision looks ahead")
+	flags.Var((*secondsFlag)(&f.config.Round), "round", "interval of the decisions after submissions and completions, such as 60s (default 1s)")
+	flags.IntVar(&f.config.Steps, "steps", f.config.Steps, "number of steps of the horizon, each as long as the frequency")
 	flags.StringToStringVar(&f.totalTime, "total-time", nil,
-		"parameters of the policies of total time as `name=value`, such as aging=0s,quota_price=1, by their names in the API")
+		"parameters of the total-time policies as `name=value`, such as aging=0s,quota_price=1, with the names of the API")
 	f.teams.add(flags)
 	f.types.add(flags)
 	cli.AddProgramFlags(flags, &f.programs)
@@ -145,11 +152,11 @@ The policies:
 
 func describeVariations() string {
 	return listing([][2]string{
-		{"weights", "1, 2, 4 or 8"},
-		{"weights-rising", "the same by size, 1 for the smallest jobs; weights-falling the opposite"},
-		{"efficiencies", "the doubling efficiency, from 0.6 to 0.95"},
-		{"minimums", "one job in five of one size alone, two in five with a minimum of 2, 4 or 8"},
-		{"rigid-half", "one job in two of the nodes it asked for alone; rigid-most four in five"},
+		{"weights", "weight 1, 2, 4 or 8"},
+		{"weights-rising", "1, 2, 4 or 8 by demand, 1 for the smallest; weights-falling: the reverse"},
+		{"efficiencies", "doubling efficiency from 0.6 to 0.95"},
+		{"minimums", "20% of the jobs with a single size, 40% with a minimum of 2, 4 or 8 nodes"},
+		{"rigid-half", "50% of the jobs with their requested size only; rigid-most: 80%"},
 	})
 }
 
@@ -211,8 +218,8 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	})
 }
 
-// withRecorded adds the policy of what the cluster did if the trace has it for every job, unless jobs
-// are made to hang or to be killed, which they were not.
+// withRecorded adds the policy recorded if the trace has the start of every job and no jobs hang or are
+// killed.
 func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Workload, configs []sim.Config) []sim.Policy {
 	recorded, err := sim.FindPolicy(sim.RecordedPolicy)
 	named := func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }
@@ -223,8 +230,8 @@ func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Worklo
 	return append(slices.Clone(policies), recorded)
 }
 
-// pin adds to the verdict what it is with four jobs in five pinned to the nodes that they
-// requested, if all are only assumed to be elastic.
+// pin adds the verdict for 80% of the jobs with their requested sizes only, if all jobs are assumed to be
+// elastic.
 func (f *simulateFlags) pin(
 	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []sim.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
 ) error {
@@ -291,7 +298,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if _, err := (sim.Trace{}).Vary(f.variations(), f.seed, f.gpusPerNode); err != nil {
 		addf("--vary: %v", err)
 	}
-	// NaN compares false with everything, so the conditions are negated.
+	// The negated conditions also reject NaN.
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
 		addf("--eta-error is %v; must be at least 0 and less than 1", f.disturbance.ETAError)
 	}
@@ -314,7 +321,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	return policies, nil
 }
 
-// workload makes a trace a workload, with variations and the disturbance.
+// workload converts a trace into a workload with variations and the disturbance.
 func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variation) (sim.Workload, error) {
 	trace, err := trace.Vary(vary, f.seed, f.gpusPerNode)
 	if err != nil {
@@ -344,8 +351,7 @@ func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error)
 	return readTraceFile(cmd, f.trace)
 }
 
-// readTraceFile reads a trace from a file or standard input and returns it with its name
-// in the results.
+// readTraceFile reads a trace from a file or standard input. It returns the trace and its name in results.
 func readTraceFile(cmd *cobra.Command, file string) (sim.Trace, string, error) {
 	trace, err := cli.ReadTrace(cmd, file)
 	return trace, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), err
@@ -383,8 +389,8 @@ func tasksOf(workload sim.Workload, policies []sim.Policy, configs []sim.Config)
 	return tasks
 }
 
-// baselineOf returns the policy that others are compared with: greedy, with node types a pool
-// for each, or the first if that is not among them.
+// baselineOf returns the baseline policy: greedy, or type-partitions with node types, or the first policy if
+// it is not in the list.
 func baselineOf(policies []sim.Policy) string {
 	for _, policy := range policies {
 		if policy.Name == "greedy" || policy.Name == sim.TypePartitionsPolicy {

@@ -18,19 +18,18 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// typeFlags are the flags that say which kinds of nodes there are, and how fast jobs train on
-// them.
+// typeFlags are the flags for node types and the speeds of applications on them.
 type typeFlags struct {
 	clusters []string
 	file     string
-	pools    [][]solver.NodeType // what clusters say
-	speeds   sim.Speeds          // those of the file
+	pools    [][]solver.NodeType // of --node-types
+	speeds   sim.Speeds          // of --speeds
 }
 
 func (f *typeFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.clusters, "node-types", nil,
-		"a cluster of several kinds of nodes instead of --nodes, as `ID=NODES[:SPEED],...`, a node's speed relative to the reference being 1 by default; repeated for several clusters")
-	flags.StringVar(&f.file, "speeds", "", "how fast applications train on node types in CSV, - for standard input")
+		"node types of a cluster instead of --nodes, as `ID=NODES[:SPEED],...`, with the speed relative to the reference node, 1 by default; may be repeated for several clusters")
+	flags.StringVar(&f.file, "speeds", "", "training speeds of applications on node types in CSV, - for standard input")
 }
 
 func (f *typeFlags) parse(addf func(format string, args ...any)) {
@@ -53,7 +52,7 @@ func (f *typeFlags) parse(addf func(format string, args ...any)) {
 		}
 		nodes := nodesOf(pool)
 		if slices.ContainsFunc(f.pools, func(other []solver.NodeType) bool { return nodesOf(other) == nodes }) {
-			addf("--node-types names two clusters of %d nodes; results are told apart by that", nodes)
+			addf("--node-types names two clusters of %d nodes; must have different numbers of nodes", nodes)
 		}
 		f.pools = append(f.pools, pool)
 	}
@@ -100,11 +99,11 @@ type teamFlags struct {
 }
 
 func (f *teamFlags) add(flags *pflag.FlagSet) {
-	flags.IntVar(&f.count, "teams", 0, "number of teams to shuffle the users into (default the groups of the trace)")
+	flags.IntVar(&f.count, "teams", 0, "number of random teams for the users (default the groups of the trace)")
 	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
 	flags.Var(cli.ChoiceFlag{Value: &f.quotas, Choices: []string{string(sim.QuotaByDemand), string(sim.QuotaEqual)}}, "quotas",
-		"divide each pool into quotas, by the demand of each team's jobs or equal (default demand where there are --teams)")
-	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team, in times of its quota (default none)")
+		"rule for dividing each pool into quotas: the demand of the jobs of each team, or equal (default demand if --teams is set)")
+	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team as a multiple of its quota (default none)")
 }
 
 func (f *teamFlags) check(addf func(format string, args ...any)) {
@@ -122,7 +121,7 @@ func (f *teamFlags) check(addf func(format string, args ...any)) {
 	}
 }
 
-// read returns the groups of the file, nil where none is named.
+// read returns the groups of --groups, nil if it is not set.
 func (f *teamFlags) read(cmd *cobra.Command) ([]solver.Group, error) {
 	if f.file == "" {
 		return nil, nil
@@ -130,8 +129,8 @@ func (f *teamFlags) read(cmd *cobra.Command) ([]solver.Group, error) {
 	return cli.ReadFile(cmd, f.file, sim.ReadGroups)
 }
 
-// of returns the groups that share a pool: those of the file, or the pool divided into
-// quotas; none where the flags name no teams.
+// of returns the groups of a pool: the groups of the file, or quotas by the rule. It returns nil if no flag
+// for teams is set.
 func (f *teamFlags) of(workload *sim.Workload, groups []solver.Group, nodes int) ([]solver.Group, error) {
 	if f.quotas == "" {
 		return groups, nil
@@ -143,12 +142,10 @@ func (f *teamFlags) of(workload *sim.Workload, groups []solver.Group, nodes int)
 	return sim.Limited(groups, f.limit), nil
 }
 
-// totalTimeFlag is the flag that sets parameters of the objective of total time, by their
-// names in the API.
+// totalTimeFlag contains parameters of OBJECTIVE_TOTAL_TIME by their names in the API.
 type totalTimeFlag map[string]string
 
-// apply sets the parameters in the policies that have the objective, and reports every bad
-// one.
+// apply sets the parameters in the total-time policies and reports every invalid one.
 func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, args ...any)) {
 	asked := solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults()
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -171,7 +168,7 @@ func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, arg
 	}
 }
 
-// setTotalTime sets the parameter of a name.
+// setTotalTime sets the named parameter.
 func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 	factors := map[string]**float64{
 		"fairness": &o.Fairness, "pause_price_factor": &o.PausePriceFactor, "quota_price": &o.QuotaPrice,
@@ -201,7 +198,7 @@ func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 	return fmt.Errorf("unknown parameter %q (must be among %s)", name, strings.Join(names, ", "))
 }
 
-// secondsFlag is a flag for a duration, such as 5m or 300s; a number alone is seconds.
+// secondsFlag is a duration flag. A number without a unit is in seconds.
 type secondsFlag time.Duration
 
 // String returns the duration.

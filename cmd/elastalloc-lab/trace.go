@@ -17,8 +17,8 @@ func newTraceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "trace --trace FILE|--synthetic KIND",
 		Short: "Print a synthetic workload, or a window of a trace, as a trace",
-		Long: `Print a synthetic workload, or the part of a trace that was submitted within a
-window, as a trace in CSV. Times are counted from the first job that is printed.`,
+		Long: `Print a synthetic workload, or the jobs of a trace that were submitted within a
+time window, as a trace in CSV. Times are since the first printed submission.`,
 		Example: `  elastalloc-lab trace --synthetic heterogeneous > trace.csv
   elastalloc-lab trace --trace cluster.csv --from 1019h --for 50h > window.csv`,
 		Args: cobra.NoArgs,
@@ -46,8 +46,8 @@ window, as a trace in CSV. Times are counted from the first job that is printed.
 	flags.StringVar(&file, "trace", "", "trace in CSV, - for standard input")
 	flags.Var(syntheticFlag(&synthetic), "synthetic", "synthetic workload")
 	flags.Uint64Var(&seed, "seed", 1, "seed of all random numbers")
-	flags.DurationVar(&from, "from", 0, "where the window begins")
-	flags.DurationVar(&length, "for", 0, "how long it is (default until the end)")
+	flags.DurationVar(&from, "from", 0, "start of the window")
+	flags.DurationVar(&length, "for", 0, "length of the window (default until the last submission)")
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "seed")

@@ -29,7 +29,7 @@ type Solver struct {
 
 // New returns the embedded exact backend.
 func New() *Solver {
-	return &Solver{effort: *model.Usual(), memories: sync.Pool{New: func() any { return new(proof.Memory) }}}
+	return &Solver{effort: *model.DefaultEffort(), memories: sync.Pool{New: func() any { return new(proof.Memory) }}}
 }
 
 // Name returns problem.BackendExact.
@@ -39,7 +39,7 @@ func (*Solver) Name() problem.BackendName { return problem.BackendExact }
 // the best bound found so far. It returns a plan for every admitted problem. It returns an error
 // only if the smallest sizes of all jobs together exceed the pool or the limit of a group.
 func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
-	clock := model.NewClock(ctx, s.effort.Quantum)
+	clock := model.NewClock(ctx, s.effort.CheckInterval)
 	if p.TypeNodes != nil {
 		return solveTypes(clock, p, options), nil
 	}
@@ -49,7 +49,7 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	if err != nil {
 		return problem.Result{}, err
 	}
-	if clock.Ended {
+	if clock.Expired {
 		return withoutSearch(p, options.Incumbent), nil
 	}
 	search := proof.NewSearch(in, options, s.witness, memory)
@@ -162,7 +162,7 @@ func withoutSearch(p *problem.Problem, incumbent problem.Plan) problem.Result {
 // found before ctx is done. The bound is finite for every problem that has a plan, and 0 for a
 // problem without one.
 func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
-	clock := model.NewClock(ctx, s.effort.Quantum)
+	clock := model.NewClock(ctx, s.effort.CheckInterval)
 	if p.TypeNodes != nil {
 		return boundTypes(clock, p)
 	}
@@ -171,7 +171,7 @@ func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, 
 	if err != nil {
 		return 0, nil, ""
 	}
-	if clock.Ended {
+	if clock.Expired {
 		return p.TrivialBound(), nil, ""
 	}
 	if len(in.Groups) > 0 {

@@ -8,7 +8,7 @@ import (
 // NewWithQuantum returns a backend that checks the deadline after each given amount of work.
 func NewWithQuantum(work int) *Solver {
 	s := New()
-	s.effort.Quantum = work
+	s.effort.CheckInterval = work
 	return s
 }
 
@@ -24,22 +24,22 @@ func NewWithSmallEffort(kind int) *Solver {
 func SmallEfforts() int { return len(smallEfforts()) }
 
 func smallEfforts() []model.Effort {
-	sizes := *model.Usual() // prices per size at once, with very narrow beams
-	sizes.EasyWork, sizes.MaxLabels, sizes.Visits, sizes.DenseRows = 1, 4, 1, 6
+	sizes := *model.DefaultEffort() // prices per size at once, with very narrow beams
+	sizes.FirstCoreWork, sizes.MaxLabels, sizes.FirstVisits, sizes.MaxDenseRows = 1, 4, 1, 6
 	sizes.FirstWidth, sizes.LastWidth, sizes.FirstStates, sizes.LastStates = 2, 2, 1, 1
-	sizes.MinSampled, sizes.SizesWork = 6, 10_000_000
+	sizes.MinSampledJobs, sizes.SizePricesWork = 6, 10_000_000
 	proven := sizes // prices per size, with beams of the usual width
-	proven.FirstStates, proven.LastStates, proven.DenseRows, proven.MaxLabels = model.Usual().FirstStates, model.Usual().LastStates, model.Usual().DenseRows, model.Usual().MaxLabels
-	core := *model.Usual() // no prices per size, and very narrow core searches
-	core.BundleWork, core.MinSampled = 0, 2
-	core.FirstWidth, core.LastWidth, core.MaxLabels, core.Visits, core.MaxColumns = 1, 1, 3, 1, 2
+	proven.FirstStates, proven.LastStates, proven.MaxDenseRows, proven.MaxLabels = model.DefaultEffort().FirstStates, model.DefaultEffort().LastStates, model.DefaultEffort().MaxDenseRows, model.DefaultEffort().MaxLabels
+	core := *model.DefaultEffort() // no prices per size, and very narrow core searches
+	core.MaxEvaluationWork, core.MinSampledJobs = 0, 2
+	core.FirstWidth, core.LastWidth, core.MaxLabels, core.FirstVisits, core.MaxColumns = 1, 1, 3, 1, 2
 	return []model.Effort{sizes, proven, core}
 }
 
 // NewWithoutSizePrices returns a backend that skips the stage of prices per size.
 func NewWithoutSizePrices() *Solver {
 	s := New()
-	s.effort.BundleWork = 0
+	s.effort.MaxEvaluationWork = 0
 	return s
 }
 

@@ -29,7 +29,7 @@ func solveTypes(clock *model.Clock, p *problem.Problem, options problem.SolveOpt
 		result.Limit = problem.LimitNone
 	case found.Contradiction != "":
 		result.Limit = problem.LimitWork
-	case clock.Ended:
+	case clock.Expired:
 		result.Limit = problem.LimitTime
 	case problem.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
 		result.Limit = problem.LimitGap

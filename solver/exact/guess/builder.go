@@ -55,7 +55,7 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) *model.Plan {
 		return model.NewPlan(in)
 	}
 	for _, i := range order {
-		if clock.Ended {
+		if clock.Expired {
 			clear(p.Of(i))
 		} else if !b.take(p.Of(i), in.Jobs[i].Sizes) {
 			clear(p.Of(i))
@@ -68,7 +68,7 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) *model.Plan {
 			b.scaled[t] = share * prices[t]
 		}
 		for _, i := range order {
-			if clock.Ended || slices.Max(b.free) == 0 {
+			if clock.Expired || slices.Max(b.free) == 0 {
 				return p
 			}
 			b.choose(clock, p, i, b.scaled)
@@ -128,7 +128,7 @@ func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) 
 			}
 			regret[i] = min(regret[i], best-second)
 		}
-		if clock.Up(2 * len(prices) * len(j.Sizes)) {
+		if clock.Add(2 * len(prices) * len(j.Sizes)) {
 			return nil
 		}
 	}
@@ -144,14 +144,14 @@ func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) 
 				regret[i] = min(regret[i], net-class.Net(column, prices))
 			}
 		}
-		if clock.Up(2 * class.Len() * len(prices)) {
+		if clock.Add(2 * class.Len() * len(prices)) {
 			return nil
 		}
 	}
 	for i := range order {
 		order[i] = i
 	}
-	if !model.SortFalling(clock, order, b.spare, func(i int) float64 { return regret[i] }) {
+	if !model.SortDescending(clock, order, b.spare, func(i int) float64 { return regret[i] }) {
 		return nil
 	}
 	return order

@@ -67,7 +67,7 @@ type Bundle struct {
 
 // NewBundle returns a bundle without columns.
 func NewBundle(s *model.SizeIndex) *Bundle {
-	b := &Bundle{SizeIndex: s, row: make([]int, s.Prices)}
+	b := &Bundle{SizeIndex: s, row: make([]int, s.PriceCount)}
 	for v := range b.row {
 		b.row[v] = -1
 	}
@@ -84,7 +84,7 @@ func NewBundle(s *model.SizeIndex) *Bundle {
 // add keeps a column of a block and reports whether it is new.
 func (b *Bundle) add(block int, column model.PriceColumn) bool {
 	for n := range b.columns[block] {
-		if b.columns[block][n].Equals(&column) {
+		if b.columns[block][n].Equal(&column) {
 			return false
 		}
 	}
@@ -173,7 +173,7 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 			here, more, ok = l.Evaluate(clock, x, b.add)
 			found += more
 		}
-		if !ok || clock.Ended || clock.Past(until) {
+		if !ok || clock.Expired || clock.Past(until) {
 			break
 		}
 		if here < enough {
@@ -220,14 +220,14 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 	rows := len(b.used)
 	for range bundleSteps {
 		var decrement float64
-		if rows <= b.In.Effort.DenseRows {
-			clock.Up(rows*rows*rows/4 + 20*rows*rows)
+		if rows <= b.In.Effort.MaxDenseRows {
+			clock.Add(rows*rows*rows/4 + 20*rows*rows)
 			b.move = zeros(b.move, rows)
 			decrement = solveNewton(b.hessian, b.gradient, b.move)
 		} else {
 			decrement = b.conjugate(clock)
 		}
-		if clock.Ended {
+		if clock.Expired {
 			break
 		}
 		if decrement < 0.1*temperature {
@@ -260,7 +260,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 	if derivatives {
 		b.gradient = zeros(b.gradient, rows)
 		b.mean = zeros(b.mean, rows)
-		if rows <= b.In.Effort.DenseRows {
+		if rows <= b.In.Effort.MaxDenseRows {
 			b.hessian = zeros(b.hessian, rows*rows)
 		} else {
 			b.diagonal = zeros(b.diagonal, rows)
@@ -272,7 +272,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		b.net = b.net[:0]
 		most := math.Inf(-1)
 		for n := range columns {
-			net := columns[n].At(x)
+			net := columns[n].ValueAt(x)
 			b.net = append(b.net, net)
 			most = max(most, net)
 		}
@@ -286,7 +286,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		}
 		smooth += b.weights[block] * (most + temperature*math.Log(sum))
 		if derivatives {
-			if rows <= b.In.Effort.DenseRows {
+			if rows <= b.In.Effort.MaxDenseRows {
 				b.derive(columns, b.weights[block], sum, temperature)
 			} else {
 				b.deriveLarge(block, sum)
@@ -301,7 +301,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		value += mu / 2 * away * away
 		if derivatives {
 			b.gradient[r] += mu * away
-			if rows <= b.In.Effort.DenseRows {
+			if rows <= b.In.Effort.MaxDenseRows {
 				b.hessian[r*rows+r] += mu + ridge
 			} else {
 				b.diagonal[r] += mu
@@ -439,7 +439,7 @@ func (b *Bundle) conjugate(clock *model.Clock) float64 {
 	}
 	first := product
 	for range conjugateSteps {
-		if product <= 0.1*first || clock.Up(work+8*rows) {
+		if product <= 0.1*first || clock.Add(work+8*rows) {
 			break
 		}
 		b.multiply(b.search)

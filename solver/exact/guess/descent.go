@@ -112,7 +112,7 @@ func priceCaps(clock *model.Clock, in *model.Instance) []float64 {
 		for t := 1; t < in.Steps; t++ {
 			caps[t] = max(caps[t], 2*j.Tail[t]*later+2*in.TieTotal)
 		}
-		if clock.Up(4*len(j.Sizes) + in.Steps) {
+		if clock.Add(4*len(j.Sizes) + in.Steps) {
 			break
 		}
 	}
@@ -131,14 +131,14 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	bound, _ := l.Evaluate(clock, at)
 	l.Keep()
 	temperature, rough, last := from.Temperature*average, roughTemperature*average, lastTemperature*average
-	if average == 0 || clock.Ended {
+	if average == 0 || clock.Expired {
 		return
 	}
 	settled, share, little, tolerance := 0, foundShare, 0.0, 1e-2
 	if !from.Close {
 		share, little, tolerance = foundOfMany, enoughOfMany*average, 0.1
 	}
-	for rounds := 0; bound > enough && !clock.Ended && rounds < maxRounds; rounds++ {
+	for rounds := 0; bound > enough && !clock.Expired && rounds < maxRounds; rounds++ {
 		held := d.settle(clock, at, temperature, tolerance, from.Trust)
 		value, found := l.Evaluate(clock, at)
 		gain := bound - value
@@ -199,7 +199,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 		decrement := solveNewton(n.hessian, n.gradient, n.move)
 		// Half the decrement is what the step can gain; below the temperature's own
 		// error there is nothing left to gain.
-		if decrement < tolerance*temperature || clock.Ended {
+		if decrement < tolerance*temperature || clock.Expired {
 			return false
 		}
 		step := 1.0
@@ -227,7 +227,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 				prices[t] = n.origin[t] + step*n.move[t]
 			}
 			trial := d.smooth(clock, prices, temperature)
-			if clock.Ended {
+			if clock.Expired {
 				break
 			}
 			if trial <= value-1e-4*step*decrement {
@@ -256,14 +256,14 @@ func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float
 		total += float64(d.in.Capacity[t])*price + net - temperature*(math.Log(price)+math.Log(slack))
 		n.gradient[t] = float64(d.in.Capacity[t]) - nodes - temperature/price + temperature/slack
 		n.hessian[t*n.steps+t] = curvature + temperature/(price*price) + temperature/(slack*slack)
-		if clock.Up(len(d.curves[t].Edges)) {
+		if clock.Add(len(d.curves[t].Edges)) {
 			return total
 		}
 	}
 	for m := range d.classes.All {
 		class := &d.classes.All[m]
 		total += d.smoothClass(class, prices, temperature)
-		if clock.Up(class.Len() * 2 * len(prices)) {
+		if clock.Add(class.Len() * 2 * len(prices)) {
 			break
 		}
 	}
@@ -291,7 +291,7 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 			sum += d.net[m]
 		}
 	}
-	held := class.Held(best)
+	held := class.Nodes(best)
 	for t, nodes := range held {
 		n.gradient[t] -= count * nodes
 	}
@@ -306,7 +306,7 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 			continue
 		}
 		share := likely / sum
-		for t, nodes := range class.Held(m) {
+		for t, nodes := range class.Nodes(m) {
 			beyond := nodes - held[t]
 			n.away[t] = beyond
 			if beyond != 0 {

@@ -109,7 +109,7 @@ func (r *Rollout) lookAhead(clock *model.Clock, n int, j *model.Job, costOf func
 	steps := r.in.Steps
 	clear(r.after(n, steps))
 	for t := steps - 1; t > 0; t-- {
-		if clock.Up(2 * width * len(j.Sizes)) {
+		if clock.Add(2 * width * len(j.Sizes)) {
 			return false
 		}
 		now, next := r.after(n, t), r.after(n, t+1)

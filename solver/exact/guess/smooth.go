@@ -15,13 +15,13 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 	// An edge whose gain is further than this from its price is as good as taken,
 	// or as not. It holds per node too, since an edge takes at least one node.
 	window := sure * temperature
-	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].PerNode-price <= window })
+	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].Rate-price <= window })
 	nodes = curve.BaseNodes + curve.SumNodes[lo]
 	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
 	// The logarithms are those of products, one for many edges.
 	logs, product := 0.0, 1.0
 	for _, e := range curve.Edges[lo:] {
-		rate := curve.Scale*e.PerNode - price
+		rate := curve.Scale*e.Rate - price
 		if rate < -window {
 			break
 		}

@@ -39,7 +39,7 @@ func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 		for t, tail := range j.Tail[:in.Steps] {
 			prices[t] += tail
 		}
-		if clock.Up(len(j.Cost) + in.Steps) {
+		if clock.Add(len(j.Cost) + in.Steps) {
 			break
 		}
 	}
@@ -62,8 +62,8 @@ func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 func Sampled(in *model.Instance) *model.Instance {
 	sample := &model.Instance{
 		Effort: in.Effort, Memory: in.Memory,
-		Steps: in.Steps, MostFree: in.MostFree / sampling, Unit: in.Unit,
-		Least: in.Least / sampling, Most: in.Most / sampling, Scale: in.Scale / sampling,
+		Steps: in.Steps, MaxFree: in.MaxFree / sampling, Unit: in.Unit,
+		BaseValue: in.BaseValue / sampling, UpperBound: in.UpperBound / sampling, Scale: in.Scale / sampling,
 		TieCost: in.TieCost, TieTotal: in.TieTotal, Precision: in.Precision,
 		Capacity: make([]int, in.Steps), Free: make([]int, in.Steps),
 	}

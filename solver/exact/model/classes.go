@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Classes tells which of the given jobs are equal to the search: of equal gains, sizes,
-// shares and costs in one group. It returns the class of each, and one job of each class,
-// whatever the time.
+// Classes partitions the given jobs into classes of identical jobs: jobs with equal gains, sizes,
+// shares, costs and group. It returns the class of each job, and one job per class. It does not
+// stop at the deadline.
 func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 	classOf, classes = in.Memory.Ints.Take(len(jobs)), in.Memory.Ints.Take(len(jobs))[:0]
-	// An open-addressing hash slots of classes, -1 where empty.
+	// Open-addressing hash table of classes; -1 marks an empty slot.
 	slots := in.Memory.slots.Take(1 << bits.Len(uint(2*len(jobs))))
 	for slot := range slots {
 		slots[slot] = -1
@@ -33,13 +33,13 @@ func (in *Instance) Classes(clock *Clock, jobs []int) (classOf, classes []int) {
 			classes = append(classes, i)
 		}
 		classOf[n] = int(slots[slot])
-		clock.Up(4 * len(j.Sizes))
+		clock.Add(4 * len(j.Sizes))
 	}
 	return classOf, classes
 }
 
-// Order gives the rows of a plan to equal jobs in an order of their own, the largest
-// sizes first, so that the plan does not depend on the way the search took.
+// Order sorts the rows of a plan within each class of identical jobs, by decreasing sizes. The plan
+// is then independent of the path of the search.
 func (in *Instance) Order(clock *Clock, p *Plan) {
 	classOf, classes := in.Classes(clock, in.EveryJob())
 	if len(classes) == len(in.Jobs) {
@@ -64,25 +64,25 @@ func (in *Instance) Order(clock *Clock, p *Plan) {
 	}
 }
 
-// Trim takes from the finishing jobs the nodes of later steps that bring nothing, such as
-// those beyond what finishes a job.
+// Trim reduces the sizes of finishing jobs in later steps if that does not lower the value, for
+// example after a job has finished.
 func (in *Instance) Trim(p *Plan) {
 	for _, i := range in.Finishing {
 		j := &in.Jobs[i]
 		value := j.Value(p.Of(i))
 		for t := 1; t < in.Steps; t++ {
-			held := p.Of(i)[t]
-			for k := range held {
+			current := p.Of(i)[t]
+			for k := range current {
 				if p.Of(i)[t] = k; j.Value(p.Of(i)) >= value {
 					break
 				}
-				p.Of(i)[t] = held
+				p.Of(i)[t] = current
 			}
 		}
 	}
 }
 
-// equals reports whether two jobs are equal to the search.
+// equals reports whether two jobs are identical for the search.
 func (j *Job) equals(other *Job) bool {
 	return j.Group == other.Group && slices.Equal(j.Sizes, other.Sizes) && slices.Equal(j.Later, other.Later) && slices.Equal(j.First, other.First) &&
 		slices.Equal(j.Cost, other.Cost) && slices.Equal(j.Gain, other.Gain)

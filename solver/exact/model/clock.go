@@ -8,39 +8,43 @@ import (
 	"slices"
 )
 
-// yieldEvery is the number of questions after which other goroutines may run: less than a
-// millisecond of work. Go would let a search run for 10 ms while a server has calls to read and to answer.
+// yieldEvery is the number of checks after which other goroutines may run: less than one
+// millisecond of work. Otherwise Go lets a search run for 10 ms while a server has requests to read
+// and responses to send. BenchmarkCall (go test ./server -run '^$' -bench Call) would show a change
+// in latency.
 const yieldEvery = 8
 
-// Clock asks a context whether time is up, by the work done since it asked last: often
-// enough to keep time whatever a problem's shape, seldom enough to cost nothing. It
-// serves one goroutine.
+// Clock checks the deadline of a context after a given amount of work. The interval between two
+// checks is therefore short for problems of any shape, and the cost of the checks is negligible. A
+// Clock must not be used concurrently.
 type Clock struct {
 	ctx context.Context
-	// every is the work between two questions, left what remains of it.
-	every, left int
-	// Work is all that was counted.
+	// interval is the work between two checks, and remaining the work until the next one.
+	interval, remaining int
+	// Work is the total count of work.
 	Work int
-	// asked counts the questions.
-	asked int
-	Ended bool
+	// checks is the number of checks.
+	checks int
+	// Expired reports whether a check found that the context is done.
+	Expired bool
 }
 
-// NewClock returns a clock that asks whenever that much work was done.
-func NewClock(ctx context.Context, every int) *Clock { return &Clock{ctx: ctx, every: every} }
+// NewClock returns a clock that checks the context after each given amount of work.
+func NewClock(ctx context.Context, every int) *Clock { return &Clock{ctx: ctx, interval: every} }
 
-// Past reports whether a count of work was reached, 0 being never.
+// Past reports whether the count of work exceeds a limit; a limit of 0 means never.
 func (clock *Clock) Past(until int) bool { return until > 0 && clock.Work > until }
 
-// SortFalling sorts items by falling numbers, equal ones in the order they are in, with spare
-// memory for as many. It returns false, and leaves them in any order, if time is up.
-func SortFalling[Item any](clock *Clock, items, spare []Item, number func(Item) float64) bool {
-	const bits, few = 11, 1000 // Fewer take less time to compare than the counts to add up.
+// SortDescending sorts items by decreasing numbers and keeps the order of equal ones. It needs
+// spare memory for as many items. If the deadline passes, it returns false and leaves the items in
+// any order.
+func SortDescending[Item any](clock *Clock, items, spare []Item, number func(Item) float64) bool {
+	const bits, few = 11, 1000 // A comparison sort is faster for few items.
 	if len(items) < few {
 		slices.SortStableFunc(items, func(a, b Item) int { return cmp.Compare(number(b), number(a)) })
-		return !clock.Up(16 * len(items))
+		return !clock.Add(16 * len(items))
 	}
-	// Digit by digit, the last first, of whole numbers that rise as the numbers fall.
+	// Radix sort, from the lowest digit, of integers that increase as the numbers decrease.
 	var starts [1 << bits]int
 	for shift := 0; shift < 64; shift += bits {
 		digit := func(item Item) uint64 {
@@ -61,7 +65,7 @@ func SortFalling[Item any](clock *Clock, items, spare []Item, number func(Item) 
 		for n := range items {
 			at := &starts[digit(items[n])]
 			spare[*at] = items[n]
-			if *at++; n%1024 == 0 && clock.Up(4096) {
+			if *at++; n%1024 == 0 && clock.Add(4096) {
 				return false
 			}
 		}
@@ -70,15 +74,15 @@ func SortFalling[Item any](clock *Clock, items, spare []Item, number func(Item) 
 	return true
 }
 
-// Up counts work and reports whether time is up.
-func (clock *Clock) Up(work int) bool {
+// Add adds work to the count and reports whether the deadline has passed.
+func (clock *Clock) Add(work int) bool {
 	clock.Work += work
-	if clock.left -= work; clock.left < 0 && !clock.Ended {
-		clock.left = clock.every
-		clock.Ended = clock.ctx.Err() != nil
-		if clock.asked++; clock.asked%yieldEvery == 0 {
+	if clock.remaining -= work; clock.remaining < 0 && !clock.Expired {
+		clock.remaining = clock.interval
+		clock.Expired = clock.ctx.Err() != nil
+		if clock.checks++; clock.checks%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 	}
-	return clock.Ended
+	return clock.Expired
 }

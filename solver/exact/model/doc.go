@@ -1,4 +1,4 @@
-// Package model is a problem in the units of the exact search: jobs, plans and their values,
-// which jobs are equal, and how ties are broken. The package comment of exact says how it
-// fits in.
+// Package model represents a problem in the units of the exact search: jobs, plans and their
+// values, classes of identical jobs, and tie costs. The package comment of exact describes the
+// whole search.
 package model

@@ -1,60 +1,67 @@
 package model
 
-// Effort is how much goes into each way of searching. Tests make it small, so that
-// problems of known optimum take every way.
+// Effort contains the work limits of the search. Tests use small limits, so that problems with a
+// known optimum reach every stage. Work counts operations of inner loops. BenchmarkInstances,
+// BenchmarkHardEnd, BenchmarkSizePrices and BenchmarkAgainstHiGHS are run by go test ./solver/exact
+// -run '^$' -bench NAME -benchtime 1x, and BenchmarkDecision by go test . -run '^$' -bench
+// Decision.
 type Effort struct {
-	// Quantum is the work between two questions about time, in operations of an inner
-	// loop: well below a millisecond of one core.
-	Quantum int
-	// MinSampled is the number of jobs from which on prices are those of a sample first. From
-	// 1,000 jobs on, BenchmarkDecision takes 2.8 times the CPU time at 700 jobs.
-	MinSampled int
-	// MaxLabels limits the labels of one step of pricing. A job of the sizes and horizons
-	// that occur stays far below; beyond it, labels are merged in pairs so that the value
-	// returned stays an upper bound.
+	// CheckInterval is the work between two checks of the deadline: well below one millisecond on one
+	// core. BenchmarkStretch shows the longest interval without a check.
+	CheckInterval int
+	// MinSampledJobs is the number of jobs from which on the search for prices starts with a sample.
+	// With 1,000, BenchmarkDecision takes 2.8 times the CPU time at 700 jobs.
+	MinSampledJobs int
+	// MaxLabels limits the labels of one step of pricing. Beyond it, labels are merged in pairs,
+	// and the result remains an upper bound. Jobs with usual sizes and horizons stay far below it.
+	// No benchmark chose it; BenchmarkHardEnd would show a change.
 	MaxLabels int
-	// MaxColumns limits the plans of one job that a core search takes on.
+	// MaxColumns limits the plans of one job in a core search. It trades memory for the size of the
+	// gaps that a core search closes. BenchmarkHardEnd would show a change.
 	MaxColumns int
-	// Visits limits the partial plans looked at before a table is filled to list columns.
-	// Without them BenchmarkInstances takes 1.6 times the CPU time.
-	Visits int
-	// FirstWidth and LastWidth bound the states of a beam. Beyond the last the search
-	// ends. With a single width of 2,000 BenchmarkHardEnd loses a proof, with 1,000
-	// TestWorkOfAProof does, and with 4,000 decisions along traces take 2.7 times the CPU time.
+	// FirstVisits limits the partial plans that are examined before a table is filled to list columns.
+	// Without this first attempt BenchmarkInstances takes 1.6 times the CPU time.
+	FirstVisits int
+	// FirstWidth and LastWidth are the first and the last width of the beam of a core search. With
+	// a single width of 2,000 BenchmarkHardEnd loses a proof, with 1,000 TestWorkOfAProof does, and
+	// with 4,000 decisions along traces take 2.7 times the CPU time.
 	FirstWidth, LastWidth int
-	// FirstStates and LastStates bound the states of a step that are kept at prices per size.
+	// FirstStates and LastStates are the first and the last width of the beam of a stepwise search.
+	// BenchmarkSizePrices would show a change.
 	FirstStates, LastStates int
-	// EasyWork is the work of core searches before prices per size are sought, in addition to a
-	// multiple of the work of a rollout: decisions along traces are proven within it. With 2
-	// million BenchmarkInstances takes 1.7 times the CPU time, with 20 million the sweeps of
-	// BenchmarkSizePrices take 1.2 times.
-	EasyWork int
-	// SizesWork goes into prices per size, and into searching what is left at them, each
-	// besides a multiple of what core searches had before.
-	SizesWork int
-	// BundleWork bounds one evaluation of the bound at prices per size; where it takes more,
-	// there are none.
-	BundleWork int
-	// DenseRows is the size of Newton's system up to which it is factorised; a larger one
-	// is solved by conjugate gradients.
-	DenseRows int
+	// FirstCoreWork is the work limit of the first core searches, before prices per size, in addition to
+	// a multiple of the work of a rollout. It suffices to prove decisions along traces. With 2
+	// million BenchmarkInstances takes 1.7 times the CPU time, and with 20 million the
+	// hyperparameter sweeps of BenchmarkSizePrices take 1.2 times the CPU time.
+	FirstCoreWork int
+	// SizePricesWork is the work limit of the bundle method, and of the last stepwise search, in
+	// addition to a multiple of the work limit of the core searches before. BenchmarkSizePrices and
+	// BenchmarkAgainstHiGHS would show a change.
+	SizePricesWork int
+	// MaxEvaluationWork limits the work of one evaluation of the bound at prices per size. If it takes
+	// more, the stage is skipped. BenchmarkShapes and BenchmarkSizePrices would show a change.
+	MaxEvaluationWork int
+	// MaxDenseRows is the largest number of rows of Newton's system that is solved by Cholesky
+	// factorization. Larger systems are solved by the conjugate gradient method.
+	// BenchmarkSizePrices would show a change in time.
+	MaxDenseRows int
 }
 
-// Usual returns the effort of a backend.
-func Usual() *Effort {
+// DefaultEffort returns the work limits of the backend.
+func DefaultEffort() *Effort {
 	return &Effort{
-		Quantum:     100_000,
-		MinSampled:  400,
-		MaxLabels:   4096,
-		MaxColumns:  20_000,
-		Visits:      400,
-		FirstWidth:  1000,
-		LastWidth:   4000,
-		FirstStates: 16,
-		LastStates:  1024,
-		EasyWork:    10_000_000,
-		SizesWork:   100_000_000,
-		BundleWork:  10_000_000,
-		DenseRows:   120,
+		CheckInterval:     100_000,
+		MinSampledJobs:    400,
+		MaxLabels:         4096,
+		MaxColumns:        20_000,
+		FirstVisits:       400,
+		FirstWidth:        1000,
+		LastWidth:         4000,
+		FirstStates:       16,
+		LastStates:        1024,
+		FirstCoreWork:     10_000_000,
+		SizePricesWork:    100_000_000,
+		MaxEvaluationWork: 10_000_000,
+		MaxDenseRows:      120,
 	}
 }

@@ -11,108 +11,107 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Instance is a problem in the units of the search: work as shares of a job's
-// demand, sizes by their position in the job's list.
+// Instance is a problem in the units of the search. Work is a share of the demand of the job, and a
+// size is an index of the sizes of the job.
 //
-// Equal plans are told apart by a tie cost that is taken off the objective: per
-// job TieCost * ([first-step nodes != current] * (N+1) + first-step nodes), N being
-// the most nodes that can be held in the first step, which orders plans of equal
-// objective by changed jobs first and nodes now second. All tie costs together are at
-// most tieFraction of the objective's scale, far below what counts as proven optimal,
-// so that one search does both.
+// A tie cost, subtracted from the objective, decides between plans of equal objective. Per job it
+// is TieCost * ([first-step nodes != current] * (N+1) + first-step nodes), where N is the largest
+// number of nodes that can be in use in the first step. Plans with fewer changed jobs are
+// preferred, then plans with fewer nodes in the first step. The sum of all tie costs is at most
+// tieFraction of the scale of the objective. This is far below the gap of a proof, so that one
+// search optimizes both.
 type Instance struct {
 	Effort   *Effort
 	Memory   *Memory
 	Capacity []int // per step
 	Steps    int
-	// Free is the number of nodes left per step when every job holds its smallest
-	// size, MostFree the largest of them.
-	Free     []int
-	MostFree int
-	Jobs     []Job
-	// Separable and Finishing split the jobs: one whose value no step caps is a sum of
-	// independent steps.
+	// Free is the number of free nodes per step if every job has its smallest size. MaxFree is the
+	// maximum over the steps.
+	Free    []int
+	MaxFree int
+	Jobs    []Job
+	// Separable and Finishing partition the jobs. A job is separable if no step caps its value,
+	// which is then a sum of independent steps.
 	Separable []int
 	Finishing []int
-	// Unit is the power of two at the largest value that a job can have or below it. The
-	// search has values as multiples of it: scaling the objective changes no decision, and
-	// by a power of two no digit either.
+	// Unit is the largest power of two that is at most the largest value of a job. Values of the
+	// search are multiples of it. Scaling the objective therefore changes no decision, and scaling
+	// by a power of two causes no rounding.
 	Unit float64
-	// Least is the value of the plan of smallest sizes, Most a crude upper bound on
-	// the objective, and Scale the magnitude of what is summed up in it.
-	Least, Most, Scale float64
-	// magnitude is that of all values of sizes together, those included that are so far
-	// below 0 that no job takes them. It bounds the rounding of sums.
+	// BaseValue is the value of the plan of smallest sizes, UpperBound a crude upper bound on the
+	// objective, and Scale the magnitude of the terms of the objective.
+	BaseValue, UpperBound, Scale float64
+	// magnitude is the magnitude of the values of all sizes, including very negative values that no
+	// job uses. It bounds the rounding error of sums.
 	magnitude float64
-	// Groups are those of the jobs, and QuotaPrice what a node short of a floor costs.
+	// Groups are the groups of the jobs. QuotaPrice is the cost of each node below a floor.
 	Groups     []problem.AdmittedGroup
 	QuotaPrice float64
-	// groupFree is the number of nodes that the limits leave a job of each group beyond its
-	// smallest size, when every job holds its own.
+	// groupFree is the number of nodes that the limits permit a job of each group in addition to
+	// its smallest size, if every job has its smallest size.
 	groupFree []int
-	// TieCost and TieTotal are the tie cost of one node and the most that all tie
-	// costs can come to.
+	// TieCost is the tie cost of one node, and TieTotal an upper bound on the sum of all tie costs.
 	TieCost, TieTotal float64
-	// Precision is the difference in objective below which two plans are equal.
+	// Precision is the difference in objective below which two plans count as equal.
 	Precision float64
 }
 
 // Job is an admitted job in the units of the search.
 type Job struct {
 	*Shape
-	// First and Later are the shares of the demand served per size in the first
-	// and in every later step.
+	// First and Later are the shares of the demand that each size serves in the first step and in
+	// every later step.
 	First, Later []float64
-	// Cost is, per size in the first step, the tie cost less the value of the size.
+	// Cost is the tie cost minus the value of each size in the first step.
 	Cost []float64
-	// Group is the job's group; it is ignored in a problem without groups.
+	// Group is the group of the job. It is ignored in a problem without groups.
 	Group int
 }
 
-// Shape is what many jobs have in common.
+// Shape is the part of a job that many jobs have in common.
 type Shape struct {
-	// Gain is what having served the whole demand by the end of a step adds to the
-	// value, and Tail[t] the sum of it from step t on: what serving it in step t adds.
+	// Gain[t] is the value of having served the whole demand by the end of step t. Tail[t] is the
+	// sum of Gain from step t on, the value of serving the whole demand in step t.
 	Gain, Tail []float64
 	Sizes      []int32
 }
 
 const (
-	// tieFraction bounds all tie costs together, as a share of the objective's scale.
+	// tieFraction limits the sum of all tie costs, as a fraction of the scale of the objective. It
+	// has to be far below problem.OptimalGap and above the rounding error. TestExtremeNumbers (go
+	// test ./solver/exact -run ExtremeNumbers) covers it.
 	tieFraction = 1e-11
-	// TiesOnly is the relative gap below which tie costs may be all that is left.
+	// TiesOnly is the relative gap that tie costs alone may cause.
 	TiesOnly = problem.OptimalGap / 10
-	// Noise is the rounding noise of a sum of plan values, as a share of
-	// Instance.Scale.
+	// Noise is the rounding error of a sum of values of plans, as a fraction of Instance.Scale.
 	Noise = 1e-15
-	// Finished is the share of its demand from which on a job is done; the
-	// difference to 1 absorbs the rounding of sums of shares.
+	// Finished is the share of its demand at which a job counts as finished. The difference from 1
+	// tolerates the rounding error of sums of shares.
 	Finished = 1 - 1e-12
-	// Tiny is the smallest gain or value of a size, as a share of the unit, and the
-	// smallest share of a job's demand, that is not taken for 0: quotients of smaller ones
-	// leave the range of floating-point numbers.
+	// Tiny is the smallest magnitude that does not count as 0, for a gain or value of a size in
+	// units and for a share of the demand. Quotients of smaller numbers leave the range of float64.
 	Tiny = 1e-290
 )
 
-// notTiny returns x, or 0 where it is too small to calculate with.
-func notTiny(x float64) float64 {
+// flushTiny returns x, or 0 if its magnitude is below Tiny.
+func flushTiny(x float64) float64 {
 	if math.Abs(x) < Tiny {
 		return 0
 	}
 	return x
 }
 
-// PowerOfTwo returns the largest power of two that is not above x, 0 for 0.
+// PowerOfTwo returns the largest power of two that is at most x, or 0 for 0.
 func PowerOfTwo(x float64) float64 {
 	fraction, exponent := math.Frexp(x)
 	return math.Ldexp(math.Ceil(fraction), exponent-1)
 }
 
-// errInfeasible is returned for a problem that admission cannot have made.
+// errInfeasible is returned for a problem that was not admitted.
 var errInfeasible = errors.New("the smallest sizes of all jobs together exceed the pool")
 
-// NewInstance converts a problem, in a memory that no other instance is in. Where time is up it
-// is not complete.
+// NewInstance converts a problem. Two instances must not use the same memory at the same time. The
+// instance is incomplete if the deadline has passed.
 func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*Instance, error) {
 	memory.Reset()
 	in := &Instance{
@@ -123,14 +122,14 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 		for t := range in.Free {
 			in.Free[t] -= int(p.Jobs[i].Options[0].Nodes)
 		}
-		if clock.Up(2 * in.Steps) {
+		if clock.Add(2 * in.Steps) {
 			return in, nil
 		}
 	}
 	if slices.Min(in.Free) < 0 {
 		return nil, errInfeasible
 	}
-	in.MostFree = slices.Max(in.Free)
+	in.MaxFree = slices.Max(in.Free)
 	if len(p.Groups) > 0 {
 		if err := in.convertGroups(p); err != nil {
 			return nil, err
@@ -144,7 +143,7 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 				in.Unit = max(in.Unit, math.Abs(value))
 			}
 		}
-		if clock.Up(2 * in.Steps) {
+		if clock.Add(2 * in.Steps) {
 			return in, nil
 		}
 	}
@@ -152,7 +151,7 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 		in.Unit = 1
 	}
 	in.QuotaPrice /= in.Unit
-	var alike [snapshot.MaxSizes + 2]int // the last job of each number of sizes
+	var alike [snapshot.MaxSizes + 2]int // last job with each number of sizes
 	for i := range p.Jobs {
 		n := in.usable(&p.Jobs[i])
 		in.convert(p, i, alike[n], n)
@@ -162,17 +161,17 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 		} else {
 			in.Separable = append(in.Separable, i)
 		}
-		if clock.Up(20*len(in.Jobs[i].Sizes) + 2*in.Steps) {
+		if clock.Add(20*len(in.Jobs[i].Sizes) + 2*in.Steps) {
 			return in, nil
 		}
 	}
 	in.estimate(clock)
-	in.SetTies(clock, p, cmp.Or(in.Scale, 1)) // Where nothing has a value, as little as can be changes.
+	in.SetTies(clock, p, cmp.Or(in.Scale, 1)) // If nothing has a value, tie costs alone decide.
 	return in, nil
 }
 
-// convert works out job i, on the first n of its sizes. It may have the shape of the last job of as
-// many.
+// convert converts job i with its first n sizes. The job shares the shape of the last job with the
+// same number of sizes if both are equal.
 func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 	from, j, floats := &p.Jobs[i], &in.Jobs[i], &in.Memory.Floats
 	j.Group, j.Later, j.Cost = from.Group, floats.Take(n), floats.Zeros(n)
@@ -180,10 +179,10 @@ func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 		j.First = floats.Take(n)
 	}
 	for k := range n {
-		j.Later[k] = notTiny(from.StepWork[k] / from.Demand)
-		j.First[k] = notTiny(from.FirstStepWork[k] / from.Demand)
+		j.Later[k] = flushTiny(from.StepWork[k] / from.Demand)
+		j.First[k] = flushTiny(from.FirstStepWork[k] / from.Demand)
 		if from.OptionValue != nil {
-			j.Cost[k] = notTiny(-from.OptionValue[k] / in.Unit)
+			j.Cost[k] = flushTiny(-from.OptionValue[k] / in.Unit)
 		}
 	}
 	before := &p.Jobs[last]
@@ -192,7 +191,7 @@ func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 		gains := make([]float64, 2*in.Steps+1)
 		j.Shape = &Shape{Gain: gains[:in.Steps], Tail: gains[in.Steps:], Sizes: make([]int32, n)}
 		for t := in.Steps - 1; t >= 0; t-- {
-			j.Gain[t] = notTiny(from.Gain[t] / in.Unit)
+			j.Gain[t] = flushTiny(from.Gain[t] / in.Unit)
 			j.Tail[t] = j.Tail[t+1] + j.Gain[t]
 		}
 		for k := range j.Sizes {
@@ -200,45 +199,42 @@ func (in *Instance) convert(p *problem.Problem, i, last, n int) {
 		}
 	}
 	if in.Steps == 1 {
-		// What is served in the only step is capped right away.
+		// The only step caps the share served.
 		for k := range j.First {
 			j.First[k] = min(1, j.First[k])
 		}
 	}
 }
 
-// usable returns how many of a job's sizes, ascending, fit beside all other jobs' smallest
-// sizes. The others are in no plan, and what they are worth must not pass for a magnitude of
-// the objective.
+// usable returns the number of sizes of a job that fit if all other jobs have their smallest size.
+// No plan contains the other sizes, and their values must not count as magnitudes of the objective.
 func (in *Instance) usable(from *problem.AdmittedJob) int {
-	free := in.MostFree
+	free := in.MaxFree
 	if len(in.Groups) > 0 {
 		free = in.groupFree[from.Group]
 	}
-	most := int(from.Options[0].Nodes) + free
-	return sort.Search(len(from.Options), func(k int) bool { return int(from.Options[k].Nodes) > most })
+	maxNodes := int(from.Options[0].Nodes) + free
+	return sort.Search(len(from.Options), func(k int) bool { return int(from.Options[k].Nodes) > maxNodes })
 }
 
-// capped reports whether the job's value is less than the sum of what its steps
-// would add each: whether it can finish within the horizon, and not in the only
-// step.
+// capped reports whether the value of the job can be less than the sum of its values per step,
+// because it can finish within the horizon and there are several steps.
 func (j *Job) capped() bool {
 	steps := len(j.Gain)
 	return steps > 1 && j.Tail[0] > 0 &&
 		slices.Max(j.First)+float64(steps-1)*slices.Max(j.Later) >= Finished
 }
 
-// Fitting returns how many of the job's sizes, ascending, fit step t beside
-// all other jobs' smallest sizes.
+// Fitting returns the number of sizes of the job that fit step t if all other jobs have their
+// smallest size.
 func (in *Instance) Fitting(j *Job, t int) int {
-	if in.Free[t] == in.MostFree {
+	if in.Free[t] == in.MaxFree {
 		return len(j.Sizes)
 	}
 	return sort.Search(len(j.Sizes), func(k int) bool { return int(j.Sizes[k]-j.Sizes[0]) > in.Free[t] })
 }
 
-// AllFitting sets fitting to how many of the job's sizes, ascending, fit each step beside all
-// other jobs' smallest sizes, and returns it.
+// AllFitting sets fitting to the result of Fitting for each step, and returns it.
 func (in *Instance) AllFitting(j *Job, fitting []int) []int {
 	fitting = slices.Grow(fitting[:0], in.Steps)[:in.Steps]
 	for t := range fitting {
@@ -247,7 +243,7 @@ func (in *Instance) AllFitting(j *Job, fitting []int) []int {
 	return fitting
 }
 
-// Size returns the number of sizes over all jobs and steps.
+// Size returns the total number of sizes over all jobs and steps.
 func (in *Instance) Size() int {
 	sizes := 0
 	for i := range in.Jobs {
@@ -256,8 +252,8 @@ func (in *Instance) Size() int {
 	return sizes * in.Steps
 }
 
-// Progress returns the value of a job that serves the given shares in the first and
-// in every later step, that of its size in the first step aside.
+// Progress returns the value of a job that serves the given shares in the first and in every later
+// step, without the value of its size in the first step.
 func (j *Job) Progress(first, later float64) float64 {
 	sum, share := 0.0, first
 	for _, gain := range j.Gain {
@@ -267,11 +263,11 @@ func (j *Job) Progress(first, later float64) float64 {
 	return sum
 }
 
-// SetTies sets the tie cost of every size and the precision of the search for an
-// objective of about the given scale; 0 means no tie cost.
+// SetTies sets the tie cost of every size and the precision of the search for the given scale of
+// the objective. A scale of 0 means no tie cost.
 func (in *Instance) SetTies(clock *Clock, p *problem.Problem, scale float64) {
-	// A job contributes at most one change and its largest size, all jobs together
-	// at most the pool.
+	// A job has at most one change and at most its largest size; all jobs together have at most the
+	// pool.
 	nodes := 0
 	for i := range in.Jobs {
 		nodes += int(in.Jobs[i].Sizes[len(in.Jobs[i].Sizes)-1])
@@ -294,11 +290,11 @@ func (in *Instance) SetTies(clock *Clock, p *problem.Problem, scale float64) {
 				j.Cost[k] -= from.OptionValue[k] / in.Unit
 			}
 		}
-		clock.Up(len(j.Sizes)) // All costs are set, whatever the time.
+		clock.Add(len(j.Sizes)) // does not stop at the deadline
 	}
 }
 
-// Shares returns the shares of the job's demand served per size in step t.
+// Shares returns the share of the demand that each size serves in step t.
 func (j *Job) Shares(t int) []float64 {
 	if t == 0 {
 		return j.First
@@ -306,8 +302,7 @@ func (j *Job) Shares(t int) []float64 {
 	return j.Later
 }
 
-// Value returns what a plan, given as a position in sizes per step, has in
-// the search: its part of the objective less tie cost.
+// Value returns the objective of the job minus its tie cost, for one size index per step.
 func (j *Job) Value(chosen []uint8) float64 {
 	share, value := 0.0, 0.0
 	for t, k := range chosen {
@@ -317,8 +312,7 @@ func (j *Job) Value(chosen []uint8) float64 {
 	return value - j.Cost[chosen[0]]
 }
 
-// StepValue returns what the k-th size in step t adds to the value of a job that
-// is not capped.
+// StepValue returns the value of the k-th size in step t for a separable job.
 func (j *Job) StepValue(t, k int) float64 {
 	if t == 0 {
 		return j.Tail[0]*j.First[k] - j.Cost[k]
@@ -326,7 +320,7 @@ func (j *Job) StepValue(t, k int) float64 {
 	return j.Tail[t] * j.Later[k]
 }
 
-// Unfinished reports whether a plan leaves the job short of its demand.
+// Unfinished reports whether a plan does not finish the job.
 func (j *Job) Unfinished(chosen []uint8) bool {
 	share := 0.0
 	for t, k := range chosen {
@@ -335,7 +329,7 @@ func (j *Job) Unfinished(chosen []uint8) bool {
 	return share < Finished
 }
 
-// NodePrices returns what prices of the search are in units of the objective.
+// NodePrices converts prices of the search to units of the objective.
 func (in *Instance) NodePrices(prices []float64) []float64 {
 	var converted []float64
 	for _, price := range prices {

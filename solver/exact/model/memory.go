@@ -1,16 +1,16 @@
 package model
 
-// Arena hands out memory, block after block. After Reset it hands out the same again.
+// Arena allocates slices from blocks of memory. After Reset it reuses the blocks.
 type Arena[Item any] struct {
 	blocks [][]Item
-	// at is the block handed out now, used how much of it is.
+	// at is the current block, and used the number of items in use.
 	at, used int
 }
 
-// Reset takes back all that was handed out.
+// Reset releases all slices.
 func (a *Arena[Item]) Reset() { a.at, a.used = 0, 0 }
 
-// Take returns n items, as they were left.
+// Take returns n items with undefined values.
 func (a *Arena[Item]) Take(n int) []Item {
 	if a.at < len(a.blocks) && a.used > 0 && a.used+n > len(a.blocks[a.at]) {
 		a.at, a.used = a.at+1, 0
@@ -19,35 +19,35 @@ func (a *Arena[Item]) Take(n int) []Item {
 		a.blocks = append(a.blocks, nil)
 	}
 	if n > len(a.blocks[a.at]) {
-		// A little more, for what grows slowly.
+		// Allocate a little more, for sizes that grow slowly.
 		a.blocks[a.at] = make([]Item, max(n+n/8, 1<<min(8+a.at, 16)))
 	}
 	a.used += n
 	return a.blocks[a.at][a.used-n : a.used : a.used]
 }
 
-// Zeros returns n items of value zero.
+// Zeros returns n items with the value zero.
 func (a *Arena[Item]) Zeros(n int) []Item {
 	items := a.Take(n)
 	clear(items)
 	return items
 }
 
-// Memory is what an instance and what is kept of its jobs are in; the next one uses it again.
+// Memory is the memory of an instance and its job classes. The next instance reuses it.
 type Memory struct {
 	Jobs    Arena[Job]
 	Floats  Arena[float64]
 	Ints    Arena[int]
-	rates   Arena[Rate]
+	edges   Arena[Edge]
 	slots   Arena[int32]
 	sizes   Arena[uint8]
 	classes Arena[JobClass]
 }
 
-// Reset takes back what was handed out.
+// Reset releases all slices.
 func (m *Memory) Reset() {
 	for _, arena := range []interface{ Reset() }{
-		&m.Jobs, &m.Floats, &m.Ints, &m.rates, &m.slots, &m.sizes, &m.classes,
+		&m.Jobs, &m.Floats, &m.Ints, &m.edges, &m.slots, &m.sizes, &m.classes,
 	} {
 		arena.Reset()
 	}

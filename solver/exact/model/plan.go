@@ -8,25 +8,25 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// Plan is a size per job and step, by position in the job's sizes; nil is no plan.
+// Plan is a size index per job and step.
 type Plan struct {
 	steps int
 	sizes []uint8 // steps per job
 }
 
-// NewPlan returns the plan in which every job holds its smallest size.
+// NewPlan returns the plan in which every job has its smallest size.
 func NewPlan(in *Instance) *Plan { return &Plan{in.Steps, make([]uint8, len(in.Jobs)*in.Steps)} }
 
-// Of returns the sizes of a job, which may be set.
+// Of returns the size indices of a job by step. The caller may set them.
 func (p *Plan) Of(job int) []uint8 { return p.sizes[job*p.steps : (job+1)*p.steps] }
 
-// Clone returns a copy.
+// Clone returns a copy of the plan.
 func (p *Plan) Clone() *Plan { return &Plan{p.steps, slices.Clone(p.sizes)} }
 
-// PlanOf returns a plan of the problem in the units of the search, made legal: a size
-// that is not becomes the next smaller one, or the smallest, and where that takes more
-// nodes than there are, the jobs that hold most beyond their smallest size give some
-// back. It returns nil for a plan of other jobs or steps.
+// PlanOf converts a plan of the problem to a legal plan of the search. A number of nodes that is
+// not a size is replaced by the next smaller size, or the smallest one. If the nodes exceed the
+// capacity, the jobs with the most nodes in addition to their smallest size are reduced. PlanOf
+// returns nil if the plan has a different number of jobs or steps.
 func (in *Instance) PlanOf(plan problem.Plan) *Plan {
 	if len(plan) != len(in.Jobs) {
 		return nil
@@ -38,8 +38,8 @@ func (in *Instance) PlanOf(plan problem.Plan) *Plan {
 			return nil
 		}
 		sizes := in.Jobs[i].Sizes
-		for t, held := range plan[i] {
-			k, legal := slices.BinarySearch(sizes, held.Nodes)
+		for t, option := range plan[i] {
+			k, legal := slices.BinarySearch(sizes, option.Nodes)
 			if !legal {
 				k = max(0, k-1)
 			}
@@ -58,7 +58,7 @@ func (in *Instance) PlanOf(plan problem.Plan) *Plan {
 	return p
 }
 
-// EveryJob returns the positions of all jobs.
+// EveryJob returns the indices of all jobs.
 func (in *Instance) EveryJob() []int {
 	all := in.Memory.Ints.Take(len(in.Jobs))
 	for i := range all {
@@ -67,8 +67,9 @@ func (in *Instance) EveryJob() []int {
 	return all
 }
 
-// shrink takes at least this many nodes from the given jobs in step t, those first that hold
-// most beyond their smallest size, and returns how many it took.
+// shrink removes at least the given number of nodes from the given jobs in step t, starting with
+// the jobs that have the most nodes in addition to their smallest size. It returns the number of
+// nodes removed.
 func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
 	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p.sizes[i*p.steps+t]] - in.Jobs[i].Sizes[0] }
 	order := in.Memory.Ints.Take(len(jobs))[:0]
@@ -92,14 +93,14 @@ func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
 	return taken
 }
 
-// Value returns the objective of a plan less its tie cost, whatever the time, and the sum
-// of the magnitudes of what it is made of, some of which may cancel out.
+// Value returns the objective of a plan minus its tie cost, and the sum of the magnitudes of its
+// terms. It does not stop at the deadline.
 func (in *Instance) Value(clock *Clock, p *Plan) (total, magnitude float64) {
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
 		value, cost := j.Value(p.Of(i)), j.Cost[p.Of(i)[0]]
 		total, magnitude = total+value, magnitude+math.Abs(value+cost)+math.Abs(cost)
-		clock.Up(in.Steps)
+		clock.Add(in.Steps)
 	}
 	if len(in.Groups) > 0 {
 		short := in.shortfall(p)
@@ -108,7 +109,7 @@ func (in *Instance) Value(clock *Clock, p *Plan) (total, magnitude float64) {
 	return total, magnitude
 }
 
-// Legal reports whether a plan keeps to the pool and to the limits of groups.
+// Legal reports whether a plan respects the capacity of the pool and the limits of groups.
 func (in *Instance) Legal(p *Plan) bool {
 	free := slices.Clone(in.Capacity)
 	for i := range in.Jobs {

@@ -6,13 +6,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// Groups in the units of the search: their limits are rows of the model, and what a plan is
-// short of their floors costs.
+// Groups in the units of the search. Their limits are constraints, and nodes below their floors
+// have a cost.
 
-// errLimits is returned for a problem that admission cannot have made.
+// errLimits is returned for a problem that was not admitted.
 var errLimits = errors.New("the smallest sizes of the jobs of a group together exceed its limit")
 
-// convertGroups takes over the groups of a problem of one step, and what they leave free.
+// convertGroups converts the groups of a problem of one step and computes groupFree.
 func (in *Instance) convertGroups(p *problem.Problem) error {
 	if p.Steps != 1 {
 		return errors.New("groups in a problem of more than one step")
@@ -30,14 +30,14 @@ func (in *Instance) convertGroups(p *problem.Problem) error {
 	}
 	for g := range p.Groups {
 		if nodes[g] < p.Groups[g].Floor {
-			in.QuotaPrice = p.QuotaPrice // Else no plan pays it.
+			in.QuotaPrice = p.QuotaPrice // otherwise no plan pays it
 		}
 		in.groupFree = append(in.groupFree, room.MaxNodes(g, 0))
 	}
 	return nil
 }
 
-// GroupNodes returns the nodes of every group under a plan.
+// GroupNodes returns the number of nodes of every group in a plan.
 func (in *Instance) GroupNodes(p *Plan) []int {
 	nodes := make([]int, len(in.Groups))
 	for i := range in.Jobs {
@@ -49,7 +49,7 @@ func (in *Instance) GroupNodes(p *Plan) []int {
 	return nodes
 }
 
-// shortfall returns what it costs that groups are short of their floors under a plan.
+// shortfall returns the cost of the nodes below the floors of groups in a plan.
 func (in *Instance) shortfall(p *Plan) float64 {
 	short := 0
 	for g, nodes := range in.GroupNodes(p) {
@@ -58,8 +58,8 @@ func (in *Instance) shortfall(p *Plan) float64 {
 	return in.QuotaPrice * float64(short)
 }
 
-// ShrinkGroups takes nodes from the jobs of groups that exceed their limits under a plan,
-// and returns how many.
+// ShrinkGroups reduces sizes in the groups that exceed their limits in a plan, and returns the
+// number of nodes removed.
 func (in *Instance) ShrinkGroups(p *Plan) (taken int) {
 	nodes := in.GroupNodes(p)
 	members := make(map[int][]int)
@@ -70,13 +70,13 @@ func (in *Instance) ShrinkGroups(p *Plan) (taken int) {
 			}
 		}
 	}
-	for g := range in.Groups { // Any order will do: what is taken once counts everywhere.
+	for g := range in.Groups { // The order does not matter: a reduction counts in every group of the job.
 		if jobs := members[g]; jobs != nil {
-			held := 0
+			used := 0
 			for _, i := range jobs {
-				held += int(in.Jobs[i].Sizes[p.Of(i)[0]])
+				used += int(in.Jobs[i].Sizes[p.Of(i)[0]])
 			}
-			taken += in.shrink(p, 0, held-in.Groups[g].Limit, jobs)
+			taken += in.shrink(p, 0, used-in.Groups[g].Limit, jobs)
 		}
 	}
 	return taken

@@ -4,63 +4,64 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Rate is a hull edge: what it gains per node and how many nodes it takes.
-type Rate struct{ PerNode, Nodes float64 }
+// Edge is an edge of an upper concave hull: its value per node and its number of nodes.
+type Edge struct{ Rate, Nodes float64 }
 
-// AppendRates appends the rising edges of the upper concave hull of the points
-// (nodes, values), by falling rate.
-func AppendRates(rates []Rate, nodes []int32, values []float64) []Rate {
-	first := len(rates)
-	rates = AppendAllRates(rates, nodes, values)
-	for len(rates) > first && rates[len(rates)-1].PerNode <= 0 {
-		rates = rates[:len(rates)-1]
+// AppendEdges appends the edges with a positive rate of the upper concave hull of the points
+// (nodes, values), by decreasing rate.
+func AppendEdges(edges []Edge, nodes []int32, values []float64) []Edge {
+	first := len(edges)
+	edges = AppendAllEdges(edges, nodes, values)
+	for len(edges) > first && edges[len(edges)-1].Rate <= 0 {
+		edges = edges[:len(edges)-1]
 	}
-	return rates
+	return edges
 }
 
-// AppendAllRates appends the edges of the hull, falling ones as well.
-func AppendAllRates(rates []Rate, nodes []int32, values []float64) []Rate {
-	first := len(rates)
-	var starts [snapshot.MaxSizes + 1]int // of the edges
+// AppendAllEdges appends all edges of the hull, including edges with a rate of 0 or less.
+func AppendAllEdges(edges []Edge, nodes []int32, values []float64) []Edge {
+	first := len(edges)
+	var starts [snapshot.MaxSizes + 1]int // first point of each edge
 	for at := 1; at < len(nodes); at++ {
 		from := at - 1
 		gain, width := values[at]-values[from], float64(nodes[at]-nodes[from])
-		// An edge before that gains less per node lies below the hull with this one, and is
-		// no part of its gain: a value that is huge beside the others would take their digits.
-		for len(rates) > first && gain >= rates[len(rates)-1].PerNode*width {
-			rates = rates[:len(rates)-1]
-			from = starts[len(rates)-first]
+		// An earlier edge with a smaller rate lies below the hull. The gain is recomputed from the
+		// points rather than added to the gain of this edge, because a very large value below the
+		// hull would cause rounding errors.
+		for len(edges) > first && gain >= edges[len(edges)-1].Rate*width {
+			edges = edges[:len(edges)-1]
+			from = starts[len(edges)-first]
 			gain, width = values[at]-values[from], float64(nodes[at]-nodes[from])
 		}
-		starts[len(rates)-first] = from
-		rates = append(rates, Rate{PerNode: gain / width, Nodes: width})
+		starts[len(edges)-first] = from
+		edges = append(edges, Edge{Rate: gain / width, Nodes: width})
 	}
-	return rates
+	return edges
 }
 
-// BreakRate returns the rate at which the nodes needed run out when rates are taken by
-// falling rate, 0 if they do not, by selection: it reorders the rates. It returns false
-// if time is up.
-func BreakRate(clock *Clock, rates []Rate, need float64) (float64, bool) {
-	for len(rates) > 0 {
-		a, b, d := rates[0].PerNode, rates[len(rates)/2].PerNode, rates[len(rates)-1].PerNode
+// BreakRate returns the rate of the edge that uses up the needed nodes if edges are taken by
+// decreasing rate, or 0 if the edges have fewer nodes. It uses selection and reorders the edges. It
+// returns false if the deadline has passed.
+func BreakRate(clock *Clock, edges []Edge, need float64) (float64, bool) {
+	for len(edges) > 0 {
+		a, b, d := edges[0].Rate, edges[len(edges)/2].Rate, edges[len(edges)-1].Rate
 		pivot := max(min(a, b), min(max(a, b), d))
-		// Above the pivot from the left, below it from the right.
-		above, below := 0, len(rates)
+		// Partition: rates above the pivot at the left, rates below it at the right.
+		above, below := 0, len(edges)
 		more, same := 0.0, 0.0
 		for n, seen := 0, 0; n < below; seen++ {
-			if seen%4096 == 0 && clock.Up(4096) {
+			if seen%4096 == 0 && clock.Add(4096) {
 				return 0, false
 			}
-			switch r := rates[n]; {
-			case r.PerNode > pivot:
-				rates[n], rates[above] = rates[above], r
+			switch r := edges[n]; {
+			case r.Rate > pivot:
+				edges[n], edges[above] = edges[above], r
 				more += r.Nodes
 				above++
 				n++
-			case r.PerNode < pivot:
+			case r.Rate < pivot:
 				below--
-				rates[n], rates[below] = rates[below], r
+				edges[n], edges[below] = edges[below], r
 			default:
 				same += r.Nodes
 				n++
@@ -68,12 +69,12 @@ func BreakRate(clock *Clock, rates []Rate, need float64) (float64, bool) {
 		}
 		switch {
 		case more > need:
-			rates = rates[:above]
+			edges = edges[:above]
 		case more+same > need:
 			return pivot, true
 		default:
 			need -= more + same
-			rates = rates[below:]
+			edges = edges[below:]
 		}
 	}
 	return 0, true

@@ -2,22 +2,22 @@ package model
 
 import "slices"
 
-// SizeIndex says where the price of a size is, where every size of every step has its own:
-// one for all jobs of a shape, which differ in nothing but their first step.
+// SizeIndex numbers the prices per size. Every size of every step has its own price, which all jobs
+// of a shape share. Jobs of a shape differ only in their first step.
 type SizeIndex struct {
 	In *Instance
-	// ClassOf is the class of each finishing job. Of a class: one job, how many there
-	// are, and its shape.
+	// ClassOf is the class of each finishing job. For each class, Jobs is one of its jobs, Count
+	// the number of jobs, and ShapeOf the shape.
 	ClassOf []int
 	Jobs    []int
 	Count   []int
 	ShapeOf []int
-	// First[g][t] is the index of the price of the second size of shape g in step t,
-	// that of the k-th being First[g][t]+k-1; Sizes[g][t] is how many sizes fit.
+	// First[g][t] is the index of the price of the second size of shape g in step t; the k-th size
+	// has the index First[g][t]+k-1. Sizes[g][t] is the number of sizes that fit.
 	First, Sizes [][]int
-	Prices       int       // their number
-	Stride       int       // the most sizes of a job
-	use          []float64 // scratch: of each price by a step
+	PriceCount   int       // number of prices
+	Stride       int       // largest number of sizes of a job
+	use          []float64 // scratch: number of jobs of a step per price
 }
 
 // NewSizeIndex numbers the prices of an instance.
@@ -37,8 +37,8 @@ func NewSizeIndex(clock *Clock, in *Instance) *SizeIndex {
 			leaders = append(leaders, i)
 			first, sizes := make([]int, in.Steps), make([]int, in.Steps)
 			for t := range first {
-				first[t], sizes[t] = s.Prices, in.Fitting(j, t)
-				s.Prices += sizes[t] - 1
+				first[t], sizes[t] = s.PriceCount, in.Fitting(j, t)
+				s.PriceCount += sizes[t] - 1
 			}
 			s.First, s.Sizes = append(s.First, first), append(s.Sizes, sizes)
 		}
@@ -48,9 +48,9 @@ func NewSizeIndex(clock *Clock, in *Instance) *SizeIndex {
 	return s
 }
 
-// At returns the prices per size that node prices come to.
+// At converts node prices to prices per size.
 func (s *SizeIndex) At(prices []float64) []float64 {
-	x := make([]float64, s.Prices)
+	x := make([]float64, s.PriceCount)
 	for class, i := range s.Jobs {
 		j := &s.In.Jobs[i]
 		g := s.ShapeOf[class]
@@ -63,8 +63,8 @@ func (s *SizeIndex) At(prices []float64) []float64 {
 	return x
 }
 
-// PlanColumn returns a plan of a class as a column: its value and, with factor -1, the
-// prices that it pays.
+// PlanColumn returns a plan of a class as a column: its value, and the prices that it pays with the
+// factor -1.
 func (s *SizeIndex) PlanColumn(class int, chosen []uint8) PriceColumn {
 	g := s.ShapeOf[class]
 	column := PriceColumn{value: s.In.Jobs[s.Jobs[class]].Value(chosen)}
@@ -77,15 +77,15 @@ func (s *SizeIndex) PlanColumn(class int, chosen []uint8) PriceColumn {
 	return column
 }
 
-// StepColumn returns the choices of all jobs in a step as a column: the value of the
-// separable ones and the prices that the others bring, with their number as factors.
+// StepColumn returns the choices of all jobs in a step as a column: the value of the separable
+// jobs, and the prices that the step receives with the number of jobs as factors.
 func (s *SizeIndex) StepColumn(t int, choice func(i, n int) uint8) PriceColumn {
 	column := PriceColumn{}
 	for n, i := range s.In.Separable {
 		column.value += s.In.Jobs[i].StepValue(t, int(choice(i, n)))
 	}
 	if s.use == nil {
-		s.use = make([]float64, s.Prices)
+		s.use = make([]float64, s.PriceCount)
 	}
 	for f, i := range s.In.Finishing {
 		if k := choice(i, len(s.In.Separable)+f); k > 0 {
@@ -104,7 +104,8 @@ func (s *SizeIndex) StepColumn(t int, choice func(i, n int) uint8) PriceColumn {
 	return column
 }
 
-// CostAt returns what the sizes of a class cost at prices per size.
+// CostAt returns a function that returns the cost of the k-th size of a class in step t at prices
+// per size.
 func (s *SizeIndex) CostAt(x []float64) func(class, t, k int) float64 {
 	return func(class, t, k int) float64 {
 		if k == 0 {
@@ -114,16 +115,15 @@ func (s *SizeIndex) CostAt(x []float64) func(class, t, k int) float64 {
 	}
 }
 
-// PriceColumn is a choice of one job or one step: a value and how often it brings or
-// pays which prices.
+// PriceColumn is a choice of one job or one step: a linear function of the prices per size.
 type PriceColumn struct {
 	value   float64
 	Prices  []int32
 	Factors []float64
 }
 
-// At returns the value of the column at prices.
-func (p *PriceColumn) At(x []float64) float64 {
+// ValueAt returns the value of the column at the given prices.
+func (p *PriceColumn) ValueAt(x []float64) float64 {
 	value := p.value
 	for n, v := range p.Prices {
 		value += p.Factors[n] * x[v]
@@ -131,7 +131,7 @@ func (p *PriceColumn) At(x []float64) float64 {
 	return value
 }
 
-// Equals reports whether two columns are the same choice.
-func (p *PriceColumn) Equals(other *PriceColumn) bool {
+// Equal reports whether two columns are equal.
+func (p *PriceColumn) Equal(other *PriceColumn) bool {
 	return p.value == other.value && slices.Equal(p.Prices, other.Prices) && slices.Equal(p.Factors, other.Factors)
 }

@@ -117,7 +117,7 @@ func (s *search) relax(prices []float64) *relaxation {
 	least := leastLosses{relaxation: r, limit: s.effort.Options, top: len(leastLosses{}.counts)}
 	var net nets
 	for i, options := range s.Jobs {
-		if s.clock.Up(8 * len(options)) {
+		if s.clock.Add(8 * len(options)) {
 			return r
 		}
 		net.compute(options, prices, s.choice[i])

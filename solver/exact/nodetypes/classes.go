@@ -85,7 +85,7 @@ func (s *search) newClassSearch(r *relaxation) *classSearch {
 		if n < 0 {
 			n, c.classes = len(c.classes), append(c.classes, class{})
 		}
-		if c.classes[n].jobs = append(c.classes[n].jobs, i); 2*len(c.classes) > 64 || s.clock.Up(len(c.classes)) {
+		if c.classes[n].jobs = append(c.classes[n].jobs, i); 2*len(c.classes) > 64 || s.clock.Add(len(c.classes)) {
 			return nil
 		}
 	}
@@ -108,7 +108,7 @@ func (s *search) newClassSearch(r *relaxation) *classSearch {
 	for g := range c.prices {
 		slices.SortStableFunc(c.options[g], func(a, b classOption) int { return cmp.Compare(b.Nodes, a.Nodes) })
 		size := (len(c.options[g]) + 1) * (c.Capacity[g] + 1)
-		if cells += size; cells > c.effort.Cells || c.clock.Up(size) {
+		if cells += size; cells > c.effort.Cells || c.clock.Add(size) {
 			return nil
 		}
 		c.fills = append(c.fills, c.fill(g))
@@ -213,7 +213,7 @@ func (c *classSearch) run(limit float64) bool {
 					next.add(&both, countLink{one: now[i].link, other: held[j].link})
 				}
 			}
-			if next.full() || c.clock.Up(len(held)) {
+			if next.full() || c.clock.Add(len(held)) {
 				return false
 			}
 		}
@@ -256,7 +256,7 @@ func (c *classSearch) statesOf(g int) []countState {
 					states.add(&next, countLink{class: o.class, option: o.option, jobs: jobs, one: states.list[i].link, other: -1})
 				}
 			}
-			if states.full() || c.clock.Up(8) {
+			if states.full() || c.clock.Add(8) {
 				return nil
 			}
 		}

@@ -76,7 +76,7 @@ func (s *search) searchCore(r *relaxation) bool {
 		c := s.newCore(r, min(limit, r.below))
 		if c == nil {
 			// Lower the limit, unless a lower limit was searched before.
-			if limit /= 4; s.clock.Ended || searched || limit < minFraction*fullGap {
+			if limit /= 4; s.clock.Expired || searched || limit < minFraction*fullGap {
 				return false
 			}
 			continue
@@ -85,7 +85,7 @@ func (s *search) searchCore(r *relaxation) bool {
 		if !math.IsInf(c.minLoss, 1) {
 			s.offer(c.choice())
 		}
-		if s.clock.Ended {
+		if s.clock.Expired {
 			return false
 		}
 		searched = true
@@ -131,7 +131,7 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 		o := &s.Jobs[i][n]
 		c.free[o.Type] -= int(o.Nodes)
 	}
-	if s.clock.Up(len(s.Jobs) + len(r.others)) {
+	if s.clock.Add(len(s.Jobs) + len(r.others)) {
 		return nil
 	}
 	// Jobs with small losses come first, because the later jobs then have no alternative in many
@@ -217,7 +217,7 @@ func (c *core) makeTails() bool {
 		}
 		for n := jobs; ; n-- {
 			size := max(0, high-low+1)
-			if cells += size; cells > c.effort.Cells || c.clock.Up(size) {
+			if cells += size; cells > c.effort.Cells || c.clock.Add(size) {
 				return false
 			}
 			t := tail{low: low, at: make([]float64, size)}
@@ -254,7 +254,7 @@ func (c *core) prepend(t *tail, n, g int) bool {
 		for x := max(0, -shift); x < min(len(t.at), len(after.at)-shift); x++ {
 			t.at[x] = min(t.at[x], after.at[x+shift]+loss)
 		}
-		if c.clock.Up(len(t.at)) {
+		if c.clock.Add(len(t.at)) {
 			return false
 		}
 	}
@@ -277,7 +277,7 @@ func (c *core) run(width int) bool {
 	for n := range c.jobs {
 		c.next.reset()
 		for from := range c.current.states {
-			if len(c.links) > c.effort.Links || c.clock.Up(len(c.jobs[n].options)*len(c.prices)) {
+			if len(c.links) > c.effort.Links || c.clock.Add(len(c.jobs[n].options)*len(c.prices)) {
 				for _, left := range c.current.states {
 					c.dropped = min(c.dropped, left.total)
 				}

@@ -140,12 +140,12 @@ func (p *Problem) free(choice []int) []int {
 func (s *search) run() (prices []float64, complete bool) {
 	s.improve(s.choice, nil)
 	prices, choice := s.minimizeBound()
-	if s.clock.Ended {
+	if s.clock.Expired {
 		return nil, false
 	}
 	r := s.relax(prices)
 	s.improve(choice, r)
-	if s.clock.Ended {
+	if s.clock.Expired {
 		return nil, false
 	}
 	s.prove(r.bound, 0, lemmaPrices)
@@ -195,7 +195,7 @@ func (s *search) improve(choice []int, r *relaxation) {
 		}
 	}
 	for i, options := range s.Jobs {
-		if s.clock.Up(4 * len(options)) {
+		if s.clock.Add(4 * len(options)) {
 			return
 		}
 		best := choice[i]

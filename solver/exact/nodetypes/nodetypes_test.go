@@ -358,8 +358,8 @@ func TestStraight(t *testing.T) {
 	s.choice = s.Start
 	all, capacity := s.sample(len(s.Jobs))
 	prices := []float64{7e7, 8e7}
-	if s.descend(all, capacity, prices, 1, 1); s.clock.Ended || prices[0] != 0 || prices[1] != 0 {
-		t.Errorf("prices %v, time is up: %t; want 0", prices, s.clock.Ended)
+	if s.descend(all, capacity, prices, 1, 1); s.clock.Expired || prices[0] != 0 || prices[1] != 0 {
+		t.Errorf("prices %v, time is up: %t; want 0", prices, s.clock.Expired)
 	}
 }
 

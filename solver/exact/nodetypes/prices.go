@@ -98,7 +98,7 @@ func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperatur
 		reached = temperature
 		now.at(prices, temperature)
 		longest := 4 * temperature
-		for n := 0; !s.clock.Ended; n++ {
+		for n := 0; !s.clock.Expired; n++ {
 			if n > patience {
 				longest *= 2
 			}
@@ -167,7 +167,7 @@ func (f *smooth) at(prices []float64, temperature float64) {
 		} else {
 			f.share(options, best, temperature)
 		}
-		if f.clock.Up(2 * len(options)) {
+		if f.clock.Add(2 * len(options)) {
 			return
 		}
 	}
@@ -198,7 +198,7 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // ahead: allocation minus expected allocation
 	free := slices.Clone(f.Capacity)
 	for i, options := range f.jobs {
-		if f.clock.Up(4 * len(options)) {
+		if f.clock.Add(4 * len(options)) {
 			break
 		}
 		best, second, at := f.nets(options, prices)

@@ -102,7 +102,7 @@ func (b *beam) prune(clock *model.Clock, width int) float64 {
 	for n := range size {
 		b.order[n] = int32(n)
 	}
-	if !model.SortFalling(clock, b.order[:size], b.order[size:], func(n int32) float64 { return -b.total[n] }) {
+	if !model.SortDescending(clock, b.order[:size], b.order[size:], func(n int32) float64 { return -b.total[n] }) {
 		return slices.Min(b.total)
 	}
 	others := b.total[b.order[width]]

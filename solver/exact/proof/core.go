@@ -93,15 +93,15 @@ func newCoreSearch(clock *model.Clock, d *model.JobClasses, prices []float64, lo
 	in := d.In
 	lists, byClass := make([][]column, len(in.Finishing)), make([][]column, len(d.All))
 	e := &memory.columns
-	e.reset(until, in.Effort.Visits, len(d.All)+len(d.All)/8+64, in.Steps)
+	e.reset(until, in.Effort.FirstVisits, len(d.All)+len(d.All)/8+64, in.Steps)
 	total := 0
 	var fitting []int
 	for f := range in.Finishing {
-		n := d.Of[f]
+		n := d.ClassOf[f]
 		if byClass[n] == nil {
 			class := &d.All[n]
 			_, phi := class.Best(prices)
-			if clock.Up(class.Len() * in.Steps) {
+			if clock.Add(class.Len() * in.Steps) {
 				return nil
 			}
 			j := &in.Jobs[class.Job]
@@ -171,11 +171,11 @@ func (s *coreSearch) buildBounds(clock *model.Clock) bool {
 				lo, hi = min(lo, p.excess[t]), max(hi, p.excess[t])
 			}
 			low, high = low+int(lo), high+int(hi)
-			if clock.Up(len(s.jobs[n].plans)) {
+			if clock.Add(len(s.jobs[n].plans)) {
 				return false
 			}
 		}
-		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells(s.in) || clock.Up(4*(high-low+1)) {
+		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells(s.in) || clock.Add(4*(high-low+1)) {
 			return false
 		}
 		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells(s.in)-cells, s.memory)
@@ -219,7 +219,7 @@ func (s *coreSearch) run(clock *model.Clock, width int) float64 {
 	for n := range s.jobs {
 		s.next.reset(steps)
 		for from := range s.current.size() {
-			if clock.Past(s.until) || len(s.links) > maxLinks || clock.Up(4*len(s.jobs[n].plans)*steps) {
+			if clock.Past(s.until) || len(s.links) > maxLinks || clock.Add(4*len(s.jobs[n].plans)*steps) {
 				return min(s.dropped, s.lossLimit, slices.Min(s.current.total))
 			}
 			s.expand(n, from, excess)

@@ -18,7 +18,7 @@ import (
 const (
 	// sizeWorkFactor and stepwiseWorkFactor are the work limits of the bundle method and of the
 	// last stepwise search, as multiples of the work limit of the core searches before, in addition
-	// to Effort.SizesWork. No benchmark chose them; they trade time for proofs of hard problems.
+	// to Effort.SizePricesWork. No benchmark chose them; they trade time for proofs of hard problems.
 	// BenchmarkSizePrices (go test ./solver/exact -run '^$' -bench SizePrices -benchtime 1x) would
 	// show a change.
 	sizeWorkFactor     = 8
@@ -38,12 +38,12 @@ const (
 func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	sizes := newSizePrices(clock, s.in)
 	s.sizes = sizes
-	if sizes.work() > s.in.Effort.BundleWork {
+	if sizes.work() > s.in.Effort.MaxEvaluationWork {
 		return
 	}
-	n := min(sizes.Prices, s.in.Effort.DenseRows)
-	before := s.in.Effort.EasyWork + 20*n*n*n + 20*sizes.work()
-	until := clock.Work + s.in.Effort.SizesWork + sizeWorkFactor*before
+	n := min(sizes.PriceCount, s.in.Effort.MaxDenseRows)
+	before := s.in.Effort.FirstCoreWork + 20*n*n*n + 20*sizes.work()
+	until := clock.Work + s.in.Effort.SizePricesWork + sizeWorkFactor*before
 	bundle := guess.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.classes, s.Prices)
 	x, began, next := sizes.At(s.Prices), clock.Work, 0
@@ -63,7 +63,7 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
 		return
 	}
-	work := s.in.Effort.SizesWork + stepwiseWorkFactor*before
+	work := s.in.Effort.SizePricesWork + stepwiseWorkFactor*before
 	if s.onlyTies() {
 		work = min(work, tieWork)
 	}

@@ -25,8 +25,8 @@ func TestDropped(t *testing.T) {
 			job.FirstStepWork = job.StepWork
 			p.Jobs = append(p.Jobs, job)
 		}
-		g := &ground{clock: model.NewClock(t.Context(), model.Usual().Quantum)}
-		in, err := model.NewInstance(g.clock, p, model.Usual(), new(model.Memory))
+		g := &ground{clock: model.NewClock(t.Context(), model.DefaultEffort().CheckInterval)}
+		in, err := model.NewInstance(g.clock, p, model.DefaultEffort(), new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

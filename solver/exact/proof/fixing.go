@@ -81,12 +81,12 @@ func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, fi
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
 	// Most jobs have few columns, and listing them takes less time than filling the table.
 	e.start(limit, e.firstVisits, false)
-	if e.visits < 0 && !clock.Up(2*len(prices)*len(j.Sizes)*lookAheadCells) {
+	if e.visits < 0 && !clock.Add(2*len(prices)*len(j.Sizes)*lookAheadCells) {
 		e.lookAhead()
 		e.start(limit, visitsPerColumn*limit, true)
 	}
 	e.clock, e.j = nil, nil // The enumerator may outlive both.
-	if e.remaining < 0 || e.visits < 0 || clock.Ended || clock.Past(e.until) {
+	if e.remaining < 0 || e.visits < 0 || clock.Expired || clock.Past(e.until) {
 		return nil, false
 	}
 	found := e.found[e.first:len(e.found):len(e.found)]
@@ -153,7 +153,7 @@ func (e *enumerator) cost(t, k int) float64 {
 // and have the given value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.Up(4*len(e.j.Sizes)) || e.clock.Past(e.until) {
+	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.Add(4*len(e.j.Sizes)) || e.clock.Past(e.until) {
 		return
 	}
 	if t == steps {

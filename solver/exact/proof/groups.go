@@ -41,7 +41,7 @@ type groupNode struct {
 	// minNodes is the number of nodes if every job in the group has its smallest size.
 	minNodes int
 	// edges are the hull edges of the group before its floor and limit, by decreasing rate.
-	edges []model.Rate
+	edges []model.Edge
 	// price is the price of a node inside the group. The multipliers mu of the limit and nu of the
 	// floor are the difference from the price outside.
 	price, mu, nu float64
@@ -148,12 +148,12 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 			for k := range j.Sizes {
 				values = append(values, j.StepValue(0, k))
 			}
-			n.edges = model.AppendAllRates(n.edges, j.Sizes, values)
+			n.edges = model.AppendAllEdges(n.edges, j.Sizes, values)
 		}
 		for _, child := range n.children {
 			n.edges = t.nodes[child].appendConstrained(n.edges, in.QuotaPrice)
 		}
-		if !model.SortFalling(clock, n.edges, make([]model.Rate, len(n.edges)), func(r model.Rate) float64 { return r.PerNode }) {
+		if !model.SortDescending(clock, n.edges, make([]model.Edge, len(n.edges)), func(r model.Edge) float64 { return r.Rate }) {
 			return false
 		}
 	}
@@ -182,7 +182,7 @@ func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 		for _, i := range n.jobs {
 			t.bound += t.relaxJob(i, n.price, recount)
 		}
-		if clock.Up(8 * len(n.edges)) {
+		if clock.Add(8 * len(n.edges)) {
 			return false
 		}
 	}
@@ -251,7 +251,7 @@ func lossOf(j *model.Job, best, k int, price float64) float64 {
 
 // appendConstrained appends the edges of a group for its parent: with raised rates below the floor,
 // and without edges beyond the limit.
-func (n *groupNode) appendConstrained(edges []model.Rate, price float64) []model.Rate {
+func (n *groupNode) appendConstrained(edges []model.Edge, price float64) []model.Edge {
 	held, limit, floor := float64(n.minNodes), float64(n.limit), float64(n.floor)
 	for _, e := range n.edges {
 		left := min(e.Nodes, limit-held)
@@ -259,11 +259,11 @@ func (n *groupNode) appendConstrained(edges []model.Rate, price float64) []model
 			break
 		}
 		if below := min(left, floor-held); below > 0 {
-			edges = append(edges, model.Rate{PerNode: e.PerNode + price, Nodes: below})
+			edges = append(edges, model.Edge{Rate: e.Rate + price, Nodes: below})
 			held, left = held+below, left-below
 		}
 		if left > 0 {
-			edges = append(edges, model.Rate{PerNode: e.PerNode, Nodes: left})
+			edges = append(edges, model.Edge{Rate: e.Rate, Nodes: left})
 			held += left
 		}
 	}
@@ -299,7 +299,7 @@ func (n *groupNode) rateAt(nodes int) float64 {
 	left := float64(nodes - n.minNodes)
 	for _, e := range n.edges {
 		if left < e.Nodes {
-			return e.PerNode
+			return e.Rate
 		}
 		left -= e.Nodes
 	}
@@ -351,7 +351,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 						bestGain, at, to = gain, i, k
 					}
 				}
-				if clock.Up(4 * len(j.Sizes)) {
+				if clock.Add(4 * len(j.Sizes)) {
 					return p
 				}
 			}

@@ -62,7 +62,7 @@ func (t *groupTree) minimize(clock *model.Clock, g int) bool {
 		sum, at = sum+t.nodes[child].table.minLoss, at+t.nodes[child].table.minLossAt
 	}
 	t.collectRegrets(g)
-	if clock.Up(8*len(n.jobs) + maxRegrets*len(n.children)) {
+	if clock.Add(8*len(n.jobs) + maxRegrets*len(n.children)) {
 		return false
 	}
 	// The best solutions of the children are a solution of the group if its limit permits it.
@@ -153,7 +153,7 @@ func (t *groupTree) fillLeaf(clock *model.Clock, n *groupNode, lossLimit float64
 	for _, i := range n.jobs {
 		table.core = appendCore(table.core, i, t.in.Jobs[i].Sizes, t.losses[t.starts[i]:t.starts[i+1]], int(t.base.Of(i)[0]), lossLimit)
 	}
-	if clock.Up(8 * len(n.jobs)) {
+	if clock.Add(8 * len(n.jobs)) {
 		return false
 	}
 	sortCore(table.core)
@@ -245,7 +245,7 @@ func (t *groupTree) reachable(clock *model.Clock, n *groupNode, low, high, rise,
 	}
 	high = min(high, maxExcess-fall)
 	count := max(0, high-low+1)
-	if t.cells += count; t.cells > maxGroupCells || clock.Up(count*options) {
+	if t.cells += count; t.cells > maxGroupCells || clock.Add(count*options) {
 		return series{}, false
 	}
 	return t.memory.infinite(low, low+count-1), true

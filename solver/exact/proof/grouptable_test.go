@@ -31,8 +31,8 @@ func TestGroupTables(t *testing.T) {
 		if !ok {
 			t.Fatalf("seed %d: no plan", seed)
 		}
-		clock := model.NewClock(t.Context(), model.Usual().Quantum)
-		in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
+		clock := model.NewClock(t.Context(), model.DefaultEffort().CheckInterval)
+		in, err := model.NewInstance(clock, p, model.DefaultEffort(), new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

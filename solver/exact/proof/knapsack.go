@@ -30,7 +30,7 @@ type knapsack struct {
 	nodes  []int32
 	values []float64
 
-	rates   []model.Rate
+	edges   []model.Edge
 	losses  []float64 // of every option relative to the best one of its item at the price
 	base    []uint8   // best option of every item at the price
 	choices []uint8
@@ -111,7 +111,7 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 		whole := !(lossLimit < gap)
 		found, ok := k.search(clock, free, price, min(lossLimit, gap))
 		switch {
-		case clock.Ended:
+		case clock.Expired:
 			return s, true
 		case !ok:
 			return s, true // the tables are too large
@@ -134,17 +134,17 @@ func (k *knapsack) Choose(clock *model.Clock, capacity int, precision float64) (
 // price returns the price with the smallest bound: the rate of the hull edge at which the capacity
 // is used up, or 0 if it is not used up. It returns false if the deadline has passed.
 func (k *knapsack) price(clock *model.Clock, capacity int) (float64, bool) {
-	k.rates = k.rates[:0]
+	k.edges = k.edges[:0]
 	need := float64(capacity)
 	for n := range len(k.starts) - 1 {
 		from, to := k.starts[n], k.starts[n+1]
 		need -= float64(k.nodes[from])
-		k.rates = model.AppendRates(k.rates, k.nodes[from:to], k.values[from:to])
-		if clock.Up(2 * (to - from)) {
+		k.edges = model.AppendEdges(k.edges, k.nodes[from:to], k.values[from:to])
+		if clock.Add(2 * (to - from)) {
 			return 0, false
 		}
 	}
-	return model.BreakRate(clock, k.rates, need)
+	return model.BreakRate(clock, k.edges, need)
 }
 
 // relax sets base and losses at a price. It returns the bound and the number of nodes that base
@@ -173,7 +173,7 @@ func (k *knapsack) relax(clock *model.Clock, price float64, capacity int) (bound
 		bound += bestNet
 		free -= int(k.nodes[at])
 		k.base = append(k.base, uint8(at-from))
-		if clock.Up(4 * (to - from)) {
+		if clock.Add(4 * (to - from)) {
 			return 0, 0, false
 		}
 	}
@@ -260,7 +260,7 @@ func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64
 			k.minLoss = lossLimit
 			return false, true
 		}
-		if cells += high - low + 1; cells > maxLayerCells || clock.Up((high-low+1)*len(item.options)) {
+		if cells += high - low + 1; cells > maxLayerCells || clock.Add((high-low+1)*len(item.options)) {
 			return false, false
 		}
 		next := k.memory.infinite(low, high)

@@ -45,7 +45,7 @@ func TestKnapsack(t *testing.T) {
 			k.Item()
 		}
 		capacity := smallest + rapid.IntRange(0, 60).Draw(t, "free")
-		s, ok := k.solve(model.NewClock(context.Background(), model.Usual().Quantum), capacity, 0)
+		s, ok := k.solve(model.NewClock(context.Background(), model.DefaultEffort().CheckInterval), capacity, 0)
 		if !ok {
 			t.Fatal("no solution")
 		}
@@ -80,7 +80,7 @@ func TestKnapsackTooLarge(t *testing.T) {
 			k.Item()
 		}
 		capacity := 400_000 + r.IntN(800_000)
-		s, ok := k.solve(model.NewClock(t.Context(), model.Usual().Quantum), capacity, 0)
+		s, ok := k.solve(model.NewClock(t.Context(), model.DefaultEffort().CheckInterval), capacity, 0)
 		best := math.Inf(-1)
 		var walk func(item, left int, value float64)
 		walk = func(item, left int, value float64) {

@@ -64,7 +64,7 @@ func (l *lagrangian) bound(clock *model.Clock, prices []float64) (bound float64,
 		_, floor := class.Best(prices)
 		l.fitting = l.in.AllFitting(j, l.fitting)
 		phi, chosen := l.pricer.price(clock, j, prices, l.fitting, floor)
-		if clock.Up(class.Len() * l.in.Steps) {
+		if clock.Add(class.Len() * l.in.Steps) {
 			return math.Inf(1), found
 		}
 		// Ignore improvements within the rounding error; otherwise the same plan would be added
@@ -103,15 +103,15 @@ func (l *lagrangian) minimize(clock *model.Clock, from guess.Start, target float
 // of a sample of the jobs.
 func startOf(clock *model.Clock, in *model.Instance) guess.Start {
 	start := guess.Start{Prices: guess.AveragePrices(clock, in), Temperature: guess.FirstTemperature}
-	if len(in.Jobs) < in.Effort.MinSampled || clock.Ended {
+	if len(in.Jobs) < in.Effort.MinSampledJobs || clock.Expired {
 		return start
 	}
 	sample := guess.Sampled(in)
 	from := startOf(clock, sample)
-	if clock.Ended {
+	if clock.Expired {
 		return start
 	}
-	if l := newLagrangian(clock, sample); !clock.Ended {
+	if l := newLagrangian(clock, sample); !clock.Expired {
 		from.Rough = true
 		_, prices := l.minimize(clock, from, math.Inf(-1))
 		start = guess.SampledStart(prices, len(in.Jobs))
@@ -123,15 +123,15 @@ func startOf(clock *model.Clock, in *model.Instance) guess.Start {
 // passes before the first evaluation.
 func LagrangianBound(clock *model.Clock, in *model.Instance) (bound float64, prices []float64) {
 	start := startOf(clock, in)
-	if clock.Ended {
-		return in.Most, nil
+	if clock.Expired {
+		return in.UpperBound, nil
 	}
 	l := newLagrangian(clock, in)
-	if clock.Ended {
-		return in.Most, nil
+	if clock.Expired {
+		return in.UpperBound, nil
 	}
 	bound, prices = l.minimize(clock, start, math.Inf(-1))
-	return min(bound, in.Most), prices
+	return min(bound, in.UpperBound), prices
 }
 
 // separableNet returns the maximum value of the separable jobs in a step, net of the price of a

@@ -33,7 +33,7 @@ type ground struct {
 // drawGround draws an instance that has finishing jobs.
 func drawGround(t *rapid.T) *ground {
 	p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 3, Nodes: 14}).Draw(t, "problem")
-	e := model.Usual()
+	e := model.DefaultEffort()
 	if rapid.Bool().Draw(t, "few labels") {
 		e.MaxLabels = 2
 	}
@@ -58,7 +58,7 @@ func drawGround(t *rapid.T) *ground {
 
 // groundOf lists the plans of a problem.
 func groundOf(t rapid.TB, p *solver.Problem, e *model.Effort) *ground {
-	g := &ground{clock: model.NewClock(context.Background(), e.Quantum)}
+	g := &ground{clock: model.NewClock(context.Background(), e.CheckInterval)}
 	in, err := model.NewInstance(g.clock, p, e, new(model.Memory))
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestLemmaAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGround(t)
 		s, _ := g.search(t)
-		s.prove(g.Most, 0, lemmaAlone)
+		s.prove(g.UpperBound, 0, lemmaAlone)
 		g.holds(t, s, "estimate")
 	})
 }
@@ -156,7 +156,7 @@ func TestLemmaCore(t *testing.T) {
 		s.prove(bound-least, PoolCost(g.Instance, start.Prices), lemmaCore)
 		g.holds(t, s, "core")
 		// Merged labels make L larger than the best columns do.
-		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.Usual().MaxLabels {
+		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.DefaultEffort().MaxLabels {
 			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {
 				t.Fatalf("the core's plan is worth %.17g; it lost %.17g of %.17g", value, core.best, bound)
 			}
@@ -173,8 +173,8 @@ func TestLemmaGroups(t *testing.T) {
 		if !ok {
 			t.Fatal("an admitted problem without a plan")
 		}
-		clock := model.NewClock(context.Background(), model.Usual().Quantum)
-		in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
+		clock := model.NewClock(context.Background(), model.DefaultEffort().CheckInterval)
+		in, err := model.NewInstance(clock, p, model.DefaultEffort(), new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestRecount(t *testing.T) {
 		for _, g := range p.Groups {
 			magnitude += p.QuotaPrice * float64(g.Floor)
 		}
-		g := groundOf(t, p, model.Usual())
+		g := groundOf(t, p, model.DefaultEffort())
 		g.SetTies(g.clock, p, 0)
 		exactly := func(plan *model.Plan) *big.Float {
 			sum := new(big.Float).SetPrec(3000)
@@ -287,7 +287,7 @@ func TestLemmaSteps(t *testing.T) {
 			best = next
 		}
 		precision := rapid.SampledFrom([]float64{0, 1e-12, 0.1, 10}).Draw(t, "precision")
-		s, ok := k.solve(model.NewClock(context.Background(), model.Usual().Quantum), capacity, precision)
+		s, ok := k.solve(model.NewClock(context.Background(), model.DefaultEffort().CheckInterval), capacity, precision)
 		rounding := 1e-14 * magnitude
 		if !ok || s.bound < best[capacity]-rounding || s.value > best[capacity]+rounding {
 			t.Fatalf("value %.17g, bound %.17g; the best is %.17g", s.value, s.bound, best[capacity])
@@ -304,8 +304,8 @@ func TestContradiction(t *testing.T) {
 	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
 	}}, solver.AdmissionFIFO)
-	clock := model.NewClock(t.Context(), model.Usual().Quantum)
-	in, err := model.NewInstance(clock, p, model.Usual(), new(model.Memory))
+	clock := model.NewClock(t.Context(), model.DefaultEffort().CheckInterval)
+	in, err := model.NewInstance(clock, p, model.DefaultEffort(), new(model.Memory))
 	if err != nil {
 		t.Fatal(err)
 	}

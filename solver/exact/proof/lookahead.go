@@ -91,7 +91,7 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 		}
 		for t := range l.steps {
 			l.index(n, t)
-			if clock.Up(len(jobs[n].plans)*(1+len(l.levels[n][t])/4)) || clock.Past(until) {
+			if clock.Add(len(jobs[n].plans)*(1+len(l.levels[n][t])/4)) || clock.Past(until) {
 				return nil
 			}
 		}
@@ -100,7 +100,7 @@ func newLookAhead(clock *model.Clock, jobs []coreJob, last []series, lossLimit f
 	memory.after.Reset()
 	for n := len(jobs) - 1; n >= 0; n-- {
 		l.updateAfter(n)
-		if clock.Up(l.jobWork(n)) || clock.Past(until) {
+		if clock.Add(l.jobWork(n)) || clock.Past(until) {
 			return nil
 		}
 	}
@@ -173,7 +173,7 @@ func (l *lookAhead) tighten(clock *model.Clock, until int) bool {
 		l.memory.before.Reset()
 		l.memory.after.Reset()
 		for n := range l.jobs {
-			if clock.Up(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
+			if clock.Add(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
 			if l.redistribute(n); l.infeasible {
@@ -182,7 +182,7 @@ func (l *lookAhead) tighten(clock *model.Clock, until int) bool {
 			l.updateBefore(n)
 		}
 		for n := len(l.jobs) - 1; n >= 0; n-- {
-			if clock.Up(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
+			if clock.Add(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
 			if l.redistribute(n); l.infeasible {

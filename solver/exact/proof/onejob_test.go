@@ -30,8 +30,8 @@ func TestOneJob(t *testing.T) {
 		for range steps {
 			job.Gain = append(job.Gain, 0.1+r.Float64())
 		}
-		e := model.Usual()
-		clock := model.NewClock(context.Background(), e.Quantum)
+		e := model.DefaultEffort()
+		clock := model.NewClock(context.Background(), e.CheckInterval)
 		in, err := model.NewInstance(clock, &solver.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []solver.AdmittedJob{job}}, e, new(model.Memory))
 		if err != nil {
 			t.Fatal(err)

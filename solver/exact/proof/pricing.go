@@ -84,7 +84,7 @@ type pricer struct {
 // of the pricer and valid until the next call. If the deadline has passed, phi is +Inf.
 func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitting []int, floor float64) (float64, []uint8) {
 	steps := len(prices)
-	if clock.Up(2 * steps * len(j.Sizes)) {
+	if clock.Add(2 * steps * len(j.Sizes)) {
 		return math.Inf(1), nil
 	}
 	p.outlook.fill(j, prices, fitting)
@@ -110,7 +110,7 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 			layer = slices.DeleteFunc(layer, func(l label) bool { return p.outlook.upperBound(j, t, l.share, l.value) <= best })
 			cut = best
 		}
-		if clock.Up(len(p.layers[t]) + 4*len(layer)*len(j.Sizes)) {
+		if clock.Add(len(p.layers[t]) + 4*len(layer)*len(j.Sizes)) {
 			return math.Inf(1), nil
 		}
 		front := p.layers[t+1][:0]

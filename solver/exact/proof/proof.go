@@ -93,5 +93,5 @@ func (s *Search) Refute(bound float64) { s.contradict(s.by, bound, s.Value) }
 // ObjectiveBound converts a bound of the search and its rounding error to a bound on the objective.
 // The objective of a plan exceeds its value by the tie cost.
 func ObjectiveBound(in *model.Instance, bound, rounding float64) float64 {
-	return (min(bound+in.TieTotal, in.Most) + rounding) * in.Unit
+	return (min(bound+in.TieTotal, in.UpperBound) + rounding) * in.Unit
 }

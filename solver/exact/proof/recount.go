@@ -59,7 +59,7 @@ func (t *groupTree) priceGrain() float64 {
 	for g := range t.nodes {
 		n := &t.nodes[g]
 		for _, e := range n.edges {
-			highest = max(highest, math.Abs(e.PerNode))
+			highest = max(highest, math.Abs(e.Rate))
 		}
 		if n.floor > n.minNodes {
 			quotas += t.in.QuotaPrice

@@ -57,7 +57,7 @@ const (
 	// benchmarks of the widths.
 	widening = 4
 	// easyRollouts is the work limit of the core search before prices per size, as a multiple of
-	// the work of a rollout, in addition to Effort.EasyWork. With 20, BenchmarkHardEnd (go test
+	// the work of a rollout, in addition to Effort.FirstCoreWork. With 20, BenchmarkHardEnd (go test
 	// ./solver/exact -run '^$' -bench HardEnd) loses a proof.
 	easyRollouts = 50
 	// fewColumns is the number of columns, in addition to the best ones, up to which the first core
@@ -108,7 +108,7 @@ func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem
 		learned: learned{exhausted: math.Inf(-1)},
 	}
 	if p := in.PlanOf(optimum); p != nil {
-		next.witness, _ = in.Value(model.NewClock(context.Background(), in.Effort.Quantum), p)
+		next.witness, _ = in.Value(model.NewClock(context.Background(), in.Effort.CheckInterval), p)
 	}
 	return next
 }
@@ -117,13 +117,13 @@ func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem
 // returns the upper bound and the limit that stopped the search.
 func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 	s.Offer(clock, model.NewPlan(s.in))
-	s.prove(s.in.Most, 0, lemmaAlone)
+	s.prove(s.in.UpperBound, 0, lemmaAlone)
 	for _, stage := range s.stages(clock) {
 		until := 0
 		if stage.work > 0 {
 			until = clock.Work + stage.work
 		}
-		if stage.search(s, clock, until); clock.Ended || s.done() {
+		if stage.search(s, clock, until); clock.Expired || s.done() {
 			break
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 	switch gap := problem.RelativeGap(s.Value, bound); {
 	case s.closed():
 		return bound, problem.LimitNone
-	case clock.Ended:
+	case clock.Expired:
 		return bound, problem.LimitTime
 	case gap <= provenGap:
 		return bound, problem.LimitNone
@@ -149,7 +149,7 @@ func (s *Search) stages(clock *model.Clock) []stage {
 	case len(s.in.Finishing) == 0:
 		return []stage{{search: (*Search).searchIndependentSteps}}
 	}
-	if len(s.in.Jobs) < s.in.Effort.MinSampled {
+	if len(s.in.Jobs) < s.in.Effort.MinSampledJobs {
 		if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.rollout); s.rollout.Work() > guess.MaxRolloutWork {
 			s.rollout = nil
 		}
@@ -159,7 +159,7 @@ func (s *Search) stages(clock *model.Clock) []stage {
 		return []stage{prices, core}
 	}
 	easy := core
-	easy.work = s.in.Effort.EasyWork + easyRollouts*s.rollout.Work()
+	easy.work = s.in.Effort.FirstCoreWork + easyRollouts*s.rollout.Work()
 	return []stage{prices, easy, {search: (*Search).searchSizePrices}, core}
 }
 
@@ -176,7 +176,7 @@ func (s *Search) searchIndependentSteps(clock *model.Clock, _ int) {
 	n := s.in.Size() / s.in.Steps // Reserve memory, to avoid copies between two checks of the deadline.
 	k := &s.memory.knapsack
 	k.nodes, k.values = slices.Grow(k.nodes[:0], n), slices.Grow(k.values[:0], n)
-	k.losses, k.rates = slices.Grow(k.losses[:0], n), slices.Grow(k.rates[:0], n)
+	k.losses, k.edges = slices.Grow(k.losses[:0], n), slices.Grow(k.edges[:0], n)
 	for t := range s.in.Steps {
 		s.in.SeparableItems(clock, k, t)
 		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
@@ -214,10 +214,10 @@ func (s *Search) Offer(clock *model.Clock, p *model.Plan) {
 // searchPrices minimizes the Lagrangian bound and derives plans from its prices.
 func (s *Search) searchPrices(clock *model.Clock, _ int) {
 	start := startOf(clock, s.in)
-	if clock.Ended {
+	if clock.Expired {
 		return
 	}
-	if s.lagrangian = newLagrangian(clock, s.in); clock.Ended {
+	if s.lagrangian = newLagrangian(clock, s.in); clock.Expired {
 		return
 	}
 	s.builder = guess.NewBuilder(s.in, s.lagrangian.classes, s.lagrangian.pricer.price)
@@ -254,7 +254,7 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 	}
 	bound, value := s.bound, s.Value
 	lossLimit, width, searched := s.firstLimit(clock, s.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
-	for tighten := lossLimit == bound-s.Value; !s.closed() && !clock.Ended && !clock.Past(until); tighten = true {
+	for tighten := lossLimit == bound-s.Value; !s.closed() && !clock.Expired && !clock.Past(until); tighten = true {
 		core := newCoreSearch(clock, s.lagrangian.classes, s.Prices, lossLimit, until, s.memory)
 		if core == nil && clock.Past(until) {
 			return
@@ -318,7 +318,7 @@ func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) f
 				losses = append(losses, loss)
 			}
 		}
-		if clock.Up(2 * class.Len() * len(prices)) {
+		if clock.Add(2 * class.Len() * len(prices)) {
 			break
 		}
 	}

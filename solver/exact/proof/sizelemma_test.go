@@ -82,7 +82,7 @@ func TestStepwiseFirstSteps(t *testing.T) {
 			first := []float64{0, r.Float64() * work[1], r.Float64() * work[2]}
 			p.Jobs = append(p.Jobs, solver.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1, 3), FirstStepWork: first, StepWork: work, Gain: gain})
 		}
-		g := groundOf(t, p, model.Usual())
+		g := groundOf(t, p, model.DefaultEffort())
 		s, start := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), startOf(g.clock, g.Instance)
 		s.Offer(g.clock, model.NewPlan(g.Instance))
 		sizes := newSizePrices(g.clock, g.Instance)

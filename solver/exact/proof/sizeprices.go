@@ -83,7 +83,7 @@ func (s *sizePrices) toGoOf(clock *model.Clock, class int) (toGo *valueToGo, ok 
 	}
 	toGo.fill(&s.In.Jobs[s.Jobs[class]], s.costs, s.Stride, s.Sizes[g], s.cells)
 	s.ready[g] = true
-	return toGo, !clock.Up(s.In.Steps * s.Stride * s.cells)
+	return toGo, !clock.Add(s.In.Steps * s.Stride * s.cells)
 }
 
 // setCosts sets costs to the costs of the sizes of a class in every step.
@@ -174,7 +174,7 @@ func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, co
 	for t := range steps {
 		shares := j.Shares(t)
 		front := p.layers[t+1][:0]
-		if clock.Up(4 * len(p.layers[t]) * sizes[t]) {
+		if clock.Add(4 * len(p.layers[t]) * sizes[t]) {
 			return 0, nil, false
 		}
 		for k := range sizes[t] {

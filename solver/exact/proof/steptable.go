@@ -95,7 +95,7 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 			}
 			used[t] += int(j.Sizes[base.Of(i)[t]])
 		}
-		clock.Up(2 * len(prices) * len(j.Sizes))
+		clock.Add(2 * len(prices) * len(j.Sizes))
 	}
 }
 
@@ -117,7 +117,7 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 				})
 			}
 		}
-		if clock.Up(4 * len(j.Sizes)) {
+		if clock.Add(4 * len(j.Sizes)) {
 			return nil, 0
 		}
 		if len(all)-from > 1 {
@@ -133,7 +133,7 @@ func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, 
 	cells = 1
 	for _, options := range table.options {
 		lo, hi := span(options)
-		if cells += len(least.values) + hi - lo; cells > limit || clock.Up(len(options)*(len(least.values)+hi-lo)) {
+		if cells += len(least.values) + hi - lo; cells > limit || clock.Add(len(options)*(len(least.values)+hi-lo)) {
 			return nil, 0
 		}
 		sum := memory.tables.infinite(least.low+lo, least.high()+hi)

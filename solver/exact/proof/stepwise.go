@@ -129,7 +129,7 @@ func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 				}
 				q.stepBound[t][n][nodes] = best
 			}
-			clock.Up(len(q.jobs[n].Sizes) * len(next))
+			clock.Add(len(q.jobs[n].Sizes) * len(next))
 		}
 		q.rest[t] = q.rest[t+1] + q.stepBound[t][0][in.Capacity[t]]
 	}
@@ -150,7 +150,7 @@ func (q *stepwise) run(clock *model.Clock, width int, value float64, until int) 
 			q.extend(clock, t, &states[at], until)
 		}
 		states = q.prune(clock, t+1, until)
-		if clock.Ended || clock.Past(until) {
+		if clock.Expired || clock.Past(until) {
 			return nil, 0, false
 		}
 	}
@@ -174,7 +174,7 @@ func (q *stepwise) extend(clock *model.Clock, t int, from *stepwiseState, until 
 			q.worth[n][k], bestWorth = worth, max(bestWorth, worth-j.price[t][k])
 		}
 		q.jobsBound[n] = q.jobsBound[n+1] + bestWorth
-		clock.Up(20 * len(j.Sizes))
+		clock.Add(20 * len(j.Sizes))
 	}
 	q.choose(clock, t, 0, from, q.in.Capacity[t], from.value, until)
 }
@@ -197,7 +197,7 @@ func (q *stepwise) after(t, n, k int, from *stepwiseState) float64 {
 // is the value so far, and left the number of remaining nodes.
 func (q *stepwise) choose(clock *model.Clock, t, n int, from *stepwiseState, left int, worth float64, until int) {
 	bound := worth + q.jobsBound[n] + q.stepBound[t][n][left] + q.rest[t+1]
-	if !(bound > q.minBound) || clock.Up(20) || clock.Past(until) {
+	if !(bound > q.minBound) || clock.Add(20) || clock.Past(until) {
 		return
 	}
 	if n == q.finishing {
@@ -239,13 +239,13 @@ func (q *stepwise) emit(clock *model.Clock, t int, from *stepwiseState, value, b
 		to.jobs[at] = served{share: share, size: k, from: uint16(n)}
 	}
 	q.found = append(q.found, to)
-	clock.Up(60 * q.finishing)
+	clock.Add(60 * q.finishing)
 }
 
 // prune returns the undominated states found so far at the start of step t: the width states with
 // the largest bounds.
 func (q *stepwise) prune(clock *model.Clock, t, until int) []stepwiseState {
-	if !model.SortFalling(clock, q.found, make([]stepwiseState, len(q.found)), func(s stepwiseState) float64 { return s.bound }) {
+	if !model.SortDescending(clock, q.found, make([]stepwiseState, len(q.found)), func(s stepwiseState) float64 { return s.bound }) {
 		return nil
 	}
 	var kept []stepwiseState
@@ -260,7 +260,7 @@ func (q *stepwise) prune(clock *model.Clock, t, until int) []stepwiseState {
 			break
 		}
 		kept = append(kept, *state)
-		if clock.Up(2*q.finishing*len(kept)) || clock.Past(until) {
+		if clock.Add(2*q.finishing*len(kept)) || clock.Past(until) {
 			break
 		}
 	}

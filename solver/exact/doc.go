@@ -8,48 +8,48 @@
 // exactly.
 //
 // Three packages contain the search. Each file implements one idea and begins with its mathematics.
-// Only model and proof matter for the correctness of a bound. Package guess contains the
-// heuristics: it proposes prices and plans. Package proof computes the bound at any prices itself,
-// and accepts a plan only if it is legal and with the value that model computes.
+// Only model and proof matter for the correctness of a bound. Package heuristics proposes prices
+// and plans. Package proof computes the bound at any prices itself, and accepts a plan only if it
+// is legal and with the value that model computes.
 //
-//	model/instance.go    the problem in the units of the search, and tie costs
-//	model/quotas.go      limits and floors of groups
-//	model/plan.go        plans, their values and their legality
-//	model/estimate.go    the scale of the objective, and the first bound
-//	model/classes.go     classes of identical jobs
-//	model/columns.go     the columns (plans) generated for a class
-//	model/curve.go       jobs that cannot finish in the horizon, priced by binary search
-//	model/rates.go       upper concave hulls
-//	model/sizeindex.go   the numbering of prices per size
-//	model/effort.go      work limits of the search
-//	model/clock.go       counts of work, and checks of the deadline
-//	model/memory.go      memory that searches reuse
+//	model/instance.go      the problem in the units of the search, and tie costs
+//	model/quotas.go        limits and floors of groups
+//	model/plan.go          plans, their values and their legality
+//	model/estimate.go      the scale of the objective, and the first bound
+//	model/classes.go       classes of identical jobs
+//	model/columns.go       the columns (plans) generated for a class
+//	model/curve.go         jobs that cannot finish in the horizon, priced by binary search
+//	model/rates.go         upper concave hulls
+//	model/sizeindex.go     the numbering of prices per size
+//	model/effort.go        work limits of the search
+//	model/clock.go         counts of work, and checks of the deadline
+//	model/memory.go        memory that searches reuse
 //
-//	proof/proof.go       the lemmas, and the rounding error of bounds
-//	proof/search.go      the stages of the search
-//	proof/knapsack.go    the multiple-choice knapsack of one step
-//	proof/pricing.go     the best plan of a job at given prices, by label setting
-//	proof/lagrangian.go  the Lagrangian bound
-//	proof/fixing.go      reduced-cost fixing: the plans of a job that can improve the incumbent
-//	proof/steptable.go   the separable jobs of the core problem, by dynamic programming
-//	proof/lookahead.go   the look-ahead: a lower bound on the loss of undecided jobs
-//	proof/core.go        the core search
-//	proof/beam.go        the states of the core search
-//	proof/sizeprices.go  the Lagrangian decomposition with a price per size
-//	proof/decompose.go   the stage that uses prices per size
-//	proof/stepwise.go    a beam search by steps at prices per size
-//	proof/groups.go      limits and floors of a tree of groups, and their multipliers
-//	proof/grouptable.go  dynamic programming over the tree of groups
-//	proof/recount.go     the gap of one step, computed from losses only
-//	proof/certificate.go the prices per size as a certificate for an independent checker
+//	proof/proof.go         the lemmas, and the rounding error of bounds
+//	proof/search.go        the stages of the search
+//	proof/knapsack.go      the multiple-choice knapsack of one step
+//	proof/pricing.go       the best plan of a job at given prices, by label setting
+//	proof/lagrangian.go    the Lagrangian bound
+//	proof/fixing.go        reduced-cost fixing: the plans of a job that can improve the incumbent
+//	proof/steptable.go     the separable jobs of the core problem, by dynamic programming
+//	proof/lookahead.go     the look-ahead: a lower bound on the loss of undecided jobs
+//	proof/core.go          the core search
+//	proof/beam.go          the states of the core search
+//	proof/sizeprices.go    the Lagrangian decomposition with a price per size
+//	proof/decompose.go     the stage that uses prices per size
+//	proof/stepwise.go      a beam search by steps at prices per size
+//	proof/groups.go        limits and floors of a tree of groups, and their multipliers
+//	proof/grouptable.go    dynamic programming over the tree of groups
+//	proof/recount.go       the gap of one step, computed from losses only
+//	proof/certificate.go   the prices per size as a certificate for an independent checker
 //
-//	guess/start.go       initial prices
-//	guess/descent.go     the best node prices, by column generation with a smoothed master
-//	guess/smooth.go      the smoothed value of separable jobs
-//	guess/newton.go      Newton's method
-//	guess/bundle.go      the best prices per size, by a proximal bundle method
-//	guess/builder.go     a legal plan from prices, job by job
-//	guess/rollout.go     a legal plan from prices, step by step
+//	heuristics/start.go    initial prices
+//	heuristics/descent.go  the best node prices, by column generation with a smoothed master
+//	heuristics/smooth.go   the smoothed value of separable jobs
+//	heuristics/newton.go   Newton's method
+//	heuristics/bundle.go   the best prices per size, by a proximal bundle method
+//	heuristics/builder.go  a legal plan from prices, job by job
+//	heuristics/rollout.go  a legal plan from prices, step by step
 //
 // A problem with several node types has one step and no groups. Package nodetypes solves it on its
 // own data types and states its own lemmas. File types.go converts between the two.
@@ -116,13 +116,14 @@
 //
 // # Rounding
 //
-// The lemmas are proven for real numbers. File proof.go bounds the total rounding error of a bound in one
-// place. A bound is a sum with one term per job, and each term has a few operations per step. Its
-// error is at most
+// The lemmas are proven for real numbers. File proof.go bounds the total rounding error of a bound
+// in one place. A bound is a sum with one term per job, and each term has a few operations per
+// step. Its error is at most
 //
 //	(jobs + 4 steps + 16) 2^-53 (|bound| + 3 sum of |values| + 4 cost of the pool)
 //
-// where the values are the values of the jobs in a legal plan. A problem counts as solved, and a
-// lemma as contradicted, only if the difference exceeds this error plus Instance.Precision. The
-// bound that Solve returns is raised by this error and by the maximum of the total tie cost.
+// where the values are the values of the jobs in a legal plan. A problem counts as solved if the gap
+// is at most this error plus Instance.Precision. A lemma counts as contradicted if the value of a
+// legal plan exceeds the bound by more than that. The bound that Solve returns is raised by this
+// error and by the upper bound on the total tie cost.
 package exact

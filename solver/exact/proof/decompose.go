@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
@@ -44,11 +44,11 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	n := min(sizes.PriceCount, s.in.Effort.MaxDenseRows)
 	before := s.in.Effort.FirstCoreWork + 20*n*n*n + 20*sizes.work()
 	until := clock.Work + s.in.Effort.SizePricesWork + sizeWorkFactor*before
-	bundle := guess.NewBundle(sizes.SizeIndex)
+	bundle := heuristics.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.classes, s.Prices)
 	x, began, next := sizes.At(s.Prices), clock.Work, 0
 	sizes.kept.set(x, math.Inf(1))
-	bundle.Minimise(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
+	bundle.Minimize(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
 		if x != nil && !s.closed() {
 			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
 			if work := clock.Work - began; work > next {

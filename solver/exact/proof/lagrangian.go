@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
@@ -15,7 +15,7 @@ import (
 //	L(lambda) = sum_t N_t lambda_t + sum_i phi_i(lambda)
 //
 // is an upper bound on the optimum, because the jobs share only the T capacity constraints of the
-// pool. This file computes the bound; package guess proposes the prices.
+// pool. This file computes the bound; package heuristics proposes the prices.
 
 // lagrangian evaluates L and records the best prices.
 type lagrangian struct {
@@ -23,7 +23,7 @@ type lagrangian struct {
 	classes *model.JobClasses
 	curves  []model.StepCurve
 	pricer  pricer
-	descent *guess.Descent
+	descent *heuristics.Descent
 	fitting []int // scratch
 	// last is the last evaluation, kept the best one.
 	last, kept evaluation
@@ -44,7 +44,7 @@ func (e *evaluation) set(prices []float64, bound float64) {
 func newLagrangian(clock *model.Clock, in *model.Instance) *lagrangian {
 	l := &lagrangian{in: in, classes: model.NewJobClasses(clock, in), pricer: pricer{maxLabels: in.Effort.MaxLabels}}
 	l.curves = model.NewStepCurves(clock, in)
-	l.descent = guess.NewDescent(clock, in, l.classes, l.curves)
+	l.descent = heuristics.NewDescent(clock, in, l.classes, l.curves)
 	return l
 }
 
@@ -94,19 +94,19 @@ func (l *lagrangian) Keep() { l.last, l.kept = l.kept, l.last }
 
 // minimize lowers L from a start and returns the best bound with its prices. It stops early if the
 // bound falls to target or the deadline has passed.
-func (l *lagrangian) minimize(clock *model.Clock, from guess.Start, target float64) (bound float64, prices []float64) {
-	l.descent.Minimise(clock, l, from, target)
+func (l *lagrangian) minimize(clock *model.Clock, from heuristics.Start, target float64) (bound float64, prices []float64) {
+	l.descent.Minimize(clock, l, from, target)
 	return l.kept.bound, slices.Clone(l.kept.prices)
 }
 
 // startOf returns the initial prices for an instance. For large instances these are the best prices
 // of a sample of the jobs.
-func startOf(clock *model.Clock, in *model.Instance) guess.Start {
-	start := guess.Start{Prices: guess.AveragePrices(clock, in), Temperature: guess.FirstTemperature}
+func startOf(clock *model.Clock, in *model.Instance) heuristics.Start {
+	start := heuristics.Start{Prices: heuristics.AveragePrices(clock, in), Temperature: heuristics.FirstTemperature}
 	if len(in.Jobs) < in.Effort.MinSampledJobs || clock.Expired {
 		return start
 	}
-	sample := guess.Sampled(in)
+	sample := heuristics.Sampled(in)
 	from := startOf(clock, sample)
 	if clock.Expired {
 		return start
@@ -114,7 +114,7 @@ func startOf(clock *model.Clock, in *model.Instance) guess.Start {
 	if l := newLagrangian(clock, sample); !clock.Expired {
 		from.Rough = true
 		_, prices := l.minimize(clock, from, math.Inf(-1))
-		start = guess.SampledStart(prices, len(in.Jobs))
+		start = heuristics.SampledStart(prices, len(in.Jobs))
 	}
 	return start
 }

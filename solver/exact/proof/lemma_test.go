@@ -13,7 +13,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
@@ -95,7 +95,7 @@ func (g *ground) enumerate(p *model.Plan, i, t int, free []int) {
 }
 
 // search returns a search with an incumbent that is any plan, at any prices.
-func (g *ground) search(t *rapid.T) (s *Search, start guess.Start) {
+func (g *ground) search(t *rapid.T) (s *Search, start heuristics.Start) {
 	s = NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory))
 	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
 	start = startOf(g.clock, g.Instance)
@@ -103,7 +103,7 @@ func (g *ground) search(t *rapid.T) (s *Search, start guess.Start) {
 		start.Prices[step] *= rapid.SampledFrom([]float64{0, 0.1, 0.5, 0.9, 1, 1.1, 2, 10}).Draw(t, "price")
 	}
 	s.lagrangian = newLagrangian(g.clock, g.Instance)
-	s.builder = guess.NewBuilder(g.Instance, s.lagrangian.classes, s.lagrangian.pricer.price)
+	s.builder = heuristics.NewBuilder(g.Instance, s.lagrangian.classes, s.lagrangian.pricer.price)
 	return s, start
 }
 
@@ -321,7 +321,7 @@ func TestContradiction(t *testing.T) {
 	if s.prove(s.Value-10*s.Slack(), 0, lemmaCore); !strings.Contains(s.Contradiction, string(lemmaCore)) {
 		t.Errorf("contradiction %q; must name lemma %q", s.Contradiction, lemmaCore)
 	}
-	better := guess.NewRollout(clock, in, new(knapsack), new([]float64)).Plan(clock, make([]float64, in.Steps))
+	better := heuristics.NewRollout(clock, in, new(knapsack), new([]float64)).Plan(clock, make([]float64, in.Steps))
 	s = below()
 	s.prove(s.Value, 0, lemmaPrices)
 	if s.Offer(clock, better); !strings.Contains(s.Contradiction, string(lemmaPrices)) {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
@@ -34,7 +34,7 @@ type learned struct {
 	bound               float64
 	// lagrangian contains the columns, and builder derives plans from them.
 	lagrangian *lagrangian
-	builder    *guess.Builder
+	builder    *heuristics.Builder
 	// exhausted is the value of the incumbent when the last core search reached its limits.
 	exhausted float64
 	// sizes is the decomposition with prices per size, and bestSizePrices the best of these prices;
@@ -75,7 +75,7 @@ type Search struct {
 	in *model.Instance
 	learned
 	// rollout is nil if one rollout takes too much work. The search then skips prices per size too.
-	rollout *guess.Rollout
+	rollout *heuristics.Rollout
 
 	Incumbent *model.Plan
 	// Value is the value of the incumbent in the units of the search. values is the sum of |value|
@@ -150,7 +150,7 @@ func (s *Search) stages(clock *model.Clock) []stage {
 		return []stage{{search: (*Search).searchIndependentSteps}}
 	}
 	if len(s.in.Jobs) < s.in.Effort.MinSampledJobs {
-		if s.rollout = guess.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.rollout); s.rollout.Work() > guess.MaxRolloutWork {
+		if s.rollout = heuristics.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.rollout); s.rollout.Work() > heuristics.MaxRolloutWork {
 			s.rollout = nil
 		}
 	}
@@ -220,7 +220,7 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 	if s.lagrangian = newLagrangian(clock, s.in); clock.Expired {
 		return
 	}
-	s.builder = guess.NewBuilder(s.in, s.lagrangian.classes, s.lagrangian.pricer.price)
+	s.builder = heuristics.NewBuilder(s.in, s.lagrangian.classes, s.lagrangian.pricer.price)
 	if s.rollout != nil {
 		s.Offer(clock, s.rollout.Plan(clock, start.Prices))
 	} else {

@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/exact/guess"
+	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
 // The lemmas at prices per size, each by itself, as in lemma_test.go.
 
 // anySizePrices draws prices per size, negative ones too, of which most are paid at most.
-func (g *ground) anySizePrices(t *rapid.T, start guess.Start, most float64) (*sizePrices, []float64) {
+func (g *ground) anySizePrices(t *rapid.T, start heuristics.Start, most float64) (*sizePrices, []float64) {
 	sizes := newSizePrices(g.clock, g.Instance)
 	x := sizes.At(start.Prices)
 	for v := range x {

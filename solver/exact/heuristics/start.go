@@ -1,4 +1,4 @@
-package guess
+package heuristics
 
 import (
 	"math"
@@ -7,30 +7,34 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// Where the search for prices starts.
+// The initial prices.
 //
-// Prices hardly depend on the single job when there are many: every eighth job, on
-// its share of the pool, has almost the prices of all. So large instances start
-// from the prices of a sample, which starts from one of its own.
+// In instances with many jobs, prices depend little on a single job. A sample of every eighth job
+// on its part of the pool has almost the same prices. Large instances therefore start with the
+// prices of a sample, which starts with a sample of its own.
+//
+// The constants trade the number of rounds for their length. BenchmarkDecision (go test . -run '^$'
+// -bench Decision) and BenchmarkGrowth (go test ./solver/exact -run '^$' -bench Growth) show the
+// effect of a change.
 
 const (
-	// sampling is the stride of a sample.
-	sampling = 8
-	// sampledTemperature is where the search starts from a sample's prices.
+	// sampleStride selects every eighth job.
+	sampleStride = 8
+	// sampledTemperature is the first temperature after a sample.
 	sampledTemperature = 2e-4
-	// sampledTrust is the share by which a price may then change in one round, for one job:
-	// for more it falls as chance does, with the root of their number.
+	// sampledTrust is the maximum relative change of a price in one round after a sample, times the
+	// square root of the number of jobs: the error of a sample decreases with this root.
 	sampledTrust = 4
 )
 
-// SampledStart returns where the search for prices starts from those of a sample, given the number
-// of all jobs.
+// SampledStart returns the start of a search from the prices of a sample; jobs is the number of all
+// jobs.
 func SampledStart(prices []float64, jobs int) Start {
 	return Start{Prices: prices, Temperature: sampledTemperature, Trust: sampledTrust / math.Sqrt(float64(jobs))}
 }
 
-// AveragePrices returns what a node gains on average, step by step in proportion to
-// what can be gained.
+// AveragePrices returns prices with the average value per node, distributed over the steps in
+// proportion to the value that can be gained in each.
 func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 	prices := make([]float64, in.Steps)
 	for i := range in.Jobs {
@@ -58,18 +62,18 @@ func AveragePrices(clock *model.Clock, in *model.Instance) []float64 {
 	return prices
 }
 
-// Sampled returns every eighth job on its share of the pool.
+// Sampled returns an instance with every eighth job on its part of the pool.
 func Sampled(in *model.Instance) *model.Instance {
 	sample := &model.Instance{
 		Effort: in.Effort, Memory: in.Memory,
-		Steps: in.Steps, MaxFree: in.MaxFree / sampling, Unit: in.Unit,
-		BaseValue: in.BaseValue / sampling, UpperBound: in.UpperBound / sampling, Scale: in.Scale / sampling,
+		Steps: in.Steps, MaxFree: in.MaxFree / sampleStride, Unit: in.Unit,
+		BaseValue: in.BaseValue / sampleStride, UpperBound: in.UpperBound / sampleStride, Scale: in.Scale / sampleStride,
 		TieCost: in.TieCost, TieTotal: in.TieTotal, Precision: in.Precision,
 		Capacity: make([]int, in.Steps), Free: make([]int, in.Steps),
 	}
-	sample.Jobs = in.Memory.Jobs.Take((len(in.Jobs) + sampling - 1) / sampling)[:0]
+	sample.Jobs = in.Memory.Jobs.Take((len(in.Jobs) + sampleStride - 1) / sampleStride)[:0]
 	finishing := 0
-	for i := 0; i < len(in.Jobs); i += sampling {
+	for i := 0; i < len(in.Jobs); i += sampleStride {
 		for finishing < len(in.Finishing) && in.Finishing[finishing] < i {
 			finishing++
 		}
@@ -84,7 +88,7 @@ func Sampled(in *model.Instance) *model.Instance {
 		}
 	}
 	for t, free := range in.Free {
-		sample.Free[t] = free / sampling
+		sample.Free[t] = free / sampleStride
 		sample.Capacity[t] += sample.Free[t]
 	}
 	return sample

@@ -1,4 +1,4 @@
-package guess
+package heuristics
 
 import (
 	"math"
@@ -7,94 +7,98 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The dual: the best prices.
+// The Lagrangian dual: the best node prices.
 //
-// The Lagrangian bound L(lambda) is convex and piecewise linear in only T dimensions,
-// one price per step. It is minimised by column generation with a smoothed master: over
-// the plans found so far ("columns"), the maximum in phi_i is replaced by the soft maximum
+// The Lagrangian bound L(lambda) is convex and piecewise linear, with one price per step. It is
+// minimized by column generation with a smoothed master problem. The maximum in phi_i is replaced
+// by the soft maximum over the plans found so far (columns),
 //
-//	temperature * log sum_plans exp((u - lambda n) / temperature),
+//	temperature * log sum_plans exp((u - lambda n) / temperature).
 //
-// and 0 <= lambda <= cap, beyond which no job takes a node it need not, by
-// logarithmic barriers of the same temperature. What results is smooth and strictly
-// convex, so that Newton's method needs a handful of T by T systems; the temperature then falls, and
-// at every temperature the jobs are priced once to find the missing columns. See Nesterov, "Smooth
-// minimization of non-smooth functions" (2005), and Fisher, "The Lagrangian
-// relaxation method for solving integer programming problems" (1981).
+// Logarithmic barriers of the same temperature enforce 0 <= lambda <= cap; above the cap every job
+// has its smallest size. The result is smooth and strictly convex, and Newton's method needs a few
+// systems of size T by T. The temperature is then lowered. At every temperature the jobs are priced
+// once to find missing columns. (Nesterov, "Smooth minimization of non-smooth functions" (2005);
+// Fisher, "The Lagrangian relaxation method for solving integer programming problems" (1981).)
+//
+// The constants of this file trade time for tighter bounds. BenchmarkDecision (go test . -run '^$'
+// -bench Decision) and BenchmarkInstances (go test ./solver/exact -run '^$' -bench Instances) show
+// the effect of a change.
 
 const (
-	// FirstTemperature is where the temperature starts and lastTemperature where it ends,
-	// as shares of a job's average value. Rough prices are those at roughTemperature.
+	// FirstTemperature and lastTemperature are the first and the last temperature, as fractions of
+	// the average value of a job. A rough search stops at roughTemperature.
 	FirstTemperature = 0.02
 	roughTemperature = 1e-3
 	lastTemperature  = 1e-7
-	// cooling is the factor from one temperature to the next.
+	// cooling is the ratio of two consecutive temperatures.
 	cooling = 0.2
-	// The temperature stays while more than one in foundShare jobs lacks columns, of many jobs,
-	// whose prices depend little on the single one, while more than one in foundOfMany.
+	// The temperature is not lowered while more than 1/foundShare of the jobs get new columns. With
+	// many jobs the prices depend little on a single job, and the fraction is 1/foundOfMany.
 	foundShare, foundOfMany = 10, 2
-	// Nor does it stay where the bound has changed by less than settledShare of what smoothing
-	// adds to it in that many rounds in a row.
+	// The temperature is lowered anyway if the bound has changed by less than settledShare of the
+	// error of smoothing in settledRounds consecutive rounds.
 	settledShare  = 0.1
 	settledRounds = 3
-	// Below fineTemperature, a share of a job's average value, a fall must gain
-	// enoughGain of the bound for another to follow, of many jobs enoughOfMany of a job's value.
+	// Below fineTemperature, as a fraction of the average value of a job, the search continues only
+	// if the last round lowered the bound by at least enoughGain of it. With many jobs the minimum
+	// is enoughOfMany of the value of a job.
 	fineTemperature = 1e-5
 	enoughGain      = 1e-9
 	enoughOfMany    = 1e-5
-	// Nor does another follow one that gains less than gapShare of what the bound is above a
-	// plan close to the best: the core search loses more.
+	// The search also stops if the last round lowered the bound by less than gapShare of the gap to
+	// a plan that is close to the optimum, because the core search closes larger gaps.
 	gapShare = 3e-3
-	// maxRounds limits the rounds of settling and pricing.
+	// maxRounds limits the number of rounds.
 	maxRounds = 200
-	// sure is how many temperatures a column, or an edge, is ahead of those that do not count.
-	sure = 36
-	// newtonSteps limits the Newton steps at one temperature.
+	// maxExponent is the difference in temperatures beyond which a column or an edge has no
+	// probability.
+	maxExponent = 36
+	// newtonSteps limits Newton's steps per temperature.
 	newtonSteps = 30
 )
 
-// Evaluator knows L.
+// Evaluator evaluates L.
 type Evaluator interface {
-	// Evaluate returns L(prices), +Inf if time is up, and the number of jobs that it found
-	// columns for.
+	// Evaluate returns L(prices) and the number of jobs with new columns. The bound is +Inf if the
+	// deadline has passed.
 	Evaluate(clock *model.Clock, prices []float64) (bound float64, found int)
-	// Keep makes the prices evaluated last the best so far.
+	// Keep records the last evaluation as the best one.
 	Keep()
 }
 
-// Start is where the search for prices starts.
+// Start contains the initial prices of a search and its parameters.
 type Start struct {
 	Prices      []float64
 	Temperature float64
-	// Trust, if not 0, is the share by which a price may change in one round.
+	// Trust is the maximum relative change of a price in one round; 0 means no limit.
 	Trust float64
-	// Rough prices are good enough: the search ends at roughTemperature.
+	// Rough stops the search at roughTemperature.
 	Rough bool
-	// Close says that what is enough is close to the optimum, as it is where jobs are few.
+	// Close declares that the target is close to the optimum, as in instances with few jobs.
 	Close bool
 }
 
-// Descent minimises the Lagrangian bound.
+// Descent minimizes the Lagrangian bound.
 type Descent struct {
 	in      *model.Instance
 	classes *model.JobClasses
 	curves  []model.StepCurve
-	caps    []float64 // prices from which on every job holds its smallest size
+	caps    []float64 // prices from which on every job has its smallest size
 	newton  newton
-	// net is scratch for a job's columns: value less price, then probability.
+	// net is scratch memory: net values of the columns of a class, then probabilities.
 	net []float64
 }
 
-// NewDescent prepares the search for prices. Where time is up it is not complete.
+// NewDescent prepares the search for prices. It is incomplete if the deadline has passed.
 func NewDescent(clock *model.Clock, in *model.Instance, d *model.JobClasses, curves []model.StepCurve) *Descent {
 	return &Descent{in: in, classes: d, curves: curves, caps: priceCaps(clock, in), newton: newNewton(in.Steps)}
 }
 
-// priceCaps returns, per step, twice a price at which every job holds its smallest
-// size: k nodes in step t bring at most what serving min(1, share(k)) from step t on
-// gains, and in the first step what the value of the size exceeds that of the
-// smallest.
-// Without a cap the prices of a step whose nodes are all spoken for would run away.
+// priceCaps returns, per step, twice a price at which every job has its smallest size. In step t, k
+// nodes add at most the value of serving min(1, share(k)) from step t on. In the first step the
+// difference of the values of the sizes is added. Without a cap, the price of a step without free
+// nodes would grow without limit.
 func priceCaps(clock *model.Clock, in *model.Instance) []float64 {
 	caps := make([]float64, in.Steps)
 	for t := range caps {
@@ -102,7 +106,7 @@ func priceCaps(clock *model.Clock, in *model.Instance) []float64 {
 	}
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
-		first, later := 0.0, 0.0 // the most gained per node
+		first, later := 0.0, 0.0 // largest value per node
 		for k := 1; k < len(j.Sizes); k++ {
 			nodes := float64(j.Sizes[k] - j.Sizes[0])
 			first = max(first, (j.Tail[0]*min(1, j.First[k])+max(0, j.Cost[0]-j.Cost[k]))/nodes)
@@ -119,9 +123,9 @@ func priceCaps(clock *model.Clock, in *model.Instance) []float64 {
 	return caps
 }
 
-// Minimise lowers L, starting from prices, and keeps the best on the way. It stops early
-// when time is up or when L falls to enough.
-func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough float64) {
+// Minimize lowers L, starting from the given prices, and records the best evaluation. It stops
+// early if L falls to target or the deadline has passed.
+func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target float64) {
 	average := d.in.Scale / float64(max(1, len(d.in.Jobs)))
 	at := slices.Clone(from.Prices)
 	for t := range at {
@@ -138,8 +142,8 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	if !from.Close {
 		share, little, tolerance = foundOfMany, enoughOfMany*average, 0.1
 	}
-	for rounds := 0; bound > enough && !clock.Expired && rounds < maxRounds; rounds++ {
-		held := d.settle(clock, at, temperature, tolerance, from.Trust)
+	for rounds := 0; bound > target && !clock.Expired && rounds < maxRounds; rounds++ {
+		held := d.minimizeMaster(clock, at, temperature, tolerance, from.Trust)
 		value, found := l.Evaluate(clock, at)
 		gain := bound - value
 		if gain > 0 {
@@ -147,8 +151,8 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 			copy(prices, at)
 			l.Keep()
 		}
-		// The minimum moves far as long as many jobs lack columns; only then does
-		// sharpening pay off.
+		// The minimum moves far while many jobs lack columns. A lower temperature is useful only
+		// afterwards.
 		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
 			settled = 0
 		}
@@ -157,7 +161,7 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 		}
 		settled = 0
 		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= max(little, enoughGain*math.Abs(bound)) ||
-			from.Close && temperature <= rough && math.Abs(gain) <= gapShare*(bound-enough)
+			from.Close && temperature <= rough && math.Abs(gain) <= gapShare*(bound-target)
 		if found == 0 && sharp || from.Rough && temperature <= rough {
 			break
 		}
@@ -166,8 +170,8 @@ func (d *Descent) Minimise(clock *model.Clock, l Evaluator, from Start, enough f
 	dropIdlePrices(clock, l, bound, prices)
 }
 
-// dropIdlePrices sets prices that only the barrier keeps above 0 to 0 where
-// that does not raise the bound.
+// dropIdlePrices sets prices to 0 that are positive only because of the barrier, if this does not
+// raise the bound.
 func dropIdlePrices(clock *model.Clock, l Evaluator, bound float64, prices []float64) {
 	trial := slices.Clone(prices)
 	for t, price := range trial {
@@ -183,13 +187,12 @@ func dropIdlePrices(clock *model.Clock, l Evaluator, bound float64, prices []flo
 	}
 }
 
-// settle moves prices to the minimum of the smoothed master at the temperature, or
-// towards it until time is up, no further than they are trusted. It returns true if that
-// held them. They are there where the decrement is within the tolerance, as a share of the
-// temperature.
-func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tolerance, trust float64) (held bool) {
+// minimizeMaster moves prices to the minimum of the smoothed master problem at the temperature,
+// within the trust region. It stops if Newton's decrement is within the tolerance, as a fraction of
+// the temperature. It reports whether the trust region limited the move.
+func (d *Descent) minimizeMaster(clock *model.Clock, prices []float64, temperature, tolerance, trust float64) (limited bool) {
 	n := &d.newton
-	copy(n.centre, prices)
+	copy(n.center, prices)
 	average := 0.0
 	for _, price := range prices {
 		average += price / float64(len(prices)) / 4
@@ -197,13 +200,12 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 	value := d.smooth(clock, prices, temperature)
 	for range newtonSteps {
 		decrement := solveNewton(n.hessian, n.gradient, n.move)
-		// Half the decrement is what the step can gain; below the temperature's own
-		// error there is nothing left to gain.
+		// A step gains about half the decrement. A gain below the error of smoothing is useless.
 		if decrement < tolerance*temperature || clock.Expired {
 			return false
 		}
 		step := 1.0
-		held = false
+		limited = false
 		for t, move := range n.move {
 			if move < 0 {
 				step = min(step, -0.9*prices[t]/move)
@@ -211,13 +213,13 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 				step = min(step, 0.9*(d.caps[t]-prices[t])/move)
 			}
 			if trust > 0 {
-				region := trust * max(n.centre[t], average)
-				room := region - math.Abs(prices[t]-n.centre[t])
-				held = held || room <= 1e-6*region
+				region := trust * max(n.center[t], average)
+				room := region - math.Abs(prices[t]-n.center[t])
+				limited = limited || room <= 1e-6*region
 				step = min(step, room/math.Abs(move))
 			}
 		}
-		if held {
+		if limited {
 			return true
 		}
 		copy(n.origin, prices)
@@ -234,7 +236,7 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 				value, improved = trial, true
 				break
 			}
-			step *= n.shorter(decrement)
+			step *= n.backtrack(decrement)
 		}
 		if !improved {
 			copy(prices, n.origin)
@@ -244,8 +246,8 @@ func (d *Descent) settle(clock *model.Clock, prices []float64, temperature, tole
 	return false
 }
 
-// smooth returns the smoothed master at the prices, and leaves its gradient and
-// Hessian in d.newton. Where time is up they are not what they should be.
+// smooth returns the smoothed master problem at the prices, and sets its gradient and Hessian in
+// d.newton. They are incomplete if the deadline has passed.
 func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float64) float64 {
 	n := &d.newton
 	n.reset()
@@ -270,9 +272,9 @@ func (d *Descent) smooth(clock *model.Clock, prices []float64, temperature float
 	return total
 }
 
-// smoothClass returns the soft maximum of a class's columns times the number of its jobs, and
-// adds its derivatives to those in d.newton: less the expected nodes per step, and their
-// covariance divided by the temperature.
+// smoothClass returns the soft maximum of the columns of a class times the number of its jobs. It
+// adds its derivatives to d.newton: minus the expected nodes per step, and their covariance divided
+// by the temperature.
 func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperature float64) float64 {
 	n, count := &d.newton, class.Count
 	d.net = d.net[:0]
@@ -286,7 +288,7 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 	sum := 1.0
 	for m, net := range d.net {
 		d.net[m] = 0
-		if x := (net - most) / temperature; x >= -sure && m != best {
+		if x := (net - most) / temperature; x >= -maxExponent && m != best {
 			d.net[m] = math.Exp(x)
 			sum += d.net[m]
 		}
@@ -298,8 +300,8 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 	if sum == 1 {
 		return count * most
 	}
-	// The mean and the covariance are those of the nodes beyond the best column's, which most
-	// jobs are sure of. Its weight is the largest, so that little cancels out.
+	// The mean and the covariance are computed relative to the nodes of the best column, which has
+	// the largest probability. This limits cancellation.
 	clear(n.mean)
 	for m, likely := range d.net {
 		if likely == 0 {

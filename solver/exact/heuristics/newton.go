@@ -1,17 +1,17 @@
-package guess
+package heuristics
 
 import "math"
 
-// newton holds a gradient and a Hessian of a function of the prices, and Newton's step.
+// newton contains the gradient and the Hessian of a function of the prices, and Newton's step.
 type newton struct {
 	steps    int
 	gradient []float64
-	hessian  []float64 // lower triangle, row by row, and its factor
+	hessian  []float64 // lower triangle by rows, then its Cholesky factor
 	move     []float64 // Newton's step
-	origin   []float64 // where a line search starts
-	centre   []float64 // where a round starts
-	mean     []float64 // scratch: a job's expected nodes beyond them
-	away     []float64 // scratch: a column's nodes beyond the best one's
+	origin   []float64 // start of a line search
+	center   []float64 // start of a round
+	mean     []float64 // scratch: expected nodes of a job relative to its best column
+	away     []float64 // scratch: nodes of a column relative to the best one
 }
 
 func newNewton(steps int) newton {
@@ -21,13 +21,13 @@ func newNewton(steps int) newton {
 		hessian:  make([]float64, steps*steps),
 		move:     make([]float64, steps),
 		origin:   make([]float64, steps),
-		centre:   make([]float64, steps),
+		center:   make([]float64, steps),
 		mean:     make([]float64, steps),
 		away:     make([]float64, steps),
 	}
 }
 
-// reset clears gradient and Hessian.
+// reset clears the gradient and the Hessian.
 func (n *newton) reset() {
 	clear(n.gradient)
 	clear(n.hessian)
@@ -41,10 +41,10 @@ func (n *newton) addProduct(row int, factor float64, vector []float64) {
 	}
 }
 
-// solveNewton sets move to Newton's step, factorising the lower triangle of the Hessian, row
-// by row, in place. It returns the decrease that the gradient promises for the step, Newton's
-// decrement. The Hessian is positive definite but may be nearly singular: a pivot lost to
-// rounding is replaced by a share of its diagonal.
+// solveNewton sets move to Newton's step. It factorizes the lower triangle of the Hessian in place,
+// by rows (Cholesky). It returns Newton's decrement, the decrease that the gradient predicts for
+// the step. The Hessian is positive definite but may be nearly singular: a pivot lost to rounding
+// is replaced by a fraction of its diagonal element.
 func solveNewton(hessian, gradient, move []float64) float64 {
 	rows := len(gradient)
 	for r := range rows {
@@ -84,10 +84,10 @@ func solveNewton(hessian, gradient, move []float64) float64 {
 	return decrement
 }
 
-// shorter returns the share of a step to try next where the whole went too far. The
-// derivative along the step is minus the decrement at its start and known at its end: the
-// share is where it would be 0 if it changed evenly, 0.2 to 0.5.
-func (n *newton) shorter(decrement float64) float64 {
+// backtrack returns the fraction of a step to try next if the full step is too long. The derivative
+// along the step is minus the decrement at its start and known at its end. The fraction, limited to
+// 0.2 to 0.5, is where linear interpolation of the derivative gives 0.
+func (n *newton) backtrack(decrement float64) float64 {
 	slope := 0.0
 	for t, move := range n.move {
 		slope += n.gradient[t] * move

@@ -1,4 +1,4 @@
-package guess
+package heuristics
 
 import (
 	"cmp"
@@ -8,59 +8,63 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The best prices per size: a proximal bundle.
+// The best prices per size, by a proximal bundle method.
 //
-// As for prices per node the master replaces every maximum by the soft maximum over the
-// columns found so far, here over the plans of a class and over the
-// choices in a step. There are many more prices than nodes have, and between few
-// columns nothing holds them, so each round stays near the best prices known, the
-// centre: it minimises
+// As for node prices, the master problem replaces each maximum by the soft maximum over the columns
+// found so far: the plans of a class, and the choices in a step. There are many more prices per
+// size than node prices, and few columns do not determine them. Each round therefore stays close to
+// the best prices known, the stability center. It minimizes
 //
-//	smoothed L(x) + mu/2 |x - centre|^2
+//	smoothed L(x) + mu/2 |x - center|^2
 //
-// by Newton's method, of which a large system is solved by conjugate gradients,
-// evaluates L there, which brings the missing columns, and moves the centre if L has fallen
-// by a good part of what the master promised. Where it has not, it does so halfway back.
-// Temperature and mu fall as the promises shrink. The incumbent's plans and choices are columns
-// from the beginning; without them the master is not bounded. (Kiwiel, "Proximity
+// by Newton's method, with conjugate gradients for large systems. The evaluation of L at the
+// minimum gives new columns. The center moves if L decreases by a sufficient part of the predicted
+// decrease. If it does not, the evaluation is repeated halfway to the center. The temperature and
+// mu are lowered as the predicted decrease shrinks. The plans and choices of the incumbent are
+// columns from the beginning; without them the master problem is unbounded. (Kiwiel, "Proximity
 // control in bundle methods for convex nondifferentiable minimization" (1990).)
+//
+// The constants of this file trade time for better bounds. BenchmarkSizePrices (go test
+// ./solver/exact -run '^$' -bench SizePrices -benchtime 1x) shows the effect of a change.
 
 const (
-	// seeds is the number of columns of a class that the search for node prices hands on.
-	seeds = 30
-	// bundleRounds and bundleSteps bound the rounds, and Newton's steps of each.
+	// initialColumns is the number of columns of a class that the search for node prices provides.
+	initialColumns = 30
+	// bundleRounds limits the number of rounds, and bundleSteps Newton's steps per round.
 	bundleRounds = 150
 	bundleSteps  = 12
-	// lost is what rounding takes from a sum of covariances, as a share of the largest.
-	lost = 1e-15
-	// lastBundleTemperature is the temperature where the search ends, as a share of the objective.
+	// covarianceError is the rounding error of a sum of covariances, as a fraction of the largest
+	// one.
+	covarianceError = 1e-15
+	// lastBundleTemperature is the temperature at which the search stops, as a fraction of the
+	// objective.
 	lastBundleTemperature = 1e-14
-	// conjugateSteps limits the steps of a conjugate gradient method.
+	// conjugateSteps limits the steps of the conjugate gradient method.
 	conjugateSteps = 30
-	// rolloutEvery is the number of moves of the centre from one rollout to the next.
+	// rolloutEvery is the number of moves of the center between two rollouts.
 	rolloutEvery = 4
 )
 
-// Bundle minimises L over prices per size.
+// Bundle minimizes L over prices per size.
 type Bundle struct {
 	*model.SizeIndex
 
-	weights []float64             // of the blocks: classes, then steps
+	weights []float64             // of the blocks: the number of jobs per class, and 1 per step
 	columns [][]model.PriceColumn // per block
 
-	// row[v] is the row of price v in Newton's system, -1 if no column has it.
+	// row[v] is the row of price v in Newton's system, or -1 if no column contains it.
 	row      []int
-	used     []int // the price of each row
+	used     []int // price of each row
 	gradient []float64
 	hessian  []float64
 	move     []float64
 	mean     []float64
 	net      []float64
-	// Of a large system: the probability of each column as of the last derivatives, the
-	// diagonal, and what the conjugate gradients work with.
-	weight                       float64 // mu
+	// For large systems: mu, the temperature, the probability of each column at the last
+	// derivatives, the diagonal of the Hessian, and the vectors of the conjugate gradient method.
+	weight                       float64 // mu, the weight of the proximal term
 	temperature                  float64
-	likely                       [][]float64
+	probability                  [][]float64
 	diagonal                     []float64
 	residual, search, multiplied []float64
 }
@@ -81,7 +85,7 @@ func NewBundle(s *model.SizeIndex) *Bundle {
 	return b
 }
 
-// add keeps a column of a block and reports whether it is new.
+// add adds a column to a block and reports whether it is new.
 func (b *Bundle) add(block int, column model.PriceColumn) bool {
 	for n := range b.columns[block] {
 		if b.columns[block][n].Equal(&column) {
@@ -98,7 +102,7 @@ func (b *Bundle) add(block int, column model.PriceColumn) bool {
 	return true
 }
 
-// addPlan keeps the columns of a legal plan.
+// addPlan adds the columns of a legal plan.
 func (b *Bundle) addPlan(p *model.Plan) {
 	for f, i := range b.In.Finishing {
 		b.add(b.ClassOf[f], b.PlanColumn(b.ClassOf[f], p.Of(i)))
@@ -108,7 +112,7 @@ func (b *Bundle) addPlan(p *model.Plan) {
 	}
 }
 
-// AddColumns keeps the columns that the search for node prices likes best.
+// AddColumns adds the columns with the largest net values at node prices.
 func (b *Bundle) AddColumns(d *model.JobClasses, prices []float64) {
 	for class := range d.All {
 		set := &d.All[class]
@@ -117,26 +121,26 @@ func (b *Bundle) AddColumns(d *model.JobClasses, prices []float64) {
 			best[n] = n
 		}
 		slices.SortStableFunc(best, func(m, n int) int { return cmp.Compare(set.Net(n, prices), set.Net(m, prices)) })
-		for _, n := range best[:min(seeds, len(best))] {
+		for _, n := range best[:min(initialColumns, len(best))] {
 			b.add(class, b.PlanColumn(class, set.Plan(n)))
 		}
 	}
 }
 
-// SizeEvaluator knows L at prices per size.
+// SizeEvaluator evaluates L at prices per size.
 type SizeEvaluator interface {
-	// Evaluate returns L(x) and how many of its columns are new, as add reports of each;
-	// false if time is up.
+	// Evaluate returns L(x) and the number of new columns, as reported by add. It returns false if
+	// the deadline has passed.
 	Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool)
-	// Keep makes the prices evaluated last the best so far.
+	// Keep records the last evaluation as the best one.
 	Keep()
 }
 
-// Minimise lowers L from the given prices until it exceeds the incumbent by no more than ties
-// make, nothing more is gained, the clock's work reaches until, or time is
-// up, and keeps the best on the way. At times it offers the prices for a plan; offer
-// returns the incumbent and its value, and whether that is enough.
-func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64, bool)) {
+// Minimize lowers L, starting from the given prices, and records the best evaluation. It stops if L
+// exceeds the value of the incumbent by at most the tie costs, if there is no further improvement,
+// if the count of work reaches until, or if the deadline has passed. It regularly calls offer with
+// the current prices. The function offer returns the incumbent and its value, and whether to stop.
+func (b *Bundle) Minimize(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64, bool)) {
 	incumbent, value, _ := offer(nil)
 	b.addPlan(incumbent)
 	bound, _, ok := l.Evaluate(clock, x, b.add)
@@ -148,9 +152,9 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 	for _, weight := range b.weights {
 		blocks += weight
 	}
-	centre := slices.Clone(x)
+	center := slices.Clone(x)
 	gap := max(bound-value, 1e-4*b.In.Scale)
-	largest := slices.Max(append(slices.Clone(x), b.In.Scale*1e-9)) // No job may have a size to price.
+	largest := slices.Max(append(slices.Clone(x), b.In.Scale*1e-9)) // Possibly no job has a size with a price.
 	mu := 4 * gap / (0.01 * float64(b.In.Steps) * largest * largest)
 	temperature := gap / (3 * blocks)
 	moves := 0
@@ -159,16 +163,16 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 			break
 		}
 		start := clock.Work
-		x, smooth := b.settle(clock, centre, mu, temperature)
+		x, smooth := b.minimizeMaster(clock, center, mu, temperature)
 		settled := clock.Work - start
 		here, found, ok := l.Evaluate(clock, x, b.add)
 		promised := bound - smooth
-		enough, far := bound-0.05*max(promised, 0), here
-		if ok && found > 0 && here >= enough && 8*(clock.Work-start-settled) < settled {
-			// That went too far. Halfway back there are the columns missing in between.
+		target, far := bound-0.05*max(promised, 0), here
+		if ok && found > 0 && here >= target && 8*(clock.Work-start-settled) < settled {
+			// The step was too long. Halfway to the center there are missing columns.
 			var more int
 			for v := range x {
-				x[v] = (x[v] + centre[v]) / 2
+				x[v] = (x[v] + center[v]) / 2
 			}
 			here, more, ok = l.Evaluate(clock, x, b.add)
 			found += more
@@ -176,14 +180,14 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		if !ok || clock.Expired || clock.Past(until) {
 			break
 		}
-		if here < enough {
+		if here < target {
 			if bound-far > promised/2 {
 				mu *= 0.3
 			}
-			bound, centre = here, x
+			bound, center = here, x
 			l.Keep()
 			if moves++; moves%rolloutEvery == 0 {
-				better, now, over := offer(centre)
+				better, now, over := offer(center)
 				if over {
 					return
 				}
@@ -201,22 +205,22 @@ func (b *Bundle) Minimise(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		}
 		switch {
 		case found == 0 && promised <= 1e-13*b.In.Scale && promised >= -1e-13*b.In.Scale:
-			temperature = 0 // the master is exact, and has nothing more to offer
+			temperature = 0 // the master problem is exact and predicts no further decrease
 		case found == 0:
 			temperature *= 0.16
 		case promised < 0.25*blocks*temperature:
 			temperature *= 0.4
 		}
 	}
-	offer(centre)
+	offer(center)
 }
 
-// settle returns the prices at which the master near the centre is least, or towards
-// them, and the smoothed L there.
-func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature float64) ([]float64, float64) {
-	x := slices.Clone(centre)
-	trial := slices.Clone(centre)
-	value, smooth := b.master(x, centre, mu, temperature, true)
+// minimizeMaster returns the minimum of the master problem near the center, or the point reached
+// when the deadline passes, and the smoothed L there.
+func (b *Bundle) minimizeMaster(clock *model.Clock, center []float64, mu, temperature float64) ([]float64, float64) {
+	x := slices.Clone(center)
+	trial := slices.Clone(center)
+	value, smooth := b.master(x, center, mu, temperature, true)
 	rows := len(b.used)
 	for range bundleSteps {
 		var decrement float64
@@ -225,7 +229,7 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 			b.move = zeros(b.move, rows)
 			decrement = solveNewton(b.hessian, b.gradient, b.move)
 		} else {
-			decrement = b.conjugate(clock)
+			decrement = b.conjugateGradient(clock)
 		}
 		if clock.Expired {
 			break
@@ -238,7 +242,7 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 			for r, v := range b.used {
 				trial[v] = x[v] + step*b.move[r]
 			}
-			now, _ := b.master(trial, centre, mu, temperature, false)
+			now, _ := b.master(trial, center, mu, temperature, false)
 			if now <= value-1e-4*step*decrement {
 				improved = true
 				break
@@ -248,14 +252,14 @@ func (b *Bundle) settle(clock *model.Clock, centre []float64, mu, temperature fl
 			break
 		}
 		copy(x, trial)
-		value, smooth = b.master(x, centre, mu, temperature, true)
+		value, smooth = b.master(x, center, mu, temperature, true)
 	}
 	return x, smooth
 }
 
-// master returns the smoothed L at x with and without the proximal term, and, if
-// derivatives are asked for, leaves gradient and Hessian of the former.
-func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivatives bool) (value, smooth float64) {
+// master returns the smoothed L at x with and without the proximal term. If derivatives is set, it
+// also computes the gradient and the Hessian of the value with the proximal term.
+func (b *Bundle) master(x, center []float64, mu, temperature float64, derivatives bool) (value, smooth float64) {
 	rows := len(b.used)
 	if derivatives {
 		b.gradient = zeros(b.gradient, rows)
@@ -265,7 +269,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		} else {
 			b.diagonal = zeros(b.diagonal, rows)
 			b.weight, b.temperature = mu, temperature
-			b.likely = slices.Grow(b.likely[:0], len(b.columns))[:len(b.columns)]
+			b.probability = slices.Grow(b.probability[:0], len(b.columns))[:len(b.columns)]
 		}
 	}
 	for block, columns := range b.columns {
@@ -279,7 +283,7 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		sum := 0.0
 		for n, net := range b.net {
 			b.net[n] = 0
-			if z := (net - most) / temperature; z > -sure {
+			if z := (net - most) / temperature; z > -maxExponent {
 				b.net[n] = math.Exp(z)
 				sum += b.net[n]
 			}
@@ -287,17 +291,17 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 		smooth += b.weights[block] * (most + temperature*math.Log(sum))
 		if derivatives {
 			if rows <= b.In.Effort.MaxDenseRows {
-				b.derive(columns, b.weights[block], sum, temperature)
+				b.addDerivatives(columns, b.weights[block], sum, temperature)
 			} else {
-				b.deriveLarge(block, sum)
+				b.addDiagonal(block, sum)
 			}
 		}
 	}
-	// What rounding leaves of the Hessian may be negative.
-	ridge := lost * float64(len(b.In.Finishing)*len(b.In.Finishing)) / temperature
+	// Rounding could make the Hessian indefinite.
+	ridge := covarianceError * float64(len(b.In.Finishing)*len(b.In.Finishing)) / temperature
 	value = smooth
 	for r, v := range b.used {
-		away := x[v] - centre[v]
+		away := x[v] - center[v]
 		value += mu / 2 * away * away
 		if derivatives {
 			b.gradient[r] += mu * away
@@ -311,10 +315,9 @@ func (b *Bundle) master(x, centre []float64, mu, temperature float64, derivative
 	return value, smooth
 }
 
-// derive adds the derivatives of a block's soft maximum, of which net holds the
-// probabilities times sum: the expected factors, and their covariance divided by the
-// temperature.
-func (b *Bundle) derive(columns []model.PriceColumn, weight, sum, temperature float64) {
+// addDerivatives adds the derivatives of the soft maximum of a block: the expected factors, and
+// their covariance divided by the temperature. The slice net contains the probabilities times sum.
+func (b *Bundle) addDerivatives(columns []model.PriceColumn, weight, sum, temperature float64) {
 	rows := len(b.used)
 	var touched []int
 	for n := range columns {
@@ -353,12 +356,12 @@ func (b *Bundle) derive(columns []model.PriceColumn, weight, sum, temperature fl
 	}
 }
 
-// deriveLarge adds the gradient of a block's soft maximum and the diagonal of its
-// Hessian, and keeps the probabilities.
-func (b *Bundle) deriveLarge(block int, sum float64) {
+// addDiagonal adds the gradient of the soft maximum of a block and the diagonal of its Hessian, and
+// stores the probabilities.
+func (b *Bundle) addDiagonal(block int, sum float64) {
 	columns, weight := b.columns[block], b.weights[block]
-	likely := zeros(b.likely[block], len(columns))
-	b.likely[block] = likely
+	likely := zeros(b.probability[block], len(columns))
+	b.probability[block] = likely
 	for n := range columns {
 		p := b.net[n] / sum
 		if p < 1e-13 {
@@ -385,7 +388,7 @@ func (b *Bundle) deriveLarge(block int, sum float64) {
 	}
 }
 
-// multiply sets b.multiplied to the Hessian times a vector.
+// multiply sets b.multiplied to the product of the Hessian and a vector.
 func (b *Bundle) multiply(vector []float64) {
 	b.multiplied = zeros(b.multiplied, len(vector))
 	for r, v := range vector {
@@ -395,7 +398,7 @@ func (b *Bundle) multiply(vector []float64) {
 		scale := b.weights[block] / b.temperature
 		b.net = b.net[:0]
 		mean := 0.0
-		for n, p := range b.likely[block] {
+		for n, p := range b.probability[block] {
 			along := 0.0
 			if p > 0 {
 				column := &columns[n]
@@ -406,7 +409,7 @@ func (b *Bundle) multiply(vector []float64) {
 			b.net = append(b.net, along)
 			mean += p * along
 		}
-		for n, p := range b.likely[block] {
+		for n, p := range b.probability[block] {
 			if p == 0 {
 				continue
 			}
@@ -419,9 +422,9 @@ func (b *Bundle) multiply(vector []float64) {
 	}
 }
 
-// conjugate solves for Newton's step by conjugate gradients, scaled by the diagonal, and
-// returns the decrease that the gradient promises for it.
-func (b *Bundle) conjugate(clock *model.Clock) float64 {
+// conjugateGradient computes Newton's step by the conjugate gradient method with diagonal
+// preconditioning. It returns the decrease that the gradient predicts for the step.
+func (b *Bundle) conjugateGradient(clock *model.Clock) float64 {
 	rows := len(b.used)
 	work := 0
 	for _, columns := range b.columns {
@@ -468,7 +471,7 @@ func (b *Bundle) conjugate(clock *model.Clock) float64 {
 	return decrement
 }
 
-// zeros returns n zeros, in the memory given if it suffices.
+// zeros returns n zeros, and reuses the given memory if it suffices.
 func zeros(memory []float64, n int) []float64 {
 	memory = slices.Grow(memory[:0], n)[:n]
 	clear(memory)

@@ -1,4 +1,4 @@
-package guess
+package heuristics
 
 import (
 	"math"
@@ -7,18 +7,18 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// smooth returns the net value at the given price with every edge's max(0, x) replaced
-// by temperature * log(1 + exp(x / temperature)), which is never less, the
-// expected nodes, and their variance divided by the temperature: the value and,
-// but for signs, the first two derivatives by the price.
+// smooth returns the smoothed net value at the given price, the expected nodes, and their variance
+// divided by the temperature. These are the value and, apart from signs, the first two derivatives.
+// The max(0, x) of every edge is replaced by the upper bound temperature * log(1 + exp(x /
+// temperature)).
 func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, curvature float64) {
-	// An edge whose gain is further than this from its price is as good as taken,
-	// or as not. It holds per node too, since an edge takes at least one node.
-	window := sure * temperature
+	// An edge whose rate differs from the price by more than the window is taken or not with
+	// certainty. This is sufficient because an edge has at least one node.
+	window := maxExponent * temperature
 	lo := sort.Search(len(curve.Edges), func(n int) bool { return curve.Scale*curve.Edges[n].Rate-price <= window })
 	nodes = curve.BaseNodes + curve.SumNodes[lo]
 	net = curve.Scale*(curve.BaseGain+curve.SumGain[lo]) - price*nodes
-	// The logarithms are those of products, one for many edges.
+	// One logarithm of a product replaces the logarithms of many edges.
 	logs, product := 0.0, 1.0
 	for _, e := range curve.Edges[lo:] {
 		rate := curve.Scale*e.Rate - price
@@ -26,10 +26,10 @@ func smooth(curve *model.StepCurve, price, temperature float64) (net, nodes, cur
 			break
 		}
 		x := rate * e.Nodes / temperature
-		if x < -sure {
+		if x < -maxExponent {
 			continue
 		}
-		if x > sure {
+		if x > maxExponent {
 			net += x * temperature
 			nodes += e.Nodes
 			continue

@@ -1,4 +1,4 @@
-package guess
+package heuristics
 
 import (
 	"math"
@@ -8,34 +8,33 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// The incumbent: a legal plan made from prices.
+// A greedy heuristic: a legal plan from prices, job by job.
 //
-// At good prices almost every job's best plan is also its plan in the optimum;
-// only the jobs that are nearly indifferent between two plans decide how the pool
-// is filled to the last node. So the jobs choose one after the other, the least
-// indifferent first, each taking its best plan that leaves all jobs after it the
-// smallest size; then the nodes left over are offered to all again at half price
-// and for nothing.
+// At good prices, the best plan of almost every job is also its plan in the optimum. Only the jobs
+// with two plans of almost equal net value decide how the pool is filled. The jobs therefore choose
+// by decreasing regret, the difference between their two best plans. Each job takes its best plan
+// that leaves the smallest size to all later jobs. The remaining nodes are then offered to all jobs
+// again, at half the price and at the price 0.
 
-// PriceJob returns the best plan of a job at prices, of the first sizes of each step, as many
-// as fit, and its value net of them; nil if that is at most floor.
+// PriceJob returns the net value of the best plan of a job at prices, and this plan, if only the
+// first fitting[t] sizes may be used in step t. The plan is nil if its net value is at most floor.
 type PriceJob func(clock *model.Clock, j *model.Job, prices []float64, fitting []int, floor float64) (float64, []uint8)
 
-// Builder makes legal plans.
+// Builder derives legal plans from prices.
 type Builder struct {
 	in      *model.Instance
 	classes *model.JobClasses
 	price   PriceJob
-	// free is the number of nodes per step that no job holds.
+	// free is the number of free nodes per step.
 	free    []int
 	fitting []int
 	scaled  []float64
-	// order, spare and regret are scratch of all jobs.
+	// order, spare and regret are scratch memory with one entry per job.
 	order, spare []int
 	regret       []float64
 }
 
-// NewBuilder returns a builder at the columns of classes.
+// NewBuilder returns a builder that uses the columns of the classes.
 func NewBuilder(in *model.Instance, d *model.JobClasses, price PriceJob) *Builder {
 	return &Builder{
 		in: in, classes: d, price: price,
@@ -44,8 +43,8 @@ func NewBuilder(in *model.Instance, d *model.JobClasses, price PriceJob) *Builde
 	}
 }
 
-// Build returns a legal plan made from the prices. When time is up it leaves the
-// jobs it has not come to at their smallest size, which is legal too.
+// Build returns a legal plan derived from the prices. If the deadline passes, the remaining jobs
+// keep their smallest size, which is also legal.
 func (b *Builder) Build(clock *model.Clock, prices []float64) *model.Plan {
 	in := b.in
 	p := model.NewPlan(in)
@@ -57,7 +56,7 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) *model.Plan {
 	for _, i := range order {
 		if clock.Expired {
 			clear(p.Of(i))
-		} else if !b.take(p.Of(i), in.Jobs[i].Sizes) {
+		} else if !b.allocate(p.Of(i), in.Jobs[i].Sizes) {
 			clear(p.Of(i))
 			b.choose(clock, p, i, prices)
 		}
@@ -77,8 +76,9 @@ func (b *Builder) Build(clock *model.Clock, prices []float64) *model.Plan {
 	return p
 }
 
-// take takes the nodes of a job's plan from those that are free, if they are.
-func (b *Builder) take(plan []uint8, sizes []int32) bool {
+// allocate takes the nodes of the plan of a job from the free nodes. It returns false if they do
+// not suffice.
+func (b *Builder) allocate(plan []uint8, sizes []int32) bool {
 	for t, k := range plan {
 		if int(sizes[k]-sizes[0]) > b.free[t] {
 			return false
@@ -90,8 +90,8 @@ func (b *Builder) take(plan []uint8, sizes []int32) bool {
 	return true
 }
 
-// choose gives job i its best plan at the prices among those that need no more
-// nodes than it holds and are free.
+// choose gives job i its best plan at the prices among the plans that its nodes and the free nodes
+// permit.
 func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []float64) {
 	j := &b.in.Jobs[i]
 	now := 0.0
@@ -100,8 +100,7 @@ func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []floa
 		now += prices[t] * float64(held)
 		b.fitting[t] = sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-held) > b.free[t] })
 	}
-	// Only a plan whose value exceeds the present one's by more than rounding
-	// changes anything.
+	// The new plan has to be better by more than the rounding error.
 	_, chosen := b.price(clock, j, prices, b.fitting, j.Value(p.Of(i))-now+b.in.Precision/8)
 	for t, k := range chosen {
 		b.free[t] -= int(j.Sizes[k] - j.Sizes[p.Of(i)[t]])
@@ -109,9 +108,9 @@ func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []floa
 	}
 }
 
-// byRegret returns all jobs, those that lose most by not getting their best plan
-// at the prices first, and sets p to these plans, of columns, or to the
-// smallest sizes where there is no column. It returns nil if time is up.
+// byRegret returns all jobs by decreasing regret: the loss of the second best plan at the prices.
+// It sets p to the best columns, or to the smallest sizes of a job without columns. It returns nil
+// if the deadline has passed.
 func (b *Builder) byRegret(clock *model.Clock, p *model.Plan, prices []float64) []int {
 	in := b.in
 	regret, order := b.regret, b.order

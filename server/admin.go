@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// newAdmin returns the admin HTTP server: the status page at /, /metrics, /healthz
-// (the process lives), /readyz (it accepts calls) and, for callers on this machine,
-// /debug/pprof/. It answers to names of its own only.
+// newAdmin returns the admin HTTP server. It serves the status page at /, /metrics, /healthz (the process is
+// alive), /readyz (the server accepts calls) and, for clients on this machine, /debug/pprof/. It rejects
+// requests for host names of other servers.
 func (c *Config) newAdmin(status http.Handler, ready func() bool) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", status)
@@ -45,8 +45,8 @@ func (c *Config) newAdmin(status http.Handler, ready func() bool) *http.Server {
 	}
 }
 
-// onlyOwnHosts refuses requests for names that are not this server's: a page in a browser
-// can let a name of its own, which has a dot, resolve to our address (DNS rebinding).
+// onlyOwnHosts rejects requests for host names of other servers, against DNS rebinding: a web page can let a
+// name of its own, which has a dot, resolve to the address of this server.
 func (c *Config) onlyOwnHosts(handler http.Handler) http.Handler {
 	own, _, _ := net.SplitHostPort(c.AdminListen)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,20 +56,20 @@ func (c *Config) onlyOwnHosts(handler http.Handler) http.Handler {
 		}
 		host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 		if strings.Contains(host, ".") && net.ParseIP(host) == nil && host != own && !slices.Contains(c.AdminHosts, host) {
-			http.Error(w, "this server has another name; --admin-hosts is for more of them", http.StatusForbidden)
+			http.Error(w, "host: is not a name of this server; must be an address, a name without a dot or one of --admin-hosts", http.StatusForbidden)
 			return
 		}
 		handler.ServeHTTP(w, r)
 	})
 }
 
-// onlyLoopback refuses callers from other machines: a profile shows memory and costs
-// time, and who may see it can forward the port (kubectl port-forward, ssh -L).
+// onlyLoopback rejects clients on other machines, because profiles expose memory and cost time. Operators
+// can forward the port (kubectl port-forward, ssh -L).
 func onlyLoopback(handler http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			http.Error(w, "profiles are served to this machine only; forward the admin port", http.StatusForbidden)
+			http.Error(w, "profiles are served only to clients on this machine; forward the admin port", http.StatusForbidden)
 			return
 		}
 		handler(w, r)

@@ -22,59 +22,59 @@ type allocatorService struct {
 }
 
 // ForCall returns an AllocatorService for one call, with an allocator that reports the outcome.
-func (s *allocatorService) ForCall(turn ingress.Turn) (any, *ingress.Outcome) {
-	r := &reporting{Allocator: s.Allocator, service: s, turn: turn}
+func (s *allocatorService) ForCall(slot ingress.Slot) (any, *ingress.Outcome) {
+	r := &reporting{Allocator: s.Allocator, service: s, slot: slot}
 	return &allocatorService{InProcess: apiconv.InProcess{Allocator: r}}, &r.outcome
 }
 
-// methods says what the ingress has to know of each method of the AllocatorService.
+// methods returns the descriptions of the methods of the AllocatorService, by name.
 func methods(maxJobs int) map[string]ingress.Method {
 	return map[string]ingress.Method{
-		"Allocate": {Work: ingress.WorkDecision, Need: guard.NewNeed(&elastallocv1.AllocateRequest{}, maxJobs)},
-		"FillIdle": {Work: ingress.WorkShort, Need: guard.NewNeed(&elastallocv1.FillIdleRequest{}, maxJobs)},
-		"WhatIf":   {Work: ingress.WorkQuestion, Need: guard.NewNeed(&elastallocv1.WhatIfRequest{}, maxJobs)},
-		"Explain":  {Work: ingress.WorkQuestion, Need: guard.NewNeed(&elastallocv1.ExplainRequest{}, maxJobs)},
-		"Forecast": {Work: ingress.WorkQuestion, Need: guard.NewNeed(&elastallocv1.ForecastRequest{}, maxJobs)},
+		"Allocate": {Work: ingress.WorkDecision, Memory: guard.NewEstimator(&elastallocv1.AllocateRequest{}, maxJobs)},
+		"FillIdle": {Work: ingress.WorkShort, Memory: guard.NewEstimator(&elastallocv1.FillIdleRequest{}, maxJobs)},
+		"WhatIf":   {Work: ingress.WorkAnalysis, Memory: guard.NewEstimator(&elastallocv1.WhatIfRequest{}, maxJobs)},
+		"Explain":  {Work: ingress.WorkAnalysis, Memory: guard.NewEstimator(&elastallocv1.ExplainRequest{}, maxJobs)},
+		"Forecast": {Work: ingress.WorkAnalysis, Memory: guard.NewEstimator(&elastallocv1.ForecastRequest{}, maxJobs)},
 	}
 }
 
-// shedBudget is the time for the bound of an answer for which there is no turn.
-const shedBudget = 50 * time.Millisecond
+// noSearchBudget is the time budget of a decision without a search. It suffices for a bound.
+const noSearchBudget = 50 * time.Millisecond
 
 // reporting is the allocator of one call. It limits the call to its slot and to the maximum time
 // budget, and decides without a search if the call has no slot for one. It keeps the outcome.
 type reporting struct {
 	apiconv.Allocator
 	service *allocatorService
-	turn    ingress.Turn
+	slot    ingress.Slot
 	outcome ingress.Outcome
 }
 
 // limit returns options within the limits of the slot and of the maximum time budget.
 func (r *reporting) limit(o solver.Options) solver.Options {
-	o.Interrupt, o.AcquireWorker = r.turn.Hurry, r.turn.Lend
+	o.Interrupt, o.AcquireWorker = r.slot.Interrupted, r.slot.Extra
 	o.TimeBudget = min(o.TimeBudget, r.service.maxBudget)
 	return o
 }
 
 // Allocate decides a snapshot.
 func (r *reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	shed, certificate := r.turn.Shed, o.Certificate
+	noSearch, certificate := r.slot.NoSearch, o.Certificate
 	o = r.limit(o)
-	if shed {
-		o.Backend, o.TimeBudget = solver.BackendGreedy, shedBudget
+	if noSearch {
+		o.Backend, o.TimeBudget = solver.BackendGreedy, noSearchBudget
 	}
-	r.outcome.Audit = !shed && r.service.audits.draws()
+	r.outcome.Audit = !noSearch && r.service.audits.sample()
 	o.Certificate = certificate || r.outcome.Audit
 	decision, err := r.Allocator.Allocate(ctx, s, o)
 	r.outcome.Contradiction = decision.Report.Contradiction
 	if err != nil {
 		return decision, err
 	}
-	if shed {
+	if noSearch {
 		decision.Report.Warnings = append(decision.Report.Warnings, solver.Warning{
 			Code:    solver.WarningLoadShedToGreedy,
-			Message: "the server had no turn for a search in time, so this is greedy's allocation",
+			Message: "the server had no slot for a search in time; this is the allocation of the greedy baseline",
 		})
 	}
 	decided := decision

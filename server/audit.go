@@ -18,9 +18,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Audit checks an answer independently of what made it: whether no legal plan is better. It
-// returns one of the verdicts, and why. Where ctx ends it is open.
-type Audit func(ctx context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string)
+// Audit verifies, independently of the backends, that no legal plan is better than a response. It returns one of
+// the verdicts and the reason for it. The verdict is AuditOpen if ctx is done.
+type Audit func(ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) (verdict, reason string)
 
 // The verdicts of an Audit.
 const (
@@ -30,35 +30,36 @@ const (
 )
 
 const (
-	// auditSkipped counts answers for which there was no idle turn in time, as a verdict.
+	// auditSkipped is the verdict for responses for which there was no idle slot in time.
 	auditSkipped = "skipped"
 
-	// maxAudits and maxAuditBytes bound the answers that wait to be audited.
+	// maxAudits and maxAuditBytes limit the responses that wait for an audit.
 	maxAudits     = 64
 	maxAuditBytes = 16 << 20
 
-	// auditPatience is how long an answer waits for an idle turn, auditRetry how often it asks.
-	auditPatience = time.Minute
-	auditRetry    = 50 * time.Millisecond
+	// maxAuditWait is the maximum time that a response waits for an idle slot, and auditRetry the
+	// interval between attempts to get one.
+	maxAuditWait = time.Minute
+	auditRetry   = 50 * time.Millisecond
 )
 
-// auditor audits a share of the answers of Allocate after they have been sent, one at a time,
-// in turns that no call wants. It is an observer of calls.
+// auditor audits a fraction of the responses of Allocate after they are sent, one at a time, in idle slots.
+// It is an observer of calls.
 type auditor struct {
-	check   Audit
-	share   float64
-	budget  time.Duration // of one audit
-	lend    func(ctx context.Context, worker string, bytes int) (ingress.Turn, func(), bool)
-	need    func(guard.Size) (int, error)
-	defects *defects
-	logger  *slog.Logger
-	audits  *prometheus.CounterVec
-	waiting chan audited
-	bytes   atomic.Int64 // of those that wait
+	check    Audit
+	share    float64
+	budget   time.Duration // of one audit
+	idleSlot func(ctx context.Context, worker string, bytes int) (ingress.Slot, func(), bool)
+	estimate func(guard.Size) (int, error) // the memory of an audit, in bytes
+	bugs     *bugReports
+	logger   *slog.Logger
+	audits   *prometheus.CounterVec
+	waiting  chan pendingAudit
+	bytes    atomic.Int64 // of the waiting responses
 }
 
-// audited is an answer that is to be audited.
-type audited struct {
+// pendingAudit is a response that waits for an audit.
+type pendingAudit struct {
 	request      *elastallocv1.AllocateRequest
 	decision     *solver.Decision
 	size         guard.Size
@@ -67,10 +68,10 @@ type audited struct {
 	since        time.Time
 }
 
-// draws reports whether the next answer is to be audited.
-func (a *auditor) draws() bool { return a != nil && rand.Float64() < a.share }
+// sample reports, at random, whether to audit the next response.
+func (a *auditor) sample() bool { return a != nil && rand.Float64() < a.share }
 
-// Observe puts an answer that was drawn in the queue.
+// Observe queues a response that was sampled for an audit.
 func (a *auditor) Observe(_ context.Context, e *ingress.Event) {
 	request, ok := e.Request.(*elastallocv1.AllocateRequest)
 	if !e.Audit || e.Err != nil || !ok {
@@ -79,7 +80,7 @@ func (a *auditor) Observe(_ context.Context, e *ingress.Event) {
 	bytes := int64(e.Size.Bytes)
 	if a.bytes.Add(bytes) <= maxAuditBytes {
 		select {
-		case a.waiting <- audited{request, e.Decision, e.Size, e.RequestBytes, e.RequestID, time.Now()}:
+		case a.waiting <- pendingAudit{request, e.Decision, e.Size, e.RequestBytes, e.RequestID, time.Now()}:
 			return
 		default:
 		}
@@ -88,7 +89,7 @@ func (a *auditor) Observe(_ context.Context, e *ingress.Event) {
 	a.audits.WithLabelValues(auditSkipped).Inc()
 }
 
-// run audits answers until ctx ends.
+// run audits responses until ctx is done.
 func (a *auditor) run(ctx context.Context) {
 	for {
 		select {
@@ -101,15 +102,15 @@ func (a *auditor) run(ctx context.Context) {
 	}
 }
 
-// audit audits an answer as soon as there is an idle turn, and again where a call wanted it.
-func (a *auditor) audit(ctx context.Context, next audited) {
-	bytes, err := a.need(next.size)
+// audit audits a response as soon as a slot is idle. If a call interrupts the audit, it starts again later.
+func (a *auditor) audit(ctx context.Context, next pendingAudit) {
+	bytes, err := a.estimate(next.size)
 	retry := time.NewTicker(auditRetry)
 	defer retry.Stop()
-	for err == nil && time.Since(next.since) < auditPatience {
-		turn, release, ok := a.lend(ctx, "audit", bytes)
+	for err == nil && time.Since(next.since) < maxAuditWait {
+		slot, release, ok := a.idleSlot(ctx, "audit", bytes)
 		if ok {
-			done := a.try(ctx, turn, next)
+			done := a.try(ctx, slot, next)
 			release()
 			if done {
 				return
@@ -124,32 +125,32 @@ func (a *auditor) audit(ctx context.Context, next audited) {
 	a.audits.WithLabelValues(auditSkipped).Inc()
 }
 
-// try audits an answer, and reports whether it came to an end before its turn was wanted.
-func (a *auditor) try(ctx context.Context, turn ingress.Turn, next audited) bool {
+// try audits a response, and reports whether the audit completed before its slot was interrupted.
+func (a *auditor) try(ctx context.Context, slot ingress.Slot, next pendingAudit) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.budget)
 	defer cancel()
-	defer context.AfterFunc(turn.Hurry, cancel)()
-	answer := apiconv.ToAllocateResponse(next.request.GetSnapshot().GetId(), *next.decision, true)
-	verdict, reason := a.ask(ctx, next, answer)
-	if verdict == AuditOpen && turn.Hurry.Err() != nil {
+	defer context.AfterFunc(slot.Interrupted, cancel)()
+	response := apiconv.ToAllocateResponse(next.request.GetSnapshot().GetId(), *next.decision, true)
+	verdict, reason := a.runCheck(ctx, next, response)
+	if verdict == AuditOpen && slot.Interrupted.Err() != nil {
 		return false
 	}
 	a.audits.WithLabelValues(verdict).Inc()
 	if verdict == AuditRefuted {
-		a.logger.Error("an answer is refuted", "request_id", next.requestID, "reason", reason)
-		a.defects.keep("refuted", next.requestID, next.requestBytes, next.request, answer)
+		a.logger.Error("response refuted by audit", "request_id", next.requestID, "reason", reason)
+		a.bugs.keep("refuted", next.requestID, next.requestBytes, next.request, response)
 	}
 	return true
 }
 
-// ask asks the check. One that panics is a defect of its own, and must not end the server.
-func (a *auditor) ask(ctx context.Context, next audited, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
+// runCheck runs the check. It recovers from panics, which are bugs of the check.
+func (a *auditor) runCheck(ctx context.Context, next pendingAudit, response *elastallocv1.AllocateResponse) (verdict, reason string) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			verdict, reason = AuditOpen, fmt.Sprintf("panic: %v\n%s", cause, debug.Stack())
-			a.logger.Error("an audit failed", "request_id", next.requestID, "reason", reason)
-			a.defects.keep("audit", next.requestID, next.requestBytes, next.request, answer)
+			a.logger.Error("audit panicked", "request_id", next.requestID, "reason", reason)
+			a.bugs.keep("audit", next.requestID, next.requestBytes, next.request, response)
 		}
 	}()
-	return a.check(ctx, next.request, answer)
+	return a.check(ctx, next.request, response)
 }

@@ -27,7 +27,7 @@ import (
 // each verdict is counted, and that one that is refuted is logged and kept, as is one on which the check panics.
 func TestAudits(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "defects")
+	dir := filepath.Join(t.TempDir(), "bugs")
 	h := start(t, func(c *Config) {
 		c.AuditShare, c.DefectDir = 1, dir
 		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
@@ -57,11 +57,11 @@ func TestAudits(t *testing.T) {
 	}
 	h.await(t, `elastalloc_audits_total{verdict="open"}`, "2")
 	wait.Until(t, "the check that failed is logged", func() bool {
-		return h.logs.Line(`"level":"ERROR"`, "an audit failed", `"request_id":"id-of-panic"`, "out of range") != ""
+		return h.logs.Line(`"level":"ERROR"`, "audit panicked", `"request_id":"id-of-panic"`, "out of range") != ""
 	})
 	wait.Until(t, "the refuted answer is logged and kept", func() bool {
 		return h.logs.Line(`"level":"ERROR"`, "refuted", `"request_id":"id-of-refuted"`, "a better plan") != "" &&
-			h.logs.Line("is kept", `"request_id":"id-of-refuted"`) != ""
+			h.logs.Line("shows a bug kept", `"request_id":"id-of-refuted"`) != ""
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*-refuted*.json"))
 	if err != nil || len(files) != 2 {
@@ -101,9 +101,9 @@ func TestAuditsOfTheSearch(t *testing.T) {
 	}
 }
 
-// TestAuditsLeaveTurnsToCalls checks that an audit begins only where a turn is idle, ends as
+// TestAuditsLeaveSlotsToCalls checks that an audit begins only if a slot is idle, ends as
 // soon as a call wants it, and comes to its end later.
-func TestAuditsLeaveTurnsToCalls(t *testing.T) {
+func TestAuditsLeaveSlotsToCalls(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}, 100), make(chan struct{})
 	h := start(t, func(c *Config) {
@@ -121,7 +121,7 @@ func TestAuditsLeaveTurnsToCalls(t *testing.T) {
 	for range 3 {
 		response, err := h.client.Allocate(t.Context(), smallRequest())
 		if err != nil || len(response.GetReport().GetWarnings()) > 0 {
-			t.Fatalf("%v, warnings %v; want a decision with a turn of its own", err, response.GetReport().GetWarnings())
+			t.Fatalf("%v, warnings %v; must be a decision with a search", err, response.GetReport().GetWarnings())
 		}
 		<-begun
 	}
@@ -132,10 +132,10 @@ func TestAuditsLeaveTurnsToCalls(t *testing.T) {
 	}
 }
 
-// TestAuditsAreBounded checks that answers which find no idle turn are counted, not kept.
+// TestAuditsAreBounded checks that responses without an idle slot are counted, not kept.
 func TestAuditsAreBounded(t *testing.T) {
 	t.Parallel()
-	a := &auditor{audits: counters(prometheus.NewRegistry(), "audits", "", "verdict"), waiting: make(chan audited, maxAudits)}
+	a := &auditor{audits: counters(prometheus.NewRegistry(), "audits", "", "verdict"), waiting: make(chan pendingAudit, maxAudits)}
 	event := &ingress.Event{Outcome: ingress.Outcome{Audit: true}, Request: smallRequest()}
 	event.Size.Bytes = maxAuditBytes / 4
 	for range 10 {
@@ -161,10 +161,10 @@ func TestContradictions(t *testing.T) {
 			return result, err
 		})
 	})
-	h.defects.logger = slog.New(slog.NewJSONHandler(h.logs, nil)) // However long the calls take, each is logged,
-	h.defects.writes = make(chan struct{}, 2*maxDefectFiles)      // and however slow the disk is, each is kept.
+	h.bugs.logger = slog.New(slog.NewJSONHandler(h.logs, nil)) // However long the calls take, each is logged,
+	h.bugs.writes = make(chan struct{}, 2*maxReportFiles)      // and however slow the disk is, each is kept.
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-7")
-	for range maxDefectFiles + 20 {
+	for range maxReportFiles + 20 {
 		if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
 			t.Fatal(err)
 		}
@@ -187,17 +187,17 @@ func TestContradictions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxDefectFiles+23))
-	h.defects.writing.Wait()
+	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxReportFiles+23))
+	h.bugs.writing.Wait()
 	if h.logs.Line(`"level":"ERROR"`, "contradicts", `"request_id":"id-7"`, "bound 1 below 2") == "" {
 		t.Errorf("the log does not say so:\n%s", h.logs)
 	}
-	if h.logs.Line("is not kept", fmt.Sprintf("holds %d files", maxDefectFiles)) == "" {
+	if h.logs.Line("not kept", fmt.Sprintf("has %d files", maxReportFiles)) == "" {
 		t.Errorf("the log does not say that the folder is full:\n%s", h.logs)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != maxDefectFiles {
-		t.Errorf("%d files, %v; want %d", len(entries), err, maxDefectFiles)
+	if err != nil || len(entries) != maxReportFiles {
+		t.Errorf("%d files, %v; want %d", len(entries), err, maxReportFiles)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, entries[0].Name()))
 	kept := new(elastallocv1.AllocateRequest)
@@ -207,8 +207,8 @@ func TestContradictions(t *testing.T) {
 	if err != nil || !proto.Equal(kept, smallRequest()) {
 		t.Errorf("%v is kept: %v", kept, err)
 	}
-	again, err := newDefects(dir, h.defects.logger, prometheus.NewRegistry())
-	if err != nil || again.files != maxDefectFiles {
+	again, err := newBugReports(dir, h.bugs.logger, prometheus.NewRegistry())
+	if err != nil || again.files != maxReportFiles {
 		t.Errorf("after a restart %d files count: %v", again.files, err)
 	}
 }
@@ -217,20 +217,20 @@ func TestContradictions(t *testing.T) {
 func TestDefectsOnASlowDisk(t *testing.T) {
 	t.Parallel()
 	logs, dir := &syncbuffer.Buffer{}, t.TempDir()
-	d, err := newDefects(dir, slog.New(slog.NewJSONHandler(logs, nil)), prometheus.NewRegistry())
+	d, err := newBugReports(dir, slog.New(slog.NewJSONHandler(logs, nil)), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.mutex.Lock() // It hangs.
-	for range 10 * maxDefectWrites {
+	for range 10 * maxReportWrites {
 		d.keep("contradiction", "id-8", 1, smallRequest(), nil)
 	}
-	if logs.Line("is not kept", "wait for the disk") == "" {
+	if logs.Line("not kept", "wait to be written") == "" {
 		t.Errorf("the log does not say so:\n%s", logs)
 	}
 	d.mutex.Unlock()
 	d.writing.Wait()
-	if d.files != maxDefectWrites {
-		t.Errorf("%d requests are kept; want %d", d.files, maxDefectWrites)
+	if d.files != maxReportWrites {
+		t.Errorf("%d requests are kept; want %d", d.files, maxReportWrites)
 	}
 }

@@ -118,7 +118,7 @@ func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result
 	}
 }
 
-// searchRequest is a good request of a method that is turned away where there is no turn
+// searchRequest is a good request of a method that is rejected if there is no slot
 // for a search.
 func searchRequest() *elastallocv1.WhatIfRequest {
 	small := smallRequest()

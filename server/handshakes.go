@@ -26,18 +26,18 @@ const (
 	handshakeDisconnected = "disconnected" // the client was silent or closed the connection, as port probes do
 )
 
-// nameError means that a certificate of the client CA has none of the names that may call.
+// nameError is the error for a client certificate with none of the names that may call.
 type nameError struct{ names []string }
 
-// Error names what the certificate has.
+// Error returns a message with the names of the certificate.
 func (e *nameError) Error() string {
 	if len(e.names) == 0 {
 		return "the client's certificate has no subject alternative name"
 	}
-	return fmt.Sprintf("the client's certificate is of %s, which may not call", strings.Join(e.names, ", "))
+	return fmt.Sprintf("the client's certificate has the names %s, none of which may call", strings.Join(e.names, ", "))
 }
 
-// namesOf returns the subject alternative names of a certificate, each with its kind.
+// namesOf returns the subject alternative names of a certificate, each with its type.
 func namesOf(certificate *x509.Certificate) []string {
 	var names []string
 	for _, name := range certificate.DNSNames {
@@ -55,8 +55,8 @@ func namesOf(certificate *x509.Certificate) []string {
 	return names
 }
 
-// withKind returns a name with the kind that it has by its form.
-func withKind(name string) string {
+// withType returns a name with its type, which follows from its form.
+func withType(name string) string {
 	ip := net.ParseIP(name)
 	switch {
 	case ip != nil:
@@ -70,12 +70,12 @@ func withKind(name string) string {
 	}
 }
 
-// checkNames returns what refuses clients whose certificate has none of the names, in resumed
-// sessions as well.
+// checkNames returns a verification function that rejects clients whose certificate has none of the names. It
+// also applies to resumed sessions.
 func checkNames(allowed []string) func(tls.ConnectionState) error {
 	known := make(map[string]bool, len(allowed))
 	for _, name := range allowed {
-		known[withKind(name)] = true
+		known[withType(name)] = true
 	}
 	return func(state tls.ConnectionState) error {
 		names := namesOf(state.PeerCertificates[0])
@@ -86,7 +86,7 @@ func checkNames(allowed []string) func(tls.ConnectionState) error {
 	}
 }
 
-// handshakes are transport credentials that count and log the handshakes that fail.
+// handshakes is transport credentials that count and log failed handshakes.
 type handshakes struct {
 	credentials.TransportCredentials
 	logger  *slog.Logger
@@ -102,7 +102,7 @@ func watchHandshakes(c credentials.TransportCredentials, registry prometheus.Reg
 	}
 }
 
-// ServerHandshake makes a handshake.
+// ServerHandshake performs a handshake.
 func (h *handshakes) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := h.TransportCredentials.ServerHandshake(connection)
 	if err == nil {
@@ -133,7 +133,7 @@ func hostOf(address net.Addr) string {
 	return address.String()
 }
 
-// isDisconnected reports whether a handshake failed because the connection ended or timed out.
+// isDisconnected reports whether a handshake failed because the connection was closed or timed out.
 func isDisconnected(err error) bool {
 	return slices.ContainsFunc([]error{os.ErrDeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, net.ErrClosed},
 		func(target error) bool { return errors.Is(err, target) })

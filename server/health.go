@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// healthServer serves gRPC health. Its streams end when the server drains, which would otherwise
-// wait for them.
+// healthServer serves gRPC health. It closes its streams when the server drains, because draining waits for
+// all streams.
 type healthServer struct {
 	*health.Server
-	draining context.Context // ends the streams
+	draining context.Context // closes the streams when it is done
 	drain    context.CancelFunc
 }
 
@@ -22,8 +22,8 @@ func newHealthServer() *healthServer {
 	return &healthServer{health.NewServer(), draining, drain}
 }
 
-// Watch sends the status of a service whenever it changes, until the server drains. The last one
-// is then NOT_SERVING, or SERVICE_UNKNOWN.
+// Watch sends the status of a service whenever it changes, until the server drains. The last status is then
+// NOT_SERVING or SERVICE_UNKNOWN.
 func (h *healthServer) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -34,7 +34,7 @@ func (h *healthServer) Watch(request *grpc_health_v1.HealthCheckRequest, stream 
 	if h.draining.Err() == nil || stream.Context().Err() != nil {
 		return err
 	}
-	// The status may have changed at the same time as the stream was ended.
+	// The last change of the status may not have been sent before the stream was closed.
 	if w.last == grpc_health_v1.HealthCheckResponse_SERVING {
 		if err := stream.Send(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (h *healthServer) Watch(request *grpc_health_v1.HealthCheckRequest, stream 
 	return status.Error(codes.Unavailable, "the server is draining")
 }
 
-// watch is a stream of Watch with a context that ends with the drain.
+// watch is a stream of Watch whose context is done when the server drains.
 type watch struct {
 	grpc_health_v1.Health_WatchServer
 	ctx  context.Context

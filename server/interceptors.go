@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// interceptors are what the calls of all services go through, health and reflection
-// included, outermost first. Metrics come first, so that everything counts.
+// interceptors returns the interceptors of all services, including health and reflection, outermost first.
+// The metrics interceptor is first, so that it counts every call.
 func interceptors(m *grpcprometheus.ServerMetrics, logger *slog.Logger) []grpc.ServerOption {
 	recoverPanic := recovery.WithRecoveryHandlerContext(func(ctx context.Context, cause any) error {
 		logger.ErrorContext(ctx, "panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -31,8 +31,8 @@ func interceptors(m *grpcprometheus.ServerMetrics, logger *slog.Logger) []grpc.S
 	}
 }
 
-// tracingOptions make a span of every call but those of gRPC's own services. Without a
-// provider there is nothing of OpenTelemetry on the path of a call.
+// tracingOptions returns options that create a span for every call, except calls of gRPC's own services. It
+// returns none without a TracerProvider.
 func (c *Config) tracingOptions() []grpc.ServerOption {
 	if c.TracerProvider == nil {
 		return nil
@@ -41,8 +41,8 @@ func (c *Config) tracingOptions() []grpc.ServerOption {
 	if propagator == nil {
 		propagator = propagation.NewCompositeTextMapPropagator()
 	}
-	// What is not set here would come from a global. Metrics of gRPC are those of the
-	// Prometheus provider.
+	// Options that are not set here have global defaults. The Prometheus interceptor exports the metrics
+	// of gRPC.
 	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(c.TracerProvider),
 		otelgrpc.WithPropagators(propagator),

@@ -38,7 +38,7 @@ func fullRequest(jobs int) *elastallocv1.AllocateRequest {
 // that a request for which it is too small is refused for good, with the name of the flag.
 func TestMemoryOfRequests(t *testing.T) {
 	t.Parallel()
-	need := methods(solver.DefaultMaxJobs)["Allocate"].Need
+	need := methods(solver.DefaultMaxJobs)["Allocate"].Memory
 	check := func(jobs int, maxMemory int64) error {
 		message, err := proto.Marshal(fullRequest(jobs))
 		if err != nil {
@@ -49,7 +49,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		if limit := config.messageBytes(); len(message) > limit {
 			t.Errorf("%d jobs have %d bytes; a server takes %d", jobs, len(message), limit)
 		}
-		_, err = need.Bytes(need.Size(message), guard.NewMemory(int(maxMemory)).Most()-len(message))
+		_, err = need.Bytes(need.Size(message), guard.NewMemory(int(maxMemory)).MaxCall()-len(message))
 		return err
 	}
 	for jobs, maxMemory := range map[int]int64{50_000: DefaultConfig().MaxMemory, 100_000: 512 << 20} {

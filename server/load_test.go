@@ -61,9 +61,9 @@ func TestShedding(t *testing.T) {
 	}
 }
 
-// TestGreedyWithoutATurn checks that an Allocate call that gets no turn for a search is
-// answered by greedy, and says so, and that a FillIdle call needs no such turn.
-func TestGreedyWithoutATurn(t *testing.T) {
+// TestGreedyWithoutASlot checks that the response to an Allocate call without a slot for a search is
+// the greedy baseline with a warning, and that a FillIdle call needs no such slot.
+func TestGreedyWithoutASlot(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.hold), 1 })
@@ -119,7 +119,7 @@ func TestMaxBudget(t *testing.T) {
 	}
 }
 
-// TestQueue checks that calls beyond those decided at once wait for their turn, and
+// TestQueue checks that calls beyond those decided at once wait for a slot, and
 // that only those beyond the queue are turned away.
 func TestQueue(t *testing.T) {
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestQueue(t *testing.T) {
 }
 
 // TestCallerLeaves checks that a decision ends when its caller has gone, so that it
-// is the next one's turn.
+// is the next one's slot.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	g := newGate(t) // It never opens.

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// callerKey is the attribute of log lines that names the caller.
+	// callerKey is the key of the caller in log lines.
 	callerKey = "caller"
 
-	// maxLineLimits is the number of rate limits after which all are forgotten.
+	// maxLineLimits is the maximum number of rate limiters. If there are more, all are deleted.
 	maxLineLimits = 1024
 )
 
-// limitHandler drops log lines that are beyond a rate.
+// limitHandler drops log lines above a rate.
 type limitHandler struct {
 	slog.Handler
 	allow func(key string) bool
 }
 
-// limitLines returns a logger that limits the lines per second, and at once, of each level,
-// message and caller, and all lines to ten times that: a caller that fails endlessly must
-// neither fill the disk nor displace lines about others. Metrics count what is dropped.
+// limitLines returns a logger that limits the lines of each combination of level, message and caller to
+// perSecond and burst, and all lines to ten times as many. So a caller whose calls keep failing neither fills
+// the disk nor displaces the lines of other callers. Metrics count all calls.
 func limitLines(logger *slog.Logger, perSecond rate.Limit, burst int) *slog.Logger {
 	var limits sync.Map // of *rate.Limiter, by key
 	var known atomic.Int64
@@ -40,7 +40,7 @@ func limitLines(logger *slog.Logger, perSecond rate.Limit, burst int) *slog.Logg
 	}})
 }
 
-// Handle handles a line that is within the limits.
+// Handle logs a line if it is within the limits.
 func (h limitHandler) Handle(ctx context.Context, line slog.Record) error {
 	key := line.Level.String() + line.Message
 	line.Attrs(func(attribute slog.Attr) bool {
@@ -60,7 +60,7 @@ func (h limitHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
 	return limitHandler{h.Handler.WithAttrs(attributes), h.allow}
 }
 
-// WithGroup returns a handler that groups what follows and shares the limits.
+// WithGroup returns a handler with a group that shares the limits.
 func (h limitHandler) WithGroup(name string) slog.Handler {
 	return limitHandler{h.Handler.WithGroup(name), h.allow}
 }

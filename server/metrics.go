@@ -16,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// metrics are the metrics of the decisions of a server. They are an observer of calls.
+// metrics is the metrics of decisions. It is an observer of calls.
 type metrics struct {
 	solveDuration *prometheus.HistogramVec
 	relativeGap   *prometheus.HistogramVec
@@ -31,38 +31,38 @@ type metrics struct {
 	warnings      *prometheus.CounterVec
 }
 
-// newMetrics registers the metrics of decisions, those of the backends and of the build,
-// and those of Go and of the process. All series of the backends exist from the start.
+// newMetrics registers the metrics of decisions, of the backends, of the build, of Go and of the process. All
+// series of the backends start at 0.
 func newMetrics(registry prometheus.Registerer, version string, backends []Backend) *metrics {
 	sizes := prometheus.ExponentialBuckets(1, 4, 10)
 	fromNone := append([]float64{0}, sizes...)
 	auto := promauto.With(registry)
 	auto.NewGauge(prometheus.GaugeOpts{
 		Name:        "elastalloc_build_info",
-		Help:        "Always 1; the labels say what is running.",
+		Help:        "Always 1. The labels are the versions of elastalloc and Go.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	}).Set(1)
 	registry.MustRegister(goCollector{collectors.NewGoCollector()}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := &metrics{
 		solveDuration: auto.NewHistogramVec(histogram("elastalloc_solve_duration_seconds",
-			"Time inside the backend that answered, by backend, objective and the limit that ended the search.",
+			"Time in the backend that produced the plan, by backend, objective and the limit that stopped the search.",
 			latencies()), []string{"backend", "objective", "limit"}),
 		relativeGap: auto.NewHistogramVec(histogram("elastalloc_relative_gap",
-			"Fraction by which the optimum may exceed the answer. Proven optimal is up to 1e-9.",
+			"Proven upper bound on the relative improvement that is possible. Up to 1e-9 counts as proven optimal.",
 			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
 		gain: auto.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
-			"Objective divided by what greedy would have scored: 1.1 is 10 % more. Only where greedy scores above 0.",
+			"Objective divided by the objective of the greedy baseline: 1.1 is an improvement of 10%. Only decisions with a positive greedy objective.",
 			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
 		fallbacks: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "elastalloc_fallbacks_total",
-			Help: "Attempts that gave no answer, so that the next backend was asked, by backend and outcome.",
+			Help: "Calls of a backend that returned no plan, so that the next backend was called, by backend and outcome.",
 		}, []string{"backend", "outcome"}),
-		snapshotJobs:  auto.NewHistogram(histogram("elastalloc_snapshot_jobs", "Jobs in the snapshots decided.", sizes)),
-		snapshotNodes: auto.NewHistogram(histogram("elastalloc_snapshot_nodes", "Nodes in the pools of the snapshots decided.", sizes)),
+		snapshotJobs:  auto.NewHistogram(histogram("elastalloc_snapshot_jobs", "Jobs per snapshot.", sizes)),
+		snapshotNodes: auto.NewHistogram(histogram("elastalloc_snapshot_nodes", "Nodes per pool.", sizes)),
 		changes: counters(registry, "elastalloc_changes_total",
-			"Jobs in decisions, by what the decision means for them.", "change", apiconv.Names[elastallocv1.Change]()...),
+			"Jobs in decisions, by change.", "change", apiconv.Names[elastallocv1.Change]()...),
 		resizes: counters(registry, "elastalloc_resizes_total",
-			"Running and paused jobs whose nodes a decision changes, by reason. First starts are not resizes.", "reason", resizeReasons()...),
+			"Running and paused jobs that a decision resizes, by reason. First starts are not resizes.", "reason", resizeReasons()...),
 		idleNodes:   auto.NewHistogram(histogram("elastalloc_idle_nodes", "Nodes that a decision leaves idle.", fromNone)),
 		waitingJobs: auto.NewHistogram(histogram("elastalloc_waiting_jobs", "Jobs that a decision leaves without nodes.", fromNone)),
 		warnings: counters(registry, "elastalloc_warnings_total",
@@ -83,7 +83,7 @@ func newMetrics(registry prometheus.Registerer, version string, backends []Backe
 		}
 		auto.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "elastalloc_backend_up",
-			Help:        "Whether a backend of this server is asked: 0 while its program is missing or its breaker is open, until an attempt has succeeded.",
+			Help:        "0 while the program of the backend is missing or its circuit breaker is open, otherwise 1.",
 			ConstLabels: prometheus.Labels{"backend": name},
 		}, func() float64 {
 			if backend.State().Up {
@@ -95,7 +95,7 @@ func newMetrics(registry prometheus.Registerer, version string, backends []Backe
 	return m
 }
 
-// counters registers counters that differ in a label, whose series exist from the start.
+// counters registers a counter with a label. The series of the values start at 0.
 func counters(registry prometheus.Registerer, name, help, label string, values ...string) *prometheus.CounterVec {
 	vec := promauto.With(registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	for _, value := range values {
@@ -104,8 +104,7 @@ func counters(registry prometheus.Registerer, name, help, label string, values .
 	return vec
 }
 
-// Observe observes a decision. A sampled span in ctx becomes the exemplar of how long the
-// search took: from a slow bucket to the trace of a call in it.
+// Observe observes a decision. If ctx has a sampled span, its trace is the exemplar of the search time.
 func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 	if e.Err != nil || e.Decision == nil {
 		return
@@ -132,7 +131,7 @@ func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 	}
 }
 
-// observeOutcome observes what a decision does to the jobs.
+// observeOutcome observes the allocations and warnings of a decision.
 func (m *metrics) observeOutcome(d *solver.Decision) {
 	counts := make(map[solver.Change]int)
 	waiting := 0
@@ -152,32 +151,32 @@ func (m *metrics) observeOutcome(d *solver.Decision) {
 	}
 }
 
-// registerLoad registers the metrics of a server's load, which ask for it whenever they
-// are scraped, so that they and the status page agree.
+// registerLoad registers the metrics of a server's load. They call load at each scrape, so that they agree
+// with the status page.
 func registerLoad(registry prometheus.Registerer, load func() ingress.Load) {
 	auto := promauto.With(registry)
 	gauge := func(name, help string, value func(ingress.Load) int) {
 		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value(load())) })
 	}
-	gauge("elastalloc_inflight_requests", "Calls being decided.", func(l ingress.Load) int { return l.Inflight })
-	gauge("elastalloc_inflight_limit", "Maximum number of calls decided at once.", func(l ingress.Load) int { return l.MaxInflight })
-	gauge("elastalloc_memory_bytes", "Bytes that calls hold, by estimate: received, decoded, work space and answers that are not read.",
+	gauge("elastalloc_inflight_requests", "Calls in a slot.", func(l ingress.Load) int { return l.Inflight })
+	gauge("elastalloc_inflight_limit", "Number of slots (--max-inflight).", func(l ingress.Load) int { return l.MaxInflight })
+	gauge("elastalloc_memory_bytes", "Estimated memory of all calls: encoded and decoded requests, work space, and responses that are not read.",
 		func(l ingress.Load) int { return l.Memory })
-	gauge("elastalloc_memory_limit_bytes", "Maximum number of bytes that calls hold.", func(l ingress.Load) int { return l.MaxMemory })
-	gauge("elastalloc_queued_requests", "Calls that wait for their turn.", func(l ingress.Load) int { return l.Queued })
+	gauge("elastalloc_memory_limit_bytes", "Maximum memory of all calls (--max-memory).", func(l ingress.Load) int { return l.MaxMemory })
+	gauge("elastalloc_queued_requests", "Calls that wait for a slot.", func(l ingress.Load) int { return l.Queued })
 	auto.NewCounterFunc(prometheus.CounterOpts{
-		Name: "elastalloc_shed_total", Help: "Calls turned away because there were too many.",
-	}, func() float64 { return float64(load().Shed) })
+		Name: "elastalloc_shed_total", Help: "Calls rejected for load with RESOURCE_EXHAUSTED.",
+	}, func() float64 { return float64(load().Rejected) })
 }
 
-// latencies are the buckets of times, in seconds. They have the default time budget and the latency
-// objective of 1 s as bounds.
+// latencies returns the bucket bounds of durations, in seconds. They include the default time budget of 0.9 s
+// and the latency objective of 1 s.
 func latencies() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, .9, 1, 2.5}
 }
 
-// histogram returns the options of a histogram that is both classic, for every scraper,
-// and native, for those that support the finer resolution.
+// histogram returns the options of a histogram that is both classic and native. Scrapers that support native
+// histograms get a finer resolution.
 func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,
@@ -187,9 +186,9 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	}
 }
 
-// goCollector is the collector of Go's metrics without go_memstats_alloc_bytes, which equals
-// go_memstats_heap_alloc_bytes: in OpenMetrics the counter go_memstats_alloc_bytes_total belongs to
-// a family of the same name.
+// goCollector collects Go's metrics without go_memstats_alloc_bytes, which is equal to
+// go_memstats_heap_alloc_bytes. In OpenMetrics its name collides with the family of the counter
+// go_memstats_alloc_bytes_total.
 type goCollector struct{ prometheus.Collector }
 
 // Describe sends the descriptions of the metrics.
@@ -202,7 +201,7 @@ func (c goCollector) Collect(into chan<- prometheus.Metric) {
 	forward(into, c.Collector.Collect, prometheus.Metric.Desc)
 }
 
-// forward sends on what a collector sends, but for go_memstats_alloc_bytes.
+// forward forwards what a collector sends, except go_memstats_alloc_bytes.
 func forward[T any](into chan<- T, send func(chan<- T), describe func(T) *prometheus.Desc) {
 	sent := make(chan T)
 	go func() {

@@ -9,14 +9,13 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
-// namedMetrics are metrics of the groups and the node types that the operator named, whose
-// series exist from the start. No other has any, so that callers cannot make series. They are an
-// observer of calls.
+// namedMetrics is the metrics of the groups and node types in MetricsGroups and MetricsNodeTypes. Their series
+// start at 0. Other ids have no series, so that callers cannot create series. It is an observer of calls.
 type namedMetrics struct {
 	groupNodes, groupShort, groupPrice, typePrice, typeIdle named
 }
 
-// named are histograms by name.
+// named is histograms by name.
 type named map[string]prometheus.Observer
 
 // newNamedMetrics registers the metrics of the named groups and node types.
@@ -32,14 +31,14 @@ func newNamedMetrics(registry prometheus.Registerer, groups, nodeTypes []string)
 		return series
 	}
 	return namedMetrics{
-		metric("group", groups, "elastalloc_group_nodes", "Nodes that a decision gives a group, of those that --metrics-groups names.", nodes),
-		metric("group", groups, "elastalloc_group_short_nodes", "Nodes that a decision leaves a group short of its quota.", nodes),
+		metric("group", groups, "elastalloc_group_nodes", "Nodes of a group in --metrics-groups.", nodes),
+		metric("group", groups, "elastalloc_group_short_nodes", "Nodes missing to the quota of a group.", nodes),
 		metric("group", groups, "elastalloc_group_limit_price",
-			"What one more node of a group's limit is worth in a decision, in units of the objective.", prices),
+			"Value of one additional node of a group's limit, in units of the objective.", prices),
 		metric("node_type", nodeTypes, "elastalloc_node_type_price",
-			"What one more node of a type is worth in a decision, in units of the objective.", prices),
+			"Value of one additional node of a type, in units of the objective.", prices),
 		metric("node_type", nodeTypes, "elastalloc_node_type_idle_nodes",
-			"Nodes of a type that a decision leaves idle, of those that --metrics-node-types names.", nodes),
+			"Nodes of a type in --metrics-node-types that a decision leaves idle.", nodes),
 	}
 }
 
@@ -50,7 +49,7 @@ func (n named) observe(name string, value float64) {
 	}
 }
 
-// Observe observes what a decision means for the named groups and node types.
+// Observe observes the groups and node types of a decision.
 func (m namedMetrics) Observe(_ context.Context, e *ingress.Event) {
 	if e.Err != nil || e.Report == nil {
 		return

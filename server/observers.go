@@ -14,9 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// logObserver writes a line per call, with nothing of the request but the id and the size
-// of its snapshot, and a warning for every backend that is broken, since the caller gets
-// an answer all the same.
+// logObserver logs a line per call. Of the request, the line has only the id and the size of the snapshot. For
+// every backend that failed it logs a warning, because the call itself succeeds.
 type logObserver struct {
 	logger *slog.Logger
 }
@@ -46,8 +45,8 @@ func (o logObserver) Observe(ctx context.Context, e *ingress.Event) {
 	o.logger.Log(ctx, levelOf(e.Code()), "call", fields...)
 }
 
-// levelOf returns the level at which a call is logged: error for a bug, warning for what an
-// operator can do something about.
+// levelOf returns the log level of a call: error for a bug, warning for conditions that an operator can
+// correct, and otherwise info.
 func levelOf(code codes.Code) slog.Level {
 	switch code {
 	case codes.Internal:
@@ -59,8 +58,8 @@ func levelOf(code codes.Code) slog.Level {
 	}
 }
 
-// spanObserver tells the span of a call what was asked and decided. An attempt that gave
-// no answer is an event: its own span, if any, ended before its plan could be refuted.
+// spanObserver sets attributes of the span of a call. It adds an event for each backend that returned no valid
+// plan, because the span of the backend finished before its plan was verified.
 type spanObserver struct{}
 
 // Observe sets the attributes of the span.
@@ -110,7 +109,7 @@ func observeWithTrace(ctx context.Context, observer prometheus.Observer, value f
 	observer.Observe(value)
 }
 
-// spanHandler adds the ids of the span in the context to every log line.
+// spanHandler adds the ids of the current span to every log line.
 type spanHandler struct{ slog.Handler }
 
 // Handle handles a line.
@@ -122,12 +121,12 @@ func (h spanHandler) Handle(ctx context.Context, line slog.Record) error {
 	return h.Handler.Handle(ctx, line)
 }
 
-// WithAttrs returns a handler that adds attributes to every line, beside the ids.
+// WithAttrs returns a handler that adds attributes to every line, in addition to the ids.
 func (h spanHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
 	return spanHandler{h.Handler.WithAttrs(attributes)}
 }
 
-// WithGroup returns a handler that groups what follows; the ids are in the group too.
+// WithGroup returns a handler with a group. The ids are in the group, too.
 func (h spanHandler) WithGroup(name string) slog.Handler {
 	return spanHandler{h.Handler.WithGroup(name)}
 }

@@ -100,7 +100,7 @@ func TestEveryMethodIsCounted(t *testing.T) {
 	t.Parallel()
 	rows := methods(1)
 	for _, method := range elastallocv1.AllocatorService_ServiceDesc.Methods {
-		if rows[method.MethodName].Need == nil {
+		if rows[method.MethodName].Memory == nil {
 			t.Errorf("methods has no row, or no need of memory, for %s", method.MethodName)
 		}
 	}
@@ -245,9 +245,9 @@ func TestPath(t *testing.T) {
 			// The status page.
 			_, page := h.get(t, "/")
 			if test.code == codes.OK {
-				checkPage(t, page, "Last calls without an answer", "None since the start.", "Last answers", ">Echo</td>")
+				checkPage(t, page, "Last failed calls", "None since the start.", "Last responses", ">Echo</td>")
 			} else {
-				checkPage(t, page, "Last calls without an answer", ">Echo</td>", ">"+test.code.String()+"<", id, "Last answers", "None since the start.")
+				checkPage(t, page, "Last failed calls", ">Echo</td>", ">"+test.code.String()+"<", id, "Last responses", "None since the start.")
 			}
 			if strings.Contains(page, "secret") {
 				t.Error("the status page shows a cause or a value")
@@ -258,7 +258,7 @@ func TestPath(t *testing.T) {
 			if call.Name() != "test.Service/Echo" || !hasAttribute(call, tracing.RequestID.String(id)) {
 				t.Errorf("the span is %q with %v", call.Name(), call.Attributes())
 			}
-			if got := names(stages); test.code == codes.OK && fmt.Sprint(got) != "[receive request await turn]" {
+			if got := names(stages); test.code == codes.OK && fmt.Sprint(got) != "[receive request await slot]" {
 				t.Errorf("stages are %q", got)
 			}
 		})

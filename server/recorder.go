@@ -12,24 +12,24 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
-// Recorder keeps calls, as *recording.Writer does.
+// Recorder records calls. *recording.Writer implements it.
 type Recorder interface {
-	// Record takes a call without waiting for anything. The messages of the entry do not
-	// change any more, and take that many bytes in memory.
+	// Record records a call without blocking. The messages of the entry are not modified any more, and
+	// use the given number of bytes of memory.
 	Record(e recording.Entry, bytes int)
-	// Stats says what became of the calls so far.
+	// Stats returns the numbers of calls so far.
 	Stats() recording.Stats
 }
 
-// What an answer takes in memory: each allocation, and what else a decision or a question has by its
-// size on the wire. A size that is explained takes 6 bytes there and 96 here.
+// The memory of a response, in bytes: per allocation, and per encoded byte of other parts. For example, an
+// explained size has 6 encoded bytes and needs 96 bytes of memory.
 const (
-	allocationBytes  = 200
-	decisionsPerByte = 6
-	questionsPerByte = 16
+	allocationBytes      = 200
+	decisionBytesPerByte = 6
+	analysisBytesPerByte = 16
 )
 
-// recordObserver hands every call to a recorder.
+// recordObserver passes every call to a recorder.
 type recordObserver struct{ recorder Recorder }
 
 // Observe records a call.
@@ -43,16 +43,16 @@ func (o recordObserver) Observe(_ context.Context, e *ingress.Event) {
 	o.recorder.Record(entry, recordedBytes(e))
 }
 
-// recordedBytes returns what the messages of a call take in memory, at most.
+// recordedBytes returns the maximum memory of the messages of a call, in bytes.
 func recordedBytes(e *ingress.Event) int {
 	bytes := e.RequestBytes + e.Size.Bytes
 	if e.Response != nil {
-		perByte := decisionsPerByte
+		perByte := decisionBytesPerByte
 		switch e.Response.(type) {
 		case *elastallocv1.ExplainResponse, *elastallocv1.ForecastResponse:
-			perByte = questionsPerByte
+			perByte = analysisBytesPerByte
 		}
-		bytes += perByte*proto.Size(e.Response) + guard.Decided(e.Size)*allocationBytes
+		bytes += perByte*proto.Size(e.Response) + guard.DecidedJobs(e.Size)*allocationBytes
 	}
 	return bytes
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// The reasons of resizes. A pool, node type or group that lost nodes is the reason of scale-downs,
-// pauses and moves of its jobs.
+// The reasons of resizes. If a pool, node type or group has lost nodes, resizeLostCapacity is the reason of
+// scale-downs, pauses and moves of its jobs.
 const (
 	resizeScaleUp      = "scale-up"
 	resizeScaleDown    = "scale-down"
@@ -22,10 +22,10 @@ func resizeReasons() []string {
 	return []string{resizeScaleUp, resizeScaleDown, resizePause, resizeResume, resizeMove, resizeLostCapacity}
 }
 
-// countResizes returns for each reason how many running or paused jobs of a snapshot a decision resizes.
+// countResizes returns the number of running or paused jobs of a snapshot that a decision resizes, by reason.
 func countResizes(s *solver.Snapshot, d *solver.Decision) map[string]int {
 	counts := make(map[string]int)
-	var room *overcommitment
+	var excess *overcommitment
 	for i := range d.Allocations {
 		job, reason := &s.Jobs[i], ""
 		switch d.Allocations[i].Change {
@@ -46,10 +46,10 @@ func countResizes(s *solver.Snapshot, d *solver.Decision) map[string]int {
 			reason = resizeMove
 		}
 		if reason == resizeScaleDown || reason == resizePause || reason == resizeMove {
-			if room == nil {
-				room = newOvercommitment(s)
+			if excess == nil {
+				excess = newOvercommitment(s)
 			}
-			if room.includes(job) {
+			if excess.includes(job) {
 				reason = resizeLostCapacity
 			}
 		}
@@ -58,8 +58,8 @@ func countResizes(s *solver.Snapshot, d *solver.Decision) map[string]int {
 	return counts
 }
 
-// overcommitment is where the running jobs of a snapshot occupy more nodes than there are: by node
-// type, "" without types, and by group.
+// overcommitment contains the node types and groups whose running jobs occupy more nodes than they have. The
+// node type is "" if the pool has no types.
 type overcommitment struct {
 	nodeTypes, groups map[string]bool
 	parents           map[string]string
@@ -77,7 +77,7 @@ func newOvercommitment(s *solver.Snapshot) *overcommitment {
 	byType, byGroup := make(map[string]int), make(map[string]int)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		nodes := max(0, job.CurrentNodes) // A bad job, which keeps its nodes, may have any number.
+		nodes := max(0, job.CurrentNodes) // A frozen job may have an invalid number of nodes.
 		byType[o.nodeType(job)] += nodes
 		for group := range o.ancestors(job.GroupID) {
 			byGroup[group] += nodes
@@ -94,7 +94,7 @@ func newOvercommitment(s *solver.Snapshot) *overcommitment {
 	return o
 }
 
-// nodeType returns the type of the nodes that a job occupies. It counts only if the pool has types.
+// nodeType returns the type of the nodes that a job occupies, or "" if the pool has no types.
 func (o *overcommitment) nodeType(job *solver.Job) string {
 	if !o.typed {
 		return ""
@@ -102,7 +102,7 @@ func (o *overcommitment) nodeType(job *solver.Job) string {
 	return job.CurrentNodeType
 }
 
-// ancestors yields a group and the groups that it is part of.
+// ancestors yields a group and its ancestors.
 func (o *overcommitment) ancestors(group string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for group != "" && yield(group) {
@@ -111,7 +111,7 @@ func (o *overcommitment) ancestors(group string) iter.Seq[string] {
 	}
 }
 
-// includes reports whether a running job is among those that occupy too many nodes.
+// includes reports whether the node type or a group of a running job is overcommitted.
 func (o *overcommitment) includes(job *solver.Job) bool {
 	for group := range o.ancestors(job.GroupID) {
 		if o.groups[group] {

@@ -74,7 +74,7 @@ func TestDrainTimeoutCutsCallsOff(t *testing.T) {
 		t.Errorf("the call cut off ends with %v", err)
 	}
 	h.result <- <-h.result
-	if h.logs.Line("cut off") == "" {
+	if h.logs.Line("aborted") == "" {
 		t.Errorf("cutting off is not logged:\n%s", h.logs)
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/status"
 )
 
-// Server is a server whose listeners are open from the start.
+// Server is a server with open listeners.
 type Server struct {
 	config                  Config
 	listener, adminListener net.Listener
@@ -39,13 +39,13 @@ type Server struct {
 	health                  *healthServer
 	ingress                 *ingress.Ingress
 	methods                 map[string]ingress.Method
-	defects                 *defects
-	audits                  *auditor // nil without
+	bugs                    *bugReports
+	audits                  *auditor // nil if responses are not audited
 	ready                   atomic.Bool
 }
 
-// Complete checks the configuration, builds the server and listens. Its error
-// names everything that is wrong, and no listener is left open with it.
+// Complete checks the configuration, builds the server and opens its listeners. The error names all invalid
+// fields. If Complete fails, no listener is open.
 func (c Config) Complete() (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("bad server configuration: %w", err)
@@ -66,40 +66,40 @@ func (c Config) Complete() (*Server, error) {
 	s.setReady(false)
 	var err error
 	if s.listener, s.adminListener, err = c.listen(); err != nil {
-		s.grpc.Stop() // Its workers wait for calls already.
+		s.grpc.Stop() // It has started workers.
 		return nil, err
 	}
 	return s, nil
 }
 
-// build makes the two servers and what they share.
+// build builds the two servers and their shared parts.
 func (s *Server) build() error {
 	c := &s.config
 	page, err := status.New(status.Config{
 		Version: c.Version, Backends: c.Backends, Address: s.Addr, Ready: s.ready.Load,
-		Load: func() ingress.Load { return s.ingress.Load() }, Explain: s.reasons,
+		Load: func() ingress.Load { return s.ingress.Load() }, Explain: s.insight,
 	})
 	if err != nil {
 		return err
 	}
-	if s.defects, err = newDefects(c.DefectDir, c.Logger, c.Registry); err != nil {
+	if s.bugs, err = newBugReports(c.DefectDir, c.Logger, c.Registry); err != nil {
 		return err
 	}
 	observers := []ingress.Observer{
 		newMetrics(c.Registry, c.Version, c.Backends), newNamedMetrics(c.Registry, c.MetricsGroups, c.MetricsNodeTypes),
-		page, spanObserver{}, logObserver{limitLines(c.Logger, 100, 500)}, s.defects,
+		page, spanObserver{}, logObserver{limitLines(c.Logger, 100, 500)}, s.bugs,
 	}
 	audits := counters(c.Registry, "elastalloc_audits_total",
-		"Answers that were to be audited, by verdict: refuted is a defect of the program, skipped found no idle turn.",
+		"Responses sampled by --audit-share, by verdict. Refuted is a bug of the program. Skipped: there was no idle slot.",
 		"verdict", AuditConfirmed, AuditRefuted, AuditOpen, auditSkipped)
 	if c.Audit != nil && c.AuditShare > 0 {
 		s.audits = &auditor{
-			check: c.Audit, share: c.AuditShare, budget: c.MaxBudget, defects: s.defects, logger: c.Logger, audits: audits,
-			lend: func(ctx context.Context, worker string, bytes int) (ingress.Turn, func(), bool) {
-				return s.ingress.Lend(ctx, worker, bytes)
+			check: c.Audit, share: c.AuditShare, budget: c.MaxBudget, bugs: s.bugs, logger: c.Logger, audits: audits,
+			idleSlot: func(ctx context.Context, worker string, bytes int) (ingress.Slot, func(), bool) {
+				return s.ingress.IdleSlot(ctx, worker, bytes)
 			},
-			need:    func(size guard.Size) (int, error) { return s.methods["Allocate"].Need.Bytes(size, int(c.MaxMemory)) },
-			waiting: make(chan audited, maxAudits),
+			estimate: func(size guard.Size) (int, error) { return s.methods["Allocate"].Memory.Bytes(size, int(c.MaxMemory)) },
+			waiting:  make(chan pendingAudit, maxAudits),
 		}
 		observers = append(observers, s.audits)
 	}
@@ -110,7 +110,7 @@ func (s *Server) build() error {
 		}
 	}
 	s.ingress = ingress.New(ingress.Config{
-		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, LongestTurn: c.MaxBudget,
+		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, MaxSlotTime: c.MaxBudget,
 		MaxMemory: int(c.MaxMemory), MaxMessageBytes: c.messageBytes(),
 		MaxReceiving: c.maxReceiving, ReceiveTimeout: c.receiveTimeout, ReadTimeout: readTimeout,
 		Observers: observers,
@@ -124,11 +124,11 @@ func (s *Server) build() error {
 		}
 		promauto.With(c.Registry).NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "elastalloc_certificate_expiration_timestamp_seconds",
-			Help: "When the TLS certificate that is served expires, in seconds since 1970.",
+			Help: "Expiration time of the TLS certificate in use, in seconds since 1970.",
 		}, func() float64 { return float64(certificates.expiry().Unix()) })
 		security = certificates.credentials()
 		if c.ClientCA != "" && len(c.ClientNames) == 0 {
-			c.Logger.Info("any certificate of the client CA may call; client names would say which")
+			c.Logger.Info("any certificate of the client CA may call; set client names to restrict them")
 		}
 	}
 	calls := grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(grpcprometheus.WithHistogramBuckets(latencies())))
@@ -136,9 +136,9 @@ func (s *Server) build() error {
 	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), guard.Options())
 	s.grpc = grpc.NewServer(append(options,
 		grpc.Creds(watchHandshakes(security, c.Registry, c.Logger)),
-		// A goroutine of its own would grow its stack anew for every call.
+		// Workers keep their stacks. A new goroutine per call would have to grow its stack again.
 		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
-		// Connections end now and then, so that clients spread over new servers.
+		// Connections are closed after some minutes, so that clients also connect to new servers.
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 5 * time.Minute, MaxConnectionAgeGrace: 30 * time.Second,
 			Time: time.Minute, Timeout: 20 * time.Second,
@@ -156,7 +156,7 @@ func (s *Server) build() error {
 	return nil
 }
 
-// Addr returns the address that gRPC listens on, as clients take it: host:port or unix:///path.
+// Addr returns the gRPC address in the form for clients: host:port or unix:///path.
 func (s *Server) Addr() net.Addr {
 	if address := s.listener.Addr(); address.Network() == "unix" {
 		return unixTarget{address}
@@ -164,16 +164,15 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// AdminAddr returns the address that admin HTTP listens on.
+// AdminAddr returns the address of admin HTTP.
 func (s *Server) AdminAddr() net.Addr { return s.adminListener.Addr() }
 
-// Run serves until ctx ends, then drains and returns nil: health and readiness turn
-// negative, DrainDelay passes, new calls are refused, and those in flight have
-// DrainTimeout to end before they are cut off. A listener that dies ends everything in
-// the same way, and Run returns its error. A server runs once.
+// Run serves until ctx is done, then drains and returns nil. To drain, the server becomes not ready, waits for
+// DrainDelay and rejects new calls. Calls in flight have DrainTimeout to complete before they are aborted. If a
+// listener fails, Run drains and returns its error. Run must be called at most once.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 2)
+	errs := make(chan error, 2)
 	serve := func(name string, serve func(net.Listener) error, listener net.Listener) {
 		defer cancel()
 		err := serve(listener)
@@ -183,7 +182,7 @@ func (s *Server) Run(ctx context.Context) error {
 		if err != nil {
 			err = fmt.Errorf("serve %s on %v: %w", name, listener.Addr(), err)
 		}
-		ended <- err
+		errs <- err
 	}
 	go serve("gRPC", s.grpc.Serve, guard.Listen(s.listener))
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
@@ -193,18 +192,18 @@ func (s *Server) Run(ctx context.Context) error {
 		s.config.Ready(true)
 	}
 
-	var after sync.WaitGroup
+	var background sync.WaitGroup
 	if s.audits != nil {
-		after.Go(func() { s.audits.run(ctx) })
+		background.Go(func() { s.audits.run(ctx) })
 	}
 	<-ctx.Done()
 	s.drain()
-	after.Wait()
-	s.defects.writing.Wait()
-	return errors.Join(<-ended, <-ended)
+	background.Wait()
+	s.bugs.writing.Wait()
+	return errors.Join(<-errs, <-errs)
 }
 
-// setReady sets what health and /readyz say.
+// setReady sets the status of health and /readyz.
 func (s *Server) setReady(ready bool) {
 	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -215,8 +214,8 @@ func (s *Server) setReady(ready bool) {
 	s.health.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, serving)
 }
 
-// drain ends the server as Run says. Admin HTTP ends last: for probes, and the metrics of the
-// last calls.
+// drain drains the server as described at Run. It stops admin HTTP last, so that probes and the metrics of the
+// last calls are served.
 func (s *Server) drain() {
 	logger, timeout := s.config.Logger, s.config.DrainTimeout
 	logger.Info("draining", "delay_seconds", s.config.DrainDelay.Seconds(), "timeout_seconds", timeout.Seconds())
@@ -228,12 +227,12 @@ func (s *Server) drain() {
 	s.ingress.Drain()
 	s.health.drain()
 
-	cutOff := time.AfterFunc(timeout, func() {
-		logger.Warn("calls in flight did not end in time and are cut off")
+	abort := time.AfterFunc(timeout, func() {
+		logger.Warn("calls in flight did not complete in time and are aborted")
 		s.grpc.Stop()
 	})
 	s.grpc.GracefulStop()
-	if cutOff.Stop() {
+	if abort.Stop() {
 		logger.Info("drained")
 	}
 

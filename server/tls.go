@@ -14,24 +14,24 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// certificateCheckInterval is the shortest time between two looks at the TLS files.
+// certificateCheckInterval is the minimum time between two checks of the TLS files.
 const certificateCheckInterval = time.Second
 
-// certificates serves what the TLS files hold. It reads them again when a client
-// connects, at most once a second. While they hold nothing usable, such as a renewed
-// certificate whose key is still to come, it serves what they held before.
+// certificates serves the certificates in the TLS files. It reads the files again when a client connects, at
+// most once per certificateCheckInterval. While the files are invalid, for example while the key of a renewed
+// certificate is still missing, it serves the previous certificates.
 type certificates struct {
-	files  [3]string // certificate, key, client CA; the last may be ""
-	names  []string  // of clients that may call; none: any of the CA
+	files  [3]string // certificate, key and client CA, which may be ""
+	names  []string  // clients that may call; empty for all of the CA
 	logger *slog.Logger
 
 	mutex  sync.Mutex
 	read   time.Time
-	state  [sha256.Size]byte // of the files when they were read
+	state  [sha256.Size]byte // hash of the files at the last check
 	config *tls.Config
 }
 
-// newCertificates reads the files for the first time.
+// newCertificates returns certificates after reading the files.
 func newCertificates(c *Config) (*certificates, error) {
 	r := &certificates{files: [3]string{c.TLSCert, c.TLSKey, c.ClientCA}, names: c.ClientNames, logger: c.Logger}
 	if err := r.reload(); err != nil {
@@ -40,7 +40,7 @@ func newCertificates(c *Config) (*certificates, error) {
 	return r, nil
 }
 
-// credentials returns transport credentials that are always up to date.
+// credentials returns transport credentials with the current certificates.
 func (r *certificates) credentials() credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -48,10 +48,10 @@ func (r *certificates) credentials() credentials.TransportCredentials {
 	})
 }
 
-// expiry returns when the certificate that is served expires.
+// expiry returns the expiration time of the current certificate.
 func (r *certificates) expiry() time.Time { return r.current().Certificates[0].Leaf.NotAfter }
 
-// current returns the configuration for a client that connects now.
+// current returns the current configuration.
 func (r *certificates) current() *tls.Config {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -60,15 +60,15 @@ func (r *certificates) current() *tls.Config {
 	}
 	before := r.config
 	if err := r.reload(); err != nil {
-		r.logger.Warn("TLS files are not usable; serving what they held before", "error", err)
+		r.logger.Warn("TLS files are invalid; serving the previous certificate", "error", err)
 	} else if r.config != before {
 		r.logger.Info("TLS files changed", "certificate_not_after", r.config.Certificates[0].Leaf.NotAfter)
 	}
 	return r.config
 }
 
-// reload takes over what the files hold if that has changed and is usable. A failure is
-// an error once, until the files change again.
+// reload reads the files and uses them if they have changed and are valid. It returns an error only once for
+// the same contents.
 func (r *certificates) reload() error {
 	r.read = time.Now()
 	var content [3][]byte

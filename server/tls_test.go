@@ -83,7 +83,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 		if !answers(server, client) {
 			t.Fatal("the certificate before is not served any more")
 		}
-		return h.logs.Line(`"level":"WARN"`, "TLS files are not usable") != ""
+		return h.logs.Line(`"level":"WARN"`, "TLS files are invalid") != ""
 	})
 	if h.logs.Line("secret of the house") != "" {
 		t.Error("the key is in the log")

@@ -107,7 +107,7 @@ func TestTracedCall(t *testing.T) {
 		t.Errorf("the call is %q of %v, status %v; want the caller's child", call.Name(), call.Parent(), call.Status())
 	}
 	// The fake backends are no stages.
-	if diff := cmp.Diff([]string{"receive request", "await turn"}, names(stages)); diff != "" {
+	if diff := cmp.Diff([]string{"receive request", "await slot"}, names(stages)); diff != "" {
 		t.Errorf("stages (-want +got):\n%s", diff)
 	}
 	for _, stage := range stages {
@@ -156,7 +156,7 @@ func TestUnsampledCall(t *testing.T) {
 }
 
 // TestSpansOfCallsThatFail checks what a trace says of a bad request, of one turned away
-// and of a defect of ours, and that it quotes nothing of the request.
+// and of a bug, and that it quotes nothing of the request.
 func TestSpansOfCallsThatFail(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -184,7 +184,7 @@ func TestSpansOfCallsThatFail(t *testing.T) {
 	}
 	call, stages = spans.next()
 	// The first call has begun, and its first stages have ended.
-	if turnedAway := stages[len(stages)-1]; turnedAway.Status().Code != otelcodes.Error || turnedAway.Name() != "await turn" ||
+	if turnedAway := stages[len(stages)-1]; turnedAway.Status().Code != otelcodes.Error || turnedAway.Name() != "await slot" ||
 		turnedAway.Parent().SpanID() != call.SpanContext().SpanID() {
 		t.Errorf("the last stage of a call turned away is %v, status %v", turnedAway.Name(), turnedAway.Status())
 	}

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// unixMode is the mode of a Unix socket: its owner and its group may call.
+// unixMode is the mode of a Unix socket. Its owner and group may call.
 const unixMode = 0o660
 
-// mostUnixPath is the length of the longest path of a Unix socket on Linux.
-const mostUnixPath = 107
+// maxUnixPath is the maximum length of the path of a Unix socket on Linux, in bytes.
+const maxUnixPath = 107
 
-// unixPath returns the path of an address such as unix:/path or unix:///path, and whether it is
-// one of a Unix socket.
+// unixPath returns the path of an address such as unix:/path or unix:///path, and whether the address is a
+// Unix socket.
 func unixPath(address string) (string, bool) {
 	path, unix := strings.CutPrefix(address, "unix:")
 	if rest, found := strings.CutPrefix(path, "//"); found && strings.HasPrefix(rest, "/") {
@@ -26,7 +26,7 @@ func unixPath(address string) (string, bool) {
 	return path, unix
 }
 
-// unixTarget is the address of a Unix socket whose text is a target of gRPC.
+// unixTarget is the address of a Unix socket in the form of a gRPC target.
 type unixTarget struct{ net.Addr }
 
 // String returns unix:///path, or unix:path for a relative path.
@@ -38,8 +38,8 @@ func (u unixTarget) String() string {
 	return "unix:" + path
 }
 
-// listenUnix listens on a Unix socket, which is removed when the listener is closed. It replaces
-// a socket that a server which was killed has left.
+// listenUnix listens on a Unix socket, which is removed when the listener is closed. It replaces an abandoned
+// socket of a server that was killed.
 func listenUnix(path string) (net.Listener, error) {
 	listener, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) && abandoned(path) {
@@ -57,7 +57,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// abandoned reports whether a file is a socket on which nobody listens.
+// abandoned reports whether a file is a socket on which no process listens.
 func abandoned(path string) bool {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeSocket {
 		return false

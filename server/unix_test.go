@@ -87,8 +87,8 @@ func TestListenUnix(t *testing.T) {
 func TestUnixAddresses(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"unix:": "want unix:/path", "unix:@name": "want unix:/path", "unix:/a": "", "unix:///a": "", "unix:a": "",
-		"unix:/" + strings.Repeat("a", 106): "", "unix:/" + strings.Repeat("a", 107): "has a path of 108 bytes (want at most 107)",
+		"unix:": "must be unix:/path", "unix:@name": "must be unix:/path", "unix:/a": "", "unix:///a": "", "unix:a": "",
+		"unix:/" + strings.Repeat("a", 106): "", "unix:/" + strings.Repeat("a", 107): "has a path of 108 bytes; must be at most 107",
 	} {
 		config := DefaultConfig()
 		config.Allocator, config.Listen = fakeAllocator(smallest), address

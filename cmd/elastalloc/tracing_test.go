@@ -151,7 +151,7 @@ func TestServerExportsSpans(t *testing.T) {
 
 			spans, service, headers := c.spans()
 			want := []string{
-				"await turn",
+				"await slot",
 				"elastalloc.v1.AllocatorService/Allocate", "receive request", "solve cbc", "solve exact", "solve greedy",
 			}
 			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(spans))); diff != "" {

@@ -49,7 +49,7 @@ func TestWrongUsage(t *testing.T) {
 		"forecast --until=-1s --samples=2 -f testdata/queue.json": "until: is -1s",
 		"forecast -f - --until d":                                 `invalid argument "d" for "--until" flag: must be a duration, such as 90s, 15m, 3h or 2d`,
 		"forecast -o pdf -f testdata/queue.json":                  `"-o, --output" flag: must be one of table, json, svg, html`,
-		"serve --listen 127.0.0.1:65536":                          `listen address is "127.0.0.1:65536" (`,
+		"serve --listen 127.0.0.1:65536":                          `listen address: is "127.0.0.1:65536"; must be`,
 		"serve --backends exact,exact":                            "twice",
 		"serve --backends exact,gurobi":                           `unknown backend "gurobi" (must be one of exact, cbc, highs, greedy`,
 		"serve --backends greedy,exact":                           "name it last",

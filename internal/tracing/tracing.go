@@ -21,7 +21,7 @@ const scope = "github.com/elastalloc/elastalloc"
 // followed by its name.
 const (
 	StageReceive = "receive request" // until the whole request has arrived
-	StageTurn    = "await turn"      // until it is the call's turn, or it is turned away
+	StageSlot    = "await slot"      // until the call gets a slot or is rejected
 	StageSolve   = "solve "          // one backend's attempt
 	StageVerify  = "verify with "    // the prover's own search, against an external solver's claim
 	StageBound   = "bound"           // a bound where the backend brought none

@@ -99,7 +99,7 @@ func firstSteps(p *solver.Problem) [][]int {
 			all = append(all, slices.Clone(nodes))
 			return
 		}
-		for _, k := range p.Jobs[i].Sizes {
+		for _, k := range p.Jobs[i].Options {
 			nodes[i] = int(k.Nodes)
 			assign(i+1, total+nodes[i])
 		}

@@ -35,7 +35,7 @@ const explainMethod = elastallocv1.AllocatorService_Explain_FullMethodName
 //	a client's certificate with a name of another kind  TestNamesOfClients
 //	a page that asks the controller as another host     TestAdmin (kube/controller)
 //	Forecasts without an end, or that keep all          TestForecastIsCutByWork, TestFuturesKeepNoSimulations
-//	time under the lock (41 ms at 1,024 waiting calls)  BenchmarkTurnsLocked
+//	time under the lock (41 ms at 1,024 waiting calls)  BenchmarkSlotsLocked
 func amplified() map[string]siege {
 	all := map[string]siege{
 		"ids of 300 kB, waited for":           {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) }), before: "one call killed the server"},

@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// maxCancellations is how many calls of a connection may be cancelled within
-	// cancellationWindow. A client that opens calls only to reset them costs the server far
-	// more than itself.
+	// maxCancellations is the maximum number of calls of a connection that may be canceled within
+	// cancellationWindow. Opening and resetting calls costs the server far more than the client.
 	maxCancellations   = 1000
 	cancellationWindow = 10 * time.Second
 )
 
-// Listen returns a listener whose connections can be hung up on by the calls that come
-// over them: gRPC tells a call no more of its connection than the address of its peer.
+// Listen returns a listener whose connections can be closed by their calls. gRPC exposes only the remote
+// address of a connection to a call, so the address refers to the connection.
 func Listen(l net.Listener) net.Listener { return listener{l} }
 
 type listener struct{ net.Listener }
 
-// Accept waits for a connection.
+// Accept waits for the next connection.
 func (l listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
@@ -32,13 +31,13 @@ func (l listener) Accept() (net.Conn, error) {
 	return &connection{Conn: accepted}, nil
 }
 
-// connection is a connection whose remote address leads back to it.
+// connection is a connection whose remote address refers to it.
 type connection struct {
 	net.Conn
 
-	mutex     sync.Mutex
-	since     time.Time
-	cancelled int // calls since then
+	mutex    sync.Mutex
+	since    time.Time // start of the window
+	canceled int       // calls canceled in the window
 }
 
 // RemoteAddr returns the address of the peer.
@@ -49,8 +48,7 @@ type address struct {
 	connection *connection
 }
 
-// connectionOf returns the connection of the call that ctx belongs to, nil where it is not
-// one of Listen.
+// connectionOf returns the connection of the call of ctx, or nil if its listener is not from Listen.
 func connectionOf(ctx context.Context) *connection {
 	if p, ok := peer.FromContext(ctx); ok {
 		if a, ok := p.Addr.(address); ok {
@@ -60,21 +58,21 @@ func connectionOf(ctx context.Context) *connection {
 	return nil
 }
 
-// Cancelled notes a call that its caller has cancelled, and hangs up on one that does so
-// without end.
-func Cancelled(ctx context.Context) {
-	if c := connectionOf(ctx); c != nil && c.tooMany(time.Now()) {
+// Canceled counts a call that its caller has canceled. It closes the connection if too many of its calls
+// were canceled.
+func Canceled(ctx context.Context) {
+	if c := connectionOf(ctx); c != nil && c.countCanceled(time.Now()) {
 		_ = c.Close()
 	}
 }
 
-// tooMany counts a call that was cancelled and reports whether it is one too many.
-func (c *connection) tooMany(now time.Time) bool {
+// countCanceled counts a canceled call and reports whether the connection exceeds maxCancellations.
+func (c *connection) countCanceled(now time.Time) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if now.Sub(c.since) > cancellationWindow {
-		c.since, c.cancelled = now, 0
+		c.since, c.canceled = now, 0
 	}
-	c.cancelled++
-	return c.cancelled > maxCancellations
+	c.canceled++
+	return c.canceled > maxCancellations
 }

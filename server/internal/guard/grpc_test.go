@@ -99,16 +99,16 @@ func TestGRPC(t *testing.T) {
 			t.Parallel()
 			memory, connections := NewMemory(16<<20), make(chan *connection, 10)
 			client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				reservation := memory.Reservation("caller")
+				reservation := memory.NewReservation("caller")
 				reservation.Set(8 << 20)
 				connections <- connectionOf(ctx)
-				return Answer(ctx, answer, reservation, time.Hour), nil
+				return Response(ctx, answer, reservation, time.Hour), nil
 			})
 			for range cap(connections) {
 				if err := client.Invoke(t.Context(), method, wrapperspb.String("x"), new(wrapperspb.StringValue)); err != nil {
 					t.Fatal(err)
 				}
-				wait.Until(t, "the memory is given back", func() bool { held, _ := memory.State(); return held == 0 })
+				wait.Until(t, "the memory is given back", func() bool { held, _ := memory.Usage(); return held == 0 })
 			}
 			if first := <-connections; first == nil || first != <-connections {
 				t.Fatal("the calls of a connection do not find it")
@@ -121,9 +121,9 @@ func TestGRPC(t *testing.T) {
 		own, connections := NewMemory(1<<20), make(chan *connection, 1)
 		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			connections <- connectionOf(ctx)
-			reservation := own.Reservation("caller")
+			reservation := own.NewReservation("caller")
 			reservation.Set(1)
-			return Answer(ctx, large, reservation, 300*time.Millisecond), nil
+			return Response(ctx, large, reservation, 300*time.Millisecond), nil
 		})
 		stream, err := client.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 		if err != nil {
@@ -133,9 +133,9 @@ func TestGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		connection := <-connections
-		wait.Until(t, "the answer is held", func() bool { held, _ := own.State(); return held > len(large.GetValue()) })
+		wait.Until(t, "the answer is held", func() bool { held, _ := own.Usage(); return held > len(large.GetValue()) })
 		wait.Until(t, "the connection is closed", func() bool { return errors.Is(connection.SetDeadline(time.Time{}), net.ErrClosed) })
-		wait.Until(t, "the memory is given back", func() bool { held, _ := own.State(); return held == 0 })
+		wait.Until(t, "the memory is given back", func() bool { held, _ := own.Usage(); return held == 0 })
 	})
 
 	t.Run("a connection whose calls are cancelled without end is hung up on", func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestGRPC(t *testing.T) {
 		connections := make(chan *connection, 1)
 		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			for range maxCancellations {
-				Cancelled(ctx)
+				Canceled(ctx)
 			}
 			connections <- connectionOf(ctx)
 			return wrapperspb.String("answer"), nil

@@ -1,7 +1,8 @@
-// Package guard stops callers from taking the service away, and alone knows the insides of
-// gRPC: requests are received in parts, each part and each answer is counted before it takes
-// memory, and connections can be hung up on. docs/explanation/admission-control.md says which attack each part stops,
-// and TestGRPC fails where a version of gRPC breaks what they rely on.
+// Package guard protects the server against callers that use too much memory, time or connections. It
+// receives requests in parts, reserves memory for each part and each response, and can close connections.
+// docs/explanation/admission-control.md describes which attack each part prevents.
+//
+// Only this package depends on internals of gRPC. TestGRPC fails if a version of gRPC changes them.
 package guard
 
 import (
@@ -21,70 +22,70 @@ import (
 )
 
 const (
-	// maxStreams is the maximum number of calls open at once over one connection; a client
-	// with more waits or opens another.
+	// maxStreams is the maximum number of concurrent calls of a connection. A client with more calls
+	// waits or opens another connection.
 	maxStreams = 256
 
-	// handshakeTimeout is how long a new connection may take for its handshake. gRPC's own
-	// 2 minutes are too long, since draining waits for it.
+	// handshakeTimeout is the maximum duration of a handshake. gRPC's default of 2 minutes is too long,
+	// because draining waits for handshakes.
 	handshakeTimeout = 5 * time.Second
 
-	// maxHeaderBytes is the maximum size of a call's metadata. gRPC's own 16 MB would be
-	// held for calls that have not even begun.
+	// maxHeaderBytes is the maximum size of a call's metadata. gRPC's default is 16 MB, which it
+	// allocates before a call begins.
 	maxHeaderBytes = 64 << 10
 
-	// otherMessageBytes is the size of the largest request to gRPC's own services, which
-	// are received by gRPC.
+	// otherMessageBytes is the maximum size of a request to gRPC's own services, which gRPC receives.
 	otherMessageBytes = 64 << 10
 
-	// windowBytes is how much of a message gRPC receives before it is read. That it grows
-	// with the bandwidth is turned off: it would grow for every call.
+	// windowBytes is the number of bytes of a message that gRPC receives before they are read. The
+	// window does not grow with the bandwidth, because it would grow for every call.
 	windowBytes = 64<<10 - 1
 )
 
-// Options make a gRPC server bound its connections and what it receives before it is read,
-// count answers and refuse compressed requests, of all services.
+// Options returns options for a gRPC server. They limit connections and the bytes received before they
+// are read, account for the memory of responses, and reject compressed requests.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.RPCDecompressor(refusing{}), //nolint:staticcheck // Deprecated, but supported throughout 1.x.
+		grpc.RPCDecompressor(noDecompressor{}), //nolint:staticcheck // Deprecated, but supported throughout 1.x.
 		grpc.MaxRecvMsgSize(otherMessageBytes), grpc.StaticStreamWindowSize(windowBytes),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.ConnectionTimeout(handshakeTimeout),
 	}
 }
 
-// refusing is a decompressor that refuses: gzip makes 64 MB of 64 KB. gRPC knows gzip as soon as
-// any package of the program imports it, such as the exporter of traces, and has no other option
-// that is not global.
-type refusing struct{}
+// noDecompressor rejects compressed requests, because gzip can expand 64 KB to 64 MB. gRPC supports gzip
+// if any package of the program imports it, such as the exporter of traces. It has no other option that
+// is not global.
+type noDecompressor struct{}
 
 // Do returns an error.
-func (refusing) Do(io.Reader) ([]byte, error) { return nil, errCompressed }
+func (noDecompressor) Do(io.Reader) ([]byte, error) { return nil, errCompressed }
 
 // Type returns the only compression that a dependency registers.
-func (refusing) Type() string { return "gzip" }
+func (noDecompressor) Type() string { return "gzip" }
 
-// errCompressed is what callers read who compress.
+// errCompressed is the error for compressed requests.
 var errCompressed = errors.New("this server accepts no compressed requests")
 
-// RefusedError means that a call is refused, with the status that its caller sees.
+// RefusedError is the error of a call that is rejected, with the status that its caller receives.
 type RefusedError struct {
 	Status *status.Status
-	// RetryAfter is after how long a client is told to retry, -1 for never, and 0 where it
-	// is told nothing.
+	// RetryAfter is the time after which the client should retry. If it is negative, the client should
+	// not retry. If it is 0, the response does not state a time.
 	RetryAfter time.Duration
 }
 
-// Error returns what the caller reads.
+// Error returns the message that the caller receives.
 func (e RefusedError) Error() string { return e.Status.Message() }
 
-// Refuse returns an error for a call that is refused.
+// Refuse returns a RefusedError.
 func Refuse(code codes.Code, format string, args ...any) error {
 	return RefusedError{Status: status.New(code, text.Shorten(fmt.Sprintf(format, args...)))}
 }
 
-// Overload returns an error for a call that is one too many. It may be retried after about the
-// time in which a decision ends; calls that are turned away together do not return together.
+// Overload returns an error for a call that exceeds the capacity of the server. It may be retried after
+// about the duration of a decision. The time is random, so that calls which are rejected together are
+// not retried together.
 func Overload() error {
 	e := RefusedError{
 		Status:     status.New(codes.ResourceExhausted, "too many requests in flight; retry later"),
@@ -96,9 +97,9 @@ func Overload() error {
 	return e
 }
 
-// TooLarge returns an error for a call that needs more memory than any may hold, most of it
-// for a part.
-func TooLarge(need, most int, part string) error {
-	const format = "the call needs some %d MiB of memory, most of it for %s; it may hold %d (--max-memory of the server)"
-	return RefusedError{Status: status.Newf(codes.ResourceExhausted, format, need>>20, part, most>>20), RetryAfter: -1}
+// TooLarge returns an error for a call that needs more than limit bytes. part is what needs the largest
+// part of them.
+func TooLarge(bytes, limit int, part string) error {
+	const format = "the call needs about %d MiB of memory, most of it for %s; must be at most %d MiB (--max-memory of the server)"
+	return RefusedError{Status: status.Newf(codes.ResourceExhausted, format, bytes>>20, part, limit>>20), RetryAfter: -1}
 }

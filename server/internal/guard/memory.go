@@ -3,40 +3,40 @@ package guard
 import "sync"
 
 const (
-	// CallBytes is what an open call takes beside its message: its stream, the frames
-	// that gRPC holds of it, and stacks.
+	// CallBytes is the memory of an open call in addition to its message, in bytes: its stream, frames
+	// in gRPC, and stacks.
 	CallBytes = 32 << 10
 
-	// SmallCall is how much a call may hold that is small. A part of the memory is for
-	// those alone, so that large ones never keep them out.
+	// SmallCall is the maximum size of a small call, in bytes. A part of the memory is reserved for small
+	// calls, so that large calls cannot block them.
 	SmallCall = 256 << 10
 
-	// smallFraction is that part of the memory.
+	// smallFraction is the fraction of the memory that is reserved for small calls.
 	smallFraction = 1.0 / 8
 
-	// freeShare is how many times what is left free one caller may hold: three quarters
-	// of the memory if it is alone, and as much as the others if there are many. So there
-	// is always something left for the next one.
-	freeShare = 3
+	// maxFreeMultiple limits the memory of a caller to a multiple of the memory that remains free. A
+	// single caller gets three quarters of the memory. Several callers get equal parts, and some memory
+	// always remains free for the next caller.
+	maxFreeMultiple = 3
 )
 
-// Memory is the bytes that all calls of a server hold together, and their limit.
+// Memory limits the memory of all calls of a server.
 type Memory struct {
 	mutex        sync.Mutex
 	small, large pool
-	// freed, where somebody waits for it, is closed when bytes are given back.
+	// freed is closed when memory is freed. It is nil if nobody waits for it.
 	freed chan struct{}
-	// OnFreed, where set, is called then.
+	// OnFreed, if set, is called when memory is freed.
 	OnFreed func()
 }
 
 // pool is a part of the memory.
 type pool struct {
-	limit, held int
-	callers     map[string]int // What each of them holds.
+	limit, used int            // in bytes
+	callers     map[string]int // bytes used by each caller
 }
 
-// NewMemory returns a memory of the given number of bytes.
+// NewMemory returns a Memory with a limit in bytes.
 func NewMemory(limit int) *Memory {
 	small := int(float64(limit) * smallFraction)
 	return &Memory{
@@ -45,17 +45,17 @@ func NewMemory(limit int) *Memory {
 	}
 }
 
-// Most returns the bytes that a single call can hold.
-func (m *Memory) Most() int { return m.large.limit }
+// MaxCall returns the maximum memory of a call, in bytes.
+func (m *Memory) MaxCall() int { return m.large.limit }
 
-// State returns the bytes that all calls hold, and their limit.
-func (m *Memory) State() (held, limit int) {
+// Usage returns the bytes that all calls use, and their limit.
+func (m *Memory) Usage() (used, limit int) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	return m.small.held + m.large.held, m.small.limit + m.large.limit
+	return m.small.used + m.large.used, m.small.limit + m.large.limit
 }
 
-// awaitFreed returns a channel that is closed when bytes are given back.
+// awaitFreed returns a channel that is closed when memory is freed.
 func (m *Memory) awaitFreed() <-chan struct{} {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -65,45 +65,47 @@ func (m *Memory) awaitFreed() <-chan struct{} {
 	return m.freed
 }
 
-// admits reports whether a caller may hold this many bytes more: of what is free its share, or,
-// if it holds nothing, any. Otherwise there would be calls that are never let in.
+// admits reports whether a caller may use more bytes. Its total is limited to maxFreeMultiple times the
+// remaining free bytes. A caller that uses nothing may use all free bytes. Otherwise calls of the maximum
+// size would never be admitted.
 func (p *pool) admits(caller string, bytes int) bool {
-	free := p.limit - p.held - bytes
-	held := p.callers[caller]
-	return free >= 0 && (held == 0 || held+bytes <= freeShare*free)
+	free := p.limit - p.used - bytes
+	used := p.callers[caller]
+	return free >= 0 && (used == 0 || used+bytes <= maxFreeMultiple*free)
 }
 
-// add changes what a caller holds.
+// add adds to the bytes of a caller. bytes may be negative.
 func (p *pool) add(caller string, bytes int) {
-	p.held += bytes
-	if held := p.callers[caller] + bytes; held > 0 {
-		p.callers[caller] = held
+	p.used += bytes
+	if used := p.callers[caller] + bytes; used > 0 {
+		p.callers[caller] = used
 	} else {
 		delete(p.callers, caller)
 	}
 }
 
-// Reservation is what one call holds of the memory. It is safe for concurrent use.
+// Reservation is the memory of one call. It is safe for concurrent use.
 type Reservation struct {
 	memory *Memory
 	caller string
 
-	pool   *pool // nil while nothing is held
+	pool   *pool // nil if bytes is 0
 	bytes  int
 	closed bool
 }
 
-// Reservation returns one that holds nothing yet, for a call of a caller.
-func (m *Memory) Reservation(caller string) *Reservation {
+// NewReservation returns an empty reservation for a call of a caller.
+func (m *Memory) NewReservation(caller string) *Reservation {
 	return &Reservation{memory: m, caller: caller}
 }
 
-// Set changes what the call holds in all, and reports whether there is room, as for less.
+// Set changes the size of the reservation, in bytes, and reports whether enough memory is free. It always
+// succeeds for a smaller size.
 func (r *Reservation) Set(bytes int) bool {
 	r.memory.mutex.Lock()
-	had := r.bytes
+	before := r.bytes
 	ok := r.change(bytes)
-	freed := ok && r.bytes < had
+	freed := ok && r.bytes < before
 	if freed && r.memory.freed != nil {
 		close(r.memory.freed)
 		r.memory.freed = nil
@@ -115,14 +117,14 @@ func (r *Reservation) Set(bytes int) bool {
 	return ok
 }
 
-// change is Set, with the memory locked.
+// change implements Set. The caller has locked the memory.
 func (r *Reservation) change(bytes int) bool {
 	if r.closed {
 		return bytes == 0
 	}
-	had, from := r.bytes, r.pool
+	before, from := r.bytes, r.pool
 	if from != nil {
-		from.add(r.caller, -had)
+		from.add(r.caller, -before)
 	}
 	r.bytes, r.pool = bytes, nil
 	switch m := r.memory; {
@@ -130,14 +132,14 @@ func (r *Reservation) change(bytes int) bool {
 		return true
 	case bytes <= SmallCall && m.small.admits(r.caller, bytes):
 		r.pool = &m.small
-	case from != nil && bytes <= had:
+	case from != nil && bytes <= before:
 		r.pool = from
 	case m.large.admits(r.caller, bytes):
 		r.pool = &m.large
 	default:
-		r.bytes, r.pool = had, from
+		r.bytes, r.pool = before, from
 		if from != nil {
-			from.add(r.caller, had)
+			from.add(r.caller, before)
 		}
 		return false
 	}
@@ -145,14 +147,14 @@ func (r *Reservation) change(bytes int) bool {
 	return true
 }
 
-// Held returns how much the call holds.
-func (r *Reservation) Held() int {
+// Bytes returns the size of the reservation, in bytes.
+func (r *Reservation) Bytes() int {
 	r.memory.mutex.Lock()
 	defer r.memory.mutex.Unlock()
 	return r.bytes
 }
 
-// Release gives everything back, for good.
+// Release frees the memory. After it, Set fails for sizes above 0.
 func (r *Reservation) Release() {
 	r.Set(0)
 	r.memory.mutex.Lock()

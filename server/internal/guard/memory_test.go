@@ -18,7 +18,7 @@ func TestMemory(t *testing.T) {
 		var calls []*Reservation
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			if len(calls) == 0 || rapid.Bool().Draw(t, "new") {
-				calls = append(calls, m.Reservation(fmt.Sprint(rapid.IntRange(1, 8).Draw(t, "caller"))))
+				calls = append(calls, m.NewReservation(fmt.Sprint(rapid.IntRange(1, 8).Draw(t, "caller"))))
 			}
 			r := calls[rapid.IntRange(0, len(calls)-1).Draw(t, "call")]
 			if rapid.IntRange(0, 9).Draw(t, "what") == 0 {
@@ -28,13 +28,13 @@ func TestMemory(t *testing.T) {
 			}
 			sum := 0
 			for _, r := range calls {
-				sum += r.Held()
+				sum += r.Bytes()
 			}
-			if held, most := m.State(); held != sum || held > limit || most != limit {
+			if held, most := m.Usage(); held != sum || held > limit || most != limit {
 				t.Fatalf("%d of %d bytes are held; the calls hold %d", held, most, sum)
 			}
 		}
-		calls = append(calls, m.Reservation("newcomer"))
+		calls = append(calls, m.NewReservation("newcomer"))
 		if !calls[len(calls)-1].Set(SmallCall / 4) {
 			t.Fatalf("no room for a newcomer beside %v and %v", m.small, m.large)
 		}
@@ -60,7 +60,7 @@ func TestMemoryShares(t *testing.T) {
 		for grew := true; grew; {
 			grew = false
 			for caller := range callers {
-				if m.Reservation(fmt.Sprint(caller)).Set(call) {
+				if m.NewReservation(fmt.Sprint(caller)).Set(call) {
 					took[caller]++
 					grew = true
 				}
@@ -72,7 +72,7 @@ func TestMemoryShares(t *testing.T) {
 			}
 		}
 	}
-	if m := NewMemory(limit); !m.Reservation("alone").Set(m.Most()) {
+	if m := NewMemory(limit); !m.NewReservation("alone").Set(m.MaxCall()) {
 		t.Error("a caller alone cannot make the largest call")
 	}
 }
@@ -84,7 +84,7 @@ func TestMemoryFreed(t *testing.T) {
 	m := NewMemory(8 << 20)
 	told := 0
 	m.OnFreed = func() { told++ }
-	r := m.Reservation("a")
+	r := m.NewReservation("a")
 	for i, test := range []struct {
 		change func()
 		frees  bool

@@ -17,49 +17,49 @@ import (
 )
 
 const (
-	// LongestWait is how long a call waits for memory or its turn at most. A decision is
-	// most useful now, and another server may be idle.
-	LongestWait = 500 * time.Millisecond
+	// MaxWait is the maximum time that a call waits for memory or for a slot. Decisions are urgent, and
+	// another server may be idle.
+	MaxWait = 500 * time.Millisecond
 
-	// headerBytes is the length of what goes before a message: whether it is compressed,
-	// and its length.
+	// headerBytes is the length of a message header: a compression flag and the length of the message.
 	headerBytes = 5
 
-	// readBytes is how much of a message is read at once. gRPC allocates for every frame
-	// of what is read, and a frame may have a single byte.
+	// readBytes is the maximum number of bytes of a message per read. gRPC allocates a buffer for each
+	// frame that it reads, and a frame may have a single byte.
 	readBytes = 4 << 10
 
-	// partBytes is the largest part in which a message is kept while it arrives, so that
-	// no memory is set aside for what is only announced.
+	// partBytes is the maximum size of a part of a message. Memory is allocated for each part as it
+	// arrives, not for the announced length.
 	partBytes = 1 << 20
 )
 
-// Stream is what the streams of gRPC's transport offer beside their public interface: a
-// message in parts. gRPC itself returns a message when all of it is there.
+// Stream has methods of gRPC's transport streams that are not in their public interface. They read a
+// message in parts. gRPC's own methods return a message after all of it has arrived.
 type Stream interface {
 	ReadMessageHeader(header []byte) error
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// StreamOf returns the stream of the call that ctx belongs to.
+// StreamOf returns the stream of the call of ctx.
 func StreamOf(ctx context.Context) (Stream, error) {
-	found := grpc.ServerTransportStreamFromContext(ctx)
-	stream, ok := found.(Stream)
+	transport := grpc.ServerTransportStreamFromContext(ctx)
+	stream, ok := transport.(Stream)
 	if !ok {
-		return nil, fmt.Errorf("gRPC's stream %T cannot be read in parts", found)
+		return nil, fmt.Errorf("gRPC's stream %T cannot be read in parts", transport)
 	}
 	return stream, nil
 }
 
-// Receiver receives requests within limits. With one too many, the oldest that is still
-// arriving is turned away: honest ones arrive within milliseconds.
+// Receiver receives requests within limits. If there are too many, it rejects the oldest one that is still
+// arriving, because usual requests arrive within milliseconds.
 type Receiver struct {
 	Memory *Memory
-	// MaxCalls is the number of requests that may arrive at once, MaxBytes the size of the
-	// largest and Timeout how long one may take.
+	// MaxCalls is the maximum number of requests that are being received, MaxBytes the maximum size of a
+	// request, and Timeout the maximum time to receive one.
 	MaxCalls, MaxBytes int
 	Timeout            time.Duration
-	Reclaim            func() // asks for memory that is lent
+	// Reclaim interrupts work that can be interrupted, so that memory is freed.
+	Reclaim func()
 
 	mutex sync.Mutex
 	calls list.List // of *arrival, the oldest first
@@ -67,46 +67,47 @@ type Receiver struct {
 
 // arrival is a call whose request is arriving.
 type arrival struct {
-	memory     *Reservation
-	turnedAway chan struct{} // closed for a call that is turned away
+	memory   *Reservation
+	rejected chan struct{} // closed when the call is rejected
 }
 
-// begin adds a call; end removes it.
+// begin registers a call. end unregisters it.
 func (r *Receiver) begin(caller string) (a *arrival, end func()) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for r.calls.Len() >= r.MaxCalls {
-		r.turnAway(r.calls.Front())
+		r.reject(r.calls.Front())
 	}
-	a = &arrival{memory: r.Memory.Reservation(caller), turnedAway: make(chan struct{})}
+	a = &arrival{memory: r.Memory.NewReservation(caller), rejected: make(chan struct{})}
 	element := r.calls.PushBack(a)
 	return a, func() {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
-		r.calls.Remove(element) // Does nothing if it has been turned away.
+		r.calls.Remove(element) // This does nothing if the call was rejected.
 	}
 }
 
-func (r *Receiver) turnAway(element *list.Element) {
-	close(r.calls.Remove(element).(*arrival).turnedAway)
+// reject rejects a call.
+func (r *Receiver) reject(element *list.Element) {
+	close(r.calls.Remove(element).(*arrival).rejected)
 }
 
-// makeRoom turns away the oldest other call of the same caller that holds at least as
-// much memory as this one, if there is one.
-func (r *Receiver) makeRoom(a *arrival) {
+// rejectOlder rejects the oldest other call of the same caller that uses at least as much memory, if there
+// is one.
+func (r *Receiver) rejectOlder(a *arrival) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	held := a.memory.Held()
+	bytes := a.memory.Bytes()
 	for element := r.calls.Front(); element != nil; element = element.Next() {
-		if other := element.Value.(*arrival); other != a && other.memory.caller == a.memory.caller && other.memory.Held() >= held {
-			r.turnAway(element)
+		if other := element.Value.(*arrival); other != a && other.memory.caller == a.memory.caller && other.memory.Bytes() >= bytes {
+			r.reject(element)
 			return
 		}
 	}
 }
 
-// Receive receives the request of a call, with the memory that it takes. When it fails,
-// what has been received is held until the stream ends.
+// Receive receives the request of a call, and returns it with its memory. If Receive fails, the memory of
+// the received parts stays reserved until the stream ends.
 func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([]byte, *Reservation, error) {
 	a, end := r.begin(caller)
 	defer end()
@@ -128,9 +129,9 @@ func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([
 		a.memory.Release()
 		return nil, nil, transportError(got.err)
 	case <-time.After(r.Timeout):
-		// Not DEADLINE_EXCEEDED, which would be our failure.
+		// This is not DEADLINE_EXCEEDED, which counts as a failure of the server.
 		err = Refuse(codes.Canceled, "the request did not arrive in time")
-	case <-a.turnedAway:
+	case <-a.rejected:
 		err = Overload()
 	}
 	go func() {
@@ -140,8 +141,7 @@ func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([
 	return nil, nil, err
 }
 
-// read reads the only message of a stream, and takes the memory for each part of it
-// before it is read.
+// read reads the only message of a stream. It reserves the memory of each part before reading the part.
 func (r *Receiver) read(ctx context.Context, stream Stream, a *arrival) ([]byte, error) {
 	if err := r.reserve(ctx, a, CallBytes); err != nil {
 		return nil, err
@@ -158,9 +158,9 @@ func (r *Receiver) read(ctx context.Context, stream Stream, a *arrival) ([]byte,
 		return nil, Refuse(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, r.MaxBytes)
 	}
 	var parts [][]byte
-	for had := 0; had < length; {
-		part := make([]byte, 0, min(length-had, partBytes, max(had, 16*readBytes)))
-		if err := r.reserve(ctx, a, CallBytes+had+cap(part)); err != nil {
+	for read := 0; read < length; {
+		part := make([]byte, 0, min(length-read, partBytes, max(read, 16*readBytes)))
+		if err := r.reserve(ctx, a, CallBytes+read+cap(part)); err != nil {
 			return nil, err
 		}
 		for len(part) < cap(part) {
@@ -173,10 +173,10 @@ func (r *Receiver) read(ctx context.Context, stream Stream, a *arrival) ([]byte,
 			}
 			data.Free()
 		}
-		had += len(part)
+		read += len(part)
 		parts = append(parts, part)
 	}
-	// The end, or a second message.
+	// The stream must end here.
 	switch err := stream.ReadMessageHeader(header[:]); {
 	case err == nil:
 		return nil, errors.New("more than one message")
@@ -197,26 +197,25 @@ func (r *Receiver) read(ctx context.Context, stream Stream, a *arrival) ([]byte,
 	return message, nil
 }
 
-// reserve sets the memory of an arriving call. Where it does not fit, older calls of its
-// caller that are still arriving are turned away, lent memory is reclaimed, and it waits
-// for what they and others give back.
+// reserve sets the memory of a call that is being received. If not enough memory is free, reserve rejects
+// older calls of the same caller, interrupts other work and waits until memory is freed.
 func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
 	if a.memory.Set(bytes) {
 		return nil
 	}
-	longest := time.After(LongestWait)
+	timeout := time.After(MaxWait)
 	for {
 		freed := r.Memory.awaitFreed()
 		if a.memory.Set(bytes) {
 			return nil
 		}
-		r.makeRoom(a)
+		r.rejectOlder(a)
 		r.Reclaim()
 		select {
 		case <-freed:
-		case <-longest:
+		case <-timeout:
 			return Overload()
-		case <-a.turnedAway:
+		case <-a.rejected:
 			return Overload()
 		case <-ctx.Done():
 			return ctx.Err()
@@ -224,8 +223,8 @@ func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
 	}
 }
 
-// transportError returns what an error of gRPC's transport means here. What is unknown
-// is a call with no message or two, or with half of one.
+// transportError converts an error of gRPC's transport. Unknown and internal errors are calls with no
+// message, with several, or with an incomplete one.
 func transportError(err error) error {
 	if errors.As(err, new(RefusedError)) {
 		return err

@@ -14,15 +14,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// callError is an error with the status that the caller sees. Within the process
-// errors.Is and errors.As find the cause.
+// callError is an error with the status that the caller receives. Unwrap returns its cause.
 type callError struct {
 	status *status.Status
 	cause  error
 }
 
-// Error returns a text for logs at any level: the cause of a bug, the names of bad fields
-// without their values, and otherwise what the caller reads, which is bounded in length.
+// Error returns a text for logs at any level. For an internal error it is the cause, for bad fields their
+// names without the values, and otherwise the status message, whose length is bounded.
 func (e *callError) Error() string {
 	var invalid *solver.InvalidError
 	switch {
@@ -35,14 +34,14 @@ func (e *callError) Error() string {
 	}
 }
 
-// badFields names the first bad fields and says how many more there are.
+// badFields returns the names of the first bad fields and the number of further ones.
 func badFields(violations []solver.Violation) string {
-	const most = 10
+	const maxNames = 10
 	var names []string
-	for _, v := range violations[:min(len(violations), most)] {
+	for _, v := range violations[:min(len(violations), maxNames)] {
 		names = append(names, v.Path)
 	}
-	if more := len(violations) - most; more > 0 {
+	if more := len(violations) - maxNames; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
@@ -51,11 +50,11 @@ func badFields(violations []solver.Violation) string {
 // Unwrap returns the cause.
 func (e *callError) Unwrap() error { return e.cause }
 
-// GRPCStatus returns what the caller sees.
+// GRPCStatus returns the status that the caller receives.
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// statusOf returns the status of an error. An unknown one is a bug of ours: the caller learns
-// the id under which it is logged, and nothing else.
+// statusOf returns the status of an error. An unknown error is a bug. The caller receives only the
+// request id, under which the error is logged.
 func statusOf(requestID string, err error) *status.Status {
 	var invalid *solver.InvalidError
 	var refused guard.RefusedError

@@ -20,30 +20,30 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Event describes a call that has ended.
+// Event describes a completed call.
 type Event struct {
 	Method    string // without its service
-	RequestID string // that the call brought, or was given
-	Caller    string // the name in the client's certificate, or else its address without the port
-	// Began is when the server heard of the call, Waited how long it waited for its turn, and
-	// Total how long all of it took.
+	RequestID string // from the metadata of the call, or generated
+	Caller    string // the name in the client's certificate, or its address without the port
+	// Began is the start of the call in the server, Waited how long it waited for a slot, and Total
+	// its duration.
 	Began         time.Time
 	Waited, Total time.Duration
-	// RequestBytes is the size of the request, 0 if it did not arrive, and Size that of what
-	// it decodes to.
+	// RequestBytes is the encoded size of the request, 0 if it did not arrive, and Size the estimated
+	// size of the decoded request.
 	RequestBytes int
 	Size         guard.Size
-	// HasSnapshot says that the request holds a snapshot, and the others describe it. It
-	// may be invalid, and its id of any length and characters.
+	// HasSnapshot reports that the request has a snapshot. The next fields describe it. It may be
+	// invalid, and its id can have any length and characters.
 	HasSnapshot bool
 	SnapshotID  string
 	Jobs, Nodes int
-	// Request is nil if it was not decoded, and Response if there is none. Nothing changes
-	// them any more, so that they alone may be kept.
+	// Request is nil if it was not decoded, and Response is nil if there is none. They are not
+	// modified any more, so observers may keep them.
 	Request, Response proto.Message
 	Outcome
-	// Err is nil for a call that was answered. Its text is fit for a log, its status is
-	// what the caller sees.
+	// Err is nil for a successful call. Its text is suitable for logs. Its status is the status that
+	// the caller receives.
 	Err error
 }
 
@@ -65,23 +65,23 @@ type Outcome struct {
 // Code returns the status code of the call.
 func (e *Event) Code() codes.Code { return status.Code(e.Err) }
 
-// Observer is told of every call when it ends, also of those that were refused.
+// Observer observes every completed call, including rejected calls.
 type Observer interface {
-	// Observe takes note of an event, whose parts are not to be changed or, but for the
-	// messages and the allocations, kept. The context is that of the call.
+	// Observe observes a call with the context of the call. It must not modify the event, and may keep
+	// only the messages and the allocations.
 	Observe(ctx context.Context, event *Event)
 }
 
-// observe makes the error of a call one that its caller may see, and tells the observers.
-func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error) {
+// observe converts the error of a call to an error that the caller may see, and calls the observers.
+func (in *Ingress) observe(ctx context.Context, c *call, next handler) (any, error) {
 	event := &c.event
 	event.Began, event.Caller = time.Now(), caller(ctx)
 	response, err := next(ctx, c)
 	if err != nil {
 		err = &callError{status: statusOf(event.RequestID, err), cause: err}
-		in.pushBack(ctx, err)
+		in.setRetryPushback(ctx, err)
 		if status.Code(err) == codes.Canceled {
-			guard.Cancelled(ctx)
+			guard.Canceled(ctx)
 		}
 	}
 	event.Total, event.Err = time.Since(event.Began), err
@@ -94,29 +94,29 @@ func (in *Ingress) observe(ctx context.Context, c *call, next rest) (any, error)
 	return response, err
 }
 
-// pushbackKey is the trailer that tells a client of gRPC after how many milliseconds to
-// retry, or, if negative, not to (gRFC A6).
+// pushbackKey is the trailer with the milliseconds after which a client retries. A negative value
+// disables retries (gRFC A6).
 const pushbackKey = "grpc-retry-pushback-ms"
 
-// pushBack counts a call that is turned away for load, and tells its client when to
-// retry: not at all if the deadline comes before that.
-func (in *Ingress) pushBack(ctx context.Context, err error) {
+// setRetryPushback counts a call that is rejected for load, and sets the time after which the client
+// retries. The client does not retry if its deadline is earlier.
+func (in *Ingress) setRetryPushback(ctx context.Context, err error) {
 	var refused guard.RefusedError
 	if !errors.As(err, &refused) || refused.RetryAfter == 0 {
 		return
 	}
 	retry := int64(-1)
 	if refused.RetryAfter > 0 {
-		in.shed.Add(1)
+		in.rejected.Add(1)
 		if deadline, limited := ctx.Deadline(); !limited || time.Until(deadline) >= refused.RetryAfter {
 			retry = refused.RetryAfter.Milliseconds()
 		}
 	}
-	// An error means that the caller has gone.
+	// An error means that the caller has disconnected.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pushbackKey, strconv.FormatInt(retry, 10)))
 }
 
-// address returns the address of the connection of a call, port included.
+// address returns the remote address of a call, with the port.
 func address(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -125,7 +125,7 @@ func address(ctx context.Context) string {
 	return p.Addr.String()
 }
 
-// caller returns who makes a call.
+// caller returns the name of the caller: a name in its verified certificate, or its address.
 func caller(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -143,7 +143,7 @@ func caller(ctx context.Context) string {
 		}
 	}
 	if p.Addr.Network() == "unix" {
-		return "unix" // Such callers have no addresses.
+		return "unix" // Callers over a Unix socket have no addresses.
 	}
 	if host, _, err := net.SplitHostPort(address(ctx)); err == nil {
 		return host

@@ -1,7 +1,6 @@
-// Package ingress is the path that every unary call takes to its method: it gets an
-// id, is observed, refused while the server drains, received within limits, waits for
-// its turn and is decoded. No method is named here: a service that is described by
-// Service has all of this.
+// Package ingress processes unary calls before and after their methods. It assigns request ids, reports
+// calls to observers, rejects calls while the server drains, receives requests within limits, waits for
+// a slot and decodes the request. It is independent of the methods of a service.
 package ingress
 
 import (
@@ -26,86 +25,87 @@ import (
 
 // Config limits the calls of a server.
 type Config struct {
-	// At most MaxInflight methods of each kind of work run at once, each for LongestTurn until it
-	// is asked to end its search; MaxQueue calls wait for their turn, and the requests of
-	// MaxReceiving are arriving.
+	// MaxInflight is the number of slots of each class of work, MaxQueue the maximum number of calls
+	// that wait for a slot, and MaxReceiving the maximum number of requests that are being received.
 	MaxInflight, MaxQueue, MaxReceiving int
-	LongestTurn                         time.Duration
-	// ReceiveTimeout is how long a request may take to arrive, and ReadTimeout how long
-	// its caller may take to read the answer.
+	// MaxSlotTime is the time after which a call has to stop its search.
+	MaxSlotTime time.Duration
+	// ReceiveTimeout is the maximum time to receive a request, and ReadTimeout the maximum time
+	// until the caller has read the response.
 	ReceiveTimeout, ReadTimeout time.Duration
-	// MaxMemory is how many bytes all calls hold together, MaxMessageBytes how many a
-	// request has, at most.
+	// MaxMemory is the maximum memory of all calls, and MaxMessageBytes the maximum size of a
+	// request, both in bytes.
 	MaxMemory, MaxMessageBytes int
-	// Observers are told of every call when it ends, in this order.
+	// Observers observe every completed call, in this order.
 	Observers []Observer
 }
 
-// Ingress is the path of the calls of one server. It is safe for concurrent use.
+// Ingress processes the calls of one server. It is safe for concurrent use.
 type Ingress struct {
 	config   Config
 	memory   *guard.Memory
 	receiver *guard.Receiver
-	turns    *turns
+	slots    *slots
 	draining atomic.Bool
-	shed     atomic.Int64
+	rejected atomic.Int64
 }
 
-// New returns the path that a configuration describes.
+// New returns an Ingress with a configuration.
 func New(config Config) *Ingress {
 	in := &Ingress{
 		config: config,
 		memory: guard.NewMemory(config.MaxMemory),
-		turns:  newTurns(config.MaxInflight, config.MaxQueue),
+		slots:  newSlots(config.MaxInflight, config.MaxQueue),
 	}
-	in.memory.OnFreed = in.turns.memoryFreed
+	in.memory.OnFreed = in.slots.onMemoryFreed
 	in.receiver = &guard.Receiver{
 		Memory: in.memory, MaxCalls: config.MaxReceiving, MaxBytes: config.MaxMessageBytes, Timeout: config.ReceiveTimeout,
-		Reclaim: in.turns.reclaimAll,
+		Reclaim: in.slots.reclaimAll,
 	}
 	return in
 }
 
-// Drain makes all calls from now on fail with UNAVAILABLE.
+// Drain rejects all new calls with UNAVAILABLE.
 func (in *Ingress) Drain() { in.draining.Store(true) }
 
-// Load is how busy a server is: calls whose methods run, calls that wait for their turn, and
-// the bytes that all hold, each with its limit.
+// Load is the load of a server: the calls in a slot, the calls that wait for a slot, and the memory of
+// all calls in bytes, each with its limit.
 type Load struct {
 	Inflight, MaxInflight int
 	Queued, MaxQueue      int
 	Memory, MaxMemory     int
-	// Shed is the number of calls turned away since the start.
-	Shed int64
+	// Rejected is the number of calls rejected for load since the start.
+	Rejected int64
 }
 
-// Load returns how busy the server is now.
+// Load returns the current load.
 func (in *Ingress) Load() Load {
-	held, limit := in.memory.State()
+	used, limit := in.memory.Usage()
 	return Load{
-		Inflight: in.turns.inflight(), MaxInflight: in.config.MaxInflight,
-		Queued: int(in.turns.waiting.Load()), MaxQueue: in.config.MaxQueue,
-		Memory: held, MaxMemory: limit,
-		Shed: in.shed.Load(),
+		Inflight: in.slots.inflight(), MaxInflight: in.config.MaxInflight,
+		Queued: int(in.slots.waiting.Load()), MaxQueue: in.config.MaxQueue,
+		Memory: used, MaxMemory: limit,
+		Rejected: in.rejected.Load(),
 	}
 }
 
-// Method is what the path has to know of a method.
+// Method describes a method.
 type Method struct {
-	Work Work        // whose turn it waits for
-	Need *guard.Need // what its calls hold while it runs; nil for no more than the message
+	Work Work
+	// Memory estimates the memory of a call. If it is nil, a call needs memory only for its messages.
+	Memory *guard.Estimator
 }
 
 // PerCall is a service that needs the slot of each call and reports the outcome.
 type PerCall interface {
 	// ForCall returns a service for one call, and the outcome, which the service writes until its
 	// method returns.
-	ForCall(Turn) (service any, outcome *Outcome)
+	ForCall(Slot) (service any, outcome *Outcome)
 }
 
-// Service returns a service description whose unary methods take the path; methods says
-// by name what is to be known of them. The interceptors run first, unlike in gRPC's generated
-// handlers, so that they see every call, also one whose request never arrives.
+// Service returns a service description whose unary methods are called through in. methods describes
+// them by name. Unlike in gRPC's generated handlers, the interceptors run first. So they observe every
+// call, including calls whose requests never arrive.
 func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method) *grpc.ServiceDesc {
 	wrapped := *service
 	wrapped.Methods = slices.Clone(service.Methods)
@@ -115,14 +115,14 @@ func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method)
 	return &wrapped
 }
 
-// handler returns the handler of a method: the interceptors, the stages, and the generated
-// handler, which decodes what was received and calls the method.
-func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method) grpc.MethodHandler {
-	run := join(in.stages(), func(ctx context.Context, c *call) (any, error) {
+// handler returns a handler that runs the interceptors, the stages and the generated handler, which
+// decodes the request and calls the method.
+func (in *Ingress) handler(service string, method grpc.MethodDesc, properties Method) grpc.MethodHandler {
+	run := chain(in.stages(), func(ctx context.Context, c *call) (any, error) {
 		server := c.server
 		if service, ok := server.(PerCall); ok {
 			var outcome *Outcome
-			server, outcome = service.ForCall(c.turn)
+			server, outcome = service.ForCall(c.slot)
 			defer func() { c.event.Outcome = *outcome }()
 		}
 		return method.Handler(server, ctx, c.decode, nil)
@@ -131,14 +131,14 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		info := &grpc.UnaryServerInfo{Server: server, FullMethod: name}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			// Reset before it was begun, as all calls of a flood: it is counted, and no more.
-			// Else the calls of connections that are gone pile up.
-			guard.Cancelled(ctx)
+			// The caller reset the call before it began, as floods of calls do. It is only counted.
+			// Otherwise calls of closed connections would accumulate.
+			guard.Canceled(ctx)
 			return intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
 				return nil, status.FromContextError(ctx.Err()).Err()
 			})
 		}
-		c := &call{server: server, method: about, event: Event{Method: method.MethodName}}
+		c := &call{server: server, method: properties, event: Event{Method: method.MethodName}}
 		var err error
 		if c.stream, err = guard.StreamOf(ctx); err != nil {
 			return nil, err
@@ -155,29 +155,29 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, about Method)
 		}
 		memory := c.memory
 		c.memory = nil
-		return guard.Answer(ctx, message, memory, in.config.ReadTimeout), nil
+		return guard.Response(ctx, message, memory, in.config.ReadTimeout), nil
 	}
 }
 
-// call is a call on its way.
+// call is the state of a call.
 type call struct {
 	server  any // the service
 	method  Method
 	stream  guard.Stream
-	memory  *guard.Reservation // nil before the request has arrived, and when it is the answer's
-	message []byte             // as it arrived
-	turn    Turn               // zero before it is granted
+	memory  *guard.Reservation // nil until the request has arrived, and after the response took it over
+	message []byte             // the encoded request
+	slot    Slot               // zero until it is granted
 	event   Event
 }
 
-// rest is the part of a path that is still to run.
-type rest = func(context.Context, *call) (any, error)
+// handler processes a call and returns the response.
+type handler = func(context.Context, *call) (any, error)
 
-// stage is a part of the path. It calls next, or refuses the call.
-type stage func(ctx context.Context, c *call, next rest) (any, error)
+// stage is middleware: it calls next or rejects the call.
+type stage func(ctx context.Context, c *call, next handler) (any, error)
 
-// join returns what runs the stages, outermost first, and at the end last.
-func join(stages []stage, last rest) rest {
+// chain returns a handler that runs stages, outermost first, and then last.
+func chain(stages []stage, last handler) handler {
 	for _, run := range slices.Backward(stages) {
 		next := last
 		last = func(ctx context.Context, c *call) (any, error) { return run(ctx, c, next) }
@@ -185,13 +185,14 @@ func join(stages []stage, last rest) rest {
 	return last
 }
 
-// stages are the path, outermost first. What refuses a call comes after what observes it.
+// stages returns the stages, outermost first. Stages that reject calls follow the stage that observes
+// calls.
 func (in *Ingress) stages() []stage {
-	return []stage{identify, in.observe, recoverPanic, in.refuseWhileDraining, in.receive, in.awaitTurn, in.fitAnswer}
+	return []stage{identify, in.observe, recoverPanic, in.refuseWhileDraining, in.receive, in.awaitSlot, in.checkResponse}
 }
 
-// recoverPanic makes an error of a panic.
-func recoverPanic(ctx context.Context, c *call, next rest) (_ any, err error) {
+// recoverPanic converts a panic to an error.
+func recoverPanic(ctx context.Context, c *call, next handler) (_ any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -200,16 +201,16 @@ func recoverPanic(ctx context.Context, c *call, next rest) (_ any, err error) {
 	return next(ctx, c)
 }
 
-// refuseWhileDraining refuses calls over connections that are still open.
-func (in *Ingress) refuseWhileDraining(ctx context.Context, c *call, next rest) (any, error) {
+// refuseWhileDraining rejects calls while the server drains.
+func (in *Ingress) refuseWhileDraining(ctx context.Context, c *call, next handler) (any, error) {
 	if in.draining.Load() {
 		return nil, guard.Refuse(codes.Unavailable, "server is draining; retry on another one")
 	}
 	return next(ctx, c)
 }
 
-// receive waits for the request.
-func (in *Ingress) receive(ctx context.Context, c *call, next rest) (any, error) {
+// receive receives the request.
+func (in *Ingress) receive(ctx context.Context, c *call, next handler) (any, error) {
 	_, span := tracing.Start(ctx, tracing.StageReceive)
 	var err error
 	c.message, c.memory, err = in.receiver.Receive(ctx, c.stream, c.event.Caller)
@@ -221,11 +222,11 @@ func (in *Ingress) receive(ctx context.Context, c *call, next rest) (any, error)
 	return next(ctx, c)
 }
 
-// awaitTurn waits for the method's turn, and for the memory that it needs.
-func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, error) {
-	_, span := tracing.Start(ctx, tracing.StageTurn)
+// awaitSlot waits for a slot and for the memory of the call.
+func (in *Ingress) awaitSlot(ctx context.Context, c *call, next handler) (any, error) {
+	_, span := tracing.Start(ctx, tracing.StageSlot)
 	began := time.Now()
-	turn, err := in.takeTurn(ctx, c)
+	t, err := in.acquireSlot(ctx, c)
 	c.event.Waited = time.Since(began)
 	if err != nil {
 		tracing.Fail(span, err.Error())
@@ -233,81 +234,83 @@ func (in *Ingress) awaitTurn(ctx context.Context, c *call, next rest) (any, erro
 		return nil, err
 	}
 	span.End()
-	defer in.turns.release(turn)
-	defer time.AfterFunc(in.config.LongestTurn, turn.hurry).Stop()
-	c.turn = Turn{Shed: turn.shed, Hurry: turn.hurried, Lend: in.lender(turn)}
+	defer in.slots.release(t)
+	defer time.AfterFunc(in.config.MaxSlotTime, t.interrupt).Stop()
+	c.slot = Slot{NoSearch: t.noSearch, Interrupted: t.interrupted, Extra: in.extraSlots(t)}
 	return next(ctx, c)
 }
 
-// fitAnswer refuses a call whose answer is larger than its method said: it is not encoded.
-func (in *Ingress) fitAnswer(ctx context.Context, c *call, next rest) (any, error) {
+// checkResponse rejects a call whose response is larger than estimated and exceeds the free memory. Such
+// a response is not encoded.
+func (in *Ingress) checkResponse(ctx context.Context, c *call, next handler) (any, error) {
 	response, err := next(ctx, c)
 	if message, ok := response.(proto.Message); ok && err == nil {
 		bytes := guard.CallBytes + proto.Size(message)
-		if bytes > c.memory.Held() && !c.memory.Set(bytes) {
-			return nil, guard.TooLarge(bytes, in.memory.Most(), "the answer")
+		if bytes > c.memory.Bytes() && !c.memory.Set(bytes) {
+			return nil, guard.TooLarge(bytes, in.memory.MaxCall(), "the response")
 		}
 	}
 	return response, err
 }
 
-// lender returns what lends further turns to the call of a turn, each with the memory that
-// the call itself needs.
-func (in *Ingress) lender(own *turn) solver.AcquireWorker {
+// extraSlots returns a function that grants additional slots to a call. Each has as much memory as the
+// call itself.
+func (in *Ingress) extraSlots(own *ticket) solver.AcquireWorker {
 	return func(ctx context.Context) (context.Context, func(), bool) {
-		memory := in.memory.Reservation(own.caller)
-		lent, ok := in.turns.lend(own, func() bool { return memory.Set(own.bytes) })
+		memory := in.memory.NewReservation(own.caller)
+		extra, ok := in.slots.extra(own, func() bool { return memory.Set(own.bytes) })
 		if !ok {
 			return nil, nil, false
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(lent.hurried, cancel)
+		stop := context.AfterFunc(extra.interrupted, cancel)
 		return ctx, func() {
 			stop()
 			cancel()
-			in.turns.release(lent)
+			in.slots.release(extra)
 			memory.Release()
 		}, true
 	}
 }
 
-// Lend grants a turn for work that no call asked for and that needs these bytes, if one is
-// free, and what gives it back. It is hurried as soon as a call waits.
-func (in *Ingress) Lend(ctx context.Context, worker string, bytes int) (Turn, func(), bool) {
-	lend := in.lender(&turn{caller: worker, connection: worker, bytes: guard.CallBytes + bytes})
-	own, release, ok := lend(ctx)
+// IdleSlot returns a slot for background work that needs this memory, and a function that releases it.
+// It returns false if no slot is free. The slot is interrupted as soon as a call waits.
+func (in *Ingress) IdleSlot(ctx context.Context, worker string, bytes int) (slot Slot, release func(), ok bool) {
+	extra := in.extraSlots(&ticket{caller: worker, connection: worker, bytes: guard.CallBytes + bytes})
+	interrupted, release, ok := extra(ctx)
 	if !ok {
-		return Turn{}, nil, false
+		return Slot{}, nil, false
 	}
-	return Turn{Hurry: own, Lend: lend}, release, true
+	return Slot{Interrupted: interrupted, Extra: extra}, release, true
 }
 
-func (in *Ingress) takeTurn(ctx context.Context, c *call) (*turn, error) {
+// acquireSlot waits for a slot and for the estimated memory of a call.
+func (in *Ingress) acquireSlot(ctx context.Context, c *call) (*ticket, error) {
 	bytes := guard.CallBytes + 2*len(c.message)
-	if c.method.Need != nil {
-		c.event.Size = c.method.Need.Size(c.message)
-		need, err := c.method.Need.Bytes(c.event.Size, in.memory.Most()-bytes)
+	if c.method.Memory != nil {
+		c.event.Size = c.method.Memory.Size(c.message)
+		estimate, err := c.method.Memory.Bytes(c.event.Size, in.memory.MaxCall()-bytes)
 		if err != nil {
 			return nil, err
 		}
-		bytes += need
+		bytes += estimate
 	}
-	if bytes > in.memory.Most() {
-		return nil, guard.TooLarge(bytes, in.memory.Most(), "the request")
+	if bytes > in.memory.MaxCall() {
+		return nil, guard.TooLarge(bytes, in.memory.MaxCall(), "the request")
 	}
-	bytes = max(bytes, c.memory.Held()) // To give any back would lock the turns, which are locked then.
-	turn := &turn{
+	bytes = max(bytes, c.memory.Bytes()) // Freeing memory would lock in.slots, which calls reserve while locked.
+	t := &ticket{
 		caller: c.event.Caller, connection: address(ctx),
 		bytes: bytes, reserve: func() bool { return c.memory.Set(bytes) },
 	}
-	return turn, in.turns.take(ctx, c.method.Work, turn)
+	return t, in.slots.acquire(ctx, c.method.Work, t)
 }
 
-// decode is what a generated handler decodes its request with.
+// decode decodes the request, for a generated handler.
 func (c *call) decode(request any) error {
 	message, ok := request.(proto.Message)
 	if !ok {
-		return fmt.Errorf("request is a %T; want a protobuf message", request)
+		return fmt.Errorf("request: is a %T; must be a protobuf message", request)
 	}
 	err := proto.Unmarshal(c.message, message)
 	c.message = nil

@@ -46,16 +46,16 @@ func (*message) Read(n int) (mem.BufferSlice, error) {
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const outer = 3 // They refuse nothing.
-	refuse := func(context.Context, *call, rest) (any, error) { return nil, errors.New("no") }
-	fall := func(context.Context, *call, rest) (any, error) { panic("no") }
+	refuse := func(context.Context, *call, handler) (any, error) { return nil, errors.New("no") }
+	fall := func(context.Context, *call, handler) (any, error) { panic("no") }
 	for i := outer; i < len(New(Config{}).stages()); i++ {
 		for name, replacement := range map[string]stage{"refuses": refuse, "panics": fall} {
 			var o observed
-			in := New(Config{MaxInflight: 1, MaxReceiving: 1, MaxMemory: 1 << 20, ReceiveTimeout: 1e9, LongestTurn: 1e9, Observers: []Observer{&o}})
+			in := New(Config{MaxInflight: 1, MaxReceiving: 1, MaxMemory: 1 << 20, ReceiveTimeout: 1e9, MaxSlotTime: 1e9, Observers: []Observer{&o}})
 			stages := in.stages()
 			stages[i] = replacement
 			c := &call{stream: &message{}}
-			_, err := join(stages, func(context.Context, *call) (any, error) { return nil, nil })(t.Context(), c)
+			_, err := chain(stages, func(context.Context, *call) (any, error) { return nil, nil })(t.Context(), c)
 			if err == nil || o.event == nil || o.event.RequestID == "" || o.event.Code() != codes.Internal {
 				t.Errorf("stage %d %s: error %v, event %+v", i, name, err, o.event)
 			}

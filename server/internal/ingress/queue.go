@@ -9,153 +9,155 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
 
-// crowd is the calls of a lane, those of a caller among them, or those over one of its
-// connections. Of its members, the one with fewer turns comes first, then the one whose first
-// call is smaller, then the one that was served longest ago. Every change takes time in the
-// logarithm of their number, since it is made with the turns locked.
-type crowd struct {
-	of      *crowd // nil for a lane
-	name    string
-	members map[string]*crowd
-	next    order   // the members, that whose turn it is first
-	calls   []*turn // of a connection, that wait: smaller classes first, each in its order
+// flow is a level of a fair queue: the calls of a lane, of a caller in the lane, or of a connection
+// of the caller. Its children are ordered by the number of their slots, the size class of their first
+// call and the time since they were last served. All changes take logarithmic time, because slots is
+// locked during them.
+type flow struct {
+	parent   *flow // nil for a lane
+	name     string
+	children map[string]*flow
+	order    flowHeap  // the children, first the one to serve next
+	calls    []*ticket // of a connection, those that wait: by size class, then by arrival
 
-	running, waiting     int
-	since, served, tried int // when it came, had its last turn, and its first call did not fit
-	place                int // in next of the crowd that it is of
-	number               int // of a lane: what has come or was served last
+	running, waiting int
+	// arrived, served and tried are the times, by the clock of the lane, at which the flow was
+	// created, last got a slot, and last had a first call without enough memory.
+	arrived, served, tried int
+	index                  int // in parent.order
+	clock                  int // of a lane: the number of arrivals and grants so far
 }
 
-// isBefore reports whether it is the turn of a crowd rather than of another.
-func (c *crowd) isBefore(o *crowd) bool {
-	if c.waiting == 0 || o.waiting == 0 {
-		return c.waiting > o.waiting
+// before reports whether a flow is served before another.
+func (f *flow) before(o *flow) bool {
+	if f.waiting == 0 || o.waiting == 0 {
+		return f.waiting > o.waiting
 	}
 	return cmp.Or(
-		cmp.Compare(c.running, o.running), cmp.Compare(c.first().class(), o.first().class()),
-		cmp.Compare(max(c.served, c.tried), max(o.served, o.tried)), cmp.Compare(c.since, o.since),
+		cmp.Compare(f.running, o.running), cmp.Compare(f.first().class(), o.first().class()),
+		cmp.Compare(max(f.served, f.tried), max(o.served, o.tried)), cmp.Compare(f.arrived, o.arrived),
 	) < 0
 }
 
-// class returns the size class of a call: 0 for small ones, and one more for each doubling.
-func (u *turn) class() int { return bits.Len(uint(max(0, u.bytes-1) / guard.SmallCall)) }
+// class returns the size class of a call: 0 up to guard.SmallCall, and one more for each doubling.
+func (t *ticket) class() int { return bits.Len(uint(max(0, t.bytes-1) / guard.SmallCall)) }
 
-// compare orders the calls over a connection.
-func (u *turn) compare(o *turn) int {
-	return cmp.Or(cmp.Compare(u.class(), o.class()), cmp.Compare(u.number, o.number))
+// compare orders the calls of a connection.
+func (t *ticket) compare(o *ticket) int {
+	return cmp.Or(cmp.Compare(t.class(), o.class()), cmp.Compare(t.number, o.number))
 }
 
-// member returns a member of a crowd, a new one where there is none of that name.
-func (c *crowd) member(name string, number int) *crowd {
-	m := c.members[name]
-	if m == nil {
-		m = &crowd{of: c, name: name, since: number}
-		if c.members == nil {
-			c.members = make(map[string]*crowd)
+// child returns the child with a name. It creates the child if there is none.
+func (f *flow) child(name string, now int) *flow {
+	c := f.children[name]
+	if c == nil {
+		c = &flow{parent: f, name: name, arrived: now}
+		if f.children == nil {
+			f.children = make(map[string]*flow)
 		}
-		c.members[name] = m
-		heap.Push(&c.next, m)
+		f.children[name] = c
+		heap.Push(&f.order, c)
 	}
-	return m
+	return c
 }
 
-// add puts a call in the queue of a lane.
-func (c *crowd) add(u *turn) {
-	c.number++
-	u.number, u.waits = c.number, true
-	u.over = c.member(u.caller, c.number).member(u.connection, c.number)
-	i, _ := slices.BinarySearchFunc(u.over.calls, u, (*turn).compare)
-	u.over.calls = slices.Insert(u.over.calls, i, u)
-	u.over.count(0, 1)
+// add adds a call to the queue of a lane.
+func (f *flow) add(t *ticket) {
+	f.clock++
+	t.number, t.waits = f.clock, true
+	t.flow = f.child(t.caller, f.clock).child(t.connection, f.clock)
+	i, _ := slices.BinarySearchFunc(t.flow.calls, t, (*ticket).compare)
+	t.flow.calls = slices.Insert(t.flow.calls, i, t)
+	t.flow.count(0, 1)
 }
 
-// leave takes a call out of the queue, if it is there, and gives it its turn or not.
-func (c *crowd) leave(u *turn, running int) {
-	if !u.waits {
+// remove removes a call from the queue, if it waits. running is 1 if it gets a slot, otherwise 0.
+func (f *flow) remove(t *ticket, running int) {
+	if !t.waits {
 		return
 	}
-	u.waits = false
-	i, _ := slices.BinarySearchFunc(u.over.calls, u, (*turn).compare)
-	u.over.calls = slices.Delete(u.over.calls, i, i+1)
-	u.over.count(running, -1)
+	t.waits = false
+	i, _ := slices.BinarySearchFunc(t.flow.calls, t, (*ticket).compare)
+	t.flow.calls = slices.Delete(t.flow.calls, i, i+1)
+	t.flow.count(running, -1)
 }
 
-// count changes how many calls over a connection run and wait, and so of its caller and lane.
-func (c *crowd) count(running, waiting int) {
-	c.running, c.waiting = c.running+running, c.waiting+waiting
-	if c.of == nil {
+// count changes the numbers of running and waiting calls of a flow and of its ancestors.
+func (f *flow) count(running, waiting int) {
+	f.running, f.waiting = f.running+running, f.waiting+waiting
+	if f.parent == nil {
 		return
 	}
-	lane := c.of
-	for lane.of != nil {
-		lane = lane.of
+	lane := f.parent
+	for lane.parent != nil {
+		lane = lane.parent
 	}
 	if running > 0 {
-		lane.number++
-		c.served = lane.number
+		lane.clock++
+		f.served = lane.clock
 	}
-	heap.Fix(&c.of.next, c.place)
-	if c.running+c.waiting == 0 {
-		heap.Remove(&c.of.next, c.place)
-		delete(c.of.members, c.name)
+	heap.Fix(&f.parent.order, f.index)
+	if f.running+f.waiting == 0 {
+		heap.Remove(&f.parent.order, f.index)
+		delete(f.parent.children, f.name)
 	}
-	c.of.count(running, waiting)
+	f.parent.count(running, waiting)
 }
 
-// first returns the call that comes first, nil where none waits.
-func (c *crowd) first() *turn {
+// first returns the call to serve next, or nil if none waits.
+func (f *flow) first() *ticket {
 	switch {
-	case c.waiting == 0:
+	case f.waiting == 0:
 		return nil
-	case len(c.calls) > 0:
-		return c.calls[0]
+	case len(f.calls) > 0:
+		return f.calls[0]
 	default:
-		return c.next[0].first()
+		return f.order[0].first()
 	}
 }
 
-// last returns the call that is turned away where too many wait: of the caller of which most
-// wait, and of its connection of which most do, the last of the largest.
-func (c *crowd) last() *turn {
-	if len(c.calls) > 0 {
-		return c.calls[len(c.calls)-1]
+// last returns the call to reject if too many wait: the last of the largest calls of the connection
+// with the largest queue, of the caller with the largest queue.
+func (f *flow) last() *ticket {
+	if len(f.calls) > 0 {
+		return f.calls[len(f.calls)-1]
 	}
-	byWaiting := func(a, b *crowd) int { return cmp.Compare(a.waiting, b.waiting) }
-	return slices.MaxFunc(c.next, byWaiting).last()
+	byWaiting := func(a, b *flow) int { return cmp.Compare(a.waiting, b.waiting) }
+	return slices.MaxFunc(f.order, byWaiting).last()
 }
 
-// hasMore reports whether the caller of a connection, or where it is the same, the connection,
-// has more turns than that of another would have with one more.
-func (c *crowd) hasMore(o *crowd) bool {
-	return c.of.running >= o.of.running+2 || c.of == o.of && c.running >= o.running+2
+// exceeds reports whether the caller of a connection has at least two slots more than the caller of
+// another. For connections of the same caller, it compares the connections.
+func (f *flow) exceeds(o *flow) bool {
+	return f.parent.running >= o.parent.running+2 || f.parent == o.parent && f.running >= o.running+2
 }
 
-// order is a heap of crowds that know their places in it, for container/heap.
-type order []*crowd
+// flowHeap is a heap of flows for container/heap. It keeps their indices up to date.
+type flowHeap []*flow
 
-// Len returns how many there are.
-func (o order) Len() int { return len(o) }
+// Len returns the number of flows.
+func (h flowHeap) Len() int { return len(h) }
 
-// Less reports whether it is the turn of one rather than of another.
-func (o order) Less(i, j int) bool { return o[i].isBefore(o[j]) }
+// Less reports whether the flow at i is served before the flow at j.
+func (h flowHeap) Less(i, j int) bool { return h[i].before(h[j]) }
 
-// Swap swaps two.
-func (o order) Swap(i, j int) {
-	o[i], o[j] = o[j], o[i]
-	o[i].place, o[j].place = i, j
+// Swap swaps two flows.
+func (h flowHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
-// Push adds one at the end.
-func (o *order) Push(x any) {
-	c := x.(*crowd)
-	c.place = len(*o)
-	*o = append(*o, c)
+// Push appends a flow.
+func (h *flowHeap) Push(x any) {
+	f := x.(*flow)
+	f.index = len(*h)
+	*h = append(*h, f)
 }
 
-// Pop removes the one at the end.
-func (o *order) Pop() any {
-	end := len(*o) - 1
-	last := (*o)[end]
-	*o = slices.Delete(*o, end, end+1)
+// Pop removes the last flow.
+func (h *flowHeap) Pop() any {
+	end := len(*h) - 1
+	last := (*h)[end]
+	*h = slices.Delete(*h, end, end+1)
 	return last
 }

@@ -15,13 +15,13 @@ import (
 
 // model is a queue that looks at all of its calls each time.
 type model struct {
-	waiting, running []*turn
-	came             map[*turn]int
+	waiting, running []*ticket
+	arrived          map[*ticket]int
 	served           map[string]int
 }
 
 // counts returns how many calls each caller and each connection has.
-func counts(calls []*turn) map[string]int {
+func counts(calls []*ticket) map[string]int {
 	has := make(map[string]int)
 	for _, u := range calls {
 		has[u.caller]++
@@ -30,42 +30,42 @@ func counts(calls []*turn) map[string]int {
 	return has
 }
 
-// TestQueue holds the queue to the order that it promises: whose turn it is and who is turned
-// away, whatever came, was served, ended or left before.
+// TestQueue compares the queue with a model: whose ticket it is and who is turned
+// away, whatever arrived, was served, ended or left before.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		q := new(crowd)
-		m := model{came: make(map[*turn]int), served: make(map[string]int)}
-		forget := func(u *turn) {
+		q := new(flow)
+		m := model{arrived: make(map[*ticket]int), served: make(map[string]int)}
+		forget := func(u *ticket) {
 			for _, name := range []string{u.caller, u.connection} {
 				if counts(m.waiting)[name]+counts(m.running)[name] == 0 {
 					delete(m.served, name)
 				}
 			}
 		}
-		pick := func(calls []*turn) *turn { return calls[rapid.IntRange(0, len(calls)-1).Draw(t, "which")] }
+		pick := func(calls []*ticket) *ticket { return calls[rapid.IntRange(0, len(calls)-1).Draw(t, "which")] }
 		for n := range rapid.IntRange(1, 100).Draw(t, "changes") {
 			switch what := rapid.IntRange(0, 5).Draw(t, "what"); {
 			case what <= 1 || len(m.waiting) == 0 && len(m.running) == 0:
-				u := newTurn(rapid.SampledFrom([]string{"a1", "a2", "b1", "b2", "b3", "c1", "d1"}).Draw(t, "connection"),
+				u := newTicket(rapid.SampledFrom([]string{"a1", "a2", "b1", "b2", "b3", "c1", "d1"}).Draw(t, "connection"),
 					guard.SmallCall/2<<rapid.IntRange(0, 3).Draw(t, "size"))
 				q.add(u)
-				m.waiting, m.came[u] = append(m.waiting, u), n
+				m.waiting, m.arrived[u] = append(m.waiting, u), n
 			case what == 2 && len(m.waiting) > 0:
 				u := pick(m.waiting)
-				q.leave(u, 0)
+				q.remove(u, 0)
 				m.waiting = remove(m.waiting, u)
 				forget(u)
 			case what == 3 && len(m.running) > 0:
 				u := pick(m.running)
-				u.over.count(-1, 0)
+				u.flow.count(-1, 0)
 				m.running = remove(m.running, u)
 				forget(u)
 			case len(m.waiting) > 0:
 				u := q.first()
 				m.checkFirst(t, u)
-				q.leave(u, 1)
+				q.remove(u, 1)
 				m.waiting, m.running = remove(m.waiting, u), append(m.running, u)
 				m.served[u.caller], m.served[u.connection] = n+1, n+1
 			}
@@ -77,42 +77,42 @@ func TestQueue(t *testing.T) {
 			}
 		}
 		for len(m.waiting) > 0 {
-			q.leave(m.waiting[0], 0)
+			q.remove(m.waiting[0], 0)
 			m.waiting = m.waiting[1:]
 		}
 		for _, u := range m.running {
-			u.over.count(-1, 0)
+			u.flow.count(-1, 0)
 		}
-		if len(q.members)+len(q.next)+q.running > 0 {
+		if len(q.children)+len(q.order)+q.running > 0 {
 			t.Fatalf("the queue is not empty: %+v", q)
 		}
 	})
 }
 
-func remove(calls []*turn, u *turn) []*turn {
-	var rest []*turn
+func remove(calls []*ticket, u *ticket) []*ticket {
+	var kept []*ticket
 	for _, other := range calls {
 		if other != u {
-			rest = append(rest, other)
+			kept = append(kept, other)
 		}
 	}
-	return rest
+	return kept
 }
 
 // checkFirst checks that u comes first over its connection, that connection first of those of
 // its caller, and that caller first of all.
-func (m *model) checkFirst(t *rapid.T, u *turn) {
-	caller, connection := func(u *turn) string { return u.caller }, func(u *turn) string { return u.connection }
+func (m *model) checkFirst(t *rapid.T, u *ticket) {
+	caller, connection := func(u *ticket) string { return u.caller }, func(u *ticket) string { return u.connection }
 	has := counts(m.running)
-	byTurns := func(of func(*turn) string) func(a, b *turn) int {
-		return func(a, b *turn) int {
+	bySlots := func(of func(*ticket) string) func(a, b *ticket) int {
+		return func(a, b *ticket) int {
 			return cmp.Or(
 				cmp.Compare(has[of(a)], has[of(b)]), cmp.Compare(a.class(), b.class()), cmp.Compare(m.served[of(a)], m.served[of(b)]),
 			)
 		}
 	}
-	firsts := func(calls []*turn, of func(*turn) string, compare func(a, b *turn) int) []*turn {
-		first := make(map[string]*turn)
+	firsts := func(calls []*ticket, of func(*ticket) string, compare func(a, b *ticket) int) []*ticket {
+		first := make(map[string]*ticket)
 		for _, other := range calls {
 			if known := first[of(other)]; known == nil || compare(other, known) < 0 {
 				first[of(other)] = other
@@ -120,68 +120,68 @@ func (m *model) checkFirst(t *rapid.T, u *turn) {
 		}
 		return slices.Collect(maps.Values(first))
 	}
-	ofConnections := firsts(m.waiting, connection, func(a, b *turn) int {
-		return cmp.Or(cmp.Compare(a.class(), b.class()), cmp.Compare(m.came[a], m.came[b]))
+	ofConnections := firsts(m.waiting, connection, func(a, b *ticket) int {
+		return cmp.Or(cmp.Compare(a.class(), b.class()), cmp.Compare(m.arrived[a], m.arrived[b]))
 	})
 	if !slices.Contains(ofConnections, u) {
 		t.Fatalf("%s of %d bytes is not the first of its connection", u.connection, u.bytes)
 	}
 	for _, other := range ofConnections {
-		if other.caller == u.caller && byTurns(connection)(other, u) < 0 {
+		if other.caller == u.caller && bySlots(connection)(other, u) < 0 {
 			t.Fatalf("%s of %d bytes comes before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
 		}
 	}
-	for _, other := range firsts(ofConnections, caller, byTurns(connection)) {
-		if byTurns(caller)(other, u) < 0 {
+	for _, other := range firsts(ofConnections, caller, bySlots(connection)) {
+		if bySlots(caller)(other, u) < 0 {
 			t.Fatalf("%s of %d bytes comes before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
 		}
 	}
 }
 
 // checkLast checks that no caller and no connection has more calls waiting than those of u, and
-// that no call of its connection is to be turned away before it.
-func (m *model) checkLast(t *rapid.T, u *turn) {
+// that no call of its connection is to be rejected before it.
+func (m *model) checkLast(t *rapid.T, u *ticket) {
 	has := counts(m.waiting)
 	for _, other := range m.waiting {
 		if has[other.caller] > has[u.caller] || other.caller == u.caller && has[other.connection] > has[u.connection] ||
-			other.connection == u.connection && cmp.Or(cmp.Compare(other.class(), u.class()), cmp.Compare(m.came[other], m.came[u])) > 0 {
-			t.Fatalf("%s of %d bytes is turned away before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
+			other.connection == u.connection && cmp.Or(cmp.Compare(other.class(), u.class()), cmp.Compare(m.arrived[other], m.arrived[u])) > 0 {
+			t.Fatalf("%s of %d bytes is rejected before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
 		}
 	}
 }
 
-// BenchmarkTurnsLocked measures for how long a call that arrives, ends or frees memory locks the
-// turns of others, beside many that wait for memory.
-func BenchmarkTurnsLocked(b *testing.B) {
+// BenchmarkSlotsLocked measures for how long a call that arrives, ends or frees memory locks the
+// slots of others, beside many that wait for memory.
+func BenchmarkSlotsLocked(b *testing.B) {
 	for _, callers := range []int{1, 100} {
 		for _, waiting := range []int{64, 256, 1024, 10_000} {
 			b.Run(fmt.Sprintf("%d callers, %d waiting", callers, waiting), func(b *testing.B) {
-				turns := newTurns(4, 100_000)
-				search := &turns.lanes[WorkDecision]
+				slots := newSlots(4, 100_000)
+				search := &slots.lanes[WorkDecision]
 				memory := guard.NewMemory(16 << 20)
-				full := memory.Reservation("full")
-				full.Set(memory.Most())
+				full := memory.NewReservation("full")
+				full.Set(memory.MaxCall())
 				for n := range waiting {
-					u := newTurn(fmt.Sprintf("%c%d", 'A'+n%callers, n%7), guard.SmallCall<<(n%6))
+					u := newTicket(fmt.Sprintf("%c%d", 'A'+n%callers, n%7), guard.SmallCall<<(n%6))
 					u.caller = fmt.Sprint(n % callers)
-					r := memory.Reservation(u.caller)
+					r := memory.NewReservation(u.caller)
 					u.bytes, u.reserve = u.bytes+1, func() bool { return r.Set(u.bytes) }
 					search.queue.add(u)
 				}
-				turns.count()
+				slots.updateWaiting()
 				var locked [3][]time.Duration
 				for b.Loop() {
-					u := newTurn("x1", 2*guard.SmallCall)
-					r := memory.Reservation("x")
+					u := newTicket("x1", 2*guard.SmallCall)
+					r := memory.NewReservation("x")
 					u.reserve = func() bool { return r.Set(u.bytes) }
 					start := time.Now()
 					search.queue.add(u)
-					turns.dispatch(search)
+					slots.dispatch(search)
 					arrived := time.Now()
-					search.queue.leave(u, 0)
-					turns.count()
+					search.queue.remove(u, 0)
+					slots.updateWaiting()
 					left := time.Now()
-					turns.memoryFreed()
+					slots.onMemoryFreed()
 					for i, took := range []time.Duration{arrived.Sub(start), left.Sub(arrived), time.Since(left)} {
 						locked[i] = append(locked[i], took)
 					}

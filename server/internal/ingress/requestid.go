@@ -19,16 +19,16 @@ const requestIDKey = "x-request-id"
 // maxRequestIDLength is the length of the longest id that is accepted, in bytes.
 const maxRequestIDLength = 128
 
-// identify gives the call the id it brought, or a new one, and returns it to the caller.
-func identify(ctx context.Context, c *call, next rest) (any, error) {
+// identify assigns the request id of the metadata, or a new one, and returns it to the caller.
+func identify(ctx context.Context, c *call, next handler) (any, error) {
 	id := rand.Text()
-	if brought := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(brought) > 0 && acceptable(brought[0]) {
-		id = brought[0]
+	if ids := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(ids) > 0 && acceptable(ids[0]) {
+		id = ids[0]
 	}
 	trace.SpanFromContext(ctx).SetAttributes(tracing.RequestID.String(id))
 	echo := metadata.Pairs(requestIDKey, id)
-	// Now, since gRPC itself answers a request that is too large, and only in the trailer of
-	// a call that fails: to gRPC a header means that it was begun, and must not be retried.
+	// The trailer is set now because gRPC itself rejects requests that are too large. A failed call has
+	// no header: gRPC clients take a header as a sign that the call began, and do not retry it.
 	_ = grpc.SetTrailer(ctx, echo)
 	c.event.RequestID = id
 	response, err := next(ctx, c)
@@ -38,8 +38,8 @@ func identify(ctx context.Context, c *call, next rest) (any, error) {
 	return response, err
 }
 
-// acceptable reports whether an id is fit for headers and logs: printable ASCII
-// without spaces, and not too long.
+// acceptable reports whether an id is suitable for headers and logs: printable ASCII without spaces, up
+// to maxRequestIDLength bytes.
 func acceptable(id string) bool {
 	printable := func(r rune) bool { return r > ' ' && r <= '~' }
 	return id != "" && len(id) <= maxRequestIDLength && strings.IndexFunc(id, func(r rune) bool { return !printable(r) }) < 0

@@ -16,40 +16,39 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What a history keeps, at most: less than 8 MiB whatever callers send.
+// Limits of a history. It uses less than 8 MiB for any requests.
 const (
-	keptCalls    = 50 // answered calls, and as many that were not
-	keptAttempts = 8  // failed attempts of a decision
+	keptCalls    = 50 // successful calls, and as many failed calls
+	keptAttempts = 8  // failed attempts per decision
 	keptJobs     = 50 // jobs of the last decision
-	keptWarned   = 3  // jobs of a kind of warning
+	keptWarned   = 3  // jobs per warning code
 
-	keptAllocations = 1000    // of the last decision, until its jobs are looked at
-	keptRequest     = 4 << 20 // bytes of its request, decoded
+	keptAllocations = 1000    // allocations of the last decision, until its jobs are shown
+	keptRequest     = 4 << 20 // size of the last decision's request, encoded and decoded, in bytes
 )
 
-// history remembers the last calls, and how often each backend answered. It is an
-// observer of calls.
+// history keeps the last calls and counts the attempts of each backend. It is an observer of calls.
 type history struct {
 	explaining        sync.Mutex
-	mutex             sync.Mutex // locked last
+	mutex             sync.Mutex // locked after explaining
 	answered, refused ring
 	tallies           map[solver.BackendName]tally
 	past              past
 	decided           *lastDecision // nil before the first
 }
 
-// lastDecision is what is remembered of the last decision's jobs.
+// lastDecision is the jobs of the last decision.
 type lastDecision struct {
 	SnapshotID string
 	jobs       func() []decidedJob
 	More       int  // jobs that are not kept
-	Explained  bool // reasons were looked for
+	Explained  bool // explanations were requested
 	decided    Decided
 }
 
-// Decided is what was decided, and by what.
+// Decided is a decided request and the backend that decided it.
 type Decided struct {
-	// Request is nil if it is too large to keep. Its size is Size.
+	// Request is nil if it is too large to keep. Size is its size.
 	Request *elastallocv1.AllocateRequest
 	Size    guard.Size
 	Backend solver.BackendName
@@ -58,29 +57,30 @@ type Decided struct {
 // Jobs returns the jobs that are kept.
 func (d *lastDecision) Jobs() []decidedJob { return d.jobs() }
 
-// TooLarge says that no reasons will be found, because the request is not kept.
+// TooLarge reports whether there are no explanations because the request was too large to keep.
 func (d *lastDecision) TooLarge() bool { return !d.Explained && d.decided.Request == nil }
 
-// decidedJob is what the last decision means for a job, and why it has no nodes.
+// decidedJob is the allocation of a job in the last decision.
 type decidedJob struct {
 	index          int // in the snapshot
 	ID             string
 	Current, Nodes int
-	NodeType       string // "" where the nodes are alike
+	NodeType       string // "" if the pool has no node types
 	Change         solver.Change
 	Wait           solver.WaitReason
 	Behind         string
-	Reason         *Reason // why it has these nodes and no others, nil where that was not found
-	// Starts and Ends are forecasts from the decision on, nil where there is none, and 80 % of
-	// the ends are forecast between endsLow and endsHigh.
+	Reason         *Reason // why it has these nodes, nil if unknown
+	// Starts and Ends are forecasts of the times from the decision to the start and to the completion.
+	// They are nil if there is no forecast. The 80% interval of the completion is from endsLow to
+	// endsHigh.
 	Starts, Ends      *time.Duration
 	endsLow, endsHigh *time.Duration
 }
 
-// Insight is what is found out about a decision when the page is shown.
+// Insight is the explanation and the forecast of a decision.
 type Insight struct {
 	Reasons  map[string]Reason    // by the ids of jobs
-	Forecast []solver.JobForecast // in the order of the snapshot; empty where there was no time
+	Forecast []solver.JobForecast // in the order of the snapshot; empty if there was not enough time
 }
 
 // Reason is why a job of a decision has its nodes.
@@ -88,11 +88,12 @@ type Reason struct {
 	Nodes     int
 	Why       solver.Why
 	Text      string
-	Estimated bool // there was no time to find out what every size would cost
+	Estimated bool // there was not enough time to prove the loss of every size
 }
 
-// newLastDecision returns what to remember of a decision. Most are followed by another before
-// anybody looks, so that its jobs wait for that unless they are many.
+// newLastDecision returns the last decision. It converts the jobs when they are first shown, because most
+// decisions are replaced before that. It converts many jobs at once, so that it does not keep their
+// allocations.
 func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
 	allocations := d.Allocations
 	last := &lastDecision{
@@ -105,8 +106,8 @@ func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
 	return last
 }
 
-// decidedJobs returns the jobs of a decision to remember: first those that change or hold no
-// nodes, in the order of the snapshot, then the others.
+// decidedJobs returns the jobs of a decision to show, in the order of the snapshot. Jobs that change or wait
+// are first.
 func decidedJobs(allocations []solver.Allocation) []decidedJob {
 	jobs := make([]decidedJob, 0, min(keptJobs, len(allocations)))
 	for _, keeps := range []bool{false, true} {
@@ -124,13 +125,13 @@ func decidedJobs(allocations []solver.Allocation) []decidedJob {
 	return jobs
 }
 
-// ring holds the last calls.
+// ring is a ring buffer of the last calls.
 type ring struct {
 	calls [keptCalls]pastCall
 	count int // since the start
 }
 
-// add adds a call, which replaces the oldest.
+// add adds a call. It replaces the oldest call.
 func (r *ring) add(c pastCall) {
 	r.calls[r.count%keptCalls] = c
 	r.count++
@@ -147,7 +148,7 @@ func (r *ring) last(now time.Time) []pastCall {
 	return last
 }
 
-// pastCall is what is remembered of a call.
+// pastCall is a completed call.
 type pastCall struct {
 	Ended                                 time.Time
 	Age                                   string // when the page is shown
@@ -155,20 +156,20 @@ type pastCall struct {
 	Method, Caller, RequestID, SnapshotID string
 	HasSnapshot                           bool
 	Jobs, Nodes                           int
-	Report                                *solver.Report // without lists but for failed attempts, or nil
+	Report                                *solver.Report // without lists, except failed attempts; may be nil
 	Warnings                              []warnings
-	Code                                  codes.Code // with Error: why there was no answer
+	Code                                  codes.Code // with Error: why the call failed
 	Error                                 string
 }
 
-// warnings are those of a decision that have the same code.
+// warnings is the warnings of a decision with the same code.
 type warnings struct {
 	Code  solver.WarningCode
 	Count int
-	Jobs  []string // the first jobs that they are about
+	Jobs  []string // ids of the first jobs
 }
 
-// countWarnings counts warnings by code, in the order in which the codes come.
+// countWarnings counts warnings by code, in the order of the first warning with each code.
 func countWarnings(all []solver.Warning) []warnings {
 	var counted []warnings
 	for _, warning := range all {
@@ -185,14 +186,14 @@ func countWarnings(all []solver.Warning) []warnings {
 	return counted
 }
 
-// tally is how often a backend did what since the start.
+// tally is the numbers of attempts of a backend since the start.
 type tally struct {
 	Answered int
-	Failed   int // no plan in time, a crash, an invalid plan
-	NotAsked int // missing, its breaker open, or not suited to the problem
+	Failed   int // no plan in time, a crash, or an invalid plan
+	Skipped  int // missing, circuit breaker open, or not suited to the problem
 }
 
-// Observe remembers a call.
+// Observe keeps a call.
 func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	call := pastCall{
 		Ended: event.Began.Add(event.Total), Took: event.Total,
@@ -240,7 +241,7 @@ func (h *history) Observe(_ context.Context, event *ingress.Event) {
 	}
 }
 
-// tally counts attempts, under the lock.
+// tally counts attempts. The caller has locked mutex.
 func (h *history) tally(attempts []solver.Attempt) {
 	if h.tallies == nil {
 		h.tallies = make(map[solver.BackendName]tally)
@@ -251,7 +252,7 @@ func (h *history) tally(attempts []solver.Attempt) {
 		case solver.OutcomeAnswered:
 			t.Answered++
 		case solver.OutcomeUnavailable:
-			t.NotAsked++
+			t.Skipped++
 		default:
 			t.Failed++
 		}
@@ -259,7 +260,7 @@ func (h *history) tally(attempts []solver.Attempt) {
 	}
 }
 
-// failedAttempts returns the attempts that gave no answer, in brief.
+// failedAttempts returns the first attempts that returned no plan, with shortened details.
 func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 	var failed []solver.Attempt
 	for _, attempt := range attempts {
@@ -271,10 +272,9 @@ func failedAttempts(attempts []solver.Attempt) []solver.Attempt {
 	return failed
 }
 
-// explain finds out, once, why the jobs of the last decision have their nodes, and when they
-// start and end. Where ask has no answer now, it is asked again the next time; while it is
-// asked, no one else asks or waits.
-func (h *history) explain(ask func(Decided, []string) (Insight, bool)) {
+// explain adds explanations and forecasts to the jobs of the last decision, once. If find returns false, a
+// later call tries again. Concurrent calls return at once.
+func (h *history) explain(find func(Decided, []string) (Insight, bool)) {
 	if !h.explaining.TryLock() {
 		return
 	}
@@ -285,24 +285,24 @@ func (h *history) explain(ask func(Decided, []string) (Insight, bool)) {
 	if last == nil || last.Explained || last.decided.Request == nil {
 		return
 	}
-	asked, jobs := last.decided.Request.GetSnapshot().GetJobs(), slices.Clone(last.Jobs())
+	snapshotJobs, jobs := last.decided.Request.GetSnapshot().GetJobs(), slices.Clone(last.Jobs())
 	var ids []string
 	for i := range jobs {
-		ids = append(ids, asked[jobs[i].index].GetId())
+		ids = append(ids, snapshotJobs[jobs[i].index].GetId())
 	}
-	insight, ok := ask(last.decided, ids)
+	insight, ok := find(last.decided, ids)
 	if !ok {
 		return
 	}
 	for i := range jobs {
-		// With another time limit the decision may be another.
+		// With another time budget the decision may differ.
 		if reason, known := insight.Reasons[ids[i]]; known && reason.Nodes == jobs[i].Nodes && reason.Why != "" {
 			jobs[i].Reason = &reason
 		}
 		if index := jobs[i].index; index < len(insight.Forecast) {
-			of := &insight.Forecast[index]
-			jobs[i].Starts, jobs[i].Ends = of.Start, of.End
-			jobs[i].endsLow, jobs[i].endsHigh = of.EndLow, of.EndHigh
+			forecast := &insight.Forecast[index]
+			jobs[i].Starts, jobs[i].Ends = forecast.Start, forecast.End
+			jobs[i].endsLow, jobs[i].endsHigh = forecast.EndLow, forecast.EndHigh
 		}
 	}
 	explained := *last
@@ -314,7 +314,7 @@ func (h *history) explain(ask func(Decided, []string) (Insight, bool)) {
 	}
 }
 
-// recall fills in what the page shows of the calls.
+// recall adds the calls and decisions to v, and returns the attempts of each backend.
 func (h *history) recall(v *view) map[solver.BackendName]tally {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

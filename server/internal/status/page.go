@@ -1,5 +1,5 @@
-// Package status is the page that shows how a server does: its load, its backends, the last
-// decisions and the last calls that got none.
+// Package status implements the status page of a server. It shows the load, the backends, the last responses
+// and the last failed calls.
 package status
 
 import (
@@ -31,37 +31,37 @@ var (
 	pageStyle string
 )
 
-// Backend is what a server shows about one of its backends.
+// Backend describes a backend of a server.
 type Backend struct {
 	Name    solver.BackendName
-	Version string                    // of its external program; "" where it has none or it is unknown
-	State   func() chain.BackendState // now; safe for concurrent use
+	Version string                    // of its external program; "" if it has none or it is unknown
+	State   func() chain.BackendState // the current state; safe for concurrent use
 }
 
-// Config is what a page shows.
+// Config configures a page.
 type Config struct {
 	Version  string
 	Backends []Backend
 	Address  func() net.Addr // of gRPC
 	Ready    func() bool
 	Load     func() ingress.Load
-	// Explain says why jobs of a decision have their nodes, by their ids, and when all start
-	// and end; false where that cannot be found out now.
+	// Explain explains the allocations of the jobs with these ids, and forecasts when jobs start and
+	// complete. It returns false if it cannot do so now.
 	Explain func(context.Context, Decided, []string) (Insight, bool)
 }
 
-// Page serves the status page over HTTP, and observes the calls that it shows. It needs
-// no script, and what callers sent is always escaped.
+// Page serves the status page over HTTP and observes calls. It uses no scripts, and escapes all values from
+// requests.
 type Page struct {
 	history
 	config  Config
 	started time.Time
 	host    string
 	page    *template.Template
-	policy  string // what a browser may do with the page
+	policy  string // the Content-Security-Policy
 }
 
-// New returns the page of a server that starts now.
+// New returns a page for a server that starts now.
 func New(config Config) (*Page, error) {
 	page, err := template.New("status").Funcs(template.FuncMap{
 		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": text.Printable,
@@ -74,7 +74,7 @@ func New(config Config) (*Page, error) {
 			}
 			return strconv.FormatFloat(x, 'g', 3, 64)
 		},
-		// Rounded up, so that what holds anything does not seem to hold nothing.
+		// Round up, so that only 0 bytes are 0 MiB.
 		"mebibytes": func(bytes int) int { return (bytes + 1<<20 - 1) >> 20 },
 	}).Parse(pageTemplate)
 	if err != nil {
@@ -92,12 +92,12 @@ func New(config Config) (*Page, error) {
 	}, nil
 }
 
-// span returns the time between two times, to the second.
+// span formats the duration between two times in whole seconds.
 func span(from, to time.Time) string {
 	return format.Span(max(0, to.Sub(from)).Truncate(time.Second))
 }
 
-// ServeHTTP writes the page. With the query "paused" it does not refresh itself.
+// ServeHTTP writes the page. With the query "paused" the page does not refresh itself.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.explain(func(d Decided, ids []string) (Insight, bool) {
 		return p.config.Explain(r.Context(), d, ids)
@@ -115,10 +115,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
-	_, _ = body.WriteTo(w) // An error means that the reader has gone.
+	_, _ = body.WriteTo(w) // An error means that the client has disconnected.
 }
 
-// view is what the template shows.
+// view is the data of the template.
 type view struct {
 	Style                       template.CSS
 	Paused, Ready               bool
@@ -134,22 +134,22 @@ type view struct {
 	past                        past
 	Pictures                    []picture
 	Past                        []pastRow
-	Each, Shown                 time.Duration // of the columns, and of all
+	Each, Shown                 time.Duration // covered by a column, and by all columns
 	Forecast                    template.HTML
 }
 
-// backendView is a line of the table of backends.
+// backendView is a row of the table of backends.
 type backendView struct {
 	Backend
 	chain.BackendState
 	tally
-	Trying bool // the next decision tries a backend that is down
+	Trying bool // the next decision calls a backend that is down
 }
 
-// view returns what the page shows at a time.
+// view returns the data of the page at a time.
 func (p *Page) view(now time.Time) view {
 	v := view{
-		Style: template.CSS(pageStyle), Ready: p.config.Ready(), //nolint:gosec // The style is a file of ours.
+		Style: template.CSS(pageStyle), Ready: p.config.Ready(), //nolint:gosec // The style is embedded.
 		Host: p.host, Address: p.config.Address(), Version: p.config.Version, GoVersion: runtime.Version(),
 		Started: p.started.UTC(), Now: now.UTC(), Load: p.config.Load(), Kept: keptCalls,
 	}

@@ -32,7 +32,7 @@ func newPage(t *testing.T, backends ...Backend) *Page {
 		Address: func() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50051} },
 		Ready:   func() bool { return true },
 		Load: func() ingress.Load {
-			return ingress.Load{Inflight: 3, MaxInflight: 3, Queued: 2, MaxQueue: 9, Shed: 17, Memory: 5<<20 + 1, MaxMemory: 256 << 20}
+			return ingress.Load{Inflight: 3, MaxInflight: 3, Queued: 2, MaxQueue: 9, Rejected: 17, Memory: 5<<20 + 1, MaxMemory: 256 << 20}
 		},
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Page) text(t *testing.T, now time.Time) string {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	got := newPage(t).text(t, time.Now())
-	for _, want := range []string{"3 of at most 3", "2 of at most 9", "of these, for load 17", "Memory of calls 6 of at most 256 MiB", "127.0.0.1:50051", "Last answers None since the start."} {
+	for _, want := range []string{"3 of at most 3", "2 of at most 9", "Rejected for load 17", "Memory of calls 6 of at most 256 MiB", "127.0.0.1:50051", "Last responses None since the start."} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)
 		}
@@ -106,7 +106,7 @@ func TestAnswers(t *testing.T) {
 		"no report":   {nil, "queue 40 70 607ms"},
 		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
 			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},
-		}}, "warns of 2 × never-fits ( a , b ), idle-with-queue"},
+		}}, "warnings: 2 × never-fits ( a , b ), idle-with-queue"},
 		"fallback": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Attempts: []solver.Attempt{
 			{Backend: "highs", Outcome: solver.OutcomeUnavailable, Detail: "circuit open"},
 			{Backend: "cbc", Outcome: solver.OutcomeInvalidPlan, Detail: "<img>", Duration: time.Second},
@@ -125,7 +125,7 @@ func TestAnswers(t *testing.T) {
 			}
 			page.Observe(t.Context(), event)
 			got := page.text(t, now)
-			for _, want := range []string{"Answered 1 since the start", "02:58:55 1m04s ago Allocate queue 40 70", test.want} {
+			for _, want := range []string{"Successful calls 1 since the start", "02:58:55 1m04s ago Allocate queue 40 70", test.want} {
 				if !strings.Contains(got, want) {
 					t.Errorf("the page does not say %q: %s", want, got)
 				}
@@ -146,7 +146,7 @@ func TestRefusedCallsHideNoAnswers(t *testing.T) {
 		})
 	}
 	got := page.text(t, time.Now())
-	for _, want := range []string{"Not answered 100 since the start", " answered ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id"} {
+	for _, want := range []string{"Failed calls 100 since the start", " answered ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)
 		}
@@ -233,7 +233,7 @@ func TestLastDecision(t *testing.T) {
 	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Outcome: ingress.Outcome{Decision: &decision, Report: &decision.Report}})
 	got := page.text(t, time.Now())
 	for _, want := range []string{
-		"Last decision queue : those of its jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
+		"Last decision queue : first the jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not say %q: %s", want, got)
@@ -275,7 +275,7 @@ func TestHistoryIsSmall(t *testing.T) {
 		decision := &solver.Decision{Allocations: make([]solver.Allocation, jobs), Report: report}
 		page.Observe(t.Context(), &ingress.Event{
 			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request,
-			RequestBytes: jobs, Size: guard.NewNeed(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), jobs)),
+			RequestBytes: jobs, Size: guard.NewEstimator(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), jobs)),
 			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
 		})
 	}
@@ -314,7 +314,7 @@ func TestReasonsAreFoundByOne(t *testing.T) {
 	<-looking
 	select {
 	case text := <-show():
-		if !strings.Contains(text, "not found yet") {
+		if !strings.Contains(text, "not available yet") {
 			t.Errorf("the page does not say that there are no reasons yet: %s", text)
 		}
 	case <-time.After(wait.Patience):

@@ -18,38 +18,37 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What the pictures show: the last six hours.
+// Limits of the charts. They show the last six hours.
 const (
 	columns = 90
-	each    = 4 * time.Minute
-	// held is for how many columns a decision's state is drawn on where no other follows.
-	held = 8
-	// mostBars is the number of jobs whose forecast is drawn.
-	mostBars = 24
-	// mostTeams are drawn, those that held the most nodes.
-	mostTeams = chart.Colors - 1
+	each    = 4 * time.Minute // covered by a column
+	// maxCarried is the number of columns without decisions that show the state of the last decision.
+	maxCarried = 8
+	// maxBars is the maximum number of jobs in the forecast.
+	maxBars = 24
+	// maxTeams is the maximum number of teams, which are the teams with the most nodes.
+	maxTeams = chart.Colors - 1
 )
 
-// column is what is remembered of the decisions of a few minutes: the state that the last of them
-// left, and what all did.
+// column is the state after the last decision of a column's time, and the totals of all its decisions.
 type column struct {
-	number                   int64 // of the column since 1970
+	number                   int64 // Unix time divided by each
 	InUse, Idle              int
 	Running, Paused, Waiting int
 	Started, Resized, Pauses int
-	Price                    float64 // NaN if it is not known
+	Price                    float64 // NaN if it is unknown
 	Objective                solver.Objective
 	Slowest                  time.Duration
 	By                       map[solver.BackendName]int
-	Teams                    map[string]int // nodes of those groups that hold the most
+	Teams                    map[string]int // nodes of the groups with the most nodes
 }
 
-// past holds columns by their number, the newest of those that share a place.
+// past is a ring buffer of columns, indexed by their numbers.
 type past [columns]column
 
-// add takes note of a decision or of idle nodes filled.
-func (p *past) add(ended time.Time, event *ingress.Event) {
-	number := ended.Unix() / int64(each/time.Second)
+// add adds a decision that was made at a time.
+func (p *past) add(at time.Time, event *ingress.Event) {
+	number := at.Unix() / int64(each/time.Second)
 	if number < 0 {
 		return
 	}
@@ -101,7 +100,7 @@ func (p *past) add(ended time.Time, event *ingress.Event) {
 	}
 }
 
-// snapshotOf returns the snapshot that a call brought, nil for none.
+// snapshotOf returns the snapshot of a request, or nil if it has none.
 func snapshotOf(event *ingress.Event) *elastallocv1.Snapshot {
 	request, ok := event.Request.(interface{ GetSnapshot() *elastallocv1.Snapshot })
 	if !ok {
@@ -110,15 +109,15 @@ func snapshotOf(event *ingress.Event) *elastallocv1.Snapshot {
 	return request.GetSnapshot()
 }
 
-// largest returns the teams that are drawn, those with the most nodes first.
+// largest returns the teams with the most nodes, largest first.
 func largest(nodes map[string]int) []string {
 	teams := slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a, b))
 	})
-	return teams[:min(mostTeams, len(teams))]
+	return teams[:min(maxTeams, len(teams))]
 }
 
-// copied returns the columns, which nothing then changes.
+// copied returns a deep copy.
 func (p *past) copied() past {
 	c := *p
 	for i := range c {
@@ -127,22 +126,22 @@ func (p *past) copied() past {
 	return c
 }
 
-// picture is a picture of the page, with what its colours mean.
+// picture is a chart with its legend.
 type picture struct {
 	Title, Note string
 	Legend      []string
 	SVG         template.HTML
 }
 
-// pastRow is a line of the table of the pictures.
+// pastRow is a row of the table with the data of the charts.
 type pastRow struct {
 	column
 	From            time.Time
 	Backends, Teams string
 }
 
-// pictures draws the time up to now, and returns the columns with decisions, newest first.
-func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, rows []pastRow) {
+// pictures returns charts of the time up to now, and the columns with decisions, newest first.
+func (p *past) pictures(now time.Time, backends []Backend) (pictures []picture, rows []pastRow) {
 	last := now.Unix() / int64(each/time.Second)
 	begin := time.Unix((last-columns+1)*int64(each/time.Second), 0).UTC()
 	at := func(n int) *column {
@@ -175,9 +174,9 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 		rows = append(rows, row)
 	}
 	slices.Reverse(rows)
-	draw := func(title, note string, carried int, layers ...layer) {
+	add := func(title, note string, carried int, layers ...layer) {
 		t := chart.Times{Title: title + ", the last " + format.Span(columns*each), From: begin, Each: each}
-		shown := picture{Title: title, Note: note}
+		added := picture{Title: title, Note: note}
 		for _, layer := range layers {
 			series := slices.Repeat([]float64{math.NaN()}, columns)
 			known := -columns
@@ -190,14 +189,14 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 				}
 			}
 			t.Series = append(t.Series, series)
-			if len(layers) > 1 { // Of one the title says it.
-				shown.Legend = append(shown.Legend, layer.name)
+			if len(layers) > 1 { // The title names a single layer.
+				added.Legend = append(added.Legend, layer.name)
 			}
 		}
-		shown.SVG = template.HTML(t.SVG()) //nolint:gosec // It escapes what it writes.
-		drawn = append(drawn, shown)
+		added.SVG = template.HTML(t.SVG()) //nolint:gosec // SVG escapes all text.
+		pictures = append(pictures, added)
 	}
-	draw("Nodes", "", held,
+	add("Nodes", "", maxCarried,
 		layer{"in use", func(c *column) float64 { return float64(c.InUse) }}, layer{"idle", func(c *column) float64 { return float64(c.Idle) }})
 	var byTeam []layer
 	for _, team := range largest(teams) {
@@ -205,7 +204,7 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 	}
 	if len(byTeam) > 0 {
 		shown := byTeam
-		draw("Nodes by team", "", held, append(byTeam, layer{"others", func(c *column) float64 {
+		add("Nodes by team", "", maxCarried, append(byTeam, layer{"others", func(c *column) float64 {
 			others := float64(c.InUse)
 			for _, team := range shown {
 				others -= team.of(c)
@@ -213,35 +212,35 @@ func (p *past) pictures(now time.Time, backends []Backend) (drawn []picture, row
 			return others
 		}})...)
 	}
-	draw("Jobs", "", held,
+	add("Jobs", "", maxCarried,
 		layer{"running", func(c *column) float64 { return float64(c.Running) }}, layer{"waiting", func(c *column) float64 { return float64(c.Waiting) }},
 		layer{"paused", func(c *column) float64 { return float64(c.Paused) }})
-	draw("Changes of nodes", "", 0,
+	add("Resizes, starts and pauses", "", 0,
 		layer{"resizes", func(c *column) float64 { return float64(c.Resized) }}, layer{"starts", func(c *column) float64 { return float64(c.Started) }},
 		layer{"pauses", func(c *column) float64 { return float64(c.Pauses) }})
 	var decided []layer
 	for _, backend := range backends {
 		decided = append(decided, layer{string(backend.Name), func(c *column) float64 { return float64(c.By[backend.Name]) }})
 	}
-	draw("Decisions by backend", "", 0, decided...)
-	draw("Slowest call", "in milliseconds", 0, layer{"", func(c *column) float64 { return 1000 * c.Slowest.Seconds() }})
+	add("Decisions by backend", "", 0, decided...)
+	add("Slowest call", "in milliseconds", 0, layer{"", func(c *column) float64 { return 1000 * c.Slowest.Seconds() }})
 	unit := (&solver.Options{Objective: objective}).Spec().Unit.Name
-	draw("Price of a node", "in "+unit, held, layer{"", func(c *column) float64 {
+	add("Price of a node", "in "+unit, maxCarried, layer{"", func(c *column) float64 {
 		if c.Objective != objective {
 			return math.NaN() // in another unit
 		}
 		return c.Price
 	}})
-	return drawn, rows
+	return pictures, rows
 }
 
-// layer is a colour of a picture.
+// layer is a series of a chart.
 type layer struct {
 	name string
 	of   func(*column) float64
 }
 
-// bars draws the forecast of the jobs of the last decision, "" where there is none.
+// bars returns a chart with the forecast of the last decision, or "" if there is none.
 func (d *lastDecision) bars() template.HTML {
 	span, jobs := time.Minute, d.Jobs()
 	for i := range jobs {
@@ -257,10 +256,10 @@ func (d *lastDecision) bars() template.HTML {
 		}
 		return float64(*t) / float64(span)
 	}
-	drawn := chart.Bars{Title: "When jobs of the last decision start and end", Width: 380, Label: 140, Begin: "then", Span: span, Parts: 2}
+	bars := chart.Bars{Title: "Start and completion of the jobs of the last decision", Width: 380, Label: 140, Begin: "decision", Span: span, Parts: 2}
 	for i := range jobs {
 		job := &jobs[i]
-		if job.Starts == nil || len(drawn.Bars) == mostBars {
+		if job.Starts == nil || len(bars.Bars) == maxBars {
 			continue
 		}
 		bar := chart.Bar{
@@ -268,15 +267,15 @@ func (d *lastDecision) bars() template.HTML {
 			Title: fmt.Sprintf("%s: starts after %s", job.ID, format.Span(*job.Starts)),
 		}
 		if job.Ends != nil {
-			bar.Title += ", ends after " + format.Span(*job.Ends)
+			bar.Title += ", completes after " + format.Span(*job.Ends)
 		}
 		if job.endsLow != nil && job.endsHigh != nil {
 			bar.Low, bar.High = share(job.endsLow), share(job.endsHigh)
 		}
-		drawn.Bars = append(drawn.Bars, bar)
+		bars.Bars = append(bars.Bars, bar)
 	}
-	if len(drawn.Bars) == 0 {
+	if len(bars.Bars) == 0 {
 		return ""
 	}
-	return template.HTML(drawn.SVG()) //nolint:gosec // It escapes what it writes.
+	return template.HTML(bars.SVG()) //nolint:gosec // SVG escapes all text.
 }

@@ -152,11 +152,11 @@ func TestPricesOfOneUnit(t *testing.T) {
 	if len(rows) != 2 || rows[0].Price != 3 || rows[1].Price != 3 || math.IsNaN(rows[1].Price) || !strings.Contains(prices.Note, "job-seconds saved") {
 		t.Errorf("prices %v, %q", rows, prices.Note)
 	}
-	if got := strings.Count(string(prices.SVG), "V"); got != 1+held {
-		t.Errorf("%d columns of prices; want %d", got, 1+held)
+	if got := strings.Count(string(prices.SVG), "V"); got != 1+maxCarried {
+		t.Errorf("%d columns of prices; want %d", got, 1+maxCarried)
 	}
-	if got := strings.Count(string(drawn[0].SVG), "V"); got != 2*(1+held) {
-		t.Errorf("%d columns of nodes; want %d", got, 2*(1+held))
+	if got := strings.Count(string(drawn[0].SVG), "V"); got != 2*(1+maxCarried) {
+		t.Errorf("%d columns of nodes; want %d", got, 2*(1+maxCarried))
 	}
 }
 

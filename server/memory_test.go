@@ -237,26 +237,26 @@ func needOf(tb testing.TB, method ingress.Method, as ingress.Work, request proto
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bytes, err = method.Need.Bytes(method.Need.Size(wire), 1<<40)
+	bytes, err = method.Memory.Bytes(method.Memory.Size(wire), 1<<40)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return wire, guard.CallBytes + 2*len(wire) + bytes + as.Memory()
 }
 
-// oneTurn is an allocator of which no call is lent a turn: each would have a reservation of its own.
-type oneTurn struct{ apiconv.Allocator }
+// oneSlot is an allocator without extra slots, which would have reservations of their own.
+type oneSlot struct{ apiconv.Allocator }
 
 func refuse(context.Context) (context.Context, func(), bool) { return nil, nil, false }
 
-// Explain explains a decision in one turn.
-func (a oneTurn) Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, ids []string) (solver.Explanation, error) {
+// Explain explains a decision in one slot.
+func (a oneSlot) Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, ids []string) (solver.Explanation, error) {
 	o.AcquireWorker = refuse
 	return a.Allocator.Explain(ctx, s, o, ids)
 }
 
-// Forecast forecasts in one turn.
-func (a oneTurn) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions) (solver.Forecast, error) {
+// Forecast forecasts in one slot.
+func (a oneSlot) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions) (solver.Forecast, error) {
 	o.AcquireWorker = refuse
 	return a.Allocator.Forecast(ctx, s, o, f)
 }
@@ -274,7 +274,7 @@ func TestHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, needs := apiconv.InProcess{Allocator: oneTurn{allocator}}, methods(allocator.MaxJobs())
+	in, needs := apiconv.InProcess{Allocator: oneSlot{allocator}}, methods(allocator.MaxJobs())
 	checkRecorded(t, explainedInFull())
 	most := make(map[string]float64)
 	// The quick tier draws one in three, which are of every kind and of every method.
@@ -284,12 +284,12 @@ func TestHeld(t *testing.T) {
 		request := drawRequest(rand.New(rand.NewPCG(uint64(n), 1)), method, kind)
 		as := needs[method].Work
 		if r, ok := request.(*elastallocv1.AllocateRequest); ok && r.GetOptions().GetBackend() == elastallocv1.Backend_BACKEND_GREEDY {
-			as = ingress.WorkShort // Such is one that has no turn for a search.
+			as = ingress.WorkShort // It has no slot for a search.
 		}
 		wire, reserved := needOf(t, needs[method], as, request)
 		response, held, err := heldBy(in, request)
 		if err == nil {
-			checkRecorded(t, &ingress.Event{Request: request, Response: response, RequestBytes: len(wire), Size: needs[method].Need.Size(wire)})
+			checkRecorded(t, &ingress.Event{Request: request, Response: response, RequestBytes: len(wire), Size: needs[method].Memory.Size(wire)})
 		}
 		most[method] = max(most[method], float64(held)/float64(reserved))
 		if float64(held) > 1.2*float64(reserved) {
@@ -327,9 +327,9 @@ func explainedInFull() *ingress.Event {
 	return &ingress.Event{Request: new(elastallocv1.ExplainRequest), Response: answer}
 }
 
-// BenchmarkNeed measures what the constants of guard.Need estimate: what each of something holds,
+// BenchmarkEstimator measures what the constants of guard.Need estimate: what each of something holds,
 // beside what it is said to need.
-func BenchmarkNeed(b *testing.B) {
+func BenchmarkEstimator(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -28,10 +28,10 @@ func usualRequest(jobs int) *elastallocv1.AllocateRequest {
 	return &elastallocv1.AllocateRequest{Snapshot: s}
 }
 
-// BenchmarkNeed measures what counting the elements of a request costs beside the decision
+// BenchmarkEstimator measures what counting the elements of a request costs beside the decision
 // on it: decoded, decided and encoded, in process. Both are measured in turn, so that whatever
 // else the machine does hits both.
-func BenchmarkNeed(b *testing.B) {
+func BenchmarkEstimator(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -42,7 +42,7 @@ func BenchmarkNeed(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			need := NewNeed(&elastallocv1.AllocateRequest{}, jobs)
+			need := NewEstimator(&elastallocv1.AllocateRequest{}, jobs)
 			var counting, deciding []time.Duration
 			for b.Loop() {
 				start := time.Now()
@@ -74,13 +74,13 @@ func BenchmarkNeed(b *testing.B) {
 	}
 }
 
-// TestNeed checks what a request is said to need: more than it takes decoded, but not so
+// TestEstimator checks what a request is said to need: more than it takes decoded, but not so
 // much that the largest snapshots of the default limits do not fit; and that one with too
 // many jobs is told so before it is decoded.
-func TestNeed(t *testing.T) {
+func TestEstimator(t *testing.T) {
 	t.Parallel()
 	const most = 224 << 20 // Of 256 MiB, for a single call.
-	need := NewNeed(&elastallocv1.AllocateRequest{}, 100_000)
+	need := NewEstimator(&elastallocv1.AllocateRequest{}, 100_000)
 	for jobs, atMost := range map[int]int{0: 1 << 10, 40: 200 << 10, 10_000: 32 << 20, 100_000: most} {
 		message, err := proto.Marshal(usualRequest(jobs))
 		if err != nil {

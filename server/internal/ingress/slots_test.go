@@ -16,23 +16,23 @@ import (
 // always reserves memory of which there is enough.
 func always() bool { return true }
 
-// newTurn returns a call over a connection whose caller is its first letter.
-func newTurn(connection string, bytes int) *turn {
-	return &turn{caller: connection[:1], connection: "port " + connection, bytes: bytes, reserve: always}
+// newTicket returns a call over a connection whose caller is its first letter.
+func newTicket(connection string, bytes int) *ticket {
+	return &ticket{caller: connection[:1], connection: "port " + connection, bytes: bytes, reserve: always}
 }
 
-// mustTake takes a turn that is free.
-func mustTake(t *testing.T, turns *turns, work Work, connection string) *turn {
+// mustAcquire acquires a free slot.
+func mustAcquire(t *testing.T, slots *slots, work Work, connection string) *ticket {
 	t.Helper()
-	u := newTurn(connection, 1)
-	if err := turns.take(t.Context(), work, u); err != nil {
+	u := newTicket(connection, 1)
+	if err := slots.acquire(t.Context(), work, u); err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
-// TestTurns checks how long a call waits for its turn, by a clock of its own.
-func TestTurns(t *testing.T) {
+// TestSlots checks how long a call waits for a slot, with a fake clock.
+func TestSlots(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		work     Work
@@ -40,29 +40,29 @@ func TestTurns(t *testing.T) {
 		leaves   time.Duration // When the caller leaves; 0 is never.
 		freed    time.Duration // When the call before it ends.
 		want     codes.Code
-		shed     bool
+		noSearch bool
 		after    time.Duration
 	}{
-		"its turn comes":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
-		"its turn comes too late":        {freed: time.Minute, want: codes.ResourceExhausted, after: guard.LongestWait},
+		"a slot in time":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
+		"no slot in time":                {freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait},
 		"half of the time is for others": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
 		"a late deadline changes nothing": {
-			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: guard.LongestWait,
+			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait,
 		},
 		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
 
 		"a search in time":                {work: WorkDecision, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
-		"no search in time":               {work: WorkDecision, freed: time.Minute, want: codes.OK, shed: true, after: 100 * time.Millisecond},
-		"a quarter is for others":         {work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, shed: true, after: 25 * time.Millisecond},
+		"no search in time":               {work: WorkDecision, freed: time.Minute, want: codes.OK, noSearch: true, after: 100 * time.Millisecond},
+		"a quarter is for others":         {work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, noSearch: true, after: 25 * time.Millisecond},
 		"short work waits for no search":  {work: WorkShort, freed: time.Minute, want: codes.OK},
 		"the caller of a search has left": {work: WorkDecision, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				turns := newTurns(1, 1)
-				first := mustTake(t, turns, min(test.work, WorkDecision), "a")
-				time.AfterFunc(test.freed, func() { turns.release(first) })
+				slots := newSlots(1, 1)
+				first := mustAcquire(t, slots, min(test.work, WorkDecision), "a")
+				time.AfterFunc(test.freed, func() { slots.release(first) })
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				if test.leaves > 0 {
@@ -74,8 +74,8 @@ func TestTurns(t *testing.T) {
 					ctx = limited
 				}
 				start := time.Now()
-				u := newTurn("a", 1)
-				err := turns.take(ctx, test.work, u)
+				u := newTicket("a", 1)
+				err := slots.acquire(ctx, test.work, u)
 				code := codes.OK
 				if err != nil {
 					code = statusOf("", err).Code()
@@ -84,28 +84,28 @@ func TestTurns(t *testing.T) {
 					t.Errorf("after %v: %v; want %v after %v", time.Since(start), err, test.want, test.after)
 				}
 				if err == nil {
-					if u.shed != test.shed {
-						t.Errorf("shed is %t", u.shed)
+					if u.noSearch != test.noSearch {
+						t.Errorf("noSearch is %t", u.noSearch)
 					}
-					turns.release(u)
+					slots.release(u)
 				}
 				time.Sleep(test.freed)
 				synctest.Wait()
-				if turns.inflight() != 0 || turns.waiting.Load() != 0 {
-					t.Errorf("%d calls run and %d wait", turns.inflight(), turns.waiting.Load())
+				if slots.inflight() != 0 || slots.waiting.Load() != 0 {
+					t.Errorf("%d calls run and %d wait", slots.inflight(), slots.waiting.Load())
 				}
 			})
 		})
 	}
 }
 
-// TestTurnsAreFair checks whose turn it is: the caller's who has fewest, then a small
-// call's, then the next caller's and the next of its connections'.
-func TestTurnsAreFair(t *testing.T) {
+// TestSlotsAreFair checks the order of calls: callers with fewer slots are first, then small calls,
+// then the next caller and the next of its connections.
+func TestSlotsAreFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(2, 20)
-		first, second := mustTake(t, turns, WorkQuestion, "a1"), mustTake(t, turns, WorkQuestion, "b1")
+		slots := newSlots(2, 20)
+		first, second := mustAcquire(t, slots, WorkAnalysis, "a1"), mustAcquire(t, slots, WorkAnalysis, "b1")
 		var order []string
 		for i, w := range []struct {
 			connection string
@@ -114,100 +114,100 @@ func TestTurnsAreFair(t *testing.T) {
 			{"a1", 1}, {"b1", 2 * guard.SmallCall}, {"b1", 3}, {"b1", 1}, {"b1", 2}, {"b2", 9}, {"b2", 8}, {"c1", 100},
 		} {
 			go func() {
-				u := newTurn(w.connection, w.bytes)
-				if err := turns.take(t.Context(), WorkQuestion, u); err != nil {
+				u := newTicket(w.connection, w.bytes)
+				if err := slots.acquire(t.Context(), WorkAnalysis, u); err != nil {
 					t.Error(err)
 					return
 				}
 				order = append(order, fmt.Sprintf("%s:%d", w.connection, i))
 				time.Sleep(time.Millisecond)
-				turns.release(u)
+				slots.release(u)
 			}()
 			synctest.Wait()
 		}
-		turns.release(second)
+		slots.release(second)
 		time.Sleep(time.Second)
-		turns.release(first)
-		// c and b have no turn and take turns, as do the connections of b, whose large call
-		// waits for its small ones; a still has a turn.
+		slots.release(first)
+		// c and b have no slot and alternate, as do the connections of b, whose large call waits
+		// for its small calls. a still has a slot.
 		if want := []string{"c1:7", "b2:5", "b1:2", "b2:6", "b1:3", "b1:4", "b1:1", "a1:0"}; !slices.Equal(order, want) {
 			t.Errorf("the order is %v; want %v", order, want)
 		}
 	})
 }
 
-// TestTurnsAreLent checks that a call gets more turns while none waits, and gives them back,
+// TestExtraSlots checks that a call gets more slots while none waits, and gives them back,
 // before its own, to those that do.
-func TestTurnsAreLent(t *testing.T) {
+func TestExtraSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(3, 10)
-		own := mustTake(t, turns, WorkDecision, "a1")
-		if _, ok := turns.lend(own, func() bool { return false }); ok {
-			t.Error("a turn is lent without memory")
+		slots := newSlots(3, 10)
+		own := mustAcquire(t, slots, WorkDecision, "a1")
+		if _, ok := slots.extra(own, func() bool { return false }); ok {
+			t.Error("an extra slot is granted without memory")
 		}
-		var lent []*turn
+		var lent []*ticket
 		for range 2 {
-			u, ok := turns.lend(own, always)
+			u, ok := slots.extra(own, always)
 			if !ok {
-				t.Fatal("a free turn is not lent")
+				t.Fatal("a free slot is not granted")
 			}
 			lent = append(lent, u)
 		}
-		if _, ok := turns.lend(own, always); ok || turns.inflight() != 1 {
-			t.Errorf("%d calls run; want one with all the turns there are", turns.inflight())
+		if _, ok := slots.extra(own, always); ok || slots.inflight() != 1 {
+			t.Errorf("%d calls run; want one with all the slots there are", slots.inflight())
 		}
-		time.Sleep(2 * fairTime)
+		time.Sleep(2 * minRunTime)
 		for n := range lent {
-			go turns.take(t.Context(), WorkDecision, newTurn(fmt.Sprint("b", n), 1)) //nolint:errcheck // It waits.
+			go slots.acquire(t.Context(), WorkDecision, newTicket(fmt.Sprint("b", n), 1)) //nolint:errcheck // It waits.
 			synctest.Wait()
 			back := 0
 			for _, u := range lent {
-				if u.hurried.Err() != nil {
+				if u.interrupted.Err() != nil {
 					back++
 				}
 			}
-			if back != n+1 || own.hurried.Err() != nil {
-				t.Errorf("%d calls wait; %d lent turns are to be given back, own %v", n+1, back, own.hurried.Err())
+			if back != n+1 || own.interrupted.Err() != nil {
+				t.Errorf("%d calls wait; %d extra slots are to be given back, own %v", n+1, back, own.interrupted.Err())
 			}
 		}
-		turns.release(lent[0])
-		if _, ok := turns.lend(own, always); ok || turns.inflight() != 2 {
-			t.Errorf("%d calls run; want no turn lent while a call waits", turns.inflight())
+		slots.release(lent[0])
+		if _, ok := slots.extra(own, always); ok || slots.inflight() != 2 {
+			t.Errorf("%d calls run; must not grant an extra slot while a call waits", slots.inflight())
 		}
-		turns.release(lent[1])
+		slots.release(lent[1])
 		synctest.Wait()
-		if turns.inflight() != 3 || turns.waiting.Load() != 0 {
-			t.Errorf("%d calls run, %d wait; want 3 and none", turns.inflight(), turns.waiting.Load())
+		if slots.inflight() != 3 || slots.waiting.Load() != 0 {
+			t.Errorf("%d calls run, %d wait; want 3 and none", slots.inflight(), slots.waiting.Load())
 		}
 	})
 }
 
 // TestQuestionsTakeNothingFromDecisions checks that no number of questions keeps a decision
-// from its turn or its memory, and that they keep both from each other only.
+// from a slot or from memory, and that they keep both from each other only.
 func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(2, 100)
-		inflight := make(chan int, 40) // of each question that has its turn
+		slots := newSlots(2, 100)
+		inflight := make(chan int, 40) // of each analysis that has a slot
 		for n := range 40 {
 			go func() {
-				u := newTurn(string(rune('A'+n)), 1)
-				if turns.take(t.Context(), WorkQuestion, u) == nil {
-					inflight <- turns.inflight()
+				u := newTicket(string(rune('A'+n)), 1)
+				if slots.acquire(t.Context(), WorkAnalysis, u) == nil {
+					inflight <- slots.inflight()
 					time.Sleep(20 * time.Millisecond)
-					turns.release(u)
+					slots.release(u)
 				}
 			}()
 		}
 		synctest.Wait()
 		for range 40 {
-			u := newTurn("z", 1)
+			u := newTicket("z", 1)
 			start := time.Now()
-			if err := turns.take(t.Context(), WorkDecision, u); err != nil || u.shed || time.Since(start) > 0 {
-				t.Fatalf("a decision waits for %v beside questions, shed %t: %v", time.Since(start), u.shed, err)
+			if err := slots.acquire(t.Context(), WorkDecision, u); err != nil || u.noSearch || time.Since(start) > 0 {
+				t.Fatalf("a decision waits for %v beside questions, shed %t: %v", time.Since(start), u.noSearch, err)
 			}
-			turns.release(u)
+			slots.release(u)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
@@ -219,100 +219,100 @@ func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
 			t.Errorf("%d questions at once, %d answered; want 2, and all", most, answered)
 		}
 	})
-	for work, want := range map[Work]bool{WorkQuestion: false, WorkDecision: true, WorkShort: true} {
+	for work, want := range map[Work]bool{WorkAnalysis: false, WorkDecision: true, WorkShort: true} {
 		synctest.Test(t, func(t *testing.T) {
-			turns := newTurns(2, 100)
-			question := mustTake(t, turns, WorkQuestion, "a")
+			slots := newSlots(2, 100)
+			question := mustAcquire(t, slots, WorkAnalysis, "a")
 			go func() {
-				u := newTurn("b", 1)
-				u.reserve = func() bool { return question.hurried.Err() != nil }
-				if turns.take(t.Context(), work, u) == nil {
-					turns.release(u)
+				u := newTicket("b", 1)
+				u.reserve = func() bool { return question.interrupted.Err() != nil }
+				if slots.acquire(t.Context(), work, u) == nil {
+					slots.release(u)
 				}
 			}()
 			synctest.Wait()
-			if hurried := question.hurried.Err() != nil; hurried != want {
+			if hurried := question.interrupted.Err() != nil; hurried != want {
 				t.Errorf("work %d lacks memory; the question ends: %t", work, hurried)
 			}
-			turns.release(question)
+			slots.release(question)
 			time.Sleep(time.Minute)
 		})
 	}
 }
 
-// TestTurnsWaitForMemory checks that a call for which there is no memory lets those pass
-// for which there is, and gets its turn when there is enough.
-func TestTurnsWaitForMemory(t *testing.T) {
+// TestSlotsWaitForMemory checks that a call for which there is no memory lets those pass
+// for which there is, and gets a slot when there is enough.
+func TestSlotsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 10)
+		slots := newSlots(1, 10)
 		room := false
-		got := make(chan *turn, 1)
+		got := make(chan *ticket, 1)
 		go func() {
-			u := newTurn("a", 1000)
+			u := newTicket("a", 1000)
 			u.reserve = func() bool { return room }
-			if err := turns.take(t.Context(), WorkQuestion, u); err != nil {
+			if err := slots.acquire(t.Context(), WorkAnalysis, u); err != nil {
 				t.Error(err)
 			}
 			got <- u
 		}()
 		synctest.Wait()
-		turns.release(mustTake(t, turns, WorkQuestion, "b"))
+		slots.release(mustAcquire(t, slots, WorkAnalysis, "b"))
 		select {
 		case <-got:
 			t.Fatal("a call runs without its memory")
 		default:
 		}
 		room = true
-		turns.memoryFreed()
-		turns.release(<-got)
+		slots.onMemoryFreed()
+		slots.release(<-got)
 	})
 }
 
-// TestSmallWorkDoesNotWaitForLarge checks that short work that is small has turns which
+// TestSmallWorkDoesNotWaitForLarge checks that short work that is small has slots which
 // large calls cannot take.
 func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 1)
-		large, small := newTurn("a", guard.SmallCall+1), newTurn("a", guard.SmallCall)
-		if err := turns.take(t.Context(), WorkShort, large); err != nil {
+		slots := newSlots(1, 1)
+		large, small := newTicket("a", guard.SmallCall+1), newTicket("a", guard.SmallCall)
+		if err := slots.acquire(t.Context(), WorkShort, large); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := turns.take(t.Context(), WorkShort, small); err != nil || time.Since(start) > 0 {
+		if err := slots.acquire(t.Context(), WorkShort, small); err != nil || time.Since(start) > 0 {
 			t.Errorf("a small call waits for %v behind a large one: %v", time.Since(start), err)
 		}
-		turns.release(small)
+		slots.release(small)
 		start = time.Now()
-		if err := turns.take(t.Context(), WorkShort, newTurn("b", guard.SmallCall+1)); err == nil || time.Since(start) != 5*time.Second {
+		if err := slots.acquire(t.Context(), WorkShort, newTicket("b", guard.SmallCall+1)); err == nil || time.Since(start) != 5*time.Second {
 			t.Errorf("a second large call ends after %v: %v", time.Since(start), err)
 		}
-		turns.release(large)
+		slots.release(large)
 	})
 }
 
-// TestTooManyWait checks who is turned away when too many calls wait: the largest of
+// TestTooManyWait checks who is rejected when too many calls wait: the largest of
 // the caller with the most.
 func TestTooManyWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 3)
-		first := mustTake(t, turns, WorkQuestion, "a")
+		slots := newSlots(1, 3)
+		first := mustAcquire(t, slots, WorkAnalysis, "a")
 		errs := make([]error, 5)
 		for i, w := range []struct {
 			caller string
 			bytes  int
 		}{{"a", 10}, {"a", 2 * guard.SmallCall}, {"a", 20}, {"b", 9 * guard.SmallCall}, {"a", 4 * guard.SmallCall}} {
 			go func() {
-				u := newTurn(w.caller, w.bytes)
-				if errs[i] = turns.take(t.Context(), WorkQuestion, u); errs[i] == nil {
-					turns.release(u)
+				u := newTicket(w.caller, w.bytes)
+				if errs[i] = slots.acquire(t.Context(), WorkAnalysis, u); errs[i] == nil {
+					slots.release(u)
 				}
 			}()
 			synctest.Wait()
 		}
-		turns.release(first)
+		slots.release(first)
 		synctest.Wait()
 		for i, refused := range []bool{false, true, false, false, true} {
 			if (errs[i] != nil) != refused {
@@ -332,11 +332,11 @@ func TestHurry(t *testing.T) {
 		want    []bool
 	}{
 		"no one waits":                       {running: []string{"a", "a"}, want: []bool{false, false}},
-		"a caller has all turns":             {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
+		"a caller has all slots":             {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
 		"each has one":                       {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
 		"its own calls are in the way":       {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
 		"its own of another connection":      {running: []string{"a1", "a1"}, waiting: []string{"a2"}, want: []bool{true, false}},
-		"its own calls have run for long":    {running: []string{"a", "a"}, age: fairTime, waiting: []string{"a"}, want: []bool{true, false}},
+		"its own calls have run for long":    {running: []string{"a", "a"}, age: minRunTime, waiting: []string{"a"}, want: []bool{true, false}},
 		"who has most":                       {running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false}},
 		"no more than wait":                  {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
 		"as many as wait, of different ones": {running: []string{"a", "a", "a", "a"}, waiting: []string{"b", "c"}, want: []bool{true, true, false, false}},
@@ -344,19 +344,19 @@ func TestHurry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				turns := newTurns(len(test.running), 10)
-				var running []*turn
+				slots := newSlots(len(test.running), 10)
+				var running []*ticket
 				for _, caller := range test.running {
-					running = append(running, mustTake(t, turns, WorkQuestion, caller))
+					running = append(running, mustAcquire(t, slots, WorkAnalysis, caller))
 					time.Sleep(time.Millisecond)
 				}
 				time.Sleep(test.age)
 				for _, caller := range test.waiting {
-					go func() { _ = turns.take(t.Context(), WorkQuestion, newTurn(caller, 1)) }()
+					go func() { _ = slots.acquire(t.Context(), WorkAnalysis, newTicket(caller, 1)) }()
 					synctest.Wait()
 				}
 				for i, u := range running {
-					if hurried := u.hurried.Err() != nil; hurried != test.want[i] {
+					if hurried := u.interrupted.Err() != nil; hurried != test.want[i] {
 						t.Errorf("call %d is asked to end: %t", i, hurried)
 					}
 				}
@@ -366,9 +366,9 @@ func TestHurry(t *testing.T) {
 	}
 }
 
-// TestLentMemory checks that the memory of lent turns is given back for calls that arrive or
-// wait for their turn.
-func TestLentMemory(t *testing.T) {
+// TestMemoryOfExtraSlots checks that the memory of extra slots is given back for calls that arrive or
+// wait for a slot.
+func TestMemoryOfExtraSlots(t *testing.T) {
 	t.Parallel()
 	const large = 6 << 20
 	for name, wait := range map[string]func(context.Context, *Ingress, *guard.Reservation) error{
@@ -376,15 +376,15 @@ func TestLentMemory(t *testing.T) {
 			_, _, err := in.receiver.Receive(ctx, &message{length: large / 2}, "b")
 			return err
 		},
-		"turn": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
-			u := newTurn("b", large)
+		"slot": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
+			u := newTicket("b", large)
 			u.reserve = func() bool { return memory.Set(large) }
-			return in.turns.take(ctx, WorkQuestion, u)
+			return in.slots.acquire(ctx, WorkAnalysis, u)
 		},
-		"short turn": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
-			u := newTurn("b", large)
+		"short slot": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
+			u := newTicket("b", large)
 			u.reserve = func() bool { return memory.Set(large) }
-			return in.turns.take(ctx, WorkShort, u)
+			return in.slots.acquire(ctx, WorkShort, u)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,18 +393,18 @@ func TestLentMemory(t *testing.T) {
 				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20, MaxMessageBytes: large, ReceiveTimeout: time.Second})
 				lent := 0
 				for {
-					turn, release, ok := in.Lend(t.Context(), "worker", 2<<20)
+					slot, release, ok := in.IdleSlot(t.Context(), "worker", 2<<20)
 					if !ok {
 						break
 					}
 					lent++
 					go func() {
-						<-turn.Hurry.Done()
+						<-slot.Interrupted.Done()
 						release()
 					}()
 				}
-				if err := wait(t.Context(), in, in.memory.Reservation("b")); err != nil || lent < 2 {
-					t.Errorf("%d turns are lent, %v; want at least 2, and memory for the call", lent, err)
+				if err := wait(t.Context(), in, in.memory.NewReservation("b")); err != nil || lent < 2 {
+					t.Errorf("%d extra slots are granted, %v; want at least 2, and memory for the call", lent, err)
 				}
 			})
 		})

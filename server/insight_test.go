@@ -96,10 +96,10 @@ func TestWhyWithinBudget(t *testing.T) {
 	}
 }
 
-// TestWhyHoldsTurns checks that a call of many decisions holds its turn while it makes them
+// TestExplainKeepsSlots checks that a call of many decisions keeps its slot while it makes them
 // and takes those of decisions only as long as no call wants them, and that once it has had its
 // fair time it ends, for another question that waits, with what it has.
-func TestWhyHoldsTurns(t *testing.T) {
+func TestExplainKeepsSlots(t *testing.T) {
 	t.Parallel()
 	for name, maxInflight := range map[string]int{"beside decisions": 2, "beside questions": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestWhyHoldsTurns(t *testing.T) {
 }
 
 // TestStatusPageSaysWhy checks that the page says why the jobs of the last decision have their
-// nodes, once a turn is free to find out.
+// nodes, once a slot is idle.
 func TestStatusPageSaysWhy(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 1, time.Minute)
@@ -160,7 +160,7 @@ func TestStatusPageSaysWhy(t *testing.T) {
 	h.allocate(t, request)
 	release := h.lendAll(t)
 	_, page := h.get(t, "/")
-	checkPage(t, page, "Last decision", "no turn was free", "<bdi>job-4</bdi>", "<td>never fits</td>")
+	checkPage(t, page, "Last decision", "no slot was idle", "<bdi>job-4</bdi>", "<td>never fits</td>")
 	release()
 	// A reader who leaves takes no reasons from those who come after.
 	left, leave := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func TestStatusPageSaysWhy(t *testing.T) {
 	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), strings.Repeat("x", 1<<20)))
 	h.allocate(t, request)
 	_, page = h.get(t, "/")
-	checkPage(t, page, "Last decision", "too large to be kept", "<td>never fits</td>")
+	checkPage(t, page, "Last decision", "too large to keep", "<td>never fits</td>")
 }
 
 // lendAll takes all turns that are free, and returns what gives them back.
@@ -190,14 +190,14 @@ func (h *harness) lendAll(t *testing.T) func() {
 	t.Helper()
 	var releases []func()
 	for {
-		_, release, ok := h.ingress.Lend(t.Context(), "test", 0)
+		_, release, ok := h.ingress.IdleSlot(t.Context(), "test", 0)
 		if !ok {
 			break
 		}
 		releases = append(releases, release)
 	}
 	if len(releases) == 0 {
-		t.Fatal("no turn is free")
+		t.Fatal("no slot is idle")
 	}
 	return func() {
 		for _, release := range releases {

@@ -1,4 +1,4 @@
-// Package whatif decides variations of a snapshot beside it.
+// Package whatif makes the decisions on a snapshot and on scenarios, which are variations of it.
 package whatif
 
 import (
@@ -12,15 +12,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Allocator decides, as *elastalloc.Allocator does.
+// Allocator makes decisions. *elastalloc.Allocator implements it.
 type Allocator interface {
+	// Allocate returns the decision on a snapshot.
 	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
 	// MaxJobs returns the maximum number of jobs per snapshot.
 	MaxJobs() int
 }
 
-// Decide decides a snapshot and variations of it, as Allocator.WhatIf of the root package
-// says.
+// Decide returns the decisions on a snapshot and on scenarios, see elastalloc.Allocator.WhatIf. Errors
+// that concern a single scenario are in its result.
 func Decide(
 	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
@@ -45,7 +46,7 @@ func Decide(
 		if result.Err == nil {
 			result.ChangedJobIDs = decision.ChangedJobIDs(w.Base, result.Decision)
 		}
-		w.Results = append(w.Results, result) // Its contradiction counts whatever comes of the call.
+		w.Results = append(w.Results, result) // Callers read its contradiction even if the call fails.
 		if err := result.Err; err != nil && !errors.As(err, new(*solver.InvalidError)) && !errors.Is(err, context.DeadlineExceeded) {
 			return w, err
 		}
@@ -53,7 +54,8 @@ func Decide(
 	return w, nil
 }
 
-// decideScenario decides scenario n; jobs counts those of all that have been decided.
+// decideScenario returns the decision on scenario n. jobs is the number of jobs of all previous scenarios,
+// which it updates.
 func decideScenario(
 	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, n int, scenario *solver.Scenario, jobs *int,
 ) (solver.Decision, error) {
@@ -67,13 +69,13 @@ func decideScenario(
 		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).WithPrefix(path)
 	}
 	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
-		return solver.Decision{}, snapshot.Invalid(path, "is one too many: with it the scenarios have %d jobs; must be at most %d in all",
+		return solver.Decision{}, snapshot.Invalid(path, "increases the number of jobs in all scenarios to %d; must be at most %d",
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
-		hurry := o.Interrupt
+		interrupt := o.Interrupt
 		o = *own
-		o.Interrupt = hurry
+		o.Interrupt = interrupt
 	}
 	d, err := a.Allocate(ctx, &varied.Snapshot, o)
 	if errors.As(err, &bad) {
@@ -85,12 +87,12 @@ func decideScenario(
 	return d, err
 }
 
-// within runs the first of some pieces of work with its share of the time until the
+// within calls work, the next of the given number of equal parts, with its share of the time until the
 // deadline of ctx.
-func within(ctx context.Context, pieces int, work func(context.Context) error) error {
-	if deadline, limited := ctx.Deadline(); limited && pieces > 1 {
+func within(ctx context.Context, parts int, work func(context.Context) error) error {
+	if deadline, limited := ctx.Deadline(); limited && parts > 1 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(pieces))
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(parts))
 		defer cancel()
 	}
 	return work(ctx)

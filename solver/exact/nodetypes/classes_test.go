@@ -10,9 +10,9 @@ import (
 )
 
 // sweeps returns random problems of a few classes of identical jobs with different current nodes.
-func sweeps(kinds, options, jobs int) *rapid.Generator[*Problem] {
+func sweeps(classes, options, jobs int) *rapid.Generator[*Problem] {
 	return rapid.Custom(func(t *rapid.T) *Problem {
-		p := problems(kinds, options).Draw(t, "kinds")
+		p := problems(classes, options).Draw(t, "classes")
 		free := p.free(p.Start)
 		for i := range len(p.Jobs) {
 			for range rapid.IntRange(0, jobs/len(p.Jobs)-1).Draw(t, "more") {
@@ -78,15 +78,15 @@ func TestJobClasses(t *testing.T) {
 	}
 }
 
-// TestSweeps compares with a table of the best value by how many jobs of each kind are dealt with and
-// nodes of a type held, filled in whole numbers.
+// TestSweeps compares Solve with an integer dynamic program over the numbers of jobs per class and
+// the nodes in use of a type.
 func TestSweeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kinds := rapid.IntRange(1, 3).Draw(t, "kinds")
+		classes := rapid.IntRange(1, 3).Draw(t, "classes")
 		p := &Problem{Capacity: rapid.SliceOfN(rapid.IntRange(0, 20), 1, MaxTypes).Draw(t, "capacity")}
 		var of [][]Option
 		var jobs []int
-		for range kinds {
+		for range classes {
 			options := []Option{option(0, 0, 0)}
 			for g, nodes := range p.Capacity {
 				for k := range min(nodes, rapid.IntRange(0, 6).Draw(t, "sizes")) {
@@ -112,14 +112,14 @@ func TestSweeps(t *testing.T) {
 			t.Fatalf("choice %v of value %g, bound %.17g; the best is worth %g", r.Choice, value, r.Bound, best)
 		case r.Complete && (value < best || r.Bound > best*(1+1e-9)+1e-12):
 			t.Fatalf("value %g, bound %g; want %g", value, r.Bound, best)
-		case !r.Complete && kinds == 1:
+		case !r.Complete && classes == 1:
 			t.Fatal("one kind was not searched to its end")
 		}
 	})
 }
 
-// byCounts returns the largest value of jobs of a few kinds, each with an option of no nodes that is
-// worth nothing.
+// byCounts returns the largest value of jobs of a few classes, each with an option without nodes of
+// value 0.
 func byCounts(capacity []int, options [][]Option, jobs []int) int {
 	size := 1
 	for _, n := range jobs {

@@ -300,19 +300,19 @@ func TestDecades(t *testing.T) {
 	}
 }
 
-// TestEqualJobs has few kinds of many equal jobs. With little effort the choice is near the bound.
+// TestEqualJobs has few classes of many identical jobs. With little effort the choice is near the bound.
 func TestEqualJobs(t *testing.T) {
-	for kinds := range 6 {
+	for classes := range 6 {
 		for _, jobs := range []int{50, 200, 1000} {
-			p, kind := drawn{types: 3, nodes: 3 * jobs, jobs: jobs, seed: uint64(kinds)}.problem(), kinds+1
-			for i := kind; i < jobs; i++ {
-				p.Jobs[i] = p.Jobs[i%kind]
+			p, count := drawn{types: 3, nodes: 3 * jobs, jobs: jobs, seed: uint64(classes)}.problem(), classes+1
+			for i := count; i < jobs; i++ {
+				p.Jobs[i] = p.Jobs[i%count]
 			}
 			effort := DefaultEffort()
 			effort.LastWidth, effort.Links = effort.FirstWidth, 20_000
 			r := Solve(clock(t), p, effort)
 			if r.Contradiction != "" || !(r.Bound-r.Value <= r.Bound/float64(jobs)) {
-				t.Errorf("%d jobs of %d kinds: %s: value %g, bound %g", jobs, kind, r.Contradiction, r.Value, r.Bound)
+				t.Errorf("%d jobs of %d classes: %s: value %g, bound %g", jobs, count, r.Contradiction, r.Value, r.Bound)
 			}
 		}
 	}

@@ -149,7 +149,7 @@ func TestLemmaCore(t *testing.T) {
 		bound, _ := s.lagrangian.bound(g.clock, start.Prices)
 		lossLimit := rapid.Float64Range(0.001, 1.5).Draw(t, "limit") * max(bound-slices.Max(g.values), g.Precision)
 		core := newCoreSearch(g.clock, s.lagrangian.classes, start.Prices, lossLimit, 0, s.memory)
-		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "sharpen"), 0) {
+		if core == nil || !core.prepare(g.clock, rapid.Bool().Draw(t, "tighten"), 0) {
 			return
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))

@@ -243,7 +243,7 @@ func kueueNotOurs(t *testing.T) {
 
 	setQueue(t, "team", 8)
 	job{name: "far", size: 4, queue: "team", annotations: sliced(1), managedBy: new("kueue.x-k8s.io/multikueue")}.submit(t, kueue)
-	untilTold(t, "far", "NotElastic", "another controller makes its pods")
+	untilTold(t, "far", "NotElastic", "another controller creates its pods")
 	wait.For(t, "its quota", func() (bool, string) { got := admitted(t); return got["far"] == 4, fmt.Sprint(got) })
 	job{name: "near", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
 	untilPods(t, kueue, map[string]int{"near": 4})

@@ -65,7 +65,7 @@ func TestUnused(t *testing.T) {
 	})
 	for name, want := range map[string][2]string{
 		"quota": {"Unused", "exceeded quota: two"}, "range": {"Unused", "maximum nvidia.com/gpu usage per Container is 4"},
-		"managed": {"NotElastic", "another controller makes its pods"}, "selects": {"Elsewhere", "matches no node of the pool"},
+		"managed": {"NotElastic", "another controller creates its pods"}, "selects": {"Elsewhere", "matches no node of the pool"},
 	} {
 		wait.For(t, "an event on "+name, func() (bool, string) {
 			told, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")

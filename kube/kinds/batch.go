@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// readJob reads an Indexed batch/v1 Job: parallelism and completions are its size, equal
-// and changed together. The highest indexes go first.
+// readJob reads an Indexed batch/v1 Job. Its size is parallelism and completions, which are equal and
+// change together. When the Job shrinks, the pods with the highest indexes are deleted.
 func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	job, err := read[struct {
 		Spec   batchv1.JobSpec
@@ -28,7 +28,7 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 	s := Shape{
 		Succeeded: max(job.Status.Succeeded, countIndexes(job.Status.CompletedIndexes)),
 		Suspended: ptr.Deref(job.Spec.Suspend, false),
-		Finished:  job.Status.Conditions.oneOf("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
+		Finished:  job.Status.Conditions.anyTrue("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
 		Started:   job.Status.StartTime.Time,
 		Selector:  map[string]string{"batch.kubernetes.io/job-name": object.GetName()},
 		suspend:   "/spec/suspend",
@@ -41,7 +41,7 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 	return s, err
 }
 
-// countIndexes returns how many indexes a list such as 0,2-5 has. What cannot be read counts as none.
+// countIndexes returns the number of indexes in a list such as 0,2-5. It ignores invalid entries.
 func countIndexes(list string) int {
 	sum := 0
 	for part := range strings.SplitSeq(list, ",") {
@@ -58,7 +58,7 @@ func countIndexes(list string) int {
 	return sum
 }
 
-// setIndexed notes the size of several Jobs of a specification, which a JSON pointer leads to.
+// setIndexed sets the size fields for a number of identical Jobs. pointer is the JSON pointer to their specification.
 func (s *Shape) setIndexed(spec *batchv1.JobSpec, jobs int, pointer string) error {
 	parallelism := ptr.Deref(spec.Parallelism, 1)
 	s.Size, s.Multiple = jobs*int(parallelism), jobs
@@ -69,31 +69,31 @@ func (s *Shape) setIndexed(spec *batchv1.JobSpec, jobs int, pointer string) erro
 		if spec.Completions != nil {
 			completions = fmt.Sprint(*spec.Completions)
 		}
-		return notElastic("completionMode is %q, parallelism %d and completions %s; want Indexed and two equal numbers of at least 1",
+		return notElastic("completionMode is %q, parallelism %d and completions %s; completionMode must be Indexed, and the numbers must be equal and at least 1",
 			mode, parallelism, completions)
 	}
-	// The API server takes no fewer completions than these ask for.
-	least := ptr.Deref(spec.MaxFailedIndexes, 0)
+	// The API server rejects fewer completions than these fields need.
+	minimum := ptr.Deref(spec.MaxFailedIndexes, 0)
 	if s := spec.Scheduling; s != nil && s.SchedulingPolicy != nil && s.SchedulingPolicy.Gang != nil {
-		least = max(least, ptr.Deref(s.SchedulingPolicy.Gang.MinCount, 0)) // Without one the gang is as large as the Job.
+		minimum = max(minimum, ptr.Deref(s.SchedulingPolicy.Gang.MinCount, 0)) // If unset, the gang has the size of the Job.
 	}
 	for _, rule := range ptr.Deref(spec.SuccessPolicy, batchv1.SuccessPolicy{}).Rules {
-		least = max(least, ptr.Deref(rule.SucceededCount, 0))
+		minimum = max(minimum, ptr.Deref(rule.SucceededCount, 0))
 		if indexes := ptr.Deref(rule.SucceededIndexes, ""); indexes != "" {
-			// Ascending, as 0,2-5.
+			// The indexes are in ascending order, such as 0,2-5.
 			last, err := strconv.ParseInt(indexes[strings.LastIndexAny(indexes, ",-")+1:], 10, 32)
 			if err != nil {
-				return notElastic("successPolicy has the indexes %q; want numbers and ranges", indexes)
+				return notElastic("successPolicy: has the indexes %q; must be numbers and ranges", indexes)
 			}
-			least = max(least, int32(last)+1)
+			minimum = max(minimum, int32(last)+1)
 		}
 	}
-	s.Min = jobs * int(least)
+	s.Min = jobs * int(minimum)
 	return nil
 }
 
-// readJobSet reads a JobSet: the replicated job whose pods request the unit is resized as a Job
-// is, all its replicas alike. It takes JobSet 0.12 with the gate ElasticJobSet.
+// readJobSet reads a JobSet. The replicated job whose pods request the unit is resized like a Job, and
+// all its replicas have the same size. This needs JobSet 0.12 with the feature gate ElasticJobSet.
 func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	set, err := read[struct {
 		Spec struct {
@@ -111,7 +111,7 @@ func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) 
 	}](object)
 	s := Shape{
 		Suspended: set.Spec.Suspend,
-		Finished:  set.Status.TerminalState != "" || set.Status.Conditions.oneOf("Completed", "Failed"),
+		Finished:  set.Status.TerminalState != "" || set.Status.Conditions.anyTrue("Completed", "Failed"),
 		Selector:  map[string]string{"jobset.sigs.k8s.io/jobset-name": object.GetName()},
 		suspend:   "/spec/suspend",
 	}
@@ -136,9 +136,9 @@ func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) 
 	return s, err
 }
 
-// readTrainJob reads a TrainJob of Kubeflow Trainer v2, which resizes through its JobSet
-// while it runs. Its own number of nodes cannot be changed, and the trainer writes it into
-// the JobSet whenever the job is suspended: it starts and resumes at that number.
+// readTrainJob reads a TrainJob of Kubeflow Trainer v2. While it runs, it is resized through its JobSet.
+// Its own field numNodes cannot be changed. When the job is suspended, Trainer resets the JobSet to
+// numNodes, so the job starts and resumes at that size.
 func readTrainJob(object, jobSet *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	job, err := read[struct {
 		Spec struct {
@@ -153,7 +153,7 @@ func readTrainJob(object, jobSet *unstructured.Unstructured, unit corev1.Resourc
 			}
 		}
 	}](object)
-	nodes, finished := ptr.Deref(job.Spec.Trainer.NumNodes, 0), job.Status.Conditions.oneOf("Complete", "Failed")
+	nodes, finished := ptr.Deref(job.Spec.Trainer.NumNodes, 0), job.Status.Conditions.anyTrue("Complete", "Failed")
 	if jobSet == nil && err == nil {
 		err = notElastic("it has no JobSet yet")
 	}
@@ -169,15 +169,15 @@ func readTrainJob(object, jobSet *unstructured.Unstructured, unit corev1.Resourc
 	if s.Suspended {
 		s.Size = nodes
 	}
-	// A JobSet that is suspended and given its number of nodes back at once has its Job grow
-	// before it is suspended.
+	// If a JobSet is suspended and reset to numNodes at the same time, its Job grows before it is
+	// suspended. So the job must not be paused below numNodes.
 	s.NoPause = s.Size < nodes
-	if said := job.Status.TrainerStatus; !said.LastUpdatedTime.IsZero() {
-		s.Report = &Report{Time: said.LastUpdatedTime.UTC()}
-		if seconds := said.EstimatedRemainingSeconds; seconds != nil && *seconds >= 0 {
+	if status := job.Status.TrainerStatus; !status.LastUpdatedTime.IsZero() {
+		s.Report = &Report{Time: status.LastUpdatedTime.UTC()}
+		if seconds := status.EstimatedRemainingSeconds; seconds != nil && *seconds >= 0 {
 			s.Report.Remaining = new(time.Duration(*seconds) * time.Second)
 		}
-		if percent := said.ProgressPercentage; percent != nil {
+		if percent := status.ProgressPercentage; percent != nil {
 			s.Report.Progress = new(float64(*percent) / 100)
 		}
 	}

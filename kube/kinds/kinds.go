@@ -1,5 +1,6 @@
-// Package kinds knows the kinds of elastic jobs: where each keeps its size, how it is
-// suspended, and which pods are its own. A kind is a function that reads a Shape.
+// Package kinds describes the supported kinds of elastic jobs. For each kind it defines which fields
+// set the size, how a job is suspended, and which labels select its pods. A kind is a function that
+// reads a Shape.
 package kinds
 
 import (
@@ -18,34 +19,34 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Kind is a kind of elastic jobs.
+// Kind describes a kind of elastic job.
 type Kind struct {
 	Name string
 	GVK  schema.GroupVersionKind
-	// Child, where set, is the kind of the object of the same name that keeps the size.
+	// Child is the kind of the object that sets the size and has the job's name, or nil if the job
+	// itself sets the size.
 	Child *schema.GroupVersionKind
-	// Support says how the kind is resized.
+	// Support documents how jobs of the kind are resized.
 	Support Support
-	// read returns the shape of a job; child is nil for a kind without, and where it does
-	// not exist.
+	// read returns the shape of a job. child is nil if the kind has none or the object does not exist.
 	read func(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error)
 }
 
-// Support says how jobs of a kind are resized. It is the table in docs/schedulers/kubernetes.md.
+// Support documents how jobs of a kind are resized. Table prints it for docs/schedulers/kubernetes.md.
 type Support struct {
-	Versions string // that were tested
-	Size     string // the fields that keep the size
+	Versions string // tested versions
+	Size     string // fields that set the size
 	Pause    string // how a job is paused
-	Smallest string // what bounds its sizes from below
-	Fixed    string // why a job is not resized
-	// managedBy is the path of the field that names the controller of a job, and controller the name of
-	// the kind's own.
+	Smallest string // lower bounds of the size
+	Fixed    string // conditions under which a job is not resized
+	// managedBy is the path of the field that names the controller of a job. controller is the name of
+	// the kind's default controller.
 	managedBy  []string
 	controller string
 }
 
-// otherController returns the value of the field managedBy of a job whose pods the controller of its
-// kind does not make, "" for all others.
+// otherController returns the managedBy field of a job if another controller creates its pods, and ""
+// otherwise.
 func (s *Support) otherController(job *unstructured.Unstructured) string {
 	by, _, _ := unstructured.NestedString(job.Object, s.managedBy...)
 	if by == s.controller {
@@ -54,10 +55,10 @@ func (s *Support) otherController(job *unstructured.Unstructured) string {
 	return by
 }
 
-// Table returns the table of all kinds in Markdown.
+// Table returns a Markdown table of all kinds.
 func Table() string {
 	var text strings.Builder
-	text.WriteString("| kind | its size is | paused by | smallest size | not resized if |\n|---|---|---|---|---|\n")
+	text.WriteString("| kind | size | paused by | smallest size | not resized if |\n|---|---|---|---|---|\n")
 	for _, k := range All() {
 		s := k.Support
 		fmt.Fprintf(&text, "| `%s` %s | %s | %s | %s | `%s` names another controller; %s |\n",
@@ -66,53 +67,53 @@ func Table() string {
 	return text.String()
 }
 
-// Shape is what matters of a job's specification and status.
+// Shape contains the parts of a job's specification and status that decisions depend on.
 type Shape struct {
-	Size      int       // in pods, while it is not suspended
-	Suspended bool      // it asks for no pods
-	Finished  bool      // it never gets pods again
-	Started   time.Time // when it began to run, or zero
-	Succeeded int       // how many of its pods have succeeded, as its status says
-	Min, Max  int       // of its size; 0 means unlimited
-	Multiple  int       // divides every legal size
-	StartSize int       // the only size that it can be resumed at, if not 0
-	NoPause   bool      // it must not be suspended
-	// FillsGaps says that its controller makes pods of all indexes below the highest there is,
-	// whatever the size: until a deleted pod is gone, its node is not free, though it has failed.
+	Size      int       // requested pods while the job is not suspended
+	Suspended bool      // the job requests no pods now
+	Finished  bool      // the job has completed or failed
+	Started   time.Time // start time, zero if unknown
+	Succeeded int       // pods that have succeeded, according to the job's status
+	Min, Max  int       // limits of Size; 0 means unlimited
+	Multiple  int       // common divisor of all legal sizes, at least 1
+	StartSize int       // the only size at which the job can be resumed, 0 for any
+	NoPause   bool      // the job must not be suspended
+	// FillsGaps is true if the job's controller creates pods for all indexes below the highest existing
+	// one, regardless of the size. The node of a failed pod is then free only once the pod is deleted.
 	FillsGaps bool
-	Selector  map[string]string // the labels of its pods
-	Unit      int64             // how much of the pool's unit each of its pods requests
-	Pod       corev1.PodSpec    // what its pods are made from
-	Grace     time.Duration     // that a deleted pod has to go, at most MaxGrace
-	// Elsewhere is true if another controller makes its pods, maybe in another cluster.
+	Selector  map[string]string // labels of the job's pods
+	Unit      int64             // amount of the pool's unit that each pod requests
+	Pod       corev1.PodSpec    // template of the pods that request the unit
+	Grace     time.Duration     // termination grace period of a pod, at most MaxGrace
+	// Elsewhere is true if another controller creates the pods, possibly in another cluster.
 	Elsewhere bool
-	Report    *Report // of the job itself, or nil
+	Report    *Report // progress according to the job's status, or nil
 
-	// sizes are the JSON pointers to the fields of the size, in the child if the kind has
-	// one, and suspend that of the suspension, or of an object to make with the field
-	// suspendIn where there is none. Without suspend it is paused at a size of 0.
+	// sizes are JSON pointers to the size fields, in the child if the kind has one. suspend is the JSON
+	// pointer to the suspend field. If the parent object of that field is missing, suspend points to the
+	// parent and suspendIn names the field. If suspend is "", the job is paused by setting its size to 0.
 	sizes              []string
 	suspend, suspendIn string
 }
 
-// Report is what a job says of its progress; nil is not known.
+// Report is the progress that a job reports; nil fields are unknown.
 type Report struct {
-	Remaining *time.Duration // the time to its end at its present size
-	Progress  *float64       // the share of its work that is done
-	Time      time.Time
+	Remaining *time.Duration // time until completion at the current size
+	Progress  *float64       // completed fraction of the work, 0 to 1
+	Time      time.Time      // time of the report
 }
 
-// NotElasticError says why a job cannot be resized.
+// NotElasticError explains why a job cannot be resized.
 type NotElasticError string
 
 func (e NotElasticError) Error() string { return string(e) }
 
-// notElastic returns a NotElasticError.
+// notElastic formats a NotElasticError.
 func notElastic(format string, args ...any) error {
 	return NotElasticError(fmt.Sprintf(format, args...))
 }
 
-// All returns all kinds.
+// All returns all supported kinds.
 func All() []Kind {
 	jobSetGVK := schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}
 	managedBy := []string{"spec", "managedBy"}
@@ -123,8 +124,8 @@ func All() []Kind {
 				Versions: "(batch/v1), Indexed",
 				Size:     "`parallelism` and `completions`, equal; the highest indexes go first",
 				Pause:    "`suspend`",
-				Smallest: "what `successPolicy`, `maxFailedIndexes` and the `minCount` of a gang need",
-				Fixed:    "some of its indexes have succeeded, or the API server refuses it as a [gang](#beside-other-schedulers)",
+				Smallest: "the minimum that `successPolicy`, `maxFailedIndexes` and the `minCount` of a gang need",
+				Fixed:    "some of its indexes have succeeded, or the API server refuses it as a [gang](#other-schedulers)",
 
 				managedBy: managedBy, controller: batchv1.JobControllerName,
 			},
@@ -133,9 +134,9 @@ func All() []Kind {
 			Name: "JobSet", GVK: jobSetGVK, read: readJobSet,
 			Support: Support{
 				Versions: "0.12 with the gate `ElasticJobSet`",
-				Size:     "as of a Job, of the one replicated job that requests the unit, times its replicas",
+				Size:     "as for a Job, in the one replicated job that requests the unit, times its replicas",
 				Pause:    "`suspend`",
-				Smallest: "as of a Job",
+				Smallest: "as for a Job",
 				Fixed:    "several replicated jobs request the unit, or some of its pods have succeeded",
 
 				managedBy: managedBy, controller: "jobset.sigs.k8s.io/jobset-controller",
@@ -160,7 +161,7 @@ func All() []Kind {
 				Size:     "`Worker.replicas`, up to `maxReplicas` of its `elasticPolicy`",
 				Pause:    "`runPolicy.suspend`",
 				Smallest: "`minReplicas`, and `runPolicy.schedulingPolicy.minAvailable` less its masters",
-				Fixed:    "`elasticPolicy` has no `maxRestarts` of at least 1, since a resize would end it, or has `metrics`; a master requests the unit; or some of its pods have succeeded",
+				Fixed:    "`maxRestarts` of `elasticPolicy` is below 1, because a resize would fail it; `elasticPolicy` has `metrics`; a master requests the unit; or some of its pods have succeeded",
 
 				managedBy: []string{"spec", "runPolicy", "managedBy"}, controller: "kubeflow.org/training-operator",
 			},
@@ -170,9 +171,9 @@ func All() []Kind {
 			Child: &jobSetGVK, read: readTrainJob,
 			Support: Support{
 				Versions: "(Trainer 2.2.0)",
-				Size:     "its JobSet's while it runs; it starts at `numNodes`",
+				Size:     "the size of its JobSet while it runs; it starts at `numNodes`",
 				Pause:    "`suspend`; never with fewer nodes than `numNodes`",
-				Smallest: "as of its JobSet",
+				Smallest: "as for its JobSet",
 				Fixed:    "`numNodes` is unset, or some of its pods have succeeded",
 
 				managedBy: managedBy, controller: "trainer.kubeflow.org/trainjob-controller",
@@ -190,23 +191,23 @@ func Names() []string {
 	return names
 }
 
-// Named returns the kinds of the given names, which exist.
+// Named returns the kinds with the given names. It ignores unknown names.
 func Named(names []string) []Kind {
 	return slices.DeleteFunc(All(), func(k Kind) bool { return !slices.Contains(names, k.Name) })
 }
 
-// Owner returns the kind of the controller that resizes and suspends the job, "" where
-// there is none.
+// Owner returns the kind of the object that owns the job and sets its size and suspension, and "" if
+// the job has no such owner.
 func Owner(job *unstructured.Unstructured) string {
-	// Others than ours do so as well.
+	// MPIJob and AppWrapper are not supported here but resize and suspend their jobs, too.
 	if r := metav1.GetControllerOf(job); r != nil && slices.Contains(append(Names(), "MPIJob", "AppWrapper"), r.Kind) {
 		return r.Kind
 	}
 	return ""
 }
 
-// Read returns the shape of a job in a pool of the given unit. The error, a NotElasticError,
-// says why the job cannot be resized; the shape then tells at least its pods and size.
+// Read returns the shape of a job in a pool of the given unit. If the job cannot be resized, it returns
+// a NotElasticError and a shape that has at least the selector and the size.
 func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	s, err := k.read(job, child, unit)
 	s.Multiple = max(s.Multiple, 1)
@@ -214,34 +215,35 @@ func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceNa
 	s.Elsewhere = by != ""
 	switch {
 	case s.Elsewhere:
-		err = notElastic("%s is %q: another controller makes its pods", strings.Join(k.Support.managedBy, "."), by)
+		err = notElastic("%s: is %q, so another controller creates its pods", strings.Join(k.Support.managedBy, "."), by)
 	case err != nil:
 	case s.Unit == 0:
 		err = notElastic("its pods request no %s", unit)
 	case s.Size > MaxSize || s.Multiple > MaxSize:
-		err = notElastic("it asks for %d pods and grows by %d; want at most %d", s.Size, s.Multiple, MaxSize)
+		err = notElastic("it requests %d pods in multiples of %d; both must be at most %d", s.Size, s.Multiple, MaxSize)
 	}
 	return s, err
 }
 
-// MaxSize is the largest size that a decision takes.
+// MaxSize is the largest supported size of a job, in nodes.
 const MaxSize = 1 << 20
 
-// Operation is one of a JSON patch.
+// Operation is an operation of a JSON patch (RFC 6902).
 type Operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// Patch is a JSON patch of a job or its child.
+// Patch is a JSON patch of a job or, if Child is true, of its child.
 type Patch struct {
 	Child      bool
 	Operations []Operation
 }
 
-// Resize returns the patches, in order, that make a job of the given shape hold the given
-// nodes: 0 suspends it, and anything else resumes it. A kind without a child takes one patch.
+// Resize returns the patches, in order, that resize a job of the given shape to the given nodes. With 0
+// nodes they suspend the job; otherwise they resume it if it is suspended. A kind without a child needs
+// one patch.
 func (k Kind) Resize(s Shape, nodes int) []Patch {
 	var job, size []Operation
 	if suspend := nodes == 0; suspend != s.Suspended && s.suspend != "" {
@@ -263,18 +265,18 @@ func (k Kind) Resize(s Shape, nodes int) []Patch {
 	if len(size) > 0 {
 		patches = append(patches, Patch{Child: true, Operations: size})
 	}
-	// Also where there is nothing to do but to say so in annotations.
+	// The job is always patched, because the caller adds annotations.
 	return append(patches, Patch{Operations: job})
 }
 
-// JSON returns the patch, under the condition that the object still has the given resource
-// version; otherwise the API server answers with a conflict.
+// JSON encodes the patch. If the object no longer has the given resource version, the API server
+// rejects the patch with a conflict.
 func (p Patch) JSON(resourceVersion string) ([]byte, error) {
 	condition := Operation{"replace", "/metadata/resourceVersion", resourceVersion}
 	return json.Marshal(append([]Operation{condition}, p.Operations...))
 }
 
-// read returns the fields of an object's specification and status that matter to a kind.
+// read decodes the specification and status of an object into T.
 func read[T any](object *unstructured.Unstructured) (fields T, err error) {
 	text, err := json.Marshal(map[string]any{"spec": object.Object["spec"], "status": object.Object["status"]})
 	if err == nil {
@@ -286,11 +288,11 @@ func read[T any](object *unstructured.Unstructured) (fields T, err error) {
 	return fields, err
 }
 
-// conditions are those of a job's status.
+// conditions are the conditions of a job's status.
 type conditions []struct{ Type, Status string }
 
-// oneOf reports whether a condition of one of the types is true.
-func (c conditions) oneOf(types ...string) bool {
+// anyTrue reports whether a condition of one of the types is true.
+func (c conditions) anyTrue(types ...string) bool {
 	for _, condition := range c {
 		if condition.Status == string(metav1.ConditionTrue) && slices.Contains(types, condition.Type) {
 			return true
@@ -299,13 +301,12 @@ func (c conditions) oneOf(types ...string) bool {
 	return false
 }
 
-// setPods notes what pods are made from, how much of the unit one requests, and the time that it
-// has to end.
+// setPods sets the pod template, the amount of the unit that a pod requests, and the grace period.
 func (s *Shape) setPods(template *corev1.PodTemplateSpec, unit corev1.ResourceName) {
 	s.Pod, s.Unit = template.Spec, Requests(&template.Spec, unit)
 	for _, containers := range [][]corev1.Container{s.Pod.InitContainers, s.Pod.Containers} {
 		for i := range containers {
-			// The API server does so with pods, but not with what they are made from.
+			// The API server defaults requests to limits in pods, but not in pod templates.
 			requests := maps.Clone(containers[i].Resources.Limits)
 			if requests != nil {
 				maps.Copy(requests, containers[i].Resources.Requests)
@@ -316,36 +317,37 @@ func (s *Shape) setPods(template *corev1.PodTemplateSpec, unit corev1.ResourceNa
 	s.Grace = Grace(template.Spec.TerminationGracePeriodSeconds)
 }
 
-// MaxGrace is how long pods are waited for at most, whatever grace period their users set.
+// MaxGrace limits how long the controller waits for pods to terminate, regardless of their grace period.
 const MaxGrace = time.Hour
 
-// Grace returns how long a pod of the given grace period is waited for.
+// Grace converts a termination grace period in seconds to a duration of at most MaxGrace. The default
+// is 30 s.
 func Grace(seconds *int64) time.Duration {
 	return time.Duration(min(ptr.Deref(seconds, corev1.DefaultTerminationGracePeriodSeconds), int64(MaxGrace/time.Second))) * time.Second
 }
 
-// setElastic notes the pods of the one part of a job that requests the unit, and returns its index;
-// what names one.
-func (s *Shape) setElastic(templates []corev1.PodTemplateSpec, unit corev1.ResourceName, what string) (int, error) {
+// setElastic sets the pods to the one template that requests the unit, and returns its index. part is
+// what messages call a template, such as "worker group".
+func (s *Shape) setElastic(templates []corev1.PodTemplateSpec, unit corev1.ResourceName, part string) (int, error) {
 	elastic := -1
 	for i := range templates {
 		switch {
 		case Requests(&templates[i].Spec, unit) == 0:
 		case elastic >= 0:
-			return 0, notElastic("several %ss request %s; want one", what, unit)
+			return 0, notElastic("several %ss request %s; exactly one must request it", part, unit)
 		default:
 			elastic = i
 			s.setPods(&templates[i], unit)
 		}
 	}
 	if elastic < 0 {
-		return 0, notElastic("no %s requests %s", what, unit)
+		return 0, notElastic("no %s requests %s", part, unit)
 	}
 	return elastic, nil
 }
 
-// Requests returns how much of a unit a pod requests, as kube-scheduler counts it: its containers run
-// together with its sidecars, and each init container together with the sidecars before it.
+// Requests returns how much of a unit a pod requests. It follows kube-scheduler: containers run together
+// with all sidecars, and each init container runs together with the sidecars before it.
 func Requests(spec *corev1.PodSpec, unit corev1.ResourceName) int64 {
 	var running, sidecars, starting int64
 	for i := range spec.Containers {

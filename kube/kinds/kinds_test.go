@@ -243,24 +243,24 @@ func at(value any, path []string) any {
 func TestNotElastic(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, job, child, want string }{
-		"Job not indexed":       {"Job", "kind: Job\nspec: {parallelism: 4, template: POD}", "", "want Indexed"},
-		"Job of other tasks":    {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 100, template: POD}", "", "two equal numbers"},
+		"Job not indexed":       {"Job", "kind: Job\nspec: {parallelism: 4, template: POD}", "", "must be Indexed"},
+		"Job of other tasks":    {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 4, completions: 100, template: POD}", "", "the numbers must be equal"},
 		"Job without the unit":  {"Job", "kind: Job\nspec: {completionMode: Indexed, parallelism: 1, completions: 1, template: {}}", "", "request no nvidia.com/gpu"},
-		"Job of MultiKueue":     {"Job", "kind: Job\nspec: {managedBy: kueue.x-k8s.io/multikueue, completionMode: Indexed, parallelism: 1, completions: 1, template: POD}", "", "another controller makes its pods"},
+		"Job of MultiKueue":     {"Job", "kind: Job\nspec: {managedBy: kueue.x-k8s.io/multikueue, completionMode: Indexed, parallelism: 1, completions: 1, template: POD}", "", "another controller creates its pods"},
 		"JobSet of two":         {"JobSet", strings.ReplaceAll(jobSet, "{spec: {containers: [{name: a}]}}", "POD"), "", "several replicated jobs"},
 		"JobSet of none":        {"JobSet", "kind: JobSet\nspec: {}", "", "no replicated job"},
 		"JobSet with replicas":  {"JobSet", strings.ReplaceAll(jobSet, "node, replicas: 1", "node, replicas: 0"), "", "no replicas"},
 		"TrainJob so far":       {"TrainJob", "kind: TrainJob\nspec: {}", "", "no JobSet yet"},
 		"TrainJob of any size":  {"TrainJob", "kind: TrainJob\nspec: {}", jobSet, "numNodes is unset"},
 		"Ray's own autoscaler":  {"RayCluster", "kind: RayCluster\nspec: {enableInTreeAutoscaling: true, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "autoscaler"},
-		"suspended group":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, suspend: true, replicas: 1, template: POD}]}", "", "suspended by itself"},
+		"suspended group":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, suspend: true, replicas: 1, template: POD}]}", "", "suspended separately"},
 		"Ray of two":            {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{template: POD}, {template: POD}]}", "", "several worker groups"},
-		"Ray of billions":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 65536, numOfHosts: 65536, template: POD}]}", "", "asks for 4294967296 pods"},
+		"Ray of billions":       {"RayCluster", "kind: RayCluster\nspec: {workerGroupSpecs: [{groupName: a, replicas: 65536, numOfHosts: 65536, template: POD}]}", "", "requests 4294967296 pods"},
 		"Ray of none":           {"RayCluster", "kind: RayCluster\nspec: {}", "", "no worker group"},
-		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy is unset"},
+		"PyTorchJob of a size":  {"PyTorchJob", "kind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "elasticPolicy: is unset"},
 		"PyTorchJob with HPA":   {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8, maxRestarts: 10, metrics: [{}]}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "HorizontalPodAutoscaler"},
-		"PyTorchJob that ends":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "maxRestarts is 0"},
-		"PyTorchJob with half":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "want both"},
+		"PyTorchJob that ends":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {minReplicas: 1, maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "maxRestarts: is 0"},
+		"PyTorchJob with half":  {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {maxReplicas: 8}, pytorchReplicaSpecs: {Worker: {template: POD}}}", "", "must set both"},
 		"PyTorchJob led":        {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}, Worker: {template: POD}}}", "", "its master requests"},
 		"Ray's head":            {"RayCluster", "kind: RayCluster\nspec: {headGroupSpec: {template: POD}, workerGroupSpecs: [{groupName: a, replicas: 1, template: POD}]}", "", "its head requests"},
 		"PyTorchJob of masters": {"PyTorchJob", "kind: PyTorchJob\nspec: {elasticPolicy: {}, pytorchReplicaSpecs: {Master: {template: POD}}}", "", "no workers"},
@@ -405,7 +405,7 @@ func TestManagedBy(t *testing.T) {
 	} {
 		for by, elsewhere := range map[string]bool{test.own: false, "kueue.x-k8s.io/multikueue": true} {
 			s, err := kinds.Named([]string{kind})[0].Read(parse(t, strings.ReplaceAll(test.job, "BY", by)), parse(t, jobSet), worldtest.Unit)
-			if s.Elsewhere != elsewhere || elsewhere != (err != nil && strings.Contains(err.Error(), "another controller makes its pods")) {
+			if s.Elsewhere != elsewhere || elsewhere != (err != nil && strings.Contains(err.Error(), "another controller creates its pods")) {
 				t.Errorf("%s managed by %s: elsewhere %t, error %v", kind, by, s.Elsewhere, err)
 			}
 		}

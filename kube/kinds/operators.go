@@ -9,8 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// readRayCluster reads a RayCluster of KubeRay: the worker group whose pods request the
-// unit is resized.
+// readRayCluster reads a RayCluster of KubeRay. The worker group whose pods request the unit is resized.
 func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	ray, err := read[struct {
 		Spec struct {
@@ -29,12 +28,12 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 		Selector:  map[string]string{"ray.io/cluster": object.GetName()},
 	}
 	if ray.Spec.Suspend {
-		// It is paused at a size of 0 instead: its head is lost while it is suspended, and with that all
-		// that was submitted to it.
+		// The controller pauses a RayCluster at a size of 0 and only clears this field: suspending it would
+		// delete the head and all work that was submitted to it.
 		s.suspend = "/spec/suspend"
 	}
 	for _, owner := range object.GetOwnerReferences() {
-		// Its driver may give up without workers.
+		// The driver of a RayJob may fail without workers.
 		s.NoPause = s.NoPause || owner.Kind == "RayJob"
 	}
 	if err != nil {
@@ -52,7 +51,7 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	s.Selector["ray.io/group"] = group.GroupName
 	s.sizes = []string{fmt.Sprintf("/spec/workerGroupSpecs/%d/replicas", elastic)}
 	s.Multiple = max(1, group.NumOfHosts)
-	// KubeRay keeps to the limits whatever replicas says.
+	// KubeRay clamps replicas to the limits.
 	replicas := max(group.Replicas, group.MinReplicas)
 	if group.MaxReplicas > 0 {
 		replicas = min(replicas, group.MaxReplicas)
@@ -62,17 +61,17 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	s.NoPause = s.NoPause || group.MinReplicas > 0
 	switch {
 	case Requests(&ray.Spec.HeadGroupSpec.Template.Spec, unit) > 0:
-		return s, notElastic("its head requests %s, and so takes a node beside its workers", unit)
+		return s, notElastic("its head requests %s, so it occupies a node in addition to its workers", unit)
 	case ray.Spec.EnableInTreeAutoscaling:
-		return s, notElastic("spec.enableInTreeAutoscaling is true: Ray's own autoscaler sets its size")
+		return s, notElastic("spec.enableInTreeAutoscaling: is true, so the autoscaler of Ray sets its size")
 	case group.Suspend:
-		return s, notElastic("worker group %q is suspended by itself", group.GroupName)
+		return s, notElastic("worker group %q is suspended separately", group.GroupName)
 	}
 	return s, nil
 }
 
-// readPyTorchJob reads a PyTorchJob of training-operator v1 with an elastic policy: its
-// workers are resized.
+// readPyTorchJob reads a PyTorchJob of training-operator v1 with an elastic policy. Its workers are
+// resized.
 func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	type replicas struct {
 		Replicas *int
@@ -102,7 +101,7 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 	s := Shape{
 		Succeeded: job.Status.ReplicaStatuses["Worker"].Succeeded,
 		Suspended: job.Spec.RunPolicy != nil && job.Spec.RunPolicy.Suspend,
-		Finished:  job.Status.Conditions.oneOf("Succeeded", "Failed"),
+		Finished:  job.Status.Conditions.anyTrue("Succeeded", "Failed"),
 		Started:   job.Status.StartTime.Time,
 		Selector: map[string]string{
 			"training.kubeflow.org/job-name":     object.GetName(),
@@ -133,20 +132,20 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 		masters = ptr.Deref(master.Replicas, 1)
 	}
 	if job.Spec.RunPolicy != nil {
-		// A gang scheduler places no fewer pods than that.
+		// A gang scheduler does not place fewer pods than minAvailable.
 		s.Min = max(s.Min, job.Spec.RunPolicy.SchedulingPolicy.MinAvailable-masters)
 	}
 	switch {
 	case master != nil && Requests(&master.Template.Spec, unit) > 0:
-		return s, notElastic("its master requests %s, and so takes a node beside its workers; torchrun needs none", unit)
+		return s, notElastic("its master requests %s, so it occupies a node in addition to its workers; torchrun needs no master", unit)
 	case policy == nil:
-		return s, notElastic("spec.elasticPolicy is unset, so its processes expect a fixed number of nodes")
+		return s, notElastic("spec.elasticPolicy: is unset, so its processes expect a fixed number of nodes")
 	case policy.MinReplicas == nil || policy.MaxReplicas == nil:
-		return s, notElastic("spec.elasticPolicy lacks minReplicas or maxReplicas; want both: the operator takes one for the other, and its processes expect that number of nodes")
+		return s, notElastic("spec.elasticPolicy: must set both minReplicas and maxReplicas; otherwise the operator uses one for both, and its processes expect that number of nodes")
 	case ptr.Deref(policy.MaxRestarts, 0) < 1:
-		return s, notElastic("spec.elasticPolicy.maxRestarts is %d, so that a resize ends it; want at least one for each resize, such as 100", ptr.Deref(policy.MaxRestarts, 0))
+		return s, notElastic("spec.elasticPolicy.maxRestarts: is %d, so a resize would fail the job; must be at least 1 per resize, such as 100", ptr.Deref(policy.MaxRestarts, 0))
 	case len(policy.Metrics) > 0:
-		return s, notElastic("spec.elasticPolicy.metrics makes a HorizontalPodAutoscaler set its size")
+		return s, notElastic("spec.elasticPolicy.metrics: is set, so a HorizontalPodAutoscaler sets its size")
 	}
 	return s, nil
 }

@@ -61,7 +61,7 @@ func TestRecordingIsReplayed(t *testing.T) {
 		t.Errorf("calls of two pools are replayed as one: %v, %s", err, said)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	if said, err := replay("--caller", c.pool.Name, "--out", out); err != nil || !strings.Contains(strings.Join(strings.Fields(said), " "), "1 of 2 jobs ended") {
+	if said, err := replay("--caller", c.pool.Name, "--out", out); err != nil || !strings.Contains(strings.Join(strings.Fields(said), " "), "1 of 2 jobs completed") {
 		t.Fatalf("%v, %s", err, said)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "jobs.csv"))

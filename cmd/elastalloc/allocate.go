@@ -22,29 +22,29 @@ func newAllocateCommand(env cli.LookupEnv) *cobra.Command {
 		Short: "Decide one snapshot",
 		Long: `Decide one snapshot, in this process or at a server, and print the decision.
 
-The input is an AllocateRequest in protojson. Flags win over the options in it.
+The input is an AllocateRequest in protojson. Flags override its options.
 
-The table says what every job holds now and next, and in what time it ends if it
-keeps that, its restart counted; AFTER is the share of its work done by the end
-of the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
+The table lists the current and the next nodes of every job, and the time to its
+completion on them, including a restart. AFTER is the progress at the end of the
+horizon. New submissions and later decisions are not considered.`,
 		Example: `  elastalloc allocate -f request.json
   elastalloc allocate --example > request.json
   elastalloc allocate -f request.json --server localhost:50051 -o json`,
 	}
-	decide := f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+	decide := f.run(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (result, error) {
 		if cmd.Flags().Changed("plan") {
 			request.Options.IncludePlan = plan
 		}
 		if cmd.Flags().Changed("certificate") {
 			request.Options.Certificate = certificate
 		}
-		asked := proto.CloneOf(request)
+		sent := proto.CloneOf(request)
 		if f.output == cli.OutputTable {
-			// The table shows the progress that the plan makes.
-			asked.Options.IncludePlan = true
+			// The table shows the progress under the plan.
+			sent.Options.IncludePlan = true
 		}
-		response, err := allocator.Allocate(cmd.Context(), asked)
-		return answer{response, response.GetReport(), func(screen cli.Screen) (string, error) {
+		response, err := allocator.Allocate(cmd.Context(), sent)
+		return result{response, response.GetReport(), func(screen cli.Screen) (string, error) {
 			return decisionText(request, response, screen)
 		}}, f.requestError(cmd.Context(), err)
 	})
@@ -58,8 +58,8 @@ of the horizon. Nothing else is foreseen: no submissions, no later decisions.`,
 	f.add(command)
 	f.addOptions(command, 0)
 	command.Flags().BoolVar(&plan, "plan", false, "show the plan over the horizon")
-	command.Flags().BoolVar(&certificate, "certificate", false, "return what a check by audit needs, with -o json")
-	command.Flags().BoolVar(&example, "example", false, "print a small request to start from, and decide nothing")
+	command.Flags().BoolVar(&certificate, "certificate", false, "return the certificate for elastalloc audit, with -o json")
+	command.Flags().BoolVar(&example, "example", false, "print a small example request and exit")
 	command.MarkFlagsOneRequired("file", "example")
 	return command
 }

@@ -25,40 +25,40 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// decideFlags are the flags of every command that asks for decisions.
+// decideFlags is the flags of every command that decides.
 type decideFlags struct {
 	file, output, unit string
 	remote             remoteFlags
-	// options are the flags that say how to decide, nil for a command without them.
+	// options is the flags for the options of a request. It is nil for commands without them.
 	options *optionFlags
-	// read reads the request, of the file if it is nil.
+	// read reads the request. If it is nil, the request is read from file.
 	read func(*cobra.Command) (*elastallocv1.AllocateRequest, error)
 }
 
-// add adds the flags to a command, which prints tables, JSON and the formats drawn.
-func (f *decideFlags) add(command *cobra.Command, drawn ...string) {
+// add adds the flags to a command that prints tables, JSON and other formats.
+func (f *decideFlags) add(command *cobra.Command, formats ...string) {
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
-	cli.AddOutput(flags, &f.output, drawn...)
+	cli.AddOutput(flags, &f.output, formats...)
 	cli.AddUnit(flags, &f.unit)
 	cli.CompleteFiles(command, "json", "file")
 	f.remote.add(flags)
 	command.Args = cobra.NoArgs
 }
 
-// answer is what a command has been told.
-type answer struct {
-	message proto.Message
-	// report is that of the decision, nil for none.
+// result is the result of a command.
+type result struct {
+	message proto.Message // the response
+	// report is the report of the decision. It is nil if there is none.
 	report *elastallocv1.SolveReport
-	// show lays the answer out for a person.
-	show func(cli.Screen) (string, error)
+	// format formats the response for a screen.
+	format func(cli.Screen) (string, error)
 }
 
-// asking returns what a command runs: it reads the request, lets the flags win over the
-// options in it, asks the server or an allocator in this process, and prints the answer.
-func (f *decideFlags) asking(
-	env cli.LookupEnv, ask func(*cobra.Command, *elastallocv1.AllocateRequest, allocator) (answer, error),
+// run returns the RunE function of a command. It reads the request, applies the flags to its options, calls
+// decide with a client of the server or an allocator in this process, and prints the result.
+func (f *decideFlags) run(
+	env cli.LookupEnv, decide func(*cobra.Command, *elastallocv1.AllocateRequest, allocator) (result, error),
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := f.remote.check(); err != nil {
@@ -82,29 +82,29 @@ func (f *decideFlags) asking(
 			return err
 		}
 		defer closeAllocator()
-		answered, err := ask(cmd, request, allocator)
+		decided, err := decide(cmd, request, allocator)
 		if err != nil {
 			return err
 		}
-		warnOfBackend(cmd, request.GetOptions(), answered.report)
+		warnOfBackend(cmd, request.GetOptions(), decided.report)
 		out := cmd.OutOrStdout()
 		if f.output == cli.OutputJSON {
-			return cli.Failed(writeJSON(out, answered.message, protojson.MarshalOptions{EmitDefaultValues: true}))
+			return cli.Failed(writeJSON(out, decided.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
 		screen := cli.ScreenFor(out, env)
 		screen.Unit = f.unit
-		shown, err := answered.show(screen)
+		formatted, err := decided.format(screen)
 		if err == nil {
-			_, err = io.WriteString(out, shown)
+			_, err = io.WriteString(out, formatted)
 		}
 		return cli.Failed(err)
 	}
 }
 
-// addIDs adds a flag for ids of jobs of the request, which the shell completes.
+// addIDs adds a flag for ids of jobs of the request, with shell completion.
 func (f *decideFlags) addIDs(command *cobra.Command, ids *[]string, name, usage string) {
 	command.Flags().StringArrayVar(ids, name, nil, usage)
-	// Fails only for a flag that is not there or has values already.
+	// An error means that the flag is missing or has a completion function.
 	_ = command.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if f.file == "" || f.file == cli.StandardInput {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -125,7 +125,7 @@ func idsOf(request *elastallocv1.AllocateRequest) []string {
 	return ids
 }
 
-// checkIDs returns an error for a flag's ids that no job of the request has.
+// checkIDs returns an error if no job of the request has one of the ids of a flag.
 func checkIDs(request *elastallocv1.AllocateRequest, name string, ids []string) error {
 	known := idsOf(request)
 	for _, id := range ids {
@@ -136,12 +136,12 @@ func checkIDs(request *elastallocv1.AllocateRequest, name string, ids []string) 
 		if i := slices.IndexFunc(known, func(other string) bool { return strings.Contains(other, id) }); id != "" && i >= 0 {
 			hint = fmt.Sprintf("; did you mean %s?", known[i])
 		}
-		return fmt.Errorf("--%s is %q; want the id of a job of the snapshot%s", name, id, hint)
+		return fmt.Errorf("--%s: is %q; must be the id of a job of the snapshot%s", name, id, hint)
 	}
 	return nil
 }
 
-// allocator answers the API's requests, in this process or at a server.
+// allocator is the AllocatorService, in this process or at a server.
 type allocator interface {
 	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
 	FillIdle(context.Context, *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error)
@@ -150,8 +150,8 @@ type allocator interface {
 	Forecast(context.Context, *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error)
 }
 
-// newAllocator returns what answers requests with the given options, the server or an
-// allocator in this process, and what to call when done with it.
+// newAllocator returns a client of the server or an allocator in this process, for requests with the given
+// options, and a function that closes it.
 func (f *decideFlags) newAllocator(o *elastallocv1.AllocateOptions) (allocator, func(), error) {
 	if f.remote.address != "" {
 		remote, err := f.remote.client()
@@ -178,25 +178,25 @@ type optionFlags struct {
 	gap         float64
 }
 
-// addOptions adds the flags that say how to decide, with a default budget unless that is 0.
+// addOptions adds the flags for the options of a request. If budget is not 0, it is the default time budget.
 func (f *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
 	o := new(optionFlags)
 	f.options = o
 	cli.AddProgramFlags(command.Flags(), &o.programs)
 	flags := command.Flags()
 	flags.Var(&o.formulation, "formulation", "model for cbc and highs (default one-hot)")
-	flags.Var(&o.backend, "backend", "backend to ask first (default exact)")
-	flags.Var(&o.objective, "objective", "what is maximised (default progress)")
-	flags.Var(&o.admission, "admission", "who gets nodes when the minimums do not all fit (default fifo)")
-	usage := "decision budget (default that of the server, 900ms)"
+	flags.Var(&o.backend, "backend", "backend to call first (default exact)")
+	flags.Var(&o.objective, "objective", "objective to maximize (default progress)")
+	flags.Var(&o.admission, "admission", "rule for which jobs get nodes if the smallest sizes of all jobs do not fit (default fifo)")
+	usage := "time budget of the decision (default: default of the server, 900ms)"
 	if budget > 0 {
-		usage = "time budget of the whole answer"
+		usage = "time budget of the response"
 	}
 	flags.DurationVar(&o.budget, "budget", budget, usage)
-	flags.Float64Var(&o.gap, "gap", 0, "stop once proven within this share of the optimum")
+	flags.Float64Var(&o.gap, "gap", 0, "stop if the relative gap is proven to be at most this number")
 }
 
-// apply lets the flags that were set win over the options of the request.
+// apply overrides the options of the request with the flags that are set.
 func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRequest) {
 	if request.Options == nil {
 		request.Options = new(elastallocv1.AllocateOptions)
@@ -214,18 +214,18 @@ func (f *optionFlags) apply(cmd *cobra.Command, request *elastallocv1.AllocateRe
 	}
 }
 
-// warnOfBackend warns a person if the backend that was asked for has no answer and another one has
-// decided. A backend that answered is no reason to warn: its plan gave way to one that its
-// verification found, which is better or has fewer changes. The attempts of the report show it.
+// warnOfBackend warns if the requested backend returned no plan, so that another one decided. It does not warn
+// if the verification replaced the plan of the requested backend by a better plan or one with fewer changes,
+// which the attempts in the report show.
 func warnOfBackend(cmd *cobra.Command, options *elastallocv1.AllocateOptions, report *elastallocv1.SolveReport) {
-	asked := options.GetBackend()
-	if asked == elastallocv1.Backend_BACKEND_UNSPECIFIED || asked == report.GetBackend() {
+	requested := options.GetBackend()
+	if requested == elastallocv1.Backend_BACKEND_UNSPECIFIED || requested == report.GetBackend() {
 		return
 	}
 	for _, attempt := range report.GetAttempts() {
-		if attempt.GetBackend() == asked && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
+		if attempt.GetBackend() == requested && attempt.GetOutcome() != elastallocv1.Outcome_OUTCOME_ANSWERED {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: decided by %s, not by %s: %s\n", cmd.CommandPath(),
-				cli.EnumName(report.GetBackend()), cli.EnumName(asked), text.Printable(cmp.Or(attempt.GetDetail(), words(attempt.GetOutcome()))))
+				cli.EnumName(report.GetBackend()), cli.EnumName(requested), text.Printable(cmp.Or(attempt.GetDetail(), words(attempt.GetOutcome()))))
 		}
 	}
 }
@@ -240,9 +240,8 @@ func writeJSON(w io.Writer, message proto.Message, o protojson.MarshalOptions) e
 	return err
 }
 
-// requestError turns an allocator's error, if any, into one of this program: a bad request is
-// bad input, anything else is a failure. A request that is decided in this process has
-// errors of the core, one at a server those of gRPC.
+// requestError converts the error of an allocator. An invalid request is bad input, other errors are failures.
+// Errors of decisions in this process are errors of the core, and errors of a server are gRPC statuses.
 func (f *decideFlags) requestError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -268,7 +267,7 @@ func (f *decideFlags) requestError(ctx context.Context, err error) error {
 	case codes.Unavailable:
 		return cli.Failed(f.remote.unreachable(ctx, message))
 	case codes.DeadlineExceeded:
-		return cli.Failed(fmt.Errorf("%s gave no answer in time: %s", f.remote.address, message))
+		return cli.Failed(fmt.Errorf("%s did not respond in time: %s", f.remote.address, message))
 	default:
 		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), message))
 	}

@@ -19,49 +19,49 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// wholeBudget is the default time budget of many decisions: the most that a server gives.
-const wholeBudget = 10 * time.Second
+// analysisBudget is the default time budget of explain and forecast, the maximum of a server.
+const analysisBudget = 10 * time.Second
 
 func newExplainCommand(env cli.LookupEnv) *cobra.Command {
 	var f decideFlags
 	var jobs []string
-	var moment recorded.Flags
+	var decisionTime recorded.Flags
 	var explained *recording.Entry // nil for a file
 	f.read = func(cmd *cobra.Command) (*elastallocv1.AllocateRequest, error) {
-		if len(moment.Dirs) == 0 {
+		if len(decisionTime.Dirs) == 0 {
 			return cli.ReadRequest(cmd, f.file)
 		}
 		var err error
-		if explained, err = lastDecision(cmd, &moment, jobs); err != nil {
+		if explained, err = lastDecision(cmd, &decisionTime, jobs); err != nil {
 			return nil, err
 		}
 		return requestOf(explained), nil
 	}
 	command := &cobra.Command{
 		Use:   "explain -f FILE|--recording DIR",
-		Short: "Say why each job of one snapshot gets its nodes",
-		Long: `Decide one snapshot, in this process or at a server, and say why each job gets
-its nodes: what every other size would cost, and the smallest weight, pool or
-min_nodes that would give it more. All of it is found by deciding again.
+		Short: "Explain why each job of one snapshot gets its nodes",
+		Long: `Decide one snapshot, in this process or at a server, and explain why each job
+gets its nodes: the loss of every other size, and the smallest weight, pool or
+min_nodes with which it would get more. All of them are found by deciding again.
 
 The input is an AllocateRequest in protojson, or the last decision of a
-recording at or before a time that has the jobs. Flags win over the options in
-it. The time budget is that of the explanation, not that of a recorded decision.
+recording, at or before a time, that has the jobs. Flags override its options.
+The time budget applies to the explanation, also for a recorded decision.
 
-SIZES are those that a job could hold now, in brackets the one that it gets; the
-higher the block after a size, the more of the objective it would cost.`,
+SIZES are the sizes that a job can have now. The size in brackets is the one it
+gets. The higher the block after a size, the larger its loss of the objective.`,
 		Example: `  elastalloc explain -f request.json
   elastalloc explain -f request.json --job bert-large
   elastalloc explain --recording recordings --at 14:05 --job bert-large`,
-		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+		RunE: f.run(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (result, error) {
 			if err := checkIDs(request, "job", jobs); err != nil {
-				return answer{}, err
+				return result{}, err
 			}
 			response, err := allocator.Explain(cmd.Context(), &elastallocv1.ExplainRequest{
 				Snapshot: request.GetSnapshot(), Options: request.GetOptions(), JobIds: jobs,
 			})
 			if err != nil {
-				return answer{}, f.requestError(cmd.Context(), err)
+				return result{}, f.requestError(cmd.Context(), err)
 			}
 			origin := ""
 			if explained != nil {
@@ -71,14 +71,14 @@ higher the block after a size, the more of the objective it would cost.`,
 					fmt.Fprint(cmd.ErrOrStderr(), origin)
 				}
 			}
-			return answer{response, response.GetDecision().GetReport(), func(screen cli.Screen) (string, error) {
+			return result{response, response.GetDecision().GetReport(), func(screen cli.Screen) (string, error) {
 				return origin + explanationsText(request, response, len(jobs) > 0, screen), nil
 			}}, nil
 		}),
 	}
 	f.add(command)
-	f.addOptions(command, wholeBudget)
-	moment.Add(command.Flags())
+	f.addOptions(command, analysisBudget)
+	decisionTime.Add(command.Flags())
 	command.MarkFlagsOneRequired("file", "recording")
 	command.MarkFlagsMutuallyExclusive("file", "recording")
 	command.MarkFlagsMutuallyExclusive("file", "at")
@@ -86,17 +86,17 @@ higher the block after a size, the more of the objective it would cost.`,
 	return command
 }
 
-// lastDecision returns the last decision of a moment in a recording that has some jobs.
-func lastDecision(cmd *cobra.Command, moment *recorded.Flags, jobs []string) (*recording.Entry, error) {
+// lastDecision returns the last recorded decision at or before a time that has some jobs.
+func lastDecision(cmd *cobra.Command, at *recorded.Flags, jobs []string) (*recording.Entry, error) {
 	what := "decision"
 	if len(jobs) > 0 {
 		what += fmt.Sprintf(" with the job %s", strings.Join(jobs, " and the job "))
 	}
-	return moment.Last(cmd, what, func(e *recording.Entry) bool {
-		request, asked := e.Request.(*elastallocv1.AllocateRequest)
-		_, answered := e.Response.(*elastallocv1.AllocateResponse)
+	return at.Last(cmd, what, func(e *recording.Entry) bool {
+		request, isAllocate := e.Request.(*elastallocv1.AllocateRequest)
+		_, succeeded := e.Response.(*elastallocv1.AllocateResponse)
 		ids := idsOf(request)
-		return asked && answered && !slices.ContainsFunc(jobs, func(id string) bool { return !slices.Contains(ids, id) })
+		return isAllocate && succeeded && !slices.ContainsFunc(jobs, func(id string) bool { return !slices.Contains(ids, id) })
 	})
 }
 
@@ -110,13 +110,13 @@ func requestOf(e *recording.Entry) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// describeDecision says which recorded decision is explained.
+// describeDecision returns the time, caller and request id of a recorded decision.
 func describeDecision(e *recording.Entry) string {
 	return fmt.Sprintf("The decision of %s, caller %s, request id %s:\n\n",
 		recorded.Time(e.Time), text.Printable(cmp.Or(e.Caller, "unknown")), text.Printable(cmp.Or(e.RequestID, "unknown")))
 }
 
-// warnOfOthers warns if deciding again gives other nodes than a recorded decision.
+// warnOfOthers warns if the new decision differs from the recorded decision.
 func warnOfOthers(cmd *cobra.Command, e *recording.Entry, again *elastallocv1.AllocateResponse) {
 	nodes := make(map[string]int32)
 	for _, a := range again.GetAllocations() {
@@ -131,12 +131,12 @@ func warnOfOthers(cmd *cobra.Command, e *recording.Entry, again *elastallocv1.Al
 		}
 	}
 	if others > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: deciding again gives other nodes to %s, such as %s; the explanation is of the new decision\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: the new decision gives other nodes to %s, such as %s; the explanation is for the new decision\n",
 			cmd.CommandPath(), format.Count(others, "job"), example)
 	}
 }
 
-// explanationsText says why jobs get their nodes: in detail, or a line each.
+// explanationsText returns the explanations of jobs, in detail or with one line per job.
 func explanationsText(request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, screen cli.Screen) string {
 	if len(response.GetJobs()) == 0 {
 		return "The snapshot has no jobs.\n"
@@ -163,25 +163,25 @@ func explanationsText(request *elastallocv1.AllocateRequest, response *elastallo
 		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), job.GetJobId(),
 			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job, changes[job.GetJobId()].GetNodeType()))
 	}
-	return t.String() + "\n--job ID says more about one.\n"
+	return t.String() + "\nFor the details of a job, use --job ID.\n"
 }
 
-// dearest returns what the dearest size of a job would cost.
-func dearest(job *elastallocv1.JobExplanation) float64 {
-	most := 0.0
+// maxLoss returns the largest loss of the sizes of a job.
+func maxLoss(job *elastallocv1.JobExplanation) float64 {
+	loss := 0.0
 	for _, size := range job.GetSizes() {
-		most = max(most, size.GetLoss())
+		loss = max(loss, size.GetLoss())
 	}
-	return most
+	return loss
 }
 
 func sizeOf(size *elastallocv1.SizeOption) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", size.GetNodes(), size.GetNodeType()))
 }
 
-// sizesBar draws the sizes of a job, which gets nodes of the given type, with what each costs.
+// sizesBar returns the sizes of a job, which gets nodes of the given type, with blocks for their losses.
 func sizesBar(job *elastallocv1.JobExplanation, nodeType string) string {
-	most := dearest(job)
+	largest := maxLoss(job)
 	parts := make([]string, 0, len(job.GetSizes()))
 	for _, size := range job.GetSizes() {
 		nodes := sizeOf(size)
@@ -189,24 +189,25 @@ func sizesBar(job *elastallocv1.JobExplanation, nodeType string) string {
 			parts = append(parts, "["+nodes+"]")
 			continue
 		}
-		parts = append(parts, nodes+block("▁▂▃▄▅▆▇█", math.Sqrt(size.GetLoss()/most)))
+		parts = append(parts, nodes+block("▁▂▃▄▅▆▇█", math.Sqrt(size.GetLoss()/largest)))
 	}
 	return strings.Join(parts, " ")
 }
 
-// explanationText says why one job gets its nodes, of the given type, and what each size costs.
+// explanationText returns the explanation of a job, which gets nodes of the given type, with the loss of each
+// size.
 func explanationText(job *elastallocv1.JobExplanation, nodeType, unit string, screen cli.Screen) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
 		const width = 40
-		most := dearest(job)
+		largest := maxLoss(job)
 		t := screen.NewTable().AlignRight(0, 1)
 		t.AddRow(cli.Plain, "SIZE", "COST", unit)
 		for _, size := range job.GetSizes() {
 			bar := ""
 			if size.GetLoss() > 0 {
-				bar = strings.Repeat("█", min(width, max(1, int(size.GetLoss()/most*width))))
+				bar = strings.Repeat("█", min(width, max(1, int(size.GetLoss()/largest*width))))
 			}
 			if size.GetNodes() == job.GetNodes() && size.GetNodeType() == nodeType {
 				bar = "◀ what it gets"
@@ -228,7 +229,7 @@ func explanationText(job *elastallocv1.JobExplanation, nodeType, unit string, sc
 	return b.String()
 }
 
-// describeRemedy returns what to change.
+// describeRemedy describes the change of a remedy.
 func describeRemedy(remedy *elastallocv1.Remedy) string {
 	switch change := remedy.GetChange().(type) {
 	case *elastallocv1.Remedy_Weight:

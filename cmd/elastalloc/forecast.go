@@ -17,7 +17,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// The output formats of forecast beside table and json.
+// The output formats of forecast in addition to table and json.
 const (
 	outputSVG  = "svg"
 	outputHTML = "html"
@@ -26,29 +26,29 @@ const (
 func newForecastCommand(env cli.LookupEnv) *cobra.Command {
 	var f decideFlags
 	var cadence, until time.Duration
-	var asked elastallocv1.ForecastRequest
+	var sent elastallocv1.ForecastRequest
 	command := &cobra.Command{
 		Use:   "forecast -f FILE",
-		Short: "Say when the jobs of one snapshot start and end",
-		Long: `Simulate the cluster from one snapshot on, to the second, in this process or at
-a server, deciding again and again: when each job starts and ends.
+		Short: "Forecast when the jobs of one snapshot start and complete",
+		Long: `Simulate the cluster from one snapshot on, with all later decisions, in this
+process or at a server, and print when each job starts and completes.
 
-The input is an AllocateRequest in protojson. Flags win over the options in it.
-With --eta-error or --arrivals-per-hour, or jobs that have an eta_error, times
-are medians over several simulations in which what is really left of each job is
-drawn, and the chart shows from when to when eight in ten of them start and end.`,
+The input is an AllocateRequest in protojson. Flags override its options. With
+--eta-error, --arrivals-per-hour or jobs with an eta_error, the remaining work
+of the jobs is random, and the times are medians of several simulations. The
+chart then shows the 80% intervals of the times.`,
 		Example: `  elastalloc forecast -f request.json
   elastalloc forecast -f request.json --eta-error 0.2 -o svg > forecast.svg`,
-		RunE: f.asking(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
-			asked.Snapshot, asked.Options = request.GetSnapshot(), request.GetOptions()
+		RunE: f.run(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (result, error) {
+			sent.Snapshot, sent.Options = request.GetSnapshot(), request.GetOptions()
 			if cmd.Flags().Changed("cadence") {
-				asked.Cadence = durationpb.New(cadence)
+				sent.Cadence = durationpb.New(cadence)
 			}
 			if cmd.Flags().Changed("until") {
-				asked.Until = durationpb.New(until)
+				sent.Until = durationpb.New(until)
 			}
-			response, err := allocator.Forecast(cmd.Context(), &asked)
-			return answer{message: response, show: func(screen cli.Screen) (string, error) {
+			response, err := allocator.Forecast(cmd.Context(), &sent)
+			return result{message: response, format: func(screen cli.Screen) (string, error) {
 				if f.output == cli.OutputTable {
 					return forecastText(response, screen), nil
 				}
@@ -57,24 +57,24 @@ drawn, and the chart shows from when to when eight in ten of them start and end.
 		}),
 	}
 	f.add(command, outputSVG, outputHTML)
-	f.addOptions(command, wholeBudget)
+	f.addOptions(command, analysisBudget)
 	cli.MarkRequired(command, "file")
 	flags := command.Flags()
 	flags.DurationVar(&cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
-	flags.BoolVar(&asked.EveryEvent, "every-event", false, "decide a second after each end of a job, too")
-	flags.Float64Var(&asked.EtaError, "eta-error", 0, "how far remaining ETAs may be off, 0.2 for 20 %")
-	flags.Float64Var(&asked.ArrivalsPerHour, "arrivals-per-hour", 0, "submissions to expect, of jobs like those of the snapshot")
-	flags.Int32Var(&asked.Samples, "samples", 0, "number of simulations (default 20 where anything is drawn, else 1)")
-	flags.Uint64Var(&asked.Seed, "seed", 0, "seed of what is drawn")
-	flags.DurationVar(&until, "until", 0, "how far to simulate (default 30 days)")
+	flags.BoolVar(&sent.EveryEvent, "every-event", false, "also decide 1s after each completion of a job")
+	flags.Float64Var(&sent.EtaError, "eta-error", 0, "relative error of remaining ETAs, 0.2 for 20%")
+	flags.Float64Var(&sent.ArrivalsPerHour, "arrivals-per-hour", 0, "rate of submissions, of jobs like the jobs of the snapshot")
+	flags.Int32Var(&sent.Samples, "samples", 0, "number of simulations (default 20 for random times, otherwise 1)")
+	flags.Uint64Var(&sent.Seed, "seed", 0, "seed of the random numbers")
+	flags.DurationVar(&until, "until", 0, "maximum simulated time (default 30 days)")
 	return command
 }
 
-// gantt places times on a chart.
+// gantt is the data of a Gantt chart.
 type gantt struct {
 	jobs   []*elastallocv1.JobForecast
-	span   time.Duration // what the chart shows
-	ranges bool          // starts and ends are ranges
+	span   time.Duration // length of the time axis
+	ranges bool          // starts and completions are intervals
 }
 
 func newGantt(response *elastallocv1.ForecastResponse) gantt {
@@ -89,7 +89,7 @@ func newGantt(response *elastallocv1.ForecastResponse) gantt {
 	return g
 }
 
-// at returns where a time is on a chart of the given width; the end for one that is unset.
+// at returns the position of a time on a chart of a width, or the width if the time is unset.
 func (g *gantt) at(t *durationpb.Duration, width float64) float64 {
 	if t == nil {
 		return width
@@ -97,7 +97,7 @@ func (g *gantt) at(t *durationpb.Duration, width float64) float64 {
 	return max(0, min(1, t.AsDuration().Seconds()/g.span.Seconds())) * width
 }
 
-// when returns a time for reading: "now", a span, or a dash where it is unset.
+// when formats a time: "now", a duration, or a dash if it is unset.
 func when(t *durationpb.Duration) string {
 	switch {
 	case t == nil:
@@ -109,7 +109,7 @@ func when(t *durationpb.Duration) string {
 	}
 }
 
-// between returns a range of times, or one time where the two are one.
+// between formats an interval, or one time if both ends have the same text.
 func between(low, high *durationpb.Duration) string {
 	if when(low) == when(high) {
 		return when(low)
@@ -117,7 +117,7 @@ func between(low, high *durationpb.Duration) string {
 	return when(low) + "–" + when(high)
 }
 
-// forecastText draws when each job waits and trains.
+// forecastText returns a table with a Gantt chart.
 func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) string {
 	g := newGantt(response)
 	t := screen.NewTable()
@@ -125,7 +125,7 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	header := []string{"JOB", "STARTS", "ENDS"}
 	width := 34
 	if g.ranges {
-		header, width = append(header, "8 IN 10 END"), 20
+		header, width = append(header, "80% RANGE"), 20
 	}
 	scale := "0" + strings.Repeat(" ", max(1, width-1-len(format.Span(g.span)))) + format.Span(g.span)
 	t.AddRow(screen.Bold, append(header, scale)...)
@@ -143,28 +143,28 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	text := t.String() + "\n"
 	if n := len(g.jobs); n > 0 {
 		total, queue := means(response)
-		text += screen.InUnits(fmt.Sprintf("mean        %s to the end, %s to the first nodes\n", total, queue))
+		text += screen.InUnits(fmt.Sprintf("mean        %s to the completion, %s to the first nodes\n", total, queue))
 	}
 	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
 	if response.GetIfNothingElse() {
-		text += "holds       if nothing else is submitted (see --arrivals-per-hour)\n"
+		text += "condition   no other job is submitted (see --arrivals-per-hour)\n"
 	}
 	if response.GetStalled() {
 		text += screen.Yellow.Paint("stalled     "+stalled) + "\n"
 	} else if !response.GetComplete() {
-		text += screen.Yellow.Paint("incomplete  the time budget or 200,000 decisions ended the simulation: --budget gives it more time, a longer --cadence takes fewer") + "\n"
+		text += screen.Yellow.Paint("incomplete  the simulation stopped at the time budget or at 200,000 decisions: increase --budget or --cadence") + "\n"
 	}
 	return text
 }
 
 // stalled explains a forecast that stalled.
-const stalled = "no job made progress in 1,000 decisions in a row, so the simulation stopped: jobs without an end never complete under these options, or restart for longer than that"
+const stalled = "no job made progress in 1,000 decisions in a row, so the simulation stopped: jobs without a completion time never complete with these options, or restart for longer"
 
-// means returns the mean times to the end and to the first nodes, where there are any.
+// means returns the mean times to the completion and to the first nodes, or dashes if there are none.
 func means(f *elastallocv1.ForecastResponse) (total, queue string) {
 	mean := func(of *durationpb.Duration, time func(*elastallocv1.JobForecast) *durationpb.Duration) string {
-		comes := func(job *elastallocv1.JobForecast) bool { return time(job) != nil }
-		if of.AsDuration() == 0 && !slices.ContainsFunc(f.GetJobs(), comes) {
+		isSet := func(job *elastallocv1.JobForecast) bool { return time(job) != nil }
+		if of.AsDuration() == 0 && !slices.ContainsFunc(f.GetJobs(), isSet) {
 			return format.None
 		}
 		return format.Span(of.AsDuration())
@@ -172,8 +172,8 @@ func means(f *elastallocv1.ForecastResponse) (total, queue string) {
 	return mean(f.GetMeanTotal(), (*elastallocv1.JobForecast).GetEnd), mean(f.GetMeanQueue(), (*elastallocv1.JobForecast).GetStart)
 }
 
-// bar draws a job: dots while it waits, blocks while it trains, lighter ones from when to
-// when eight in ten simulations end it.
+// bar returns the bar of a job: dots while it waits, blocks while it trains, and lighter blocks for the 80%
+// interval of its completion.
 func (g *gantt) bar(job *elastallocv1.JobForecast, width int) string {
 	cells := []rune(strings.Repeat(" ", width))
 	fill := func(from, to float64, r rune) {
@@ -197,7 +197,7 @@ func (g *gantt) bar(job *elastallocv1.JobForecast, width int) string {
 //go:embed gantt.html.tmpl
 var ganttTemplate string
 
-// drawForecast returns a chart as SVG, or as a page that holds one.
+// drawForecast returns a chart as SVG, or as an HTML page.
 func drawForecast(snapshot, unit string, response *elastallocv1.ForecastResponse, page bool) (string, error) {
 	g := newGantt(response)
 	title := "Forecast"
@@ -205,32 +205,32 @@ func drawForecast(snapshot, unit string, response *elastallocv1.ForecastResponse
 		title = "Forecast of " + cli.Clip(snapshot, 60)
 	}
 	total, queue := means(response)
-	summary := fmt.Sprintf("%d jobs, on average %s to the end and %s to the first nodes; %d decisions", len(g.jobs), total, queue, response.GetDecisions())
+	summary := fmt.Sprintf("%d jobs, on average %s to the completion and %s to the first nodes; %d decisions", len(g.jobs), total, queue, response.GetDecisions())
 	summary = format.InUnits(summary, unit)
 	if g.ranges {
-		summary += "; yellow from when to when eight in ten simulations end a job"
+		summary += "; yellow: 80% interval of the completion"
 	}
 	if response.GetIfNothingElse() {
-		summary += "; if nothing else is submitted"
+		summary += "; if no other job is submitted"
 	}
 	if response.GetStalled() {
 		summary += "; " + stalled
 	}
-	drawn := chart.Bars{Title: title + ": " + summary, Width: 880, Label: 220, Begin: "now", Span: g.span, Parts: 4}
+	bars := chart.Bars{Title: title + ": " + summary, Width: 880, Label: 220, Begin: "now", Span: g.span, Parts: 4}
 	for _, job := range g.jobs {
 		bar := chart.Bar{
 			Name: job.GetJobId(), Start: g.at(job.GetStart(), 1), End: g.at(job.GetEnd(), 1),
 			Never: job.GetStart() == nil, Open: job.GetEnd() == nil,
-			Title: fmt.Sprintf("%s: starts %s, ends %s", cli.Clip(job.GetJobId(), 60), when(job.GetStart()), when(job.GetEnd())),
+			Title: fmt.Sprintf("%s: starts %s, completes %s", cli.Clip(job.GetJobId(), 60), when(job.GetStart()), when(job.GetEnd())),
 		}
 		if g.ranges && job.GetStart() != nil {
 			bar.Low, bar.High = g.at(job.GetEndLow(), 1), g.at(job.GetEndHigh(), 1)
-			bar.Title += ", eight in ten " + between(job.GetEndLow(), job.GetEndHigh())
+			bar.Title += ", 80% interval " + between(job.GetEndLow(), job.GetEndHigh())
 		}
-		drawn.Bars = append(drawn.Bars, bar)
+		bars.Bars = append(bars.Bars, bar)
 	}
 	if !page {
-		return drawn.SVG(), nil
+		return bars.SVG(), nil
 	}
 	t, err := template.New("gantt").Parse(ganttTemplate)
 	if err != nil {
@@ -241,6 +241,6 @@ func drawForecast(snapshot, unit string, response *elastallocv1.ForecastResponse
 		Title, Summary string
 		Cut            bool
 		SVG            template.HTML
-	}{title, summary, !response.GetComplete() && !response.GetStalled(), template.HTML(drawn.SVG())}) //nolint:gosec // It escapes what it writes.
+	}{title, summary, !response.GetComplete() && !response.GetStalled(), template.HTML(bars.SVG())}) //nolint:gosec // SVG escapes all text.
 	return text.String(), err
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// outlook is when each job of a snapshot ends if it keeps the nodes it holds now, and if it
-// has those of a decision from now on.
+// outlook is the time to the completion of each job of a snapshot: now with its current nodes, and then with the
+// nodes of a decision.
 type outlook struct{ now, then []ending }
 
-// ending is the time to a job's end; a job without nodes does not end.
+// ending is the time to the completion of a job. A job without nodes does not complete.
 type ending struct {
 	in   time.Duration
 	ends bool
 }
 
-// inCore returns a snapshot that has been decided in the terms of the core.
+// inCore converts a decided snapshot to the types of the core.
 func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
 	snapshot, err := apiconv.FromSnapshot(s, math.MaxInt)
 	if err != nil {
-		return new(solver.Snapshot) // A server that knows other fields has decided it.
+		return new(solver.Snapshot) // Another version of the server decided it.
 	}
 	return snapshot.WithDefaults()
 }
 
-// newOutlook leaves out the endings of jobs with bad fields.
+// newOutlook returns the outlook of a decision, without jobs that have bad fields.
 func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
 	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
 	good, _ := snapshot.FreezeBadJobs()
@@ -46,8 +46,8 @@ func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocatio
 	return o
 }
 
-// endingOf returns when job i ends that has the nodes of an option from now on: after its
-// restart if they change, and with its present speed during its rescale delay if they grow.
+// endingOf returns the time to the completion of job i with the nodes of an option. If its nodes change, the time
+// includes its restart. If they increase, the job runs at its current speed during its rescale_delay.
 func endingOf(s *solver.Snapshot, i int, option solver.Option) ending {
 	job, current := &s.Jobs[i], s.Current(i)
 	left, before, speed := s.Demand(i), s.Speed(i, current), s.Speed(i, option)
@@ -69,7 +69,7 @@ func endingOf(s *solver.Snapshot, i int, option solver.Option) ending {
 	return ending{in: time.Duration(seconds * float64(time.Second)), ends: true}
 }
 
-// describe returns when job i ends now and then, once where that is the same.
+// describe formats both times of job i, or one time if they are the same.
 func (o *outlook) describe(i int) string {
 	now, then := o.now[i].String(), o.then[i].String()
 	if now == then {
@@ -78,7 +78,7 @@ func (o *outlook) describe(i int) string {
 	return now + " → " + then
 }
 
-// String returns the time for reading, a dash where there is none.
+// String formats the time. It returns a dash if there is none.
 func (e ending) String() string {
 	if !e.ends {
 		return "–"
@@ -86,10 +86,10 @@ func (e ending) String() string {
 	return format.Span(e.in)
 }
 
-// soon is what the summary of an outlook counts to.
+// soon is the time within which rows counts completions.
 const soon = time.Hour
 
-// rows returns what a decision changes for the jobs as a whole: a name and a text each.
+// rows returns a summary of all jobs, as names and texts.
 func (o *outlook) rows() [][2]string {
 	count := func(endings []ending, is func(ending) bool) (n int) {
 		for _, e := range endings {
@@ -103,12 +103,12 @@ func (o *outlook) rows() [][2]string {
 		return [2]string{name, fmt.Sprintf("%s (%d without changes)", format.Count(count(o.then, is), "job"), count(o.now, is))}
 	}
 	return [][2]string{
-		row("ending in 1h", func(e ending) bool { return e.ends && e.in <= soon }),
+		row("done in 1h", func(e ending) bool { return e.ends && e.in <= soon }),
 		row("without nodes", func(e ending) bool { return !e.ends }),
 	}
 }
 
-// horizonOf returns how far a plan looks ahead, for a heading: 25m.
+// horizonOf formats the length of the horizon, for example 25m.
 func horizonOf(s *elastallocv1.Snapshot) string {
 	horizon := solver.DefaultHorizon()
 	if step := s.GetHorizon().GetStep(); step != nil {

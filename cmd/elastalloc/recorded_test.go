@@ -92,10 +92,10 @@ func TestExplainRecordingRefuses(t *testing.T) {
 		"-f testdata/queue.json --recording x":    "[file recording]",
 		"-f testdata/queue.json --at 14:05":       "[at file]",
 		"--recording " + t.TempDir():              "--recording: no recordings",
-		"--recording " + dir + " --at=noon":       `--at is "noon"; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05`,
-		"--recording " + dir + " --at 13:59":      "--at is 13:59; no decision is recorded by then: the calls are from ",
-		"--recording " + dir + " --job z":         "--at is not set; no decision with the job z is recorded by then",
-		"--recording " + dir + " --job a --job c": "no decision with the job a and the job c is recorded by then",
+		"--recording " + dir + " --at=noon":       `--at: is "noon"; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05`,
+		"--recording " + dir + " --at 13:59":      "--at: is 13:59; no decision is recorded until then: the calls are from ",
+		"--recording " + dir + " --job z":         "--at: is not set; no decision with the job z is recorded until then",
+		"--recording " + dir + " --job a --job c": "no decision with the job a and the job c is recorded until then",
 	} {
 		_, stderr, status := runWith(t, nil, "", append([]string{"explain"}, strings.Fields(args)...)...)
 		if status != cli.ExitBadInput || !strings.Contains(stderr, want) {

@@ -10,7 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testcert"
 )
 
-// TestAllocateOverTLS asks a server that wants a certificate of its clients.
+// TestAllocateOverTLS asks a server that requires client certificates.
 func TestAllocateOverTLS(t *testing.T) {
 	serverID, clientID := testcert.New(t, t.TempDir()), testcert.New(t, t.TempDir())
 	server := startServer(t, "--tls-cert", serverID.CertFile, "--tls-key", serverID.KeyFile, "--client-ca", clientID.CertFile)
@@ -23,13 +23,13 @@ func TestAllocateOverTLS(t *testing.T) {
 		"both are known":          {known, cli.ExitDone, ""},
 		"by another name":         {known + " --tls-server-name " + testcert.ServerName, cli.ExitDone, ""},
 		"by a name that is wrong": {known + " --tls-server-name elsewhere", cli.ExitFailed, "certificate is valid for"},
-		"the client is unknown":   {"--tls-ca " + serverID.CertFile, cli.ExitFailed, "give --tls-cert and --tls-key"},
+		"the client is unknown":   {"--tls-ca " + serverID.CertFile, cli.ExitFailed, "set --tls-cert and --tls-key"},
 		"of another authority":    {"--tls-ca " + serverID.CertFile + " --tls-cert " + serverID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitFailed, server.Addr + " "},
 		"the server is unknown":   {"--tls", cli.ExitFailed, "certificate signed by unknown authority"},
-		"in plain text":           {"", cli.ExitFailed, "if it serves TLS, give --tls"},
-		"a key is missing":        {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key belong together"},
+		"in plain text":           {"", cli.ExitFailed, "if it uses TLS, set --tls"},
+		"a key is missing":        {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key must be set together"},
 		"a key for another":       {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitBadInput, "does not match"},
-		"no authority":            {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "holds no PEM certificate"},
+		"no authority":            {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "has no PEM certificate"},
 		"missing authority":       {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,16 +58,16 @@ func TestUnreachable(t *testing.T) {
 	for address, want := range map[string]string{
 		// Of a name that cannot be one no name server is asked.
 		"nosuch..name:50051":           "the name nosuch..name cannot be resolved: ",
-		closed:                         "no server answers at " + closed + ": dial tcp ",
-		closed + ",[::1]:1":            "no server answers at " + closed + ",[::1]:1: dial tcp",
-		"unix:///nonexistent/socket":   "no server answers at unix:///nonexistent/socket: dial unix ",
+		closed:                         "no server responds at " + closed + ": dial tcp ",
+		closed + ",[::1]:1":            "no server responds at " + closed + ",[::1]:1: dial tcp",
+		"unix:///nonexistent/socket":   "no server responds at unix:///nonexistent/socket: dial unix ",
 		port(admin):                    port(admin) + " serves HTTP/1.1 and not gRPC; by default gRPC is on port 50051",
-		startServer(t).Addr + " --tls": " serves no TLS; ask it without the --tls flags",
+		startServer(t).Addr + " --tls": " does not use TLS; remove the --tls flags",
 	} {
 		check("allocate", address, want)
 	}
 	for _, command := range []string{"fill-idle", "explain", "whatif --nodes 5", "forecast"} {
-		check(command, "unix:///nonexistent/socket", "no server answers at unix:///nonexistent/socket: dial unix ")
+		check(command, "unix:///nonexistent/socket", "no server responds at unix:///nonexistent/socket: dial unix ")
 	}
 }
 
@@ -75,7 +75,7 @@ func TestUnreachable(t *testing.T) {
 // certificate that its client has: Go's client then shows none.
 func TestCertificateRequired(t *testing.T) {
 	const alert = `connection error: desc = "error reading server preface: remote error: tls: certificate required"`
-	for cert, want := range map[string]string{"": "give --tls-cert and --tls-key", "client.crt": "refuses the client's certificate"} {
+	for cert, want := range map[string]string{"": "set --tls-cert and --tls-key", "client.crt": "rejects the client's certificate"} {
 		f := remoteFlags{address: "alloc:1", tls: true, cert: cert}
 		if err := f.unreachable(t.Context(), alert); !strings.Contains(err.Error(), want) {
 			t.Errorf("with certificate %q: %v; want %q", cert, err, want)

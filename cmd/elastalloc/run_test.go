@@ -211,7 +211,7 @@ func TestServerVariable(t *testing.T) {
 		t.Errorf("exit status %d, stderr %q", status, stderr)
 	}
 	_, stderr, status = runWith(t, map[string]string{"ELASTALLOC_SERVER": "\n"}, "", "allocate", "-f", "testdata/queue.json")
-	if status != cli.ExitBadInput || !strings.Contains(stderr, `--server is "\n"; must be host:port, such as localhost:50051`) {
+	if status != cli.ExitBadInput || !strings.Contains(stderr, `--server: is "\n"; must be host:port, such as localhost:50051`) {
 		t.Errorf("exit status %d, stderr %q", status, stderr)
 	}
 }

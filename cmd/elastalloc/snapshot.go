@@ -27,28 +27,28 @@ func newSnapshotCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "snapshot --trace FILE --nodes N --at DURATION",
 		Short: "Cut an AllocateRequest out of a trace",
-		Long: `Print, as JSON for allocate, the decision that a pool would have faced at a
-moment of a trace: the jobs submitted by then and, by the trace's own durations,
-not yet finished, each with the remaining share of its demand and, if given, the
-time that a change of its nodes costs it. In submission order they hold the
-nodes they asked for while the pool lasts; the first that does not fit and all
-after it are queued.
+		Long: `Print the snapshot of a pool at a time of a trace, as JSON for allocate. It has
+the jobs that are submitted before this time and, according to the durations in
+the trace, not complete. Each job has its remaining demand and, with
+--restart-time, its restart time. In the order of submission, jobs have the
+nodes that they requested, until the first job that does not fit. This job and
+all later jobs are queued.
 
 A trace is CSV with a header and the columns job_id, submit_s, duration_s (in
-seconds from the first submission) and gpus; min_nodes, max_nodes,
-doubling_efficiency and weight are used where they are there.`,
+seconds from the first submission) and gpus. The columns min_nodes, max_nodes,
+doubling_efficiency and weight are optional.`,
 		Example: `  elastalloc snapshot --trace t.csv --nodes 9 --at 9h | elastalloc allocate -f -`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case nodes < 1:
-				return fmt.Errorf("--nodes is %d; want at least 1", nodes)
+				return fmt.Errorf("--nodes: is %d; must be at least 1", nodes)
 			case at < 0:
-				return fmt.Errorf("--at is %v; want at least 0", at)
+				return fmt.Errorf("--at: is %v; must be at least 0", at)
 			case gpusPerNode < 1:
-				return fmt.Errorf("--gpus-per-node is %d; want at least 1", gpusPerNode)
+				return fmt.Errorf("--gpus-per-node: is %d; must be at least 1", gpusPerNode)
 			case restart < 0:
-				return fmt.Errorf("--restart-time is %v; want at least 0", restart)
+				return fmt.Errorf("--restart-time: is %v; must be at least 0", restart)
 			}
 			trace, err := cli.ReadTrace(cmd, file)
 			if err != nil {
@@ -59,7 +59,7 @@ doubling_efficiency and weight are used where they are there.`,
 				end = max(end, job.Submit+job.Duration)
 			}
 			if at > end {
-				return fmt.Errorf("--at is %s; the trace ends at %s, by its own durations", format.Short(at), format.Short(end))
+				return fmt.Errorf("--at: is %s; must be at most %s, the end of the trace", format.Short(at), format.Short(end))
 			}
 			snapshot := sim.SnapshotAt(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
@@ -73,15 +73,15 @@ doubling_efficiency and weight are used where they are there.`,
 	flags := command.Flags()
 	flags.StringVar(&file, "trace", "", "trace in CSV, - for standard input")
 	flags.Int32Var(&nodes, "nodes", 0, "nodes in the pool")
-	flags.DurationVar(&at, "at", 0, "moment of the snapshot, from the first submission, such as 26h")
+	flags.DurationVar(&at, "at", 0, "time of the snapshot, from the first submission, such as 26h")
 	flags.IntVar(&gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node")
-	flags.DurationVar(&restart, "restart-time", 0, "time without progress after every change of a job's nodes, such as 2m")
+	flags.DurationVar(&restart, "restart-time", 0, "time without progress after every resize of a job, such as 2m")
 	cli.MarkRequired(command, "trace", "nodes", "at")
 	cli.CompleteFiles(command, "csv", "trace")
 	return command
 }
 
-// snapshotID names a snapshot after its trace and moment.
+// snapshotID returns the id of a snapshot, from its trace and time.
 func snapshotID(file string, at time.Duration) string {
 	if file == cli.StandardInput {
 		file = "trace"

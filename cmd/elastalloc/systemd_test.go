@@ -66,7 +66,7 @@ func TestServerWithoutSystemd(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
 	}
-	if logs := server.Logs(); !strings.Contains(logs, `"msg":"cannot tell systemd"`) {
+	if logs := server.Logs(); !strings.Contains(logs, `"msg":"cannot notify systemd"`) {
 		t.Errorf("the log does not say that systemd was not told:\n%s", logs)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// decisionText lays a decision out: one line per job in the order of the request, then what
-// is known about the decision.
+// decisionText formats a decision: one line per job in the order of the request, the groups, and the report.
 func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, screen cli.Screen) (string, error) {
 	allocations := response.GetAllocations()
 	if err := checkCount(request.GetSnapshot(), allocations); err != nil {
@@ -34,10 +33,10 @@ func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.
 	return text, nil
 }
 
-// checkCount returns an error for an answer that is not about the jobs of its request.
+// checkCount returns an error if a response does not have as many jobs as its request.
 func checkCount(snapshot *elastallocv1.Snapshot, allocations []*elastallocv1.Allocation) error {
 	if got, want := len(allocations), len(snapshot.GetJobs()); got != want {
-		return fmt.Errorf("the answer has %d jobs; the request has %d", got, want)
+		return fmt.Errorf("the response has %d jobs; the request has %d", got, want)
 	}
 	return nil
 }
@@ -88,8 +87,8 @@ func typeChange(job *elastallocv1.Job, a *elastallocv1.Allocation) string {
 	return before + " → " + after
 }
 
-// jobTable lays out the jobs: what they hold now and next, when they end with either and,
-// for an objective that looks ahead, what is done of them by the end of the horizon.
+// jobTable returns the table of jobs: their current and next nodes, the times to their completion and, for
+// objectives with a horizon, their progress at the end of the horizon.
 func jobTable(
 	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
 ) *cli.Table {
@@ -127,9 +126,8 @@ func jobTable(
 	return t
 }
 
-// groupTable lays out the groups, each under the one it is part of: their jobs and how many
-// of these wait, what they hold now and next, what they may and should hold, and what one
-// more node of the limit is worth.
+// groupTable returns the table of groups, as a tree: their jobs, waiting jobs, current and next nodes, quota,
+// nodes missing to the quota, limit, and the value of one additional node of the limit.
 func groupTable(snapshot *elastallocv1.Snapshot, response *elastallocv1.AllocateResponse, screen cli.Screen) *cli.Table {
 	t := screen.NewTable()
 	t.Clipped[0] = true
@@ -191,14 +189,14 @@ func styleOf(change elastallocv1.Change, screen cli.Screen) cli.Style {
 }
 
 func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation) int {
-	most := int32(0)
+	largest := int32(0)
 	for i, a := range allocations {
-		most = max(most, jobs[i].GetCurrentNodes(), a.GetNodes())
+		largest = max(largest, jobs[i].GetCurrentNodes(), a.GetNodes())
 		for _, nodes := range a.GetPlannedNodes() {
-			most = max(most, nodes)
+			largest = max(largest, nodes)
 		}
 	}
-	return len(strconv.Itoa(int(most)))
+	return len(strconv.Itoa(int(largest)))
 }
 
 func reportTable(
@@ -220,7 +218,7 @@ func reportTable(
 	}
 	var types, attempts, warnings []string
 	for _, of := range report.GetNodeTypes() {
-		types = append(types, fmt.Sprintf("%s: %d, %d idle, one more is worth %.4g", of.GetId(), of.GetNodes(), of.GetIdleNodes(), of.GetPrice()))
+		types = append(types, fmt.Sprintf("%s: %d, %d idle, value of one more %.4g", of.GetId(), of.GetNodes(), of.GetIdleNodes(), of.GetPrice()))
 	}
 	list("node types", types)
 	if len(response.GetAllocations()) > 0 {
@@ -245,15 +243,15 @@ func reportTable(
 	for _, warning := range report.GetWarnings() {
 		warnings = append(warnings, warning.GetMessage())
 	}
-	if more := len(warnings) - mostWarnings; more > 0 {
-		warnings = append(warnings[:mostWarnings], fmt.Sprintf("and %d more", more))
+	if more := len(warnings) - maxWarnings; more > 0 {
+		warnings = append(warnings[:maxWarnings], fmt.Sprintf("and %d more", more))
 	}
 	list("warnings", warnings)
 	return t
 }
 
-// describeCapped says how many jobs hold no more of the idle nodes because their max_nodes is
-// unset, "" for none.
+// describeCapped reports how many jobs get no more of the idle nodes because their max_nodes is unset. It
+// returns "" if there are none.
 func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
 	capped := 0
 	for i, job := range request.GetSnapshot().GetJobs() {
@@ -264,18 +262,18 @@ func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv
 	if capped == 0 || response.GetReport().GetIdleNodes() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s at %d, the most without max_nodes", format.Count(capped, "job"), solver.DefaultMaxNodes)
+	return fmt.Sprintf("; %s at %d, the maximum without max_nodes", format.Count(capped, "job"), solver.DefaultMaxNodes)
 }
 
-// mostWarnings is how many warnings a person is shown; JSON has all.
-const mostWarnings = 10
+// maxWarnings is the maximum number of warnings in the table. JSON has all warnings.
+const maxWarnings = 10
 
 func objectiveOf(request *elastallocv1.AllocateRequest) solver.ObjectiveSpec {
 	o := solver.Options{Objective: solver.Objective(apiconv.Name(request.GetOptions().GetObjective()))}
 	return o.Spec()
 }
 
-// describeChange returns what a decision means for a job and, if it holds no nodes, why.
+// describeChange describes the change of a job and, if it waits, the reason.
 func describeChange(a *elastallocv1.Allocation) string {
 	text := words(a.GetChange())
 	switch a.GetWaitReason() {
@@ -288,7 +286,7 @@ func describeChange(a *elastallocv1.Allocation) string {
 	}
 }
 
-// countChanges returns how many jobs there are and what happens to them.
+// countChanges returns the number of jobs and the numbers of their changes.
 func countChanges(allocations []*elastallocv1.Allocation) string {
 	counts := make(map[elastallocv1.Change]int)
 	for _, a := range allocations {
@@ -305,7 +303,7 @@ func countChanges(allocations []*elastallocv1.Allocation) string {
 	return text
 }
 
-// describeGap returns the gap and what it says about the decision.
+// describeGap describes the relative gap of a decision.
 func describeGap(report *elastallocv1.SolveReport) string {
 	text := format.Gap(report.GetRelativeGap())
 	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL {
@@ -324,20 +322,20 @@ func describeGap(report *elastallocv1.SolveReport) string {
 	return text
 }
 
-// describeGain returns what greedy would have scored and the gain over it.
+// describeGain returns the objective of the greedy baseline and the improvement over it.
 func describeGain(report *elastallocv1.SolveReport) string {
 	text := fmt.Sprintf("%.6f", report.GetGreedyObjective())
 	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL && behindGreedy(report) {
 		return text + ", by leaving jobs waiting that the admission starts"
 	}
 	if gain := format.Gain(report.GetObjective(), report.GetGreedyObjective()); gain != format.None {
-		text += ", gain over greedy " + gain
+		text += ", improvement over greedy " + gain
 	}
 	return text
 }
 
-// describeStart says which job it is that others pause for, because the admission starts it
-// at any price; "" where that brings as much as greedy or more.
+// describeStart names the job that the admission starts although other jobs pause for it. It returns "" if the
+// objective is not below the objective of the greedy baseline.
 func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
 	report, paused := response.GetReport(), 0
 	if request.GetOptions().GetAdmission() != elastallocv1.Admission_ADMISSION_START_FIRST ||
@@ -360,14 +358,14 @@ func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1
 		largest.GetJobId(), format.Count(int(largest.GetNodes()), "node"), format.Count(paused, "running job"))
 }
 
-// behindGreedy reports whether greedy scores more than rounding can explain. It leaves jobs
-// waiting where an admission such as start-first does not.
+// behindGreedy reports whether the greedy baseline has a larger objective, beyond rounding errors. It may leave
+// jobs waiting that an admission such as start-first starts.
 func behindGreedy(report *elastallocv1.SolveReport) bool {
 	greedy := report.GetGreedyObjective()
 	return greedy-report.GetObjective() > 1e-9*math.Abs(greedy)
 }
 
-// describeAttempt returns how one backend's attempt ended and, where it failed, why.
+// describeAttempt returns the outcome of a backend's attempt and, if it failed, the reason.
 func describeAttempt(attempt *elastallocv1.Attempt) string {
 	text := fmt.Sprintf("%s: %s after %s", cli.EnumName(attempt.GetBackend()),
 		words(attempt.GetOutcome()), format.Duration(attempt.GetDuration().AsDuration()))
@@ -377,17 +375,17 @@ func describeAttempt(attempt *elastallocv1.Attempt) string {
 	return text
 }
 
-// mostSteps is how many steps are shown one by one: more do not fit on a screen.
-const mostSteps = 12
+// maxSteps is the maximum number of steps that are shown one by one. More do not fit on a screen.
+const maxSteps = 12
 
-// describePlan returns the nodes per step, each as wide as the widest of the table; those of
-// a long horizon once with the number of steps, 8×3 for 8 8 8.
+// describePlan formats the nodes per step, each with the given width. For a long horizon it groups equal steps:
+// 8×3 is 8 8 8.
 func describePlan(nodes []int32, width int) string {
 	var steps []string
 	var end int
 	for first := 0; first < len(nodes); first = end {
 		end = first + 1
-		if len(nodes) <= mostSteps {
+		if len(nodes) <= maxSteps {
 			steps = append(steps, fmt.Sprintf("%*d", width, nodes[first]))
 			continue
 		}
@@ -403,22 +401,21 @@ func describePlan(nodes []int32, width int) string {
 	return strings.Join(steps, " ")
 }
 
-// describeProgress says what the cumulative progress is at the end of the last step, rounded
-// down so that only a finished job shows 100 %, and draws before it what it is at the end of
-// each step where they fit.
-func describeProgress(progress []float64, drawn bool) string {
+// describeProgress formats the cumulative progress at the end of the last step. It rounds down, so that only a
+// complete job has 100%. With withSparkline it adds the progress of each step, if the steps fit.
+func describeProgress(progress []float64, withSparkline bool) string {
 	if len(progress) == 0 {
 		return ""
 	}
 	text := fmt.Sprintf("%5.1f %%", math.Floor(1000*progress[len(progress)-1])/10)
-	if drawn && len(progress) <= mostSteps {
+	if withSparkline && len(progress) <= maxSteps {
 		text = sparkline(progress) + " " + text
 	}
 	return text
 }
 
-// sparkline draws the cumulative progress at the end of each step, 0 to 1: a dot
-// where nothing is done yet, the full block where the job is finished.
+// sparkline returns blocks for the cumulative progress at the end of each step, 0 to 1: a dot for 0 and the full
+// block for 1.
 func sparkline(progress []float64) string {
 	var line strings.Builder
 	for _, share := range progress {
@@ -434,14 +431,13 @@ func sparkline(progress []float64) string {
 	return line.String()
 }
 
-// block returns the block that stands for a share, of those given from the lowest to the highest;
-// the lowest where a server sends no number.
+// block returns the block for a fraction, out of blocks from the lowest to the highest. NaN is the lowest block.
 func block(blocks string, share float64) string {
 	levels := []rune(blocks)
 	return string(levels[max(0, min(len(levels)-1, int(share*float64(len(levels)))))])
 }
 
-// words returns the name of an enum's value for reading.
+// words returns the name of an enum's value as words.
 func words(value protoreflect.Enum) string {
 	return format.Words(cli.EnumName(value))
 }

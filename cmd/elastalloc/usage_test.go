@@ -9,7 +9,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
-// TestWrongUsage checks that wrong flags and fields are named, with what is wanted.
+// TestWrongUsage checks that wrong flags and fields are named, with what is valid.
 func TestWrongUsage(t *testing.T) {
 	dir := t.TempDir()
 	empty, job := filepath.Join(dir, "empty"), filepath.Join(dir, "job.json")
@@ -25,7 +25,7 @@ func TestWrongUsage(t *testing.T) {
 		"allocate -f - --gap 5%":                                  `invalid argument "5%" for "--gap" flag: `,
 		"allocate -f - --plan=maybe":                              `invalid argument "maybe" for "--plan" flag: `,
 		"allocate -f - -o yaml":                                   "must be one of table, json",
-		"allocate -f a.json -f b.json":                            `invalid argument "b.json" for "-f, --file" flag: must be one file; a.json is given already`,
+		"allocate -f a.json -f b.json":                            `invalid argument "b.json" for "-f, --file" flag: must be one file; a.json is already set`,
 		"allocate -f missing.json":                                "missing.json: no such file",
 		"allocate -f testdata/queue.json --budget -1s":            "\n  options.time_budget: ",
 		"allocate -f testdata/queue.json --gap 1":                 "\n  options.relative_gap: ",
@@ -35,9 +35,9 @@ func TestWrongUsage(t *testing.T) {
 		"allocate request.json":                                   `unknown command "request.json" for "elastalloc allocate"`,
 		"allocate":                                                "[file example] is required",
 		"alocate":                                                 "unknown command",
-		"explain --job=ghost -f testdata/queue.json":              `--job is "ghost"; want the id of a job of the snapshot`,
-		"explain -f testdata/queue.json --job sho":                `--job is "sho"; want the id of a job of the snapshot; did you mean short?`,
-		"explain -f testdata/queue.json --job=":                   "--job is \"\"; want the id of a job of the snapshot\n",
+		"explain --job=ghost -f testdata/queue.json":              `--job: is "ghost"; must be the id of a job of the snapshot`,
+		"explain -f testdata/queue.json --job sho":                `--job: is "sho"; must be the id of a job of the snapshot; did you mean short?`,
+		"explain -f testdata/queue.json --job=":                   "--job: is \"\"; must be the id of a job of the snapshot\n",
 		"explain -f testdata/queue.json short":                    `unknown command "short" for "elastalloc explain"`,
 		"explain -o svg -f testdata/queue.json":                   `invalid argument "svg" for "-o, --output" flag: must be one of table, json`,
 		"fill-idle -f - --tls":                                    "need --server",
@@ -61,24 +61,24 @@ func TestWrongUsage(t *testing.T) {
 		"serve --port 1":                                          "unknown flag: --port",
 		"serve --tls-key key.pem":                                 "certificate",
 		"simulate --synthetic baseline":                           `unknown command "simulate" for "elastalloc"`,
-		"snapshot --trace - --nodes -1 --at 1h":                   "--nodes is -1",
-		"snapshot --trace - --nodes 0 --at 1h":                    "--nodes is 0; want at least 1",
-		"snapshot --trace - --nodes 1 --at -1h":                   "--at is -1h",
-		"snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0":  "--gpus-per-node is 0",
+		"snapshot --trace - --nodes -1 --at 1h":                   "--nodes: is -1",
+		"snapshot --trace - --nodes 0 --at 1h":                    "--nodes: is 0; must be at least 1",
+		"snapshot --trace - --nodes 1 --at -1h":                   "--at: is -1h",
+		"snapshot --trace - --nodes 1 --at 1h --gpus-per-node 0":  "--gpus-per-node: is 0",
 		"snapshot --trace - --nodes many --at 1h":                 `invalid argument "many" for "--nodes" flag: `,
-		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at is 900h; the trace ends at ",
+		"snapshot --trace testdata/trace.csv --nodes 1 --at 900h": "--at: is 900h; must be at most ",
 		"snapshot --trace testdata/trace.csv --nodes 1 --at soon": `invalid argument "soon" for "--at" flag: must be a duration`,
 		"snapshot": `"at", "nodes", "trace" not set`,
 		"whatif --nodes=1 --scenarios=x -f testdata/queue.json":                                   "[nodes scenarios] were all set",
 		"whatif --nodes=9,-5 -f testdata/queue.json":                                              "-5 nodes: invalid request: scenarios[1].total_nodes: is -5",
 		"whatif --put=/nonexistent -f testdata/queue.json":                                        "no such file",
-		"whatif --remove=ghost -f testdata/queue.json":                                            `--remove is "ghost"; want the id of a job of the snapshot`,
+		"whatif --remove=ghost -f testdata/queue.json":                                            `--remove: is "ghost"; must be the id of a job of the snapshot`,
 		"whatif --scenarios=../../go.mod -f testdata/queue.json":                                  "parse WhatIfRequest",
 		"whatif -f - --nodes 5 --scenarios -":                                                     "[nodes scenarios] were all set",
 		"whatif -f - --nodes 70-190":                                                              `invalid argument "70-190" for "--nodes" flag: `,
 		"whatif -f testdata/queue.json":                                                           "[nodes node-type put remove scenarios] is required",
-		"whatif -f testdata/node_types.json --node-type a100":                                     `--node-type is "a100"; want ID=N`,
-		"whatif -f testdata/node_types.json --node-type h100=2":                                   `has no node type "h100"`,
+		"whatif -f testdata/node_types.json --node-type a100":                                     `--node-type: is "a100"; must be ID=N`,
+		"whatif -f testdata/node_types.json --node-type h100=2":                                   `must be a node type of the snapshot, which has no "h100"`,
 		"whatif -f testdata/queue.json --put=" + job:                                              `unknown field "priority"`,
 		"serve --listen=127.0.0.1:0 --admin-listen=127.0.0.1:0 --record=" + empty + "/recordings": "--record: cannot record: mkdir " + empty,
 	} {

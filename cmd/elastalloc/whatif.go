@@ -35,31 +35,31 @@ func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 		Use:   "whatif -f FILE --nodes N|--node-type ID=N|--put FILE|--remove ID|…",
 		Short: "Decide one snapshot and variations of it",
 		Long: `Decide one snapshot and variations of it, in this process or at a server, and
-set the decisions side by side: what a larger pool, another job or another
-weight would change.
+compare the decisions, for example with a larger pool, another job or another
+weight.
 
 The input is an AllocateRequest in protojson. Each number of --nodes is a
 scenario, and so is each --node-type, the number of nodes of one type or, with
-commas, of several; --put and --remove apply to every one, or make one of their
-own. --put names a file with a Job in protojson, or a list of them, each
-replacing the job of the same id or else at the end of the queue. --scenarios
-names a file with the scenarios of a WhatIfRequest: {"scenarios": [{"name":
-"more", "totalNodes": 130}]}.`,
+commas, of several types. --put and --remove apply to every scenario. Without
+--nodes and --node-type, they are one scenario. --put names a file with a Job in
+protojson, or with a list of jobs. Each job replaces the job with the same id,
+or is added at the end of the queue. --scenarios names a file with the scenarios
+of a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 		Example: `  elastalloc whatif -f request.json --nodes 90,100,110,120
   elastalloc whatif -f request.json --node-type a100=24 --node-type t4=40
   elastalloc whatif -f request.json --remove llama-7b
   elastalloc whatif -f request.json --put job.json -o json`,
-		RunE: f.asking(env, f.whatIf),
+		RunE: f.run(env, f.whatIf),
 	}
 	f.add(command)
 	f.addOptions(command, 0)
 	cli.MarkRequired(command, "file")
 	flags := command.Flags()
-	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool, a scenario each")
-	flags.StringArrayVar(&f.types, "node-type", nil, "`ID=N`: nodes of a node type, a scenario each time it is given")
-	flags.StringVar(&f.put, "put", "", "file of a job, or of a list of jobs, to put in")
-	f.addIDs(command, &f.remove, "remove", "job to take out; may be given more than once")
-	flags.StringVar(&f.scenarios, "scenarios", "", "file of scenarios")
+	flags.IntSliceVar(&f.nodes, "nodes", nil, "numbers of nodes of the pool, each a scenario")
+	flags.StringArrayVar(&f.types, "node-type", nil, "`ID=N`: number of nodes of a node type; each flag is a scenario")
+	flags.StringVar(&f.put, "put", "", "file with a job or a list of jobs to add")
+	f.addIDs(command, &f.remove, "remove", "job to remove; may be given more than once")
+	flags.StringVar(&f.scenarios, "scenarios", "", "file with scenarios")
 	cli.CompleteFiles(command, "json", "put", "scenarios")
 	command.MarkFlagsOneRequired("nodes", "node-type", "put", "remove", "scenarios")
 	for _, name := range []string{"nodes", "node-type", "put", "remove"} {
@@ -68,30 +68,30 @@ names a file with the scenarios of a WhatIfRequest: {"scenarios": [{"name":
 	return command
 }
 
-func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (answer, error) {
+func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (result, error) {
 	if err := checkIDs(request, "remove", f.remove); err != nil {
-		return answer{}, err
+		return result{}, err
 	}
 	scenarios, err := f.readScenarios(cmd, request.GetSnapshot())
 	if err != nil {
-		return answer{}, err
+		return result{}, err
 	}
-	asked := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions(), Scenarios: scenarios}
-	response, err := allocator.WhatIf(cmd.Context(), asked)
+	sent := &elastallocv1.WhatIfRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions(), Scenarios: scenarios}
+	response, err := allocator.WhatIf(cmd.Context(), sent)
 	if err != nil {
-		return answer{}, f.requestError(cmd.Context(), err)
+		return result{}, f.requestError(cmd.Context(), err)
 	}
 	if len(response.GetResults()) != len(scenarios) {
-		return answer{}, cli.Failed(fmt.Errorf("the answer has %d results; want %d", len(response.GetResults()), len(scenarios)))
+		return result{}, cli.Failed(fmt.Errorf("the response has %d results; must have %d", len(response.GetResults()), len(scenarios)))
 	}
-	for i, result := range response.GetResults() {
-		// In a file one scenario does not spoil the others; flags are one question.
-		if refused := result.GetError(); refused != nil && f.scenarios == "" {
-			return answer{}, fmt.Errorf("%s: %s", scenarios[i].GetName(), refused.GetMessage())
+	for i, scenario := range response.GetResults() {
+		// Scenarios of a file may fail one by one. Scenarios of flags fail together.
+		if refused := scenario.GetError(); refused != nil && f.scenarios == "" {
+			return result{}, fmt.Errorf("%s: %s", scenarios[i].GetName(), refused.GetMessage())
 		}
 	}
-	return answer{response, response.GetBase().GetReport(), func(screen cli.Screen) (string, error) {
-		return whatIfText(asked, response, screen), nil
+	return result{response, response.GetBase().GetReport(), func(screen cli.Screen) (string, error) {
+		return whatIfText(sent, response, screen), nil
 	}}, nil
 }
 
@@ -102,7 +102,7 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.S
 			return nil, err
 		}
 		if request.GetSnapshot() != nil || request.GetOptions() != nil || len(request.GetScenarios()) == 0 {
-			return nil, fmt.Errorf("%s: want scenarios alone", f.scenarios)
+			return nil, fmt.Errorf("%s: must have scenarios and no other fields", f.scenarios)
 		}
 		return request.GetScenarios(), nil
 	}
@@ -127,7 +127,7 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.S
 	}
 	for _, nodes := range f.nodes {
 		if nodes < math.MinInt32 || nodes > math.MaxInt32 {
-			return nil, fmt.Errorf("--nodes is %d; want at most %d", nodes, math.MaxInt32)
+			return nil, fmt.Errorf("--nodes: is %d; must be at most %d", nodes, math.MaxInt32)
 		}
 		add(format.InUnits(fmt.Sprintf("%d nodes", nodes), f.unit)).TotalNodes = new(int32(nodes))
 	}
@@ -144,18 +144,18 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.S
 	return scenarios, nil
 }
 
-// parseNodeTypes reads ID=N,ID=N: known node types with other numbers of nodes.
+// parseNodeTypes parses ID=N,ID=N, known node types with other numbers of nodes.
 func parseNodeTypes(text string, known []*elastallocv1.NodeType) ([]*elastallocv1.NodeType, error) {
 	var types []*elastallocv1.NodeType
 	for part := range strings.SplitSeq(text, ",") {
 		id, number, _ := strings.Cut(part, "=")
 		nodes, err := strconv.ParseInt(number, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("--node-type is %q; want ID=N, such as a100=24", text)
+			return nil, fmt.Errorf("--node-type: is %q; must be ID=N, such as a100=24", text)
 		}
 		at := slices.IndexFunc(known, func(t *elastallocv1.NodeType) bool { return t.GetId() == id })
 		if at < 0 {
-			return nil, fmt.Errorf("--node-type is %q; the snapshot has no node type %q", text, id)
+			return nil, fmt.Errorf("--node-type: is %q; must be a node type of the snapshot, which has no %q", text, id)
 		}
 		types = append(types, &elastallocv1.NodeType{Id: id, Nodes: int32(nodes), Speed: known[at].Speed})
 	}
@@ -185,14 +185,13 @@ func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 	return jobs, nil
 }
 
-// scenarioView is what is shown of a decision: that on the snapshot as it is, or on a
-// variation of it.
+// scenarioView is the data shown for the decision on the snapshot or on a variation of it.
 type scenarioView struct {
 	name     string
 	snapshot *solver.Snapshot
 	decision *elastallocv1.AllocateResponse
 	outlook  outlook
-	// jobs says of each job by its id what it gets.
+	// jobs is the allocations of the jobs as texts, by id.
 	jobs map[string]string
 }
 
@@ -207,8 +206,8 @@ func newScenarioView(name string, snapshot *solver.Snapshot, d *elastallocv1.All
 	return v
 }
 
-// describeAllocation returns what a job gets, in a dozen characters or so: its nodes, marked
-// where it starts, and when it ends on them.
+// describeAllocation formats an allocation in about 12 characters: its nodes, with + if the job starts, and the
+// time to its completion.
 func describeAllocation(a *elastallocv1.Allocation, end ending) string {
 	nodes := strconv.Itoa(int(a.GetNodes()))
 	if a.GetNodeType() != "" {
@@ -226,7 +225,7 @@ func describeAllocation(a *elastallocv1.Allocation, end ending) string {
 	}
 }
 
-// addTo adds the line of a scenario to the table of all.
+// addTo adds a row to the table of scenarios.
 func (v *scenarioView) addTo(t *cli.Table, differ string) {
 	running, starting, waiting, ending := 0, 0, 0, 0
 	for i, a := range v.decision.GetAllocations() {
@@ -249,8 +248,7 @@ func (v *scenarioView) addTo(t *cli.Table, differ string) {
 	t.AddRow(cli.Plain, append(cells, differ)...)
 }
 
-// whatIfText lays out what each scenario changes as a whole, and then side by side what the
-// jobs get that any of them changes.
+// whatIfText returns a table of the scenarios, and tables of the jobs whose allocations differ.
 func whatIfText(request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, screen cli.Screen) string {
 	t := screen.NewTable().AlignRight(1, 7)
 	t.Clipped[0] = true
@@ -276,8 +274,8 @@ func whatIfText(request *elastallocv1.WhatIfRequest, response *elastallocv1.What
 	return text
 }
 
-// differingJobs lays out what the jobs get that differ in any scenario, in blocks of as many
-// scenarios as fit on the screen.
+// differingJobs returns tables of the jobs whose allocations differ in any scenario, each with as many scenarios
+// as fit on the screen.
 func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen) string {
 	const longestID = 26
 	idWidth, cellWidth := len("JOB"), len(base.name)
@@ -314,13 +312,12 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 		}
 	}
 	if text != "" {
-		text += screen.InUnits("\nNodes, + where a job starts, and when it would end on them; = as it is.\n")
+		text += screen.InUnits("\nNodes, + if the job starts, and the time to its completion. =: as it is.\n")
 	}
 	return text
 }
 
-// differingIn returns the jobs that get something else in any of some scenarios, in the order
-// of the snapshot.
+// differingIn returns the jobs whose allocations differ in any of some scenarios, in the order of the snapshot.
 func differingIn(base *scenarioView, views []*scenarioView) []string {
 	var ids []string
 	listed := make(map[string]bool)
@@ -337,7 +334,7 @@ func differingIn(base *scenarioView, views []*scenarioView) []string {
 	return ids
 }
 
-// varied returns the snapshot of a scenario that has been decided.
+// varied applies a decided scenario to a snapshot.
 func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapshot {
 	put := inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs(), NodeTypes: scenario.GetPutNodeTypes()})
 	change := solver.Scenario{RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: put.Jobs, PutNodeTypes: put.NodeTypes}

@@ -40,11 +40,11 @@ func (a app) solve(ctx context.Context, request *elastallocv1.AllocateRequest, o
 	return output, nil
 }
 
-// decodeRequest decodes a request as the command line reads it.
+// decodeRequest decodes a request, like the command line.
 func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest, error) {
 	reader, ok := input.(io.Reader)
 	if !ok {
-		return nil, fmt.Errorf("the input is a %T; want a reader", input)
+		return nil, fmt.Errorf("input: is a %T; must be a reader", input)
 	}
 	text, err := io.ReadAll(reader)
 	if err != nil && !errors.Is(err, os.ErrClosed) { // The sdk closes an input that is empty.
@@ -60,13 +60,12 @@ func decodeRequest(_ context.Context, input any) (*elastallocv1.AllocateRequest,
 // solution is a message that encoding/json writes as protojson.
 type solution struct{ message proto.Message }
 
-// MarshalJSON returns the message in protojson, with the fields that hold their
-// default.
+// MarshalJSON returns the message in protojson, including fields with default values.
 func (s solution) MarshalJSON() ([]byte, error) {
 	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(s.message)
 }
 
-// resultStatistics are the custom statistics of the result.
+// resultStatistics is the custom statistics of the result.
 type resultStatistics struct {
 	Backend         string             `json:"backend"`
 	Reason          string             `json:"reason"`
@@ -78,8 +77,8 @@ type resultStatistics struct {
 }
 
 // newStatistics returns Nextmv's statistics of a decision. The value is the
-// objective; the duration of the result is the time inside the backend that
-// answered, that of the run counts from the start of the app. Both are in seconds.
+// objective. The duration of the result is the time in the backend that produced
+// the plan, and the duration of the run the time since the start, in seconds.
 func newStatistics(ctx context.Context, report *elastallocv1.SolveReport) *statistics.Statistics {
 	solveTime := report.GetSolveTime().AsDuration().Seconds()
 	value := statistics.Float64(report.GetObjective())
@@ -105,23 +104,23 @@ func newStatistics(ctx context.Context, report *elastallocv1.SolveReport) *stati
 	return s
 }
 
-// options are the options of the app. The sdk makes a flag of each, such as
-// -solve.backend, and reads SOLVE_BACKEND. One at its zero value leaves what the
-// request says.
+// options is the options of the app. The SDK adds a flag for each, such as
+// -solve.backend, and reads SOLVE_BACKEND. An option with its zero value does not
+// change the request.
 type options struct {
 	Solve struct {
-		Backend     string        `json:"backend,omitempty" usage:"Backend to ask first: exact, cbc, highs or greedy"`
+		Backend     string        `json:"backend,omitempty" usage:"Backend to call first: exact, cbc, highs or greedy"`
 		Formulation string        `json:"formulation,omitempty" usage:"Model for cbc and highs: one-hot or paper"`
-		Budget      time.Duration `json:"budget,omitempty" usage:"Decision budget; 0 leaves that of the request, 900ms by default"`
-		Gap         float64       `json:"gap,omitempty" usage:"Stop once proven within this share of the optimum"`
-		Objective   string        `json:"objective,omitempty" usage:"What is maximised: progress or total-time"`
-		Admission   string        `json:"admission,omitempty" usage:"Who gets nodes when the minimums do not all fit: fifo, optimized, preemptive or start-first"`
+		Budget      time.Duration `json:"budget,omitempty" usage:"Decision budget; 0 keeps the budget of the request, 900ms by default"`
+		Gap         float64       `json:"gap,omitempty" usage:"Stop if the relative gap is proven to be at most this number"`
+		Objective   string        `json:"objective,omitempty" usage:"Objective to maximize: progress or total-time"`
+		Admission   string        `json:"admission,omitempty" usage:"Rule for which jobs get nodes if the smallest sizes of all jobs do not fit: fifo, optimized, preemptive or start-first"`
 		Plan        bool          `json:"plan,omitempty" usage:"Also return the plan over the horizon"`
 	} `json:"solve"`
 }
 
-// apply puts the options that are set into a request. The error names every option
-// whose value does not exist; the allocator reports bad numbers.
+// apply sets the options in a request. The error names every option with an unknown
+// value. The allocator reports invalid numbers.
 func (o *options) apply(request *elastallocv1.AllocateRequest) error {
 	if request.Options == nil {
 		request.Options = new(elastallocv1.AllocateOptions)
@@ -148,7 +147,7 @@ func setEnum[E apiconv.Enum](field *E, option, name string) error {
 	}
 	number := apiconv.Number[E](name)
 	if number == 0 {
-		return fmt.Errorf("option %s is %q; want one of %s", option, name, strings.Join(apiconv.Names[E](), ", "))
+		return fmt.Errorf("option %s: is %q; must be one of %s", option, name, strings.Join(apiconv.Names[E](), ", "))
 	}
 	*field = number
 	return nil

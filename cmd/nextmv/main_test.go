@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 		},
 		"bad options": {
 			input: `{"snapshot": {}}`, args: []string{"-solve.backend=gurobi"},
-			want: []string{`option solve.backend is "gurobi"; want one of exact, cbc, highs, greedy`},
+			want: []string{`option solve.backend: is "gurobi"; must be one of exact, cbc, highs, greedy`},
 		},
 		"bad budget":     {input: `{"snapshot": {}}`, args: []string{"-solve.budget=-1s"}, want: []string{"options.time_budget: "}},
 		"missing file":   {args: []string{"-runner.input.path=testdata/missing.json"}, want: []string{"testdata/missing.json"}},

@@ -41,7 +41,7 @@ func TestServerKilled(t *testing.T) {
 
 	s.start(t)
 	s.checkNothingLeft(t)
-	if logs := s.server.Logs(); !strings.Contains(logs, `"msg":"removed what killed processes have left","folders":1`) {
+	if logs := s.server.Logs(); !strings.Contains(logs, `"msg":"removed folders of killed processes","folders":1`) {
 		t.Errorf("the log does not say that a folder was removed:\n%s", logs)
 	}
 	s.install(t, p.solution(p.optimal), writesAnswer)

@@ -64,7 +64,7 @@ func (f *fleet) terminate(t *testing.T, i int) {
 	if err := server.Stop(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
-	if logs := server.Logs(); !strings.Contains(logs, `"msg":"drained"`) || strings.Contains(logs, "cut off") {
+	if logs := server.Logs(); !strings.Contains(logs, `"msg":"drained"`) || strings.Contains(logs, "aborted") {
 		t.Errorf("the server did not drain; the end of its log:\n%s", logs[max(0, len(logs)-2000):])
 	}
 }

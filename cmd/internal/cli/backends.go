@@ -11,11 +11,11 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Programs are the executables of external backends that the command line names.
+// Programs is the executables of external backends, by backend, as set by flags.
 type Programs map[solver.BackendName]string
 
-// AddProgramFlags adds a flag for the executable of each external backend, named as the
-// backend is. Their variables are ELASTALLOC_CBC and so on.
+// AddProgramFlags adds a flag for the executable of each external backend. The flag has the name of the
+// backend. Its variable is, for example, ELASTALLOC_CBC.
 func AddProgramFlags(flags *pflag.FlagSet, programs *Programs) {
 	*programs = make(Programs)
 	for _, spec := range elastalloc.Specs() {
@@ -38,13 +38,13 @@ func (f programFlag) String() string { return f.programs[f.backend] }
 // Type returns what the help shows for a value.
 func (programFlag) Type() string { return "string" }
 
-// Set takes a program.
+// Set sets the program.
 func (f programFlag) Set(program string) error {
 	f.programs[f.backend] = program
 	return nil
 }
 
-// Named converts names of one kind, such as those in flags, to those of another.
+// Named converts names from one string type to another.
 func Named[To, From ~string](names []From) []To {
 	converted := make([]To, len(names))
 	for i, name := range names {
@@ -53,14 +53,13 @@ func Named[To, From ~string](names []From) []To {
 	return converted
 }
 
-// NewInProcess returns what answers a request with the given options in this process:
-// an allocator with the default backends and, where the options name an external one,
-// that too.
+// NewInProcess returns an allocator in this process for a request with the given options. It has the default
+// backends and, if the options name an external backend, this backend.
 func NewInProcess(o *elastallocv1.AllocateOptions, programs Programs) (apiconv.InProcess, error) {
 	allocator, err := elastalloc.New(elastalloc.Options{
 		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(o.GetBackend()))),
 		Programs: programs,
-		// One decision has no later try.
+		// A single decision has no later attempt.
 		NoBreakers: true,
 	})
 	if err != nil {

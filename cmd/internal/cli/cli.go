@@ -1,5 +1,5 @@
-// Package cli is what the command lines of this module share: flags, which environment
-// variables set as well, input, tables for a terminal and the exit status.
+// Package cli has the parts that the command lines of this module share: flags that environment variables
+// also set, input, tables for a terminal and the exit status.
 package cli
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// Conventions is the part of the help that all programs share.
+// Conventions is the help text on flags and exit statuses of all programs.
 const Conventions = `Every flag can also be set by an environment variable, --max-jobs by
-ELASTALLOC_MAX_JOBS. A flag on the command line wins; an empty variable counts
-as unset.
+ELASTALLOC_MAX_JOBS. A flag on the command line overrides it. An empty variable
+counts as unset.
 
-Exit status: 0 done, 1 the work failed, 2 bad usage or bad input.`
+Exit status: 0 success, 1 failure, 2 bad usage or bad input.`
 
 // The output formats of commands that have several.
 const (
@@ -31,11 +31,10 @@ const (
 	OutputJSON  = "json"
 )
 
-// LookupEnv returns the value of an environment variable and whether it is set, as
-// os.LookupEnv does.
+// LookupEnv returns the value of an environment variable and whether it is set, like os.LookupEnv.
 type LookupEnv func(name string) (string, bool)
 
-// Get returns the value of a variable, "" where it is not set.
+// Get returns the value of a variable, or "" if it is not set.
 func (l LookupEnv) Get(name string) string {
 	value, _ := l(name)
 	return value
@@ -90,7 +89,7 @@ func commandsOf(command *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// OnePerCore says in the help that the default of a flag is the number of cores.
+// OnePerCore states in the help that the default of a flag is the number of cores.
 func OnePerCore(flags *pflag.FlagSet, name string) { flags.Lookup(name).DefValue = "one per core" }
 
 // MarkRequired makes flags of a command required.
@@ -107,12 +106,12 @@ const (
 	ExitBadInput = 2
 )
 
-// failedError marks a failure of the work. Every other error is bad usage or bad input.
+// failedError is a failure. Every other error is bad usage or bad input.
 type failedError struct{ error }
 
 func (e failedError) Unwrap() error { return e.error }
 
-// Failed marks an error, unless it is nil, as a failure of the work.
+// Failed marks an error as a failure. It returns nil for nil.
 func Failed(err error) error {
 	if err == nil {
 		return nil
@@ -120,7 +119,7 @@ func Failed(err error) error {
 	return failedError{err}
 }
 
-// ErrInterrupted is the failure of a command that a signal ended.
+// ErrInterrupted is the failure of a command that a signal interrupted.
 var ErrInterrupted = Failed(errors.New("interrupted"))
 
 func exitStatus(err error) int {
@@ -156,7 +155,7 @@ func newVersionCommand(program string) *cobra.Command {
 	return command
 }
 
-// versionLine returns the version for a person.
+// versionLine returns the version as a line of text.
 func versionLine(program string) string {
 	return fmt.Sprintf("%s %s %s %s/%s\n", program, Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -48,7 +48,7 @@ func (f *unitFlag) Set(text string) error {
 // Type returns what the help shows for a value.
 func (*unitFlag) Type() string { return "word" }
 
-// ChoiceFlag is a flag whose value is one of some texts, which the shell completes.
+// ChoiceFlag is a flag whose value is one of Choices, with shell completion.
 type ChoiceFlag struct {
 	Value   *string
 	Choices []string
@@ -62,7 +62,7 @@ func (f ChoiceFlag) String() string {
 	return *f.Value
 }
 
-// Set takes one of the choices, in upper case as well.
+// Set sets one of the choices. It ignores case.
 func (f ChoiceFlag) Set(text string) error {
 	text = strings.ToLower(text)
 	if !slices.Contains(f.Choices, text) {
@@ -75,17 +75,16 @@ func (f ChoiceFlag) Set(text string) error {
 // Type returns what the help shows for a value.
 func (f ChoiceFlag) Type() string { return strings.Join(f.Choices, "|") }
 
-// EnumFlag is a flag whose values are those of an enum of the API, by the names that
-// the core has for them.
+// EnumFlag is a flag whose value is a value of an enum of the API, by its name in the core.
 type EnumFlag[E apiconv.Enum] struct{ name string }
 
-// Number returns the value that was set, 0, which is unspecified, if none was.
+// Number returns the value, or 0 (unspecified) if none was set.
 func (f *EnumFlag[E]) Number() E { return apiconv.Number[E](f.name) }
 
-// String returns the name of the value, "" if none was set.
+// String returns the name of the value, or "" if none was set.
 func (f *EnumFlag[E]) String() string { return f.name }
 
-// Set takes the value of the given name.
+// Set sets the value with a name.
 func (f *EnumFlag[E]) Set(name string) error { return f.choice().Set(name) }
 
 // Type returns what the help shows for a value.
@@ -93,8 +92,8 @@ func (f *EnumFlag[E]) Type() string { return f.choice().Type() }
 
 func (f *EnumFlag[E]) choice() ChoiceFlag { return ChoiceFlag{&f.name, apiconv.Names[E]()} }
 
-// EnumName returns the name of an enum's value as flags and tables have it, one-hot for
-// FORMULATION_ONE_HOT, and the number for a value that this program does not know.
+// EnumName returns the name of an enum's value in flags and tables, for example one-hot for
+// FORMULATION_ONE_HOT. It returns the number of an unknown value.
 func EnumName(value protoreflect.Enum) string {
 	if name := apiconv.Name(value); name != "" {
 		return name
@@ -104,13 +103,13 @@ func EnumName(value protoreflect.Enum) string {
 
 type bytesFlag struct{ value *int64 }
 
-// NewBytesFlag returns a flag that sets value, in bytes: a whole number, alone or with a
-// unit, as in 64MiB. The value it has is the default.
+// NewBytesFlag returns a flag that sets value, in bytes: an integer, optionally with a unit, for example
+// 64MiB. The current value is the default.
 func NewBytesFlag(value *int64) pflag.Value { return bytesFlag{value} }
 
 const byteUnits = " KMGT"
 
-// String returns the value in the largest unit of which it is a whole number.
+// String returns the value in the largest unit in which it is an integer.
 func (f bytesFlag) String() string {
 	if f.value == nil {
 		return ""
@@ -122,7 +121,7 @@ func (f bytesFlag) String() string {
 	return fmt.Sprint(n, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
-// Set takes a number of bytes.
+// Set sets the number of bytes.
 func (f bytesFlag) Set(text string) error {
 	shift := 0
 	if number, found := strings.CutSuffix(text, "iB"); found && number != "" {
@@ -141,11 +140,11 @@ func (f bytesFlag) Set(text string) error {
 // Type returns the type shown in the help.
 func (bytesFlag) Type() string { return "bytes" }
 
-// variableAnnotation is the annotation of a flag whose variable has a name of its own.
+// variableAnnotation is the annotation with the name of a flag's variable, if it differs from the default.
 const variableAnnotation = "elastalloc_variable"
 
-// SetVariable gives the variable of a flag another name: where commands share a flag's name
-// but not its meaning, one variable must not set both.
+// SetVariable sets the name of a flag's variable. If commands have flags with the same name and different
+// meanings, one variable must not set both.
 func SetVariable(flags *pflag.FlagSet, name, variable string) {
 	_ = flags.SetAnnotation(name, variableAnnotation, []string{variable}) // Fails only for a flag that is not there.
 }
@@ -175,8 +174,8 @@ func setFromEnvironment(flags *pflag.FlagSet, env LookupEnv) error {
 	return bad
 }
 
-// describeEnvironment names the variables that are not called as their flags. Lists get
-// spaces, where a long one may be broken.
+// describeEnvironment adds the variables with other names than their flags to the help. It adds spaces to
+// lists, so that long lists can be wrapped.
 func describeEnvironment(root *cobra.Command) {
 	for _, command := range commandsOf(root) {
 		command.Flags().VisitAll(func(flag *pflag.Flag) {

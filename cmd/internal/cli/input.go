@@ -16,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// StandardInput is the file name that means standard input.
+// StandardInput is the file name of standard input.
 const StandardInput = "-"
 
 // FileFlag is a flag for the name of one file.
@@ -33,19 +33,19 @@ func (f FileFlag) String() string {
 // Type returns what the help shows for a value.
 func (FileFlag) Type() string { return "string" }
 
-// Set takes a name, but not a second one, which would take the place of the first.
-// Completion sets all flags twice.
+// Set sets the name. A second name is an error, because it would replace the first. Completion sets all flags
+// twice.
 func (f FileFlag) Set(name string) error {
 	if *f.Name != "" && *f.Name != name {
-		return fmt.Errorf("must be one file; %s is given already", *f.Name)
+		return fmt.Errorf("must be one file; %s is already set", *f.Name)
 	}
 	*f.Name = name
 	return nil
 }
 
-// OpenText opens a file of text, or standard input for StandardInput, of which reading ends when
-// the command is interrupted. Text in UTF-16 with a byte order mark, as PowerShell writes it, is
-// read as UTF-8; the mark is left out.
+// OpenText opens a text file, or standard input for StandardInput. Reading of standard input stops when the
+// command is interrupted. OpenText converts UTF-16 with a byte order mark, as written by PowerShell, to UTF-8 without
+// the mark.
 func OpenText(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	var file io.ReadCloser
 	if name == StandardInput {
@@ -68,7 +68,7 @@ func OpenText(cmd *cobra.Command, name string) (io.ReadCloser, error) {
 	}{transform.NewReader(file, unicode.BOMOverride(transform.Nop)), file}, nil
 }
 
-// ReadFile reads a file by a function, to whose error it adds the name.
+// ReadFile reads a file with a function. It adds the name of the file to errors.
 func ReadFile[T any](cmd *cobra.Command, name string, read func(io.Reader) (T, error)) (value T, err error) {
 	input, err := OpenText(cmd, name)
 	if err != nil {
@@ -98,7 +98,7 @@ func ReadRequest(cmd *cobra.Command, name string) (*elastallocv1.AllocateRequest
 	return request, ReadMessage(cmd, name, request)
 }
 
-// ReadMessage reads a message from a file as ParseMessage does.
+// ReadMessage reads a message from a file, like ParseMessage.
 func ReadMessage(cmd *cobra.Command, name string, message proto.Message) error {
 	text, err := ReadFile(cmd, name, io.ReadAll)
 	if err != nil {

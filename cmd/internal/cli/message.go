@@ -17,8 +17,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 )
 
-// ParseMessage parses a message in protojson, whose durations may also be such as "3h". A
-// field that the API does not know is an error, and is not silently ignored.
+// ParseMessage parses a message in protojson. Durations may also have the format "3h". Unknown fields are
+// errors.
 func ParseMessage(text []byte, message proto.Message) error {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Some editors put a byte order mark first.
 	switch start := bytes.TrimSpace(text); {
@@ -43,7 +43,7 @@ type messageText struct {
 	// fields are those of the message and of all within it, by the two names that each has in
 	// protojson; nil where two of one name differ in their type.
 	fields map[string]protoreflect.FieldDescriptor
-	// text has durations as protojson wants them.
+	// text has durations in the format of protojson.
 	text []byte
 }
 
@@ -68,8 +68,7 @@ func isDuration(field protoreflect.FieldDescriptor) bool {
 	return field != nil && field.Message() != nil && field.Message().FullName() == "google.protobuf.Duration"
 }
 
-// plainDurations returns a text with its durations as protojson wants them, "10800s" for
-// "3h".
+// plainDurations converts the durations of a text to the format of protojson, "10800s" for "3h".
 func (m *messageText) plainDurations(text []byte) []byte {
 	pair := regexp.MustCompile(`"(\w+)"\s*:\s*("[^"\\]*")`)
 	return pair.ReplaceAllFunc(text, func(entry []byte) []byte {
@@ -90,37 +89,37 @@ func (m *messageText) plainDurations(text []byte) []byte {
 	})
 }
 
-// lastKey finds the key of the value that follows a text.
+// lastKey matches the key of the value that follows a text.
 var lastKey = regexp.MustCompile(`"(\w+)"\s*:\s*(\[?)\s*$`)
 
-// place finds the line and the column in an error of protojson.
+// place matches the line and the column in an error of protojson.
 var place = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 
-// explain adds to an error of protojson which field has the value, and what is valid there. The
-// column is left out: it is that of the text with plain durations.
+// explain adds the field and its valid values to an error of protojson. It removes the column, because it refers
+// to the text with converted durations.
 func (m *messageText) explain(err error) error {
-	// The library varies the space after its prefix to keep its texts from being relied on.
-	said := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-	found := place.FindStringSubmatch(said)
+	// The library varies the space after its prefix, so that programs do not depend on its texts.
+	message := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+	found := place.FindStringSubmatch(message)
 	if found == nil {
-		return errors.New(said)
+		return errors.New(message)
 	}
 	line, _ := strconv.Atoi(found[1])
 	column, _ := strconv.Atoi(found[2])
-	said = place.ReplaceAllString(said, "(line $1)")
+	message = place.ReplaceAllString(message, "(line $1)")
 	before := string([]rune(strings.Split(string(m.text), "\n")[line-1])[:column-1])
 	if key := lastKey.FindStringSubmatch(before); key != nil {
 		switch field := m.fields[key[1]]; {
 		case field == nil:
 		case field.IsList() && key[2] == "":
-			said += "; " + key[1] + " must be a list, […]"
+			message += "; " + key[1] + " must be a list, […]"
 		case isDuration(field):
-			said += "; " + key[1] + ` must be a time with its unit, such as "10800s", "90m" or "3h"`
+			message += "; " + key[1] + ` must be a time with its unit, such as "10800s", "90m" or "3h"`
 		case field.Enum() != nil:
-			said += "; " + key[1] + " must be one of " + strings.Join(apiconv.APINames(field.Enum()), ", ")
+			message += "; " + key[1] + " must be one of " + strings.Join(apiconv.APINames(field.Enum()), ", ")
 		case field.Message() != nil:
-			said += "; " + key[1] + " must be an object, {…}"
+			message += "; " + key[1] + " must be an object, {…}"
 		}
 	}
-	return errors.New(said)
+	return errors.New(message)
 }

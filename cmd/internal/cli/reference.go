@@ -32,8 +32,7 @@ func newFlagsCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// newManCommand returns a hidden command that writes manual pages, of which a release has
-// those of its programs.
+// newManCommand returns a hidden command that writes manual pages for releases.
 func newManCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Short: "Write the manual pages to a folder", Hidden: true, Args: cobra.ExactArgs(1),

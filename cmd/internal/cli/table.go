@@ -12,13 +12,13 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// Table is lines of cells that are aligned in columns, two spaces apart, and fit on a screen
-// as far as its columns may become narrower.
+// Table is lines of cells in aligned columns, two spaces apart. Columns become narrower, within limits, to fit
+// on a screen.
 type Table struct {
-	// RightAligned has the numbers, from 0, of the columns that are aligned on the right.
+	// RightAligned contains the indices of right-aligned columns.
 	RightAligned map[int]bool
-	// Clipped has the columns, such as those of ids, whose cells are cut off if the table would
-	// be wider than the screen.
+	// Clipped contains the indices of columns, for example of ids, whose cells are shortened if the table is
+	// wider than the screen.
 	Clipped map[int]bool
 
 	screen Screen
@@ -36,19 +36,19 @@ const (
 	// Width is the number of columns of a screen.
 	Width = 80
 
-	// minClipped and minLast are the least widths of clipped columns and of a last column that
-	// is broken into lines.
+	// minClipped and minLast are the minimum widths of clipped columns and of a last column that is
+	// wrapped.
 	minClipped, minLast = 10, 15
 )
 
-// Screen is what text for a person is written to. The zero value has no styles.
+// Screen describes a terminal. The zero value has no styles.
 type Screen struct {
 	Bold, Dim, Red, Green, Yellow, Cyan Style
-	// Unit is what texts of this project call a node; "" is a node.
+	// Unit is the name of a node in texts. If it is empty, it is "node".
 	Unit string
 }
 
-// InUnits returns a text of this project that calls a node by the screen's unit.
+// InUnits replaces nodes by the screen's unit in a text of this project.
 func (s Screen) InUnits(long string) string { return format.InUnits(long, s.Unit) }
 
 // NewTable returns an empty table.
@@ -64,9 +64,8 @@ func (t *Table) AlignRight(from, to int) *Table {
 	return t
 }
 
-// AddRow adds a line in a style; it may be shorter than others. Cells may hold texts of others,
-// which cannot drive the terminal. Nodes are in the units of the screen, except in clipped columns,
-// which hold ids.
+// AddRow adds a line in a style. It may have fewer cells than other lines. Cells may have untrusted text; its
+// control characters are replaced. Nodes are in the unit of the screen, except in clipped columns, which have ids.
 func (t *Table) AddRow(style Style, cells ...string) {
 	for i, cell := range cells {
 		cells[i] = text.Printable(cell)
@@ -81,13 +80,13 @@ func (t *Table) AddRow(style Style, cells ...string) {
 	t.rows = append(t.rows, tableRow{style: style, cells: cells})
 }
 
-// AddLine adds a line that is in no column.
+// AddLine adds a line without columns.
 func (t *Table) AddLine(style Style, line string) {
 	t.rows = append(t.rows, tableRow{style: style, line: Clip(t.screen.InUnits(line), Width)})
 }
 
-// String returns the lines, without trailing spaces. If the table is wider than the screen, the
-// cells of the last column are broken into lines, and those of clipped columns are cut off.
+// String returns the lines, without trailing spaces. If the table is wider than the screen, it wraps the cells of
+// the last column and shortens the cells of clipped columns.
 func (t *Table) String() string {
 	last, rest := t.fit()
 	var aligned strings.Builder
@@ -133,8 +132,8 @@ func (t *Table) String() string {
 	return b.String()
 }
 
-// fit makes clipped columns narrower, the widest first, until the table fits on the screen. It
-// returns the last column and how wide it may be.
+// fit makes clipped columns narrower, the widest first, until the table fits on the screen. It returns the last
+// column and its maximum width.
 func (t *Table) fit() (last, rest int) {
 	last, rest = len(t.widths)-1, Width
 	for _, width := range t.widths[:max(last, 0)] {
@@ -159,7 +158,7 @@ func (t *Table) fit() (last, rest int) {
 // Style is the ANSI escape code of a line.
 type Style string
 
-// Plain is the style of a line without one.
+// Plain is the empty style.
 const Plain Style = ""
 
 // Paint returns the text in the style.
@@ -170,8 +169,8 @@ func (s Style) Paint(line string) string {
 	return string(s) + line + "\x1b[0m"
 }
 
-// ScreenFor returns the screen for a writer, with styles if it is a terminal that wants
-// them (https://no-color.org).
+// ScreenFor returns the screen for a writer. It has styles if the writer is a terminal and NO_COLOR is unset
+// (https://no-color.org).
 func ScreenFor(w io.Writer, env LookupEnv) Screen {
 	if !IsTerminal(w) || env.Get("NO_COLOR") != "" || env.Get("TERM") == "dumb" {
 		return Screen{}
@@ -189,7 +188,7 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Clip returns a printable text of at most this many characters, with a mark where it is cut.
+// Clip returns a printable text of at most a number of characters. A shortened text ends with "…".
 func Clip(long string, most int) string {
 	long = text.Printable(long)
 	runes := []rune(long)
@@ -199,7 +198,7 @@ func Clip(long string, most int) string {
 	return string(runes[:max(0, most-1)]) + "…"
 }
 
-// Wrap breaks a text into printable lines no wider than the screen, as far as its words allow.
+// Wrap wraps a text into printable lines at most as wide as the screen, unless a word is longer.
 func (s Screen) Wrap(long string) string {
 	return strings.Join(wrap(s.InUnits(text.Printable(long)), Width), "\n")
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// Flags name a moment of recordings.
+// Flags is flags for recordings and a time.
 type Flags struct {
-	// Dirs are the folders of the recordings, none if the flag is not set.
+	// Dirs is the folders of the recordings. It is empty if the flag is not set.
 	Dirs []string
 	at   string
 }
@@ -25,12 +25,11 @@ type Flags struct {
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.Dirs, "recording", nil, "folders of recordings, of several servers as well")
 	flags.StringVar(&f.at, "at", "", "time in the recording: RFC 3339, or 14:05 in local time on its last day (default its end)")
-	cli.SetVariable(flags, "at", "ELASTALLOC_RECORDING_AT") // Snapshot has an --at as well.
+	cli.SetVariable(flags, "at", "ELASTALLOC_RECORDING_AT") // snapshot also has a flag --at
 }
 
-// Last returns the last recorded call at or before the time of the flags that is wanted. What is
-// wanted is named in the error if there is none. Parts of the recordings that cannot be read are
-// named on standard error.
+// Last returns the last matching call at or before the time of the flags. The error without a matching call
+// names what was searched. Last prints unreadable parts of the recordings to standard error.
 func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Entry) bool) (*recording.Entry, error) {
 	var first, last time.Time
 	read := func(each func(recording.Entry)) ([]recording.Cut, error) {
@@ -46,7 +45,7 @@ func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Ent
 		}
 		return cuts, nil
 	}
-	// The last day is known once all calls were read, and they may be too many to keep.
+	// The calls are read twice: the last day is known only at the end, and they may be too many to keep.
 	cuts, err := read(func(e recording.Entry) {
 		if first.IsZero() || e.Time.Before(first) {
 			first = e.Time
@@ -79,12 +78,12 @@ func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Ent
 	case last.IsZero():
 		return nil, fmt.Errorf("--recording: no calls in %v", f.Dirs)
 	default:
-		return nil, fmt.Errorf("--at is %s; no %s is recorded by then: the calls are from %s to %s",
+		return nil, fmt.Errorf("--at: is %s; no %s is recorded until then: the calls are from %s to %s",
 			cmp.Or(f.at, "not set"), what, Time(first), Time(last))
 	}
 }
 
-// time returns the time of the flags, given the last one of the recordings.
+// time returns the time of the flags, for recordings that end at last.
 func (f *Flags) time(last time.Time) (time.Time, error) {
 	if f.at == "" {
 		return last, nil
@@ -98,8 +97,8 @@ func (f *Flags) time(last time.Time) (time.Time, error) {
 			return time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--at is %q; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05", f.at)
+	return time.Time{}, fmt.Errorf("--at: is %q; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05", f.at)
 }
 
-// Time returns a time of a call as a person reads it, and as --at takes it.
+// Time formats the time of a call, in a format of --at.
 func Time(t time.Time) string { return t.Local().Format(time.RFC3339Nano) }

@@ -1,6 +1,5 @@
-// Package telemetry turns the standard variables of OpenTelemetry into what a server
-// needs to be traced. The SDK reads most of them itself; what it says about a wrong value
-// is an error here, so that a typing error does not silently cost all traces.
+// Package telemetry configures tracing from the standard variables of OpenTelemetry. The SDK reads most of them
+// itself and only logs invalid values. Here they are errors, so that no typing error silently disables traces.
 package telemetry
 
 import (
@@ -25,28 +24,27 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The variables that turn tracing on by themselves.
+// The variables that enable tracing.
 const (
 	endpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
-// flushTimeout is how long the last spans have to be exported at the end.
+// flushTimeout is the maximum time to export the last spans.
 const flushTimeout = 3 * time.Second
 
-// Config is what telemetry is set up with.
+// Config configures telemetry.
 type Config struct {
-	// Getenv returns the value of an environment variable, "" where it is not set. It
-	// must be the environment of this process, which the SDK reads too.
+	// Getenv returns the value of an environment variable, or "" if it is not set. It must read the
+	// environment of this process, like the SDK.
 	Getenv func(name string) string
-	// Logger takes what goes wrong with exporting.
+	// Logger logs errors of exports.
 	Logger *slog.Logger
 	// Version is the version of the service.
 	Version string
 }
 
-// Telemetry is what spans are made with. If tracing is off, both of its fields are nil
-// and nothing runs.
+// Telemetry has the provider and the propagator of spans. If tracing is disabled, both are nil.
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	Propagator     propagation.TextMapPropagator
@@ -55,17 +53,17 @@ type Telemetry struct {
 	shutdown func(context.Context) error
 }
 
-// New sets tracing up as the variables say: off, unless OTEL_TRACES_EXPORTER,
-// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. It connects
-// nowhere: a collector that is away is not an error. It sets the global error handler and
-// logger of OpenTelemetry, so a process calls it once.
+// New configures tracing from the variables. Tracing is disabled unless OTEL_TRACES_EXPORTER,
+// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. New does not connect, so a missing
+// collector is not an error. It sets the global error handler and logger of OpenTelemetry, so it must be called
+// at most once.
 func New(ctx context.Context, config Config) (*Telemetry, error) {
 	get := func(name string) string { return strings.TrimSpace(config.Getenv(name)) }
 	if !isOn(get) {
 		return &Telemetry{}, nil
 	}
 	for _, name := range []string{endpoint, tracesEndpoint} {
-		// A wrong one may hold a password, so it is not quoted.
+		// The message does not quote the value, which may contain a password.
 		if u, err := url.Parse(get(name)); get(name) != "" && (err != nil || u.Host == "") {
 			return nil, fmt.Errorf("%s is not the URL of a collector (such as http://collector:4318)", name)
 		}
@@ -74,7 +72,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wrong strings.Builder // What OpenTelemetry says about the variables that it reads.
+	var wrong strings.Builder // What OpenTelemetry logs about the variables that it reads.
 	complaints := slog.NewTextHandler(&wrong, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: withoutValues})
 	otel.SetLogger(logr.FromSlogHandler(complaints))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.New(complaints).Error("OpenTelemetry", "err", err) }))
@@ -94,11 +92,11 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 	return &Telemetry{TracerProvider: provider, Propagator: propagator, logger: config.Logger, shutdown: provider.Shutdown}, nil
 }
 
-// errorInterval is the shortest time between two lines about errors.
+// errorInterval is the minimum time between two lines about errors.
 const errorInterval = time.Minute
 
-// occasionally logs the errors of exporting, of which a collector that is away makes one
-// every few seconds, and says how many it has left out.
+// occasionally logs errors of exports, at most one per errorInterval, with the number of omitted errors. A missing
+// collector causes an error every few seconds.
 func occasionally(logger *slog.Logger) otel.ErrorHandlerFunc {
 	every := rate.Sometimes{Interval: errorInterval}
 	var since atomic.Int64
@@ -108,9 +106,8 @@ func occasionally(logger *slog.Logger) otel.ErrorHandlerFunc {
 	}
 }
 
-// Shutdown exports the last spans and ends the exporters. It takes no longer than
-// flushTimeout: what is not exported by then is lost, which is logged, and an export that
-// hangs ends with the process.
+// Shutdown exports the last spans and stops the exporters. After flushTimeout it logs that the remaining spans are
+// lost.
 func (t *Telemetry) Shutdown() {
 	if t.shutdown == nil {
 		return
@@ -122,7 +119,7 @@ func (t *Telemetry) Shutdown() {
 	}
 }
 
-// isOn reports whether the variables ask for traces.
+// isOn reports whether the variables enable tracing.
 func isOn(get func(string) string) bool {
 	name := get("OTEL_TRACES_EXPORTER")
 	return !strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") && name != "none" &&
@@ -133,8 +130,7 @@ func list(value string) []string {
 	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// newPropagator returns what reads the caller's span: by default W3C trace context and
-// baggage.
+// newPropagator returns the propagator of OTEL_PROPAGATORS, by default W3C trace context and baggage.
 func newPropagator(get func(string) string) (propagation.TextMapPropagator, error) {
 	names := list(get("OTEL_PROPAGATORS"))
 	if len(names) == 0 {
@@ -149,14 +145,14 @@ func newPropagator(get func(string) string) (propagation.TextMapPropagator, erro
 			chosen = append(chosen, propagation.Baggage{})
 		case "none":
 		default:
-			return nil, fmt.Errorf("environment variable OTEL_PROPAGATORS: unknown propagator %q (want tracecontext, baggage or both, or none)", name)
+			return nil, fmt.Errorf("environment variable OTEL_PROPAGATORS: unknown propagator %q (must be tracecontext, baggage or both, or none)", name)
 		}
 	}
 	return propagation.NewCompositeTextMapPropagator(chosen...), nil
 }
 
-// newProvider returns a provider whose spans wait in a bounded queue, and are dropped if
-// that is full: no call waits for a collector.
+// newProvider returns a provider with a bounded queue of spans. If the queue is full, spans are dropped, so that no
+// call waits for a collector.
 func newProvider(ctx context.Context, config Config) (*sdktrace.TracerProvider, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "elastalloc"), attribute.String("service.version", config.Version)),
@@ -174,8 +170,8 @@ func newProvider(ctx context.Context, config Config) (*sdktrace.TracerProvider, 
 	return sdktrace.NewTracerProvider(sdktrace.WithResource(described), sdktrace.WithBatcher(exporter)), nil
 }
 
-// withoutValues removes from a line of OpenTelemetry's log all but its message and its
-// error: what remains are values of variables, which may be secrets.
+// withoutValues removes all attributes except the error from a log line of OpenTelemetry, because they may be
+// secret values of variables.
 func withoutValues(_ []string, a slog.Attr) slog.Attr {
 	if a.Key != slog.MessageKey && a.Key != "err" {
 		return slog.Attr{}

@@ -85,7 +85,7 @@ func TestWrongVariables(t *testing.T) {
 	for name, test := range map[string]struct{ name, value, want string }{
 		"exporter":             {"OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
 		"exporter beside none": {"OTEL_TRACES_EXPORTER", "otlp,none", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
-		"propagator":           {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (want tracecontext, baggage`},
+		"propagator":           {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (must be tracecontext, baggage`},
 		"protocol":             {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ variables: invalid OTLP protocol - should be one of ['grpc', 'http/protobuf']"},
 		"protocol of traces":   {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", "invalid OTLP protocol"},
 		"endpoint":             {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL of a collector"},

@@ -19,73 +19,72 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Config is what the controller manages.
+// Config is the configuration of the controller.
 type Config struct {
-	Kinds      []string // of jobs to watch, such as "Job", whose definitions are installed
-	Prometheus string   // the address that the pools' queries are sent to, "" for none
-	// PrometheusClient has the credentials and the TLS settings for that address.
+	Kinds      []string // kinds of jobs to watch, such as "Job"; their CRDs must be installed
+	Prometheus string   // address of the Prometheus server for the pools' queries, "" for none
+	// PrometheusClient contains the credentials and TLS settings for Prometheus.
 	PrometheusClient promconfig.HTTPClientConfig
 	Kueue            bool // Kueue is installed and admits jobs with a queue
 	Pools            []Pool
 }
 
-// Objective is what the decisions of a pool maximise.
+// Objective is the objective that the decisions of a pool optimize.
 type Objective string
 
-// The objectives.
+// The objectives of a pool.
 const (
-	TotalTime Objective = "total-time"
-	Progress  Objective = "progress"
+	TotalTime Objective = "total-time" // OBJECTIVE_TOTAL_TIME of the API
+	Progress  Objective = "progress"   // OBJECTIVE_PROGRESS of the API
 )
 
-// Pool is a set of equal nodes that elastic jobs share. A file has the fields in lower case, those
-// that are written with a unit as text.
+// Pool is a set of identical nodes that elastic jobs share. The configuration file has durations and
+// fractions as text with a unit, such as 5m and 30%.
 type Pool struct {
-	Name         string            `json:"name"`         // of the label elastalloc.dev/pool on its jobs
-	NodeSelector map[string]string `json:"nodeSelector"` // the labels of its nodes
-	// Tolerations are the taints that its jobs tolerate; a node with another taint that
-	// keeps pods away does not count.
+	Name         string            `json:"name"`         // value of the label elastalloc.dev/pool on the pool's jobs
+	NodeSelector map[string]string `json:"nodeSelector"` // labels of the pool's nodes
+	// Tolerations are the taints that the pool's jobs tolerate. Nodes with other taints do not accept pods.
 	Tolerations []corev1.Toleration `json:"tolerations"`
-	// Unit is the resource whose requests make a pod hold a node.
+	// Unit is the resource that pods request to occupy a node. The default is nvidia.com/gpu.
 	Unit        string        `json:"unit"`
-	Cadence     time.Duration `json:"-"` // between two decisions if nothing happens
-	Debounce    time.Duration `json:"-"` // for which events are gathered before a decision
-	MinInterval time.Duration `json:"-"` // between two changes of one job
-	// Restart is the training time that a change of size costs a job whose annotations do not say.
+	Cadence     time.Duration `json:"-"` // maximum time between two decisions
+	Debounce    time.Duration `json:"-"` // time between an event and a decision
+	MinInterval time.Duration `json:"-"` // minimum time between two resizes of one job
+	// Restart is the training time that a resize costs a job without the annotation restart.
 	Restart       time.Duration `json:"-"`
-	SettleTimeout time.Duration `json:"-"` // that a pod may take to go after its grace period
-	// NodeGracePeriod is for how long a node that stops accepting pods is expected back.
+	SettleTimeout time.Duration `json:"-"` // time for pods to start, and to terminate after their grace period
+	// NodeGracePeriod is the time for which a node that stopped accepting pods is expected to return.
 	NodeGracePeriod time.Duration `json:"-"`
-	// MaxShrink is the share of the nodes in use that may vanish at once without the controller
-	// taking it for an outage.
+	// MaxShrink is the fraction of the nodes in use that may be lost at once. If more nodes are lost, the
+	// controller assumes an outage.
 	MaxShrink float64   `json:"-"`
 	Objective Objective `json:"objective"`
-	// RemainingQuery is a PromQL query of the jobs' remaining time, "" for none.
+	// RemainingQuery is a PromQL query for the jobs' remaining time, "" for none.
 	RemainingQuery string        `json:"remainingQuery"`
-	RemainingIn    RemainingUnit `json:"remainingIn"` // what the query answers in
-	Paused         bool          `json:"paused"`      // nothing is decided or changed
-	Namespaces     []string      `json:"namespaces"`  // whose jobs may use the pool, nil for all
-	// Groups share the pool, nil for none. Where there are some, each job belongs to the one
-	// that names its namespace.
+	RemainingIn    RemainingUnit `json:"remainingIn"` // unit of the query's results
+	Paused         bool          `json:"paused"`      // make no decisions and no writes
+	Namespaces     []string      `json:"namespaces"`  // namespaces whose jobs may use the pool, nil for all
+	// Groups share the pool, nil for none. If the pool has groups, a job belongs to the group that lists
+	// its namespace.
 	Groups    []Group `json:"groups"`
-	MaxNodes  int     `json:"maxNodes"`  // up to which an autoscaler enlarges the pool, 0 for none
-	NodePrice float64 `json:"nodePrice"` // the job-hours that an hour of one more node has to save
+	MaxNodes  int     `json:"maxNodes"`  // maximum number of nodes with an autoscaler, 0 without one
+	NodePrice float64 `json:"nodePrice"` // job-hours that an additional node-hour must save
 }
 
-// Group is a team that shares a pool with others, or several of them.
+// Group is a team, or a group of teams, that shares a pool with other groups.
 type Group struct {
 	Name   string `json:"name"`
-	Parent string `json:"parent"` // the group that it is part of, "" for none
-	// Namespaces are those of its jobs; only groups that no other is part of have some.
+	Parent string `json:"parent"` // name of the group that contains it, "" for none
+	// Namespaces are the namespaces of the group's jobs. Only groups that contain no group have namespaces.
 	Namespaces []string `json:"namespaces"`
-	// Quota is how many nodes its jobs are to have, and Limit the most they may hold, nil for
-	// no limit.
+	// Quota is the number of nodes that the group's jobs should get. Limit is the maximum number of nodes
+	// that they may occupy, nil for no limit.
 	Quota     int     `json:"quota"`
 	Limit     *int    `json:"limit"`
-	MaxWeight float64 `json:"maxWeight"` // of a job of it, 0 for no limit
+	MaxWeight float64 `json:"maxWeight"` // maximum weight of a job in the group, 0 for no limit
 }
 
-// GroupOf returns the group of a namespace, nil where there is none.
+// GroupOf returns the group of a namespace, nil if the namespace has none.
 func (p *Pool) GroupOf(namespace string) *Group {
 	for i := range p.Groups {
 		if slices.Contains(p.Groups[i].Namespaces, namespace) {
@@ -95,7 +94,7 @@ func (p *Pool) GroupOf(namespace string) *Group {
 	return nil
 }
 
-// Within returns the names of the group of a namespace and of all that it is part of.
+// Within returns the name of a namespace's group and of all groups that contain it.
 func (p *Pool) Within(namespace string) []string {
 	if g := p.GroupOf(namespace); g != nil {
 		return p.chain(g.Name)
@@ -103,7 +102,7 @@ func (p *Pool) Within(namespace string) []string {
 	return nil
 }
 
-// chain returns the name of a group and of all that it is part of, as many as there may be.
+// chain returns the name of a group and of the groups that contain it, at most maxDepth names.
 func (p *Pool) chain(name string) []string {
 	var names []string
 	for len(names) < maxDepth {
@@ -117,19 +116,19 @@ func (p *Pool) chain(name string) []string {
 	return names
 }
 
-// maxDepth is how deep groups may be within each other, as in the API.
+// maxDepth is the maximum nesting depth of groups in the API.
 const maxDepth = 4
 
-// RemainingUnit is what the answers of a RemainingQuery mean.
+// RemainingUnit is the unit of the results of a RemainingQuery.
 type RemainingUnit string
 
-// What the query may answer in.
+// The units of a RemainingQuery.
 const (
-	Seconds RemainingUnit = "seconds" // to the end at the job's present nodes
-	Ratio   RemainingUnit = "ratio"   // of the work that is done, from 0 to 1
+	Seconds RemainingUnit = "seconds" // seconds until completion at the job's current size
+	Ratio   RemainingUnit = "ratio"   // completed fraction of the work, 0 to 1
 )
 
-// Defaults of fields that a file leaves out.
+// Defaults of fields that the configuration file does not set.
 const (
 	DefaultUnit            = "nvidia.com/gpu"
 	DefaultCadence         = 5 * time.Minute
@@ -141,10 +140,10 @@ const (
 	DefaultMaxShrink       = 0.3
 )
 
-// scalar is a string or a number of the file, as it is written.
+// scalar is the text of a string or number in the configuration file.
 type scalar string
 
-// UnmarshalJSON reads a string or a number.
+// UnmarshalJSON decodes a string or a number.
 func (s *scalar) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if unquoted, err := strconv.Unquote(text); err == nil {
@@ -154,7 +153,7 @@ func (s *scalar) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// file is the form of the configuration file.
+// file is the format of the configuration file.
 type file struct {
 	Kinds      []string       `json:"kinds"`
 	Prometheus prometheusFile `json:"prometheus"`
@@ -162,7 +161,7 @@ type file struct {
 	Pools      []poolFile     `json:"pools"`
 }
 
-// poolFile is a pool whose fields with units are not read yet.
+// poolFile is a pool whose fields with units are not parsed yet.
 type poolFile struct {
 	Pool
 
@@ -175,8 +174,8 @@ type poolFile struct {
 	MaxShrink       scalar `json:"maxShrink"`
 }
 
-// Parse reads a configuration in YAML or JSON for a controller that knows the given kinds. The
-// error names every bad field, unless the text is not YAML or a field has the wrong type.
+// Parse parses a configuration in YAML or JSON for a controller that supports the given kinds. The error
+// names all invalid fields, unless the text is not YAML or a field has the wrong type.
 func Parse(data []byte, knownKinds []string) (*Config, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -198,7 +197,7 @@ func Parse(data []byte, knownKinds []string) (*Config, error) {
 	return config, nil
 }
 
-// checker gathers what is wrong with a file.
+// checker collects the errors of a configuration file.
 type checker struct{ fields []string }
 
 func (c *checker) bad(path, format string, args ...any) {
@@ -213,34 +212,34 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 	for i, kind := range config.Kinds {
 		path := fmt.Sprintf("kinds[%d]", i)
 		if !slices.Contains(knownKinds, kind) {
-			c.bad(path, "unknown kind %q (want one of %s)", kind, strings.Join(knownKinds, ", "))
+			c.bad(path, "unknown kind %q; must be one of %s", kind, strings.Join(knownKinds, ", "))
 		} else if slices.Contains(config.Kinds[:i], kind) {
-			c.bad(path, "%q is named twice", kind)
+			c.bad(path, "%q is listed twice", kind)
 		}
 	}
 	if f.Kinds != nil && len(f.Kinds) == 0 {
-		c.bad("kinds", "is empty; want at least one")
+		c.bad("kinds", "is empty; must have at least one kind")
 	}
 	if len(f.Pools) == 0 {
-		c.bad("pools", "is empty; want at least one pool")
+		c.bad("pools", "is empty; must have at least one pool")
 	}
 	names := make(map[string]bool)
 	for i := range f.Pools {
 		path := fmt.Sprintf("pools[%d]", i)
 		p := c.pool(path, &f.Pools[i])
 		if names[p.Name] {
-			c.bad(path+".name", "%q is the name of another pool too", p.Name)
+			c.bad(path+".name", "is %q, which is the name of another pool", p.Name)
 		}
 		names[p.Name] = true
 		for j, other := range config.Pools {
 			a, b := labels.SelectorFromSet(p.NodeSelector), labels.SelectorFromSet(other.NodeSelector)
-			// An empty one, which has an error of its own, matches all.
+			// An empty selector matches all nodes and has its own error.
 			if p.Unit == other.Unit && (!a.Empty() && a.Matches(labels.Set(other.NodeSelector)) || !b.Empty() && b.Matches(labels.Set(p.NodeSelector))) {
-				c.bad(path+".nodeSelector", "selects nodes of pools[%d] too; want each node in one pool", j)
+				c.bad(path+".nodeSelector", "selects nodes of pools[%d]; must not overlap with other pools", j)
 			}
 		}
 		if p.RemainingQuery != "" && f.Prometheus.Address == "" {
-			c.bad(path+".remainingQuery", "needs prometheus, the address to send it to")
+			c.bad(path+".remainingQuery", "needs the field prometheus, the address of the Prometheus server")
 		}
 		config.Pools = append(config.Pools, p)
 	}
@@ -258,13 +257,13 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	p.NodeGracePeriod = c.duration(path+".nodeGracePeriod", f.NodeGracePeriod, DefaultNodeGracePeriod, 0)
 	p.MaxShrink = c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink)
 	if p.Name == "" {
-		c.bad(path+".name", "is missing")
+		c.bad(path+".name", "is missing; must be set")
 	}
 	for _, problem := range validation.IsValidLabelValue(p.Name) {
 		c.bad(path+".name", "%s", problem)
 	}
 	if len(p.NodeSelector) == 0 {
-		c.bad(path+".nodeSelector", "is empty; want the labels of the pool's nodes")
+		c.bad(path+".nodeSelector", "is empty; must have the labels of the pool's nodes")
 	}
 	for key, value := range p.NodeSelector {
 		for _, problem := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)) {
@@ -275,23 +274,23 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	effects := []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	for i, t := range p.Tolerations {
 		if !slices.Contains(operators, t.Operator) {
-			c.bad(fmt.Sprintf("%s.tolerations[%d].operator", path, i), "is %q; want Exists or Equal", t.Operator)
+			c.bad(fmt.Sprintf("%s.tolerations[%d].operator", path, i), "is %q; must be Exists or Equal", t.Operator)
 		}
 		if !slices.Contains(effects, t.Effect) {
-			c.bad(fmt.Sprintf("%s.tolerations[%d].effect", path, i), "is %q; want NoSchedule, PreferNoSchedule or NoExecute", t.Effect)
+			c.bad(fmt.Sprintf("%s.tolerations[%d].effect", path, i), "is %q; must be NoSchedule, PreferNoSchedule or NoExecute", t.Effect)
 		}
 	}
 	if problems := validation.IsQualifiedName(p.Unit); len(problems) > 0 {
 		c.bad(path+".unit", "%q is not a resource name: %s", p.Unit, strings.Join(problems, ", "))
 	}
 	if p.Objective != TotalTime && p.Objective != Progress {
-		c.bad(path+".objective", "unknown objective %q (want one of %s, %s)", p.Objective, TotalTime, Progress)
+		c.bad(path+".objective", "unknown objective %q; must be one of %s, %s", p.Objective, TotalTime, Progress)
 	}
 	if p.RemainingIn != Seconds && p.RemainingIn != Ratio {
-		c.bad(path+".remainingIn", "is %q; want %s or %s", p.RemainingIn, Seconds, Ratio)
+		c.bad(path+".remainingIn", "is %q; must be %s or %s", p.RemainingIn, Seconds, Ratio)
 	}
 	if p.MaxNodes < 0 || !(p.NodePrice >= 0) || (p.MaxNodes > 0 || p.NodePrice > 0) && p.Objective == Progress || p.NodePrice > 0 && p.MaxNodes == 0 {
-		c.bad(path+".maxNodes", "is %d with a nodePrice of %v; want both at least 0, a price only with nodes, and these only with the objective %s", p.MaxNodes, p.NodePrice, TotalTime)
+		c.bad(path+".maxNodes", "is %d with a nodePrice of %v; must both be at least 0, nodePrice needs maxNodes, and maxNodes needs the objective %s", p.MaxNodes, p.NodePrice, TotalTime)
 	}
 	c.groups(path+".groups", &p)
 	return p
@@ -300,51 +299,51 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 // groups checks the groups of a pool.
 func (c *checker) groups(path string, p *Pool) {
 	if len(p.Groups) > 0 && p.Objective == Progress {
-		c.bad(path, "need the objective %s", TotalTime)
+		c.bad(path, "needs the objective %s", TotalTime)
 	}
 	owner := make(map[string]string)
 	for i, g := range p.Groups {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if first := slices.IndexFunc(p.Groups, func(other Group) bool { return other.Name == g.Name }); g.Name == "" || first < i {
-			c.bad(at+".name", "is %q; want a name that no other group has", g.Name)
+			c.bad(at+".name", "is %q; must be a unique name", g.Name)
 		}
 		if g.Parent != "" && p.chain(g.Parent) == nil {
 			c.bad(at+".parent", "unknown group %q", g.Parent)
 		}
 		if len(g.Namespaces) > 0 && slices.ContainsFunc(p.Groups, func(other Group) bool { return other.Parent == g.Name }) {
-			c.bad(at+".namespaces", "want none: other groups are part of it")
+			c.bad(at+".namespaces", "is set; must be empty because other groups are part of this group")
 		}
 		for _, namespace := range g.Namespaces {
 			if owner[namespace] != "" {
-				c.bad(at+".namespaces", "%q is in group %q too", namespace, owner[namespace])
+				c.bad(at+".namespaces", "%q is also in group %q", namespace, owner[namespace])
 			}
 			owner[namespace] = g.Name
 		}
 		if len(p.chain(g.Parent)) >= maxDepth {
-			c.bad(at+".parent", "is more than %d groups deep, or part of itself", maxDepth)
+			c.bad(at+".parent", "is nested more than %d groups deep or in itself", maxDepth)
 		}
 		if g.Quota < 0 || g.Limit != nil && *g.Limit < 0 || !(g.MaxWeight >= 0) {
-			c.bad(at, "has a quota, limit or maxWeight below 0")
+			c.bad(at, "has a negative quota, limit or maxWeight; must be at least 0")
 		}
 	}
 }
 
-// duration reads a duration such as 5m, at least the given one.
-func (c *checker) duration(path string, text scalar, otherwise, least time.Duration) time.Duration {
+// duration parses a duration such as 5m. It reports durations below minimum.
+func (c *checker) duration(path string, text scalar, fallback, minimum time.Duration) time.Duration {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 	d, err := time.ParseDuration(string(text))
-	if err != nil || d < least {
-		c.bad(path, "is %q; want a duration such as %v, at least %v", text, otherwise, least)
+	if err != nil || d < minimum {
+		c.bad(path, "is %q; must be a duration such as %v, at least %v", text, fallback, minimum)
 	}
 	return d
 }
 
-// share reads a share such as 30% or 0.3.
-func (c *checker) share(path string, text scalar, otherwise float64) float64 {
+// share parses a fraction such as 30% or 0.3.
+func (c *checker) share(path string, text scalar, fallback float64) float64 {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 	digits, percent := strings.CutSuffix(string(text), "%")
 	share, err := strconv.ParseFloat(digits, 64)
@@ -352,7 +351,7 @@ func (c *checker) share(path string, text scalar, otherwise float64) float64 {
 		share /= 100
 	}
 	if err != nil || math.IsNaN(share) || share < 0 || share > 1 {
-		c.bad(path, "is %q; want a share from 0%% to 100%%", text)
+		c.bad(path, "is %q; must be a fraction from 0%% to 100%%", text)
 	}
 	return share
 }

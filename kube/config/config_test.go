@@ -111,13 +111,13 @@ pools:
 		t.Fatal("it is read without an error")
 	}
 	want := []string{
-		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob" (want one of Job, JobSet)`, "kinds[2]:", "prometheus:",
+		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob"; must be one of Job, JobSet`, "kinds[2]:", "prometheus:",
 		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
 		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",
-		"pools[2].groups[0].namespaces: want none", "pools[2].groups[0].parent: is more", "pools[2].groups[1].namespaces: want none",
-		"pools[2].groups[1].parent: is more", "pools[2].groups[2].name:", "pools[2].groups[2].namespaces: want none",
-		`pools[2].groups[2].namespaces: "x" is in group "a" too`, "pools[2].groups[2].parent: unknown", "pools[2].groups[2]: has",
+		"pools[2].groups[0].namespaces: is set; must be empty", "pools[2].groups[0].parent: is nested more", "pools[2].groups[1].namespaces: is set; must be empty",
+		"pools[2].groups[1].parent: is nested more", "pools[2].groups[2].name:", "pools[2].groups[2].namespaces: is set; must be empty",
+		`pools[2].groups[2].namespaces: "x" is also in group "a"`, "pools[2].groups[2].parent: unknown", "pools[2].groups[2]: has",
 		"pools[2].groups[3].name:", "pools[2].groups[3]: has",
 	}
 	for _, field := range want {
@@ -125,7 +125,7 @@ pools:
 			t.Errorf("error does not name %s: %v", field, err)
 		}
 	}
-	if all := 1 + strings.Count(err.Error(), "; ") - strings.Count(err.Error(), "; want"); all != len(want) {
+	if all := 1 + strings.Count(err.Error(), "; ") - strings.Count(err.Error(), "; must"); all != len(want) {
 		t.Errorf("%d bad fields; want %d: %v", all, len(want), err)
 	}
 }
@@ -237,8 +237,8 @@ func TestPrometheus(t *testing.T) {
 	for text, want := range map[string]string{
 		"{bearerTokenFile: /t}": "prometheus.address: is missing",
 		"{address: 'https://a', bearerTokenFile: /t, basicAuth: {username: u}}": "both bearerTokenFile and basicAuth",
-		"{address: 'https://a', basicAuth: {password: p}}":                      "want one of username and usernameFile",
-		"{address: 'https://a', tls: {certFile: /c}}":                           "want both or neither",
+		"{address: 'https://a', basicAuth: {password: p}}":                      "must have exactly one of username and usernameFile",
+		"{address: 'https://a', tls: {certFile: /c}}":                           "must have both or neither",
 		"{address: 'https://a', tls_config: {}}":                                "tls_config",
 		"{address: a}":                                                          `is "a"`,
 	} {

@@ -34,12 +34,12 @@ const (
 
 // carryOut takes the steps of a plan that may be taken now, and reports whether there were
 // any. Those that free nodes come first.
-func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted bool, err error) {
+func (l *Loop) carryOut(ctx context.Context, w *world.ClusterState, p plan.Plan) (acted bool, err error) {
 	for _, step := range p.Conflicts {
 		l.writes.pin(step.Job.UID, world.Conflict, "another writer resized it while a decision was carried out")
 	}
 	var frees, takes []plan.Step
-	for _, step := range p.Now {
+	for _, step := range p.Ready {
 		if step.Frees() {
 			frees = append(frees, step)
 		} else {
@@ -65,12 +65,12 @@ func (l *Loop) carryOut(ctx context.Context, w *world.World, p plan.Plan) (acted
 	}
 	// Steps that are refused wait.
 	taken := func(step plan.Step) bool { return !l.writes.waits(step.Job.UID) }
-	return slices.ContainsFunc(p.Now, taken) || len(p.Conflicts) > 0, nil
+	return slices.ContainsFunc(p.Ready, taken) || len(p.Conflicts) > 0, nil
 }
 
 // resize takes a step: its size, its suspension and its record in one write, for a kind
 // that keeps them in one object, and only if the object is still what the step was planned on.
-func (l *Loop) resize(ctx context.Context, w *world.World, step plan.Step) error {
+func (l *Loop) resize(ctx context.Context, w *world.ClusterState, step plan.Step) error {
 	j := step.Job
 	record := j.NextRecord(step.To, w.Now)
 	for _, patch := range j.Kind.Resize(j.Shape, step.To) {

@@ -52,7 +52,7 @@ func TestOddNode(t *testing.T) {
 	}
 	c.passes(12)
 	c.want(map[string]int{"long": 4, "short": 4})
-	if told := c.told(); strings.Count(told, "Warning Retaining has 7 nvidia.com/gpu; pool training counts nodes of 8") != 1 {
+	if told := c.told(); strings.Count(told, "Warning Retaining has 7 nvidia.com/gpu; nodes of pool training must have 8") != 1 {
 		t.Errorf("events are %s", told)
 	}
 }

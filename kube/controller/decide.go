@@ -50,7 +50,7 @@ const (
 )
 
 // decide asks for a decision and writes its targets. Whatever fails, no job changes.
-func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error {
+func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string) error {
 	began := l.last
 	l.last = w.Now
 	dirty := l.dirty
@@ -64,7 +64,7 @@ func (l *Loop) decide(ctx context.Context, w *world.World, trigger string) error
 	}
 	report := &DecisionReport{ID: l.pool.Name + "-" + w.Now.UTC().Format("20060102T150405.000Z"), Trigger: trigger}
 	answer, r, result, err := l.answer(ctx, w, report.ID, trigger)
-	report.Jobs, report.Left = len(r.Jobs), len(r.Left)
+	report.Jobs, report.Left = len(r.Jobs), len(r.Omitted)
 	if result == resultDecided {
 		if err = l.commit(ctx, w, report, r, answer); err != nil {
 			result = resultFailed
@@ -116,7 +116,7 @@ func (l *Loop) ask(ctx context.Context) {
 }
 
 // answer asks the allocator and checks what it says.
-func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (plan.Answer, plan.Request, string, error) {
+func (l *Loop) answer(ctx context.Context, w *world.ClusterState, id, trigger string) (plan.Response, plan.Request, string, error) {
 	r := plan.Snapshot(w, id, nil)
 	l.wanted = 0
 	outage := plan.Outage(w, r)
@@ -145,7 +145,7 @@ func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (
 	if err != nil {
 		return nil, r, result, err
 	}
-	if hold := plan.Unwanted(w, r, answer, outage != nil); hold != nil {
+	if hold := plan.ForbiddenPauses(w, r, answer, outage != nil); hold != nil {
 		// The decision that pauses none of them.
 		if r = plan.Snapshot(w, id, hold); len(r.Jobs) == 0 {
 			return nil, r, resultEmpty, nil
@@ -158,12 +158,12 @@ func (l *Loop) answer(ctx context.Context, w *world.World, id, trigger string) (
 // call asks the allocator and checks the answer. Between its decisions, the objective progress
 // only fills what is idle. Where an autoscaler scales the pool, the decision is on as many nodes as
 // are worth their price.
-func (l *Loop) call(ctx context.Context, w *world.World, r plan.Request, trigger string) (answer plan.Answer, result string, err error) {
+func (l *Loop) call(ctx context.Context, w *world.ClusterState, r plan.Request, trigger string) (answer plan.Response, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
-		total := plan.Worth(w, r)
+		total := plan.WorthwhileNodes(w, r)
 		l.wanted = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes())
 		snapshot.TotalNodes = int32(total)
 	}
@@ -183,7 +183,7 @@ func (l *Loop) call(ctx context.Context, w *world.World, r plan.Request, trigger
 
 // commit writes the targets of a decision on the jobs. None counts until all are written.
 // Jobs that refuse theirs where others do not, or refuse for long, are left alone.
-func (l *Loop) commit(ctx context.Context, w *world.World, report *DecisionReport, r plan.Request, answer plan.Answer) error {
+func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *DecisionReport, r plan.Request, answer plan.Response) error {
 	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.wanted}
 	l.why = nil
 	allocated, ok := answer.(*elastallocv1.AllocateResponse)
@@ -264,7 +264,7 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 	question.Options.TimeBudget = durationpb.New(explainTimeout)
 	want := make(map[string]int32)
 	for _, t := range targets {
-		waits := t.Nodes == 0 && t.Job.Movable() && !l.queued[t.Job.UID]
+		waits := t.Nodes == 0 && t.Job.Resizable() && !l.queued[t.Job.UID]
 		if (t.Nodes != t.Job.Nodes() || waits) && len(want) < maxExplained {
 			want[t.Job.ID] = int32(t.Nodes)
 			question.JobIds = append(question.JobIds, t.Job.ID)
@@ -289,7 +289,7 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 }
 
 // tellQueued posts an event on jobs that are to wait, once each time.
-func (l *Loop) tellQueued(r plan.Request, answer plan.Answer) {
+func (l *Loop) tellQueued(r plan.Request, answer plan.Response) {
 	queued := make(map[types.UID]bool)
 	for i, j := range r.Jobs {
 		if answer.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {

@@ -741,7 +741,7 @@ func (e *eventful) passUntil(d time.Duration) {
 func (e *eventful) fail(format string, args ...any) {
 	e.t.Helper()
 	for _, j := range e.loop.Report().World.Jobs {
-		e.t.Logf("%s holds %d, sizes %v, pinned %q, pods %+v, use %+v", j.ID, j.Nodes(), j.Sizes, j.Why, j.Pods, j.Use)
+		e.t.Logf("%s holds %d, sizes %v, pinned %q, pods %+v, use %+v", j.ID, j.Nodes(), j.Sizes, j.Message, j.Pods, j.Usage)
 	}
 	for _, s := range e.loop.Report().World.NodeStatuses {
 		e.t.Log(s.String())

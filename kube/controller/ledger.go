@@ -56,7 +56,7 @@ func (l *ledger) rewind(now time.Time) {
 		l.grew[uid] = growth{g.nodes, now}
 	}
 	for _, u := range l.uses {
-		u.short, u.at, u.Capped, u.Cap, u.Foreign = time.Time{}, now, time.Time{}, 0, time.Time{}
+		u.short, u.at, u.CappedUntil, u.Cap, u.ConflictUntil = time.Time{}, now, time.Time{}, 0, time.Time{}
 	}
 }
 
@@ -113,7 +113,7 @@ func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
 }
 
 // promised returns how many nodes jobs got that are gone now, and whose pods may be on their way.
-func (l *ledger) promised(w *world.World) int {
+func (l *ledger) promised(w *world.ClusterState) int {
 	for _, j := range w.Jobs {
 		if _, grew := l.grew[j.UID]; grew && !j.Growing {
 			delete(l.grew, j.UID)
@@ -133,7 +133,7 @@ func (l *ledger) promised(w *world.World) int {
 
 // use is what is known of how a job uses its nodes.
 type use struct {
-	world.Use
+	world.Usage
 	// since is when it came to its nodes, and idle says that no pod of it ran when last seen.
 	since time.Time
 	idle  bool
@@ -161,7 +161,7 @@ const neverRuns = 10
 
 // saw notes how the jobs use their nodes, and returns those that have just been found not to
 // use them.
-func (l *ledger) saw(w *world.World) (unused []*world.Job) {
+func (l *ledger) saw(w *world.ClusterState) (unused []*world.Job) {
 	passed := w.Now.Sub(l.seen)
 	if l.seen.IsZero() {
 		passed = 0
@@ -175,12 +175,12 @@ func (l *ledger) saw(w *world.World) (unused []*world.Job) {
 		}
 		uses[j.UID] = u
 		if since := j.Since(); !since.Equal(u.since) {
-			u.since, u.Lost = since, 0
+			u.since, u.Idle = since, 0
 		} else if u.idle {
-			u.Lost += max(0, passed)
+			u.Idle += max(0, passed)
 		}
 		u.idle = j.Nodes() > 0 && j.Pods.Running == 0
-		u.Had = j.InUse()
+		u.ObservedNodes = j.NodesInUse()
 		u.stands(w, j)
 		if l.short(w, j, u) {
 			unused = append(unused, j)
@@ -194,48 +194,48 @@ func (l *ledger) saw(w *world.World) (unused []*world.Job) {
 const mostUndone = 3
 
 // stands notes whether the size that the loop gave a job is still that.
-func (u *use) stands(w *world.World, j *world.Job) {
+func (u *use) stands(w *world.ClusterState, j *world.Job) {
 	switch {
 	case u.given < 0:
 	case j.Nodes() == u.given || j.Shape.Finished:
 		if w.Now.Sub(u.at) > maxCapped {
-			u.Undone = 0
+			u.Reverted = 0
 		}
 	default:
 		u.given = -1
-		if u.Undone++; u.Undone >= mostUndone {
-			u.Foreign = w.Now.Add(backOff(w, u.Undone-mostUndone, maxForeign))
+		if u.Reverted++; u.Reverted >= mostUndone {
+			u.ConflictUntil = w.Now.Add(backOff(w, u.Reverted-mostUndone, maxForeign))
 		}
 	}
 }
 
 // backOff returns how long a job is left alone that was left alone this many times before.
-func backOff(w *world.World, times int, most time.Duration) time.Duration {
+func backOff(w *world.ClusterState, times int, most time.Duration) time.Duration {
 	return min(most, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(times, 20))
 }
 
 // short reports whether a job has just been found not to use its nodes, and caps it.
-func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
+func (l *ledger) short(w *world.ClusterState, j *world.Job, u *use) bool {
 	asked, patience := j.Nodes(), w.Pool.SettleTimeout
 	if j.Shape.Elsewhere {
 		return false // Its pods need not be in this cluster.
 	}
 	// What Kueue is to start, and does not, keeps nodes from others as well.
-	left := j.Kueue && asked == 0 && j.Target > 0 && j.Movable() && j.Record.Mode == plan.ModeApply
+	left := j.Kueue && asked == 0 && j.Target > 0 && j.Resizable() && j.Record.Mode == plan.ModeApply
 	if left {
 		asked, patience = j.Target, neverRuns*patience
 	}
-	if !u.Capped.IsZero() && w.Nodes.Accepting > u.accepting {
+	if !u.CappedUntil.IsZero() && w.Nodes.Accepting > u.accepting {
 		// Its pods may have lacked the nodes that came since.
-		u.Capped, u.Cap, u.short = time.Time{}, 0, time.Time{}
+		u.CappedUntil, u.Cap, u.short = time.Time{}, 0, time.Time{}
 	}
 	// Pods that crash again and again run in between.
-	if !j.Short() && !left && j.Pods.Broken == 0 {
+	if !j.LacksPods() && !left && j.Pods.Broken == 0 {
 		if u.short = (time.Time{}); asked >= u.asked {
 			u.tries = 0
 		}
-		if w.Now.After(u.Capped) || asked > u.Cap { // It uses more than that after all.
-			u.Capped, u.Cap = time.Time{}, 0
+		if w.Now.After(u.CappedUntil) || asked > u.Cap { // It uses more than that after all.
+			u.CappedUntil, u.Cap = time.Time{}, 0
 		}
 		return false
 	}
@@ -252,28 +252,28 @@ func (l *ledger) short(w *world.World, j *world.Job, u *use) bool {
 	if w.Now.Sub(u.short) < patience || used >= asked {
 		return false
 	}
-	found := u.Capped.IsZero()
+	found := u.CappedUntil.IsZero()
 	if found {
 		u.tries++
 		u.accepting = w.Nodes.Accepting
 	}
 	u.Cap, u.asked = used, asked
-	u.Capped = w.Now.Add(backOff(w, u.tries-1, maxCapped))
+	u.CappedUntil = w.Now.Add(backOff(w, u.tries-1, maxCapped))
 	return found
 }
 
 // lacksNodes reports whether no node is left for pods of a job that do not run. That is no sign that it
 // does not use its nodes, unless an autoscaler is to bring some.
-func lacksNodes(w *world.World, j *world.Job) bool {
-	scales := w.Pool.MaxNodes > w.Nodes.Accepting && j.Movable()
+func lacksNodes(w *world.ClusterState, j *world.Job) bool {
+	scales := w.Pool.MaxNodes > w.Nodes.Accepting && j.Resizable()
 	return w.Idle() <= 0 && j.Pods.Broken == 0 && !scales
 }
 
 // known returns how the jobs use their nodes.
-func (l *ledger) known() map[types.UID]world.Use {
-	uses := make(map[types.UID]world.Use, len(l.uses))
+func (l *ledger) known() map[types.UID]world.Usage {
+	uses := make(map[types.UID]world.Usage, len(l.uses))
 	for uid, u := range l.uses {
-		uses[uid] = u.Use
+		uses[uid] = u.Usage
 	}
 	return uses
 }
@@ -282,7 +282,7 @@ func (l *ledger) known() map[types.UID]world.Use {
 func (l *ledger) pin(job types.UID, reason world.Reason, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pins[job] = world.Pin{Reason: reason, Why: why}
+	l.pins[job] = world.Pin{Reason: reason, Message: why}
 }
 
 // gang leaves a job alone for long, as the API server does not let a gang's size change.
@@ -298,7 +298,7 @@ func (l *ledger) conflict(job types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conflicts[job]++; l.conflicts[job] >= maxConflicts {
-		l.pins[job] = world.Pin{Reason: world.Conflict, Why: "another writer keeps changing it"}
+		l.pins[job] = world.Pin{Reason: world.Conflict, Message: "another writer keeps changing it"}
 	}
 }
 

@@ -177,7 +177,7 @@ func (l *Loop) rewind(now time.Time) {
 }
 
 // moment returns when the next decision is due and what brings it about.
-func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Time) {
+func (l *Loop) moment(w *world.ClusterState, p plan.Plan) (trigger string, due time.Time) {
 	facts := factsOf(w)
 	// Nodes that are in use, or that the last decision counts on, are there no more.
 	lost := l.facts != nil && (w.Missing > l.missing || w.Nodes.Serving < l.nodes.Serving && len(p.Waiting) > 0)
@@ -222,7 +222,7 @@ func (l *Loop) moment(w *world.World, p plan.Plan) (trigger string, due time.Tim
 
 // factsOf returns what a decision depends on that is neither time nor our own doing, by job. What
 // jobs report changes all the time and waits for the next decision.
-func factsOf(w *world.World) map[types.UID]uint64 {
+func factsOf(w *world.ClusterState) map[types.UID]uint64 {
 	facts := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
 		h, pinned, left := fnv.New64a(), j.Pinned, 0
@@ -231,16 +231,16 @@ func factsOf(w *world.World) map[types.UID]uint64 {
 			pinned = ""
 		}
 		if j.Shape.Finished {
-			left = j.Keeps()
+			left = j.RetainedNodes()
 		}
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Use.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.StartSize, left, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.StartSize, left, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
 		facts[j.UID] = h.Sum64()
 	}
 	return facts
 }
 
 // stuck gives up a decision some of whose nodes did not become free in time.
-func (l *Loop) stuck(w *world.World, p plan.Plan) {
+func (l *Loop) stuck(w *world.ClusterState, p plan.Plan) {
 	l.settled = p.ID
 	if !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.Pinned == world.Stuck }) {
 		l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc() // Otherwise that one is counted.
@@ -254,16 +254,16 @@ func (l *Loop) stuck(w *world.World, p plan.Plan) {
 const noRemainingTime = "NoRemainingTime"
 
 // tellPins posts an event on every job that is pinned for another reason than before.
-func (l *Loop) tellPins(w *world.World) {
+func (l *Loop) tellPins(w *world.ClusterState) {
 	told := make(map[types.UID]string, len(w.Jobs))
 	for _, j := range w.Jobs {
 		pinned := string(j.Pinned)
 		if j.Pinned == world.BadAnnotations || j.Pinned == world.NotElastic {
-			pinned += j.Why // Others have times in it.
+			pinned += j.Message // Others have times in it.
 		}
-		if j.Pinned == "" && j.Guessed != "" {
+		if j.Pinned == "" && j.FallbackReason != "" {
 			if pinned = noRemainingTime; l.told[j.UID] != pinned {
-				l.event(j, warning, noRemainingTime, "%s; it is taken for %v on one node, as jobs that have ended took", j.Guessed, j.Estimate.Remaining.Round(time.Second))
+				l.event(j, warning, noRemainingTime, "%s; it is taken for %v on one node, as jobs that have ended took", j.FallbackReason, j.Estimate.Remaining.Round(time.Second))
 			}
 		}
 		if j.Pinned == world.Retained && j.Transient {
@@ -271,7 +271,7 @@ func (l *Loop) tellPins(w *world.World) {
 		}
 		news := pinned != "" && j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused // to the job's user
 		if news && l.told[j.UID] != pinned {
-			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Why)
+			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Message)
 			if j.Pinned == world.Stuck {
 				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
 			}
@@ -284,14 +284,14 @@ func (l *Loop) tellPins(w *world.World) {
 
 // tellNodes posts an event on every node that is not accepting for another reason than before, and
 // for longer than the pool's NodeGracePeriod.
-func (l *Loop) tellNodes(w *world.World) {
+func (l *Loop) tellNodes(w *world.ClusterState) {
 	told := make(map[string]string, len(w.NodeStatuses))
 	for i := range w.NodeStatuses {
 		s := &w.NodeStatuses[i]
 		if s.State == world.Accepting || s.Transient || s.Reason == world.Foreign {
 			continue
 		}
-		note := string(s.State) + ": " + s.Why
+		note := string(s.State) + ": " + s.Message
 		if told[s.Node.Name] = note; l.toldNodes[s.Node.Name] == note {
 			continue
 		}
@@ -299,7 +299,7 @@ func (l *Loop) tellNodes(w *world.World) {
 		if s.Reason == world.Odd {
 			kind = warning // Of the pool's configuration.
 		}
-		l.Recorder.Eventf(s.Node, nil, kind, eventReason(s.State), "Classify", "%s (pool %s)", s.Why, l.pool.Name)
+		l.Recorder.Eventf(s.Node, nil, kind, eventReason(s.State), "Classify", "%s (pool %s)", s.Message, l.pool.Name)
 	}
 	l.toldNodes = told
 }

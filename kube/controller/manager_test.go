@@ -112,7 +112,7 @@ func TestSlimObjects(t *testing.T) {
 	for _, node := range c.Nodes {
 		node.Spec.Taints = []corev1.Taint{{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}}
 	}
-	full := c.World()
+	full := c.ClusterState()
 	slim := func(object any, drop func(any) (any, error)) {
 		if _, err := drop(object); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestSlimObjects(t *testing.T) {
 	for _, node := range c.Nodes {
 		slim(node, controller.SlimNode)
 	}
-	got := c.World()
+	got := c.ClusterState()
 	for i, j := range full.Jobs {
 		if got.Jobs[i].Pods != j.Pods || j.Pods.Seen == 0 {
 			t.Errorf("%s has pods %+v; want %+v", j.ID, got.Jobs[i].Pods, j.Pods)

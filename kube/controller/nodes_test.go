@@ -334,7 +334,7 @@ func TestRetainedJobsAreToldWhy(t *testing.T) {
 	c.passUntil(20 * time.Minute)
 	told := c.told()
 	for _, want := range []string{
-		"Warning Retained keeps its 4 nodes: 1 of its pods run on nodes that take no new ones (" + node + " retaining: cordoned)",
+		"Warning Retained keeps its 4 nodes: 1 of its pods run on nodes that accept no new pods (" + node + " retaining: cordoned)",
 		"Normal Retaining cordoned (pool training)",
 	} {
 		if strings.Count(told, want) != 1 {

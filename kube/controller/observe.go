@@ -18,7 +18,7 @@ import (
 )
 
 // observe returns the pool as the caches and the loop's own writes have it.
-func (l *Loop) observe(ctx context.Context) (*world.World, error) {
+func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	if !l.writes.primed {
 		jobs, err := l.jobs(ctx, l.Live)
 		if err != nil {
@@ -27,7 +27,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Uses: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Usage: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
 		NodeHistory: l.nodeHistory,
 	}
 	var nodes corev1.NodeList
@@ -61,7 +61,7 @@ func (l *Loop) observe(ctx context.Context) (*world.World, error) {
 }
 
 // noteEnds notes how much work the jobs did that have ended since the last pass.
-func (l *Loop) noteEnds(w *world.World) {
+func (l *Loop) noteEnds(w *world.ClusterState) {
 	running := make(map[types.UID]time.Duration, len(w.Jobs))
 	for _, j := range w.Jobs {
 		if !j.Shape.Finished {

@@ -81,15 +81,15 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	for name, want := range map[string]struct{ source, why string }{
 		"now": {"query", ""}, "late": {"query", ""},
 		"stale":    {"ended", "what its query said is older than 10m0s, and no work is declared"},
-		"twice":    {"ended", "no source tells its remaining time"},
-		"negative": {"ended", "no source tells its remaining time"},
-		"infinite": {"ended", "no source tells its remaining time"},
-		"nan":      {"ended", "no source tells its remaining time"},
-		"other":    {"ended", "no source tells its remaining time"},
+		"twice":    {"ended", "no source reports its remaining time"},
+		"negative": {"ended", "no source reports its remaining time"},
+		"infinite": {"ended", "no source reports its remaining time"},
+		"nan":      {"ended", "no source reports its remaining time"},
+		"other":    {"ended", "no source reports its remaining time"},
 	} {
 		j := jobs(c)[name]
-		if string(j.Estimate.Source) != want.source || !strings.Contains(j.Guessed, want.why) || j.Pinned != "" {
-			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.Guessed, j.Estimate.Source, want.source, want.why)
+		if string(j.Estimate.Source) != want.source || !strings.Contains(j.FallbackReason, want.why) || j.Pinned != "" {
+			t.Errorf("%s: %s, %q by %q; want %s, %q", name, j.Pinned, j.FallbackReason, j.Estimate.Source, want.source, want.why)
 		}
 	}
 	age := func(c *cluster, name string) time.Duration { return jobs(c)[name].Estimate.Age }

@@ -19,8 +19,8 @@ import (
 // Report is what the admin page shows of a pool.
 type Report struct {
 	Pool, Mode string
-	World      *world.World // as it was seen last, nil before that; not modified
-	Wanted     int          // nodes worth their price, in a pool that scales
+	World      *world.ClusterState // as it was seen last, nil before that; not modified
+	Wanted     int                 // nodes worth their price, in a pool that scales
 	Decision   *DecisionReport
 }
 
@@ -39,14 +39,14 @@ func (l *Loop) Report() Report {
 }
 
 // show tells metrics and the admin page what the world looks like.
-func (l *Loop) show(w *world.World) {
+func (l *Loop) show(w *world.ClusterState) {
 	pool, m := l.pool.Name, l.Metrics
 	jobs := map[string]int{"running": 0, "queued": 0, "pinned": 0, "cooling": 0, "capped": 0, "finished": 0}
 	pinned := make(map[world.Reason]int)
 	ages := make(map[world.Source]time.Duration)
 	held, terminating, overdue := 0, 0, 0
 	for _, j := range w.Jobs {
-		held, terminating, overdue = held+j.Held(), terminating+j.Pods.Terminating, overdue+j.Pods.Overdue
+		held, terminating, overdue = held+j.OccupiedNodes(), terminating+j.Pods.Terminating, overdue+j.Pods.Overdue
 		switch {
 		case j.Shape.Finished:
 			jobs["finished"]++
@@ -175,7 +175,7 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 			remaining, age = e.Remaining.Round(time.Second).String(), e.Age.Round(time.Second).String()
 		}
 		pinned := string(j.Pinned)
-		if why := cmp.Or(j.Why, j.Guessed); why != "" {
+		if why := cmp.Or(j.Message, j.FallbackReason); why != "" {
 			pinned = strings.TrimPrefix(pinned+": "+why, ": ")
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Nodes(), target, remaining, j.Estimate.Source, age, pinned)

@@ -189,7 +189,7 @@ func TestGang(t *testing.T) {
 	}
 	for _, j := range c.loop.Report().World.Jobs {
 		if j.ID == "Job/default/gang" && j.Pinned != world.Gang {
-			t.Errorf("on the status page it is pinned %q: %s", j.Pinned, j.Why)
+			t.Errorf("on the status page it is pinned %q: %s", j.Pinned, j.Message)
 		}
 	}
 }
@@ -480,7 +480,7 @@ func TestForeignSuspension(t *testing.T) {
 	if resized := c.count("changes_total", "scale_up") + c.count("changes_total", "scale_down"); starts < 3 || starts > 9 || resized > 14 {
 		t.Errorf("started %d times, the other job resized %v times; want about 8 and twice that at most", starts, resized)
 	}
-	if told := c.told(); !strings.Contains(told, "Warning Conflict keeps its 0 nodes: another writer undid what was decided 3 times") {
+	if told := c.told(); !strings.Contains(told, "Warning Conflict keeps its 0 nodes: another writer reverted 3 resizes") {
 		t.Errorf("events are %s", told)
 	}
 }

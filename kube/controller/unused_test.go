@@ -49,7 +49,7 @@ func TestUnused(t *testing.T) {
 				if test.quota == 0 {
 					for _, j := range c.loop.Report().World.Jobs {
 						if j.Pinned == world.PastItsEnd {
-							t.Fatalf("%s: %s", j.ID, j.Why)
+							t.Fatalf("%s: %s", j.ID, j.Message)
 						}
 					}
 				}

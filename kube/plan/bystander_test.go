@@ -189,7 +189,7 @@ func TestBystanders(t *testing.T) {
 			}
 		}
 		c.Now = c.Now.Add(untilDecision)
-		w := c.World()
+		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
 		total := int(r.Allocate.GetSnapshot().GetTotalNodes())
 		if total < held {
@@ -199,8 +199,8 @@ func TestBystanders(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, j := range w.Jobs {
-			if slices.Contains(victims, j.ID) && (!j.Cooling || !j.Movable()) {
-				t.Fatalf("%s cools down: %t, pinned: %q", j.ID, j.Cooling, j.Why)
+			if slices.Contains(victims, j.ID) && (!j.Cooling || !j.Resizable()) {
+				t.Fatalf("%s cools down: %t, pinned: %q", j.ID, j.Cooling, j.Message)
 			}
 		}
 		// The oracle counts nodes by hand.

@@ -60,7 +60,7 @@ func TestKueue(t *testing.T) {
 				status: {admission: {clusterQueue: shared, podSetAssignments: [{resourceUsage: {nvidia.com/gpu: 64}}]}, conditions: [{type: QuotaReserved, status: "True"}, {type: Admitted, status: "True"}]}}`,
 			`{metadata: {name: w, namespace: default, ownerReferences: [{uid: uid-waits, controller: true}]}, spec: {queueName: team}}`),
 	}
-	w := c.World()
+	w := c.ClusterState()
 	r := plan.Snapshot(w, "id", nil)
 	answer, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), r.Allocate)
 	if err != nil {
@@ -78,13 +78,13 @@ func TestKueue(t *testing.T) {
 		t.Errorf("targets are %v; want 4 and 3 within the quota of 7, and 1 for the job that is not Kueue's", got)
 	}
 	for range 4 {
-		p := plan.Steps(c.World(), "")
-		for _, step := range append(p.Now, p.Waiting...) {
+		p := plan.Steps(c.ClusterState(), "")
+		for _, step := range append(p.Ready, p.Waiting...) {
 			if step.Job.Kueue && (step.From == 0 || step.To == 0) {
 				t.Errorf("step %v of %s", step, step.Job.ID)
 			}
 		}
-		for _, step := range p.Now {
+		for _, step := range p.Ready {
 			if err := take(c, step); err != nil {
 				t.Fatal(err)
 			}
@@ -92,18 +92,18 @@ func TestKueue(t *testing.T) {
 		c.Reconcile()
 		c.Leave()
 	}
-	p := plan.Steps(c.World(), "")
-	if j := c.World().Jobs; !p.Done() || j[1].Nodes() != 4 || j[2].Nodes() != 0 {
+	p := plan.Steps(c.ClusterState(), "")
+	if j := c.ClusterState().Jobs; !p.Done() || j[1].Nodes() != 4 || j[2].Nodes() != 0 {
 		t.Errorf("jobs have %d and %d nodes; want 4, and none for the one that Kueue is to start", j[1].Nodes(), j[2].Nodes())
 	}
 	// Not even where the decision takes all nodes of a job that runs.
 	annotations := c.Jobs["runs"].GetAnnotations()
 	annotations[world.TargetAnnotation] = "0"
-	record := c.World().Jobs[1].NextRecord(4, c.Now)
+	record := c.ClusterState().Jobs[1].NextRecord(4, c.Now)
 	record.ID, record.At, record.Mode, record.Jobs, record.From = "late", c.Now, plan.ModeApply, 1, 4
 	annotations[world.DecisionAnnotation] = record.String()
 	c.Jobs["runs"].SetAnnotations(annotations)
-	if p = plan.Steps(c.World(), "late"); p.ID != "late" || len(p.Now)+len(p.Waiting)+len(p.Conflicts) > 0 {
+	if p = plan.Steps(c.ClusterState(), "late"); p.ID != "late" || len(p.Ready)+len(p.Waiting)+len(p.Conflicts) > 0 {
 		t.Errorf("plan is %+v; want nothing to do", p)
 	}
 }

@@ -87,7 +87,7 @@ type run struct {
 
 // take takes one of the steps that may be taken now, and checks the cluster then.
 func (r *run) take(s plan.Step) {
-	if !s.Job.Movable() {
+	if !s.Job.Resizable() {
 		r.t.Fatalf("step %v of the pinned job %s", s, s.Job.ID)
 	}
 	if err := take(r.Cluster, s); err != nil {
@@ -104,7 +104,7 @@ func (r *run) check() {
 			r.t.Fatalf("pod %s has no node", pod.Name)
 		}
 	}
-	for _, j := range r.World().Jobs {
+	for _, j := range r.ClusterState().Jobs {
 		if size, fixed := r.sizes[j.ID]; fixed && j.Nodes() != size {
 			r.t.Fatalf("%s holds %d nodes; want %d", j.ID, j.Nodes(), size)
 		}
@@ -118,9 +118,9 @@ func TestSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := &run{t: t, Cluster: drawCluster(t), sizes: make(map[string]int)}
-		w := r.World()
+		w := r.ClusterState()
 		for _, j := range w.Jobs {
-			if !j.Movable() {
+			if !j.Resizable() {
 				r.sizes[j.ID] = j.Nodes()
 			}
 		}
@@ -131,13 +131,13 @@ func TestSteps(t *testing.T) {
 		}
 		targets := plan.Targets(w, plan.Decision{ID: "decision", Mode: plan.ModeApply}, request, answer)
 		for i, target := range targets {
-			if p := plan.Steps(r.World(), ""); len(p.Now)+len(p.Waiting) > 0 {
+			if p := plan.Steps(r.ClusterState(), ""); len(p.Ready)+len(p.Waiting) > 0 {
 				t.Fatalf("steps %v of a decision of which %d of %d targets are written", p, i, len(targets))
 			}
 			write(r.Cluster, target)
 		}
 		for {
-			p := plan.Steps(r.World(), "")
+			p := plan.Steps(r.ClusterState(), "")
 			if len(p.Conflicts) > 0 {
 				t.Fatalf("conflicts %v", p.Conflicts)
 			}
@@ -145,19 +145,19 @@ func TestSteps(t *testing.T) {
 				break
 			}
 			// Any number of the steps, and the controller starts again.
-			n := rapid.IntRange(0, len(p.Now)).Draw(t, "steps")
-			for _, step := range p.Now[:n] {
+			n := rapid.IntRange(0, len(p.Ready)).Draw(t, "steps")
+			for _, step := range p.Ready[:n] {
 				r.take(step)
 			}
 			r.Now = r.Now.Add(time.Second)
-			if len(p.Now) == 0 || rapid.Bool().Draw(t, "pods leave") {
+			if len(p.Ready) == 0 || rapid.Bool().Draw(t, "pods leave") {
 				r.Leave()
 				r.check()
 			}
 		}
 		for i, j := range request.Jobs {
 			want := int(answer.GetAllocations()[i].GetNodes())
-			for _, now := range r.World().Jobs {
+			for _, now := range r.ClusterState().Jobs {
 				if now.ID == j.ID && now.Nodes() != want {
 					t.Fatalf("%s holds %d nodes; want %d", j.ID, now.Nodes(), want)
 				}
@@ -172,17 +172,17 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCluster(t)
-		w := c.World()
+		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
 		kept := 0
-		for _, left := range r.Left {
-			kept += left.Job.Keeps()
+		for _, left := range r.Omitted {
+			kept += left.Job.RetainedNodes()
 			if left.Reason == "" {
 				t.Fatalf("%s is left out for no reason", left.Job.ID)
 			}
 		}
-		if len(r.Jobs)+len(r.Left) != len(w.Jobs) {
-			t.Fatalf("%d jobs asked about and %d left out of %d", len(r.Jobs), len(r.Left), len(w.Jobs))
+		if len(r.Jobs)+len(r.Omitted) != len(w.Jobs) {
+			t.Fatalf("%d jobs asked about and %d left out of %d", len(r.Jobs), len(r.Omitted), len(w.Jobs))
 		}
 		if total := int(r.Allocate.GetSnapshot().GetTotalNodes()); total+kept != w.Nodes.Accepting {
 			t.Fatalf("%d nodes asked about and %d kept of %d", total, kept, w.Nodes.Accepting)
@@ -201,7 +201,7 @@ func TestFreedNodesAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 8, map[string]string{"work": "100h"}), worldtest.Job("b", 0, map[string]string{"work": "1h"}))
 	c.Now = c.Now.Add(time.Hour)
-	w := c.World()
+	w := c.ClusterState()
 	r := plan.Snapshot(w, "d", nil)
 	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
 		{JobId: "Job/default/a", Nodes: 4}, {JobId: "Job/default/b", Nodes: 4},
@@ -209,31 +209,31 @@ func TestFreedNodesAreWaitedFor(t *testing.T) {
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
 		write(c, target)
 	}
-	p := plan.Steps(c.World(), "d")
-	if len(p.Now) != 1 || !p.Now[0].Frees() || len(p.Waiting) != 1 {
+	p := plan.Steps(c.ClusterState(), "d")
+	if len(p.Ready) != 1 || !p.Ready[0].Frees() || len(p.Waiting) != 1 {
 		t.Fatalf("plan is %+v; want one job to shrink and one to wait", p)
 	}
-	if err := take(c, p.Now[0]); err != nil {
+	if err := take(c, p.Ready[0]); err != nil {
 		t.Fatal(err)
 	}
-	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 {
+	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 0 || len(p.Waiting) != 1 {
 		t.Fatalf("plan is %+v; want one job to wait while the pods do not even know", p)
 	}
 	c.Reconcile()
-	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 || !p.Settling {
+	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 0 || len(p.Waiting) != 1 || !p.Settling {
 		t.Fatalf("plan is %+v; want one job to wait while the pods leave", p)
 	}
 	c.Leave()
-	if p = plan.Steps(c.World(), "d"); len(p.Now) != 1 || p.Now[0].To != 4 || p.Now[0].Job.ID != "Job/default/b" {
+	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 1 || p.Ready[0].To != 4 || p.Ready[0].Job.ID != "Job/default/b" {
 		t.Fatalf("plan is %+v; want the other job to start", p)
 	}
 	// Half of a gang is not enough.
 	c.Pods = append(c.Pods, worldtest.Pod("foreign", freeNode(c), nil))
-	if p = plan.Steps(c.World(), "d"); len(p.Now) != 0 || len(p.Waiting) != 1 {
+	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 0 || len(p.Waiting) != 1 {
 		t.Fatalf("plan is %+v; want no part of a gang to start", p)
 	}
 	c.Now = c.Now.Add(30*time.Second + c.Pool.SettleTimeout + time.Second)
-	if p = plan.Steps(c.World(), "d"); !c.Now.After(p.Expires) || len(p.Now) != 0 {
+	if p = plan.Steps(c.ClusterState(), "d"); !c.Now.After(p.Expires) || len(p.Ready) != 0 {
 		t.Fatalf("plan is %+v; want it to be given up", p)
 	}
 }
@@ -242,7 +242,7 @@ func TestConflict(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))
 	c.Now = c.Now.Add(time.Hour)
-	w := c.World()
+	w := c.ClusterState()
 	r := plan.Snapshot(w, "d", nil)
 	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{{JobId: "Job/default/a", Nodes: 8}}}
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
@@ -258,22 +258,22 @@ func TestConflict(t *testing.T) {
 		c.Leave()
 	}
 	resize(2)
-	if p := plan.Steps(c.World(), "d"); len(p.Conflicts) != 1 || len(p.Now) != 0 {
+	if p := plan.Steps(c.ClusterState(), "d"); len(p.Conflicts) != 1 || len(p.Ready) != 0 {
 		t.Errorf("plan is %+v after another writer resized the job; want a conflict", p)
 	}
 	resize(4)
-	p := plan.Steps(c.World(), "d")
-	if len(p.Now) != 1 {
+	p := plan.Steps(c.ClusterState(), "d")
+	if len(p.Ready) != 1 {
 		t.Fatalf("plan is %+v; want a step", p)
 	}
-	if err := take(c, p.Now[0]); err != nil {
+	if err := take(c, p.Ready[0]); err != nil {
 		t.Fatal(err)
 	}
 	resize(4)
-	if p := plan.Steps(c.World(), "d"); len(p.Conflicts) != 1 || len(p.Now) != 0 {
+	if p := plan.Steps(c.ClusterState(), "d"); len(p.Conflicts) != 1 || len(p.Ready) != 0 {
 		t.Errorf("plan is %+v after another writer undid it; want a conflict", p)
 	}
-	if p := plan.Steps(c.World(), "another"); p.ID != "" {
+	if p := plan.Steps(c.ClusterState(), "another"); p.ID != "" {
 		t.Errorf("plan is %+v of a decision that is void; want none", p)
 	}
 }
@@ -284,7 +284,7 @@ func TestForgedDecision(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 0, map[string]string{"paused": "true"}))
 	c.Now = c.Now.Add(time.Hour)
-	w := c.World()
+	w := c.ClusterState()
 	forged := w.Jobs[1].NextRecord(0, w.Now)
 	forged.ID, forged.At, forged.Mode, forged.Jobs = "z", w.Now.Add(1000*time.Hour), plan.ModeApply, 1
 	write(c, plan.Target{Job: w.Jobs[1], Record: forged})
@@ -293,7 +293,7 @@ func TestForgedDecision(t *testing.T) {
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
 		write(c, target)
 	}
-	if p := plan.Steps(c.World(), "d"); len(p.Now) != 1 || p.Now[0].To != 8 {
+	if p := plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 1 || p.Ready[0].To != 8 {
 		t.Errorf("steps are %+v; want the growth that was decided", p)
 	}
 }

@@ -1,5 +1,5 @@
-// Package plan turns a world into a request for a decision, checks the answer, and turns
-// targets into the steps that carry them out. It is pure.
+// Package plan builds the allocation request for the state of a pool, verifies the response, and derives the
+// steps that apply its targets. It has no side effects.
 package plan
 
 import (
@@ -19,81 +19,81 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Request is a snapshot of a world, and what was left out of it.
+// Request is an allocation request with the jobs that it includes and omits.
 type Request struct {
 	Allocate *elastallocv1.AllocateRequest
-	// Jobs are those that the request asks about, in its order.
+	// Jobs are the included jobs in the order of the request.
 	Jobs []*world.Job
-	// Left are the jobs that it leaves out, as they keep what they hold.
-	Left []Left
+	// Omitted are the jobs that the request omits. They keep their nodes, unless the reason is Unused.
+	Omitted []Omitted
 }
 
-// Left is a job that a request leaves out.
-type Left struct {
+// Omitted is a job that a request omits.
+type Omitted struct {
 	Job    *world.Job
 	Reason world.Reason
 }
 
-// The reasons to leave out a job that is not pinned.
+// The reasons to omit a job that is not pinned.
 const (
-	Cooldown world.Reason = "Cooldown" // changed less than the pool's MinInterval ago
-	NoPause  world.Reason = "NoPause"  // would be paused, which it does not allow
-	// Unused: no size of it is legal, as its pods did not run on the nodes that it had or its group
-	// is over its limit.
+	Cooldown world.Reason = "Cooldown" // resized less than the pool's MinInterval ago
+	NoPause  world.Reason = "NoPause"  // would be paused but must not be
+	// Unused means that no size of the job is legal: its pods did not run on its nodes, or its group exceeds
+	// its limit.
 	Unused world.Reason = "Unused"
-	// Spared: nodes of other jobs are lost, and those are resized first.
+	// Spared means that other jobs lost nodes and are resized first.
 	Spared world.Reason = "Spared"
 )
 
-// Snapshot asks for a decision on a world. Jobs that are pinned, and those of hold, are left
-// out with their nodes.
-func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
+// Snapshot returns the request for a decision on the state of a pool. It omits pinned jobs and the jobs in
+// frozen, which maps job IDs to reasons, and subtracts their nodes from the pool.
+func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) Request {
 	r := Request{Allocate: &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{Id: id, Groups: groups(w)},
-		// One job that the allocator does not like keeps its nodes.
+		// A job that the allocator rejects keeps its nodes and does not fail the request.
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
 	total, inUse, waits := w.Nodes.Accepting+w.Nodes.Expected, 0, 0
-	// keep leaves out a job with the nodes that it holds, and that its pods wait for.
+	// keep omits a job together with its nodes and the nodes that its pods wait for.
 	keep := func(j *world.Job, reason world.Reason) {
-		r.Left = append(r.Left, Left{j, reason})
+		r.Omitted = append(r.Omitted, Omitted{j, reason})
 		if group := groupOf(w, j); group != "" {
-			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.Keeps()))
+			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.RetainedNodes()))
 		}
-		total -= j.Keeps()
-		waits += j.Unplaced()
+		total -= j.RetainedNodes()
+		waits += j.UnplacedNodes()
 	}
 	for _, j := range w.Jobs {
-		reason, held := hold[j.ID]
+		reason, isFrozen := frozen[j.ID]
 		noSize := len(Legal(j)) == 0
 		switch {
 		case j.Shape.Finished:
-			total -= j.Keeps()
-			waits += j.Unplaced()
+			total -= j.RetainedNodes()
+			waits += j.UnplacedNodes()
 			continue
 		case j.Pinned != "":
 			keep(j, j.Pinned)
 			continue
-		case held:
+		case isFrozen:
 			keep(j, reason)
 			continue
 		case noSize && j.Nodes() > 0 && !w.MayPause(j):
 			keep(j, NoPause)
 			continue
 		case noSize:
-			r.Left = append(r.Left, Left{j, Unused})
+			r.Omitted = append(r.Omitted, Omitted{j, Unused})
 		case j.Cooling && j.Nodes() == 0:
-			r.Left = append(r.Left, Left{j, Cooldown})
+			r.Omitted = append(r.Omitted, Omitted{j, Cooldown})
 		default:
-			inUse += j.InUse()
+			inUse += j.NodesInUse()
 			r.Jobs = append(r.Jobs, j)
 			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(w, j))
 		}
-		// Other pods that leave are gone before anything takes their nodes.
+		// Other terminating pods are gone before another job uses their nodes.
 		total -= j.Pods.Overdue
 	}
 	if total < inUse {
-		// Pods that wait take no node that is in use.
+		// Waiting pods do not take nodes that are in use.
 		total += min(waits, inUse-total)
 	}
 	r.Allocate.Snapshot.TotalNodes = int32(max(0, total))
@@ -107,12 +107,12 @@ func Snapshot(w *world.World, id string, hold map[string]world.Reason) Request {
 	return r
 }
 
-// groups returns the groups of a pool, or one for each quota of Kueue where its jobs have some.
-func groups(w *world.World) []*elastallocv1.Group {
+// groups returns the groups of a pool. If Kueue limits its jobs, the groups are the ClusterQueues instead.
+func groups(w *world.ClusterState) []*elastallocv1.Group {
 	var all []*elastallocv1.Group
 	described := w.Pool.Groups
 	if len(w.Quotas) > 0 {
-		described = []config.Group{{Name: queueGroup("")}} // Of the jobs without one.
+		described = []config.Group{{Name: queueGroup("")}} // Jobs without a limited queue.
 		for _, name := range slices.Sorted(maps.Keys(w.Quotas)) {
 			described = append(described, config.Group{Name: queueGroup(name), Limit: new(w.Quotas[name])})
 		}
@@ -127,11 +127,11 @@ func groups(w *world.World) []*elastallocv1.Group {
 	return all
 }
 
-// queueGroup names the group of the jobs of a ClusterQueue.
+// queueGroup returns the name of the group for the jobs of a ClusterQueue.
 func queueGroup(name string) string { return "ClusterQueue/" + name }
 
-// groupOf returns the name of the group of a job, "" for none.
-func groupOf(w *world.World, j *world.Job) string {
+// groupOf returns the name of a job's group, "" if the job has none.
+func groupOf(w *world.ClusterState, j *world.Job) string {
 	if _, limited := w.Quotas[j.Queue]; limited {
 		return queueGroup(j.Queue)
 	}
@@ -144,8 +144,8 @@ func groupOf(w *world.World, j *world.Job) string {
 	return ""
 }
 
-// request describes a job. While it cools down its present size is the only legal one.
-func request(w *world.World, j *world.Job) *elastallocv1.Job {
+// request describes a job for the allocator. During the cooldown, its current size is the only legal one.
+func request(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
 	described := &elastallocv1.Job{
 		Id:           j.ID,
 		RemainingEta: durationpb.New(max(time.Second, j.Estimate.Remaining)),
@@ -175,7 +175,7 @@ func request(w *world.World, j *world.Job) *elastallocv1.Job {
 	return described
 }
 
-// Legal returns the sizes that a job may be given now, beside none.
+// Legal returns the legal sizes of a job now, other than 0.
 func Legal(j *world.Job) []int {
 	sizes := j.Sizes
 	switch {
@@ -184,133 +184,134 @@ func Legal(j *world.Job) []int {
 	case j.Nodes() == 0 && j.Shape.StartSize > 0:
 		sizes = []int{j.Shape.StartSize}
 	}
-	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return !j.May(n) })
+	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return !j.AllowsSize(n) })
 }
 
-// Answer is what FillIdle and Allocate answer alike.
-type Answer interface {
+// Response is the common part of the responses of FillIdle and Allocate.
+type Response interface {
 	GetSnapshotId() string
 	GetAllocations() []*elastallocv1.Allocation
 }
 
-// Check reports whether an answer fits a request: an allocation for every job, each of a legal size or
-// its present one, and together no more than the pool and each group have. It trusts no server.
-func Check(r Request, a Answer) error {
+// Check verifies the response to a request, because servers are not trusted. The response must have an
+// allocation for every job in order, each of a legal size or of the current one. The sums must not exceed
+// the nodes of the pool and the limits of groups. The error joins all violations.
+func Check(r Request, a Response) error {
 	snapshot := r.Allocate.GetSnapshot()
 	if a.GetSnapshotId() != snapshot.GetId() {
-		return fmt.Errorf("answer is to snapshot %q; want %q", a.GetSnapshotId(), snapshot.GetId())
+		return fmt.Errorf("snapshot_id: is %q; must be %q", a.GetSnapshotId(), snapshot.GetId())
 	}
 	if len(a.GetAllocations()) != len(r.Jobs) {
-		return fmt.Errorf("answer has %d allocations; want %d", len(a.GetAllocations()), len(r.Jobs))
+		return fmt.Errorf("allocations: has %d entries; must have %d", len(a.GetAllocations()), len(r.Jobs))
 	}
 	var bad []error
 	var sum, present int64
-	of := make(map[string]int32)
+	byGroup := make(map[string]int32)
 	for i, j := range r.Jobs {
 		allocation := a.GetAllocations()[i]
 		nodes := int(allocation.GetNodes())
 		switch {
 		case allocation.GetJobId() != j.ID:
-			bad = append(bad, fmt.Errorf("allocation %d is for job %q; want %q", i, allocation.GetJobId(), j.ID))
+			bad = append(bad, fmt.Errorf("allocations[%d].job_id: is %q; must be %q", i, allocation.GetJobId(), j.ID))
 		case nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes):
-			bad = append(bad, fmt.Errorf("job %q gets %d nodes; want one of %v", j.ID, nodes, Legal(j)))
+			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must be one of %v", j.ID, nodes, Legal(j)))
 		}
 		if given := snapshot.GetJobs()[i].GetGroupId(); given != "" {
-			of[given] += allocation.GetNodes()
+			byGroup[given] += allocation.GetNodes()
 		}
 		sum += int64(nodes)
 		present += int64(j.Nodes())
 	}
-	// Where the pool shrank, jobs that the allocator holds may keep more than it has.
-	if most := int64(snapshot.GetTotalNodes()); sum > most && (sum > present || !held(a)) {
-		bad = append(bad, fmt.Errorf("jobs get %d nodes; the pool has %d", sum, most))
+	// If the pool shrank, jobs that the allocator froze may keep more nodes than the pool has.
+	if total := int64(snapshot.GetTotalNodes()); sum > total && (sum > present || !frozeJobs(a)) {
+		bad = append(bad, fmt.Errorf("allocations: have %d nodes; must have at most the %d nodes of the pool", sum, total))
 	}
 	for _, group := range snapshot.GetGroups() {
-		if group.Limit != nil && within(snapshot, of, group.GetId()) > group.GetLimit() && !held(a) {
-			bad = append(bad, fmt.Errorf("group %q gets more than its %d nodes", group.GetId(), group.GetLimit()))
+		if group.Limit != nil && within(snapshot, byGroup, group.GetId()) > group.GetLimit() && !frozeJobs(a) {
+			bad = append(bad, fmt.Errorf("group %q: is allocated more nodes than its limit of %d", group.GetId(), group.GetLimit()))
 		}
 	}
 	if gap := reportOf(a).GetRelativeGap(); math.IsNaN(gap) || math.IsInf(gap, 0) || gap < 0 {
-		bad = append(bad, fmt.Errorf("relative gap is %v", gap))
+		bad = append(bad, fmt.Errorf("relative_gap: is %v; must be a finite number of at least 0", gap))
 	}
 	return errors.Join(bad...)
 }
 
-// within returns how many nodes a group and all that are part of it get.
-func within(snapshot *elastallocv1.Snapshot, of map[string]int32, id string) int32 {
-	sum := of[id]
+// within returns the number of nodes allocated to a group and all groups within it.
+func within(snapshot *elastallocv1.Snapshot, byGroup map[string]int32, id string) int32 {
+	sum := byGroup[id]
 	for _, group := range snapshot.GetGroups() {
 		if group.GetParentId() == id {
-			sum += within(snapshot, of, group.GetId())
+			sum += within(snapshot, byGroup, group.GetId())
 		}
 	}
 	return sum
 }
 
-// reportOf returns the report of a decision, nil of idle nodes that were filled.
-func reportOf(a Answer) *elastallocv1.SolveReport {
+// reportOf returns the report of an AllocateResponse, nil for a FillIdleResponse.
+func reportOf(a Response) *elastallocv1.SolveReport {
 	decided, _ := a.(*elastallocv1.AllocateResponse)
 	return decided.GetReport()
 }
 
-// held reports whether the allocator held a job because of its fields.
-func held(a Answer) bool {
+// frozeJobs reports whether the allocator froze a job because its fields are invalid.
+func frozeJobs(a Response) bool {
 	return slices.ContainsFunc(reportOf(a).GetWarnings(), func(w *elastallocv1.Warning) bool {
 		return w.GetCode() == elastallocv1.WarningCode_WARNING_CODE_BAD_JOB_HELD
 	})
 }
 
-// Unwanted returns the jobs that an answer must not pause, if it pauses one of them: those that cool
-// down, as long as they fit, those that do not allow it, and in an outage all whose pods run. A
-// decision with these held may be asked for instead.
-func Unwanted(w *world.World, r Request, a Answer, outage bool) map[string]world.Reason {
-	hold, strict := make(map[string]world.Reason), false
-	most := int(r.Allocate.GetSnapshot().GetTotalNodes())
+// ForbiddenPauses returns the jobs that must not be paused if the response pauses one of them, and nil
+// otherwise. These are jobs in their cooldown if they fit into the pool, jobs that must not be paused, and
+// during an outage all jobs with running pods. Pass them to Snapshot to request a decision without them.
+func ForbiddenPauses(w *world.ClusterState, r Request, a Response, outage bool) map[string]world.Reason {
+	frozen, strict := make(map[string]world.Reason), false
+	free := int(r.Allocate.GetSnapshot().GetTotalNodes())
 	paused := false
 	for i, j := range r.Jobs {
 		never := !w.MayPause(j) || outage && j.Pods.Running > 0
 		if j.Nodes() == 0 || !j.Cooling && !never {
 			continue
 		}
-		// All of them, so that the second decision does not pause another one.
-		if hold[j.ID] = Cooldown; never {
-			hold[j.ID] = NoPause
+		// Include all of them, so that the second decision does not pause another one.
+		if frozen[j.ID] = Cooldown; never {
+			frozen[j.ID] = NoPause
 		}
-		most -= j.Keeps()
+		free -= j.RetainedNodes()
 		if a.GetAllocations()[i].GetNodes() == 0 {
 			paused, strict = true, strict || never
 		}
 	}
-	if !paused || most < 0 && !strict {
+	if !paused || free < 0 && !strict {
 		return nil
 	}
-	return hold
+	return frozen
 }
 
-// Unaffected returns the running jobs whose pods are all there, if other jobs lost nodes that were in
-// use: a decision that leaves them alone is asked for first.
-func Unaffected(w *world.World, r Request) map[string]world.Reason {
+// Unaffected returns the running jobs that lost no nodes, if other jobs lost nodes in use, and nil otherwise.
+// Pass them to Snapshot to request a decision that only resizes the affected jobs.
+func Unaffected(w *world.ClusterState, r Request) map[string]world.Reason {
 	if w.Missing == 0 {
 		return nil
 	}
-	hold, affected := make(map[string]world.Reason), false
+	frozen, affected := make(map[string]world.Reason), false
 	for _, j := range r.Jobs {
 		switch {
 		case j.Nodes() == 0:
-		case j.Lost() > 0:
+		case j.LostNodes() > 0:
 			affected = true
 		default:
-			hold[j.ID] = Spared
+			frozen[j.ID] = Spared
 		}
 	}
-	if !affected || len(hold) == 0 {
+	if !affected || len(frozen) == 0 {
 		return nil
 	}
-	return hold
+	return frozen
 }
 
-// Pauses reports whether an answer pauses a job whose pods run.
-func Pauses(r Request, a Answer) bool {
+// Pauses reports whether a response pauses a job with running pods.
+func Pauses(r Request, a Response) bool {
 	for i, j := range r.Jobs {
 		if j.Nodes() > 0 && j.Pods.Running > 0 && a.GetAllocations()[i].GetNodes() == 0 {
 			return true
@@ -319,36 +320,36 @@ func Pauses(r Request, a Answer) bool {
 	return false
 }
 
-// Outage reports that more nodes stopped accepting pods than is believable: the nodes that jobs would
-// have to give up, and those that retain their pods though they are not healthy, are more than the
-// pool's MaxShrink of the nodes in use.
-func Outage(w *world.World, r Request) error {
-	held := 0
+// Outage returns an error if so many nodes stopped accepting pods that an outage is more likely than a loss
+// of nodes. It compares the nodes in use that are lost or not healthy with the pool's MaxShrink, a fraction
+// of all nodes in use.
+func Outage(w *world.ClusterState, r Request) error {
+	inUse := 0
 	for _, j := range r.Jobs {
-		held += j.InUse()
+		inUse += j.NodesInUse()
 	}
-	missing := max(0, held-int(r.Allocate.GetSnapshot().GetTotalNodes()))
-	for _, left := range r.Left {
-		if left.Reason == world.Retained {
-			held += left.Job.InUse()
-			missing += left.Job.Unhealthy
+	missing := max(0, inUse-int(r.Allocate.GetSnapshot().GetTotalNodes()))
+	for _, omitted := range r.Omitted {
+		if omitted.Reason == world.Retained {
+			inUse += omitted.Job.NodesInUse()
+			missing += omitted.Job.Unhealthy
 		}
 	}
-	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(held) {
+	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(inUse) {
 		return fmt.Errorf("%d of the %d nodes in use are lost or not healthy, more than the %.0f%% of maxShrink",
-			missing, held, 100*w.Pool.MaxShrink)
+			missing, inUse, 100*w.Pool.MaxShrink)
 	}
 	return nil
 }
 
-// Worth returns how many nodes are worth their price to the jobs of a request, in a pool that an
-// autoscaler makes larger and smaller.
+// WorthwhileNodes returns the number of nodes that are worth their price to the jobs of a request, in a pool
+// that an autoscaler scales.
 //
-// With k nodes a unit of a job's work takes 1/speed(k) of its time and k/speed(k) of the nodes'.
-// Where nodes cost p job-hours an hour, the size that costs least is that of the least
-// (1 + p k)/speed(k): beyond it, an hour of one more node saves less than p. Waiting saves no node any
-// time, so a job gets at least the size that uses its nodes best.
-func Worth(w *world.World, r Request) int {
+// With k nodes, a unit of a job's work takes the job 1/speed(k) hours and occupies nodes for k/speed(k)
+// node-hours. If a node costs p job-hours per hour, the best size minimizes (weight + p k)/speed(k).
+// Beyond that size, an additional node-hour saves less than p job-hours. A waiting job saves no node-hours,
+// so every job counts with its best size.
+func WorthwhileNodes(w *world.ClusterState, r Request) int {
 	present := int(r.Allocate.GetSnapshot().GetTotalNodes())
 	worth := 0
 	for _, j := range r.Jobs {
@@ -362,5 +363,5 @@ func Worth(w *world.World, r Request) int {
 		}
 		worth += best
 	}
-	return min(worth, w.Pool.MaxNodes, present+w.Coming(w.Pool.MaxNodes))
+	return min(worth, w.Pool.MaxNodes, present+w.NodesToAdd(w.Pool.MaxNodes))
 }

@@ -41,7 +41,7 @@ func TestRequest(t *testing.T) {
 	c.Now = c.Now.Add(time.Hour)
 	changed(c, "cooling", 4)
 	changed(c, "paused", 0)
-	r := plan.Snapshot(c.World(), "id", nil)
+	r := plan.Snapshot(c.ClusterState(), "id", nil)
 
 	want := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{Id: "id", TotalNodes: 13, Jobs: []*elastallocv1.Job{
@@ -71,12 +71,12 @@ func TestRequest(t *testing.T) {
 	if !proto.Equal(r.Allocate, want) {
 		t.Errorf("request is\n%v\nwant\n%v", r.Allocate, want)
 	}
-	if len(r.Left) != 2 || r.Left[0].Reason != plan.Cooldown || r.Left[1].Reason != world.Paused {
-		t.Errorf("left out are %+v; want the paused job for its cooldown and the pinned one", r.Left)
+	if len(r.Omitted) != 2 || r.Omitted[0].Reason != plan.Cooldown || r.Omitted[1].Reason != world.Paused {
+		t.Errorf("left out are %+v; want the paused job for its cooldown and the pinned one", r.Omitted)
 	}
 
 	c.Pool.Objective = config.Progress
-	if r := plan.Snapshot(c.World(), "id", nil); r.Allocate.GetSnapshot().GetHorizon().GetStep().AsDuration() != c.Pool.Cadence {
+	if r := plan.Snapshot(c.ClusterState(), "id", nil); r.Allocate.GetSnapshot().GetHorizon().GetStep().AsDuration() != c.Pool.Cadence {
 		t.Errorf("horizon is %v; want steps of a cadence", r.Allocate.GetSnapshot().GetHorizon())
 	}
 }
@@ -85,7 +85,7 @@ func TestRequest(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 2, map[string]string{"work": "100h"}))
-	r := plan.Snapshot(c.World(), "id", nil)
+	r := plan.Snapshot(c.ClusterState(), "id", nil)
 	answer := func(a, b int32) *elastallocv1.AllocateResponse {
 		return &elastallocv1.AllocateResponse{SnapshotId: "id", Allocations: []*elastallocv1.Allocation{
 			{JobId: "Job/default/a", Nodes: a}, {JobId: "Job/default/b", Nodes: b},
@@ -102,8 +102,8 @@ func TestCheck(t *testing.T) {
 	swapped.Allocations[0].JobId = "Job/default/b"
 	gap.Report = &elastallocv1.SolveReport{RelativeGap: math.NaN()}
 	for want, lie := range map[string]*elastallocv1.AllocateResponse{
-		"snapshot": other, "1 allocations": fewer, `want "Job/default/a"`: swapped, "gap": gap,
-		"the pool has 8": answer(8, 4), "gets 3 nodes": answer(3, 1), "gets -1 nodes": answer(-1, 1), "0 allocations": {SnapshotId: "id"},
+		"snapshot": other, "has 1 entries": fewer, `must be "Job/default/a"`: swapped, "gap": gap,
+		"at most the 8 nodes of the pool": answer(8, 4), "is allocated 3 nodes": answer(3, 1), "is allocated -1 nodes": answer(-1, 1), "has 0 entries": {SnapshotId: "id"},
 	} {
 		if err := plan.Check(r, lie); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v gives error %v; want %q", lie, err, want)
@@ -148,7 +148,7 @@ func TestGroups(t *testing.T) {
 				c.Pool.Namespaces = []string{"default"}
 				want = map[string]int32{"Job/default/victim": 0}
 			}
-			w := c.World()
+			w := c.ClusterState()
 			r := plan.Snapshot(w, "id", nil)
 			answer, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), r.Allocate)
 			if err != nil {
@@ -190,17 +190,17 @@ func TestUnwanted(t *testing.T) {
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
 	c.Now = c.Now.Add(time.Hour)
 	changed(c, "a", 4)
-	w := c.World()
+	w := c.ClusterState()
 	r := plan.Snapshot(w, "id", nil)
 	answer := func(a, b int32) *elastallocv1.AllocateResponse {
 		return &elastallocv1.AllocateResponse{SnapshotId: "id", Allocations: []*elastallocv1.Allocation{
 			{JobId: "Job/default/a", Nodes: a}, {JobId: "Job/default/b", Nodes: b},
 		}}
 	}
-	if hold := plan.Unwanted(w, r, answer(4, 0), false); hold != nil {
+	if hold := plan.ForbiddenPauses(w, r, answer(4, 0), false); hold != nil {
 		t.Errorf("holds %v though only a job that may be paused is", hold)
 	}
-	hold := plan.Unwanted(w, r, answer(0, 8), false)
+	hold := plan.ForbiddenPauses(w, r, answer(0, 8), false)
 	if len(hold) != 1 || hold["Job/default/a"] != plan.Cooldown {
 		t.Fatalf("holds %v; want the job that cools down", hold)
 	}
@@ -210,9 +210,9 @@ func TestUnwanted(t *testing.T) {
 	}
 	// Its cooldown does not outlast its nodes: it may shrink, and then be paused as well.
 	c.Nodes = c.Nodes[:3]
-	w = c.World()
+	w = c.ClusterState()
 	r = plan.Snapshot(w, "id", nil)
-	if hold := plan.Unwanted(w, r, answer(0, 0), false); hold != nil {
+	if hold := plan.ForbiddenPauses(w, r, answer(0, 0), false); hold != nil {
 		t.Errorf("holds %v in a pool of 3 nodes", hold)
 	}
 	if sizes := r.Allocate.GetSnapshot().GetJobs()[0].GetAllowedNodes(); len(sizes) < 2 {
@@ -228,7 +228,7 @@ func TestOutage(t *testing.T) {
 		outage bool
 	}{{20, false}, {14, false}, {13, true}, {0, true}} {
 		c.Nodes = c.Nodes[:test.nodes]
-		w := c.World()
+		w := c.ClusterState()
 		if err := plan.Outage(w, plan.Snapshot(w, "id", nil)); (err != nil) != test.outage {
 			t.Errorf("with %d of 20 nodes in use: %v", test.nodes, err)
 		}
@@ -255,7 +255,7 @@ func TestPodsThatLeave(t *testing.T) {
 		if change(c); c.Jobs["a"].GetDeletionTimestamp() != nil {
 			want = 16
 		}
-		w := c.World()
+		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
 		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
 			t.Errorf("%s: asks about %d nodes; want %d", name, total, want)
@@ -265,12 +265,12 @@ func TestPodsThatLeave(t *testing.T) {
 		}
 		// Those that do not go keep their nodes, and nothing makes room for those that replace them.
 		c.Now = c.Now.Add(time.Hour)
-		if total := plan.Snapshot(c.World(), "id", nil).Allocate.GetSnapshot().GetTotalNodes(); total != 12 {
+		if total := plan.Snapshot(c.ClusterState(), "id", nil).Allocate.GetSnapshot().GetTotalNodes(); total != 12 {
 			t.Errorf("%s: asks about %d nodes once the pods are overdue; want 12", name, total)
 		}
 		// What is asked about is free in the end, also where a finalizer keeps the job.
 		c.Pods = slices.DeleteFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-		w = c.World()
+		w = c.ClusterState()
 		if free, want := w.Free(), int(plan.Snapshot(w, "id", nil).Allocate.GetSnapshot().GetTotalNodes())-12; free != want {
 			t.Errorf("%s: %d nodes are free; want %d", name, free, want)
 		}
@@ -286,7 +286,7 @@ func TestPodsThatWait(t *testing.T) {
 		changed(c, "a", 8)
 		c.Jobs[name] = worldtest.Job(name, 12, annotations)
 		c.Reconcile() // Two of its pods find nodes.
-		w := c.World()
+		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
 		want := int32(16)
 		if name == "pinned" {
@@ -303,7 +303,7 @@ func TestPodsThatWait(t *testing.T) {
 		}
 		// Nodes that go are still known as such.
 		c.Nodes = c.Nodes[:8]
-		w = c.World()
+		w = c.ClusterState()
 		if err := plan.Outage(w, plan.Snapshot(w, "id", nil)); err == nil || w.Jobs[0].Cooling {
 			t.Errorf("%s: half of the nodes went, and it is no outage, or a job cools down", name)
 		}
@@ -327,7 +327,7 @@ func TestTargets(t *testing.T) {
 		{plan.ModeApply, 4, 4, 1},
 		{plan.ModeApply, 4, 4, 1}, // Still to be done, now for this decision.
 	} {
-		w := c.World()
+		w := c.ClusterState()
 		w.Apply = round.mode == plan.ModeApply
 		r := plan.Snapshot(w, "id", nil)
 		answer := &elastallocv1.AllocateResponse{SnapshotId: "id", Allocations: []*elastallocv1.Allocation{
@@ -343,7 +343,7 @@ func TestTargets(t *testing.T) {
 			}
 			write(c, target)
 		}
-		if p := plan.Steps(c.World(), ""); round.mode == plan.ModeRecommend && (len(p.Now) > 0 || p.ID != "") {
+		if p := plan.Steps(c.ClusterState(), ""); round.mode == plan.ModeRecommend && (len(p.Ready) > 0 || p.ID != "") {
 			t.Errorf("recommendations are carried out: %+v", p)
 		}
 	}

@@ -8,25 +8,25 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// Target is a size that was decided for a job, and the record to note with it.
+// Target is the decided size of a job and the record to write with it.
 type Target struct {
 	Job    *world.Job
 	Nodes  int
 	Record world.Record
 }
 
-// Decision is what is known of a decision beside its targets.
+// Decision identifies and describes a decision.
 type Decision struct {
 	ID    string
-	Mode  string
-	Gap   *float64
-	Total int // the nodes it is made for, 0 for those of the pool
+	Mode  string   // ModeRecommend or ModeApply
+	Gap   *float64 // relative optimality gap, nil if unknown
+	Total int      // assumed number of nodes, 0 for the nodes of the pool
 }
 
-// Targets returns what is to be written on the jobs of a request before anything is
-// resized, given an answer that passed Check: every job whose target or record is not what
-// it should be. All carry their number, so that some of them are known as some.
-func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
+// Targets returns the targets to write on jobs before any job is resized. The response must have passed
+// Check. Jobs whose target and record are already correct are not included. Every record contains the number
+// of targets, so that a decision that was only partly written can be detected.
+func Targets(w *world.ClusterState, d Decision, r Request, a Response) []Target {
 	var targets []Target
 	write := func(j *world.Job, nodes int) {
 		record := j.NextRecord(j.Nodes(), w.Now)
@@ -35,19 +35,19 @@ func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
 	}
 	for i, j := range r.Jobs {
 		nodes := int(a.GetAllocations()[i].GetNodes())
-		// In recommend mode a job may differ from its target for long.
+		// In recommend mode, a job may differ from its target for a long time.
 		pending := nodes != j.Nodes() && (w.Apply || j.Record == nil || j.Record.Mode != d.Mode)
 		if !j.HasTarget || j.Target != nodes || j.NeedsRecord() || pending {
 			write(j, nodes)
 		}
 	}
-	for _, left := range r.Left {
-		switch j := left.Job; left.Reason {
+	for _, omitted := range r.Omitted {
+		switch j := omitted.Job; omitted.Reason {
 		case Unused:
 			if j.Nodes() > 0 || !j.HasTarget || j.Target != 0 || j.NeedsRecord() {
 				write(j, 0)
 			}
-		case Cooldown, NoPause, Spared: // What an earlier decision wanted of it is void.
+		case Cooldown, NoPause, Spared: // The target of an earlier decision is void.
 			if !j.HasTarget || j.Target != j.Nodes() || j.NeedsRecord() {
 				write(j, j.Nodes())
 			}
@@ -59,40 +59,40 @@ func Targets(w *world.World, d Decision, r Request, a Answer) []Target {
 	return targets
 }
 
-// Step is one job to resize.
+// Step is the resize of one job.
 type Step struct {
 	Job *world.Job
-	// From and To are its nodes before and after; 0 is suspended.
+	// From and To are the sizes before and after; 0 means suspended.
 	From, To int
 }
 
 // Frees reports whether the step frees nodes.
 func (s Step) Frees() bool { return s.To < s.From }
 
-// Plan is what a decision still asks for.
+// Plan contains the remaining steps of a decision.
 type Plan struct {
-	// ID is the decision, "" where there is none to carry out.
+	// ID is the ID of the decision, "" if there is no decision to apply.
 	ID string
-	// Now are the steps that may be taken now, all at once. Waiting are those whose nodes are
-	// not free yet, and those of jobs some of whose pods are still to come.
-	Now, Waiting []Step
-	// Conflicts are jobs that hold neither what they held nor what they were to get:
+	// Ready are the steps that may be taken now, in parallel. Waiting are steps whose nodes are not free
+	// yet, and steps of jobs that still grow.
+	Ready, Waiting []Step
+	// Conflicts are steps of jobs that have neither their size before nor their size after the step, because
 	// another writer resized them.
 	Conflicts []Step
-	// Settling says that pods are still leaving.
+	// Settling is true while pods are terminating.
 	Settling bool
-	// Expires is when Waiting steps are given up.
+	// Expires is the time at which Waiting steps are given up.
 	Expires time.Time
 }
 
-// Done reports whether the cluster is as was decided.
-func (p *Plan) Done() bool { return len(p.Now) == 0 && len(p.Waiting) == 0 && !p.Settling }
+// Done reports whether the decision is applied completely.
+func (p *Plan) Done() bool { return len(p.Ready) == 0 && len(p.Waiting) == 0 && !p.Settling }
 
-// Steps returns what is left to do of the last decision noted on the jobs of a world, but not of
-// one of recommend mode or one that was not written to its end. It depends on nothing else, so
-// that a controller which ended at any point goes on where it was. One that knows the current
-// decision names it; any other is void then.
-func Steps(w *world.World, current string) Plan {
+// Steps returns the remaining steps of the latest decision in the records of the jobs. It returns an empty
+// plan for a decision in recommend mode and for a decision that was not written completely. The result
+// depends only on the state of the cluster, so a restarted controller continues where the previous one
+// stopped. If current is not "", only the decision with that ID counts.
+func Steps(w *world.ClusterState, current string) Plan {
 	var p Plan
 	last, written := lastDecision(w, current)
 	if last == nil || last.Mode != ModeApply || !w.Apply || current == "" && written < last.Jobs {
@@ -103,22 +103,22 @@ func Steps(w *world.World, current string) Plan {
 	if progress.After(w.Now) {
 		progress = w.Now // The clock was set back.
 	}
-	carried := client.Plan{Nodes: map[string]int32{"": int32(w.Nodes.Accepting - w.Nodes.Promised + w.Coming(last.Total))}}
+	rollout := client.Plan{Nodes: map[string]int32{"": int32(w.Nodes.Accepting - w.Nodes.Promised + w.NodesToAdd(last.Total))}}
 	pending := make(map[string]Step)
 	for _, j := range w.Jobs {
-		held := int32(j.Held())
-		job := client.PlanJob{ID: j.ID, Occupied: held, Size: held, Target: held}
-		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Movable()
+		occupied := int32(j.OccupiedNodes())
+		job := client.PlanJob{ID: j.ID, Occupied: occupied, Size: occupied, Target: occupied}
+		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()
 		if j.Record != nil && j.Record.ID == last.ID && j.HasTarget {
 			if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
 				progress = *changed
 			}
 			grace = max(grace, j.Shape.Grace)
 			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
-			case !j.Movable() || step.From == step.To:
-			case step.To == 0 && !w.MayPause(j): // That was decided before the outage.
-			case step.From == 0 && j.Shape.StartSize > 0 && step.To != j.Shape.StartSize: // That was decided before it was known.
-			case j.Kueue && (step.From == 0 || step.To == 0): // That is Kueue's to do.
+			case !j.Resizable() || step.From == step.To:
+			case step.To == 0 && !w.MayPause(j): // The decision was made before the outage.
+			case step.From == 0 && j.Shape.StartSize > 0 && step.To != j.Shape.StartSize: // The decision did not know StartSize.
+			case j.Kueue && (step.From == 0 || step.To == 0): // Kueue starts and suspends the job.
 			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 				p.Conflicts = append(p.Conflicts, step)
 			default:
@@ -128,15 +128,15 @@ func Steps(w *world.World, current string) Plan {
 				}
 			}
 		}
-		carried.Jobs = append(carried.Jobs, job)
+		rollout.Jobs = append(rollout.Jobs, job)
 	}
-	carried.LastProgress, carried.Patience = progress, grace+w.Pool.SettleTimeout
+	rollout.LastProgress, rollout.Patience = progress, grace+w.Pool.SettleTimeout
 	if w.Nodes.Expected > 0 {
-		carried.Patience += w.Pool.NodeGracePeriod
+		rollout.Patience += w.Pool.NodeGracePeriod
 	}
-	p.Expires = progress.Add(carried.Patience)
-	for _, step := range carried.Next(w.Now) {
-		p.Now = append(p.Now, pending[step.JobID])
+	p.Expires = progress.Add(rollout.Patience)
+	for _, step := range rollout.Next(w.Now) {
+		p.Ready = append(p.Ready, pending[step.JobID])
 		delete(pending, step.JobID)
 	}
 	for _, j := range w.Jobs {
@@ -147,16 +147,16 @@ func Steps(w *world.World, current string) Plan {
 	return p
 }
 
-// The modes, as records name them.
+// The modes of the controller, as in records.
 const (
 	ModeRecommend = "recommend"
 	ModeApply     = "apply"
 )
 
-// lastDecision returns a record of the current decision, or of the latest where that is "", and how
-// many jobs carry it. Users can write records too: a later one does not void the current decision,
-// and one of the future is not the latest.
-func lastDecision(w *world.World, current string) (last *world.Record, written int) {
+// lastDecision returns a record of the decision with the ID current, or of the latest decision if current is
+// "", and the number of jobs that have a record of it. Users can write records, too. So later records do
+// not replace the current decision, and records in the future are ignored.
+func lastDecision(w *world.ClusterState, current string) (last *world.Record, written int) {
 	for _, j := range w.Jobs {
 		switch r := j.Record; {
 		case r == nil || r.ID == "":

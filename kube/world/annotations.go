@@ -14,7 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// The label that opts a job in, and the annotations that are read and written.
+// The label that opts a job in, and the annotations that the controller reads and writes.
 const (
 	Prefix    = "elastalloc.dev/"
 	PoolLabel = Prefix + "pool"
@@ -33,7 +33,7 @@ const (
 	DecisionAnnotation = Prefix + "decision"
 )
 
-// What the API takes.
+// Limits of the elastalloc API, and defaults of annotations.
 const (
 	maxSizes         = 32
 	maxSpeed         = 1e9
@@ -43,28 +43,29 @@ const (
 	defaultEfficient = 0.8
 )
 
-// Wishes are what the annotations of a job say.
-type Wishes struct {
-	// Work is its whole run time on one node, Remaining what is left of it; 0 is unknown.
+// JobAnnotations are the parsed annotations of a job.
+type JobAnnotations struct {
+	// Work is the run time of the whole job on one node, and Remaining the run time that is left. Both are
+	// 0 if unknown.
 	Work, Remaining time.Duration
-	Progress        *float64 // the share that is done, nil if it is not known
-	// Sizes are the legal sizes, ascending; nil means the powers of two between the limits
-	// of its kind.
+	Progress        *float64 // completed fraction of the work, nil if unknown
+	// Sizes are the legal sizes in ascending order. The default is the powers of two between the limits of
+	// the job.
 	Sizes []int
-	// Speeds are the speeds of Sizes relative to one node, or nil; Efficiency is then the
-	// share of the ideal gain that each doubling keeps, 0 where it is not declared.
+	// Speeds are the speeds at Sizes relative to one node, or nil. Efficiency is the fraction of the ideal
+	// speedup that each doubling of the nodes keeps, 0 if not set. At most one of the two is set.
 	Speeds     []float64
 	Efficiency float64
-	Restart    time.Duration // what a change of size costs; without the annotation it is the pool's
-	Weight     float64
+	Restart    time.Duration // training time that a resize costs; defaults to the pool's
+	Weight     float64       // weight in the objective; defaults to 1
 	Paused     bool
 }
 
-// ParseWishes reads the annotations of a job whose size its kind limits to least and most
-// (0 means unlimited) and multiples of a number. The error names every bad annotation.
-func ParseWishes(annotations map[string]string, least, most, multiple int) (Wishes, error) {
+// ParseAnnotations parses the annotations of a job. The job limits its size to least and most nodes, where
+// 0 means unlimited, and to multiples of a number. The error names all invalid annotations.
+func ParseAnnotations(annotations map[string]string, least, most, multiple int) (JobAnnotations, error) {
 	r := &reader{annotations: annotations}
-	w := Wishes{
+	w := JobAnnotations{
 		Work:       r.duration(WorkAnnotation, time.Second),
 		Remaining:  r.duration(RemainingAnnotation, time.Second),
 		Restart:    r.duration(RestartAnnotation, 0),
@@ -78,7 +79,7 @@ func ParseWishes(annotations map[string]string, least, most, multiple int) (Wish
 	w.Sizes = r.sizes(least, most, multiple)
 	w.Speeds = r.speeds(len(w.Sizes))
 	if _, both := annotations[EfficiencyAnnotation]; both && w.Speeds != nil {
-		r.bad(EfficiencyAnnotation, "is there beside %s; want one of them", SpeedsAnnotation)
+		r.bad(EfficiencyAnnotation, "is set together with %s; only one of them must be set", SpeedsAnnotation)
 	}
 	r.unknown()
 	if len(r.problems) > 0 {
@@ -87,17 +88,17 @@ func ParseWishes(annotations map[string]string, least, most, multiple int) (Wish
 	return w, nil
 }
 
-// reader reads annotations and gathers what is wrong with them.
+// reader parses annotations and collects errors.
 type reader struct {
 	annotations map[string]string
 	problems    []string
 }
 
 func (r *reader) bad(name, format string, args ...any) {
-	r.problems = append(r.problems, name+" "+fmt.Sprintf(format, args...))
+	r.problems = append(r.problems, name+": "+fmt.Sprintf(format, args...))
 }
 
-// unknown reports annotations of our prefix that nothing reads: likely typos.
+// unknown reports annotations with the prefix that do not exist, which are probably typos.
 func (r *reader) unknown() {
 	known := []string{
 		WorkAnnotation, RemainingAnnotation, ProgressAnnotation, NodesAnnotation, SpeedsAnnotation,
@@ -105,7 +106,7 @@ func (r *reader) unknown() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.annotations)) {
 		if strings.HasPrefix(name, Prefix) && name != TargetAnnotation && name != DecisionAnnotation && !slices.Contains(known, name) {
-			r.bad(name, "is unknown; want one of %s", strings.Join(known, ", "))
+			r.bad(name, "is unknown; must be one of %s", strings.Join(known, ", "))
 		}
 	}
 }
@@ -117,7 +118,7 @@ func (r *reader) duration(name string, least time.Duration) time.Duration {
 	}
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	if err != nil || d < least || d > maxDuration {
-		r.bad(name, "is %q; want a duration such as 36h or 90s, at least %v", text, least)
+		r.bad(name, "is %q; must be a duration of at least %v, such as 36h or 90s", text, least)
 		return 0
 	}
 	return d
@@ -130,7 +131,7 @@ func (r *reader) number(name string, otherwise, least, most float64) float64 {
 	}
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || !(n >= least && n <= most) {
-		r.bad(name, "is %q; want a number from %.3g to %.3g", text, least, most)
+		r.bad(name, "is %q; must be a number from %.3g to %.3g", text, least, most)
 		return otherwise
 	}
 	return n
@@ -143,13 +144,13 @@ func (r *reader) boolean(name string) bool {
 	}
 	b, err := strconv.ParseBool(strings.TrimSpace(text))
 	if err != nil {
-		r.bad(name, "is %q; want true or false", text)
-		return true // Who writes this wants to be left alone.
+		r.bad(name, "is %q; must be true or false", text)
+		return true // An invalid value pauses the job, because its user meant to set it.
 	}
 	return b
 }
 
-// sizes reads the legal sizes: a list, or the powers of two within a range.
+// sizes parses the legal sizes: a list, or a range that stands for its powers of two.
 func (r *reader) sizes(least, most, multiple int) []int {
 	text, found := r.annotations[NodesAnnotation]
 	low, high := max(1, least), most
@@ -160,7 +161,7 @@ func (r *reader) sizes(least, most, multiple int) []int {
 	var sizes []int
 	switch {
 	case !found:
-		// Of each of its parts, where it grows by several nodes at once.
+		// The powers of two apply to the number of multiples.
 		for _, n := range powersOfTwo((low+multiple-1)/multiple, high/multiple) {
 			sizes = append(sizes, n*multiple)
 		}
@@ -169,38 +170,38 @@ func (r *reader) sizes(least, most, multiple int) []int {
 		a, errA := strconv.Atoi(strings.TrimSpace(from))
 		b, errB := strconv.Atoi(strings.TrimSpace(to))
 		if errA != nil || errB != nil || a < 1 || b < a || b > kinds.MaxSize {
-			r.bad(NodesAnnotation, "is %q; want a range such as 1-16 or a list such as 1,2,4,8", text)
+			r.bad(NodesAnnotation, "is %q; must be a range such as 1-16 or a list such as 1,2,4,8", text)
 			return nil
 		}
 		sizes = powersOfTwo(a, b)
 		if len(sizes) == 0 {
-			r.bad(NodesAnnotation, "is %q, which holds no power of two; list the sizes", text)
+			r.bad(NodesAnnotation, "is %q, which contains no power of two; must be a list of sizes", text)
 			return nil
 		}
 	default:
 		for entry := range strings.SplitSeq(text, ",") {
 			n, err := strconv.Atoi(strings.TrimSpace(entry))
 			if err != nil || n < 1 || n > kinds.MaxSize {
-				r.bad(NodesAnnotation, "is %q; want a range such as 1-16 or a list such as 1,2,4,8", text)
+				r.bad(NodesAnnotation, "is %q; must be a range such as 1-16 or a list such as 1,2,4,8", text)
 				return nil
 			}
 			sizes = append(sizes, n)
 		}
 		if !slices.IsSorted(sizes) || len(slices.Compact(slices.Clone(sizes))) < len(sizes) || len(sizes) > maxSizes {
-			r.bad(NodesAnnotation, "is %q; want at most %d sizes, ascending and each once", text, maxSizes)
+			r.bad(NodesAnnotation, "is %q; must be at most %d distinct sizes in ascending order", text, maxSizes)
 			return nil
 		}
 	}
 	for _, n := range sizes {
 		if found && (n < least || most > 0 && n > most || n%multiple != 0) {
-			r.bad(NodesAnnotation, "allows %d, which the job itself does not: it allows multiples of %d from %d%s",
+			r.bad(NodesAnnotation, "allows %d nodes, but the job must have a multiple of %d nodes from %d%s",
 				n, multiple, max(least, multiple), upTo(most))
 			return nil
 		}
 	}
 	legal := slices.DeleteFunc(sizes, func(n int) bool { return n%multiple != 0 })
 	if len(legal) == 0 {
-		r.bad(NodesAnnotation, "is missing, and no power of two is within the limits of the job")
+		r.bad(NodesAnnotation, "is unset; must be set because no power of two is within the limits of the job")
 	}
 	return legal
 }
@@ -221,13 +222,13 @@ func (r *reader) speeds(sizes int) []float64 {
 	for entry := range strings.SplitSeq(text, ",") {
 		speed, err := strconv.ParseFloat(strings.TrimSpace(entry), 64)
 		if err != nil || !(speed > 0 && speed <= maxSpeed) {
-			r.bad(SpeedsAnnotation, "is %q; want a list of speeds relative to one node such as 1,1.8,3.1", text)
+			r.bad(SpeedsAnnotation, "is %q; must be a list of speeds relative to one node such as 1,1.8,3.1", text)
 			return nil
 		}
 		speeds = append(speeds, speed)
 	}
 	if sizes > 0 && len(speeds) != sizes {
-		r.bad(SpeedsAnnotation, "has %d speeds for %d legal sizes", len(speeds), sizes)
+		r.bad(SpeedsAnnotation, "has %d speeds; must have one for each of the %d legal sizes", len(speeds), sizes)
 		return nil
 	}
 	return speeds
@@ -244,10 +245,10 @@ func powersOfTwo(low, high int) []int {
 	return sizes
 }
 
-// Speed returns the speed of the job on the given nodes relative to one node. Between two
-// sizes of a table it follows a straight line of logarithms, and beyond its ends it is that
-// of the nearest end, as in the API.
-func (w *Wishes) Speed(nodes int) float64 {
+// Speed returns the speed of the job on the given nodes relative to one node. Between two listed sizes it
+// interpolates linearly on a log-log scale. Outside the list it returns the speed at the nearest size.
+// The API defines tables of speeds in the same way.
+func (w *JobAnnotations) Speed(nodes int) float64 {
 	if nodes <= 0 {
 		return 0
 	}

@@ -25,31 +25,31 @@ func TestParseWishes(t *testing.T) {
 	tests := map[string]struct {
 		annotations           annotations
 		least, most, multiple int
-		want                  world.Wishes
+		want                  world.JobAnnotations
 	}{
-		"none": {annotations{}, 0, 0, 1, world.Wishes{Weight: 1, Sizes: []int{1, 2, 4, 8, 16}}},
+		"none": {annotations{}, 0, 0, 1, world.JobAnnotations{Weight: 1, Sizes: []int{1, 2, 4, 8, 16}}},
 		"all": {
 			annotations{
 				"work": "36h", "remaining": "90m", "progress": "0.25", "nodes": "1,3,6", "speeds": "1, 2.5,4.1",
 				"restart": "90s", "weight": "2", "paused": "true",
 			}, 0, 0, 1,
-			world.Wishes{
+			world.JobAnnotations{
 				Work: 36 * time.Hour, Remaining: 90 * time.Minute, Progress: new(0.25), Sizes: []int{1, 3, 6},
 				Speeds: []float64{1, 2.5, 4.1}, Restart: 90 * time.Second, Weight: 2, Paused: true,
 			},
 		},
-		"range":           {annotations{"nodes": "2-12"}, 0, 0, 1, world.Wishes{Weight: 1, Sizes: []int{2, 4, 8}}},
-		"efficiency":      {annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.Wishes{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}}},
-		"limits of kind":  {annotations{}, 2, 8, 1, world.Wishes{Weight: 1, Sizes: []int{2, 4, 8}}},
-		"hosts of a kind": {annotations{}, 2, 8, 4, world.Wishes{Weight: 1, Sizes: []int{4, 8}}},
-		"no real limit":   {annotations{}, 1 << 19, 1<<31 - 1, 1, world.Wishes{Weight: 1, Sizes: []int{1 << 19, 1 << 20}}},
-		"three replicas":  {annotations{}, 0, 0, 3, world.Wishes{Weight: 1, Sizes: []int{3, 6, 12}}},
-		"weight 0":        {annotations{"weight": "0"}, 0, 1, 1, world.Wishes{Sizes: []int{1}}},
+		"range":           {annotations{"nodes": "2-12"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},
+		"efficiency":      {annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}}},
+		"limits of kind":  {annotations{}, 2, 8, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},
+		"hosts of a kind": {annotations{}, 2, 8, 4, world.JobAnnotations{Weight: 1, Sizes: []int{4, 8}}},
+		"no real limit":   {annotations{}, 1 << 19, 1<<31 - 1, 1, world.JobAnnotations{Weight: 1, Sizes: []int{1 << 19, 1 << 20}}},
+		"three replicas":  {annotations{}, 0, 0, 3, world.JobAnnotations{Weight: 1, Sizes: []int{3, 6, 12}}},
+		"weight 0":        {annotations{"weight": "0"}, 0, 1, 1, world.JobAnnotations{Sizes: []int{1}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := world.ParseWishes(prefixed(test.annotations), test.least, test.most, test.multiple)
+			got, err := world.ParseAnnotations(prefixed(test.annotations), test.least, test.most, test.multiple)
 			if err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got %+v, error %v; want %+v", got, err, test.want)
 			}
@@ -63,17 +63,17 @@ func TestOneErrorNamesEveryBadAnnotation(t *testing.T) {
 		"work": "36", "remaining": "-1h", "progress": "1.5", "nodes": "16-1", "speeds": "1,NaN",
 		"restart": "soon", "weight": "heavy", "paused": "perhaps", "doubling-efficiency": "0",
 	}
-	wishes, err := world.ParseWishes(prefixed(bad), 0, 0, 1)
+	annotations, err := world.ParseAnnotations(prefixed(bad), 0, 0, 1)
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for name := range bad {
-		if !strings.Contains(err.Error(), world.Prefix+name+" is") {
+		if !strings.Contains(err.Error(), world.Prefix+name+": is") {
 			t.Errorf("error does not name %s: %v", name, err)
 		}
 	}
-	if !wishes.Paused {
-		t.Error("a job that may want to be left alone is not")
+	if !annotations.Paused {
+		t.Error("a job with an invalid paused annotation is not paused")
 	}
 }
 
@@ -99,20 +99,20 @@ func TestBadAnnotations(t *testing.T) {
 		"misspelt":             {map[string]string{"pauesd": "true"}, 0, 1},
 		"ages":                 {map[string]string{"work": "2562047h"}, 0, 1},
 	} {
-		if wishes, err := world.ParseWishes(prefixed(test.annotations), 0, test.most, test.multiple); err == nil {
-			t.Errorf("%s gives %+v", name, wishes)
+		if annotations, err := world.ParseAnnotations(prefixed(test.annotations), 0, test.most, test.multiple); err == nil {
+			t.Errorf("%s gives %+v", name, annotations)
 		}
 	}
 }
 
 func TestSpeed(t *testing.T) {
 	t.Parallel()
-	curve := world.Wishes{}
-	table := world.Wishes{Sizes: []int{2, 8}, Speeds: []float64{2, 4}}
+	curve := world.JobAnnotations{}
+	table := world.JobAnnotations{Sizes: []int{2, 8}, Speeds: []float64{2, 4}}
 	for _, test := range []struct {
-		wishes *world.Wishes
-		nodes  int
-		want   float64
+		annotations *world.JobAnnotations
+		nodes       int
+		want        float64
 	}{
 		{&curve, 0, 0},
 		{&curve, 1, 1},
@@ -123,8 +123,8 @@ func TestSpeed(t *testing.T) {
 		{&table, 8, 4},
 		{&table, 99, 4},
 	} {
-		if got := test.wishes.Speed(test.nodes); math.Abs(got-test.want) > 1e-12 {
-			t.Errorf("speed of %+v on %d nodes is %v; want %v", test.wishes, test.nodes, got, test.want)
+		if got := test.annotations.Speed(test.nodes); math.Abs(got-test.want) > 1e-12 {
+			t.Errorf("speed of %+v on %d nodes is %v; want %v", test.annotations, test.nodes, got, test.want)
 		}
 	}
 }
@@ -133,18 +133,18 @@ func FuzzParseWishes(f *testing.F) {
 	f.Add("1-16", "1,2,3,4,5", "36h", "0.5")
 	f.Add("1,2", "1,2", "1s", "1")
 	f.Fuzz(func(t *testing.T, nodes, speeds, work, progress string) {
-		wishes, err := world.ParseWishes(prefixed(map[string]string{
+		annotations, err := world.ParseAnnotations(prefixed(map[string]string{
 			"nodes": nodes, "speeds": speeds, "work": work, "progress": progress,
 		}), 0, 0, 1)
 		if err != nil {
 			return
 		}
-		if len(wishes.Sizes) == 0 || len(wishes.Sizes) > 32 || len(wishes.Speeds) != len(wishes.Sizes) || wishes.Work <= 0 {
-			t.Errorf("%+v", wishes)
+		if len(annotations.Sizes) == 0 || len(annotations.Sizes) > 32 || len(annotations.Speeds) != len(annotations.Sizes) || annotations.Work <= 0 {
+			t.Errorf("%+v", annotations)
 		}
 		for n := range 40 {
-			if s := wishes.Speed(n); math.IsNaN(s) || math.IsInf(s, 0) || s < 0 {
-				t.Errorf("speed %v on %d nodes of %+v", s, n, wishes)
+			if s := annotations.Speed(n); math.IsNaN(s) || math.IsInf(s, 0) || s < 0 {
+				t.Errorf("speed %v on %d nodes of %+v", s, n, annotations)
 			}
 		}
 	})

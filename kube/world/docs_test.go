@@ -15,7 +15,7 @@ func TestAnnotationsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, unknown := ParseWishes(map[string]string{Prefix + "unknown": ""}, 1, 0, 1)
+	_, unknown := ParseAnnotations(map[string]string{Prefix + "unknown": ""}, 1, 0, 1)
 	if unknown == nil {
 		t.Fatal("an unknown annotation is no error")
 	}

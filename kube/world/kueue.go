@@ -15,34 +15,36 @@ import (
 )
 
 const (
-	// kueueLabel is on jobs that Kueue admits and suspends.
+	// kueueLabel marks jobs that Kueue admits and suspends.
 	kueueLabel = "kueue.x-k8s.io/queue-name"
-	// kueueGate holds the new pods of an elastic job until Kueue admits them. Its webhook puts it
-	// into the templates of a job with the annotation of this name, where elastic jobs are enabled.
+	// kueueGate is the scheduling gate of new pods of an elastic job until Kueue admits them. If elastic
+	// jobs are enabled, Kueue's webhook adds the gate to the pod templates of a job with the annotation of
+	// the same name.
 	kueueGate = "kueue.x-k8s.io/elastic-job"
-	// kueueLeast is on Jobs that Kueue may start with fewer pods, and keeps at that size.
-	kueueLeast = "kueue.x-k8s.io/job-min-parallelism"
+	// kueueMin marks Jobs that Kueue may admit partially: it may start them with fewer pods and does not
+	// resize them.
+	kueueMin = "kueue.x-k8s.io/job-min-parallelism"
 )
 
-// Kueue is what its API holds; nothing here is modified.
+// Kueue contains the objects of Kueue's API. They are not modified.
 type Kueue struct{ Workloads, LocalQueues, ClusterQueues []*unstructured.Unstructured }
 
-// queues are what Kueue says of jobs.
+// queues is the state of Kueue's queues and workloads.
 type queues struct {
-	// local are the names of ClusterQueues by those of LocalQueues.
+	// local maps LocalQueues to the names of their ClusterQueues.
 	local map[types.NamespacedName]string
-	// known are the jobs with a Workload that was not evicted.
+	// known contains the owners of Workloads that are not evicted.
 	known map[types.UID]bool
-	// waiting are the owners of what waits, by ClusterQueue, and why says of each why it does.
+	// waiting lists the owners of waiting Workloads by ClusterQueue. why maps the owners to the reason.
 	waiting map[string][]types.UID
 	why     map[types.UID]string
-	// quota is how much of the pool's unit each ClusterQueue may use, and granted how much of it its
-	// owners may. One that may borrow without a limit has no quota.
+	// quota is the quota of the pool's unit by ClusterQueue; a queue that borrows without limit has none.
+	// granted is the part of the quota in use by ClusterQueue and owner.
 	quota   map[string]int64
 	granted map[string]map[types.UID]int64
 }
 
-// workload is what is read of a Workload.
+// workload has the fields of a Workload that are read.
 type workload struct {
 	Spec struct {
 		QueueName string `json:"queueName"`
@@ -63,7 +65,7 @@ type workload struct {
 	} `json:"status"`
 }
 
-// clusterQueue is what is read of a ClusterQueue.
+// clusterQueue has the fields of a ClusterQueue that are read.
 type clusterQueue struct {
 	Spec struct {
 		CohortName     string `json:"cohortName"`
@@ -79,7 +81,7 @@ type clusterQueue struct {
 	} `json:"spec"`
 }
 
-// read reads what Kueue's API holds of a unit; nil without Kueue. What cannot be read is not there.
+// read returns the queues for a unit, nil without Kueue. It ignores invalid objects.
 func (k *Kueue) read(unit corev1.ResourceName) *queues {
 	if k == nil {
 		return nil
@@ -154,33 +156,33 @@ func (q *queues) readWorkload(object *unstructured.Unstructured, w *workload, un
 	for i, assigned := range w.Status.Admission.PodSetAssignments {
 		units := amount(assigned.ResourceUsage, unit)
 		if i < len(w.Spec.PodSets) && w.Spec.PodSets[i].Count < assigned.Count {
-			units = units / assigned.Count * w.Spec.PodSets[i].Count // It shrank since.
+			units = units / assigned.Count * w.Spec.PodSets[i].Count // The Workload shrank after its admission.
 		}
 		granted[owner] += units
 	}
 }
 
-// kueueOwned notes that Kueue starts and suspends a job, and returns why its size is Kueue's as well,
-// "" where it may be resized, or waits to be started.
+// kueueOwned marks a job as started and suspended by Kueue. It returns why Kueue sets the size as well, and
+// "" if the job may be resized or is suspended.
 func (o *observer) kueueOwned(j *Job) string {
 	if o.queues == nil {
-		return "Kueue sets when it runs and with how many nodes"
+		return "Kueue sets its suspension and its size"
 	}
 	j.Queue = o.queues.local[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetLabels()[kueueLabel]}]
 	annotations := j.Object.GetAnnotations()
-	_, partial := annotations[kueueLeast]
+	_, partial := annotations[kueueMin]
 	gated := slices.Contains(j.Shape.Pod.SchedulingGates, corev1.PodSchedulingGate{Name: kueueGate})
 	switch {
 	case j.Kind.Name != "Job" && j.Kind.Name != "RayCluster":
 		return "Kueue admits its kind at a fixed size; Jobs and RayClusters can be elastic"
 	case slices.ContainsFunc(j.Object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == "RayJob" || r.Kind == "RayService" }):
-		return "Kueue counts the workers that its RayJob or RayService names, unless Ray's own autoscaler sets their number"
+		return "Kueue admits the number of workers in its RayJob or RayService, unless the autoscaler of Ray sets it"
 	case j.Shape.Suspended && j.Shape.Size == 0:
-		return "it has no workers that Kueue could admit; want at least one replica"
+		return "it has no workers that Kueue could admit; must have at least one replica"
 	case j.Shape.Suspended:
 		j.Shape.StartSize = j.Shape.Size
 	case partial || !gated || annotations[kueueGate] != "true":
-		return "Kueue suspends a job whose size changes; want an elastic one, without partial admission"
+		return "Kueue suspends a job that is resized; must be an elastic job without partial admission"
 	case !o.queues.known[j.UID]:
 		return "Kueue has not admitted it"
 	}
@@ -188,25 +190,25 @@ func (o *observer) kueueOwned(j *Job) string {
 	return ""
 }
 
-// queue notes how many nodes the jobs of each ClusterQueue may have together, why jobs wait in it, and
-// that those that run do not grow while something waits there that no decision makes room for.
+// queue sets the node quota of each ClusterQueue and the reason why jobs wait in it. Running jobs get a
+// ceiling at their size while a workload waits in their queue that decisions do not cover.
 func (o *observer) queue() {
 	if o.queues == nil {
 		return
 	}
-	ours, decided := make(map[types.UID]*Job), make(map[types.UID]bool)
+	poolJobs, decided := make(map[types.UID]*Job), make(map[types.UID]bool)
 	for _, j := range o.world.Jobs {
-		ours[j.UID], decided[j.UID] = j, j.Kueue && j.Pinned == ""
+		poolJobs[j.UID], decided[j.UID] = j, j.Kueue && j.Pinned == ""
 	}
-	if o.Pool.Groups == nil && o.Pool.Objective == config.TotalTime { // Groups are the pool's own, or cannot be.
+	if o.Pool.Groups == nil && o.Pool.Objective == config.TotalTime { // Quotas replace groups, which need this objective.
 		o.world.Quotas = make(map[string]int)
 		for name, quota := range o.queues.quota {
 			for owner, units := range o.queues.granted[name] {
-				switch j := ours[owner]; {
+				switch j := poolJobs[owner]; {
 				case j == nil:
 					quota -= units
-				case j.Pinned != "": // The nodes that it keeps are reserved; its pods may run in another cluster.
-					quota -= max(0, units-int64(j.Keeps())*o.allocatable)
+				case j.Pinned != "": // Its nodes are reserved; its pods may run in another cluster.
+					quota -= max(0, units-int64(j.RetainedNodes())*o.allocatable)
 				}
 			}
 			o.world.Quotas[name] = int(max(0, quota) / max(1, o.allocatable))

@@ -154,10 +154,10 @@ func TestKueueJobs(t *testing.T) {
 			if test.banned {
 				c.Pool.Namespaces, c.Pods = []string{"other"}, nil
 			}
-			w := c.World()
+			w := c.ClusterState()
 			j := w.Jobs[slices.IndexFunc(w.Jobs, func(j *world.Job) bool { return j.UID == "uid-a" })]
 			if j.Pinned != test.pinned || j.Ceiling != test.ceiling || j.Kueue != (test.pinned == "") || j.Kueue && !j.Shape.NoPause {
-				t.Errorf("pinned %q (%s), ceiling %d, Kueue's %t; want %q and %d", j.Pinned, j.Why, j.Ceiling, j.Kueue, test.pinned, test.ceiling)
+				t.Errorf("pinned %q (%s), ceiling %d, Kueue's %t; want %q and %d", j.Pinned, j.Message, j.Ceiling, j.Kueue, test.pinned, test.ceiling)
 			}
 			if quota, limited := w.Quotas["shared"]; limited && quota != test.quota || limited != (test.quota >= 0) {
 				t.Errorf("quota is %d; want %d", quota, test.quota)

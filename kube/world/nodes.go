@@ -49,7 +49,7 @@ func (o *observer) countNodes() {
 	o.world.Outage = 2*impaired > len(o.nodes)
 }
 
-// count counts a node.
+// count adds a node to the counts of the pool.
 func (o *observer) count(s NodeStatus) {
 	n, retains := &o.world.Nodes, len(o.podsOn[s.Node.Name]) > 0
 	switch s.State {
@@ -57,8 +57,8 @@ func (o *observer) count(s NodeStatus) {
 		n.Accepting++
 		n.Serving++
 		allocatable := amount(s.Node.Status.Allocatable, o.unit())
-		if n.Accepting == 1 || allocatable < o.leastAllocatable {
-			o.leastAllocatable = allocatable
+		if n.Accepting == 1 || allocatable < o.minAllocatable {
+			o.minAllocatable = allocatable
 		}
 		o.allocatable = max(o.allocatable, allocatable)
 	case Gone:
@@ -78,47 +78,47 @@ func (o *observer) count(s NodeStatus) {
 	}
 }
 
-// active reports whether a pod has not ended.
+// active reports whether a pod has neither succeeded nor failed.
 func active(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// unit returns the resource that makes a pod use a node of the pool.
+// unit returns the resource whose requests make a pod occupy a node of the pool.
 func (o *observer) unit() corev1.ResourceName { return corev1.ResourceName(o.Pool.Unit) }
 
-// devices reports whether the unit is one of devices. Of processors and memory, unlike
-// these, every node reserves some.
+// devices reports whether the unit is an extended resource, such as GPUs. Nodes reserve a part of their CPU
+// and memory, but not of extended resources.
 func (o *observer) devices() bool { return strings.Contains(o.Pool.Unit, "/") }
 
-// perNode returns how much of the unit most nodes have, those out of the count too; of several such
-// amounts the one that more jobs request, then the largest.
+// perNode returns the most common amount of the unit on the pool's nodes, in any state. It breaks ties by
+// the number of jobs that request the amount, then by the larger amount.
 func (o *observer) perNode() int64 {
 	unit := o.unit()
 	nodes, jobs := make(map[int64]int), make(map[int64]int)
 	for _, node := range o.nodes {
-		// A device that broke may be back.
+		// A failed device lowers the allocatable amount only temporarily.
 		nodes[max(amount(node.Status.Capacity, unit), amount(node.Status.Allocatable, unit))]++
 	}
 	delete(nodes, 0)
 	for _, j := range o.world.Jobs {
 		jobs[j.Shape.Unit]++
 	}
-	most := int64(0)
+	common := int64(0)
 	for n := range nodes {
-		if cmp.Or(cmp.Compare(nodes[n], nodes[most]), cmp.Compare(jobs[n], jobs[most]), cmp.Compare(n, most)) > 0 {
-			most = n
+		if cmp.Or(cmp.Compare(nodes[n], nodes[common]), cmp.Compare(jobs[n], jobs[common]), cmp.Compare(n, common)) > 0 {
+			common = n
 		}
 	}
-	return most
+	return common
 }
 
-// amount returns how much there is of a resource, 0 where there is none.
+// amount returns the amount of a resource in a list, 0 if the list does not have it.
 func amount(list corev1.ResourceList, unit corev1.ResourceName) int64 {
 	quantity := list[unit]
 	return quantity.Value()
 }
 
-// countPods counts the pods of a job that hold a node of the pool or are about to.
+// countPods counts the pods of a job and the nodes that could run its pending pods.
 func (o *observer) countPods(j *Job) {
 	own := make(map[string]bool)
 	for _, pod := range o.podsOf[j] {
@@ -139,7 +139,7 @@ func (o *observer) countPods(j *Job) {
 		own[node] = own[node] || live
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
-			j.Pods.Done++
+			j.Pods.Succeeded++
 		case node == "" && live:
 			j.Pods.Live++
 			j.Pods.Waiting++
@@ -149,31 +149,31 @@ func (o *observer) countPods(j *Job) {
 				}
 			}
 		case node == "":
-			// Nothing runs that could take its time.
+			// A deleted pod without a node disappears at once.
 		case !exists:
-			// Its node was deleted, and so will be the pod.
+			// The node was deleted, so the pod will be deleted, too.
 		case status.State != Accepting:
-			// Its node is no capacity, so the pod takes none.
+			// The node does not count as capacity, so the pod uses none.
 			if !live {
 				break
 			}
 			if j.Pods.Away++; o.elsewhere[node] {
-				j.pin(Elsewhere, "pods of it run on "+node+", which is no node of the pool")
+				j.pin(Elsewhere, "its pods run on node "+node+", which is not in the pool")
 			} else {
 				j.retainedOn = append(j.retainedOn, status)
 			}
 		case o.counted[node]:
-			// So is this one.
+			// Another pod on this node is already counted.
 		case live:
 			j.Pods.Live++
 			o.counted[node] = true
 		default:
 			j.Pods.Terminating++
 			o.counted[node] = true
-			// The deletion is to be done by its timestamp, which has the whole grace in it.
+			// The deletion timestamp is the time of the request plus the grace period.
 			grace := ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
-			asked := pod.DeletionTimestamp.Unix() - grace
-			if o.Now.Sub(time.Unix(asked, 0)) > kinds.Grace(&grace)+o.Pool.SettleTimeout {
+			requested := pod.DeletionTimestamp.Unix() - grace
+			if o.Now.Sub(time.Unix(requested, 0)) > kinds.Grace(&grace)+o.Pool.SettleTimeout {
 				j.Pods.Overdue++
 			}
 		}
@@ -182,26 +182,26 @@ func (o *observer) countPods(j *Job) {
 		return
 	}
 	affinity := nodeaffinity.NewRequiredNodeAffinity(j.Shape.Pod.NodeSelector, j.Shape.Pod.Affinity)
-	meant := func(node *corev1.Node) bool {
+	selected := func(node *corev1.Node) bool {
 		matches, err := affinity.Match(node)
 		return matches && err == nil
 	}
-	if len(o.nodes) > 0 && !slices.ContainsFunc(o.nodes, meant) {
+	if len(o.nodes) > 0 && !slices.ContainsFunc(o.nodes, selected) {
 		j.pin(Elsewhere, "its node selector or affinity matches no node of the pool")
 		return
 	}
-	if j.ToCome() == 0 {
+	if j.PendingPods() == 0 {
 		return
 	}
 	requests := resource.PodRequests(&corev1.Pod{Spec: j.Shape.Pod}, resource.PodResourcesOptions{})
 	for _, node := range o.nodes {
-		if o.statuses[node.Name].State == Accepting && !own[node.Name] && meant(node) && o.admits(node, j) && enough(node, requests) {
-			j.Room++
+		if o.statuses[node.Name].State == Accepting && !own[node.Name] && selected(node) && o.admits(node, j) && enough(node, requests) {
+			j.SchedulableNodes++
 		}
 	}
 }
 
-// countState counts a pod that is not being deleted by what its containers do.
+// countState counts a pod that is not being deleted by the state of its containers.
 func (o *observer) countState(j *Job, pod *corev1.Pod, exists bool) {
 	why, waits := o.broken(pod)
 	if why != "" {
@@ -214,17 +214,17 @@ func (o *observer) countState(j *Job, pod *corev1.Pod, exists bool) {
 }
 
 const (
-	// crashes is how often a container was restarted that is taken to crash ever again: some are
-	// restarted when their job is resized.
-	crashes = 3
-	// crashFree is how long such a container has to run to be taken for well: the longest time that
-	// kubelets wait before they start one again.
+	// minCrashes is the number of restarts from which a container counts as crashing. Some containers are
+	// restarted once or twice when their job is resized.
+	minCrashes = 3
+	// crashFree is how long a crashing container must run to count as healthy. It is the maximum back-off
+	// of kubelets.
 	crashFree = 5 * time.Minute
 )
 
-// broken returns why a container of a pod cannot run, "" if all can, and whether it waits for that
-// now. One that waits for its image, or for what comes before it, can run. One that crashes again
-// and again cannot, though it runs in between.
+// broken returns why a container of a pod cannot run, "" if all containers can, and whether the container is
+// waiting now. A container that pulls its image or waits for init containers can run. A container that
+// crashes repeatedly cannot, even if it is running now.
 func (o *observer) broken(pod *corev1.Pod) (why string, waits bool) {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		reason := ""
@@ -238,14 +238,14 @@ func (o *observer) broken(pod *corev1.Pod) (why string, waits bool) {
 			return fmt.Sprintf("container %s of pod %s crashes: %s", c.Name, pod.Name, lastExit(&c)), true
 		}
 		recently := c.State.Running == nil || o.Now.Sub(c.State.Running.StartedAt.Time) < crashFree
-		if c.RestartCount >= crashes && recently && c.LastTerminationState.Terminated != nil && c.LastTerminationState.Terminated.ExitCode != 0 {
+		if c.RestartCount >= minCrashes && recently && c.LastTerminationState.Terminated != nil && c.LastTerminationState.Terminated.ExitCode != 0 {
 			why = fmt.Sprintf("container %s of pod %s crashes: %s", c.Name, pod.Name, lastExit(&c))
 		}
 	}
 	return why, false
 }
 
-// lastExit says how a container ended last.
+// lastExit describes the last termination of a container.
 func lastExit(c *corev1.ContainerStatus) string {
 	last := c.LastTerminationState.Terminated
 	if last == nil {
@@ -261,10 +261,10 @@ func lastExit(c *corev1.ContainerStatus) string {
 	return fmt.Sprintf("%s, restarted %d times", text, c.RestartCount)
 }
 
-// enough reports whether a node has what a pod requests, as far as it says.
+// enough reports whether a node has the requested resources. It ignores resources that the node does not list.
 func enough(node *corev1.Node, requests corev1.ResourceList) bool {
 	for name, quantity := range requests {
-		if has, says := node.Status.Allocatable[name]; says && quantity.Cmp(has) > 0 {
+		if has, listed := node.Status.Allocatable[name]; listed && quantity.Cmp(has) > 0 {
 			return false
 		}
 	}

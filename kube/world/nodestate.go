@@ -9,36 +9,36 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NodeState says what a node of a pool is good for.
+// NodeState describes whether a node of a pool accepts and keeps pods.
 type NodeState string
 
 // The states of a node.
 const (
-	// Accepting nodes are capacity: they take new pods of the pool's jobs.
+	// Accepting nodes count as capacity: they accept new pods of the pool's jobs.
 	Accepting NodeState = "accepting"
-	// Retaining nodes take no new pods. Their pods go on, and cost the pool no accepting node.
+	// Retaining nodes accept no new pods. Their pods continue to run and do not count against capacity.
 	Retaining NodeState = "retaining"
-	// Gone nodes run nothing: for longer than the pool's NodeGracePeriod they have not been ready or
-	// have not had the unit, and none of the pool's pods is left on them.
+	// Gone nodes have not been ready, or have not had the unit, for longer than the pool's NodeGracePeriod,
+	// and have no pods of the pool.
 	Gone NodeState = "gone"
 )
 
 // NodeStates returns all states of a node.
 func NodeStates() []NodeState { return []NodeState{Accepting, Retaining, Gone} }
 
-// NodeReason says why a node is not accepting, as metrics and events name it.
+// NodeReason is the reason why a node is not accepting, as metrics name it.
 type NodeReason string
 
 // The reasons why a node is not accepting.
 const (
 	NotReady      NodeReason = "not_ready"
-	Unallocatable NodeReason = "unallocatable" // none or not all of its units can be allocated
-	Leaving       NodeReason = "leaving"       // an autoscaler or the cloud is about to remove it
+	Unallocatable NodeReason = "unallocatable" // not all of its units are allocatable
+	Leaving       NodeReason = "leaving"       // will be removed by an autoscaler or the cloud provider
 	Cordoned      NodeReason = "cordoned"
-	Tainted       NodeReason = "tainted" // with a taint that the pool's jobs do not tolerate
-	Odd           NodeReason = "odd"     // it has more or fewer units than most nodes
-	Foreign       NodeReason = "foreign" // it serves pods that are not of the pool's jobs
-	Returning     NodeReason = "returning"
+	Tainted       NodeReason = "tainted"   // has a taint that the pool's jobs do not tolerate
+	Odd           NodeReason = "odd"       // has more or fewer units than most nodes
+	Foreign       NodeReason = "foreign"   // runs pods that do not belong to the pool's jobs
+	Returning     NodeReason = "returning" // healthy again for less than the settling time
 )
 
 // NodeReasons returns all reasons why a node is not accepting.
@@ -46,12 +46,12 @@ func NodeReasons() []NodeReason {
 	return []NodeReason{NotReady, Unallocatable, Leaving, Cordoned, Tainted, Odd, Foreign, Returning}
 }
 
-// NodeStatus is the state of a node, with its reason.
+// NodeStatus is the state of a node with its reason.
 type NodeStatus struct {
-	Node   *corev1.Node
-	State  NodeState
-	Reason NodeReason // empty if the node is accepting
-	Why    string     // the reason in words
+	Node    *corev1.Node
+	State   NodeState
+	Reason  NodeReason // empty if the node is accepting
+	Message string     // explanation of the reason
 	// Transient is true while the node has not been accepting for less than the pool's NodeGracePeriod.
 	Transient bool
 }
@@ -59,44 +59,44 @@ type NodeStatus struct {
 // String describes the state, as in "node-3 retaining: cordoned".
 func (s *NodeStatus) String() string {
 	text := s.Node.Name + " " + string(s.State)
-	if s.Why != "" {
-		text += ": " + s.Why
+	if s.Message != "" {
+		text += ": " + s.Message
 	}
 	return text
 }
 
-// NodeHistory is what earlier observations saw of a node.
+// NodeHistory contains times of earlier observations of a node.
 type NodeHistory struct {
-	Accepted time.Time // when it was last accepting, zero if it never was
-	Refused  time.Time // when a condition of it last kept new pods away, zero if none did
+	Accepted time.Time // last time at which it was accepting, zero if never
+	Refused  time.Time // last time at which a condition kept new pods away, zero if never
 }
 
-// NodeCounts are numbers of nodes of a pool.
+// NodeCounts counts the nodes of a pool.
 type NodeCounts struct {
 	Accepting, Retaining, Gone int
-	// Expected nodes are not accepting for less than the pool's NodeGracePeriod and have no pods.
-	// Decisions count on them; pods are placed on them once they are accepting again.
+	// Expected counts nodes without pods that stopped accepting pods less than the pool's NodeGracePeriod
+	// ago. Decisions use them as capacity; pods are placed on them once they are accepting again.
 	Expected int
-	// Serving nodes are accepting, expected, or retain pods of the pool's jobs.
+	// Serving counts nodes that are accepting, expected, or retain pods of the pool's jobs.
 	Serving int
-	// Leaving nodes are about to be removed by an autoscaler or the cloud.
+	// Leaving counts nodes that will be removed by an autoscaler or the cloud provider.
 	Leaving int
-	// Promised nodes are accepting ones: jobs got them that are gone now, and whose pods may yet be seen.
+	// Promised counts accepting nodes of jobs that were deleted while they grew. Their pods may still appear.
 	Promised int
 }
 
-// classify returns the state of a node: the only place that decides what a node is good for. It
-// notes what the next observation has to know of the node.
+// classify returns the state of a node. No other code decides the state of a node. It also updates the
+// history of the node for the next observation.
 func (o *observer) classify(node *corev1.Node) NodeStatus {
 	s := NodeStatus{Node: node, State: Accepting}
 	history := o.historyOf(node)
-	s.Reason, s.Why = o.refusal(node)
+	s.Reason, s.Message = o.refusal(node)
 	wait := o.Pool.NodeGracePeriod
 	switch {
 	case s.Reason != "":
 		history.Refused = o.Now
 	case o.returning(node, history):
-		s.Reason, s.Why = Returning, "accepts pods again, for less than "+o.settlingTime().String()
+		s.Reason, s.Message = Returning, "accepts pods again, for less than "+o.settlingTime().String()
 		wait += o.settlingTime()
 	default:
 		history.Accepted = o.Now
@@ -104,7 +104,7 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 	o.world.NodeHistory[node.Name] = history
 	s.Transient = s.Reason != "" && !history.Accepted.IsZero() && o.Now.Sub(history.Accepted) < wait
 	if s.Reason == "" && o.foreign[node.Name] {
-		s.Reason, s.Why = Foreign, "serves pods that request the unit and are not of the pool's jobs"
+		s.Reason, s.Message = Foreign, "runs pods that request the unit and do not belong to the pool's jobs"
 	}
 	lost := s.Reason == NotReady || s.Reason == Unallocatable && amount(node.Status.Allocatable, o.unit()) <= 0
 	switch {
@@ -117,7 +117,7 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 	return s
 }
 
-// refusal returns which condition of a node keeps new pods of the pool's jobs away, "" for none.
+// refusal returns the condition of a node that keeps new pods of the pool's jobs away, "" for none.
 func (o *observer) refusal(node *corev1.Node) (NodeReason, string) {
 	if !ready(node) {
 		return NotReady, "not ready"
@@ -125,7 +125,7 @@ func (o *observer) refusal(node *corev1.Node) (NodeReason, string) {
 	return o.refusalIfReady(node)
 }
 
-// refusalIfReady returns which condition beside readiness keeps new pods of the pool's jobs away from
+// refusalIfReady returns the condition other than readiness that keeps new pods of the pool's jobs away from
 // a node, "" for none.
 func (o *observer) refusalIfReady(node *corev1.Node) (NodeReason, string) {
 	allocatable, capacity := amount(node.Status.Allocatable, o.unit()), amount(node.Status.Capacity, o.unit())
@@ -136,19 +136,19 @@ func (o *observer) refusalIfReady(node *corev1.Node) (NodeReason, string) {
 	case node.DeletionTimestamp != nil:
 		return Leaving, "being deleted"
 	case leaving(node):
-		return Leaving, "about to be removed"
+		return Leaving, "will be removed soon"
 	case node.Spec.Unschedulable:
 		return Cordoned, "cordoned"
 	case tainted:
 		return Tainted, "taint " + taint + " is not tolerated"
 	case o.devices() && allocatable != o.world.PerNode:
-		return Odd, fmt.Sprintf("has %d %s; pool %s counts nodes of %d", allocatable, o.Pool.Unit, o.Pool.Name, o.world.PerNode)
+		return Odd, fmt.Sprintf("has %d %s; nodes of pool %s must have %d", allocatable, o.Pool.Unit, o.Pool.Name, o.world.PerNode)
 	}
 	return "", ""
 }
 
-// historyOf returns what is known of a node's past. A node itself reports since when it has not been
-// ready, also to a controller that has just started.
+// historyOf returns the history of a node. If the controller has just started, it uses the transition time
+// of the node's Ready condition.
 func (o *observer) historyOf(node *corev1.Node) NodeHistory {
 	h := o.NodeHistory[node.Name]
 	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
@@ -166,19 +166,20 @@ func (o *observer) historyOf(node *corev1.Node) NodeHistory {
 	return h
 }
 
-// returnsFor is how many debounce times a node has to be well again before it accepts pods.
-const returnsFor = 6
+// settlingDebounces is the settling time of nodes in debounce times.
+const settlingDebounces = 6
 
-// settlingTime returns how long a node has to be well again before it accepts pods: it may fail again.
-func (o *observer) settlingTime() time.Duration { return returnsFor * o.Pool.Debounce }
+// settlingTime returns how long a node must be healthy again before it counts as accepting. A node that has
+// just recovered may fail again.
+func (o *observer) settlingTime() time.Duration { return settlingDebounces * o.Pool.Debounce }
 
 // isNew reports whether the readiness of a node changed soon after its creation.
 func (o *observer) isNew(node *corev1.Node, ready *corev1.NodeCondition) bool {
 	return ready.LastTransitionTime.Sub(node.CreationTimestamp.Time) < o.settlingTime()
 }
 
-// returning reports whether a node that did not take pods has been well for so short a time that it
-// may fail again. New nodes take pods at once.
+// returning reports whether a node that did not accept pods has been healthy for less than the settling
+// time. New nodes accept pods at once.
 func (o *observer) returning(node *corev1.Node, h NodeHistory) bool {
 	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil && !o.isNew(node, c) {
 		if since := o.Now.Sub(c.LastTransitionTime.Time); since >= 0 && since < o.settlingTime() {
@@ -188,13 +189,13 @@ func (o *observer) returning(node *corev1.Node, h NodeHistory) bool {
 	return !h.Accepted.IsZero() && !h.Refused.IsZero() && o.Now.Sub(h.Refused) < o.settlingTime()
 }
 
-// ready reports whether a node says that it is.
+// ready reports whether the Ready condition of a node is true.
 func ready(node *corev1.Node) bool {
 	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// leaving reports whether an autoscaler or the cloud is about to take a node away.
+// leaving reports whether a taint announces that an autoscaler or the cloud provider will remove a node.
 func leaving(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
 		switch taint.Key {
@@ -207,14 +208,14 @@ func leaving(node *corev1.Node) bool {
 	return false
 }
 
-// untolerated returns a taint of a node that keeps pods of the pool's jobs away. A taint is tolerated
-// if the configuration of the pool says so, if it is the usual one of the pool's unit, or if pods do:
-// all that the pool's jobs have on this node, or on any. Admission plugins add tolerations to pods
-// that neither the configuration nor the jobs show.
+// untolerated returns a taint of a node that keeps pods of the pool's jobs away. A taint is tolerated if the
+// pool's configuration tolerates it, if it is ignored, or if all pods of the pool's jobs on this node, or
+// on all nodes, tolerate it. Pods are checked because admission plugins add tolerations to them that
+// neither the configuration nor the jobs have.
 func (o *observer) untolerated(node *corev1.Node) (string, bool) {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
-		if o.usual(taint) || tolerates(o.Pool.Tolerations, taint) ||
+		if o.ignored(taint) || tolerates(o.Pool.Tolerations, taint) ||
 			o.podsTolerate(o.podsOn[node.Name], taint) || o.allPodsTolerate(taint) {
 			continue
 		}
@@ -223,10 +224,10 @@ func (o *observer) untolerated(node *corev1.Node) (string, bool) {
 	return "", false
 }
 
-// usual reports whether a taint is of no interest: it only asks for other nodes, repeats what the node
-// says elsewhere, or has the key that the admission plugin ExtendedResourceToleration makes pods that
-// request the unit tolerate.
-func (o *observer) usual(taint *corev1.Taint) bool {
+// ignored reports whether a taint does not matter: it is only a preference, it repeats another condition of
+// the node, or its key is the unit, which the admission plugin ExtendedResourceToleration makes all pods
+// that request the unit tolerate.
+func (o *observer) ignored(taint *corev1.Taint) bool {
 	switch taint.Key {
 	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
 		return true
@@ -236,7 +237,7 @@ func (o *observer) usual(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectPreferNoSchedule
 }
 
-// podsTolerate reports whether there are pods and all of them tolerate a taint.
+// podsTolerate reports whether all pods tolerate a taint. It returns false if there are no pods.
 func (o *observer) podsTolerate(pods []*corev1.Pod, taint *corev1.Taint) bool {
 	for _, pod := range pods {
 		template := o.jobOf[pod.UID].Shape.Pod.Tolerations
@@ -247,7 +248,7 @@ func (o *observer) podsTolerate(pods []*corev1.Pod, taint *corev1.Taint) bool {
 	return len(pods) > 0
 }
 
-// allPodsTolerate reports whether the pool's jobs have pods on nodes and all of them tolerate a taint.
+// allPodsTolerate reports whether all pods of the pool's jobs that have a node tolerate a taint. It returns false if there are none.
 func (o *observer) allPodsTolerate(taint *corev1.Taint) bool {
 	key := taint.ToString()
 	tolerated, known := o.tolerated[key]
@@ -261,7 +262,7 @@ func (o *observer) allPodsTolerate(taint *corev1.Taint) bool {
 	return tolerated
 }
 
-// tolerates reports whether tolerations let a pod be placed in spite of a taint, and stay.
+// tolerates reports whether a pod with the tolerations can be placed on a node with a taint and is not evicted.
 func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		if tolerations[i].TolerationSeconds == nil && tolerations[i].ToleratesTaint(klog.Background(), taint, false) {
@@ -271,19 +272,19 @@ func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return false
 }
 
-// admits reports whether no taint of a node keeps new pods of a job away.
+// admits reports whether new pods of a job tolerate all taints of a node.
 func (o *observer) admits(node *corev1.Node, j *Job) bool {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
-		if !o.usual(taint) && !tolerates(j.Shape.Pod.Tolerations, taint) && !o.podsTolerate(o.podsOf[j], taint) {
+		if !o.ignored(taint) && !tolerates(j.Shape.Pod.Tolerations, taint) && !o.podsTolerate(o.podsOf[j], taint) {
 			return false
 		}
 	}
 	return true
 }
 
-// NodesBy returns how many nodes are not accepting for a reason.
-func (w *World) NodesBy(reason NodeReason) int {
+// NodesBy returns the number of nodes that are not accepting for a reason.
+func (w *ClusterState) NodesBy(reason NodeReason) int {
 	n := 0
 	for i := range w.NodeStatuses {
 		if w.NodeStatuses[i].Reason == reason {

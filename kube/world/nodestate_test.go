@@ -37,10 +37,10 @@ func TestNodeState(t *testing.T) {
 			t.Parallel()
 			// The pods of a are on the first two nodes, and the others are idle.
 			c := worldtest.New(5, worldtest.Job("a", 2, map[string]string{"work": "1000h"}))
-			var w *world.World
+			var w *world.ClusterState
 			look := func(after time.Duration) {
 				c.Now = c.Now.Add(after)
-				w = c.World()
+				w = c.ClusterState()
 				c.NodeHistory = w.NodeHistory
 			}
 			look(time.Hour)
@@ -58,7 +58,7 @@ func TestNodeState(t *testing.T) {
 						what, w.NodeStatuses[0].String(), w.NodeStatuses[2].String(), w.Nodes.Expected, busy, idle, expected)
 				}
 				if retained := w.Jobs[0].Pinned == world.Retained; retained != (busy == world.Retaining) {
-					t.Errorf("%s: the job is pinned %q: %s", what, w.Jobs[0].Pinned, w.Jobs[0].Why)
+					t.Errorf("%s: the job is pinned %q: %s", what, w.Jobs[0].Pinned, w.Jobs[0].Message)
 				}
 				if w.Missing != 0 {
 					t.Errorf("%s: %d nodes are missing", what, w.Missing)

@@ -19,7 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// Input is what a world is observed from.
+// Input contains the objects and earlier observations from which Observe derives the state of a pool.
 type Input struct {
 	Now   time.Time
 	Pool  config.Pool
@@ -27,40 +27,40 @@ type Input struct {
 	Nodes []*corev1.Node                  // of the cluster; not modified
 	Pods  []*corev1.Pod                   // of the cluster; not modified
 	Jobs  []Object                        // of the pool
-	Kueue *Kueue                          // nil where it has no say
-	Query map[types.NamespacedName]Sample // what the pool's query answered, by job
-	Uses  map[types.UID]Use               // how jobs were seen to use their nodes
-	ETAs  *eta.Estimator                  // how long the jobs took that have ended
-	Pins  map[types.UID]Pin               // jobs left alone until the next decision
-	// NodeHistory is that of the last World by node name, nil at the start.
+	Kueue *Kueue                          // nil if Kueue admits no jobs
+	Query map[types.NamespacedName]Sample // results of the pool's query by job
+	Usage map[types.UID]Usage             // observed usage of nodes by job
+	ETAs  *eta.Estimator                  // work of completed jobs
+	Pins  map[types.UID]Pin               // jobs that are not resized until the next decision
+	// NodeHistory is the NodeHistory of the last state, by node name; nil after the start.
 	NodeHistory map[string]NodeHistory
 }
 
-// Object is a job as the API holds it.
+// Object is a job as stored by the API server, with its child if its kind has one.
 type Object struct {
 	Kind  kinds.Kind
 	Job   *unstructured.Unstructured
 	Child *unstructured.Unstructured
 }
 
-// Sample is an answer of a pool's query for one job.
+// Sample is a result of a pool's query for one job.
 type Sample struct {
 	Value float64
 	Time  time.Time
 }
 
-// Pin is why a job is left alone.
+// Pin is the reason why a job is not resized.
 type Pin struct {
-	Reason Reason
-	Why    string
+	Reason  Reason
+	Message string
 }
 
-// staleAfter is after how many cadences a report of the remaining time is too old.
+// staleAfter is the maximum age of a report of the remaining time, in cadences.
 const staleAfter = 2
 
-// Observe returns the world.
-func Observe(in Input) *World {
-	w := &World{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
+// Observe derives the state of a pool.
+func Observe(in Input) *ClusterState {
+	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
 	o := &observer{
 		Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), counted: make(map[string]bool),
 		foreign: make(map[string]bool), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
@@ -85,10 +85,10 @@ func Observe(in Input) *World {
 	w.unpin()
 	o.queue()
 	for _, j := range w.Jobs {
-		kept += j.Keeps() - j.Waits()
+		kept += j.RetainedNodes() - j.UnplannedNodes()
 	}
 	if w.Missing = max(0, kept-w.Nodes.Accepting-w.Nodes.Expected); w.Missing > 0 {
-		// Nodes went. To shrink a job once more is better than to pause it.
+		// Nodes were lost. Shrinking a job during its cooldown is better than pausing it.
 		for _, j := range w.Jobs {
 			j.Cooling = j.Cooling && j.Nodes() == 0
 		}
@@ -96,42 +96,42 @@ func Observe(in Input) *World {
 	return w
 }
 
-// observer is a world in the making.
+// observer derives a ClusterState.
 type observer struct {
 	Input
-	world  *World
+	world  *ClusterState
 	queues *queues
-	// podsOf are the pods of each job, and jobOf their jobs.
+	// podsOf maps jobs to their pods, and jobOf maps the UIDs of pods to their jobs.
 	podsOf map[*Job][]*corev1.Pod
 	jobOf  map[types.UID]*Job
-	// nodes are those of the pool, statuses their states by name, and elsewhere the names of all others.
+	// nodes are the pool's nodes, statuses their states by name, and elsewhere the names of all other nodes.
 	nodes     []*corev1.Node
 	statuses  map[string]NodeStatus
 	elsewhere map[string]bool
-	// foreign are the names of nodes with pods that request the unit and are of no job of the pool.
-	// podsOn are those of the pool's jobs that run on a node or are about to.
+	// foreign contains the names of nodes with pods that request the unit but belong to no job of the pool.
+	// podsOn lists the active pods of the pool's jobs by node name.
 	foreign map[string]bool
 	podsOn  map[string][]*corev1.Pod
-	// tolerated are the taints that all those pods tolerate, as far as they were looked up.
+	// tolerated caches whether all pods in podsOn tolerate a taint.
 	tolerated map[string]bool
-	// counted are the names of accepting nodes whose pod is counted; allocatable is the least and the
-	// most of the unit that an accepting node has.
-	counted                       map[string]bool
-	leastAllocatable, allocatable int64
+	// counted contains the names of accepting nodes whose pod is already counted. minAllocatable and
+	// allocatable are the smallest and largest allocatable amounts of the unit on accepting nodes.
+	counted                     map[string]bool
+	minAllocatable, allocatable int64
 }
 
-// identify reads what an object says.
+// identify creates a job from an object: its identity, shape, annotations and record.
 func (o *observer) identify(object Object) *Job {
 	j := &Job{
 		ID:  object.Kind.Name + "/" + object.Job.GetNamespace() + "/" + object.Job.GetName(),
-		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Use: o.Uses[object.Job.GetUID()],
+		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Usage: o.Input.Usage[object.Job.GetUID()],
 	}
 	annotations := object.Job.GetAnnotations()
 	var notElastic error
 	j.Shape, notElastic = object.Kind.Read(object.Job, object.Child, corev1.ResourceName(o.Pool.Unit))
 	var bad error
-	j.Wishes, bad = ParseWishes(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
-	if _, said := annotations[RestartAnnotation]; !said {
+	j.JobAnnotations, bad = ParseAnnotations(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
+	if _, set := annotations[RestartAnnotation]; !set {
 		j.Restart = o.Pool.Restart
 	}
 	j.Record = parseRecord(j.UID, annotations, o.Now)
@@ -147,13 +147,13 @@ func (o *observer) identify(object Object) *Job {
 		j.pin(Deleting, "it is being deleted")
 	case j.Shape.Finished:
 	case o.Pool.Namespaces != nil && !slices.Contains(o.Pool.Namespaces, object.Job.GetNamespace()), group == nil && o.Pool.Groups != nil:
-		j.pin(NotAllowed, "jobs of its namespace may not use the pool")
+		j.pin(NotAllowed, "jobs in its namespace are not allowed to use the pool")
 	case bad != nil:
 		j.pin(BadAnnotations, bad.Error())
 	case j.Paused:
-		j.pin(Paused, "its annotation "+PausedAnnotation+" says so")
+		j.pin(Paused, "its annotation "+PausedAnnotation+" is true")
 	case owner != "":
-		j.pin(Owned, "it belongs to a "+owner+": label that instead")
+		j.pin(Owned, "it belongs to a "+owner+", which must have the label instead")
 	case notElastic != nil:
 		j.pin(NotElastic, notElastic.Error())
 	case (o.Apply || o.queues != nil) && object.Job.GetLabels()[kueueLabel] != "":
@@ -166,18 +166,18 @@ func (o *observer) identify(object Object) *Job {
 
 func (j *Job) pin(reason Reason, why string) {
 	if j.Pinned == "" {
-		j.Pinned, j.Why = reason, why
+		j.Pinned, j.Message = reason, why
 	}
 }
 
-// assignPods finds the pods of each job.
+// assignPods assigns the pods to their jobs.
 func (o *observer) assignPods() {
 	type label struct{ namespace, key, value string }
 	byLabel := make(map[label][]*Job)
 	keys := make(map[string]bool)
 	for _, j := range o.world.Jobs {
 		for key, value := range j.Shape.Selector {
-			// The name of a job is among its labels and tells it from most others.
+			// The label with the job's name is the most selective one.
 			if value == j.Object.GetName() {
 				l := label{j.Object.GetNamespace(), key, value}
 				byLabel[l] = append(byLabel[l], j)
@@ -190,7 +190,7 @@ func (o *observer) assignPods() {
 	for _, pod := range o.Pods {
 		failed := pod.Status.Phase == corev1.PodFailed
 		if failed && pod.DeletionTimestamp == nil || metav1.GetControllerOfNoCopy(pod) == nil {
-			continue // Nothing deletes a pod without an owner: a job of the same name had it.
+			continue // A pod without an owner is an orphan of an earlier job with the same name.
 		}
 		for key := range keys {
 			value, found := pod.Labels[key]
@@ -207,59 +207,59 @@ func (o *observer) assignPods() {
 	}
 }
 
-// judge fills in what remains of the job, and pins it where it must be left alone.
+// judge sets the estimate of the remaining work, and pins the job if it must not be resized.
 func (o *observer) judge(j *Job) {
 	created := j.Object.GetCreationTimestamp().Time
-	j.history = newHistory(&j.Wishes, j.Record, o.Now, j.Shape.Started, created, j.Nodes())
-	j.history.lost = j.Use.Lost
+	j.history = newHistory(&j.JobAnnotations, j.Record, o.Now, j.Shape.Started, created, j.Nodes())
+	j.history.idle = j.Usage.Idle
 	if j.Shape.Finished {
 		return
 	}
 	j.Trained = j.history.trainedFor()
 	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
 	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
-	// To ask more of a job whose pods are slow to leave frees nothing.
+	// Resizing a job again while its pods terminate frees no nodes.
 	j.Cooling = j.Cooling || j.Pods.Terminating > 0 && j.Nodes() > 0
-	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Use.Cap)
+	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Usage.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
-	estimate, unknown := j.history.estimate(o.reports(j), staleAfter*o.Pool.Cadence)
-	if unknown != nil {
-		guess := o.ETAs.Estimate(eta.Job{WorkDone: j.WorkDone()})
-		estimate, j.Guessed = Estimate{Remaining: guess.ETA, Source: SourceEnded, Error: guess.Error}, unknown.Error()
+	estimate, unknownErr := j.history.estimate(o.reports(j), staleAfter*o.Pool.Cadence)
+	if unknownErr != nil {
+		fallback := o.ETAs.Estimate(eta.Job{WorkDone: j.WorkDone()})
+		estimate, j.FallbackReason = Estimate{Remaining: fallback.ETA, Source: SourceCompleted, Error: fallback.Error}, unknownErr.Error()
 	}
 	j.Estimate = estimate
 	pin, pinned := o.Pins[j.UID]
 	if j.Succeeded() > 0 && j.Nodes() == 0 {
-		j.Shape.StartSize = j.Shape.Size // Its other pods go on with the training that these have finished.
+		j.Shape.StartSize = j.Shape.Size // Resuming at another size would repeat the work of the pods that have succeeded.
 	}
 	if pinned && pin.Reason == Gang && j.Nodes() == 0 {
-		j.Shape.StartSize, pinned = j.Shape.Size, false // It may be started as it is.
+		j.Shape.StartSize, pinned = j.Shape.Size, false // A suspended gang may be started at its size.
 	}
 	switch unit := j.Shape.Unit; {
 	case j.Succeeded() > 0 && j.Nodes() > 0:
 		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded; it gets no new ones", j.Succeeded(), j.Nodes()))
-	case o.world.Nodes.Accepting > 0 && (unit > o.leastAllocatable || 2*unit <= o.allocatable):
-		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; want a whole node of %d",
-			unit, o.Pool.Unit, o.leastAllocatable))
+	case o.world.Nodes.Accepting > 0 && (unit > o.minAllocatable || 2*unit <= o.allocatable):
+		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; must request a whole node of %d",
+			unit, o.Pool.Unit, o.minAllocatable))
 	case j.Pods.Overdue > 0:
-		j.pin(Stuck, fmt.Sprintf("%d of its pods outlived their grace period by more than %v", j.Pods.Overdue, o.Pool.SettleTimeout))
-	case o.Now.Before(j.Use.Foreign):
-		j.pin(Conflict, fmt.Sprintf("another writer undid what was decided %d times; it is left alone until %s",
-			j.Use.Undone, j.Use.Foreign.UTC().Format(time.RFC3339)))
+		j.pin(Stuck, fmt.Sprintf("%d of its pods did not terminate within their grace period and %v", j.Pods.Overdue, o.Pool.SettleTimeout))
+	case o.Now.Before(j.Usage.ConflictUntil):
+		j.pin(Conflict, fmt.Sprintf("another writer reverted %d resizes; it is not resized until %s",
+			j.Usage.Reverted, j.Usage.ConflictUntil.UTC().Format(time.RFC3339)))
 	case pinned:
-		j.pin(pin.Reason, pin.Why)
+		j.pin(pin.Reason, pin.Message)
 	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Succeeded() > 0):
-		j.pin(PastItsEnd, fmt.Sprintf("by its %s it would have ended %v ago",
+		j.pin(PastItsEnd, fmt.Sprintf("by its %s it should have completed %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}
 	j.retain()
 }
 
-// maxNamed is how many nodes a reason names.
+// maxNamed is the maximum number of nodes that a message names.
 const maxNamed = 3
 
-// retain pins a job some of whose pods are on nodes that take no new ones: its size stays what it is
-// while they run.
+// retain pins a job that has pods on nodes that are not accepting. Its size does not change while these
+// pods run.
 func (j *Job) retain() {
 	if len(j.retainedOn) == 0 {
 		return
@@ -279,12 +279,11 @@ func (j *Job) retain() {
 	if more := len(j.retainedOn) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that take no new ones (%s)", j.Pods.Away, strings.Join(names, ", ")))
+	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that accept no new pods (%s)", j.Pods.Away, strings.Join(names, ", ")))
 }
 
-// unpin takes the pins that users set themselves from what groups hold beyond their limits, the
-// newest jobs first.
-func (w *World) unpin() {
+// unpin removes pins that users caused from jobs of groups that exceed their limits, the newest jobs first.
+func (w *ClusterState) unpin() {
 	for _, g := range w.Pool.Groups {
 		if g.Limit == nil {
 			continue
@@ -299,20 +298,20 @@ func (w *World) unpin() {
 			byUser := j.Pinned == Paused || j.Pinned == PastItsEnd || j.Pinned == BadAnnotations
 			if over > 0 && byUser && j.claims() > 0 && slices.Contains(w.Pool.Within(j.Object.GetNamespace()), g.Name) {
 				over -= j.claims()
-				j.Pinned, j.Why = "", ""
+				j.Pinned, j.Message = "", ""
 			}
 		}
 	}
 }
 
-// reports returns what the sources say of a job, best first.
+// reports returns the reports of a job's remaining time in order of preference.
 func (o *observer) reports(j *Job) []report {
 	var reports []report
 	present := j.Speed(j.Shape.Size)
-	if said := j.Shape.Report; said != nil {
-		r := report{source: SourceStatus, at: said.Time, progress: said.Progress, atSize: true}
-		if said.Remaining != nil {
-			r.remaining = new(times(*said.Remaining, present))
+	if status := j.Shape.Report; status != nil {
+		r := report{source: SourceStatus, at: status.Time, progress: status.Progress, atSize: true}
+		if status.Remaining != nil {
+			r.remaining = new(times(*status.Remaining, present))
 		}
 		reports = append(reports, r)
 	}
@@ -323,7 +322,7 @@ func (o *observer) reports(j *Job) []report {
 		reports = append(reports, report{source: SourceProgress, at: written(j.Object, ProgressAnnotation), progress: j.Progress})
 	}
 	name := types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetName()}
-	// What is older than the job was said of another one of its name.
+	// An older sample belongs to an earlier job with the same name.
 	if s, found := o.Query[name]; found && !s.Time.Before(j.Object.GetCreationTimestamp().Time) {
 		r := report{source: SourceQuery, at: s.Time, atSize: true}
 		if o.Pool.RemainingIn == config.Ratio {
@@ -336,7 +335,7 @@ func (o *observer) reports(j *Job) []report {
 	return reports
 }
 
-// written returns when an annotation was last written, as far as the API server knows.
+// written returns when an annotation was last written, according to the managed fields.
 func written(job *unstructured.Unstructured, annotation string) time.Time {
 	last := job.GetCreationTimestamp().Time
 	field := []byte(`"f:` + annotation + `"`)

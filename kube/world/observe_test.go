@@ -93,15 +93,15 @@ func TestPodsThatHold(t *testing.T) {
 	stray := worldtest.Pod("a-stray", "node-007", c.Pods[2].Labels)
 	stray.Namespace = "other" // Another job of that name.
 	c.Pods = append(c.Pods, stray)
-	w := c.World()
-	if j := w.Jobs[0]; j.Pods.Live != 2 || j.Pods.Terminating != 1 || j.Pods.Overdue != 0 || j.Held() != 4 {
-		t.Errorf("pods %+v hold %d nodes; want 2 live, 1 terminating, and 4 nodes", j.Pods, j.Held())
+	w := c.ClusterState()
+	if j := w.Jobs[0]; j.Pods.Live != 2 || j.Pods.Terminating != 1 || j.Pods.Overdue != 0 || j.OccupiedNodes() != 4 {
+		t.Errorf("pods %+v hold %d nodes; want 2 live, 1 terminating, and 4 nodes", j.Pods, j.OccupiedNodes())
 	}
 	if w.NodesBy(world.Foreign) != 1 || w.Free() != 7-4 {
 		t.Errorf("%d foreign and %d free nodes; want 1 and 3", w.NodesBy(world.Foreign), w.Free())
 	}
 	c.Now = c.Now.Add(30*time.Second + c.Pool.SettleTimeout + time.Second)
-	if j := c.World().Jobs[0]; j.Pods.Overdue != 1 {
+	if j := c.ClusterState().Jobs[0]; j.Pods.Overdue != 1 {
 		t.Errorf("%d pods are overdue; want 1", j.Pods.Overdue)
 	}
 	const years = 10 * 365 * 24 * time.Hour
@@ -109,12 +109,12 @@ func TestPodsThatHold(t *testing.T) {
 	for wait, want := range map[time.Duration]int{kinds.MaxGrace + c.Pool.SettleTimeout: 0, kinds.MaxGrace + c.Pool.SettleTimeout + time.Second: 1} {
 		later := *c
 		later.Now = c.Now.Add(wait)
-		if j := later.World().Jobs[0]; j.Pods.Overdue != want {
+		if j := later.ClusterState().Jobs[0]; j.Pods.Overdue != want {
 			t.Errorf("%v after a deletion with a grace of years %d pods are overdue; want %d", wait, j.Pods.Overdue, want)
 		}
 	}
 	c.Nodes[0].Spec.Unschedulable = true
-	if j := c.World().Jobs[0]; j.Pods.Terminating != 0 {
+	if j := c.ClusterState().Jobs[0]; j.Pods.Terminating != 0 {
 		t.Errorf("%d pods terminate on nodes that count; want none", j.Pods.Terminating)
 	}
 }
@@ -124,7 +124,7 @@ func TestCooldown(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
 	c.Now = c.Now.Add(time.Hour)
-	record := c.World().Jobs[0].NextRecord(4, c.Now)
+	record := c.ClusterState().Jobs[0].NextRecord(4, c.Now)
 	record.Changed = &record.Since
 	annotations := c.Jobs["a"].GetAnnotations()
 	annotations[world.DecisionAnnotation] = record.String()
@@ -136,12 +136,12 @@ func TestCooldown(t *testing.T) {
 		}
 	}
 	c.Reconcile()
-	if j := c.World().Jobs[0]; !j.Cooling {
+	if j := c.ClusterState().Jobs[0]; !j.Cooling {
 		t.Error("a job does not cool down while the pods of another one restart")
 	}
 	c.Leave()
 	c.Nodes = c.Nodes[:7]
-	if j := c.World().Jobs[0]; j.Cooling {
+	if j := c.ClusterState().Jobs[0]; j.Cooling {
 		t.Error("a job cools down though a node of its pool went")
 	}
 }
@@ -155,7 +155,7 @@ func TestOrphans(t *testing.T) {
 		orphan.OwnerReferences = nil
 		c.Pods = append(c.Pods, orphan)
 	}
-	w := c.World()
+	w := c.ClusterState()
 	if j := w.Jobs[0]; j.Pods.Live != 4 || w.Nodes.Accepting != 6 || w.NodesBy(world.Foreign) != 2 || w.Free() != 2 {
 		t.Errorf("the job has %d pods, of %d accepting and %d foreign nodes %d are free; want 4, 6, 2, 2", j.Pods.Live, w.Nodes.Accepting, w.NodesBy(world.Foreign), w.Free())
 	}
@@ -187,7 +187,7 @@ func TestPinned(t *testing.T) {
 		"bad annotation": {job(map[string]string{"work": "10"}, nil), world.BadAnnotations, "elastalloc.dev/work"},
 		"paused":         {job(map[string]string{"work": "10h", "paused": "true"}, nil), world.Paused, "paused"},
 		"no work":        {job(nil, nil), "", ""},
-		"work is done":   {job(map[string]string{"work": "1h"}, nil), world.PastItsEnd, "would have ended"},
+		"work is done":   {job(map[string]string{"work": "1h"}, nil), world.PastItsEnd, "should have completed"},
 		"not elastic":    {job(work, set(int64(9), "spec", "completions")), world.NotElastic, "completions 9"},
 		"part of a node": {job(work, set(worldtest.PodSpec(4), "spec", "template", "spec")), world.NotWholeNodes, "request 4"},
 		"more than one":  {job(work, set(worldtest.PodSpec(16), "spec", "template", "spec")), world.NotWholeNodes, "request 16"},
@@ -207,9 +207,9 @@ func TestPinned(t *testing.T) {
 			t.Parallel()
 			c := worldtest.New(4, test.job)
 			c.Now = c.Now.Add(time.Hour)
-			j := c.World().Jobs[0]
-			if j.Pinned != test.want || !strings.Contains(j.Why, test.why) || j.Movable() != (test.want == "") {
-				t.Errorf("pinned %q: %s; want %q: %s", j.Pinned, j.Why, test.want, test.why)
+			j := c.ClusterState().Jobs[0]
+			if j.Pinned != test.want || !strings.Contains(j.Message, test.why) || j.Resizable() != (test.want == "") {
+				t.Errorf("pinned %q: %s; want %q: %s", j.Pinned, j.Message, test.want, test.why)
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestKueueIsRecommendedTo(t *testing.T) {
 		Now: worldtest.Begin(), Pool: worldtest.Pool(),
 		Jobs: []world.Object{{Kind: kinds.Named([]string{"Job"})[0], Job: j}},
 	}
-	if got := world.Observe(in).Jobs[0]; !got.Movable() {
+	if got := world.Observe(in).Jobs[0]; !got.Resizable() {
 		t.Errorf("pinned %q", got.Pinned)
 	}
 }
@@ -242,16 +242,16 @@ func TestOddNodes(t *testing.T) {
 		{[]string{"8", "8", "16"}, 2, 1, 8, ""},
 		{[]string{"8", "7"}, 1, 1, 8, ""},
 		{[]string{"16", "8"}, 1, 1, 8, ""}, // As its jobs request.
-		{[]string{"16", "16", "8"}, 2, 1, 16, "its pods request 8 nvidia.com/gpu; want a whole node of 16"},
+		{[]string{"16", "16", "8"}, 2, 1, 16, "its pods request 8 nvidia.com/gpu; must request a whole node of 16"},
 	} {
 		c := worldtest.New(len(test.nodes), worldtest.Job("a", 0, map[string]string{"work": "10h"}))
 		for i, n := range test.nodes {
 			c.Nodes[i].Status.Allocatable[worldtest.Unit] = resource.MustParse(n)
 			c.Nodes[i].Status.Capacity = c.Nodes[i].Status.Allocatable.DeepCopy()
 		}
-		w := c.World()
-		if w.Nodes.Accepting != test.accepting || w.NodesBy(world.Odd) != test.odd || w.PerNode != int64(test.unit) || w.Jobs[0].Why != test.pinned {
-			t.Errorf("%v: %+v of %d, job pinned %q", test.nodes, w.Nodes, w.PerNode, w.Jobs[0].Why)
+		w := c.ClusterState()
+		if w.Nodes.Accepting != test.accepting || w.NodesBy(world.Odd) != test.odd || w.PerNode != int64(test.unit) || w.Jobs[0].Message != test.pinned {
+			t.Errorf("%v: %+v of %d, job pinned %q", test.nodes, w.Nodes, w.PerNode, w.Jobs[0].Message)
 		}
 	}
 }
@@ -265,15 +265,15 @@ func TestBrokenUnit(t *testing.T) {
 		node.Status.Capacity = node.Status.Allocatable.DeepCopy()
 	}
 	c.Nodes[2].Status.Allocatable[worldtest.Unit] = resource.MustParse("7")
-	w := c.World()
+	w := c.ClusterState()
 	if j := w.Jobs[0]; j.Pinned != "" || w.Nodes.Accepting != 2 || w.NodesBy(world.Unallocatable) != 1 {
-		t.Errorf("pinned %q: %s; nodes %+v; want 2 that are accepting", j.Pinned, j.Why, w.Nodes)
+		t.Errorf("pinned %q: %s; nodes %+v; want 2 that are accepting", j.Pinned, j.Message, w.Nodes)
 	}
 	c.Pool.Unit = "cpu"
 	for _, node := range c.Nodes {
 		node.Status.Capacity["cpu"], node.Status.Allocatable["cpu"] = resource.MustParse("96"), resource.MustParse("95")
 	}
-	if n := c.World().Nodes; n.Accepting != 3 {
+	if n := c.ClusterState().Nodes; n.Accepting != 3 {
 		t.Errorf("nodes are %+v; want 3 that are accepting", n)
 	}
 }

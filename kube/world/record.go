@@ -8,35 +8,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record is what the controller notes on a job, in the annotation elastalloc.dev/decision.
-// It is all the memory that the controller needs: a new one goes on from it.
+// Record is the state that the controller writes on a job, in the annotation elastalloc.dev/decision.
+// The controller stores no other state: after a restart it continues from the records.
 type Record struct {
-	// UID is the job's, which tells its record from one that came with a copied manifest.
+	// UID is the UID of the job. A record from a copied manifest has another UID and is ignored.
 	UID types.UID `json:"uid"`
-	// ID and At are the decision that set the target, Mode the mode it was made in, and
-	// Jobs how many jobs were given a target by it: on fewer nothing acts.
+	// ID and At identify the decision that set the target and its time. Mode is the mode of the controller.
+	// Jobs is the number of jobs that the decision wrote targets on. If fewer jobs have a record of the
+	// decision, it was not written completely and is not applied.
 	ID   string    `json:"id"`
 	At   time.Time `json:"at"`
 	Mode string    `json:"mode"`
 	Jobs int       `json:"jobs"`
-	// Gap is the relative gap of the decision, 0 if it is proven optimal; nil where nothing
-	// was optimised.
+	// Gap is the relative optimality gap of the decision, 0 if it is proven optimal. It is nil if the
+	// decision only filled idle nodes.
 	Gap *float64 `json:"gap,omitempty"`
-	// Total is how many nodes the decision was made for, where an autoscaler brings those that
-	// are missing.
+	// Total is the number of nodes that the decision assumes, if an autoscaler adds the missing ones.
 	Total int `json:"total,omitzero"`
-	From  int `json:"from"` // the job's size when it was decided
+	From  int `json:"from"` // size of the job at the decision
 
-	// What the job had done at the time Since, from when on it held Nodes: Done and
-	// Trained are the work, as run time on one node, and the time with nodes. Changed is
-	// when the controller last changed its size.
+	// The job has had the size Nodes since the time Since. Until then it had done the work Done, as run
+	// time on one node, and had nodes for the time Trained. Changed is when the controller last resized it.
 	Since   time.Time       `json:"since"`
 	Nodes   int             `json:"nodes"`
 	Done    metav1.Duration `json:"done,omitzero"`
 	Trained metav1.Duration `json:"trained,omitzero"`
 	Changed *time.Time      `json:"changed,omitempty"`
-	// Remaining is the run time on one node that was left then, its source, and how long
-	// the job had held nodes since that source said so.
+	// Remaining is the estimated run time on one node that was left at Since, and Source its source. Age is
+	// the time with nodes between the source's report and Since.
 	Remaining metav1.Duration `json:"remaining,omitzero"`
 	Source    Source          `json:"source,omitempty"`
 	Age       metav1.Duration `json:"age,omitzero"`
@@ -46,16 +45,17 @@ type Record struct {
 func (r *Record) String() string {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // Only a NaN gap could fail, and answers are checked.
+		panic(err) // Only a NaN gap could fail, and plan.Check rejects it.
 	}
 	return string(text)
 }
 
-// skew is by how much the clocks of two controllers may differ.
+// skew is the tolerated difference between the clocks of two controllers.
 const skew = time.Minute
 
-// parseRecord reads the annotation of a job, nil where that is missing, broken or another job's. A
-// time in the future is forged, or the clock was set back: it becomes now, and a change is dropped.
+// parseRecord parses the record of a job. It returns nil if the annotation is missing, invalid or of another
+// job. A time in the future was forged, or the clock was set back: Since is then set to now, and Changed
+// is dropped.
 func parseRecord(uid types.UID, annotations map[string]string, now time.Time) *Record {
 	var r Record
 	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||

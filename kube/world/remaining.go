@@ -5,100 +5,99 @@ import (
 	"time"
 )
 
-// Source is where the remaining time of a job is from.
+// Source is the source of a job's remaining time.
 type Source string
 
-// The sources, best first.
+// The sources in order of preference.
 const (
 	SourceStatus    Source = "status"    // the job's own status
 	SourceRemaining Source = "remaining" // the annotation of that name
 	SourceProgress  Source = "progress"  // the annotation of that name
 	SourceQuery     Source = "query"     // the pool's query
-	SourceWork      Source = "work"      // declared work less what the job was seen to do
-	SourceEnded     Source = "ended"     // what the jobs took that have ended
+	SourceWork      Source = "work"      // declared work minus observed work
+	SourceCompleted Source = "ended"     // median work of completed jobs
 )
 
-// Estimate is what is left of a job.
+// Estimate is an estimate of a job's remaining work.
 type Estimate struct {
-	Remaining time.Duration // the run time on one node that is left now
+	Remaining time.Duration // remaining run time on one node
 	Source    Source
-	Age       time.Duration // how long the job has held nodes since the source said so
-	// Error is the standard deviation of the logarithm of what is left over what is told; 0 where
-	// a source tells it.
+	Age       time.Duration // time with nodes since the source reported
+	// Error is the standard deviation of the logarithm of the actual over the estimated remaining time. It
+	// is 0 if a source reported the remaining time.
 	Error float64
 }
 
-// report is what a source says: at a time, the run time on one node that was left, or the
-// share of the work that was done; nil is not known.
+// report is the report of a source: the run time on one node that was left at a time, or the completed
+// fraction of the work. nil fields are unknown.
 type report struct {
 	source    Source
 	at        time.Time
 	remaining *time.Duration
 	progress  *float64
-	// atSize says that remaining was told as the time to the end with the nodes of then.
+	// atSize is true if remaining was derived from the time until completion at the size at that time.
 	atSize bool
 }
 
-// history is what the job has done: what its record says, carried on to now at the speed
-// of the nodes that it holds.
+// history is the work of a job until now. It extrapolates the record at the speed of the current size.
 type history struct {
 	Record
-	wishes *Wishes
-	now    time.Time
-	// restart is how long the job made no progress from Since on, and lost how long since
-	// then no pod of it ran.
-	restart, lost time.Duration
+	annotations *JobAnnotations
+	now         time.Time
+	// restart is the time after Since without progress. idle is the time since then without running pods.
+	restart, idle time.Duration
 }
 
-// newHistory continues a record. Without one the job is taken to have held its nodes ever
-// since it started.
-func newHistory(w *Wishes, r *Record, now, started, created time.Time, nodes int) history {
+// newHistory extrapolates a record. Without a record it assumes that the job has had its size since it
+// started.
+func newHistory(w *JobAnnotations, r *Record, now, started, created time.Time, nodes int) history {
 	if r == nil {
 		r = &Record{Since: created, Nodes: nodes}
 		if nodes > 0 && !started.IsZero() {
 			r.Since = started
 		}
 	}
-	h := history{Record: *r, wishes: w, now: now}
+	h := history{Record: *r, annotations: w, now: now}
 	if r.Trained.Duration > 0 && r.Nodes > 0 && r.Changed != nil && r.Changed.Equal(r.Since) {
 		h.restart = w.Restart
 	}
 	return h
 }
 
-// held returns the time with running pods from a moment to now, as far as it is known.
-func (h *history) held(from time.Time) time.Duration {
+// trainedSince returns the time with running pods between a time and now, as far as it is known.
+func (h *history) trainedSince(from time.Time) time.Duration {
 	if h.Nodes == 0 {
 		return 0
 	}
 	if from.Before(h.Since) {
 		from = h.Since
 	}
-	return max(0, h.now.Sub(from)-h.lost)
+	return max(0, h.now.Sub(from)-h.idle)
 }
 
-// worked returns the work, as run time on one node, from a moment to now.
+// worked returns the work between a time and now, as run time on one node.
 func (h *history) worked(from time.Time) time.Duration {
 	lost := max(0, h.restart-max(0, from.Sub(h.Since)))
-	return times(max(0, h.held(from)-lost), h.wishes.Speed(h.Nodes))
+	return times(max(0, h.trainedSince(from)-lost), h.annotations.Speed(h.Nodes))
 }
 
-// workDone returns all work up to now, trainedFor the time with nodes.
+// workDone returns all work until now, and trainedFor the time with nodes.
 func (h *history) workDone() time.Duration   { return h.Done.Duration + h.worked(h.Since) }
-func (h *history) trainedFor() time.Duration { return h.Trained.Duration + h.held(h.Since) }
+func (h *history) trainedFor() time.Duration { return h.Trained.Duration + h.trainedSince(h.Since) }
 
-// age returns how long the job has held nodes since a moment. What was before its last
-// change counts as if it had held some all the time.
+// age returns the time with nodes since a time. It assumes that the job had nodes all the time before its
+// last resize.
 func (h *history) age(from time.Time) time.Duration {
 	before := max(0, h.Since.Sub(from))
 	if h.Trained.Duration == 0 {
 		before = 0
 	}
-	return before + h.held(from)
+	return before + h.trainedSince(from)
 }
 
-// estimate returns what is left of the job: by the first report that is younger than a
-// limit, else by what was known when its nodes last changed, else by its declared work.
+// estimate returns the estimated remaining work of the job. It uses the first of these that exists: a report
+// that is younger than limit, the estimate at the last resize, and the declared work. Without any it
+// returns an error.
 func (h *history) estimate(reports []report, limit time.Duration) (Estimate, error) {
 	var stale Source
 	for _, r := range reports {
@@ -111,49 +110,48 @@ func (h *history) estimate(reports []report, limit time.Duration) (Estimate, err
 		}
 	}
 	if h.Source != "" && h.Source != SourceWork {
-		e := h.carriedOn()
+		e := h.extrapolated()
 		if e.Age <= limit {
 			return e, nil
 		}
 		stale = e.Source
 	}
-	if h.wishes.Work > 0 {
-		return Estimate{Remaining: h.wishes.Work - h.workDone(), Source: SourceWork, Age: h.held(h.Since)}, nil
+	if h.annotations.Work > 0 {
+		return Estimate{Remaining: h.annotations.Work - h.workDone(), Source: SourceWork, Age: h.trainedSince(h.Since)}, nil
 	}
 	if stale != "" {
-		return Estimate{}, fmt.Errorf("what its %s said is older than %v, and no work is declared", stale, limit)
+		return Estimate{}, fmt.Errorf("%s: its report is older than %v, and no work is declared", stale, limit)
 	}
-	return Estimate{}, fmt.Errorf("no source tells its remaining time; annotate %s or %s", WorkAnnotation, RemainingAnnotation)
+	return Estimate{}, fmt.Errorf("no source reports its remaining time; set the annotation %s or %s", WorkAnnotation, RemainingAnnotation)
 }
 
-// carriedOn returns what was known when the nodes last changed, carried on to now.
-func (h *history) carriedOn() Estimate {
-	return Estimate{Remaining: h.Remaining.Duration - h.worked(h.Since), Source: h.Source, Age: h.Age.Duration + h.held(h.Since)}
+// extrapolated returns the estimate at the last resize, extrapolated to now.
+func (h *history) extrapolated() Estimate {
+	return Estimate{Remaining: h.Remaining.Duration - h.worked(h.Since), Source: h.Source, Age: h.Age.Duration + h.trainedSince(h.Since)}
 }
 
-// known reports whether the record has what a report says. What the job did since the report
-// is known of the record only.
+// known reports whether the record includes a report. Only the record has the work since that report.
 func (h *history) known(r report) bool {
-	// The times of writes are to the second.
+	// The API server stores times of writes in seconds.
 	return h.Source == r.source && h.Trained.Duration > 0 && !r.at.After(h.Since.Add(time.Second-h.Age.Duration))
 }
 
-// read returns what a report says of now, and false where it says nothing.
+// read extrapolates a report to now. It returns false if the report cannot be used.
 func (h *history) read(r report) (Estimate, bool) {
 	e := Estimate{Source: r.source, Age: h.age(r.at)}
 	switch {
 	case r.remaining == nil && r.progress == nil:
 		return e, false
 	case h.known(r):
-		return h.carriedOn(), true
+		return h.extrapolated(), true
 	case r.remaining != nil && r.atSize && h.Changed != nil && r.at.Before(*h.Changed):
-		return e, false // With how many nodes, nothing tells any more.
+		return e, false // The size at the time of the report is unknown.
 	case r.remaining != nil:
 		e.Remaining = *r.remaining - h.worked(r.at)
-	case h.wishes.Work > 0:
-		e.Remaining = times(h.wishes.Work, 1-*r.progress) - h.worked(r.at)
+	case h.annotations.Work > 0:
+		e.Remaining = times(h.annotations.Work, 1-*r.progress) - h.worked(r.at)
 	default:
-		// As much work again for each share as it took so far.
+		// Assume that the remaining fraction takes work in proportion to the completed fraction.
 		done := h.workDone() - h.worked(r.at)
 		if done <= 0 || *r.progress <= 0 {
 			return e, false
@@ -163,7 +161,7 @@ func (h *history) read(r report) (Estimate, bool) {
 	return e, true
 }
 
-// times returns a multiple of a duration, at most the longest there is.
+// times multiplies a duration by a factor. The result is at most maxDuration.
 func times(d time.Duration, factor float64) time.Duration {
 	product := float64(d) * factor
 	if product > float64(maxDuration) {

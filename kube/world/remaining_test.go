@@ -109,7 +109,7 @@ func TestRemaining(t *testing.T) {
 			e := got.Estimate
 			if (e.Remaining-test.want).Abs() > time.Second || e.Source != test.source || e.Age != test.age {
 				t.Errorf("estimate %v by %s, %v old; want %v by %s, %v old (pinned %q: %s)",
-					e.Remaining, e.Source, e.Age, test.want, test.source, test.age, got.Pinned, got.Why)
+					e.Remaining, e.Source, e.Age, test.want, test.source, test.age, got.Pinned, got.Message)
 			}
 		})
 	}
@@ -121,13 +121,13 @@ func TestRecordGoesOn(t *testing.T) {
 	c := worldtest.New(8, worldtest.Job("a", 2, map[string]string{"work": "100h", "restart": "0s"}))
 	done, trained := time.Duration(0), time.Duration(0)
 	for _, nodes := range []int{4, 0, 8, 8, 1} {
-		before := c.World().Jobs[0]
+		before := c.ClusterState().Jobs[0]
 		c.Now = c.Now.Add(time.Hour)
 		done += time.Duration(float64(time.Hour) * before.Speed(before.Nodes()))
 		if before.Nodes() > 0 {
 			trained += time.Hour
 		}
-		j := c.World().Jobs[0]
+		j := c.ClusterState().Jobs[0]
 		if want := 100*time.Hour - done; (j.Estimate.Remaining-want).Abs() > 10*time.Second || (j.Trained-trained).Abs() > 10*time.Second {
 			t.Fatalf("at %v with %d nodes %v remain after %v of training; want %v after %v", c.Now, j.Nodes(), j.Estimate.Remaining, j.Trained, want, trained)
 		}
@@ -142,7 +142,7 @@ func TestRecordGoesOn(t *testing.T) {
 		annotations := c.Jobs["a"].GetAnnotations()
 		annotations[world.DecisionAnnotation] = record.String()
 		c.Jobs["a"].SetAnnotations(annotations)
-		if cooling := c.World().Jobs[0].Cooling; !cooling && nodes != j.Nodes() {
+		if cooling := c.ClusterState().Jobs[0].Cooling; !cooling && nodes != j.Nodes() {
 			t.Errorf("after a change to %d nodes the job does not cool down", nodes)
 		}
 	}
@@ -153,15 +153,15 @@ func TestRecordGoesOn(t *testing.T) {
 func TestShortTraining(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))
-	first := c.World().Jobs[0]
+	first := c.ClusterState().Jobs[0]
 	annotations := c.Jobs["a"].GetAnnotations()
 	annotations[world.DecisionAnnotation] = new(first.NextRecord(4, c.Now)).String()
 	c.Jobs["a"].SetAnnotations(annotations)
-	before := c.World().Jobs[0].Trained
+	before := c.ClusterState().Jobs[0].Trained
 	c.Now = c.Now.Add(300 * time.Millisecond)
-	annotations[world.DecisionAnnotation] = new(c.World().Jobs[0].NextRecord(0, c.Now)).String()
+	annotations[world.DecisionAnnotation] = new(c.ClusterState().Jobs[0].NextRecord(0, c.Now)).String()
 	c.Jobs["a"].SetAnnotations(annotations)
-	if got := c.World().Jobs[0].Trained - before; got != 300*time.Millisecond {
+	if got := c.ClusterState().Jobs[0].Trained - before; got != 300*time.Millisecond {
 		t.Errorf("the job has trained for %v; want 300ms", got)
 	}
 }
@@ -171,12 +171,12 @@ func TestCopiedManifest(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))
 	c.Now = c.Now.Add(time.Hour)
-	record := c.World().Jobs[0].NextRecord(4, c.Now)
+	record := c.ClusterState().Jobs[0].NextRecord(4, c.Now)
 	annotations := c.Jobs["a"].GetAnnotations()
 	annotations[world.TargetAnnotation], annotations[world.DecisionAnnotation] = "4", record.String()
 	c.Jobs["b"] = worldtest.Job("b", 0, nil)
 	c.Jobs["b"].SetAnnotations(annotations)
-	j := c.World().Jobs[1]
+	j := c.ClusterState().Jobs[1]
 	if j.ID != "Job/default/b" || j.Record != nil || j.HasTarget || j.Estimate.Remaining != 100*time.Hour || j.Trained != 0 {
 		t.Errorf("%s has record %v, target %d and %v left after %v; want none, none and 100h", j.ID, j.Record, j.Target, j.Estimate.Remaining, j.Trained)
 	}
@@ -210,7 +210,7 @@ func TestTrainJobSays(t *testing.T) {
 			in := world.Input{Now: now, Pool: worldtest.Pool(), Jobs: []world.Object{{Kind: kinds.Named([]string{"TrainJob"})[0], Job: job, Child: set}}}
 			got := world.Observe(in).Jobs[0]
 			if e := got.Estimate; (e.Remaining-test.want).Abs() > time.Second || e.Source != test.source {
-				t.Errorf("estimate %v by %s; want %v by %s (pinned %q: %s)", e.Remaining, e.Source, test.want, test.source, got.Pinned, got.Why)
+				t.Errorf("estimate %v by %s; want %v by %s (pinned %q: %s)", e.Remaining, e.Source, test.want, test.source, got.Pinned, got.Message)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package world turns what the cluster's API holds into what a pool looks like: its
-// nodes, and its jobs with what they hold, may hold and still have to do. It is pure: the
-// same objects at the same time give the same world.
+// Package world derives the state of a pool from the objects of the Kubernetes API: its nodes, and for
+// each job the nodes that it occupies, its legal sizes, and its estimated remaining time. The package has
+// no side effects: the same objects at the same time give the same state.
 package world
 
 import (
@@ -14,108 +14,112 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// World is a pool at one moment.
-type World struct {
+// ClusterState is the state of one pool at the time Now.
+type ClusterState struct {
 	Now   time.Time
 	Pool  config.Pool
-	Apply bool // jobs may be resized; otherwise targets are recommendations
+	Apply bool // resize jobs; if false, targets are recommendations
 	Nodes NodeCounts
-	// NodeStatuses are the states of the pool's nodes, and NodeHistory what the next observation has to
-	// know of them.
+	// NodeStatuses are the states of the pool's nodes. NodeHistory is the input of the next observation.
 	NodeStatuses []NodeStatus
 	NodeHistory  map[string]NodeHistory
-	PerNode      int64 // units that most nodes have
-	// Missing is how many of the nodes that jobs use are neither accepting nor expected to be soon.
+	PerNode      int64 // most common number of units per node
+	// Missing is the number of nodes in use that are neither accepting nor expected to accept pods soon.
 	Missing int
-	// Outage is true while most nodes are not accepting, for whatever reason but foreign pods. No job is
-	// paused then whose pods run.
+	// Outage is true while most nodes are not accepting for a reason other than foreign pods. During an
+	// outage, jobs with running pods are not paused.
 	Outage bool
-	Quotas map[string]int // of nodes for the pool's jobs, by ClusterQueue, where limited
-	Jobs   []*Job         // those that end included, oldest first
+	Quotas map[string]int // node quota of the pool's jobs by ClusterQueue; only limited queues have an entry
+	Jobs   []*Job         // all jobs, oldest first, including jobs that are being deleted
 }
 
 // Job is a job of the pool.
 type Job struct {
-	// ID names the job: kind, namespace and name.
+	// ID identifies the job as kind/namespace/name.
 	ID     string
 	UID    types.UID
 	Kind   kinds.Kind
 	Object *unstructured.Unstructured
-	Child  *unstructured.Unstructured // the object that keeps the size for a kind that has one
+	Child  *unstructured.Unstructured // the object that sets the size, nil if the job itself does
 	Shape  kinds.Shape
-	Wishes
+	JobAnnotations
 	Pods PodCounts
-	Room int // on how many accepting nodes without one a pod of it may run, where some are to come
-	Use  Use
+	// SchedulableNodes is the number of accepting nodes that could run a pending pod of the job. It is 0
+	// if the job has no pending pods.
+	SchedulableNodes int
+	Usage            Usage
 
-	// Estimate is what is left to do; Trained and Waited are the time since its creation
-	// with and without nodes.
+	// Estimate is the estimated remaining work. Trained and Waited are the times with and without nodes
+	// since the job was created.
 	Estimate        Estimate
 	Trained, Waited time.Duration
-	Guessed         string // why the estimate is of the jobs that have ended, "" where it is not
-	// Record is what the controller noted on it, or nil; Target is the size that it decided
-	// on, and HasTarget whether it did.
+	// FallbackReason explains why the estimate is based on completed jobs; "" if it is not.
+	FallbackReason string
+	// Record is the record that the controller wrote on the job, or nil. Target is the size that it
+	// decided on; it is valid if HasTarget is true.
 	Record    *Record
 	Target    int
 	HasTarget bool
-	// Pinned says why the job keeps what it holds and Why explains it; both are empty for a job
+	// Pinned is the reason why the job is not resized, and Message explains it. Both are empty for a job
 	// that may be resized.
-	Pinned Reason
-	Why    string
-	// Kueue says that Kueue alone starts and suspends it, as a job of the ClusterQueue Queue. Ceiling,
-	// where not 0, is the size that it must not exceed, since others wait there.
+	Pinned  Reason
+	Message string
+	// Kueue is true if only Kueue starts and suspends the job. Queue is the ClusterQueue of the job. The
+	// size must not exceed Ceiling, because other workloads wait in that queue; 0 means no ceiling.
 	Kueue   bool
 	Queue   string
 	Ceiling int
-	Cooling bool // it was changed less than the pool's MinInterval ago, or has pods that leave
-	// Growing jobs were changed less than the pool's SettleTimeout ago, and fewer pods than
-	// they ask for have been seen since. Pods may come that are not counted once it shrinks.
+	// Cooling is true if the job was resized less than the pool's MinInterval ago or has terminating pods.
+	Cooling bool
+	// Growing is true if the job was resized less than the pool's SettleTimeout ago and not all of its
+	// pods have been observed yet. If it shrinks now, the missing pods may still be created.
 	Growing bool
-	// Transient is true while a job is Retained for nodes that have not been accepting for less than the
-	// pool's NodeGracePeriod.
+	// Transient is true if the job is Retained and all nodes concerned stopped accepting pods less than
+	// the pool's NodeGracePeriod ago.
 	Transient bool
-	Unhealthy int // of its pods that are Away, on nodes that are not ready or lack units
+	Unhealthy int // pods counted in Pods.Away whose node is not ready or lacks units
 
 	history    history
-	retainedOn []NodeStatus // the nodes of its pods that are Away
+	retainedOn []NodeStatus // nodes of the pods counted in Pods.Away
 }
 
-// PodCounts are the pods of a job that have not ended and request the pool's unit.
+// PodCounts counts the pods of a job that request the pool's unit.
 type PodCounts struct {
-	// Live pods are not being deleted, and Waiting ones of them have no node yet. Those on
-	// nodes that are not accepting are Away instead, and of several on one node one is Live.
+	// Live counts pods that are not being deleted, on accepting nodes or without a node; several pods on
+	// one node count once. Waiting counts the live pods without a node. Away counts pods on nodes that are
+	// not accepting.
 	Live, Waiting, Away int
-	// Terminating pods still hold a node; Overdue ones of them have outlived their grace
-	// period and the pool's SettleTimeout.
+	// Terminating counts pods that are being deleted and still occupy a node. Overdue counts terminating
+	// pods that have exceeded their grace period plus the pool's SettleTimeout.
 	Terminating, Overdue int
-	// Running pods are not being deleted, on any node, and Done ones succeeded. Broken ones have a
-	// node and cannot run on it, as without an image. Bound ones have a node, whether it accepts pods
-	// or not, and have not succeeded; Seen are all of these.
-	Running, Done, Broken, Bound, Seen int
-	// Unschedulable is why one of those that wait does, as the scheduler says, and Trouble why one of
-	// the broken ones is.
+	// Running counts running pods that are not being deleted, on any node. Succeeded counts pods that have
+	// succeeded. Broken counts pods that have a node but cannot run, such as pods without an image. Bound
+	// counts pods with a node, accepting or not, that have not succeeded. Seen counts all pods.
+	Running, Succeeded, Broken, Bound, Seen int
+	// Unschedulable is the scheduler's message about a waiting pod. Trouble describes a broken pod.
 	Unschedulable, Trouble string
 }
 
-// Use is what was seen of how a job uses the nodes that it asks for. It can be lost: what the job
-// uses then is seen anew.
-type Use struct {
-	// Had is on how many nodes its pods have been seen since it has its size, and Lost how long
-	// none of them ran.
-	Had  int
-	Lost time.Duration
-	// Until Capped the job gets no more than Cap nodes, as it did not use all of them for long.
-	Capped time.Time
-	Cap    int
-	// Until Foreign it is left alone, as another writer undid several changes.
-	Foreign time.Time
-	Undone  int
+// Usage describes how a job uses the nodes that it requests, as the controller observed it. After a
+// restart of the controller it is observed again.
+type Usage struct {
+	// ObservedNodes is the number of nodes on which pods were observed since the job has its current
+	// size. Idle is the time during which none of the pods ran.
+	ObservedNodes int
+	Idle          time.Duration
+	// Cap limits the job's nodes until CappedUntil, because it did not use all of its nodes for long.
+	CappedUntil time.Time
+	Cap         int
+	// Until ConflictUntil the job is not resized, because another writer reverted several changes.
+	// Reverted counts them.
+	ConflictUntil time.Time
+	Reverted      int
 }
 
-// Reason is why a job is pinned, as events and metrics name it.
+// Reason is the reason why a job is pinned, as events and metrics name it.
 type Reason string
 
-// The reasons.
+// The reasons why jobs are pinned. docs/schedulers/kubernetes.md describes them.
 const (
 	BadAnnotations Reason = "BadAnnotations"
 	Paused         Reason = "Paused"
@@ -143,7 +147,7 @@ func Reasons() []Reason {
 	}
 }
 
-// Nodes returns how many nodes the job asks for now: 0 while it is suspended.
+// Nodes returns the number of nodes that the job requests now, 0 while it is suspended.
 func (j *Job) Nodes() int {
 	if j.Shape.Suspended || j.Shape.Finished {
 		return 0
@@ -151,109 +155,109 @@ func (j *Job) Nodes() int {
 	return j.Shape.Size
 }
 
-// claims returns how many accepting nodes the job's pods hold or may get, those that leave apart.
-// A pinned job's pods are left where they are: on nodes that are not accepting, or waiting for some
-// that do not exist.
+// claims returns the number of accepting nodes that the job's pods occupy or may get, without terminating
+// pods. For a pinned job it does not count pods on nodes that are not accepting, nor pending pods
+// without a node to run on.
 func (j *Job) claims() int {
 	if j.Pinned == "" {
 		return max(j.Nodes(), j.Pods.Live)
 	}
 	on := j.Pods.Live - j.Pods.Waiting
 	if j.Capped() || j.Pinned == NotAllowed || j.Shape.Elsewhere {
-		return on // What did not come for long, or will not, is not waited for.
+		return on // Its pending pods were missing for long, or will not be created.
 	}
-	return on + min(j.Room, j.ToCome())
+	return on + min(j.SchedulableNodes, j.PendingPods())
 }
 
-// Succeeded returns how many of the job's pods have succeeded. They need no nodes any more.
-func (j *Job) Succeeded() int { return max(j.Shape.Succeeded, j.Pods.Done) }
+// Succeeded returns the number of the job's pods that have succeeded. They need no nodes.
+func (j *Job) Succeeded() int { return max(j.Shape.Succeeded, j.Pods.Succeeded) }
 
-// ToCome returns how many pods of the job have no node yet.
-func (j *Job) ToCome() int {
+// PendingPods returns the number of pods of the job that have no node yet.
+func (j *Job) PendingPods() int {
 	on := j.Pods.Live - j.Pods.Waiting
 	return max(j.Nodes()-j.Succeeded()-j.Pods.Away, j.Pods.Live) - on
 }
 
-// Held returns how many nodes the job holds or may get without another word of ours: what
-// it asks for, or more while its pods leave.
-func (j *Job) Held() int {
+// OccupiedNodes returns the number of nodes that the job occupies or may get without a further write: the
+// requested nodes, and more while pods terminate.
+func (j *Job) OccupiedNodes() int {
 	if j.Pinned == Deleting && !j.Growing { // Its pods are not replaced.
 		return j.Pods.Live + j.Pods.Terminating
 	}
 	return j.claims() + j.Pods.Terminating
 }
 
-// Keeps returns how many nodes the job holds once the pods that leave are gone, if they go in
-// time.
-func (j *Job) Keeps() int {
+// RetainedNodes returns the number of nodes that the job occupies once its terminating pods are gone.
+// Overdue pods count, because they may not terminate.
+func (j *Job) RetainedNodes() int {
 	if j.Pinned == Deleting {
 		return j.Pods.Live + j.Pods.Overdue
 	}
 	return j.claims() + j.Pods.Overdue
 }
 
-// InUse returns how many of the nodes that the job asks for it has pods on, or was seen to have.
-// What its record says is not asked: its user can write that.
-func (j *Job) InUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Use.Had)) }
+// NodesInUse returns the number of requested nodes on which the job has pods, or had pods when they were
+// observed. It does not use the record, because users can write records.
+func (j *Job) NodesInUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Usage.ObservedNodes)) }
 
-// Lost returns how many of the nodes that the job uses its pods are on no more.
-func (j *Job) Lost() int {
+// LostNodes returns the number of nodes in use that no longer have a pod of the job.
+func (j *Job) LostNodes() int {
 	p := &j.Pods
-	return max(0, j.InUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-j.Succeeded())
+	return max(0, j.NodesInUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-j.Succeeded())
 }
 
-// Unplaced returns how many of the nodes that the job keeps it has no pods on.
-func (j *Job) Unplaced() int {
+// UnplacedNodes returns the number of nodes that are reserved for the job and have no pod of it.
+func (j *Job) UnplacedNodes() int {
 	if j.Pinned != "" {
-		return j.Waits()
+		return j.UnplannedNodes()
 	}
 	return max(0, j.claims()-(j.Pods.Live-j.Pods.Waiting))
 }
 
-// Waits returns how many nodes the job's pods wait for because another writer made, started or resized
-// it. They take idle nodes, as all pods do, and nothing makes room for them.
-func (j *Job) Waits() int {
+// UnplannedNodes returns the number of nodes that the job's pods wait for because another writer created,
+// started or resized the job. The pods can use idle nodes, but no decision frees nodes for them.
+func (j *Job) UnplannedNodes() int {
 	switch j.Pinned {
 	case "":
-		return j.Nodes() - j.InUse()
+		return j.Nodes() - j.NodesInUse()
 	case Deleting:
 		return 0
 	}
 	return j.claims() - (j.Pods.Live - j.Pods.Waiting)
 }
 
-// Capped reports whether the job gets no more nodes than it was seen to use.
-func (j *Job) Capped() bool { return !j.Use.Capped.IsZero() }
+// Capped reports whether the job is limited to the nodes that it was observed to use.
+func (j *Job) Capped() bool { return !j.Usage.CappedUntil.IsZero() }
 
-// May reports whether the job, its annotations apart, may have that many nodes: no more than it was
-// seen to use, nor than its queue lets it have.
-func (j *Job) May(nodes int) bool {
-	return (!j.Capped() || nodes <= j.Use.Cap) && (j.Ceiling == 0 || nodes <= j.Ceiling)
+// AllowsSize reports whether the cap and the queue ceiling of the job allow a number of nodes. It does not
+// check the annotations.
+func (j *Job) AllowsSize(nodes int) bool {
+	return (!j.Capped() || nodes <= j.Usage.Cap) && (j.Ceiling == 0 || nodes <= j.Ceiling)
 }
 
-// Short reports whether fewer pods of the job run, or are done, than it asks for.
-func (j *Job) Short() bool { return j.Pods.Running+j.Succeeded() < j.Nodes() }
+// LacksPods reports whether the running and succeeded pods of the job are fewer than its requested nodes.
+func (j *Job) LacksPods() bool { return j.Pods.Running+j.Succeeded() < j.Nodes() }
 
-// MayPause reports whether the job may be paused: its kind allows it, and it is no outage or none of
-// its pods runs.
-func (w *World) MayPause(j *Job) bool {
+// MayPause reports whether the job may be paused: its kind must allow it, and during an outage none of its
+// pods may be running.
+func (w *ClusterState) MayPause(j *Job) bool {
 	return !j.Shape.NoPause && (!w.Outage || j.Pods.Running == 0)
 }
 
-// Movable reports whether the job may be given other nodes.
-func (j *Job) Movable() bool { return !j.Shape.Finished && j.Pinned == "" }
+// Resizable reports whether the job may be resized.
+func (j *Job) Resizable() bool { return !j.Shape.Finished && j.Pinned == "" }
 
-// Since returns when the job came to the nodes that it asks for, as far as is known.
+// Since returns the time since which the job has had its current size, as far as it is known.
 func (j *Job) Since() time.Time { return j.history.Since }
 
-// WorkDone returns what the job has done, as run time on one node, as far as it was seen.
+// WorkDone returns the observed work of the job, as run time on one node.
 func (j *Job) WorkDone() time.Duration { return j.history.workDone() }
 
-// NeedsRecord reports whether what is noted on the job is not what it holds.
+// NeedsRecord reports whether the record of the job is missing or has another size than the job.
 func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
 
-// NextRecord returns a record of the job as it is now, from when on it holds the given number of nodes.
-// Where they differ from what it holds, now is when it was changed.
+// NextRecord returns a record of the job at the time now, for a size of the given nodes from now on. If the
+// size differs from the current one, Changed is set to now.
 func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	var r Record
 	if j.Record != nil {
@@ -261,24 +265,24 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	}
 	r.UID, r.Since, r.Nodes = j.UID, now.UTC().Truncate(time.Millisecond), nodes
 	r.Done, r.Trained = rounded(j.history.workDone()), rounded(j.history.trainedFor())
-	var told Estimate // Of a guess nothing is noted.
-	if j.Guessed == "" {
-		told = j.Estimate
+	var reported Estimate // Estimates from completed jobs are not recorded.
+	if j.FallbackReason == "" {
+		reported = j.Estimate
 	}
-	r.Remaining, r.Source, r.Age = rounded(told.Remaining), told.Source, rounded(told.Age)
+	r.Remaining, r.Source, r.Age = rounded(reported.Remaining), reported.Source, rounded(reported.Age)
 	if nodes != j.Nodes() {
 		r.Changed = &r.Since
 	}
 	return r
 }
 
-// rounded returns a duration to the millisecond, as times are noted.
+// rounded rounds a duration to milliseconds, the precision of records.
 func rounded(d time.Duration) metav1.Duration {
 	return metav1.Duration{Duration: d.Round(time.Millisecond)}
 }
 
-// Idle returns how many accepting nodes have no pod of the pool's jobs.
-func (w *World) Idle() int {
+// Idle returns the number of accepting nodes without a pod of the pool's jobs.
+func (w *ClusterState) Idle() int {
 	idle := w.Nodes.Accepting
 	for _, j := range w.Jobs {
 		idle -= j.Pods.Live - j.Pods.Waiting + j.Pods.Terminating
@@ -286,18 +290,18 @@ func (w *World) Idle() int {
 	return idle
 }
 
-// Coming returns how many nodes an autoscaler is to bring beside those of the pool, for the pods of a
-// decision on a pool of the given size. A node that leaves has no successor until it is gone.
-func (w *World) Coming(decided int) int {
+// NodesToAdd returns the number of nodes that an autoscaler must add for a decision on a pool of the given
+// size. A leaving node is replaced only once it is gone.
+func (w *ClusterState) NodesToAdd(decided int) int {
 	return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Accepting-w.Nodes.Expected-w.Nodes.Leaving)
 }
 
-// Free returns how many accepting nodes no job of the pool holds. Where nodes went or are yet to come
-// it is less than 0.
-func (w *World) Free() int {
+// Free returns the number of accepting nodes that no job of the pool occupies. It is negative if nodes were
+// lost or are still to be added.
+func (w *ClusterState) Free() int {
 	free := w.Nodes.Accepting - w.Nodes.Promised
 	for _, j := range w.Jobs {
-		free -= j.Held()
+		free -= j.OccupiedNodes()
 	}
 	return free
 }

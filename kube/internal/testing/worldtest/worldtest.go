@@ -131,7 +131,7 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 }
 
 // World observes the cluster.
-func (c *Cluster) World() *world.World {
+func (c *Cluster) ClusterState() *world.ClusterState {
 	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, NodeHistory: c.NodeHistory, ETAs: new(eta.Estimator)}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		in.Jobs = append(in.Jobs, world.Object{Kind: kinds.Named([]string{c.Jobs[name].GetKind()})[0], Job: c.Jobs[name]})

@@ -36,7 +36,7 @@ func TestRecordingShow(t *testing.T) {
 	for args, want := range map[string]string{
 		"recording show": `"recording" not set`,
 		"recording list": `unknown command "list"`,
-		"recording show --at 2026-11-02T08:59:59Z --recording " + dir: "--at is 2026-11-02T08:59:59Z; no call is recorded by then: the calls are from ",
+		"recording show --at 2026-11-02T08:59:59Z --recording " + dir: "--at: is 2026-11-02T08:59:59Z; no call is recorded until then: the calls are from ",
 	} {
 		stdout, stderr, status := runWith(t, nil, strings.Fields(args)...)
 		if status != cli.ExitBadInput || !strings.Contains(stderr, want) || stdout != "" {

@@ -20,21 +20,21 @@ import (
 const (
 	normal  = corev1.EventTypeNormal
 	warning = corev1.EventTypeWarning
-	// maxNote is how long the text of an event may be.
+	// maxNote is the maximum length of the text of an event, in bytes.
 	maxNote = 1024
-	// maxConflicts is after how many conflicts in one decision a job is left alone.
+	// maxConflicts is the number of conflicts in one decision after which a job is pinned.
 	maxConflicts = 5
-	// refusedPatience is how long writes that are refused are tried again: for seconds an API server
-	// that started has not read all roles, and judges by an admission policy that was changed.
+	// refusedPatience is the time for which refused writes are retried. For a few seconds after its start, an
+	// API server may not know all roles, and may use an old version of an admission policy.
 	refusedPatience = 30 * time.Second
-	// refusedFor is how long after the first refusal decisions go on with that patience: each would
-	// begin anew, and events may bring one about every few seconds.
+	// refusedFor is the time after the first refusal until a new decision may restart refusedPatience. Without
+	// it, decisions every few seconds would restart it each time.
 	refusedFor = 2 * time.Minute
 )
 
-// carryOut takes the steps of a plan that may be taken now, and reports whether there were
-// any. Those that free nodes come first.
-func (l *Loop) carryOut(ctx context.Context, w *world.ClusterState, p plan.Plan) (acted bool, err error) {
+// apply takes the ready steps of a plan, and reports whether there were any. It takes steps that free nodes
+// first.
+func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (acted bool, err error) {
 	for _, step := range p.Conflicts {
 		l.writes.pin(step.Job.UID, world.Conflict, "another writer resized it while a decision was carried out")
 	}
@@ -48,7 +48,7 @@ func (l *Loop) carryOut(ctx context.Context, w *world.ClusterState, p plan.Plan)
 	}
 	take := func(step plan.Step) error { return l.resize(ctx, w, step) }
 	for _, steps := range [][]plan.Step{frees, takes} {
-		if err := inParallel(steps, take); err != nil {
+		if err := parallel(steps, take); err != nil {
 			return true, err
 		}
 	}
@@ -63,13 +63,13 @@ func (l *Loop) carryOut(ctx context.Context, w *world.ClusterState, p plan.Plan)
 			}
 		}
 	}
-	// Steps that are refused wait.
-	taken := func(step plan.Step) bool { return !l.writes.waits(step.Job.UID) }
+	// Refused steps are retried later.
+	taken := func(step plan.Step) bool { return !l.writes.isRefused(step.Job.UID) }
 	return slices.ContainsFunc(p.Ready, taken) || len(p.Conflicts) > 0, nil
 }
 
-// resize takes a step: its size, its suspension and its record in one write, for a kind
-// that keeps them in one object, and only if the object is still what the step was planned on.
+// resize takes a step. If the kind has no child, it writes the size, the suspension and the record with one
+// patch. Patches fail with a conflict if the object changed since the step was planned.
 func (l *Loop) resize(ctx context.Context, w *world.ClusterState, step plan.Step) error {
 	j := step.Job
 	record := j.NextRecord(step.To, w.Now)
@@ -89,15 +89,15 @@ func (l *Loop) resize(ctx context.Context, w *world.ClusterState, step plan.Step
 		switch err := l.patch(ctx, object.DeepCopy(), client.RawPatch(types.JSONPatchType, body)); {
 		case err == nil:
 		case apierrors.IsNotFound(err):
-			return nil // It ended; its nodes become free.
+			return nil // The job was deleted, so its nodes become free.
 		case apierrors.IsConflict(err):
 			l.writes.conflict(j.UID)
 			return nil
 		case refusedAsGang(err):
 			l.writes.gang(j.UID, err.Error(), w.Now)
 			return nil
-		case denied(err) && l.writes.mayPass(j.UID, w.Now):
-			l.Log.InfoContext(ctx, "a write is refused and tried again", "pool", l.pool.Name, "job", j.ID, "error", err)
+		case denied(err) && l.writes.mayRetry(j.UID, w.Now):
+			l.Log.InfoContext(ctx, "write was refused and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
 			return nil
 		case denied(err):
 			l.writes.pin(j.UID, world.Refused, err.Error())
@@ -110,12 +110,12 @@ func (l *Loop) resize(ctx context.Context, w *world.ClusterState, step plan.Step
 	l.writes.resized(j.UID, step.To, !step.Frees(), w.Now)
 	change, reason := changeOf(step)
 	l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
-	l.event(j, normal, reason, "%s", l.gain(step, record.Gap))
+	l.event(j, normal, reason, "%s", l.describe(step, record.Gap))
 	l.Log.InfoContext(ctx, "resized", "pool", l.pool.Name, "job", j.ID, "from", step.From, "to", step.To, "decision", record.ID)
 	return nil
 }
 
-// The changes of a job, as metrics name them.
+// The kinds of resizes, as metrics name them.
 const (
 	changeStart     = "start"
 	changeScaleUp   = "scale_up"
@@ -123,7 +123,7 @@ const (
 	changePreempt   = "preempt"
 )
 
-// changeOf names a step as metrics and as events do.
+// changeOf returns the kind of a step for metrics, and the reason of its event.
 func changeOf(s plan.Step) (change, reason string) {
 	switch {
 	case s.From == 0:
@@ -136,10 +136,10 @@ func changeOf(s plan.Step) (change, reason string) {
 	return changeScaleUp, "ScaledUp"
 }
 
-// gain says what a step means for its job.
-func (l *Loop) gain(step plan.Step, gap *float64) string {
+// describe describes the effect of a step on its job.
+func (l *Loop) describe(step plan.Step, gap *float64) string {
 	j, text := step.Job, step.String()
-	ends := func(nodes int) time.Duration {
+	completion := func(nodes int) time.Duration {
 		return time.Duration(float64(j.Estimate.Remaining) / j.Speed(nodes)).Round(time.Second)
 	}
 	restart := j.Restart
@@ -152,16 +152,16 @@ func (l *Loop) gain(step plan.Step, gap *float64) string {
 	case step.To == 0:
 		text += " for other jobs"
 	case step.From == 0:
-		text += fmt.Sprintf("; ends in %v", restart+ends(step.To))
+		text += fmt.Sprintf("; completes in %v", restart+completion(step.To))
 	default:
-		text += fmt.Sprintf("; ends in %v instead of %v", restart+ends(step.To), ends(step.From))
+		text += fmt.Sprintf("; completes in %v instead of %v", restart+completion(step.To), completion(step.From))
 	}
 	text += fmt.Sprintf(" (remaining time by %s)", j.Estimate.Source)
 	if gap != nil {
 		if *gap <= 1e-9 {
 			text += "; no allocation of the pool is better"
 		} else {
-			text += fmt.Sprintf("; the best allocation is at most %.2g %% better", 100**gap)
+			text += fmt.Sprintf("; the best allocation is at most %.2g%% better", 100**gap)
 		}
 	}
 	if why := l.why[j.ID]; why != "" {

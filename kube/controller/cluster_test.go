@@ -261,7 +261,7 @@ func schedulable(node *corev1.Node, units resource.Quantity, tolerations ...core
 func (c *cluster) passes(n int) {
 	c.t.Helper()
 	for range n {
-		again, err := c.loop.Pass(c.t.Context())
+		again, err := c.loop.Reconcile(c.t.Context())
 		if err != nil {
 			c.t.Logf("pass: %v", err)
 		}

@@ -26,57 +26,56 @@ import (
 )
 
 const (
-	// allocateTimeout is how long an allocator may take for an answer.
+	// allocateTimeout is the timeout of a call of the allocator.
 	allocateTimeout = 10 * time.Second
-	// explainTimeout is the time budget of reasons for changes, which may take twice that, and
-	// maxExplained of how many jobs they are asked for: resizing waits for them.
+	// explainTimeout is the time budget of an explanation; the call times out after twice that time.
+	// maxExplained is the maximum number of jobs to explain. Both are small because resizing waits for them.
 	explainTimeout = time.Second
 	maxExplained   = 50
-	// writers is how many writes are under way at the same time.
+	// writers is the number of parallel writes.
 	writers = 8
-	// outageCadences is after how many cadences missing nodes are believed to be lost.
+	// outageCadences is the number of cadences after which missing nodes count as lost.
 	outageCadences = 3
-	// undecided is the ID of no decision.
+	// undecided is an ID that no decision has.
 	undecided = "undecided"
 )
 
-// The results of a moment, as metrics name them.
+// The results of a decision, as metrics name them.
 const (
 	resultDecided = "decided"
-	resultEmpty   = "empty"   // no job can be given other nodes
-	resultFailed  = "failed"  // no answer, or it could not be written down
-	resultRefused = "refused" // the answer is not one to the question
+	resultEmpty   = "empty"   // no job can be resized
+	resultFailed  = "failed"  // no response, or writing the targets failed
+	resultRefused = "refused" // the response failed plan.Check
 	resultOutage  = "outage"  // too many nodes are missing
 )
 
-// decide asks for a decision and writes its targets. Whatever fails, no job changes.
+// decide requests a decision and writes its targets on the jobs. If anything fails, no job is resized.
 func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string) error {
 	began := l.last
 	l.last = w.Now
 	dirty := l.dirty
 	l.dirty = time.Time{}
 	l.writes.decide(w.Now)
-	l.ask(ctx)
+	l.queryRemaining(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {
 		l.last, l.dirty = began, dirty
 		return err
 	}
 	report := &DecisionReport{ID: l.pool.Name + "-" + w.Now.UTC().Format("20060102T150405.000Z"), Trigger: trigger}
-	answer, r, result, err := l.answer(ctx, w, report.ID, trigger)
+	response, r, result, err := l.requestDecision(ctx, w, report.ID, trigger)
 	report.Jobs, report.Left = len(r.Jobs), len(r.Omitted)
 	if result == resultDecided {
-		if err = l.commit(ctx, w, report, r, answer); err != nil {
+		if err = l.commit(ctx, w, report, r, response); err != nil {
 			result = resultFailed
 		}
 	}
 	if report.Result = result; err != nil {
 		report.Detail = err.Error()
 	}
-	// The cadence counts from here: a decision that takes longer is carried out before the
-	// next one is due.
+	// The cadence starts here, so a slow decision is applied before the next one is due.
 	l.last = l.Now()
-	l.Metrics.moments.WithLabelValues(l.pool.Name, trigger, result).Inc()
+	l.Metrics.decisions.WithLabelValues(l.pool.Name, trigger, result).Inc()
 	outage := l.Metrics.outage.WithLabelValues(l.pool.Name)
 	if outage.Set(0); result == resultOutage {
 		outage.Set(1)
@@ -87,8 +86,8 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	log := l.Log.With("pool", l.pool.Name, "decision", report.ID, "trigger", trigger, "jobs", report.Jobs, "left", report.Left)
 	if err != nil {
 		l.failures++
-		log.WarnContext(ctx, "no decision: every job keeps what it has", "result", result, "error", err)
-		return nil // The next moment is set already.
+		log.WarnContext(ctx, "no decision: all jobs keep their nodes", "result", result, "error", err)
+		return nil // The next attempt is scheduled by nextDecision.
 	}
 	l.failures = 0
 	l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(w.Now.Unix()))
@@ -96,16 +95,16 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	return nil
 }
 
-// ask queries the remaining times.
-func (l *Loop) ask(ctx context.Context) {
+// queryRemaining queries the remaining times of jobs.
+func (l *Loop) queryRemaining(ctx context.Context) {
 	if l.pool.RemainingQuery == "" || l.Querier == nil {
 		return
 	}
 	samples, err := l.Querier.Query(ctx, l.pool.RemainingQuery, l.Now())
 	if err != nil {
-		// What was known before carries on until it is too old.
+		// Earlier samples remain in use until they are too old.
 		l.Metrics.queryFailures.WithLabelValues(l.pool.Name).Inc()
-		l.Log.WarnContext(ctx, "remaining times are not known", "pool", l.pool.Name, "error", err)
+		l.Log.WarnContext(ctx, "query of remaining times failed", "pool", l.pool.Name, "error", err)
 		return
 	}
 	if l.query == nil {
@@ -115,10 +114,10 @@ func (l *Loop) ask(ctx context.Context) {
 	maps.DeleteFunc(l.query, func(_ types.NamespacedName, s world.Sample) bool { return l.Now().Sub(s.Time) > 24*time.Hour })
 }
 
-// answer asks the allocator and checks what it says.
-func (l *Loop) answer(ctx context.Context, w *world.ClusterState, id, trigger string) (plan.Response, plan.Request, string, error) {
+// requestDecision requests a decision that affects as few running jobs as possible, and checks the response.
+func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, trigger string) (plan.Response, plan.Request, string, error) {
 	r := plan.Snapshot(w, id, nil)
-	l.wanted = 0
+	l.worthwhile = 0
 	outage := plan.Outage(w, r)
 	if outage == nil {
 		l.outage = time.Time{}
@@ -133,38 +132,38 @@ func (l *Loop) answer(ctx context.Context, w *world.ClusterState, id, trigger st
 	if len(r.Jobs) == 0 {
 		return nil, r, resultEmpty, nil
 	}
-	if hold := plan.Unaffected(w, r); hold != nil {
-		// A decision that only resizes jobs which lost nodes, and others if that pauses one of these.
-		affected := plan.Snapshot(w, id, hold)
-		answer, result, err := l.call(ctx, w, affected, trigger)
+	if frozen := plan.Unaffected(w, r); frozen != nil {
+		// First try to resize only the jobs that lost nodes. Include the other jobs if that would pause a job.
+		affected := plan.Snapshot(w, id, frozen)
+		answer, result, err := l.allocate(ctx, w, affected, trigger)
 		if err != nil || !plan.Pauses(affected, answer) {
 			return answer, affected, result, err
 		}
 	}
-	answer, result, err := l.call(ctx, w, r, trigger)
+	answer, result, err := l.allocate(ctx, w, r, trigger)
 	if err != nil {
 		return nil, r, result, err
 	}
-	if hold := plan.ForbiddenPauses(w, r, answer, outage != nil); hold != nil {
-		// The decision that pauses none of them.
-		if r = plan.Snapshot(w, id, hold); len(r.Jobs) == 0 {
+	if frozen := plan.ForbiddenPauses(w, r, answer, outage != nil); frozen != nil {
+		// Request a decision without the jobs that must not be paused.
+		if r = plan.Snapshot(w, id, frozen); len(r.Jobs) == 0 {
 			return nil, r, resultEmpty, nil
 		}
-		answer, result, err = l.call(ctx, w, r, trigger)
+		answer, result, err = l.allocate(ctx, w, r, trigger)
 	}
 	return answer, r, result, err
 }
 
-// call asks the allocator and checks the answer. Between its decisions, the objective progress
-// only fills what is idle. Where an autoscaler scales the pool, the decision is on as many nodes as
+// allocate calls the allocator and checks the response. With the objective progress, events between two
+// cadences only fill idle nodes. If an autoscaler scales the pool, the request has the number of nodes that
 // are worth their price.
-func (l *Loop) call(ctx context.Context, w *world.ClusterState, r plan.Request, trigger string) (answer plan.Response, result string, err error) {
+func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Request, trigger string) (answer plan.Response, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
 		total := plan.WorthwhileNodes(w, r)
-		l.wanted = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes())
+		l.worthwhile = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes())
 		snapshot.TotalNodes = int32(total)
 	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
@@ -181,10 +180,10 @@ func (l *Loop) call(ctx context.Context, w *world.ClusterState, r plan.Request, 
 	return answer, resultDecided, nil
 }
 
-// commit writes the targets of a decision on the jobs. None counts until all are written.
-// Jobs that refuse theirs where others do not, or refuse for long, are left alone.
+// commit writes the targets of a decision on the jobs. The decision is valid only once all targets are
+// written. A job is pinned if the API server refuses its target but accepts others, or refuses it for long.
 func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *DecisionReport, r plan.Request, answer plan.Response) error {
-	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.wanted}
+	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.worthwhile}
 	l.why = nil
 	allocated, ok := answer.(*elastallocv1.AllocateResponse)
 	if ok {
@@ -198,15 +197,15 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	}
 	targets := plan.Targets(w, d, r, answer)
 	if len(targets) == 0 {
-		l.current = report.ID // So that no earlier one counts.
+		l.current = report.ID // Void earlier decisions.
 		return nil
 	}
 	var mu sync.Mutex
 	failed := make(map[*world.Job]error)
-	err := inParallel(targets, func(t plan.Target) error {
+	err := parallel(targets, func(t plan.Target) error {
 		object := t.Job.Object.DeepCopy()
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			// Not for another one of the same name.
+			// Reject the patch if another job has the same name now.
 			"uid": t.Job.UID,
 			"annotations": map[string]string{
 				world.TargetAnnotation:   strconv.Itoa(t.Nodes),
@@ -218,7 +217,7 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 		}
 		switch err := l.patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-			return nil // It is gone, and its nodes will be.
+			return nil // The job was deleted, so its nodes become free.
 		case err != nil && denied(err):
 			mu.Lock()
 			defer mu.Unlock()
@@ -229,11 +228,11 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 		}
 	})
 	for j, refusal := range failed {
-		if l.writes.mayPass(j.UID, w.Now) && len(failed) == len(targets) {
+		if l.writes.mayRetry(j.UID, w.Now) && len(failed) == len(targets) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", j.ID, refusal))
 			continue
 		}
-		l.Log.WarnContext(ctx, "job is left alone", "job", j.ID, "error", refusal)
+		l.Log.WarnContext(ctx, "job is pinned because its target was refused", "job", j.ID, "error", refusal)
 		l.writes.pin(j.UID, world.Refused, refusal.Error())
 	}
 	if err != nil {
@@ -243,31 +242,31 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	l.current = report.ID
 	if ok {
 		l.explain(ctx, r, targets)
-		l.tellQueued(r, answer)
+		l.postQueuedEvents(r, answer)
 	}
 	if l.Mode == plan.ModeRecommend {
 		for _, t := range targets {
 			if step := (plan.Step{Job: t.Job, From: t.Job.Nodes(), To: t.Nodes}); step.From != step.To {
-				l.event(t.Job, normal, "Recommended", "%s", l.gain(step, d.Gap))
+				l.event(t.Job, normal, "Recommended", "%s", l.describe(step, d.Gap))
 			}
 		}
 	}
 	return nil
 }
 
-// explain asks why the jobs of a decision change, for their events. Without an answer in
-// time, or with one about another decision, they do not say.
+// explain requests explanations of the resizes of a decision for events. If the call fails, or the response is
+// about another decision, the events have no explanation.
 func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Target) {
-	question := &elastallocv1.ExplainRequest{
+	request := &elastallocv1.ExplainRequest{
 		Snapshot: r.Allocate.GetSnapshot(), Options: proto.CloneOf(r.Allocate.GetOptions()),
 	}
-	question.Options.TimeBudget = durationpb.New(explainTimeout)
+	request.Options.TimeBudget = durationpb.New(explainTimeout)
 	want := make(map[string]int32)
 	for _, t := range targets {
 		waits := t.Nodes == 0 && t.Job.Resizable() && !l.queued[t.Job.UID]
 		if (t.Nodes != t.Job.Nodes() || waits) && len(want) < maxExplained {
 			want[t.Job.ID] = int32(t.Nodes)
-			question.JobIds = append(question.JobIds, t.Job.ID)
+			request.JobIds = append(request.JobIds, t.Job.ID)
 		}
 	}
 	if len(want) == 0 {
@@ -275,21 +274,21 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*explainTimeout)
 	defer cancel()
-	answer, err := l.Allocator.Explain(ctx, question)
+	response, err := l.Allocator.Explain(ctx, request)
 	if err != nil {
-		l.Log.InfoContext(ctx, "no reasons for the changes of a decision", "pool", l.pool.Name, "error", err)
+		l.Log.InfoContext(ctx, "no explanation of a decision", "pool", l.pool.Name, "error", err)
 		return
 	}
 	l.why = make(map[string]string, len(want))
-	for _, j := range answer.GetJobs() {
-		if nodes, asked := want[j.GetJobId()]; asked && nodes == j.GetNodes() {
+	for _, j := range response.GetJobs() {
+		if nodes, found := want[j.GetJobId()]; found && nodes == j.GetNodes() {
 			l.why[j.GetJobId()] = j.GetText()
 		}
 	}
 }
 
-// tellQueued posts an event on jobs that are to wait, once each time.
-func (l *Loop) tellQueued(r plan.Request, answer plan.Response) {
+// postQueuedEvents posts an event on jobs that have to wait, once per wait.
+func (l *Loop) postQueuedEvents(r plan.Request, answer plan.Response) {
 	queued := make(map[types.UID]bool)
 	for i, j := range r.Jobs {
 		if answer.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {
@@ -303,7 +302,7 @@ func (l *Loop) tellQueued(r plan.Request, answer plan.Response) {
 	l.queued = queued
 }
 
-// refused reports whether the API server has judged a write.
+// refused reports whether the API server rejected a write.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }
@@ -314,11 +313,11 @@ func refusedAsGang(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "gang-scheduled PodGroup")
 }
 
-// denied reports whether a write fails for reasons of its own object, as far as one can tell: it
-// is refused, or a webhook that has to judge it does not answer.
+// denied reports whether a write probably failed because of its object: the API server refused it, or an
+// admission webhook failed.
 func denied(err error) bool { return refused(err) || apierrors.IsInternalError(err) }
 
-// patch writes to an object and remembers how it came back, or that it has to be looked at.
+// patch patches an object and notes the result in the ledger.
 func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, patch client.Patch) error {
 	err := l.Client.Patch(ctx, object, patch, client.FieldOwner("elastalloc-controller"))
 	if err != nil {
@@ -330,10 +329,10 @@ func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, pat
 	return nil
 }
 
-// inParallel does something to every item, a few at a time, and returns all errors.
-func inParallel[T any](items []T, do func(T) error) error {
+// parallel calls do for every item, with at most writers calls at a time, and joins all errors.
+func parallel[T any](items []T, do func(T) error) error {
 	errs := make([]error, len(items))
-	// What is under way is not left halfway: each write has the context of its own request.
+	// All items are processed even if the caller's context is canceled: each write has its own context.
 	workqueue.ParallelizeUntil(context.Background(), writers, len(items), func(i int) { errs[i] = do(items[i]) })
 	return errors.Join(errs...)
 }

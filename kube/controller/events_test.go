@@ -686,7 +686,7 @@ func (e *eventful) look() (jobs map[string]observed, accepting int) {
 func (e *eventful) pass() {
 	e.t.Helper()
 	before, accepting := e.look()
-	again, err := e.loop.Pass(e.t.Context())
+	again, err := e.loop.Reconcile(e.t.Context())
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -740,10 +740,10 @@ func (e *eventful) passUntil(d time.Duration) {
 
 func (e *eventful) fail(format string, args ...any) {
 	e.t.Helper()
-	for _, j := range e.loop.Report().World.Jobs {
+	for _, j := range e.loop.Report().State.Jobs {
 		e.t.Logf("%s holds %d, sizes %v, pinned %q, pods %+v, use %+v", j.ID, j.Nodes(), j.Sizes, j.Message, j.Pods, j.Usage)
 	}
-	for _, s := range e.loop.Report().World.NodeStatuses {
+	for _, s := range e.loop.Report().State.NodeStatuses {
 		e.t.Log(s.String())
 	}
 	e.t.Logf("%+v", e.loop.Report().Decision)

@@ -60,7 +60,7 @@ func TestKueueDoesNotStart(t *testing.T) {
 		}
 	}
 	c.want(map[string]int{"long": 8, "waits": 0})
-	if told := c.told(); !strings.Contains(told, "Kueue did not start it on the 4 nodes that were left to it") || !strings.Contains(told, "a check has yet to pass") {
+	if told := c.told(); !strings.Contains(told, "Kueue did not start it on its 4 nodes") || !strings.Contains(told, "a check has yet to pass") {
 		t.Errorf("events are %s", told)
 	}
 	if left > 2*time.Hour {

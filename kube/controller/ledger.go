@@ -15,24 +15,24 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// ledger is what a loop knows of its writes, several of which may be under way. It can be lost.
+// ledger tracks the writes of a loop and the usage of nodes by jobs. It can be lost at any time.
 type ledger struct {
 	mu sync.Mutex
-	// primed says that the jobs were read from the API server since anything was written
-	// that the loop does not know of: by an earlier leader, or without an answer.
+	// primed is true if the jobs were read from the API server after the last write with an unknown result:
+	// a write by an earlier leader, or a write without a response.
 	primed bool
-	wrote  map[types.UID]*unstructured.Unstructured // as they came back, until the caches have them
-	grew   map[types.UID]growth                     // jobs made to grow whose pods have not been seen
-	uses   map[types.UID]*use                       // how jobs use their nodes, as seen at a time
+	wrote  map[types.UID]*unstructured.Unstructured // results of writes, until the caches have them
+	grew   map[types.UID]growth                     // jobs that grew and whose pods were not all observed yet
+	uses   map[types.UID]*use                       // usage of nodes by job, observed at seen
 	seen   time.Time
 
-	conflicts map[types.UID]int       // writes of the current decision that came too late
-	refusals  map[types.UID]time.Time // since when the API server refuses writes to a job
-	pins      map[types.UID]world.Pin // jobs that are left alone until the next decision
-	gangs     map[types.UID]time.Time // since when jobs are pinned as gangs, which outlasts decisions
+	conflicts map[types.UID]int       // conflicts of the current decision by job
+	refusals  map[types.UID]time.Time // time of the first refused write by job
+	pins      map[types.UID]world.Pin // jobs that are not resized until the next decision
+	gangs     map[types.UID]time.Time // time at which jobs were pinned as gangs; remains across decisions
 }
 
-// growth is how many nodes a job was made to hold, and when.
+// growth is the size to which a job grew, and the time.
 type growth struct {
 	nodes int
 	at    time.Time
@@ -45,7 +45,7 @@ func newLedger() *ledger {
 	}
 }
 
-// rewind begins to count anew where the clock was set back.
+// rewind limits all times to now if the clock was set back.
 func (l *ledger) rewind(now time.Time) {
 	l.seen = now
 	clear(l.refusals)
@@ -60,8 +60,8 @@ func (l *ledger) rewind(now time.Time) {
 	}
 }
 
-// prime takes jobs as the API server itself has them: caches may lack the last writes of
-// another leader, and those whose answer was lost.
+// prime stores jobs that were read from the API server. Caches may lack the last writes of another leader, and
+// writes whose response was lost.
 func (l *ledger) prime(jobs []world.Object) {
 	for _, job := range jobs {
 		l.wrote[job.Job.GetUID()] = job.Job
@@ -72,7 +72,7 @@ func (l *ledger) prime(jobs []world.Object) {
 	l.primed = true
 }
 
-// newest returns an object of a cache, or what the loop wrote where the cache lags behind.
+// newest returns a cached object, or the result of the loop's last write if the cache is older.
 func (l *ledger) newest(cached *unstructured.Unstructured) *unstructured.Unstructured {
 	ours := l.wrote[cached.GetUID()]
 	if ours == nil {
@@ -85,21 +85,21 @@ func (l *ledger) newest(cached *unstructured.Unstructured) *unstructured.Unstruc
 	return cached
 }
 
-// written notes how an object came back from a write.
+// written stores the result of a write.
 func (l *ledger) written(object *unstructured.Unstructured) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wrote[object.GetUID()] = object
 }
 
-// failed notes that a write failed. Unless the API server judged it, it may have been written.
+// failed notes that a write failed. Unless the API server rejected it, it may have been applied.
 func (l *ledger) failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.primed = l.primed && (refused(err) || apierrors.IsNotFound(err))
 }
 
-// resized notes the nodes that a job was made to hold, and whether they are more.
+// resized notes that the loop resized a job to a number of nodes. more is true if the job grew.
 func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *ledger) resized(job types.UID, nodes int, more bool, now time.Time) {
 	}
 }
 
-// promised returns how many nodes jobs got that are gone now, and whose pods may be on their way.
+// promised returns the number of nodes of jobs that grew and were then deleted. Their pods may still appear.
 func (l *ledger) promised(w *world.ClusterState) int {
 	for _, j := range w.Jobs {
 		if _, grew := l.grew[j.UID]; grew && !j.Growing {
@@ -131,37 +131,38 @@ func (l *ledger) promised(w *world.ClusterState) int {
 	return sum
 }
 
-// use is what is known of how a job uses its nodes.
+// use is the observed usage of nodes by a job.
 type use struct {
 	world.Usage
-	// since is when it came to its nodes, and idle says that no pod of it ran when last seen.
+	// since is the time since which the job has its size. idle is true if none of its pods ran at the last
+	// observation.
 	since time.Time
 	idle  bool
-	// short is since when fewer pods run than it asks for, and tries how often that was so for
-	// long since it last used as many nodes as it asked for then.
-	short        time.Time
-	tries, asked int
+	// short is the time since which fewer pods run than requested, zero if all run. tries counts the caps since
+	// the job last used all requested nodes. requested is the size at the last cap.
+	short            time.Time
+	tries, requested int
 	// accepting is the number of accepting nodes of the pool when the job was capped.
 	accepting int
-	// given is the size that the loop last wrote, -1 for none that stands, and at when.
+	// given is the size that the loop last wrote, -1 if another writer changed it. at is the time of the write.
 	given int
 	at    time.Time
 }
 
-// maxCapped is how long at most a job is given no more than it used, and maxForeign how long one
-// is left alone that another writer resizes, or the API server does not let be resized.
+// maxCapped is the maximum time for which a job is capped. maxForeign is the maximum time for which a job is
+// pinned because another writer resizes it, or because the API server refuses to resize it as a gang.
 const (
 	maxCapped  = time.Hour
 	maxForeign = 24 * time.Hour
 )
 
-// neverRuns is after how many settle timeouts a pod that has a node and cannot run is taken for
-// one that never will: a registry may be away meanwhile.
-const neverRuns = 10
+// brokenTimeouts is the number of settle timeouts after which a pod that has a node and cannot run counts as
+// broken for good. A shorter outage of an image registry does not count.
+const brokenTimeouts = 10
 
-// saw notes how the jobs use their nodes, and returns those that have just been found not to
-// use them.
-func (l *ledger) saw(w *world.ClusterState) (unused []*world.Job) {
+// observe updates the usage of nodes by jobs, and returns the jobs that have just been found not to use their
+// nodes.
+func (l *ledger) observe(w *world.ClusterState) (unused []*world.Job) {
 	passed := w.Now.Sub(l.seen)
 	if l.seen.IsZero() {
 		passed = 0
@@ -181,7 +182,7 @@ func (l *ledger) saw(w *world.ClusterState) (unused []*world.Job) {
 		}
 		u.idle = j.Nodes() > 0 && j.Pods.Running == 0
 		u.ObservedNodes = j.NodesInUse()
-		u.stands(w, j)
+		u.countReverts(w, j)
 		if l.short(w, j, u) {
 			unused = append(unused, j)
 		}
@@ -190,11 +191,11 @@ func (l *ledger) saw(w *world.ClusterState) (unused []*world.Job) {
 	return unused
 }
 
-// mostUndone is how many changes of a job another writer may undo before the job is left alone.
-const mostUndone = 3
+// maxReverts is the number of resizes that another writer may revert before the job is pinned.
+const maxReverts = 3
 
-// stands notes whether the size that the loop gave a job is still that.
-func (u *use) stands(w *world.ClusterState, j *world.Job) {
+// countReverts counts a revert if the job no longer has the size that the loop wrote.
+func (u *use) countReverts(w *world.ClusterState, j *world.Job) {
 	switch {
 	case u.given < 0:
 	case j.Nodes() == u.given || j.Shape.Finished:
@@ -203,38 +204,38 @@ func (u *use) stands(w *world.ClusterState, j *world.Job) {
 		}
 	default:
 		u.given = -1
-		if u.Reverted++; u.Reverted >= mostUndone {
-			u.ConflictUntil = w.Now.Add(backOff(w, u.Reverted-mostUndone, maxForeign))
+		if u.Reverted++; u.Reverted >= maxReverts {
+			u.ConflictUntil = w.Now.Add(backOff(w, u.Reverted-maxReverts, maxForeign))
 		}
 	}
 }
 
-// backOff returns how long a job is left alone that was left alone this many times before.
-func backOff(w *world.ClusterState, times int, most time.Duration) time.Duration {
-	return min(most, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(times, 20))
+// backOff returns the pin time of a job that was pinned a number of times before. It doubles each time up to limit.
+func backOff(w *world.ClusterState, times int, limit time.Duration) time.Duration {
+	return min(limit, max(w.Pool.MinInterval, w.Pool.SettleTimeout)<<min(times, 20))
 }
 
-// short reports whether a job has just been found not to use its nodes, and caps it.
+// short caps a job that has not used its nodes for long, and reports whether it was not capped before.
 func (l *ledger) short(w *world.ClusterState, j *world.Job, u *use) bool {
-	asked, patience := j.Nodes(), w.Pool.SettleTimeout
+	requested, patience := j.Nodes(), w.Pool.SettleTimeout
 	if j.Shape.Elsewhere {
-		return false // Its pods need not be in this cluster.
+		return false // Its pods may be in another cluster.
 	}
-	// What Kueue is to start, and does not, keeps nodes from others as well.
-	left := j.Kueue && asked == 0 && j.Target > 0 && j.Resizable() && j.Record.Mode == plan.ModeApply
-	if left {
-		asked, patience = j.Target, neverRuns*patience
+	// A job that Kueue does not start, although it has a target, keeps nodes from other jobs as well.
+	unstarted := j.Kueue && requested == 0 && j.Target > 0 && j.Resizable() && j.Record.Mode == plan.ModeApply
+	if unstarted {
+		requested, patience = j.Target, brokenTimeouts*patience
 	}
 	if !u.CappedUntil.IsZero() && w.Nodes.Accepting > u.accepting {
-		// Its pods may have lacked the nodes that came since.
+		// The pods may have lacked the nodes that were added since.
 		u.CappedUntil, u.Cap, u.short = time.Time{}, 0, time.Time{}
 	}
-	// Pods that crash again and again run in between.
-	if !j.LacksPods() && !left && j.Pods.Broken == 0 {
-		if u.short = (time.Time{}); asked >= u.asked {
+	// Pods that crash repeatedly run between crashes.
+	if !j.LacksPods() && !unstarted && j.Pods.Broken == 0 {
+		if u.short = (time.Time{}); requested >= u.requested {
 			u.tries = 0
 		}
-		if w.Now.After(u.CappedUntil) || asked > u.Cap { // It uses more than that after all.
+		if w.Now.After(u.CappedUntil) || requested > u.Cap { // The job uses more nodes than the cap.
 			u.CappedUntil, u.Cap = time.Time{}, 0
 		}
 		return false
@@ -243,13 +244,13 @@ func (l *ledger) short(w *world.ClusterState, j *world.Job, u *use) bool {
 		u.short = w.Now
 	}
 	used := j.Pods.Bound + j.Succeeded()
-	if w.Now.Sub(u.short) >= neverRuns*w.Pool.SettleTimeout {
+	if w.Now.Sub(u.short) >= brokenTimeouts*w.Pool.SettleTimeout {
 		used -= j.Pods.Broken
 	}
 	if w.Pool.MaxNodes > w.Nodes.Accepting && j.Pods.Waiting > 0 {
-		patience *= neverRuns // An autoscaler takes minutes.
+		patience *= brokenTimeouts // An autoscaler needs minutes to add nodes.
 	}
-	if w.Now.Sub(u.short) < patience || used >= asked {
+	if w.Now.Sub(u.short) < patience || used >= requested {
 		return false
 	}
 	found := u.CappedUntil.IsZero()
@@ -257,19 +258,19 @@ func (l *ledger) short(w *world.ClusterState, j *world.Job, u *use) bool {
 		u.tries++
 		u.accepting = w.Nodes.Accepting
 	}
-	u.Cap, u.asked = used, asked
+	u.Cap, u.requested = used, requested
 	u.CappedUntil = w.Now.Add(backOff(w, u.tries-1, maxCapped))
 	return found
 }
 
-// lacksNodes reports whether no node is left for pods of a job that do not run. That is no sign that it
-// does not use its nodes, unless an autoscaler is to bring some.
+// lacksNodes reports whether no node is free for the pods of a job that do not run. Then the job is not to
+// blame, unless an autoscaler should add nodes for it.
 func lacksNodes(w *world.ClusterState, j *world.Job) bool {
 	scales := w.Pool.MaxNodes > w.Nodes.Accepting && j.Resizable()
 	return w.Idle() <= 0 && j.Pods.Broken == 0 && !scales
 }
 
-// known returns how the jobs use their nodes.
+// known returns the observed usage by job.
 func (l *ledger) known() map[types.UID]world.Usage {
 	uses := make(map[types.UID]world.Usage, len(l.uses))
 	for uid, u := range l.uses {
@@ -278,14 +279,14 @@ func (l *ledger) known() map[types.UID]world.Usage {
 	return uses
 }
 
-// pin leaves a job alone until the next decision.
+// pin pins a job until the next decision.
 func (l *ledger) pin(job types.UID, reason world.Reason, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pins[job] = world.Pin{Reason: reason, Message: why}
 }
 
-// gang leaves a job alone for long, as the API server does not let a gang's size change.
+// gang pins a job for maxForeign, because the API server refuses to resize a gang.
 func (l *ledger) gang(job types.UID, why string, now time.Time) {
 	l.pin(job, world.Gang, why)
 	l.mu.Lock()
@@ -293,7 +294,7 @@ func (l *ledger) gang(job types.UID, why string, now time.Time) {
 	l.gangs[job] = now
 }
 
-// conflict counts a write that came too late. Its step is planned again, a few times.
+// conflict counts a write that failed with a conflict. Its step is planned again, up to maxConflicts times.
 func (l *ledger) conflict(job types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,8 +303,8 @@ func (l *ledger) conflict(job types.UID) {
 	}
 }
 
-// mayPass reports whether a job's writes have been refused for a short time only.
-func (l *ledger) mayPass(job types.UID, now time.Time) bool {
+// mayRetry reports whether a job's writes have been refused for a short time only.
+func (l *ledger) mayRetry(job types.UID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refusals[job].IsZero() {
@@ -313,20 +314,20 @@ func (l *ledger) mayPass(job types.UID, now time.Time) bool {
 }
 
 // waits reports whether the API server refuses writes to a job.
-func (l *ledger) waits(job types.UID) bool { return !l.refusals[job].IsZero() }
+func (l *ledger) isRefused(job types.UID) bool { return !l.refusals[job].IsZero() }
 
-// decide begins a decision: what kept jobs from the last one is forgotten, but late refusals.
+// decide starts a decision: it removes pins and conflicts, except for recent refusals and gangs.
 func (l *ledger) decide(now time.Time) {
 	clear(l.conflicts)
 	maps.DeleteFunc(l.refusals, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= refusedFor })
 	maps.DeleteFunc(l.gangs, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= maxForeign })
 	maps.DeleteFunc(l.pins, func(uid types.UID, pin world.Pin) bool {
 		_, gang := l.gangs[uid]
-		return !gang && (pin.Reason != world.Refused || !l.waits(uid))
+		return !gang && (pin.Reason != world.Refused || !l.isRefused(uid))
 	})
 }
 
-// forget drops the objects of jobs that are gone.
+// forget removes objects of deleted jobs.
 func (l *ledger) forget(jobs []*world.Job) {
 	maps.DeleteFunc(l.wrote, func(uid types.UID, _ *unstructured.Unstructured) bool {
 		return !slices.ContainsFunc(jobs, func(j *world.Job) bool {

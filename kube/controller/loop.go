@@ -1,5 +1,5 @@
-// Package controller carries decisions out on a cluster: one loop per pool, which looks at
-// the cluster, decides when it is time to, and takes the steps that are left.
+// Package controller requests decisions for the pools of a cluster and applies them. It runs one loop per
+// pool. A loop observes the cluster, requests a decision when one is due, and resizes jobs step by step.
 package controller
 
 import (
@@ -24,68 +24,67 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Allocator makes decisions: a client of a server, or an allocator in this process.
+// Allocator makes decisions. It is a client of a server, or an allocator in this process.
 type Allocator interface {
 	Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error)
 	FillIdle(context.Context, *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error)
 	Explain(context.Context, *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error)
 }
 
-// Options are what a loop needs beside its pool.
+// Options are the dependencies of a loop, apart from its pool.
 type Options struct {
 	Mode  string // plan.ModeRecommend or plan.ModeApply
 	Kinds []kinds.Kind
-	Kueue bool // Kueue admits jobs here.
+	Kueue bool // Kueue is installed and admits jobs
 	// Client reads from caches and writes to the API server; Live reads from the API server.
 	Client    client.Client
 	Live      client.Reader
 	Allocator Allocator
-	Querier   Querier // nil without a Prometheus
+	Querier   Querier // nil without Prometheus
 	Recorder  events.EventRecorder
-	Calls     CallRecorder // nil keeps no decisions
+	Calls     CallRecorder // nil records no decisions
 	Metrics   *Metrics
 	Log       *slog.Logger
 	Now       func() time.Time
 }
 
-// Loop is the loop of one pool. Its passes are made one at a time.
+// Loop is the control loop of one pool. Reconcile must not be called concurrently.
 type Loop struct {
 	Options
 	pool config.Pool
 
-	// Everything below can be lost at any time: the cluster has what is needed to go on.
+	// The fields below can be lost at any time: a new loop continues from the state of the cluster.
 
 	writes  *ledger
 	query   map[types.NamespacedName]world.Sample
-	etas    eta.Estimator               // what the jobs took that have ended
-	running map[types.UID]time.Duration // the work that the others have done
+	etas    eta.Estimator               // work of completed jobs
+	running map[types.UID]time.Duration // work done by running jobs
 
-	// facts are what a decision depends on beside the time, as the last pass saw them.
-	facts   map[types.UID]uint64
+	// inputs are hashes of the inputs of a decision by job, except for the time, at the last Reconcile.
+	inputs  map[types.UID]uint64
 	nodes   world.NodeCounts
-	missing int // of the nodes in use
-	// nodeHistory is what the last pass saw of the nodes, by name, nil at the start.
+	missing int // nodes in use that are missing
+	// nodeHistory is the history of the nodes by name, nil after the start.
 	nodeHistory map[string]world.NodeHistory
-	// dirty is when the first event since the last decision happened, and why; zero is never.
+	// dirty is the time of the first event since the last decision, zero for none. dirtyReason is its trigger.
 	dirty       time.Time
 	dirtyReason string
-	// begun is when the first pass was: the age of the last decision counts from it where none
-	// follows. seen is when the last one was.
-	begun, seen time.Time
-	last        time.Time // when the last decision was tried
-	failures    int       // of decisions in a row
-	outage      time.Time // since when too many nodes are missing
-	// current is the decision that was written to its end, "" before there is one, and
-	// undecided after one that was not.
-	current string
-	wanted  int               // nodes that the last decision was made for, where the pool can have more
-	settled string            // the last decision that is known to be carried out or given up
-	why     map[string]string // why the current decision changes a job
-	// told are the pins and the states of nodes that events told of, and queued the jobs that were told
-	// why they wait.
-	told      map[types.UID]string
-	toldNodes map[string]string
-	queued    map[types.UID]bool
+	// started is the time of the first Reconcile, and seen the time of the last one.
+	started, seen time.Time
+	last          time.Time // time of the last attempt to decide
+	failures      int       // consecutive failed decisions
+	outage        time.Time // start of the current outage, zero if there is none
+	// current is the ID of the last decision that was written completely, "" before the first one, and
+	// undecided after a decision that was not written completely.
+	current    string
+	worthwhile int               // nodes that are worth their price, in a pool that an autoscaler scales
+	settled    string            // ID of the last decision that was applied or given up
+	why        map[string]string // reasons for the resizes of the current decision, by job ID
+	// pinEvents and nodeEvents are the last pins and node states for which events were posted. queued are the
+	// jobs for which an event explained why they wait.
+	pinEvents  map[types.UID]string
+	nodeEvents map[string]string
+	queued     map[types.UID]bool
 
 	status sync.Mutex
 	report Report
@@ -114,18 +113,18 @@ const (
 )
 
 const (
-	// soon is when to look again after something was written.
+	// soon is the time until the next Reconcile after a write.
 	soon = 100 * time.Millisecond
-	// settling is when to look again at a decision that is being carried out.
+	// settling is the maximum time between two Reconciles while a decision is being applied.
 	settling = 5 * time.Second
 )
 
-// Pass looks at the cluster once and does what is due. It returns when to look
-// again at the latest.
-func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
+// Reconcile observes the cluster once. If a decision is due, it requests and writes it; otherwise it takes the
+// next steps of the current decision. It returns the maximum time until the next call.
+func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 	l.rewind(l.Now())
-	if l.begun.IsZero() && !l.pool.Paused {
-		l.begun = l.Now()
+	if l.started.IsZero() && !l.pool.Paused {
+		l.started = l.Now()
 		l.Metrics.begin(l.pool.Name, l.Kinds)
 		l.Metrics.lastDecision.WithLabelValues(l.pool.Name).Set(float64(l.Now().Unix()))
 	}
@@ -133,14 +132,14 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	l.show(w)
+	l.publish(w)
 	p := plan.Steps(w, l.current)
-	l.tellPins(w)
-	l.tellNodes(w)
+	l.postPinEvents(w)
+	l.postNodeEvents(w)
 	if l.pool.Paused {
 		return l.pool.Cadence, nil
 	}
-	trigger, due := l.moment(w, p)
+	trigger, due := l.nextDecision(w, p)
 	if !due.After(w.Now) {
 		return soon, l.decide(ctx, w, trigger)
 	}
@@ -149,13 +148,13 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 		again = min(again, settling)
 	}
 	if l.Mode == plan.ModeApply && p.ID != "" {
-		acted, err := l.carryOut(ctx, w, p)
+		acted, err := l.apply(ctx, w, p)
 		if err != nil || acted {
 			return min(again, soon), err
 		}
 		if !p.Done() {
 			again = min(again, settling)
-			if left := p.Expires.Sub(w.Now); left > 0 { // It may stay as it is for long after that, as in an outage.
+			if left := p.Expires.Sub(w.Now); left > 0 { // Later steps need another decision.
 				again = min(again, max(soon, left))
 			}
 		}
@@ -163,10 +162,10 @@ func (l *Loop) Pass(ctx context.Context) (time.Duration, error) {
 	return again, nil
 }
 
-// rewind begins to count anew where the clock was set back.
+// rewind limits all times to now if the clock was set back.
 func (l *Loop) rewind(now time.Time) {
 	if now.Before(l.seen) {
-		for _, t := range []*time.Time{&l.begun, &l.last, &l.dirty, &l.outage} {
+		for _, t := range []*time.Time{&l.started, &l.last, &l.dirty, &l.outage} {
 			if t.After(now) {
 				*t = now
 			}
@@ -176,23 +175,23 @@ func (l *Loop) rewind(now time.Time) {
 	l.seen = now
 }
 
-// moment returns when the next decision is due and what brings it about.
-func (l *Loop) moment(w *world.ClusterState, p plan.Plan) (trigger string, due time.Time) {
-	facts := factsOf(w)
-	// Nodes that are in use, or that the last decision counts on, are there no more.
-	lost := l.facts != nil && (w.Missing > l.missing || w.Nodes.Serving < l.nodes.Serving && len(p.Waiting) > 0)
-	// When a node that left is gone, another one may come.
-	came := l.facts != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Leaving < l.nodes.Leaving)
-	changed := l.facts != nil && !maps.Equal(facts, l.facts)
-	l.facts, l.nodes, l.missing = facts, w.Nodes, w.Missing
-	if l.dirty.IsZero() && (changed || came) {
+// nextDecision returns the time and the trigger of the next decision.
+func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string, due time.Time) {
+	inputs := inputsOf(w)
+	// lost is true if nodes disappeared that are in use or that waiting steps need.
+	lost := l.inputs != nil && (w.Missing > l.missing || w.Nodes.Serving < l.nodes.Serving && len(p.Waiting) > 0)
+	// available is true if the number of nodes changed. An autoscaler can replace a leaving node once it is gone.
+	available := l.inputs != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Leaving < l.nodes.Leaving)
+	changed := l.inputs != nil && !maps.Equal(inputs, l.inputs)
+	l.inputs, l.nodes, l.missing = inputs, w.Nodes, w.Missing
+	if l.dirty.IsZero() && (changed || available) {
 		l.dirty, l.dirtyReason = w.Now, triggerJob
-		if came {
+		if available {
 			l.dirtyReason = triggerNode
 		}
 	}
 	if lost {
-		// As if the event were old enough.
+		// Skip the debounce time.
 		l.dirty, l.dirtyReason = w.Now.Add(-l.pool.Debounce), triggerLost
 	}
 
@@ -201,15 +200,15 @@ func (l *Loop) moment(w *world.ClusterState, p plan.Plan) (trigger string, due t
 		wait := min(l.pool.Cadence, time.Second<<min(l.failures, 10))
 		return triggerRetry, l.last.Add(wait)
 	case l.last.IsZero() && p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done():
-		// An earlier leader's decision is under way.
-		trigger, due = triggerStart, l.begun.Add(l.pool.Cadence)
+		// The decision of an earlier leader is still being applied.
+		trigger, due = triggerStart, l.started.Add(l.pool.Cadence)
 		if p.Expires.Before(due) {
 			due = p.Expires
 		}
 	case l.last.IsZero():
 		return triggerStart, w.Now
 	case p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0:
-		l.stuck(w, p)
+		l.giveUp(w, p)
 		return triggerStuck, w.Now
 	default:
 		trigger, due = triggerCadence, l.last.Add(l.pool.Cadence)
@@ -220,10 +219,10 @@ func (l *Loop) moment(w *world.ClusterState, p plan.Plan) (trigger string, due t
 	return trigger, due
 }
 
-// factsOf returns what a decision depends on that is neither time nor our own doing, by job. What
-// jobs report changes all the time and waits for the next decision.
-func factsOf(w *world.ClusterState) map[types.UID]uint64 {
-	facts := make(map[types.UID]uint64, len(w.Jobs))
+// inputsOf returns hashes of the inputs of a decision by job. A change triggers a decision. Times, writes of
+// the controller and reports of remaining time are not included, because they change all the time.
+func inputsOf(w *world.ClusterState) map[types.UID]uint64 {
+	inputs := make(map[types.UID]uint64, len(w.Jobs))
 	for _, j := range w.Jobs {
 		h, pinned, left := fnv.New64a(), j.Pinned, 0
 		switch pinned {
@@ -234,77 +233,77 @@ func factsOf(w *world.ClusterState) map[types.UID]uint64 {
 			left = j.RetainedNodes()
 		}
 		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.StartSize, left, pinned, j.Sizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
-		facts[j.UID] = h.Sum64()
+		inputs[j.UID] = h.Sum64()
 	}
-	return facts
+	return inputs
 }
 
-// stuck gives up a decision some of whose nodes did not become free in time.
-func (l *Loop) stuck(w *world.ClusterState, p plan.Plan) {
+// giveUp gives up the waiting steps of a decision whose nodes did not become free in time.
+func (l *Loop) giveUp(w *world.ClusterState, p plan.Plan) {
 	l.settled = p.ID
 	if !slices.ContainsFunc(w.Jobs, func(j *world.Job) bool { return j.Pinned == world.Stuck }) {
-		l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc() // Otherwise that one is counted.
+		l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc() // A job that is Stuck is counted when it is pinned.
 	}
 	for _, step := range p.Waiting {
 		l.event(step.Job, warning, "Stuck", "gave up %v of decision %s: the nodes did not become free in time", step, p.ID)
 	}
 }
 
-// noRemainingTime is why what is left of a job is guessed, as events name it.
+// noRemainingTime is the reason of events about jobs whose remaining time is unknown.
 const noRemainingTime = "NoRemainingTime"
 
-// tellPins posts an event on every job that is pinned for another reason than before.
-func (l *Loop) tellPins(w *world.ClusterState) {
-	told := make(map[types.UID]string, len(w.Jobs))
+// postPinEvents posts an event on every job that is pinned for another reason than before.
+func (l *Loop) postPinEvents(w *world.ClusterState) {
+	posted := make(map[types.UID]string, len(w.Jobs))
 	for _, j := range w.Jobs {
 		pinned := string(j.Pinned)
 		if j.Pinned == world.BadAnnotations || j.Pinned == world.NotElastic {
-			pinned += j.Message // Others have times in it.
+			pinned += j.Message // Other messages contain times and change often.
 		}
 		if j.Pinned == "" && j.FallbackReason != "" {
-			if pinned = noRemainingTime; l.told[j.UID] != pinned {
-				l.event(j, warning, noRemainingTime, "%s; it is taken for %v on one node, as jobs that have ended took", j.FallbackReason, j.Estimate.Remaining.Round(time.Second))
+			if pinned = noRemainingTime; l.pinEvents[j.UID] != pinned {
+				l.event(j, warning, noRemainingTime, "%s; its remaining time on one node is estimated as %v from completed jobs", j.FallbackReason, j.Estimate.Remaining.Round(time.Second))
 			}
 		}
 		if j.Pinned == world.Retained && j.Transient {
-			pinned = "" // It may be over before anybody reads of it.
+			pinned = "" // The node may accept pods again soon.
 		}
-		news := pinned != "" && j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused // to the job's user
-		if news && l.told[j.UID] != pinned {
+		notify := pinned != "" && j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused
+		if notify && l.pinEvents[j.UID] != pinned {
 			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Message)
 			if j.Pinned == world.Stuck {
 				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
 			}
 		}
-		told[j.UID] = pinned
+		posted[j.UID] = pinned
 	}
-	l.told = told
+	l.pinEvents = posted
 	l.writes.forget(w.Jobs)
 }
 
-// tellNodes posts an event on every node that is not accepting for another reason than before, and
-// for longer than the pool's NodeGracePeriod.
-func (l *Loop) tellNodes(w *world.ClusterState) {
-	told := make(map[string]string, len(w.NodeStatuses))
+// postNodeEvents posts an event on every node that has not been accepting for longer than the pool's
+// NodeGracePeriod, if the reason changed.
+func (l *Loop) postNodeEvents(w *world.ClusterState) {
+	posted := make(map[string]string, len(w.NodeStatuses))
 	for i := range w.NodeStatuses {
 		s := &w.NodeStatuses[i]
 		if s.State == world.Accepting || s.Transient || s.Reason == world.Foreign {
 			continue
 		}
 		note := string(s.State) + ": " + s.Message
-		if told[s.Node.Name] = note; l.toldNodes[s.Node.Name] == note {
+		if posted[s.Node.Name] = note; l.nodeEvents[s.Node.Name] == note {
 			continue
 		}
 		kind := normal
 		if s.Reason == world.Odd {
-			kind = warning // Of the pool's configuration.
+			kind = warning // The pool's configuration or the node is wrong.
 		}
 		l.Recorder.Eventf(s.Node, nil, kind, eventReason(s.State), "Classify", "%s (pool %s)", s.Message, l.pool.Name)
 	}
-	l.toldNodes = told
+	l.nodeEvents = posted
 }
 
-// eventReason names a state of a node as events do.
+// eventReason returns the event reason for a state of a node.
 func eventReason(state world.NodeState) string {
 	if state == world.Gone {
 		return "Gone"

@@ -33,8 +33,8 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// CacheOptions returns what the caches keep of a cluster: the jobs with our label, and of
-// nodes and pods what Observe reads.
+// CacheOptions returns the options of the caches. They contain the jobs with the pool label, and the fields of
+// nodes, pods and workloads that Observe reads.
 func CacheOptions(watched []kinds.Kind, kueue bool) (cache.Options, error) {
 	labelled, err := labels.NewRequirement(world.PoolLabel, selection.Exists, nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func object(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	return &u
 }
 
-// slimPod drops what Observe does not read.
+// slimPod removes the fields of a pod that Observe does not read.
 func slimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -86,7 +86,7 @@ func slimPod(object any) (any, error) {
 	return pod, nil
 }
 
-// slimContainers returns containers with what makes up the requests of their pod.
+// slimContainers returns containers with only the fields that determine the requests of a pod.
 func slimContainers(containers []corev1.Container) []corev1.Container {
 	slim := make([]corev1.Container, len(containers))
 	for i, c := range containers {
@@ -95,7 +95,7 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	return slim
 }
 
-// slimNode drops what Observe does not read: a node that only reports itself stays the same.
+// slimNode removes the fields of a node that Observe does not read, so that heartbeats do not change it.
 func slimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -110,7 +110,7 @@ func slimNode(object any) (any, error) {
 	return node, nil
 }
 
-// slimWorkload drops the templates of a Workload's pods.
+// slimWorkload removes the pod templates of a Workload.
 func slimWorkload(object any) (any, error) {
 	if w, ok := object.(*unstructured.Unstructured); ok {
 		w.SetManagedFields(nil)
@@ -125,10 +125,10 @@ func slimWorkload(object any) (any, error) {
 	return object, nil
 }
 
-// gather is how long events are gathered before a pass.
+// gather is the time for which events are collected before a Reconcile.
 const gather = 100 * time.Millisecond
 
-// Add makes a manager run the loops of pools, on the leader alone.
+// Add adds the loops of the pools to a manager, which runs them on the leader only.
 func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) {
 	loops := make(map[string]*Loop, len(pools))
 	var ordered []*Loop
@@ -140,7 +140,7 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	c, err := ctrlcontroller.New("elastalloc", manager, ctrlcontroller.Options{
 		MaxConcurrentReconciles: len(pools),
 		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-			again, err := loops[request.Name].Pass(ctx)
+			again, err := loops[request.Name].Reconcile(ctx)
 			return reconcile.Result{RequeueAfter: again}, err
 		}),
 	})
@@ -170,12 +170,12 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	}
 	if err := manager.Add(ctrlmanager.RunnableFunc(func(ctx context.Context) error {
 		told := make(map[types.UID]string)
-		wait.UntilWithContext(ctx, func(ctx context.Context) { tellUnknown(ctx, pools, o, told) }, unknownFor)
+		wait.UntilWithContext(ctx, func(ctx context.Context) { postUnknownPoolEvents(ctx, pools, o, told) }, unknownFor)
 		return nil
 	})); err != nil {
 		return nil, err
 	}
-	// A pool without nodes, pods and jobs has no events.
+	// A pool without nodes, pods and jobs has no events, so reconcile every pool once at the start.
 	return ordered, c.Watch(source.Func(func(_ context.Context, q queue) error {
 		for _, pool := range pools {
 			q.Add(requestOf(pool.Name))
@@ -184,11 +184,11 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	}))
 }
 
-// unknownFor is how old a job without a decision has to be whose pool may be another controller's.
+// unknownFor is the age from which a job with an unknown pool and without a decision gets an event. It leaves time for another controller to decide.
 const unknownFor = 5 * time.Minute
 
-// tellUnknown posts an event on jobs that wait for a pool that no controller seems to have.
-func tellUnknown(ctx context.Context, pools []config.Pool, o Options, told map[types.UID]string) {
+// postUnknownPoolEvents posts an event on jobs whose pool no controller seems to manage.
+func postUnknownPoolEvents(ctx context.Context, pools []config.Pool, o Options, told map[types.UID]string) {
 	var names []string
 	for _, pool := range pools {
 		names = append(names, pool.Name)
@@ -197,7 +197,7 @@ func tellUnknown(ctx context.Context, pools []config.Pool, o Options, told map[t
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(kind.GVK)
 		if err := o.Client.List(ctx, &list, client.HasLabels{world.PoolLabel}); err != nil {
-			o.Log.WarnContext(ctx, "jobs of unknown pools are not looked for", "kind", kind.Name, "error", err)
+			o.Log.WarnContext(ctx, "cannot list jobs to find unknown pools", "kind", kind.Name, "error", err)
 			continue
 		}
 		for i := range list.Items {
@@ -208,22 +208,21 @@ func tellUnknown(ctx context.Context, pools []config.Pool, o Options, told map[t
 				continue
 			}
 			told[job.GetUID()] = pool
-			o.Recorder.Eventf(job, nil, warning, "UnknownPool", "Allocate", "no controller has decided on it: this one has no pool %q; want one of %s, unless another controller has it",
+			o.Recorder.Eventf(job, nil, warning, "UnknownPool", "Allocate", "no controller has decided on it: pool %q is unknown to this controller; must be one of %s, or a pool of another controller",
 				pool, strings.Join(names, ", "))
 		}
 	}
 }
 
-// queue is what says which pools are to be looked at.
+// queue contains the pools to reconcile.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// requestOf returns the request to look at a pool.
+// requestOf returns the request to reconcile a pool.
 func requestOf(pool string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: pool}}
 }
 
-// toPools makes every event of a job one of the pool that its label names, and any other one of
-// every pool.
+// toPools maps an event of a job to the pool in its label, and other events to all pools.
 func toPools(pools []config.Pool) handler.EventHandler {
 	poolOf := func(o client.Object) (pool string, labelled bool) {
 		if _, isJob := o.(*unstructured.Unstructured); isJob {
@@ -249,21 +248,21 @@ func toPools(pools []config.Pool) handler.EventHandler {
 	}
 }
 
-// sameNode reports whether two states of a node differ in nothing that is observed.
+// sameNode reports whether two versions of a node have the same observed fields.
 func sameNode(before, after client.Object) bool {
 	was, is := *before.(*corev1.Node), *after.(*corev1.Node)
 	was.ResourceVersion = is.ResourceVersion
 	return equality.Semantic.DeepEqual(&was, &is)
 }
 
-// Synced returns a check that fails until the caches hold the cluster: never where the
-// definition of a kind is missing or may not be listed.
+// Synced returns a check that fails until the caches are synced. They never sync if the CRD of a kind is
+// missing or the controller may not list it.
 func Synced(c cache.Cache) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if !c.WaitForCacheSync(ctx) {
-			return errors.New("the caches do not hold the cluster yet")
+			return errors.New("the caches are not synced yet")
 		}
 		return nil
 	}

@@ -72,7 +72,7 @@ func TestUnknownPool(t *testing.T) {
 	c.now = worldtest.Begin().Add(time.Minute)
 	recorder, told := events.NewFakeRecorder(10), make(map[types.UID]string)
 	o := controller.Options{Kinds: kinds.Named([]string{"Job"}), Client: c.client, Recorder: recorder, Now: func() time.Time { return c.now }}
-	for _, want := range []string{"", `Warning UnknownPool no controller has decided on it: this one has no pool "a100"; want one of training`, ""} {
+	for _, want := range []string{"", `Warning UnknownPool no controller has decided on it: pool "a100" is unknown to this controller; must be one of training`, ""} {
 		controller.TellUnknown(t.Context(), []config.Pool{c.pool}, o, told)
 		got := ""
 		if len(recorder.Events) > 0 {

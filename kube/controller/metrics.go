@@ -10,16 +10,16 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// Metrics are what the controller tells Prometheus.
+// Metrics are the Prometheus metrics of the controller.
 type Metrics struct {
-	moments, changes, stuck, unused, patchErrors, queryFailures *prometheus.CounterVec
-	settle                                                      *prometheus.HistogramVec
-	nodes, poolNodes, jobs, pinned, etaAge, gap, lastDecision   *prometheus.GaugeVec
-	outage                                                      *prometheus.GaugeVec
-	objective, greedy                                           *prometheus.GaugeVec
+	decisions, changes, stuck, unused, patchErrors, queryFailures *prometheus.CounterVec
+	settle                                                        *prometheus.HistogramVec
+	nodes, poolNodes, jobs, pinned, etaAge, gap, lastDecision     *prometheus.GaugeVec
+	outage                                                        *prometheus.GaugeVec
+	objective, greedy                                             *prometheus.GaugeVec
 }
 
-// NewMetrics returns metrics that are registered with a registry.
+// NewMetrics registers the metrics with a registry.
 func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 	register := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -29,26 +29,26 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 		return register.NewGaugeVec(prometheus.GaugeOpts{Name: "elastalloc_controller_" + name, Help: help}, append([]string{"pool"}, labels...))
 	}
 	m := &Metrics{
-		moments:       counter("moments_total", "Times to decide, by what brought them about and what became of them.", "trigger", "result"),
+		decisions:     counter("moments_total", "Decisions, by trigger and result.", "trigger", "result"),
 		changes:       counter("changes_total", "Jobs resized, by kind and change.", "kind", "change"),
-		stuck:         counter("stuck_total", "Times that pods did not go in time: jobs left alone for it, and decisions given up."),
-		unused:        counter("unused_total", "Jobs that were found not to use the nodes that they had."),
+		stuck:         counter("stuck_total", "Times that pods did not terminate in time: jobs pinned as Stuck, and decisions given up."),
+		unused:        counter("unused_total", "Jobs that did not use their nodes."),
 		patchErrors:   counter("patch_errors_total", "Writes that the API server refused, by its reason.", "kind", "reason"),
-		queryFailures: counter("query_failures_total", "Queries of remaining times that failed."),
+		queryFailures: counter("query_failures_total", "Failed queries of remaining times."),
 		settle: register.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "elastalloc_controller_settle_seconds", Help: "Time from a decision to the last pod of it.",
+			Name: "elastalloc_controller_settle_seconds", Help: "Time from a decision until it is applied completely.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"pool"}),
-		nodes:        gauge("nodes", "Nodes of the pool: accepting take new pods, retaining keep their pods and take no new ones, gone run nothing.", "state"),
-		poolNodes:    gauge("pool_nodes", "Nodes of the pool by why they are not accepting, and by how jobs use them.", "state"),
+		nodes:        gauge("nodes", "Nodes of the pool: accepting nodes accept new pods, retaining nodes keep their pods and accept no new ones, gone nodes run no pods.", "state"),
+		poolNodes:    gauge("pool_nodes", "Nodes of the pool, by the reason why they are not accepting and by their use.", "state"),
 		jobs:         gauge("jobs", "Jobs of the pool, by state.", "state"),
-		pinned:       gauge("pinned", "Jobs that keep what they hold, by reason.", "reason"),
+		pinned:       gauge("pinned", "Jobs that are not resized, by reason.", "reason"),
 		etaAge:       gauge("eta_age_seconds", "Age of the oldest remaining time in use, by source.", "source"),
-		gap:          gauge("relative_gap", "How much better than the last decision the best one may be, as a share."),
-		objective:    gauge("objective", "The objective of the last decision, in its own units."),
-		greedy:       gauge("greedy_objective", "The same of the greedy allocator's decision."),
-		outage:       gauge("outage", "1 while too many nodes are missing to decide anything, else 0."),
-		lastDecision: gauge("last_decision_timestamp_seconds", "When the last decision was made; before the first, when the pool's loop began."),
+		gap:          gauge("relative_gap", "Relative optimality gap of the last decision; 0 is proven optimal."),
+		objective:    gauge("objective", "Objective value of the last decision, in the units of the objective."),
+		greedy:       gauge("greedy_objective", "Objective value of the greedy baseline for the last decision."),
+		outage:       gauge("outage", "1 while decisions are suspended because too many nodes are missing, 0 otherwise."),
+		lastDecision: gauge("last_decision_timestamp_seconds", "Time of the last decision; before the first decision, start of the pool's loop."),
 	}
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -60,8 +60,8 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 	return m
 }
 
-// begin makes the series of a pool whose first increment would otherwise go unseen: a counter
-// that appears with 1 has not increased.
+// begin creates the series of a pool with the value 0. Prometheus does not see an increase of a counter whose
+// first sample is 1.
 func (m *Metrics) begin(pool string, watched []kinds.Kind) {
 	m.stuck.WithLabelValues(pool)
 	m.unused.WithLabelValues(pool)
@@ -69,7 +69,7 @@ func (m *Metrics) begin(pool string, watched []kinds.Kind) {
 	m.outage.WithLabelValues(pool)
 	for _, trigger := range []string{triggerStart, triggerCadence, triggerJob, triggerNode, triggerLost, triggerStuck, triggerRetry} {
 		for _, result := range []string{resultDecided, resultEmpty, resultFailed, resultRefused, resultOutage} {
-			m.moments.WithLabelValues(pool, trigger, result)
+			m.decisions.WithLabelValues(pool, trigger, result)
 		}
 	}
 	for _, kind := range watched {

@@ -17,7 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// observe returns the pool as the caches and the loop's own writes have it.
+// observe returns the state of the pool according to the caches and the loop's own writes.
 func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	if !l.writes.primed {
 		jobs, err := l.jobs(ctx, l.Live)
@@ -37,7 +37,7 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	for i := range nodes.Items {
 		in.Nodes = append(in.Nodes, &nodes.Items[i])
 	}
-	// Pods before jobs: a job that was resized in between then counts with more, not less.
+	// List pods before jobs, so that a job that is resized in between counts with too many nodes, not too few.
 	var pods corev1.PodList
 	if err := l.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
@@ -54,14 +54,14 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	}
 	w := world.Observe(in)
 	l.nodeHistory = w.NodeHistory
-	l.tellUnused(ctx, l.writes.saw(w))
+	l.postUnusedEvents(ctx, l.writes.observe(w))
 	w.Nodes.Promised = l.writes.promised(w)
-	l.noteEnds(w)
+	l.recordCompletions(w)
 	return w, nil
 }
 
-// noteEnds notes how much work the jobs did that have ended since the last pass.
-func (l *Loop) noteEnds(w *world.ClusterState) {
+// recordCompletions records the work of jobs that completed since the last Reconcile.
+func (l *Loop) recordCompletions(w *world.ClusterState) {
 	running := make(map[types.UID]time.Duration, len(w.Jobs))
 	for _, j := range w.Jobs {
 		if !j.Shape.Finished {
@@ -76,26 +76,26 @@ func (l *Loop) noteEnds(w *world.ClusterState) {
 	l.running = running
 }
 
-// tellUnused posts an event on jobs that do not use their nodes, with what the cluster says of
-// their pods.
-func (l *Loop) tellUnused(ctx context.Context, unused []*world.Job) {
+// postUnusedEvents posts an event on jobs that do not use their nodes, with the reason that the cluster reports
+// for their pods.
+func (l *Loop) postUnusedEvents(ctx context.Context, unused []*world.Job) {
 	for _, j := range unused {
-		why := cmp.Or(j.Pods.Trouble, j.Pods.Unschedulable, "nothing says why")
-		var told corev1.EventList
-		if err := l.Live.List(ctx, &told, client.InNamespace(j.Object.GetNamespace()), client.MatchingFields{"involvedObject.name": j.Object.GetName()}); err != nil {
-			l.Log.WarnContext(ctx, "no reason why the pods of a job do not run", "job", j.ID, "error", err)
+		why := cmp.Or(j.Pods.Trouble, j.Pods.Unschedulable, "the reason is unknown")
+		var events corev1.EventList
+		if err := l.Live.List(ctx, &events, client.InNamespace(j.Object.GetNamespace()), client.MatchingFields{"involvedObject.name": j.Object.GetName()}); err != nil {
+			l.Log.WarnContext(ctx, "cannot list events about pods that do not run", "job", j.ID, "error", err)
 		}
-		for _, event := range told.Items {
+		for _, event := range events.Items {
 			if event.Reason == "FailedCreate" {
 				why = event.Message
 			}
 		}
 		l.Metrics.unused.WithLabelValues(l.pool.Name).Inc()
 		if j.Kueue && j.Nodes() == 0 {
-			l.event(j, warning, string(plan.Unused), "Kueue did not start it on the %d nodes that were left to it, and it gets none for a while: %s", j.Target, why)
+			l.event(j, warning, string(plan.Unused), "Kueue did not start it on its %d nodes; it gets no nodes for a while: %s", j.Target, why)
 			continue
 		}
-		l.event(j, warning, string(plan.Unused), "%d of its %d pods run, and it gets no more nodes than it uses for a while: %s", j.Pods.Running, j.Nodes(), why)
+		l.event(j, warning, string(plan.Unused), "%d of its %d pods run; for a while it gets only the nodes that it uses: %s", j.Pods.Running, j.Nodes(), why)
 	}
 }
 
@@ -125,7 +125,7 @@ func (l *Loop) jobs(ctx context.Context, from client.Reader) ([]world.Object, er
 	return jobs, nil
 }
 
-// kueue lists what Kueue's API holds, nil where it admits no jobs.
+// kueue lists the objects of Kueue's API, nil if Kueue is not installed.
 func (l *Loop) kueue(ctx context.Context) (*world.Kueue, error) {
 	if !l.Kueue {
 		return nil, nil
@@ -140,13 +140,13 @@ func (l *Loop) kueue(ctx context.Context) (*world.Kueue, error) {
 	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1], ClusterQueues: objects[2]}, nil
 }
 
-// kueueKinds are the kinds of Kueue's objects that are read.
+// kueueKinds returns the kinds of Kueue's objects that are read.
 func kueueKinds() []schema.GroupVersionKind {
 	kueue := schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 	return []schema.GroupVersionKind{kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue")}
 }
 
-// list lists objects of a kind, each as the loop wrote it where the caches do not have that yet.
+// list lists objects of a kind. It returns the result of the loop's last write if the cache is older.
 func (l *Loop) list(ctx context.Context, from client.Reader, gvk schema.GroupVersionKind, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(gvk)

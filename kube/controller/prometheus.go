@@ -16,19 +16,19 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// queryTimeout is how long a query may take.
+// queryTimeout is the timeout of a query.
 const queryTimeout = 5 * time.Second
 
-// Querier asks for the remaining times of a pool's jobs.
+// Querier queries the remaining times of a pool's jobs.
 type Querier interface {
 	Query(ctx context.Context, query string, now time.Time) (map[types.NamespacedName]world.Sample, error)
 }
 
-// Prometheus asks a Prometheus server.
+// Prometheus is a Querier that uses a Prometheus server.
 type Prometheus struct{ api promv1.API }
 
-// NewPrometheus returns a querier of the server at an address. Its files are read now, and again when
-// they change.
+// NewPrometheus returns a querier for the server at an address. It reads the files of credentials now, and again
+// when they change.
 func NewPrometheus(address string, http promconfig.HTTPClientConfig) (*Prometheus, error) {
 	transport, err := promconfig.NewRoundTripperFromConfig(http, "elastalloc-controller")
 	if err != nil {
@@ -41,10 +41,9 @@ func NewPrometheus(address string, http promconfig.HTTPClientConfig) (*Prometheu
 	return &Prometheus{api: promv1.NewAPI(client)}, nil
 }
 
-// Query returns the answers to an instant query, whose series have the labels namespace
-// and job_name. Values that cannot be a remaining time are left out, and so are jobs with
-// several series. The time of an answer is when its series was last scraped if the query only
-// selects series, and now if it computes.
+// Query returns the results of an instant query by job. The series must have the labels namespace and
+// job_name. Values that are negative or not finite and jobs with several series are omitted. The time of a
+// sample is the last scrape of its series if the query only selects series, and now if it computes values.
 func (p *Prometheus) Query(ctx context.Context, query string, now time.Time) (map[types.NamespacedName]world.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -52,8 +51,8 @@ func (p *Prometheus) Query(ctx context.Context, query string, now time.Time) (ma
 	if err != nil {
 		return nil, err
 	}
-	// The answer to an instant query bears the time of the question. The line break ends a
-	// comment.
+	// The result of an instant query has the time of the query, so timestamp() is needed to get the time of the
+	// scrape. The line break ends a comment in the query.
 	scrapes, err := p.vector(ctx, "timestamp("+query+"\n)", now)
 	if err != nil {
 		return nil, err
@@ -67,15 +66,15 @@ func (p *Prometheus) Query(ctx context.Context, query string, now time.Time) (ma
 	return samples, nil
 }
 
-// vector returns the values of an instant vector by job, without those of jobs with several.
+// vector returns the values of an instant vector by job. It omits jobs with several values.
 func (p *Prometheus) vector(ctx context.Context, query string, now time.Time) (map[types.NamespacedName]float64, error) {
-	answer, _, _, err := p.api.Query(ctx, query, now)
+	result, _, _, err := p.api.Query(ctx, query, now)
 	if err != nil {
 		return nil, fmt.Errorf("query %q: %w", query, err)
 	}
-	vector, ok := answer.(model.Vector)
+	vector, ok := result.(model.Vector)
 	if !ok {
-		return nil, fmt.Errorf("query %q: answer is a %s; want a vector with the labels namespace and job_name", query, answer.Type())
+		return nil, fmt.Errorf("query %q: result is a %s; must be a vector with the labels namespace and job_name", query, result.Type())
 	}
 	values := make(map[types.NamespacedName]float64, len(vector))
 	series := make(map[types.NamespacedName]int, len(vector))
@@ -87,7 +86,7 @@ func (p *Prometheus) vector(ctx context.Context, query string, now time.Time) (m
 		}
 	}
 	if len(vector) > 0 && len(values) == 0 {
-		return nil, fmt.Errorf("query %q: no series has the labels namespace and job_name; one has %v", query, vector[0].Metric)
+		return nil, fmt.Errorf("query %q: series must have the labels namespace and job_name; the first has %v", query, vector[0].Metric)
 	}
 	maps.DeleteFunc(values, func(name types.NamespacedName, _ float64) bool { return series[name] > 1 })
 	return values, nil

@@ -71,7 +71,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	failures := func(c *cluster) float64 { return c.count("query_failures_total", "") }
 	jobs := func(c *cluster) map[string]*world.Job {
 		jobs := make(map[string]*world.Job)
-		for _, j := range c.loop.Report().World.Jobs {
+		for _, j := range c.loop.Report().State.Jobs {
 			jobs[j.Object.GetName()] = j
 		}
 		return jobs
@@ -80,7 +80,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	c := ask("left # of each job", config.Seconds, nil)
 	for name, want := range map[string]struct{ source, why string }{
 		"now": {"query", ""}, "late": {"query", ""},
-		"stale":    {"ended", "what its query said is older than 10m0s, and no work is declared"},
+		"stale":    {"ended", "query: its report is older than 10m0s, and no work is declared"},
 		"twice":    {"ended", "no source reports its remaining time"},
 		"negative": {"ended", "no source reports its remaining time"},
 		"infinite": {"ended", "no source reports its remaining time"},

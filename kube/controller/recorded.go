@@ -11,14 +11,13 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// CallRecorder keeps the calls of loops for elastalloc-lab replay, as *recording.Writer does.
+// CallRecorder records the calls of loops for elastalloc-lab replay. *recording.Writer implements it.
 type CallRecorder interface {
-	// Record takes a call without waiting for anything.
+	// Record records a call without blocking.
 	Record(e recording.Entry, requestBytes int)
 }
 
-// recorded is an allocator whose decisions are kept, under the name of the pool, so that a
-// replay can choose one.
+// recorded is an allocator that records its calls under the name of the pool.
 type recorded struct {
 	Allocator
 	recorder CallRecorder
@@ -26,7 +25,7 @@ type recorded struct {
 	now      func() time.Time
 }
 
-// Allocate decides and keeps the decision.
+// Allocate calls the allocator and records the call.
 func (r recorded) Allocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	began := r.now()
 	response, err := r.Allocator.Allocate(ctx, request)
@@ -34,7 +33,7 @@ func (r recorded) Allocate(ctx context.Context, request *elastallocv1.AllocateRe
 	return response, err
 }
 
-// FillIdle fills idle nodes and keeps what it was told.
+// FillIdle calls the allocator and records the call.
 func (r recorded) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRequest) (*elastallocv1.FillIdleResponse, error) {
 	began := r.now()
 	response, err := r.Allocator.FillIdle(ctx, request)
@@ -42,7 +41,7 @@ func (r recorded) FillIdle(ctx context.Context, request *elastallocv1.FillIdleRe
 	return response, err
 }
 
-// record keeps a call. The loop is done with the messages only later, so they are copied.
+// record records a call. It copies the messages because the loop still uses them.
 func (r recorded) record(began time.Time, method string, request, response proto.Message, err error) {
 	e := recording.Entry{Time: began, Method: method, Caller: r.pool, Request: proto.Clone(request)}
 	if err != nil {

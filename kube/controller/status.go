@@ -16,37 +16,37 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// Report is what the admin page shows of a pool.
+// Report is the state of a pool on the admin page.
 type Report struct {
 	Pool, Mode string
-	World      *world.ClusterState // as it was seen last, nil before that; not modified
-	Wanted     int                 // nodes worth their price, in a pool that scales
+	State      *world.ClusterState // last observed state, nil before the first one; not modified
+	Wanted     int                 // nodes worth their price, in a pool that an autoscaler scales
 	Decision   *DecisionReport
 }
 
-// DecisionReport is the last moment of a pool.
+// DecisionReport describes the last decision of a pool.
 type DecisionReport struct {
 	ID, Trigger, Result, Detail string
-	Jobs, Left                  int // asked about, and left out
+	Jobs, Left                  int // included in and omitted from the request
 	Objective, Greedy, Gap      float64
 }
 
-// Report returns what was seen last.
+// Report returns the last observed state and the last decision.
 func (l *Loop) Report() Report {
 	l.status.Lock()
 	defer l.status.Unlock()
 	return l.report
 }
 
-// show tells metrics and the admin page what the world looks like.
-func (l *Loop) show(w *world.ClusterState) {
+// publish updates the metrics and the admin page with the state of the pool.
+func (l *Loop) publish(w *world.ClusterState) {
 	pool, m := l.pool.Name, l.Metrics
 	jobs := map[string]int{"running": 0, "queued": 0, "pinned": 0, "cooling": 0, "capped": 0, "finished": 0}
 	pinned := make(map[world.Reason]int)
 	ages := make(map[world.Source]time.Duration)
-	held, terminating, overdue := 0, 0, 0
+	occupied, terminating, overdue := 0, 0, 0
 	for _, j := range w.Jobs {
-		held, terminating, overdue = held+j.OccupiedNodes(), terminating+j.Pods.Terminating, overdue+j.Pods.Overdue
+		occupied, terminating, overdue = occupied+j.OccupiedNodes(), terminating+j.Pods.Terminating, overdue+j.Pods.Overdue
 		switch {
 		case j.Shape.Finished:
 			jobs["finished"]++
@@ -88,18 +88,18 @@ func (l *Loop) show(w *world.ClusterState) {
 		m.poolNodes.WithLabelValues(pool, string(reason)).Set(float64(w.NodesBy(reason)))
 	}
 	for state, n := range map[string]int{
-		"expected": w.Nodes.Expected, "wanted": l.wanted, "held": held, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
+		"expected": w.Nodes.Expected, "wanted": l.worthwhile, "held": occupied, "terminating": terminating, "overdue": overdue, "free": max(0, w.Free()),
 	} {
 		m.poolNodes.WithLabelValues(pool, state).Set(float64(n))
 	}
 	l.status.Lock()
 	defer l.status.Unlock()
-	l.report.World, l.report.Wanted = w, l.wanted
+	l.report.State, l.report.Wanted = w, l.worthwhile
 }
 
-// Admin returns a handler of /metrics, /healthz, /readyz, and the last decisions at /. Ready returns
-// why the controller is not ready, nil when it is. Jobs are shown to callers on this machine only, as
-// kubectl port-forward is one.
+// Admin returns a handler for /metrics, /healthz, /readyz, and the admin page at /. ready returns an error
+// while the controller is not ready. The admin page shows jobs only to callers on this machine, such as
+// kubectl port-forward.
 func Admin(metrics prometheus.Gatherer, ready func(context.Context) error, loops []*Loop) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
@@ -120,8 +120,8 @@ func Admin(metrics prometheus.Gatherer, ready func(context.Context) error, loops
 	return mux
 }
 
-// local reports whether a request is from this machine, and to it by its address or as localhost: a
-// page in a browser can let a name of its own resolve to our address (DNS rebinding).
+// local reports whether a request is from a loopback address and addressed to localhost or a loopback address.
+// The check of the host prevents DNS rebinding by pages in a browser.
 func local(r *http.Request) bool {
 	caller, _, err := net.SplitHostPort(r.RemoteAddr)
 	host, _, noPort := net.SplitHostPort(r.Host)
@@ -131,16 +131,16 @@ func local(r *http.Request) bool {
 	return err == nil && net.ParseIP(caller).IsLoopback() && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// writeReport writes a pool as text, with its jobs or without.
+// writeReport writes the report of a pool as text, with or without its jobs.
 func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 	_, _ = fmt.Fprintf(w, "pool %s, mode %s\n", r.Pool, r.Mode)
-	if r.World == nil {
-		_, _ = fmt.Fprintf(w, "not seen yet: another replica holds the lease, or this one just started\n\n")
+	if r.State == nil {
+		_, _ = fmt.Fprintf(w, "not observed yet: another replica is the leader, or this replica has just started\n\n")
 		return
 	}
-	n := r.World.Nodes
+	n := r.State.Nodes
 	_, _ = fmt.Fprintf(w, "at %s: nodes: %d accepting (%d free), %d retaining, %d gone; %d expected to accept pods again\n",
-		r.World.Now.UTC().Format(time.RFC3339), n.Accepting, r.World.Free(), n.Retaining, n.Gone, n.Expected)
+		r.State.Now.UTC().Format(time.RFC3339), n.Accepting, r.State.Free(), n.Retaining, n.Gone, n.Expected)
 	if r.Wanted > 0 {
 		_, _ = fmt.Fprintf(w, "%d nodes are worth their price\n", r.Wanted)
 	}
@@ -149,21 +149,21 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 		if d.Detail != "" && withJobs {
 			result += ", " + d.Detail
 		}
-		_, _ = fmt.Fprintf(w, "last moment %s (%s): %s; %d jobs asked about, %d left out; objective %.6g, greedy %.6g, gap %.3g\n",
+		_, _ = fmt.Fprintf(w, "last decision %s (%s): %s; %d jobs included, %d omitted; objective %.6g, greedy %.6g, gap %.3g\n",
 			d.ID, d.Trigger, result, d.Jobs, d.Left, d.Objective, d.Greedy, d.Gap)
 	}
 	if !withJobs {
-		_, _ = fmt.Fprintf(w, "jobs are shown to callers on this machine only; forward the port\n\n")
+		_, _ = fmt.Fprintf(w, "jobs are shown only to callers on this machine; use kubectl port-forward\n\n")
 		return
 	}
-	for i := range r.World.NodeStatuses {
-		if s := &r.World.NodeStatuses[i]; s.State != world.Accepting {
+	for i := range r.State.NodeStatuses {
+		if s := &r.State.NodeStatuses[i]; s.State != world.Accepting {
 			_, _ = fmt.Fprintln(w, s)
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\nJOB\tNODES\tTARGET\tREMAINING ON ONE NODE\tSOURCE\tAGE\tPINNED")
-	for _, j := range r.World.Jobs {
+	for _, j := range r.State.Jobs {
 		if j.Shape.Finished {
 			continue
 		}

@@ -187,7 +187,7 @@ func TestGang(t *testing.T) {
 	if told := c.told(); strings.Count(told, `Warning Gang keeps its 8 nodes: jobs.batch "gang" is forbidden: cannot change parallelism`) != 1 {
 		t.Errorf("events are %s", told)
 	}
-	for _, j := range c.loop.Report().World.Jobs {
+	for _, j := range c.loop.Report().State.Jobs {
 		if j.ID == "Job/default/gang" && j.Pinned != world.Gang {
 			t.Errorf("on the status page it is pinned %q: %s", j.Pinned, j.Message)
 		}
@@ -275,7 +275,7 @@ func TestRefusedInABusyPool(t *testing.T) {
 		for came := c.now; c.now.Sub(came) < 15*time.Second; {
 			c.passes(1)
 		}
-		for _, j := range c.loop.Report().World.Jobs {
+		for _, j := range c.loop.Report().State.Jobs {
 			if j.Pinned == world.Refused {
 				pinned++
 			}

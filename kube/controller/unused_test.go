@@ -47,7 +47,7 @@ func TestUnused(t *testing.T) {
 					had += c.now.Sub(last)
 				}
 				if test.quota == 0 {
-					for _, j := range c.loop.Report().World.Jobs {
+					for _, j := range c.loop.Report().State.Jobs {
 						if j.Pinned == world.PastItsEnd {
 							t.Fatalf("%s: %s", j.ID, j.Message)
 						}
@@ -197,7 +197,7 @@ func TestCrashLoop(t *testing.T) {
 	if told := c.told(); !strings.Contains(told, "Warning Unused") || !strings.Contains(told, "container train of pod crashes-") || !strings.Contains(told, "last exit code 137 (OOMKilled)") {
 		t.Errorf("events are %s", told)
 	}
-	for _, j := range c.loop.Report().World.Jobs {
+	for _, j := range c.loop.Report().State.Jobs {
 		if j.ID == "Job/default/crashes" && j.WorkDone() > 20*time.Minute {
 			t.Errorf("it is taken to have done work of %v", j.WorkDone())
 		}

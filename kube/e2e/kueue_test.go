@@ -215,7 +215,7 @@ func kueueNotGranted(t *testing.T) {
 	setQueue(t, "team", 2, "")
 	setQueue(t, "lender", 4, "")
 	job{name: "borrower", size: 4, queue: "team", annotations: sliced(100)}.submit(t, kueue)
-	untilTold(t, "borrower", "Unused", "gets no more nodes than it uses")
+	untilTold(t, "borrower", "Unused", "gets only the nodes that it uses")
 	untilAdmitted(t, "what Kueue granted", map[string]int{"borrower": 4})
 }
 

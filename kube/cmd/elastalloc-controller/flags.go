@@ -28,20 +28,20 @@ type flags struct {
 // set returns the set of flags that fills f.
 func (f *flags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("elastalloc-controller", pflag.ContinueOnError)
-	set.StringVar(&f.config, "config", "", "file that names the pools; see docs/schedulers/kubernetes.md (required)")
-	set.StringVar(&f.mode, "mode", plan.ModeRecommend, "recommend: write annotations and events only; apply: resize jobs too")
-	set.StringVar(&f.server, "server", "", "address of the elastalloc server to ask")
-	set.BoolVar(&f.inProcess, "in-process", false, "decide in this process instead of asking a server")
-	set.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the authority of the server's certificate; any --tls flag means TLS")
-	set.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the certificate to show to the server")
-	set.StringVar(&f.tlsKey, "tls-key", "", "PEM file of its key")
-	set.StringVar(&f.tlsServerName, "tls-server-name", "", "name in the server's certificate (default that of --server)")
-	set.BoolVar(&f.leaderElect, "leader-elect", true, "act only while holding the Lease elastalloc-controller")
-	set.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease (default that of the pod)")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster (default: in the cluster, else as kubectl)")
+	set.StringVar(&f.config, "config", "", "configuration file of the pools; see docs/schedulers/kubernetes.md (required)")
+	set.StringVar(&f.mode, "mode", plan.ModeRecommend, "recommend: only write annotations and events; apply: also resize jobs")
+	set.StringVar(&f.server, "server", "", "address of the elastalloc server")
+	set.BoolVar(&f.inProcess, "in-process", false, "make decisions in this process instead of calling a server")
+	set.StringVar(&f.tlsCA, "tls-ca", "", "PEM file of the CA of the server's certificate; any --tls flag enables TLS")
+	set.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the client certificate")
+	set.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of the client certificate")
+	set.StringVar(&f.tlsServerName, "tls-server-name", "", "name in the server's certificate (default: the host of --server)")
+	set.BoolVar(&f.leaderElect, "leader-elect", true, "act only while this replica is the leader according to the Lease elastalloc-controller")
+	set.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease (default: the namespace of the pod)")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster (default: the service account in a cluster, otherwise as for kubectl)")
 	set.StringVar(&f.adminListen, "admin-listen", "127.0.0.1:9464", "address of admin HTTP: /metrics, /healthz, /readyz and the last decisions at /")
-	set.StringVar(&f.record, "record", "", "folder to keep every decision in, for elastalloc-lab replay")
-	set.Int64Var(&f.recordMaxBytes, "record-max-bytes", recording.DefaultMaxBytes, "bytes that the recordings may take; the oldest are deleted beyond")
+	set.StringVar(&f.record, "record", "", "directory to record every decision in, for elastalloc-lab replay")
+	set.Int64Var(&f.recordMaxBytes, "record-max-bytes", recording.DefaultMaxBytes, "maximum size of the recordings in bytes; older recordings are deleted")
 	set.StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
 	set.VisitAll(func(flag *pflag.Flag) { flag.Usage += usageSuffix(flag) })
 	return set
@@ -76,11 +76,11 @@ func flagError(err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	want := "a whole number"
+	valid := "an integer"
 	if invalid.GetFlag().Value.Type() == "bool" {
-		want = "true or false"
+		valid = "true or false"
 	}
-	return fmt.Errorf("--%s is %q; want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+	return fmt.Errorf("--%s: is %q; must be %s", invalid.GetFlag().Name, invalid.GetValue(), valid)
 }
 
 // parse reads the command line and, for flags that it does not set, the environment. The
@@ -101,13 +101,13 @@ func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (strin
 		}
 	})
 	if f.config == "" {
-		bad = append(bad, errors.New("--config is missing"))
+		bad = append(bad, errors.New("--config: is missing; must be set"))
 	}
 	if f.mode != plan.ModeRecommend && f.mode != plan.ModeApply {
-		bad = append(bad, fmt.Errorf("--mode is %q; want %s or %s", f.mode, plan.ModeRecommend, plan.ModeApply))
+		bad = append(bad, fmt.Errorf("--mode: is %q; must be %s or %s", f.mode, plan.ModeRecommend, plan.ModeApply))
 	}
 	if (f.server == "") == !f.inProcess {
-		bad = append(bad, errors.New("want one of --server and --in-process"))
+		bad = append(bad, errors.New("exactly one of --server and --in-process must be set"))
 	}
 	if f.inProcess && f.tls() {
 		bad = append(bad, errors.New("--tls flags need --server"))

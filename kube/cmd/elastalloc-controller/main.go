@@ -1,5 +1,5 @@
-// Command elastalloc-controller watches the elastic training jobs of a Kubernetes
-// cluster, asks elastalloc how many nodes each should have, and says so or resizes them.
+// Command elastalloc-controller watches the elastic training jobs of a Kubernetes cluster and requests
+// their node counts from elastalloc. It writes them as recommendations, or resizes the jobs.
 package main
 
 import (

@@ -27,13 +27,13 @@ func TestBadUsage(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		"nothing": {nil, nil, []string{"--config is missing", "want one of --server and --in-process"}},
+		"nothing": {nil, nil, []string{"--config: is missing", "one of --server and --in-process must be set"}},
 		"everything wrong": {
 			[]string{"--mode", "force", "--server", "a:1", "--in-process", "--log-level", "loud", "--tls-cert", "x", "now"}, nil,
 			[]string{`unexpected argument "now"`, "--config", "--mode", "--in-process", "--log-level", "--tls-cert and --tls-key", "--tls flags need --server"},
 		},
-		"bad variable":      {[]string{"--config", good}, map[string]string{"ELASTALLOC_IN_PROCESS": "maybe"}, []string{`ELASTALLOC_IN_PROCESS: --in-process is "maybe"; want true or false`}},
-		"bad number":        {[]string{"--record-max-bytes", "1GB"}, nil, []string{`--record-max-bytes is "1GB"; want a whole number`}},
+		"bad variable":      {[]string{"--config", good}, map[string]string{"ELASTALLOC_IN_PROCESS": "maybe"}, []string{`ELASTALLOC_IN_PROCESS: --in-process: is "maybe"; must be true or false`}},
+		"bad number":        {[]string{"--record-max-bytes", "1GB"}, nil, []string{`--record-max-bytes: is "1GB"; must be an integer`}},
 		"no file":           {[]string{"--config", good + ".", "--in-process"}, nil, []string{"no such file"}},
 		"bad configuration": {[]string{"--config", bad, "--in-process"}, nil, []string{bad, "pools[0].cadence", "pools[0].nodeSelector"}},
 		"no authority":      {[]string{"--config", good, "--server", "a:1", "--tls-ca", good}, nil, []string{"--tls-ca", "parse bytes as PEM"}},

@@ -124,7 +124,7 @@ type observer struct {
 func (o *observer) identify(object Object) *Job {
 	j := &Job{
 		ID:  object.Kind.Name + "/" + object.Job.GetNamespace() + "/" + object.Job.GetName(),
-		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Usage: o.Input.Usage[object.Job.GetUID()],
+		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Usage: o.Usage[object.Job.GetUID()],
 	}
 	annotations := object.Job.GetAnnotations()
 	var notElastic error

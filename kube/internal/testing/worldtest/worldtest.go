@@ -130,7 +130,7 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 	return c
 }
 
-// World observes the cluster.
+// ClusterState observes the cluster.
 func (c *Cluster) ClusterState() *world.ClusterState {
 	in := world.Input{Now: c.Now, Pool: c.Pool, Apply: true, Nodes: c.Nodes, Pods: c.Pods, Kueue: c.Kueue, NodeHistory: c.NodeHistory, ETAs: new(eta.Estimator)}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {

@@ -149,7 +149,7 @@ func TestUnaskedResults(t *testing.T) {
 	f := whatIfFlags{nodes: []int{4}}
 	command := new(cobra.Command)
 	command.SetContext(t.Context())
-	if _, err := f.whatIf(command, new(elastallocv1.AllocateRequest), talkative{}); err == nil || err.Error() != "the answer has 3 results; want 1" {
+	if _, err := f.whatIf(command, new(elastallocv1.AllocateRequest), talkative{}); err == nil || err.Error() != "the response has 3 results; must have 1" {
 		t.Errorf("the error is %v", err)
 	}
 }

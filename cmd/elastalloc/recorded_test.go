@@ -120,7 +120,7 @@ func TestExplainOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout, stderr, status := runWith(t, nil, "", "explain", "--recording", dir)
-	if status != cli.ExitDone || !strings.Contains(stderr, "warning: deciding again gives other nodes to 1 job, such as a 2 instead of 1; the explanation is of the new decision") {
+	if status != cli.ExitDone || !strings.Contains(stderr, "warning: the new decision gives other nodes to 1 job, such as a 2 instead of 1; the explanation is for the new decision") {
 		t.Errorf("exit status %d, stderr %q", status, stderr)
 	}
 	clitest.CheckContains(t, "stdout", stdout, "caller unknown, request id unknown:\n\n")

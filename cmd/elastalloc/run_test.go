@@ -131,7 +131,7 @@ func TestCappedJobs(t *testing.T) {
 	for job, want := range map[string]bool{`"remainingEta": "9h"`: true, `"remainingEta": "9h", "maxNodes": 16`: false} {
 		request := `{"snapshot": {"totalNodes": 40, "jobs": [{"id": "a", ` + job + `}]}}`
 		stdout := succeed(t, request, "allocate", "-f", "-", "--budget=1m")
-		if strings.Contains(stdout, "40 nodes, 24 idle; 1 job at 16, the most without max_nodes") != want {
+		if strings.Contains(stdout, "40 nodes, 24 idle; 1 job at 16, the maximum without max_nodes") != want {
 			t.Errorf("stdout:\n%s", stdout)
 		}
 	}

@@ -28,7 +28,7 @@ func TestWhyJSON(t *testing.T) {
 // end.
 func TestForecastSaysThatItIsCut(t *testing.T) {
 	clitest.CheckContains(t, "stdout", succeed(t, "", "forecast", "-f", "testdata/queue.json", "--budget=1ns"),
-		"incomplete  the time budget or 200,000 decisions ended", "mean        – to the end, – to")
+		"incomplete  the simulation stopped at the time budget or at 200,000 decisions", "mean        – to the completion, – to")
 }
 
 // TestForecastSaysThatItStalls checks that a forecast in which no job makes progress says so in all

@@ -261,9 +261,9 @@ func (a oneSlot) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	return a.Allocator.Forecast(ctx, s, o, f)
 }
 
-// TestHeld checks that a call of any method holds at no time more than 1.2 times what is reserved for
+// TestMemoryInUse checks that a call of any method never uses more than 1.2 times what is reserved for
 // it; and that a recorder is told no less than what the messages of the call take.
-func TestHeld(t *testing.T) {
+func TestMemoryInUse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector holds memory of its own")
 	}

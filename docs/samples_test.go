@@ -39,6 +39,8 @@ func TestGo(t *testing.T) {
 	}
 	imports := map[string]string{
 		"client":       "github.com/elastalloc/elastalloc/client",
+		"elastalloc":   "github.com/elastalloc/elastalloc",
+		"solver":       "github.com/elastalloc/elastalloc/solver",
 		"eta":          "github.com/elastalloc/elastalloc/client/eta",
 		"durationpb":   "google.golang.org/protobuf/types/known/durationpb",
 		"elastallocv1": "github.com/elastalloc/elastalloc/proto/elastalloc/v1",

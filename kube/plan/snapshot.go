@@ -26,6 +26,8 @@ type Request struct {
 	Jobs []*world.Job
 	// Omitted are the jobs that the request omits. They keep their nodes, unless the reason is Unused.
 	Omitted []Omitted
+	// Reserved is the number of accepting nodes that omitted jobs occupy or that their pods wait for.
+	Reserved int
 }
 
 // Omitted is a job that a request omits.
@@ -62,6 +64,7 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		}
 		total -= j.RetainedNodes()
 		waits += j.UnplacedNodes()
+		r.Reserved += max(j.RetainedNodes(), j.Pods.Live-j.Pods.Away+j.Pods.Overdue)
 	}
 	for _, j := range w.Jobs {
 		reason, isFrozen := frozen[j.ID]
@@ -363,5 +366,6 @@ func WorthwhileNodes(w *world.ClusterState, r Request) int {
 		}
 		worth += best
 	}
-	return min(worth, w.Pool.MaxNodes, present+w.NodesToAdd(w.Pool.MaxNodes))
+	toAdd := w.NodesToAdd(w.Pool.MaxNodes)
+	return max(0, min(worth, w.Pool.MaxNodes, present+toAdd, w.Nodes.Accepting+w.Nodes.Expected+toAdd-r.Reserved))
 }

@@ -348,3 +348,18 @@ func TestTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestWorthwhileNodesWithPinnedJob checks that nodes for which the pods of a pinned job wait are not
+// given to other jobs: the pool must not exceed its maximum once all nodes are there.
+func TestWorthwhileNodesWithPinnedJob(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(2,
+		worldtest.Job("pinned", 4, map[string]string{"paused": "true"}),
+		worldtest.Job("queued", 0, map[string]string{"work": "100h"}),
+	)
+	w := c.ClusterState()
+	w.Pool.MaxNodes = 6
+	if got := plan.WorthwhileNodes(w, plan.Snapshot(w, "id", nil)); got != 2 {
+		t.Errorf("%d nodes are left for the queued job; must be 2 of 6", got)
+	}
+}

@@ -110,21 +110,19 @@ func (s *Snapshot) Validate(maxJobs int) []Violation {
 	if s.Horizon.Steps < 1 || s.Horizon.Steps > MaxSteps {
 		bad.Addf("horizon.steps", "is %d; must be 1 to %d", s.Horizon.Steps, MaxSteps)
 	}
-	if len(s.Jobs) > maxJobs {
-		bad.Addf("jobs", "has %d jobs; must have at most %d", len(s.Jobs), maxJobs)
-		return bad
-	}
-	if len(s.NodeTypes) > MaxNodeTypes {
-		bad.Addf("node_types", "has %d types; must have at most %d", len(s.NodeTypes), MaxNodeTypes)
-		return bad
-	}
-	if len(s.SizeLimits) > MaxSizeLimits {
-		bad.Addf("size_limits", "has %d limits; must have at most %d", len(s.SizeLimits), MaxSizeLimits)
-		return bad
-	}
-	if len(s.Groups) > MaxGroups {
-		bad.Addf("groups", "has %d groups; must have at most %d", len(s.Groups), MaxGroups)
-		return bad
+	for _, list := range []struct {
+		path, items string
+		count, max  int
+	}{
+		{"jobs", "jobs", len(s.Jobs), maxJobs},
+		{"node_types", "types", len(s.NodeTypes), MaxNodeTypes},
+		{"size_limits", "limits", len(s.SizeLimits), MaxSizeLimits},
+		{"groups", "groups", len(s.Groups), MaxGroups},
+	} {
+		if list.count > list.max {
+			bad.Addf(list.path, "has %d %s; must have at most %d", list.count, list.items, list.max)
+			return bad
+		}
 	}
 	if s.validateIDs(&bad) {
 		return bad

@@ -176,7 +176,7 @@ func (a *admitter) rankRunning() {
 // fitsWithRunning reports whether the smallest size of a new job fits in addition to the smallest
 // sizes of the running jobs that have at most as much remaining work as the new job has, including
 // the restart that it would cause. In the pool, it counts the nodes of all types that the new job can
-// train on. The size limits are those of the profile on which the new job would start.
+// train on. Size limits count on the node type of the profile on which the new job would start.
 func (a *admitter) fitsWithRunning(j *job, fit *profile) bool {
 	own := a.weightedRemaining(j, j.restartTime*fit.speed(float64(fit.sizes[0])))
 	below := math.Nextafter(own, math.Inf(-1))

@@ -51,7 +51,7 @@ func (s *snapshot) readSizeLimits(from *elastallocv1.Snapshot, r reader) {
 	}
 }
 
-// available returns the available nodes of each type, followed by those of each size limit.
+// available returns the available nodes of each type, followed by the nodes of each size limit.
 func (s *snapshot) available() []int {
 	nodes := slices.Clone(s.nodes)
 	for _, l := range s.limits {
@@ -122,8 +122,8 @@ func (m *model) addLimitRows(classes []admissionClass, b *budget) {
 	}
 }
 
-// coupled reports whether the value of a plan is that of one option per member, a number of nodes of a
-// type, which can count in several rows: the type and size limits. There is then one step.
+// coupled reports whether a plan has one step and one option per member: a number of nodes of a type,
+// which can count in several rows, the row of the type and rows of size limits.
 func (m *model) coupled() bool { return m.multipleTypes() || len(m.rowLimits) > 0 }
 
 // usageByRow returns how many of some nodes of a member count in each row, if the rows are coupled.
@@ -154,7 +154,7 @@ func (m *model) rowPrices(report *elastallocv1.SolveReport) []float64 {
 	return prices
 }
 
-// pending is the part of an option of a member that counts in the rows to come: a position in sizes, and
+// pending is the part of an option of a member that counts in the remaining rows: a position in sizes, and
 // the rows of limits that count it, as a bit set. Before the member has nodes of a type, size is undecided.
 type pending struct {
 	size   int

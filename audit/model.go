@@ -20,13 +20,13 @@ import (
 type model struct {
 	*snapshot
 	capacity      []int        // of each row: first of the types in each step, then of size limits
-	rowLimits     []*sizeLimit // of each row after those of the types
+	rowLimits     []*sizeLimit // of each row after the rows of the types
 	limitRows     []int        // row of each size limit, or of a row that implies it; -1 if it cannot bind
 	members       []member
 	floors        []int   // of each group: the nodes below which it has a shortage
 	baseShortage  []int   // of each group, in the plan with which others are compared
 	quotaPrice    float64 // of one node of shortage
-	relativeError float64 // more than that of any number computed from the request
+	relativeError float64 // upper bound of the relative error of all numbers computed from the request
 	claim         float64 // magnitude of the objective and of the bound that the report claims
 	poolCost      float64 // at the prices of the report
 	independent   float64 // upper bound of the value if each job has the pool to itself
@@ -38,9 +38,9 @@ type member struct {
 	*job
 	index   int  // in the request
 	canWait bool // it may have no nodes
-	// sizes are those of all rows, ascending. They include 0 if the member may have no nodes in a row.
+	// sizes are the sizes of all rows, ascending. They include 0 if the member may have no nodes in a row.
 	sizes []int
-	rows  []*sizeValues // by row, except those of size limits
+	rows  []*sizeValues // by row, except the rows of size limits
 	// usable are the positions of the sizes that a plan can have, by row.
 	usable [][]int
 	// separable means that the value of a plan is the sum of the values of its steps, because the
@@ -54,7 +54,7 @@ type member struct {
 type sizeValues struct {
 	fraction         []float64 // of the remaining work that is done
 	work             []int64   // fraction in units
-	value, magnitude []float64 // in addition to that of completion; sum of the magnitudes of its terms
+	value, magnitude []float64 // in addition to the value of completion; sum of the magnitudes of its terms
 }
 
 const (
@@ -222,7 +222,7 @@ func (m *model) newSizeValues(j *member, t int) *sizeValues {
 }
 
 // workDone returns the work that a job completes in a step. In the first step, a restart takes its
-// time, under OBJECTIVE_PROGRESS at most a third of the step. During a rescale delay, the job trains
+// time, under OBJECTIVE_PROGRESS at most a third of the step. During the rescale_delay, the job trains
 // on its current nodes.
 func (m *model) workDone(j *job, p *profile, size int, first bool) float64 {
 	moves, restart := j.restartOn(p.nodeType)

@@ -410,8 +410,8 @@ func (s *snapshot) readProfiles(j *job, from *elastallocv1.Job, r reader) (measu
 	return profileOrDefault(t)
 }
 
-// override returns the curve with the given sizes and scaling, or those of c if they are unset. The
-// sizes from minNodes to maxNodes are legal. A speed table has speeds of the legal sizes, or of all.
+// override returns the curve with the given sizes and scaling, which default to the sizes and scaling of
+// c. The sizes from minNodes to maxNodes are legal. A speed table has speeds of the legal sizes, or of all.
 func (c curve) override(allowed []int32, scaling *elastallocv1.Scaling, minNodes, maxNodes int, r reader) curve {
 	if len(allowed) > 0 {
 		c.allowed = nil
@@ -453,8 +453,8 @@ func (c *curve) usableNodes(nodes int) float64 {
 }
 
 // relativeSpeed returns the speed relative to one node, also for sizes that are not legal. Between
-// two sizes of a table, the logarithm of the speed is linear in that of the nodes. Outside the table,
-// the speed is that of the nearest size.
+// two sizes of a table, the logarithm of the speed is linear in the logarithm of the nodes. Outside the table,
+// the speed is the speed of the nearest size.
 func (c *curve) relativeSpeed(nodes float64) float64 {
 	if nodes <= 0 {
 		return 0

@@ -70,7 +70,7 @@ func (d *decision) prove(b *budget) (reason string, err error) {
 		if rebased {
 			return "", leaveOpen("a plan reaches the %s up to rounding", what)
 		}
-		// Values of opposite signs may cancel, so compare plans with that of the response.
+		// Values of opposite signs may cancel, so compare plans with the plan of the response.
 		if d.model, err = newModel(d.snapshot, d.claim, d.report, b); err != nil {
 			return "", err
 		}
@@ -267,8 +267,8 @@ func (s *search) buildLayers() bool {
 	return true
 }
 
-// applySizePrices has the open members pay the prices of sizes, if their bound is below that of the
-// prices of nodes, which exceeds the target by slack. It returns by how much the lower bound exceeds
+// applySizePrices has the open members pay the prices of sizes, if their bound is below the bound of
+// the prices of nodes, which exceeds the target by slack. It returns by how much the lower bound exceeds
 // the target.
 func (s *search) applySizePrices(slack int64) int64 {
 	numbers := s.numbers

@@ -166,7 +166,7 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 				}
 			}
 		}
-		of.doubt = nearTie * off / v // The relative error of c is at most that of V.
+		of.doubt = nearTie * off / v // The relative error of c is at most the relative error of V.
 		minSize := slices.MinFunc(of.profiles, func(x, y *profile) int { return cmp.Compare(x.sizes[0], y.sizes[0]) }).sizes[0]
 		share := min(max(pool/n, 1, float64(minSize)), of.maxSize) // kbar
 		u := s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(share) }) / of.rho / math.Pow(share, a)

@@ -30,7 +30,7 @@ func WithTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.timeout = timeout }
 }
 
-// WithDialOptions adds gRPC dial options, which override those of the client. For example, this option
+// WithDialOptions adds gRPC dial options, which override the options of the client. For example, this option
 // propagates OpenTelemetry traces to the server:
 //
 //	client.WithDialOptions(grpc.WithStatsHandler(otelgrpc.NewClientHandler()))

@@ -34,7 +34,7 @@ func listResolver(list string) *manual.Resolver {
 	var endpoints []resolver.Endpoint
 	for address := range strings.SplitSeq(list, ",") {
 		address = strings.TrimSpace(address)
-		// The certificate of each server has its own name, not that of the list.
+		// The certificate of each server has its own name, not the name of the list.
 		endpoints = append(endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: address, ServerName: address}}})
 	}
 	r := manual.NewBuilderWithScheme("list")

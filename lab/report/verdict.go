@@ -102,7 +102,7 @@ func changes(r *results.Reference) []float64 {
 	return shares
 }
 
-// lowerThanBest names the policies whose mean is lower than that of the best on some pools.
+// lowerThanBest names the policies whose mean is lower than the mean of the best policy on some pools.
 func lowerThanBest(s *results.Summary) string {
 	var others []string
 	for _, policy := range s.Policies() {

@@ -18,8 +18,8 @@ type Verdict struct {
 	Policy string `json:"policy"`
 	// Calm is the best policy that optimizes and pauses no job; "" if Policy pauses none.
 	Calm string `json:"policy_without_pauses,omitempty"`
-	// ComparedWith has what Policy is compared with: what the cluster did if that is known,
-	// otherwise FIFO and fixed sizes, and then max-min fair shares.
+	// ComparedWith are the references of Policy: the recorded schedule of the cluster if it is known,
+	// otherwise FIFO with fixed sizes, and then max-min fair shares.
 	ComparedWith []Reference `json:"compared_with"`
 	// FewElastic is the same comparison if one job in five is elastic and the others are pinned to
 	// the nodes that they requested; missing if that was not run.

@@ -11,11 +11,13 @@ import (
 // allocation is the state of a decision while the paper's cases change it.
 type allocation struct {
 	jobs []problem.AdmittedJob
-	// start is a legal allocation if there are node types, otherwise nil.
+	// start is a legal allocation if the problem has rows, otherwise nil.
 	start []snapshot.Option
 	// allocated is the option of each job.
 	allocated []snapshot.Option
-	// room is the free capacity of the pool and of the limits of groups, negative while they are
+	// typed reports whether the pool has several node types.
+	typed bool
+	// room is the free capacity of the rows and of the limits of groups, negative while they are
 	// exceeded.
 	room *problem.Headroom
 	// queue are the positions of the waiting jobs, in order, without jobs that exceed the pool.
@@ -25,12 +27,12 @@ type allocation struct {
 // newAllocation returns the current allocation with legal sizes. A running job gets its largest size
 // that is at most its current size or, if there is none, its smallest size.
 func newAllocation(p *problem.Problem) *allocation {
-	pool := slices.Min(p.Capacity)
-	a := &allocation{jobs: p.Jobs, start: p.FeasibleOptions, allocated: make([]snapshot.Option, len(p.Jobs)), room: p.Headroom()}
+	empty := p.Headroom()
+	a := &allocation{jobs: p.Jobs, start: p.FeasibleOptions, typed: p.Rows.Typed(), allocated: make([]snapshot.Option, len(p.Jobs)), room: p.Headroom()}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
-		largest := min(pool, a.room.SmallestLimit(job.Group))
-		if job.SmallestSize() > largest && (job.Queued() || job.Options[0].IsZero()) {
+		fits := slices.ContainsFunc(job.Options, func(o snapshot.Option) bool { return !o.IsZero() && empty.Fits(job.Member, o) })
+		if !fits && (job.Queued() || job.Options[0].IsZero()) {
 			continue // It gets no nodes and does not block the queue.
 		}
 		if job.Queued() {
@@ -86,26 +88,23 @@ func (a *allocation) pause() {
 		}
 	}
 	for i, option := range before {
-		nodes, on := int(option.Nodes), int(option.Type)
-		switch group := a.jobs[i].Group; {
+		switch job := a.jobs[i].Member; {
 		case !mayPause(i):
-		case nodes <= a.room.MaxNodes(group, on):
+		case a.room.Fits(job, option):
 			a.allocate(i, option)
 		default:
-			if nodes > a.room.FreeOfType(on) {
+			if !a.room.FitsRows(job, option) {
 				a.queue = nil
 			}
-			a.room.BlockGroups(group, nodes)
+			a.room.BlockGroups(job.Group, int(option.Nodes))
 		}
 	}
 }
 
-// over reports whether the pool or a limit that counts job i is exceeded.
-func (a *allocation) over(i int) bool {
-	return a.room.MaxNodes(a.jobs[i].Group, int(a.allocated[i].Type)) < 0
-}
+// over reports whether a row or a limit that counts job i is exceeded.
+func (a *allocation) over(i int) bool { return a.room.Excess(a.jobs[i].Member, a.allocated[i]) > 0 }
 
-// illegal reports whether the pool or a limit is exceeded, or a running job that must not be paused
+// illegal reports whether a row or a limit is exceeded, or a running job that must not be paused
 // has no nodes.
 func (a *allocation) illegal() bool {
 	for i := range a.start {
@@ -133,7 +132,7 @@ func (a *allocation) applyCases() {
 }
 
 // startQueue is case 1, idle nodes and a queue: the first job of the queue gets as many nodes as
-// possible, repeatedly. A job that does not fit the pool blocks the queue, and a job that does not fit
+// possible, repeatedly. A job that does not fit the rows blocks the queue, and a job that does not fit
 // the limit of a group blocks the queue of that group. startQueue reports whether it reached the end
 // of the queue.
 func (a *allocation) startQueue() bool {
@@ -164,9 +163,9 @@ func (a *allocation) scaleUp() {
 		if a.room.Idle == 0 {
 			return
 		}
-		limit := a.allocated[i]
-		limit.Nodes += int32(a.room.MaxNodes(a.jobs[i].Group, int(limit.Type)))
-		a.allocate(i, largestWithin(a.jobs[i].Options, limit))
+		on := int(a.allocated[i].Type)
+		a.allocate(i, snapshot.Option{})
+		a.allocate(i, largestWithin(a.jobs[i].Options, snapshot.NewOption(on, a.room.MaxNodes(a.jobs[i].Member, on))))
 	}
 }
 
@@ -182,12 +181,18 @@ func (a *allocation) halveForQueue() {
 		return
 	}
 	front := &a.jobs[a.queue[0]]
+	isEnough := func(i int) bool { // Size limits may count the queued job and not the halved one.
+		before := a.allocated[i]
+		a.allocate(i, a.halved(i))
+		defer a.allocate(i, before)
+		return !a.best(front).IsZero()
+	}
 	longest := -1
 	for i := range a.jobs {
 		if a.allocated[i].Nodes-a.halved(i).Nodes < smallestOn(front, a.allocated[i].Type) {
 			continue
 		}
-		if longest < 0 || compareTrainingTime(&a.jobs[longest], &a.jobs[i]) < 0 {
+		if (longest < 0 || compareTrainingTime(&a.jobs[longest], &a.jobs[i]) < 0) && isEnough(i) {
 			longest = i
 		}
 	}
@@ -201,20 +206,20 @@ func (a *allocation) halveForQueue() {
 
 // allocate sets the option of a job and updates the room.
 func (a *allocation) allocate(i int, option snapshot.Option) {
-	a.room.Release(a.jobs[i].Group, a.allocated[i])
-	a.room.Allocate(a.jobs[i].Group, option)
+	a.room.Release(a.jobs[i].Member, a.allocated[i])
+	a.room.Allocate(a.jobs[i].Member, option)
 	a.allocated[i] = option
 }
 
 // best returns the best option of a queued job that fits: the one with the most nodes or, if there are
 // node types, the fastest one.
 func (a *allocation) best(job *problem.AdmittedJob) (option snapshot.Option) {
-	if a.start == nil {
-		return largestWithin(job.Options, snapshot.NewOption(0, a.room.MaxNodes(job.Group, 0)))
+	if !a.typed {
+		return largestWithin(job.Options, snapshot.NewOption(0, a.room.MaxNodes(job.Member, 0)))
 	}
 	fastest := 0.0
 	for n, size := range job.Options {
-		if speed := job.StepWork[n]; speed > fastest && int(size.Nodes) <= a.room.FreeOfType(int(size.Type)) {
+		if speed := job.StepWork[n]; speed > fastest && a.room.Fits(job.Member, size) {
 			option, fastest = size, speed
 		}
 	}

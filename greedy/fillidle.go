@@ -8,40 +8,41 @@ import (
 // FillIdle returns the option of every job of a valid snapshot at a regular time, between two
 // decisions. Running jobs keep their nodes, legal or not. Queued jobs, in order, get their largest
 // legal size that the idle nodes and the limits of their groups allow, on the node type on which
-// they are fastest. The first queued job that does not fit the pool now blocks the queue. A job that
-// does not fit the limit of a group blocks the queue of that group. A job whose smallest size exceeds
-// the whole pool or a limit is skipped.
+// they are fastest. The first queued job that does not fit the pool or a size limit now blocks the
+// queue. A job that does not fit the limit of a group blocks the queue of that group. A job whose
+// smallest size exceeds the whole pool or a limit is skipped.
 //
-// If the pool has fewer nodes than the running jobs occupy, a running job that does not fit together
-// with those before it loses its nodes, and no job is started. The same applies to the jobs of a
+// If the pool or a size limit has fewer nodes than the running jobs occupy, a running job that does not
+// fit together with those before it loses its nodes, and no job is started. The same applies to the jobs of a
 // group whose limit is too small.
 func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
 	options := make([]snapshot.Option, len(s.Jobs))
-	room, group := problem.SnapshotHeadroom(s)
+	room, member := problem.SnapshotHeadroom(s)
 	shrunk := false
 	for i := range s.Jobs {
-		current := s.Current(i)
-		switch {
+		switch current, job := s.Current(i), member(i); {
 		case current.IsZero():
-		case int(current.Nodes) <= room.MaxNodes(group(i), int(current.Type)):
+		case room.Fits(job, current):
 			options[i] = current
-			room.Allocate(group(i), current)
+			room.Allocate(job, current)
 		default:
-			shrunk = shrunk || int(current.Nodes) > room.FreeOfType(int(current.Type))
-			room.BlockGroups(group(i), int(current.Nodes))
+			shrunk = shrunk || !room.FitsRows(job, current)
+			room.BlockGroups(job.Group, int(current.Nodes))
 		}
 	}
 	if shrunk {
 		return options
 	}
+	empty, _ := problem.SnapshotHeadroom(s)
 	for i := range s.Jobs {
-		if !s.Jobs[i].Queued() || !s.Fits(i) || room.BlockedByLimit(group(i), s.SmallestSize(i)) {
+		job := member(i)
+		if !s.Jobs[i].Queued() || !empty.FitsSmallest(s, i) || room.BlockedByLimit(job.Group, s.SmallestSize(i)) {
 			continue
 		}
-		if options[i] = room.LargestOption(s, i, group(i)); options[i].IsZero() {
+		if options[i] = room.LargestOption(s, i, job); options[i].IsZero() {
 			break
 		}
-		room.Allocate(group(i), options[i])
+		room.Allocate(job, options[i])
 	}
 	return options
 }

@@ -80,13 +80,14 @@ func siaOptions(job *solver.Job, types []solver.NodeType, history jobHistory, ra
 // bestOptions returns the options with the largest sum of values, and whether it is proven optimal.
 func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption) ([]allocation, Decision, error) {
 	p := nodetypes.Problem{Start: make([]int, len(options))} // No nodes, or the allocation that a job must keep.
-	position := make(map[string]int32)
+	position := make(map[string]int16)
 	for n, t := range s.NodeTypes {
-		position[t.ID] = int32(n) // at most solver.MaxNodeTypes
+		position[t.ID] = int16(n) // at most solver.MaxNodeTypes
 		p.Capacity = append(p.Capacity, t.Nodes)
 	}
 	plain := func(h allocation) nodetypes.Allocation {
-		return nodetypes.Allocation{Type: position[h.nodeType], Nodes: int32(h.nodes)} // at most solver.MaxNodes
+		on := position[h.nodeType]
+		return nodetypes.Allocation{Type: on, Row: on, Nodes: int32(h.nodes)} // at most solver.MaxNodes
 	}
 	for i := range options {
 		var list []nodetypes.Option

@@ -86,7 +86,8 @@ type explainer struct {
 	// best is the most that a plan is known to be worth; proven says that no plan is worth more.
 	best   float64
 	proven bool
-	// prices are those of nodes, and groups those of the limits of the groups.
+	// prices are those of nodes, by row if the problem has rows, and groups those of the limits of the
+	// groups.
 	prices, groups []float64
 	room           *problem.Headroom // where every job holds its smallest size
 	// pools are the options of every job that decisions on pools of other sizes gave.
@@ -97,11 +98,12 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 	e := &explainer{
 		decider: decider, snapshot: d.Snapshot, all: d.All, kept: make(map[string]int),
 		options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
-		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), prices: d.Decision.Report.NodePrices, pools: make(map[pool][]solver.Option),
+		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), pools: make(map[pool][]solver.Option),
 	}
 	for _, group := range d.Decision.Report.Groups {
 		e.groups = append(e.groups, group.Price)
 	}
+	e.prices = d.Decision.Report.Prices(e.problem.Rows)
 	var planned solver.Plan // of the jobs that are not held
 	for i := range d.Decision.Allocations {
 		if a := &d.Decision.Allocations[i]; d.Held.Contains(i) {
@@ -210,20 +212,37 @@ func (e *explainer) more(job int, than, option solver.Option) bool {
 // cost returns what it costs others that a job goes from one option to another, at the prices
 // of nodes.
 func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) float64 {
-	price := e.poolPrice(int(to.Type)) + e.groupPrice(admitted)
-	if to.Type == from.Type {
+	price, before := e.nodePrice(admitted, to), e.nodePrice(admitted, from)
+	if price == before {
 		return price * float64(to.Nodes-from.Nodes)
 	}
-	return price*float64(to.Nodes) - e.poolPrice(int(from.Type))*float64(from.Nodes)
+	return price*float64(to.Nodes) - before*float64(from.Nodes)
 }
 
-// poolPrice returns what one more node of the pool, or of a type, is worth now, 0 where that is
-// not known.
-func (e *explainer) poolPrice(nodeType int) float64 {
-	if nodeType >= len(e.prices) {
+// nodePrice returns what a node of an option of a job is worth: the sum of the prices of all rows and
+// groups that count it.
+func (e *explainer) nodePrice(admitted *solver.AdmittedJob, option solver.Option) float64 {
+	if option.IsZero() {
 		return 0
 	}
-	return e.prices[nodeType]
+	price := e.capacityPrice(option) + e.groupPrice(admitted)
+	if len(e.prices) == len(e.problem.Rows) {
+		for _, row := range e.problem.Rows.Counting(option, admitted.PieceNodes) {
+			if row.Limit >= 0 {
+				price += e.prices[slices.Index(e.problem.Rows, row)]
+			}
+		}
+	}
+	return price
+}
+
+// capacityPrice returns what one more node of the pool, or of the type of an option, is worth now, 0
+// where that is not known.
+func (e *explainer) capacityPrice(option solver.Option) float64 {
+	if len(e.prices) == 0 {
+		return 0
+	}
+	return e.prices[max(0, slices.IndexFunc(e.problem.Rows, func(row snapshot.Row) bool { return row.Type == int(option.Type) }))]
 }
 
 // groupPrice returns what one more node of the limits of a job's groups is worth.
@@ -246,7 +265,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		}
 		position := slices.Index(e.problem.Jobs[r.admitted].Options, size.option)
 		plan, legal := repin(e.problem, e.plan, r.admitted, position)
-		if !legal && e.problem.TypeNodes != nil {
+		if !legal && e.problem.Rows != nil {
 			plan, legal = startWith(e.problem, r.admitted, size.option)
 		}
 		if !legal {
@@ -262,7 +281,7 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 			return err
 		}
 		got := result.Plan[r.admitted][0]
-		if got != size.option && e.problem.TypeNodes != nil {
+		if got != size.option && e.problem.Rows != nil {
 			continue // The penalty is less than the rounding of values that cancel out.
 		}
 		if got != size.option {

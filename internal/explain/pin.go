@@ -33,25 +33,25 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 	pinned[job][0] = p.Jobs[job].Options[size]
 	room := p.Headroom()
 	for i := range pinned {
-		room.Allocate(p.Jobs[i].Group, pinned[i][0])
+		room.Allocate(p.Jobs[i].Member, pinned[i][0])
 	}
 	for room.Exceeded() {
 		best, at, to := 0.0, -1, solver.Option{}
 		for i := range pinned {
-			now := pinned[i][0]
-			over := -room.MaxNodes(p.Jobs[i].Group, int(now.Type))
+			now, member := pinned[i][0], p.Jobs[i].Member
+			over := room.Excess(member, now)
 			if i == job || over <= 0 {
 				continue
 			}
 			worth := p.Jobs[i].Value(pinned[i])
 			for _, k := range p.Jobs[i].Options {
-				frees := int(now.Nodes)
-				if k.Type == now.Type {
-					frees -= int(k.Nodes)
-				} else if !k.IsZero() && int(k.Nodes) > room.FreeOfType(int(k.Type)) {
-					continue
-				}
-				if frees <= 0 {
+				room.Release(member, now)
+				legal := k.Type == now.Type || room.Fits(member, k)
+				room.Allocate(member, k)
+				frees := over - room.Excess(member, now)
+				room.Release(member, k)
+				room.Allocate(member, now)
+				if !legal || frees <= 0 {
 					continue
 				}
 				pinned[i][0] = k
@@ -65,8 +65,8 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 		if at < 0 {
 			return nil, false
 		}
-		room.Release(p.Jobs[at].Group, pinned[at][0])
-		room.Allocate(p.Jobs[at].Group, to)
+		room.Release(p.Jobs[at].Member, pinned[at][0])
+		room.Allocate(p.Jobs[at].Member, to)
 		pinned[at][0] = to
 	}
 	return pinned, p.Check(pinned) == nil
@@ -77,8 +77,11 @@ func repin(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, boo
 func (e *explainer) fits(job, position int) bool {
 	p := e.problem
 	option := p.Jobs[job].Options[position]
-	if p.TypeNodes == nil {
-		return int(option.Nodes-p.MinOption(job).Nodes) <= e.room.MaxNodes(p.Jobs[job].Group, 0)
+	if !p.Rows.Typed() {
+		member, least := p.Jobs[job].Member, p.MinOption(job)
+		e.room.Release(member, least)
+		defer e.room.Allocate(member, least)
+		return e.room.Fits(member, option)
 	}
 	_, legal := startWith(p, job, option)
 	if !legal {
@@ -87,14 +90,14 @@ func (e *explainer) fits(job, position int) bool {
 	return legal
 }
 
-// startWith returns a plan of a problem with node types that gives a job an option and the
+// startWith returns a plan of a problem with rows that gives a job an option and the
 // others, the largest first, what the admission found that they can have or, where there is no
 // room for that, the first of their options that there is room for; false if a job finds none.
 func startWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, bool) {
 	plan, room := solver.NewPlan(len(p.Jobs), p.Steps), p.Headroom()
 	take := func(i int, option solver.Option) bool {
 		plan[i][0] = option
-		room.Allocate(-1, option)
+		room.Allocate(p.Jobs[i].Member, option)
 		return !room.Exceeded()
 	}
 	if !take(job, option) {
@@ -109,7 +112,7 @@ func startWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, b
 	})
 	for _, i := range order {
 		held := p.FeasibleOptions[i]
-		fits := func(k solver.Option) bool { return int(k.Nodes) <= room.FreeOfType(int(k.Type)) }
+		fits := func(k solver.Option) bool { return room.Fits(p.Jobs[i].Member, k) }
 		if !fits(held) {
 			if n := slices.IndexFunc(p.Jobs[i].Options, fits); n >= 0 {
 				held = p.Jobs[i].Options[n]

@@ -49,6 +49,8 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		}
 	}
 	switch {
+	case !larger && e.sizeLimited(r):
+		return solver.WhySizeLimit, has + ", because the size limits leave it no more"
 	case len(sizes) == 1 && sizes[0] == r.option:
 		return solver.WhyOnlySize, has + ", its only size"
 	case e.snapshot.Typed() && !slices.ContainsFunc(sizes, func(k solver.Option) bool { return e.more(r.job, r.option, k) }):
@@ -79,8 +81,12 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	own, others := e.amounts(next.gain, next.gain+next.Loss)
 	price := fmt.Sprintf("%s would bring it %s and cost other jobs %s", e.step(r, &next), own, others)
 	admitted := &e.problem.Jobs[r.admitted]
-	if extra := float64(next.Nodes - a.Nodes); e.groupPrice(admitted) > 0 && next.gain > e.poolPrice(0)*extra {
+	capacity := e.capacityPrice(next.option)*float64(next.option.Nodes) - e.capacityPrice(r.option)*float64(r.option.Nodes)
+	switch limited := next.gain > capacity && e.nodePrice(admitted, next.option) > e.capacityPrice(next.option); {
+	case limited && len(e.problem.Groups) > 0:
 		return solver.WhyGroupLimit, has + ", because within the limit of its group " + price
+	case limited && len(e.snapshot.SizeLimits) > 0:
+		return solver.WhySizeLimit, has + ", because within the size limits " + price
 	}
 	return solver.WhyPricedOut, has + ", because " + price
 }
@@ -138,6 +144,26 @@ func (e *explainer) limited(r *reason) bool {
 	return len(e.problem.Groups) > 0 && e.room.FreeInGroup(admitted.Group) < e.room.Idle
 }
 
+// sizeLimited reports whether size limits, and not the capacity, leave no room for a larger size of a
+// job.
+func (e *explainer) sizeLimited(r *reason) bool {
+	if r.admitted < 0 || len(e.snapshot.SizeLimits) == 0 {
+		return false
+	}
+	member, least := e.problem.Jobs[r.admitted].Member, e.problem.MinOption(r.admitted)
+	e.room.Release(member, least)
+	defer e.room.Allocate(member, least)
+	for _, l := range e.snapshot.Places(r.job, nil) {
+		for _, k := range l.AppendSizes(nil) {
+			option := solver.NewOption(l.Type, k)
+			if e.more(r.job, r.option, option) && k <= e.room.FreeOfType(l.Type) && !e.room.Fits(member, option) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // next returns what is known of the next larger size that a job could hold: the one of
 // least loss where several bring it something.
 func (r *reason) next() (sizeReason, bool) {
@@ -183,6 +209,8 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 		return fmt.Sprintf("%s behind %s, which has no room", waits, name(a.BehindJobID))
 	case solver.WaitGroupLimit:
 		return fmt.Sprintf("%s, because the limit of its group leaves it less than %s", waits, needed)
+	case solver.WaitSizeLimit:
+		return fmt.Sprintf("%s, because the size limits leave it less than %s", waits, needed)
 	case solver.WaitNotWorthIt:
 		if next, found := r.next(); found {
 			larger := nodesOf(next.Nodes, next.NodeType)

@@ -87,10 +87,8 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	report := &decision.Report
 	report.Backend = chosen.Backend
 	report.Objective = chosen.objective
-	report.Bound, report.NodePrices, report.Contradiction = last.proof.bound, last.proof.prices, last.proof.contradiction
-	for g := range min(len(report.NodeTypes), len(report.NodePrices)) {
-		report.NodeTypes[g].Price = report.NodePrices[g]
-	}
+	report.Bound, report.Contradiction = last.proof.bound, last.proof.contradiction
+	report.SetPrices(p.Rows, last.proof.prices)
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
 	report.Reason, report.Limit = last.conclude(chosen.result, attempts, report.Contradiction != "", report.RelativeGap)
 	report.GreedyObjective = greedy.objective

@@ -87,8 +87,8 @@ func ChangeOf(current, nodes int) Change {
 }
 
 // DecideNow returns the decision with the given options, one per job of the snapshot. The options must
-// not exceed the pool. The decision has no plan, and its report has only IdleNodes, NodeTypes and
-// Warnings.
+// not exceed the pool or a size limit. The decision has no plan, and its report has only IdleNodes,
+// NodeTypes, SizeLimits and Warnings.
 func DecideNow(s *snapshot.Snapshot, options []snapshot.Option) Decision {
 	d := Decision{Allocations: make([]Allocation, len(s.Jobs))}
 	for i, option := range options {
@@ -140,6 +140,9 @@ func (d *Decision) complete(s *snapshot.Snapshot, p *problem.Problem, available 
 		t := &s.NodeTypes[g]
 		d.Report.NodeTypes = append(d.Report.NodeTypes, NodeTypeReport{ID: t.ID, Nodes: t.Nodes, IdleNodes: t.Nodes})
 	}
+	for _, limit := range s.SizeLimits {
+		d.Report.SizeLimits = append(d.Report.SizeLimits, SizeLimitReport{SizeLimit: limit})
+	}
 	for i := range s.Jobs {
 		job, a := &s.Jobs[i], &d.Allocations[i]
 		a.JobID, a.Current = job.ID, job.CurrentNodes
@@ -151,6 +154,7 @@ func (d *Decision) complete(s *snapshot.Snapshot, p *problem.Problem, available 
 		if a.Nodes > 0 && len(s.NodeTypes) > 0 {
 			d.Report.NodeTypes[s.Option(a.NodeType, a.Nodes).Type].IdleNodes -= a.Nodes
 		}
+		d.Report.use(s, i, a)
 	}
 	d.explainWaits(s, p, available)
 	d.warn(s, p)

@@ -107,6 +107,45 @@ type SizeLimitReport struct {
 	Price float64
 }
 
+// use adds the nodes of job i to the size limits that count them.
+func (r *Report) use(s *snapshot.Snapshot, i int, a *Allocation) {
+	for n := range r.SizeLimits {
+		r.SizeLimits[n].Used += s.CountedNodes(&r.SizeLimits[n].SizeLimit, i, a.NodeType, a.Nodes)
+	}
+}
+
+// SetPrices sets the prices of nodes: one per row of the problem if it has rows, otherwise one per step.
+// Nil means that they are not known.
+func (r *Report) SetPrices(rows snapshot.Rows, prices []float64) {
+	if r.NodePrices = prices; rows != nil && prices != nil {
+		r.NodePrices = nil
+		for n, row := range rows {
+			if row.Limit >= 0 {
+				r.SizeLimits[row.Limit].Price = prices[n]
+			} else {
+				r.NodePrices = append(r.NodePrices, prices[n])
+			}
+		}
+	}
+	for g := range min(len(r.NodeTypes), len(r.NodePrices)) {
+		r.NodeTypes[g].Price = r.NodePrices[g]
+	}
+}
+
+// Prices returns the prices that SetPrices has set.
+func (r *Report) Prices(rows snapshot.Rows) []float64 {
+	if rows == nil || r.NodePrices == nil {
+		return r.NodePrices
+	}
+	prices := make([]float64, len(rows))
+	for n, row := range rows {
+		if prices[n] = r.NodePrices[row.Type]; row.Limit >= 0 {
+			prices[n] = r.SizeLimits[row.Limit].Price
+		}
+	}
+	return prices
+}
+
 // reportGroups returns the reports of the groups of p under a plan, without prices.
 func reportGroups(s *snapshot.Snapshot, p *problem.Problem, plan problem.Plan) []GroupReport {
 	if len(p.Groups) == 0 {

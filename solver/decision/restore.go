@@ -43,6 +43,7 @@ func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 			JobID: job.ID, Current: nodes, Nodes: nodes, NodeType: nodeType, Change: ChangeOf(nodes, nodes),
 			PlannedNodes: slices.Repeat([]int{nodes}, steps),
 		}
+		d.Report.use(s, i, &d.Allocations[i])
 		d.Report.Warnings = append(d.Report.Warnings, Warning{
 			Code: WarningBadJobHeld, JobID: job.ID,
 			Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
@@ -50,6 +51,9 @@ func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 	}
 	for g := range d.Report.NodeTypes {
 		d.Report.NodeTypes[g].Nodes = s.NodeTypes[g].Nodes
+	}
+	for n := range d.Report.SizeLimits {
+		d.Report.SizeLimits[n].Nodes = s.SizeLimits[n].Nodes
 	}
 	d.Report.Certificate = d.Report.Certificate.RemapJobs(func(job int) int { return positions[job] })
 	return d

@@ -31,11 +31,13 @@ const (
 // availability is the number of nodes that were available to a job.
 type availability struct {
 	// pool is the number of nodes that an optimizer could have allocated to the job. It is negative
-	// if no optimizer decided on the job. With several node types, it is MaxNodes, or 0 if no type
-	// has enough nodes.
+	// if no optimizer decided on the job. With node types or size limits, it is MaxNodes, or 0 if no
+	// option of the job fits.
 	pool int
 	// limits is the number of nodes that the limits of its groups left, NoLimit without limits.
 	limits int
+	// sizeLimited reports whether the nodes suffice for the smallest size and a size limit does not.
+	sizeLimited bool
 }
 
 // explainWaits sets the wait reason of every job without nodes. Jobs on which no optimizer decided form a
@@ -43,7 +45,7 @@ type availability struct {
 // not fit. All other jobs are behind the first job that does not fit. If only the limit of a group
 // stops a job, only the jobs of that group are behind it.
 func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, available []availability) {
-	left := d.headroom(s, p)
+	left, empty := d.headroom(s, p), p.SnapshotHeadroom(s)
 	blocker, blockers := "", make(map[int]string) // of all jobs, and by group
 	explain := func(queued bool) {
 		for i := range s.Jobs {
@@ -54,6 +56,8 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, availa
 			switch smallest := s.SmallestSize(i); {
 			case !s.Fits(i):
 				a.WaitReason = WaitNeverFits
+			case !empty.FitsSmallest(s, i): // It blocks no other job.
+				a.WaitReason = WaitSizeLimit
 			case available[i].limits < smallest:
 				a.WaitReason = WaitGroupLimit
 				if available[i].pool < 0 {
@@ -63,17 +67,19 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, availa
 				a.WaitReason = WaitNotWorthIt
 				if d.atLimit(left, p.JobGroup(i), smallest) {
 					a.WaitReason = WaitGroupLimit
+				} else if left.SizeLimited(s, i) {
+					a.WaitReason = WaitSizeLimit
 				}
 			case available[i].pool >= 0:
-				a.WaitReason = WaitNoRoom
+				a.WaitReason = noRoom(available[i])
 			case !queued:
-				a.WaitReason, blocker = WaitNoRoom, cmp.Or(blocker, job.ID)
+				a.WaitReason, blocker = noRoom(available[i]), cmp.Or(blocker, job.ID)
 			default:
 				if a.BehindJobID = behind(left, p.JobGroup(i), blockers); a.BehindJobID == "" {
 					a.BehindJobID = blocker
 				}
 				if a.WaitReason = WaitBehind; a.BehindJobID == "" {
-					a.WaitReason, blocker = WaitNoRoom, job.ID
+					a.WaitReason, blocker = noRoom(available[i]), job.ID
 				}
 			}
 		}
@@ -82,11 +88,19 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, availa
 	explain(true)
 }
 
+// noRoom returns the reason of a job whose smallest size does not fit.
+func noRoom(a availability) WaitReason {
+	if a.sizeLimited {
+		return WaitSizeLimit
+	}
+	return WaitNoRoom
+}
+
 // headroom returns the headroom of the pool after the decision.
 func (d *Decision) headroom(s *snapshot.Snapshot, p *problem.Problem) *problem.Headroom {
 	left := p.SnapshotHeadroom(s)
 	for i := range s.Jobs {
-		left.Allocate(p.JobGroup(i), s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes))
+		left.Allocate(p.Member(s, i), s.Option(d.Allocations[i].NodeType, d.Allocations[i].Nodes))
 	}
 	return left
 }
@@ -133,17 +147,19 @@ func availableTo(s *snapshot.Snapshot, p *problem.Problem) []availability {
 	headroom := p.HeadroomAtMinimum()
 	available := make([]availability, len(s.Jobs))
 	for i := range available {
-		available[i] = availability{pool: -1, limits: headroom.FreeInGroup(p.JobGroup(i))}
+		available[i] = availability{pool: -1, limits: headroom.FreeInGroup(p.JobGroup(i)), sizeLimited: headroom.SizeLimited(s, i)}
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &available[p.Jobs[i].Index]
-		if r.pool = headroom.Idle + int(job.Options[0].Nodes); p.TypeNodes != nil {
+		if r.pool = headroom.Idle + int(job.Options[0].Nodes); p.Rows != nil {
 			r.pool = 0
+			headroom.Release(job.Member, p.FeasibleOptions[i])
 			for _, option := range job.Options {
-				if !option.IsZero() && int(option.Nodes) <= headroom.FreeAfterRelease(p.FeasibleOptions[i], option) {
+				if !option.IsZero() && headroom.Fits(job.Member, option) {
 					r.pool = snapshot.MaxNodes
 				}
 			}
+			headroom.Allocate(job.Member, p.FeasibleOptions[i])
 		}
 		if r.limits != problem.NoLimit {
 			r.limits += int(job.Options[0].Nodes)
@@ -158,11 +174,11 @@ func availableTo(s *snapshot.Snapshot, p *problem.Problem) []availability {
 func (d *Decision) availableNow(s *snapshot.Snapshot, p *problem.Problem) []availability {
 	left, before := d.headroom(s, p), p.SnapshotHeadroom(s)
 	for i := range s.Jobs {
-		before.Allocate(p.JobGroup(i), s.Current(i))
+		before.Allocate(p.Member(s, i), s.Current(i))
 	}
 	available := make([]availability, len(s.Jobs))
 	for i := range available {
-		available[i] = availability{pool: -1, limits: left.FreeInGroup(p.JobGroup(i))}
+		available[i] = availability{pool: -1, limits: left.FreeInGroup(p.JobGroup(i)), sizeLimited: left.SizeLimited(s, i)}
 		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.FreeInGroup(p.JobGroup(i)) < 0 {
 			available[i].limits = 0
 		}

@@ -2,6 +2,7 @@ package decision
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,9 @@ func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 	if quotas := quotas(s, p); quotas > s.TotalNodes {
 		add(WarningQuotasExceedPool, "", "the groups have quotas of %d nodes together; the pool has %d", quotas, s.TotalNodes)
 	}
+	if text := notNested(s); text != "" {
+		add(WarningSizesNotNested, "", "%s", text)
+	}
 	waiting, first, limited := 0, -1, make(map[string]bool)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
@@ -72,7 +76,7 @@ func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 			continue
 		}
 		a := &d.Allocations[i]
-		if a.WaitReason == WaitGroupLimit {
+		if a.WaitReason == WaitGroupLimit || a.WaitReason == WaitSizeLimit {
 			limited[job.ID] = true // It would fit into the pool without the limit.
 		}
 		if a.Nodes > 0 || limited[job.ID] || limited[a.BehindJobID] {
@@ -174,6 +178,37 @@ func neverFits(s *snapshot.Snapshot, i int) Warning {
 		Code: WarningNeverFits, JobID: id,
 		Message: fmt.Sprintf("job %q needs at least %d nodes; the pool has %s", id, s.SmallestSize(i), has),
 	}
+}
+
+// notNested describes pieces of jobs on a node type with size limits of which one does not divide the
+// other. It returns "" if there are none.
+func notNested(s *snapshot.Snapshot) string {
+	if len(s.SizeLimits) == 0 {
+		return ""
+	}
+	pieces := make([][]int, max(1, len(s.NodeTypes)))
+	var places []snapshot.Place
+	for i := range s.Jobs {
+		places = s.Places(i, places)
+		for n := range places {
+			for _, k := range places[n].AppendSizes(nil) {
+				pieces[places[n].Type] = append(pieces[places[n].Type], s.Jobs[i].Piece(k))
+			}
+		}
+	}
+	for _, row := range s.Rows() {
+		if row.Limit < 0 {
+			continue
+		}
+		of := pieces[row.Type]
+		slices.Sort(of)
+		for n := 1; n < len(of); n++ {
+			if of[n]%of[n-1] != 0 {
+				return fmt.Sprintf("jobs have pieces of %d and of %d nodes, which do not divide each other; the size limits do not guarantee a placement", of[n-1], of[n])
+			}
+		}
+	}
+	return ""
 }
 
 // count formats a number of items with a plural s.

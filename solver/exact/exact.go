@@ -40,8 +40,8 @@ func (*Solver) Name() problem.BackendName { return problem.BackendExact }
 // only if the smallest sizes of all jobs together exceed the pool or the limit of a group.
 func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	clock := model.NewClock(ctx, s.effort.CheckInterval)
-	if p.TypeNodes != nil {
-		return solveTypes(clock, p, options), nil
+	if p.Rows != nil {
+		return solveRows(clock, p, options), nil
 	}
 	memory := s.memories.Get().(*proof.Memory)
 	defer s.memories.Put(memory)
@@ -163,8 +163,8 @@ func withoutSearch(p *problem.Problem, incumbent problem.Plan) problem.Result {
 // problem without one.
 func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	clock := model.NewClock(ctx, s.effort.CheckInterval)
-	if p.TypeNodes != nil {
-		return boundTypes(clock, p)
+	if p.Rows != nil {
+		return boundRows(clock, p)
 	}
 	memory := new(proof.Memory)
 	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)

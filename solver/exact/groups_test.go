@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
 )
@@ -92,7 +93,7 @@ func TestGroupPrices(t *testing.T) {
 		}
 		for i := range 3 {
 			job := solver.AdmittedJob{
-				Index: i, Group: 1 + i%2, Demand: 1, Options: solver.Nodes(0, 1, 2, 3), Gain: []float64{0},
+				Index: i, Member: problem.Member{Group: 1 + i%2}, Demand: 1, Options: solver.Nodes(0, 1, 2, 3), Gain: []float64{0},
 				FirstStepWork: make([]float64, 4), StepWork: make([]float64, 4), OptionValue: make([]float64, 4),
 			}
 			gain := 20.0

@@ -342,39 +342,46 @@ func (m *Model) progressRows(first, later string, speeds func(job *problem.Admit
 	}
 }
 
-// addNodes adds the nodes of a type that a job holds in a step, both counted from 0.
-func (m *Model) addNodes(job, step, nodeType int) {
+// addNodes adds the nodes that a job holds in a step, both counted from 0, with the options that
+// count.
+func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {
 	c := m.cell(job, step)
 	if m.formulation == problem.FormulationPaper {
 		m.addTerm(1, c[nodes])
 		return
 	}
-	for n, option := range m.problem.Jobs[job].Options {
-		if int(option.Type) == nodeType {
+	of := &m.problem.Jobs[job]
+	for n, option := range of.Options {
+		if counts(of, option) {
 			m.addTerm(float64(option.Nodes), c[choice]+n)
 		}
 	}
 }
 
+// everyOption counts all options.
+func everyOption(*problem.AdmittedJob, snapshot.Option) bool { return true }
+
 // poolRows is
 //
 //	(< total nodes) sum_i n_i^t <= N
 //
-// or, where there are node types, the same for the nodes of each.
+// or the same for every row of the problem, where the sum is over the options that count in it.
 func (m *Model) poolRows(equation string) {
 	m.addFamily("pool", equation)
-	add := func(at position, nodeType, nodes int) {
+	add := func(at position, nodes int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {
 		for i := range m.problem.Jobs {
-			m.addNodes(i, at.step-1, nodeType)
+			m.addNodes(i, at.step-1, counts)
 		}
 		m.addRow(at, atMost, float64(nodes))
 	}
-	for g, nodes := range m.problem.TypeNodes {
-		add(position{step: 1, size: snapshot.NewOption(0, g+1)}, g, nodes)
+	for n, row := range m.problem.Rows {
+		add(position{step: 1, size: snapshot.NewOption(0, n+1)}, row.Nodes, func(job *problem.AdmittedJob, option snapshot.Option) bool {
+			return slices.Contains(m.problem.Rows.Counting(option, job.PieceNodes), row)
+		})
 	}
-	if m.problem.TypeNodes == nil {
+	if m.problem.Rows == nil {
 		for t, nodes := range m.problem.Capacity {
-			add(position{step: t + 1, size: noSize()}, 0, nodes)
+			add(position{step: t + 1, size: noSize()}, nodes, everyOption)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (m *Model) groupRows() {
 	}
 	addNodes := func(group int) {
 		for _, i := range members[group] {
-			m.addNodes(i, 0, 0)
+			m.addNodes(i, 0, everyOption)
 		}
 	}
 	m.addFamily("limit", "limits of groups: sum_i sum_k k x_k <= limit")

@@ -48,7 +48,7 @@ type admission struct {
 
 // admit returns the admitted jobs in the order of the snapshot. p has the groups of the snapshot.
 func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
-	m := &minimums{s: s, p: p, headroom: p.SnapshotHeadroom(s), assigned: make([]snapshot.Option, len(s.Jobs))}
+	m := &minimums{s: s, p: p, pool: p.SnapshotHeadroom(s), headroom: p.SnapshotHeadroom(s), assigned: make([]snapshot.Option, len(s.Jobs))}
 	who, queue := o.Admission, false
 	switch who {
 	case AdmissionPreemptive:
@@ -75,13 +75,14 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 // minimums assigns jobs their smallest sizes one after the other.
 type minimums struct {
 	s        *snapshot.Snapshot
-	p        *Problem // has the groups
+	p        *Problem  // has the groups
+	pool     *Headroom // of the unallocated pool
 	headroom *Headroom
 	assigned []snapshot.Option
 	places   []snapshot.Place
 }
 
-// fitting yields the selected jobs that fit into an empty pool, in the order of the snapshot, each
+// fitting yields the selected jobs that fit into an unallocated pool, in the order of the snapshot, each
 // with its group and smallest size. It sets places to the node types of the yielded job.
 func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, groupNodes] {
 	return func(yield func(int, groupNodes) bool) {
@@ -90,7 +91,7 @@ func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, gro
 				continue
 			}
 			m.places = m.s.Places(i, m.places)
-			if m.places[0].Fits() && !yield(i, groupNodes{m.p.JobGroup(i), m.places[0].Smallest()}) {
+			if !m.smallestOption(i, m.pool).IsZero() && !yield(i, groupNodes{m.p.JobGroup(i), m.places[0].Smallest()}) {
 				return
 			}
 		}
@@ -100,19 +101,19 @@ func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, gro
 // groupNodes is the group of a job and its smallest size in nodes.
 type groupNodes struct{ group, smallest int }
 
-// admit assigns job i its smallest size and reports whether the pool has enough free nodes.
-func (m *minimums) admit(i, group int) bool {
+// admit assigns job i its smallest size and reports whether the rows have enough free nodes.
+func (m *minimums) admit(i int) bool {
 	option := m.smallestOption(i, m.headroom)
 	if option.IsZero() {
 		return false
 	}
-	m.assign(i, group, option)
+	m.assign(i, option)
 	return true
 }
 
 // assign allocates an option to job i.
-func (m *minimums) assign(i, group int, option snapshot.Option) {
-	m.headroom.Allocate(group, option)
+func (m *minimums) assign(i int, option snapshot.Option) {
+	m.headroom.Allocate(m.p.Member(m.s, i), option)
 	m.assigned[i] = option
 }
 
@@ -126,7 +127,7 @@ func (m *minimums) keepRunning() bool {
 		switch {
 		case m.headroom.FreeInGroup(needs.group) < needs.smallest:
 			m.headroom.BlockedByLimit(needs.group, needs.smallest) // This blocks the group.
-		case !m.admit(i, needs.group):
+		case !m.admit(i):
 			all = false
 		}
 	}
@@ -137,7 +138,7 @@ func (m *minimums) keepRunning() bool {
 // into the pool. A job that exceeds the limit of its group blocks only the jobs of that group.
 func (m *minimums) startQueue() {
 	for i, needs := range m.fitting((*snapshot.Job).Queued) {
-		if !m.headroom.BlockedByLimit(needs.group, needs.smallest) && !m.admit(i, needs.group) {
+		if !m.headroom.BlockedByLimit(needs.group, needs.smallest) && !m.admit(i) {
 			return
 		}
 	}
@@ -148,13 +149,13 @@ func (m *minimums) startQueue() {
 func (m *minimums) keepStarting() {
 	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() && j.TrainingTime == 0 }) {
 		if needs.smallest <= m.headroom.FreeInGroup(needs.group) {
-			m.admit(i, needs.group)
+			m.admit(i)
 		}
 	}
 }
 
 // startNew assigns jobs that never started their smallest sizes in order, up to the first that does
-// not fit into the free nodes of the pool. It skips a job that exceeds the limit of its group, and a
+// not fit into the free nodes of the rows. It skips a job that exceeds the limit of its group, and a
 // job that would displace a running job with at most the same remaining work.
 func (m *minimums) startNew() {
 	running := m.displaceable()
@@ -167,7 +168,7 @@ func (m *minimums) startNew() {
 			return
 		}
 		if running.fits(m, i, option) {
-			m.assign(i, needs.group, option)
+			m.assign(i, option)
 		}
 	}
 }
@@ -179,15 +180,15 @@ func (m *minimums) smallestOption(i int, free *Headroom) (option snapshot.Option
 	current, largest := m.s.Current(i), 0
 	for n := range m.places {
 		l := &m.places[n]
-		nodes := free.FreeOfType(l.Type)
-		if nodes < l.Smallest() {
+		smallest := snapshot.NewOption(l.Type, l.Smallest())
+		if !free.rows.Fit(smallest, m.s.Jobs[i].PieceNodes) {
 			continue
 		}
-		if !current.IsZero() && l.Type == int(current.Type) {
-			return snapshot.NewOption(l.Type, l.Smallest())
+		if !current.IsZero() && smallest.Type == current.Type {
+			return smallest
 		}
-		if nodes > largest {
-			option, largest = snapshot.NewOption(l.Type, l.Smallest()), nodes
+		if nodes := free.FreeOfType(l.Type); nodes > largest {
+			option, largest = smallest, nodes
 		}
 	}
 	return option
@@ -211,11 +212,11 @@ func (m *minimums) remainingWork(i int, option snapshot.Option, places []snapsho
 // displaceable is the set of running jobs that fit into the pool and have no minimum.
 type displaceable struct {
 	jobs []displaceableJob
-	// sizes is the sum of the smallest sizes of the jobs, per node type.
-	sizes []int
-	// sums has the prefix sums of the smallest sizes, per node type, in the order of remaining
-	// work. It is nil until a new job does not fit in addition to all jobs, because most decisions
-	// do not need the order.
+	// sizes has the sums of the smallest sizes of the jobs as Row.Nodes.
+	sizes snapshot.Rows
+	// sums has the prefix sums of the smallest sizes, per row, in the order of remaining work. It is
+	// nil until a new job does not fit in addition to all jobs, because most decisions do not need the
+	// order.
 	sums [][]int
 }
 
@@ -228,37 +229,63 @@ type displaceableJob struct {
 // displaceable returns the running jobs that have no minimum. A running job without a minimum gets
 // none later, because only jobs that never started do.
 func (m *minimums) displaceable() *displaceable {
-	d := &displaceable{sizes: make([]int, max(1, len(m.s.NodeTypes)))}
-	pool := m.p.SnapshotHeadroom(m.s)
+	d := &displaceable{sizes: m.noNodes()}
 	for i := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() }) {
 		if m.assigned[i].IsZero() {
-			option := m.smallestOption(i, pool)
-			d.jobs = append(d.jobs, displaceableJob{index: i, option: option})
-			d.sizes[option.Type] += int(option.Nodes)
+			job := displaceableJob{index: i, option: m.smallestOption(i, m.pool)}
+			d.jobs = append(d.jobs, job)
+			job.addTo(d.sizes, m.s)
 		}
 	}
 	return d
 }
 
-// fits reports whether an option of job i fits in addition to the smallest sizes of the running jobs
-// that have at most the same remaining work. Only the node types that the job runs on count. They
-// are in m.places.
-func (d *displaceable) fits(m *minimums, i int, option snapshot.Option) bool {
-	free, all := -int(option.Nodes), 0
-	for n := range m.places {
-		free += m.headroom.FreeOfType(m.places[n].Type)
-		all += d.sizes[m.places[n].Type]
+// noNodes returns the rows with 0 nodes each.
+func (m *minimums) noNodes() snapshot.Rows {
+	rows := slices.Clone(m.pool.rows)
+	for n := range rows {
+		rows[n].Nodes = 0
 	}
-	if all <= free {
+	return rows
+}
+
+// addTo adds the smallest size of the job to the rows that count it.
+func (j *displaceableJob) addTo(rows snapshot.Rows, s *snapshot.Snapshot) {
+	counting := rows.Counting(j.option, s.Jobs[j.index].PieceNodes)
+	for n := range counting {
+		counting[n].Nodes += int(j.option.Nodes)
+	}
+}
+
+// fits reports whether an option of job i fits in addition to the smallest sizes of the running jobs
+// that have at most the same remaining work. Of the capacities, those of all node types that the job
+// runs on count together. They are in m.places.
+func (d *displaceable) fits(m *minimums, i int, option snapshot.Option) bool {
+	if m.fitsBeside(i, option, d.sizes) {
 		return true
 	}
 	d.sort(m)
 	work := m.remainingWork(i, option, m.places)
 	shorter := sort.Search(len(d.jobs), func(n int) bool { return d.jobs[n].remainingWork > work })
-	for n := range m.places {
-		free -= d.sums[m.places[n].Type][shorter]
+	sizes := m.noNodes()
+	for n := range sizes {
+		sizes[n].Nodes = d.sums[n][shorter]
 	}
-	return free >= 0
+	return m.fitsBeside(i, option, sizes)
+}
+
+// fitsBeside reports whether an option of job i fits into the free nodes in addition to the given sizes.
+func (m *minimums) fitsBeside(i int, option snapshot.Option, sizes snapshot.Rows) bool {
+	free, pieceNodes := 0, m.s.Jobs[i].PieceNodes
+	for n := range m.places {
+		on := m.places[n].Type
+		free += m.headroom.FreeOfType(on) - sizes.Of(on)[0].Nodes
+	}
+	taken := sizes.Counting(option, pieceNodes)
+	for n, row := range m.headroom.rows.Counting(option, pieceNodes)[1:] {
+		free = min(free, row.Nodes-taken[1+n].Nodes)
+	}
+	return free >= int(option.Nodes)
 }
 
 // sort orders the jobs by remaining work and sets sums, once.
@@ -273,15 +300,16 @@ func (d *displaceable) sort(m *minimums) {
 		job.remainingWork = m.remainingWork(job.index, snapshot.Option{}, places)
 	}
 	slices.SortFunc(d.jobs, func(a, b displaceableJob) int { return cmp.Compare(a.remainingWork, b.remainingWork) })
-	for g := range d.sizes {
-		sum := 0
-		sums := append(make([]int, 0, len(d.jobs)+1), sum)
-		for _, job := range d.jobs {
-			if int(job.option.Type) == g {
-				sum += int(job.option.Nodes)
-			}
-			sums = append(sums, sum)
+	d.sums = make([][]int, len(d.sizes))
+	sizes := m.noNodes()
+	add := func() {
+		for n, row := range sizes {
+			d.sums[n] = append(d.sums[n], row.Nodes)
 		}
-		d.sums = append(d.sums, sums)
+	}
+	add()
+	for n := range d.jobs {
+		d.jobs[n].addTo(sizes, m.s)
+		add()
 	}
 }

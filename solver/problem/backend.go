@@ -81,7 +81,8 @@ type Result struct {
 	// Bound is an upper bound on the optimum that this program has proven, +Inf if the backend
 	// proves none. The claims of an external solver do not count; they are in Claim.
 	Bound float64
-	// NodePrices are the values of one more node, per step, in units of the objective. Nil means
+	// NodePrices are the values of one more node, in units of the objective: per step, or per row of a
+	// problem that has rows. Nil means
 	// that the backend does not report them.
 	NodePrices []float64
 	// GroupPrices are the values of one more node in the limit of each group, in units of the

@@ -48,7 +48,12 @@ func (p *Problem) JobGroup(i int) int {
 	return p.GroupOf[i]
 }
 
-// admitGroups sets the groups of the admitted jobs and the floors of the groups.
+// Member returns the bounds of job i of the snapshot of p.
+func (p *Problem) Member(s *snapshot.Snapshot, i int) Member {
+	return Member{Group: p.JobGroup(i), PieceNodes: s.Jobs[i].PieceNodes}
+}
+
+// admitGroups sets the floors of the groups.
 func (p *Problem) admitGroups() {
 	if len(p.Groups) == 0 {
 		return
@@ -56,8 +61,7 @@ func (p *Problem) admitGroups() {
 	largest, headroom := make([]int, len(p.Groups)), p.Headroom()
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
-		job.Group = p.GroupOf[job.Index]
-		if job.Options[0].IsZero() && int(job.Options[1].Nodes) > headroom.MaxNodes(job.Group, 0) {
+		if job.Options[0].IsZero() && !headroom.Fits(job.Member, job.Options[1]) {
 			continue
 		}
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {

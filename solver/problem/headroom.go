@@ -8,23 +8,34 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Headroom tracks the free nodes of a pool, per node type and per group limit, while nodes are
-// allocated to jobs one after the other. If there are no groups, the group arguments of its methods
-// are ignored.
+// Member identifies the bounds that count the nodes of a job in addition to the capacity.
+type Member struct {
+	// Group is the position of the job's group in Problem.Groups. It is ignored if there are no
+	// groups.
+	Group int
+	// PieceNodes is Job.PieceNodes, which determines the size limits that count an option.
+	PieceNodes int
+}
+
+// Headroom tracks the free nodes of a pool, per row and per group limit, while nodes are allocated to
+// jobs one after the other. If there are no groups, the group arguments of its methods are ignored.
 type Headroom struct {
 	// Idle is the number of free nodes of the pool. It is negative if more nodes are allocated than
 	// the pool has.
 	Idle      int
-	typeFree  []int // free nodes of each type; nil if all nodes are alike
+	rows      snapshot.Rows // with the free nodes of each row
 	groups    []AdmittedGroup
 	groupFree []int // free nodes of the limit of each group, NoLimit if it has none
 	blocked   []bool
 }
 
-// NewHeadroom returns the headroom of an unallocated pool. types are the numbers of nodes of each
-// type, nil if all nodes are alike.
-func NewHeadroom(nodes int, types []int, groups []AdmittedGroup) *Headroom {
-	r := &Headroom{Idle: nodes, typeFree: slices.Clone(types), groups: groups, groupFree: make([]int, len(groups)), blocked: make([]bool, len(groups))}
+// NewHeadroom returns the headroom of an unallocated pool. Nil rows mean that the capacity is the only
+// row.
+func NewHeadroom(nodes int, rows snapshot.Rows, groups []AdmittedGroup) *Headroom {
+	if rows == nil {
+		rows = snapshot.PoolRow(nodes)
+	}
+	r := &Headroom{Idle: nodes, rows: slices.Clone(rows), groups: groups, groupFree: make([]int, len(groups)), blocked: make([]bool, len(groups))}
 	for g := range groups {
 		r.groupFree[g] = groups[g].Limit
 	}
@@ -33,34 +44,35 @@ func NewHeadroom(nodes int, types []int, groups []AdmittedGroup) *Headroom {
 
 // Headroom returns the headroom of the unallocated pool in the step with the fewest nodes.
 func (p *Problem) Headroom() *Headroom {
-	return NewHeadroom(slices.Min(p.Capacity), p.TypeNodes, p.Groups)
+	return NewHeadroom(slices.Min(p.Capacity), p.Rows, p.Groups)
 }
 
 // SnapshotHeadroom returns the headroom of the unallocated pool of a valid snapshot. It also returns
-// a function that returns the group of a job by its position in the snapshot.
-func SnapshotHeadroom(s *snapshot.Snapshot) (headroom *Headroom, group func(int) int) {
+// a function that returns the bounds of a job by its position in the snapshot.
+func SnapshotHeadroom(s *snapshot.Snapshot) (headroom *Headroom, member func(int) Member) {
 	p := GroupsOf(s)
-	return p.SnapshotHeadroom(s), p.JobGroup
+	return p.SnapshotHeadroom(s), func(i int) Member { return p.Member(s, i) }
 }
 
 // SnapshotHeadroom returns the headroom of the unallocated pool of a snapshot. p has its groups.
 func (p *Problem) SnapshotHeadroom(s *snapshot.Snapshot) *Headroom {
-	return NewHeadroom(s.TotalNodes, s.TypeNodes(), p.Groups)
+	return NewHeadroom(s.TotalNodes, s.Rows(), p.Groups)
 }
 
-// Allocate allocates an option to a job of a group.
-func (r *Headroom) Allocate(group int, option snapshot.Option) { r.allocate(group, option, 1) }
+// Allocate allocates an option to a job.
+func (r *Headroom) Allocate(job Member, option snapshot.Option) { r.allocate(job, option, 1) }
 
-// Release releases the option of a job of a group.
-func (r *Headroom) Release(group int, option snapshot.Option) { r.allocate(group, option, -1) }
+// Release releases the option of a job.
+func (r *Headroom) Release(job Member, option snapshot.Option) { r.allocate(job, option, -1) }
 
-func (r *Headroom) allocate(group int, option snapshot.Option, times int) {
+func (r *Headroom) allocate(job Member, option snapshot.Option, times int) {
 	nodes := times * int(option.Nodes)
 	r.Idle -= nodes
-	if r.typeFree != nil {
-		r.typeFree[option.Type] -= nodes
+	counting := r.rows.Counting(option, job.PieceNodes)
+	for n := range counting {
+		counting[n].Nodes -= nodes
 	}
-	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
+	for g := r.firstGroup(job.Group); g >= 0; g = r.groups[g].Parent {
 		if r.groupFree[g] != NoLimit {
 			r.groupFree[g] -= nodes
 		}
@@ -68,11 +80,41 @@ func (r *Headroom) allocate(group int, option snapshot.Option, times int) {
 }
 
 // FreeOfType returns the number of free nodes of a type, or of the pool if all nodes are alike.
-func (r *Headroom) FreeOfType(nodeType int) int {
-	if r.typeFree == nil {
-		return r.Idle
+func (r *Headroom) FreeOfType(nodeType int) int { return r.rows.Of(nodeType)[0].Nodes }
+
+// Fits reports whether an option of a job fits into all rows and group limits that count it.
+func (r *Headroom) Fits(job Member, option snapshot.Option) bool {
+	return r.FitsRows(job, option) && int(option.Nodes) <= r.FreeInGroup(job.Group)
+}
+
+// FitsRows reports whether an option of a job fits into all rows that count it.
+func (r *Headroom) FitsRows(job Member, option snapshot.Option) bool {
+	return r.rows.Fit(option, job.PieceNodes)
+}
+
+// FitsSmallest reports whether the smallest size of job i of a snapshot fits into the rows on any node
+// type.
+func (r *Headroom) FitsSmallest(s *snapshot.Snapshot, i int) bool {
+	return slices.ContainsFunc(s.Places(i, nil), func(l snapshot.Place) bool {
+		return r.rows.Fit(snapshot.NewOption(l.Type, l.Smallest()), s.Jobs[i].PieceNodes)
+	})
+}
+
+// SizeLimited reports whether the capacity suffices for the smallest size of job i of a snapshot on some
+// node type and size limits do not.
+func (r *Headroom) SizeLimited(s *snapshot.Snapshot, i int) bool {
+	return len(s.SizeLimits) > 0 && !r.FitsSmallest(s, i) &&
+		slices.ContainsFunc(s.Places(i, nil), func(l snapshot.Place) bool { return l.Smallest() <= r.FreeOfType(l.Type) })
+}
+
+// Excess returns the number of nodes by which the bounds that count an allocated option of a job are
+// exceeded: the maximum over its rows and groups, at most 0 if none is exceeded.
+func (r *Headroom) Excess(job Member, option snapshot.Option) int {
+	free := r.FreeInGroup(job.Group)
+	for _, row := range r.rows.Counting(option, job.PieceNodes) {
+		free = min(free, row.Nodes)
 	}
-	return r.typeFree[nodeType]
+	return -free
 }
 
 // FreeInGroup returns the number of nodes that the limits of a group and its ancestors leave, NoLimit
@@ -85,18 +127,26 @@ func (r *Headroom) FreeInGroup(group int) int {
 	return smallest
 }
 
-// MaxNodes returns the maximum number of nodes of a type that can be allocated to a job of a group.
-func (r *Headroom) MaxNodes(group, nodeType int) int {
-	return min(r.FreeOfType(nodeType), r.FreeInGroup(group))
+// MaxNodes returns the maximum number of nodes of a type that can be allocated to a job. It is
+// negative if the capacity of the type or a group limit is exceeded.
+func (r *Headroom) MaxNodes(job Member, nodeType int) int {
+	rows := r.rows.Of(nodeType)
+	most := min(rows[0].Nodes, r.FreeInGroup(job.Group))
+	for _, row := range rows[1:] {
+		if job.PieceNodes <= 0 || job.PieceNodes >= row.Size { // Allocations below the size do not count.
+			most = min(most, max(row.Nodes, row.Size-1))
+		}
+	}
+	return most
 }
 
 // LargestOption returns the fastest option of job i of a snapshot among the largest legal sizes that
 // fit on each node type. It returns no nodes if no size fits.
-func (r *Headroom) LargestOption(s *snapshot.Snapshot, i, group int) (option snapshot.Option) {
+func (r *Headroom) LargestOption(s *snapshot.Snapshot, i int, job Member) (option snapshot.Option) {
 	fastest := 0.0
 	for _, l := range s.Places(i, nil) {
 		sizes := l.AppendSizes(nil)
-		n := sort.SearchInts(sizes, r.MaxNodes(group, l.Type)+1)
+		n := sort.SearchInts(sizes, r.MaxNodes(job, l.Type)+1)
 		if n == 0 {
 			continue
 		}
@@ -118,7 +168,7 @@ func (r *Headroom) SmallestLimit(group int) int {
 
 // Exceeded reports whether more nodes are allocated than the pool has or a limit allows.
 func (r *Headroom) Exceeded() bool {
-	return r.Idle < 0 || len(r.typeFree) > 0 && slices.Min(r.typeFree) < 0 || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0
+	return slices.ContainsFunc(r.rows, func(row snapshot.Row) bool { return row.Nodes < 0 }) || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0
 }
 
 // BlockGroups blocks the group and those of its ancestors whose limits leave fewer than the given
@@ -181,7 +231,7 @@ func (r *Headroom) firstGroup(group int) int {
 func (p *Problem) HeadroomAtMinimum() *Headroom {
 	headroom := p.Headroom()
 	for i := range p.Jobs {
-		headroom.Allocate(p.Jobs[i].Group, p.MinOption(i))
+		headroom.Allocate(p.Jobs[i].Member, p.MinOption(i))
 	}
 	return headroom
 }
@@ -192,14 +242,4 @@ func (p *Problem) MinOption(i int) snapshot.Option {
 		return p.FeasibleOptions[i]
 	}
 	return p.Jobs[i].Options[0]
-}
-
-// FreeAfterRelease returns the number of free nodes of the type of an option after a job has released
-// its current option.
-func (r *Headroom) FreeAfterRelease(current, option snapshot.Option) int {
-	free := r.FreeOfType(int(option.Type))
-	if current.Type == option.Type {
-		free += int(current.Nodes)
-	}
-	return free
 }

@@ -36,8 +36,8 @@ func (plan Plan) Clone() Plan {
 }
 
 // Check returns nil if the plan is legal for p. A legal plan has one row per admitted job and one
-// legal option per step. In no step does it exceed the nodes of the pool, of a node type or of the
-// limit of a group. The plans of all backends are checked.
+// legal option per step. In no step does it exceed the nodes of the pool, of a row or of the limit of a
+// group. The plans of all backends are checked.
 func (p *Problem) Check(plan Plan) error { return p.check(plan, false) }
 
 // CheckWaiting returns nil if the plan is legal for p.WithWaiting().
@@ -61,17 +61,19 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 	}
 	for t := range p.Steps {
 		pool := p.Capacity[t]
-		headroom := NewHeadroom(pool, p.TypeNodes, p.Groups)
+		headroom := NewHeadroom(pool, p.Rows, p.Groups)
 		for i := range plan {
-			headroom.Allocate(p.Jobs[i].Group, plan[i][t])
+			headroom.Allocate(p.Jobs[i].Member, plan[i][t])
 		}
 		if headroom.Idle < 0 {
 			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-headroom.Idle, t+1, pool)
 		}
-		for g, left := range headroom.typeFree {
-			if nodes := p.TypeNodes[g]; left < 0 {
-				return fmt.Errorf("plan uses %d nodes of type %d; the pool has %d", nodes-left, g, nodes)
+		for n, left := range headroom.rows {
+			if left.Nodes >= 0 {
+				continue
 			}
+			row := p.Rows[n] // Not nil, because the pool is not exceeded.
+			return fmt.Errorf("plan uses %d nodes of type %d in pieces of at least %d; at most %d may be used", row.Nodes-left.Nodes, row.Type, row.Size, row.Nodes)
 		}
 		for g, left := range headroom.groupFree {
 			if limit := p.Groups[g].Limit; left < 0 {
@@ -86,7 +88,7 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 func (p *Problem) formatOptions(options ...snapshot.Option) string {
 	parts := make([]string, len(options))
 	for n, option := range options {
-		if parts[n] = strconv.Itoa(int(option.Nodes)); p.TypeNodes != nil {
+		if parts[n] = strconv.Itoa(int(option.Nodes)); p.Rows != nil {
 			parts[n] = fmt.Sprintf("%d@%d", option.Nodes, option.Type)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // example is small enough to be worked out by hand with the paper's equations:
@@ -250,11 +251,11 @@ func TestClone(t *testing.T) {
 func TestCheckTypes(t *testing.T) {
 	on := func(nodeType, nodes int) []solver.Option { return []solver.Option{solver.NewOption(nodeType, nodes)} }
 	sizes := []solver.Option{{}, {Nodes: 2}, {Type: 1, Nodes: 2}}
-	p := &solver.Problem{Capacity: []int{5}, TypeNodes: []int{2, 3}, Steps: 1, Jobs: []solver.AdmittedJob{{Options: sizes}, {Options: sizes}}}
+	p := &solver.Problem{Capacity: []int{5}, Rows: snapshot.Rows{{Size: 1, Nodes: 2, Limit: -1}, {Type: 1, Size: 1, Nodes: 3, Limit: -1}}, Steps: 1, Jobs: []solver.AdmittedJob{{Options: sizes}, {Options: sizes}}}
 	if err := p.Check(solver.Plan{on(0, 2), on(1, 2)}); err != nil {
 		t.Error(err)
 	}
-	want := "plan uses 4 nodes of type 1; the pool has 3"
+	want := "plan uses 4 nodes of type 1 in pieces of at least 1; at most 3 may be used"
 	if err := p.Check(solver.Plan{on(1, 2), on(1, 2)}); err == nil || err.Error() != want {
 		t.Errorf("Check() = %v; want %q", err, want)
 	}

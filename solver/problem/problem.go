@@ -15,9 +15,9 @@ type Problem struct {
 	// Capacity is the number of nodes of the pool in each step, N in the paper. At present, it is
 	// the same in all steps.
 	Capacity []int
-	// TypeNodes is the number of nodes of each type, in the order of the snapshot. It is nil if all
-	// nodes are alike. Only a problem with a single step and without groups has types.
-	TypeNodes []int
+	// Rows are the capacities of the node types and the size limits. They are nil if Capacity is the
+	// only row. Only a problem with a single step and without groups has rows.
+	Rows snapshot.Rows
 	// Steps is the number of steps of the horizon, T.
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot.
@@ -35,7 +35,7 @@ type Problem struct {
 	// objective.
 	QuotaPrice float64
 	// FeasibleOptions has one option per job that fit together, from the admission. It is nil if
-	// TypeNodes is nil, because the first options of all jobs then fit together.
+	// Rows are nil, because the first options of all jobs then fit together.
 	FeasibleOptions []snapshot.Option
 }
 
@@ -47,8 +47,7 @@ type Problem struct {
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
-	// Group is the position of the job's group in Problem.Groups. Without groups it is not set.
-	Group int
+	Member
 	// Demand is the job's entry in Problem.Demands, d_i.
 	Demand float64
 	// Current is the current allocation of the job. The zero value means that the job is queued.
@@ -90,7 +89,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		p = GroupsOf(s)
 	}
 	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
-	p.TypeNodes = s.TypeNodes()
+	p.Rows = s.Rows()
 	p.Demands = make([]float64, len(s.Jobs))
 	for i := range p.Demands {
 		p.Demands[i] = spec.DemandOf(s, i)
@@ -113,12 +112,12 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 			options = append(options, snapshot.Option{})
 		}
 		for k := range places {
-			options, sizes = places[k].AppendOptions(options, sizes, s.Typed())
+			options, sizes = places[k].AppendOptions(options, sizes, p.Rows)
 		}
 		served = append(served[:0], make([]float64, 2*len(options))...)
 		job, last := &p.Jobs[n], p.Jobs[previous[len(options)]]
 		*job = AdmittedJob{
-			Index: a.index, Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
+			Index: a.index, Member: p.Member(s, a.index), Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Options: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
 		setWork(s, job, places, horizon.Step, longestRestart, &powers)
@@ -126,7 +125,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		job.StepWork = intern(&work, job.StepWork, last.StepWork)
 		job.FirstStepWork = intern(&work, job.FirstStepWork, job.StepWork)
 		previous[len(options)] = n
-		if p.TypeNodes != nil {
+		if p.Rows != nil {
 			p.FeasibleOptions = append(p.FeasibleOptions, a.option)
 		}
 	}

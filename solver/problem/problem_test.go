@@ -13,6 +13,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // approx compares floating-point numbers up to their noise.
@@ -35,11 +36,11 @@ func TestNewProblem(t *testing.T) {
 		Demands:  []float64{1.5, 3600},
 		Jobs: []solver.AdmittedJob{
 			{
-				Index: 0, Demand: 1.5, Gain: []float64{3, 3, 3}, Options: solver.Nodes(0, 2, 4),
+				Index: 0, Member: problem.Member{Group: -1}, Demand: 1.5, Gain: []float64{3, 3, 3}, Options: solver.Nodes(0, 2, 4),
 				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
 			},
 			{
-				Index: 1, Demand: 3600, Gain: []float64{1, 1, 1}, Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Options: solver.Nodes(1, 3),
+				Index: 1, Member: problem.Member{Group: -1}, Demand: 3600, Gain: []float64{1, 1, 1}, Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Options: solver.Nodes(1, 3),
 				FirstStepWork: []float64{100, 250}, StepWork: []float64{100, 250},
 			},
 		},

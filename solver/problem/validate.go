@@ -26,21 +26,10 @@ func Validate(s *snapshot.Snapshot, o Options, maxJobs int, known []BackendName)
 			bad.Addf("snapshot.size_limits", "is set, %s", required)
 		}
 	}
-	if len(bad) == 0 {
-		rejectSizeLimits(s, &bad)
-	}
 	return append(bad, snapshot.WithPrefix("options", o.Validate(known))...)
 }
 
 // APIName returns the name of an enum value in the API, such as OBJECTIVE_TOTAL_TIME.
 func APIName[Name ~string](enum string, value Name) string {
 	return enum + "_" + strings.ToUpper(strings.ReplaceAll(string(value), "-", "_"))
-}
-
-// rejectSizeLimits reports the size limits of a snapshot as invalid, because no backend supports them
-// yet.
-func rejectSizeLimits(s *snapshot.Snapshot, bad *snapshot.Violations) {
-	if len(s.SizeLimits) > 0 {
-		bad.Addf("snapshot.size_limits", "is set; must be empty, because decisions do not support size limits yet")
-	}
 }

@@ -190,17 +190,3 @@ func TestValidateStopsAtTooManyViolations(t *testing.T) {
 		t.Errorf("%d violations; want %d", got, snapshot.MaxViolations)
 	}
 }
-
-// TestSizeLimitsAreRefused checks that no decision silently ignores size limits.
-func TestSizeLimitsAreRefused(t *testing.T) {
-	t.Parallel()
-	s := &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{solver.NewJob("a", time.Hour)}, SizeLimits: []solver.SizeLimit{{Size: 2, Nodes: 4}}}
-	for name, o := range map[string]solver.Options{
-		"total time": solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults(), "fill idle": solver.FillIdleOptions(),
-	} {
-		got := solver.Validate(s.WithDefaults(), o, 1, []solver.BackendName{solver.BackendExact})
-		if len(got) != 1 || got[0].Path != "snapshot.size_limits" || !strings.Contains(got[0].Description, "not support") {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}

@@ -14,7 +14,7 @@ type FrozenJobs struct {
 }
 
 // FreezeBadJobs removes the jobs with invalid fields and the nodes that they occupy from a snapshot,
-// which has its defaults. It returns s itself if all jobs are valid. It also returns s if an id is too
+// which has its defaults, and from its limits. It returns s itself if all jobs are valid. It also returns s if an id is too
 // long for a response. Validate then rejects the snapshot.
 func (s *Snapshot) FreezeBadJobs() (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
@@ -33,7 +33,7 @@ func (s *Snapshot) FreezeBadJobs() (*Snapshot, FrozenJobs) {
 		return s, frozen
 	}
 	rest := *s
-	rest.Groups, rest.NodeTypes = slices.Clone(s.Groups), slices.Clone(s.NodeTypes)
+	rest.Groups, rest.NodeTypes, rest.SizeLimits = slices.Clone(s.Groups), slices.Clone(s.NodeTypes), slices.Clone(s.SizeLimits)
 	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(frozen.bad))
 	for i := range s.Jobs {
 		if frozen.bad[i] == nil {
@@ -42,6 +42,12 @@ func (s *Snapshot) FreezeBadJobs() (*Snapshot, FrozenJobs) {
 		}
 		nodes := max(0, s.Jobs[i].CurrentNodes)
 		rest.reserve(nodes, s.Jobs[i].CurrentNodeType)
+		for n := range rest.SizeLimits {
+			limit := &rest.SizeLimits[n]
+			if counted := s.CountedNodes(limit, i, s.Jobs[i].CurrentNodeType, nodes); limit.Nodes > 0 {
+				limit.Nodes = max(0, limit.Nodes-counted)
+			}
+		}
 		for g := range tree.Ancestors(s.Jobs[i].GroupID) {
 			rest.Groups[g].reserve(nodes)
 		}

@@ -73,18 +73,6 @@ func (s *Snapshot) Current(i int) Option {
 	return s.Option(s.Jobs[i].CurrentNodeType, s.Jobs[i].CurrentNodes)
 }
 
-// TypeNodes returns the number of nodes of each type, nil if all nodes are alike.
-func (s *Snapshot) TypeNodes() []int {
-	if !s.Typed() {
-		return nil
-	}
-	nodes := make([]int, len(s.NodeTypes))
-	for g := range nodes {
-		nodes[g] = s.NodeTypes[g].Nodes
-	}
-	return nodes
-}
-
 // Place describes how a job scales on one node type, or on the pool if all nodes are alike.
 type Place struct {
 	// Type is the position of the node type in Snapshot.NodeTypes. Nodes is its number of nodes.
@@ -168,16 +156,16 @@ func (l *Place) AppendSizes(to []int) []int {
 	return legalSizes(to, l.allowed, l.Job.MinNodes, l.Job.MaxNodes)
 }
 
-// AppendOptions appends the legal options of the job on this place. If the pool has several node types,
-// it omits the options that exceed the nodes of the type. It returns the options and the buffer for
-// sizes, which it overwrites.
-func (l *Place) AppendOptions(to []Option, sizes []int, typed bool) (options []Option, buffer []int) {
+// AppendOptions appends the legal options of the job on this place. It omits the options that exceed a
+// row. It returns the options and the buffer for sizes, which it overwrites.
+func (l *Place) AppendOptions(to []Option, sizes []int, rows Rows) (options []Option, buffer []int) {
 	sizes = l.AppendSizes(sizes[:0])
 	for _, k := range sizes {
-		if typed && k > l.Nodes {
+		option := NewOption(l.Type, k)
+		if rows != nil && !rows.Fit(option, l.Job.PieceNodes) {
 			break
 		}
-		to = append(to, NewOption(l.Type, k))
+		to = append(to, option)
 	}
 	return to, sizes
 }

@@ -13,6 +13,27 @@ type SizeLimit struct {
 	NodeType string
 }
 
+// CountedNodes returns how many nodes of a type that job i occupies count in a size limit: all of them or
+// none.
+func (s *Snapshot) CountedNodes(limit *SizeLimit, i int, nodeType string, nodes int) int {
+	elsewhere := len(s.NodeTypes) > 0 && s.TypeIndex(nodeType) != s.typeOf(limit)
+	if elsewhere || s.Jobs[i].Piece(nodes) < limit.Size {
+		return 0
+	}
+	return nodes
+}
+
+// typeOf returns the position of the node type of a size limit, 0 if all nodes are alike.
+func (s *Snapshot) typeOf(limit *SizeLimit) int {
+	if !s.Typed() {
+		return 0
+	}
+	return s.TypeIndex(limit.NodeType)
+}
+
+// Piece returns the piece of an allocation of the job.
+func (j *Job) Piece(nodes int) int { return piece(nodes, j.PieceNodes) }
+
 // validateSizeLimits reports the bad fields of the size limits.
 func (s *Snapshot) validateSizeLimits(bad *Violations) {
 	if len(s.SizeLimits) == 0 {

@@ -44,7 +44,8 @@ func Result(ctx context.Context, s *solver.Snapshot, o solver.Options, p *solver
 	result.Plan = plan
 	d := solver.Decide(s, p, result)
 	d.Report.Backend, d.Report.Reason, d.Report.Limit = solver.BackendExact, solver.ReasonOptimal, solver.LimitNone
-	d.Report.Objective, d.Report.Bound, d.Report.NodePrices = p.Objective(plan), result.Bound, result.NodePrices
+	d.Report.Objective, d.Report.Bound = p.Objective(plan), result.Bound
+	d.Report.SetPrices(p.Rows, result.NodePrices)
 	d.Report.RelativeGap = solver.RelativeGap(d.Report.Objective, d.Report.Bound)
 	return check(ctx, s, o, d)
 }

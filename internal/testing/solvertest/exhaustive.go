@@ -44,12 +44,10 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		choices: make([][]choice, len(p.Jobs)),
 		rest:    make([]float64, len(p.Jobs)+1),
 		free:    slices.Clone(p.Capacity),
+		rows:    make([]int, len(p.Rows)),
 		held:    make([]int, len(p.Groups)),
 		chosen:  make(solver.Plan, len(p.Jobs)),
 		best:    Optimum{Objective: math.Inf(-1)},
-	}
-	if p.TypeNodes != nil {
-		s.free = slices.Clone(p.TypeNodes)
 	}
 	for i := range slices.Backward(p.Jobs) {
 		s.choices[i] = enumerate(&p.Jobs[i], p.Steps)
@@ -112,7 +110,8 @@ type search struct {
 	rest []float64
 	// tie is how far below the best objective one is equal to it.
 	tie    float64
-	free   []int // of each step, or of each node type
+	free   []int // of each step
+	rows   []int // nodes that count in each row
 	held   []int // by each group in the first step, the only one where there are groups
 	chosen solver.Plan
 	best   Optimum
@@ -175,9 +174,15 @@ func (s *search) breakTies(i int, value float64, sofar Optimum) {
 func (s *search) hold(i int, c choice, times int) bool {
 	fits := true
 	for t, k := range c.options {
-		free := &s.free[t+int(k.Type)]
-		*free -= times * int(k.Nodes)
-		fits = fits && *free >= 0
+		s.free[t] -= times * int(k.Nodes)
+		fits = fits && s.free[t] >= 0
+	}
+	for n, row := range s.problem.Rows {
+		now, pieceNodes := c.options[0], s.problem.Jobs[i].PieceNodes
+		if int(now.Type) == row.Type && int(now.Nodes) >= row.Size && (pieceNodes == 0 || pieceNodes >= row.Size) {
+			s.rows[n] += times * int(now.Nodes)
+			fits = fits && s.rows[n] <= row.Nodes
+		}
 	}
 	if len(s.held) == 0 {
 		return fits

@@ -105,8 +105,8 @@ func (r *runner) agreesOnTypes(t *testing.T, p *solver.Problem) {
 	if !r.Proves {
 		return
 	}
-	if len(result.NodePrices) != len(p.TypeNodes) {
-		t.Errorf("prices %v of %d types", result.NodePrices, len(p.TypeNodes))
+	if len(result.NodePrices) != len(p.Rows) {
+		t.Errorf("prices %v of %d rows", result.NodePrices, len(p.Rows))
 	}
 	// A difference of more than rounding decides before ties do.
 	same := got-p.Objective(best.Plan) <= 0x1p-53*math.Abs(got)

@@ -32,7 +32,7 @@ func (in *Instance) convertGroups(p *problem.Problem) error {
 		if nodes[g] < p.Groups[g].Floor {
 			in.QuotaPrice = p.QuotaPrice // otherwise no plan pays it
 		}
-		in.groupFree = append(in.groupFree, room.MaxNodes(g, 0))
+		in.groupFree = append(in.groupFree, room.MaxNodes(problem.Member{Group: g}, 0))
 	}
 	return nil
 }

@@ -63,10 +63,29 @@ func (p *Problem) valueOf(choice []int) (value sum) {
 	return value
 }
 
+// unitPrices returns the price of a node that counts in each row: the sum of the prices of the rows of
+// its type up to the row.
+func (p *Problem) unitPrices(prices []float64) []float64 {
+	if p.First == nil {
+		return prices
+	}
+	unit := slices.Clone(prices)
+	for row := range unit {
+		if p.outer(row) {
+			unit[row] += unit[row-1]
+		}
+	}
+	return unit
+}
+
+// outer reports whether all allocations that count in a row also count in the row before.
+func (p *Problem) outer(row int) bool { return p.First != nil && !slices.Contains(p.First, row) }
+
 // relaxation is the Lagrangian relaxation at prices.
 type relaxation struct {
-	prices []float64
-	bound  sum
+	// prices are those of the rows, and unit those of a node that counts in each row.
+	prices, unit []float64
+	bound        sum
 	// best is the best option of every job, whose loss is 0.
 	best []int32
 	// others are the alternative options by increasing loss. All alternatives that lose less than
@@ -89,11 +108,11 @@ type nets struct {
 }
 
 // compute sets the net values. Of several best options it selects the preferred one.
-func (t *nets) compute(options []Option, prices []float64, preferred int) {
+func (t *nets) compute(options []Option, unit []float64, preferred int) {
 	t.highs, t.lows = t.highs[:0], t.lows[:0]
 	t.best, t.maxCost = 0, 0
 	for n := range options {
-		high, low, cost := options[n].net(prices[options[n].Type])
+		high, low, cost := options[n].net(unit[options[n].Row])
 		t.highs, t.lows, t.maxCost = append(t.highs, high), append(t.lows, low), max(t.maxCost, cost)
 		if more := (high - t.highs[t.best]) + (low - t.lows[t.best]); more > 0 || more == 0 && n == preferred {
 			t.best = n
@@ -110,9 +129,16 @@ func (t *nets) loss(n int) float64 {
 
 // relax returns the relaxation at prices. The result is incomplete if the deadline has passed.
 func (s *search) relax(prices []float64) *relaxation {
-	r := &relaxation{prices: prices, best: make([]int32, len(s.Jobs)), below: math.Inf(1)}
-	for g, price := range prices {
-		r.bound.add(product(price, float64(s.Capacity[g])))
+	r := &relaxation{prices: slices.Clone(prices), unit: s.unitPrices(prices), best: make([]int32, len(s.Jobs)), below: math.Inf(1)}
+	// The sum of price times capacity, written with the unit prices, because they are rounded.
+	for row, price := range r.unit {
+		nodes := s.Capacity[row]
+		if next := row + 1; next < len(prices) && s.outer(next) {
+			nodes -= s.Capacity[next]
+		}
+		if r.bound.add(product(price, float64(nodes))); s.outer(row) {
+			r.prices[row] = price - r.unit[row-1]
+		}
 	}
 	least := leastLosses{relaxation: r, limit: s.effort.Options, top: len(leastLosses{}.counts)}
 	var net nets
@@ -120,7 +146,7 @@ func (s *search) relax(prices []float64) *relaxation {
 		if s.clock.Add(8 * len(options)) {
 			return r
 		}
-		net.compute(options, prices, s.choice[i])
+		net.compute(options, r.unit, s.choice[i])
 		r.best[i] = int32(net.best)
 		r.bound.add(net.highs[net.best], net.lows[net.best])
 		r.bound.magnitude += net.maxCost // covers the rounding errors of all options

@@ -74,9 +74,12 @@ type classSearch struct {
 	best             countState
 }
 
-// newClassSearch prepares a search. It returns nil if there are many classes, if the tables would
-// be too large, or if the deadline has passed.
+// newClassSearch prepares a search. It returns nil if there are size limits, if there are many classes,
+// if the tables would be too large, or if the deadline has passed.
 func (s *search) newClassSearch(r *relaxation) *classSearch {
+	if s.First != nil {
+		return nil
+	}
 	c := &classSearch{search: s, relaxation: r, options: make([][]classOption, len(r.prices))}
 	for i, options := range s.Jobs {
 		n := slices.IndexFunc(c.classes, func(k class) bool {

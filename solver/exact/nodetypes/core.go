@@ -7,7 +7,7 @@ import (
 
 // The core search over the options with small losses.
 //
-// The state is the vector of excess nodes: the nodes of each type that the decided jobs use minus
+// The state is the vector of excess nodes: the nodes of each row that the decided jobs use minus
 // the nodes of their best options. (Pisinger, "A minimal algorithm for the multiple-choice knapsack
 // problem" (1995), generalized to several capacities.)
 //
@@ -30,8 +30,10 @@ const (
 type coreOption struct {
 	Allocation
 	option int32
-	loss   float64
-	tie    tie
+	// rows is the number of rows in which the job then has more or fewer nodes.
+	rows int32
+	loss float64
+	tie  tie
 }
 
 // coreJob is a job with several options: the best one, and then the others by increasing loss.
@@ -48,13 +50,14 @@ type core struct {
 	// tolerance is the difference up to which losses count as equal.
 	tolerance float64
 	jobs      []coreJob
-	// free is the number of nodes of each type that the best options leave free; it may be
+	// free is the number of nodes of each row that the best options leave free; it may be
 	// negative.
 	free []int
-	// tails contains the smallest remaining loss by job and type.
+	// tails contains the smallest remaining loss by job and row.
 	tails [][]tail
 
 	current, next beam
+	excess        []int32 // scratch: excess nodes of a new state
 	links         []link
 	// dropped is the smallest bound of the states that the beam dropped. minLoss is the smallest
 	// loss found, at the link bestLink.
@@ -128,9 +131,9 @@ func (s *search) firstLimit(r *relaxation) float64 {
 func (s *search) newCore(r *relaxation, limit float64) *core {
 	c := &core{search: s, relaxation: r, limit: limit, tolerance: s.tolerance() + 0x1p-48*limit, free: slices.Clone(s.Capacity)}
 	for i, n := range r.best {
-		o := &s.Jobs[i][n]
-		c.free[o.Type] -= int(o.Nodes)
+		s.spend(c.free, &s.Jobs[i][n].Allocation, 1)
 	}
+	c.excess, c.current.rows, c.next.rows = make([]int32, len(r.prices)), len(r.prices), len(r.prices)
 	if s.clock.Add(len(s.Jobs) + len(r.others)) {
 		return nil
 	}
@@ -147,9 +150,15 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 			at[i] = int32(len(c.jobs))
 		}
 		j, to := &c.jobs[at[i]-1], s.Jobs[i][o.option].Allocation
-		j.options = append(j.options, coreOption{
+		alternative := coreOption{
 			Allocation: to, option: o.option, loss: o.loss, tie: s.tie(i, to).minus(s.tie(i, j.options[0].Allocation)),
-		})
+		}
+		for g := range r.prices {
+			if c.deviation(j, &alternative, g) != 0 {
+				alternative.rows++
+			}
+		}
+		j.options = append(j.options, alternative)
 	}
 	if !c.makeTails() {
 		return nil
@@ -157,23 +166,10 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 	return c
 }
 
-// deviation returns the change of the excess nodes of a type by an option, and the part of its loss
-// that is assigned to the type: half of it if the option moves the job to another type.
-func (j *coreJob) deviation(o *coreOption, g int) (nodes int, loss float64) {
-	from, loss := &j.options[0], o.loss
-	if from.Nodes > 0 && o.Nodes > 0 && from.Type != o.Type {
-		loss /= 2
-	}
-	if int(from.Type) == g {
-		nodes -= int(from.Nodes)
-	}
-	if int(o.Type) == g {
-		nodes += int(o.Nodes)
-	}
-	if nodes == 0 {
-		return 0, 0 // may be assigned to no type
-	}
-	return nodes, loss
+// deviation returns the change of the excess nodes of a row by an option. An equal part of the loss of
+// the option is assigned to each row that it changes.
+func (c *core) deviation(j *coreJob, o *coreOption, g int) int {
+	return c.nodesIn(&o.Allocation, g) - c.nodesIn(&j.options[0].Allocation, g)
 }
 
 // tail is the smallest remaining loss by excess nodes, from low on. Outside its range the loss is
@@ -206,7 +202,7 @@ func (c *core) makeTails() bool {
 		for n := range c.jobs {
 			j, low, high := &c.jobs[n], 0, 0
 			for m := range j.options {
-				nodes, _ := j.deviation(&j.options[m], g)
+				nodes := c.deviation(j, &j.options[m], g)
 				low, high = min(low, nodes), max(high, nodes)
 			}
 			lows[n+1], highs[n+1] = lows[n]+low, highs[n]+high
@@ -246,10 +242,12 @@ func (c *core) prepend(t *tail, n, g int) bool {
 		t.at[x] = after.value(t.low + x)
 	}
 	for m := range j.options[1:] {
-		nodes, loss := j.deviation(&j.options[1+m], g)
+		o := &j.options[1+m]
+		nodes := c.deviation(j, o, g)
 		if nodes == 0 {
 			continue
 		}
+		loss := o.loss / float64(o.rows)
 		shift := t.low + nodes - after.low
 		for x := max(0, -shift); x < min(len(t.at), len(after.at)-shift); x++ {
 			t.at[x] = min(t.at[x], after.at[x+shift]+loss)
@@ -272,6 +270,7 @@ func (c *core) prepend(t *tail, n, g int) bool {
 func (c *core) run(width int) bool {
 	c.dropped, c.minLoss, c.bestLink = math.Inf(1), math.Inf(1), -1
 	c.next.reset()
+	clear(c.excess)
 	c.add(0, &state{link: -1}, 0)
 	c.current, c.next = c.next, c.current
 	for n := range c.jobs {
@@ -307,8 +306,13 @@ func (c *core) expand(n int, from *state) {
 		if next.loss += o.loss; next.loss > c.cutoff() {
 			break
 		}
-		next.excess[best.Type] -= best.Nodes
-		next.excess[o.Type] += o.Nodes
+		copy(c.excess, c.current.excess(from))
+		for row := c.first(&best.Allocation); row <= int(best.Row); row++ {
+			c.excess[row] -= best.Nodes
+		}
+		for row := c.first(&o.Allocation); row <= int(o.Row); row++ {
+			c.excess[row] += o.Nodes
+		}
 		next.tie = from.tie.plus(o.tie)
 		if c.add(n+1, &next, m) && m > 0 {
 			c.links = append(c.links, link{parent: from.link, job: int32(n), option: int32(m)})
@@ -316,17 +320,17 @@ func (c *core) expand(n int, from *state) {
 	}
 }
 
-// add adds a state before job n, reached by an option of the job before, unless its bound or
-// another state excludes it. It reports whether it added the state.
+// add adds a state with the nodes in c.excess before job n, reached by an option of the job before,
+// unless its bound or another state excludes it. It reports whether it added the state.
 func (c *core) add(n int, s *state, option int) bool {
 	s.total = s.loss
 	for g := range c.prices {
-		s.total += c.tails[n][g].value(int(s.excess[g]))
+		s.total += c.tails[n][g].value(int(c.excess[g]))
 	}
 	if s.total > c.cutoff() {
 		return false
 	}
-	slot := c.next.find(&s.excess)
+	slot := c.next.find(c.excess)
 	at := c.next.slots[slot]
 	if at >= 0 {
 		there := &c.next.states[at]
@@ -338,9 +342,10 @@ func (c *core) add(n int, s *state, option int) bool {
 		s.link = int32(len(c.links))
 	}
 	if at >= 0 {
+		s.at = c.next.states[at].at
 		c.next.states[at] = *s
 	} else {
-		c.next.insert(slot, *s)
+		c.next.insert(slot, *s, c.excess)
 	}
 	c.finish(s)
 	return true
@@ -349,11 +354,12 @@ func (c *core) add(n int, s *state, option int) bool {
 // cutoff returns the loss above which choices are ignored.
 func (c *core) cutoff() float64 { return min(c.limit, c.minLoss+c.tolerance) }
 
-// finish considers the choice in which all remaining jobs have their best options.
+// finish considers the choice in which all remaining jobs have their best options. c.excess belongs to
+// the state.
 func (c *core) finish(s *state) {
 	loss := s.loss
 	for g, price := range c.prices {
-		left := c.free[g] - int(s.excess[g])
+		left := c.free[g] - int(c.excess[g])
 		if left < 0 {
 			return
 		}
@@ -366,7 +372,7 @@ func (c *core) finish(s *state) {
 
 // proven returns a lower bound on the loss of every choice.
 func (c *core) proven() float64 {
-	return roundDown(min(c.limit, c.minLoss, c.dropped), len(c.jobs), c.tolerance)
+	return roundDown(min(c.limit, c.minLoss, c.dropped), len(c.jobs)+c.limits(), c.tolerance)
 }
 
 // roundDown reduces a sum of losses, one per job, by its rounding error and by the differences,

@@ -24,7 +24,7 @@ func TestDropped(t *testing.T) {
 		prices := []float64{0.5 * r.Float64(), 0.5 * r.Float64()}
 		relaxed := s.relax(prices)
 		best, _ := exhaustive(p)
-		least := new(big.Rat).Sub(exactBound(p, prices), best)
+		least := new(big.Rat).Sub(exactBound(p, rats(prices)), best)
 		limit, _ := least.Float64()
 		c := s.newCore(relaxed, min(relaxed.below, 1.5*limit))
 		if c == nil {

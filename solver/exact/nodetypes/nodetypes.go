@@ -8,12 +8,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// MaxTypes is the maximum number of node types of a problem.
-const MaxTypes = 8
-
-// Allocation is a number of nodes of one type. Type is an index of Problem.Capacity; it is 0 if
-// Nodes is 0.
-type Allocation struct{ Type, Nodes int32 }
+// Allocation is a number of nodes of one type. They count in the rows of the type up to Row, an index
+// of Problem.Capacity. Both are 0 if Nodes is 0.
+type Allocation struct {
+	Type, Row int16
+	Nodes     int32
+}
 
 // Option is a possible allocation of a job and its value.
 type Option struct {
@@ -23,9 +23,13 @@ type Option struct {
 
 // Problem is one step of a pool with node types.
 type Problem struct {
-	// Capacity is the number of nodes of each type.
+	// Capacity is the number of nodes of each row. The rows of a type are consecutive: the capacity of
+	// the type, and then its size limits, by size.
 	Capacity []int
-	// Jobs are the options of each job: at least one, each within the capacity of its type. Values
+	// First is the first row of each type. Nil means that there are no size limits: each type has one
+	// row.
+	First []int
+	// Jobs are the options of each job: at least one, each within the capacity of its rows. Values
 	// must be finite, and so must be the sum of their magnitudes.
 	Jobs [][]Option
 	// Current is the current allocation of each job. It decides ties.
@@ -60,7 +64,7 @@ type Result struct {
 	// choice. It is +Inf if the deadline passed before the first bound or if there is a
 	// contradiction.
 	Value, Bound float64
-	// Prices are the shadow prices of a node of each type, with which the lemma "node prices" gives
+	// Prices are the shadow prices of a node of each row, with which the lemma "node prices" gives
 	// a bound. They are nil if the deadline passed before they were computed.
 	Prices []float64
 	// Complete reports whether the search completed without reaching Gap, the deadline or a work
@@ -126,12 +130,42 @@ func (s *search) result(prices []float64, complete bool) Result {
 	return r
 }
 
-// free returns the number of free nodes of each type in a choice.
+// limits returns the number of rows that are size limits.
+func (p *Problem) limits() int {
+	if p.First == nil {
+		return 0
+	}
+	return len(p.Capacity) - len(p.First)
+}
+
+// first returns the first row in which an allocation counts.
+func (p *Problem) first(o *Allocation) int {
+	if p.First == nil {
+		return int(o.Type)
+	}
+	return p.First[o.Type]
+}
+
+// nodesIn returns the number of nodes of an allocation that count in a row.
+func (p *Problem) nodesIn(o *Allocation, row int) int {
+	if row < p.first(o) || row > int(o.Row) {
+		return 0
+	}
+	return int(o.Nodes)
+}
+
+// spend subtracts a multiple of an allocation from the free nodes of each row.
+func (p *Problem) spend(free []int, o *Allocation, times int) {
+	for row := p.first(o); row <= int(o.Row); row++ {
+		free[row] -= times * int(o.Nodes)
+	}
+}
+
+// free returns the number of free nodes of each row in a choice.
 func (p *Problem) free(choice []int) []int {
 	free := slices.Clone(p.Capacity)
 	for i, n := range choice {
-		o := &p.Jobs[i][n]
-		free[o.Type] -= int(o.Nodes)
+		p.spend(free, &p.Jobs[i][n].Allocation, 1)
 	}
 	return free
 }
@@ -166,22 +200,27 @@ func (s *search) improve(choice []int, r *relaxation) {
 	choice = slices.Clone(choice)
 	free := s.free(choice)
 	change := func(i, n int) {
-		from, to := &s.Jobs[i][choice[i]], &s.Jobs[i][n]
-		free[from.Type] += int(from.Nodes)
-		free[to.Type] -= int(to.Nodes)
+		s.spend(free, &s.Jobs[i][choice[i]].Allocation, -1)
+		s.spend(free, &s.Jobs[i][n].Allocation, 1)
 		choice[i] = n
 	}
 	fits := func(i int, o *Option) bool {
-		left := free[o.Type]
-		if now := &s.Jobs[i][choice[i]]; now.Type == o.Type {
-			left += int(now.Nodes)
+		now := &s.Jobs[i][choice[i]].Allocation
+		for row := s.first(&o.Allocation); row <= int(o.Row); row++ {
+			if int(o.Nodes) > free[row]+s.nodesIn(now, row) {
+				return false
+			}
 		}
-		return int(o.Nodes) <= left
+		return true
+	}
+	exceeds := func(i int) bool {
+		now := &s.Jobs[i][choice[i]].Allocation
+		return slices.Min(free[s.first(now):now.Row+1]) < 0
 	}
 	if r != nil {
 		for _, o := range r.others {
 			i := int(o.job)
-			if now, to := &s.Jobs[i][choice[i]], &s.Jobs[i][o.option]; free[now.Type] < 0 && fits(i, to) {
+			if exceeds(i) && fits(i, &s.Jobs[i][o.option]) {
 				change(i, int(o.option))
 			}
 		}

@@ -33,7 +33,10 @@ func problems(jobs, options int) *rapid.Generator[*Problem] {
 	return rapid.Custom(func(t *rapid.T) *Problem {
 		p := &Problem{Capacity: rapid.SliceOfN(rapid.IntRange(0, 9), 1, 4).Draw(t, "capacity")}
 		if rapid.IntRange(0, 9).Draw(t, "all types") == 0 {
-			p.Capacity = rapid.SliceOfN(rapid.IntRange(0, 3), MaxTypes, MaxTypes).Draw(t, "capacity of all")
+			p.Capacity = rapid.SliceOfN(rapid.IntRange(0, 3), 8, 8).Draw(t, "capacity of all")
+		}
+		if rapid.Bool().Draw(t, "size limits") {
+			drawLimits(t, p)
 		}
 		value := values(t)
 		free := slices.Clone(p.Capacity)
@@ -44,13 +47,12 @@ func problems(jobs, options int) *rapid.Generator[*Problem] {
 			}
 			for range rapid.IntRange(1, options).Draw(t, "options") {
 				if len(of) < options {
-					g := rapid.IntRange(0, len(p.Capacity)-1).Draw(t, "type")
-					of = append(of, option(g, rapid.IntRange(0, p.Capacity[g]).Draw(t, "nodes"), value.Draw(t, "value")))
+					of = append(of, drawOption(t, p, value))
 				}
 			}
 			var fitting []int
 			for n, o := range of {
-				if int(o.Nodes) <= free[o.Type] {
+				if fits(p, free, o) {
 					fitting = append(fitting, n)
 				}
 			}
@@ -58,7 +60,9 @@ func problems(jobs, options int) *rapid.Generator[*Problem] {
 				of, fitting = append(of, option(0, 0, value.Draw(t, "nothing"))), []int{len(of)}
 			}
 			start := rapid.SampledFrom(fitting).Draw(t, "start")
-			free[of[start].Type] -= int(of[start].Nodes)
+			for _, row := range rowsOf(p, of[start]) {
+				free[row] -= int(of[start].Nodes)
+			}
 			p.Jobs, p.Start = append(p.Jobs, of), append(p.Start, start)
 			p.Current = append(p.Current, rapid.SampledFrom(of).Draw(t, "now").Allocation)
 		}
@@ -70,7 +74,83 @@ func option(g, nodes int, value float64) Option {
 	if nodes == 0 {
 		g = 0
 	}
-	return Option{Allocation: Allocation{Type: int32(g), Nodes: int32(nodes)}, Value: value}
+	return Option{Allocation: Allocation{Type: int16(g), Row: int16(g), Nodes: int32(nodes)}, Value: value}
+}
+
+// drawLimits adds 0 to 3 size limits to each type, of any capacities.
+func drawLimits(t *rapid.T, p *Problem) {
+	types := p.Capacity
+	p.Capacity = nil
+	for _, nodes := range types {
+		p.First, p.Capacity = append(p.First, len(p.Capacity)), append(p.Capacity, nodes)
+		p.Capacity = append(p.Capacity, rapid.SliceOfN(rapid.IntRange(0, nodes+2), 0, 3).Draw(t, "limits")...)
+	}
+}
+
+// drawOption draws an option within the capacity of its rows.
+func drawOption(t *rapid.T, p *Problem, value *rapid.Generator[float64]) Option {
+	row := rapid.IntRange(0, len(p.Capacity)-1).Draw(t, "last row")
+	o := option(row, 1, 0)
+	if p.First != nil {
+		o.Type = int16(slices.IndexFunc(append(slices.Clone(p.First[1:]), len(p.Capacity)), func(next int) bool { return row < next }))
+	}
+	most := p.Capacity[row]
+	for _, row := range rowsOf(p, o) {
+		most = min(most, p.Capacity[row])
+	}
+	if o.Nodes = int32(rapid.IntRange(0, most).Draw(t, "nodes")); o.Nodes == 0 {
+		o.Allocation = Allocation{}
+	}
+	o.Value = value.Draw(t, "value")
+	return o
+}
+
+// rowsOf returns the rows in which an option counts.
+func rowsOf(p *Problem, o Option) (rows []int) {
+	first := int(o.Type)
+	if p.First != nil {
+		first = p.First[o.Type]
+	}
+	for row := range p.Capacity {
+		if row >= first && row <= int(o.Row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// fits reports whether an option fits into the free nodes of its rows.
+func fits(p *Problem, free []int, o Option) bool {
+	return !slices.ContainsFunc(rowsOf(p, o), func(row int) bool { return int(o.Nodes) > free[row] })
+}
+
+// costOf returns the cost of the nodes of an option at the prices of all of its rows.
+func costOf(p *Problem, o Option, prices []*big.Rat) *big.Rat {
+	cost := new(big.Rat)
+	for _, row := range rowsOf(p, o) {
+		cost.Add(cost, new(big.Rat).Mul(prices[row], rat(float64(o.Nodes))))
+	}
+	return cost
+}
+
+// rats returns prices without rounding.
+func rats(prices []float64) (exact []*big.Rat) {
+	for _, price := range prices {
+		exact = append(exact, rat(price))
+	}
+	return exact
+}
+
+// exactPrices returns the prices of the rows without rounding: what the price of a node in each row is
+// above that in the row before of the same type.
+func exactPrices(p *Problem, r *relaxation) []*big.Rat {
+	exact := rats(r.unit)
+	for row := range exact {
+		if row > 0 && p.First != nil && !slices.Contains(p.First, row) {
+			exact[row] = new(big.Rat).Sub(rat(r.unit[row]), rat(r.unit[row-1]))
+		}
+	}
+	return exact
 }
 
 func rat(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
@@ -85,9 +165,12 @@ func eachChoice(p *Problem, visit func(choice []int)) {
 			return
 		}
 		for n, o := range p.Jobs[i] {
-			if left := free[o.Type] - int(o.Nodes); left >= 0 {
+			if fits(p, free, o) {
 				rest := slices.Clone(free)
-				rest[o.Type], at[i] = left, n
+				for _, row := range rowsOf(p, o) {
+					rest[row] -= int(o.Nodes)
+				}
+				at[i] = n
 				try(i+1, rest)
 			}
 		}
@@ -137,16 +220,15 @@ func tieOf(p *Problem, choice []int) []int {
 }
 
 // exactBound is the bound at prices as the lemma has it.
-func exactBound(p *Problem, prices []float64) *big.Rat {
+func exactBound(p *Problem, prices []*big.Rat) *big.Rat {
 	bound := new(big.Rat)
 	for g, price := range prices {
-		bound.Add(bound, new(big.Rat).Mul(rat(price), rat(float64(p.Capacity[g]))))
+		bound.Add(bound, new(big.Rat).Mul(price, rat(float64(p.Capacity[g]))))
 	}
 	for _, options := range p.Jobs {
 		var most *big.Rat
 		for _, o := range options {
-			cost := new(big.Rat).Mul(rat(prices[o.Type]), rat(float64(o.Nodes)))
-			if net := cost.Sub(rat(o.Value), cost); most == nil || net.Cmp(most) > 0 {
+			if net := new(big.Rat).Sub(rat(o.Value), costOf(p, o, prices)); most == nil || net.Cmp(most) > 0 {
 				most = net
 			}
 		}
@@ -196,7 +278,7 @@ func TestExhaustive(t *testing.T) {
 		}
 		optimum, _ := best.Float64()
 		start, _ := exactValue(p, p.Start).Float64()
-		dual, _ := exactBound(p, r.Prices).Float64()
+		dual, _ := exactBound(p, rats(r.Prices)).Float64()
 		if gap := r.Bound - optimum; gap > 1e-12*(math.Abs(optimum)+math.Abs(start)+dual-optimum)+1e-20 {
 			t.Fatalf("bound %g above the optimum %g by %g", r.Bound, optimum, gap)
 		}
@@ -248,7 +330,7 @@ func TestLargestNodes(t *testing.T) {
 func TestMostOptions(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		p := &Problem{Capacity: slices.Repeat([]int{32}, MaxTypes), Start: []int{0, 0}, Current: make([]Allocation, 2)}
+		p := &Problem{Capacity: slices.Repeat([]int{32}, 8), Start: []int{0, 0}, Current: make([]Allocation, 2)}
 		for range 2 {
 			options := []Option{option(0, 0, 0)}
 			for g := range p.Capacity {
@@ -392,7 +474,7 @@ func TestNodePrices(t *testing.T) {
 		s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), choice: p.Start}
 		r := s.relax(prices)
 		best, _ := exhaustive(p)
-		bound := exactBound(p, prices)
+		bound := exactBound(p, exactPrices(p, r))
 		if up := rat(r.bound.up()); up.Cmp(best) < 0 || up.Cmp(bound) < 0 {
 			t.Fatalf("bound %g of %v, at prices %v %v", r.bound.up(), best, prices, bound)
 		}
@@ -420,8 +502,7 @@ func TestLosses(t *testing.T) {
 		}
 		net := func(i int, n int32) *big.Rat {
 			o := p.Jobs[i][n]
-			cost := new(big.Rat).Mul(rat(prices[o.Type]), rat(float64(o.Nodes)))
-			return cost.Sub(rat(o.Value), cost)
+			return new(big.Rat).Sub(rat(o.Value), costOf(p, o, exactPrices(p, r)))
 		}
 		for i := range p.Jobs {
 			for n := range p.Jobs[i] {
@@ -457,7 +538,7 @@ func TestCore(t *testing.T) {
 		}
 		c.run(rapid.IntRange(1, 4).Draw(t, "width"))
 		best, _ := exhaustive(p)
-		least := new(big.Rat).Sub(exactBound(p, prices), best)
+		least := new(big.Rat).Sub(exactBound(p, exactPrices(p, r)), best)
 		if proven := c.proven(); rat(proven).Cmp(least) > 0 {
 			exact, _ := least.Float64()
 			t.Fatalf("every choice is said to lose %g; the best loses %g", proven, exact)
@@ -469,7 +550,7 @@ func TestCore(t *testing.T) {
 		if slices.Min(p.free(choice)) < 0 {
 			t.Fatalf("choice %v exceeds the capacities", choice)
 		}
-		loss, _ := least.Sub(exactBound(p, prices), exactValue(p, choice)).Float64()
+		loss, _ := least.Sub(exactBound(p, exactPrices(p, r)), exactValue(p, choice)).Float64()
 		if off := math.Abs(loss - c.minLoss); off > 1e-12*loss+1e-25*r.bound.magnitude {
 			t.Errorf("choice loses %g; %g was found", loss, c.minLoss)
 		}

@@ -80,8 +80,10 @@ func (s *search) sample(size int) (jobs [][]Option, capacity []float64) {
 	for n := range jobs {
 		i := n * len(s.Jobs) / size
 		jobs[n] = s.Jobs[i]
-		o := &jobs[n][s.choice[i]]
-		capacity[o.Type] += float64(o.Nodes)
+		o := &jobs[n][s.choice[i]].Allocation
+		for row := s.first(o); row <= int(o.Row); row++ {
+			capacity[row] += float64(o.Nodes)
+		}
 	}
 	for g, nodes := range s.Capacity {
 		capacity[g] = max(capacity[g], float64(nodes)*float64(size)/float64(len(s.Jobs))) + extraNodes
@@ -132,8 +134,11 @@ func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperatur
 // smooth is the smoothed bound at prices, with its derivatives.
 type smooth struct {
 	*search
-	jobs         [][]Option
-	capacity     []float64
+	jobs     [][]Option
+	capacity []float64
+	// own is the capacity of each row less that of the next row of its type: the derivative of the
+	// bound by the unit price of the row, without jobs.
+	own          []float64
 	net          []float64 // scratch: net values of the options of a job
 	mean, square []float64
 
@@ -143,9 +148,12 @@ type smooth struct {
 }
 
 func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
-	f := &smooth{search: s, jobs: jobs, capacity: capacity, gradient: make([]float64, len(s.Capacity)), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
+	f := &smooth{search: s, jobs: jobs, capacity: capacity, own: slices.Clone(capacity), gradient: make([]float64, len(s.Capacity)), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
 	for g := range s.Capacity {
 		f.hessian = append(f.hessian, make([]float64, g+1))
+		if s.outer(g) {
+			f.own[g-1] -= capacity[g]
+		}
 	}
 	return f
 }
@@ -153,17 +161,19 @@ func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
 // at computes the smoothed bound and its derivatives. They are incomplete if the deadline has
 // passed.
 func (f *smooth) at(prices []float64, temperature float64) {
-	copy(f.gradient, f.capacity)
+	// The derivatives by unit prices come first, because an option has one.
+	copy(f.gradient, f.own)
 	f.value = 0
+	unit := f.unitPrices(prices)
 	for g, price := range prices {
 		f.value += price * f.capacity[g]
 		clear(f.hessian[g])
 	}
 	for _, options := range f.jobs {
-		best, second, at := f.nets(options, prices)
+		best, second, at := f.nets(options, unit)
 		if best-second > reach*temperature {
 			f.value += best
-			f.gradient[options[at].Type] -= float64(options[at].Nodes)
+			f.gradient[options[at].Row] -= float64(options[at].Nodes)
 		} else {
 			f.share(options, best, temperature)
 		}
@@ -171,16 +181,43 @@ func (f *smooth) at(prices []float64, temperature float64) {
 			return
 		}
 	}
+	f.sumInner(f.gradient)
+	for g := len(prices) - 1; g > 0; g-- {
+		if f.outer(g) {
+			f.sumInnerHessian(g)
+		}
+	}
+}
+
+// sumInner converts derivatives by unit prices to derivatives by prices, or nodes by last row to nodes
+// by row: the price of a row is a part of the unit prices of the row and the rows within it.
+func (p *Problem) sumInner(by []float64) {
+	for g := len(by) - 1; g > 0; g-- {
+		if p.outer(g) {
+			by[g-1] += by[g]
+		}
+	}
+}
+
+// sumInnerHessian adds a row and the same column of the Hessian to those before.
+func (f *smooth) sumInnerHessian(g int) {
+	at := func(a, b int) *float64 { return &f.hessian[max(a, b)][min(a, b)] }
+	*at(g-1, g-1) += 2**at(g, g-1) + *at(g, g)
+	for h := range f.hessian {
+		if h != g-1 {
+			*at(g-1, h) += *at(g, h)
+		}
+	}
 }
 
 // nets computes the net values of options. It returns the largest and the second largest, and the
 // index of the largest.
-func (f *smooth) nets(options []Option, prices []float64) (best, second float64, at int) {
+func (f *smooth) nets(options []Option, unit []float64) (best, second float64, at int) {
 	f.net = f.net[:0]
 	best, second = math.Inf(-1), math.Inf(-1)
 	for n := range options {
 		o := &options[n]
-		net := o.Value - prices[o.Type]*float64(o.Nodes)
+		net := o.Value - unit[o.Row]*float64(o.Nodes)
 		f.net = append(f.net, net)
 		if net > best {
 			best, second, at = net, best, n
@@ -196,33 +233,32 @@ func (f *smooth) nets(options []Option, prices []float64) (best, second float64,
 // value, or the best option that fits.
 func (f *smooth) round(prices []float64, temperature float64) []int {
 	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // ahead: allocation minus expected allocation
-	free := slices.Clone(f.Capacity)
+	free, unit := slices.Clone(f.Capacity), f.unitPrices(prices)
 	for i, options := range f.jobs {
 		if f.clock.Add(4 * len(options)) {
 			break
 		}
-		best, second, at := f.nets(options, prices)
+		best, second, at := f.nets(options, unit)
 		if best-second > reach*temperature {
 			clear(f.mean)
-			f.mean[options[at].Type] = float64(options[at].Nodes)
+			f.mean[options[at].Row] = float64(options[at].Nodes)
 		} else {
 			f.share(options, best, temperature)
 		}
+		f.sumInner(f.mean)
 		for g, mean := range f.mean {
 			ahead[g] -= mean
 		}
 		nearest, most := math.Inf(1), math.Inf(-1)
 		for n, net := range f.net {
-			o, off := &options[n], math.Inf(1)
-			if int(o.Nodes) > free[o.Type] {
+			o, off := &options[n].Allocation, math.Inf(1)
+			if int(o.Nodes) > slices.Min(free[f.first(o):o.Row+1]) {
 				continue
 			}
 			if net >= best-roundingReach*temperature {
 				off = 0
 				for g, by := range ahead {
-					if g == int(o.Type) {
-						by += float64(o.Nodes)
-					}
+					by += float64(f.nodesIn(o, g))
 					off += prices[g] * prices[g] * by * by
 				}
 			}
@@ -230,14 +266,17 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 				nearest, most, choice[i] = off, net, n
 			}
 		}
-		o := &options[choice[i]]
-		ahead[o.Type] += float64(o.Nodes)
-		free[o.Type] -= int(o.Nodes)
+		o := &options[choice[i]].Allocation
+		f.spend(free, o, 1)
+		for row := f.first(o); row <= int(o.Row); row++ {
+			ahead[row] += float64(o.Nodes)
+		}
 	}
 	return choice
 }
 
-// share adds a job with several options of positive probability.
+// share adds a job with several options of positive probability. The mean is the expected number of
+// nodes by last row.
 func (f *smooth) share(options []Option, best, temperature float64) {
 	clear(f.mean)
 	clear(f.square)
@@ -246,8 +285,8 @@ func (f *smooth) share(options []Option, best, temperature float64) {
 		if x := (net - best) / temperature; x > -reach {
 			share, nodes := math.Exp(x), float64(options[n].Nodes)
 			sum += share
-			f.mean[options[n].Type] += share * nodes
-			f.square[options[n].Type] += share * nodes * nodes
+			f.mean[options[n].Row] += share * nodes
+			f.square[options[n].Row] += share * nodes * nodes
 		}
 	}
 	f.value += best + temperature*math.Log(sum)

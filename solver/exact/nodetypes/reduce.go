@@ -22,7 +22,7 @@ func (s *search) maxValues() (most []float64, shortfall float64) {
 
 // reduce removes options that are in no choice as good as the incumbent. These are options that
 // lose more against the largest value of their job than all jobs together lose in the incumbent,
-// and options that do not fit because of the nodes that all other jobs need at least. It reports
+// and options that do not fit their type because of the nodes that all other jobs need at least. It reports
 // whether it removed any. The remaining problem is often much smaller, and its bound has a smaller
 // rounding error.
 func (s *search) reduce() bool {
@@ -40,7 +40,7 @@ func (s *search) reduce() bool {
 				}
 			}
 		}
-		free[options[s.choice[i]].Type] -= least[i]
+		free[s.first(&options[s.choice[i]].Allocation)] -= least[i]
 	}
 	fewer, dropped := *s.Problem, false
 	fewer.Jobs = make([][]Option, len(s.Jobs))
@@ -48,7 +48,7 @@ func (s *search) reduce() bool {
 	for i, options := range s.Jobs {
 		current := options[s.choice[i]].Type
 		for n, o := range options {
-			left := free[o.Type]
+			left := free[s.first(&o.Allocation)]
 			if o.Type == current {
 				left += least[i]
 			}

@@ -330,19 +330,20 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in.ShrinkGroups(p)
 	room := problem.NewHeadroom(in.Capacity[0], nil, in.Groups)
 	for i := range in.Jobs {
-		room.Allocate(in.Jobs[i].Group, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
+		room.Allocate(problem.Member{Group: in.Jobs[i].Group}, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
 	}
 	if room.Idle < 0 {
 		return model.NewPlan(in)
 	}
 	held := in.GroupNodes(p)
 	for g := range in.Groups {
-		for n := 0; n < maxGroupRaises && room.MaxNodes(g, 0) > 0; n++ {
+		member := problem.Member{Group: g}
+		for n := 0; n < maxGroupRaises && room.MaxNodes(member, 0) > 0; n++ {
 			bestGain, at, to := 0.0, -1, 0
 			for _, i := range t.nodes[g].jobs {
 				j := &in.Jobs[i]
 				now := int(p.Of(i)[0])
-				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.MaxNodes(g, 0); k++ {
+				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.MaxNodes(member, 0); k++ {
 					gain := j.StepValue(0, k) - j.StepValue(0, now)
 					for q := g; q >= 0; q = in.Groups[q].Parent {
 						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))
@@ -361,7 +362,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 			j := &in.Jobs[at]
 			more := j.Sizes[to] - j.Sizes[p.Of(at)[0]]
 			p.Of(at)[0] = uint8(to)
-			room.Allocate(g, snapshot.Option{Nodes: more})
+			room.Allocate(member, snapshot.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
 				held[q] += int(more)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
@@ -19,7 +20,7 @@ func TestGroupTables(t *testing.T) {
 			p.Groups = append(p.Groups, solver.AdmittedGroup{Parent: []int{2, 2, -1}[g], Limit: 3 + r.IntN(6), Floor: r.IntN(8)})
 		}
 		for i := range 3 + r.IntN(3) {
-			job := solver.AdmittedJob{Index: i, Group: r.IntN(2), Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
+			job := solver.AdmittedJob{Index: i, Member: problem.Member{Group: r.IntN(2)}, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
 			job.FirstStepWork = make([]float64, len(job.Options))
 			job.StepWork = job.FirstStepWork
 			for _, k := range job.Options {

@@ -1,0 +1,134 @@
+package exact
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/snapshot"
+)
+
+// anyGap is larger than every relative gap: with it, nodetypes.Solve only minimizes the bound at
+// prices.
+const anyGap = 2
+
+// solveRows solves a problem with node types or size limits.
+func solveRows(clock *model.Clock, p *problem.Problem, options problem.SolveOptions) problem.Result {
+	found := searchRows(clock, p, options.RelativeGap, options.Incumbent)
+	result := problem.Result{
+		Plan: problem.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, Contradiction: found.Contradiction,
+		Detail: fmt.Sprintf("states searched: %d", found.States),
+	}
+	for i, n := range found.Choice {
+		result.Plan[i][0] = p.Jobs[i].Options[n]
+	}
+	switch {
+	case found.Complete && problem.RelativeGap(found.Value, found.Bound) <= problem.OptimalGap:
+		result.Limit = problem.LimitNone
+	case found.Contradiction != "":
+		result.Limit = problem.LimitWork
+	case clock.Expired:
+		result.Limit = problem.LimitTime
+	case problem.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
+		result.Limit = problem.LimitGap
+	default:
+		result.Limit = problem.LimitWork
+	}
+	if math.IsInf(result.Bound, 1) {
+		result.Bound = p.TrivialBound()
+	}
+	// The value of the choice is exact to the last digit. Its objective here is an ordinary sum,
+	// which may exceed the bound by rounding.
+	result.Bound = max(result.Bound, p.Objective(result.Plan))
+	return result
+}
+
+// boundRows implements Solver.Bound for a problem with node types or size limits.
+func boundRows(clock *model.Clock, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
+	found := searchRows(clock, p, anyGap, nil)
+	if math.IsInf(found.Bound, 1) {
+		return p.TrivialBound(), nil, found.Contradiction
+	}
+	return found.Bound, found.Prices, ""
+}
+
+// searchRows searches a problem with node types or size limits. It starts from the incumbent if the
+// incumbent is legal. The prices are those of Problem.Rows.
+func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent problem.Plan) nodetypes.Result {
+	in := nodetypes.Problem{
+		Jobs: make([][]nodetypes.Option, len(p.Jobs)), Current: make([]nodetypes.Allocation, len(p.Jobs)),
+		Start: make([]int, len(p.Jobs)), Gap: gap,
+	}
+	rows := bindingRows(p)
+	for n, row := range rows {
+		in.Capacity = append(in.Capacity, row.Nodes)
+		if row.Limit < 0 {
+			in.First = append(in.First, n)
+		}
+	}
+	allocation := func(job *problem.AdmittedJob, option snapshot.Option) nodetypes.Allocation {
+		a := nodetypes.Allocation{Type: int16(option.Type), Nodes: option.Nodes}
+		if counting := len(rows.Counting(option, job.PieceNodes)); counting > 0 {
+			a.Row = int16(in.First[option.Type] + counting - 1)
+		}
+		return a
+	}
+	legal := p.Check(incumbent) == nil
+	for i := range p.Jobs {
+		job, start := &p.Jobs[i], p.FeasibleOptions[i]
+		if legal {
+			start = incumbent[i][0]
+		}
+		in.Start[i] = slices.Index(job.Options, start)
+		in.Current[i] = allocation(job, job.Current)
+		in.Jobs[i] = make([]nodetypes.Option, len(job.Options))
+		for n, option := range job.Options {
+			in.Jobs[i][n] = nodetypes.Option{Allocation: allocation(job, option), Value: job.Value(job.Options[n : n+1])}
+		}
+	}
+	if len(in.First) == len(rows) {
+		in.First = nil
+	}
+	found := nodetypes.Solve(clock, &in, nodetypes.DefaultEffort())
+	if found.Prices != nil {
+		binding := found.Prices
+		found.Prices = make([]float64, len(p.Rows))
+		for n, row := range p.Rows {
+			if m := slices.Index(rows, row); m >= 0 {
+				found.Prices[n] = binding[m]
+			}
+		}
+	}
+	return found
+}
+
+// bindingRows returns the capacities and the size limits that can bind: a limit does not if it has at
+// least as many nodes as the row before, which counts more options, or if all options that count in it
+// fit together.
+func bindingRows(p *problem.Problem) (rows snapshot.Rows) {
+	all := slices.Clone(p.Rows) // with the nodes of all options that count
+	for n := range all {
+		all[n].Nodes = 0
+	}
+	for i := range p.Jobs {
+		job := &p.Jobs[i]
+		for n, option := range job.Options {
+			if n+1 < len(job.Options) && job.Options[n+1].Type == option.Type {
+				continue // A larger option counts in the same rows.
+			}
+			counting := all.Counting(option, job.PieceNodes)
+			for m := range counting {
+				counting[m].Nodes += int(option.Nodes)
+			}
+		}
+	}
+	for n, row := range p.Rows {
+		if row.Limit < 0 || row.Nodes < min(rows[len(rows)-1].Nodes, all[n].Nodes) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}

@@ -29,8 +29,18 @@ func (d generator) span(low, high float64) *durationpb.Duration {
 	return durationpb.New(time.Duration(low * math.Pow(high/low, d.Float64()) * 1e9))
 }
 
-// small returns a request whose legal plans a test can enumerate.
+// small returns a request whose legal plans a test can enumerate, with size limits for half of those that
+// may have them.
 func (d generator) small() *elastallocv1.AllocateRequest {
+	r := d.smallWithoutLimits()
+	s := r.GetSnapshot()
+	if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && s.GetGroups() == nil && d.chance(2) {
+		d.sizeLimits(s)
+	}
+	return r
+}
+
+func (d generator) smallWithoutLimits() *elastallocv1.AllocateRequest {
 	switch nodes := d.IntN(13); d.IntN(8) {
 	case 0: // The largest number of sizes.
 		return d.request(20+d.IntN(30), 1+d.IntN(2), 1+d.IntN(2), 32)

@@ -284,3 +284,37 @@ func TestManySizeLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestSizeLimitDecisions audits decisions of the exact backend and of greedy on random requests with size
+// limits, under every admission, with and without node types, frozen jobs and running jobs that exceed a
+// limit. All must be confirmed.
+func TestSizeLimitDecisions(t *testing.T) {
+	t.Parallel()
+	counts := make(verdicts)
+	for seed := range uint64(iterations(500, 20_000)) {
+		d := newGenerator(seed)
+		var request *elastallocv1.AllocateRequest
+		for request == nil || request.GetSnapshot().GetGroups() != nil || request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+			request = d.request(2+d.IntN(60), 1, 1+d.IntN(20), 1+d.IntN(5))
+		}
+		s := request.GetSnapshot()
+		if d.chance(2) {
+			d.costly(request)
+		}
+		d.sizeLimits(s)
+		request.Options.Admission = elastallocv1.Admission(1 + seed%4)
+		if d.chance(5) {
+			request.Options.Backend = elastallocv1.Backend_BACKEND_GREEDY
+		}
+		if newModel(t, request) == nil {
+			continue
+		}
+		response := decide(t, request)
+		got := audit.Check(t.Context(), request, response, audit.Options{})
+		counts.count(request.GetOptions().GetAdmission().String()+" "+response.GetReport().GetReason().String(), got.Verdict)
+		if got.Verdict != audit.Confirmed {
+			t.Errorf("seed %d: %v\n%s", seed, got, protojson.Format(request))
+		}
+	}
+	t.Log(counts)
+}

@@ -38,7 +38,7 @@ type Suite struct {
 	Heuristic bool
 	// Examples is the number of SolvedProblems it is asked about.
 	Examples int
-	// TypedExamples is the number of TypedProblems it is asked about.
+	// TypedExamples is the number of TypedProblems, and of LimitedProblems, it is asked about.
 	TypedExamples int
 	// MayMiss are those of them for which the external solver is known to claim that a plan is
 	// optimal which is not: the chain finds that out, since it proves every claim itself.
@@ -65,6 +65,8 @@ func Run(t *testing.T, suite Suite) {
 	t.Run("random problems", r.randomProblems)
 	t.Run("node types", r.nodeTypes)
 	t.Run("random problems with node types", r.randomTypes)
+	t.Run("size limits", r.sizeLimits)
+	t.Run("random problems with size limits", r.randomLimits)
 	t.Run("instances", r.instances)
 	t.Run("an incumbent to start from", r.incumbent)
 	t.Run("options that cannot be honoured", r.badOptions)

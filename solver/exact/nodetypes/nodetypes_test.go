@@ -207,7 +207,7 @@ func tieOf(p *Problem, choice []int) []int {
 	ties := make([]int, 4)
 	for i, n := range choice {
 		o, now := p.Jobs[i][n], p.Current[i]
-		if o.Type != now.Type || o.Nodes != now.Nodes {
+		if o.Allocation != now {
 			ties[0]++
 		}
 		if o.Nodes > 0 && now.Nodes > 0 && o.Type != now.Type {

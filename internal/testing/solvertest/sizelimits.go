@@ -1,0 +1,64 @@
+package solvertest
+
+import (
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// LimitedSnapshots generates valid snapshots with size limits, with and without node types, with
+// their defaults.
+func LimitedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
+		s := SnapshotsWithin(limits).Draw(t, "snapshot")
+		if rapid.Bool().Draw(t, "typed") {
+			DrawNodeTypes(t, s)
+		}
+		DrawSizeLimits(t, s)
+		s = s.WithDefaults()
+		if bad := s.Validate(limits.Jobs); len(bad) > 0 {
+			t.Fatalf("bad fields: %v", bad)
+		}
+		return s
+	})
+}
+
+// LimitedProblems generates problems of total time with size limits, under every admission.
+func LimitedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+	return rapid.Custom(func(t *rapid.T) *solver.Problem {
+		return solver.NewProblemFor(LimitedSnapshots(limits).Draw(t, "limited snapshot"), solver.Options{
+			Objective: solver.ObjectiveTotalTime,
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+		}.WithDefaults())
+	})
+}
+
+// DrawSizeLimits adds size limits to a drawn snapshot, from limits that exclude all jobs to limits that
+// never bind, and pieces to half of its jobs.
+func DrawSizeLimits(t *rapid.T, s *solver.Snapshot) {
+	s.Groups, s.SizeLimits = nil, nil
+	types := s.NodeTypes
+	if len(types) == 0 {
+		types = []solver.NodeType{{Nodes: s.TotalNodes}}
+	}
+	for _, on := range types {
+		for _, size := range rapid.SliceOfNDistinct(rapid.IntRange(2, 9), 0, 3, rapid.ID[int]).Draw(t, "sizes of limits") {
+			nodes := rapid.OneOf(rapid.IntRange(on.Nodes/2, on.Nodes), rapid.IntRange(0, on.Nodes+2)).Draw(t, "nodes of the limit")
+			s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: nodes, NodeType: on.ID})
+		}
+	}
+	if len(s.SizeLimits) == 0 {
+		s.SizeLimits = []solver.SizeLimit{{Size: 2, Nodes: types[0].Nodes / 2, NodeType: types[0].ID}}
+	}
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		if job.GroupID = ""; rapid.Bool().Draw(t, "pieces") {
+			job.PieceNodes = rapid.IntRange(1, 8).Draw(t, "piece nodes")
+		}
+	}
+	if rapid.Bool().Draw(t, "limits in another order") {
+		slices.Reverse(s.SizeLimits)
+	}
+}

@@ -19,9 +19,10 @@ import (
 // when edges are taken by decreasing rate. The losses (reduced costs) of most sizes at that price
 // are much larger than the loss of the best solution. The core problem therefore has few sizes of
 // few items, and a table of the smallest loss by excess nodes is small. The table is exact if it
-// contains a solution that loses less than the limit of the table. (Balas and Zemel, "An algorithm
-// for large zero-one knapsack problems" (1980); Pisinger, "A minimal algorithm for the
-// multiple-choice knapsack problem" (1995).)
+// contains a solution that loses less than the limit of the table. States are left out of the table
+// if the remaining items cannot bring them back to the capacity below the limit. (Balas and Zemel,
+// "An algorithm for large zero-one knapsack problems" (1980); Pisinger, "A minimal algorithm for
+// the multiple-choice knapsack problem" (1995).)
 
 // knapsack is a multiple-choice knapsack with its scratch memory, which the next one reuses.
 type knapsack struct {
@@ -36,6 +37,7 @@ type knapsack struct {
 	choices []uint8
 	scratch []float64
 	core    []coreItem
+	rests   []rest // of the core from each item on
 	layers  []series
 	minLoss float64 // loss of the last solution, or the limit if there was none
 	memory  cellMemory
@@ -62,10 +64,16 @@ type solution struct {
 }
 
 const (
-	// maxLayerCells limits the number of values in the tables of one knapsack. It trades time for
-	// proofs of large steps. BenchmarkGrowth (go test ./solver/exact -run '^$' -bench Growth) would
-	// show a change.
-	maxLayerCells = 100_000
+	// maxLayerCells limits the memory of the tables of one knapsack to 24 MB of the 32 MiB of a
+	// search. With 100,000, BenchmarkLargePools (go test ./solver/exact -run '^$' -bench LargePools
+	// -benchtime 1x) loses 41 proofs of pools of up to 12,000 GPUs.
+	maxLayerCells = 3_000_000
+	// limitGrowth is the factor from one limit of the loss to the next. With 3, BenchmarkLargePools
+	// loses 2 proofs of pools of 120,000 GPUs, and with 4 it loses 5.
+	limitGrowth = 2
+	// cheapFraction is the loss, as a fraction of the limit of the loss, up to which options count as
+	// free in rests. With 1, BenchmarkLargePools loses 23 proofs of pools of 120,000 GPUs.
+	cheapFraction = 1.0 / 16
 	// firstRegrets is the number of alternative options that the first table includes.
 	// BenchmarkDecision (go test . -run '^$' -bench Decision) would show a change in time.
 	firstRegrets = 40
@@ -107,7 +115,7 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 		s.complete = true
 		return s, true
 	}
-	for lossLimit := k.firstLimit(gap); ; lossLimit *= 4 {
+	for lossLimit := k.firstLimit(gap); ; lossLimit *= limitGrowth {
 		whole := !(lossLimit < gap)
 		found, ok := k.search(clock, free, price, min(lossLimit, gap))
 		switch {
@@ -238,22 +246,16 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64) (found, ok bool) {
 	k.collect(lossLimit)
 	k.memory.Reset()
-	// rise and fall are the maximum changes of the excess nodes by the remaining items.
-	rise, fall := 0, 0
-	for _, item := range k.core {
-		lo, hi := span(item.options)
-		rise, fall = rise+hi, fall+lo
-	}
+	k.collectRests(lossLimit)
 	k.layers = append(k.layers[:0], series{values: []float64{0}})
 	cells := 0
-	for _, item := range k.core {
-		last := k.layers[len(k.layers)-1]
+	for n, item := range k.core {
+		last, after := k.layers[n], &k.rests[n+1]
 		lo, hi := span(item.options)
-		rise, fall = rise-hi, fall-lo
 		// Exclude states that the remaining items cannot bring back into the capacity, and states
 		// that leave so many nodes idle that their price reaches the limit.
-		low, high := last.low+lo, min(last.high()+hi, free-fall)
-		if least := math.Ceil(float64(free-rise) - lossLimit/price); price > 0 && least > float64(low) {
+		low, high := last.low+lo, min(last.high()+hi, free+after.fall.below(lossLimit))
+		if least := math.Ceil(float64(free-after.rise.below(lossLimit)) - lossLimit/price); price > 0 && least > float64(low) {
 			low = int(least)
 		}
 		if high < low {
@@ -298,6 +300,53 @@ func (k *knapsack) collect(lossLimit float64) {
 		k.core = appendCore(k.core, n, k.nodes[from:to], k.losses[from:to], int(chosen), lossLimit)
 	}
 	sortCore(k.core)
+}
+
+// rest bounds by how many nodes the items from one of the core on can raise and lower the excess
+// nodes.
+type rest struct{ rise, fall reach }
+
+// reach bounds a change of the excess nodes: by all nodes, and by those of cheap options plus the
+// largest number of nodes per loss of the other options.
+type reach struct {
+	all, cheap   int
+	nodesPerLoss float64
+}
+
+// below returns an upper bound on the change for a loss below lossLimit.
+func (r *reach) below(lossLimit float64) int {
+	if nodes := float64(r.cheap) + r.nodesPerLoss*lossLimit; nodes < float64(r.all) {
+		return int(nodes) + 1 // The product is rounded.
+	}
+	return r.all
+}
+
+// add adds an item. The sign is 1 for options with more nodes, and -1 for options with fewer nodes.
+// Options that lose at most cheap count as free.
+func (r *reach) add(options []option, sign int, cheap float64) {
+	all, free := 0, 0
+	for _, o := range options {
+		nodes := sign * o.excess
+		all = max(all, nodes)
+		if o.loss <= cheap {
+			free = max(free, nodes)
+		} else {
+			r.nodesPerLoss = max(r.nodesPerLoss, float64(nodes)/o.loss)
+		}
+	}
+	r.all, r.cheap = r.all+all, r.cheap+free
+}
+
+// collectRests bounds the changes of the excess nodes by the items of the core from each one on.
+func (k *knapsack) collectRests(lossLimit float64) {
+	k.rests = slices.Grow(k.rests[:0], len(k.core)+1)[:len(k.core)+1]
+	k.rests[len(k.core)] = rest{}
+	for n, item := range slices.Backward(k.core) {
+		r := k.rests[n+1]
+		r.rise.add(item.options, 1, cheapFraction*lossLimit)
+		r.fall.add(item.options, -1, cheapFraction*lossLimit)
+		k.rests[n] = r
+	}
 }
 
 // appendCore appends an item if an option in addition to the base loses less than lossLimit.

@@ -1,0 +1,86 @@
+package exact_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+)
+
+// requests are distributions of the number of GPUs that a job requests, as equally likely values.
+var requests = []struct {
+	name string
+	gpus []int
+}{
+	{"small", []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8, 16}},
+	{"mixed", []int{1, 1, 1, 1, 1, 1, 16}},
+}
+
+// largePool returns a pool that counts GPUs, in which all jobs are new. A job that requests g GPUs
+// can have g/4 to 4g. Each doubling multiplies its speed by 1.9 within a node of 8 GPUs and by 1.7
+// across nodes. ETAs are heavy-tailed.
+func largePool(jobs, gpus int, requests []int, seed uint64) *solver.Snapshot {
+	r := rand.New(rand.NewPCG(seed, uint64(gpus)))
+	s := &solver.Snapshot{TotalNodes: gpus}
+	for i := range jobs {
+		job := solver.NewJob(fmt.Sprint(i), time.Duration((1+math.Exp(8+2*r.NormFloat64()))*float64(time.Second)))
+		job.ETANodes = requests[r.IntN(len(requests))]
+		job.MinNodes, job.MaxNodes = max(1, job.ETANodes/4), 4*job.ETANodes
+		for k := job.MinNodes; k <= job.MaxNodes; k *= 2 {
+			doublings, across := math.Log2(float64(k)), math.Log2(max(1, float64(k)/8))
+			job.AllowedNodes = append(job.AllowedNodes, k)
+			job.Scaling.Speeds = append(job.Scaling.Speeds, math.Pow(1.9, doublings-across)*math.Pow(1.7, across))
+		}
+		job.RestartTime = 2 * time.Minute
+		s.Jobs = append(s.Jobs, job)
+	}
+	return s
+}
+
+// largePools are the sizes of pools that count GPUs.
+var largePools = []struct{ gpus, jobs int }{{4000, 340}, {8000, 680}, {12_000, 1000}, {120_000, 10_000}}
+
+// BenchmarkLargePools decides 40 pools that count GPUs per size, within 900 ms of CPU time each. It
+// reports the share of proofs, the CPU time, the largest gap, and the share that ended for a work
+// limit.
+func BenchmarkLargePools(b *testing.B) {
+	for _, d := range largePools {
+		for _, of := range requests {
+			b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s", d.gpus, d.jobs, of.name), func(b *testing.B) {
+				var took []time.Duration
+				proven, stopped, gap := 0, 0, 0.0
+				for b.Loop() {
+					for seed := range uint64(40) {
+						p := solver.NewProblemFor(largePool(d.jobs, d.gpus, of.gpus, seed), totalTimeOptions())
+						runtime.GC()
+						before := cpuTime(b)
+						result, err := exact.New().Solve(cpuLimit{b.Context(), b, before + 900*time.Millisecond}, p, solver.SolveOptions{})
+						if err != nil {
+							b.Fatal(err)
+						}
+						took = append(took, cpuTime(b)-before)
+						open := solver.RelativeGap(p.Objective(result.Plan), result.Bound)
+						if gap = max(gap, open); open <= solver.OptimalGap {
+							proven++
+						}
+						if result.Limit == solver.LimitWork {
+							stopped++
+						}
+					}
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(float64(proven)/float64(len(took)), "proven")
+				b.ReportMetric(float64(stopped)/float64(len(took)), "work-limit")
+				b.ReportMetric(gap, "gap-max")
+				b.ReportMetric(middle(took), "ms-median")
+				b.ReportMetric(slices.Max(took).Seconds()*1e3, "ms-max")
+			})
+		}
+	}
+}

@@ -21,6 +21,10 @@ type (
 	// value means no nodes. Options are comparable with ==.
 	Option = snapshot.Option
 
+	// Row is the capacity of a node type or a size limit. See snapshot.Row.
+	Row = snapshot.Row
+	// Rows are the rows of a snapshot. See snapshot.Rows.
+	Rows = snapshot.Rows
 	// SizeLimit bounds the nodes that large allocations occupy together. The piece of an allocation of
 	// k nodes is min(k, Job.PieceNodes), or k if that is 0.
 	SizeLimit = snapshot.SizeLimit

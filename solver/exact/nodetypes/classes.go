@@ -62,9 +62,9 @@ type classSearch struct {
 	classes []class
 	// counts are feasible if adding excess sets no guard bit.
 	excess, guards counts
-	options        [][]classOption // by type and decreasing nodes
-	// fills contains, by type, option and nodes, the smallest loss of using these nodes with the
-	// options from there on. others is the smallest loss of all other types.
+	options        [][]classOption // by type, decreasing row and decreasing nodes
+	// fills contains, by type, option and nodes used so far, the smallest loss of the options from
+	// there on and of the nodes that stay idle. others is the smallest loss of all other types.
 	fills  [][][]float64
 	others []float64
 
@@ -74,13 +74,10 @@ type classSearch struct {
 	best             countState
 }
 
-// newClassSearch prepares a search. It returns nil if there are size limits, if there are many classes,
-// if the tables would be too large, or if the deadline has passed.
+// newClassSearch prepares a search. It returns nil if there are many classes, if the tables would
+// be too large, or if the deadline has passed.
 func (s *search) newClassSearch(r *relaxation) *classSearch {
-	if s.First != nil {
-		return nil
-	}
-	c := &classSearch{search: s, relaxation: r, options: make([][]classOption, len(r.prices))}
+	c := &classSearch{search: s, relaxation: r, options: make([][]classOption, s.types())}
 	for i, options := range s.Jobs {
 		n := slices.IndexFunc(c.classes, func(k class) bool {
 			return s.Current[i] == s.Current[k.jobs[0]] && slices.Equal(options, s.Jobs[k.jobs[0]])
@@ -108,19 +105,21 @@ func (s *search) newClassSearch(r *relaxation) *classSearch {
 		c.list(n)
 	}
 	cells := 0
-	for g := range c.prices {
-		slices.SortStableFunc(c.options[g], func(a, b classOption) int { return cmp.Compare(b.Nodes, a.Nodes) })
-		size := (len(c.options[g]) + 1) * (c.Capacity[g] + 1)
+	for g := range c.options {
+		slices.SortStableFunc(c.options[g], func(a, b classOption) int {
+			return cmp.Or(cmp.Compare(b.Row, a.Row), cmp.Compare(b.Nodes, a.Nodes))
+		})
+		size := (len(c.options[g]) + 1) * (c.Capacity[c.first(&Allocation{Type: int16(g)})] + 1)
 		if cells += size; cells > c.effort.Cells || c.clock.Add(size) {
 			return nil
 		}
 		c.fills = append(c.fills, c.fill(g))
 	}
-	for g := range c.prices {
+	for g := range c.options {
 		least := 0.0
 		for other, fills := range c.fills {
 			if other != g {
-				least += fills[0][c.Capacity[other]]
+				least += fills[0][0]
 			}
 		}
 		c.others = append(c.others, least)
@@ -132,7 +131,7 @@ func (s *search) newClassSearch(r *relaxation) *classSearch {
 func (c *classSearch) list(n int) {
 	k, net := &c.classes[n], nets{}
 	job := k.jobs[0]
-	net.compute(c.Jobs[job], c.prices, 0)
+	net.compute(c.Jobs[job], c.unit, 0)
 	k.idle.loss = math.Inf(1)
 	for m, from := range c.Jobs[job] {
 		o := classOption{Allocation: from.Allocation, class: int32(n), option: int32(m), loss: net.loss(m), tie: c.tie(job, from.Allocation)}
@@ -145,17 +144,43 @@ func (c *classSearch) list(n int) {
 	}
 }
 
-// fill returns the smallest losses of using the nodes of a type.
+// idle returns the loss of the nodes that stay idle in the rows of a type which the options before
+// position m use and those from there on do not: +Inf if more nodes are used than a row has.
+func (c *classSearch) idle(g, m int, used int32) (loss float64) {
+	options := c.options[g]
+	row, end := c.rowsOf(g)
+	if m > 0 {
+		end = int(options[m-1].Row) + 1
+	}
+	if m < len(options) {
+		row = int(options[m].Row) + 1
+	}
+	for ; row < end; row++ {
+		if left := c.Capacity[row] - int(used); left >= 0 {
+			loss += c.prices[row] * float64(left)
+		} else {
+			loss = math.Inf(1)
+		}
+	}
+	return loss
+}
+
+// fill returns the smallest losses of the options of a type and of its idle nodes.
 func (c *classSearch) fill(g int) [][]float64 {
 	options := c.options[g]
+	capacity, _ := c.rowsOf(g)
 	fills := make([][]float64, len(options)+1)
-	for left := range c.Capacity[g] + 1 {
-		fills[len(options)] = append(fills[len(options)], c.prices[g]*float64(left))
-	}
-	for m := len(options) - 1; m >= 0; m-- {
-		row, nodes := slices.Clone(fills[m+1]), int(options[m].Nodes)
-		for left := nodes; left < len(row); left++ {
-			row[left] = min(row[left], row[left-nodes]+options[m].loss)
+	for m := len(options); m >= 0; m-- {
+		row := make([]float64, c.Capacity[capacity]+1)
+		if m < len(options) {
+			copy(row, fills[m+1])
+			nodes := int(options[m].Nodes)
+			for used := len(row) - 1 - nodes; used >= 0; used-- {
+				row[used] = min(row[used], row[used+nodes]+options[m].loss)
+			}
+		}
+		for used := range row {
+			row[used] += c.idle(g, m, int32(used))
 		}
 		fills[m] = row
 	}
@@ -195,7 +220,7 @@ func (c *classSearch) proven() float64 {
 func (c *classSearch) run(limit float64) bool {
 	c.limit, c.tolerance = limit, c.search.tolerance()+0x1p-48*limit
 	c.listed, c.links, c.best = 0, c.links[:0], countState{loss: math.Inf(1)}
-	types := make([][]countState, len(c.prices))
+	types := make([][]countState, len(c.options))
 	for g := range types {
 		if types[g] = c.statesOf(g); types[g] == nil {
 			return false
@@ -240,22 +265,26 @@ func (c *classSearch) run(limit float64) bool {
 func (c *classSearch) feasible(of counts) bool { return (of+c.excess)&c.guards == 0 }
 
 // statesOf returns the states of one type, by increasing loss including idle nodes. It returns nil
-// if there are too many or the deadline has passed.
+// if there are too many or the deadline has passed. The options that count in the innermost row come
+// first, so that the nodes of a state count in the row of the next option.
 func (c *classSearch) statesOf(g int) []countState {
-	nodes, fills := c.Capacity[g], c.fills[g]
+	fills := c.fills[g]
 	states := newCountStates(c)
 	states.add(new(countState), countLink{one: -1, other: -1})
 	for m := range c.options[g] {
 		o := &c.options[g][m]
+		for i := range states.list {
+			states.list[i].loss += c.idle(g, m, states.list[i].nodes)
+		}
 		for i := range len(states.list) {
 			next := states.list[i]
 			for jobs := int32(1); ; jobs++ {
 				next.counts, next.nodes = next.counts+1<<c.classes[o.class].bit, next.nodes+o.Nodes
 				next.loss, next.tie = next.loss+o.loss, next.tie.plus(o.tie)
-				if !c.feasible(next.counts) || int(next.nodes) > nodes || next.loss >= c.limit {
+				if !c.feasible(next.counts) || int(next.nodes) >= len(fills[m+1]) || next.loss >= c.limit {
 					break
 				}
-				if next.loss+fills[m+1][nodes-int(next.nodes)]+c.others[g] < c.limit {
+				if next.loss+fills[m+1][next.nodes]+c.others[g] < c.limit {
 					states.add(&next, countLink{class: o.class, option: o.option, jobs: jobs, one: states.list[i].link, other: -1})
 				}
 			}
@@ -266,7 +295,7 @@ func (c *classSearch) statesOf(g int) []countState {
 	}
 	complete := newCountStates(c)
 	for _, b := range states.list {
-		b.loss += c.prices[g] * float64(nodes-int(b.nodes))
+		b.loss += c.idle(g, len(c.options[g]), b.nodes)
 		if b.nodes = 0; b.loss+c.others[g] < c.limit {
 			complete.add(&b, countLink{one: b.link, other: -1})
 		}

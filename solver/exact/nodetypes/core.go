@@ -372,7 +372,7 @@ func (c *core) finish(s *state) {
 
 // proven returns a lower bound on the loss of every choice.
 func (c *core) proven() float64 {
-	return roundDown(min(c.limit, c.minLoss, c.dropped), len(c.jobs)+c.limits(), c.tolerance)
+	return roundDown(min(c.limit, c.minLoss, c.dropped), len(c.jobs)+len(c.prices)-c.types(), c.tolerance)
 }
 
 // roundDown reduces a sum of losses, one per job, by its rounding error and by the differences,

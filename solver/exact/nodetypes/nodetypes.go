@@ -130,12 +130,23 @@ func (s *search) result(prices []float64, complete bool) Result {
 	return r
 }
 
-// limits returns the number of rows that are size limits.
-func (p *Problem) limits() int {
+// types returns the number of node types.
+func (p *Problem) types() int {
 	if p.First == nil {
-		return 0
+		return len(p.Capacity)
 	}
-	return len(p.Capacity) - len(p.First)
+	return len(p.First)
+}
+
+// rowsOf returns the first row of a type and the first row of the next one.
+func (p *Problem) rowsOf(g int) (first, end int) {
+	if p.First == nil {
+		return g, g + 1
+	}
+	if end = len(p.Capacity); g+1 < len(p.First) {
+		end = p.First[g+1]
+	}
+	return p.First[g], end
 }
 
 // first returns the first row in which an allocation counts.

@@ -1,0 +1,152 @@
+package exact_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact"
+)
+
+// machines describes a pool of GPUs on machines of 8, in blocks, of which some machines lack GPUs. Jobs
+// have 1 to 64 GPUs, powers of two up to 16 times the smallest, in pieces of up to 8 or in one piece.
+type machines struct {
+	count, jobs int
+	// block is the number of machines per block, 0 for one block.
+	block int
+	// damaged is the share of the machines that lack 1 to 7 GPUs.
+	damaged float64
+	seed    uint64
+}
+
+// snapshot generates it. All jobs are new.
+func (d machines) snapshot() *solver.Snapshot {
+	r := rand.New(rand.NewPCG(d.seed, uint64(d.count)))
+	free := make([]int, d.count)
+	s := new(solver.Snapshot)
+	for n := range free {
+		if free[n] = 8; r.Float64() < d.damaged {
+			free[n] -= 1 + r.IntN(7)
+		}
+		s.TotalNodes += free[n]
+	}
+	block := d.block
+	if block == 0 {
+		block = d.count
+	}
+	least := s.TotalNodes
+	for size := 2; size <= 64; size *= 2 { // Each limit is the room that the machines have for pieces of the size.
+		nodes := 0
+		for first := 0; first < d.count; first += block {
+			whole := 0
+			for _, units := range free[first:min(d.count, first+block)] {
+				if size <= 8 {
+					nodes += units / size * size
+				} else if units == 8 {
+					whole += 8
+				}
+			}
+			nodes += whole / size * size
+		}
+		if nodes < least {
+			s.SizeLimits, least = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: nodes}), nodes
+		}
+	}
+	for i := range d.jobs {
+		s.Jobs = append(s.Jobs, d.job(r, i))
+	}
+	return s
+}
+
+func (d machines) job(r *rand.Rand, i int) solver.Job {
+	job := solver.NewJob(fmt.Sprint(i), time.Duration(math.Exp(9+1.5*r.NormFloat64())*float64(time.Second)))
+	job.MinNodes = 1 << r.IntN(3)
+	job.MaxNodes = 16 * job.MinNodes
+	job.RestartTime = time.Duration(25+225*r.Float64()) * time.Second
+	job.Scaling.DoublingEfficiency = 0.7 + 0.25*r.Float64()
+	if r.IntN(2) == 0 {
+		job.PieceNodes = 8
+	}
+	return job
+}
+
+// warm returns the snapshot at the next decision, in which 6% of the jobs are new.
+func (d machines) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
+	tb.Helper()
+	p := solver.NewProblemFor(s, typedOptions())
+	result, err := exact.New().Solve(tb.Context(), p, solver.SolveOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(d.seed, 1))
+	for n := range p.Jobs {
+		job := &s.Jobs[p.Jobs[n].Index]
+		job.CurrentNodes, job.TrainingTime = int(result.Plan[n][0].Nodes), time.Hour
+		if r.Float64() < 0.06 {
+			*job = d.job(r, p.Jobs[n].Index)
+		}
+	}
+	return s
+}
+
+// BenchmarkSizeLimits proves decisions on pools with 2 to 5 rows: all jobs new, most of them running, and
+// hyperparameter sweeps. It reports CPU time, the share proven, the largest gap, and the share in which a
+// size limit has a price.
+func BenchmarkSizeLimits(b *testing.B) {
+	for _, d := range []struct {
+		machines
+		decisions int
+	}{
+		{machines{count: 36, jobs: 50, damaged: 0.3}, 40},
+		{machines{count: 36, jobs: 50, block: 18}, 40},
+		{machines{count: 216, jobs: 300, damaged: 0.3}, 40},
+		{machines{count: 216, jobs: 300, block: 18, damaged: 0.1}, 40},
+		{machines{count: 576, jobs: 1000, block: 18}, 20},
+		{machines{count: 576, jobs: 1000, block: 18, damaged: 0.3}, 20},
+		{machines{count: 972, jobs: 2000, block: 18}, 20},
+		{machines{count: 972, jobs: 2000, block: 18, damaged: 0.1}, 20},
+	} {
+		for _, state := range []string{"new", "running", "sweep"} {
+			b.Run(fmt.Sprintf("jobs=%d/machines=%d/block=%d/damaged=%g/%s", d.jobs, d.count, d.block, d.damaged, state), func(b *testing.B) {
+				var times []time.Duration
+				proven, gap, limits, binding := 0, 0.0, 0, 0
+				for b.Loop() {
+					for n := range d.decisions {
+						d.seed = uint64(n)
+						s := d.snapshot()
+						switch state {
+						case "running":
+							s = d.warm(b, s)
+						case "sweep":
+							for i := range s.Jobs {
+								job := s.Jobs[i%(1+n%5)]
+								job.ID, job.ETAError = s.Jobs[i].ID, new(0.5)
+								s.Jobs[i] = job
+							}
+						}
+						p := solver.NewProblemFor(s, typedOptions())
+						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
+						_, prices, _ := exact.New().Bound(b.Context(), p)
+						if slices.ContainsFunc(p.Rows, func(row solver.Row) bool { return row.Limit >= 0 && prices[slices.Index(p.Rows, row)] > 0 }) {
+							binding++
+						}
+						if times, gap, limits = append(times, took), max(gap, open), max(limits, len(s.SizeLimits)); open <= solver.OptimalGap {
+							proven++
+						}
+					}
+				}
+				b.ReportMetric(float64(1+limits), "rows-max")
+				b.ReportMetric(float64(binding)/float64(len(times)), "binding")
+				b.ReportMetric(float64(proven)/float64(len(times)), "proven")
+				b.ReportMetric(gap, "gap-max")
+				b.ReportMetric(middle(times), "ms-median")
+				b.ReportMetric(slices.Max(times).Seconds()*1e3, "ms-max")
+			})
+		}
+	}
+}

@@ -170,11 +170,11 @@ func (o *Options) build(name solver.BackendName) Backend {
 	b.Version, b.Missing = probe(probed)
 	if o.NoBreakers {
 		if b.Missing != nil {
-			b.wrapped = o.wrap(chain.Absent{BackendName: name, Why: b.Missing})
+			b.wrapped = o.wrap(chain.Unavailable{BackendName: name, Err: b.Missing})
 		}
 		return b
 	}
-	config := chain.BreakerConfig{MinAttemptTime: o.DefaultBudget / 2, Down: b.Missing}
+	config := chain.BreakerConfig{MinAttemptTime: o.DefaultBudget / 2, InitialError: b.Missing}
 	if o.OnBackendChange != nil {
 		config.OnChange = func(state chain.BackendState) { o.OnBackendChange(name, state) }
 	}

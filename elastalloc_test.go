@@ -365,7 +365,7 @@ func TestClaimsAreVerified(t *testing.T) {
 	if missing := a.Backends()[0].Missing; missing != nil {
 		t.Fatal(missing)
 	}
-	for range chain.MostFailures {
+	for range chain.FailureThreshold {
 		d, err := a.Allocate(t.Context(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
 		if err != nil {
 			t.Fatal(err)
@@ -406,13 +406,13 @@ func TestProgramInstalledLater(t *testing.T) {
 			}
 		}
 		decide(solver.OutcomeUnavailable)
-		time.Sleep(chain.OpenTime + 1)
+		time.Sleep(chain.OpenDuration + 1)
 		decide(solver.OutcomeUnavailable) // The trial: it is still missing.
 		if err := os.Symlink(installed, program); err != nil {
 			t.Fatal(err)
 		}
 		decide(solver.OutcomeUnavailable) // The breaker is open again.
-		time.Sleep(chain.OpenTime + 1)
+		time.Sleep(chain.OpenDuration + 1)
 		decide(solver.OutcomeAnswered)
 		if diff := cmp.Diff([]bool{false, true}, changes); diff != "" {
 			t.Errorf("changes to up (-want +got):\n%s", diff)

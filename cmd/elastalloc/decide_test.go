@@ -20,7 +20,7 @@ func TestWarnOfBackend(t *testing.T) {
 		detail, want string
 	}{
 		{elastallocv1.Outcome_OUTCOME_UNAVAILABLE, "no program", "x: warning: decided by exact, not by highs: no program\n"},
-		{elastallocv1.Outcome_OUTCOME_INVALID_PLAN, "Optimal; refuted: it calls 1 optimal", "x: warning: decided by exact, not by highs: Optimal; refuted: it calls 1 optimal\n"},
+		{elastallocv1.Outcome_OUTCOME_INVALID_PLAN, "Optimal; refuted: the claimed optimum is 1", "x: warning: decided by exact, not by highs: Optimal; refuted: the claimed optimum is 1\n"},
 		{elastallocv1.Outcome_OUTCOME_TIMED_OUT, "", "x: warning: decided by exact, not by highs: timed out\n"},
 		{elastallocv1.Outcome_OUTCOME_ANSWERED, "HiGHS 1.10.0 says: Optimal, objective 0", ""},
 	} {

@@ -56,7 +56,7 @@ func (s stage) Solve(ctx context.Context, p *solver.Problem, options solver.Solv
 // describe tells a span how a search ended, as the chain will see it, and how good a
 // legal plan is. A refutation comes later, and is an event of the call's span.
 func describe(span trace.Span, p *solver.Problem, result solver.Result, err error) {
-	outcome, detail := chain.Outcome(p, result, err)
+	outcome, detail := chain.Classify(p, result, err)
 	if outcome != solver.OutcomeAnswered {
 		describeFailure(span, outcome, detail)
 		return

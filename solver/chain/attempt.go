@@ -11,41 +11,41 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// answer is one backend's try at a decision and, if its outcome is
-// solver.OutcomeAnswered, a result whose plan is legal, else only its contradiction.
-type answer struct {
+// attempt is the call of one backend. If its outcome is solver.OutcomeAnswered, result has a legal
+// plan and objective is the objective of that plan. Otherwise result has at most a contradiction.
+type attempt struct {
 	solver.Attempt
 	result    solver.Result
 	objective float64
-	// unsuited says that the fault is the problem's and not the backend's.
+	// unsuited reports that the call failed because the backend does not support the problem.
 	unsuited bool
 }
 
-// tryWithin asks a backend that must be done by a time; the zero time sets none.
-// If that time has come, the backend is not asked.
-func tryWithin(
-	ctx context.Context, end time.Time, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
-) answer {
-	ctx, cancel := until(ctx, end)
+// callUntil calls a backend with a deadline. The zero time sets no deadline. The backend is not
+// called if the deadline has passed.
+func callUntil(
+	ctx context.Context, deadline time.Time, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
+) attempt {
+	ctx, cancel := withDeadline(ctx, deadline)
 	defer cancel()
 	if ctx.Err() != nil {
-		return answer{Attempt: solver.Attempt{
-			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "the time budget left it no time",
+		return attempt{Attempt: solver.Attempt{
+			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "the time budget expired before the call",
 		}}
 	}
-	return try(ctx, backend, p, options)
+	return call(ctx, backend, p, options)
 }
 
-// try asks a backend, checks its plan, brings it to the convention that finished
-// jobs release their nodes, and works out the objective. The plan is then ours.
-func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) answer {
+// call calls a backend, checks its plan, releases the nodes of completed jobs, and computes the
+// objective. The chain may modify the plan afterwards.
+func call(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) attempt {
 	start := time.Now()
 	result, err := solve(ctx, backend, p, options)
-	a := answer{
+	a := attempt{
 		Attempt:  solver.Attempt{Backend: backend.Name(), Duration: time.Since(start)},
 		unsuited: errors.Is(err, solver.ErrUnsuited),
 	}
-	if a.Outcome, a.Detail = Outcome(p, result, err); a.Outcome != solver.OutcomeAnswered {
+	if a.Outcome, a.Detail = Classify(p, result, err); a.Outcome != solver.OutcomeAnswered {
 		a.result.Contradiction = result.Contradiction
 		return a
 	}
@@ -54,13 +54,13 @@ func try(ctx context.Context, backend solver.Backend, p *solver.Problem, options
 	return a
 }
 
-// longestDetail is how many bytes of what a backend says of its attempt are kept.
-const longestDetail = 1000
+// maxDetailBytes is the maximum length of Attempt.Detail, without the ellipsis.
+const maxDetailBytes = 1000
 
-// legible returns text fit for a report: UTF-8, on one line, and cut after most bytes.
-func legible(text string, most int) string {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+// sanitize returns text as one line of printable UTF-8, truncated to maxBytes bytes.
+func sanitize(text string, maxBytes int) string {
+	if len(text) > maxBytes {
+		text = strings.ToValidUTF8(text[:maxBytes], "") + "…"
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -74,8 +74,8 @@ func legible(text string, most int) string {
 	}, text)
 }
 
-// solve asks a backend and turns a panic into an error, so that a backend with a
-// defect takes no decision down.
+// solve calls backend.Solve and converts a panic into an error, so that a bug of one backend does not
+// fail the decision.
 func solve(
 	ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
 ) (result solver.Result, err error) {
@@ -87,24 +87,24 @@ func solve(
 	return backend.Solve(ctx, p, options)
 }
 
-// Outcome returns how a backend's try at p ended, as far as its error and its plan
-// tell, and describes it for people. Verification may still refute an answer.
-func Outcome(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
+// Classify returns the outcome of a call of a backend's Solve for p and a description of it for people.
+// It checks the plan, but does not verify claims: the chain may still refute the result.
+func Classify(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
 	if err != nil {
-		return outcomeOf(err), legible(err.Error(), longestDetail)
+		return classifyError(err), sanitize(err.Error(), maxDetailBytes)
 	}
 	check := p.Check
 	if result.Heuristic {
 		check = p.CheckWaiting
 	}
 	if err := check(result.Plan); err != nil {
-		return solver.OutcomeInvalidPlan, legible(err.Error(), longestDetail)
+		return solver.OutcomeInvalidPlan, sanitize(err.Error(), maxDetailBytes)
 	}
-	return solver.OutcomeAnswered, legible(result.Detail, longestDetail)
+	return solver.OutcomeAnswered, sanitize(result.Detail, maxDetailBytes)
 }
 
-// outcomeOf returns what an error of a backend means.
-func outcomeOf(err error) solver.Outcome {
+// classifyError returns the outcome of a call that returned an error.
+func classifyError(err error) solver.Outcome {
 	switch {
 	case errors.Is(err, solver.ErrUnavailable):
 		return solver.OutcomeUnavailable

@@ -8,33 +8,32 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestLegibleDetail checks that what a backend says of itself is fit for a message
-// and a log, whether it has a plan or has not.
-func TestLegibleDetail(t *testing.T) {
+// TestSanitize checks that details are printable, on one line, and not too long.
+func TestSanitize(t *testing.T) {
 	tests := map[string]struct{ detail, want string }{
-		"nothing":       {"", ""},
-		"text":          {`CBC 2.10.8 says: "Optimal", größer`, `CBC 2.10.8 says: "Optimal", größer`},
-		"lines":         {"one\ntwo\r\n\tthree", "one two   three"},
-		"control":       {"\x1b[31m\x00", "\ufffd[31m\ufffd"},
-		"no text":       {"a\xffb\xc3", "a\ufffdb\ufffd"},
-		"much":          {strings.Repeat("x", 5000), strings.Repeat("x", longestDetail) + "…"},
-		"a cut letter":  {strings.Repeat("x", longestDetail-1) + "ß" + "yz", strings.Repeat("x", longestDetail-1) + "…"},
-		"just not much": {strings.Repeat("x", longestDetail), strings.Repeat("x", longestDetail)},
+		"empty":                    {"", ""},
+		"text":                     {`CBC 2.10.8: "Optimal", größer`, `CBC 2.10.8: "Optimal", größer`},
+		"lines":                    {"one\ntwo\r\n\tthree", "one two   three"},
+		"control characters":       {"\x1b[31m\x00", "\ufffd[31m\ufffd"},
+		"not UTF-8":                {"a\xffb\xc3", "a\ufffdb\ufffd"},
+		"too long":                 {strings.Repeat("x", 5000), strings.Repeat("x", maxDetailBytes) + "…"},
+		"truncated in a character": {strings.Repeat("x", maxDetailBytes-1) + "ß" + "yz", strings.Repeat("x", maxDetailBytes-1) + "…"},
+		"maximum length":           {strings.Repeat("x", maxDetailBytes), strings.Repeat("x", maxDetailBytes)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := legible(test.detail, longestDetail); got != test.want || !utf8.ValidString(got) {
-				t.Errorf("legible(%q) = %q; want %q", test.detail, got, test.want)
+			if got := sanitize(test.detail, maxDetailBytes); got != test.want || !utf8.ValidString(got) {
+				t.Errorf("sanitize(%q) = %q; want %q", test.detail, got, test.want)
 			}
 		})
 	}
 }
 
-func TestDetailOfAnAnswerIsLegible(t *testing.T) {
-	said := gives(solver.BackendExact, solver.Result{
+func TestDetailIsSanitized(t *testing.T) {
+	backend := returning(solver.BackendExact, solver.Result{
 		Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitNone, Detail: "status \xff\n",
 	})
-	d, err := newChain(gives(solver.BackendGreedy, solver.Result{Plan: greedyPlan(), Heuristic: true}), said).Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+	d, err := newChain(returning(solver.BackendGreedy, solver.Result{Plan: greedyPlan(), Heuristic: true}), backend).Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,101 +14,105 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// longestCause is how many bytes of a failure's detail a breaker keeps.
-const longestCause = 300
+// maxCauseBytes is the maximum length of BackendState.Cause, without the ellipsis.
+const maxCauseBytes = 300
 
-// BreakerConfig is what a breaker makes of tries, and who hears of it.
+// BreakerConfig configures a Breaker.
 type BreakerConfig struct {
-	// MinAttemptTime is the least time that a backend must have had for a time-out to
-	// count as a failure: tiny budgets say nothing about it. 0 means any.
+	// MinAttemptTime is the minimum time that a backend must have had for a timeout to count as a
+	// failure, because a timeout after a very short time does not show that the backend is broken. 0
+	// means that every timeout counts.
 	MinAttemptTime time.Duration
-	// Down says why the backend does not work from the start, such as that its program
-	// is missing: the breaker begins open. It may be nil.
-	Down error
-	// OnChange, where set, is called each time that the breaker opens, also when the
-	// try of a half-open one fails, and when it closes. Calls come one at a time and
-	// in order. It must not call the breaker.
+	// InitialError is the reason why the backend does not work at the start, for example a missing
+	// program. The breaker is then open at first. Nil means that it is closed.
+	InitialError error
+	// OnChange is called each time that the breaker opens, including the times that a trial call
+	// fails, and when it closes. Calls are made one at a time and in order. OnChange must not call
+	// the breaker. It may be nil.
 	OnChange func(BackendState)
 }
 
-// BackendState is what a breaker knows of its backend.
+// BackendState is the state of a backend behind a breaker.
 type BackendState struct {
-	// Up says that the breaker is closed: the backend is asked as usual.
+	// Up reports that the breaker is closed, so that calls reach the backend.
 	Up bool
-	// NeverUp says that it was down from the start and has not worked since.
+	// NeverUp reports that the backend was unavailable at the start and has not worked since.
 	NeverUp bool
-	// Since is when the breaker opened or, if it is up, when it closed again; zero if it
-	// never opened.
+	// Since is the time when the breaker opened or, if it is closed, when it closed again. It is zero
+	// if the breaker has never been open.
 	Since time.Time
-	// OpenUntil is when the breaker becomes half-open; zero if it is up.
+	// OpenUntil is the time when the breaker becomes half-open, zero if it is closed.
 	OpenUntil time.Time
-	// HalfOpen says that its one try is under way.
+	// HalfOpen reports that the trial call of a half-open breaker is in progress.
 	HalfOpen bool
-	// Failures is how often it has failed since it last worked.
+	// Failures is the number of failures since the last success.
 	Failures int
-	// Cause is the last of these failures, or why it never worked; "" where it did.
+	// Cause is the detail of the last of these failures, or the reason why the backend never worked. ""
+	// means that there was no failure.
 	Cause string
 }
 
-// MostFailures is the number of failures in a row that open a breaker, and OpenTime how long
-// it stays open.
+// Thresholds of a Breaker.
 const (
-	MostFailures = 5
-	OpenTime     = time.Minute
+	// FailureThreshold is the number of consecutive failures that opens a breaker.
+	FailureThreshold = 5
+	// OpenDuration is the time that a breaker remains open before it allows a trial call.
+	OpenDuration = time.Minute
 )
 
-// errFailed and errNothing are what a try says of a backend, if not that it works: a failure,
-// or nothing, such as a try whose caller left.
+// Errors that the circuit of a Breaker counts.
 var (
-	errFailed  = errors.New("the try failed")
-	errNothing = errors.New("the try says nothing")
+	errFailure = errors.New("the attempt failed")
+	// errIgnored marks an attempt that shows neither that the backend works nor that it fails, for
+	// example because the caller canceled it.
+	errIgnored = errors.New("the attempt does not count")
 )
 
-// Breaker is a circuit breaker around a backend, so that one that keeps failing costs
-// decisions of a chain no time: after five failures in a row it is open for a minute, and the
-// backend is not asked. Then it is half-open and lets a single try through, which closes it or
-// opens it again. Its Solve, as that of any backend, asks whatever the state.
+// Breaker is a circuit breaker around a backend, so that a backend that keeps failing costs decisions
+// no time. After FailureThreshold consecutive failures it opens, and the chain does not call the backend.
+// After OpenDuration it becomes half-open and allows one trial call, which closes it or opens it again.
+// A chain applies the breaker; the method Solve calls the backend in every state.
 //
-// It is for backends that depend on something outside of this process: a program
-// that is missing, hangs or crashes. A backend of our own fails fast and for a
-// reason that lies in the snapshot, and one bad snapshot must not shut it out for all.
+// A breaker is for backends that depend on something outside this process, such as a program that can
+// be missing, hang or crash. An embedded backend fails fast and because of the snapshot, and one bad
+// snapshot must not disable it for all others.
 //
-// A plan that is illegal or whose claim is refuted is a failure as well. A try counts for
-// nothing if the caller left, if it had no time (BreakerConfig.MinAttemptTime), or if the
-// problem does not suit the backend (solver.ErrUnsuited). It is safe for concurrent use.
+// Illegal plans and refuted claims are failures too. These attempts do not count: the caller canceled
+// them, they had less time than BreakerConfig.MinAttemptTime, or the backend does not support the problem
+// (solver.ErrUnsuited). A Breaker is safe for concurrent use.
 type Breaker struct {
 	solver.Backend
 	config  BreakerConfig
-	circuit *gobreaker.CircuitBreaker[answer]
+	circuit *gobreaker.CircuitBreaker[attempt]
 
-	mutex sync.Mutex // It is locked while that of the circuit is, never the other way round.
+	mu    sync.Mutex // Locked after the lock of circuit, never before it.
 	state BackendState
 }
 
-// NewBreaker returns a breaker for a backend.
+// NewBreaker returns a breaker around a backend.
 func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
 	b := &Breaker{Backend: backend, state: BackendState{Up: true}}
-	b.circuit = gobreaker.NewCircuitBreaker[answer](gobreaker.Settings{
-		Timeout:       OpenTime,
-		ReadyToTrip:   func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= MostFailures },
-		IsExcluded:    func(err error) bool { return errors.Is(err, errNothing) },
-		OnStateChange: func(_ string, from, to gobreaker.State) { b.change(from, to) },
+	b.circuit = gobreaker.NewCircuitBreaker[attempt](gobreaker.Settings{
+		Timeout:       OpenDuration,
+		ReadyToTrip:   func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= FailureThreshold },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errIgnored) },
+		OnStateChange: func(_ string, from, to gobreaker.State) { b.onStateChange(from, to) },
 	})
-	if config.Down != nil {
-		for range MostFailures {
-			_, _ = b.circuit.Execute(func() (answer, error) { return answer{}, errFailed })
+	if config.InitialError != nil {
+		for range FailureThreshold {
+			_, _ = b.circuit.Execute(func() (attempt, error) { return attempt{}, errFailure })
 		}
-		b.state.NeverUp, b.state.Failures, b.state.Cause = true, 0, causeOf(config.Down.Error())
+		b.state.NeverUp, b.state.Failures, b.state.Cause = true, 0, shortCause(config.InitialError.Error())
 	}
 	b.config = config
 	return b
 }
 
-// State returns what is known of the backend now.
+// State returns the current state of the backend.
 func (b *Breaker) State() BackendState {
 	failures := int(b.circuit.Counts().ConsecutiveFailures)
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	state := b.state
 	if state.Up {
 		if state.Failures = failures; failures == 0 {
@@ -118,101 +122,102 @@ func (b *Breaker) State() BackendState {
 	return state
 }
 
-// guard makes a try, which has until end unless that is the zero time, and records its
-// outcome. The error, which wraps solver.ErrUnavailable, says why no try is made now.
-func (b *Breaker) guard(ctx context.Context, end time.Time, try func() answer) (answer, error) {
-	given := time.Duration(math.MaxInt64)
-	if !end.IsZero() {
-		given = time.Until(end)
+// execute makes an attempt and records its outcome. The attempt has until deadline; the zero time means
+// that it has no deadline. If the breaker allows no attempt now, the error wraps solver.ErrUnavailable.
+func (b *Breaker) execute(ctx context.Context, deadline time.Time, try func() attempt) (attempt, error) {
+	available := time.Duration(math.MaxInt64)
+	if !deadline.IsZero() {
+		available = time.Until(deadline)
 	}
-	a, err := b.circuit.Execute(func() (a answer, says error) {
-		// This stands should the try panic: a half-open circuit must not wait for ever.
-		a = answer{Attempt: solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: "the try panicked"}}
-		trial := b.begin()
+	a, err := b.circuit.Execute(func() (a attempt, verdict error) {
+		// This value remains if try panics, so that the circuit does not stay half-open for ever.
+		a = attempt{Attempt: solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: "the attempt panicked"}}
+		trial := b.beginAttempt()
 		defer func() {
-			says = b.verdictOn(ctx, given, &a)
-			b.end(trial, says, a.Detail)
+			verdict = b.judge(ctx, available, &a)
+			b.endAttempt(trial, verdict, a.Detail)
 		}()
 		return try(), nil
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return answer{}, b.unavailable()
+		return attempt{}, b.unavailableError()
 	}
 	return a, nil
 }
 
-// begin reports whether a try is that of a half-open circuit.
-func (b *Breaker) begin() (trial bool) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
+// beginAttempt reports whether an attempt is the trial call of a half-open circuit.
+func (b *Breaker) beginAttempt() (trial bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.state.HalfOpen = !b.state.Up
 	return b.state.HalfOpen
 }
 
-// end takes note of what a try says, before the circuit does.
-func (b *Breaker) end(trial bool, says error, detail string) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
+// endAttempt records the verdict of an attempt. It is called before the circuit counts the verdict.
+func (b *Breaker) endAttempt(trial bool, verdict error, detail string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if trial {
 		b.state.HalfOpen = false
 	}
-	if errors.Is(says, errFailed) {
-		b.state.Cause = causeOf(detail)
+	if errors.Is(verdict, errFailure) {
+		b.state.Cause = shortCause(detail)
 	}
 }
 
-// change takes note of a change of the circuit, whose lock is held, so that changes are told
-// in order.
-func (b *Breaker) change(from, to gobreaker.State) {
-	b.mutex.Lock()
+// onStateChange records a change of the circuit. The circuit calls it while it is locked, so that
+// changes are reported in order.
+func (b *Breaker) onStateChange(from, to gobreaker.State) {
+	b.mu.Lock()
 	switch now := time.Now(); to {
 	case gobreaker.StateClosed:
 		b.state = BackendState{Up: true, Since: now}
 	case gobreaker.StateOpen:
 		if b.state.Failures++; from == gobreaker.StateClosed {
-			b.state.Up, b.state.Since, b.state.Failures = false, now, MostFailures
+			b.state.Up, b.state.Since, b.state.Failures = false, now, FailureThreshold
 		}
-		b.state.OpenUntil = now.Add(OpenTime)
+		b.state.OpenUntil = now.Add(OpenDuration)
 	}
 	state := b.state
-	b.mutex.Unlock()
+	b.mu.Unlock()
 	if to != gobreaker.StateHalfOpen && b.config.OnChange != nil {
 		b.config.OnChange(state)
 	}
 }
 
-// unavailable returns why no try is made now.
-func (b *Breaker) unavailable() error {
+// unavailableError returns the reason why the breaker allows no attempt now.
+func (b *Breaker) unavailableError() error {
 	state := b.State()
-	when := "circuit open until " + state.OpenUntil.UTC().Format(time.RFC3339)
+	circuit := "circuit open until " + state.OpenUntil.UTC().Format(time.RFC3339)
 	if state.HalfOpen {
-		when = "circuit half-open, another decision is trying it"
+		circuit = "circuit half-open, trial call in progress"
 	}
 	switch state.Failures {
 	case 0:
-		return fmt.Errorf("%w: %s: %s", solver.ErrUnavailable, when, state.Cause)
+		return fmt.Errorf("%w: %s: %s", solver.ErrUnavailable, circuit, state.Cause)
 	case 1:
-		return fmt.Errorf("%w: %s: 1 failure: %s", solver.ErrUnavailable, when, state.Cause)
+		return fmt.Errorf("%w: %s: 1 failure: %s", solver.ErrUnavailable, circuit, state.Cause)
 	default:
-		return fmt.Errorf("%w: %s: %d failures in a row, the last: %s", solver.ErrUnavailable, when, state.Failures, state.Cause)
+		return fmt.Errorf("%w: %s: %d consecutive failures, last: %s", solver.ErrUnavailable, circuit, state.Failures, state.Cause)
 	}
 }
 
-// verdictOn returns what a try of the given time says of the backend, nil if it works.
-func (b *Breaker) verdictOn(ctx context.Context, given time.Duration, a *answer) error {
+// judge returns nil, errFailure or errIgnored for an attempt that had the available time.
+func (b *Breaker) judge(ctx context.Context, available time.Duration, a *attempt) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled), a.unsuited:
-		return errNothing
+		return errIgnored
 	case a.Outcome == solver.OutcomeAnswered:
 		return nil
-	case a.Outcome == solver.OutcomeTimedOut && (given <= 0 || given < b.config.MinAttemptTime):
-		return errNothing
+	case a.Outcome == solver.OutcomeTimedOut && (available <= 0 || available < b.config.MinAttemptTime):
+		return errIgnored
 	default:
-		return errFailed
+		return errFailure
 	}
 }
 
-// causeOf returns a failure's detail in brief, without what goes without saying.
-func causeOf(detail string) string {
-	return legible(strings.TrimPrefix(detail, solver.ErrUnavailable.Error()+": "), longestCause)
+// shortCause returns the detail of a failure without the prefix of solver.ErrUnavailable, sanitized and
+// truncated.
+func shortCause(detail string) string {
+	return sanitize(strings.TrimPrefix(detail, solver.ErrUnavailable.Error()+": "), maxCauseBytes)
 }

@@ -14,97 +14,94 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// guarded is a chain of a backend behind a breaker, with the exact one as prover and
-// as next.
-type guarded struct {
+// breakerChain is a chain of a backend behind a breaker and of the exact backend, which is also the prover.
+type breakerChain struct {
 	*Chain
 	breaker *Breaker
-	// asked is how often the backend was asked.
-	asked int
-	// changes are what OnChange was told.
+	// calls is the number of calls of the backend.
+	calls int
+	// changes are the arguments of OnChange.
 	changes []BackendState
 }
 
-// guard returns such a chain; the n-th try of the backend, from 1, is made by
-// tries(n).
-func guard(config BreakerConfig, tries func(n int) fake) *guarded {
-	g := new(guarded)
-	backend := fake{solver.BackendCBC, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
-		g.asked++
-		return tries(g.asked).solve(ctx, p, o)
+// newBreakerChain returns a chain in which backend(n) makes the n-th attempt, counted from 1.
+func newBreakerChain(config BreakerConfig, backend func(n int) fake) *breakerChain {
+	c := new(breakerChain)
+	counted := fake{solver.BackendCBC, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+		c.calls++
+		return backend(c.calls).solve(ctx, p, o)
 	}}
-	config.OnChange = func(s BackendState) { g.changes = append(g.changes, s) }
-	g.breaker = NewBreaker(backend, config)
-	g.Chain = newChain(greedy(), g.breaker, exact())
-	g.config.Prover = proves(exact())
-	return g
+	config.OnChange = func(s BackendState) { c.changes = append(c.changes, s) }
+	c.breaker = NewBreaker(counted, config)
+	c.Chain = newChain(greedy(), c.breaker, exact())
+	c.config.Prover = proverOf(exact())
+	return c
 }
 
-// decide has the chain decide in a budget that leaves the backend an amount of time,
-// and returns the attempt of the backend.
-func (g *guarded) decide(ctx context.Context, t *testing.T, gives time.Duration) solver.Attempt {
+// decide makes a decision with a budget that leaves the backend the available time, and returns the attempt
+// of the backend.
+func (c *breakerChain) decide(ctx context.Context, t *testing.T, available time.Duration) solver.Attempt {
 	t.Helper()
-	o := options(func(o *solver.Options) { o.Backend, o.TimeBudget = solver.BackendCBC, gives*40/27 })
-	d, err := g.Allocate(ctx, twoJobs(), o)
+	o := options(func(o *solver.Options) { o.Backend, o.TimeBudget = solver.BackendCBC, available*40/27 })
+	d, err := c.Allocate(ctx, twoJobs(), o)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return solver.Attempt{}
 	}
 	if err != nil || d.Report.Reason != solver.ReasonOptimal && ctx.Err() == nil {
-		t.Fatalf("report %+v, error %v; want an optimum", d.Report, err)
+		t.Fatalf("report %+v, error %v; want a proven optimum", d.Report, err)
 	}
 	return d.Report.Attempts[0]
 }
 
 func always(backend fake) func(int) fake { return func(int) fake { return backend } }
 
-// TestWhatCounts checks which tries send a backend to rest when they come again and
-// again.
-func TestWhatCounts(t *testing.T) {
+// TestFailures checks which attempts open the breaker if they are repeated.
+func TestFailures(t *testing.T) {
 	const cbc = solver.BackendCBC
-	illegal := gives(cbc, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 2)}})
+	illegal := returning(cbc, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 2)}})
 	alternate := func(n int) fake {
-		if n%MostFailures == 0 {
-			return claims(cbc, bestPlan(), true)
+		if n%FailureThreshold == 0 {
+			return claiming(cbc, bestPlan(), true)
 		}
-		return panics(cbc)
+		return panicking(cbc)
 	}
 	for name, test := range map[string]struct {
-		tries func(int) fake
-		gives time.Duration // 0 means a second
-		opens bool
-		cause string
+		backend   func(int) fake
+		available time.Duration // 0 means a second
+		opens     bool
+		cause     string
 	}{
-		"a program that is missing": {always(fails(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable))), 0, true, "no such file"},
-		"a crash":                   {always(fails(cbc, errors.New("signal: killed"))), 0, true, "signal: killed"},
-		"a panic":                   {always(panics(cbc)), 0, true, "panic: a step of -1"},
-		"a plan that it calls none": {always(fails(cbc, fmt.Errorf("%w: Infeasible", solver.ErrInvalidPlan))), 0, true, "backend has no valid plan: Infeasible"},
-		"an illegal plan":           {always(illegal), 0, true, "plan uses 4 nodes in step 1; the pool has 3"},
-		"a claim that is refuted":   {always(claims(cbc, greedyPlan(), true)), 0, true, "it says so; refuted: it calls 2.3 optimal, and exact has a plan of 2.4"},
-		"a hang":                    {always(hangs(cbc)), 0, true, "backend has no plan in time: no solution file"},
-		"a hang of all the time that counts": {
-			always(hangs(cbc)), 450 * time.Millisecond, true, "backend has no plan in time: no solution file",
+		"a missing program":        {always(failing(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable))), 0, true, "no such file"},
+		"a crash":                  {always(failing(cbc, errors.New("signal: killed"))), 0, true, "signal: killed"},
+		"a panic":                  {always(panicking(cbc)), 0, true, "panic: a step of -1"},
+		"a claim of infeasibility": {always(failing(cbc, fmt.Errorf("%w: Infeasible", solver.ErrInvalidPlan))), 0, true, "backend has no valid plan: Infeasible"},
+		"an illegal plan":          {always(illegal), 0, true, "plan uses 4 nodes in step 1; the pool has 3"},
+		"a refuted claim":          {always(claiming(cbc, greedyPlan(), true)), 0, true, "from the solver; refuted: the claimed optimum is 2.3, but exact has a plan of 2.4"},
+		"a timeout":                {always(hanging(cbc)), 0, true, "backend has no plan in time: no solution file"},
+		"a timeout after the minimum time": {
+			always(hanging(cbc)), 450 * time.Millisecond, true, "backend has no plan in time: no solution file",
 		},
 
-		"a hang of less":               {tries: always(hangs(cbc)), gives: 449 * time.Millisecond},
-		"a crash in hardly any time":   {always(panics(cbc)), 30 * time.Millisecond, true, "panic: a step of -1"},
-		"a good plan":                  {tries: always(claims(cbc, bestPlan(), true))},
-		"a plan cut short":             {tries: always(gives(cbc, solver.Result{Plan: bestPlan(), Limit: solver.LimitTime, Bound: bestObjective}))},
-		"a problem too large for it":   {tries: always(fails(cbc, fmt.Errorf("%w: too many columns", solver.ErrUnsuited)))},
-		"failures, but not in a row":   {tries: alternate},
-		"a plan that is called a plan": {tries: always(claims(cbc, bestPlan(), false))},
+		"a timeout after less time":            {backend: always(hanging(cbc)), available: 449 * time.Millisecond},
+		"a crash after less time":              {always(panicking(cbc)), 30 * time.Millisecond, true, "panic: a step of -1"},
+		"a confirmed claim":                    {backend: always(claiming(cbc, bestPlan(), true))},
+		"an incomplete search":                 {backend: always(returning(cbc, solver.Result{Plan: bestPlan(), Limit: solver.LimitTime, Bound: bestObjective}))},
+		"a problem that is too large":          {backend: always(failing(cbc, fmt.Errorf("%w: too many columns", solver.ErrUnsuited)))},
+		"failures that are not consecutive":    {backend: alternate},
+		"a plan without a claim of optimality": {backend: always(claiming(cbc, bestPlan(), false))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if test.gives == 0 {
-					test.gives = time.Second
+				if test.available == 0 {
+					test.available = time.Second
 				}
-				g := guard(BreakerConfig{MinAttemptTime: 450 * time.Millisecond}, test.tries)
-				for range 3 * MostFailures {
-					g.decide(t.Context(), t, test.gives)
+				c := newBreakerChain(BreakerConfig{MinAttemptTime: 450 * time.Millisecond}, test.backend)
+				for range 3 * FailureThreshold {
+					c.decide(t.Context(), t, test.available)
 				}
-				state := g.breaker.State()
-				if state.Up == test.opens || state.Up != (g.asked == 3*MostFailures) || test.opens && g.asked != MostFailures {
-					t.Errorf("after %d tries its state is %+v; want rest: %t", g.asked, state, test.opens)
+				state := c.breaker.State()
+				if state.Up == test.opens || state.Up != (c.calls == 3*FailureThreshold) || test.opens && c.calls != FailureThreshold {
+					t.Errorf("after %d attempts the state is %+v; want open: %t", c.calls, state, test.opens)
 				}
 				if test.opens && !strings.Contains(state.Cause, test.cause) {
 					t.Errorf("cause %q; want %q", state.Cause, test.cause)
@@ -114,154 +111,153 @@ func TestWhatCounts(t *testing.T) {
 	}
 }
 
-// TestRestAndReturn follows a backend from its first failure until it is back.
-func TestRestAndReturn(t *testing.T) {
+// TestOpenAndClose checks the states of a breaker from the first failure of its backend until it closes again.
+func TestOpenAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		works := false
-		g := guard(BreakerConfig{}, func(int) fake {
+		c := newBreakerChain(BreakerConfig{}, func(int) fake {
 			if works {
-				return claims(solver.BackendCBC, bestPlan(), true)
+				return claiming(solver.BackendCBC, bestPlan(), true)
 			}
-			return fails(solver.BackendCBC, errors.New("no licence"))
+			return failing(solver.BackendCBC, errors.New("no license"))
 		})
-		for range MostFailures {
-			if a := g.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeCrashed {
+		for range FailureThreshold {
+			if a := c.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeCrashed {
 				t.Fatalf("attempt %+v; want a crash", a)
 			}
 		}
 		opened := time.Now()
-		// Refused at once, with all that a caller may want to know.
+		// The detail has the time of the next trial and the cause.
 		want := solver.Attempt{
 			Backend: solver.BackendCBC, Outcome: solver.OutcomeUnavailable,
-			Detail: "backend is unavailable: circuit open until " + opened.Add(OpenTime).UTC().Format(time.RFC3339) +
-				": 5 failures in a row, the last: no licence",
+			Detail: "backend is unavailable: circuit open until " + opened.Add(OpenDuration).UTC().Format(time.RFC3339) +
+				": 5 consecutive failures, last: no license",
 		}
-		if diff := cmp.Diff(want, g.decide(t.Context(), t, time.Second)); diff != "" {
+		if diff := cmp.Diff(want, c.decide(t.Context(), t, time.Second)); diff != "" {
 			t.Errorf("attempt (-want +got):\n%s", diff)
 		}
-		time.Sleep(OpenTime + 1)
-		g.decide(t.Context(), t, time.Second) // The trial fails.
-		time.Sleep(OpenTime)
-		g.decide(t.Context(), t, time.Second) // The next rest is not quite over.
-		if g.asked != MostFailures+1 {
-			t.Errorf("asked %d times; want %d and one trial", g.asked, MostFailures)
+		time.Sleep(OpenDuration + 1)
+		c.decide(t.Context(), t, time.Second) // The trial fails.
+		time.Sleep(OpenDuration)
+		c.decide(t.Context(), t, time.Second) // The breaker is still open.
+		if c.calls != FailureThreshold+1 {
+			t.Errorf("%d calls; want %d and one trial", c.calls, FailureThreshold)
 		}
 		works = true
 		time.Sleep(time.Nanosecond)
 		for range 3 {
-			if a := g.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeAnswered {
-				t.Errorf("attempt %+v; want an answer", a)
+			if a := c.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeAnswered {
+				t.Errorf("attempt %+v; want a plan", a)
 			}
 		}
-		again := opened.Add(OpenTime + 1)
-		back := again.Add(OpenTime + 1)
+		reopened := opened.Add(OpenDuration + 1)
+		closed := reopened.Add(OpenDuration + 1)
 		wantChanges := []BackendState{
-			{Since: opened, OpenUntil: opened.Add(OpenTime), Failures: 5, Cause: "no licence"},
-			{Since: opened, OpenUntil: again.Add(OpenTime), Failures: 6, Cause: "no licence"},
-			{Up: true, Since: back},
+			{Since: opened, OpenUntil: opened.Add(OpenDuration), Failures: 5, Cause: "no license"},
+			{Since: opened, OpenUntil: reopened.Add(OpenDuration), Failures: 6, Cause: "no license"},
+			{Up: true, Since: closed},
 		}
-		if diff := cmp.Diff(wantChanges, g.changes); diff != "" {
+		if diff := cmp.Diff(wantChanges, c.changes); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(wantChanges[2], g.breaker.State()); diff != "" {
+		if diff := cmp.Diff(wantChanges[2], c.breaker.State()); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestDownFromTheStart checks a backend of which it is known that it does not work:
-// it is open before the first decision, and closes again.
-func TestDownFromTheStart(t *testing.T) {
+// TestInitialError checks that a breaker with an initial error is open before the first decision and closes
+// after a success.
+func TestInitialError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := guard(BreakerConfig{Down: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claims(solver.BackendCBC, bestPlan(), true)))
+		c := newBreakerChain(BreakerConfig{InitialError: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claiming(solver.BackendCBC, bestPlan(), true)))
 		start := time.Now()
-		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(OpenTime), Cause: "no such file"}
-		if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
+		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(OpenDuration), Cause: "no such file"}
+		if diff := cmp.Diff(want, c.breaker.State()); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
 		detail := "backend is unavailable: circuit open until " + want.OpenUntil.UTC().Format(time.RFC3339) + ": no such file"
-		if a := g.decide(t.Context(), t, time.Second); a.Detail != detail || g.asked != 0 {
-			t.Errorf("attempt %+v after %d tries; want detail %q", a, g.asked, detail)
+		if a := c.decide(t.Context(), t, time.Second); a.Detail != detail || c.calls != 0 {
+			t.Errorf("attempt %+v after %d calls; want detail %q", a, c.calls, detail)
 		}
-		time.Sleep(OpenTime + 1)
-		if g.breaker.State().Up {
-			t.Error("it is up before it was tried")
+		time.Sleep(OpenDuration + 1)
+		if c.breaker.State().Up {
+			t.Error("the backend is up before the trial")
 		}
-		if a := g.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeAnswered || !g.breaker.State().Up || g.breaker.State().NeverUp {
-			t.Errorf("attempt %+v, state %+v; want an answer and up", a, g.breaker.State())
+		if a := c.decide(t.Context(), t, time.Second); a.Outcome != solver.OutcomeAnswered || !c.breaker.State().Up || c.breaker.State().NeverUp {
+			t.Errorf("attempt %+v, state %+v; want a plan and an up backend", a, c.breaker.State())
 		}
 	})
 }
 
-// TestTrialsThatSayNothing checks that the caller of a trial may leave or have no
-// time: the next one makes it then.
-func TestTrialsThatSayNothing(t *testing.T) {
+// TestIgnoredTrials checks that a trial that does not count is repeated by the next decision.
+func TestIgnoredTrials(t *testing.T) {
 	for name, test := range map[string]struct {
-		gives  time.Duration
-		leaves bool
+		available time.Duration
+		cancel    bool
 	}{
-		"the caller leaves":       {time.Hour, true},
-		"the caller is too hasty": {100 * time.Millisecond, false},
+		"canceled":        {time.Hour, true},
+		"too little time": {100 * time.Millisecond, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := guard(BreakerConfig{MinAttemptTime: time.Second, Down: errors.New("it hung")}, func(n int) fake {
+				c := newBreakerChain(BreakerConfig{MinAttemptTime: time.Second, InitialError: errors.New("it hung")}, func(n int) fake {
 					if n <= 3 {
-						return hangs(solver.BackendCBC)
+						return hanging(solver.BackendCBC)
 					}
-					return claims(solver.BackendCBC, bestPlan(), true)
+					return claiming(solver.BackendCBC, bestPlan(), true)
 				})
-				time.Sleep(OpenTime + 1)
-				before := g.breaker.State()
+				time.Sleep(OpenDuration + 1)
+				before := c.breaker.State()
 				for range 3 {
 					ctx, cancel := context.WithCancel(t.Context())
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
-						g.decide(ctx, t, test.gives)
+						c.decide(ctx, t, test.available)
 					}()
 					synctest.Wait()
 					want := before
 					want.HalfOpen = true
-					if diff := cmp.Diff(want, g.breaker.State()); diff != "" {
+					if diff := cmp.Diff(want, c.breaker.State()); diff != "" {
 						t.Errorf("state during the trial (-want +got):\n%s", diff)
 					}
-					if a := g.decide(t.Context(), t, time.Minute); a.Detail != "backend is unavailable: circuit half-open, another decision is trying it: it hung" {
+					if a := c.decide(t.Context(), t, time.Minute); a.Detail != "backend is unavailable: circuit half-open, trial call in progress: it hung" {
 						t.Errorf("attempt during the trial: %+v", a)
 					}
-					if test.leaves {
+					if test.cancel {
 						cancel()
 					}
 					<-done
 					cancel()
-					if diff := cmp.Diff(before, g.breaker.State()); diff != "" {
+					if diff := cmp.Diff(before, c.breaker.State()); diff != "" {
 						t.Errorf("state after the trial (-want +got):\n%s", diff)
 					}
 				}
-				if a := g.decide(t.Context(), t, time.Minute); a.Outcome != solver.OutcomeAnswered {
-					t.Errorf("attempt %+v; want an answer", a)
+				if a := c.decide(t.Context(), t, time.Minute); a.Outcome != solver.OutcomeAnswered {
+					t.Errorf("attempt %+v; want a plan", a)
 				}
 			})
 		})
 	}
 }
 
-// TestManyAtOnce checks that tries that fail together count once, and that one of
-// many makes the trial.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentDecisions checks that concurrent failures open the breaker once, and that one of many
+// concurrent decisions makes the trial call.
+func TestConcurrentDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const many = 20
+		const concurrency = 20
 		var breaker *Breaker
-		asked := make(chan struct{}, 3*many)
+		calls := make(chan struct{}, 3*concurrency)
 		backend := fake{solver.BackendCBC, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
-			asked <- struct{}{}
-			return hangs(solver.BackendCBC).solve(ctx, p, o)
+			calls <- struct{}{}
+			return hanging(solver.BackendCBC).solve(ctx, p, o)
 		}}
 		breaker = NewBreaker(backend, BreakerConfig{})
 		c := newChain(greedy(), breaker, exact())
-		together := func() {
+		decideConcurrently := func() {
 			done := make(chan error)
-			for range many {
+			for range concurrency {
 				go func() {
 					_, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 						o.Backend, o.TimeBudget = solver.BackendCBC, time.Second
@@ -269,39 +265,38 @@ func TestManyAtOnce(t *testing.T) {
 					done <- err
 				}()
 			}
-			for range many {
+			for range concurrency {
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
 			}
 		}
-		together()
-		if state := breaker.State(); len(asked) != many || state.Failures != MostFailures {
-			t.Errorf("after %d tries: %+v; want the failures that made it rest to count", len(asked), state)
+		decideConcurrently()
+		if state := breaker.State(); len(calls) != concurrency || state.Failures != FailureThreshold {
+			t.Errorf("after %d calls: %+v; want only the failures that opened the breaker", len(calls), state)
 		}
-		time.Sleep(OpenTime + 1)
-		together()
-		if state := breaker.State(); len(asked) != many+1 || state.Failures != MostFailures+1 {
-			t.Errorf("after %d tries: %+v; want one trial", len(asked)-many, state)
+		time.Sleep(OpenDuration + 1)
+		decideConcurrently()
+		if state := breaker.State(); len(calls) != concurrency+1 || state.Failures != FailureThreshold+1 {
+			t.Errorf("after %d calls: %+v; want one trial", len(calls)-concurrency, state)
 		}
 	})
 }
 
-// TestPanicOfATry checks that a defect of ours during a trial does not leave it under
-// way for ever.
-func TestPanicOfATry(t *testing.T) {
+// TestPanicDuringTrial checks that a panic of the chain during a trial does not leave the breaker half-open.
+func TestPanicDuringTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := guard(BreakerConfig{Down: errors.New("it hung")}, always(gives(solver.BackendCBC, solver.Result{})))
-		time.Sleep(OpenTime + 1)
+		c := newBreakerChain(BreakerConfig{InitialError: errors.New("it hung")}, always(returning(solver.BackendCBC, solver.Result{})))
+		time.Sleep(OpenDuration + 1)
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("the panic is gone")
+					t.Error("execute() does not propagate the panic")
 				}
 			}()
-			_, _ = g.breaker.guard(t.Context(), time.Time{}, func() answer { panic("a defect") })
+			_, _ = c.breaker.execute(t.Context(), time.Time{}, func() attempt { panic("a bug") })
 		}()
-		if state := g.breaker.State(); state.HalfOpen || state.Cause != "the try panicked" {
+		if state := c.breaker.State(); state.HalfOpen || state.Cause != "the attempt panicked" {
 			t.Errorf("state %+v; want a trial that failed", state)
 		}
 	})
@@ -309,15 +304,15 @@ func TestPanicOfATry(t *testing.T) {
 
 func TestCauseOf(t *testing.T) {
 	for name, test := range map[string]struct{ detail, want string }{
-		"short":               {"signal: killed", "signal: killed"},
-		"of an absent one":    {"backend is unavailable: no such file", "no such file"},
-		"long":                {strings.Repeat("x", longestCause+1), strings.Repeat("x", longestCause) + "…"},
-		"cut in a character":  {"x" + strings.Repeat("é", longestCause), "x" + strings.Repeat("é", longestCause/2-1) + "…"},
-		"no text, only bytes": {strings.Repeat("\x80", 2*longestCause), "…"},
+		"short":                    {"signal: killed", "signal: killed"},
+		"without the prefix":       {"backend is unavailable: no such file", "no such file"},
+		"long":                     {strings.Repeat("x", maxCauseBytes+1), strings.Repeat("x", maxCauseBytes) + "…"},
+		"truncated in a character": {"x" + strings.Repeat("é", maxCauseBytes), "x" + strings.Repeat("é", maxCauseBytes/2-1) + "…"},
+		"not UTF-8":                {strings.Repeat("\x80", 2*maxCauseBytes), "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, causeOf(test.detail)); diff != "" {
-				t.Errorf("causeOf (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, shortCause(test.detail)); diff != "" {
+				t.Errorf("shortCause (-want +got):\n%s", diff)
 			}
 		})
 	}

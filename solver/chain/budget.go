@@ -7,103 +7,104 @@ import (
 	"time"
 )
 
-// How the time for a decision is split.
+// Division of the time of a decision.
 const (
-	// The caller's deadline is kept by this share of the time until it, but no more
-	// than the longest margin: the answer has to travel. What greedy and the model took
-	// comes on top, since the answer takes about as long to be made.
-	marginShare   = 1.0 / 10
-	longestMargin = 100 * time.Millisecond
+	// A response is due before the caller's deadline by this share of the time until the deadline, but
+	// by at most maxMargin, because the response has to be transmitted. The time that greedy and the
+	// construction of the model took is subtracted too, because the response takes about as long.
+	marginShare = 1.0 / 10
+	maxMargin   = 100 * time.Millisecond
 
-	// What comes after the backends (greedy, the check, the bound) is kept this
-	// share of the budget, or the shortest reserve if that is more, but never more
-	// than half of the budget.
-	reserveShare    = 1.0 / 10
-	shortestReserve = 20 * time.Millisecond
+	// This share of the budget, but at least minReserve and at most half of the budget, is reserved for
+	// the work after the backends: greedy, the check of the plan and the bound.
+	reserveShare = 1.0 / 10
+	minReserve   = 20 * time.Millisecond
 
-	// A backend leaves this share of the time left to those after it and to the
-	// verification of what it claims, lest one that hangs spend it all; the prover has
-	// until the end of the search.
+	// A backend leaves this share of the remaining time to the backends after it and to the
+	// verification of its claim, so that a backend that hangs does not use all of the time. The prover
+	// has the whole search time, because it always returns a plan.
 	fallbackShare = 1.0 / 4
 )
 
-// budget is until when a decision may take. Zero times mean without limit.
+// budget has the deadlines of a decision. The zero time means no deadline.
 type budget struct {
-	end       time.Time // of the decision
-	searchEnd time.Time // of the backends before greedy
-	// cutoff is when the caller gets the best so far, whatever is still being computed.
-	cutoff time.Time
+	// deadline is when the decision is complete, and searchDeadline when the backends before greedy are.
+	deadline, searchDeadline time.Time
+	// responseDeadline is when the caller gets the best plan so far, even if computations are still
+	// in progress.
+	responseDeadline time.Time
 }
 
-// newBudget returns the budget that begins now, of the length asked for, or the
-// default where that is 0, within the deadline of ctx, of an answer made in about answering.
-func newBudget(ctx context.Context, now time.Time, answering, asked, byDefault time.Duration) budget {
-	length := cmp.Or(asked, byDefault)
-	var cutoff time.Time
+// newBudget returns the budget of a decision that starts now. Its length is requested or, if that is 0,
+// defaultLength, and it is limited by the deadline of ctx minus the time of the response.
+func newBudget(ctx context.Context, now time.Time, responseTime, requested, defaultLength time.Duration) budget {
+	length := cmp.Or(requested, defaultLength)
+	var responseDeadline time.Time
 	if deadline, ok := ctx.Deadline(); ok {
-		left := max(0, deadline.Sub(now))
-		left = max(0, left-min(share(left, marginShare), longestMargin)-answering)
-		cutoff = now.Add(left)
-		if length == 0 || length > left {
-			length = left
+		remaining := max(0, deadline.Sub(now))
+		remaining = max(0, remaining-min(fraction(remaining, marginShare), maxMargin)-responseTime)
+		responseDeadline = now.Add(remaining)
+		if length == 0 || length > remaining {
+			length = remaining
 		}
 	} else if length == 0 {
 		return budget{}
 	}
-	reserve := min(max(share(length, reserveShare), shortestReserve), length/2)
-	return budget{end: now.Add(length), searchEnd: now.Add(length - reserve), cutoff: cutoff}
-}
-
-// slice returns until when a backend that is asked now may take, all the time there is
-// or a part of it.
-func (b budget) slice(now time.Time, all bool) time.Time {
-	if b.searchEnd.IsZero() || all {
-		return b.searchEnd
+	reserve := min(max(fraction(length, reserveShare), minReserve), length/2)
+	return budget{
+		deadline: now.Add(length), searchDeadline: now.Add(length - reserve), responseDeadline: responseDeadline,
 	}
-	left := b.searchEnd.Sub(now)
-	return b.searchEnd.Add(-share(left, fallbackShare))
 }
 
-// until returns ctx with one more end; the zero time adds none.
-func until(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
-	if end.IsZero() {
+// backendDeadline returns the deadline of a backend that is called now. If last is set, the backend gets
+// all of the remaining search time.
+func (b budget) backendDeadline(now time.Time, last bool) time.Time {
+	if b.searchDeadline.IsZero() || last {
+		return b.searchDeadline
+	}
+	return b.searchDeadline.Add(-fraction(b.searchDeadline.Sub(now), fallbackShare))
+}
+
+// withDeadline is context.WithDeadline, except that the zero time adds no deadline.
+func withDeadline(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	if deadline.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, end)
+	return context.WithDeadline(ctx, deadline)
 }
 
-// hurried returns ctx with one more end: where hurry ends, it ends with
-// context.DeadlineExceeded, as at a deadline. With nil there is none.
-func hurried(ctx, hurry context.Context) (context.Context, context.CancelFunc) {
-	if hurry == nil {
+// withInterrupt returns a copy of ctx that is also done when interrupt is done, then with the error
+// context.DeadlineExceeded. interrupt may be nil.
+func withInterrupt(ctx, interrupt context.Context) (context.Context, context.CancelFunc) {
+	if interrupt == nil {
 		return ctx, func() {}
 	}
-	ended, end := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(hurry, func() { end(context.DeadlineExceeded) })
-	return hurriedContext{ctx, ended}, func() {
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(interrupt, func() { cancel(context.DeadlineExceeded) })
+	return interruptContext{ctx, inner}, func() {
 		stop()
-		end(nil)
+		cancel(nil)
 	}
 }
 
-// hurriedContext is a context that may end before its parent.
-type hurriedContext struct {
+// interruptContext is the context of withInterrupt.
+type interruptContext struct {
 	context.Context
-	ended context.Context
+	inner context.Context
 }
 
-// Done returns a channel that is closed when the context ends.
-func (h hurriedContext) Done() <-chan struct{} { return h.ended.Done() }
+// Done returns a channel that is closed when the context is done.
+func (c interruptContext) Done() <-chan struct{} { return c.inner.Done() }
 
-// Err returns why it has ended.
-func (h hurriedContext) Err() error {
-	if errors.Is(context.Cause(h.ended), context.DeadlineExceeded) {
+// Err returns the reason why the context is done.
+func (c interruptContext) Err() error {
+	if errors.Is(context.Cause(c.inner), context.DeadlineExceeded) {
 		return context.DeadlineExceeded
 	}
-	return h.ended.Err()
+	return c.inner.Err()
 }
 
-// AfterFunc has contexts of this one end without a goroutine that waits for it.
-func (h hurriedContext) AfterFunc(f func()) func() bool { return context.AfterFunc(h.ended, f) }
+// AfterFunc lets derived contexts propagate cancellation without a goroutine.
+func (c interruptContext) AfterFunc(f func()) func() bool { return context.AfterFunc(c.inner, f) }
 
-func share(d time.Duration, part float64) time.Duration { return time.Duration(float64(d) * part) }
+func fraction(d time.Duration, f float64) time.Duration { return time.Duration(float64(d) * f) }

@@ -1,7 +1,7 @@
-// Package chain makes decisions out of backends that may be absent, too slow,
-// broken or wrong: it splits the time budget, asks one after the other, checks
-// every plan, works out objective and bound itself, and falls back to the greedy
-// allocator, so that there is always an answer, and a record of why it is this one.
+// Package chain makes decisions with backends that may be missing, slow, broken or wrong. It divides the
+// time budget, calls one backend after another, checks every plan, and computes objective and bound itself.
+// The greedy allocator is the last fallback, so that there is always a decision. The report lists the
+// attempts of all backends.
 package chain
 
 import (
@@ -14,128 +14,127 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Config is the parts of a chain. Greedy and Prover are required.
+// Config configures a Chain. Greedy and Prover are required.
 type Config struct {
-	// Backends are asked in this order, after the one a decision asks for. A *Breaker
-	// is not asked while it is open.
+	// Backends are called in this order, after the backend that the options of a decision name. A
+	// *Breaker is skipped while it is open.
 	Backends []solver.Backend
-	// Greedy is the last resort and the reference of Report.GreedyObjective.
+	// Greedy is the last fallback. Its plan is also the incumbent of the other backends, and its
+	// objective is Report.GreedyObjective.
 	Greedy solver.Backend
-	// Prover proves the bound of every plan that comes without one. It solves the problem
-	// of a plan that comes with a claim too, so that the plan is called optimal on our own
-	// proof, or refused where that refutes the claim. It may be one of Backends as well.
+	// Prover proves the bound of a plan whose backend proves none. It also solves the problem of a plan
+	// with a claim, because a plan is reported as optimal only with the proof of this program, and is
+	// rejected if the proof refutes the claim. It may also be one of Backends.
 	Prover solver.Prover
-	// DefaultBudget is the time for a decision that does not ask for a budget
-	// itself; 0 means that only the context's deadline limits it.
+	// DefaultBudget is the time budget of a decision whose options set none. 0 means that only the
+	// deadline of the context limits the decision.
 	DefaultBudget time.Duration
 }
 
-// Chain makes decisions. It is safe for concurrent use and keeps no state; what
-// breakers remember decides who is asked, never what an answer is.
+// Chain makes decisions. It is safe for concurrent use. It keeps no state except the states of the
+// breakers, which determine the backends that are called, but not the result of a backend.
 type Chain struct {
 	config Config
 }
 
-// New returns a chain of the given parts.
+// New returns a chain.
 func New(config Config) *Chain { return &Chain{config: config} }
 
-// Allocate decides on a valid snapshot. It asks the backend that the options name,
-// then the configured ones in order, then greedy, until one has a legal plan; if
-// the options name greedy, it asks only that.
+// Allocate decides a valid snapshot. It calls the backend that the options name, then the configured
+// backends in order, then greedy, until one returns a legal plan. If the options name greedy, it calls no
+// other backend.
 //
-// Greedy runs first: its objective is part of every report, its plan one to start
-// from, and its answer is there should no backend have one. Should greedy fail while
-// another backend answers, the decision stands, greedy's objective is 0 and its
-// failure the last of the attempts.
+// Greedy runs first, because every report has its objective and the other backends start from its plan.
+// If greedy fails and another backend has a plan, greedy's objective is 0 and its failure is the last
+// attempt of the report.
 //
-// An error is context.Canceled if the caller left, context.DeadlineExceeded if not
-// even greedy had answered when the caller's deadline passed, and otherwise a
-// defect of this program: no backend has a legal plan. One that is found in a proof goes
-// into Report.Contradiction, all that there is beside an error.
+// The error is context.Canceled if ctx was canceled, context.DeadlineExceeded if even greedy did not finish
+// before the deadline of ctx, and otherwise a bug of this program: no backend returned a legal plan.
+// Report.Contradiction is valid also with an error. All other fields are then unset.
 func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return solver.Decision{}, ctx.Err()
 	}
-	began := time.Now()
+	start := time.Now()
 	p := solver.NewProblemFor(s, o)
 	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, Certificate: o.Certificate}
-	// Greedy has the caller's context, not what is left of the budget.
-	greedy := try(ctx, c.config.Greedy, p, options)
+	// Greedy is limited by the context of the caller, not by the budget, because it is the last fallback.
+	greedy := call(ctx, c.config.Greedy, p, options)
 	if greedy.Outcome == solver.OutcomeAnswered {
 		options.Incumbent = greedy.result.Plan
 	}
-	budget := newBudget(ctx, began, time.Since(began), o.TimeBudget, c.config.DefaultBudget)
-	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy, noBound: o.NoBound, hurry: o.Interrupt}
-	last, err := r.decideInTime(ctx, c.order(o.Backend))
+	budget := newBudget(ctx, start, time.Since(start), o.TimeBudget, c.config.DefaultBudget)
+	r := &run{chain: c, budget: budget, problem: p, options: options, greedy: greedy, noBound: o.NoBound, interrupt: o.Interrupt}
+	final, err := r.decideInTime(ctx, c.fallbackOrder(o.Backend))
 	if err != nil {
-		return solver.Decision{Report: solver.Report{Contradiction: last.answer.result.Contradiction}}, err
+		return solver.Decision{Report: solver.Report{Contradiction: final.chosen.result.Contradiction}}, err
 	}
-	chosen, attempts := last.answer, last.attempts
+	chosen, attempts := final.chosen, final.attempts
 	if chosen.Backend != solver.BackendGreedy && greedy.Outcome != solver.OutcomeAnswered {
 		attempts = append(attempts, greedy.Attempt)
 	}
 
-	if own := last.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
+	if v := final.verification; v != nil && v.Outcome == solver.OutcomeAnswered {
 		if chosen.result.GroupPrices == nil {
-			chosen.result.GroupPrices = own.result.GroupPrices
+			chosen.result.GroupPrices = v.result.GroupPrices
 		}
 		if chosen.result.Certificate == nil {
-			chosen.result.Certificate = own.result.Certificate
+			chosen.result.Certificate = v.result.Certificate
 		}
 	}
 	decision := solver.Decide(s, p, chosen.result)
 	report := &decision.Report
 	report.Backend = chosen.Backend
 	report.Objective = chosen.objective
-	report.Bound, report.Contradiction = last.proof.bound, last.proof.contradiction
-	report.SetPrices(p.Rows, last.proof.prices)
+	report.Bound, report.Contradiction = final.proof.bound, final.proof.contradiction
+	report.SetPrices(p.Rows, final.proof.nodePrices)
 	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = last.conclude(chosen.result, attempts, report.Contradiction != "", report.RelativeGap)
+	report.Reason, report.Limit = final.reasonAndLimit(chosen.result, attempts, report.Contradiction != "", report.RelativeGap)
 	report.GreedyObjective = greedy.objective
 	report.SolveTime = chosen.Duration
 	report.Attempts = attempts
 	return decision, nil
 }
 
-// Solve has the prover solve a problem. Its plan passes the check that every plan passes, and
-// its bound is above what the plan is worth. What ctx cuts short is a result with LimitTime;
-// an error is a defect of this program, beside which the result has the contradiction alone.
+// Solve solves a problem with the prover. The plan of the result is legal, and the bound is not below its
+// objective. If ctx stopped the search, the limit of the result is LimitTime. An error is a bug of this
+// program; the result then has at most a contradiction.
 func (c *Chain) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	a := try(ctx, c.config.Prover, p, options)
+	a := call(ctx, c.config.Prover, p, options)
 	if a.Outcome != solver.OutcomeAnswered {
-		return a.result, noAnswerError([]solver.Attempt{a.Attempt})
+		return a.result, noPlanError([]solver.Attempt{a.Attempt})
 	}
 	proven := proof{bound: a.result.Bound, contradiction: a.result.Contradiction}
-	a.test(p, &proven)
+	proven.checkAgainst(p, &a)
 	a.result.Bound, a.result.Contradiction = proven.bound, proven.contradiction
 	return a.result, nil
 }
 
-// order returns the backends to ask before greedy.
-func (c *Chain) order(requested solver.BackendName) []solver.Backend {
+// fallbackOrder returns the backends to call before greedy.
+func (c *Chain) fallbackOrder(requested solver.BackendName) []solver.Backend {
 	if requested == solver.BackendGreedy {
 		return nil
 	}
 	all := c.config.Backends
 	i := slices.IndexFunc(all, func(b solver.Backend) bool { return b.Name() == requested })
 	if i < 0 {
-		absent := Absent{requested, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, requested)}
-		return append([]solver.Backend{absent}, all...)
+		missing := Unavailable{requested, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, requested)}
+		return append([]solver.Backend{missing}, all...)
 	}
 	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
 }
 
-// Absent stands for a backend that cannot be asked.
-type Absent struct {
+// Unavailable is a backend that always fails.
+type Unavailable struct {
 	BackendName solver.BackendName
-	// Why wraps solver.ErrUnavailable.
-	Why error
+	// Err is the error of Solve. It wraps solver.ErrUnavailable.
+	Err error
 }
 
 // Name returns the name of the backend.
-func (a Absent) Name() solver.BackendName { return a.BackendName }
+func (u Unavailable) Name() solver.BackendName { return u.BackendName }
 
-// Solve returns why the backend cannot be asked.
-func (a Absent) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-	return solver.Result{}, a.Why
+// Solve returns u.Err.
+func (u Unavailable) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+	return solver.Result{}, u.Err
 }

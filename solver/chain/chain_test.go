@@ -15,7 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// fake is a backend that answers as a test wants it to.
+// fake is a backend with the given function Solve.
 type fake struct {
 	name  solver.BackendName
 	solve func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error)
@@ -27,39 +27,38 @@ func (f fake) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOption
 	return f.solve(ctx, p, o)
 }
 
-// gives returns a backend with a given result. The chain may change a plan, so
-// each call has its own.
-func gives(name solver.BackendName, result solver.Result) fake {
+// returning returns a backend that returns a copy of a result, because the chain may modify the plan.
+func returning(name solver.BackendName, result solver.Result) fake {
 	return fake{name, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-		own := result
-		own.Plan = result.Plan.Clone()
-		return own, nil
+		copied := result
+		copied.Plan = result.Plan.Clone()
+		return copied, nil
 	}}
 }
 
-func fails(name solver.BackendName, err error) fake {
+func failing(name solver.BackendName, err error) fake {
 	return fake{name, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 		return solver.Result{}, err
 	}}
 }
 
-func panics(name solver.BackendName) fake {
+func panicking(name solver.BackendName) fake {
 	return fake{name, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 		panic("a step of -1")
 	}}
 }
 
-// hangs returns a backend that has no plan until its context ends.
-func hangs(name solver.BackendName) fake {
+// hanging returns a backend that returns an error when its context is done.
+func hanging(name solver.BackendName) fake {
 	return fake{name, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 		<-ctx.Done()
 		return solver.Result{}, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)
 	}}
 }
 
-// The snapshot of these tests has three nodes, two steps of 100 s and linear
-// speed: a job that holds 2 nodes and finishes within the first step, and a queued
-// one of 1000 s. The best plan is {2, 1}, {1, 2}: 1 + 1 and 0.1 + 0.3.
+// twoJobs returns a snapshot with three nodes, two steps of 100 s and linear speed. One job has 2 nodes and
+// completes within the first step. The other is queued and needs 1000 s on one node. The best plan is
+// {2, 1}, {1, 2}, with the objective (1 + 1) + (0.1 + 0.3).
 func twoJobs() *solver.Snapshot {
 	short, long := solver.NewJob("short", 150*time.Second), solver.NewJob("long", 1000*time.Second)
 	for _, job := range []*solver.Job{&short, &long} {
@@ -83,17 +82,17 @@ const (
 	greedyObjective = 2.3
 	// 100/150 + 1 + 0.1 + 0.2.
 	worseObjective = 100.0/150 + 1.3
-	ownBound       = 2.5 // of the prover
+	proverBound    = 2.5 // of the prover
 )
 
 func greedy() fake {
-	return gives(solver.BackendGreedy, solver.Result{
+	return returning(solver.BackendGreedy, solver.Result{
 		Plan: greedyPlan(), Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
 	})
 }
 
 func exact() fake {
-	return gives(solver.BackendExact, solver.Result{
+	return returning(solver.BackendExact, solver.Result{
 		Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitNone, Detail: "1 node",
 	})
 }
@@ -102,11 +101,11 @@ func newChain(greedy solver.Backend, backends ...solver.Backend) *Chain {
 	return New(Config{
 		Backends: backends,
 		Greedy:   greedy,
-		Prover:   proves(fails("prover", solver.ErrUnavailable)),
+		Prover:   proverOf(failing("prover", solver.ErrUnavailable)),
 	})
 }
 
-// prover is a backend with a bound beside it.
+// prover adds a bound to a backend.
 type prover struct {
 	solver.Backend
 	bound         func(context.Context, *solver.Problem) float64
@@ -117,14 +116,14 @@ func (p prover) Bound(ctx context.Context, problem *solver.Problem) (float64, []
 	return p.bound(ctx, problem), nil, p.contradiction
 }
 
-// proves returns a prover that solves as the backend does and proves ownBound.
-func proves(backend solver.Backend) prover {
-	return prover{Backend: backend, bound: func(context.Context, *solver.Problem) float64 { return ownBound }}
+// proverOf returns a prover that solves as the backend does and proves proverBound.
+func proverOf(backend solver.Backend) prover {
+	return prover{Backend: backend, bound: func(context.Context, *solver.Problem) float64 { return proverBound }}
 }
 
-// bounds returns a prover that proves the given bound and nothing else.
-func bounds(bound func(context.Context, *solver.Problem) float64) prover {
-	return prover{Backend: fails(solver.BackendExact, solver.ErrUnavailable), bound: bound}
+// boundProver returns a prover that only proves the given bound.
+func boundProver(bound func(context.Context, *solver.Problem) float64) prover {
+	return prover{Backend: failing(solver.BackendExact, solver.ErrUnavailable), bound: bound}
 }
 
 func options(change func(*solver.Options)) solver.Options {
@@ -135,7 +134,7 @@ func options(change func(*solver.Options)) solver.Options {
 	return o
 }
 
-// equal compares decisions apart from the times they took.
+// equal compares decisions without durations and warnings.
 func equal() cmp.Option {
 	return cmp.Options{
 		cmpopts.IgnoreFields(solver.Report{}, "SolveTime", "Warnings"),
@@ -146,9 +145,9 @@ func equal() cmp.Option {
 }
 
 func TestAllocations(t *testing.T) {
-	// The backend keeps both nodes on the finished job; the chain releases one.
-	lazy := gives(solver.BackendExact, solver.Result{Plan: greedyPlan(), Bound: bestObjective})
-	d, err := newChain(greedy(), lazy).Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+	// The backend keeps both nodes on the completed job, and the chain releases one.
+	backend := returning(solver.BackendExact, solver.Result{Plan: greedyPlan(), Bound: bestObjective})
+	d, err := newChain(greedy(), backend).Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,45 +162,45 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-func TestCallerLeaves(t *testing.T) {
+func TestCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	leaves := fake{solver.BackendExact,
+	canceling := fake{solver.BackendExact,
 		func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 			cancel()
 			return solver.Result{}, ctx.Err()
 		}}
-	c := newChain(panics(solver.BackendGreedy), leaves, panics(solver.BackendCBC))
-	for _, when := range []string{"while a backend is asked", "before"} {
+	c := newChain(panicking(solver.BackendGreedy), canceling, panicking(solver.BackendCBC))
+	for _, when := range []string{"during the call of a backend", "before the decision"} {
 		if d, err := c.Allocate(ctx, twoJobs(), solver.DefaultOptions()); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: Allocate() = %+v, %v; want context.Canceled", when, d, err)
 		}
 	}
 }
 
-func TestCallersDeadlineHasPassed(t *testing.T) {
+func TestExpiredDeadline(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 
-	d, err := newChain(greedy(), panics(solver.BackendExact)).Allocate(ctx, twoJobs(), solver.DefaultOptions())
+	d, err := newChain(greedy(), panicking(solver.BackendExact)).Allocate(ctx, twoJobs(), solver.DefaultOptions())
 	if err != nil {
-		t.Fatalf("greedy can answer, but: %v", err)
+		t.Fatalf("error %v; must be greedy's plan", err)
 	}
 	want := []solver.Attempt{
-		{Backend: solver.BackendExact, Outcome: solver.OutcomeTimedOut, Detail: "the time budget left it no time"},
+		{Backend: solver.BackendExact, Outcome: solver.OutcomeTimedOut, Detail: "the time budget expired before the call"},
 		{Backend: solver.BackendGreedy, Outcome: solver.OutcomeAnswered},
 	}
 	if diff := cmp.Diff(want, d.Report.Attempts, equal()); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 
-	c := newChain(fails(solver.BackendGreedy, solver.ErrTimedOut))
+	c := newChain(failing(solver.BackendGreedy, solver.ErrTimedOut))
 	if d, err := c.Allocate(ctx, twoJobs(), solver.DefaultOptions()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Allocate() = %+v, %v; want context.DeadlineExceeded", d, err)
 	}
 }
 
-// TestBackendsThatHang runs on a fake clock, so the durations are exact.
-func TestBackendsThatHang(t *testing.T) {
+// TestHangingBackends checks the times that backends get. It runs on a fake clock, so the durations are exact.
+func TestHangingBackends(t *testing.T) {
 	tests := []struct {
 		name     string
 		budget   time.Duration // of the options
@@ -210,9 +209,9 @@ func TestBackendsThatHang(t *testing.T) {
 		want     []time.Duration
 	}{
 		{
-			// 100 ms are kept for greedy; of the rest each backend leaves a quarter
-			// of what it finds, apart from the last.
-			name: "the budget asked for", budget: time.Second, fallback: time.Hour,
+			// 100 ms are reserved for greedy. Each backend except the last leaves a quarter of the
+			// remaining time.
+			name: "the requested budget", budget: time.Second, fallback: time.Hour,
 			want: []time.Duration{675 * time.Millisecond, 168750 * time.Microsecond, 56250 * time.Microsecond, 0},
 		},
 		{
@@ -220,7 +219,7 @@ func TestBackendsThatHang(t *testing.T) {
 			want: []time.Duration{675 * time.Millisecond, 168750 * time.Microsecond, 56250 * time.Microsecond, 0},
 		},
 		{
-			// Less 100 ms for the answer to travel: 900 ms.
+			// 900 ms remain after the margin of 100 ms.
 			name: "the caller's deadline", budget: time.Hour, fallback: time.Hour, deadline: time.Second,
 			want: []time.Duration{607500 * time.Microsecond, 151875000, 50625000, 0},
 		},
@@ -238,9 +237,9 @@ func TestBackendsThatHang(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, test.deadline)
 					defer cancel()
 				}
-				c := newChain(greedy(), hangs(solver.BackendExact), hangs(solver.BackendCBC), hangs(solver.BackendHiGHS))
+				c := newChain(greedy(), hanging(solver.BackendExact), hanging(solver.BackendCBC), hanging(solver.BackendHiGHS))
 				c.config.DefaultBudget = test.fallback
-				c.config.Prover = proves(hangs(solver.BackendHiGHS)) // Or time is kept for verifying HiGHS.
+				c.config.Prover = proverOf(hanging(solver.BackendHiGHS)) // Otherwise time is reserved for verifying HiGHS.
 				d, err := c.Allocate(ctx, twoJobs(), options(func(o *solver.Options) { o.TimeBudget = test.budget }))
 				if err != nil {
 					t.Fatal(err)
@@ -257,7 +256,7 @@ func TestBackendsThatHang(t *testing.T) {
 	}
 }
 
-func TestNoBudgetAtAll(t *testing.T) {
+func TestNoBudget(t *testing.T) {
 	unlimited := func(what string, ctx context.Context) {
 		if _, limited := ctx.Deadline(); limited {
 			t.Errorf("the context of the %s has a deadline", what)
@@ -269,23 +268,23 @@ func TestNoBudgetAtAll(t *testing.T) {
 			return solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}, nil
 		}}
 	c := newChain(greedy(), spy)
-	c.config.Prover = bounds(func(ctx context.Context, _ *solver.Problem) float64 {
+	c.config.Prover = boundProver(func(ctx context.Context, _ *solver.Problem) float64 {
 		unlimited("bound", ctx)
-		return ownBound
+		return proverBound
 	})
 	if _, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestBoundEndsWithTheBudget(t *testing.T) {
+func TestBoundStopsWithTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		c := newChain(greedy(), hangs(solver.BackendExact))
+		c := newChain(greedy(), hanging(solver.BackendExact))
 		c.config.DefaultBudget = time.Second
-		c.config.Prover = bounds(func(ctx context.Context, _ *solver.Problem) float64 {
+		c.config.Prover = boundProver(func(ctx context.Context, _ *solver.Problem) float64 {
 			<-ctx.Done()
-			return ownBound
+			return proverBound
 		})
 		d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 		if err != nil {
@@ -313,15 +312,15 @@ func TestSolveOptionsReachTheBackend(t *testing.T) {
 	}
 	want := solver.SolveOptions{
 		RelativeGap: 0.01, Formulation: solver.FormulationPaper, Certificate: true,
-		Incumbent: solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}, // That of greedy, whose finished job releases a node.
+		Incumbent: solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}, // Greedy's plan, in which the completed job has released a node.
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
 }
 
-// TestCertificate checks that a certificate comes with the answer whose bound it is of, and
-// that its jobs are then those of the snapshot.
+// TestCertificate checks that the report has the certificate of its bound, with the job indices of the
+// snapshot.
 func TestCertificate(t *testing.T) {
 	s := twoJobs()
 	never := solver.NewJob("never", time.Hour)
@@ -334,13 +333,13 @@ func TestCertificate(t *testing.T) {
 		backend solver.Backend
 		want    solver.Certificate
 	}{
-		"of the backend":      {gives(solver.BackendExact, proof), of(2)},
-		"of the verification": {gives(solver.BackendCBC, none), of(2)},
-		"of greedy":           {fails(solver.BackendCBC, solver.ErrUnavailable), nil},
+		"of the backend":      {returning(solver.BackendExact, proof), of(2)},
+		"of the verification": {returning(solver.BackendCBC, none), of(2)},
+		"of greedy":           {failing(solver.BackendCBC, solver.ErrUnavailable), nil},
 	} {
 		c := New(Config{
 			Backends: []solver.Backend{test.backend}, Greedy: greedy(),
-			Prover: proves(gives(solver.BackendExact, proof)),
+			Prover: proverOf(returning(solver.BackendExact, proof)),
 		})
 		o := options(func(o *solver.Options) { o.Backend = test.backend.Name() })
 		d, err := c.Allocate(t.Context(), s, o)
@@ -370,7 +369,7 @@ func TestEmptyProblems(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := newChain(gives(solver.BackendGreedy, empty), gives(solver.BackendExact, empty))
+			c := newChain(returning(solver.BackendGreedy, empty), returning(solver.BackendExact, empty))
 			d, err := c.Allocate(t.Context(), test.snapshot, solver.DefaultOptions())
 			if err != nil {
 				t.Fatal(err)

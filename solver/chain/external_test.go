@@ -26,11 +26,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// drawn returns a snapshot of queued jobs drawn from a seed. With as many nodes as
-// jobs, all sizes are forced to 1: the model has one plan. On such snapshots, and
-// in the paper's formulation, CBC 2.10.8 has been seen to report a wrong optimum,
-// 142.088 for 143.108, and infeasibility, and on some of 20 jobs to abort.
-func drawn(jobs, nodes int, seed uint64) *solver.Snapshot {
+// randomSnapshot returns a snapshot of queued jobs with random ETAs. If there are as many nodes as jobs, all
+// sizes are forced to 1, and the model has one plan. On such snapshots, with the paper's formulation, CBC
+// 2.10.8 has reported a wrong optimum (142.088 instead of 143.108) and infeasibility. On some snapshots
+// of 20 jobs it has aborted.
+func randomSnapshot(jobs, nodes int, seed uint64) *solver.Snapshot {
 	r := rand.New(rand.NewPCG(seed, 70))
 	s := &solver.Snapshot{ID: fmt.Sprint(seed), TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
 	for i := range jobs {
@@ -40,7 +40,7 @@ func drawn(jobs, nodes int, seed uint64) *solver.Snapshot {
 	return s
 }
 
-// newChain returns a chain of CBC, which is never trusted, and the exact backend.
+// newChain returns a chain of CBC and the exact backend.
 func newChain(program string) *chain.Chain {
 	return chain.New(chain.Config{
 		Backends: []solver.Backend{external.CBC(program), exact.New()},
@@ -49,7 +49,7 @@ func newChain(program string) *chain.Chain {
 	})
 }
 
-func paperOnCBC() solver.Options {
+func paperCBCOptions() solver.Options {
 	o := solver.DefaultOptions()
 	o.Backend, o.Formulation = solver.BackendCBC, solver.FormulationPaper
 	return o
@@ -70,18 +70,17 @@ func provenOptimum(t *testing.T, s *solver.Snapshot) float64 {
 	return objective
 }
 
-// TestWhateverCBCSays asks the real CBC about snapshots of the kinds that it has
-// erred on: what is called optimal is the proven optimum, and where CBC's answer
-// does not hold, that of the exact backend does.
-func TestWhateverCBCSays(t *testing.T) {
+// TestRealCBC calls the real CBC with snapshots like those for which it has reported wrong results. A plan
+// that is reported as optimal is optimal. If the result of CBC is refuted, the exact backend has the plan.
+func TestRealCBC(t *testing.T) {
 	program := solvertest.Program(t, solver.BackendCBC)
-	snapshots := []*solver.Snapshot{drawn(20, 26, 2)}
+	snapshots := []*solver.Snapshot{randomSnapshot(20, 26, 2)}
 	for seed := range uint64(8) {
-		snapshots = append(snapshots, drawn(70, 70, seed))
+		snapshots = append(snapshots, randomSnapshot(70, 70, seed))
 	}
 	for _, s := range snapshots {
 		t.Run(fmt.Sprintf("%d jobs on %d nodes, seed %s", len(s.Jobs), s.TotalNodes, s.ID), func(t *testing.T) {
-			o := paperOnCBC()
+			o := paperCBCOptions()
 			o.TimeBudget = time.Minute
 			d, err := newChain(program).Allocate(t.Context(), s, o)
 			if err != nil {
@@ -93,21 +92,21 @@ func TestWhateverCBCSays(t *testing.T) {
 			switch {
 			case r.Reason == solver.ReasonOptimal:
 				if math.Abs(r.Objective-want) > 1e-9*want {
-					t.Errorf("objective %.12g is called optimal; the optimum is %.12g", r.Objective, want)
+					t.Errorf("objective %.12g is reported as optimal; the optimum is %.12g", r.Objective, want)
 				}
 			case r.Backend != solver.BackendCBC:
 				t.Errorf("reason %s of %s; want a proof", r.Reason, r.Backend)
 			case r.Limit != solver.LimitTime && r.Objective < want*(1-1e-6):
-				t.Errorf("objective %.12g stands; the optimum is %.12g", r.Objective, want)
+				t.Errorf("objective %.12g is accepted; the optimum is %.12g", r.Objective, want)
 			}
 		})
 	}
 }
 
-// TestWhatCBCHasSaid has a program write what CBC 2.10.8 is known to have written
-// on a snapshot whose sizes are all forced to 1.
-func TestWhatCBCHasSaid(t *testing.T) {
-	s := drawn(70, 70, 1)
+// TestFakeCBC replaces CBC by a program that writes what CBC 2.10.8 has written for snapshots whose sizes
+// are all forced to 1.
+func TestFakeCBC(t *testing.T) {
+	s := randomSnapshot(70, 70, 1)
 	p := solver.NewProblem(s, solver.AdmissionFIFO)
 	model, err := milp.Build(p, solver.FormulationPaper)
 	if err != nil {
@@ -120,7 +119,7 @@ func TestWhatCBCHasSaid(t *testing.T) {
 			plan[i][step].Nodes = 1
 		}
 	}
-	// The solution file with a first line; an objective is one of the model.
+	// file returns a solution file. objective is in the units of the model.
 	file := func(status string, objective float64) string {
 		var text strings.Builder
 		fmt.Fprintf(&text, "%s - objective value %.8f\n", status, objective/model.Objective(1))
@@ -131,7 +130,7 @@ func TestWhatCBCHasSaid(t *testing.T) {
 		}
 		return text.String()
 	}
-	// CBC's program writes the file that its last argument names.
+	// program returns a script that, like CBC, writes the file that its last argument names.
 	program := func(solution string, lines ...string) string {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "cbc")
@@ -160,7 +159,7 @@ func TestWhatCBCHasSaid(t *testing.T) {
 		{
 			"a wrong optimum", program(file("Optimal", want*142.088/143.108)),
 			solver.OutcomeInvalidPlan, []string{
-				"CBC 2.10.8 says: Optimal", "refuted: it calls ",
+				"CBC 2.10.8 says: Optimal", "refuted: the claimed optimum is ",
 				fmt.Sprintf("exact has a plan of %.10g", want),
 			},
 		},
@@ -169,11 +168,11 @@ func TestWhatCBCHasSaid(t *testing.T) {
 			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 says: Infeasible, but every problem has a plan"},
 		},
 		{
-			"that no integer is feasible", program(file("Integer infeasible", want)),
+			"integer infeasibility", program(file("Integer infeasible", want)),
 			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 says: Integer infeasible"},
 		},
 		{
-			"nothing, by an abort", program("", "rm \"$last\"",
+			"an abort", program("", "rm \"$last\"",
 				"echo 'cbc: ClpNonLinearCost.cpp:1047: void ClpNonLinearCost::goBackAll(const CoinIndexedVector*): Assertion failed.'",
 				"kill -ABRT $$"),
 			solver.OutcomeCrashed, []string{"signal: aborted", "ClpNonLinearCost.cpp:1047"},
@@ -185,13 +184,13 @@ func TestWhatCBCHasSaid(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			d, err := newChain(test.program).Allocate(t.Context(), s, paperOnCBC())
+			d, err := newChain(test.program).Allocate(t.Context(), s, paperCBCOptions())
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := d.Report
 			if r.Reason != solver.ReasonOptimal || math.Abs(r.Objective-want) > 1e-9*want {
-				t.Errorf("objective %.12g is called %s; the optimum is %.12g", r.Objective, r.Reason, want)
+				t.Errorf("objective %.12g is reported as %s; the optimum is %.12g", r.Objective, r.Reason, want)
 			}
 			var got []solver.Outcome
 			for _, a := range r.Attempts {
@@ -206,7 +205,7 @@ func TestWhatCBCHasSaid(t *testing.T) {
 			}
 			for _, part := range test.detail {
 				if !strings.Contains(r.Attempts[0].Detail, part) {
-					t.Errorf("detail %q does not say %q", r.Attempts[0].Detail, part)
+					t.Errorf("detail %q does not contain %q", r.Attempts[0].Detail, part)
 				}
 			}
 		})

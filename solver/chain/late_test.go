@@ -9,31 +9,31 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestAnswersBeforeTheDeadline checks that the caller gets what is in hand before its
-// deadline, whatever goes on beyond its time: a search, or the proof of a bound.
-func TestAnswersBeforeTheDeadline(t *testing.T) {
+// TestResponseBeforeTheDeadline checks that the caller gets the best plan so far before its deadline if a
+// search or the computation of a bound ignores its context.
+func TestResponseBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
-	deaf := func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+	ignoresContext := func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 		time.Sleep(time.Hour)
 		return solver.Result{}, solver.ErrTimedOut
 	}
-	late := bounds(func(ctx context.Context, _ *solver.Problem) float64 {
+	late := boundProver(func(ctx context.Context, _ *solver.Problem) float64 {
 		if ctx.Err() == nil {
 			time.Sleep(time.Hour)
 		}
-		return ownBound
+		return proverBound
 	})
 	for name, test := range map[string]struct {
-		backend solver.Backend
-		prover  solver.Prover
-		asked   solver.BackendName
-		want    solver.BackendName
-		limit   solver.Limit
+		backend   solver.Backend
+		prover    solver.Prover
+		requested solver.BackendName
+		want      solver.BackendName
+		limit     solver.Limit
 	}{
-		"a search that goes on":            {backend: fake{solver.BackendExact, deaf}, prover: proves(fails("prover", solver.ErrUnavailable)), asked: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
-		"a bound that goes on":             {backend: exact(), prover: late, asked: solver.BackendGreedy, want: solver.BackendGreedy, limit: solver.LimitNone},
-		"a bound for an answer in hand":    {backend: gives(solver.BackendCBC, solver.Result{Plan: bestPlan(), Bound: ownBound * 2, Limit: solver.LimitNone}), prover: late, asked: solver.BackendCBC, want: solver.BackendCBC, limit: solver.LimitNone},
-		"neither a search nor a bound end": {backend: fake{solver.BackendExact, deaf}, prover: late, asked: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
+		"a search":                       {backend: fake{solver.BackendExact, ignoresContext}, prover: proverOf(failing("prover", solver.ErrUnavailable)), requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
+		"a bound":                        {backend: exact(), prover: late, requested: solver.BackendGreedy, want: solver.BackendGreedy, limit: solver.LimitNone},
+		"a bound after a plan was found": {backend: returning(solver.BackendCBC, solver.Result{Plan: bestPlan(), Bound: proverBound * 2, Limit: solver.LimitNone}), prover: late, requested: solver.BackendCBC, want: solver.BackendCBC, limit: solver.LimitNone},
+		"a search and a bound":           {backend: fake{solver.BackendExact, ignoresContext}, prover: late, requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,35 +42,34 @@ func TestAnswersBeforeTheDeadline(t *testing.T) {
 				c.config.Prover = test.prover
 				ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
 				defer cancel()
-				d, err := c.Allocate(ctx, twoJobs(), options(func(o *solver.Options) { o.Backend, o.TimeBudget = test.asked, time.Hour }))
+				d, err := c.Allocate(ctx, twoJobs(), options(func(o *solver.Options) { o.Backend, o.TimeBudget = test.requested, time.Hour }))
 				if err != nil || ctx.Err() != nil {
 					t.Fatalf("error %v, context %v", err, ctx.Err())
 				}
 				if r := d.Report; r.Backend != test.want || r.Limit != test.limit || r.Bound < r.Objective {
 					t.Errorf("the report is %+v", r)
 				}
-				time.Sleep(2 * time.Hour) // What goes on ends.
+				time.Sleep(2 * time.Hour) // Until all goroutines have returned.
 			})
 		})
 	}
 }
 
-// TestHurriedDecisions checks that a decision that is hurried ends with what its search
-// has, as if its time were up.
-func TestHurriedDecisions(t *testing.T) {
+// TestInterrupt checks that Options.Interrupt stops a search as its deadline does.
+func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hurried, hurry := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, hurry)
+		interrupted, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, interrupt)
 		c := newChain(greedy(), fake{solver.BackendExact, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 			<-ctx.Done()
 			if ctx.Err() != context.DeadlineExceeded {
-				t.Errorf("the search ends with %v", ctx.Err())
+				t.Errorf("the error of the context is %v; must be context.DeadlineExceeded", ctx.Err())
 			}
 			return solver.Result{Plan: bestPlan(), Bound: 3, Limit: solver.LimitTime}, nil
 		}})
 		start := time.Now()
-		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.TimeBudget, o.Interrupt = time.Hour, hurried }))
+		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.TimeBudget, o.Interrupt = time.Hour, interrupted }))
 		if err != nil || time.Since(start) != time.Second {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}

@@ -10,89 +10,89 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// boundNoise is how far a bound may be below an objective, as a relative gap, for the
-// arithmetic of the two to be the reason.
-const boundNoise = 1e-12
+// roundingTolerance is the relative gap up to which a bound below an objective is explained by rounding.
+const roundingTolerance = 1e-12
 
-// proof is what is known about the optimum.
+// proof is the proof of a bound.
 type proof struct {
 	bound float64
-	// prices of nodes that come with the bound, those of the backend if it knows them.
-	prices []float64
-	// contradiction, where it is not empty, says which plan is above which bound.
+	// nodePrices are the node prices of the bound, from the backend if it reports them.
+	nodePrices []float64
+	// contradiction describes a proof that a legal plan has refuted, "" if there is none.
 	contradiction string
 }
 
-// bound returns a proven upper bound on the optimum: the backend's own, or that of
-// the prover's verification, and the prover's Bound where neither has one or the
-// verification was cut short. A heuristic plan may exceed it where it leaves an admitted job
-// waiting, which the model cannot. With noBound its bound is left at +Inf.
-func (r *run) bound(ctx context.Context, a answer) (proof, error) {
+// proveBound returns a proven upper bound on the optimum: the bound of the backend or of the prover's
+// verification. If there is neither or if the verification is incomplete, it calls the prover. With noBound,
+// the bound of a heuristic plan is +Inf.
+func (r *run) proveBound(ctx context.Context, a attempt) (proof, error) {
 	if r.noBound && a.result.Heuristic {
 		return proof{bound: math.Inf(1), contradiction: a.result.Contradiction}, nil
 	}
 	bound, complete := a.result.Bound, !math.IsInf(a.result.Bound, 1)
 	prices, contradiction := a.result.NodePrices, a.result.Contradiction
-	if own := r.verification; own != nil && own.Outcome == solver.OutcomeAnswered {
-		bound = min(bound, own.result.Bound)
-		complete = own.result.Limit != solver.LimitTime
+	if v := r.verification; v != nil && v.Outcome == solver.OutcomeAnswered {
+		bound = min(bound, v.result.Bound)
+		complete = v.result.Limit != solver.LimitTime
 		if prices == nil {
-			prices = own.result.NodePrices
+			prices = v.result.NodePrices
 		}
 	}
 	if !complete || math.IsInf(bound, 1) {
-		ctx, cancel := until(ctx, r.budget.end)
+		ctx, cancel := withDeadline(ctx, r.budget.deadline)
 		defer cancel()
-		own, err := prove(ctx, r.chain.config.Prover, r.problem)
+		proven, err := callProver(ctx, r.chain.config.Prover, r.problem)
 		if err != nil {
 			return proof{}, err
 		}
-		bound, contradiction = min(bound, own.bound), cmp.Or(contradiction, own.contradiction)
+		bound, contradiction = min(bound, proven.bound), cmp.Or(contradiction, proven.contradiction)
 		if prices == nil {
-			prices = own.prices
+			prices = proven.nodePrices
 		}
 	}
 	if math.IsNaN(bound) || math.IsInf(bound, 0) {
-		return proof{}, fmt.Errorf("the bound for the plan of %s is %v", a.Backend, bound)
+		return proof{}, fmt.Errorf("the bound for the plan of %s is %v; must be finite", a.Backend, bound)
 	}
-	proven := proof{bound: bound, prices: prices, contradiction: contradiction}
-	a.test(r.problem, &proven)
+	proven := proof{bound: bound, nodePrices: prices, contradiction: contradiction}
+	proven.checkAgainst(r.problem, &a)
 	return proven, nil
 }
 
-// test holds a proof against the plan of an answer. Of one that the plan disproves, or that
-// disproved itself, nothing is left but what needs no search.
-func (a *answer) test(p *solver.Problem, proven *proof) {
-	refutes := solver.RelativeGap(proven.bound, a.objective) > boundNoise && p.Check(a.result.Plan) == nil
-	if proven.contradiction == "" && refutes {
-		proven.contradiction = fmt.Sprintf("the bound %v is wrong: a legal plan of %s has objective %v", proven.bound, a.Backend, a.objective)
+// checkAgainst checks the proof against the plan of an attempt. If the plan refutes the bound, or if the
+// proof has a contradiction already, it sets the bound to one that needs no search. The bound of a heuristic plan is
+// raised to its objective, because the plan may exceed the optimum of the model: it may leave an admitted
+// job waiting, which is not legal in the model.
+func (f *proof) checkAgainst(p *solver.Problem, a *attempt) {
+	refutes := solver.RelativeGap(f.bound, a.objective) > roundingTolerance && p.Check(a.result.Plan) == nil
+	if f.contradiction == "" && refutes {
+		f.contradiction = fmt.Sprintf("the bound %v is wrong: a legal plan of %s has objective %v", f.bound, a.Backend, a.objective)
 	}
-	if proven.contradiction != "" {
-		proven.bound = p.TrivialBound()
+	if f.contradiction != "" {
+		f.bound = p.TrivialBound()
 	}
-	proven.bound = max(proven.bound, a.objective)
-	// Of sums that cancel to next to nothing no optimum is known.
-	if off := p.RoundingError(a.result.Plan); solver.RelativeGap(a.objective, a.objective+off) > solver.OptimalGap {
-		proven.bound += off
+	f.bound = max(f.bound, a.objective)
+	// If the terms of the objective nearly cancel, its rounding error exceeds the gap of a proven optimum.
+	if e := p.RoundingError(a.result.Plan); solver.RelativeGap(a.objective, a.objective+e) > solver.OptimalGap {
+		f.bound += e
 	}
 }
 
-// prove asks a prover for a bound and turns a panic into an error, as solve does.
-func prove(ctx context.Context, prover solver.Prover, p *solver.Problem) (proven proof, err error) {
+// callProver calls prover.Bound and converts a panic into an error, as solve does.
+func callProver(ctx context.Context, prover solver.Prover, p *solver.Problem) (proven proof, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
 		}
 	}()
-	proven.bound, proven.prices, proven.contradiction = prover.Bound(ctx, p)
+	proven.bound, proven.nodePrices, proven.contradiction = prover.Bound(ctx, p)
 	return proven, nil
 }
 
-// conclude returns what is known about an answer of the given relative gap and
-// what ended the search for it. A search that time has ended says so however good its
-// plan is, as does a heuristic answer instead of one that was not found in time. A gap that
-// is open although a solver was done is open because our own proof has ended.
-func (r *run) conclude(result solver.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
+// reasonAndLimit returns the reason and the limit of a report. A search that the time budget stopped has
+// LimitTime however good its plan is, and so has a heuristic plan that replaces the plan of a backend that
+// timed out. If the gap is open although an external solver completed its search, the limit is the limit of
+// the verification.
+func (r *run) reasonAndLimit(result solver.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit
 	switch {
@@ -101,9 +101,9 @@ func (r *run) conclude(result solver.Result, attempts []solver.Attempt, contradi
 			limit = solver.LimitTime
 		}
 		return solver.ReasonHeuristic, limit
-	case limit == solver.LimitTime: // It stays.
+	case limit == solver.LimitTime: // Unchanged.
 	case contradicted && !optimal:
-		limit = solver.LimitWork // The search is over, and has proven nothing.
+		limit = solver.LimitWork // The search is complete, but proves nothing.
 	case optimal:
 		limit = solver.LimitNone
 	case gap <= r.options.RelativeGap:

@@ -19,7 +19,7 @@ func TestReport(t *testing.T) {
 	answered := func(name solver.BackendName, detail string) solver.Attempt {
 		return solver.Attempt{Backend: name, Outcome: solver.OutcomeAnswered, Detail: detail}
 	}
-	// What most reports of the optimal backend and of greedy have in common.
+	// Reports of the exact backend and of greedy, which the tests modify.
 	optimum := solver.Report{
 		Backend: first, Reason: solver.ReasonOptimal, Limit: solver.LimitNone,
 		Objective: bestObjective, Bound: bestObjective, GreedyObjective: greedyObjective,
@@ -27,14 +27,14 @@ func TestReport(t *testing.T) {
 	}
 	heuristic := solver.Report{
 		Backend: last, Reason: solver.ReasonHeuristic, Limit: solver.LimitNone,
-		Objective: greedyObjective, Bound: ownBound, RelativeGap: (ownBound - greedyObjective) / ownBound,
+		Objective: greedyObjective, Bound: proverBound, RelativeGap: (proverBound - greedyObjective) / proverBound,
 		GreedyObjective: greedyObjective, Attempts: []solver.Attempt{answered(last, "")},
 	}
 	with := func(r solver.Report, change func(*solver.Report)) solver.Report {
 		change(&r)
 		return r
 	}
-	// What greedy's is where the time was too short for another.
+	// The report of greedy after a backend has timed out.
 	late := with(heuristic, func(r *solver.Report) { r.Limit = solver.LimitTime })
 	after := func(r solver.Report, attempts ...solver.Attempt) solver.Report {
 		return with(r, func(r *solver.Report) { r.Attempts = append(attempts, r.Attempts...) })
@@ -50,26 +50,26 @@ func TestReport(t *testing.T) {
 	tests := []struct {
 		name     string
 		backends []solver.Backend
-		greedy   solver.Backend // answers if nil
+		greedy   solver.Backend // greedy() if nil
 		options  func(*solver.Options)
 		want     solver.Report
 	}{
 		{
-			name:     "the first backend answers and no other is asked",
-			backends: []solver.Backend{exact(), panics(cbc)},
+			name:     "if the first backend has a plan, no other is called",
+			backends: []solver.Backend{exact(), panicking(cbc)},
 			want:     optimum,
 		},
 		{
-			name:     "the backend asked for comes first",
-			backends: []solver.Backend{panics(cbc), panics(highs), exact()},
+			name:     "the requested backend is called first",
+			backends: []solver.Backend{panicking(cbc), panicking(highs), exact()},
 			want:     optimum,
 		},
 		{
-			name: "then the configured ones in order, then greedy",
+			name: "then the configured backends in order, then greedy",
 			backends: []solver.Backend{
-				fails(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable)),
-				hangs(first),
-				fails(highs, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)),
+				failing(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable)),
+				hanging(first),
+				failing(highs, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)),
 			},
 			options: func(o *solver.Options) {
 				o.Backend = highs
@@ -94,30 +94,30 @@ func TestReport(t *testing.T) {
 			}),
 		},
 		{
-			name:     "a bare deadline error is a time-out",
-			backends: []solver.Backend{fails(first, context.DeadlineExceeded)},
+			name:     "context.DeadlineExceeded is a timeout",
+			backends: []solver.Backend{failing(first, context.DeadlineExceeded)},
 			want: after(late, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeTimedOut, Detail: "context deadline exceeded",
 			}),
 		},
 		{
 			name:     "any other error is a crash",
-			backends: []solver.Backend{fails(first, errors.New("exit status 255"))},
+			backends: []solver.Backend{failing(first, errors.New("exit status 255"))},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeCrashed, Detail: "exit status 255",
 			}),
 		},
 		{
-			name:     "so is a panic",
-			backends: []solver.Backend{panics(first)},
+			name:     "a panic is a crash",
+			backends: []solver.Backend{panicking(first)},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeCrashed, Detail: "panic: a step of -1",
 			}),
 		},
 		{
-			name: "an illegal plan is refused",
+			name: "an illegal plan is rejected",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 1)}, Bound: 100}),
+				returning(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 1)}, Bound: 100}),
 			},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeInvalidPlan,
@@ -127,21 +127,21 @@ func TestReport(t *testing.T) {
 		{
 			name: "only a heuristic may leave an admitted job waiting",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 2)}, Bound: 100}),
+				returning(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 2)}, Bound: 100}),
 			},
-			greedy: gives(last, solver.Result{
+			greedy: returning(last, solver.Result{
 				Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
 			}),
 			want: after(with(heuristic, func(r *solver.Report) {
-				r.Objective, r.GreedyObjective, r.RelativeGap, r.IdleNodes = 2, 2, (ownBound-2)/ownBound, 1
+				r.Objective, r.GreedyObjective, r.RelativeGap, r.IdleNodes = 2, 2, (proverBound-2)/proverBound, 1
 			}), solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeInvalidPlan,
 				Detail: "plan gives job 1 0 nodes in step 1; its legal sizes are [1 2]",
 			}),
 		},
 		{
-			name:     "asking for greedy asks only greedy",
-			backends: []solver.Backend{panics(first)},
+			name:     "if greedy is requested, no other backend is called",
+			backends: []solver.Backend{panicking(first)},
 			options:  func(o *solver.Options) { o.Backend = last },
 			want:     heuristic,
 		},
@@ -153,9 +153,9 @@ func TestReport(t *testing.T) {
 			}),
 		},
 		{
-			name:     "greedy fails where only its objective is wanted",
+			name:     "greedy fails, but another backend has a plan",
 			backends: []solver.Backend{exact()},
-			greedy:   panics(last),
+			greedy:   panicking(last),
 			want: with(optimum, func(r *solver.Report) {
 				r.GreedyObjective = 0
 				r.Attempts = append(r.Attempts, solver.Attempt{
@@ -165,49 +165,49 @@ func TestReport(t *testing.T) {
 		},
 
 		{
-			name: "a search cut short",
+			name: "an incomplete search",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: worsePlan(), Bound: 3, Limit: solver.LimitTime}),
+				returning(first, solver.Result{Plan: worsePlan(), Bound: 3, Limit: solver.LimitTime}),
 			},
 			want: with(feasible(worseObjective, 3, solver.LimitTime), func(r *solver.Report) { r.IdleNodes = 1 }),
 		},
 		{
-			name: "a search cut short just when it had proven the optimum",
+			name: "an incomplete search that has proven the optimum",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitTime}),
+				returning(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitTime}),
 			},
-			// More time may have found another plan as good.
+			// A complete search might have found another optimum.
 			want: with(optimum, func(r *solver.Report) {
 				r.Limit, r.Attempts = solver.LimitTime, []solver.Attempt{answered(first, "")}
 			}),
 		},
 		{
-			name: "a search cut short within the gap asked for",
+			name: "an incomplete search within the requested gap",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: bestPlan(), Bound: ownBound, Limit: solver.LimitTime}),
+				returning(first, solver.Result{Plan: bestPlan(), Bound: proverBound, Limit: solver.LimitTime}),
 			},
 			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
-			want:    feasible(bestObjective, ownBound, solver.LimitTime),
+			want:    feasible(bestObjective, proverBound, solver.LimitTime),
 		},
 		{
-			name: "the gap asked for is reached",
+			name: "the requested gap is reached",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: bestPlan(), Bound: ownBound, Limit: solver.LimitNone}),
+				returning(first, solver.Result{Plan: bestPlan(), Bound: proverBound, Limit: solver.LimitNone}),
 			},
 			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
-			want:    feasible(bestObjective, ownBound, solver.LimitGap),
+			want:    feasible(bestObjective, proverBound, solver.LimitGap),
 		},
 		{
-			name: "a backend without a bound has ours",
+			name: "without a bound of the backend, the prover's is used",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Limit: solver.LimitNone}),
+				returning(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Limit: solver.LimitNone}),
 			},
-			want: feasible(bestObjective, ownBound, solver.LimitNone),
+			want: feasible(bestObjective, proverBound, solver.LimitNone),
 		},
 		{
-			name: "a bound below the objective by noise is raised to it",
+			name: "a bound below the objective by rounding is raised to it",
 			backends: []solver.Backend{
-				gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective * (1 - 1e-13), Detail: "1 node"}),
+				returning(first, solver.Result{Plan: bestPlan(), Bound: bestObjective * (1 - 1e-13), Detail: "1 node"}),
 			},
 			want: optimum,
 		},
@@ -217,7 +217,7 @@ func TestReport(t *testing.T) {
 			if test.greedy == nil {
 				test.greedy = greedy()
 			}
-			synctest.Test(t, func(t *testing.T) { // A fake clock, for the backends that hang.
+			synctest.Test(t, func(t *testing.T) { // For the backends that hang.
 				c := newChain(test.greedy, test.backends...)
 				d, err := c.Allocate(t.Context(), twoJobs(), options(test.options))
 				if err != nil {
@@ -231,10 +231,10 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestHeuristicPlanMayExceedTheBound: it leaves a job waiting that the model admits.
+// TestHeuristicPlanMayExceedTheBound checks a plan that leaves an admitted job waiting.
 func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
-	c := newChain(gives(solver.BackendGreedy, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Heuristic: true}))
-	c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 { return 1 })
+	c := newChain(returning(solver.BackendGreedy, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Heuristic: true}))
+	c.config.Prover = boundProver(func(context.Context, *solver.Problem) float64 { return 1 })
 	d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.Backend = solver.BackendGreedy }))
 	if err != nil {
 		t.Fatal(err)
@@ -246,9 +246,9 @@ func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
 
 func TestNoBound(t *testing.T) {
 	c := newChain(greedy(), exact())
-	c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 {
-		t.Error("a bound is worked out that is not wanted")
-		return ownBound
+	c.config.Prover = boundProver(func(context.Context, *solver.Problem) float64 {
+		t.Error("the prover is called")
+		return proverBound
 	})
 	o := solver.Options{Backend: solver.BackendGreedy, NoBound: true}.WithDefaults()
 	d, err := c.Allocate(t.Context(), twoJobs(), o)
@@ -264,69 +264,68 @@ func TestNoBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := d.Report; r.Bound != bestObjective || r.Reason != solver.ReasonOptimal {
-		t.Errorf("report = %+v; want the bound that exact proves anyway", r)
+		t.Errorf("report = %+v; want the bound of the exact backend", r)
 	}
 }
 
-// TestContradiction: a legal plan above a bound of any backend leaves of the bound
-// what needs no search, and says so.
+// TestContradiction checks that a legal plan above the bound of any backend is reported as a contradiction,
+// and that the bound is then one that needs no search.
 func TestContradiction(t *testing.T) {
 	const first = solver.BackendExact
 	tests := []struct {
 		name    string
 		backend solver.Backend
 		bound   float64 // of the prover
-		own     string  // contradiction of it
+		prover  string  // contradiction of the prover
 		want    string
 	}{
 		{
 			name:    "a backend's bound is wrong",
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: 2.39}),
+			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: 2.39}),
 			want:    "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
 		},
 		{
-			name:    "our bound is wrong",
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
+			name:    "the bound of the prover is wrong",
+			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
 			want: "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
 		},
 		{
-			name:    "our bound has contradicted itself",
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.5, own: "lemma 1 bounds 3 by 2",
+			name:    "the prover reports a contradiction",
+			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.5, prover: "lemma 1 bounds 3 by 2",
 			want: "lemma 1 bounds 3 by 2",
 		},
 		{
-			name:    "a backend has contradicted itself",
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Contradiction: "lemma 1 bounds 3 by 2"}),
+			name:    "a backend reports a contradiction",
+			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Contradiction: "lemma 1 bounds 3 by 2"}),
 			want:    "lemma 1 bounds 3 by 2",
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backend)
-			own := bounds(func(context.Context, *solver.Problem) float64 { return test.bound })
-			own.contradiction = test.own
-			c.config.Prover = own
+			p := boundProver(func(context.Context, *solver.Problem) float64 { return test.bound })
+			p.contradiction = test.prover
+			c.config.Prover = p
 			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := solver.NewProblem(twoJobs(), solver.AdmissionFIFO)
-			if r := d.Report; r.Contradiction != test.want || r.Objective != bestObjective || r.Bound != p.TrivialBound() ||
+			trivial := solver.NewProblem(twoJobs(), solver.AdmissionFIFO).TrivialBound()
+			if r := d.Report; r.Contradiction != test.want || r.Objective != bestObjective || r.Bound != trivial ||
 				r.Reason != solver.ReasonFeasible || r.Limit != solver.LimitWork {
-				t.Errorf("report = %+v; want contradiction %q and the bound %v that needs no search", r, test.want, p.TrivialBound())
+				t.Errorf("report = %+v; want contradiction %q and the bound %v that needs no search", r, test.want, trivial)
 			}
 		})
 	}
 }
 
-// TestNextToNothing: where all that can be gained is next to nothing, its last digits are no
-// contradiction.
-func TestNextToNothing(t *testing.T) {
+// TestTinyObjective checks that the rounding of an objective near 0 is not reported as a contradiction.
+func TestTinyObjective(t *testing.T) {
 	s := twoJobs()
 	for i := range s.Jobs {
 		s.Jobs[i].Weight = new(math.SmallestNonzeroFloat64)
 	}
-	c := newChain(greedy(), gives(solver.BackendExact, solver.Result{Plan: bestPlan(), Bound: 0}))
+	c := newChain(greedy(), returning(solver.BackendExact, solver.Result{Plan: bestPlan(), Bound: 0}))
 	d, err := c.Allocate(t.Context(), s, solver.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -336,15 +335,15 @@ func TestNextToNothing(t *testing.T) {
 	}
 }
 
-// TestContradictionWithoutAnswer: a contradiction is told whatever became of the answer that
-// it was found for, and of the decision.
-func TestContradictionWithoutAnswer(t *testing.T) {
+// TestContradictionWithoutPlan checks that a contradiction is reported even if the plan of its backend is
+// rejected or the decision fails.
+func TestContradictionWithoutPlan(t *testing.T) {
 	const first, next, found = solver.BackendExact, solver.BackendHiGHS, "lemma 1 bounds 3 by 2"
-	illegal := gives(first, solver.Result{Plan: solver.Plan{solver.Nodes(9, 9), solver.Nodes(9, 9)}, Bound: 3, Contradiction: found})
+	illegal := returning(first, solver.Result{Plan: solver.Plan{solver.Nodes(9, 9), solver.Nodes(9, 9)}, Bound: 3, Contradiction: found})
 	broken := fake{first, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
 		return solver.Result{Contradiction: found}, errors.New("broken")
 	}}
-	answers := gives(next, solver.Result{Plan: bestPlan(), Bound: bestObjective})
+	other := returning(next, solver.Result{Plan: bestPlan(), Bound: bestObjective})
 	tests := []struct {
 		name     string
 		backends []solver.Backend
@@ -352,17 +351,17 @@ func TestContradictionWithoutAnswer(t *testing.T) {
 		noBound  bool
 		want     solver.BackendName
 	}{
-		{name: "the plan is illegal, greedy answers", backends: []solver.Backend{illegal}, prover: exact(), want: solver.BackendGreedy},
-		{name: "the backend fails, greedy answers", backends: []solver.Backend{broken}, prover: exact(), want: solver.BackendGreedy},
+		{name: "the plan is illegal, greedy decides", backends: []solver.Backend{illegal}, prover: exact(), want: solver.BackendGreedy},
+		{name: "the backend fails, greedy decides", backends: []solver.Backend{broken}, prover: exact(), want: solver.BackendGreedy},
 		{name: "without a bound", backends: []solver.Backend{broken}, prover: exact(), noBound: true, want: solver.BackendGreedy},
-		{name: "another backend answers", backends: []solver.Backend{illegal, answers}, prover: exact(), want: next},
-		{name: "the verification fails", backends: []solver.Backend{claims(next, bestPlan(), true)}, prover: broken, want: next},
-		{name: "its plan is illegal", backends: []solver.Backend{claims(next, bestPlan(), true)}, prover: illegal, want: next},
+		{name: "another backend decides", backends: []solver.Backend{illegal, other}, prover: exact(), want: next},
+		{name: "the verification fails", backends: []solver.Backend{claiming(next, bestPlan(), true)}, prover: broken, want: next},
+		{name: "the plan of the verification is illegal", backends: []solver.Backend{claiming(next, bestPlan(), true)}, prover: illegal, want: next},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backends...)
-			c.config.Prover = proves(test.prover)
+			c.config.Prover = proverOf(test.prover)
 			d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.NoBound = test.noBound }))
 			if err != nil {
 				t.Fatal(err)
@@ -372,17 +371,17 @@ func TestContradictionWithoutAnswer(t *testing.T) {
 				bound = math.Inf(1)
 			}
 			if r := d.Report; r.Contradiction != found || r.Backend != test.want || r.Bound != bound || r.Reason == solver.ReasonOptimal {
-				t.Errorf("report = %+v; want the contradiction, an answer of %s and the bound %v that needs no search", r, test.want, bound)
+				t.Errorf("report = %+v; want the contradiction, a plan of %s and the bound %v that needs no search", r, test.want, bound)
 			}
 		})
 	}
 	c := newChain(greedy())
-	c.config.Prover = proves(illegal)
+	c.config.Prover = proverOf(illegal)
 	if result, err := c.Solve(t.Context(), solver.NewProblem(twoJobs(), solver.AdmissionFIFO), solver.SolveOptions{}); err == nil || result.Contradiction != found {
 		t.Errorf("Solve() = %+v, %v; want an error and the contradiction", result, err)
 	}
-	nothing := newChain(fake{solver.BackendGreedy, broken.solve}, broken)
-	if d, err := nothing.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err == nil || d.Report.Contradiction != found {
+	failingChain := newChain(fake{solver.BackendGreedy, broken.solve}, broken)
+	if d, err := failingChain.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err == nil || d.Report.Contradiction != found {
 		t.Errorf("Allocate() = %+v, %v; want an error and the contradiction", d, err)
 	}
 }
@@ -394,37 +393,37 @@ func TestErrors(t *testing.T) {
 		name    string
 		greedy  solver.Backend
 		backend solver.Backend
-		bound   float64 // of Config.Bound
-		want    string  // all of it, part by part
+		bound   float64 // of the prover, a panic if negative
+		want    string
 	}{
 		{
-			name: "not even greedy answers", greedy: fails(last, broken), backend: panics(first),
-			want: "no backend answered: exact crashed: panic: a step of -1; greedy crashed: broken",
+			name: "greedy fails too", greedy: failing(last, broken), backend: panicking(first),
+			want: "no backend returned a legal plan: exact crashed: panic: a step of -1; greedy crashed: broken",
 		},
 		{
-			name:    "not even greedy has a legal plan",
-			greedy:  gives(last, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2)}, Heuristic: true}),
-			backend: fails(first, broken),
-			want:    "no backend answered: exact crashed: broken; greedy invalid-plan: plan has 1 jobs; the problem has 2",
+			name:    "greedy has an illegal plan",
+			greedy:  returning(last, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2)}, Heuristic: true}),
+			backend: failing(first, broken),
+			want:    "no backend returned a legal plan: exact crashed: broken; greedy invalid-plan: plan has 1 jobs; the problem has 2",
 		},
 		{
-			name: "a bound is not a number", greedy: greedy(),
-			backend: gives(first, solver.Result{Plan: bestPlan(), Bound: math.NaN()}),
-			want:    "the bound for the plan of exact is NaN",
+			name: "a bound is NaN", greedy: greedy(),
+			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: math.NaN()}),
+			want:    "the bound for the plan of exact is NaN; must be finite",
 		},
 		{
-			name: "our bound panics", greedy: greedy(), backend: fails(first, broken), bound: -1,
+			name: "the prover panics", greedy: greedy(), backend: failing(first, broken), bound: -1,
 			want: "bound of exact: panic: a bound below 0",
 		},
 		{
-			name: "our bound is infinite", greedy: greedy(), backend: fails(first, broken), bound: math.Inf(1),
-			want: "the bound for the plan of greedy is +Inf",
+			name: "the bound of the prover is infinite", greedy: greedy(), backend: failing(first, broken), bound: math.Inf(1),
+			want: "the bound for the plan of greedy is +Inf; must be finite",
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(test.greedy, test.backend)
-			c.config.Prover = bounds(func(context.Context, *solver.Problem) float64 {
+			c.config.Prover = boundProver(func(context.Context, *solver.Problem) float64 {
 				if test.bound < 0 {
 					panic("a bound below 0")
 				}
@@ -438,7 +437,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("error %q; want %q", err, test.want)
 			}
 			if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error %q passes for one of the caller's context", err)
+				t.Errorf("error %q wraps an error of the caller's context", err)
 			}
 		})
 	}

@@ -13,134 +13,134 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// run is the course of one decision.
+// run is the execution of one decision.
 type run struct {
-	chain   *Chain
-	budget  budget
-	problem *solver.Problem
-	options solver.SolveOptions
-	greedy  answer
-	noBound bool
-	hurry   context.Context
-	// verification is the prover's own answer, once a claim made it necessary.
-	verification *answer
+	chain     *Chain
+	budget    budget
+	problem   *solver.Problem
+	options   solver.SolveOptions
+	greedy    attempt
+	noBound   bool
+	interrupt context.Context
+	// verification is the prover's attempt, nil until a claim has to be verified.
+	verification *attempt
 }
 
-// result is what a run came to.
-type result struct {
+// runResult is the result of a run.
+type runResult struct {
 	*run
-	answer   answer
+	chosen   attempt
 	attempts []solver.Attempt
 	proof    proof
 }
 
-// decide asks the backends and proves a bound. What they answered is in hand before the
-// bound is there.
-func (r *run) decide(ctx context.Context, backends []solver.Backend, inHand func(result)) (last result, err error) {
+// decide calls the backends and proves a bound. It calls onPlan with the chosen plan before it computes the
+// bound.
+func (r *run) decide(ctx context.Context, backends []solver.Backend, onPlan func(runResult)) (result runResult, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	last.run = r
-	if last.answer, last.attempts, err = r.ask(ctx, backends); err != nil {
-		return last, err
+	result.run = r
+	if result.chosen, result.attempts, err = r.callBackends(ctx, backends); err != nil {
+		return result, err
 	}
-	inHand(last)
-	last.proof, err = r.bound(ctx, last.answer)
-	return last, err
+	onPlan(result)
+	result.proof, err = r.proveBound(ctx, result.chosen)
+	return result, err
 }
 
-// decideInTime is decide, but when the time to answer has come it returns what is in hand,
-// greedy's plan if nothing else, with a bound that takes no time. What is still being
-// computed ends soon after, as its time is up too.
-func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (result, error) {
-	search, release := hurried(ctx, r.hurry)
-	cutoff := r.budget.cutoff
-	if cutoff.IsZero() || !time.Now().Before(cutoff) || r.greedy.Outcome != solver.OutcomeAnswered {
+// decideInTime is decide, but if the response deadline passes, it returns the plan chosen so far, or
+// greedy's plan, with a bound that is computed immediately. Computations in progress stop soon afterwards,
+// because their deadlines have passed too.
+func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (runResult, error) {
+	search, release := withInterrupt(ctx, r.interrupt)
+	deadline := r.budget.responseDeadline
+	if deadline.IsZero() || !time.Now().Before(deadline) || r.greedy.Outcome != solver.OutcomeAnswered {
 		defer release()
-		search, cancel := until(search, cutoff)
+		search, cancel := withDeadline(search, deadline)
 		defer cancel()
-		return r.decide(search, backends, func(result) {})
+		return r.decide(search, backends, func(runResult) {})
 	}
-	late := r.cut(backends)
-	var inHand atomic.Pointer[result]
-	type ended struct {
-		last result
-		err  error
+	late := r.lateResult(backends)
+	var planned atomic.Pointer[runResult]
+	type returned struct {
+		result runResult
+		err    error
 	}
-	done := make(chan ended, 1)
+	done := make(chan returned, 1)
 	go func() {
 		defer release()
-		ctx, cancel := until(search, cutoff)
+		ctx, cancel := withDeadline(search, deadline)
 		defer cancel()
-		last, err := r.decide(ctx, backends, func(found result) { inHand.Store(&found) })
-		done <- ended{last, err}
+		result, err := r.decide(ctx, backends, func(result runResult) { planned.Store(&result) })
+		done <- returned{result, err}
 	}()
 	select {
 	case d := <-done:
-		return d.last, d.err
+		return d.result, d.err
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.Canceled) {
 			d := <-done
-			return d.last, d.err
+			return d.result, d.err
 		}
-	case <-time.After(time.Until(cutoff)):
+	case <-time.After(time.Until(deadline)):
 	}
-	// It may have come at the last moment.
+	// The result may have been sent at the same time.
 	select {
 	case d := <-done:
-		return d.last, d.err
+		return d.result, d.err
 	default:
 	}
-	if found := inHand.Load(); found != nil {
-		late.answer, late.attempts = found.answer, found.attempts
+	if result := planned.Load(); result != nil {
+		late.chosen, late.attempts = result.chosen, result.attempts
 	}
 	expired, cancel := context.WithDeadline(ctx, time.Time{})
 	defer cancel()
 	var err error
-	late.proof, err = late.bound(expired, late.answer)
+	late.proof, err = late.proveBound(expired, late.chosen)
 	return late, err
 }
 
-// cut returns what a run comes to that is cut off before any backend has answered.
-func (r *run) cut(backends []solver.Backend) result {
-	late := result{run: &run{chain: r.chain, problem: r.problem, options: r.options, noBound: r.noBound}, answer: r.greedy}
+// lateResult returns the result of a run whose response is due before any backend has returned: greedy's plan.
+func (r *run) lateResult(backends []solver.Backend) runResult {
+	late := runResult{run: &run{chain: r.chain, problem: r.problem, options: r.options, noBound: r.noBound}, chosen: r.greedy}
 	for _, backend := range backends[:min(1, len(backends))] {
 		late.attempts = append(late.attempts, solver.Attempt{
-			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "it had not ended when the answer was due",
-			Duration: max(0, time.Until(r.budget.cutoff)),
+			Backend: backend.Name(), Outcome: solver.OutcomeTimedOut, Detail: "the backend had not returned when the response was due",
+			Duration: max(0, time.Until(r.budget.responseDeadline)),
 		})
 	}
 	late.attempts = append(late.attempts, r.greedy.Attempt)
 	return late
 }
 
-// ask asks one backend after the other, then greedy, and returns the first answer
-// with a legal plan that nothing refutes, or the prover's where its verification found a
-// better plan, and the attempts up to it. The contradictions of all of them are the answer's.
-func (r *run) ask(ctx context.Context, backends []solver.Backend) (chosen answer, attempts []solver.Attempt, err error) {
+// callBackends calls one backend after another until one has a legal plan that is not refuted, and returns
+// it with all attempts so far. It returns the prover's attempt instead if the verification found a better
+// plan, and greedy's if no backend has a plan. The chosen attempt has the contradiction of any attempt.
+func (r *run) callBackends(ctx context.Context, backends []solver.Backend) (chosen attempt, attempts []solver.Attempt, err error) {
 	contradiction := ""
 	defer func() { chosen.result.Contradiction = cmp.Or(chosen.result.Contradiction, contradiction) }()
 	for _, backend := range backends {
-		a := r.try(ctx, backend)
+		a := r.callBackend(ctx, backend)
 		attempts = append(attempts, a.Attempt)
 		contradiction = cmp.Or(contradiction, a.result.Contradiction)
-		if own := r.verification; own != nil {
-			contradiction = cmp.Or(contradiction, own.result.Contradiction)
+		if v := r.verification; v != nil {
+			contradiction = cmp.Or(contradiction, v.result.Contradiction)
 		}
 		if a.Outcome == solver.OutcomeAnswered {
-			if r.verifiedBetter(a) {
+			if r.verificationIsBetter(a) {
 				return *r.verification, append(attempts, r.verification.Attempt), nil
 			}
 			return a, attempts, nil
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return answer{}, nil, ctx.Err()
+			return attempt{}, nil, ctx.Err()
 		}
 	}
-	// A prover that refuted a claim has a better plan, whether it is among the
-	// backends or not.
+	// A verification that refuted a claim has a plan that is better than greedy's, even if the prover is
+	// not one of the backends.
 	last := r.greedy
 	if r.verification != nil && r.verification.Outcome == solver.OutcomeAnswered {
 		last = *r.verification
@@ -150,50 +150,48 @@ func (r *run) ask(ctx context.Context, backends []solver.Backend) (chosen answer
 		return last, attempts, nil
 	}
 	if ctx.Err() != nil {
-		return answer{}, nil, ctx.Err()
+		return attempt{}, nil, ctx.Err()
 	}
-	return answer{}, nil, noAnswerError(attempts)
+	return attempt{}, nil, noPlanError(attempts)
 }
 
-// try asks a backend within its part of the budget and verifies what it claims. Its
-// breaker, if it has one, is told how that ended.
-func (r *run) try(ctx context.Context, backend solver.Backend) answer {
+// callBackend calls a backend within its share of the budget, verifies its claim, and reports the outcome
+// to its breaker if it has one.
+func (r *run) callBackend(ctx context.Context, backend solver.Backend) attempt {
 	if r.isProver(backend) && r.verification != nil {
 		return *r.verification
 	}
-	// The prover keeps its time and has a plan always: nothing is asked after it. A claim
-	// has to be verified after the backend that makes it.
-	end := r.budget.slice(time.Now(), r.isProver(backend))
-	breaker, guarded := backend.(*Breaker)
-	if !guarded {
-		return r.tryAndVerify(ctx, end, backend)
+	// The prover keeps its deadline and always has a plan, so no backend is called after it.
+	deadline := r.budget.backendDeadline(time.Now(), r.isProver(backend))
+	breaker, ok := backend.(*Breaker)
+	if !ok {
+		return r.callAndVerify(ctx, deadline, backend)
 	}
-	a, err := breaker.guard(ctx, end, func() answer { return r.tryAndVerify(ctx, end, breaker.Backend) })
+	a, err := breaker.execute(ctx, deadline, func() attempt { return r.callAndVerify(ctx, deadline, breaker.Backend) })
 	if err != nil {
-		a.Attempt = solver.Attempt{Backend: breaker.Name(), Outcome: solver.OutcomeUnavailable, Detail: legible(err.Error(), longestDetail)}
+		a.Attempt = solver.Attempt{Backend: breaker.Name(), Outcome: solver.OutcomeUnavailable, Detail: sanitize(err.Error(), maxDetailBytes)}
 	}
 	return a
 }
 
-// tryAndVerify is tryWithin and verifies what the backend claims.
-func (r *run) tryAndVerify(ctx context.Context, end time.Time, backend solver.Backend) answer {
-	a := tryWithin(ctx, end, backend, r.problem, r.options)
+// callAndVerify calls a backend and verifies its claim.
+func (r *run) callAndVerify(ctx context.Context, deadline time.Time, backend solver.Backend) attempt {
+	a := callUntil(ctx, deadline, backend, r.problem, r.options)
 	if a.Outcome == solver.OutcomeAnswered && a.result.Claim != nil {
 		r.verify(ctx, &a)
 	}
 	return a
 }
 
-// isProver reports whether a backend is the prover, which need not solve the same
-// problem twice.
+// isProver reports whether a backend is the prover, which does not have to solve the same problem twice.
 func (r *run) isProver(backend solver.Backend) bool {
 	return r.chain.config.Prover.Name() == backend.Name()
 }
 
-func noAnswerError(attempts []solver.Attempt) error {
+func noPlanError(attempts []solver.Attempt) error {
 	parts := make([]string, len(attempts))
 	for i, a := range attempts {
 		parts[i] = fmt.Sprintf("%s %s: %s", a.Backend, a.Outcome, a.Detail)
 	}
-	return fmt.Errorf("no backend answered: %s", strings.Join(parts, "; "))
+	return fmt.Errorf("no backend returned a legal plan: %s", strings.Join(parts, "; "))
 }

@@ -9,27 +9,27 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// claimTolerance is how much better, relative to its objective, a plan must be to
-// refute that another is optimal: a MILP solver works to tolerances.
+// claimTolerance is the relative improvement from which a better plan refutes a claim of optimality. MILP
+// solvers compute with tolerances, so smaller differences do not refute a claim.
 const claimTolerance = 1e-6
 
-// verifiedBetter reports whether the verification of an answer found a plan that is
-// better by more than rounding, or as good with fewer changes: MILP solvers take any optimum.
-func (r *run) verifiedBetter(a answer) bool {
-	own := r.verification
-	if own == nil || own.Outcome != solver.OutcomeAnswered || own.Backend == a.Backend {
+// verificationIsBetter reports whether the plan of the verification has a larger objective than an attempt,
+// beyond rounding, or the same objective with fewer changes. MILP solvers return any one of several optima.
+func (r *run) verificationIsBetter(a attempt) bool {
+	v := r.verification
+	if v == nil || v.Outcome != solver.OutcomeAnswered || v.Backend == a.Backend {
 		return false
 	}
-	if solver.RelativeGap(a.objective, own.objective) > boundNoise {
+	if solver.RelativeGap(a.objective, v.objective) > roundingTolerance {
 		return true
 	}
-	return solver.RelativeGap(own.objective, a.objective) <= boundNoise &&
-		slices.Compare(tie(r.problem, own.result.Plan), tie(r.problem, a.result.Plan)) < 0
+	return solver.RelativeGap(v.objective, a.objective) <= roundingTolerance &&
+		slices.Compare(tieBreakKey(r.problem, v.result.Plan), tieBreakKey(r.problem, a.result.Plan)) < 0
 }
 
-// tie returns what tells a plan from others as good, the least first: jobs that change, those
-// that move, nodes now and their types.
-func tie(p *solver.Problem, plan solver.Plan) []int {
+// tieBreakKey returns the key that orders plans with the same objective; smaller is better. It has the
+// numbers of changed jobs, moved jobs and nodes, and the sum of the node types, in the first step.
+func tieBreakKey(p *solver.Problem, plan solver.Plan) []int {
 	changed, moved, nodes, types := 0, 0, 0, 0
 	for i := range plan {
 		option, current := plan[i][0], p.Jobs[i].Current
@@ -45,28 +45,28 @@ func tie(p *solver.Problem, plan solver.Plan) []int {
 	return []int{changed, moved, nodes, types}
 }
 
-// verify has the prover solve the problem in the time left for searching, once per
-// decision, and refuses an answer whose claim does not hold.
-func (r *run) verify(ctx context.Context, a *answer) {
+// verify verifies the claim of an attempt. The prover solves the problem in the remaining search time, once
+// per decision. If its plan refutes the claim, verify sets the outcome of the attempt to OutcomeInvalidPlan.
+func (r *run) verify(ctx context.Context, a *attempt) {
 	if r.verification == nil {
 		options := r.options
 		options.Incumbent = a.result.Plan
-		own := tryWithin(ctx, r.budget.searchEnd, r.chain.config.Prover, r.problem, options)
-		r.verification = &own
+		v := callUntil(ctx, r.budget.searchDeadline, r.chain.config.Prover, r.problem, options)
+		r.verification = &v
 	}
-	own := r.verification
-	if own.Outcome != solver.OutcomeAnswered || !a.result.Claim.Optimal {
+	v := r.verification
+	if v.Outcome != solver.OutcomeAnswered || !a.result.Claim.Optimal {
 		return
 	}
-	// A solver that works out a wrong objective is refuted as is one whose plan is
-	// not the best. Within the gap asked for, it calls a plan optimal.
+	// A wrong objective of the best plan refutes the claim too. Within the requested gap, solvers report
+	// every plan as optimal.
 	claimed := a.objective
-	if a.result.Claim.Objective < claimed { // It may be NaN.
+	if a.result.Claim.Objective < claimed { // The claimed objective may be NaN.
 		claimed = a.result.Claim.Objective
 	}
-	if claimed < own.objective-(r.options.RelativeGap+claimTolerance)*math.Abs(own.objective) {
+	if claimed < v.objective-(r.options.RelativeGap+claimTolerance)*math.Abs(v.objective) {
 		a.Outcome = solver.OutcomeInvalidPlan
-		a.Detail = fmt.Sprintf("%s; refuted: it calls %.10g optimal, and %s has a plan of %.10g",
-			a.Detail, claimed, own.Backend, own.objective)
+		a.Detail = fmt.Sprintf("%s; refuted: the claimed optimum is %.10g, but %s has a plan of %.10g",
+			a.Detail, claimed, v.Backend, v.objective)
 	}
 }

@@ -14,38 +14,38 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// claims returns an external solver with a plan and what it says of it.
-func claims(name solver.BackendName, plan solver.Plan, optimal bool) fake {
+// claiming returns an external solver that returns a plan with a claim.
+func claiming(name solver.BackendName, plan solver.Plan, optimal bool) fake {
 	limit := solver.LimitNone
 	if !optimal {
 		limit = solver.LimitTime
 	}
-	return gives(name, solver.Result{
-		Plan: plan, Bound: math.Inf(1), Limit: limit, Detail: "it says so",
+	return returning(name, solver.Result{
+		Plan: plan, Bound: math.Inf(1), Limit: limit, Detail: "from the solver",
 		Claim: &solver.Claim{Optimal: optimal, Objective: bestObjective, Bound: math.NaN()},
 	})
 }
 
-// once returns a backend that must not be asked twice.
-func once(t *testing.T, backend fake) fake {
+// calledOnce returns a backend that fails the test if it is called twice.
+func calledOnce(t *testing.T, backend fake) fake {
 	t.Helper()
-	asked := false
+	called := false
 	return fake{backend.name, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
-		if asked {
-			t.Errorf("%s was asked twice", backend.name)
+		if called {
+			t.Errorf("%s was called twice", backend.name)
 		}
-		asked = true
+		called = true
 		return backend.solve(ctx, p, o)
 	}}
 }
 
-func TestJudge(t *testing.T) {
+func TestVerification(t *testing.T) {
 	const cbc, highs, prover = solver.BackendCBC, solver.BackendHiGHS, solver.BackendExact
-	const refuted = "it says so; refuted: it calls 2.3 optimal, and exact has a plan of 2.4"
+	const refuted = "from the solver; refuted: the claimed optimum is 2.3, but exact has a plan of 2.4"
 	attempt := func(name solver.BackendName, outcome solver.Outcome, detail string) solver.Attempt {
 		return solver.Attempt{Backend: name, Outcome: outcome, Detail: detail}
 	}
-	stands := attempt(cbc, solver.OutcomeAnswered, "it says so")
+	accepted := attempt(cbc, solver.OutcomeAnswered, "from the solver")
 	report := func(backend solver.BackendName, objective, bound float64, attempts ...solver.Attempt) solver.Report {
 		r := solver.Report{
 			Backend: backend, Reason: solver.ReasonOptimal, Limit: solver.LimitNone,
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		return r
 	}
 	cutShort := func(bound float64) fake {
-		return gives(prover, solver.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
+		return returning(prover, solver.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
 	}
 
 	tests := []struct {
@@ -73,41 +73,41 @@ func TestJudge(t *testing.T) {
 		want     solver.Report
 	}{
 		{
-			name:     "a claim that holds is called optimal on our proof",
-			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: exact(),
-			want: report(cbc, bestObjective, bestObjective, stands),
+			name:     "a confirmed claim is reported as optimal",
+			backends: []solver.Backend{claiming(cbc, bestPlan(), true)}, prover: exact(),
+			want: report(cbc, bestObjective, bestObjective, accepted),
 		},
 		{
-			name:     "a backend that claims nothing is not verified",
-			backends: []solver.Backend{gives(cbc, solver.Result{Plan: bestPlan(), Bound: bestObjective})},
-			prover:   panics(prover),
+			name:     "a backend without a claim is not verified",
+			backends: []solver.Backend{returning(cbc, solver.Result{Plan: bestPlan(), Bound: bestObjective})},
+			prover:   panicking(prover),
 			want:     report(cbc, bestObjective, bestObjective, attempt(cbc, solver.OutcomeAnswered, "")),
 		},
 		{
-			name:     "where a claim is refuted, the next backend answers",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true), claims(highs, bestPlan(), true), panics(prover)},
+			name:     "if a claim is refuted, the next backend is called",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true), claiming(highs, bestPlan(), true), panicking(prover)},
 			prover:   exact(),
 			want: report(highs, bestObjective, bestObjective,
-				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(highs, solver.OutcomeAnswered, "it says so")),
+				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(highs, solver.OutcomeAnswered, "from the solver")),
 		},
 		{
-			name:     "which may be the prover",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true), panics(prover)}, prover: exact(),
+			name:     "the next backend may be the prover",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true), panicking(prover)}, prover: exact(),
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name:     "whose plan is not lost where it was not to be asked",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true), fails(highs, solver.ErrUnavailable)}, prover: exact(),
+			name:     "the plan of the verification is used even if the prover is not a backend",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true), failing(highs, solver.ErrUnavailable)}, prover: exact(),
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted),
 				attempt(highs, solver.OutcomeUnavailable, "backend is unavailable"),
 				attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name: "a wrong objective of the best plan refutes it too",
-			backends: []solver.Backend{gives(cbc, solver.Result{
-				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
+			name: "a wrong objective of the best plan refutes its claim",
+			backends: []solver.Backend{returning(cbc, solver.Result{
+				Plan: bestPlan(), Bound: math.Inf(1), Detail: "from the solver",
 				Claim: &solver.Claim{Optimal: true, Objective: 2.3, Bound: 2.3},
 			})},
 			prover: exact(),
@@ -115,74 +115,74 @@ func TestJudge(t *testing.T) {
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name: "but not one that is NaN",
-			backends: []solver.Backend{gives(cbc, solver.Result{
-				Plan: bestPlan(), Bound: math.Inf(1), Detail: "it says so",
+			name: "an objective of NaN does not refute the claim",
+			backends: []solver.Backend{returning(cbc, solver.Result{
+				Plan: bestPlan(), Bound: math.Inf(1), Detail: "from the solver",
 				Claim: &solver.Claim{Optimal: true, Objective: math.NaN(), Bound: math.NaN()},
 			})},
 			prover: exact(),
-			want:   report(cbc, bestObjective, bestObjective, stands),
+			want:   report(cbc, bestObjective, bestObjective, accepted),
 		},
 		{
-			name:     "a worse plan that is not called optimal gives way to the prover's",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), false)}, prover: exact(),
-			want: report(prover, bestObjective, bestObjective, stands, attempt(prover, solver.OutcomeAnswered, "1 node")),
+			name:     "a worse plan that is not claimed to be optimal is replaced by the prover's",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), false)}, prover: exact(),
+			want: report(prover, bestObjective, bestObjective, accepted, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			// 2.3 is 4.1667 % below 2.4.
-			name:     "so does one within the gap asked for",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0417,
-			want: report(prover, bestObjective, bestObjective, stands, attempt(prover, solver.OutcomeAnswered, "1 node")),
+			// 2.3 is 4.1667% below 2.4.
+			name:     "a worse plan within the requested gap is replaced too",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0417,
+			want: report(prover, bestObjective, bestObjective, accepted, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name:     "or outside it by as little as a solver's tolerance",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0416661,
-			want: report(prover, bestObjective, bestObjective, stands, attempt(prover, solver.OutcomeAnswered, "1 node")),
+			name:     "a plan outside the gap by a solver's tolerance is replaced too",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0416661,
+			want: report(prover, bestObjective, bestObjective, accepted, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name:     "by more it is refuted",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.041665,
+			name:     "a plan outside the gap by more is refuted",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.041665,
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
-			name:     "the bound of a prover cut short counts",
-			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: cutShort(2.45),
-			want: limited(solver.LimitTime, report(cbc, bestObjective, 2.45, stands)),
+			name:     "the bound of an incomplete verification is used",
+			backends: []solver.Backend{claiming(cbc, bestPlan(), true)}, prover: cutShort(2.45),
+			want: limited(solver.LimitTime, report(cbc, bestObjective, 2.45, accepted)),
 		},
 		{
-			name:     "unless there is a better one",
-			backends: []solver.Backend{claims(cbc, bestPlan(), true)}, prover: cutShort(2.6),
-			want: limited(solver.LimitTime, report(cbc, bestObjective, ownBound, stands)),
+			name:     "unless the prover has a better bound",
+			backends: []solver.Backend{claiming(cbc, bestPlan(), true)}, prover: cutShort(2.6),
+			want: limited(solver.LimitTime, report(cbc, bestObjective, proverBound, accepted)),
 		},
 		{
-			name:     "without a verification there is our bound",
-			backends: []solver.Backend{claims(cbc, greedyPlan(), true)}, prover: fails(prover, errors.New("broken")),
-			want: report(cbc, greedyObjective, ownBound, stands),
+			name:     "if the verification fails, the bound is the prover's",
+			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: failing(prover, errors.New("broken")),
+			want: report(cbc, greedyObjective, proverBound, accepted),
 		},
 		{
-			name:     "a prover that fails is not asked again",
-			backends: []solver.Backend{fails(cbc, solver.ErrInvalidPlan), claims(highs, bestPlan(), true)},
-			prover:   fails(prover, errors.New("broken")),
-			want: report(highs, bestObjective, ownBound,
+			name:     "a prover that fails is not called again",
+			backends: []solver.Backend{failing(cbc, solver.ErrInvalidPlan), claiming(highs, bestPlan(), true)},
+			prover:   failing(prover, errors.New("broken")),
+			want: report(highs, bestObjective, proverBound,
 				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan"),
-				attempt(highs, solver.OutcomeAnswered, "it says so")),
+				attempt(highs, solver.OutcomeAnswered, "from the solver")),
 		},
 		{
-			name: "a solver that claims infeasibility errs",
+			name: "a claim of infeasibility is an invalid plan",
 			backends: []solver.Backend{
-				fails(cbc, fmt.Errorf("%w: CBC says: Infeasible", solver.ErrInvalidPlan)), exact(),
+				failing(cbc, fmt.Errorf("%w: CBC reports: Infeasible", solver.ErrInvalidPlan)), exact(),
 			},
-			prover: panics(prover),
+			prover: panicking(prover),
 			want: report(prover, bestObjective, bestObjective,
-				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan: CBC says: Infeasible"),
+				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan: CBC reports: Infeasible"),
 				attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backends...)
-			c.config.Prover = proves(once(t, test.prover))
+			c.config.Prover = proverOf(calledOnce(t, test.prover))
 			d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 				o.Backend, o.RelativeGap = cbc, test.gap
 			}))
@@ -196,21 +196,21 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestEqualPlans has a solver and the prover find two optima of one job, which ends within the
-// first step whether it keeps its node or gets a second one.
+// TestEqualPlans has a solver and the prover find two optima of one job, which completes within the
+// first step on one node and on two.
 func TestEqualPlans(t *testing.T) {
-	keeps, grows := solver.Plan{solver.Nodes(1, 1)}, solver.Plan{solver.Nodes(2, 1)}
+	keep, grow := solver.Plan{solver.Nodes(1, 1)}, solver.Plan{solver.Nodes(2, 1)}
 	for _, test := range []struct {
 		solver, prover solver.Plan
 		want           solver.BackendName
-	}{{grows, keeps, solver.BackendExact}, {keeps, grows, solver.BackendCBC}, {keeps, keeps, solver.BackendCBC}} {
+	}{{grow, keep, solver.BackendExact}, {keep, grow, solver.BackendCBC}, {keep, keep, solver.BackendCBC}} {
 		s := twoJobs()
 		s.Jobs = s.Jobs[:1]
 		s.Jobs[0].CurrentNodes, s.Jobs[0].RemainingETA = 1, 50*time.Second
-		c := newChain(gives(solver.BackendGreedy, solver.Result{Plan: grows, Bound: math.Inf(1), Heuristic: true}), gives(solver.BackendCBC, solver.Result{
+		c := newChain(returning(solver.BackendGreedy, solver.Result{Plan: grow, Bound: math.Inf(1), Heuristic: true}), returning(solver.BackendCBC, solver.Result{
 			Plan: test.solver, Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: 2, Bound: math.NaN()},
 		}))
-		c.config.Prover = proves(gives(solver.BackendExact, solver.Result{Plan: test.prover, Bound: 2}))
+		c.config.Prover = proverOf(returning(solver.BackendExact, solver.Result{Plan: test.prover, Bound: 2}))
 		d, err := c.Allocate(t.Context(), s, options(func(o *solver.Options) { o.Backend = solver.BackendCBC }))
 		if err != nil {
 			t.Fatal(err)
@@ -221,23 +221,22 @@ func TestEqualPlans(t *testing.T) {
 	}
 }
 
-// TestTimeOfTheJudge runs on a fake clock. Of a second, 100 ms are kept for greedy;
-// a backend whose claim may have to be verified leaves a quarter of the rest to the prover,
-// who has what is left of it.
-func TestTimeOfTheJudge(t *testing.T) {
+// TestVerificationTime checks the division of a budget of one second: 100 ms are reserved for greedy, and
+// a backend whose claim may have to be verified leaves a quarter of the other 900 ms to the prover.
+func TestVerificationTime(t *testing.T) {
 	tests := []struct {
-		name          string
-		backend       solver.Backend
-		backends, all time.Duration
+		name           string
+		backend        solver.Backend
+		attempt, total time.Duration
 	}{
-		{"the backend hangs", hangs(solver.BackendCBC), 675 * time.Millisecond, 675 * time.Millisecond},
-		{"the prover hangs", claims(solver.BackendCBC, bestPlan(), true), 0, 900 * time.Millisecond},
+		{"the backend hangs", hanging(solver.BackendCBC), 675 * time.Millisecond, 675 * time.Millisecond},
+		{"the prover hangs", claiming(solver.BackendCBC, bestPlan(), true), 0, 900 * time.Millisecond},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChain(greedy(), test.backend)
-				c.config.Prover = proves(hangs(solver.BackendExact))
+				c.config.Prover = proverOf(hanging(solver.BackendExact))
 				start := time.Now()
 				d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 					o.Backend, o.TimeBudget = solver.BackendCBC, time.Second
@@ -245,24 +244,24 @@ func TestTimeOfTheJudge(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if all, got := time.Since(start), d.Report.Attempts[0].Duration; all != test.all || got != test.backends {
-					t.Errorf("the decision took %v, the backend %v; want %v and %v", all, got, test.all, test.backends)
+				if total, got := time.Since(start), d.Report.Attempts[0].Duration; total != test.total || got != test.attempt {
+					t.Errorf("the decision took %v, the backend %v; want %v and %v", total, got, test.total, test.attempt)
 				}
 			})
 		})
 	}
 }
 
-// TestTimeOfTheProver runs on a fake clock: where the prover is asked for itself, it has
-// all the time there is for searching, whatever comes after it, for nothing will.
-func TestTimeOfTheProver(t *testing.T) {
+// TestProverTime checks that the prover has the whole search time if it is the requested backend, because
+// no backend is called after it.
+func TestProverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prover := fake{solver.BackendExact, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 			<-ctx.Done()
 			return solver.Result{Plan: greedyPlan(), Bound: bestObjective, Limit: solver.LimitTime}, nil
 		}}
-		c := newChain(greedy(), prover, panics(solver.BackendCBC), panics(solver.BackendHiGHS))
-		c.config.Prover = proves(prover)
+		c := newChain(greedy(), prover, panicking(solver.BackendCBC), panicking(solver.BackendHiGHS))
+		c.config.Prover = proverOf(prover)
 		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 			o.Backend, o.TimeBudget = solver.BackendExact, time.Second
 		}))
@@ -275,20 +274,19 @@ func TestTimeOfTheProver(t *testing.T) {
 	})
 }
 
-// TestIncumbents checks what plans there are to start from: greedy's, which a backend
-// makes legal or ignores where it is none of the problem, and for the prover the plan
-// that it verifies.
+// TestIncumbents checks the incumbents: greedy's plan for backends, even if it is not legal in the model,
+// and the plan to be verified for the prover.
 func TestIncumbents(t *testing.T) {
-	waiting := gives(solver.BackendGreedy, solver.Result{
+	waiting := returning(solver.BackendGreedy, solver.Result{
 		Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Heuristic: true,
 	})
 	for name, test := range map[string]struct {
 		greedy solver.Backend
 		want   solver.Plan
 	}{
-		"greedy's":                 {greedy(), solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}},
-		"one where somebody waits": {waiting, solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 0)}},
-		"none where greedy fails":  {panics(solver.BackendGreedy), nil},
+		"greedy's":                    {greedy(), solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}},
+		"a plan in which a job waits": {waiting, solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 0)}},
+		"none if greedy fails":        {panicking(solver.BackendGreedy), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(map[solver.BackendName]solver.Plan)
@@ -298,8 +296,8 @@ func TestIncumbents(t *testing.T) {
 					return backend.solve(ctx, p, o)
 				}}
 			}
-			c := newChain(test.greedy, spy(claims(solver.BackendCBC, bestPlan(), true)))
-			c.config.Prover = proves(spy(exact()))
+			c := newChain(test.greedy, spy(claiming(solver.BackendCBC, bestPlan(), true)))
+			c.config.Prover = proverOf(spy(exact()))
 			if _, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) {
 				o.Backend = solver.BackendCBC
 			})); err != nil {

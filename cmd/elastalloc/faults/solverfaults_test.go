@@ -139,7 +139,7 @@ func lies() []fault {
 	return []fault{
 		{
 			name: "claims a wrong optimum", lie: func(p *problem, s *solution) { *s = *p.solution(p.smallest) },
-			outcome: invalidPlan, detail: []string{"SOLVER", "says: Optimal", "refuted: it calls ", "exact has a plan of "},
+			outcome: invalidPlan, detail: []string{"SOLVER", "says: Optimal", "refuted: the claimed optimum is ", "exact has a plan of "},
 		},
 		{
 			name: "works out a wrong objective", lie: func(_ *problem, s *solution) { s.objective *= 0.99 },

@@ -146,7 +146,7 @@ func (a *audits) planned(
 func (a *audits) failure(cuts []recording.Cut) error {
 	var failures []string
 	if refuted := a.count(audit.Refuted); refuted > 0 {
-		failures = append(failures, format.Count(refuted, "decision")+" refuted")
+		failures = append(failures, format.Plural(refuted, "decision")+" refuted")
 	}
 	unread := make(map[string]bool) // by path
 	for _, cut := range cuts {
@@ -155,7 +155,7 @@ func (a *audits) failure(cuts []recording.Cut) error {
 		}
 	}
 	if len(unread) > 0 {
-		failures = append(failures, format.Count(len(unread), "file")+" not read to the end")
+		failures = append(failures, format.Plural(len(unread), "file")+" not read to the end")
 	}
 	if len(a.classes) == 0 {
 		failures = append(failures, "no decision was checked")

@@ -49,7 +49,7 @@ func readInstances(cmd *cobra.Command, paths []string, maxJobs int) ([]instance,
 		}
 	}
 	if larger > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %s with more than %d jobs\n", format.Count(larger, "snapshot"), maxJobs)
+		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %s with more than %d jobs\n", format.Plural(larger, "snapshot"), maxJobs)
 	}
 	if len(instances) == 0 {
 		return nil, errors.New("no snapshot to compare backends on")

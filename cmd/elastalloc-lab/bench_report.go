@@ -39,7 +39,7 @@ func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 	for i := range rows {
 		row := &rows[i]
 		if i == 0 || rows[i-1].Instance != row.Instance {
-			t.AddLine(screen.Bold, fmt.Sprintf("%s: %s, %s", row.Instance, format.Count(row.Jobs, "job"), format.Count(row.Nodes, "node")))
+			t.AddLine(screen.Bold, fmt.Sprintf("%s: %s, %s", row.Instance, format.Plural(row.Jobs, "job"), format.Plural(row.Nodes, "node")))
 		}
 		gap, ratio := nothing, nothing
 		if row.RelativeGap != nil {

@@ -47,7 +47,7 @@ standard error, with their lines. If no job is left, the exit status is 1.`,
 		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if convert.Source(source) == convert.PAI && len(files) != 2 {
-				return fmt.Errorf("%s given; must be two, pai_job_table.csv and pai_task_table.csv", format.Count(len(files), "FILE"))
+				return fmt.Errorf("%s given; must be two, pai_job_table.csv and pai_task_table.csv", format.Plural(len(files), "FILE"))
 			}
 			location, err := time.LoadLocation(zone)
 			if err != nil {
@@ -108,7 +108,7 @@ func printHistory(cmd *cobra.Command, history *convert.History) error {
 		return cli.Failed(err)
 	}
 	if len(history.Remarks) > 0 {
-		remarkf("%d of %s written", len(history.Trace), format.Count(history.Jobs, "job"))
+		remarkf("%d of %s written", len(history.Trace), format.Plural(history.Jobs, "job"))
 	}
 	_, err := written.WriteTo(cmd.OutOrStdout())
 	return cli.Failed(err)

@@ -126,7 +126,7 @@ func etasTable(estimate []replay.CallerETAs, screen cli.Screen) string {
 // writeETAState writes the state of client/eta after the completion of the jobs.
 func writeETAState(path string, estimate []replay.CallerETAs) error {
 	if len(estimate) > 1 {
-		return fmt.Errorf("--state is for one cluster, and there are %s; --caller must be set", format.Count(len(estimate), "caller"))
+		return fmt.Errorf("--state is for one cluster, and there are %s; --caller must be set", format.Plural(len(estimate), "caller"))
 	}
 	var e eta.Estimator
 	for _, job := range estimate[0].Jobs {

@@ -177,7 +177,7 @@ func timeLeft(taken time.Duration, done, all int) string {
 		return ""
 	}
 	left := time.Duration(float64(taken) / float64(done) * float64(all-done))
-	return ", about " + format.Span(left.Round(time.Second)) + " left"
+	return ", about " + format.CoarseDuration(left.Round(time.Second)) + " left"
 }
 
 func (p *progress) clear() {

@@ -22,7 +22,7 @@ func TestWarnOfBackend(t *testing.T) {
 		{elastallocv1.Outcome_OUTCOME_UNAVAILABLE, "no program", "x: warning: decided by exact, not by highs: no program\n"},
 		{elastallocv1.Outcome_OUTCOME_INVALID_PLAN, "Optimal; refuted: the claimed optimum is 1", "x: warning: decided by exact, not by highs: Optimal; refuted: the claimed optimum is 1\n"},
 		{elastallocv1.Outcome_OUTCOME_TIMED_OUT, "", "x: warning: decided by exact, not by highs: timed out\n"},
-		{elastallocv1.Outcome_OUTCOME_ANSWERED, "HiGHS 1.10.0 says: Optimal, objective 0", ""},
+		{elastallocv1.Outcome_OUTCOME_ANSWERED, "HiGHS 1.10.0 reports: Optimal, objective 0", ""},
 	} {
 		var stderr strings.Builder
 		command := &cobra.Command{Use: "x"}

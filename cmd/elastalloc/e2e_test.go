@@ -231,11 +231,11 @@ func TestServerRestsASolver(t *testing.T) {
 		`elastalloc_fallbacks_total{backend="cbc",outcome="crashed"} 5`,
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`)
 	clitest.CheckContains(t, "the status page", servertest.Page(t, server, "/"),
-		"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no whole solution", "<b>cbc crashed</b> after ")
+		"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no complete solution", "<b>cbc crashed</b> after ")
 	wait.For(t, "the log says once that cbc rests", func() (bool, string) { // It may come after the answers.
 		logs := server.Logs()
 		return strings.Count(logs, `"level":"WARN","msg":"backend circuit is open","backend":"cbc","until":"`) == 1 &&
-			strings.Contains(logs, `"failures":5,"cause":"CBC has no whole solution: it wrote none; signal: segmentation fault`), logs
+			strings.Contains(logs, `"failures":5,"cause":"CBC has no complete solution: no solution file; signal: segmentation fault`), logs
 	})
 }
 

@@ -132,7 +132,7 @@ func warnOfOthers(cmd *cobra.Command, e *recording.Entry, again *elastallocv1.Al
 	}
 	if others > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: the new decision gives other nodes to %s, such as %s; the explanation is for the new decision\n",
-			cmd.CommandPath(), format.Count(others, "job"), example)
+			cmd.CommandPath(), format.Plural(others, "job"), example)
 	}
 }
 

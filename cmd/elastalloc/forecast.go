@@ -105,7 +105,7 @@ func when(t *durationpb.Duration) string {
 	case t.AsDuration() == 0:
 		return "now"
 	default:
-		return format.Span(t.AsDuration())
+		return format.CoarseDuration(t.AsDuration())
 	}
 }
 
@@ -127,7 +127,7 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 	if g.ranges {
 		header, width = append(header, "80% RANGE"), 20
 	}
-	scale := "0" + strings.Repeat(" ", max(1, width-1-len(format.Span(g.span)))) + format.Span(g.span)
+	scale := "0" + strings.Repeat(" ", max(1, width-1-len(format.CoarseDuration(g.span)))) + format.CoarseDuration(g.span)
 	t.AddRow(screen.Bold, append(header, scale)...)
 	for _, job := range g.jobs {
 		style := cli.Plain
@@ -167,7 +167,7 @@ func means(f *elastallocv1.ForecastResponse) (total, queue string) {
 		if of.AsDuration() == 0 && !slices.ContainsFunc(f.GetJobs(), isSet) {
 			return format.None
 		}
-		return format.Span(of.AsDuration())
+		return format.CoarseDuration(of.AsDuration())
 	}
 	return mean(f.GetMeanTotal(), (*elastallocv1.JobForecast).GetEnd), mean(f.GetMeanQueue(), (*elastallocv1.JobForecast).GetStart)
 }
@@ -216,11 +216,11 @@ func drawForecast(snapshot, unit string, response *elastallocv1.ForecastResponse
 	if response.GetStalled() {
 		summary += "; " + stalled
 	}
-	bars := chart.Bars{Title: title + ": " + summary, Width: 880, Label: 220, Begin: "now", Span: g.span, Parts: 4}
+	bars := chart.Timeline{Title: title + ": " + summary, Width: 880, NameWidth: 220, StartLabel: "now", Span: g.span, Parts: 4}
 	for _, job := range g.jobs {
 		bar := chart.Bar{
 			Name: job.GetJobId(), Start: g.at(job.GetStart(), 1), End: g.at(job.GetEnd(), 1),
-			Never: job.GetStart() == nil, Open: job.GetEnd() == nil,
+			Hidden: job.GetStart() == nil, Open: job.GetEnd() == nil,
 			Title: fmt.Sprintf("%s: starts %s, completes %s", cli.Clip(job.GetJobId(), 60), when(job.GetStart()), when(job.GetEnd())),
 		}
 		if g.ranges && job.GetStart() != nil {

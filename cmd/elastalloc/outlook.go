@@ -83,7 +83,7 @@ func (e ending) String() string {
 	if !e.ends {
 		return "–"
 	}
-	return format.Span(e.in)
+	return format.CoarseDuration(e.in)
 }
 
 // soon is the time within which rows counts completions.
@@ -100,7 +100,7 @@ func (o *outlook) rows() [][2]string {
 		return n
 	}
 	row := func(name string, is func(ending) bool) [2]string {
-		return [2]string{name, fmt.Sprintf("%s (%d without changes)", format.Count(count(o.then, is), "job"), count(o.now, is))}
+		return [2]string{name, fmt.Sprintf("%s (%d without changes)", format.Plural(count(o.then, is), "job"), count(o.now, is))}
 	}
 	return [][2]string{
 		row("done in 1h", func(e ending) bool { return e.ends && e.in <= soon }),
@@ -117,5 +117,5 @@ func horizonOf(s *elastallocv1.Snapshot) string {
 	if h := s.GetHorizon(); h != nil && h.Steps != nil {
 		horizon.Steps = int(h.GetSteps())
 	}
-	return format.Short(time.Duration(horizon.Steps) * horizon.Step)
+	return format.ShortDuration(time.Duration(horizon.Steps) * horizon.Step)
 }

@@ -186,7 +186,7 @@ func startRecording(config *server.Config, record recording.Config) (stop func()
 
 // removeAbandoned removes temporary folders of servers that were killed.
 func removeAbandoned(ctx context.Context, logger *slog.Logger) {
-	removed, err := subprocess.RemoveAbandoned()
+	removed, err := subprocess.RemoveStaleDirs()
 	if removed > 0 {
 		logger.InfoContext(ctx, "removed folders of killed processes", "folders", removed)
 	}

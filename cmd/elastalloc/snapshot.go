@@ -59,7 +59,7 @@ doubling_efficiency and weight are optional.`,
 				end = max(end, job.Submit+job.Duration)
 			}
 			if at > end {
-				return fmt.Errorf("--at: is %s; must be at most %s, the end of the trace", format.Short(at), format.Short(end))
+				return fmt.Errorf("--at: is %s; must be at most %s, the end of the trace", format.ShortDuration(at), format.ShortDuration(end))
 			}
 			snapshot := sim.SnapshotAt(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
@@ -87,5 +87,5 @@ func snapshotID(file string, at time.Duration) string {
 		file = "trace"
 	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	return fmt.Sprintf("%s@%s", name, format.Short(at))
+	return fmt.Sprintf("%s@%s", name, format.ShortDuration(at))
 }

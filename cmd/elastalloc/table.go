@@ -262,7 +262,7 @@ func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv
 	if capped == 0 || response.GetReport().GetIdleNodes() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s at %d, the maximum without max_nodes", format.Count(capped, "job"), solver.DefaultMaxNodes)
+	return fmt.Sprintf("; %s at %d, the maximum without max_nodes", format.Plural(capped, "job"), solver.DefaultMaxNodes)
 }
 
 // maxWarnings is the maximum number of warnings in the table. JSON has all warnings.
@@ -328,7 +328,7 @@ func describeGain(report *elastallocv1.SolveReport) string {
 	if report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL && behindGreedy(report) {
 		return text + ", by leaving jobs waiting that the admission starts"
 	}
-	if gain := format.Gain(report.GetObjective(), report.GetGreedyObjective()); gain != format.None {
+	if gain := format.Improvement(report.GetObjective(), report.GetGreedyObjective()); gain != format.None {
 		text += ", improvement over greedy " + gain
 	}
 	return text
@@ -355,7 +355,7 @@ func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1
 		return ""
 	}
 	return fmt.Sprintf("start-first starts %s on %s at any price, here the nodes of %s; optimized may let it wait",
-		largest.GetJobId(), format.Count(int(largest.GetNodes()), "node"), format.Count(paused, "running job"))
+		largest.GetJobId(), format.Plural(int(largest.GetNodes()), "node"), format.Plural(paused, "running job"))
 }
 
 // behindGreedy reports whether the greedy baseline has a larger objective, beyond rounding errors. It may leave
@@ -439,5 +439,5 @@ func block(blocks string, share float64) string {
 
 // words returns the name of an enum's value as words.
 func words(value protoreflect.Enum) string {
-	return format.Words(cli.EnumName(value))
+	return format.Readable(cli.EnumName(value))
 }

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parse checks that a picture is well-formed, and returns its texts and the attributes d of its
-// paths.
+// parse checks that a chart is well-formed XML without styles, and returns its texts and the attributes d of
+// its paths.
 func parse(t interface{ Fatal(...any) }, svg string) (texts, paths []string) {
 	decoder := xml.NewDecoder(strings.NewReader(svg))
 	for {
@@ -34,7 +34,7 @@ func parse(t interface{ Fatal(...any) }, svg string) (texts, paths []string) {
 		case xml.StartElement:
 			for _, attribute := range token.Attr {
 				if attribute.Name.Local == "style" {
-					t.Fatal("a style, which no page may have", svg)
+					t.Fatal("the chart has an attribute style", svg)
 				}
 				if token.Name.Local == "path" && attribute.Name.Local == "d" {
 					paths = append(paths, attribute.Value)
@@ -46,53 +46,53 @@ func parse(t interface{ Fatal(...any) }, svg string) (texts, paths []string) {
 
 var rectangle = regexp.MustCompile(`M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)H([\d.]+)z`)
 
-// TestTimes: each column is as high as its value beside the axis, stands on the one below, and
-// nothing leaves the picture, whatever the values.
-func TestTimes(t *testing.T) {
+// TestTimeSeries checks that each column has the height of its value and starts on the column below, and that
+// all columns are inside the chart.
+func TestTimeSeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		columns := rapid.IntRange(1, 12).Draw(t, "columns")
 		value := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0.01, 1), rapid.Map(rapid.IntRange(0, 5000), func(n int) float64 { return float64(n) }))
-		drawn := Times{Title: "<&>", From: time.Date(2026, 3, 1, 11, 17, 0, 0, time.UTC), Each: 4 * time.Minute}
-		most := 0.0
+		chart := TimeSeries{Title: "<&>", Start: time.Date(2026, 3, 1, 11, 17, 0, 0, time.UTC), Interval: 4 * time.Minute}
+		largest := 0.0
 		for range rapid.IntRange(1, 3).Draw(t, "series") {
-			drawn.Series = append(drawn.Series, rapid.SliceOfN(value, columns, columns).Draw(t, "values"))
+			chart.Series = append(chart.Series, rapid.SliceOfN(value, columns, columns).Draw(t, "values"))
 		}
 		for n := range columns {
 			sum := 0.0
-			for _, series := range drawn.Series {
+			for _, series := range chart.Series {
 				if !math.IsNaN(series[n]) {
 					sum += series[n]
 				}
 			}
-			most = max(most, sum)
+			largest = max(largest, sum)
 		}
-		texts, paths := parse(t, drawn.SVG())
+		texts, paths := parse(t, chart.SVG())
 		end, err := strconv.ParseFloat(texts[3], 64)
-		if texts[0] != "<&>" || texts[1] != "0" || err != nil || end < most*0.995 || end > 2*max(0.5, most)+1e-9 {
-			t.Fatalf("an axis of %v for values up to %v", texts, most)
+		if texts[0] != "<&>" || texts[1] != "0" || err != nil || end < largest*0.995 || end > 2*max(0.5, largest)+1e-9 {
+			t.Fatalf("axis %v for values up to %v", texts, largest)
 		}
-		stands := make([]float64, columns)
-		for n := range stands {
-			stands[n] = height - bottom
+		base := make([]float64, columns)
+		for n := range base {
+			base[n] = height - marginBottom
 		}
-		for i, path := range paths[len(paths)-len(drawn.Series):] {
+		for i, path := range paths[len(paths)-len(chart.Series):] {
 			var shown []int
 			for _, match := range rectangle.FindAllStringSubmatch(path, -1) {
 				var at [5]float64
 				for k := range at {
 					at[k], _ = strconv.ParseFloat(match[k+1], 64)
 				}
-				n := int(math.Round((at[0] - left) * float64(columns) / (width - left - right)))
-				want := (height - top - bottom) * drawn.Series[i][n] / end
-				if at[3] < top-0.1 || at[2] > width-right+0.1 || math.Abs(at[1]-stands[n]) > 0.11 || math.Abs(at[1]-at[3]-want) > 0.7 {
-					t.Fatalf("column %d of series %d is %v; want %v high on %v", n, i, at, want, stands[n])
+				n := int(math.Round((at[0] - marginLeft) * float64(columns) / (width - marginLeft - marginRight)))
+				want := (height - marginTop - marginBottom) * chart.Series[i][n] / end
+				if at[3] < marginTop-0.1 || at[2] > width-marginRight+0.1 || math.Abs(at[1]-base[n]) > 0.11 || math.Abs(at[1]-at[3]-want) > 0.7 {
+					t.Fatalf("column %d of series %d is %v; want height %v on %v", n, i, at, want, base[n])
 				}
-				stands[n] = at[3]
+				base[n] = at[3]
 				shown = append(shown, n)
 			}
-			for n, value := range drawn.Series[i] {
+			for n, value := range chart.Series[i] {
 				if value > 0 != (len(shown) > 0 && shown[0] == n) {
-					t.Fatalf("column %d of %v is %v; drawn are %v", n, drawn.Series[i], value, shown)
+					t.Fatalf("column %d of %v is %v; columns of the chart: %v", n, chart.Series[i], value, shown)
 				}
 				if value > 0 {
 					shown = shown[1:]
@@ -102,36 +102,36 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// TestTicks: hours are where they are, and their labels within the picture.
+// TestTicks checks the labels of the axes.
 func TestTicks(t *testing.T) {
 	values := make([]float64, 90)
 	values[0] = 1
-	drawn := Times{From: time.Date(2026, 3, 1, 21, 2, 0, 0, time.UTC), Each: 4 * time.Minute, Series: [][]float64{values}}
-	texts, _ := parse(t, drawn.SVG())
+	chart := TimeSeries{Start: time.Date(2026, 3, 1, 21, 2, 0, 0, time.UTC), Interval: 4 * time.Minute, Series: [][]float64{values}}
+	texts, _ := parse(t, chart.SVG())
 	if got := strings.Join(texts, " "); got != "0 0.5 1 22:00 23:00 00:00 01:00 02:00" {
-		t.Errorf("it shows %s", got)
+		t.Errorf("texts %s", got)
 	}
-	if empty, _ := parse(t, (&Times{}).SVG()); strings.Join(empty, " ") != "0 0.5 1" {
-		t.Errorf("of nothing it shows %v", empty)
+	if empty, _ := parse(t, (&TimeSeries{}).SVG()); strings.Join(empty, " ") != "0 0.5 1" {
+		t.Errorf("texts %v without values", empty)
 	}
 }
 
-func TestBars(t *testing.T) {
-	drawn := Bars{Title: "a\x1bb", Width: 380, Label: 110, Begin: "now", Span: time.Hour, Parts: 2, Bars: []Bar{
-		{Name: "<script>", Title: `"&`, Start: 0.5, End: 0.75}, {Name: strings.Repeat("é", 99), Never: true}, {Low: 0.5, High: 2, Open: true},
+func TestTimeline(t *testing.T) {
+	chart := Timeline{Title: "a\x1bb", Width: 380, NameWidth: 110, StartLabel: "now", Span: time.Hour, Parts: 2, Bars: []Bar{
+		{Name: "<script>", Title: `"&`, Start: 0.5, End: 0.75}, {Name: strings.Repeat("é", 99), Hidden: true}, {Low: 0.5, High: 2, Open: true},
 	}}
-	svg := drawn.SVG()
+	svg := chart.SVG()
 	texts, _ := parse(t, svg)
 	if got := strings.Join(texts, " "); got != `a\x1bb now 30m00s 1h00m "& <script> `+strings.Repeat("é", 14)+"…" {
-		t.Errorf("it shows %s", got)
+		t.Errorf("texts %s", got)
 	}
 	for part, want := range map[string]int{
 		"<rect": 3, "stroke-dasharray": 1, `fill-opacity=".5"`: 1,
-		`<rect x="230.0" y="28.0" width="60.0" height="12.0"`: 1, // from the half of 240 pixels after 110
-		`<rect x="230.0" y="70.0" width="120.0"`:              1, // not beyond the end
+		`<rect x="230.0" y="28.0" width="60.0" height="12.0"`: 1, // from half of the axis, which has 240 pixels and starts at 110
+		`<rect x="230.0" y="70.0" width="120.0"`:              1, // truncated at the end of the axis
 	} {
 		if got := strings.Count(svg, part); got != want {
-			t.Errorf("%d times %s; want %d:\n%s", got, part, want, svg)
+			t.Errorf("%[2]s occurs %[1]d times; want %[3]d:\n%[4]s", got, part, want, svg)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 // nodesOf returns a number of nodes with their type, if they have one.
 func nodesOf(nodes int, nodeType string) string {
 	if nodeType == "" {
-		return format.Count(nodes, "node")
+		return format.Plural(nodes, "node")
 	}
 	return fmt.Sprintf("%d %s", nodes, name(nodeType))
 }
@@ -194,7 +194,7 @@ func (e *explainer) keptByCost(r *reason) *sizeReason {
 }
 
 func (e *explainer) waiting(r *reason, smallest int) string {
-	a, needed := r.allocation, format.Count(smallest, "node")
+	a, needed := r.allocation, format.Plural(smallest, "node")
 	waits := name(a.JobID) + " waits"
 	if a.Current > 0 {
 		waits = name(a.JobID) + " is paused"
@@ -241,7 +241,7 @@ func (e *explainer) largestStart() string {
 			continue
 		}
 		most = int(e.plan[n][0].Nodes)
-		largest = fmt.Sprintf(", above all the %s that %s starts with", format.Count(most, "node"), name(job.ID))
+		largest = fmt.Sprintf(", above all the %s that %s starts with", format.Plural(most, "node"), name(job.ID))
 	}
 	return largest
 }

@@ -1,5 +1,4 @@
-// Package format writes figures of decisions for people, so that the command line and
-// the status page agree.
+// Package format formats values of decisions for people. The command line and the status page use it.
 package format
 
 import (
@@ -12,42 +11,43 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// None stands for a figure that does not exist.
+// None is the text of a value that does not exist.
 const None = "–"
 
-// Gap returns a relative gap as a percentage, rounded up so that it never understates:
-// 0.01234 is "1.3 %". What counts as proven optimal is "0 %".
+// Gap formats a relative gap as a percentage. It rounds up, so that the text never understates the gap: 0.01234
+// is "1.3 %". A gap that counts as proven optimal is "0 %".
 func Gap(gap float64) string {
-	const least = 0.001 // per cent
+	const smallest = 0.001 // percent
 	percent := 100 * gap
 	switch {
 	case gap <= solver.OptimalGap:
 		return "0 %"
-	case percent < least:
-		return fmt.Sprintf("< %g %%", least)
+	case percent < smallest:
+		return fmt.Sprintf("< %g %%", smallest)
 	default:
-		return twoDigits(percent) + " %"
+		return roundUp(percent) + " %"
 	}
 }
 
-// twoDigits returns a positive number rounded up to two significant digits, or to a
-// whole number, without an exponent.
-func twoDigits(x float64) string {
+// roundUp formats a positive number without an exponent, rounded up to two significant digits or to an
+// integer.
+func roundUp(x float64) string {
 	decimals := max(0, 1-int(math.Floor(math.Log10(x))))
 	unit := math.Pow(10, float64(decimals))
-	// Do not round up what is but a rounding error above a figure.
+	// A rounding error above a number must not round it up.
 	return strconv.FormatFloat(math.Ceil(x*unit-1e-6)/unit, 'f', -1, 64)
 }
 
-// Gain returns by how much an objective exceeds that of greedy: 1.1 over 1 is "+10.0 %".
-func Gain(objective, greedy float64) string {
+// Improvement formats the improvement of an objective over the greedy baseline: for 1.1 and 1 it returns
+// "+10.0 %". If the baseline is not positive, it returns None.
+func Improvement(objective, greedy float64) string {
 	if greedy <= 0 {
 		return None
 	}
 	return fmt.Sprintf("%+.1f %%", 100*(objective/greedy-1))
 }
 
-// Limit returns which limit ended a search, "" if none did.
+// Limit describes the limit that stopped a search. It returns "" for solver.LimitNone.
 func Limit(limit solver.Limit) string {
 	switch limit {
 	case solver.LimitGap:
@@ -61,7 +61,7 @@ func Limit(limit solver.Limit) string {
 	}
 }
 
-// Duration returns how long something took, to three digits or so: "12.3ms", "1m59s".
+// Duration formats a duration with about three digits: "12.3ms", "1m59s".
 func Duration(d time.Duration) string {
 	unit := time.Duration(1)
 	for d/1000 >= unit && unit < time.Second {
@@ -70,8 +70,8 @@ func Duration(d time.Duration) string {
 	return d.Round(min(unit, time.Second)).String()
 }
 
-// Span returns a long time in its two largest units: "3h07m".
-func Span(d time.Duration) string {
+// CoarseDuration formats a duration in its two largest units: "3h07m". Below a minute it is Duration.
+func CoarseDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d >= day:
@@ -85,8 +85,8 @@ func Span(d time.Duration) string {
 	}
 }
 
-// Short returns a time without the units that are zero at its end: "26h".
-func Short(d time.Duration) string {
+// ShortDuration formats a duration without trailing units that are zero: "26h".
+func ShortDuration(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if strings.HasSuffix(text, zero) {
@@ -96,13 +96,13 @@ func Short(d time.Duration) string {
 	return text
 }
 
-// Count returns how many there are of something: "1 job", "2 jobs".
-func Count(n int, what string) string {
+// Plural formats a number with a noun, which gets an s if the number is not 1: "1 job", "2 jobs".
+func Plural(n int, noun string) string {
 	if n != 1 {
-		what += "s"
+		noun += "s"
 	}
-	return fmt.Sprintf("%d %s", n, what)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// Words returns a name such as invalid-plan for reading: "invalid plan".
-func Words[Name ~string](name Name) string { return strings.ReplaceAll(string(name), "-", " ") }
+// Readable replaces the hyphens of a name by spaces: "invalid-plan" becomes "invalid plan".
+func Readable[Name ~string](name Name) string { return strings.ReplaceAll(string(name), "-", " ") }

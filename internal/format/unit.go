@@ -8,13 +8,13 @@ import (
 // Node is the default name of the unit of allocation.
 const Node = "node"
 
-// InUnits returns a text of this project that calls a node by the name of the unit, "GPU" or "node"
-// for example. Quoted texts and names such as min_nodes stay as they are.
+// InUnits replaces the word "node" in a message by the name of the unit, such as "gpu". It does not change
+// quoted text and names such as min_nodes.
 func InUnits(text, unit string) string {
 	if unit == "" || unit == Node {
 		return text
 	}
-	// What is quoted is matched first, so that it is passed over.
+	// Quoted text is matched first, so that it is skipped.
 	words := regexp.MustCompile(`"[^"]*"|(?:^|[\s(])(?:nodes?|Nodes?|NODES?)(?:[\s),.;:]|$)`)
 	return words.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.HasPrefix(found, `"`) {

@@ -104,7 +104,7 @@ const mostExamples = 10
 //	3 jobs left out: ran on no GPUs
 //	  jobs.txt:4: AllocTRES is "cpu=8"
 func (r *Remark) String() string {
-	lines := fmt.Sprintf("%s %s: %s", format.Count(r.Count, r.What), r.How, r.Reason)
+	lines := fmt.Sprintf("%s %s: %s", format.Plural(r.Count, r.What), r.How, r.Reason)
 	for _, example := range r.Examples {
 		lines += "\n  " + example
 	}
@@ -321,7 +321,7 @@ func (c *Converter) readTable(l *layout, name, what string, next func() ([]strin
 			record = record[:width]
 		}
 		if len(record) != width {
-			detail := fmt.Sprintf("has %s; must have %d", format.Count(len(record), "field"), width)
+			detail := fmt.Sprintf("has %s; must have %d", format.Plural(len(record), "field"), width)
 			if first {
 				return fmt.Errorf("%s: %s: %s", place, detail, l.names())
 			}

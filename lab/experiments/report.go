@@ -74,7 +74,7 @@ func (r *Results) json() ([]byte, error) {
 
 // page returns the report, which compares our results with the paper.
 func (r *Results) page() (*report.Page, error) {
-	on := format.Count(r.Seeds, "synthetic workload")
+	on := format.Plural(r.Seeds, "synthetic workload")
 	if r.Trace != "" {
 		on += " and the trace " + r.Trace
 	}

@@ -133,7 +133,7 @@ func Gantt(unit string, runs ...*sim.Result) []Named {
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	var named []Named
 	for _, run := range runs {
-		f := newFigure(fmt.Sprintf("Jobs under %s, %s", run.Policy, format.InUnits(format.Count(run.Nodes, "node"), unit)), name+" since the first submission", "jobs by submission")
+		f := newFigure(fmt.Sprintf("Jobs under %s, %s", run.Policy, format.InUnits(format.Plural(run.Nodes, "node"), unit)), name+" since the first submission", "jobs by submission")
 		g := gantt{run.Jobs, most, scale}
 		f.plot.Add(g)
 		f.plot.X.Max = g.at(last)
@@ -143,7 +143,7 @@ func Gantt(unit string, runs ...*sim.Result) []Named {
 		f.height = min(16*vg.Centimeter, max(9*vg.Centimeter, 6*vg.Centimeter+vg.Points(0.8)*vg.Length(len(run.Jobs))))
 		f.legend.Add(format.InUnits("no nodes", unit), line(0))
 		for nodes := 1; nodes <= most; nodes *= 2 {
-			f.legend.Add(format.InUnits(format.Count(nodes, "node"), unit), line(nodes))
+			f.legend.Add(format.InUnits(format.Plural(nodes, "node"), unit), line(nodes))
 		}
 		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f})
 	}

@@ -101,7 +101,7 @@ func (f *Replayed) Lead() []string {
 	in, unit := unitOf(&f.Summary)
 	lines := []string{
 		fmt.Sprintf("Recorded from %s for %s: %d decisions on up to %d nodes; %d of %d jobs completed meanwhile and are compared.",
-			f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.Span(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs),
+			f.Source.Begin.UTC().Format("2006-01-02 15:04 UTC"), format.CoarseDuration(f.Until), f.Source.Decisions, f.Config.Nodes, u.Compared, u.Jobs),
 		fmt.Sprintf("What the cluster did (recorded): the mean job completion time (JCT) is %s %s, of which %s %s are without nodes.",
 			in(recorded.MeanTotalSeconds), unit, in(recorded.MeanUnservedSeconds), unit),
 	}
@@ -114,7 +114,7 @@ func (f *Replayed) Lead() []string {
 		d := &f.Details[best]
 		lines = append(lines,
 			fmt.Sprintf("Slower jobs under %s: %s of the jobs take over %s longer than they did; the mean JCT of the longest tenth is %s.",
-				f.Summary.Verdict.Policy, percent(d.LaterThanRecorded), format.Short(f.Config.Frequency), f.longest(best)),
+				f.Summary.Verdict.Policy, percent(d.LaterThanRecorded), format.ShortDuration(f.Config.Frequency), f.longest(best)),
 			fmt.Sprintf("Uncertainty: %s of its node hours are on sizes that a job never had in the recording, with speeds as reported by the scheduler; %s of all jobs were still running.%s",
 				percent(d.UnseenSizeShare), percent(float64(u.StillRunning)/float64(max(1, u.Jobs))), few),
 		)

@@ -138,7 +138,7 @@ func (f *Simulated) runTables() []Table {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
 			return ""
 		}
-		return format.Count(summary.Runs[run].Nodes, "node")
+		return format.Plural(summary.Runs[run].Nodes, "node")
 	}
 	tables := []Table{tabulate(summary.Runs, heading, times...), tabulate(summary.Runs, heading, price...)}
 	if summary.Runs[0].NodeTypes != nil {
@@ -203,7 +203,7 @@ func (f *Simulated) typesTable() Table {
 // Lead returns the summary: the improvement by the best policy, the jobs that are slower, and the
 // conditions.
 func (f *Simulated) Lead() []string {
-	lines := []string{fmt.Sprintf("%s: %s on pools of %s nodes.", f.Workload.Name, format.Count(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
+	lines := []string{fmt.Sprintf("%s: %s on pools of %s nodes.", f.Workload.Name, format.Plural(len(f.Workload.Jobs), "job"), joined(f.Summary.Pools()))}
 	return slices.Concat(lines, verdict(&f.Summary, f.GPUsPerNode), f.notes())
 }
 

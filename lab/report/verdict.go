@@ -201,7 +201,7 @@ func validity(s *results.Summary, gpusPerNode int) string {
 		if gpusPerNode > 1 {
 			of = fmt.Sprintf(" of %d GPUs", gpusPerNode)
 		}
-		elastic = fmt.Sprintf("%d of %s (%s) are elastic, on up to %d nodes%s", c.Elastic, format.Count(c.Jobs, "job"), percent(c.ElasticShare), c.LargestSize, of)
+		elastic = fmt.Sprintf("%d of %s (%s) are elastic, on up to %d nodes%s", c.Elastic, format.Plural(c.Jobs, "job"), percent(c.ElasticShare), c.LargestSize, of)
 	}
 	if n := s.Cut.BelowNode; n > 0 {
 		elastic += fmt.Sprintf(", although %d requested less than a node", n)
@@ -223,7 +223,7 @@ func validity(s *results.Summary, gpusPerNode int) string {
 	}
 	restart := "resizes are free"
 	if c.RestartSeconds > 0 {
-		restart = "a restart takes " + format.Short(time.Duration(c.RestartSeconds)*time.Second)
+		restart = "a restart takes " + format.ShortDuration(time.Duration(c.RestartSeconds)*time.Second)
 	}
 	return fmt.Sprintf("Conditions of these figures: %s; %s%s; %s.", elastic, load, etas(c), restart)
 }
@@ -275,7 +275,7 @@ func verdictTable(s *results.Summary) []Table {
 		},
 	}
 	for _, nodes := range s.Pools() {
-		t.Rows = append(t.Rows, []string{format.Count(nodes, "node")})
+		t.Rows = append(t.Rows, []string{format.Plural(nodes, "node")})
 		for _, row := range rows {
 			cells, best := []string{row.name}, math.Inf(1)
 			for _, policy := range policies {

@@ -154,22 +154,22 @@ func TestFakeCBC(t *testing.T) {
 	}{
 		{
 			"the optimum", program(file("Optimal", want)),
-			solver.OutcomeAnswered, []string{"CBC 2.10.8 says: Optimal, objective"},
+			solver.OutcomeAnswered, []string{"CBC 2.10.8 reports: Optimal, objective"},
 		},
 		{
 			"a wrong optimum", program(file("Optimal", want*142.088/143.108)),
 			solver.OutcomeInvalidPlan, []string{
-				"CBC 2.10.8 says: Optimal", "refuted: the claimed optimum is ",
+				"CBC 2.10.8 reports: Optimal", "refuted: the claimed optimum is ",
 				fmt.Sprintf("exact has a plan of %.10g", want),
 			},
 		},
 		{
 			"infeasibility", program(file("Infeasible", 17)),
-			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 says: Infeasible, but every problem has a plan"},
+			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 reports: Infeasible, but every problem has a plan"},
 		},
 		{
 			"integer infeasibility", program(file("Integer infeasible", want)),
-			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 says: Integer infeasible"},
+			solver.OutcomeInvalidPlan, []string{"CBC 2.10.8 reports: Integer infeasible"},
 		},
 		{
 			"an abort", program("", "rm \"$last\"",

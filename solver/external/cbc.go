@@ -15,23 +15,23 @@ import (
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// DefaultCBC is the program of CBC where none is named: that of this name on the PATH.
+// DefaultCBC is the default program of CBC, which is searched on the PATH.
 const DefaultCBC = "cbc"
 
-// CBC returns the backend that runs a program cbc of COIN-OR, a path or a name on the PATH;
-// DefaultCBC if it is empty.
+// CBC returns the backend that runs CBC of COIN-OR. The program is a path or a name on the PATH; "" means
+// DefaultCBC.
 func CBC(program string) *subprocess.Backend {
 	return subprocess.NewBackend(problem.BackendCBC, cmp.Or(program, DefaultCBC), cbc{})
 }
 
-// cbc is how to speak to CBC.
+// cbc is the dialect of CBC.
 type cbc struct{}
 
-// Title returns the solver's name for a person.
-func (cbc) Title() string { return "CBC" }
+// DisplayName returns the name of the solver for people.
+func (cbc) DisplayName() string { return "CBC" }
 
-// Arguments returns the command line. CBC carries its arguments out in order: what
-// is set before -solve holds for it.
+// Arguments returns the command line. CBC executes its arguments in order, so the options of the search are
+// set before -solve.
 func (cbc) Arguments(task subprocess.Task) ([]string, error) {
 	arguments := []string{"-import", task.Model}
 	if task.Start != "" {
@@ -39,47 +39,47 @@ func (cbc) Arguments(task subprocess.Task) ([]string, error) {
 	}
 	if task.TimeLimit > 0 {
 		arguments = append(arguments,
-			// Its clock is that of the CPU otherwise, which stands while CBC waits.
+			// By default CBC measures CPU time, which does not advance while CBC waits.
 			"-timeMode", "elapsed",
-			"-sec", number(task.TimeLimit.Seconds()),
+			"-sec", formatNumber(task.TimeLimit.Seconds()),
 		)
 	}
 	return append(arguments,
-		// It stops once a plan is proven within this share of the optimum. The
-		// allowable gap, which is absolute, would stop it as well.
-		"-ratioGap", number(task.RelativeGap),
+		// CBC stops if a plan is proven within this share of the optimum. The allowable gap is absolute and
+		// would stop it too.
+		"-ratioGap", formatNumber(task.RelativeGap),
 		"-allowableGap", "0",
-		// By default it takes no plan that is not better than the start by 1e-5.
+		// By default CBC accepts only plans that improve the warm start by 1e-5.
 		"-increment", "0",
-		// A row may be broken by 1e-7 by default, and a job's progress with it.
+		// By default a row may be violated by 1e-7, and so may the progress of a job.
 		"-primalTolerance", "1e-9",
 		"-integerTolerance", "1e-9",
-		// The same task, the same answer.
+		// Deterministic results.
 		"-randomSeed", "1", "-randomCbcSeed", "1",
 		"-solve",
-		// Zeros too, so that a file that was cut off shows.
+		// Zeros are printed too, so that truncated files can be detected.
 		"-printingOptions", "all",
 		"-solution", task.Solution,
 	), nil
 }
 
-// VersionArguments returns the command line that prints the banner alone.
+// VersionArguments returns the command line that only prints the banner.
 func (cbc) VersionArguments() []string { return []string{"-quit"} }
 
-// WriteStart writes a file for -mipstart, which looks like a solution file: a line
-// of status, then index, name, value and reduced cost of each column.
+// WriteStart writes a file for -mipstart. It has the format of a solution file: a status line, then index,
+// name, value and reduced cost of each column.
 func (cbc) WriteStart(w io.Writer, _ int, values iter.Seq2[string, float64]) error {
 	buffered := bufio.NewWriter(w)
 	fmt.Fprintln(buffered, "Stopped on iterations - objective value 0")
 	i := 0
 	for name, value := range values {
-		fmt.Fprintln(buffered, i, name, number(value), 0)
+		fmt.Fprintln(buffered, i, name, formatNumber(value), 0)
 		i++
 	}
 	return buffered.Flush()
 }
 
-// ParseVersion returns the version in the banner that every output begins with.
+// ParseVersion returns the version in the banner at the start of every output.
 func (cbc) ParseVersion(output string) string {
 	for line := range strings.Lines(output) {
 		if version, found := strings.CutPrefix(line, "Version: "); found {
@@ -89,16 +89,15 @@ func (cbc) ParseVersion(output string) string {
 	return ""
 }
 
-// ParseBound returns the bound that a search cut short prints, to three decimals.
-// One that ran to its end prints none.
+// ParseBound returns the bound that an incomplete search prints, with three decimals. A complete search
+// prints none.
 func (cbc) ParseBound(output string) float64 { return lastNumber(output, "Lower bound:") }
 
-// ParseSolution parses a solution file: a line of status, then one line per row
-// and column with its index, name, value and dual value. A line that begins with
-// "**" is one whose value breaks its bounds.
+// ParseSolution parses a solution file: a status line, then one line per row and column with its index, name,
+// value and dual value. "**" at the start of a line marks a value that violates its bounds.
 func (cbc) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, longestLine)
+	lines.Buffer(nil, maxLineBytes)
 	if !lines.Scan() {
 		return subprocess.Solution{}, cmp.Or(lines.Err(), errors.New("the file is empty"))
 	}
@@ -106,19 +105,18 @@ func (cbc) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	if err != nil {
 		return subprocess.Solution{}, err
 	}
-	// Without an integer solution, the values are those of a relaxation or of the
-	// least infeasible point: no plan.
+	// Without an integer solution, the values are of a relaxation or of the least infeasible point.
 	if solution.Verdict != subprocess.Feasible && solution.Verdict != subprocess.Optimal {
 		return solution, nil
 	}
 	solution.Values = make(map[string]float64)
-	for number := 2; lines.Scan(); number++ {
+	for line := 2; lines.Scan(); line++ {
 		name, value, err := parseValue(lines.Text())
 		if err != nil {
-			return subprocess.Solution{}, fmt.Errorf("line %d: %w", number, err)
+			return subprocess.Solution{}, fmt.Errorf("line %d: %w", line, err)
 		}
-		if _, twice := solution.Values[name]; twice {
-			return subprocess.Solution{}, fmt.Errorf("line %d: %s has two values", number, name)
+		if _, duplicate := solution.Values[name]; duplicate {
+			return subprocess.Solution{}, fmt.Errorf("line %d: %s has two values", line, name)
 		}
 		solution.Values[name] = value
 	}
@@ -128,7 +126,7 @@ func (cbc) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	return solution, nil
 }
 
-// parseStatus parses the first line, such as
+// parseStatus parses the first line of a solution file, such as
 //
 //	Optimal - objective value -39.97915781
 //	Stopped on time - objective value -279.91610035
@@ -136,7 +134,7 @@ func (cbc) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 //	Infeasible - objective value -13.00971776
 //	Integer infeasible - objective value -40.1
 //
-// It knows each status by its first words, and what it does not know is a failure.
+// The verdict depends on the first words of the status. An unknown status is a failure.
 func parseStatus(line string) (subprocess.Solution, error) {
 	status, objective, found := strings.Cut(line, " - objective value ")
 	if !found {
@@ -144,13 +142,13 @@ func parseStatus(line string) (subprocess.Solution, error) {
 	}
 	value, err := strconv.ParseFloat(strings.TrimSpace(objective), 64)
 	if err != nil || math.IsNaN(value) {
-		return subprocess.Solution{}, fmt.Errorf("the objective is %.100q", objective)
+		return subprocess.Solution{}, fmt.Errorf("objective is %.100q; must be a number", objective)
 	}
 	s := subprocess.Solution{Status: status, Objective: value}
 	noPlan := strings.Contains(status, "no integer solution")
 	switch {
 	case noPlan && strings.HasPrefix(status, "Stopped on time"):
-		s.Verdict = subprocess.TimeUp
+		s.Verdict = subprocess.TimedOut
 	case noPlan:
 	case status == "Optimal":
 		s.Verdict = subprocess.Optimal
@@ -169,13 +167,13 @@ func parseValue(line string) (name string, value float64, err error) {
 		fields = fields[1:]
 	}
 	if len(fields) != 4 {
-		return "", 0, fmt.Errorf("want index, name, value and dual value, not %.100q", line)
+		return "", 0, fmt.Errorf("%.100q must be an index, a name, a value and a dual value", line)
 	}
 	if _, err := strconv.Atoi(fields[0]); err != nil {
-		return "", 0, fmt.Errorf("the index is %.100q", fields[0])
+		return "", 0, fmt.Errorf("index is %.100q; must be an integer", fields[0])
 	}
 	if value, err = strconv.ParseFloat(fields[2], 64); err != nil {
-		return "", 0, fmt.Errorf("the value of %s is %.100q", fields[1], fields[2])
+		return "", 0, fmt.Errorf("value of %s is %.100q; must be a number", fields[1], fields[2])
 	}
 	return fields[1], value, nil
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// TestCBC checks that the backend and CBC understand each other. What CBC answers
-// is the matter of the conformance suite. The files in testdata are what CBC 2.10.8
-// wrote; the models are one of two jobs, that of an instance of six jobs where the
-// search was cut short, and ones made infeasible.
+// TestCBC checks the dialect of CBC. The conformance suite checks the results of CBC. CBC 2.10.8 has written
+// the files in testdata, for a model of two jobs, for an instance of six jobs whose search was interrupted,
+// and for infeasible models.
 func TestCBC(t *testing.T) {
 	const (
 		head    = "Optimal - objective value -1.5\n"
@@ -23,11 +22,11 @@ func TestCBC(t *testing.T) {
 		stopped = "Stopped on difficulties (no integer solution - continuous used)"
 	)
 	suite{
-		new:        CBC,
-		dialect:    cbc{},
-		versions:   []string{"2.", "3.", "devel"},
-		complaints: []string{"No match", "out of range", "not valid", "errors on input", "mipstart values could not"},
-		says: []string{
+		new:      CBC,
+		dialect:  cbc{},
+		versions: []string{"2.", "3.", "devel"},
+		errors:   []string{"No match", "out of range", "not valid", "errors on input", "mipstart values could not"},
+		confirmations: []string{
 			"MIPStart values read for", "timeMode changed from cpu to elapsed", "seconds was changed", "MIPStart provided solution",
 		},
 		real: map[string]solution{
@@ -42,16 +41,16 @@ func TestCBC(t *testing.T) {
 			"empty":               {Status: "Optimal", Verdict: subprocess.Optimal, Objective: 0, Values: 2},
 			"time_with_plan":      {Status: "Stopped on time", Verdict: subprocess.Feasible, Objective: -3034.85464851, Values: 245},
 			"solutions_with_plan": {Status: "Stopped on iterations", Verdict: subprocess.Feasible, Objective: -3034.85464851, Values: 245},
-			"time_without_plan":   {Status: noPlan, Verdict: subprocess.TimeUp, Objective: -3062.56564691, Values: 0},
+			"time_without_plan":   {Status: noPlan, Verdict: subprocess.TimedOut, Objective: -3062.56564691, Values: 0},
 			"infeasible":          {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: -765, Values: 0},
 			"integer_infeasible":  {Status: "Integer infeasible", Verdict: subprocess.Infeasible, Objective: -1605.83333333, Values: 0},
 		},
 		files: map[string]solutionFile{
-			"nothing":         {Content: "", Error: "the file is empty"},
-			"unknown status":  {Content: "0 x 1 0\n", Error: "unknown status"},
-			"no objective":    {Content: "Optimal - objective value\n", Error: "unknown status"},
-			"a bad objective": {Content: "Optimal - objective value one\n", Error: `the objective is "one"`},
-			"a status of another kind": {
+			"empty":                {Content: "", Error: "the file is empty"},
+			"unknown status":       {Content: "0 x 1 0\n", Error: "unknown status"},
+			"no objective":         {Content: "Optimal - objective value\n", Error: "unknown status"},
+			"an invalid objective": {Content: "Optimal - objective value one\n", Error: `objective is "one"`},
+			"an unknown status": {
 				Content: "Unbounded - objective value 0\n0 x 1 0\n",
 				Want:    subprocess.Solution{Status: "Unbounded", Verdict: subprocess.Failed},
 			},
@@ -59,20 +58,20 @@ func TestCBC(t *testing.T) {
 				Content: stopped + " - objective value 0\n",
 				Want:    subprocess.Solution{Status: stopped, Verdict: subprocess.Failed},
 			},
-			"values that break their bounds": {
+			"values that violate their bounds": {
 				Content: head + "** 0 x 1e-3 0\n   1 y -2 5\n",
 				Want: subprocess.Solution{
 					Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1.5, Values: map[string]float64{"x": 1e-3, "y": -2},
 				},
 			},
-			"cut off in a line":        {Content: head + "0 x 1 0\n1 y", Error: "line 3: want index"},
-			"cut off in a number":      {Content: head + "0 x 1e 0\n", Error: `line 2: the value of x is "1e"`},
-			"no index":                 {Content: head + "x x 1 0\n", Error: `the index is "x"`},
-			"one value too many":       {Content: head + "0 x 1 0\n0 x 1 0\n", Error: "line 3: x has two values"},
-			"a line without end":       {Content: head + strings.Repeat("x", 5000), Error: "token too long"},
-			"a first line without end": {Content: strings.Repeat("x", 5000), Error: "token too long"},
+			"truncated in a line":   {Content: head + "0 x 1 0\n1 y", Error: `line 3: "1 y" must be an index`},
+			"truncated in a number": {Content: head + "0 x 1e 0\n", Error: `line 2: value of x is "1e"`},
+			"no index":              {Content: head + "x x 1 0\n", Error: `index is "x"`},
+			"a duplicate value":     {Content: head + "0 x 1 0\n0 x 1 0\n", Error: "line 3: x has two values"},
+			"an endless line":       {Content: head + strings.Repeat("x", 5000), Error: "token too long"},
+			"an endless first line": {Content: strings.Repeat("x", 5000), Error: "token too long"},
 		},
-		outputs: map[string]printed{
+		outputs: map[string]parsedOutput{
 			"optimal_one_hot":   {Version: "2.10.8", Bound: math.NaN()},
 			"infeasible":        {Version: "2.10.8", Bound: math.NaN()},
 			"time_with_plan":    {Version: "2.10.8", Bound: -3062.566},

@@ -1,7 +1,6 @@
-// Package external solves the MILP of a decision with the programs of external solvers. Whether
-// there is such a program, Probe of a backend says. Each file is how to speak to one of them:
-// its command line, its warm start, its solution file, and the version and the bound in its
-// output.
+// Package external has the backends that solve the MILP of a decision with the external solvers CBC and
+// HiGHS. Each implements subprocess.Dialect: command line, warm start, solution file, and the version and
+// the bound in the output of the solver.
 package external
 
 import (
@@ -10,14 +9,14 @@ import (
 	"strings"
 )
 
-// longestLine is how long a line of a solution file may be, in bytes.
-const longestLine = 4096
+// maxLineBytes is the maximum length of a line of a solution file, in bytes.
+const maxLineBytes = 4096
 
-// number writes a number as the programs read it.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// formatNumber formats a number for the solvers.
+func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// lastNumber returns the finite number in the last line of an output that begins with the
-// prefix and has one, else NaN.
+// lastNumber returns the last finite number that follows the prefix on a line of the output, or NaN if
+// there is none.
 func lastNumber(output, prefix string) float64 {
 	last := math.NaN()
 	for line := range strings.Lines(output) {

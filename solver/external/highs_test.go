@@ -14,23 +14,22 @@ import (
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// TestHiGHS checks that the backend and HiGHS understand each other. What HiGHS
-// answers is the matter of the conformance suite. The files in testdata are what HiGHS
-// 1.10.0 wrote; the models are one of two jobs, that of an instance of six jobs where
-// the search was cut short, and ones made infeasible.
+// TestHiGHS checks the dialect of HiGHS. The conformance suite checks the results of HiGHS. HiGHS 1.10.0 has
+// written the files in testdata, for a model of two jobs, for an instance of six jobs whose search was
+// interrupted, and for infeasible models.
 func TestHiGHS(t *testing.T) {
 	file := func(status, rest string) string {
 		return "Model status\n" + status + "\n\n# Primal solution values\n" + rest
 	}
 	const two = "Feasible\nObjective -1.5\n# Columns 2\nx 1\ny 1e-3\n"
 	suite{
-		new:        HiGHS,
-		dialect:    highs{},
-		versions:   []string{"1.", "2."},
-		complaints: []string{"WARNING", "ERROR"},
-		// The warm start has no rows, which HiGHS works out itself, with a warning.
-		harmless: []string{"WARNING: readSolutionFile: Solution file is for 0 rows"},
-		says:     []string{"Assessing feasibility of MIP", "Set option time_limit to 60"},
+		new:      HiGHS,
+		dialect:  highs{},
+		versions: []string{"1.", "2."},
+		errors:   []string{"WARNING", "ERROR"},
+		// The warm start has no rows. HiGHS computes them and prints this warning.
+		ignored:       []string{"WARNING: readSolutionFile: Solution file is for 0 rows"},
+		confirmations: []string{"Assessing feasibility of MIP", "Set option time_limit to 60"},
 		real: map[string]solution{
 			"optimal_one_hot": {
 				Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1790, Values: 16,
@@ -42,50 +41,50 @@ func TestHiGHS(t *testing.T) {
 			},
 			"empty":              {Status: "Empty", Verdict: subprocess.Optimal, Objective: 0, Values: 0},
 			"time_with_plan":     {Status: "Time limit reached", Verdict: subprocess.Feasible, Objective: -3039.02445592603, Values: 180},
-			"time_without_plan":  {Status: "Time limit reached", Verdict: subprocess.TimeUp, Objective: math.NaN(), Values: 0},
+			"time_without_plan":  {Status: "Time limit reached", Verdict: subprocess.TimedOut, Objective: math.NaN(), Values: 0},
 			"infeasible":         {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: math.NaN(), Values: 0},
 			"integer_infeasible": {Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: math.NaN(), Values: 0},
 		},
 		files: map[string]solutionFile{
-			"nothing":        {Content: "", Error: "ends before line 1"},
-			"something else": {Content: "\nx\n", Error: `line 1: want "Model status", not ""`},
-			"no status":      {Content: "Model status\n", Error: "ends before line 2"},
-			"no values":      {Content: "Model status\nOptimal\n", Error: "ends before line 3"},
-			"whole": {
+			"empty":        {Content: "", Error: "unexpected end of file in line 1"},
+			"another file": {Content: "\nx\n", Error: `line 1: "" must be "Model status"`},
+			"no status":    {Content: "Model status\n", Error: "unexpected end of file in line 2"},
+			"no values":    {Content: "Model status\nOptimal\n", Error: "unexpected end of file in line 3"},
+			"complete": {
 				Content: file("Optimal", two+"# Rows 7\n"),
 				Want: subprocess.Solution{
 					Status: "Optimal", Verdict: subprocess.Optimal, Objective: -1.5, Values: map[string]float64{"x": 1, "y": 1e-3},
 				},
 			},
-			"cut off after the columns": {Content: file("Optimal", two), Error: "ends before line 10"},
-			"cut off in the columns":    {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\n"), Error: "ends before line 9"},
-			"cut off in a line":         {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx"), Error: "line 8: want the name"},
-			"no number":                 {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 1\nx one\n"), Error: "line 8: want the name"},
-			"no objective":              {Content: file("Optimal", "Feasible\nObjective\n"), Error: "line 6: want Objective and a number"},
-			"an objective of NaN":       {Content: file("Optimal", "Feasible\nObjective nan\n"), Error: "line 6: the objective is not a number"},
-			"a negative count":          {Content: file("Optimal", "Feasible\nObjective 1\n# Columns -1\nx 1\n"), Error: "line 8: want # Rows"},
-			"a count too many":          {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 999999999999\nx 1\n"), Error: "ends before line 9"},
-			"one value too many":        {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\nx 1\n"), Error: "line 9: x has two values"},
-			"a quality of another kind": {Content: file("Optimal", "Good\n"), Error: `not "Good"`},
-			"a solution that breaks rows": {
+			"truncated after the columns": {Content: file("Optimal", two), Error: "unexpected end of file in line 10"},
+			"truncated in the columns":    {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\n"), Error: "unexpected end of file in line 9"},
+			"truncated in a line":         {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx"), Error: `line 8: "x" must be the name`},
+			"no number":                   {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 1\nx one\n"), Error: `line 8: "x one" must be the name`},
+			"no objective":                {Content: file("Optimal", "Feasible\nObjective\n"), Error: `line 6: "Objective" must be Objective and a number`},
+			"an objective of NaN":         {Content: file("Optimal", "Feasible\nObjective nan\n"), Error: "line 6: objective is NaN"},
+			"a negative count":            {Content: file("Optimal", "Feasible\nObjective 1\n# Columns -1\nx 1\n"), Error: `line 8: "x 1" must be # Rows`},
+			"a count that is too large":   {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 999999999999\nx 1\n"), Error: "unexpected end of file in line 9"},
+			"a duplicate value":           {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\nx 1\n"), Error: "line 9: x has two values"},
+			"an unknown quality":          {Content: file("Optimal", "Good\n"), Error: `"Good" must be "Feasible"`},
+			"a solution that violates rows": {
 				Content: file("Time limit reached", "Infeasible\nObjective 1\n"),
 				Want: subprocess.Solution{
-					Status: "Time limit reached, solution infeasible", Verdict: subprocess.TimeUp, Objective: math.NaN(),
+					Status: "Time limit reached, solution infeasible", Verdict: subprocess.TimedOut, Objective: math.NaN(),
 				},
 			},
-			"a solution of what has none": {
+			"a solution of an infeasible model": {
 				Content: file("Infeasible", "Feasible\nObjective 1\n# Columns 0\n# Rows 0\n"),
 				Want: subprocess.Solution{
 					Status: "Infeasible", Verdict: subprocess.Infeasible, Objective: 1, Values: map[string]float64{},
 				},
 			},
-			"a status of another kind": {
+			"an unknown status": {
 				Content: file("Solve error", "None\n"),
 				Want:    subprocess.Solution{Status: "Solve error", Verdict: subprocess.Failed, Objective: math.NaN()},
 			},
-			"a line without end": {Content: strings.Repeat("x", 5000), Error: "token too long"},
+			"an endless line": {Content: strings.Repeat("x", 5000), Error: "token too long"},
 		},
-		outputs: map[string]printed{
+		outputs: map[string]parsedOutput{
 			"optimal_one_hot":   {Version: "1.10.0", Bound: -1790},
 			"infeasible":        {Version: "1.10.0", Bound: math.NaN()},
 			"time_with_plan":    {Version: "1.10.0", Bound: -3060.0517986},
@@ -138,7 +137,7 @@ log_to_console = true
 
 	task.Dir = filepath.Join(task.Dir, "none")
 	if got, err := (highs{}).Arguments(task); err == nil {
-		t.Errorf("Arguments() = %v without a folder for the options; want an error", got)
+		t.Errorf("Arguments() = %v without a directory for the options; want an error", got)
 	}
 }
 
@@ -147,7 +146,7 @@ func TestHiGHSStart(t *testing.T) {
 	if err := (highs{}).WriteStart(&file, 1, maps.All(map[string]float64{"s_1_1": 0.1})); err != nil {
 		t.Fatal(err)
 	}
-	// What HiGHS reads is what it writes.
+	// Start files and solution files have the same format.
 	got, err := highs{}.ParseSolution(strings.NewReader(file.String()))
 	if err != nil {
 		t.Fatal(err)

@@ -22,48 +22,43 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// suite is what every such backend must pass beside that of solvertest: that it speaks
-// the language of the program. Its folder in testdata has files of the
-// real program: its solutions *.txt and its outputs *.log.
+// suite checks the dialect of a program, in addition to the suite of package solvertest. The solver's
+// directory in testdata has solutions (*.txt) and outputs (*.log) of the real program.
 type suite struct {
 	// new returns the backend that runs a program.
 	new     func(program string) *subprocess.Backend
 	dialect subprocess.Dialect
-	// versions are what the versions of the program begin with.
+	// versions are the prefixes of the supported versions.
 	versions []string
-	// complaints are what the program prints where it does not understand its
-	// arguments, harmless what it may print all the same, and says what it prints
-	// where it has understood all, the warm start with it.
-	complaints, harmless, says []string
-	// real are solutions in testdata by their names, and files other contents of
-	// solution files, with what they say.
+	// errors are what the program prints if its arguments are invalid. ignored are exceptions.
+	// confirmations are what it prints if all arguments and the warm start are valid.
+	errors, ignored, confirmations []string
+	// real are the solutions in testdata by name, and files are other solution files.
 	real  map[string]solution
 	files map[string]solutionFile
-	// outputs are the outputs in testdata by their names.
-	outputs map[string]printed
+	// outputs are the outputs in testdata by name.
+	outputs map[string]parsedOutput
 }
 
-// solution is what a solution in testdata says.
+// solution is the expected content of a solution in testdata.
 type solution struct {
 	Status    string
 	Verdict   subprocess.Verdict
 	Objective float64
-	// Values is how many it has, and Some are some of them.
+	// Values is the number of values, and Some are some of them.
 	Values int
 	Some   map[string]float64
 }
 
-// solutionFile is the content of a solution file, and what it says or a part of the
-// error that it is.
+// solutionFile is the content of a solution file, and the expected solution or a part of the expected error.
 type solutionFile struct {
 	Content string
 	Want    subprocess.Solution
 	Error   string
 }
 
-// printed is what the output of the program says. The bound is NaN where it
-// says none.
-type printed struct {
+// parsedOutput is the parsed output of a program. Bound is NaN if the output has none.
+type parsedOutput struct {
 	Version string
 	Bound   float64
 }
@@ -73,7 +68,7 @@ func (s suite) run(t *testing.T) {
 	t.Helper()
 	t.Run("probe", s.probe)
 	t.Run("missing program", s.missingProgram)
-	t.Run("arguments are understood", s.argumentsAreUnderstood)
+	t.Run("arguments", s.arguments)
 	t.Run("real solutions", s.realSolutions)
 	t.Run("solution files", s.solutionFiles)
 	t.Run("outputs", s.printedOutputs)
@@ -101,9 +96,8 @@ func (s suite) missingProgram(t *testing.T) {
 	}
 }
 
-// argumentsAreUnderstood checks that the program knows each of its arguments and takes
-// the warm start, of which only its output tells.
-func (s suite) argumentsAreUnderstood(t *testing.T) {
+// arguments checks in the output that the program accepts its arguments and the warm start.
+func (s suite) arguments(t *testing.T) {
 	program := solvertest.Program(t, s.new("").Name())
 	p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
 		{Demand: 3, Gain: []float64{1, 1}, Options: solver.Nodes(1, 2, 4), FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
@@ -127,17 +121,17 @@ func (s suite) argumentsAreUnderstood(t *testing.T) {
 				t.Fatal(err)
 			}
 			output := report.Output
-			for _, harmless := range s.harmless {
-				output = strings.ReplaceAll(output, harmless, "")
+			for _, ignored := range s.ignored {
+				output = strings.ReplaceAll(output, ignored, "")
 			}
-			for _, complaint := range s.complaints {
-				if strings.Contains(output, complaint) {
-					t.Errorf("the program complains: %q", complaint)
+			for _, message := range s.errors {
+				if strings.Contains(output, message) {
+					t.Errorf("the program prints %q", message)
 				}
 			}
-			for _, want := range s.says {
+			for _, want := range s.confirmations {
 				if !strings.Contains(output, want) {
-					t.Errorf("the output does not say %q", want)
+					t.Errorf("the output does not contain %q", want)
 				}
 			}
 			if t.Failed() {
@@ -169,7 +163,7 @@ func (s suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem,
 func (s suite) realSolutions(t *testing.T) {
 	for name, test := range s.real {
 		t.Run(name, func(t *testing.T) {
-			got, err := s.dialect.ParseSolution(strings.NewReader(readTestdata(t, s.folder(), name+".txt")))
+			got, err := s.dialect.ParseSolution(strings.NewReader(readTestdata(t, s.dir(), name+".txt")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,8 +171,8 @@ func (s suite) realSolutions(t *testing.T) {
 				t.Errorf("%d values; want %d", len(got.Values), test.Values)
 			}
 			for name, want := range test.Some {
-				if value, there := got.Values[name]; !there || value != want {
-					t.Errorf("%s is %v, there: %t; want %v", name, value, there, want)
+				if value, ok := got.Values[name]; !ok || value != want {
+					t.Errorf("%s is %v, %t; want %v", name, value, ok, want)
 				}
 			}
 			got.Values = nil
@@ -213,35 +207,35 @@ func (s suite) solutionFiles(t *testing.T) {
 func (s suite) printedOutputs(t *testing.T) {
 	for name, want := range s.outputs {
 		t.Run(name, func(t *testing.T) {
-			output := readTestdata(t, s.folder(), name+".log")
-			got := printed{Version: s.dialect.ParseVersion(output), Bound: s.dialect.ParseBound(output)}
+			output := readTestdata(t, s.dir(), name+".log")
+			got := parsedOutput{Version: s.dialect.ParseVersion(output), Bound: s.dialect.ParseBound(output)}
 			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
 		})
 	}
 	if got := s.dialect.ParseVersion("bash: no such thing\n"); got != "" {
-		t.Errorf("version %q of something else; want none", got)
+		t.Errorf("version %q of another output; want none", got)
 	}
 }
 
-// folder returns the folder in testdata of the solver.
-func (s suite) folder() string { return string(s.new("").Name()) }
+// dir returns the directory of the solver in testdata.
+func (s suite) dir() string { return string(s.new("").Name()) }
 
-func readTestdata(tb testing.TB, folder, name string) string {
+func readTestdata(tb testing.TB, dir, name string) string {
 	tb.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", folder, name))
+	content, err := os.ReadFile(filepath.Join("testdata", dir, name))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return string(content)
 }
 
-// fuzzSolution has the dialect parse whatever the fuzzer makes of the solutions in
-// testdata: a file without a whole solution is an error or a failure.
-func fuzzSolution(f *testing.F, folder string, dialect subprocess.Dialect) {
+// fuzzSolution parses mutations of the solutions in testdata. A file without a complete solution is an error
+// or a failure.
+func fuzzSolution(f *testing.F, dir string, dialect subprocess.Dialect) {
 	f.Helper()
-	addTestdata(f, folder, "*.txt")
+	addTestdata(f, dir, "*.txt")
 	f.Fuzz(func(t *testing.T, file string) {
 		s, err := dialect.ParseSolution(strings.NewReader(file))
 		switch {
@@ -260,11 +254,10 @@ func fuzzSolution(f *testing.F, folder string, dialect subprocess.Dialect) {
 	})
 }
 
-// fuzzOutput has the dialect read version and bound off whatever the fuzzer makes of
-// the outputs in testdata.
-func fuzzOutput(f *testing.F, folder string, dialect subprocess.Dialect) {
+// fuzzOutput parses version and bound in mutations of the outputs in testdata.
+func fuzzOutput(f *testing.F, dir string, dialect subprocess.Dialect) {
 	f.Helper()
-	addTestdata(f, folder, "*.log")
+	addTestdata(f, dir, "*.log")
 	f.Fuzz(func(t *testing.T, output string) {
 		if version := dialect.ParseVersion(output); strings.TrimSpace(version) != version || strings.Contains(version, "\n") {
 			t.Errorf("version %q is not a word of one line", version)
@@ -276,13 +269,13 @@ func fuzzOutput(f *testing.F, folder string, dialect subprocess.Dialect) {
 }
 
 // addTestdata adds the files in testdata whose names match a pattern.
-func addTestdata(f *testing.F, folder, pattern string) {
+func addTestdata(f *testing.F, dir, pattern string) {
 	f.Helper()
-	names, err := filepath.Glob(filepath.Join("testdata", folder, pattern))
+	names, err := filepath.Glob(filepath.Join("testdata", dir, pattern))
 	if err != nil || len(names) == 0 {
 		f.Fatalf("no files %s in testdata: %v", pattern, err)
 	}
 	for _, name := range names {
-		f.Add(readTestdata(f, folder, filepath.Base(name)))
+		f.Add(readTestdata(f, dir, filepath.Base(name)))
 	}
 }

@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	outputLimit  = 64 << 10 // bytes of a solver's output that are kept
-	quotedLines  = 3        // its last ones, which go into an error
-	quotedLength = 200      // characters of each at most
-	// A solution file is read, and may be written, up to this size: a line has a
-	// name, two numbers and an index at most, and there is a head.
-	bytesPerLine, bytesOfHead = 256, 1 << 16
+	maxOutputBytes = 64 << 10 // of a solver's output that are kept
+	quotedLines    = 3        // number of the last lines of the output in an error
+	quotedLength   = 200      // maximum number of characters of each
+	// A solution file has a header and one line per column and row. A line has at most a name, two
+	// numbers and an index. Larger files are neither written nor read.
+	maxBytesPerLine, headerBytes = 256, 1 << 16
 )
 
-// Backend solves the MILP of a problem with an external solver. Nothing that the
-// solver says is trusted: an answer is a complete solution file of integral values
-// whose plan is legal, and the rest of what it says is its claim.
+// Backend solves the MILP of a problem with an external solver. It does not trust the solver: it accepts a
+// complete solution file with integral values whose plan is legal. The solver's objective and bound are
+// returned as a claim.
 type Backend struct {
 	name    problem.BackendName
 	program string
 	dialect Dialect
 }
 
-// NewBackend returns the backend of the given name that runs a program, a path or
-// a name on the PATH, which speaks the dialect.
+// NewBackend returns the backend of the given name. The program is a path or a name on the PATH, and the
+// dialect defines its arguments and file formats.
 func NewBackend(name problem.BackendName, program string, dialect Dialect) *Backend {
 	return &Backend{name: name, program: program, dialect: dialect}
 }
@@ -42,43 +42,42 @@ func NewBackend(name problem.BackendName, program string, dialect Dialect) *Back
 // Name returns the backend's name.
 func (b *Backend) Name() problem.BackendName { return b.name }
 
-// Probe returns the version of the program. The error wraps problem.ErrUnavailable
-// where the program is missing or is not the solver.
+// Probe returns the version of the program. The error wraps problem.ErrUnavailable if the program is
+// missing or is not the solver.
 func (b *Backend) Probe(ctx context.Context) (version string, err error) {
-	err = withFolder(func(dir string) error {
-		report, err := b.run(ctx, dir, b.dialect.VersionArguments(), bytesOfHead)
+	err = withTempDir(func(dir string) error {
+		report, err := b.run(ctx, dir, b.dialect.VersionArguments(), headerBytes)
 		if err != nil {
 			return err
 		}
 		if version = b.dialect.ParseVersion(report.Output); version == "" {
-			return fmt.Errorf("%w: %s is not %s, which prints its version: %s",
-				problem.ErrUnavailable, b.program, b.dialect.Title(), ending(report))
+			return fmt.Errorf("%w: %s is not %s: no version in its output: %s",
+				problem.ErrUnavailable, b.program, b.dialect.DisplayName(), describeExit(report))
 		}
 		return nil
 	})
 	return version, err
 }
 
-// Solve writes the model in the formulation asked for, runs the solver until
-// shortly before ctx ends and returns the plan of its solution. The result proves
-// no bound; what the solver says of the plan is the claim.
+// Solve writes the model in the requested formulation, runs the solver until shortly before the deadline of
+// ctx, and returns the plan of its solution. The result has no bound. It has the claim of the solver.
 func (b *Backend) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	if !(options.RelativeGap >= 0 && options.RelativeGap <= math.MaxFloat64) {
-		return problem.Result{}, fmt.Errorf("the relative gap is %v; want a number of at least 0", options.RelativeGap)
+		return problem.Result{}, fmt.Errorf("relative gap is %v; must be a finite number of at least 0", options.RelativeGap)
 	}
 	var result problem.Result
-	err := withFolder(func(dir string) (err error) {
+	err := withTempDir(func(dir string) (err error) {
 		result, err = b.solve(ctx, dir, p, options)
 		return err
 	})
 	return result, err
 }
 
-// solve is Solve in a folder of its own.
+// solve is Solve with the temporary directory dir.
 func (b *Backend) solve(
 	ctx context.Context, dir string, p *problem.Problem, options problem.SolveOptions,
 ) (problem.Result, error) {
-	began := time.Now()
+	start := time.Now()
 	task := Task{Dir: dir, Model: "model.mps", Solution: "solution.txt", RelativeGap: options.RelativeGap}
 	model, err := milp.Build(p, options.Formulation)
 	if err != nil {
@@ -98,132 +97,132 @@ func (b *Backend) solve(
 	}
 
 	now := time.Now()
-	clock := newClock(ctx, now, now.Sub(began))
-	task.TimeLimit = clock.limit
+	limits := newTimeLimits(ctx, now, now.Sub(start))
+	task.TimeLimit = limits.solver
 	arguments, err := b.dialect.Arguments(task)
 	if err != nil {
 		return problem.Result{}, fmt.Errorf("%w: %w", problem.ErrUnavailable, err)
 	}
-	running, cancel := clock.until(ctx)
+	running, cancel := limits.withKillTime(ctx)
 	defer cancel()
-	report, err := b.run(running, dir, arguments, largestSolution(model))
+	report, err := b.run(running, dir, arguments, maxSolutionBytes(model))
 	if err != nil {
 		return problem.Result{}, err
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return problem.Result{}, ctx.Err() // The caller has left.
+		return problem.Result{}, ctx.Err() // Canceled by the caller.
 	}
-	ended := time.Since(now) >= clock.limit && clock.limit > 0
-	solution, err := b.read(filepath.Join(dir, task.Solution), model, report, ended)
+	limitPassed := time.Since(now) >= limits.solver && limits.solver > 0
+	solution, err := b.readSolution(filepath.Join(dir, task.Solution), model, report, limitPassed)
 	if err != nil {
 		return problem.Result{}, err
 	}
-	if solution.Verdict == Infeasible && (ended || report.Stopped) {
-		solution.Verdict = TimeUp // CBC says so of a model whose reduction its limit cut off.
+	if solution.Verdict == Infeasible && (limitPassed || report.Stopped) {
+		solution.Verdict = TimedOut // CBC reports infeasibility if its time limit interrupts presolve.
 	}
-	return b.result(p, model, solution, report)
+	return b.toResult(p, model, solution, report)
 }
 
-// run runs the program in a folder; fileLimit bounds the bytes of each file there.
+// run runs the program in a directory. fileLimit is the maximum size in bytes of a file that it writes.
 func (b *Backend) run(ctx context.Context, dir string, arguments []string, fileLimit int64) (Report, error) {
 	if ctx.Err() != nil {
-		return Report{}, timedOut(ctx, "before the solver started")
+		return Report{}, contextError(ctx, "before the solver started")
 	}
 	report, err := Run(ctx, Command{
 		Program: b.program,
 		Args:    arguments,
 		Dir:     dir,
 		Env: []string{
-			// For programs that are scripts, and for numbers with a point.
+			// PATH is for programs that are scripts, and LC_ALL for decimal points.
 			"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C",
 			"HOME=" + dir, "TMPDIR=" + dir,
-			// One thread is what a decision is given, linear algebra included.
+			// A decision has one thread, including linear algebra.
 			"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
 		},
-		OutputLimit: outputLimit,
+		OutputLimit: maxOutputBytes,
 		FileLimit:   fileLimit,
-		Grace:       grace,
+		KillDelay:   killDelay,
 	})
 	switch {
 	case err == nil:
 		return report, nil
 	case ctx.Err() != nil:
-		return Report{}, timedOut(ctx, "before the solver started")
+		return Report{}, contextError(ctx, "before the solver started")
 	default:
 		return Report{}, fmt.Errorf("%w: %w", problem.ErrUnavailable, err)
 	}
 }
 
-// read parses the solution file of a run. Where none can be read, the error is that the
-// time was up if the run had to be stopped, or ended by itself when its limit had passed.
-func (b *Backend) read(name string, model *milp.Model, report Report, limitPassed bool) (Solution, error) {
-	solution, err := b.parse(name, model)
+// readSolution parses the solution file of a run. If there is no complete solution, the error wraps
+// problem.ErrTimedOut if the run was stopped, or if it exited by itself after its time limit had passed.
+func (b *Backend) readSolution(name string, model *milp.Model, report Report, limitPassed bool) (Solution, error) {
+	solution, err := b.parseSolution(name, model)
 	switch {
 	case err == nil:
 		return solution, nil
 	case report.Stopped || limitPassed && report.Exited:
-		return Solution{}, fmt.Errorf("%w: %s has no whole solution: %w; %s",
-			problem.ErrTimedOut, b.dialect.Title(), err, ending(report))
+		return Solution{}, fmt.Errorf("%w: %s has no complete solution: %w; %s",
+			problem.ErrTimedOut, b.dialect.DisplayName(), err, describeExit(report))
 	default:
-		return Solution{}, fmt.Errorf("%s has no whole solution: %w; %s", b.dialect.Title(), err, ending(report))
+		return Solution{}, fmt.Errorf("%s has no complete solution: %w; %s", b.dialect.DisplayName(), err, describeExit(report))
 	}
 }
 
-// parse parses a solution file, if there is one. A solution must have every column, as a
-// file that was cut off at the end of a line looks whole otherwise.
-func (b *Backend) parse(name string, model *milp.Model) (Solution, error) {
-	// To open a pipe would wait for somebody to write to it, maybe forever. What is
-	// of the solver has ended, so that none can turn the file into one now.
+// parseSolution parses a solution file. A solution must have every column, because a file that is truncated
+// at the end of a line can look complete otherwise.
+func (b *Backend) parseSolution(name string, model *milp.Model) (Solution, error) {
+	// Opening a named pipe could block for ever. All processes of the solver have exited, so that none can
+	// replace the file after this check.
 	info, err := os.Lstat(name)
 	if err != nil {
-		return Solution{}, errors.New("it wrote none")
+		return Solution{}, errors.New("no solution file")
 	}
 	if !info.Mode().IsRegular() {
 		return Solution{}, fmt.Errorf("not a regular file: %s", info.Mode())
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return Solution{}, fmt.Errorf("it cannot be opened: %w", err)
+		return Solution{}, fmt.Errorf("the file cannot be opened: %w", err)
 	}
 	defer file.Close()
-	solution, err := b.dialect.ParseSolution(io.LimitReader(file, largestSolution(model)))
+	solution, err := b.dialect.ParseSolution(io.LimitReader(file, maxSolutionBytes(model)))
 	if err != nil || solution.Verdict != Feasible && solution.Verdict != Optimal {
 		return solution, err
 	}
 	for i := range model.Columns() {
 		if _, there := solution.Values[model.ColumnName(i)]; !there {
-			return Solution{}, fmt.Errorf("it lacks column %s", model.ColumnName(i))
+			return Solution{}, fmt.Errorf("column %s is missing", model.ColumnName(i))
 		}
 	}
 	return solution, nil
 }
 
-// largestSolution returns how many bytes of a solution file are read.
-func largestSolution(model *milp.Model) int64 {
-	return bytesOfHead + bytesPerLine*int64(model.Columns()+model.Rows())
+// maxSolutionBytes returns the maximum size of a solution file.
+func maxSolutionBytes(model *milp.Model) int64 {
+	return headerBytes + maxBytesPerLine*int64(model.Columns()+model.Rows())
 }
 
-// result turns a solution into a result, or into the error that it amounts to.
-func (b *Backend) result(
+// toResult converts a solution into a result, or into an error if it has no legal plan.
+func (b *Backend) toResult(
 	p *problem.Problem, model *milp.Model, solution Solution, report Report,
 ) (problem.Result, error) {
-	said := fmt.Sprintf("%s %s says: %s", b.dialect.Title(), b.dialect.ParseVersion(report.Output), solution.Status)
+	detail := fmt.Sprintf("%s %s reports: %s", b.dialect.DisplayName(), b.dialect.ParseVersion(report.Output), solution.Status)
 	switch solution.Verdict {
 	case Optimal, Feasible:
-	case TimeUp:
-		return problem.Result{}, fmt.Errorf("%w: %s", problem.ErrTimedOut, said)
+	case TimedOut:
+		return problem.Result{}, fmt.Errorf("%w: %s", problem.ErrTimedOut, detail)
 	case Infeasible:
-		return problem.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", problem.ErrInvalidPlan, said)
+		return problem.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", problem.ErrInvalidPlan, detail)
 	default:
-		return problem.Result{}, fmt.Errorf("%s; %s", said, ending(report))
+		return problem.Result{}, fmt.Errorf("%s; %s", detail, describeExit(report))
 	}
 
 	plan, err := model.Plan(solution.Values)
 	if err != nil {
-		return problem.Result{}, fmt.Errorf("%s: %w", said, err)
+		return problem.Result{}, fmt.Errorf("%s: %w", detail, err)
 	}
 	if err := p.Check(plan); err != nil {
-		return problem.Result{}, fmt.Errorf("%w: %s: %w", problem.ErrInvalidPlan, said, err)
+		return problem.Result{}, fmt.Errorf("%w: %s: %w", problem.ErrInvalidPlan, detail, err)
 	}
 
 	claim := &problem.Claim{
@@ -231,34 +230,34 @@ func (b *Backend) result(
 		Objective: model.Objective(solution.Objective),
 		Bound:     model.Objective(b.dialect.ParseBound(report.Output)),
 	}
-	said += fmt.Sprintf(", objective %.10g", claim.Objective)
+	detail += fmt.Sprintf(", objective %.10g", claim.Objective)
 	if !math.IsNaN(claim.Bound) {
-		said += fmt.Sprintf(", bound %.10g", claim.Bound)
+		detail += fmt.Sprintf(", bound %.10g", claim.Bound)
 	}
-	result := problem.Result{Plan: plan, Bound: math.Inf(1), Limit: problem.LimitNone, Claim: claim, Detail: said}
+	result := problem.Result{Plan: plan, Bound: math.Inf(1), Limit: problem.LimitNone, Claim: claim, Detail: detail}
 	if !claim.Optimal {
 		result.Limit = problem.LimitTime
 	}
 	return result, nil
 }
 
-// ending says how a run ended and what it printed last.
-func ending(report Report) string {
+// describeExit returns the exit status of a run and the last lines of its output.
+func describeExit(report Report) string {
 	if last := lastLines(report.Output, quotedLines, quotedLength); last != "" {
-		return fmt.Sprintf("%s after printing %q", report.Ending, last)
+		return fmt.Sprintf("%s, last output %q", report.Status, last)
 	}
-	return report.Ending + " without printing anything"
+	return report.Status + ", no output"
 }
 
-// timedOut returns the error for a context that has ended.
-func timedOut(ctx context.Context, when string) error {
+// contextError returns the error for a context that is done.
+func contextError(ctx context.Context, when string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: the time was up %s", problem.ErrTimedOut, when)
+	return fmt.Errorf("%w: deadline passed %s", problem.ErrTimedOut, when)
 }
 
-// writeFile writes a file into a folder until ctx ends.
+// writeFile writes a file into a directory. It fails if ctx is done before it is written.
 func writeFile(ctx context.Context, dir, name string, write func(io.Writer) error) (err error) {
 	file, err := os.Create(filepath.Join(dir, name))
 	if err != nil {
@@ -272,16 +271,16 @@ func writeFile(ctx context.Context, dir, name string, write func(io.Writer) erro
 	return buffered.Flush()
 }
 
-// contextWriter is a writer that fails once its context has ended.
+// contextWriter is a writer that fails when its context is done.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer
 }
 
-// Write writes, unless the context has ended.
+// Write returns an error if the context is done.
 func (c *contextWriter) Write(p []byte) (int, error) {
 	if c.ctx.Err() != nil {
-		return 0, timedOut(c.ctx, "while the model was written")
+		return 0, contextError(c.ctx, "while the model was written")
 	}
 	return c.w.Write(p)
 }

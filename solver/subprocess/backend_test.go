@@ -24,14 +24,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver/milp"
 )
 
-// plain is the dialect of the programs of these tests, which are shell scripts:
-// the status on the first line of a solution, then a name and a value per line.
-type plain struct{ refuse error }
+// plain is the dialect of the shell scripts of these tests. A solution has the status on the first line, then
+// a name and a value per line.
+type plain struct{ unsupported error }
 
-func (plain) Title() string { return "Plain" }
+func (plain) DisplayName() string { return "Plain" }
 
 func (d plain) Arguments(task Task) ([]string, error) {
-	return []string{task.Model, task.Solution, task.Start, task.TimeLimit.String(), number(task.RelativeGap)}, d.refuse
+	return []string{task.Model, task.Solution, task.Start, task.TimeLimit.String(), number(task.RelativeGap)}, d.unsupported
 }
 
 func (plain) WriteStart(w io.Writer, columns int, values iter.Seq2[string, float64]) error {
@@ -43,7 +43,7 @@ func (plain) WriteStart(w io.Writer, columns int, values iter.Seq2[string, float
 }
 
 func (plain) ParseSolution(r io.Reader) (Solution, error) {
-	verdicts := map[string]Verdict{"optimal": Optimal, "feasible": Feasible, "late": TimeUp, "infeasible": Infeasible}
+	verdicts := map[string]Verdict{"optimal": Optimal, "feasible": Feasible, "late": TimedOut, "infeasible": Infeasible}
 	lines := bufio.NewScanner(r)
 	if !lines.Scan() {
 		return Solution{}, errors.New("empty")
@@ -76,16 +76,16 @@ func (plain) ParseVersion(output string) string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// oneJob has one step and a job of the sizes 1 and 2, so the columns x_1_1_1,
-// x_1_1_2 and s_1_1. The pool has a node, or two.
+// oneJob returns a problem with one step and one job of the sizes 1 and 2. Its columns are x_1_1_1, x_1_1_2
+// and s_1_1.
 func oneJob(nodes int) *solver.Problem {
 	return &solver.Problem{Capacity: []int{nodes}, Steps: 1, Jobs: []solver.AdmittedJob{{
 		Demand: 2, Gain: []float64{1, 1}, Options: solver.Nodes(1, 2), FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
 }
 
-// writes returns a script that prints a version and writes a solution.
-func writes(t *testing.T, solution string, more ...string) string {
+// solverScript returns a script that prints a version and writes a solution.
+func solverScript(t *testing.T, solution string, more ...string) string {
 	t.Helper()
 	lines := append([]string{"echo Plain 1.2", "cat > solution.txt <<END", solution, "END"}, more...)
 	return script(t, lines...)
@@ -98,22 +98,21 @@ const (
 
 func oneHot() solver.SolveOptions { return solver.SolveOptions{Formulation: solver.FormulationOneHot} }
 
-// emptyTempDir has temporary folders made in a folder of their own, which must be
-// empty at the end of the test.
+// emptyTempDir sets TMPDIR to a directory that must be empty at the end of the test.
 func emptyTempDir(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
-		left, err := os.ReadDir(dir)
-		if err != nil || len(left) > 0 {
-			t.Errorf("left behind in the temporary folder: %v, %v", left, err)
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) > 0 {
+			t.Errorf("remaining temporary directories: %v, %v", entries, err)
 		}
 	})
 }
 
 func TestBackendResults(t *testing.T) {
-	// What the solver says is in the units of the model.
+	// The solver reports values in the units of the model.
 	model, err := milp.Build(oneJob(2), solver.FormulationOneHot)
 	if err != nil {
 		t.Fatal(err)
@@ -126,29 +125,29 @@ func TestBackendResults(t *testing.T) {
 	}{
 		{
 			name:    "optimal",
-			program: writes(t, "optimal\n"+twoNodes, "echo bound"),
+			program: solverScript(t, "optimal\n"+twoNodes, "echo bound"),
 			want: solver.Result{
 				Plan: solver.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
 				Claim:  &solver.Claim{Optimal: true, Objective: objective, Bound: bound},
-				Detail: fmt.Sprintf("Plain 1.2 says: optimal, objective %.10g, bound %.10g", objective, bound),
+				Detail: fmt.Sprintf("Plain 1.2 reports: optimal, objective %.10g, bound %.10g", objective, bound),
 			},
 		},
 		{
-			name:    "stopped, whatever its exit status",
-			program: writes(t, "feasible\n"+oneNode, "exit 1"),
+			name:    "feasible, with exit status 1",
+			program: solverScript(t, "feasible\n"+oneNode, "exit 1"),
 			want: solver.Result{
 				Plan: solver.Plan{solver.Nodes(1)}, Bound: math.Inf(1), Limit: solver.LimitTime,
 				Claim:  &solver.Claim{Objective: objective, Bound: math.NaN()},
-				Detail: fmt.Sprintf("Plain 1.2 says: feasible, objective %.10g", objective),
+				Detail: fmt.Sprintf("Plain 1.2 reports: feasible, objective %.10g", objective),
 			},
 		},
 		{
-			name:    "crashed after all was written",
-			program: writes(t, "optimal\nx_1_1_1 0.000001\nx_1_1_2 0.999999\ns_1_1 2", "kill -SEGV $$"),
+			name:    "crashed after writing the solution",
+			program: solverScript(t, "optimal\nx_1_1_1 0.000001\nx_1_1_2 0.999999\ns_1_1 2", "kill -SEGV $$"),
 			want: solver.Result{
 				Plan: solver.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
 				Claim:  &solver.Claim{Optimal: true, Objective: objective, Bound: math.NaN()},
-				Detail: fmt.Sprintf("Plain 1.2 says: optimal, objective %.10g", objective),
+				Detail: fmt.Sprintf("Plain 1.2 reports: optimal, objective %.10g", objective),
 			},
 		},
 	}
@@ -169,65 +168,65 @@ func TestBackendResults(t *testing.T) {
 
 func TestBackendErrors(t *testing.T) {
 	tests := []struct {
-		name    string
-		program string
-		refuse  error
-		is      error  // nil: none of those of the backend
-		says    string // part of the error
+		name        string
+		program     string
+		unsupported error
+		is          error  // an error of package problem, or nil
+		message     string // part of the error
 	}{
 		{
 			name: "no program", program: "elastalloc-no-such-program",
-			is: solver.ErrUnavailable, says: "executable file not found",
+			is: solver.ErrUnavailable, message: "executable file not found",
 		},
 		{
-			name: "a task that it cannot do", program: script(t), refuse: errors.New("no such option"),
-			is: solver.ErrUnavailable, says: "no such option",
+			name: "an unsupported task", program: script(t), unsupported: errors.New("no such option"),
+			is: solver.ErrUnavailable, message: "no such option",
 		},
 		{
 			name: "no solution", program: script(t, "echo one; echo two; echo three; echo four; exit 2"),
-			says: `Plain has no whole solution: it wrote none; exit status 2 after printing "two | three | four"`,
+			message: `Plain has no complete solution: no solution file; exit status 2, last output "two | three | four"`,
 		},
 		{
 			name: "an assertion", program: script(t, "echo ClpNonLinearCost.cpp: assertion; kill -ABRT $$"),
-			says: `it wrote none; signal: aborted`,
+			message: `no solution file; signal: aborted`,
 		},
-		{name: "nothing at all", program: script(t), says: "exit status 0 without printing anything"},
-		{name: "a pipe", program: script(t, "mkfifo solution.txt"), says: "no whole solution: not a regular file: p"},
-		{name: "a link", program: script(t, "ln -s /dev/zero solution.txt"), says: "no whole solution: not a regular file: L"},
-		{name: "a bad solution", program: writes(t, "optimal\nx_1_1_1 one"), says: `parsing "one"`},
-		{name: "a solution cut off", program: writes(t, "optimal\nx_1_1_1 1\nx_1_1_2 0"), says: "no whole solution: it lacks column s_1_1; exit status 0"},
-		{name: "a failure in its words", program: writes(t, "difficulties"), says: "Plain 1.2 says: difficulties; exit status 0"},
+		{name: "no output", program: script(t), message: "exit status 0, no output"},
+		{name: "a pipe", program: script(t, "mkfifo solution.txt"), message: "no complete solution: not a regular file: p"},
+		{name: "a link", program: script(t, "ln -s /dev/zero solution.txt"), message: "no complete solution: not a regular file: L"},
+		{name: "an invalid number", program: solverScript(t, "optimal\nx_1_1_1 one"), message: `parsing "one"`},
+		{name: "a truncated solution", program: solverScript(t, "optimal\nx_1_1_1 1\nx_1_1_2 0"), message: "no complete solution: column s_1_1 is missing; exit status 0"},
+		{name: "an unknown status", program: solverScript(t, "difficulties"), message: "Plain 1.2 reports: difficulties; exit status 0"},
 		{
-			name: "no plan in time", program: writes(t, "late"),
-			is: solver.ErrTimedOut, says: "Plain 1.2 says: late",
-		},
-		{
-			name: "no plan at all", program: writes(t, "infeasible"),
-			is: solver.ErrInvalidPlan, says: "Plain 1.2 says: infeasible, but every problem has a plan",
+			name: "no plan in time", program: solverScript(t, "late"),
+			is: solver.ErrTimedOut, message: "Plain 1.2 reports: late",
 		},
 		{
-			name: "a fraction", program: writes(t, "optimal\nx_1_1_1 0.5\nx_1_1_2 0.5\ns_1_1 1"),
-			is: solver.ErrInvalidPlan, says: "x_1_1_1 is 0.5",
+			name: "infeasible", program: solverScript(t, "infeasible"),
+			is: solver.ErrInvalidPlan, message: "Plain 1.2 reports: infeasible, but every problem has a plan",
 		},
 		{
-			name: "not a number", program: writes(t, "optimal\nx_1_1_1 NaN\nx_1_1_2 0\ns_1_1 1"),
-			is: solver.ErrInvalidPlan, says: "x_1_1_1 is NaN",
+			name: "a fraction", program: solverScript(t, "optimal\nx_1_1_1 0.5\nx_1_1_2 0.5\ns_1_1 1"),
+			is: solver.ErrInvalidPlan, message: "x_1_1_1 is 0.5",
 		},
 		{
-			name: "more nodes than there are", program: writes(t, "optimal\n"+twoNodes),
-			is: solver.ErrInvalidPlan, says: "plan uses 2 nodes in step 1; the pool has 1",
+			name: "not a number", program: solverScript(t, "optimal\nx_1_1_1 NaN\nx_1_1_2 0\ns_1_1 1"),
+			is: solver.ErrInvalidPlan, message: "x_1_1_1 is NaN",
+		},
+		{
+			name: "too many nodes", program: solverScript(t, "optimal\n"+twoNodes),
+			is: solver.ErrInvalidPlan, message: "plan uses 2 nodes in step 1; the pool has 1",
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			emptyTempDir(t)
-			b := NewBackend(solver.BackendCBC, test.program, plain{refuse: test.refuse})
+			b := NewBackend(solver.BackendCBC, test.program, plain{unsupported: test.unsupported})
 			got, err := b.Solve(t.Context(), oneJob(1), oneHot())
 			if err == nil {
 				t.Fatalf("Solve() = %+v; want an error", got)
 			}
-			if !strings.Contains(err.Error(), test.says) {
-				t.Errorf("error %q; want one with %q", err, test.says)
+			if !strings.Contains(err.Error(), test.message) {
+				t.Errorf("error %q; want one with %q", err, test.message)
 			}
 			for _, kind := range []error{solver.ErrUnavailable, solver.ErrTimedOut, solver.ErrInvalidPlan} {
 				if errors.Is(err, kind) != (kind == test.is) {
@@ -238,7 +237,7 @@ func TestBackendErrors(t *testing.T) {
 	}
 }
 
-// TestEndlessSolution checks that a solution file is read up to what it may need.
+// TestEndlessSolution checks that reading a solution file stops at its maximum size.
 func TestEndlessSolution(t *testing.T) {
 	emptyTempDir(t)
 	program := script(t, "yes 'x_1_1_1 1' | head -c 30000000 > solution.txt")
@@ -248,20 +247,20 @@ func TestEndlessSolution(t *testing.T) {
 	}
 }
 
-// TestSolverStopped checks a solver that does not end in time: what it has written
-// by then is its answer, if it is whole. Its time is longer each time until it has come
-// to hang, which takes a moment on a busy machine.
+// TestSolverStopped checks a solver that is stopped at the deadline: its solution is used if it is complete.
+// The deadline is increased until the solver has reached the point at which it hangs, because that takes
+// longer on a busy machine.
 func TestSolverStopped(t *testing.T) {
-	hangs := filepath.Join(t.TempDir(), "hangs")
-	hang := "touch " + hangs + "; while :; do sleep 1000; done"
+	marker := filepath.Join(t.TempDir(), "marker")
+	hang := "touch " + marker + "; while :; do sleep 1000; done"
 	for name, test := range map[string]struct {
 		program string
 		want    error
 	}{
-		"with a solution":      {writes(t, "feasible\n"+oneNode, hang), nil},
-		"with half a solution": {writes(t, "feasible\nx_1_1_1 1", hang), solver.ErrTimedOut},
-		"without any plan":     {writes(t, "infeasible", hang), solver.ErrTimedOut},
-		"with half a line":     {writes(t, "feasible\nx_1_1_1 on", hang), solver.ErrTimedOut},
+		"with a solution":      {solverScript(t, "feasible\n"+oneNode, hang), nil},
+		"with half a solution": {solverScript(t, "feasible\nx_1_1_1 1", hang), solver.ErrTimedOut},
+		"without any plan":     {solverScript(t, "infeasible", hang), solver.ErrTimedOut},
+		"with half a line":     {solverScript(t, "feasible\nx_1_1_1 on", hang), solver.ErrTimedOut},
 		"without":              {script(t, "trap '' TERM", hang), solver.ErrTimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +273,7 @@ func TestSolverStopped(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				got, err = NewBackend(solver.BackendCBC, test.program, plain{}).Solve(ctx, oneJob(1), oneHot())
 				cancel()
-				if os.Remove(hangs) == nil {
+				if os.Remove(marker) == nil {
 					break
 				}
 			}
@@ -288,9 +287,8 @@ func TestSolverStopped(t *testing.T) {
 	}
 }
 
-// TestSolverGivesUpInTime checks one that ends by itself, without a solution, once
-// the limit that it was told has passed.
-func TestSolverGivesUpInTime(t *testing.T) {
+// TestSolverTimeLimit checks a solver that exits by itself, without a solution, after its own time limit.
+func TestSolverTimeLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	program := script(t, `sleep "${4%s}"; echo reader reached time limit; exit 255`)
@@ -300,26 +298,26 @@ func TestSolverGivesUpInTime(t *testing.T) {
 	}
 }
 
-func TestCallerLeaves(t *testing.T) {
+func TestCancellation(t *testing.T) {
 	emptyTempDir(t)
-	life := newLifeline(t)
+	pipe := newExitPipe(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error)
 	go func() {
-		program := script(t, "exec 3>"+life.path, "echo ready >&3", "sleep 1000")
+		program := script(t, "exec 3>"+pipe.path, "echo ready >&3", "sleep 1000")
 		_, err := NewBackend(solver.BackendCBC, program, plain{}).Solve(ctx, oneJob(1), oneHot())
 		done <- err
 	}()
-	life.line(t)
+	pipe.line(t)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v; want context.Canceled", err)
 	}
-	life.waitForEnd(t)
+	pipe.waitForExit(t)
 }
 
-// TestIncumbent checks what arrives at the solver: a value for every column.
+// TestIncumbent checks the warm start that the solver reads: a value for every column.
 func TestIncumbent(t *testing.T) {
 	for name, test := range map[string]struct {
 		incumbent solver.Plan
@@ -333,7 +331,7 @@ func TestIncumbent(t *testing.T) {
 			options := oneHot()
 			options.Incumbent = test.incumbent
 			dir := t.TempDir()
-			program := writes(t, "optimal\n"+oneNode,
+			program := solverScript(t, "optimal\n"+oneNode,
 				`if [ -n "$3" ]; then (echo "$3"; cat "$3"); else echo none; fi > `+dir+`/seen`)
 			if _, err := NewBackend(solver.BackendCBC, program, plain{}).Solve(t.Context(), oneJob(1), options); err != nil {
 				t.Fatal(err)
@@ -343,7 +341,7 @@ func TestIncumbent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := lastLines(string(seen), 10, quotedLength); got != test.want {
-				t.Errorf("the solver saw %q; want %q", got, test.want)
+				t.Errorf("the solver read %q; want %q", got, test.want)
 			}
 		})
 	}
@@ -352,10 +350,10 @@ func TestIncumbent(t *testing.T) {
 func TestProbe(t *testing.T) {
 	emptyTempDir(t)
 	for name, test := range map[string]struct{ program, version string }{
-		"the solver":      {script(t, `[ "$1" = version ] && echo Plain 1.2`), "1.2"},
-		"something else":  {script(t, "exit 3"), ""},
-		"nothing":         {"elastalloc-no-such-program", ""},
-		"a silent failer": {script(t, "kill -KILL $$"), ""},
+		"the solver":        {script(t, `[ "$1" = version ] && echo Plain 1.2`), "1.2"},
+		"another program":   {script(t, "exit 3"), ""},
+		"a missing program": {"elastalloc-no-such-program", ""},
+		"a killed program":  {script(t, "kill -KILL $$"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBackend(solver.BackendCBC, test.program, plain{})

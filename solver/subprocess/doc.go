@@ -1,11 +1,11 @@
-// Package subprocess runs external solvers as processes of this machine, so that
-// one that crashes, hangs or errs costs a decision nothing but its own time.
+// Package subprocess runs external solvers as child processes, so that a solver that crashes, hangs or
+// returns a wrong result costs a decision only the time of that solver.
 //
-//	run.go      any program: its own process group, our clock, capped output
-//	backend.go  the course of a decision that all MILP solvers have in common
-//	clock.go    how the time for it is split
-//	folder.go   the folder that a run has to itself
+//	run.go         runs any program in its own process group, with a deadline and limited output
+//	backend.go     implements the backend of all MILP solvers
+//	timelimits.go  divides the time of the backend
+//	tempdir.go     creates the temporary directory of a run
 //
-// What differs between solvers, their arguments and file formats, is a Dialect;
-// package external has them.
+// A Dialect has what differs between solvers: arguments and file formats. The dialects are in package
+// external.
 package subprocess

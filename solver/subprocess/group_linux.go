@@ -8,21 +8,21 @@ import (
 	"unsafe"
 )
 
-// dieWithUs has the command end when this process does, however that happens. The
-// system takes the end of the thread that started the command for that of the
-// process, so the thread is kept until the returned function is called.
-func dieWithUs(cmd *exec.Cmd) (release func()) {
+// killWithParent makes the kernel kill the command when this process exits. The kernel treats the exit of
+// the thread that started the command as the exit of the process, so the calling goroutine stays on its thread
+// until release is called.
+func killWithParent(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	return runtime.UnlockOSThread
 }
 
-// limitFiles limits how many bytes a file may have that a process or one of its
-// children writes. The process runs already, so that it may have written more in
-// its first instant: the limit is against one that does not stop writing.
-func limitFiles(process *os.Process, bytes int64) {
+// limitFileSize limits the size in bytes of the files that a process and its children write. The process
+// is running already and may have written more before, so the limit only stops a process that writes
+// without end.
+func limitFileSize(process *os.Process, bytes int64) {
 	limit := syscall.Rlimit{Cur: uint64(bytes), Max: uint64(bytes)}
-	// It fails where the process has ended, and then there is nothing to limit.
+	// The call fails if the process has exited. Then there is nothing to limit.
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(process.Pid), syscall.RLIMIT_FSIZE,
-		uintptr(unsafe.Pointer(&limit)), 0, 0, 0) //nolint:gosec // Package syscall offers it for this process alone.
+		uintptr(unsafe.Pointer(&limit)), 0, 0, 0) //nolint:gosec // Package syscall has no prlimit for other processes.
 }

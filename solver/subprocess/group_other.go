@@ -9,12 +9,11 @@ import (
 	"os/exec"
 )
 
-// ownGroup refuses: without process groups, processes of a solver could outlive
-// their decision.
-func ownGroup(*exec.Cmd) error { return errors.ErrUnsupported }
+// setProcessGroup fails, because without process groups the children of a solver could outlive the decision.
+func setProcessGroup(*exec.Cmd) error { return errors.ErrUnsupported }
 
-func terminate(leader *os.Process) error { return leader.Kill() }
+func terminateGroup(leader *os.Process) error { return leader.Kill() }
 
 func killGroup(*os.Process) {}
 
-func readRest(*os.File, io.Writer) {}
+func drainPipe(*os.File, io.Writer) {}

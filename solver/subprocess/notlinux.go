@@ -7,14 +7,14 @@ import (
 	"os/exec"
 )
 
-// hold does nothing on a system where no process removes the folder.
-func hold(string) (release func(), err error) { return func() {}, nil }
+// lockDir does nothing, because removeUnlocked removes nothing.
+func lockDir(string) (release func(), err error) { return func() {}, nil }
 
-// removeUnheld does nothing on a system that cannot tell who holds a folder.
-func removeUnheld(string) (done bool, err error) { return false, nil }
+// removeUnlocked does nothing, because locks are implemented only for Linux.
+func removeUnlocked(string) (done bool, err error) { return false, nil }
 
-// dieWithUs does nothing on a system that cannot do it.
-func dieWithUs(*exec.Cmd) (release func()) { return func() {} }
+// killWithParent does nothing, because only Linux supports it.
+func killWithParent(*exec.Cmd) (release func()) { return func() {} }
 
-// limitFiles does nothing on a system that cannot do it.
-func limitFiles(*os.Process, int64) {}
+// limitFileSize does nothing, because only Linux supports it.
+func limitFileSize(*os.Process, int64) {}

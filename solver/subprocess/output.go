@@ -2,33 +2,32 @@ package subprocess
 
 import "fmt"
 
-// headAndTail is a writer that keeps the first and the last bytes written to it, half of
-// each, and takes any number of them.
-type headAndTail struct {
+// headTailBuffer is a writer that keeps the first and the last bytes that are written to it, in equal parts.
+type headTailBuffer struct {
 	head, tail []byte
-	half       int
-	forgotten  int
+	half       int // maximum length of each
+	omitted    int // number of bytes between them
 }
 
-// newHeadAndTail returns a writer that keeps at most limit bytes.
-func newHeadAndTail(limit int) *headAndTail { return &headAndTail{half: max(0, limit) / 2} }
+// newHeadTailBuffer returns a writer that keeps at most limit bytes.
+func newHeadTailBuffer(limit int) *headTailBuffer { return &headTailBuffer{half: max(0, limit) / 2} }
 
-// Write keeps what fits and never fails.
-func (o *headAndTail) Write(p []byte) (int, error) {
-	first := min(o.half-len(o.head), len(p))
-	o.head = append(o.head, p[:first]...)
-	o.tail = append(o.tail, p[first:]...)
-	if over := len(o.tail) - o.half; over > 0 {
-		o.forgotten += over
-		o.tail = append(o.tail[:0], o.tail[over:]...)
+// Write never fails.
+func (b *headTailBuffer) Write(p []byte) (int, error) {
+	first := min(b.half-len(b.head), len(p))
+	b.head = append(b.head, p[:first]...)
+	b.tail = append(b.tail, p[first:]...)
+	if over := len(b.tail) - b.half; over > 0 {
+		b.omitted += over
+		b.tail = append(b.tail[:0], b.tail[over:]...)
 	}
 	return len(p), nil
 }
 
-// String returns what was kept, with a line for what was not.
-func (o *headAndTail) String() string {
-	if o.forgotten == 0 {
-		return string(o.head) + string(o.tail)
+// String returns the bytes that were kept, and in between a line with the number of omitted bytes.
+func (b *headTailBuffer) String() string {
+	if b.omitted == 0 {
+		return string(b.head) + string(b.tail)
 	}
-	return fmt.Sprintf("%s\n[%d bytes of output left out]\n%s", o.head, o.forgotten, o.tail)
+	return fmt.Sprintf("%s\n[%d bytes of output omitted]\n%s", b.head, b.omitted, b.tail)
 }

@@ -11,51 +11,51 @@ import (
 	"time"
 )
 
-// Command is a program to run to its end or to that of its context.
+// Command is a program to run.
 type Command struct {
 	// Program is a path, or a name that is looked up on the PATH of this process.
 	Program string
-	// Args are its arguments, as they are: no shell reads them.
+	// Args are its arguments. No shell interprets them.
 	Args []string
 	// Dir is its working directory.
 	Dir string
-	// Env is its whole environment, as KEY=value; nothing is inherited.
+	// Env is its complete environment, as KEY=value. Nothing is inherited.
 	Env []string
-	// OutputLimit is how many bytes of its output are kept, half of them the first
-	// and half the last ones.
+	// OutputLimit is the maximum number of bytes of its output that are kept: the first and the last ones,
+	// in equal parts.
 	OutputLimit int
-	// FileLimit is how many bytes a file that it writes may have, and 0 is any
-	// number: the signal XFSZ ends it, and children, where the system can do so.
+	// FileLimit is the maximum size in bytes of a file that it or its children write, 0 for no limit. On
+	// Linux, the signal XFSZ stops a process that exceeds it. Other systems ignore it.
 	FileLimit int64
-	// Grace is how long after the polite signal, TERM, the process group gets KILL.
-	Grace time.Duration
+	// KillDelay is the time between the signals TERM and KILL when the context is done.
+	KillDelay time.Duration
 }
 
-// Report is how a program ended. It says nothing about whether it did its work:
-// an exit status of a solver may be 0 after a failure and not 0 after a success.
+// Report describes the exit of a program. It does not show whether a solver was successful: its exit
+// status can be 0 after a failure and not 0 after a success.
 type Report struct {
-	// Output is what was kept of standard output and standard error, in the order
-	// in which the program wrote it.
+	// Output is standard output and standard error in the order in which they were written, limited by
+	// Command.OutputLimit.
 	Output string
-	// Stopped says that the context ended before the program did.
+	// Stopped reports that the context was done before the program exited.
 	Stopped bool
-	// Exited says that the program ended by itself, and not by a signal.
+	// Exited reports that the program exited by itself and not by a signal.
 	Exited bool
-	// Ending says how for a person: "exit status 1", "signal: killed".
-	Ending string
+	// Status describes the exit for people, such as "exit status 1" or "signal: killed".
+	Status string
 }
 
-// Run runs a program in a process group of its own. When ctx ends, the group gets TERM and,
-// after the grace, KILL; what the program leaves of it when it ends by itself gets KILL at
-// once. Where the system can do so, the program also ends with this process. An error means
-// that it could not be started; how it ended is in the report.
+// Run runs a program in a new process group until it exits. When ctx is done, Run sends TERM to the group
+// and, after c.KillDelay, KILL. If the program exits by itself, Run sends KILL to its remaining children.
+// On Linux, the program is also killed when this process exits. An error means that the program could not
+// be started.
 func Run(ctx context.Context, c Command) (Report, error) {
-	program, err := lookUp(c.Program)
+	program, err := resolveProgram(c.Program)
 	if err != nil {
 		return Report{}, err
 	}
-	// A pipe of our own rather than that of package exec, which would wait for
-	// every process that holds its other end before we could end these.
+	// Package exec would wait until every process has closed its pipe, which is too late to kill the
+	// children that have it open.
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return Report{}, fmt.Errorf("opening a pipe: %w", err)
@@ -65,20 +65,20 @@ func Run(ctx context.Context, c Command) (Report, error) {
 	cmd := exec.CommandContext(ctx, program, c.Args...)
 	cmd.Dir, cmd.Env = c.Dir, c.Env
 	if cmd.Env == nil {
-		cmd.Env = []string{} // Nil would inherit ours.
+		cmd.Env = []string{} // Nil would inherit the environment.
 	}
 	cmd.Stdout, cmd.Stderr = writer, writer
 	stopped := false
 	cmd.Cancel = func() error {
 		stopped = true
-		return terminate(cmd.Process)
+		return terminateGroup(cmd.Process)
 	}
-	cmd.WaitDelay = max(c.Grace, time.Nanosecond) // 0 would wait forever.
-	if err := ownGroup(cmd); err != nil {
+	cmd.WaitDelay = max(c.KillDelay, time.Nanosecond) // 0 would wait for ever.
+	if err := setProcessGroup(cmd); err != nil {
 		writer.Close()
 		return Report{}, err
 	}
-	release := dieWithUs(cmd)
+	release := killWithParent(cmd)
 	defer release()
 	err = cmd.Start()
 	writer.Close()
@@ -86,23 +86,23 @@ func Run(ctx context.Context, c Command) (Report, error) {
 		return Report{}, fmt.Errorf("starting %s: %w", c.Program, err)
 	}
 	if c.FileLimit > 0 {
-		limitFiles(cmd.Process, c.FileLimit)
+		limitFileSize(cmd.Process, c.FileLimit)
 	}
 
-	output := newHeadAndTail(c.OutputLimit)
+	output := newHeadTailBuffer(c.OutputLimit)
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		// It ends with the last writer, or below.
+		// Copy returns when the last writer has closed the pipe or at the read deadline below.
 		_, _ = io.Copy(output, reader)
 	}()
 	err = cmd.Wait()
 	killGroup(cmd.Process)
-	// All that the program wrote is in the pipe. One that has left its group may still
-	// hold the other end, so the reading is ended and what is there is taken.
+	// The pipe has all output of the program. A child that has left the process group may still have the
+	// pipe open, so Run does not wait for its end.
 	_ = reader.SetReadDeadline(time.Now())
 	<-drained
-	readRest(reader, output)
+	drainPipe(reader, output)
 
 	if cmd.ProcessState == nil {
 		return Report{}, fmt.Errorf("waiting for %s: %w", c.Program, err)
@@ -111,13 +111,13 @@ func Run(ctx context.Context, c Command) (Report, error) {
 		Output:  output.String(),
 		Stopped: stopped,
 		Exited:  cmd.ProcessState.Exited(),
-		Ending:  cmd.ProcessState.String(),
+		Status:  cmd.ProcessState.String(),
 	}, nil
 }
 
-// lookUp returns the absolute path of a program, since a relative one would mean
-// another file in another working directory.
-func lookUp(program string) (string, error) {
+// resolveProgram returns the absolute path of a program, because a relative path would be resolved in the
+// working directory of the command.
+func resolveProgram(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return "", err
@@ -125,8 +125,8 @@ func lookUp(program string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// lastLines returns the beginnings of the last lines of an output that are not empty, for
-// one line of a report.
+// lastLines returns the last count nonempty lines of an output, joined into one line. Each is truncated to
+// length characters.
 func lastLines(output string, count, length int) string {
 	var lines []string
 	for line := range strings.Lines(output) {

@@ -9,39 +9,38 @@ import (
 	"time"
 )
 
-// TestEndOfThisProcess has another process run a program, and kills that process:
-// the program ends too.
-func TestEndOfThisProcess(t *testing.T) {
+// TestParentKilled checks that a program is killed when the process that runs it is killed.
+func TestParentKilled(t *testing.T) {
 	if program := os.Getenv("SUBPROCESS_TEST_RUN"); program != "" {
 		_, err := Run(context.Background(), Command{Program: program, Env: []string{"PATH=/usr/bin:/bin"}})
-		t.Fatalf("the program has ended: %v", err)
+		t.Fatalf("the program has exited: %v", err)
 	}
-	life := newLifeline(t)
-	program := script(t, "exec 3>"+life.path, "echo ready >&3", "exec sleep 1000")
-	other := exec.Command(os.Args[0], "-test.run=^TestEndOfThisProcess$")
-	other.Env = append(os.Environ(), "SUBPROCESS_TEST_RUN="+program)
-	if err := other.Start(); err != nil {
+	pipe := newExitPipe(t)
+	program := script(t, "exec 3>"+pipe.path, "echo ready >&3", "exec sleep 1000")
+	parent := exec.Command(os.Args[0], "-test.run=^TestParentKilled$")
+	parent.Env = append(os.Environ(), "SUBPROCESS_TEST_RUN="+program)
+	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	life.line(t)
-	if err := other.Process.Kill(); err != nil {
+	pipe.line(t)
+	if err := parent.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = other.Wait() // It was killed.
-	life.waitForEnd(t)
+	_ = parent.Wait() // It was killed.
+	pipe.waitForExit(t)
 }
 
-// TestFileLimit checks that a program which writes a file without end ends, and
-// that others notice nothing.
+// TestFileLimit checks that a program that writes an endless file is stopped, and that other programs are not
+// affected.
 func TestFileLimit(t *testing.T) {
-	tests := map[string]struct{ script, ending string }{
+	tests := map[string]struct{ script, status string }{
 		"more than the limit": {"exec yes > file", "signal: file size limit exceeded"},
-		"just the limit":      {"head -c 100000 /dev/zero > file", "exit status 0"},
+		"the limit":           {"head -c 100000 /dev/zero > file", "exit status 0"},
 		"output is a pipe":    {"head -c 300000 /dev/zero", "exit status 0"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // Lest it fill the disk.
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // So that the disk does not become full.
 			defer cancel()
 			got, err := Run(ctx, Command{
 				Program: script(t, test.script), Dir: t.TempDir(), Env: []string{"PATH=/usr/bin:/bin"}, FileLimit: 100_000,
@@ -49,8 +48,8 @@ func TestFileLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ending := strings.TrimSuffix(got.Ending, " (core dumped)"); ending != test.ending {
-				t.Errorf("it ended with %q; want %q", ending, test.ending)
+			if status := strings.TrimSuffix(got.Status, " (core dumped)"); status != test.status {
+				t.Errorf("status %q; want %q", status, test.status)
 			}
 		})
 	}

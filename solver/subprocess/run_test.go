@@ -28,24 +28,24 @@ func script(t *testing.T, lines ...string) string {
 	return executable(t, "#!/bin/sh\n"+strings.Join(lines, "\n")+"\n")
 }
 
-// lifeline is a named pipe that a script opens for writing. What the script writes
-// there arrives, and the pipe ends when every process that has it open has gone.
-type lifeline struct {
+// exitPipe is a named pipe that a script opens for writing. Tests read lines from it, and its end when every
+// process that has it open has exited.
+type exitPipe struct {
 	path  string
 	lines *bufio.Reader
 }
 
-func newLifeline(t *testing.T) *lifeline {
+func newExitPipe(t *testing.T) *exitPipe {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "lifeline")
+	path := filepath.Join(t.TempDir(), "exitPipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &lifeline{path: path}
+	return &exitPipe{path: path}
 }
 
 // line waits for the script to open the pipe and to write a line.
-func (l *lifeline) line(t *testing.T) string {
+func (l *exitPipe) line(t *testing.T) string {
 	t.Helper()
 	if l.lines == nil {
 		file, err := os.Open(l.path)
@@ -57,13 +57,13 @@ func (l *lifeline) line(t *testing.T) string {
 	}
 	line, err := l.lines.ReadString('\n')
 	if err != nil {
-		t.Fatalf("the script ended before it wrote a line: %v", err)
+		t.Fatalf("the script exited before it wrote a line: %v", err)
 	}
 	return strings.TrimSpace(line)
 }
 
-// waitForEnd waits until no process has the pipe open.
-func (l *lifeline) waitForEnd(t *testing.T) {
+// waitForExit waits until no process has the pipe open.
+func (l *exitPipe) waitForExit(t *testing.T) {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, l.lines); err != nil {
 		t.Fatal(err)
@@ -86,31 +86,31 @@ func start(ctx context.Context, c Command) *running {
 	return r
 }
 
-func TestHowProgramsEnd(t *testing.T) {
+func TestExitStatus(t *testing.T) {
 	tests := []struct {
 		name   string
 		script []string
 		want   Report
 	}{
 		{
-			name:   "well",
+			name:   "success",
 			script: []string{"echo out; echo err >&2; echo more"},
-			want:   Report{Output: "out\nerr\nmore\n", Exited: true, Ending: "exit status 0"},
+			want:   Report{Output: "out\nerr\nmore\n", Exited: true, Status: "exit status 0"},
 		},
 		{
-			name:   "with a status",
+			name:   "status 3",
 			script: []string{"echo no license; exit 3"},
-			want:   Report{Output: "no license\n", Exited: true, Ending: "exit status 3"},
+			want:   Report{Output: "no license\n", Exited: true, Status: "exit status 3"},
 		},
 		{
-			name:   "by a signal",
+			name:   "signal",
 			script: []string{"echo assertion failed; kill -TRAP $$"},
-			want:   Report{Output: "assertion failed\n", Ending: "signal: trace/breakpoint trap"},
+			want:   Report{Output: "assertion failed\n", Status: "signal: trace/breakpoint trap"},
 		},
 		{
-			name:   "without reading its input, which is empty",
+			name:   "empty standard input",
 			script: []string{"cat; echo read"},
-			want:   Report{Output: "read\n", Exited: true, Ending: "exit status 0"},
+			want:   Report{Output: "read\n", Exited: true, Status: "exit status 0"},
 		},
 	}
 	for _, test := range tests {
@@ -121,8 +121,8 @@ func TestHowProgramsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Ending == "signal: trace/breakpoint trap (core dumped)" {
-				got.Ending = "signal: trace/breakpoint trap"
+			if got.Status == "signal: trace/breakpoint trap (core dumped)" {
+				got.Status = "signal: trace/breakpoint trap"
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
@@ -131,7 +131,7 @@ func TestHowProgramsEnd(t *testing.T) {
 	}
 }
 
-func TestArgumentsFolderAndEnvironment(t *testing.T) {
+func TestArgumentsDirAndEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_SECRET", "42")
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -156,8 +156,7 @@ func TestArgumentsFolderAndEnvironment(t *testing.T) {
 	}
 }
 
-// TestRelativeProgram checks that a relative path is one of our folder and not of
-// the program's.
+// TestRelativeProgram checks that a relative path is resolved in the working directory of this process.
 func TestRelativeProgram(t *testing.T) {
 	t.Chdir(filepath.Dir(script(t, "echo here")))
 	got, err := Run(t.Context(), Command{Program: "./program", Dir: "/", OutputLimit: 10})
@@ -166,7 +165,7 @@ func TestRelativeProgram(t *testing.T) {
 	}
 }
 
-func TestProgramsThatCannotStart(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	if err := os.WriteFile(data, []byte("no program"), 0o600); err != nil {
 		t.Fatal(err)
@@ -198,7 +197,7 @@ func executable(t *testing.T, content string) string {
 	return path
 }
 
-func TestMuchOutput(t *testing.T) {
+func TestOutputLimit(t *testing.T) {
 	got, err := Run(t.Context(), Command{
 		Program:     script(t, "echo first", "head -c 5000000 /dev/zero", "echo last"),
 		Env:         []string{"PATH=/usr/bin:/bin"},
@@ -207,13 +206,13 @@ func TestMuchOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "first\n\x00\x00\x00\x00\n[4999991 bytes of output left out]\n\x00\x00\x00\x00\x00last\n"
+	want := "first\n\x00\x00\x00\x00\n[4999991 bytes of output omitted]\n\x00\x00\x00\x00\x00last\n"
 	if !got.Exited || got.Output != want {
 		t.Errorf("Run() = %+v; want output %q", got, want)
 	}
 }
 
-func TestEndOfTheContext(t *testing.T) {
+func TestContextDone(t *testing.T) {
 	tests := []struct {
 		name   string
 		script []string
@@ -222,44 +221,44 @@ func TestEndOfTheContext(t *testing.T) {
 		{
 			name:   "TERM is enough",
 			script: []string{"echo ready >&3; exec sleep 1000"},
-			want:   Report{Stopped: true, Ending: "signal: terminated"},
+			want:   Report{Stopped: true, Status: "signal: terminated"},
 		},
 		{
-			name:   "TERM is time to clean up",
+			name:   "TERM allows a cleanup",
 			script: []string{"exec 2>/dev/null; trap 'echo bye; exit 7' TERM", "echo ready >&3", "while :; do sleep 0.01; done"},
-			want:   Report{Output: "bye\n", Stopped: true, Exited: true, Ending: "exit status 7"},
+			want:   Report{Output: "bye\n", Stopped: true, Exited: true, Status: "exit status 7"},
 		},
 		{
-			name:   "KILL where TERM is ignored",
+			name:   "KILL if TERM is ignored",
 			script: []string{"trap '' TERM", "echo ready >&3", "while :; do sleep 1000; done"},
-			want:   Report{Stopped: true, Ending: "signal: killed"},
+			want:   Report{Stopped: true, Status: "signal: killed"},
 		},
 		{
 			name: "KILL for a child that ignores TERM",
 			script: []string{
 				"(trap '' TERM; echo ready >&3; while :; do sleep 1000; done) &", "wait",
 			},
-			want: Report{Stopped: true, Ending: "signal: terminated"},
+			want: Report{Stopped: true, Status: "signal: terminated"},
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			life := newLifeline(t)
+			pipe := newExitPipe(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			// One that TERM ends has all the time for that.
-			grace := time.Minute
-			if test.want.Ending == "signal: killed" {
-				grace = 50 * time.Millisecond
+			// Tests in which TERM suffices do not depend on the delay.
+			killDelay := time.Minute
+			if test.want.Status == "signal: killed" {
+				killDelay = 50 * time.Millisecond
 			}
 			r := start(ctx, Command{
 				Program: script(t, append([]string{`exec 3>"$1"`}, test.script...)...),
-				Args:    []string{life.path}, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1000, Grace: grace,
+				Args:    []string{pipe.path}, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1000, KillDelay: killDelay,
 			})
-			life.line(t)
+			pipe.line(t)
 			cancel()
 			<-r.done
-			life.waitForEnd(t)
+			pipe.waitForExit(t)
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
@@ -270,51 +269,51 @@ func TestEndOfTheContext(t *testing.T) {
 	}
 }
 
-// TestChildrenLeftBehind checks that children of a program that has ended neither
-// keep Run waiting for their output nor live on.
-func TestChildrenLeftBehind(t *testing.T) {
-	life := newLifeline(t)
+// TestRemainingChildren checks that Run does not wait for the output of the children of a program that has
+// exited, and kills them.
+func TestRemainingChildren(t *testing.T) {
+	pipe := newExitPipe(t)
 	r := start(t.Context(), Command{
 		Program: script(t, `exec 3>"$1"`, "sleep 1000 &", "echo ready >&3; echo done; exit 4"),
-		Args:    []string{life.path}, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1000,
+		Args:    []string{pipe.path}, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1000,
 	})
-	life.line(t)
+	pipe.line(t)
 	<-r.done
-	life.waitForEnd(t)
-	want := Report{Output: "done\n", Exited: true, Ending: "exit status 4"}
+	pipe.waitForExit(t)
+	want := Report{Output: "done\n", Exited: true, Status: "exit status 4"}
 	if diff := cmp.Diff(want, r.report); diff != "" || r.err != nil {
 		t.Errorf("error %v, report (-want +got):\n%s", r.err, diff)
 	}
 }
 
-// TestChildInAnotherGroup checks that Run does not wait for the output of one that
-// got away.
+// TestChildInAnotherGroup checks that Run does not wait for the output of a child that has left the process
+// group.
 func TestChildInAnotherGroup(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip("the program setsid is missing")
 	}
-	life, end := newLifeline(t), newLifeline(t)
+	pipe, end := newExitPipe(t), newExitPipe(t)
 	r := start(t.Context(), Command{
-		// The program ends once somebody has opened the second pipe.
+		// The program exits when the test has opened the second pipe.
 		Program: script(t, `exec 3>"$1"`, `setsid sh -c 'echo $$ >&3; exec sleep 1000' &`, `echo end >"$2"`),
-		Args:    []string{life.path, end.path}, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1000,
+		Args:    []string{pipe.path, end.path}, Env: []string{"PATH=/usr/bin:/bin"}, OutputLimit: 1000,
 	})
-	child, err := strconv.Atoi(life.line(t))
+	child, err := strconv.Atoi(pipe.line(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	end.line(t)
 	<-r.done
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-		t.Errorf("the child has ended, so nothing was tested: %v", err)
+		t.Errorf("the child has exited already: %v", err)
 	}
-	life.waitForEnd(t)
+	pipe.waitForExit(t)
 	if r.err != nil || !r.report.Exited {
 		t.Errorf("Run() = %+v, %v", r.report, r.err)
 	}
 }
 
-func TestContextEndedBefore(t *testing.T) {
+func TestContextDoneBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, err := Run(ctx, Command{Program: script(t, "echo")}); !errors.Is(err, context.Canceled) {
@@ -340,9 +339,9 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// TestReadRest checks that what a program has printed is there however late the
-// reading of it was ended, and that nothing waits for a writer that is left.
-func TestReadRest(t *testing.T) {
+// TestDrainPipe checks that drainPipe reads the output of a program after the read deadline, and does not wait
+// for a writer that has the pipe open.
+func TestDrainPipe(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -356,8 +355,8 @@ func TestReadRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rest strings.Builder
-	readRest(reader, &rest)
+	drainPipe(reader, &rest)
 	if got := rest.String(); got != "Version: 2.10.8\n" {
-		t.Errorf("%q was read", got)
+		t.Errorf("read %q", got)
 	}
 }

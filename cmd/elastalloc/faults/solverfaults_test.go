@@ -47,7 +47,7 @@ func endings() []fault {
 		},
 		{
 			name: "hangs", hangs: true, script: "exec sleep 1000",
-			outcome: timedOut, detail: []string{"SOLVER has no whole solution: it wrote none; signal: terminated"},
+			outcome: timedOut, detail: []string{"SOLVER has no complete solution: no solution file; signal: terminated"},
 		},
 		{
 			name: "hangs and ignores TERM", hangs: true, script: "trap '' TERM; while :; do sleep 1000; done",
@@ -71,11 +71,11 @@ func endings() []fault {
 		},
 		{
 			name: "fails", script: "echo 'no licence found' >&2; exit 3",
-			outcome: crashed, detail: []string{"it wrote none; exit status 3", "no licence found"},
+			outcome: crashed, detail: []string{"no solution file; exit status 3", "no licence found"},
 		},
 		{
 			name: "does nothing", script: "exit 0",
-			outcome: crashed, detail: []string{"it wrote none; exit status 0"},
+			outcome: crashed, detail: []string{"no solution file; exit status 0"},
 		},
 		{
 			name:    "answers and leaves children behind",
@@ -89,11 +89,11 @@ func endings() []fault {
 		},
 		{
 			name: "answers, then hangs", hangs: true, script: writesAnswer + "; exec sleep 1000",
-			outcome: answered, detail: []string{"says: Optimal"},
+			outcome: answered, detail: []string{"reports: Optimal"},
 		},
 		{
 			name: "answers, then crashes", script: writesAnswer + "; kill -SEGV $$",
-			outcome: answered, detail: []string{"says: Optimal"},
+			outcome: answered, detail: []string{"reports: Optimal"},
 		},
 	}
 }
@@ -103,7 +103,7 @@ func outputs() []fault {
 	return []fault{
 		{
 			name: "prints garbage", script: "head -c 3000 /dev/urandom; head -c 3000 /dev/urandom > solution.txt",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "prints 5 MB and crashes", script: "head -c 5000000 /dev/zero | tr '\\0' x; kill -ABRT $$",
@@ -111,7 +111,7 @@ func outputs() []fault {
 		},
 		{
 			name: "prints 5 MB of control characters and answers", script: "head -c 5000000 /dev/zero; " + writesAnswer,
-			outcome: answered, detail: []string{"says: Optimal"},
+			outcome: answered, detail: []string{"reports: Optimal"},
 		},
 		{
 			// More than anybody keeps, then slowly, lest it take the machine.
@@ -139,15 +139,15 @@ func lies() []fault {
 	return []fault{
 		{
 			name: "claims a wrong optimum", lie: func(p *problem, s *solution) { *s = *p.solution(p.smallest) },
-			outcome: invalidPlan, detail: []string{"SOLVER", "says: Optimal", "refuted: the claimed optimum is ", "exact has a plan of "},
+			outcome: invalidPlan, detail: []string{"SOLVER", "reports: Optimal", "refuted: the claimed optimum is ", "exact has a plan of "},
 		},
 		{
 			name: "works out a wrong objective", lie: func(_ *problem, s *solution) { s.objective *= 0.99 },
-			outcome: invalidPlan, detail: []string{"says: Optimal", "refuted"},
+			outcome: invalidPlan, detail: []string{"reports: Optimal", "refuted"},
 		},
 		{
 			name: "claims infeasibility", lie: func(_ *problem, s *solution) { s.status = "Infeasible" },
-			outcome: invalidPlan, detail: []string{"says: Infeasible, but every problem has a plan"},
+			outcome: invalidPlan, detail: []string{"reports: Infeasible, but every problem has a plan"},
 		},
 		{
 			name: "uses more nodes than there are", lie: func(p *problem, s *solution) { *s = *p.solution(p.greatest) },
@@ -175,7 +175,7 @@ func lies() []fault {
 		},
 		{
 			name: "says a number of 3,000 digits", lie: edited(strings.Repeat("9", 3000)),
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "says a number of 5,000 digits", lie: edited(strings.Repeat("9", 5000)),
@@ -187,13 +187,13 @@ func lies() []fault {
 		},
 		{
 			name: "leaves a column out", lie: func(_ *problem, s *solution) { s.columns = s.columns[:len(s.columns)-1] },
-			outcome: crashed, detail: []string{"it lacks column"},
+			outcome: crashed, detail: []string{"column", "is missing"},
 		},
 		{
 			name: "names its status in bytes that are not text",
 			lie:  func(_ *problem, s *solution) { s.status = "Stopped on \xff\x1b[31m\x00" },
 			// Whatever it calls it, the plan is good.
-			outcome: answered, detail: []string{"says: "},
+			outcome: answered, detail: []string{"reports: "},
 		},
 	}
 }
@@ -203,41 +203,41 @@ func files() []fault {
 	return []fault{
 		{
 			name: "stops writing in the middle", script: `head -c 9000 "$ANSWER" > solution.txt; exit 0`,
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "makes its solution a gigabyte", script: "exec truncate -s 1G solution.txt",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "writes without end", script: "exec yes '17 x_9_9_9 0 0' > solution.txt",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution", "signal: file size limit exceeded"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution", "signal: file size limit exceeded"},
 		},
 		{
 			// So it is with files.
 			name: "writes files without end", hangs: true,
 			script:  `i=0; while :; do i=$((i+1)); head -c 200000 /dev/zero > file.$i; [ $i -lt 200 ] || sleep 0.1; done`,
-			outcome: timedOut, detail: []string{"it wrote none; signal: "},
+			outcome: timedOut, detail: []string{"no solution file; signal: "},
 		},
 		{
 			name: "makes its solution a pipe", script: "mkfifo solution.txt",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "makes its solution a pipe that somebody reads", script: "mkfifo solution.txt; cat solution.txt & sleep 0.05",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "makes its solution a device", script: "ln -s /dev/zero solution.txt",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "makes its solution a folder", script: "mkdir solution.txt",
-			outcome: crashed, detail: []string{"SOLVER has no whole solution"},
+			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
 			name: "removes its folder", script: `rm -rf "$PWD"`,
-			outcome: crashed, detail: []string{"it wrote none"},
+			outcome: crashed, detail: []string{"no solution file"},
 		},
 	}
 }

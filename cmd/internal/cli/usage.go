@@ -41,7 +41,7 @@ func acceptDays(root *cobra.Command) {
 			if flag.Value.Type() == "duration" {
 				flag.Value = durationFlag{flag.Value}
 				if value, err := time.ParseDuration(flag.DefValue); err == nil && value > 0 {
-					flag.DefValue = format.Short(value)
+					flag.DefValue = format.ShortDuration(value)
 				} else {
 					flag.DefValue = "" // None is shown.
 				}

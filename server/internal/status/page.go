@@ -64,10 +64,10 @@ type Page struct {
 // New returns a page for a server that starts now.
 func New(config Config) (*Page, error) {
 	page, err := template.New("status").Funcs(template.FuncMap{
-		"gap": format.Gap, "gain": format.Gain, "limit": format.Limit, "duration": format.Duration, "printable": text.Printable,
-		"outcome": format.Words[solver.Outcome], "change": format.Words[solver.Change], "wait": format.Words[solver.WaitReason],
-		"why":  format.Words[solver.Why],
-		"span": span, "length": format.Short, "after": func(d *time.Duration) string { return format.Span(*d) },
+		"gap": format.Gap, "gain": format.Improvement, "limit": format.Limit, "duration": format.Duration, "printable": text.Printable,
+		"outcome": format.Readable[solver.Outcome], "change": format.Readable[solver.Change], "wait": format.Readable[solver.WaitReason],
+		"why":  format.Readable[solver.Why],
+		"span": span, "length": format.ShortDuration, "after": func(d *time.Duration) string { return format.CoarseDuration(*d) },
 		"number": func(x float64) string {
 			if math.IsNaN(x) {
 				return format.None
@@ -94,7 +94,7 @@ func New(config Config) (*Page, error) {
 
 // span formats the duration between two times in whole seconds.
 func span(from, to time.Time) string {
-	return format.Span(max(0, to.Sub(from)).Truncate(time.Second))
+	return format.CoarseDuration(max(0, to.Sub(from)).Truncate(time.Second))
 }
 
 // ServeHTTP writes the page. With the query "paused" the page does not refresh itself.

@@ -175,7 +175,7 @@ func (p *past) pictures(now time.Time, backends []Backend) (pictures []picture, 
 	}
 	slices.Reverse(rows)
 	add := func(title, note string, carried int, layers ...layer) {
-		t := chart.Times{Title: title + ", the last " + format.Span(columns*each), From: begin, Each: each}
+		t := chart.TimeSeries{Title: title + ", the last " + format.CoarseDuration(columns*each), Start: begin, Interval: each}
 		added := picture{Title: title, Note: note}
 		for _, layer := range layers {
 			series := slices.Repeat([]float64{math.NaN()}, columns)
@@ -256,7 +256,7 @@ func (d *lastDecision) bars() template.HTML {
 		}
 		return float64(*t) / float64(span)
 	}
-	bars := chart.Bars{Title: "Start and completion of the jobs of the last decision", Width: 380, Label: 140, Begin: "decision", Span: span, Parts: 2}
+	bars := chart.Timeline{Title: "Start and completion of the jobs of the last decision", Width: 380, NameWidth: 140, StartLabel: "decision", Span: span, Parts: 2}
 	for i := range jobs {
 		job := &jobs[i]
 		if job.Starts == nil || len(bars.Bars) == maxBars {
@@ -264,10 +264,10 @@ func (d *lastDecision) bars() template.HTML {
 		}
 		bar := chart.Bar{
 			Name: job.ID, Start: share(job.Starts), End: share(job.Ends), Open: job.Ends == nil,
-			Title: fmt.Sprintf("%s: starts after %s", job.ID, format.Span(*job.Starts)),
+			Title: fmt.Sprintf("%s: starts after %s", job.ID, format.CoarseDuration(*job.Starts)),
 		}
 		if job.Ends != nil {
-			bar.Title += ", completes after " + format.Span(*job.Ends)
+			bar.Title += ", completes after " + format.CoarseDuration(*job.Ends)
 		}
 		if job.endsLow != nil && job.endsHigh != nil {
 			bar.Low, bar.High = share(job.endsLow), share(job.endsHigh)

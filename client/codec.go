@@ -17,16 +17,16 @@ import (
 // response. Without the limit, decoding could exceed any deadline.
 type boundedCodec struct {
 	encoding.CodecV2
-	counters map[protoreflect.FullName]*protosize.Counter
+	estimators map[protoreflect.FullName]*protosize.Estimator
 }
 
 func newBoundedCodec() boundedCodec {
-	c := boundedCodec{encoding.GetCodecV2(grpcproto.Name), make(map[protoreflect.FullName]*protosize.Counter)}
+	c := boundedCodec{encoding.GetCodecV2(grpcproto.Name), make(map[protoreflect.FullName]*protosize.Estimator)}
 	for _, m := range []proto.Message{
 		&elastallocv1.AllocateResponse{}, &elastallocv1.FillIdleResponse{}, &elastallocv1.ExplainResponse{},
 		&elastallocv1.WhatIfResponse{}, &elastallocv1.ForecastResponse{},
 	} {
-		c.counters[m.ProtoReflect().Descriptor().FullName()] = protosize.New(m, nil)
+		c.estimators[m.ProtoReflect().Descriptor().FullName()] = protosize.New(m, nil)
 	}
 	return c
 }
@@ -34,11 +34,11 @@ func newBoundedCodec() boundedCodec {
 // Unmarshal decodes a response.
 func (c boundedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if m, ok := v.(proto.Message); ok {
-		if counter := c.counters[m.ProtoReflect().Descriptor().FullName()]; counter != nil {
+		if estimator := c.estimators[m.ProtoReflect().Descriptor().FullName()]; estimator != nil {
 			buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 			defer buffer.Free()
 			data = mem.BufferSlice{buffer} // Avoids a second copy of a large response.
-			if bytes := counter.Size(buffer.ReadOnlyData()).Bytes; bytes > maxDecodedBytes {
+			if bytes := estimator.Size(buffer.ReadOnlyData()).Bytes; bytes > maxDecodedBytes {
 				return fmt.Errorf("the decoded response takes about %d MiB of memory; must be at most %d MiB", bytes>>20, maxDecodedBytes>>20)
 			}
 		}

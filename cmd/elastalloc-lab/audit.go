@@ -54,7 +54,7 @@ recordings have no decisions.`,
 				return err
 			}
 			a := &audits{again: allocator, options: o, classes: make(map[string]map[audit.Verdict]int)}
-			cuts, err := readerOf(cmd, recordings)(func(e recording.Entry) error { return a.add(cmd.Context(), &e) })
+			readErrors, err := readerOf(cmd, recordings)(func(e recording.Entry) error { return a.add(cmd.Context(), &e) })
 			if err != nil {
 				return recordingError(cmd, err)
 			}
@@ -62,7 +62,7 @@ recordings have no decisions.`,
 			if _, err := fmt.Fprint(out, a.table(cli.ScreenFor(out, env))); err != nil {
 				return cli.Failed(err)
 			}
-			return cli.Failed(a.failure(cuts))
+			return cli.Failed(a.failure(readErrors))
 		},
 	}
 	flags := command.Flags()
@@ -143,15 +143,15 @@ func (a *audits) planned(
 
 // failure returns an error unless all recordings were read, at least one decision was checked, and no decision
 // was refuted.
-func (a *audits) failure(cuts []recording.Cut) error {
+func (a *audits) failure(readErrors []recording.ReadError) error {
 	var failures []string
 	if refuted := a.count(audit.Refuted); refuted > 0 {
 		failures = append(failures, format.Plural(refuted, "decision")+" refuted")
 	}
 	unread := make(map[string]bool) // by path
-	for _, cut := range cuts {
-		if !errors.Is(cut.Err, recording.ErrClockSetBack) { // Such a file was read further.
-			unread[cut.Path] = true
+	for _, readError := range readErrors {
+		if !errors.Is(readError.Err, recording.ErrClockSetBack) { // Such a file was read further.
+			unread[readError.Path] = true
 		}
 	}
 	if len(unread) > 0 {

@@ -1,5 +1,5 @@
-// Package protosize estimates what a message of Protocol Buffers takes in memory once it is
-// decoded, by counting its elements in the wire format: two bytes may become an object of hundreds.
+// Package protosize estimates the memory of a decoded Protocol Buffers message from its wire format. Two bytes on
+// the wire can become an object of hundreds of bytes.
 package protosize
 
 import (
@@ -12,97 +12,100 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What the decoder allocates, in bytes, at most, with what it discards as its slices grow.
+// Upper bounds on the bytes that the decoder allocates, including discarded slices that were too small.
 const (
-	pointerBytes = 48 // of a message in a list: its pointer, in slices that grow by a quarter
-	listedBytes  = 40 // of a number in a list that is not packed
-	scalarBytes  = 24 // of another number: behind a pointer or in a oneof
-	packedBytes  = 12 // of a number in a packed list, whose length the decoder knows
-	stringBytes  = 16 // of a string or bytes, beside its content
+	pointerBytes  = 48 // per message in a list: its pointer, in slices that grow by a quarter
+	unpackedBytes = 40 // per number in a list that is not packed
+	scalarBytes   = 24 // per other number: behind a pointer or in a oneof
+	packedBytes   = 12 // per number in a packed list, whose length the decoder knows
+	stringBytes   = 16 // per string or bytes field, in addition to its content
 
-	// unknownFactor is for what the decoder does not know and keeps in a slice that grows.
+	// unknownFactor is the factor for unknown fields, which the decoder keeps in a slice that grows.
 	unknownFactor = 8
 )
 
-// MaxCounted is how many things can be counted by name.
-const MaxCounted = 8
+// MaxCounters is the maximum number of counters.
+const MaxCounters = 8
 
 // Size is the estimated size of a message.
 type Size struct {
-	Bytes         int // in memory, at most
-	Numbers       int // in its lists
-	Text, Longest int // bytes of its strings, and of the longest
-	// Counted is, for each thing counted by name, how many messages of a type there are at any
-	// depth, or the largest number in a field.
-	Counted [MaxCounted]int
+	// Bytes is an upper bound on the memory.
+	Bytes int
+	// Numbers is the number of elements of its lists of numbers.
+	Numbers int
+	// StringBytes is the length of its strings together, and LongestString of the longest one, in bytes.
+	StringBytes, LongestString int
+	// Counters has the values of the counters: the number of messages of a type at any depth, or the
+	// largest number in a field.
+	Counters [MaxCounters]int
 }
 
-// Counter estimates the sizes of messages of a type. It is safe for concurrent use.
-type Counter struct{ shape *shape }
+// Estimator estimates the sizes of messages of one type. It is safe for concurrent use.
+type Estimator struct{ layout *layout }
 
-// New returns a counter of messages like m. Counted names types of messages and fields of
-// integers, each with its place in Size.Counted.
-func New(m proto.Message, counted map[protoreflect.FullName]int) *Counter {
-	b := builder{counted: counted, seen: make(map[protoreflect.FullName]*shape)}
-	return &Counter{b.shape(m.ProtoReflect().Type())}
+// New returns an estimator for messages of the type of m. counters has message types and integer fields by their
+// full names, each with its index in Size.Counters.
+func New(m proto.Message, counters map[protoreflect.FullName]int) *Estimator {
+	b := builder{counters: counters, layouts: make(map[protoreflect.FullName]*layout)}
+	return &Estimator{b.layout(m.ProtoReflect().Type())}
 }
 
-// Size estimates the size of a message from its wire format.
-func (c *Counter) Size(wire []byte) Size {
+// Size estimates the size of a message from its wire format. It stops at the first malformed byte.
+func (e *Estimator) Size(wire []byte) Size {
 	var size Size
-	c.shape.count(wire, &size, maxDepth)
+	e.layout.count(wire, &size, maxDepth)
 	return size
 }
 
-// notCounted is the place of what is not counted by name.
-const notCounted = -1
+// noCounter is the index of types and fields without a counter.
+const noCounter = -1
 
-// shape is what the messages of a type look like.
-type shape struct {
-	place  int     // in Size.Counted
-	bytes  int     // of an empty message
-	fields []field // by number
+// layout describes the messages of a type.
+type layout struct {
+	counter int     // index in Size.Counters
+	bytes   int     // of an empty message
+	fields  []field // by number
 }
 
 type field struct {
-	message *shape // nil for others
-	text    bool   // a string or bytes
+	message *layout // nil for other types
+	text    bool    // a string or bytes
 	number  bool
-	place   int // in Size.Counted, of a number
-	// list says that it is a list of numbers, and packed is the wire type of its elements.
+	counter int // index in Size.Counters, of a number
+	// list reports that the field is a list, and packed is the wire type of its numbers.
 	list   bool
 	packed protowire.Type
 }
 
-// builder builds the shapes of messages.
+// builder builds layouts.
 type builder struct {
-	counted map[protoreflect.FullName]int
-	seen    map[protoreflect.FullName]*shape
+	counters map[protoreflect.FullName]int
+	layouts  map[protoreflect.FullName]*layout
 }
 
-func (b *builder) place(name protoreflect.FullName) int {
-	if place, ok := b.counted[name]; ok {
-		return place
+func (b *builder) counter(name protoreflect.FullName) int {
+	if counter, ok := b.counters[name]; ok {
+		return counter
 	}
-	return notCounted
+	return noCounter
 }
 
-func (b *builder) shape(t protoreflect.MessageType) *shape {
+func (b *builder) layout(t protoreflect.MessageType) *layout {
 	d := t.Descriptor()
-	if s := b.seen[d.FullName()]; s != nil {
-		return s
+	if l := b.layouts[d.FullName()]; l != nil {
+		return l
 	}
-	s := &shape{place: b.place(d.FullName())}
-	b.seen[d.FullName()] = s
+	l := &layout{counter: b.counter(d.FullName())}
+	b.layouts[d.FullName()] = l
 	object := int(reflect.TypeOf(t.Zero().Interface()).Elem().Size())
-	s.bytes = object + object/8 // Objects are allocated in classes of sizes.
+	l.bytes = object + object/8 // The runtime rounds up to size classes.
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
-		f := field{list: fd.IsList(), place: b.place(fd.FullName())}
+		f := field{list: fd.IsList(), counter: b.counter(fd.FullName())}
 		switch fd.Kind() {
 		case protoreflect.MessageKind, protoreflect.GroupKind:
 			if inner, err := protoregistry.GlobalTypes.FindMessageByName(fd.Message().FullName()); err == nil {
-				f.message = b.shape(inner)
+				f.message = b.layout(inner)
 			}
 		case protoreflect.StringKind, protoreflect.BytesKind:
 			f.text = true
@@ -113,32 +116,31 @@ func (b *builder) shape(t protoreflect.MessageType) *shape {
 		default:
 			f.number, f.packed = true, protowire.VarintType
 		}
-		if missing := int(fd.Number()) + 1 - len(s.fields); missing > 0 {
-			s.fields = append(s.fields, make([]field, missing)...)
+		if missing := int(fd.Number()) + 1 - len(l.fields); missing > 0 {
+			l.fields = append(l.fields, make([]field, missing)...)
 		}
-		s.fields[fd.Number()] = f
+		l.fields[fd.Number()] = f
 	}
-	return s
+	return l
 }
 
-// maxDepth is how deep the decoder goes.
+// maxDepth is the maximum depth of nested messages, as of the decoder.
 const maxDepth = 100
 
-// count adds a message to a size, up to the first malformed byte, and reports whether it is
-// well-formed.
-func (s *shape) count(wire []byte, size *Size, depth int) bool {
-	size.Bytes += s.bytes
-	if s.place != notCounted {
-		size.Counted[s.place]++
+// count adds a message to a size, up to the first malformed byte, and reports whether the message is well-formed.
+func (l *layout) count(wire []byte, size *Size, depth int) bool {
+	size.Bytes += l.bytes
+	if l.counter != noCounter {
+		size.Counters[l.counter]++
 	}
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
 		if n < 0 {
 			return false
 		}
-		f := field{place: notCounted}
-		if int(number) < len(s.fields) {
-			f = s.fields[number]
+		f := field{counter: noCounter}
+		if int(number) < len(l.fields) {
+			f = l.fields[number]
 		}
 		if kind != protowire.BytesType {
 			length := protowire.ConsumeFieldValue(number, kind, wire[n:])
@@ -149,12 +151,12 @@ func (s *shape) count(wire []byte, size *Size, depth int) bool {
 			case !f.number || kind == protowire.StartGroupType:
 				size.Bytes += unknownFactor * (n + length)
 			case f.list:
-				size.Bytes += listedBytes
+				size.Bytes += unpackedBytes
 				size.Numbers++
 			default:
 				size.Bytes += scalarBytes
-				if value, valid := protowire.ConsumeVarint(wire[n:]); f.place != notCounted && valid > 0 {
-					size.Counted[f.place] = max(size.Counted[f.place], int(min(value, math.MaxInt32)))
+				if value, valid := protowire.ConsumeVarint(wire[n:]); f.counter != noCounter && valid > 0 {
+					size.Counters[f.counter] = max(size.Counters[f.counter], int(min(value, math.MaxInt32)))
 				}
 			}
 			wire = wire[n+length:]
@@ -177,7 +179,7 @@ func (s *shape) count(wire []byte, size *Size, depth int) bool {
 			size.Numbers += elements
 		case f.text:
 			size.Bytes += stringBytes + len(value)*5/4
-			size.Text, size.Longest = size.Text+len(value), max(size.Longest, len(value))
+			size.StringBytes, size.LongestString = size.StringBytes+len(value), max(size.LongestString, len(value))
 		default:
 			size.Bytes += unknownFactor * (n + length)
 		}

@@ -16,20 +16,20 @@ import (
 // allocated returns the bytes that decoding a request allocates.
 func allocated(wire []byte) uint64 {
 	var before, after runtime.MemStats
-	least := ^uint64(0)
+	smallest := ^uint64(0)
 	for range 3 { // Other goroutines may allocate too.
 		request := new(elastallocv1.AllocateRequest)
 		runtime.ReadMemStats(&before)
 		_ = proto.Unmarshal(wire, request)
 		runtime.ReadMemStats(&after)
-		least = min(least, after.TotalAlloc-before.TotalAlloc)
+		smallest = min(smallest, after.TotalAlloc-before.TotalAlloc)
 		runtime.KeepAlive(request)
 	}
-	return least
+	return smallest
 }
 
-// shapes are requests whose objects take many times their bytes.
-func shapes() map[string][]byte {
+// requests returns requests whose objects take much more memory than their wire format.
+func requests() map[string][]byte {
 	request := func(jobs int, one *elastallocv1.Job) []byte {
 		snapshot := &elastallocv1.Snapshot{Id: "s"}
 		for range jobs {
@@ -48,9 +48,9 @@ func shapes() map[string][]byte {
 		}
 	}
 	return map[string][]byte{
-		"nothing":         nil,
+		"empty":           nil,
 		"empty jobs":      request(100_000, &elastallocv1.Job{}),
-		"usual jobs":      request(1000, &elastallocv1.Job{Id: "some-job-00001", RemainingEta: durationpb.New(1e12), MaxNodes: proto.Int32(8), CurrentNodes: 3, Weight: proto.Float64(2)}),
+		"typical jobs":    request(1000, &elastallocv1.Job{Id: "some-job-00001", RemainingEta: durationpb.New(1e12), MaxNodes: proto.Int32(8), CurrentNodes: 3, Weight: proto.Float64(2)}),
 		"tables":          request(1000, table(32)),
 		"one large table": request(1, table(100_000)),
 		"empty messages": request(10_000, &elastallocv1.Job{
@@ -59,59 +59,59 @@ func shapes() map[string][]byte {
 		}),
 		"a long id":      request(1, &elastallocv1.Job{Id: strings.Repeat("x", 1<<20)}),
 		"unknown fields": []byte(strings.Repeat("\xf8\x3f\x01", 100_000)),
-		// A list whose elements are not packed, as old clients send it.
+		// Old clients send lists that are not packed.
 		"unpacked": append([]byte("\x0a\xc4\x9a\x0c\x22\xc0\x9a\x0c"), []byte(strings.Repeat("\x38\x01", 100_000))...),
-		"a oneof set again and again": append([]byte("\x0a\xc8\x9a\x0c\x22\xc4\x9a\x0c\x42\xc0\x9a\x0c"),
+		"a oneof that is set repeatedly": append([]byte("\x0a\xc8\x9a\x0c\x22\xc4\x9a\x0c\x42\xc0\x9a\x0c"),
 			[]byte(strings.Repeat("\x12\x00", 100_000))...),
 	}
 }
 
-// TestSizeIsAnUpperBound checks the estimate against what the decoder allocates, and
-// that it is no more than a few times as much, but for a oneof that is set again and
-// again: the decoder merges what is set into one object.
+// TestSizeIsAnUpperBound checks that the estimate is between the allocation of the decoder and eight times as
+// much. The exception is a oneof that is set repeatedly, because the decoder merges the values into one
+// object.
 func TestSizeIsAnUpperBound(t *testing.T) {
-	counter := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
-	for name, wire := range shapes() {
-		size, took := counter.Size(wire), allocated(wire)
+	estimator := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
+	for name, wire := range requests() {
+		size, took := estimator.Size(wire), allocated(wire)
 		t.Logf("%s: %d bytes, estimated %d, allocated %d", name, len(wire), size.Bytes, took)
 		if uint64(size.Bytes) < took-min(took, 512) {
-			t.Errorf("%s: estimated %d bytes, and decoding allocates %d", name, size.Bytes, took)
+			t.Errorf("%s: estimated %d bytes, but decoding allocates %d", name, size.Bytes, took)
 		}
-		if uint64(size.Bytes) > 8*took+4096 && name != "a oneof set again and again" {
-			t.Errorf("%s: estimated %d bytes, and decoding allocates only %d", name, size.Bytes, took)
+		if uint64(size.Bytes) > 8*took+4096 && name != "a oneof that is set repeatedly" {
+			t.Errorf("%s: estimated %d bytes, but decoding allocates only %d", name, size.Bytes, took)
 		}
 	}
 }
 
-// TestSizeCounts checks that messages are counted as the decoder makes them.
-func TestSizeCounts(t *testing.T) {
+// TestCounters checks that the number of messages is the number that the decoder creates.
+func TestCounters(t *testing.T) {
 	t.Parallel()
-	counter := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
+	estimator := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	rapid.Check(t, func(t *rapid.T) {
 		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}), 0, 40).Draw(t, "wire")
 		request := new(elastallocv1.AllocateRequest)
 		if proto.Unmarshal(wire, request) != nil {
-			counter.Size(wire) // It must not panic.
+			estimator.Size(wire) // It must not panic.
 			return
 		}
-		if got, want := counter.Size(wire).Counted[1], len(request.GetSnapshot().GetJobs()); got != want {
-			t.Fatalf("%d jobs are counted in %x; the decoder makes %d", got, wire, want)
+		if got, want := estimator.Size(wire).Counters[1], len(request.GetSnapshot().GetJobs()); got != want {
+			t.Fatalf("counted %d jobs in %x; the decoder creates %d", got, wire, want)
 		}
 	})
 }
 
-// FuzzSize looks for bytes that break the estimate.
+// FuzzSize checks the counters for random bytes.
 func FuzzSize(f *testing.F) {
-	for _, wire := range shapes() {
+	for _, wire := range requests() {
 		if len(wire) < 1<<16 {
 			f.Add(wire)
 		}
 	}
-	counter := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
+	estimator := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		size := counter.Size(wire)
-		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Counted[1] != len(request.GetSnapshot().GetJobs()) {
-			t.Errorf("%d jobs are counted; the decoder makes %d", size.Counted[1], len(request.GetSnapshot().GetJobs()))
+		size := estimator.Size(wire)
+		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Counters[1] != len(request.GetSnapshot().GetJobs()) {
+			t.Errorf("counted %d jobs; the decoder creates %d", size.Counters[1], len(request.GetSnapshot().GetJobs()))
 		}
 	})
 }

@@ -15,11 +15,10 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// BenchmarkRecording sets what recording a call costs beside deciding it, on a snapshot of
-// two jobs, where it weighs most, and on larger ones: on the path of the call, and in the
-// goroutine that writes JSON and compresses it. They take turns on one goroutine, so that whatever else the
-// machine does hits all of them; it reports the median of each and its share of the
-// decision's.
+// BenchmarkRecording compares the cost of recording a call with the cost of its decision: the time of Record, and
+// the time of writing JSON and of compressing it. The share of recording is largest for the snapshot of two jobs. The
+// parts are measured alternately on one goroutine, so that other load affects all of them. The benchmark reports the
+// median of each part and its share of the median decision.
 func BenchmarkRecording(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
@@ -36,7 +35,7 @@ func BenchmarkRecording(b *testing.B) {
 	}
 	for name, request := range requests {
 		b.Run(name, func(b *testing.B) {
-			w := &Writer{queue: make(chan queued, 1)}
+			w := &Writer{queue: make(chan queuedCall, 1)}
 			f, err := create(b.TempDir(), time.Now())
 			if err != nil {
 				b.Fatal(err)
@@ -49,7 +48,7 @@ func BenchmarkRecording(b *testing.B) {
 				run  func() error
 			}{
 				{"decide", func() error {
-					// As over the network, where a call brings a request of its own.
+					// A copy, because each call has its own request.
 					response, err := decide.Allocate(b.Context(), proto.CloneOf(request))
 					entry = Entry{Time: time.Now(), Method: "Allocate", Caller: "10.0.0.1", Request: request, Response: response}
 					return err
@@ -69,19 +68,19 @@ func BenchmarkRecording(b *testing.B) {
 					return err
 				}},
 			}
-			took := make([][]time.Duration, len(parts))
+			times := make([][]time.Duration, len(parts))
 			for b.Loop() {
 				for i, part := range parts {
-					began := time.Now()
+					start := time.Now()
 					if err := part.run(); err != nil {
 						b.Fatal(err)
 					}
-					took[i] = append(took[i], time.Since(began))
+					times[i] = append(times[i], time.Since(start))
 				}
 			}
 			median := func(i int) float64 {
-				slices.Sort(took[i])
-				return float64(took[i][len(took[i])/2].Nanoseconds()) / 1e3
+				slices.Sort(times[i])
+				return float64(times[i][len(times[i])/2].Nanoseconds()) / 1e3
 			}
 			for i, part := range parts {
 				b.ReportMetric(median(i), part.name+"-µs")

@@ -1,8 +1,8 @@
-// Package recording keeps the calls of a server in files and reads them again: a history
-// of snapshots and decisions that can be replayed. See docs/schedulers/record-and-replay.md.
+// Package recording writes the calls of a server to files and reads them again, so that snapshots and decisions can
+// be replayed. See docs/schedulers/record-and-replay.md.
 //
-// A file holds one JSON object a line, compressed by zstd. A new one is begun by size and
-// by age, and the oldest are deleted beyond a total.
+// A file has one JSON object per line, compressed with zstd. Files are rotated by size and age, and the oldest are
+// deleted if all files together are too large.
 package recording
 
 import (
@@ -22,26 +22,26 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Entry is a call.
+// Entry is a recorded call.
 type Entry struct {
-	// Time is when the call came.
+	// Time is the time when the call arrived.
 	Time time.Time
 	// Method is the name of the method, without its service.
 	Method string
-	// Caller is the name in the caller's certificate, or else its address.
+	// Caller is the name in the certificate of the caller, or its address if there is no certificate.
 	Caller string
-	// RequestID is the id under which the server's log and its status page have the call,
-	// "" where no server is asked.
+	// RequestID is the id of the call in the log and on the status page of the server, "" if the decision was
+	// made in process.
 	RequestID string
-	// Request is nil where it did not arrive or was no request, or where an entry was read
-	// whose method is not known here.
+	// Request is nil if it did not arrive or could not be decoded, or if the entry was read and the method is
+	// unknown.
 	Request proto.Message
-	// Response is nil where the call failed; Status then says why, and is nil otherwise.
+	// Response is nil if the call failed. Status is the error of a failed call, and nil otherwise.
 	Response proto.Message
 	Status   *spb.Status
 }
 
-// line is an entry as it is written.
+// line is the JSON object of an entry.
 type line struct {
 	Time      time.Time       `json:"time"`
 	Method    string          `json:"method"`
@@ -52,19 +52,19 @@ type line struct {
 	Status    json.RawMessage `json:"status,omitempty"`
 }
 
-// JSON returns the entry as one JSON object, as a recording has it.
+// JSON returns the entry as one line of a recording.
 func (e *Entry) JSON() ([]byte, error) { return e.line() }
 
-// line returns the entry as a line. It leaves out a message that is not there, and one that JSON
-// cannot express, such as one with a duration beyond its range that was refused for it.
+// line returns the entry as a line. It omits messages that are nil or that JSON cannot represent, for example a
+// rejected request with a duration out of range.
 func (e *Entry) line() ([]byte, error) {
 	text, err := json.Marshal(line{Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID})
 	if err != nil {
 		return nil, err
 	}
-	// The messages go before the end of the object.
+	// The messages are inserted before the closing brace.
 	text = text[:len(text)-1]
-	if textLength(e.Request)+textLength(e.Response) > maxLine { // What is behind it could not be read.
+	if textLength(e.Request)+textLength(e.Response) > maxLine { // The reader could not read further than this line.
 		return nil, errLineTooLong
 	}
 	for _, part := range []struct {
@@ -74,9 +74,9 @@ func (e *Entry) line() ([]byte, error) {
 		if part.message == nil || !part.message.ProtoReflect().IsValid() {
 			continue
 		}
-		longer, err := protojson.MarshalOptions{}.MarshalAppend(fmt.Appendf(text, ",%q:", part.name), part.message)
+		extended, err := protojson.MarshalOptions{}.MarshalAppend(fmt.Appendf(text, ",%q:", part.name), part.message)
 		if err == nil {
-			text = longer
+			text = extended
 		}
 	}
 	if text = append(text, "}\n"...); len(text) > maxLine {
@@ -85,13 +85,13 @@ func (e *Entry) line() ([]byte, error) {
 	return text, nil
 }
 
-// mostEscaped is how many bytes of JSON one of a string may take.
-const mostEscaped = 6
+// maxEscapedBytes is the maximum number of bytes of an escaped character in JSON.
+const maxEscapedBytes = 6
 
-// textLength returns how many bytes of JSON the strings of a message take where they might exceed
-// half a line, else 0: control characters are short in a request, and take all memory as JSON.
+// textLength returns the number of bytes that the strings of a message take as JSON, or 0 if they cannot exceed
+// half a line. A control character is one byte in a request and several bytes in JSON.
 func textLength(message proto.Message) (bytes int) {
-	if proto.Size(message) <= maxLine/2/mostEscaped {
+	if proto.Size(message) <= maxLine/2/maxEscapedBytes {
 		return 0
 	}
 	_ = protorange.Range(message.ProtoReflect(), func(p protopath.Values) error {
@@ -99,7 +99,7 @@ func textLength(message proto.Message) (bytes int) {
 		bytes += len(text)
 		for i := range len(text) {
 			if text[i] < ' ' {
-				bytes += mostEscaped - 1
+				bytes += maxEscapedBytes - 1
 			}
 		}
 		return nil
@@ -113,10 +113,10 @@ func parse(text []byte) (Entry, error) {
 		return Entry{}, err
 	}
 	if l.Time.IsZero() || l.Method == "" {
-		return Entry{}, errors.New("no time or no method")
+		return Entry{}, errors.New("the time or the method is missing")
 	}
 	e := Entry{Time: l.Time, Method: l.Method, Caller: l.Caller, RequestID: l.RequestID}
-	input, output := messagesOf(l.Method)
+	input, output := messageTypes(l.Method)
 	var err error
 	if e.Request, err = parseMessage(l.Request, input); err != nil {
 		return Entry{}, fmt.Errorf("request: %w", err)
@@ -126,7 +126,7 @@ func parse(text []byte) (Entry, error) {
 	}
 	if l.Status != nil {
 		e.Status = new(spb.Status)
-		// Details of kinds that are not known here do not matter, code and message do.
+		// Details of unknown types are ignored.
 		if err := json.Unmarshal(l.Status, e.Status); err != nil {
 			return Entry{}, fmt.Errorf("status: %w", err)
 		}
@@ -134,9 +134,9 @@ func parse(text []byte) (Entry, error) {
 	return e, nil
 }
 
-// messagesOf returns the types of the request and the response of a method of the
-// AllocatorService; nil for one that is not known.
-func messagesOf(method string) (request, response protoreflect.MessageType) {
+// messageTypes returns the types of the request and the response of a method of AllocatorService, or nil for an
+// unknown method.
+func messageTypes(method string) (request, response protoreflect.MessageType) {
 	service := elastallocv1.File_elastalloc_v1_allocator_proto.Services().ByName("AllocatorService")
 	descriptor := service.Methods().ByName(protoreflect.Name(method))
 	if descriptor == nil {
@@ -152,12 +152,12 @@ func messagesOf(method string) (request, response protoreflect.MessageType) {
 	return find(descriptor.Input()), find(descriptor.Output())
 }
 
-// parseMessage reads a message. It returns nil without a text, or if its type is not known.
-// Fields that a newer version has written are ignored.
-func parseMessage(text json.RawMessage, kind protoreflect.MessageType) (proto.Message, error) {
-	if text == nil || kind == nil {
-		return nil, nil //nolint:nilnil // Nothing there is a normal answer.
+// parseMessage parses a message. It returns nil if the text is missing or the type is unknown. It ignores unknown
+// fields, which a newer version may have written.
+func parseMessage(text json.RawMessage, messageType protoreflect.MessageType) (proto.Message, error) {
+	if text == nil || messageType == nil {
+		return nil, nil //nolint:nilnil // A missing message is not an error.
 	}
-	message := kind.New().Interface()
+	message := messageType.New().Interface()
 	return message, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, message)
 }

@@ -23,25 +23,24 @@ var namePattern = regexp.MustCompile(`^decisions-\d{8}T\d{6}Z\.jsonl\.zst$`)
 
 type file struct {
 	path    string
-	began   time.Time
+	created time.Time
 	disk    *os.File
 	encoder *zstd.Encoder
-	// bytes is how much was written to the disk.
+	// bytes is the number of compressed bytes written to disk.
 	bytes int64
 }
 
-// maxNameTries is how many seconds further a name may lie where those before are taken.
+// maxNameTries is the number of seconds whose names are tried if a file exists already.
 const maxNameTries = 60
 
-// create makes a file named after a time, or after one of the next seconds where there are
-// such files already.
+// create creates a file that is named after now, or after one of the next seconds if the file exists already.
 func create(dir string, now time.Time) (*file, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	for i := range maxNameTries {
 		name := namePrefix + now.Add(time.Duration(i)*time.Second).UTC().Format(nameLayout) + nameSuffix
-		// Job ids are private.
+		// Job ids are confidential.
 		disk, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
@@ -49,9 +48,9 @@ func create(dir string, now time.Time) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := &file{path: disk.Name(), began: now, disk: disk}
-		// One goroutine and a small window: a recording must cost little memory, and the
-		// calls of a scheduler resemble the one just before.
+		f := &file{path: disk.Name(), created: now, disk: disk}
+		// One goroutine and a small window keep the memory small. The calls of a scheduler resemble the call
+		// before, so that a larger window would compress little better.
 		f.encoder, err = zstd.NewWriter(f, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
 			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 		if err != nil {
@@ -59,10 +58,10 @@ func create(dir string, now time.Time) (*file, error) {
 		}
 		return f, nil
 	}
-	return nil, fmt.Errorf("%s has files of all of the next %d seconds", dir, maxNameTries)
+	return nil, fmt.Errorf("%s has files for all of the next %d seconds", dir, maxNameTries)
 }
 
-// Write writes compressed bytes to the disk.
+// Write writes compressed bytes to disk.
 func (f *file) Write(p []byte) (int, error) {
 	n, err := f.disk.Write(p)
 	f.bytes += int64(n)
@@ -71,7 +70,7 @@ func (f *file) Write(p []byte) (int, error) {
 
 func (f *file) close() error { return errors.Join(f.encoder.Close(), f.disk.Close()) }
 
-// abandon leaves the file as far as it was written, or not at all where nothing was.
+// abandon closes the file without flushing it, and removes it if it is empty.
 func (f *file) abandon() {
 	_ = f.disk.Close()
 	if f.bytes == 0 {
@@ -79,7 +78,7 @@ func (f *file) abandon() {
 	}
 }
 
-// files returns the paths of the recordings in a folder, oldest first.
+// files returns the paths of the recordings in a directory, oldest first.
 func files(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -94,7 +93,7 @@ func files(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// deleteOldest deletes the oldest recordings until all together have at most maxBytes.
+// deleteOldest deletes the oldest recordings until all recordings together have at most maxBytes.
 func deleteOldest(dir string, maxBytes int64) error {
 	paths, err := files(dir)
 	if err != nil {
@@ -103,7 +102,7 @@ func deleteOldest(dir string, maxBytes int64) error {
 	sizes := make([]int64, len(paths))
 	total := int64(0)
 	for i, path := range paths {
-		info, err := os.Lstat(path) // Of a link that leads nowhere as well.
+		info, err := os.Lstat(path) // Lstat, because links may be dangling.
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

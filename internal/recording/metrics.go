@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register registers the metrics of what stats counts, as Writer.Stats does.
+// Register registers the metrics of a Writer. stats is Writer.Stats.
 func Register(registerer prometheus.Registerer, stats func() Stats) error {
 	counter := func(name, help string, labels prometheus.Labels, value func(Stats) int64) error {
 		return registerer.Register(prometheus.NewCounterFunc(

@@ -12,51 +12,51 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Cut is where a recording does not go on as it should.
-type Cut struct {
-	// Path is that of the file.
+// ReadError is a position in a recording after which calls are missing or in the wrong order.
+type ReadError struct {
+	// Path is the path of the file.
 	Path string
-	// Calls is how many calls were read of it before.
+	// Calls is the number of calls of the file before the error.
 	Calls int
-	// Err is io.ErrUnexpectedEOF where a crash or a full disk cut the file short, or it is
-	// still written. ErrClockSetBack is of a file that was read further.
+	// Err is io.ErrUnexpectedEOF if the file is incomplete, because of a crash or a full disk or because it
+	// is still being written. It wraps ErrClockSetBack if the clock was set back; reading continues then.
 	Err error
 }
 
-// String says where the recording does not go on as it should.
-func (c *Cut) String() string {
+// String describes the error for people.
+func (c *ReadError) String() string {
 	after := fmt.Sprintf("%s: after %d calls ", c.Path, c.Calls)
 	if c.Calls == 1 {
 		after = c.Path + ": after 1 call "
 	}
 	switch {
 	case errors.Is(c.Err, ErrClockSetBack):
-		return after + c.Err.Error() + "; the times before and after are mixed up"
+		return after + c.Err.Error() + "; times are out of order"
 	case errors.Is(c.Err, io.ErrUnexpectedEOF):
-		return after + "it ends within one: a server still writes it, or was killed"
+		return after + "the file is incomplete: a server is still writing it, or was killed"
 	default:
 		return fmt.Sprintf("%sthe rest cannot be read: %v", after, c.Err)
 	}
 }
 
-// ErrClockSetBack is the error of a Cut before a call that is older than the one before
-// by more than calls take.
+// ErrClockSetBack means that a call is older than the call before it by more than the duration of a call.
 var ErrClockSetBack = errors.New("the clock was set back")
 
-// maxCallTime is more than any call takes: calls are written in the order of their ends.
+// maxCallTime is an upper bound on the duration of a call. Calls are written in the order of their completion, so
+// that their times may be out of order by this much.
 const maxCallTime = time.Minute
 
-// maxLine is the longest line that is read or written, 64 MiB: many times that of a large cluster.
+// maxLine is the maximum length of a line that is read or written, 64 MiB. The line of a large cluster is much
+// shorter.
 const maxLine = 64 << 20
 
-var errLineTooLong = errors.New("a line is too long")
+var errLineTooLong = errors.New("line is longer than 64 MiB")
 
-// Read calls yield with the calls in the recordings of some folders, in the order of their
-// files and within a file of their writing, until yield returns an error, which it
-// returns. A file is read up to where it is cut off, and the cuts are returned. It is an
-// error if a folder or file cannot be opened, or if there is no file.
-func Read(dirs []string, yield func(Entry) error) ([]Cut, error) {
-	var cuts []Cut
+// Read calls yield for each call in the recordings in dirs, in the order of the files and of the lines. If yield
+// returns an error, Read stops and returns it. An incomplete file is read up to its end, and the errors are returned.
+// It is an error if a directory or file cannot be opened, or if there is no file.
+func Read(dirs []string, yield func(Entry) error) ([]ReadError, error) {
+	var errs []ReadError
 	found := false
 	for _, dir := range dirs {
 		paths, err := files(dir)
@@ -65,32 +65,31 @@ func Read(dirs []string, yield func(Entry) error) ([]Cut, error) {
 		}
 		for _, path := range paths {
 			found = true
-			of, err := readFile(path, yield)
+			fileErrors, err := readFile(path, yield)
 			if err != nil {
 				return nil, err
 			}
-			cuts = append(cuts, of...)
+			errs = append(errs, fileErrors...)
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("no recordings, %sYYYYMMDDTHHMMSSZ%s, in %v", namePrefix, nameSuffix, dirs)
+		return nil, fmt.Errorf("no recordings (%sYYYYMMDDTHHMMSSZ%s) in %v", namePrefix, nameSuffix, dirs)
 	}
-	return cuts, nil
+	return errs, nil
 }
 
-// ReadAll returns the calls in the recordings of some folders in the order of time, and
-// where they do not go on as they should.
-func ReadAll(dirs []string) ([]Entry, []Cut, error) {
+// ReadAll returns the calls in the recordings in dirs in the order of time, and the errors.
+func ReadAll(dirs []string) ([]Entry, []ReadError, error) {
 	var entries []Entry
-	cuts, err := Read(dirs, func(e Entry) error {
+	errs, err := Read(dirs, func(e Entry) error {
 		entries = append(entries, e)
 		return nil
 	})
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
-	return entries, cuts, err
+	return entries, errs, err
 }
 
-func readFile(path string, yield func(Entry) error) ([]Cut, error) {
+func readFile(path string, yield func(Entry) error) ([]ReadError, error) {
 	disk, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -102,34 +101,34 @@ func readFile(path string, yield func(Entry) error) ([]Cut, error) {
 	}
 	defer decoder.Close()
 	lines := bufio.NewReaderSize(decoder, 1<<16)
-	var cuts []Cut
-	var before time.Time
+	var errs []ReadError
+	var previous time.Time
 	for calls := 0; ; calls++ {
 		text, err := readLine(lines)
 		if errors.Is(err, io.EOF) {
 			if len(text) == 0 {
-				return cuts, nil
+				return errs, nil
 			}
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return append(cuts, Cut{path, calls, err}), nil
+			return append(errs, ReadError{path, calls, err}), nil
 		}
 		entry, err := parse(text)
 		if err != nil {
-			return append(cuts, Cut{path, calls, err}), nil
+			return append(errs, ReadError{path, calls, err}), nil
 		}
-		if back := before.Sub(entry.Time); back > maxCallTime {
-			cuts = append(cuts, Cut{path, calls, fmt.Errorf("%w by %v", ErrClockSetBack, back.Round(time.Second))})
+		if back := previous.Sub(entry.Time); back > maxCallTime {
+			errs = append(errs, ReadError{path, calls, fmt.Errorf("%w by %v", ErrClockSetBack, back.Round(time.Second))})
 		}
-		before = entry.Time
+		previous = entry.Time
 		if err := yield(entry); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// readLine reads a line. A line without an end is returned with io.EOF.
+// readLine reads a line. It returns a line without a newline with io.EOF.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var text []byte
 	for {

@@ -25,7 +25,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// call returns a call of n jobs at a time.
+// call returns a call at a time with n jobs.
 func call(at time.Time, n int) Entry {
 	snapshot := &elastallocv1.Snapshot{Id: fmt.Sprint(at.Unix()), TotalNodes: int32(n)}
 	response := &elastallocv1.AllocateResponse{SnapshotId: snapshot.Id}
@@ -41,10 +41,10 @@ func call(at time.Time, n int) Entry {
 	}
 }
 
-// start is when the tests' calls begin.
+// start is the time of the first call of the tests.
 var start = time.Date(2026, 11, 21, 10, 0, 0, 123456789, time.UTC)
 
-// open returns a writer into a folder that is not there yet.
+// open returns a writer whose directory does not exist yet.
 func open(t *testing.T, maxBytes int64) (*Writer, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "a", "b")
@@ -62,19 +62,19 @@ func closeWriter(t *testing.T, w *Writer) {
 	}
 }
 
-// readAll reads a folder in which nothing is cut off.
+// readAll reads a directory without read errors.
 func readAll(t *testing.T, dir string) []Entry {
 	t.Helper()
-	entries, cuts, err := ReadAll([]string{dir})
-	if err != nil || len(cuts) > 0 {
-		t.Fatalf("read with cuts %v, error %v", cuts, err)
+	entries, errs, err := ReadAll([]string{dir})
+	if err != nil || len(errs) > 0 {
+		t.Fatalf("read errors %v, error %v", errs, err)
 	}
 	return entries
 }
 
 func diff(want, got any) string { return cmp.Diff(want, got, protocmp.Transform()) }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWriteAndRead(t *testing.T) {
 	t.Parallel()
 	want := []Entry{
 		call(start, 3),
@@ -95,19 +95,19 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 	closeWriter(t, w)
 	if d := diff(want, readAll(t, dir)); d != "" {
-		t.Errorf("read otherwise than written (-want +got):\n%s", d)
+		t.Errorf("calls (-want +got):\n%s", d)
 	}
 	if s := w.Stats(); s != (Stats{Written: int64(len(want))}) {
 		t.Errorf("stats are %+v", s)
 	}
 	for path, mode := range map[string]fs.FileMode{dir: 0o700, mustFiles(t, dir)[0]: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s has mode %v, %v; want %v: job ids are private", path, info.Mode(), err, mode)
+			t.Errorf("%s has mode %v, %v; want %v, because job ids are confidential", path, info.Mode(), err, mode)
 		}
 	}
 }
 
-func TestWhatJSONCannotExpressIsLeftOut(t *testing.T) {
+func TestMessageThatJSONCannotRepresent(t *testing.T) {
 	t.Parallel()
 	bad := call(start, 1)
 	bad.Request.(*elastallocv1.AllocateRequest).Snapshot.Jobs[0].RemainingEta = &durationpb.Duration{Seconds: 1 << 60}
@@ -122,32 +122,32 @@ func TestWhatJSONCannotExpressIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestReadableWithinASecond reads a file while it is written, as after kill -9.
-func TestReadableWithinASecond(t *testing.T) {
+// TestFlush reads a file while it is being written, as after SIGKILL.
+func TestFlush(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, dir := open(t, 0)
 		w.Record(call(start, 1), 100)
-		time.Sleep(flushEvery)
+		time.Sleep(flushInterval)
 		synctest.Wait()
 		w.Record(call(start.Add(time.Hour), 1), 100)
 		synctest.Wait()
-		got, cuts, err := ReadAll([]string{dir})
-		if err != nil || len(cuts) != 1 || cuts[0].Calls != 1 {
-			t.Errorf("read %d calls, cuts %v, %v; want one call and a cut", len(got), cuts, err)
+		got, errs, err := ReadAll([]string{dir})
+		if err != nil || len(errs) != 1 || errs[0].Calls != 1 {
+			t.Errorf("read %d calls, errors %v, %v; want one call and one read error", len(got), errs, err)
 		}
 		if d := diff([]Entry{call(start, 1)}, got); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 		closeWriter(t, w)
 		if got := readAll(t, dir); len(got) != 2 {
-			t.Errorf("after the end there are %d calls; want 2", len(got))
+			t.Errorf("%d calls after Close; want 2", len(got))
 		}
 	})
 }
 
-// TestCutAnywhere cuts a file at every byte: what is read are the first calls.
-func TestCutAnywhere(t *testing.T) {
+// TestCutAnywhere errs a file at every byte: what is read are the first calls.
+func TestTruncatedFile(t *testing.T) {
 	t.Parallel()
 	w, dir := open(t, 0)
 	var want []Entry
@@ -175,7 +175,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestLongLines checks that a line is read up to 64 MiB, and that none is written that is longer.
+// TestLongLines checks that lines of more than maxLine are neither written nor read.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	w, dir := open(t, 0)
@@ -185,7 +185,7 @@ func TestLongLines(t *testing.T) {
 	w.Record(call(start, 2), 1)
 	closeWriter(t, w)
 	if got := readAll(t, dir); len(got) != 1 || w.Stats().Failed != 1 {
-		t.Errorf("%d calls are read, %+v; want the short one", len(got), w.Stats())
+		t.Errorf("read %d calls, %+v; want the short one", len(got), w.Stats())
 	}
 	f, err := create(dir, time.Now().Add(time.Hour))
 	if err != nil {
@@ -195,15 +195,15 @@ func TestLongLines(t *testing.T) {
 	if err := errors.Join(err, f.close()); err != nil {
 		t.Fatal(err)
 	}
-	entries, cuts, err := ReadAll([]string{dir})
-	if err != nil || len(entries) != 1 || len(cuts) != 1 || !errors.Is(cuts[0].Err, errLineTooLong) {
-		t.Errorf("%d calls, cuts %v, %v; want the long line cut off", len(entries), cuts, err)
+	entries, errs, err := ReadAll([]string{dir})
+	if err != nil || len(entries) != 1 || len(errs) != 1 || !errors.Is(errs[0].Err, errLineTooLong) {
+		t.Errorf("%d calls, errors %v, %v; want a read error at the long line", len(entries), errs, err)
 	}
 }
 
-// TestNoMemoryForLongLines checks that a line which would be too long takes no memory: ids of control
-// characters are six times as long in JSON.
-func TestNoMemoryForLongLines(t *testing.T) {
+// TestMemoryOfLongLines checks that a line that is too long is rejected before it is built. Control characters in
+// ids are six times as long in JSON.
+func TestMemoryOfLongLines(t *testing.T) {
 	e := call(start, 22_000) // The JSON of the request alone is shorter than a line.
 	for i, job := range e.Request.(*elastallocv1.AllocateRequest).GetSnapshot().GetJobs() {
 		job.Id = strings.Repeat("\x01", solver.MaxIDBytes)
@@ -214,30 +214,30 @@ func TestNoMemoryForLongLines(t *testing.T) {
 	_, err := e.line()
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errLineTooLong) || took > maxLine/2 {
-		t.Errorf("%v, %d MiB allocated on the way", err, took>>20)
+		t.Errorf("error %v, allocated %d MiB", err, took>>20)
 	}
 }
 
-func TestFilesEndByAge(t *testing.T) {
+func TestRotationByAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, dir := open(t, 0)
 		for i := range 3 {
 			w.Record(call(start.Add(time.Duration(i)*time.Hour), 1), 100)
-			time.Sleep(maxFileAge + flushEvery)
+			time.Sleep(maxFileAge + flushInterval)
 		}
 		synctest.Wait()
 		closeWriter(t, w)
 		if n := len(mustFiles(t, dir)); n != 3 {
-			t.Errorf("there are %d files; want one an hour, 3", n)
+			t.Errorf("%d files; want 3, one per hour", n)
 		}
 		if n := len(readAll(t, dir)); n != 3 {
-			t.Errorf("there are %d calls; want 3", n)
+			t.Errorf("%d calls; want 3", n)
 		}
 	})
 }
 
-func TestOldestAreDeleted(t *testing.T) {
+func TestOldestFilesAreDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, dir := open(t, MinMaxBytes)
@@ -245,7 +245,7 @@ func TestOldestAreDeleted(t *testing.T) {
 		const calls = 400
 		for i := range calls {
 			w.Record(call(start.Add(time.Duration(i)*time.Second), 300), 100)
-			time.Sleep(flushEvery)
+			time.Sleep(flushInterval)
 			synctest.Wait()
 			if i == 0 {
 				if err := os.WriteFile(foreign, []byte("not a recording"), 0o600); err != nil {
@@ -263,11 +263,11 @@ func TestOldestAreDeleted(t *testing.T) {
 			total += info.Size()
 		}
 		if total > MinMaxBytes || total < MinMaxBytes/2 {
-			t.Errorf("%d bytes are kept; want at most %d, and no less than half of it", total, MinMaxBytes)
+			t.Errorf("%d bytes remain; want at most %d and at least half of it", total, MinMaxBytes)
 		}
 		got := readAll(t, dir)
 		if len(got) == calls || !got[len(got)-1].Time.Equal(start.Add((calls-1)*time.Second)) {
-			t.Errorf("%d calls are kept until %v; want the newest", len(got), got[len(got)-1].Time)
+			t.Errorf("%d calls remain until %v; want the newest", len(got), got[len(got)-1].Time)
 		}
 		for i := 1; i < len(got); i++ {
 			if got[i].Time.Sub(got[i-1].Time) != time.Second {
@@ -283,8 +283,7 @@ func TestOldestAreDeleted(t *testing.T) {
 	})
 }
 
-// TestDanglingLinkIsDeleted checks that a link that leads nowhere, as the oldest
-// file, does not keep the others.
+// TestDanglingLinkIsDeleted checks that a dangling link as the oldest file does not prevent the deletion of others.
 func TestDanglingLinkIsDeleted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -298,17 +297,17 @@ func TestDanglingLinkIsDeleted(t *testing.T) {
 		}
 	}
 	if err := deleteOldest(dir, 2500); err != nil || len(mustFiles(t, dir)) != 2 {
-		t.Errorf("%q are left, %v; want two files", mustFiles(t, dir), err)
+		t.Errorf("%q remain, %v; want two files", mustFiles(t, dir), err)
 	}
 }
 
-// TestBrokenDisk loses the folder after the start, while no file is open.
+// TestBrokenDisk removes the directory after the start, while no file is open.
 func TestBrokenDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, dir := open(t, 0)
 		parent := filepath.Dir(dir)
-		time.Sleep(maxFileAge + flushEvery) // The first file ends.
+		time.Sleep(maxFileAge + flushInterval) // The first file is closed.
 		synctest.Wait()
 		if err := os.RemoveAll(parent); err != nil {
 			t.Fatal(err)
@@ -320,55 +319,54 @@ func TestBrokenDisk(t *testing.T) {
 		w.Record(call(start, 1), 100)
 		synctest.Wait()
 		if s := w.Stats(); s != (Stats{Failed: 2}) {
-			t.Errorf("without a folder the stats are %+v; want 2 failed", s)
+			t.Errorf("stats %+v without the directory; want 2 failed", s)
 		}
 		if err := os.Remove(parent); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(flushEvery)
+		time.Sleep(flushInterval)
 		w.Record(call(start, 1), 100)
 		closeWriter(t, w)
 		if s := w.Stats(); s != (Stats{Written: 1, Failed: 2}) {
-			t.Errorf("with the folder back the stats are %+v; want 1 written", s)
+			t.Errorf("stats %+v with the directory; want 1 written", s)
 		}
 		if n := len(readAll(t, dir)); n != 1 {
-			t.Errorf("there are %d calls; want 1", n)
+			t.Errorf("%d calls; want 1", n)
 		}
 	})
 }
 
-// TestOverflow records faster than a writer can write, which is stuck: calls are dropped
-// by number and by size, and none waits.
+// TestOverflow checks that Record does not block if the writer does not write, and drops calls by number and size.
 func TestOverflow(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ bytes, fit int }{
-		"many":                            {100, maxQueued},
-		"large":                           {maxQueuedBytes / 8, 8},
-		"larger than all may be together": {2 * maxQueuedBytes, 1},
+	tests := map[string]struct{ bytes, accepted int }{
+		"many":                  {100, maxQueued},
+		"large":                 {maxQueuedBytes / 8, 8},
+		"larger than the queue": {2 * maxQueuedBytes, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := call(start, 1)
 			var logs strings.Builder
-			w := &Writer{queue: make(chan queued, maxQueued)} // Nothing is written.
+			w := &Writer{queue: make(chan queuedCall, maxQueued)} // Without a goroutine that writes.
 			w.config.Logger = slog.New(slog.NewTextHandler(&logs, nil))
-			for range test.fit + 7 {
+			for range test.accepted + 7 {
 				w.Record(e, test.bytes)
 			}
-			if s := w.Stats(); s.Overflowed != 7 || len(w.queue) != test.fit {
-				t.Errorf("%d calls wait and %d were dropped; want %d and 7", len(w.queue), s.Overflowed, test.fit)
+			if s := w.Stats(); s.Overflowed != 7 || len(w.queue) != test.accepted {
+				t.Errorf("%d calls queued and %d dropped; want %d and 7", len(w.queue), s.Overflowed, test.accepted)
 			}
 			if strings.Count(logs.String(), "calls are not recorded") != 1 {
-				t.Errorf("the log says %q; want one warning", &logs)
+				t.Errorf("log %q; want one warning", &logs)
 			}
 		})
 	}
 }
 
-func TestCloseDoesNotWaitForEver(t *testing.T) {
+func TestCloseTimeout(t *testing.T) {
 	t.Parallel()
-	w := &Writer{queue: make(chan queued, 3), quit: make(chan struct{}), ended: make(chan struct{})}
+	w := &Writer{queue: make(chan queuedCall, 3), quit: make(chan struct{}), done: make(chan struct{})}
 	w.config.Logger = slog.New(slog.DiscardHandler)
 	for range 3 {
 		w.Record(call(start, 1), 100)
@@ -376,15 +374,15 @@ func TestCloseDoesNotWaitForEver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Close(ctx); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "3 calls were not") || w.Stats().Failed != 3 {
-		t.Errorf("close returned %v, stats %+v; want that of its context, and 3 lost calls", err, w.Stats())
+		t.Errorf("Close() = %v, stats %+v; want context.Canceled and 3 lost calls", err, w.Stats())
 	}
 	w.Record(call(start, 1), 100)
 	if s := w.Stats(); s.Overflowed != 1 {
-		t.Errorf("a call after the end counts as %+v; want dropped", s)
+		t.Errorf("stats %+v after Close; want 1 dropped call", s)
 	}
 }
 
-func TestBadConfig(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for _, config := range []Config{{}, {Dir: "x", MaxBytes: -1}, {Dir: "x", MaxBytes: MinMaxBytes - 1}} {
 		if _, err := New(config); err == nil {
@@ -393,23 +391,23 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestNoFolder expects an error at once where no file can be made.
-func TestNoFolder(t *testing.T) {
+// TestNewFails checks the error if the directory cannot be created.
+func TestNewFails(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if w, err := New(Config{Dir: filepath.Join(file, "recordings")}); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("New below a file returns %v, %v; want an error that names it", w, err)
+		t.Errorf("New() = %v, %v; want an error with the name of the file", w, err)
 	}
 }
 
-func TestNothingToRead(t *testing.T) {
+func TestNoRecordings(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
 		if _, _, err := ReadAll([]string{dir}); err == nil {
-			t.Errorf("reading %s succeeds; want an error: it holds no recordings", dir)
+			t.Errorf("ReadAll(%s) succeeds without recordings; want an error", dir)
 		}
 	}
 }
@@ -418,7 +416,7 @@ func mustFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := files(dir)
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("files are %v, %v", paths, err)
+		t.Fatalf("files() = %v, %v", paths, err)
 	}
 	return paths
 }
@@ -443,7 +441,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := parse(written)
 		if err != nil {
-			t.Fatalf("%q is read, but not what is written of it: %v", text, err)
+			t.Fatalf("the line of %q cannot be parsed: %v", text, err)
 		}
 		if !again.Time.Equal(e.Time) || again.Method != e.Method {
 			t.Errorf("%q becomes %v", text, again)
@@ -451,7 +449,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestClockSetBack records while the clock is set back by an hour: all is read, and told.
+// TestClockSetBack checks that all calls are read and an error is returned if the clock was set back by an hour.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	w, dir := open(t, 0)
@@ -459,11 +457,11 @@ func TestClockSetBack(t *testing.T) {
 		w.Record(call(start.Add(at), 1), 100)
 	}
 	closeWriter(t, w)
-	entries, cuts, err := ReadAll([]string{dir})
+	entries, errs, err := ReadAll([]string{dir})
 	if err != nil || len(entries) != 5 || !entries[0].Time.Equal(start.Add(-time.Hour)) {
 		t.Errorf("read %d calls, %v; want 5 in the order of time", len(entries), err)
 	}
-	if len(cuts) != 1 || cuts[0].Calls != 3 || !errors.Is(cuts[0].Err, ErrClockSetBack) {
-		t.Errorf("cuts are %v; want one after 3 calls", cuts)
+	if len(errs) != 1 || errs[0].Calls != 3 || !errors.Is(errs[0].Err, ErrClockSetBack) {
+		t.Errorf("read errors %v; want one after 3 calls", errs)
 	}
 }

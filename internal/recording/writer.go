@@ -10,27 +10,26 @@ import (
 	"time"
 )
 
-// DefaultMaxBytes is the default of Config.MaxBytes, 1 GiB, and MinMaxBytes the least that
-// it may be, 1 MiB.
+// DefaultMaxBytes is the default of Config.MaxBytes, 1 GiB, and MinMaxBytes is its minimum, 1 MiB.
 const (
 	DefaultMaxBytes = 1 << 30
 	MinMaxBytes     = 1 << 20
 )
 
 const (
-	// maxQueued and maxQueuedBytes bound what waits to be written: calls, and the bytes that
-	// their messages take in memory. A single larger call is taken where no other waits.
+	// maxQueued and maxQueuedBytes are the maximum number of queued calls and the maximum memory of their
+	// messages. A single larger call is accepted if the queue is empty.
 	maxQueued      = 1024
 	maxQueuedBytes = 64 << 20
 
-	// overflowEvery is how often the log is told that calls are dropped, at most.
-	overflowEvery = time.Minute
+	// overflowLogInterval is the minimum time between two log messages about dropped calls.
+	overflowLogInterval = time.Minute
 
-	// flushEvery is how often what was recorded is written out.
-	flushEvery = time.Second
+	// flushInterval is the time between two flushes to disk.
+	flushInterval = time.Second
 
-	// A new file is begun after maxFileAge, and after maxFileBytes or maxFileShare of all
-	// bytes, whichever is less.
+	// A file is rotated after maxFileAge, and after maxFileBytes or 1/maxFileShare of Config.MaxBytes, whichever
+	// is smaller.
 	maxFileAge   = time.Hour
 	maxFileBytes = 64 << 20
 	maxFileShare = 8
@@ -38,67 +37,67 @@ const (
 
 // Config configures a Writer.
 type Config struct {
-	// Dir is the folder of the files, made where it is missing. A writer shares it with no
-	// other, which would delete its files.
+	// Dir is the directory of the files. It is created if it is missing. Two writers must not share a
+	// directory, because each would delete the files of the other.
 	Dir string
-	// MaxBytes is how much all files together may hold; the oldest are deleted beyond it.
-	// 0 means DefaultMaxBytes.
+	// MaxBytes is the maximum size of all files together. The oldest files are deleted if it is exceeded. It
+	// must be at least MinMaxBytes; 0 means DefaultMaxBytes.
 	MaxBytes int64
-	// Logger is told when the disk fails and when it works again; nil discards it.
+	// Logger logs when writing fails and when it works again. Nil discards the messages.
 	Logger *slog.Logger
 }
 
-// Stats counts calls since a Writer began.
+// Stats counts calls since the start of a Writer.
 type Stats struct {
-	// Written is the number of calls that were written out.
+	// Written is the number of calls that were written to disk.
 	Written int64
-	// Overflowed is the number of those dropped because too many waited to be written,
-	// and Failed of those lost because the disk was full, read-only or failed otherwise.
+	// Overflowed is the number of calls that were dropped because the queue was full. Failed is the number of
+	// calls that were lost because the disk was full, read-only or failed otherwise.
 	Overflowed, Failed int64
 }
 
-// Writer keeps calls in files, for concurrent use. What cannot be written is dropped and
-// counted; it is no error of a call.
+// Writer writes calls to files. It is safe for concurrent use. Calls that cannot be written are dropped and
+// counted.
 type Writer struct {
 	config      Config
-	queue       chan queued
+	queue       chan queuedCall
 	queuedBytes atomic.Int64
-	quit, ended chan struct{}
+	quit, done  chan struct{}
 	closing     atomic.Bool
 
-	taken, written, overflowed, failed atomic.Int64
-	overflowSaid                       atomic.Int64 // when, in nanoseconds
+	accepted, written, overflowed, failed atomic.Int64
+	lastOverflowLog                       atomic.Int64 // Unix time in nanoseconds
 
-	// Of the goroutine that writes.
+	// Used only by the goroutine that writes.
 	file    *file
-	pending int64 // calls in the file that are not written out
+	pending int64 // number of calls in the file that are not flushed
 	broken  bool
 	retryAt time.Time
 }
 
-// queued is a call that waits to be written.
-type queued struct {
+// queuedCall is a call in the queue.
+type queuedCall struct {
 	entry Entry
 	bytes int64
 }
 
-// New returns a writer, which writes in a goroutine of its own until Close. It makes the
-// folder and the first file, and fails where it cannot.
+// New returns a writer, which writes in a goroutine until Close is called. It returns an error if the configuration
+// is invalid, or if it cannot create the directory and the first file.
 func New(config Config) (*Writer, error) {
 	switch {
 	case config.Dir == "":
-		return nil, errors.New("no folder for recordings")
+		return nil, errors.New("the directory of the recordings is missing")
 	case config.MaxBytes == 0:
 		config.MaxBytes = DefaultMaxBytes
 	case config.MaxBytes < MinMaxBytes:
-		return nil, fmt.Errorf("recordings of at most %d bytes; want at least %d", config.MaxBytes, MinMaxBytes)
+		return nil, fmt.Errorf("maximum size of recordings is %d bytes; must be at least %d", config.MaxBytes, MinMaxBytes)
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := &Writer{
-		config: config, queue: make(chan queued, maxQueued),
-		quit: make(chan struct{}), ended: make(chan struct{}),
+		config: config, queue: make(chan queuedCall, maxQueued),
+		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	f, err := create(config.Dir, time.Now())
 	if err != nil {
@@ -109,52 +108,50 @@ func New(config Config) (*Writer, error) {
 	return w, nil
 }
 
-// Record has a call written. It never waits: if too many calls wait already, this one is
-// dropped and counted. The messages of the entry must not change afterwards; bytes is what they
-// take in memory.
+// Record queues a call. It never blocks: if the queue is full, the call is dropped and counted. The messages of the
+// entry must not be modified afterwards. bytes is the memory of the messages.
 func (w *Writer) Record(e Entry, bytes int) {
-	all := w.queuedBytes.Add(int64(bytes))
-	if (all <= maxQueuedBytes || all == int64(bytes)) && !w.closing.Load() {
+	total := w.queuedBytes.Add(int64(bytes))
+	if (total <= maxQueuedBytes || total == int64(bytes)) && !w.closing.Load() {
 		select {
-		case w.queue <- queued{e, int64(bytes)}:
-			w.taken.Add(1)
+		case w.queue <- queuedCall{e, int64(bytes)}:
+			w.accepted.Add(1)
 			return
 		default:
 		}
 	}
 	w.queuedBytes.Add(-int64(bytes))
 	dropped := w.overflowed.Add(1)
-	now, said := time.Now().UnixNano(), w.overflowSaid.Load()
-	if now-said >= int64(overflowEvery) && w.overflowSaid.CompareAndSwap(said, now) {
-		w.config.Logger.Warn("calls are not recorded: too many wait to be written", "dropped", dropped)
+	now, last := time.Now().UnixNano(), w.lastOverflowLog.Load()
+	if now-last >= int64(overflowLogInterval) && w.lastOverflowLog.CompareAndSwap(last, now) {
+		w.config.Logger.Warn("calls are not recorded: the queue is full", "dropped", dropped)
 	}
 }
 
-// Stats returns what became of the calls so far.
+// Stats returns the current counts.
 func (w *Writer) Stats() Stats {
 	return Stats{Written: w.written.Load(), Overflowed: w.overflowed.Load(), Failed: w.failed.Load()}
 }
 
-// Close writes out what was recorded and ends the writer. Calls recorded afterwards are
-// dropped. Its error is that of ctx, if the disk was too slow, and says how many calls are
-// lost, which count as failed. It is called once.
+// Close writes all queued calls and stops the writer. Later calls are dropped. If ctx is done first, the error wraps
+// the error of ctx and has the number of calls that are lost, which count as failed. Close must be called once.
 func (w *Writer) Close(ctx context.Context) error {
 	w.closing.Store(true)
 	close(w.quit)
 	select {
-	case <-w.ended:
+	case <-w.done:
 		return nil
 	case <-ctx.Done():
-		lost := w.taken.Load() - w.written.Load() - w.failed.Load()
+		lost := w.accepted.Load() - w.written.Load() - w.failed.Load()
 		w.failed.Add(lost)
-		return fmt.Errorf("%d calls were not written out: %w", lost, ctx.Err())
+		return fmt.Errorf("%d calls were not written: %w", lost, ctx.Err())
 	}
 }
 
 // run writes calls until the writer is closed.
 func (w *Writer) run() {
-	defer close(w.ended)
-	ticker := time.NewTicker(flushEvery)
+	defer close(w.done)
+	ticker := time.NewTicker(flushInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -168,7 +165,7 @@ func (w *Writer) run() {
 				case q := <-w.queue:
 					w.write(q)
 				default:
-					w.endFile()
+					w.closeFile()
 					return
 				}
 			}
@@ -176,9 +173,9 @@ func (w *Writer) run() {
 	}
 }
 
-func (w *Writer) write(q queued) {
+func (w *Writer) write(q queuedCall) {
 	defer w.queuedBytes.Add(-q.bytes)
-	if w.file == nil && !w.begin() {
+	if w.file == nil && !w.openFile() {
 		w.failed.Add(1)
 		return
 	}
@@ -194,13 +191,13 @@ func (w *Writer) write(q queued) {
 		return
 	}
 	if w.file.bytes >= w.fileLimit() {
-		w.endFile()
+		w.closeFile()
 	}
 }
 
-// begin begins a file and reports whether there is one. After a failure it waits until
-// the next second, so that a broken disk costs no more than one look a second.
-func (w *Writer) begin() bool {
+// openFile creates a file and reports whether it succeeded. After a failure it does not try again for
+// flushInterval, so that a broken disk costs at most one attempt per second.
+func (w *Writer) openFile() bool {
 	now := time.Now()
 	if w.broken && now.Before(w.retryAt) {
 		return false
@@ -217,7 +214,7 @@ func (w *Writer) begin() bool {
 	return true
 }
 
-// flush writes out what is in the file, and ends it where it is old.
+// flush flushes the file, and closes it if it is too old.
 func (w *Writer) flush() {
 	if w.file == nil {
 		return
@@ -227,17 +224,18 @@ func (w *Writer) flush() {
 			w.fail(err)
 			return
 		}
-		w.wrote()
+		w.flushed()
 	}
-	if time.Since(w.file.began) >= maxFileAge {
-		w.endFile()
+	if time.Since(w.file.created) >= maxFileAge {
+		w.closeFile()
 	}
 }
 
-// fileLimit returns after how many bytes a new file is begun.
+// fileLimit returns the size at which a file is rotated, in bytes.
 func (w *Writer) fileLimit() int64 { return min(maxFileBytes, w.config.MaxBytes/maxFileShare) }
 
-func (w *Writer) wrote() {
+// flushed counts the pending calls as written.
+func (w *Writer) flushed() {
 	w.written.Add(w.pending)
 	w.pending = 0
 	if w.broken {
@@ -246,7 +244,7 @@ func (w *Writer) wrote() {
 	}
 }
 
-func (w *Writer) endFile() {
+func (w *Writer) closeFile() {
 	if w.file == nil {
 		return
 	}
@@ -254,11 +252,11 @@ func (w *Writer) endFile() {
 		w.fail(err)
 		return
 	}
-	w.wrote()
+	w.flushed()
 	w.file = nil
 }
 
-// fail gives up the file, if there is one, and what is not yet written out.
+// fail abandons the file, and counts the pending calls as failed.
 func (w *Writer) fail(err error) {
 	w.failed.Add(w.pending)
 	w.pending = 0
@@ -266,7 +264,7 @@ func (w *Writer) fail(err error) {
 		w.file.abandon()
 		w.file = nil
 	}
-	w.retryAt = time.Now().Add(flushEvery)
+	w.retryAt = time.Now().Add(flushInterval)
 	if !w.broken {
 		w.broken = true
 		w.config.Logger.Warn("recordings are lost", "error", err)

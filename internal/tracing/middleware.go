@@ -12,53 +12,53 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// TraceBackend is the middleware that makes every search of a backend a stage of the
-// call that it belongs to.
-func TraceBackend(b solver.Backend) solver.Backend { return stage{b, StageSolve + string(b.Name())} }
-
-// TraceProver is the middleware that makes every verification and every bound of a
-// prover a stage of the call that it belongs to.
-func TraceProver(p solver.Prover) solver.Prover {
-	return provingStage{stage{p, StageVerify + string(p.Name())}, p}
+// TraceBackend returns b with a stage for every search.
+func TraceBackend(b solver.Backend) solver.Backend {
+	return tracedBackend{b, StageSolve + string(b.Name())}
 }
 
-// stage is a backend whose every search is a span, within a call that is traced.
-type stage struct {
+// TraceProver returns p with a stage for every verification and every bound.
+func TraceProver(p solver.Prover) solver.Prover {
+	return tracedProver{tracedBackend{p, StageVerify + string(p.Name())}, p}
+}
+
+// tracedBackend is a backend with a stage for every search.
+type tracedBackend struct {
 	solver.Backend
 	name string
 }
 
-// Solve returns what the backend returns.
-func (s stage) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
-	ctx, span := Start(ctx, s.name)
+// Solve calls the backend.
+func (t tracedBackend) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+	ctx, span := Start(ctx, t.name)
 	if !span.IsRecording() {
-		return s.Backend.Solve(ctx, p, options)
+		return t.Backend.Solve(ctx, p, options)
 	}
 	defer span.End()
-	span.SetAttributes(Backend.String(string(s.Name())))
+	span.SetAttributes(Backend.String(string(t.Name())))
 	defer func() {
-		// The chain handles it; it only has to be seen here too.
+		// The chain recovers. The span must show the panic too.
 		if cause := recover(); cause != nil {
-			describeFailure(span, solver.OutcomeCrashed, fmt.Sprintf("panic: %v", cause))
+			recordFailure(span, solver.OutcomeCrashed, fmt.Sprintf("panic: %v", cause))
 			panic(cause)
 		}
 	}()
-	result, err := s.Backend.Solve(ctx, p, options)
+	result, err := t.Backend.Solve(ctx, p, options)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		// The caller has gone, which says nothing about the backend.
+		// The caller has canceled the call, so that the backend has not failed.
 		span.SetAttributes(Text(Detail, err.Error()))
 		return result, err
 	}
-	describe(span, p, result, err)
+	recordResult(span, p, result, err)
 	return result, err
 }
 
-// describe tells a span how a search ended, as the chain will see it, and how good a
-// legal plan is. A refutation comes later, and is an event of the call's span.
-func describe(span trace.Span, p *solver.Problem, result solver.Result, err error) {
+// recordResult sets the attributes of a span: the outcome as the chain classifies it, and the objective and
+// bound of a legal plan. A later refutation of a claim is an event in the span of the call.
+func recordResult(span trace.Span, p *solver.Problem, result solver.Result, err error) {
 	outcome, detail := chain.Classify(p, result, err)
 	if outcome != solver.OutcomeAnswered {
-		describeFailure(span, outcome, detail)
+		recordFailure(span, outcome, detail)
 		return
 	}
 	objective := p.Objective(result.Plan)
@@ -70,7 +70,7 @@ func describe(span trace.Span, p *solver.Problem, result solver.Result, err erro
 	if detail != "" {
 		span.SetAttributes(Text(Detail, detail))
 	}
-	// A backend that proves no bound has an infinite one, and a gap without meaning.
+	// A backend that proves no bound returns an infinite one.
 	if !math.IsInf(result.Bound, 0) && !math.IsNaN(result.Bound) {
 		span.SetAttributes(
 			Bound.Float64(result.Bound),
@@ -79,23 +79,23 @@ func describe(span trace.Span, p *solver.Problem, result solver.Result, err erro
 	}
 }
 
-// describeFailure tells a span that a search gave no answer, and why.
-func describeFailure(span trace.Span, outcome solver.Outcome, detail string) {
+// recordFailure marks a span as failed and sets its outcome and detail.
+func recordFailure(span trace.Span, outcome solver.Outcome, detail string) {
 	span.SetAttributes(Outcome.String(string(outcome)), Text(Detail, detail))
 	Fail(span, detail)
 }
 
-// provingStage is a stage that proves bounds as well.
-type provingStage struct {
-	stage
+// tracedProver is a prover with a stage for every search and every bound.
+type tracedProver struct {
+	tracedBackend
 	prover solver.Prover
 }
 
-// Bound returns what the prover returns.
-func (s provingStage) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
+// Bound calls the prover.
+func (t tracedProver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	ctx, span := Start(ctx, StageBound)
 	defer span.End()
-	bound, nodePrices, contradiction = s.prover.Bound(ctx, p)
+	bound, nodePrices, contradiction = t.prover.Bound(ctx, p)
 	span.SetAttributes(Bound.Float64(bound))
 	return bound, nodePrices, contradiction
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// fake is the backend cbc, which does as a test wants it to.
+// fake is a backend cbc with the given function Solve.
 type fake func(*solver.Problem) (solver.Result, error)
 
 func (fake) Name() solver.BackendName { return solver.BackendCBC }
@@ -28,8 +28,8 @@ func (f fake) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions)
 	return f(p)
 }
 
-// everywhere returns a plan of the same nodes for every job in every step.
-func everywhere(p *solver.Problem, nodes int) solver.Plan {
+// constantPlan returns a plan with the same number of nodes for every job in every step.
+func constantPlan(p *solver.Problem, nodes int) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for t := range plan[i] {
@@ -39,72 +39,72 @@ func everywhere(p *solver.Problem, nodes int) solver.Plan {
 	return plan
 }
 
-// seen is what a test compares of a span: outcomes are "" where a stage has none.
-type seen struct {
+// spanSummary has the attributes of a span that the tests compare.
+type spanSummary struct {
 	Name, Outcome string
 	Status        codes.Code
 }
 
-// TestStages checks the spans of whole decisions: the stages in the order in which they
-// begin, all of them children of the call.
+// TestStages checks the spans of decisions: the stages in the order in which they start, each a child of the
+// call.
 func TestStages(t *testing.T) {
-	answered := func(name string) seen { return seen{name, "answered", codes.Unset} }
-	failed := func(name, outcome string) seen { return seen{name, outcome, codes.Error} }
+	answered := func(name string) spanSummary { return spanSummary{name, "answered", codes.Unset} }
+	failed := func(name, outcome string) spanSummary { return spanSummary{name, outcome, codes.Error} }
 	for name, test := range map[string]struct {
-		cbc  fake // none if nil
-		ask  solver.BackendName
-		want []seen
+		cbc     fake // none if nil
+		backend solver.BackendName
+		want    []spanSummary
 	}{
 		"exact": {
-			want: []seen{answered("solve greedy"), answered("solve exact")},
+			want: []spanSummary{answered("solve greedy"), answered("solve exact")},
 		},
 		"a crash": {
 			cbc: func(*solver.Problem) (solver.Result, error) {
 				return solver.Result{}, errors.New("signal: aborted \xff")
 			},
-			want: []seen{answered("solve greedy"), failed("solve cbc", "crashed"), answered("solve exact")},
+			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "crashed"), answered("solve exact")},
 		},
 		"a panic": {
 			cbc:  func(*solver.Problem) (solver.Result, error) { panic("a step of -1") },
-			want: []seen{answered("solve greedy"), failed("solve cbc", "crashed"), answered("solve exact")},
+			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "crashed"), answered("solve exact")},
 		},
 		"a missing program": {
 			cbc:  func(*solver.Problem) (solver.Result, error) { return solver.Result{}, solver.ErrUnavailable },
-			want: []seen{answered("solve greedy"), failed("solve cbc", "unavailable"), answered("solve exact")},
+			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "unavailable"), answered("solve exact")},
 		},
 		"an illegal plan": {
-			cbc:  func(p *solver.Problem) (solver.Result, error) { return solver.Result{Plan: everywhere(p, 16)}, nil },
-			want: []seen{answered("solve greedy"), failed("solve cbc", "invalid-plan"), answered("solve exact")},
+			cbc:  func(p *solver.Problem) (solver.Result, error) { return solver.Result{Plan: constantPlan(p, 16)}, nil },
+			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "invalid-plan"), answered("solve exact")},
 		},
-		"a claim that is refuted": {
+		"a refuted claim": {
 			cbc: func(p *solver.Problem) (solver.Result, error) {
 				claim := &solver.Claim{Optimal: true, Objective: 1, Bound: 1}
-				return solver.Result{Plan: everywhere(p, 1), Bound: math.Inf(1), Claim: claim, Detail: "Optimal"}, nil
+				return solver.Result{Plan: constantPlan(p, 1), Bound: math.Inf(1), Claim: claim, Detail: "Optimal"}, nil
 			},
-			want: []seen{answered("solve greedy"), answered("solve cbc"), answered("verify with exact")},
+			want: []spanSummary{answered("solve greedy"), answered("solve cbc"), answered("verify with exact")},
 		},
-		"greedy alone": {
-			ask:  solver.BackendGreedy,
-			want: []seen{answered("solve greedy"), {Name: "bound"}},
+		"greedy only": {
+			backend: solver.BackendGreedy,
+			want:    []spanSummary{answered("solve greedy"), {Name: "bound"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			backends := []solver.BackendName{solver.BackendExact}
 			if test.cbc != nil {
-				backends, test.ask = []solver.BackendName{solver.BackendCBC, solver.BackendExact}, solver.BackendCBC
+				backends, test.backend = []solver.BackendName{solver.BackendCBC, solver.BackendExact}, solver.BackendCBC
 			}
-			call, stages := decide(t, test.cbc, backends, test.ask)
-			var got []seen
+			call, stages := decide(t, test.cbc, backends, test.backend)
+			var got []spanSummary
 			for _, stage := range stages {
 				if stage.Parent().SpanID() != call.SpanContext().SpanID() {
 					t.Errorf("%s is not a child of the call", stage.Name())
 				}
 				for _, a := range stage.Attributes() {
 					if strings.Contains(a.Value.String(), "secret-job") {
-						t.Errorf("%s tells the name of a job: %v", stage.Name(), a)
+						t.Errorf("%s contains the id of a job: %v", stage.Name(), a)
 					}
 				}
-				got = append(got, seen{stage.Name(), valueOf(stage.Attributes(), tracing.Outcome).AsString(), stage.Status().Code})
+				got = append(got, spanSummary{stage.Name(), valueOf(stage.Attributes(), tracing.Outcome).AsString(), stage.Status().Code})
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("stages (-want +got):\n%s", diff)
@@ -113,9 +113,9 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// decide decides within a span, and returns that and its stages in the order in which
-// they began.
-func decide(t *testing.T, cbc fake, backends []solver.BackendName, ask solver.BackendName) (
+// decide makes a decision within a span, and returns the span and its stages in the order in which they
+// started.
+func decide(t *testing.T, cbc fake, backends []solver.BackendName, requested solver.BackendName) (
 	call sdktrace.ReadOnlySpan, stages []sdktrace.ReadOnlySpan,
 ) {
 	t.Helper()
@@ -138,13 +138,13 @@ func decide(t *testing.T, cbc fake, backends []solver.BackendName, ask solver.Ba
 	_, err = allocator.Allocate(ctx, &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
 		{ID: "secret-job-a", RemainingETA: time.Hour, CurrentNodes: 2},
 		{ID: "secret-job-b", RemainingETA: 3 * time.Hour},
-	}}, solver.Options{Backend: ask})
+	}}, solver.Options{Backend: requested})
 	if err != nil {
 		t.Fatal(err)
 	}
 	span.End()
 	ended := recorder.Ended()
-	// The clock may not tell two beginnings apart; the recorder keeps their order.
+	// Two spans can have the same start time, but the recorder keeps their order.
 	for _, started := range recorder.Started()[1:] {
 		for _, stage := range ended {
 			if stage.SpanContext().SpanID() == started.SpanContext().SpanID() {
@@ -153,12 +153,12 @@ func decide(t *testing.T, cbc fake, backends []solver.BackendName, ask solver.Ba
 		}
 	}
 	if len(stages)+1 != len(ended) || len(recorder.Started()) != len(ended) {
-		t.Errorf("%d spans began and %d ended", len(recorder.Started()), len(ended))
+		t.Errorf("%d spans started and %d ended", len(recorder.Started()), len(ended))
 	}
 	return ended[len(ended)-1], stages
 }
 
-// valueOf returns the value of an attribute, an empty one where it is missing.
+// valueOf returns the value of an attribute, or an empty value if it is missing.
 func valueOf(attributes []attribute.KeyValue, key attribute.Key) attribute.Value {
 	for _, a := range attributes {
 		if a.Key == key {

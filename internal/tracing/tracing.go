@@ -1,6 +1,6 @@
-// Package tracing defines what a trace of a decision looks like: the names of stages and
-// attributes, and how a stage becomes a span. It uses the API of OpenTelemetry, not its
-// SDK; outside of a traced call a stage costs one look into the context.
+// Package tracing defines the traces of decisions: the names of stages and attributes, and the middleware that
+// creates spans. It uses the API of OpenTelemetry and not its SDK. In a call that is not traced, a stage costs one
+// lookup in the context.
 package tracing
 
 import (
@@ -14,24 +14,22 @@ import (
 	"github.com/elastalloc/elastalloc/internal/text"
 )
 
-// scope names the instrumentation in what it makes.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/elastalloc/elastalloc"
 
-// The stages of a decision, in the order in which they come. Those of a backend are
-// followed by its name.
+// The stages of a decision, in order. The names of stages of a backend are prefixes of the name of the backend.
 const (
 	StageReceive = "receive request" // until the whole request has arrived
 	StageSlot    = "await slot"      // until the call gets a slot or is rejected
-	StageSolve   = "solve "          // one backend's attempt
-	StageVerify  = "verify with "    // the prover's own search, against an external solver's claim
-	StageBound   = "bound"           // a bound where the backend brought none
+	StageSolve   = "solve "          // the attempt of a backend
+	StageVerify  = "verify with "    // the search of the prover, which verifies the claim of an external solver
+	StageBound   = "bound"           // the bound of a plan whose backend proves none
 )
 
-// EventFallback is the event, on the span of a call, of an attempt that gave no answer.
+// EventFallback is the event in the span of a call for an attempt without a plan.
 const EventFallback = "elastalloc.fallback"
 
-// The attributes of spans. Of what a caller sends only sizes and the two ids are among
-// them.
+// The attributes of spans. They contain no data of the request except its sizes and the two ids.
 const (
 	RequestID       = attribute.Key("elastalloc.request.id")
 	SnapshotID      = attribute.Key("elastalloc.snapshot.id")
@@ -48,12 +46,12 @@ const (
 	RelativeGap     = attribute.Key("elastalloc.relative_gap")
 )
 
-// Start begins a stage of the call that ctx belongs to, a child of the span in ctx; who starts
-// it must end it. Where that span is not recorded, neither is the stage.
+// Start starts a stage as a child of the span in ctx. The caller must end the returned span. If the span in ctx is
+// not recorded, the stage is not recorded either.
 func Start(ctx context.Context, stage string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
-		// Not the parent itself: the stage's end must not end the call.
+		// The parent must not be returned, because the caller ends the returned span.
 		return ctx, noop.Span{}
 	}
 	return parent.TracerProvider().Tracer(scope).Start(ctx, stage)
@@ -64,7 +62,7 @@ func Fail(span trace.Span, description string) {
 	span.SetStatus(codes.Error, text.Shorten(description))
 }
 
-// Text returns an attribute with a value that text.Shorten makes fit for it.
+// Text returns an attribute with a value that is shortened by text.Shorten.
 func Text(key attribute.Key, value string) attribute.KeyValue {
 	return key.String(text.Shorten(value))
 }

@@ -9,11 +9,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// TestStart checks that a stage is a child of the span in its context, and is nothing
-// without such a span or if it is not sampled.
+// TestStart checks that a stage is a child of the span in its context, and is not recorded if that span is
+// missing or not sampled.
 func TestStart(t *testing.T) {
 	for name, test := range map[string]struct {
-		sampler sdktrace.Sampler // nil: no span at all
+		sampler sdktrace.Sampler // nil for no span
 		stages  int
 	}{
 		"no call":       {},
@@ -30,7 +30,7 @@ func TestStart(t *testing.T) {
 				ctx = spanCtx
 				defer func() {
 					if ended := recorder.Ended(); len(ended) != test.stages {
-						t.Errorf("%d spans have ended with the stage; want %d", len(ended), test.stages)
+						t.Errorf("%d spans ended with the stage; want %d", len(ended), test.stages)
 					}
 					call.End()
 				}()
@@ -52,9 +52,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartIsFreeOutsideOfATrace checks that a stage of a call without a span
-// allocates nothing.
-func TestStartIsFreeOutsideOfATrace(t *testing.T) {
+// TestStartAllocations checks that a stage of a call without a span allocates no memory.
+func TestStartAllocations(t *testing.T) {
 	ctx := t.Context()
 	if allocations := testing.AllocsPerRun(100, func() {
 		_, stage := Start(ctx, StageBound)

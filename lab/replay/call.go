@@ -159,15 +159,15 @@ func (c *callLog) add(e *recording.Entry) {
 	c.list = append(c.list, *m)
 }
 
-// ordered returns the calls in order of time, starting with the first decision. cuts are the incomplete
+// ordered returns the calls in order of time, starting with the first decision. readErrors are the incomplete
 // parts of the recording.
-func (c *callLog) ordered(cuts []recording.Cut) ([]Call, Source, error) {
+func (c *callLog) ordered(readErrors []recording.ReadError) ([]Call, Source, error) {
 	source, list, chosen, callers := c.source, c.list, c.chosen, c.by
-	for _, cut := range cuts {
-		if errors.Is(cut.Err, recording.ErrClockSetBack) {
-			source.ClockSetBack = append(source.ClockSetBack, cut.Path)
+	for _, readError := range readErrors {
+		if errors.Is(readError.Err, recording.ErrClockSetBack) {
+			source.ClockSetBack = append(source.ClockSetBack, readError.Path)
 		} else {
-			source.Cut = append(source.Cut, cut.Path)
+			source.Cut = append(source.Cut, readError.Path)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Call) int { return a.Time.Compare(b.Time) })

@@ -38,7 +38,7 @@ func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
 	for _, caller := range callers {
 		of[caller] = newCallLog(caller)
 	}
-	cuts, err := read(func(e recording.Entry) error {
+	readErrors, err := read(func(e recording.Entry) error {
 		if len(callers) == 0 && e.Method == "Allocate" && of[e.Caller] == nil {
 			of[e.Caller] = newCallLog(e.Caller)
 		}
@@ -56,7 +56,7 @@ func ETAsOf(read Reader, callers []string) ([]CallerETAs, error) {
 	estimate := make([]CallerETAs, len(callers))
 	for i, caller := range callers {
 		estimate[i].Caller = caller
-		r, err := of[caller].replay(cuts, Options{})
+		r, err := of[caller].replay(readErrors, Options{})
 		if err != nil {
 			estimate[i].Err = fmt.Errorf("calls of %q: %w", caller, err)
 			continue

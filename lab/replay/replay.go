@@ -44,24 +44,24 @@ type Replay struct {
 }
 
 // Reader calls yield for every call of a recording, like recording.Read.
-type Reader func(yield func(recording.Entry) error) ([]recording.Cut, error)
+type Reader func(yield func(recording.Entry) error) ([]recording.ReadError, error)
 
 // New reconstructs the schedule from a recording.
 func New(read Reader, o Options) (*Replay, error) {
 	all := newCallLog(o.Callers...)
-	cuts, err := read(func(e recording.Entry) error {
+	readErrors, err := read(func(e recording.Entry) error {
 		all.add(&e)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return all.replay(cuts, o)
+	return all.replay(readErrors, o)
 }
 
-// replay reconstructs the schedule from the calls. cuts are the incomplete parts of the recording.
-func (c *callLog) replay(cuts []recording.Cut, o Options) (*Replay, error) {
-	list, source, err := c.ordered(cuts)
+// replay reconstructs the schedule from the calls. readErrors are the incomplete parts of the recording.
+func (c *callLog) replay(readErrors []recording.ReadError, o Options) (*Replay, error) {
+	list, source, err := c.ordered(readErrors)
 	if err != nil {
 		return nil, err
 	}

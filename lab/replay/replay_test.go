@@ -101,9 +101,9 @@ func record(t *testing.T, w sim.Workload, p sim.Policy, c sim.Config) (*sim.Resu
 	if err := writer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entries, cuts, err := recording.ReadAll([]string{dir})
-	if err != nil || len(cuts) > 0 || writer.Stats().Written != int64(len(entries)) {
-		t.Fatalf("%d calls, cuts %v, %v, %+v", len(entries), cuts, err, writer.Stats())
+	entries, readErrors, err := recording.ReadAll([]string{dir})
+	if err != nil || len(readErrors) > 0 || writer.Stats().Written != int64(len(entries)) {
+		t.Fatalf("%d calls, readErrors %v, %v, %+v", len(entries), readErrors, err, writer.Stats())
 	}
 	return result, entries
 }

@@ -65,7 +65,7 @@ func recordingOf(caller string, calls []asked) []recording.Entry {
 
 // reading reads calls from memory.
 func reading(entries []recording.Entry) Reader {
-	return func(yield func(recording.Entry) error) ([]recording.Cut, error) {
+	return func(yield func(recording.Entry) error) ([]recording.ReadError, error) {
 		for _, e := range entries {
 			if err := yield(e); err != nil {
 				return nil, err

@@ -32,8 +32,8 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 // names what was searched. Last prints unreadable parts of the recordings to standard error.
 func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Entry) bool) (*recording.Entry, error) {
 	var first, last time.Time
-	read := func(each func(recording.Entry)) ([]recording.Cut, error) {
-		cuts, err := recording.Read(f.Dirs, func(e recording.Entry) error {
+	read := func(each func(recording.Entry)) ([]recording.ReadError, error) {
+		readErrors, err := recording.Read(f.Dirs, func(e recording.Entry) error {
 			each(e)
 			return cmd.Context().Err()
 		})
@@ -43,10 +43,10 @@ func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Ent
 		case err != nil:
 			return nil, fmt.Errorf("--recording: %w", err)
 		}
-		return cuts, nil
+		return readErrors, nil
 	}
 	// The calls are read twice: the last day is known only at the end, and they may be too many to keep.
-	cuts, err := read(func(e recording.Entry) {
+	readErrors, err := read(func(e recording.Entry) {
 		if first.IsZero() || e.Time.Before(first) {
 			first = e.Time
 		}
@@ -57,8 +57,8 @@ func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Ent
 	if err != nil {
 		return nil, err
 	}
-	for _, cut := range cuts {
-		fmt.Fprintln(cmd.ErrOrStderr(), text.Printable(cut.String()))
+	for _, readError := range readErrors {
+		fmt.Fprintln(cmd.ErrOrStderr(), text.Printable(readError.String()))
 	}
 	at, err := f.time(last)
 	if err != nil {

@@ -52,8 +52,8 @@ type Size = protosize.Size
 
 // Estimator estimates the memory of the calls of a method. It is safe for concurrent use.
 type Estimator struct {
-	counter *protosize.Counter
-	maxJobs int
+	estimator *protosize.Estimator
+	maxJobs   int
 	// searches is the number of work spaces of searches that are in use at once. explains reports
 	// whether the method explains jobs, and forecasts whether it samples forecasts.
 	searches            int
@@ -63,7 +63,7 @@ type Estimator struct {
 // NewEstimator returns an estimator for calls with requests of the type of request and at most maxJobs
 // jobs per snapshot.
 func NewEstimator(request proto.Message, maxJobs int) *Estimator {
-	e := &Estimator{maxJobs: maxJobs, searches: 1, counter: protosize.New(request, map[protoreflect.FullName]int{
+	e := &Estimator{maxJobs: maxJobs, searches: 1, estimator: protosize.New(request, map[protoreflect.FullName]int{
 		"elastalloc.v1.Job": jobs, "elastalloc.v1.Group": groups, "elastalloc.v1.Scenario": scenarios,
 		"elastalloc.v1.Snapshot.total_nodes": poolNodes, "elastalloc.v1.Scenario.total_nodes": poolNodes,
 		"elastalloc.v1.Job.max_nodes": jobNodes, "elastalloc.v1.Horizon.steps": steps,
@@ -82,11 +82,11 @@ func NewEstimator(request proto.Message, maxJobs int) *Estimator {
 }
 
 // Size estimates the size of the decoded request from the encoded one.
-func (e *Estimator) Size(message []byte) Size { return e.counter.Size(message) }
+func (e *Estimator) Size(message []byte) Size { return e.estimator.Size(message) }
 
 // DecidedJobs returns the maximum number of allocations in the response to a request of a size, including
 // the allocations of scenarios.
-func DecidedJobs(s Size) int { return s.Counted[jobs] * (1 + s.Counted[scenarios]) }
+func DecidedJobs(s Size) int { return s.Counters[jobs] * (1 + s.Counters[scenarios]) }
 
 // part is a part of the memory of a call.
 type part struct {
@@ -96,24 +96,24 @@ type part struct {
 
 // parts returns the maximum memory of a call with a request of a size while its method runs, by purpose.
 func (e *Estimator) parts(size Size) []part {
-	all, horizon := size.Counted[jobs], min(solver.MaxSteps, max(solver.DefaultSteps, size.Counted[steps]))
+	all, horizon := size.Counters[jobs], min(solver.MaxSteps, max(solver.DefaultSteps, size.Counters[steps]))
 	// By default the legal sizes are the powers of two up to the size of the pool.
-	sizes := min(solver.MaxSizes, bits.Len(uint(min(size.Counted[poolNodes], max(solver.DefaultMaxNodes, size.Counted[jobNodes])))))
+	sizes := min(solver.MaxSizes, bits.Len(uint(min(size.Counters[poolNodes], max(solver.DefaultMaxNodes, size.Counters[jobNodes])))))
 	work := all*(workPerJob+max(0, sizes-defaultSizes)*workPerNumber+(horizon-solver.DefaultSteps)*workPerStep) + size.Numbers*workPerNumber
 
 	// All decisions are in memory until the last one is made. The jobs of all scenarios are limited.
-	decisions := 1 + min(solver.MaxScenarios, size.Counted[scenarios])
+	decisions := 1 + min(solver.MaxScenarios, size.Counters[scenarios])
 	decided := min(all*decisions, e.maxJobs*(1+solver.ScenarioJobs))
-	perJob := responsePerJob + min(size.Longest, solver.MaxIDBytes)
-	if size.Counted[plan] > 0 {
+	perJob := responsePerJob + min(size.LongestString, solver.MaxIDBytes)
+	if size.Counters[plan] > 0 {
 		perJob += horizon * responsePerStep
 	}
 	// A job with a warning is in no model and does not wait behind another job.
-	responses := max(decided*perJob+2*decisions*size.Text, decided*responsePerWarning+quotedCopies*decisions*size.Text-all*workPerJob)
+	responses := max(decided*perJob+2*decisions*size.StringBytes, decided*responsePerWarning+quotedCopies*decisions*size.StringBytes-all*workPerJob)
 	parts := []part{
 		{"the request", size.Bytes},
 		{"the search", e.searches * work},
-		{"the response", responses + decisions*size.Counted[groups]*(responsePerGroup+min(size.Longest, solver.MaxIDBytes))},
+		{"the response", responses + decisions*size.Counters[groups]*(responsePerGroup+min(size.LongestString, solver.MaxIDBytes))},
 	}
 	if decisions > 1 {
 		parts[2].name = fmt.Sprintf("the responses to %d scenarios", decisions-1)
@@ -122,7 +122,7 @@ func (e *Estimator) parts(size Size) []part {
 		parts = append(parts, part{"the explanations", (all*(1+sizes)+size.Numbers)*responsePerSize + all*responsePerReason})
 	}
 	if e.forecasts {
-		count := min(solver.MaxSamples, max(solver.DefaultErrorSamples, size.Counted[samples]))
+		count := min(solver.MaxSamples, max(solver.DefaultErrorSamples, size.Counters[samples]))
 		parts = append(parts, part{fmt.Sprintf("%d samples", count), all * count * responsePerSample})
 	}
 	return parts
@@ -139,9 +139,9 @@ func (e *Estimator) Bytes(size Size, limit int) (int, error) {
 	switch {
 	case bytes <= limit:
 		return bytes, nil
-	case size.Counted[jobs] > e.maxJobs:
+	case size.Counters[jobs] > e.maxJobs:
 		return 0, &solver.InvalidError{Violations: []solver.Violation{{
-			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; must have at most %d", size.Counted[jobs], e.maxJobs),
+			Path: "snapshot.jobs", Description: fmt.Sprintf("has %d jobs; must have at most %d", size.Counters[jobs], e.maxJobs),
 		}}}
 	default:
 		largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })

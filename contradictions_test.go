@@ -41,7 +41,7 @@ var errBroken = errors.New("broken")
 // the answer, whichever search it was, or beside the error of a call that is cancelled after it or
 // that nothing answers, greedy included.
 func TestContradictionsAreCarriedUp(t *testing.T) {
-	s, o := solvertest.Busy(3, 4), solver.Options{TimeBudget: time.Minute}
+	s, o := solvertest.BusySnapshot(3, 4), solver.Options{TimeBudget: time.Minute}
 	for name, test := range map[string]struct {
 		honest int64
 		ask    func(context.Context, *elastalloc.Allocator) (string, error)

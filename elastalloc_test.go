@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
@@ -34,7 +34,7 @@ func nowhere() map[solver.BackendName]string {
 type auditedAllocator struct{ *elastalloc.Allocator }
 
 func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return audited.Allocate(ctx, s, o, a.Allocator.Allocate)
+	return audittest.Allocate(ctx, s, o, a.Allocator.Allocate)
 }
 
 // newAllocator returns an allocator that takes as long as it wants.
@@ -194,13 +194,13 @@ func TestBadFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := a.Allocate(t.Context(), test.snapshot, test.options)
-			paths := solvertest.BadPaths(t, err)
+			paths := solvertest.InvalidPaths(t, err)
 			if diff := cmp.Diff(test.want, paths); diff != "" {
 				t.Errorf("bad fields (-want +got):\n%s", diff)
 			}
 			if strings.HasPrefix(paths[0], "snapshot") {
 				_, err := a.FillIdle(t.Context(), test.snapshot)
-				if solvertest.BadPaths(t, err) == nil {
+				if solvertest.InvalidPaths(t, err) == nil {
 					t.Error("idle nodes are filled; want bad fields")
 				}
 			}

@@ -63,7 +63,7 @@ func TestETAsThatRanOut(t *testing.T) {
 		if diff := cmp.Diff(ranOut, warned); diff != "" {
 			t.Fatalf("warnings (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(want, got, solvertest.IgnoreTimes(), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, got, solvertest.IgnoreDurations(), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("decision (-as if told +got):\n%s", diff)
 		}
 	})
@@ -153,7 +153,7 @@ func BenchmarkUncertainETAs(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s := solvertest.Busy(jobs, jobs)
+				s := solvertest.BusySnapshot(jobs, jobs)
 				for i := range s.Jobs[:min(values, 1)*jobs] {
 					s.Jobs[i].ETAError = new(0.7 * float64(1+i%values) / float64(1+values/2))
 				}

@@ -78,7 +78,7 @@ func TestAddedObjective(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(d, varied.Results[0].Decision, solvertest.IgnoreTimes()); diff != "" {
+		if diff := cmp.Diff(d, varied.Results[0].Decision, solvertest.IgnoreDurations()); diff != "" {
 			t.Fatalf("what-if (-Allocate +got):\n%s", diff)
 		}
 	})
@@ -90,7 +90,7 @@ func TestAddedObjectiveIsNamed(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
 	for _, objective := range []*solver.ObjectiveSpec{spread(), late()} {
-		s := solvertest.Busy(6, 8)
+		s := solvertest.BusySnapshot(6, 8)
 		for i := range s.Jobs {
 			s.Jobs[i].RestartTime = 0
 		}

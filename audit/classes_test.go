@@ -196,7 +196,7 @@ func TestHardRequests(t *testing.T) {
 		sweeps: {2_000_000_000, []uint64{38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
 		"node types": {30_000_000, []uint64{9002954}}, "frozen jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
 	} {
-		for _, seed := range drawn.seeds[:testtier.Conformance.Draws(1, len(drawn.seeds))] {
+		for _, seed := range drawn.seeds[:testtier.Conformance.Examples(1, len(drawn.seeds))] {
 			request := generate(class, seed)
 			request.Options.TimeBudget = durationpb.New(time.Minute)
 			if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{Work: drawn.work}); got.Verdict != audit.Confirmed {

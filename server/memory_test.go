@@ -278,7 +278,7 @@ func TestMemoryInUse(t *testing.T) {
 	checkRecorded(t, explainedInFull())
 	most := make(map[string]float64)
 	// The quick tier draws one in three, which are of every kind and of every method.
-	for n := 0; n < testtier.Conformance.Draws(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Draws(3, 1) {
+	for n := 0; n < testtier.Conformance.Examples(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Examples(3, 1) {
 		kind := requestKinds[n%len(requestKinds)]
 		method := slices.Sorted(maps.Keys(needs))[n/len(requestKinds)%len(needs)]
 		request := drawRequest(rand.New(rand.NewPCG(uint64(n), 1)), method, kind)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/greedy"
-	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -25,7 +25,7 @@ func newAllocator() realAllocator {
 
 // Allocate makes decisions that are audited.
 func (a realAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return audited.Allocate(ctx, s, o.WithDefaults(), a.chain.Allocate)
+	return audittest.Allocate(ctx, s, o.WithDefaults(), a.chain.Allocate)
 }
 
 func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {

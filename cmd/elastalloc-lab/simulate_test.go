@@ -234,7 +234,7 @@ func TestSimulateToldETAs(t *testing.T) {
 	}
 	for _, policy := range []string{"optimal", "max-min"} {
 		plain := simulate(policy)
-		for _, told := range []string{"--eta-sigma=0.7", "--eta=unknown", "--eta=unknown --eta-sigma=0.7"}[:testtier.Conformance.Draws(1, 3)] {
+		for _, told := range []string{"--eta-sigma=0.7", "--eta=unknown", "--eta=unknown --eta-sigma=0.7"}[:testtier.Conformance.Examples(1, 3)] {
 			if same := simulate(policy, strings.Fields(told)...) == plain; same != (policy == "max-min") {
 				t.Errorf("with %s, %s makes the same of the jobs: %v", told, policy, same)
 			}

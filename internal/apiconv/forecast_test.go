@@ -57,7 +57,7 @@ func TestForecastBadFields(t *testing.T) {
 	own := []string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}
 	for horizon, want := range map[string][]string{"{}": own, `{"step": "0s"}`: append([]string{"snapshot.horizon.step"}, own...)} {
 		_, err := forecast(t, `{"snapshot": {"totalNodes": -2, "horizon": `+horizon+`}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
-		if diff := cmp.Diff(want, solvertest.BadPaths(t, err)); diff != "" {
+		if diff := cmp.Diff(want, solvertest.InvalidPaths(t, err)); diff != "" {
 			t.Errorf("bad fields (-want +got):\n%s", diff)
 		}
 	}

@@ -154,7 +154,7 @@ func validate(r *elastallocv1.AllocateRequest, maxJobs int) error {
 // badPaths returns the paths of the bad fields of a request.
 func badPaths(t *testing.T, r *elastallocv1.AllocateRequest, maxJobs int) []string {
 	t.Helper()
-	return solvertest.BadPaths(t, validate(r, maxJobs))
+	return solvertest.InvalidPaths(t, validate(r, maxJobs))
 }
 
 // onJob returns a request whose second job is changed.

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -23,7 +23,7 @@ import (
 type auditedAllocator struct{ *elastalloc.Allocator }
 
 func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return audited.Allocate(ctx, s, o, a.Allocator.Allocate)
+	return audittest.Allocate(ctx, s, o, a.Allocator.Allocate)
 }
 
 // newAllocator returns an allocator that takes as long as it wants.
@@ -68,7 +68,7 @@ func TestExplainIsTrue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got.Decision, solvertest.IgnoreTimes()); diff != "" {
+		if diff := cmp.Diff(want, got.Decision, solvertest.IgnoreDurations()); diff != "" {
 			t.Fatalf("decision (-Allocate +got):\n%s", diff)
 		}
 		if len(got.Jobs) != len(s.Jobs) {
@@ -88,7 +88,7 @@ func TestExplainIsTrue(t *testing.T) {
 func TestSmallestPool(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	s, o := solvertest.Busy(12, 300), solver.Options{Objective: solver.ObjectiveTotalTime}
+	s, o := solvertest.BusySnapshot(12, 300), solver.Options{Objective: solver.ObjectiveTotalTime}
 	for i := range s.Jobs {
 		s.Jobs[i].MaxNodes = 128
 	}
@@ -344,7 +344,7 @@ func BenchmarkExplain(b *testing.B) {
 			asked       []string
 		}{{40, 70, nil}, {1000, 4000, []string{"job-17"}}} {
 			b.Run(fmt.Sprintf("%s/%d-jobs", objective, size.jobs), func(b *testing.B) {
-				s := solvertest.Busy(size.jobs, size.nodes)
+				s := solvertest.BusySnapshot(size.jobs, size.nodes)
 				solvertest.ReportCPU(b)
 				for b.Loop() {
 					explanation, err := a.Explain(b.Context(), s, solver.Options{Objective: objective}, size.asked)
@@ -385,7 +385,7 @@ func (c counting) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOp
 // middleware of the allocator and are checked as those of its answers are.
 func TestEveryPlanIsChecked(t *testing.T) {
 	t.Parallel()
-	s := solvertest.Busy(3, 4)
+	s := solvertest.BusySnapshot(3, 4)
 	a := newAllocator(t, elastalloc.Options{ProverMiddleware: func(p solver.Prover) solver.Prover { return cheat{p} }})
 	if _, err := a.Explain(t.Context(), s, solver.Options{}, nil); err == nil || !strings.Contains(err.Error(), "invalid-plan") {
 		t.Errorf("error %v; want that a plan is not legal", err)

@@ -367,7 +367,7 @@ func TestForecastInParallel(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Skip("one processor; want two that work side by side")
 	}
-	s := solvertest.Busy(8, 13)
+	s := solvertest.BusySnapshot(8, 13)
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	ask := func(lend solver.AcquireWorker) solver.Forecast {
 		options := solver.Options{TimeBudget: time.Hour, AcquireWorker: lend}
@@ -473,7 +473,7 @@ func BenchmarkForecast(b *testing.B) {
 	for _, objective := range []solver.Objective{solver.ObjectiveTotalTime, solver.ObjectiveProgress} {
 		for _, samples := range []int{1, 20} {
 			b.Run(fmt.Sprintf("%s/%d-samples", objective, samples), func(b *testing.B) {
-				s := solvertest.Busy(100, 70)
+				s := solvertest.BusySnapshot(100, 70)
 				solvertest.ReportCPU(b)
 				f := solver.ForecastOptions{}
 				if samples > 1 {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -21,7 +21,7 @@ import (
 type auditedAllocator struct{ *elastalloc.Allocator }
 
 func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	return audited.Allocate(ctx, s, o, a.Allocator.Allocate)
+	return audittest.Allocate(ctx, s, o, a.Allocator.Allocate)
 }
 
 // newAllocator returns an allocator that takes as long as it wants.
@@ -107,7 +107,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got, solvertest.IgnoreTimes()); diff != "" {
+			if diff := cmp.Diff(want, got, solvertest.IgnoreDurations()); diff != "" {
 				t.Fatalf("%s (-alone +got):\n%s", name, diff)
 			}
 			return want
@@ -275,7 +275,7 @@ func TestWhatIfErrors(t *testing.T) {
 // mayEnd returns a busy pool whose jobs may end within the horizon of an objective of progress,
 // where the prices of nodes are hardest to find, and sizes that the pool could have.
 func mayEnd(jobs int) (*solver.Snapshot, []solver.Scenario) {
-	s := solvertest.Busy(jobs, 4*jobs)
+	s := solvertest.BusySnapshot(jobs, 4*jobs)
 	for i := range s.Jobs {
 		s.Jobs[i].RemainingETA /= 20
 	}
@@ -337,7 +337,7 @@ func TestNodeTypesArePut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, w.Results[0].Decision, solvertest.IgnoreTimes()); diff != "" {
+	if diff := cmp.Diff(want, w.Results[0].Decision, solvertest.IgnoreDurations()); diff != "" {
 		t.Errorf("decision (-Allocate +got):\n%s", diff)
 	}
 	for n, paths := range map[int][]string{

@@ -115,7 +115,7 @@ func watchDeployment(t *testing.T, space, name string) func() []deploymentState 
 		select {
 		case states := <-done:
 			return states
-		case <-time.After(wait.Patience):
+		case <-time.After(wait.Timeout):
 			t.Fatal("the deployment is not seen to go")
 			return nil
 		}

@@ -171,7 +171,7 @@ func untilCarriedOut(t *testing.T, pool string, phase int) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for deadline := time.Now().Add(wait.Patience); t.Context().Err() == nil && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(wait.Timeout); t.Context().Err() == nil && time.Now().Before(deadline); {
 			if got := targets(t, pool); isOf(phase, got) && isCarriedOut(t, pool, got, 8) {
 				return
 			}

@@ -90,7 +90,7 @@ func TestKueue(t *testing.T) {
 			}
 		}
 		c.Reconcile()
-		c.Leave()
+		c.RemoveDeletedPods()
 	}
 	p := plan.Steps(c.ClusterState(), "")
 	if j := c.ClusterState().Jobs; !p.Done() || j[1].Nodes() != 4 || j[2].Nodes() != 0 {

@@ -151,7 +151,7 @@ func TestSteps(t *testing.T) {
 			}
 			r.Now = r.Now.Add(time.Second)
 			if len(p.Ready) == 0 || rapid.Bool().Draw(t, "pods leave") {
-				r.Leave()
+				r.RemoveDeletedPods()
 				r.check()
 			}
 		}
@@ -223,7 +223,7 @@ func TestFreedNodesAreWaitedFor(t *testing.T) {
 	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 0 || len(p.Waiting) != 1 || !p.Settling {
 		t.Fatalf("plan is %+v; want one job to wait while the pods leave", p)
 	}
-	c.Leave()
+	c.RemoveDeletedPods()
 	if p = plan.Steps(c.ClusterState(), "d"); len(p.Ready) != 1 || p.Ready[0].To != 4 || p.Ready[0].Job.ID != "Job/default/b" {
 		t.Fatalf("plan is %+v; want the other job to start", p)
 	}
@@ -255,7 +255,7 @@ func TestConflict(t *testing.T) {
 			}
 		}
 		c.Reconcile()
-		c.Leave()
+		c.RemoveDeletedPods()
 	}
 	resize(2)
 	if p := plan.Steps(c.ClusterState(), "d"); len(p.Conflicts) != 1 || len(p.Ready) != 0 {

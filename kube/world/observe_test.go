@@ -139,7 +139,7 @@ func TestCooldown(t *testing.T) {
 	if j := c.ClusterState().Jobs[0]; !j.Cooling {
 		t.Error("a job does not cool down while the pods of another one restart")
 	}
-	c.Leave()
+	c.RemoveDeletedPods()
 	c.Nodes = c.Nodes[:7]
 	if j := c.ClusterState().Jobs[0]; j.Cooling {
 		t.Error("a job cools down though a node of its pool went")

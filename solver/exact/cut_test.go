@@ -31,7 +31,7 @@ func (c *countdown) Err() error {
 }
 
 // cutsPerSearch is how many cuts a search is tested at, 0 for every question it asks.
-var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Draws(40, 200), "cuts of each search, 0 for every question about time")
+var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Examples(40, 200), "cuts of each search, 0 for every question about time")
 
 // asksOften is work between two questions, a thousandth of what the product does.
 const asksOften = 100
@@ -102,7 +102,7 @@ func TestCutInstances(t *testing.T) {
 		t.Skip("in short mode")
 	}
 	cuts := 0
-	for _, instance := range instances.Drawn(t, testtier.Conformance.Draws(25, 60)) {
+	for _, instance := range instances.Load(t, testtier.Conformance.Examples(25, 60)) {
 		t.Run(instance.Name, func(t *testing.T) {
 			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), asksOften)
 		})

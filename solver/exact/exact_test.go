@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/internal/testing/audited"
+	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
@@ -53,7 +53,7 @@ func auditOptimum(t rapid.TB, s *solver.Snapshot, o solver.Options, p *solver.Pr
 	if solver.RelativeGap(p.Objective(result.Plan), result.Bound) > solver.OptimalGap {
 		return
 	}
-	if err := audited.Result(context.Background(), s, o, p, result); err != nil {
+	if err := audittest.Result(context.Background(), s, o, p, result); err != nil {
 		t.Fatal(err)
 	}
 }

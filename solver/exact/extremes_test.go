@@ -16,7 +16,7 @@ import (
 // TestExtremeNumbers draws valid snapshots from the ends of what the API allows, under
 // every objective and admission: the search ends, with a legal plan and finite numbers.
 func TestExtremeNumbers(t *testing.T) {
-	for seed := range uint64(testtier.Conformance.Draws(1000, 5000)) {
+	for seed := range uint64(testtier.Conformance.Examples(1000, 5000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := extremeSnapshot(r)
 		o := solver.Options{

@@ -162,8 +162,8 @@ func legalMagnitude(p *solver.Problem) float64 {
 // reach.
 func TestGroupsAgreesWithHiGHS(t *testing.T) {
 	oracle := external.HiGHS(solvertest.Program(t, solver.BackendHiGHS))
-	seeds := testtier.Conformance.Draws(2, 40)
-	for _, d := range groupSizes()[:testtier.Conformance.Draws(1, 2)] {
+	seeds := testtier.Conformance.Examples(2, 40)
+	for _, d := range groupSizes()[:testtier.Conformance.Examples(1, 2)] {
 		if d.jobs > 100 {
 			seeds = max(1, seeds/10)
 		}

@@ -15,7 +15,7 @@ const mostJobs = 1 << 20
 // TestInstances proves every drawn instance and compares it with the optimum that an
 // independent solver certified.
 func TestInstances(t *testing.T) {
-	for _, instance := range instances.Drawn(t, mostJobs) {
+	for _, instance := range instances.Load(t, mostJobs) {
 		t.Run(instance.Name, func(t *testing.T) {
 			p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
 			result, objective := solve(t, p, solver.SolveOptions{})
@@ -31,7 +31,7 @@ func TestInstances(t *testing.T) {
 
 // BenchmarkInstances times the proof of every drawn instance.
 func BenchmarkInstances(b *testing.B) {
-	for _, instance := range instances.Drawn(b, mostJobs) {
+	for _, instance := range instances.Load(b, mostJobs) {
 		p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
 		b.Run(instance.Name, func(b *testing.B) {
 			for b.Loop() {

@@ -41,7 +41,7 @@ func TestOptimal(t *testing.T) {
 		// Plans within rounding of each other count as equal to exhaustive search; the search
 		// may have told them apart. Next to 0 ties cost too little to calculate with.
 		best := p.Objective(p.Best.Plan)
-		if !p.Ties || objective > best+1e-15*math.Abs(best) || math.Abs(best) < 1e-270 {
+		if !p.TiesBroken || objective > best+1e-15*math.Abs(best) || math.Abs(best) < 1e-270 {
 			return
 		}
 		changed, nodes := 0, 0
@@ -66,7 +66,7 @@ func TestOptimal(t *testing.T) {
 //	go tool cover -func cover.out
 func TestEveryWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { everyWay(t, solvertest.SolvedProblems().Draw(t, "problem")) })
-	for seed := range uint64(testtier.Conformance.Draws(40, 120)) { // Those of drawn ones are rarely hard enough.
+	for seed := range uint64(testtier.Conformance.Examples(40, 120)) { // Those of drawn ones are rarely hard enough.
 		r := rand.New(rand.NewPCG(seed, 10))
 		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for i := range 5 {

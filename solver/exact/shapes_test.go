@@ -109,7 +109,7 @@ func BenchmarkSizePrices(b *testing.B) {
 	for seed := range uint64(60) {
 		sets["trace"] = append(sets["trace"], midTrace(seed))
 	}
-	for _, instance := range instances.Drawn(b, 300) {
+	for _, instance := range instances.Load(b, 300) {
 		sets["drawn"] = append(sets["drawn"], solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
 	}
 	for name, problems := range sets {

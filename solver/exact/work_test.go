@@ -42,7 +42,7 @@ func midTrace(seed uint64) *solver.Problem {
 // written, most take a few dozens.
 func TestWorkOfAProof(t *testing.T) {
 	total, most := 0, 0
-	for seed := range uint64(testtier.Conformance.Draws(20, 60)) {
+	for seed := range uint64(testtier.Conformance.Examples(20, 60)) {
 		ctx := &countdown{Context: context.Background(), left: 2_000}
 		p := midTrace(seed)
 		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})

@@ -42,7 +42,7 @@ type mix struct {
 
 func newMix(server *servertest.Server) (*mix, error) {
 	// What a decision may take is up to its budget, not to the deadline.
-	allocator, err := client.New(server.Addr, client.WithTimeout(wait.Patience))
+	allocator, err := client.New(server.Addr, client.WithTimeout(wait.Timeout))
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func newMix(server *servertest.Server) (*mix, error) {
 	}
 	return &mix{
 		server: server, allocator: allocator, connection: connection,
-		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: wait.Patience},
+		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: wait.Timeout},
 		seen: map[string]map[codes.Code]int{},
 	}, nil
 }
@@ -214,7 +214,7 @@ func ended(err error) func(wanted ...codes.Code) (codes.Code, error) {
 
 // callOnce makes a connection for a single call.
 func (m *mix) callOnce(r *rand.Rand) (code codes.Code, err error) {
-	allocator, err := client.New(m.server.Addr, client.WithTimeout(wait.Patience))
+	allocator, err := client.New(m.server.Addr, client.WithTimeout(wait.Timeout))
 	if err != nil {
 		return codes.Unknown, err
 	}

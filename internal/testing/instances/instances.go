@@ -1,4 +1,4 @@
-// Package instances has the instances of examples/drawn.tar.gz, for tests of packages two folders deep.
+// Package instances reads the random instances in `examples/drawn.tar.gz`.
 package instances
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Instance is a snapshot that is drawn at random.
+// Instance is a randomly generated snapshot.
 type Instance struct {
 	Name     string
-	Snapshot *solver.Snapshot // with its defaults
-	// Objective is the optimum as HiGHS has certified it.
+	Snapshot *solver.Snapshot // with defaults set
+	// Objective is the optimum that HiGHS has certified.
 	Objective float64
 }
 
-// Drawn returns those of at most the given number of jobs, by name.
-func Drawn(tb testing.TB, mostJobs int) []Instance {
+// Load returns the instances with at most maxJobs jobs, sorted by name.
+func Load(tb testing.TB, maxJobs int) []Instance {
 	tb.Helper()
 	files := unpack(tb)
 	var optima map[string]struct{ Objective float64 }
@@ -39,7 +39,7 @@ func Drawn(tb testing.TB, mostJobs int) []Instance {
 		tb.Fatal(err)
 	}
 	delete(files, "drawn/optima.json")
-	var drawn []Instance
+	var loaded []Instance
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		request := new(elastallocv1.AllocateRequest)
 		if err := protojson.Unmarshal(files[name], request); err != nil {
@@ -54,21 +54,21 @@ func Drawn(tb testing.TB, mostJobs int) []Instance {
 		if !known {
 			tb.Fatalf("instance %s has no certified optimum", s.ID)
 		}
-		if len(s.Jobs) <= mostJobs {
-			drawn = append(drawn, Instance{Name: s.ID, Snapshot: s, Objective: optimum.Objective})
+		if len(s.Jobs) <= maxJobs {
+			loaded = append(loaded, Instance{Name: s.ID, Snapshot: s, Objective: optimum.Objective})
 		}
 	}
-	if len(drawn) == 0 {
-		tb.Fatalf("no instance of at most %d jobs", mostJobs)
+	if len(loaded) == 0 {
+		tb.Fatalf("no instance of at most %d jobs", maxJobs)
 	}
-	return drawn
+	return loaded
 }
 
 // unpack returns the files of the archive by name.
 func unpack(tb testing.TB) map[string][]byte {
 	tb.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	disk, err := os.Open(filepath.Join(filepath.Dir(here), "..", "..", "..", "examples", "drawn.tar.gz"))
+	_, file, _, _ := runtime.Caller(0)
+	disk, err := os.Open(filepath.Join(filepath.Dir(file), "..", "..", "..", "examples", "drawn.tar.gz"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package servertest runs the elastalloc server as a process of its own, for tests.
+// Package servertest runs the elastalloc server as a child process in tests.
 package servertest
 
 import (
@@ -29,19 +29,19 @@ import (
 
 // Server is a running server process.
 type Server struct {
-	// Addr and AdminAddr are where it serves gRPC and admin HTTP.
+	// Addr is the address of gRPC, and AdminAddr the address of admin HTTP.
 	Addr, AdminAddr string
 
 	command *exec.Cmd
 	logs    *syncbuffer.Buffer
-	// exited is closed when the process has ended, with err saying how.
+	// exited is closed when the process has exited. err is then the error of Wait.
 	exited chan struct{}
 	err    error
 }
 
-// New runs "binary serve" with the given further flags on free ports of the loopback
-// interface, with an environment of KEY=value, nil for that of this process, and returns when
-// the server is ready. The process is killed when ctx ends.
+// New runs "binary serve" with the given flags on free ports of the loopback interface, and returns when the server is
+// ready. env has entries KEY=value; nil means the environment of this process. The process is killed when ctx is
+// done.
 func New(ctx context.Context, binary string, env []string, flags ...string) (*Server, error) {
 	arguments := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	s := &Server{
@@ -58,13 +58,13 @@ func New(ctx context.Context, binary string, env []string, flags ...string) (*Se
 		return nil, err
 	}
 	serving := make(chan struct{})
-	go s.follow(logs, serving)
+	go s.readLogs(logs, serving)
 
 	select {
 	case <-serving:
 		err = s.awaitReady(ctx)
 	case <-s.exited:
-		err = errors.New("server ended before it served")
+		err = errors.New("the server exited before it was serving")
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w; its log:\n%s", err, s.Logs()), s.Stop())
@@ -72,11 +72,10 @@ func New(ctx context.Context, binary string, env []string, flags ...string) (*Se
 	return s, nil
 }
 
-// follow keeps the server's log, closes serving when the log has named the
-// addresses, and notes how the process ended.
-func (s *Server) follow(logs io.Reader, serving chan<- struct{}) {
-	kept := io.TeeReader(logs, s.logs)
-	lines := bufio.NewScanner(kept)
+// readLogs copies the log of the server until the process exits. It closes serving when the log has the addresses.
+func (s *Server) readLogs(logs io.Reader, serving chan<- struct{}) {
+	tee := io.TeeReader(logs, s.logs)
+	lines := bufio.NewScanner(tee)
 	for lines.Scan() {
 		var entry struct {
 			Message      string `json:"msg"`
@@ -88,12 +87,12 @@ func (s *Server) follow(logs io.Reader, serving chan<- struct{}) {
 			close(serving)
 		}
 	}
-	io.Copy(io.Discard, kept) //nolint:errcheck // A line that was too long to scan must not block the server.
+	io.Copy(io.Discard, tee) //nolint:errcheck // A line that is too long for the scanner must not block the server.
 	s.err = s.command.Wait()
 	close(s.exited)
 }
 
-// awaitReady polls /readyz until it says yes.
+// awaitReady polls /readyz until the server is ready.
 func (s *Server) awaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -106,13 +105,12 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.exited:
-			return errors.New("server ended before it was ready")
+			return errors.New("the server exited before it was ready")
 		}
 	}
 }
 
-// Stop asks the server to drain, waits for its end and returns nil if it exited
-// with status 0.
+// Stop sends SIGTERM, so that the server drains, and waits until it exits. It returns nil if the exit status is 0.
 func (s *Server) Stop() error {
 	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -121,8 +119,7 @@ func (s *Server) Stop() error {
 	return s.err
 }
 
-// Kill ends the server at once with SIGKILL, as a machine out of memory does, and
-// waits for its end.
+// Kill sends SIGKILL, as the kernel does if memory is exhausted, and waits until the server exits.
 func (s *Server) Kill() error {
 	if err := s.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -131,7 +128,7 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Killed reports whether SIGKILL has ended the server.
+// Killed reports whether the server was killed by SIGKILL.
 func (s *Server) Killed() bool {
 	select {
 	case <-s.exited:
@@ -142,14 +139,13 @@ func (s *Server) Killed() bool {
 	}
 }
 
-// PID returns the number of the server's process.
+// PID returns the process id of the server.
 func (s *Server) PID() int { return s.command.Process.Pid }
 
-// Logs returns what the server has logged so far.
+// Logs returns the log of the server so far.
 func (s *Server) Logs() string { return s.logs.String() }
 
-// page returns what the admin address of the server answers to a GET of a path. It is
-// an error if that is not OK.
+// page returns the body of a GET request to the admin address. A status other than 200 is an error.
 func (s *Server) page(ctx context.Context, path string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.AdminAddr+path, http.NoBody)
 	if err != nil {
@@ -162,17 +158,16 @@ func (s *Server) page(ctx context.Context, path string) (string, error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %s", path, response.Status, text)
+		err = fmt.Errorf("GET %s: %s: %s", path, response.Status, text)
 	}
 	return string(text), err
 }
 
-// Start starts a server that drains without a delay, with an environment of KEY=value,
-// nil for that of this process. It is stopped when the test ends and has to exit with
-// status 0 then, unless the test has stopped or killed it before.
+// Start is New for tests, without a drain delay. The server is stopped at the end of the test and must then exit with
+// status 0, unless the test has stopped or killed it before.
 func Start(tb testing.TB, binary string, env []string, flags ...string) *Server {
 	tb.Helper()
-	// The context of the test is cancelled before its cleanup; the server ends there.
+	// The context of the test cannot be used, because it is canceled before the cleanup stops the server.
 	ctx, cancel := context.WithCancel(context.Background())
 	server, err := New(ctx, binary, env, append([]string{"--drain-delay=0s"}, flags...)...)
 	if err != nil {
@@ -182,13 +177,13 @@ func Start(tb testing.TB, binary string, env []string, flags ...string) *Server 
 	tb.Cleanup(func() {
 		defer cancel()
 		if err := server.Stop(); err != nil && !server.Killed() {
-			tb.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+			tb.Errorf("the server exited with %v; its log:\n%s", err, server.Logs())
 		}
 	})
 	return server
 }
 
-// Dial connects to a server, without retries of the client's own.
+// Dial connects to a server without retries.
 func Dial(tb testing.TB, server *Server) *grpc.ClientConn {
 	tb.Helper()
 	connection, err := grpc.NewClient(server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -199,8 +194,8 @@ func Dial(tb testing.TB, server *Server) *grpc.ClientConn {
 	return connection
 }
 
-// Page returns a page of the admin address of a server. It asks again where the server
-// hangs up, as it does on a busy machine where a request takes too long to arrive.
+// Page returns a page of the admin address of a server. It retries, because the server closes a connection if a
+// request takes too long to arrive on a busy machine.
 func Page(tb testing.TB, server *Server, path string) (text string) {
 	tb.Helper()
 	wait.For(tb, "the page "+path, func() (bool, string) {
@@ -211,8 +206,8 @@ func Page(tb testing.TB, server *Server, path string) (text string) {
 	return text
 }
 
-// Metrics returns every series of /metrics by its name and labels, written as in
-// `name{label="value", other="value"}` in the order of the labels' names.
+// Metrics returns the value of every series of /metrics. Keys have the form `name{label="value", other="value"}`, with
+// labels sorted by name.
 func Metrics(tb testing.TB, server *Server) map[string]float64 {
 	tb.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -30,7 +30,7 @@ func TestBackendsAgree(t *testing.T) {
 	// exact find the better plan in the same model.
 	wrong := map[solver.BackendName][]int{solver.BackendHiGHS: {912}}
 	problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits), solvertest.GridProblems())
-	for seed := range testtier.Conformance.Draws(50, 3000) {
+	for seed := range testtier.Conformance.Examples(50, 3000) {
 		p := problems.Example(seed)
 		bounds, best, by := make(map[solver.BackendName]float64), math.Inf(-1), solver.BackendName("")
 		for _, backend := range backends {

@@ -14,9 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Busy returns a pool in the middle of its day: jobs of 5 sizes and different lengths, most of
-// which train.
-func Busy(jobs, nodes int) *solver.Snapshot {
+// BusySnapshot returns a snapshot with jobs of 5 sizes and different lengths, most of which are running.
+func BusySnapshot(jobs, nodes int) *solver.Snapshot {
 	random := rand.New(rand.NewPCG(1, uint64(jobs)))
 	s := &solver.Snapshot{TotalNodes: nodes}
 	free := nodes
@@ -33,23 +32,23 @@ func Busy(jobs, nodes int) *solver.Snapshot {
 	return s
 }
 
-// IgnoreTimes leaves out of a comparison of decisions what depends on the clock.
-func IgnoreTimes() cmp.Options {
+// IgnoreDurations returns options for comparing decisions without fields that depend on the clock.
+func IgnoreDurations() cmp.Options {
 	return cmp.Options{
 		cmpopts.IgnoreFields(solver.Report{}, "SolveTime"), cmpopts.IgnoreFields(solver.Attempt{}, "Duration", "Detail"),
 	}
 }
 
-// BadPaths returns the paths of the bad fields that an error names, nil for no error. Each has to
-// say what is wrong.
-func BadPaths(t testing.TB, err error) []string {
+// InvalidPaths returns the paths of the violations of a *solver.InvalidError, nil if err is nil. It fails the test if
+// err has another type or if a description is missing.
+func InvalidPaths(t testing.TB, err error) []string {
 	t.Helper()
 	if err == nil {
 		return nil
 	}
 	var invalid *solver.InvalidError
 	if !errors.As(err, &invalid) {
-		t.Fatalf("error is %T %v; want *solver.InvalidError", err, err)
+		t.Fatalf("error is %T %v; must be *solver.InvalidError", err, err)
 	}
 	var paths []string
 	for _, v := range invalid.Violations {
@@ -61,17 +60,16 @@ func BadPaths(t testing.TB, err error) []string {
 	return paths
 }
 
-// ReportCPU reports the time of processors that each operation of a benchmark takes, for on a
-// busy machine the clock says little.
+// ReportCPU reports the CPU time per operation of a benchmark, which depends less on other load than elapsed time.
 func ReportCPU(b *testing.B) {
 	b.Helper()
-	used := func() time.Duration {
+	cpuTime := func() time.Duration {
 		var usage syscall.Rusage
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 			b.Fatal(err)
 		}
 		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	}
-	before := used()
-	b.Cleanup(func() { b.ReportMetric((used()-before).Seconds()*1000/float64(b.N), "cpu-ms/op") })
+	start := cpuTime()
+	b.Cleanup(func() { b.ReportMetric((cpuTime()-start).Seconds()*1000/float64(b.N), "cpu-ms/op") })
 }

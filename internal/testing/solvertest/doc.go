@@ -1,5 +1,4 @@
-// Package solvertest is what the tests of every backend share: the conformance
-// suite that each must pass, random valid snapshots that mix all features of the
-// model, an exhaustive search that is simple enough to be believed, and where the
-// programs of external solvers are.
+// Package solvertest supports the tests of backends. It has the conformance suite that each backend must pass,
+// generators of valid snapshots and problems with all features of the model, a simple exhaustive search as the
+// oracle, and the lookup of the programs of external solvers.
 package solvertest

@@ -8,36 +8,32 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// tieTolerance is the relative difference up to which Exhaustive takes two
-// objectives for equal.
+// tieTolerance is the relative difference up to which Exhaustive treats two objectives as equal.
 const tieTolerance = 1e-12
 
-// noise is the rounding of a sum, relative to the magnitude of what is summed up.
-const noise = 1e-15
+// roundingError is the rounding error of a sum, relative to the magnitude of its terms.
+const roundingError = 1e-15
 
-// Optimum is what exhaustive search knows of a problem.
+// Optimum is the result of exhaustive search.
 type Optimum struct {
-	// Plan is a best plan: among those of an objective within tieTolerance of the
-	// best one of the fewest changed jobs, among these one of the fewest nodes in
-	// the first step. Where there are node types, fewer moves go before fewer nodes, and a
-	// lower sum of the positions of types comes last.
+	// Plan is an optimal plan. Among the plans whose objective is within tieTolerance of the optimum, it has the
+	// fewest changed jobs, then the fewest moves, then the fewest nodes in the first step, then the smallest sum
+	// of the indices of the node types.
 	Plan solver.Plan
-	// Objective is the best objective of any plan. That of Plan is within
-	// tieTolerance of it.
+	// Objective is the largest objective of any plan. The objective of Plan is within tieTolerance of it.
 	Objective float64
-	// Changed is the number of jobs whose nodes in the first step of Plan are not
-	// their current ones.
+	// Changed is the number of jobs whose option in the first step of Plan is not their current one.
 	Changed int
-	// Nodes is the number of nodes that Plan holds in the first step.
+	// Nodes is the number of nodes that Plan allocates in the first step.
 	Nodes int
-	// Moves is the number of jobs that change the type of their nodes.
+	// Moves is the number of jobs that move to another node type.
 	Moves int
-	// Types is the sum of the positions of the types of those nodes.
+	// Types is the sum of the indices of the node types of the jobs.
 	Types int
 }
 
-// Exhaustive returns the optimum of a problem by looking at every legal plan. It
-// reports false if there is none. The time grows with sizes^(steps*jobs).
+// Exhaustive returns the optimum of a problem by enumerating all legal plans. It reports false if there is none. The
+// time grows with sizes^(steps*jobs).
 func Exhaustive(p *solver.Problem) (Optimum, bool) {
 	s := &search{
 		problem: p,
@@ -45,7 +41,7 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		rest:    make([]float64, len(p.Jobs)+1),
 		free:    slices.Clone(p.Capacity),
 		rows:    make([]int, len(p.Rows)),
-		held:    make([]int, len(p.Groups)),
+		used:    make([]int, len(p.Groups)),
 		chosen:  make(solver.Plan, len(p.Jobs)),
 		best:    Optimum{Objective: math.Inf(-1)},
 	}
@@ -53,12 +49,12 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		s.choices[i] = enumerate(&p.Jobs[i], p.Steps)
 		best, worst := s.choices[i][0].value, s.choices[i][len(s.choices[i])-1].value
 		s.rest[i] = best + s.rest[i+1]
-		s.tie += noise * max(math.Abs(best), math.Abs(worst))
+		s.tie += roundingError * max(math.Abs(best), math.Abs(worst))
 	}
 	for g := range p.Groups {
-		s.tie += noise * p.QuotaPrice * float64(p.Groups[g].Floor)
+		s.tie += roundingError * p.QuotaPrice * float64(p.Groups[g].Floor)
 	}
-	s.maximise(0, 0)
+	s.maximize(0, 0)
 	if math.IsInf(s.best.Objective, -1) {
 		return Optimum{}, false
 	}
@@ -72,10 +68,10 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 type choice struct {
 	options []solver.Option
 	value   float64
-	tie     Optimum // what it adds to Changed, Moves, Nodes and Types
+	tie     Optimum // its contribution to Changed, Moves, Nodes and Types
 }
 
-// enumerate returns every plan of a job, the most valuable first.
+// enumerate returns all plans of a job by decreasing value.
 func enumerate(job *solver.AdmittedJob, steps int) []choice {
 	plans := [][]solver.Option{nil}
 	for range steps {
@@ -106,99 +102,97 @@ func enumerate(job *solver.AdmittedJob, steps int) []choice {
 type search struct {
 	problem *solver.Problem
 	choices [][]choice
-	// rest[i] bounds the value of the jobs from i on, capacity aside.
+	// rest[i] is an upper bound on the value of the jobs from i on, without capacity limits.
 	rest []float64
-	// tie is how far below the best objective one is equal to it.
+	// tie is the difference up to which an objective is treated as equal to the best one.
 	tie    float64
-	free   []int // of each step
+	free   []int // by step
 	rows   []int // nodes that count in each row
-	held   []int // by each group in the first step, the only one where there are groups
+	used   []int // by group, in the first step; problems with groups have no other
 	chosen solver.Plan
 	best   Optimum
 }
 
-// maximise finds the best objective over the choices of the jobs from i on, given
-// the value of those before.
-func (s *search) maximise(i int, value float64) {
+// maximize finds the best objective over the choices of the jobs from i on. value is the value of the jobs before i.
+func (s *search) maximize(i int, value float64) {
 	if i == len(s.choices) {
 		s.best.Objective = max(s.best.Objective, value-s.shortfall())
 		return
 	}
 	for _, c := range s.choices[i] {
 		if value+c.value+s.rest[i+1] <= s.best.Objective {
-			return // Nor can any of the less valuable choices that follow.
+			return // The following choices have smaller values.
 		}
-		if s.hold(i, c, 1) {
-			s.maximise(i+1, value+c.value)
+		if s.allocate(i, c, 1) {
+			s.maximize(i+1, value+c.value)
 		}
-		s.hold(i, c, -1)
+		s.allocate(i, c, -1)
 	}
 }
 
-// before compares what tells equal plans apart.
+// before reports whether o precedes other in the order of ties.
 func (o *Optimum) before(other *Optimum) bool {
 	return slices.Compare([]int{o.Changed, o.Moves, o.Nodes, o.Types}, []int{other.Changed, other.Moves, other.Nodes, other.Types}) < 0
 }
 
-// breakTies finds, among the plans as good as the best objective, the one that Optimum.Plan
-// speaks of.
-func (s *search) breakTies(i int, value float64, sofar Optimum) {
-	if !sofar.before(&s.best) {
+// breakTies finds Optimum.Plan among the plans with the best objective.
+func (s *search) breakTies(i int, value float64, partial Optimum) {
+	if !partial.before(&s.best) {
 		return
 	}
 	if i == len(s.choices) {
 		if value-s.shortfall() < s.best.Objective-s.tie {
 			return
 		}
-		sofar.Plan, sofar.Objective = s.chosen.Clone(), s.best.Objective
-		s.best = sofar
+		partial.Plan, partial.Objective = s.chosen.Clone(), s.best.Objective
+		s.best = partial
 		return
 	}
 	for _, c := range s.choices[i] {
 		if value+c.value+s.rest[i+1] < s.best.Objective-s.tie {
 			return
 		}
-		if s.hold(i, c, 1) {
+		if s.allocate(i, c, 1) {
 			s.chosen[i] = c.options
 			s.breakTies(i+1, value+c.value, Optimum{
-				Changed: sofar.Changed + c.tie.Changed, Moves: sofar.Moves + c.tie.Moves,
-				Nodes: sofar.Nodes + c.tie.Nodes, Types: sofar.Types + c.tie.Types,
+				Changed: partial.Changed + c.tie.Changed, Moves: partial.Moves + c.tie.Moves,
+				Nodes: partial.Nodes + c.tie.Nodes, Types: partial.Types + c.tie.Types,
 			})
 		}
-		s.hold(i, c, -1)
+		s.allocate(i, c, -1)
 	}
 }
 
-// hold adds the nodes of a choice to job i, or takes them back where times is -1. It reports
-// whether all that is held fits the pool and the limits of the job's groups.
-func (s *search) hold(i int, c choice, times int) bool {
+// allocate adds the nodes of a choice to job i, or removes them if sign is -1. It reports whether all allocations fit
+// the pool and the limits of the job's groups.
+func (s *search) allocate(i int, c choice, sign int) bool {
 	fits := true
 	for t, k := range c.options {
-		s.free[t] -= times * int(k.Nodes)
+		s.free[t] -= sign * int(k.Nodes)
 		fits = fits && s.free[t] >= 0
 	}
 	for n, row := range s.problem.Rows {
 		now, pieceNodes := c.options[0], s.problem.Jobs[i].PieceNodes
 		if int(now.Type) == row.Type && int(now.Nodes) >= row.Size && (pieceNodes == 0 || pieceNodes >= row.Size) {
-			s.rows[n] += times * int(now.Nodes)
+			s.rows[n] += sign * int(now.Nodes)
 			fits = fits && s.rows[n] <= row.Nodes
 		}
 	}
-	if len(s.held) == 0 {
+	if len(s.used) == 0 {
 		return fits
 	}
 	for g := s.problem.Jobs[i].Group; g >= 0; g = s.problem.Groups[g].Parent {
-		s.held[g] += times * int(c.options[0].Nodes)
-		fits = fits && s.held[g] <= s.problem.Groups[g].Limit
+		s.used[g] += sign * int(c.options[0].Nodes)
+		fits = fits && s.used[g] <= s.problem.Groups[g].Limit
 	}
 	return fits
 }
 
-// shortfall is what the groups' shortages of nodes cost.
+// shortfall returns the cost of the quotas that are not met.
 func (s *search) shortfall() float64 {
 	cost := 0.0
-	for g, held := range s.held {
-		cost += s.problem.QuotaPrice * float64(max(0, s.problem.Groups[g].Floor-held))
+	for g, used := range s.used {
+		cost += s.problem.QuotaPrice * float64(max(0, s.problem.Groups[g].Floor-used))
 	}
 	return cost
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TypedSnapshots generates valid snapshots with node types, with their defaults.
+// TypedSnapshots generates valid snapshots with node types and with defaults set.
 func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
@@ -23,7 +23,7 @@ func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	})
 }
 
-// TypedProblems generates problems of total time with node types, under every admission.
+// TypedProblems generates problems of ObjectiveTotalTime with node types and any admission.
 func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		return solver.NewProblemFor(TypedSnapshots(limits).Draw(t, "typed snapshot"), solver.Options{
@@ -33,21 +33,21 @@ func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// DrawNodeTypes gives a drawn snapshot 2 to 5 node types, which it splits the pool among, and
-// its jobs speeds on them: none of their own, or factors, tables and sizes.
+// DrawNodeTypes divides the pool of a random snapshot into 2 to 5 node types and sets random speeds of its jobs on
+// them: none, factors, tables or sizes.
 func DrawNodeTypes(t *rapid.T, s *solver.Snapshot) {
-	left := s.TotalNodes
+	remaining := s.TotalNodes
 	s.NodeTypes = nil
 	for g := range rapid.IntRange(2, 5).Draw(t, "node types") {
-		nodes := rapid.IntRange(0, left).Draw(t, "nodes of the type")
-		left -= nodes
+		nodes := rapid.IntRange(0, remaining).Draw(t, "nodes of the type")
+		remaining -= nodes
 		s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: fmt.Sprintf("type-%d", g+1), Nodes: nodes, Speed: drawFactor(t)})
 	}
-	s.NodeTypes[0].Nodes += left
+	s.NodeTypes[0].Nodes += remaining
 	s.Groups = nil
 	for i := range s.Jobs {
 		if drawSpeeds(t, s, &s.Jobs[i]); s.Demand(i) < time.Nanosecond.Seconds() {
-			s.Jobs[i].ETANodes = 0 // They are so slow there that nothing would be left.
+			s.Jobs[i].ETANodes = 0 // The demand would be less than a nanosecond.
 		}
 	}
 }
@@ -58,11 +58,11 @@ func drawFactor(t *rapid.T) float64 {
 	).Draw(t, "factor")
 }
 
-func drawType(t *rapid.T, s *solver.Snapshot, what string) string {
-	return s.NodeTypes[rapid.IntRange(0, len(s.NodeTypes)-1).Draw(t, what)].ID
+func drawType(t *rapid.T, s *solver.Snapshot, label string) string {
+	return s.NodeTypes[rapid.IntRange(0, len(s.NodeTypes)-1).Draw(t, label)].ID
 }
 
-// drawSpeeds draws what a job says of node types.
+// drawSpeeds sets the fields of a job that depend on node types.
 func drawSpeeds(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 	job.Speeds, job.GroupID, job.CurrentNodeType, job.ETANodeType, job.MoveTime = nil, "", "", "", nil
 	if job.CurrentNodes > 0 {
@@ -86,12 +86,12 @@ func drawSpeeds(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 			own.Factor = drawFactor(t)
 		}
 		if job.ETANodeType == "" && rapid.IntRange(0, 2).Draw(t, "own sizes") == 0 {
-			there := *job
-			there.Scaling = solver.Scaling{}
-			there.AllowedNodes = slices.DeleteFunc([]int{1, 2, 3, 5, 8}, func(k int) bool { return k < job.MinNodes || k > job.MaxNodes })
-			if len(there.AllowedNodes) > 0 {
-				drawScaling(t, &there)
-				own.AllowedNodes, own.Scaling = there.AllowedNodes, there.Scaling
+			typed := *job
+			typed.Scaling = solver.Scaling{}
+			typed.AllowedNodes = slices.DeleteFunc([]int{1, 2, 3, 5, 8}, func(k int) bool { return k < job.MinNodes || k > job.MaxNodes })
+			if len(typed.AllowedNodes) > 0 {
+				drawScaling(t, &typed)
+				own.AllowedNodes, own.Scaling = typed.AllowedNodes, typed.Scaling
 			}
 		}
 		job.Speeds = append(job.Speeds, own)

@@ -11,9 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Problems generates the problems of random snapshots under any objective and admission,
-// half of them with an objective that no snapshot leads to: gains that differ by step
-// and job, values of sizes of any sign, and a capacity that varies.
+// Problems generates the problems of random snapshots with any objective and admission. Many of them cannot result from
+// a snapshot: gains differ by step and job, values of sizes have any sign, and the capacity varies by step.
 func Problems() *rapid.Generator[*solver.Problem] { return ProblemsWithin(SmallLimits()) }
 
 // ProblemsWithin is Problems for snapshots within the given limits.
@@ -39,15 +38,15 @@ func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// drawLargestPool gives one snapshot of ten as many nodes as a pool may have.
+// drawLargestPool sets the maximum number of nodes in 10% of the snapshots.
 func drawLargestPool(t *rapid.T, s *solver.Snapshot) {
 	if rapid.IntRange(0, 9).Draw(t, "largest pool") == 0 {
 		s.TotalNodes = math.MaxInt32
 	}
 }
 
-// drawOptions draws an admission and one of the objectives, with parameters from the least to
-// the largest for half of the problems of total time.
+// drawOptions returns a random admission and one of the objectives. Half of the problems of ObjectiveTotalTime have
+// parameters from the minimum to the maximum.
 func drawOptions(t *rapid.T, objectives ...solver.Objective) solver.Options {
 	o := solver.Options{
 		Objective: rapid.SampledFrom(objectives).Draw(t, "objective"),
@@ -61,21 +60,20 @@ func drawOptions(t *rapid.T, objectives ...solver.Objective) solver.Options {
 			rapid.Just(solver.DefaultQuotaPrice), rapid.SampledFrom([]float64{0, 0.01, 1, 1e3, solver.MaxFactor}), rapid.Float64Range(1e-3, 1),
 		).Draw(t, name))
 	}
-	span := func(name string, least time.Duration) *time.Duration {
-		return new(max(least, rapid.SampledFrom([]time.Duration{
+	span := func(name string, minimum time.Duration) *time.Duration {
+		return new(max(minimum, rapid.SampledFrom([]time.Duration{
 			0, time.Second, solver.DefaultRescalePrice, time.Hour, 24 * time.Hour, solver.MaxTotalTimeSpan,
 		}).Draw(t, name)))
 	}
 	o.TotalTime = solver.TotalTimeOptions{
 		Fairness: factor("fairness"), PausePriceFactor: factor("pause price factor"), QuotaPrice: factor("quota price"),
-		Aging: span("aging", 0), RescalePrice: span("rescale price", 0), StartBonus: span("start bonus", 0),
+		Aging: span("aging", 0), RescalePrice: span("rescale_price", 0), StartBonus: span("start bonus", 0),
 		Payback: span("payback", solver.MinTotalTimeSpan),
 	}
 	return o
 }
 
-// drawGain draws the gain of having finished per step: in the last one alone, in none,
-// or anything.
+// drawGain returns random gains by step: positive only in the last step, 0, or any.
 func drawGain(t *rapid.T, steps int) []float64 {
 	gain := make([]float64, steps)
 	switch rapid.IntRange(0, 3).Draw(t, "kind of gain") {
@@ -90,7 +88,7 @@ func drawGain(t *rapid.T, steps int) []float64 {
 	return gain
 }
 
-// drawSizeValue draws values of the sizes for two jobs of three.
+// drawSizeValue sets random values of the sizes for two thirds of the jobs.
 func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
 	if rapid.IntRange(0, 2).Draw(t, "sizes have no value") == 0 {
 		return
@@ -104,7 +102,7 @@ func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
 	}
 }
 
-// drawCapacity takes nodes away in some steps, but never those of the smallest sizes.
+// drawCapacity reduces the capacity of some steps, at most to the sum of the smallest sizes.
 func drawCapacity(t *rapid.T, p *solver.Problem) {
 	smallest := 0
 	for i := range p.Jobs {
@@ -116,8 +114,8 @@ func drawCapacity(t *rapid.T, p *solver.Problem) {
 	}
 }
 
-// GroupedProblems generates problems of total time whose snapshots have groups, under any
-// admission, within the given limits. A third of them have values of sizes of any sign.
+// GroupedProblems generates problems of ObjectiveTotalTime with groups and any admission, within the given limits. A
+// third of them have values of sizes of any sign.
 func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := GroupedSnapshots(limits).Draw(t, "snapshot")
@@ -132,9 +130,8 @@ func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// GroupedSnapshots generates valid snapshots with groups: trees of any shape up to the
-// greatest depth, limits and quotas from 0 to beyond the pool, groups without jobs, and
-// limits below what running jobs hold.
+// GroupedSnapshots generates valid snapshots with groups: trees of any shape up to the maximum depth, limits and quotas
+// from 0 to more than the pool, groups without jobs, and limits below the nodes of running jobs.
 func GroupedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "jobs")

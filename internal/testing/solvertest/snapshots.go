@@ -10,30 +10,29 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Limits is how large a random snapshot may become.
+// Limits limits the size of random snapshots.
 type Limits struct {
-	Jobs  int // jobs, queued and running
+	Jobs  int // queued and running jobs
 	Steps int // steps of the horizon
 	Sizes int // legal sizes of a job, above 0
 	Nodes int // nodes of the pool
 }
 
-// SmallLimits returns limits within which Exhaustive answers in milliseconds.
+// SmallLimits returns limits within which Exhaustive takes milliseconds.
 func SmallLimits() Limits { return Limits{Jobs: 4, Steps: 3, Sizes: 4, Nodes: 20} }
 
 // Snapshots generates valid snapshots within SmallLimits.
 func Snapshots() *rapid.Generator[*solver.Snapshot] { return SnapshotsWithin(SmallLimits()) }
 
-// SnapshotsWithin generates valid snapshots within the given limits, none of
-// which may be below 1. Every feature of the model occurs, and values that make ties or sit on
-// an edge are frequent. The limits of the API occur as well: weights over 18 decades, and a job
-// of as many sizes as it may have, among at most two others and over at most two steps.
+// SnapshotsWithin generates valid snapshots within the given limits, which must be at least 1. Every feature of the
+// model occurs. Ties and boundary values are frequent. The limits of the API occur too: weights over 18 orders of
+// magnitude, and a job with solver.MaxSizes sizes, with at most two other jobs and at most two steps.
 func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := &solver.Snapshot{
 			ID: "random",
 			TotalNodes: rapid.OneOf(
-				rapid.IntRange(limits.Nodes/2, limits.Nodes), // Room to choose is the common case.
+				rapid.IntRange(limits.Nodes/2, limits.Nodes), // Most pools are large enough for a choice.
 				rapid.IntRange(0, limits.Nodes),
 			).Draw(t, "total nodes"),
 			Horizon: solver.Horizon{
@@ -48,7 +47,7 @@ func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 		for i := range jobs {
 			var job solver.Job
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "twin") == 0 {
-				job = s.Jobs[i-1] // Symmetric jobs make ties.
+				job = s.Jobs[i-1] // Identical jobs cause ties.
 			} else {
 				job = drawJob(t, limits, s.Horizon)
 			}
@@ -92,7 +91,7 @@ func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
 	return job
 }
 
-// drawChangeCost draws a rescale delay or a restart time.
+// drawChangeCost sets a random `RescaleDelay` or `RestartTime`.
 func drawChangeCost(t *rapid.T, job *solver.Job, horizon solver.Horizon) {
 	cost := rapid.OneOf(
 		rapid.Just(time.Duration(0)),
@@ -107,7 +106,7 @@ func drawChangeCost(t *rapid.T, job *solver.Job, horizon solver.Horizon) {
 	}
 }
 
-// drawETANodes draws the nodes that the remaining ETA is measured on: for most jobs one.
+// drawETANodes sets the number of nodes on which the remaining ETA is measured. For most jobs it is one.
 func drawETANodes(t *rapid.T, limits Limits, job *solver.Job) {
 	if rapid.IntRange(0, 2).Draw(t, "eta on several nodes") != 0 {
 		return
@@ -121,12 +120,12 @@ func drawETANodes(t *rapid.T, limits Limits, job *solver.Job) {
 		smallest, largest = sizes[0], sizes[len(sizes)-1]
 	}
 	if job.ETANodes = rapid.IntRange(smallest, largest).Draw(t, "eta nodes"); job.Demand() < time.Nanosecond.Seconds() {
-		job.ETANodes = 0 // They are so slow that nothing would be left.
+		job.ETANodes = 0 // The demand would be less than a nanosecond.
 	}
 }
 
-// drawRemainingETA draws jobs that end at once, never, in the horizon, or just
-// at the end of a step.
+// drawRemainingETA returns a random ETA. Jobs complete immediately, in the horizon, at the end of a step, or not at
+// all.
 func drawRemainingETA(t *rapid.T, horizon solver.Horizon) time.Duration {
 	const year = 365 * 24 * time.Hour
 	anyMagnitude := rapid.Custom(func(t *rapid.T) time.Duration {
@@ -151,13 +150,12 @@ func drawRemainingETA(t *rapid.T, horizon solver.Horizon) time.Duration {
 	).Draw(t, "remaining eta")
 }
 
-// drawSizes draws the range and, for half of the jobs, explicit sizes of which
-// some may lie outside the range.
+// drawSizes sets a random range and, for half of the jobs, explicit sizes, which may be outside of the range.
 func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
 	count := rapid.IntRange(1, limits.Sizes).Draw(t, "sizes")
 	if rapid.Bool().Draw(t, "powers of two") {
 		smallest := 1 << rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "smallest power")
-		largest := min(smallest<<(count-1), 1<<30) // Twice that is more than a job may have.
+		largest := min(smallest<<(count-1), 1<<30) // Twice as many would exceed the limit of a job.
 		job.MinNodes = rapid.IntRange(smallest/2+1, smallest).Draw(t, "min nodes")
 		job.MaxNodes = rapid.IntRange(largest, 2*largest-1).Draw(t, "max nodes")
 		return
@@ -173,8 +171,8 @@ func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
 	job.MaxNodes = job.AllowedNodes[below+count-1]
 }
 
-// DrawMostSizes gives a job as many legal sizes as it may have, with a speed for each: any
-// speeds, or rising ones.
+// DrawMostSizes sets the maximum number of legal sizes of a job and a random speed for each. Half of the speed tables
+// are increasing.
 func DrawMostSizes(t *rapid.T, job *solver.Job) {
 	job.AllowedNodes, job.Scaling, job.ETANodes = nil, solver.Scaling{}, 0
 	nodes := 0
@@ -189,8 +187,8 @@ func DrawMostSizes(t *rapid.T, job *solver.Job) {
 	job.MinNodes, job.MaxNodes = 1, nodes
 }
 
-// drawMostSizes gives a job of a snapshot as many sizes as it may have, and most often a pool
-// and work that every one of them counts for: the largest just ends the job, or nearly.
+// drawMostSizes is DrawMostSizes for a job of a snapshot. In most cases it also sets a pool and a remaining ETA for
+// which every size matters: the job nearly completes at its largest size.
 func drawMostSizes(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 	DrawMostSizes(t, job)
 	if rapid.IntRange(0, 3).Draw(t, "room for all sizes") > 0 {
@@ -201,8 +199,8 @@ func drawMostSizes(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 	}
 }
 
-// drawScaling draws doubling efficiencies, at 0.5 and below which more nodes do
-// not help, and tables of any shape, neither concave nor growing.
+// drawScaling sets a random doubling efficiency or speed table. At an efficiency of 0.5 or less, more nodes bring no
+// speed. Tables need not be concave or increasing.
 func drawScaling(t *rapid.T, job *solver.Job) {
 	if rapid.IntRange(0, 2).Draw(t, "speed table") != 0 {
 		job.Scaling.DoublingEfficiency = rapid.OneOf(
@@ -222,7 +220,7 @@ func drawScaling(t *rapid.T, job *solver.Job) {
 	job.Scaling = solver.Scaling{Speeds: speeds}
 }
 
-// drawCurrentNodes draws queued jobs, legal sizes and any other number.
+// drawCurrentNodes returns 0, a legal size, or any other number of nodes.
 func drawCurrentNodes(t *rapid.T, limits Limits, job *solver.Job) int {
 	return rapid.OneOf(
 		rapid.Just(0),

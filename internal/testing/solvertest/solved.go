@@ -8,22 +8,21 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Solved is a problem with its optimum, which no backend had a part in.
+// Solved is a problem with its optimum, which was computed without a backend.
 type Solved struct {
 	*solver.Problem
 	Best Optimum
-	// Ties says that Best.Plan is also the best of those of its objective.
-	Ties bool
+	// TiesBroken reports that Best.Plan also precedes all other optimal plans in the order of ties.
+	TiesBroken bool
 }
 
-// SolvedProblems generates problems of every kind, at the limits of the API too: Problems,
-// GroupedProblems, and one of ten of GridProblems.
+// SolvedProblems generates 60% Problems, 30% GroupedProblems and 10% GridProblems.
 func SolvedProblems() *rapid.Generator[Solved] {
 	return rapid.Custom(func(t *rapid.T) Solved {
 		switch kind := rapid.IntRange(0, 9).Draw(t, "kind of problem"); {
 		case kind == 0:
 			p := GridProblems().Draw(t, "problem of many steps")
-			objective, plan := ByWork(p)
+			objective, plan := SolveGrid(p)
 			return Solved{Problem: p, Best: Optimum{Plan: plan, Objective: objective}}
 		case kind < 4:
 			return Solve(t, GroupedProblems(SmallLimits()).Draw(t, "grouped problem"))
@@ -33,18 +32,18 @@ func SolvedProblems() *rapid.Generator[Solved] {
 	})
 }
 
-// Solve returns an admitted problem with its optimum by exhaustive search.
+// Solve solves a problem by exhaustive search.
 func Solve(t rapid.TB, p *solver.Problem) Solved {
 	t.Helper()
 	optimum, ok := Exhaustive(p)
 	if !ok {
-		t.Fatal("an admitted problem without a plan")
+		t.Fatal("the problem has no legal plan")
 	}
-	return Solved{Problem: p, Best: optimum, Ties: true}
+	return Solved{Problem: p, Best: optimum, TiesBroken: true}
 }
 
-// Magnitude is what the values of all jobs add up to where none cancel out: sums of them
-// are known to rounding of that, however small they are themselves.
+// Magnitude returns the sum of the largest absolute values of all jobs. The rounding error of an objective is relative
+// to it, however small the objective is.
 func Magnitude(p *solver.Problem) float64 {
 	sum := 0.0
 	for i := range p.Jobs {

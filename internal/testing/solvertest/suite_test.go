@@ -283,7 +283,7 @@ func (r *runner) instances(t *testing.T) {
 	if testing.Short() || r.InstanceJobs == 0 {
 		t.Skip("they take long")
 	}
-	instances, finished := instances.Drawn(t, r.InstanceJobs), 0
+	instances, finished := instances.Load(t, r.InstanceJobs), 0
 	for _, instance := range instances {
 		t.Run(instance.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), r.Patience)

@@ -1,5 +1,4 @@
-// Package syncbuffer has a buffer for what one goroutine or process writes while
-// another reads it, such as a log.
+// Package syncbuffer has a buffer that one goroutine can read while another writes it, for example a log.
 package syncbuffer
 
 import (
@@ -10,25 +9,25 @@ import (
 
 // Buffer is a buffer that is safe for concurrent use. Its zero value is empty.
 type Buffer struct {
-	mutex  sync.Mutex
+	mu     sync.Mutex
 	buffer bytes.Buffer
 }
 
 // Write appends to the buffer. It never fails.
 func (b *Buffer) Write(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.buffer.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the content so far.
 func (b *Buffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.buffer.String()
 }
 
-// Line returns the last line that holds all the given texts, "" if there is none.
+// Line returns the last line that contains all of the given texts, or "" if there is none.
 func (b *Buffer) Line(texts ...string) string {
 	found := ""
 	for line := range strings.Lines(b.String()) {

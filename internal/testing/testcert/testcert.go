@@ -1,4 +1,4 @@
-// Package testcert makes TLS identities for tests.
+// Package testcert creates TLS certificates for tests.
 package testcert
 
 import (
@@ -17,28 +17,26 @@ import (
 	"time"
 )
 
-// ServerName is a name that every identity is good for, beside localhost and the
-// loopback address.
+// ServerName is a DNS name of every default identity, in addition to localhost.
 const ServerName = "allocator.test"
 
-// Identity is a self-signed certificate, its own authority, good for both ends of a
-// connection and for an hour.
+// Identity is a self-signed certificate for servers and clients, which is valid for one hour.
 type Identity struct {
-	// Certificate is the certificate with its key, and Pool trusts it alone.
+	// Certificate is the certificate with its key. Pool trusts only this certificate.
 	Certificate tls.Certificate
 	Pool        *x509.CertPool
-	// CertFile and KeyFile hold both in PEM.
+	// CertFile and KeyFile are the PEM files of both.
 	CertFile, KeyFile string
 }
 
-// New makes an identity whose files are in a directory; they replace those of an earlier
-// one. Names replace its own names.
+// New creates an identity and writes its files into a directory, replacing existing ones. The default names are
+// ServerName and localhost. Every identity is also valid for 127.0.0.1.
 func New(t testing.TB, directory string, names ...string) Identity {
 	t.Helper()
 	return NewAt(t, directory, time.Now(), names...)
 }
 
-// NewAt makes an identity that is good for an hour before and after a time.
+// NewAt is New for an identity that is valid from one hour before to one hour after now.
 func NewAt(t testing.TB, directory string, now time.Time, names ...string) Identity {
 	t.Helper()
 	if len(names) == 0 {
@@ -83,8 +81,7 @@ func NewAt(t testing.TB, directory string, now time.Time, names ...string) Ident
 	return id
 }
 
-// Bundle writes a file with the certificates of some identities, for a party that trusts
-// them all, and returns its name.
+// Bundle writes a CA file with the certificates of several identities and returns its path.
 func Bundle(t testing.TB, ids ...Identity) string {
 	t.Helper()
 	var bundle []byte

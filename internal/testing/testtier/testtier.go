@@ -1,6 +1,5 @@
-// Package testtier selects the slow tests. `go test ./...` is the quick tier; a slow one runs
-// where the environment variable ELASTALLOC_TESTS names it, as make does. It is no build tag, so
-// that every build, vet, lint and refactoring sees the slow tests as well.
+// Package testtier selects slow tests. `go test ./...` runs the quick tier. Slow tiers run if the environment variable
+// ELASTALLOC_TESTS names them. A tier is not a build tag, so that every build, vet and lint includes the slow tests.
 package testtier
 
 import (
@@ -9,22 +8,20 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that names the slow tiers to run, with commas
-// between them.
+// Variable is the environment variable with the slow tiers to run, separated by commas.
 const Variable = "ELASTALLOC_TESTS"
 
 // Tier is a set of slow tests.
 type Tier string
 
 const (
-	// Faults are the tests of the real binary among failing solvers, disks, clients
-	// and servers.
+	// Faults has the tests of the real binary with failing solvers, disks, clients and servers.
 	Faults Tier = "faults"
-	// Conformance is the conformance suite of every backend in full length.
+	// Conformance has the conformance suite of every backend and all property tests in full length.
 	Conformance Tier = "conformance"
-	// Docs are the commands of the documentation.
+	// Docs has the tests of the commands in the documentation.
 	Docs Tier = "docs"
-	// Kube are the tests of the charts and of the controller on a real Kubernetes.
+	// Kube has the tests of the charts and of the controller on a real Kubernetes.
 	Kube Tier = "kube"
 )
 
@@ -34,9 +31,8 @@ func (t Tier) Selected() bool {
 	return slices.Contains(strings.Split(selected, ","), string(t))
 }
 
-// Draws returns how many examples a test takes: the full number where the tier is
-// selected, otherwise that of the quick tier.
-func (t Tier) Draws(quick, full int) int {
+// Examples returns the number of random examples of a test: full if the tier is selected, otherwise quick.
+func (t Tier) Examples(quick, full int) int {
 	if t.Selected() {
 		return full
 	}

@@ -7,34 +7,32 @@ import (
 )
 
 const (
-	// Patience is how long a test waits: far longer than anything takes, so that only
-	// what hangs fails, even on a busy machine.
-	Patience = 3 * time.Minute
+	// Timeout is the maximum time that a test waits. It is much longer than any condition takes, so that tests
+	// fail only if something hangs, even on a busy machine.
+	Timeout = 3 * time.Minute
 
-	// The first pauses between two looks are short, for what comes at once.
-	shortestPause = time.Millisecond
-	longestPause  = 50 * time.Millisecond
+	// The pause between two checks grows from minPause to maxPause.
+	minPause = time.Millisecond
+	maxPause = 50 * time.Millisecond
 )
 
-// Until waits until something is true, and fails the test if that takes longer than
-// Patience.
-func Until(tb testing.TB, what string, isTrue func() bool) {
+// Until waits until a condition is true. It fails the test after Timeout. what describes the condition.
+func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	For(tb, what, func() (bool, string) { return isTrue(), "it is not so" })
+	For(tb, what, func() (bool, string) { return condition(), "condition is false" })
 }
 
-// For waits until a condition holds. If that takes longer than Patience, it fails the test
-// with the state that the condition gave last.
-func For(tb testing.TB, what string, condition func() (holds bool, state string)) {
+// For is Until for a condition that also returns a state, which is part of the failure.
+func For(tb testing.TB, what string, condition func() (ok bool, state string)) {
 	tb.Helper()
-	deadline := time.Now().Add(Patience)
-	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		holds, state := condition()
-		if holds {
+	deadline := time.Now().Add(Timeout)
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		ok, state := condition()
+		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
-			tb.Fatalf("%s: not after %v; %s", what, Patience, state)
+			tb.Fatalf("%s: not within %v: %s", what, Timeout, state)
 		}
 		time.Sleep(pause)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/plan"
 )
 
-// flags are what the command line says.
+// flags are the values of the command line.
 type flags struct {
 	config, mode                                    string
 	server, tlsCA, tlsCert, tlsKey, tlsServerName   string
@@ -25,7 +25,7 @@ type flags struct {
 	recordMaxBytes                                  int64
 }
 
-// set returns the set of flags that fills f.
+// set returns the flag set, which stores its values in f.
 func (f *flags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("elastalloc-controller", pflag.ContinueOnError)
 	set.StringVar(&f.config, "config", "", "configuration file of the pools; see docs/schedulers/kubernetes.md (required)")
@@ -47,10 +47,10 @@ func (f *flags) set() *pflag.FlagSet {
 	return set
 }
 
-// usageSuffix names the variable of a flag in its usage.
+// usageSuffix returns the suffix of a usage with the environment variable of the flag.
 func usageSuffix(flag *pflag.Flag) string { return " [$" + variable(flag) + "]" }
 
-// writeFlags writes the part of docs/reference/command-line.md about this program.
+// writeFlags writes the section of docs/reference/command-line.md about this program.
 func writeFlags(w io.Writer, set *pflag.FlagSet) error {
 	var text strings.Builder
 	text.WriteString("\n## elastalloc-controller\n\n")
@@ -70,7 +70,7 @@ func variable(flag *pflag.Flag) string {
 	return "ELASTALLOC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// flagError says what the value of a flag should be.
+// flagError returns an error with the flag, its value and what is valid.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -83,58 +83,58 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s: is %q; must be %s", invalid.GetFlag().Name, invalid.GetValue(), valid)
 }
 
-// parse reads the command line and, for flags that it does not set, the environment. The
-// error names every bad flag.
+// parse parses the command line and, for flags that it does not set, the environment. The error names every invalid
+// flag.
 func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (string, bool)) (slog.Level, error) {
 	if err := set.Parse(args); err != nil {
 		return 0, flagError(err)
 	}
-	var bad []error
+	var errs []error
 	if set.NArg() > 0 {
-		bad = append(bad, fmt.Errorf("unexpected argument %q", set.Arg(0)))
+		errs = append(errs, fmt.Errorf("unexpected argument %q", set.Arg(0)))
 	}
 	set.VisitAll(func(flag *pflag.Flag) {
 		if value, _ := env(variable(flag)); value != "" && !flag.Changed {
 			if err := set.Set(flag.Name, value); err != nil {
-				bad = append(bad, fmt.Errorf("environment variable %s: %w", variable(flag), flagError(err)))
+				errs = append(errs, fmt.Errorf("environment variable %s: %w", variable(flag), flagError(err)))
 			}
 		}
 	})
 	if f.config == "" {
-		bad = append(bad, errors.New("--config: is missing; must be set"))
+		errs = append(errs, errors.New("--config: is missing; must be set"))
 	}
 	if f.mode != plan.ModeRecommend && f.mode != plan.ModeApply {
-		bad = append(bad, fmt.Errorf("--mode: is %q; must be %s or %s", f.mode, plan.ModeRecommend, plan.ModeApply))
+		errs = append(errs, fmt.Errorf("--mode: is %q; must be %s or %s", f.mode, plan.ModeRecommend, plan.ModeApply))
 	}
 	if (f.server == "") == !f.inProcess {
-		bad = append(bad, errors.New("exactly one of --server and --in-process must be set"))
+		errs = append(errs, errors.New("exactly one of --server and --in-process must be set"))
 	}
 	if f.inProcess && f.tls() {
-		bad = append(bad, errors.New("--tls flags need --server"))
+		errs = append(errs, errors.New("--tls flags need --server"))
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
-		bad = append(bad, errors.New("--tls-cert and --tls-key belong together"))
+		errs = append(errs, errors.New("--tls-cert and --tls-key must be set together"))
 	}
 	if f.recordMaxBytes < recording.MinMaxBytes {
-		bad = append(bad, fmt.Errorf("--record-max-bytes is %d; want at least %d", f.recordMaxBytes, recording.MinMaxBytes))
+		errs = append(errs, fmt.Errorf("--record-max-bytes: is %d; must be at least %d", f.recordMaxBytes, recording.MinMaxBytes))
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
-		bad = append(bad, fmt.Errorf("--log-level is %q; want debug, info, warn or error", f.level))
+		errs = append(errs, fmt.Errorf("--log-level: is %q; must be debug, info, warn or error", f.level))
 	}
-	return level, errors.Join(bad...)
+	return level, errors.Join(errs...)
 }
 
 func (f *flags) tls() bool {
 	return f.tlsCA != "" || f.tlsCert != "" || f.tlsKey != "" || f.tlsServerName != ""
 }
 
-// client returns a client of the server.
+// client returns a client of the configured server.
 func (f *flags) client() (*client.Client, error) {
 	if !f.tls() {
 		return client.New(f.server)
 	}
-	// A renewed certificate is shown to the next server that is connected to.
+	// TLSConfigFor reloads the client certificate, so that new connections use a renewed one.
 	config, err := rest.TLSConfigFor(&rest.Config{Host: "https://", TLSClientConfig: rest.TLSClientConfig{
 		CAFile: f.tlsCA, CertFile: f.tlsCert, KeyFile: f.tlsKey, ServerName: f.tlsServerName,
 	}})

@@ -35,13 +35,13 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// usageError is a mistake of the caller.
+// usageError is an error in the command line or in a file that it names.
 type usageError struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the wrapped error.
 func (e usageError) Unwrap() error { return e.error }
 
-// exitStatus returns 2 for bad usage or input, else 1.
+// exitStatus returns 2 for a usageError and 1 for other errors.
 func exitStatus(err error) int {
 	if errors.As(err, new(usageError)) {
 		return 2
@@ -49,7 +49,7 @@ func exitStatus(err error) int {
 	return 1
 }
 
-// run is the program: it returns when ctx ends or the lease is lost.
+// run runs the program until ctx is done or the lease is lost.
 func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) error {
 	var f flags
 	set := f.set()
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 		return usageError{fmt.Errorf("%s: %w", f.config, err)}
 	}
 
-	decides, err := f.allocator()
+	allocator, err := f.allocator()
 	if err != nil {
 		return usageError{err}
 	}
@@ -86,11 +86,10 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	}
 	logger := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	return f.manage(ctx, pools, decides, cluster, logger)
+	return f.manage(ctx, pools, allocator, cluster, logger)
 }
 
-// writeVersion writes the version that the Go command stamped the binary with, as the other
-// programs do.
+// writeVersion writes the version that the Go command has recorded in the binary.
 func writeVersion(w io.Writer) error {
 	version := "(unknown)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -100,8 +99,8 @@ func writeVersion(w io.Writer) error {
 	return err
 }
 
-// manage runs the controller until ctx ends or the lease is lost.
-func (f *flags) manage(ctx context.Context, c *config.Config, decides controller.Allocator, cluster *rest.Config, logger *slog.Logger) error {
+// manage runs the controller until ctx is done or the lease is lost.
+func (f *flags) manage(ctx context.Context, c *config.Config, allocator controller.Allocator, cluster *rest.Config, logger *slog.Logger) error {
 	watched := kinds.Named(c.Kinds)
 	caches, err := controller.CacheOptions(watched, c.Kueue)
 	if err != nil {
@@ -109,11 +108,11 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	}
 	manager, err := ctrl.NewManager(cluster, ctrl.Options{
 		Cache: caches,
-		// Jobs are unstructured: one adapter a kind, and no dependency on their modules.
+		// Jobs are unstructured, so that the modules of their operators are no dependencies.
 		Client:         client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		LeaderElection: f.leaderElect, LeaderElectionID: "elastalloc-controller",
 		LeaderElectionNamespace: f.leaderNamespace, LeaderElectionReleaseOnCancel: true,
-		Metrics: metricsserver.Options{BindAddress: "0"}, // The admin address has them.
+		Metrics: metricsserver.Options{BindAddress: "0"}, // The admin address serves them.
 	})
 	if err != nil {
 		return err
@@ -132,7 +131,7 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	defer stopRecording()
 	loops, err := controller.Add(manager, c.Pools, controller.Options{
 		Mode: f.mode, Kinds: watched, Kueue: c.Kueue, Client: manager.GetClient(), Live: manager.GetAPIReader(),
-		Allocator: decides, Querier: querier, Recorder: manager.GetEventRecorder("elastalloc-controller"),
+		Allocator: allocator, Querier: querier, Recorder: manager.GetEventRecorder("elastalloc-controller"),
 		Metrics: controller.NewMetrics(registry, f.mode), Log: logger, Now: time.Now, Calls: calls,
 	})
 	if err != nil {
@@ -142,7 +141,7 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	if err != nil {
 		return fmt.Errorf("--admin-listen: %w", err)
 	}
-	// Every replica serves it, leader or not.
+	// Every replica serves the admin address, not only the leader.
 	if err := manager.Add(&ctrlmanager.Server{Name: "admin", Listener: listener, Server: &http.Server{
 		Handler:           controller.Admin(prometheus.Gatherers{registry, ctrlmetrics.Registry}, controller.Synced(manager.GetCache()), loops),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
@@ -152,8 +151,7 @@ func (f *flags) manage(ctx context.Context, c *config.Config, decides controller
 	return manager.Start(ctx)
 }
 
-// recorder returns what keeps the decisions, nil where none are to be kept. The function
-// writes out the last of them.
+// recorder returns the recorder of decisions, nil if they are not recorded, and a function that stops it.
 func (f *flags) recorder(registry prometheus.Registerer, logger *slog.Logger) (controller.CallRecorder, func(), error) {
 	if f.record == "" {
 		return nil, func() {}, nil
@@ -174,9 +172,9 @@ func (f *flags) recorder(registry prometheus.Registerer, logger *slog.Logger) (c
 	}, nil
 }
 
-// restConfig returns how to reach the cluster. How many writes are under way at once is
-// limited by the loops, and what the API server takes by itself: client-go's own limit of 5 a
-// second would have a decision on 300 jobs take minutes.
+// restConfig returns the client configuration of the cluster, without the rate limit of client-go: with 5 requests per
+// second, a decision on 300 jobs would take minutes. The loops limit concurrent writes, and the API server limits
+// requests.
 func (f *flags) restConfig() (*rest.Config, error) {
 	load := ctrlconfig.GetConfig
 	if f.kubeconfig != "" {
@@ -190,7 +188,7 @@ func (f *flags) restConfig() (*rest.Config, error) {
 	return cluster, nil
 }
 
-// allocator returns what the flags say shall decide.
+// allocator returns the allocator that the flags select.
 func (f *flags) allocator() (controller.Allocator, error) {
 	if !f.inProcess {
 		return f.client()

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Command kube-sandbox runs a Kubernetes on this machine until it is interrupted, to try
-// the controller without GPUs: nodes and pods are played, all else is real. `make sandbox`
-// starts it.
+// Command kube-sandbox runs a local Kubernetes until it is interrupted, so that the controller can be tried without
+// GPUs. Nodes and pods are simulated, and all other components are real. `make sandbox` starts it.
 package main
 
 import (
@@ -20,14 +19,14 @@ import (
 )
 
 func main() {
-	programs := flag.String("programs", ".tools/kube", "the folder that make kube fills")
+	programs := flag.String("programs", ".tools/kube", "directory with the programs that make kube builds")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Stdout, *programs); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called.
+		os.Exit(1) //nolint:gocritic // The deferred stop is called above.
 	}
 }
 
@@ -35,12 +34,12 @@ func run(ctx context.Context, stdout io.Writer, programs string) (err error) {
 	if programs, err = filepath.Abs(programs); err != nil {
 		return err
 	}
-	directory, err := os.MkdirTemp("", "kube-sandbox-")
+	dir, err := os.MkdirTemp("", "kube-sandbox-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(directory)
-	c, err := cluster.Start(ctx, programs, directory)
+	defer os.RemoveAll(dir)
+	c, err := cluster.Start(ctx, programs, dir)
 	if err != nil {
 		return err
 	}

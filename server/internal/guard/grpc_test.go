@@ -65,7 +65,7 @@ func TestGRPC(t *testing.T) {
 
 	t.Run("a handler runs before its request has arrived, and reads it in parts", func(t *testing.T) {
 		t.Parallel()
-		receiver := &Receiver{Memory: NewMemory(16 << 20), MaxCalls: 1, MaxBytes: 1 << 20, Timeout: wait.Patience, Reclaim: func() {}}
+		receiver := &Receiver{Memory: NewMemory(16 << 20), MaxCalls: 1, MaxBytes: 1 << 20, Timeout: wait.Timeout, Reclaim: func() {}}
 		reading, got := make(chan struct{}), 0
 		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			stream, err := StreamOf(ctx)
@@ -83,7 +83,7 @@ func TestGRPC(t *testing.T) {
 		}
 		select {
 		case <-reading:
-		case <-time.After(wait.Patience):
+		case <-time.After(wait.Timeout):
 			t.Fatal("the handler waits for the request")
 		}
 		if err := errors.Join(stream.SendMsg(large), stream.CloseSend(), stream.RecvMsg(new(wrapperspb.StringValue))); err != nil {

@@ -261,7 +261,7 @@ func TestHistoryIsSmall(t *testing.T) {
 		runtime.ReadMemStats(&stats)
 		return int(stats.HeapAlloc)
 	}
-	jobs, before := testtier.Conformance.Draws(10_000, 100_000), live()
+	jobs, before := testtier.Conformance.Examples(10_000, 100_000), live()
 	for n := range 2 * keptCalls {
 		report := solver.Report{Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: make(solver.Certificate, 10_000)}
 		for range 1000 {
@@ -317,7 +317,7 @@ func TestReasonsAreFoundByOne(t *testing.T) {
 		if !strings.Contains(text, "not available yet") {
 			t.Errorf("the page does not say that there are no reasons yet: %s", text)
 		}
-	case <-time.After(wait.Patience):
+	case <-time.After(wait.Timeout):
 		t.Error("the page waits for another one's reasons")
 	}
 	close(found)

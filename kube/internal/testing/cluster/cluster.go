@@ -1,11 +1,10 @@
 //go:build linux
 
-// Package cluster runs a real Kubernetes on this machine, without containers: etcd, the
-// API server with RBAC, the controller manager and the scheduler as released, and kwok,
-// which plays the nodes and their pods. It listens on loopback only and ends with the
-// program that started it. `make kube` builds what it runs.
+// Package cluster runs a real Kubernetes on this machine, without containers: released versions of etcd, the API
+// server with RBAC, the controller manager and the scheduler, and kwok, which simulates nodes and their pods. All of them
+// listen only on loopback and are killed when the program that started them exits. `make kube` builds the programs.
 //
-// What it does not show is what containers do: images, probes, signals, networking.
+// Images, probes, signals and networking of containers are not simulated.
 package cluster
 
 import (
@@ -31,13 +30,13 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// patience is how long a program has to be ready: far longer than any takes, so that only
-// what hangs fails, on a busy machine as well.
-const patience = 5 * time.Minute
+// timeout is the maximum time until a condition is true. It is much longer than any takes, so that tests fail only if
+// something hangs, even on a busy machine.
+const timeout = 5 * time.Minute
 
-// nodeGrace is how long a node may not renew its lease until it is taken for lost. With the
-// usual 50 s a busy machine loses nodes that no test had go silent.
-const nodeGrace = 10 * time.Minute
+// nodeGracePeriod is the time after which a node that does not renew its lease is lost. With the default of 50 s,
+// nodes are lost on a busy machine.
+const nodeGracePeriod = 10 * time.Minute
 
 //go:embed stages.yaml
 var podStages string
@@ -47,18 +46,18 @@ var auditPolicy []byte
 
 // Cluster is a running Kubernetes.
 type Cluster struct {
-	// Kubeconfig is the path of the administrator's.
+	// Kubeconfig is the path of the kubeconfig of the administrator.
 	Kubeconfig string
-	// Config is the administrator's, without a limit on requests.
+	// Config is the client configuration of the administrator, without a rate limit.
 	Config *rest.Config
 	// Client uses Config.
 	Client kubernetes.Interface
-	// AuditLog is the path of the API server's audit log: every write with what was written,
-	// one JSON object per line.
+	// AuditLog is the path of the audit log of the API server: one JSON object per write, with its content, per
+	// line.
 	AuditLog string
-	// URL is where the API server listens, EtcdURL where etcd does.
+	// URL is the address of the API server, and EtcdURL the address of etcd.
 	URL, EtcdURL string
-	// Programs and Directory are those that it was started with.
+	// Programs and Directory are the arguments of Start.
 	Programs, Directory string
 
 	processes *processes
@@ -66,9 +65,9 @@ type Cluster struct {
 	ca        []byte
 }
 
-// Start starts a cluster without nodes and returns once it takes requests. Where it fails
-// nothing keeps running. Programs is the folder that `make kube` fills, .tools/kube; state and logs
-// go to the directory, which exists and which the caller removes.
+// Start starts a cluster without nodes and returns when the cluster is ready. If it fails, it stops all processes.
+// programs is the directory that `make kube` fills, .tools/kube. State and logs are written to directory, which must
+// exist and which the caller removes.
 func Start(ctx context.Context, programs, directory string) (_ *Cluster, err error) {
 	c := &Cluster{
 		Kubeconfig: filepath.Join(directory, "kubeconfig"),
@@ -102,7 +101,7 @@ func Start(ctx context.Context, programs, directory string) (_ *Cluster, err err
 	if err := c.startAPIServer(ports[0]); err != nil {
 		return nil, err
 	}
-	// The server makes its certificate when it starts; its own authority is within.
+	// The server creates a self-signed certificate when it starts.
 	err = c.Until(ctx, "a certificate", func() error {
 		c.ca, err = os.ReadFile(c.path("certs/apiserver.crt"))
 		return err
@@ -133,15 +132,15 @@ func Start(ctx context.Context, programs, directory string) (_ *Cluster, err err
 	return c, err
 }
 
-// Stop ends every process of the cluster, at once: what they hold is forgotten anyway.
+// Stop kills all processes of the cluster.
 func (c *Cluster) Stop() { c.processes.killAll() }
 
-// RestartAPIServer kills the API server, leaves it away for a while and starts it again.
-func (c *Cluster) RestartAPIServer(ctx context.Context, away time.Duration) error {
+// RestartAPIServer kills the API server and starts it again after the given downtime.
+func (c *Cluster) RestartAPIServer(ctx context.Context, downtime time.Duration) error {
 	args := c.apiserver.command.Args[1:]
 	c.apiserver.Kill()
 	select {
-	case <-time.After(away):
+	case <-time.After(downtime):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -152,7 +151,7 @@ func (c *Cluster) RestartAPIServer(ctx context.Context, away time.Duration) erro
 	return c.untilReady(ctx)
 }
 
-// Run starts a program that ends with the cluster at the latest.
+// Run starts a program that is killed when the cluster stops.
 func (c *Cluster) Run(name, path string, args ...string) (*Process, error) {
 	return c.processes.start(name, path, args...)
 }
@@ -167,8 +166,8 @@ func (c *Cluster) WriteKubeconfig(path, token string) error {
 	return c.WriteKubeconfigOf(path, token, c.URL, c.ca)
 }
 
-// WriteKubeconfigOf writes a kubeconfig for a bearer token at a proxy before the API server,
-// whose certificate is by an authority in PEM.
+// WriteKubeconfigOf writes a kubeconfig for a bearer token and a proxy of the API server. authority is the CA of the
+// certificate of the proxy, in PEM.
 func (c *Cluster) WriteKubeconfigOf(path, token, url string, authority []byte) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["kube"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: authority}
@@ -184,7 +183,7 @@ func (c *Cluster) start(name string, args ...string) (*Process, error) {
 	return c.processes.start(name, c.Program(name), args...)
 }
 
-// writeSecrets writes the key of service accounts and the administrator's token.
+// writeSecrets writes the key of service accounts, the token of the administrator and the audit policy.
 func (c *Cluster) writeSecrets() (token string, err error) {
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
@@ -210,12 +209,12 @@ func (c *Cluster) startAPIServer(port string) (err error) {
 }
 
 func (c *Cluster) startControllers() error {
-	// They serve nothing, so their own ports are off. By default they are held to 20 and 50 requests
-	// a second; here the controller is what is looked at.
+	// Their ports are disabled, because nothing uses them. Their default limits of 20 and 50 requests per second
+	// would slow down the controller under test.
 	common := []string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", "--kube-api-qps", "1000", "--kube-api-burst", "1000"}
 	if _, err := c.start("kube-controller-manager", append(common,
 		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
-		"--node-monitor-grace-period", nodeGrace.String())...); err != nil {
+		"--node-monitor-grace-period", nodeGracePeriod.String())...); err != nil {
 		return err
 	}
 	if _, err := c.start("kube-scheduler", common...); err != nil {
@@ -225,21 +224,21 @@ func (c *Cluster) startControllers() error {
 	if err != nil {
 		return err
 	}
-	// A lost node does not come up by itself.
+	// A node with LostLabel must not become ready.
 	const selector = "matchExpressions:\n"
 	if strings.Count(string(nodeStage), selector) != 1 {
-		return fmt.Errorf("kwok's stage of nodes is not the expected one:\n%s", nodeStage)
+		return fmt.Errorf("unexpected node stage of kwok:\n%s", nodeStage)
 	}
-	upUnlessLost := strings.Replace(string(nodeStage), selector,
+	readyUnlessLost := strings.Replace(string(nodeStage), selector,
 		selector+"    - {key: '.metadata.labels[\""+LostLabel+"\"]', operator: DoesNotExist}\n", 1)
-	stages := upUnlessLost + "\n---\n" + podStages
-	//nolint:gosec // The folder is the caller's.
+	stages := readyUnlessLost + "\n---\n" + podStages
+	//nolint:gosec // The caller chooses the directory.
 	if err := os.WriteFile(c.path("stages.yaml"), []byte(stages), 0o600); err != nil {
 		return err
 	}
-	// A renewal is due four times in that time.
+	// kwok renews a lease four times in this time.
 	_, err = c.start("kwok", "--kubeconfig", c.Kubeconfig, "--manage-all-nodes", "--config", c.path("stages.yaml"),
-		"--node-lease-duration-seconds", strconv.Itoa(int(nodeGrace.Seconds())))
+		"--node-lease-duration-seconds", strconv.Itoa(int(nodeGracePeriod.Seconds())))
 	return err
 }
 
@@ -249,37 +248,36 @@ func (c *Cluster) untilReady(ctx context.Context) error {
 	})
 }
 
-// Until waits for a condition, as long as the API server runs.
+// Until waits until condition returns nil. It fails after a timeout, or if the API server exits.
 func (c *Cluster) Until(ctx context.Context, what string, condition func() error) error {
 	return c.apiserver.Until(ctx, what, condition)
 }
 
-// Until waits for a condition, as long as the process runs.
+// Until waits until condition returns nil. It fails after a timeout, or if the process exits.
 func (p *Process) Until(ctx context.Context, what string, condition func() error) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		err := condition()
 		if err == nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: not after %v: %w\n%s", what, patience, err, p.Tail())
+			return fmt.Errorf("%s: not within %v: %w\n%s", what, timeout, err, p.Tail())
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.Exited():
-			return fmt.Errorf("%s: it has ended: %s", what, p.Tail())
+			return fmt.Errorf("%s: the process has exited: %s", what, p.Tail())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// FreePorts returns ports of loopback that are free, below those from which the system takes the
-// ends of outgoing connections.
+// FreePorts returns free ports of loopback, below the range of ephemeral ports.
 func FreePorts(n int) ([]string, error) {
 	var ports []string
-	var listeners []net.Listener // All are held until all are found.
+	var listeners []net.Listener // All stay open until all ports are found.
 	defer func() {
 		for _, listener := range listeners {
 			_ = listener.Close()

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// GPUs is how many a node has, all of which a pod of a job asks for.
+// GPUs is the number of GPUs of a node. A pod of a job requests all of them.
 const GPUs = 8
 
-// AddNodes adds nodes pool-000, pool-001, … with the label pool=POOL, and returns once all
-// nodes of the pool are ready.
+// AddNodes adds n nodes POOL-000, POOL-001, … with the label pool=POOL, and returns when all nodes of the pool are
+// ready.
 func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 	errs := make([]error, n)
 	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = c.AddNode(ctx, pool, i) })
@@ -31,17 +31,17 @@ func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 		}
 		for i := range nodes.Items {
 			if !Usable(&nodes.Items[i]) {
-				return fmt.Errorf("%s is not", nodes.Items[i].Name)
+				return fmt.Errorf("%s is not ready", nodes.Items[i].Name)
 			}
 		}
 		if len(nodes.Items) < n {
-			return fmt.Errorf("there are %d", len(nodes.Items))
+			return fmt.Errorf("the pool has %d nodes", len(nodes.Items))
 		}
 		return nil
 	})
 }
 
-// AddNode adds one node of a pool.
+// AddNode adds the i-th node of a pool.
 func (c *Cluster) AddNode(ctx context.Context, pool string, i int) error {
 	name := NodeName(pool, i)
 	capacity := corev1.ResourceList{
@@ -55,13 +55,13 @@ func (c *Cluster) AddNode(ctx context.Context, pool string, i int) error {
 	return err
 }
 
-// NodeName returns the name of a node of AddNodes.
+// NodeName returns the name of the i-th node of a pool.
 func NodeName(pool string, i int) string { return fmt.Sprintf("%s-%03d", pool, i) }
 
-// LostLabel is on a node that is to be silent.
+// LostLabel is the label of nodes that stop renewing their lease.
 const LostLabel = "test/lost"
 
-// Usable reports whether a node is ready and takes pods.
+// Usable reports whether a node is ready and accepts pods.
 func Usable(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectPreferNoSchedule {

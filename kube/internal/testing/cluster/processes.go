@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// processes starts programs that end with this one, however it ends: they are sent SIGKILL
-// when the thread that started them is gone, and that thread lives as long as this program.
+// processes starts programs that the kernel kills when this program exits. The kernel sends SIGKILL when the thread
+// that started them exits, so one thread starts all of them and never exits.
 type processes struct {
 	logs   string
 	starts chan func()
@@ -26,7 +26,7 @@ type processes struct {
 
 // Process is a program that a cluster started.
 type Process struct {
-	// Log is the path of what it wrote to standard output and standard error.
+	// Log is the path of the file with standard output and standard error.
 	Log string
 
 	command *exec.Cmd
@@ -37,7 +37,7 @@ type Process struct {
 func newProcesses(logs string) *processes {
 	p := &processes{logs: logs, starts: make(chan func()), running: map[*Process]bool{}}
 	go func() {
-		runtime.LockOSThread() // Never unlocked: see above.
+		runtime.LockOSThread() // It is never unlocked, see above.
 		for start := range p.starts {
 			start()
 		}
@@ -45,7 +45,7 @@ func newProcesses(logs string) *processes {
 	return p
 }
 
-// start starts a program in a group of its own. Its log is appended to one of the same name.
+// start starts a program in a new process group. It appends to the log of an earlier program of the same name.
 func (p *processes) start(name, path string, args ...string) (*Process, error) {
 	logPath := filepath.Join(p.logs, name+".log")
 	output, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -53,7 +53,7 @@ func (p *processes) start(name, path string, args ...string) (*Process, error) {
 		return nil, err
 	}
 	defer output.Close()
-	//nolint:noctx // It lives longer than the call: Kill ends it, and so does our own end.
+	//nolint:noctx // The process outlives the call. Kill stops it.
 	command := exec.Command(path, args...)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -67,7 +67,7 @@ func (p *processes) start(name, path string, args ...string) (*Process, error) {
 	p.running[process] = true
 	p.mu.Unlock()
 	go func() {
-		_ = command.Wait() // How it ended is for those that wait for Exited to judge.
+		_ = command.Wait() // Callers that wait for Exited decide whether the exit is an error.
 		p.mu.Lock()
 		delete(p.running, process)
 		p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *processes) start(name, path string, args ...string) (*Process, error) {
 	return process, nil
 }
 
-// killAll ends every process that still runs.
+// killAll kills all running processes.
 func (p *processes) killAll() {
 	p.mu.Lock()
 	running := make([]*Process, 0, len(p.running))
@@ -89,11 +89,10 @@ func (p *processes) killAll() {
 	}
 }
 
-// Exited is closed when the process has ended.
+// Exited returns a channel that is closed when the process has exited.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Used returns how long the process has computed and the most memory that it held, in bytes, once
-// it has ended.
+// Used waits until the process has exited, and returns its CPU time and its maximum resident memory in bytes.
 func (p *Process) Used() (cpu time.Duration, memory int64) {
 	<-p.exited
 	if usage, ok := p.command.ProcessState.SysUsage().(*syscall.Rusage); ok {
@@ -102,29 +101,28 @@ func (p *Process) Used() (cpu time.Duration, memory int64) {
 	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime(), memory
 }
 
-// Kill sends SIGKILL to the process and all that it started, and returns when it is gone.
-// It may be called again.
+// Kill sends SIGKILL to the process group, and waits until the process has exited. It may be called repeatedly.
 func (p *Process) Kill() { p.Signal(syscall.SIGKILL); <-p.exited }
 
-// Signal sends a signal to the process and all that it started.
+// Signal sends a signal to the process group.
 func (p *Process) Signal(signal syscall.Signal) {
-	p.owner.mu.Lock() // While it is listed its number is not another's.
+	p.owner.mu.Lock() // While the process is in running, its id is not reused.
 	defer p.owner.mu.Unlock()
 	if p.owner.running[p] {
 		_ = syscall.Kill(-p.command.Process.Pid, signal)
 	}
 }
 
-// Tail returns the end of the log, for the message of a failure.
+// Tail returns the end of the log, for error messages.
 func (p *Process) Tail() string {
-	const most = 4000
+	const maxBytes = 4000
 	file, err := os.Open(p.Log)
 	if err != nil {
 		return err.Error()
 	}
 	defer file.Close()
 	if size, err := file.Seek(0, io.SeekEnd); err == nil {
-		_, _ = file.Seek(max(0, size-most), io.SeekStart)
+		_, _ = file.Seek(max(0, size-maxBytes), io.SeekStart)
 	}
 	tail, _ := io.ReadAll(file)
 	return string(tail)

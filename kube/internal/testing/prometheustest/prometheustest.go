@@ -15,20 +15,20 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// listening is what Prometheus says once it listens, with the address.
-var listening = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
+// listeningLine matches the log line with the address on which Prometheus listens.
+var listeningLine = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
 
-// Start starts a Prometheus that scrapes what metrics returns, in its text format, as a
-// job twice a second, evaluates rules as often, and looks back an hour for the last value of a
-// series. It returns its address and what stops it, which the end of the test does at the latest.
-// Where Prometheus is missing the test is skipped, and in CI it fails.
+// Start starts a Prometheus server. Twice per second, it scrapes the result of metrics, in the text format, as the given
+// job, and evaluates rules. Its lookback delta is one hour. Start returns the address of the server and a function that
+// stops it; the end of the test stops it too. If Prometheus is missing, Start skips the test. If the environment variable
+// CI is set, it fails the test.
 func Start(t *testing.T, job, rules string, metrics func() string) (address string, stop func()) {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	if err != nil {
 		path, err = exec.LookPath("../../.tools/bin/prometheus")
 	}
-	ci := os.Getenv("CI") //nolint:forbidigo // Whether tests may be skipped is not an input of the program.
+	ci := os.Getenv("CI") //nolint:forbidigo // It only selects whether the test is skipped.
 	switch {
 	case err != nil && ci == "":
 		t.Skip("prometheus is missing; `make prometheus` installs it")
@@ -40,18 +40,18 @@ func Start(t *testing.T, job, rules string, metrics func() string) (address stri
 		_, _ = fmt.Fprint(w, metrics())
 	}))
 	t.Cleanup(target.Close)
-	folder := t.TempDir()
-	configuration := filepath.Join(folder, "prometheus.yml")
+	dir := t.TempDir()
+	configuration := filepath.Join(dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\n"+
 		"scrape_configs: [{job_name: %q, static_configs: [{targets: [%q]}]}]", job, target.Listener.Addr())
-	for path, content := range map[string]string{configuration: text, filepath.Join(folder, "rules.yml"): rules} {
+	for path, content := range map[string]string{configuration: text, filepath.Join(dir, "rules.yml"): rules} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var log syncbuffer.Buffer
-	//nolint:noctx // stop ends it.
-	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+	//nolint:noctx // The function stop kills it.
+	server := exec.Command(path, "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address=127.0.0.1:0", "--query.lookback-delta=1h")
 	server.Stdout, server.Stderr = &log, &log
 	if err := server.Start(); err != nil {
@@ -68,15 +68,15 @@ func Start(t *testing.T, job, rules string, metrics func() string) (address stri
 	t.Cleanup(func() {
 		stop()
 		if t.Failed() {
-			t.Logf("Prometheus said\n%s", log.String())
+			t.Logf("log of Prometheus:\n%s", log.String())
 		}
 	})
 	wait.Until(t, "Prometheus listens", func() bool {
-		found := listening.FindStringSubmatch(log.String())
-		if found != nil {
-			address = "http://" + found[1]
+		match := listeningLine.FindStringSubmatch(log.String())
+		if match != nil {
+			address = "http://" + match[1]
 		}
-		return found != nil
+		return match != nil
 	})
 	return address, stop
 }

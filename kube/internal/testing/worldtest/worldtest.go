@@ -1,5 +1,5 @@
-// Package worldtest plays the part of a cluster that the controller's pure packages see:
-// nodes, pods, and Indexed Jobs whose pods follow their size.
+// Package worldtest simulates the part of a cluster that the controller observes: nodes, pods, and Indexed Jobs with a
+// pod per node.
 package worldtest
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// Unit is the resource of the nodes, and PerNode how much of it each has.
+// Unit is the resource of the nodes, and PerNode the amount of it per node.
 const (
 	Unit    = "nvidia.com/gpu"
 	PerNode = 8
 )
 
-// Begin is when tests begin.
+// Begin returns the time at which tests start.
 func Begin() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// Pool returns a pool named training with the defaults of a configuration.
+// Pool returns a pool named training with the default configuration.
 func Pool() config.Pool {
 	return config.Pool{
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: Unit,
@@ -52,8 +52,8 @@ func Node(name string) *corev1.Node {
 	}
 }
 
-// Job returns an Indexed Job of the pool that asks for the given nodes; with 0 it is
-// suspended at a size of 1. Annotations are given without their prefix.
+// Job returns an Indexed Job of the pool that requests the given number of nodes. If it is 0, the job is suspended with
+// the size 1. The keys of annotations have no prefix.
 func Job(name string, nodes int, annotations map[string]string) *unstructured.Unstructured {
 	prefixed := make(map[string]any)
 	for key, value := range annotations {
@@ -78,14 +78,14 @@ func Job(name string, nodes int, annotations map[string]string) *unstructured.Un
 	return job
 }
 
-// PodSpec returns the specification of a pod that requests so much of the unit.
+// PodSpec returns the specification of a pod that requests the given amount of Unit.
 func PodSpec(units int) map[string]any {
 	return map[string]any{"containers": []any{map[string]any{
 		"name": "train", "resources": map[string]any{"limits": map[string]any{Unit: strconv.Itoa(units)}},
 	}}}
 }
 
-// Pod returns a running pod on a node, "" for none yet.
+// Pod returns a running pod on a node, or a pending pod if node is "".
 func Pod(name, node string, labels map[string]string) *corev1.Pod {
 	units := corev1.ResourceList{Unit: *resource.NewQuantity(PerNode, resource.DecimalSI)}
 	pod := &corev1.Pod{
@@ -104,7 +104,7 @@ func Pod(name, node string, labels map[string]string) *corev1.Pod {
 	return pod
 }
 
-// Cluster is nodes, jobs and pods in memory.
+// Cluster is a simulated cluster.
 type Cluster struct {
 	Now   time.Time
 	Pool  config.Pool
@@ -112,12 +112,12 @@ type Cluster struct {
 	Jobs  map[string]*unstructured.Unstructured
 	Pods  []*corev1.Pod
 	Kueue *world.Kueue
-	// NodeHistory is what World is told of earlier observations.
+	// NodeHistory is the history of the nodes that ClusterState passes to world.Observe.
 	NodeHistory map[string]world.NodeHistory
-	made        int
+	createdPods int
 }
 
-// New returns a cluster of the given nodes, on which the pods of the jobs run.
+// New returns a cluster with the given number of nodes and jobs, whose pods are running.
 func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 	c := &Cluster{Now: Begin(), Pool: Pool(), Jobs: make(map[string]*unstructured.Unstructured)}
 	for i := range nodes {
@@ -139,8 +139,8 @@ func (c *Cluster) ClusterState() *world.ClusterState {
 	return world.Observe(in)
 }
 
-// Reconcile does what the Job controller and the scheduler do: it makes pods that are
-// missing, puts them on nodes that are free, and begins to delete those that are too many.
+// Reconcile simulates the Job controller and the scheduler: it creates missing pods, assigns them to free nodes, and
+// marks surplus pods as deleted.
 func (c *Cluster) Reconcile() {
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		job := c.Jobs[name]
@@ -155,11 +155,11 @@ func (c *Cluster) Reconcile() {
 			}
 		}
 		for i := len(live); i < int(want); i++ {
-			c.made++
-			c.Pods = append(c.Pods, Pod(fmt.Sprintf("%s-%d", name, c.made), "", map[string]string{"batch.kubernetes.io/job-name": name}))
+			c.createdPods++
+			c.Pods = append(c.Pods, Pod(fmt.Sprintf("%s-%d", name, c.createdPods), "", map[string]string{"batch.kubernetes.io/job-name": name}))
 		}
 		for i := int(want); i < len(live); i++ {
-			// Due once its grace of 30 s is over.
+			// The grace period is 30 s.
 			live[i].DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
 		}
 	}
@@ -177,13 +177,13 @@ func (c *Cluster) Reconcile() {
 	}
 }
 
-// Leave ends the pods that are being deleted.
-func (c *Cluster) Leave() {
+// RemoveDeletedPods removes the pods that are marked as deleted, and calls Reconcile.
+func (c *Cluster) RemoveDeletedPods() {
 	c.Pods = slices.DeleteFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 	c.Reconcile()
 }
 
-// Patch returns an object with a patch applied, which must be of its version.
+// Patch returns a copy of an object with a patch applied. The patch must have the resource version of the object.
 func Patch(object *unstructured.Unstructured, patch kinds.Patch) (*unstructured.Unstructured, error) {
 	body, err := patch.JSON(object.GetResourceVersion())
 	if err != nil {

@@ -1,15 +1,12 @@
-// Package audited is for tests: it has decisions of the core audited. What a property test, a
-// conformance test, a fuzzer or a simulation is told to be optimal goes through it, or through
-// package audit itself, but for these:
+// Package audittest verifies decisions in tests with package audit. Every result that a property test, a conformance
+// test, a fuzz test or a simulation reports as optimal is verified by this package or by package audit, except for:
 //
-//   - Problems that no request expresses, with drawn gains, values of sizes and capacities: those
-//     that the tests of solver/... draw by solvertest. Their optimum is known by other means: all
-//     plans, another solver.
-//   - Problems that tests of solver/exact hand to it for the work of a search, for the same plan
-//     twice, or for an answer when time ends, and those of TestInstances, for optima that package
-//     audit confirms.
-//   - Tests of server, client, kube and lab: they are about what is around a decision.
-package audited
+//   - Problems that no request can express, which the tests of solver/... generate with package solvertest: random
+//     gains, values of sizes and capacities. Their optimum is known from exhaustive search or from another solver.
+//   - Problems with which tests of solver/exact measure the work of a search, check that it is deterministic, or
+//     interrupt it, and those of TestInstances, whose optima package audit confirms.
+//   - Tests of server, client, kube and lab, which do not test the optimality of decisions.
+package audittest
 
 import (
 	"context"
@@ -20,24 +17,24 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// work limits the check of one decision to a fraction of a second.
-const work = 30_000_000
+// maxWork limits the verification of one decision to a fraction of a second.
+const maxWork = 30_000_000
 
-// Allocate decides with o.Certificate set and has the decision audited: of one that is
-// refuted the error says why.
+// Allocate makes a decision with o.Certificate set and verifies it. If the decision is refuted, the error has the
+// reason.
 func Allocate(
 	ctx context.Context, s *solver.Snapshot, o solver.Options,
 	allocate func(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error),
 ) (solver.Decision, error) {
 	o.Certificate = true
 	d, err := allocate(ctx, s, o)
-	if err != nil || o.CustomObjective != nil || o.NoBound { // These are not in the API.
+	if err != nil || o.CustomObjective != nil || o.NoBound { // These options are not in the API.
 		return d, err
 	}
 	return d, check(ctx, s, o, d)
 }
 
-// Result has the optimum audited that a backend found for the problem of a valid snapshot.
+// Result verifies the optimum that a backend found for the problem of a valid snapshot.
 func Result(ctx context.Context, s *solver.Snapshot, o solver.Options, p *solver.Problem, result solver.Result) error {
 	plan := result.Plan.Clone()
 	p.ReleaseFinished(plan)
@@ -52,7 +49,7 @@ func Result(ctx context.Context, s *solver.Snapshot, o solver.Options, p *solver
 
 func check(ctx context.Context, s *solver.Snapshot, o solver.Options, d solver.Decision) error {
 	request := apiconv.ToAllocateRequest(apiconv.Request{Snapshot: s, Options: o, IncludePlan: true})
-	report := audit.Check(ctx, request, apiconv.ToAllocateResponse(s.ID, d, true), audit.Options{Work: work})
+	report := audit.Check(ctx, request, apiconv.ToAllocateResponse(s.ID, d, true), audit.Options{Work: maxWork})
 	if report.Verdict == audit.Refuted {
 		return fmt.Errorf("audit: %s: %v", report.Reason, request)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// GridProblems generates problems at the limits that exhaustive search does not reach: up
-// to solver.MaxSteps steps, up to solver.MaxSizes sizes above size 0, weights over 18
-// decades. Speeds and remaining ETAs are whole steps of one node, for ByWork.
+// GridProblems generates problems that are too large for exhaustive search: up to solver.MaxSteps steps, up to
+// solver.MaxSizes sizes above 0, and weights over 18 orders of magnitude. Speeds and remaining ETAs are multiples of
+// a step on one node, so that SolveGrid can solve the problems.
 func GridProblems() *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		jobs := rapid.IntRange(1, 3).Draw(t, "jobs")
@@ -53,87 +53,86 @@ func GridProblems() *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// ByWork returns the optimum of a problem of GridProblems: the best value to go for every
-// step and every work that the jobs have left, in whole steps of one node. Its time grows
-// with steps * products of demands and sizes, and not with sizes^steps. Nothing is priced,
-// bounded or left out.
-func ByWork(p *solver.Problem) (float64, solver.Plan) {
+// SolveGrid returns the optimum of a problem of GridProblems by dynamic programming. A state is a step and the work of
+// every job, in steps on one node. The time grows with the product of steps, demands and sizes, and not with
+// sizes^steps. It uses no prices and no bounds.
+func SolveGrid(p *solver.Problem) (float64, solver.Plan) {
 	g := grid{p: p, unit: solver.DefaultStep.Seconds(), stride: make([]int, len(p.Jobs)+1)}
 	g.stride[0] = 1
 	for i := range p.Jobs {
 		g.stride[i+1] = g.stride[i] * (g.steps(p.Jobs[i].Demand) + 1)
 	}
-	g.toGo = make([][]float64, p.Steps+1)
-	g.toGo[p.Steps] = make([]float64, g.stride[len(p.Jobs)])
-	served := make([]int, len(p.Jobs))
+	g.valueToGo = make([][]float64, p.Steps+1)
+	g.valueToGo[p.Steps] = make([]float64, g.stride[len(p.Jobs)])
+	done := make([]int, len(p.Jobs))
 	for t := p.Steps - 1; t >= 0; t-- {
-		g.toGo[t] = make([]float64, len(g.toGo[p.Steps]))
-		for state := range g.toGo[t] {
-			for i := range served {
-				served[i] = state / g.stride[i] % (g.stride[i+1] / g.stride[i])
+		g.valueToGo[t] = make([]float64, len(g.valueToGo[p.Steps]))
+		for state := range g.valueToGo[t] {
+			for i := range done {
+				done[i] = state / g.stride[i] % (g.stride[i+1] / g.stride[i])
 			}
-			g.toGo[t][state], _ = g.best(t, 0, p.Capacity[t], served, 0, 0)
+			g.valueToGo[t][state], _ = g.best(t, 0, p.Capacity[t], done, 0, 0)
 		}
 	}
 	plan, state := solver.NewPlan(len(p.Jobs), p.Steps), 0
 	for t := range p.Steps {
-		for i := range served {
-			served[i] = state / g.stride[i] % (g.stride[i+1] / g.stride[i])
+		for i := range done {
+			done[i] = state / g.stride[i] % (g.stride[i+1] / g.stride[i])
 		}
-		_, chosen := g.best(t, 0, p.Capacity[t], served, 0, 0)
+		_, chosen := g.best(t, 0, p.Capacity[t], done, 0, 0)
 		state = 0
 		for i, k := range chosen {
 			plan[i][t] = p.Jobs[i].Options[k]
-			state += g.after(i, t, k, served[i]) * g.stride[i]
+			state += g.after(i, t, k, done[i]) * g.stride[i]
 		}
 	}
-	return g.toGo[0][0], plan
+	return g.valueToGo[0][0], plan
 }
 
-// grid is the state of ByWork.
+// grid is the state of SolveGrid.
 type grid struct {
-	p      *solver.Problem
-	unit   float64
-	stride []int
-	toGo   [][]float64 // by step and by what was served
+	p         *solver.Problem
+	unit      float64
+	stride    []int
+	valueToGo [][]float64 // by step and state
 }
 
-// steps returns work in whole steps of one node.
+// steps converts work to steps on one node.
 func (g *grid) steps(work float64) int {
 	whole := math.Round(work / g.unit)
 	if math.Abs(work-whole*g.unit) > 1e-9*g.unit {
-		panic(fmt.Sprintf("a work of %v is no multiple of %v", work, g.unit))
+		panic(fmt.Sprintf("work is %v; must be a multiple of %v", work, g.unit))
 	}
 	return int(whole)
 }
 
-// after returns what job i has been served after step t.
-func (g *grid) after(i, t, k, served int) int {
+// after returns the work of job i after step t, in steps on one node.
+func (g *grid) after(i, t, k, done int) int {
 	job := &g.p.Jobs[i]
-	return min(g.steps(job.Demand), served+g.steps(job.Work(t)[k]))
+	return min(g.steps(job.Demand), done+g.steps(job.Work(t)[k]))
 }
 
-// best returns the best value from step t on, and the sizes chosen in it, of the jobs from i
-// on, those before having led to state and value.
-func (g *grid) best(t, i, free int, served []int, state int, value float64) (float64, []int) {
+// best returns the largest value from step t on, and the indices of the options of the jobs from i on in step t. state
+// and value are the contributions of the jobs before i.
+func (g *grid) best(t, i, free int, done []int, state int, value float64) (float64, []int) {
 	if i == len(g.p.Jobs) {
-		return value + g.toGo[t+1][state], nil
+		return value + g.valueToGo[t+1][state], nil
 	}
 	job := &g.p.Jobs[i]
-	most, chosen := math.Inf(-1), []int(nil)
+	largest, chosen := math.Inf(-1), []int(nil)
 	for k, size := range job.Options {
 		nodes := int(size.Nodes)
 		if nodes > free {
 			break
 		}
-		after := g.after(i, t, k, served[i])
+		after := g.after(i, t, k, done[i])
 		gained := job.Gain[t] * float64(after*int(g.unit)) / job.Demand
 		if t == 0 && job.OptionValue != nil {
 			gained += job.OptionValue[k]
 		}
-		if v, rest := g.best(t, i+1, free-nodes, served, state+after*g.stride[i], value+gained); v > most {
-			most, chosen = v, append([]int{k}, rest...)
+		if v, rest := g.best(t, i+1, free-nodes, done, state+after*g.stride[i], value+gained); v > largest {
+			largest, chosen = v, append([]int{k}, rest...)
 		}
 	}
-	return most, chosen
+	return largest, chosen
 }

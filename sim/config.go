@@ -38,6 +38,17 @@ type Config struct {
 	// Resized lists the changes of the pool size in ascending order of time, in whole seconds. Sizes
 	// are at most Nodes, and the last one is Nodes. Policies decide at each change.
 	Resized []NodesAt
+	// Unavailable is the number of nodes that no job can use, because machines lack them. Less than
+	// Nodes.
+	Unavailable int
+	// Placer, if set, places the jobs on machines after every decision and FillIdle. If a decision has
+	// no placement, jobs that grow are reduced until it has.
+	Placer Placer
+	// NeverMove keeps jobs on their machines until they are resized.
+	NeverMove bool
+	// SizeLimits are the size limits of the machines in all snapshots. They require policies with
+	// OBJECTIVE_TOTAL_TIME or a Rule.
+	SizeLimits []solver.SizeLimit
 	// MaxDecisions is the number of decisions after which Run returns ErrTooManyDecisions. 0 means
 	// no limit.
 	MaxDecisions int
@@ -62,6 +73,14 @@ func DefaultConfig(nodes int) Config {
 	}
 }
 
+// available returns the number of nodes that jobs can use.
+func (c *Config) available() int { return c.Nodes - c.Unavailable }
+
+// onMachines reports whether the machines of the pool matter.
+func (c *Config) onMachines() bool {
+	return c.Placer != nil || len(c.SizeLimits) > 0 || c.Unavailable > 0
+}
+
 // Validate returns a violation for every invalid field.
 func (c *Config) Validate() []solver.Violation {
 	var bad []solver.Violation
@@ -79,6 +98,9 @@ func (c *Config) Validate() []solver.Violation {
 		"is %v; must be whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
 	require(whole(c.RestartTime), "restart_time", "is %v; must be whole seconds, at least 0s", c.RestartTime)
 	require(c.RestartTime <= 0 || c.ScalingDelay <= 0, "restart_time", "is set together with a scaling delay; must be 0s then")
+	require(c.Unavailable >= 0 && c.Unavailable < max(c.Nodes, 1), "unavailable", "is %d; must be at least 0 and less than the nodes", c.Unavailable)
+	require(!c.onMachines() || len(c.NodeTypes) == 0, "node_types", "are set together with machines; must be empty")
+	require(!c.onMachines() || len(c.Resized) == 0, "resized", "is set together with machines; must be empty")
 	require(c.DecisionBudget >= 0, "decision_budget", "is %v; must be at least 0s", c.DecisionBudget)
 	for i, change := range c.Resized {
 		require(whole(change.At) && (i == 0 || change.At > c.Resized[i-1].At), "resized", "is at %v; must be whole seconds, ascending", change.At)

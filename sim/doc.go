@@ -38,5 +38,9 @@
 // resize. Speeds may depend on the work done (Phase). During a second, a job trains at the speeds of
 // the phase in which the second begins. A snapshot contains only the speeds of the current phase.
 //
+// If the pool has machines (Config.Placer), a decision takes effect as far as the machines have places
+// for its jobs. Step 1 then applies only after a second with a submission, a completion or a regular
+// decision. A job that moves to other machines restarts, without a resize.
+//
 // A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

@@ -31,6 +31,10 @@ type simulatedJob struct {
 	served, trained time.Duration
 	start, end      time.Duration
 	resizes, moves  int
+	// on has the units that the job occupies, by machine, and placementMoves is the number of changes of
+	// machines without a change of the nodes. Both are set if there is a Placer.
+	on             map[string]int
+	placementMoves int
 	// timeline lists the allocations of the job so far.
 	timeline []NodesAt
 	// delay is the scaling delay, restart the restart time, and move the restart time after a

@@ -30,6 +30,8 @@ type literalJob struct {
 	resizes, moves                int
 	timeline                      []NodesAt
 	nodeType, firstType, pin      string
+	on                            map[string]int
+	placementMoves                int
 }
 
 // speeds returns how fast the job trains on node types in the phase that its work has come to.
@@ -62,7 +64,7 @@ func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 
 // literal is the simulation as the package's documentation tells it: a loop over
 // seconds in which nothing is skipped and nothing is foreseen.
-func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocator) []JobResult {
+func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocator) (results []JobResult, unplaced int) {
 	jobs := make([]literalJob, len(w.Jobs))
 	for i := range jobs {
 		jobs[i].WorkloadJob = w.Jobs[i]
@@ -80,7 +82,22 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		config.Frequency, config.Round = p.Rounds, p.Rounds
 	}
 	round := max(1, int(config.Round/time.Second))
-	apply := func(second int, to []allocation) {
+	apply := func(second int, s *solver.Snapshot, to []allocation) {
+		if config.Placer != nil {
+			reduced, moved := literalPlace(t, &config, s, active(), to)
+			if reduced {
+				unplaced++
+			}
+			for i, job := range active() {
+				if !moved[i] {
+					continue
+				}
+				job.placementMoves++
+				if restart := int(max(config.RestartTime, job.RestartTime) / time.Second); restart > 0 {
+					job.trainsOn, job.waits = 0, restart
+				}
+			}
+		}
 		nodes := make([]int, len(to))
 		for i, job := range active() {
 			before := job.nodes
@@ -142,11 +159,16 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply(second, nodes)
+		apply(second, snapshot, nodes)
+		if r, placed := config.Placer.(rack); placed {
+			checkTogether(t, r, active())
+		}
 	}
 
 	left := len(jobs)
 	happened := false
+	// On machines, the rule may change something again without an event, and is not repeated.
+	due := true
 	for second := 0; left > 0; second++ {
 		if second > 100_000 {
 			t.Fatal("the loop does not end")
@@ -155,13 +177,14 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		for _, change := range config.Resized {
 			moment = moment || change.At == time.Duration(second)*time.Second
 		}
-		if !moment && second%round == 0 && len(active()) > 0 && (!p.EveryEvent || happened) {
+		if !moment && second%round == 0 && len(active()) > 0 && (happened || !p.EveryEvent && due) {
 			decide(second, !p.EveryEvent)
 		}
 		happened = happened && second%round > 0
+		due = config.Placer == nil || due && second%round > 0
 		for _, job := range active() {
 			if job.served >= job.Work || (job.Fate == OutcomeHung && time.Duration(job.trained)*time.Second >= job.HangAfter) {
-				job.completed, job.end, happened = true, second, true
+				job.completed, job.end, happened, due = true, second, true, true
 				completed := eta.Job{WorkDone: job.History.Work + job.served}
 				if job.History.Work == 0 {
 					completed.UserEstimate, completed.UserError = job.UserEstimate, job.UserError
@@ -180,7 +203,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 					spec.Speeds = jobs[i].speeds()
 					jobs[i].pin = p.pin(literalSnapshot(active(), p, config, &estimator), spec)
 				}
-				jobs[i].submitted, happened = true, true
+				jobs[i].submitted, happened, due = true, true, true
 				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
 					jobs[i].started, jobs[i].start = true, second
 					jobs[i].nodes, jobs[i].trainsOn = before.Nodes, before.Nodes
@@ -192,7 +215,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		}
 		if moment && len(active()) > 0 {
 			decide(second, false)
-			happened = false
+			happened, due = false, true
 		}
 		for _, job := range active() {
 			if job.nodes == 0 {
@@ -209,24 +232,26 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		}
 	}
 
-	results := make([]JobResult, len(jobs))
+	results = make([]JobResult, len(jobs))
 	for i := range jobs {
 		job := &jobs[i]
 		results[i] = JobResult{
 			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&config),
 			Submit: job.Submit, Start: time.Duration(job.start) * time.Second, End: time.Duration(job.end) * time.Second,
-			Unserved: time.Duration(job.unserved) * time.Second, Resizes: job.resizes, Moves: job.moves, Nodes: job.timeline, Outcome: job.Fate,
+			Unserved: time.Duration(job.unserved) * time.Second, Resizes: job.resizes, Moves: job.moves, PlacementMoves: job.placementMoves,
+			Nodes: job.timeline, Outcome: job.Fate,
 		}
 		if job.Fate == OutcomeHung && job.served >= job.Work {
 			results[i].Outcome = OutcomeCompleted
 		}
 	}
-	return results
+	return results, unplaced
 }
 
 func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta.Estimator) *solver.Snapshot {
 	s := &solver.Snapshot{
-		TotalNodes: config.Nodes,
+		TotalNodes: config.Nodes - config.Unavailable,
+		SizeLimits: config.SizeLimits,
 		NodeTypes:  config.NodeTypes,
 		Horizon:    solver.Horizon{Step: config.Frequency, Steps: config.Steps},
 	}
@@ -272,7 +297,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		}
 		if p.FixedSize {
 			for _, size := range spec.LegalSizes() {
-				if spec.AllowedNodes == nil || size <= min(job.RequestedNodes, nodeLimit(config.Nodes, s.Groups, job.Group)) {
+				if spec.AllowedNodes == nil || size <= min(job.RequestedNodes, nodeLimit(config.Nodes-config.Unavailable, s.Groups, job.Group)) {
 					spec.AllowedNodes = []int{size}
 				}
 			}
@@ -330,7 +355,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := literal(t, w, p, config, allocator)
+		want, _ := literal(t, w, p, config, allocator)
 		if diff := compare.Diff(want, got.Jobs); diff != "" {
 			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
 		}

@@ -60,6 +60,10 @@ type Summary struct {
 	// the pool, if any.
 	Moves     float64       `json:"moves"`
 	NodeTypes []TypeSummary `json:"node_types,omitempty"`
+	// PlacementMoves is the mean number of restarts on other machines per job, without resizes. Unplaced
+	// is Result.Unplaced. Both are absent if decisions are not placed.
+	PlacementMoves *float64 `json:"placement_moves,omitempty"`
+	Unplaced       *int     `json:"unplaced,omitempty"`
 	// Utilization is Result.Utilization. IdleNodeHours is Result.IdleNodeHours.
 	Utilization   Share `json:"utilization"`
 	IdleNodeHours Share `json:"idle_node_hours"`
@@ -137,7 +141,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		Jobs: len(r.Jobs), Decisions: len(r.Decisions),
 	}
 	var queue, total, unserved []float64
-	var weights, weighted float64
+	var weights, weighted, placementMoves float64
 	var begin, end time.Duration
 	for i := range r.Jobs {
 		job := &r.Jobs[i]
@@ -156,6 +160,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		end = max(end, job.End)
 		s.Resizes += job.Resizes
 		s.Moves += float64(job.Moves)
+		placementMoves += float64(job.PlacementMoves)
 		s.Pauses += float64(job.Pauses())
 		if job.Outcome == OutcomeCompleted {
 			s.Completed++
@@ -166,6 +171,9 @@ func Summarize(r *Result, seed uint64) Summary {
 	s.P99TotalSeconds, s.MaxTotalSeconds = Quantile(total, 0.99), Quantile(total, 1)
 	if weights > 0 {
 		s.WeightedTotalSeconds = weighted / weights
+	}
+	if s.Unplaced = r.Unplaced; s.Unplaced != nil {
+		s.PlacementMoves = new(placementMoves / float64(max(1, len(r.Jobs))))
 	}
 	s.Pauses /= float64(max(1, len(r.Jobs)))
 	s.Moves /= float64(max(1, len(r.Jobs)))

@@ -24,6 +24,9 @@ type Result struct {
 	NodeTypes []solver.NodeType
 	// Jobs are in the order of the workload.
 	Jobs []JobResult
+	// Unplaced is the number of decisions, including FillIdle, whose jobs were reduced because the
+	// machines had no place for them. It is nil if decisions are not placed.
+	Unplaced *int
 	// Decisions are the decisions of the policy in order of time, without FillIdle.
 	Decisions []Decision
 }
@@ -46,6 +49,8 @@ type JobResult struct {
 	// Resizes is the number of resizes after the start, including pauses and returns. Moves is the
 	// number of resizes that changed the node type.
 	Resizes, Moves int
+	// PlacementMoves is the number of restarts on other machines without a resize.
+	PlacementMoves int
 	// Nodes lists the allocations of the job from Start to End.
 	Nodes []NodesAt
 	// Outcome is the outcome of the job.
@@ -110,8 +115,11 @@ func (s *simulation) result() *Result {
 		r.Jobs[i] = JobResult{
 			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&s.config),
 			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
-			Resizes: job.resizes, Moves: job.moves, Nodes: job.timeline, Outcome: job.outcome(),
+			Resizes: job.resizes, Moves: job.moves, PlacementMoves: job.placementMoves, Nodes: job.timeline, Outcome: job.outcome(),
 		}
+	}
+	if s.config.Placer != nil {
+		r.Unplaced = &s.unplaced
 	}
 	r.Utilization = r.meanUtilization(r.Nodes, func(NodesAt) bool { return true })
 	return r

@@ -61,6 +61,8 @@ type simulation struct {
 	// nodes is the current size of the pool. resized lists its future changes.
 	nodes   int
 	resized []NodesAt
+	// unplaced is the number of decisions without a placement.
+	unplaced int
 	// stalledSince is the last second in which a job made progress or was submitted.
 	stalledSince time.Duration
 	// estimator estimates remaining work from the completed jobs.
@@ -75,7 +77,7 @@ func newSimulation(workload Workload, policy Policy, config Config, allocator Al
 		workload: workload, policy: policy, config: config, allocator: allocator,
 		horizon: solver.Horizon{Step: config.Frequency, Steps: config.Steps},
 		jobs:    make([]simulatedJob, len(workload.Jobs)),
-		fillAt:  never, nodes: config.Nodes, resized: config.Resized,
+		fillAt:  never, nodes: config.available(), resized: config.Resized,
 	}
 	for i := range s.jobs {
 		s.jobs[i] = newSimulatedJob(&workload.Jobs[i], &config)
@@ -204,12 +206,12 @@ func (s *simulation) regularTime(ctx context.Context) error {
 	if !queued || idle <= 0 {
 		return nil // The rule would change nothing.
 	}
-	allocations, err := fillIdle(ctx, s.allocator, s.snapshot())
+	snapshot := s.snapshot()
+	allocations, err := fillIdle(ctx, s.allocator, snapshot)
 	if err != nil {
 		return err
 	}
-	s.apply(allocations)
-	return nil
+	return s.apply(snapshot, allocations)
 }
 
 // decide makes a regular decision. One second later, queued jobs start on nodes that are still idle.
@@ -285,8 +287,7 @@ func (s *simulation) rebalance(ctx context.Context) error {
 	if s.decisionCount++; !s.discardsDecisions {
 		s.decisions = append(s.decisions, decision)
 	}
-	s.apply(allocations)
-	return nil
+	return s.apply(snapshot, allocations)
 }
 
 // histories returns the histories of the active jobs.
@@ -311,6 +312,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		ID:         fmt.Sprintf("%s@%v", s.workload.Name, s.now),
 		TotalNodes: s.nodes,
 		NodeTypes:  s.config.NodeTypes,
+		SizeLimits: s.config.SizeLimits,
 		Horizon:    s.horizon,
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
@@ -333,7 +335,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		spec.RescaleDelay = job.delay
 		spec.RestartTime = job.restart
 		if s.policy.FixedSize {
-			size := job.atMost(min(job.RequestedNodes, nodeLimit(s.config.Nodes, snapshot.Groups, spec.GroupID)))
+			size := job.atMost(min(job.RequestedNodes, nodeLimit(s.config.available(), snapshot.Groups, spec.GroupID)))
 			spec.AllowedNodes = []int{size}
 			if spec.Scaling.Speeds != nil {
 				spec.Scaling.Speeds = []float64{job.speed(size)}
@@ -364,7 +366,11 @@ func (s *simulation) estimate(spec *solver.Job, job *simulatedJob) {
 	}
 }
 
-func (s *simulation) apply(allocations []allocation) {
+// apply places and resizes the active jobs.
+func (s *simulation) apply(snapshot *solver.Snapshot, allocations []allocation) error {
+	if err := s.place(snapshot, allocations); err != nil {
+		return err
+	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		job.resize(allocations[n], s.now)
@@ -372,6 +378,7 @@ func (s *simulation) apply(allocations []allocation) {
 			job.pin = job.nodeType
 		}
 	}
+	return nil
 }
 
 // Task is one simulation to be run.

@@ -204,7 +204,8 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 			for _, i := range partition.jobs {
 				part.Jobs = append(part.Jobs, w.Jobs[i])
 			}
-			for n, job := range literal(t, part, p, own, newAllocator()) {
+			jobs, _ := literal(t, part, p, own, newAllocator())
+			for n, job := range jobs {
 				job.Alone = w.Jobs[partition.jobs[n]].alone(&config)
 				want[partition.jobs[n]] = job
 			}

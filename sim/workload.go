@@ -193,7 +193,7 @@ func (j *WorkloadJob) SnapshotJob() solver.Job {
 // alone returns the completion time of the job alone in the pool, in whole seconds, at least 1 s. The
 // job runs on its largest size, or on the fastest allocation if there are node types.
 func (j *WorkloadJob) alone(config *Config) time.Duration {
-	perSecond := scale(time.Second, j.speed(j.atMost(config.Nodes)))
+	perSecond := scale(time.Second, j.speed(j.atMost(config.available())))
 	span := wholeSeconds(time.Duration(float64(j.Work) / float64(perSecond) * float64(time.Second)))
 	if len(config.NodeTypes) > 0 {
 		span = j.aloneOnTypes(config.NodeTypes)
@@ -207,7 +207,7 @@ func (j *WorkloadJob) alone(config *Config) time.Duration {
 // CheckPolicy returns an error if a policy cannot run the workload with a config, because a job does
 // not fit the pool or because data that the policy needs is missing.
 func (w *Workload) CheckPolicy(policy *Policy, config *Config) error {
-	if err := cmp.Or(w.checkTeams(policy, config), w.checkTypes(policy, config)); err != nil {
+	if err := cmp.Or(w.checkTeams(policy, config), w.checkTypes(policy, config), w.checkMachines(policy, config)); err != nil {
 		return err
 	}
 	if policy.Partitioned {
@@ -219,8 +219,8 @@ func (w *Workload) CheckPolicy(policy *Policy, config *Config) error {
 		case policy.Name == RecordedPolicy && len(job.Recorded) == 0:
 			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
 		case policy.Name == RecordedPolicy || len(config.NodeTypes) > 0:
-		case job.minSize() > config.Nodes:
-			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.minSize(), config.Nodes)
+		case job.minSize() > config.available():
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.minSize(), config.available())
 		}
 	}
 	return nil

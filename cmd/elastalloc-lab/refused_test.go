@@ -22,6 +22,8 @@ func TestRefused(t *testing.T) {
 	empty := write(t, dir, "empty.csv", "job_id,submit_s,duration_s,gpus\n")
 	apps := write(t, dir, "apps.csv", "job_id,submit_s,duration_s,gpus,application,work_s,min_nodes\nx,0,,1,gpt,60,4\n")
 	speeds := write(t, dir, "speeds.csv", "application,node_type,nodes,speed\nbert,a,1,1\n")
+	odd := write(t, dir, "odd.csv", "job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,60,2,2 3\n")
+	rigid := write(t, dir, "rigid.csv", "job_id,submit_s,duration_s,gpus,min_nodes,max_nodes\na,0,60,4,4,4\n")
 	recording := writeRecording(t)
 	const good, typed = "--trace=../elastalloc/testdata/trace.csv --nodes=4", "--trace=../elastalloc/testdata/trace.csv --node-types"
 	for command, cases := range map[string]map[string]string{
@@ -146,6 +148,21 @@ func TestRefused(t *testing.T) {
 			good + " --node-types=fast=2":                "[node-types nodes] were all set",
 			good + " --policy=type-kept":                 "the policy type-kept needs node types",
 			good + " --speeds=missing.csv":               "--speeds is set without --node-types; both must be set",
+			good + " --machine-units=-1 --block-machines=-1 --damaged=2": "--machine-units is -1; must be at least 1\n  --block-machines is -1; must be at least 1\n" +
+				"  --damaged is 2; must be 0 to 1",
+			good + " --damaged=NaN --machine-units=2": "--damaged is NaN; must be 0 to 1",
+			good + " --damaged=1 --machine-units=1":   "--damaged is set with --machine-units 1; must be at least 2 units",
+			good + " --block-machines=2 --damaged=0.1 --placement=move --size-limits": "--block-machines is set without --machine-units; both must be set\n" +
+				"  --damaged is set without --machine-units; both must be set\n  --placement is set without --machine-units; both must be set\n" +
+				"  --size-limits is set without --machine-units; both must be set\n",
+			good + " --placement=best":  "must be one of none, move, stay",
+			good + " --machine-units=3": "--nodes is 4; must be a multiple of --machine-units, 3",
+			good + " --machine-units=4 --damaged=1 --size-limits --policy=optimal":                                                               "the policy optimal does not support size limits",
+			good + " --machine-units=2 --placement=move --policy=static-partitions --teams=1":                                                    "the policy static-partitions does not support machines",
+			good + " --machine-units=4 --damaged=1 --size-limits --policy=total-time --teams=1":                                                  "size limits and teams are both set",
+			"--nodes=4 --gpus-per-node=1 --machine-units=4 --size-limits --policy=total-time --trace=" + odd:                                     "--size-limits: sizes: 2 does not divide 3; each size must divide the next one",
+			"--nodes=8 --gpus-per-node=1 --machine-units=4 --block-machines=1 --damaged=1 --placement=move --policy=total-time --trace=" + rigid: `job "a" of rigid has at least 4 nodes under the policy total-time: the machines have no place`,
+			typed + "=a=2 --machine-units=2": "--machine-units is set together with --node-types; must be set with --nodes",
 			typed + "=fast=0,slow=2:x,,=3": "--node-types: \"fast=0\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n" +
 				"  --node-types: \"slow=2:x\" has speed \"x\"; must be a number greater than 0 and at most 1e+09\n" +
 				"  --node-types: \"\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n",

@@ -39,6 +39,7 @@ type simulateFlags struct {
 	vary             []string
 	teams            teamFlags
 	types            typeFlags
+	machines         machineFlags
 	totalTime        map[string]string
 	seed             uint64
 	workers          int
@@ -88,6 +89,14 @@ speed applies, and a later line contains the next speed. restart_s is the
 restart time of the application. A job without an application has the speeds of
 its own columns on every node type.
 
+--machine-units describes the machines of a pool whose nodes are GPUs. Jobs are
+placed on machines with --placement. move gives each decision a placement with
+few moves of jobs whose nodes do not change, and a move costs a restart. stay
+moves no job. If a decision has no placement, jobs that grow are reduced until it
+has. A job of less than a machine is on one machine. A larger job is on whole
+machines of one block, if it fits one. --size-limits prevents decisions without
+a placement (total-time policies only).
+
 A simulation is exact to the second and uses the code of the server. The same
 seed gives the same results, except decision times, as long as no decision takes
 longer than its time budget, ` + sim.DefaultDecisionBudget.String() + `. Runs share all processors. For undisturbed
@@ -134,6 +143,7 @@ The policies:
 		"parameters of the total-time policies as `name=value`, such as aging=0s,quota_price=1, with the names of the API")
 	f.teams.add(flags)
 	f.types.add(flags)
+	f.machines.add(flags)
 	cli.AddProgramFlags(flags, &f.programs)
 	command.MarkFlagsMutuallyExclusive("groups", "quotas")
 	command.MarkFlagsMutuallyExclusive("groups", "team-limit")
@@ -210,6 +220,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		found := &report.Simulated{
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
+			Machines: f.machines.describe(configs),
 		}
 		found.Summary.Unit = f.unit
 		found.Conclude()
@@ -311,6 +322,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		addf("--bug-share is %v and --kill-share %v; each must be at least 0, together at most 1", bug, kill)
 	}
 	f.teams.check(addf)
+	f.machines.check(f.nodes, len(f.types.clusters) > 0, addf)
 	totalTimeFlag(f.totalTime).apply(policies, addf)
 	if f.workers < 1 {
 		addf("--workers is %d; must be at least 1", f.workers)
@@ -373,6 +385,9 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 	}
 	for i := range configs {
 		if configs[i].Groups, err = f.teams.of(workload, groups, configs[i].Nodes); err != nil {
+			return nil, err
+		}
+		if err := f.machines.configure(&configs[i], workload); err != nil {
 			return nil, err
 		}
 	}

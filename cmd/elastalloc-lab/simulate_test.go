@@ -182,6 +182,44 @@ func TestSimulateUnit(t *testing.T) {
 	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), "own,fifo,40,1,a,0,0,3600,")
 }
 
+// TestSimulateMachines: jobs of 3 GPUs on machines of 4 leave no place for jobs of 2, which the outputs say.
+func TestSimulateMachines(t *testing.T) {
+	folder := t.TempDir()
+	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,min_nodes,max_nodes\n"+
+		"left,0,3600,2,2,2\nshort,0,300,2,2,2\nright,0,3600,2,2,2\nlarge,400,600,4,4,4\n")
+	for flags, want := range map[string]struct {
+		moves    float64
+		unplaced int
+		says     string
+	}{
+		"--placement=move": {0.25, 0, "fifo 1.2 0.00 0.00 0.00 ms 0.25 0"},
+		// The decisions from 600 s to 3600 s, and what starts 1 s after each and after the submission.
+		"--placement=stay": {0, 11 + 12, "MOVED restarts per job on other machines, without a resize"},
+		"--placement=none": {0, -1, "A machine has 4 gpus."},
+		"--placement=move --block-machines=2 --damaged=0": {0.25, 0, "A machine has 4 gpus, and a block 2 machines."},
+	} {
+		out := filepath.Join(folder, flags)
+		stdout := succeed(t, append([]string{
+			"simulate", "--trace", trace, "--gpus-per-node=1", "--nodes=8", "--policy=fifo", "--unit=gpu",
+			"--restart-time=60", "--machine-units=4", "--out", out,
+		}, strings.Fields(flags)...)...)
+		clitest.CheckContains(t, flags, strings.Join(strings.Fields(stdout), " "), want.says)
+		var summary results.Summary
+		readJSON(t, &summary, out, "summary.json")
+		moves, unplaced := 0.0, -1
+		if run := summary.Runs[0]; run.Unplaced != nil {
+			moves, unplaced = *run.PlacementMoves, *run.Unplaced
+		}
+		if moves != want.moves || unplaced != want.unplaced {
+			t.Errorf("%s: %v moves, %v unplaced; want %+v", flags, moves, unplaced, want)
+		}
+	}
+	out := filepath.Join(folder, "damaged")
+	stdout := succeed(t, "simulate", "--trace", trace, "--gpus-per-node=1", "--nodes=16", "--policy=total-time", "--unit=gpu", "--machine-units=4",
+		"--damaged=0.5", "--placement=move", "--seed=2", "--out", out)
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "16 gpus total-time", "A machine has 4 gpus. Machines of the pool of 16 lack 5 gpus together.")
+}
+
 // TestSimulateTeams checks what is written where teams share the pool.
 func TestSimulateTeams(t *testing.T) {
 	folder := t.TempDir()

@@ -22,6 +22,8 @@ type Simulated struct {
 	GPUsPerNode int
 	MinDuration time.Duration
 	Disturbance sim.Disturbance
+	// Machines describes the machines of the pools, "" for none.
+	Machines string
 	// RestartTime is the time without progress after every resize.
 	RestartTime time.Duration
 }
@@ -134,6 +136,19 @@ func (f *Simulated) runTables() []Table {
 	if summary.Runs[0].NodeTypes != nil {
 		price = append(price, column{"moves", "resizes per job to another node type", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
 	}
+	if slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.Unplaced != nil }) {
+		placed := func(write func(*sim.Summary) string) func(int, *sim.Summary) string {
+			return func(_ int, s *sim.Summary) string {
+				if s.Unplaced == nil {
+					return ""
+				}
+				return write(s)
+			}
+		}
+		price = append(price,
+			column{"moved", "restarts per job on other machines, without a resize", placed(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", *s.PlacementMoves) })},
+			column{"unplaced", "decisions whose jobs were reduced, because the machines had no place for them", placed(func(s *sim.Summary) string { return fmt.Sprint(*s.Unplaced) })})
+	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
 			return ""
@@ -211,6 +226,9 @@ func (f *Simulated) Lead() []string {
 // cannot be compared.
 func (f *Simulated) notes() []string {
 	var notes []string
+	if f.Machines != "" {
+		notes = append(notes, f.Machines)
+	}
 	cut := f.Summary.Cut
 	if cut.TooShort > 0 {
 		notes = append(notes, fmt.Sprintf("%s left out as shorter than %v.", jobsAre(cut.TooShort), f.MinDuration))

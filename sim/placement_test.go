@@ -1,0 +1,332 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	compare "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/client/placement"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// rack is the machines of a pool in tests.
+type rack struct {
+	nodes []placement.Node
+	sizes []int
+}
+
+// Place places jobs by client/placement, which has tests of its own.
+func (r rack) Place(kept, jobs []PlacedJob) ([]map[string]int, error) {
+	nodes := slices.Clone(r.nodes)
+	for n := range nodes {
+		for _, job := range kept {
+			nodes[n].Free -= job.On[nodes[n].ID]
+		}
+	}
+	var placing []placement.Job
+	for _, job := range jobs {
+		placing = append(placing, placement.Job{ID: job.ID, Units: job.Nodes, On: job.On})
+	}
+	placed, err := placement.Place(nodes, r.sizes, placing)
+	var limit *placement.LimitError
+	if errors.As(err, &limit) {
+		return nil, &NoPlaceError{Size: limit.Size}
+	}
+	var on []map[string]int
+	for _, job := range jobs {
+		on = append(on, placed.On[job.ID])
+	}
+	return on, err
+}
+
+// units returns the units of the largest machine, and machines the machines of the largest block.
+func (r rack) units() int {
+	return slices.MaxFunc(r.nodes, func(a, b placement.Node) int { return a.Units - b.Units }).Units
+}
+
+func (r rack) machines() (most int) {
+	for _, node := range r.nodes {
+		count := 0
+		for _, other := range r.nodes {
+			if other.Block == node.Block {
+				count++
+			}
+		}
+		most = max(most, count)
+	}
+	return most
+}
+
+// cap returns the units that pieces of a size have together at most, given the free units of each machine.
+func (r rack) cap(size int, free map[string]int) int {
+	sum, whole := 0, map[string]int{}
+	for _, node := range r.nodes {
+		sum += free[node.ID] / size * size
+		if free[node.ID] == r.units() {
+			whole[node.Block]++
+		}
+	}
+	if size <= r.units() {
+		return sum
+	}
+	sum = 0
+	for _, machines := range whole {
+		sum += machines / (size / r.units()) * size
+	}
+	return sum
+}
+
+// piece returns the size of the pieces of an allocation.
+func (r rack) piece(nodes int) int {
+	for nodes > r.units()*r.machines() {
+		nodes /= 2
+	}
+	return nodes
+}
+
+// literalPlace changes allocations until they have a placement, by the conditions of the theorem, and
+// returns whether it changed any, and which jobs with the same nodes move.
+func literalPlace(t *rapid.T, config *Config, s *solver.Snapshot, jobs []*literalJob, to []allocation) (reduced bool, moved []bool) {
+	r, _ := config.Placer.(rack)
+	for {
+		free, kept, placing := map[string]int{}, []PlacedJob(nil), []PlacedJob(nil)
+		for _, node := range r.nodes {
+			free[node.ID] = node.Free
+		}
+		for i, job := range jobs {
+			placed := PlacedJob{ID: job.ID, Nodes: to[i].nodes, On: job.on}
+			if !config.NeverMove || job.nodes == 0 || to[i].nodes != job.nodes {
+				placing = append(placing, placed)
+				continue
+			}
+			kept = append(kept, placed)
+			for id, units := range job.on {
+				free[id] -= units
+			}
+		}
+		broken := 0
+		for size := 1; size <= 32 && broken == 0; size *= 2 {
+			sum := 0
+			for _, job := range placing {
+				if r.piece(job.Nodes) >= size {
+					sum += job.Nodes
+				}
+			}
+			if sum > r.cap(size, free) {
+				broken = size
+			}
+		}
+		if broken == 0 {
+			on, err := r.Place(kept, placing)
+			if err != nil {
+				t.Fatalf("the conditions hold, and Place fails: %v", err)
+			}
+			moved = make([]bool, len(jobs))
+			for k, placed := range placing {
+				i := slices.IndexFunc(jobs, func(j *literalJob) bool { return j.ID == placed.ID })
+				moved[i] = jobs[i].nodes > 0 && jobs[i].nodes == placed.Nodes && !compare.Equal(jobs[i].on, on[k])
+				jobs[i].on = on[k]
+			}
+			return reduced, moved
+		}
+		var growing []int
+		for i, job := range jobs {
+			if to[i].nodes > job.nodes && to[i].nodes >= broken {
+				growing = append(growing, i)
+			}
+		}
+		slices.SortFunc(growing, func(a, b int) int { return cmp.Or(to[a].nodes-to[b].nodes, b-a) })
+		newest := growing[0]
+		sizes := slices.DeleteFunc(s.Jobs[newest].LegalSizes(), func(size int) bool { return size >= to[newest].nodes })
+		to[newest].nodes, reduced = slices.Max(append(sizes, jobs[newest].nodes)), true
+	}
+}
+
+// checkTogether checks that no machine has more units in use than it has, that each job has its nodes, and
+// that each of its pieces lies on one machine, or on whole machines of one block.
+func checkTogether(t *rapid.T, r rack, jobs []*literalJob) {
+	used := map[string]int{}
+	for _, job := range jobs {
+		total, blocks := 0, map[string]int{}
+		for id, units := range job.on {
+			node := r.nodes[slices.IndexFunc(r.nodes, func(n placement.Node) bool { return n.ID == id })]
+			if used[id] += units; used[id] > node.Free {
+				t.Fatalf("%s has %d of %d units in use", id, used[id], node.Free)
+			}
+			if job.nodes > r.units() && units != r.units() {
+				t.Fatalf("%s has %d nodes, and %d units of %s", job.ID, job.nodes, units, id)
+			}
+			total += units
+			blocks[node.Block] += units
+		}
+		if total != job.nodes || job.nodes <= r.units() && len(job.on) > 1 {
+			t.Fatalf("%s has %d nodes and lies on %v", job.ID, job.nodes, job.on)
+		}
+		for block, units := range blocks {
+			if units%r.piece(job.nodes) != 0 {
+				t.Fatalf("%s has %d nodes in pieces of %d, %d of them in block %q", job.ID, job.nodes, r.piece(job.nodes), units, block)
+			}
+		}
+	}
+}
+
+// drawMachines has a pool consist of machines of 4 units, with enough jobs to fill it.
+func drawMachines(t *rapid.T, config *Config) Workload {
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+	seconds := func(n int) time.Duration { return time.Duration(random.IntN(n)) * time.Second }
+	r, perBlock := rack{sizes: []int{1, 2, 4, 8, 16}}, random.IntN(4)
+	for n := range 1 + random.IntN(5) {
+		node := placement.Node{ID: fmt.Sprint("m", n), Units: 4, Free: 4}
+		if perBlock > 0 {
+			node.Block = fmt.Sprint("b", n/perBlock)
+		}
+		if n > 0 && random.IntN(4) == 0 { // One machine is whole, for the jobs of 4.
+			node.Free -= 1 + random.IntN(3)
+		}
+		config.Nodes += node.Units
+		config.Unavailable += node.Units - node.Free
+		r.nodes = append(r.nodes, node)
+	}
+	config.Placer, config.NeverMove = r, random.IntN(2) == 0
+	w, submit := Workload{Name: "drawn"}, time.Duration(0)
+	for n := range 4 * len(r.nodes) {
+		least := 1 << random.IntN(3)
+		j := job(fmt.Sprint("job ", n), submit, time.Second+seconds(200))
+		j.Shape, j.RequestedNodes = Shape{MinNodes: least, MaxNodes: least << random.IntN(3)}, least
+		w.Jobs = append(w.Jobs, j)
+		submit += seconds(30)
+	}
+	return w
+}
+
+// TestPlacedEqualsTheLiteralLoop compares runs on machines with the literal loop, in which the conditions
+// of the theorem decide whether a decision has a placement.
+func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
+	policies := policiesThat(func(p Policy) bool {
+		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
+	})
+	allocator := newAllocator()
+	ran, reduced, moved := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom(policies).Draw(t, "policy")
+		config := Config{Steps: 1, Frequency: time.Duration(rapid.IntRange(20, 60).Draw(t, "frequency")) * time.Second}
+		switch rapid.SampledFrom([]string{"at once", "delay", "restart"}).Draw(t, "cost") {
+		case "delay":
+			config.ScalingDelay = time.Duration(rapid.IntRange(1, 19).Draw(t, "delay")) * time.Second
+		case "restart":
+			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
+		}
+		w := drawMachines(t, &config)
+		config.Groups = drawTeams(t, w.Jobs)
+		got, err := Run(t.Context(), w, p, config, allocator)
+		var none *NoPlaceError
+		if errors.Is(err, ErrStalled) || errors.As(err, &none) {
+			return // The loop would not end either, or a job of a fixed size has no place.
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, unplaced := literal(t, w, p, config, allocator)
+		if diff := compare.Diff(want, got.Jobs); diff != "" {
+			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+		}
+		if *got.Unplaced != unplaced {
+			t.Errorf("%s: %d decisions have no placement; want %d", p.Name, *got.Unplaced, unplaced)
+		}
+		ran++
+		reduced += unplaced
+		for _, job := range want {
+			moved += job.PlacementMoves
+		}
+	})
+	t.Logf("%d runs, %d decisions without a placement, %d moves", ran, reduced, moved)
+	if ran == 0 || reduced == 0 || moved == 0 {
+		t.Error("the inputs do not test placement")
+	}
+}
+
+// fourUnits is a pool of two machines of 4 units, on which nothing fits beside a job of 3.
+func fourUnits(stay bool) Config {
+	return Config{
+		Nodes: 8, Steps: 1, Frequency: time.Hour, RestartTime: 10 * time.Second, NeverMove: stay,
+		Placer: rack{nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}, {ID: "b", Units: 4, Free: 4}}, sizes: []int{1, 2, 4}},
+	}
+}
+
+// TestMoveRestarts has two jobs of 2 nodes on two machines, after which a job of 4 arrives.
+func TestMoveRestarts(t *testing.T) {
+	fixed := func(id string, submit, work time.Duration, nodes int) WorkloadJob {
+		j := job(id, submit, work)
+		j.RequestedNodes, j.Shape = nodes, Shape{AllowedNodes: []int{nodes}, Speeds: []float64{1}}
+		return j
+	}
+	// "short" leaves machine a with 2 units, so that "left" and "right" lie apart.
+	jobs := []WorkloadJob{
+		fixed("left", 0, 600*time.Second, 2), fixed("short", 0, 50*time.Second, 2), fixed("right", 0, 600*time.Second, 2),
+		fixed("large", 100*time.Second, 60*time.Second, 4),
+	}
+	for _, test := range []struct {
+		stay             bool
+		moves, unplaced  int
+		moved, largeEnds time.Duration
+	}{
+		{stay: false, moves: 1, moved: 620 * time.Second, largeEnds: 171 * time.Second},
+		{stay: true, unplaced: 1, moved: 610 * time.Second, largeEnds: 681 * time.Second},
+	} {
+		result := run(t, policy(t, "fifo"), fourUnits(test.stay), jobs...)
+		moves, ends := 0, []time.Duration{}
+		for _, j := range result.Jobs {
+			moves += j.PlacementMoves
+			ends = append(ends, j.End)
+		}
+		if latest := max(ends[0], ends[2]); moves != test.moves || *result.Unplaced != test.unplaced || latest != test.moved || ends[3] != test.largeEnds {
+			t.Errorf("never moves: %v: %d moves, %d unplaced, completed at %v; want %+v", test.stay, moves, *result.Unplaced, ends, test)
+		}
+	}
+}
+
+func TestCheckMachines(t *testing.T) {
+	large := job("large", 0, time.Minute)
+	large.Shape = Shape{AllowedNodes: []int{8}}
+	small := job("small", 0, time.Minute)
+	halves := fourUnits(false)
+	halves.Placer = rack{nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}, {ID: "b", Units: 4, Free: 3}, {ID: "c", Units: 4, Free: 1}}, sizes: []int{1, 8}}
+	limited := Config{Nodes: 8, Steps: 1, Frequency: time.Hour, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 4}}}
+	teams := limited
+	teams.Groups = []solver.Group{{ID: "a", Quota: 8}}
+	member := small
+	member.Group = "a"
+	typed := fourUnits(false)
+	typed.NodeTypes = []solver.NodeType{{ID: "a", Nodes: 8, Speed: 1}}
+	resized := fourUnits(false)
+	resized.Resized = []NodesAt{{At: time.Minute, Nodes: 8}}
+	lost := Config{Nodes: 8, Steps: 1, Frequency: time.Hour, Unavailable: 8}
+	for _, test := range []struct {
+		policy string
+		config Config
+		job    WorkloadJob
+		want   string
+	}{
+		{"total-time", halves, large, `job "large" of test has at least 8 nodes under the policy total-time: the machines have no place for all jobs of at least 8 nodes`},
+		{"optimal", limited, small, "the policy optimal does not support size limits"},
+		{"total-time", teams, member, "size limits and teams are both set; must be one of the two"},
+		{PartitionsPolicy, fourUnits(false), small, "static-partitions"},
+		{"total-time", typed, small, "node_types: are set together with machines; must be empty"},
+		{"total-time", resized, small, "resized: is set together with machines; must be empty"},
+		{"total-time", lost, small, "unavailable: is 8; must be at least 0 and less than the nodes"},
+	} {
+		_, err := Run(context.Background(), Workload{Name: "test", Jobs: []WorkloadJob{test.job}}, policy(t, test.policy), test.config, newAllocator())
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: the error is %v; want %q", test.policy, err, test.want)
+		}
+	}
+}

@@ -47,6 +47,42 @@ func TestReadSpeeds(t *testing.T) {
 	}
 }
 
+// TestApplySpeeds applies speeds of one node type: half the speed of the reference node on one node, twice
+// its speed on four.
+func TestApplySpeeds(t *testing.T) {
+	speeds, err := ReadSpeeds(strings.NewReader(speedsHeader + "bert,a,1,0.5,,90\nbert,a,2,0.9,,\nbert,a,4,2,,\ngpt,a,8,4,,\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobOf := func(app string, work time.Duration, shape Shape) TraceJob {
+		return TraceJob{ID: app, GPUs: 2, Duration: time.Minute, Application: app, Work: work, Shape: shape}
+	}
+	for _, test := range []struct{ job, want TraceJob }{
+		{jobOf("bert", time.Hour, Shape{}), jobOf("bert", 2*time.Hour, Shape{AllowedNodes: []int{1, 2, 4}, Speeds: []float64{1, 1.8, 4}})},
+		{jobOf("bert", 0, Shape{MinNodes: 2}), jobOf("bert", 0, Shape{AllowedNodes: []int{2, 4}, Speeds: []float64{1.8, 4}})},
+		{jobOf("bert", 0, Shape{MaxNodes: 2}), jobOf("bert", 0, Shape{AllowedNodes: []int{1, 2}, Speeds: []float64{1, 1.8}})},
+		{jobOf("bert", 0, Shape{AllowedNodes: []int{1, 3, 4}}), jobOf("bert", 0, Shape{AllowedNodes: []int{1, 4}, Speeds: []float64{1, 4}})},
+		{jobOf("gpt", time.Hour, Shape{}), jobOf("gpt", 2*time.Hour, Shape{AllowedNodes: []int{8}, Speeds: []float64{8}})},
+		{jobOf("", time.Hour, Shape{MinNodes: 2}), jobOf("", time.Hour, Shape{MinNodes: 2})},
+	} {
+		if test.job.Application == "bert" {
+			test.want.RestartTime = 90 * time.Second
+		}
+		got, err := speeds.Apply(Trace{test.job})
+		if diff := cmp.Diff(Trace{test.want}, got); diff != "" || err != nil {
+			t.Errorf("%+v: %v (-want +got):\n%s", test.job, err, diff)
+		}
+	}
+	if workload := NewWorkload("w", Trace{{ID: "a", GPUs: 1, RestartTime: time.Minute}}, WorkloadOptions{GPUsPerNode: 1}); workload.Jobs[0].RestartTime != time.Minute {
+		t.Error("the workload has no restart time")
+	}
+	for _, job := range []TraceJob{jobOf("gpt", 0, Shape{MaxNodes: 4}), jobOf("bert", maxTraceTime, Shape{}), jobOf("gpt", 0, Shape{AllowedNodes: []int{4}})} {
+		if got, err := speeds.Apply(Trace{job}); err == nil {
+			t.Errorf("%+v becomes %+v", job, got)
+		}
+	}
+}
+
 func TestReadSpeedsRefuses(t *testing.T) {
 	many := ""
 	for n := range solver.MaxSizes + 1 {

@@ -45,6 +45,57 @@ func (s Speeds) Cover(t Trace) error {
 	return nil
 }
 
+// Apply returns the trace for a pool without node types: the speeds of applications, all of the same
+// node type, become the sizes and speeds of their jobs, and work is the run time on one node of this
+// type. MinNodes, MaxNodes and AllowedNodes of a job restrict its sizes. Apply returns an error if the
+// speeds are of several node types or change with the work done, or if a job has no size left.
+func (s Speeds) Apply(t Trace) (Trace, error) {
+	if s == nil {
+		return t, nil
+	}
+	curves, first := make(map[string]solver.TypeSpeed), ""
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		app := s[name]
+		for _, speed := range app.Phases[0].Speeds {
+			if first = cmp.Or(first, speed.NodeType); speed.NodeType != first {
+				return nil, fmt.Errorf("has speeds on the node types %q and %q; must be of one type without --node-types", first, speed.NodeType)
+			}
+			curves[name] = speed
+		}
+		if len(app.Phases) > 1 {
+			return nil, fmt.Errorf("has speeds of %q that change (%s); must be constant without --node-types", name, columnUntil)
+		}
+	}
+	applied := slices.Clone(t)
+	for i := range applied {
+		job := &applied[i]
+		curve, found := curves[job.Application]
+		if !found {
+			continue
+		}
+		own := *job
+		job.MinNodes, job.MaxNodes, job.AllowedNodes, job.Speeds = 0, 0, nil, nil
+		for n, size := range curve.AllowedNodes {
+			allowed := len(own.AllowedNodes) == 0 && size >= own.MinNodes && (own.MaxNodes == 0 || size <= own.MaxNodes)
+			if allowed || slices.Contains(own.AllowedNodes, size) {
+				job.AllowedNodes, job.Speeds = append(job.AllowedNodes, size), append(job.Speeds, curve.Scaling.Speeds[n])
+			}
+		}
+		if len(job.AllowedNodes) == 0 {
+			return nil, fmt.Errorf("has the application %q on %s nodes; job %q allows none of them", job.Application, formatList(curve.AllowedNodes), job.ID)
+		}
+		work := job.Work.Seconds() / curve.Factor
+		if work > maxTraceTime.Seconds() {
+			return nil, fmt.Errorf("has speeds with which job %q runs %.3g s on one node; must be at most %.0f s", job.ID, work, maxTraceTime.Seconds())
+		}
+		job.Work, job.RestartTime = scale(job.Work, 1/curve.Factor), s[job.Application].RestartTime
+		if err := job.Validate(); err != nil {
+			return nil, fmt.Errorf("does not suit job %q: %w", job.ID, err)
+		}
+	}
+	return applied, nil
+}
+
 // largest returns the largest size that the application runs on.
 func (a *Application) largest() int {
 	largest := 0

@@ -41,6 +41,8 @@ type TraceJob struct {
 	Application, NodeType string
 	// Work is the run time on one reference node. 0 means that it follows from Duration.
 	Work time.Duration
+	// RestartTime is the time without progress after every resize. It is not a column.
+	RestartTime time.Duration
 	// Start is the recorded start since the first submission, not before Submit; nil for unknown.
 	Start *time.Duration
 	// Shape contains the scaling and the weight.

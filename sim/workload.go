@@ -135,6 +135,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			UserEstimate:   demand,
 			Fate:           OutcomeCompleted,
 			Work:           demand,
+			RestartTime:    traced.RestartTime,
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
 			job.Phases, job.RestartTime = app.Phases, app.RestartTime

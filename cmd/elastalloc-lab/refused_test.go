@@ -22,6 +22,9 @@ func TestRefused(t *testing.T) {
 	empty := write(t, dir, "empty.csv", "job_id,submit_s,duration_s,gpus\n")
 	apps := write(t, dir, "apps.csv", "job_id,submit_s,duration_s,gpus,application,work_s,min_nodes\nx,0,,1,gpt,60,4\n")
 	speeds := write(t, dir, "speeds.csv", "application,node_type,nodes,speed\nbert,a,1,1\n")
+	twoTypes := write(t, dir, "two.csv", "application,node_type,nodes,speed\nbert,a,1,1\ngpt,b,1,1\n")
+	changing := write(t, dir, "changing.csv", "application,node_type,nodes,speed,until\nbert,a,1,1,0.5\nbert,a,1,2,\n")
+	small := write(t, dir, "small.csv", "application,node_type,nodes,speed\ngpt,a,1,1\ngpt,a,2,2\n")
 	odd := write(t, dir, "odd.csv", "job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,60,2,2 3\n")
 	rigid := write(t, dir, "rigid.csv", "job_id,submit_s,duration_s,gpus,min_nodes,max_nodes\na,0,60,4,4,4\n")
 	recording := writeRecording(t)
@@ -139,15 +142,18 @@ func TestRefused(t *testing.T) {
 			good + " --teams=1000":                                   "trace has 2 users; must be at least one for each of 1000 teams",
 			good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; must be a duration, such as 90s, 5m or 300\n" +
 				"  --total-time: fairness is \"x\"; must be a number\n  --total-time: unknown parameter \"speed\" (must be among aging, eta_error, fairness, ",
-			good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; must be 0 to 1e+06",
-			good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; must be used with a total-time policy",
-			good + " --quotas=equal":                     "of trace has no group",
-			good + " --groups=missing.csv":               "no such file",
-			good + " --groups=" + trace:                  "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
-			good + " --policy=static-partitions":         "the policy static-partitions needs teams",
-			good + " --node-types=fast=2":                "[node-types nodes] were all set",
-			good + " --policy=type-kept":                 "the policy type-kept needs node types",
-			good + " --speeds=missing.csv":               "--speeds is set without --node-types; both must be set",
+			good + " --total-time=quota_price=-1":              "--total-time: quota_price is -1; must be 0 to 1e+06",
+			good + " --policy=fifo --total-time=aging=0":       "--total-time sets aging; must be used with a total-time policy",
+			good + " --quotas=equal":                           "of trace has no group",
+			good + " --groups=missing.csv":                     "no such file",
+			good + " --groups=" + trace:                        "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
+			good + " --policy=static-partitions":               "the policy static-partitions needs teams",
+			good + " --node-types=fast=2":                      "[node-types nodes] were all set",
+			good + " --policy=type-kept":                       "the policy type-kept needs node types",
+			good + " --speeds=missing.csv":                     "missing.csv: no such file",
+			good + " --speeds=" + twoTypes:                     `--speeds has speeds on the node types "a" and "b"; must be of one type without --node-types`,
+			good + " --speeds=" + changing:                     `--speeds has speeds of "bert" that change (until); must be constant without --node-types`,
+			"--nodes=8 --trace=" + apps + " --speeds=" + small: `--speeds has the application "gpt" on 1 2 nodes; job "x" allows none of them`,
 			good + " --machine-units=-1 --block-machines=-1 --damaged=2": "--machine-units is -1; must be at least 1\n  --block-machines is -1; must be at least 1\n" +
 				"  --damaged is 2; must be 0 to 1",
 			good + " --damaged=NaN --machine-units=2": "--damaged is NaN; must be 0 to 1",

@@ -87,7 +87,8 @@ columns application, node_type, nodes and speed (work_s per second), and
 optionally until and restart_s. until is the share of the work up to which the
 speed applies, and a later line contains the next speed. restart_s is the
 restart time of the application. A job without an application has the speeds of
-its own columns on every node type.
+its own columns on every node type. Without --node-types, all speeds must be of
+one node type, without until, and the columns of the job restrict its sizes.
 
 --machine-units describes the machines of a pool whose nodes are GPUs. Jobs are
 placed on machines with --placement. move gives each decision a placement with
@@ -187,6 +188,12 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	if err := f.types.speeds.Cover(trace); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if len(f.types.clusters) == 0 {
+		if trace, err = f.types.speeds.Apply(trace); err != nil {
+			return fmt.Errorf("--speeds %w", err)
+		}
+		f.types.speeds = nil
 	}
 	if len(f.vary) > 0 {
 		name += "+" + strings.Join(f.vary, "+")

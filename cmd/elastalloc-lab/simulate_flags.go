@@ -33,9 +33,6 @@ func (f *typeFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *typeFlags) parse(addf func(format string, args ...any)) {
-	if f.file != "" && len(f.clusters) == 0 {
-		addf("--speeds is set without --node-types; both must be set")
-	}
 	for _, text := range f.clusters {
 		var pool []solver.NodeType
 		whole := true

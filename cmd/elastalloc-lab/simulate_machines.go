@@ -27,7 +27,7 @@ type machineFlags struct {
 
 func (f *machineFlags) add(flags *pflag.FlagSet) {
 	f.placement = placeNone
-	flags.IntVar(&f.layout.Units, "machine-units", 0, "nodes of the pool on each machine, such as 8 if a node is a GPU")
+	flags.IntVar(&f.layout.Units, "machine-units", 0, "number of nodes per machine, such as 8 GPUs")
 	flags.IntVar(&f.layout.Block, "block-machines", 0, "machines of a block, such as a rack or an NVLink domain (default no blocks)")
 	flags.Float64Var(&f.layout.Damaged, "damaged", 0, "share of the machines that lack one or more nodes, but not all, by --seed")
 	flags.Var(cli.ChoiceFlag{Value: &f.placement, Choices: []string{placeNone, placeMove, placeStay}}, "placement",

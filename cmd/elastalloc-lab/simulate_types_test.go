@@ -1,13 +1,49 @@
 package main
 
 import (
+	"math"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 
 	"github.com/elastalloc/elastalloc/sim"
 )
+
+// TestSimulateSpeeds: without node types, all policies know the speeds of an application, and total-time
+// does what it does in a pool of one node type.
+func TestSimulateSpeeds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("whole simulations take minutes under the race detector")
+	}
+	folder := t.TempDir()
+	lines := strings.SplitAfter(read(t, "../../examples/gavel", "speeds.csv"), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return !strings.HasPrefix(line, "application,") && !strings.Contains(line, ",v100,")
+	})
+	speeds := write(t, folder, "speeds.csv", strings.Join(lines, ""))
+	simulate := func(name string, args ...string) map[string]float64 {
+		out := filepath.Join(folder, name)
+		succeed(t, append([]string{"simulate", "--trace=../../examples/gavel/trace.csv", "--speeds", speeds, "--gpus-per-node=1", "--out", out}, args...)...)
+		var summary struct{ Runs []sim.Summary }
+		readJSON(t, &summary, out, "summary.json")
+		means := make(map[string]float64)
+		for _, run := range summary.Runs {
+			means[run.Policy] = run.MeanTotalSeconds
+		}
+		return means
+	}
+	plain := simulate("plain", "--nodes=150", "--policy=total-time,max-min,fifo,srpt")
+	typed := simulate("typed", "--node-types=v100=150", "--policy=total-time")
+	if len(plain) != 4 || math.Abs(plain["total-time"]/typed["total-time"]-1) > 1e-3 {
+		t.Errorf("without node types, the means are %v; with one %v", plain, typed)
+	}
+	if plain["total-time"] >= plain["srpt"] || plain["total-time"] >= plain["max-min"] || plain["srpt"] >= plain["fifo"] {
+		t.Errorf("the means are %v; want total-time before max-min, and before srpt, before fifo", plain)
+	}
+}
 
 // TestSimulateNodeTypes simulates the example of Gavel's speeds: one decision beats a pool for
 // each type, and what is written says where the jobs were.

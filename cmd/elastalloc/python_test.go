@@ -80,6 +80,20 @@ with Client(address) as c:
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
         assert "total_nodes" in error.details(), error
+with Client(address, timeout=60) as c:
+    broken = message(pb.Job, id="broken", current_nodes=1)
+    held = c.decide({"total_nodes": 4, "jobs": [job, broken]})
+    assert [w.code for w in held.report.warnings] == [pb.WARNING_CODE_BAD_JOB_HELD], held
+    c.allocate = lambda snapshot, options, timeout: (options.objective, options.admission, options.bad_jobs, options.time_budget.seconds)
+    total, start, hold = pb.OBJECTIVE_TOTAL_TIME, pb.ADMISSION_START_FIRST, pb.BAD_JOBS_HOLD
+    for options, want in [
+        (None, (total, start, hold, 0)),
+        (pb.AllocateOptions(), (total, start, hold, 0)),
+        ({"time_budget": 3}, (total, start, hold, 3)),
+        ({"objective": pb.OBJECTIVE_PROGRESS}, (pb.OBJECTIVE_PROGRESS, pb.ADMISSION_UNSPECIFIED, hold, 0)),
+        ({"admission": pb.ADMISSION_OPTIMIZED, "bad_jobs": pb.BAD_JOBS_REFUSE}, (total, pb.ADMISSION_OPTIMIZED, pb.BAD_JOBS_REFUSE, 0)),
+    ]:
+        assert c.decide(snapshot, options) == want, (options, c.decide(snapshot, options))
 for target, want in {
     "": "must be host:port",
     "http://localhost:50051": "must be host:port",

@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/elastalloc/elastalloc/client/placement"
 )
 
 const (
-	clusterNodes = 32
-	restart      = 60 // seconds that a job needs to continue after a resize
+	clusterNodes = 32 // GPUs: a node of elastalloc is a GPU here
+	gpus         = 8  // of a machine
+	restart      = 60 // seconds that a job needs to continue after a resize or on other machines
 	grace        = 10 // seconds until released nodes are free
 )
 
@@ -19,8 +22,9 @@ const (
 type job struct {
 	id                           string
 	submitted                    int
-	requested, nodes             int // nodes that the user requested, and has now
-	releasing, released          int // nodes in addition that it is releasing, until the time released
+	requested, nodes             int            // nodes that the user requested, and has now
+	on                           map[string]int // nodes that it has now, by machine
+	releasing, released          int            // nodes in addition that it is releasing, until the time released
 	trained, restarting          int
 	speed, efficiency, stepsLeft float64
 	guess                        float64 // the user's estimate of the run time on the requested nodes, wrong by a factor of up to 2
@@ -81,9 +85,9 @@ func (c *cluster) find(id string) *job {
 	return c.jobs[slices.IndexFunc(c.jobs, func(j *job) bool { return j.id == id })]
 }
 
-// resize changes the nodes of a job, which fails every twentieth time. It panics if the job would
-// get more nodes than are idle.
-func (c *cluster) resize(j *job, nodes int) error {
+// resize changes the nodes of a job, and restarts the jobs that move to make place for it. It fails
+// every twentieth time, and panics if the cluster or a machine has too few nodes.
+func (c *cluster) resize(j *job, nodes int, placed placement.Placement) error {
 	idle := clusterNodes
 	for _, other := range c.jobs {
 		idle -= other.nodes + other.releasing
@@ -98,5 +102,17 @@ func (c *cluster) resize(j *job, nodes int) error {
 		j.restarting = restart
 	}
 	j.releasing, j.released, j.nodes = max(0, j.nodes-nodes), c.now+grace, nodes
+	for _, id := range placed.Moved {
+		c.find(id).restarting = restart
+	}
+	used := make(map[string]int)
+	for _, other := range c.jobs {
+		other.on = placed.On[other.id]
+		for machine, units := range other.on {
+			if used[machine] += units; used[machine] > gpus {
+				panic(fmt.Sprintf("%s has %d nodes in use", machine, used[machine]))
+			}
+		}
+	}
 	return nil
 }

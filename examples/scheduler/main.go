@@ -16,6 +16,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/client/placement"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -57,8 +58,8 @@ func main() {
 			}
 		}
 	}
-	fmt.Fprintf(os.Stdout, "%d jobs took %.1f min on average, with %d resizes; %d calls failed\n",
-		*jobs, s.cluster.total.Minutes()/float64(*jobs), s.changes, s.failed)
+	fmt.Fprintf(os.Stdout, "%d jobs took %.1f min on average, with %d resizes and %d moves; %d calls failed\n",
+		*jobs, s.cluster.total.Minutes()/float64(*jobs), s.changes, s.moves, s.failed)
 }
 
 // scheduler is the state of the loop.
@@ -72,6 +73,7 @@ type scheduler struct {
 	second          time.Duration // of the cluster
 	logger          *slog.Logger
 	changes, failed int
+	moves           int // of jobs to other machines, at the same size
 }
 
 // reconcile requests a decision if one is due, and begins the steps that can be begun.
@@ -85,12 +87,34 @@ func (s *scheduler) reconcile() {
 		s.logger.Warn("decision has a warning", "message", warning.GetMessage())
 	}
 	for _, step := range steps {
-		if err := s.cluster.resize(s.cluster.find(step.JobID), int(step.Nodes)); err != nil {
+		if err := s.resize(step); err != nil {
 			s.plan.Failed(now, step.JobID)
 			continue
 		}
 		s.changes++
 	}
+}
+
+// resize places a job of a new size on machines. The other jobs keep theirs, but for few if it has no place.
+func (s *scheduler) resize(step client.Step) error {
+	var machines []placement.Node // Omit machines that failed.
+	for n := range clusterNodes / gpus {
+		machines = append(machines, placement.Node{ID: fmt.Sprintf("machine-%d", n), Units: gpus, Free: gpus})
+	}
+	var jobs []placement.Job
+	for _, j := range s.cluster.jobs {
+		units := j.nodes
+		if j.id == step.JobID {
+			units = int(step.Nodes)
+		}
+		jobs = append(jobs, placement.Job{ID: j.id, Units: units, On: j.on})
+	}
+	placed, err := placement.Place(machines, []int{1, 2, 4, 8, 16}, jobs)
+	if err != nil {
+		return err
+	}
+	s.moves += len(placed.Moved)
+	return s.cluster.resize(s.cluster.find(step.JobID), int(step.Nodes), placed)
 }
 
 // snapshot describes the cluster, with the jobs in the order of submission.
@@ -132,14 +156,7 @@ func (s *scheduler) decide(snapshot *elastallocv1.Snapshot) (client.Decision, er
 	if s.client == nil {
 		return s.firstFit(snapshot), nil
 	}
-	decision, err := s.client.Allocate(context.Background(), &elastallocv1.AllocateRequest{
-		Snapshot: snapshot,
-		Options: &elastallocv1.AllocateOptions{
-			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
-			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
-			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
-		},
-	})
+	decision, err := s.client.Decide(context.Background(), nil)(snapshot)
 	switch {
 	case err != nil:
 		s.failed++

@@ -13,16 +13,17 @@ import argparse
 import random
 import statistics
 import sys
-from typing import Optional
+from typing import Dict, Optional
 
 import grpc
 
-from elastalloc import Client, Plan, PoolError, message, pb
+from elastalloc import Client, Plan, PoolError, Step, message, pb, placement
 from elastalloc.eta import Estimator, speed
 
-NODES = 32
+NODES = 32  # GPUs: a node of elastalloc is a GPU here
+GPUS = 8  # of a machine
 PERIOD = 5  # seconds between two reconciliations
-RESTART = 60  # seconds that a job needs to continue after a resize
+RESTART = 60  # seconds that a job needs to continue after a resize or on other machines
 GRACE = 10  # seconds until released nodes are free
 
 
@@ -32,6 +33,7 @@ class Job:
         self.submitted = now
         self.requested = 2 ** rng.randrange(4)
         self.nodes = self.releasing = self.released = 0
+        self.on: Dict[str, int] = {}  # nodes that it has now, by machine
         self.trained = self.restarting = 0
         self.speed, self.efficiency = rng.uniform(5, 20), rng.uniform(0.7, 0.9)
         self.steps_left = self.speed * rng.expovariate(1 / 14400)
@@ -77,9 +79,10 @@ class Cluster:
     def done(self) -> bool:
         return self._number == self._coming and not self.jobs
 
-    def resize(self, job_id: str, nodes: int) -> bool:
-        """Changes the nodes of a job, and returns whether it succeeded: every twentieth resize
-        fails. It exits if the job would get more nodes than are idle."""
+    def resize(self, job_id: str, nodes: int, placed: placement.Placement) -> bool:
+        """Changes the nodes of a job, and restarts the jobs that move to make place for it. Returns
+        whether it succeeded: every twentieth resize fails. It exits if the cluster or a machine has
+        too few nodes."""
         job = self.jobs[job_id]
         if nodes - job.nodes > NODES - sum(j.nodes + j.releasing for j in self.jobs.values()):
             sys.exit(f"{job_id} would get more nodes than are idle")
@@ -90,6 +93,15 @@ class Cluster:
             job.restarting = RESTART
         job.releasing, job.released = max(0, job.nodes - nodes), self.now + GRACE
         job.nodes = nodes
+        for moved in placed.moved:
+            self.jobs[moved].restarting = RESTART
+        used: Dict[str, int] = {}
+        for other in self.jobs.values():
+            other.on = placed.on[other.id]
+            for machine, units in other.on.items():
+                used[machine] = used.get(machine, 0) + units
+                if used[machine] > GPUS:
+                    sys.exit(f"{machine} has {used[machine]} nodes in use")
         return True
 
 
@@ -99,6 +111,7 @@ class Scheduler:
         self.plan, self.estimator = Plan(), Estimator()
         self.learned = 0  # completed jobs that the estimator has seen
         self.changes = self.failed = 0
+        self.moves = 0  # of jobs to other machines, at the same size
 
     def snapshot(self) -> pb.Snapshot:
         """Describes the cluster, with the jobs in the order of submission."""
@@ -130,22 +143,33 @@ class Scheduler:
         for warning in warnings:
             print(warning.message, file=sys.stderr)
         for step in steps:
-            if self.cluster.resize(step.job_id, step.nodes):
+            if self.resize(step):
                 self.changes += 1
             else:
                 self.plan.failed(now, step.job_id)
+
+    def resize(self, step: Step) -> bool:
+        """Places a job of a new size on machines. The other jobs keep theirs, but for few if it has
+        no place."""
+        # Omit machines that failed.
+        machines = [placement.Node(f"machine-{n}", units=GPUS, free=GPUS) for n in range(NODES // GPUS)]
+        jobs = [
+            placement.Job(j.id, units=step.nodes if j.id == step.job_id else j.nodes, on=j.on)
+            for j in self.cluster.jobs.values()
+        ]
+        try:
+            placed = placement.place(machines, [1, 2, 4, 8, 16], jobs)
+        except placement.LimitError:
+            return False
+        self.moves += len(placed.moved)
+        return self.cluster.resize(step.job_id, step.nodes, placed)
 
     def decide(self, snapshot: pb.Snapshot):
         """Returns the decision of the server. If there is none, no job loses nodes."""
         if self.client is None:
             return self.first_fit(snapshot)
-        options = pb.AllocateOptions(
-            objective=pb.OBJECTIVE_TOTAL_TIME,
-            admission=pb.ADMISSION_START_FIRST,
-            bad_jobs=pb.BAD_JOBS_HOLD,
-        )
         try:
-            return self.client.allocate(snapshot, options)
+            return self.client.decide(snapshot)
         except grpc.RpcError as error:
             self.failed += 1
             print(f"no decision: {error.code().name}: {error.details()}", file=sys.stderr)
@@ -183,7 +207,7 @@ def main() -> None:
     minutes = statistics.mean(time for _, time in cluster.completed) / 60
     print(
         f"{len(cluster.completed)} jobs took {minutes:.1f} min on average, "
-        f"with {scheduler.changes} resizes; {scheduler.failed} calls failed"
+        f"with {scheduler.changes} resizes and {scheduler.moves} moves; {scheduler.failed} calls failed"
     )
 
 

@@ -83,6 +83,16 @@ class Client:
         """Decides how many nodes each job of a snapshot gets."""
         return self._request("Allocate", timeout, snapshot=snapshot, options=options)
 
+    def decide(
+        self, snapshot: Any, options: Any = None, *, timeout: Optional[float] = None
+    ) -> pb.AllocateResponse:
+        """Decides like allocate(), for Plan.reconcile().
+
+        Options that are unset have the recommended values instead of the defaults of the API:
+        OBJECTIVE_TOTAL_TIME, with ADMISSION_START_FIRST for this objective, and BAD_JOBS_HOLD.
+        """
+        return self.allocate(snapshot, _recommended(options), timeout=timeout)
+
     def fill_idle(
         self, snapshot: Any, *, timeout: Optional[float] = None
     ) -> pb.FillIdleResponse:
@@ -159,6 +169,17 @@ class Client:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _recommended(options: Any) -> pb.AllocateOptions:
+    """Returns a copy of options in which unset ones have the recommended values."""
+    recommended = pb.AllocateOptions()
+    recommended.CopyFrom(message(pb.AllocateRequest, options=options).options)
+    recommended.objective = recommended.objective or pb.OBJECTIVE_TOTAL_TIME
+    if recommended.objective == pb.OBJECTIVE_TOTAL_TIME:
+        recommended.admission = recommended.admission or pb.ADMISSION_START_FIRST
+    recommended.bad_jobs = recommended.bad_jobs or pb.BAD_JOBS_HOLD
+    return recommended
 
 
 def _budget(request: Any) -> float:

@@ -38,6 +38,15 @@ const (
 	Progress  Objective = "progress"   // OBJECTIVE_PROGRESS of the API
 )
 
+// Count is what the decisions of a pool count.
+type Count string
+
+// The values of Count.
+const (
+	CountNodes Count = "nodes" // nodes, each of which runs one pod that requests all of its units
+	CountUnits Count = "units" // units of the pool's nodes; pods request one to all units of a node
+)
+
 // Pool is a set of identical nodes that elastic jobs share. The configuration file has durations and
 // fractions as text with a unit, such as 5m and 30%.
 type Pool struct {
@@ -46,7 +55,9 @@ type Pool struct {
 	// Tolerations are the taints that the pool's jobs tolerate. Nodes with other taints do not accept pods.
 	Tolerations []corev1.Toleration `json:"tolerations"`
 	// Unit is the resource that pods request to occupy a node. The default is nvidia.com/gpu.
-	Unit        string        `json:"unit"`
+	Unit string `json:"unit"`
+	// Count is what a decision allocates: whole nodes, or units of Unit. The default is nodes.
+	Count       Count         `json:"count"`
 	Cadence     time.Duration `json:"-"` // maximum time between two decisions
 	Debounce    time.Duration `json:"-"` // time between an event and a decision
 	MinInterval time.Duration `json:"-"` // minimum time between two resizes of one job
@@ -69,6 +80,28 @@ type Pool struct {
 	Groups    []Group `json:"groups"`
 	MaxNodes  int     `json:"maxNodes"`  // maximum number of nodes with an autoscaler, 0 without one
 	NodePrice float64 `json:"nodePrice"` // job-hours that an additional node-hour must save
+}
+
+// CountsUnits reports whether decisions allocate units, not whole nodes.
+func (p *Pool) CountsUnits() bool { return p.Count == CountUnits }
+
+// UnitName returns what texts call one unit of allocation: "node", "GPU" or "unit".
+func (p *Pool) UnitName() string {
+	switch {
+	case !p.CountsUnits():
+		return "node"
+	case strings.HasSuffix(p.Unit, "/gpu"):
+		return "GPU"
+	}
+	return "unit"
+}
+
+// BaseName returns what texts call the allocation on which the remaining time of a job is given: "node" or "pod".
+func (p *Pool) BaseName() string {
+	if p.CountsUnits() {
+		return "pod"
+	}
+	return "node"
 }
 
 // Group is a team, or a group of teams, that shares a pool with other groups.
@@ -238,6 +271,9 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 				c.bad(path+".nodeSelector", "selects nodes of pools[%d]; must not overlap with other pools", j)
 			}
 		}
+		if p.CountsUnits() && f.Kueue {
+			c.bad(path+".count", "is %s; must be %s if kueue is true", p.Count, CountNodes)
+		}
 		if p.RemainingQuery != "" && f.Prometheus.Address == "" {
 			c.bad(path+".remainingQuery", "needs the field prometheus, the address of the Prometheus server")
 		}
@@ -249,6 +285,7 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 func (c *checker) pool(path string, f *poolFile) Pool {
 	p := f.Pool
 	p.Unit, p.Objective, p.RemainingIn = cmp.Or(p.Unit, DefaultUnit), cmp.Or(p.Objective, TotalTime), cmp.Or(p.RemainingIn, Seconds)
+	p.Count = cmp.Or(p.Count, CountNodes)
 	p.Cadence = c.duration(path+".cadence", f.Cadence, DefaultCadence, time.Second)
 	p.Debounce = c.duration(path+".debounce", f.Debounce, DefaultDebounce, 0)
 	p.MinInterval = c.duration(path+".minInterval", f.MinInterval, DefaultMinInterval, 0)
@@ -283,6 +320,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	if problems := validation.IsQualifiedName(p.Unit); len(problems) > 0 {
 		c.bad(path+".unit", "%q is not a resource name: %s", p.Unit, strings.Join(problems, ", "))
 	}
+	c.count(path+".count", &p)
 	if p.Objective != TotalTime && p.Objective != Progress {
 		c.bad(path+".objective", "unknown objective %q; must be one of %s, %s", p.Objective, TotalTime, Progress)
 	}
@@ -294,6 +332,17 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	}
 	c.groups(path+".groups", &p)
 	return p
+}
+
+// count checks that decisions of a pool that counts units may have size limits.
+func (c *checker) count(path string, p *Pool) {
+	switch {
+	case p.Count == CountNodes:
+	case p.Count != CountUnits:
+		c.bad(path, "is %q; must be %s or %s", p.Count, CountNodes, CountUnits)
+	case p.Objective == Progress || len(p.Groups) > 0 || p.MaxNodes > 0 || !strings.Contains(p.Unit, "/"):
+		c.bad(path, "is %s; needs the objective %s, no groups, no maxNodes, and a unit such as %s", p.Count, TotalTime, DefaultUnit)
+	}
 }
 
 // groups checks the groups of a pool.

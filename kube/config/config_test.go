@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &config.Config{Kinds: []string{"Job"}, Pools: []config.Pool{{
-		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: "nvidia.com/gpu",
+		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: "nvidia.com/gpu", Count: config.CountNodes,
 		Cadence: 5 * time.Minute, Debounce: 10 * time.Second, MinInterval: 10 * time.Minute, Restart: 2 * time.Minute, SettleTimeout: time.Minute,
 		NodeGracePeriod: 2 * time.Minute,
 		MaxShrink:       0.3, Objective: config.TotalTime, RemainingIn: config.Seconds,
@@ -44,6 +44,7 @@ pools:
     nodeSelector: {pool: training}
     tolerations: [{key: gpu, operator: Exists}]
     unit: amd.com/gpu
+    count: nodes
     cadence: 2m
     debounce: 0s
     minInterval: 0s
@@ -94,6 +95,7 @@ pools:
     objective: fairness
     remainingIn: minutes
     minIntervall: 5m
+    count: gpus
     unit: a/b/c
     tolerations: [{key: gpu, operator: Exist, effect: NoRun}]
   - name: training
@@ -113,7 +115,7 @@ pools:
 	want := []string{
 		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob"; must be one of Job, JobSet`, "kinds[2]:", "prometheus:",
 		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
-		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
+		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].count:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",
 		"pools[2].groups[0].namespaces: is set; must be empty", "pools[2].groups[0].parent: is nested more", "pools[2].groups[1].namespaces: is set; must be empty",
 		"pools[2].groups[1].parent: is nested more", "pools[2].groups[2].name:", "pools[2].groups[2].namespaces: is set; must be empty",
@@ -127,6 +129,27 @@ pools:
 	}
 	if all := 1 + strings.Count(err.Error(), "; ") - strings.Count(err.Error(), "; must"); all != len(want) {
 		t.Errorf("%d bad fields; want %d: %v", all, len(want), err)
+	}
+}
+
+// TestCountUnits: a pool may count units if its decisions may have size limits.
+func TestCountUnits(t *testing.T) {
+	t.Parallel()
+	for more, want := range map[string]string{
+		"":                               "",
+		"objective: progress":            "pools[0].count: is units; needs the objective total-time, no groups, no maxNodes",
+		"groups: [{name: a}]":            "pools[0].count: is units; needs the objective total-time, no groups, no maxNodes",
+		"maxNodes: 8":                    "pools[0].count: is units; needs the objective total-time, no groups, no maxNodes",
+		"unit: cpu":                      "pools[0].count: is units; needs",
+		"paused: false}]\nkueue: true #": "pools[0].count: is units; must be nodes if kueue is true",
+	} {
+		c, err := config.Parse([]byte("pools: [{name: a, nodeSelector: {pool: x}, count: units, "+more+"}]"), known())
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: error %v; want %q", more, err, want)
+		case want == "" && (err != nil || !c.Pools[0].CountsUnits() || c.Pools[0].UnitName() != "GPU"):
+			t.Errorf("%q: %+v, error %v", more, c, err)
+		}
 	}
 }
 

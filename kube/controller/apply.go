@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -136,9 +137,12 @@ func changeOf(s plan.Step) (change, reason string) {
 	return changeScaleUp, "ScaledUp"
 }
 
+// inUnits returns a text about numbers of nodes with the name of the pool's unit of allocation.
+func (l *Loop) inUnits(text string) string { return format.InUnits(text, l.pool.UnitName()) }
+
 // describe describes the effect of a step on its job.
 func (l *Loop) describe(step plan.Step, gap *float64) string {
-	j, text := step.Job, step.String()
+	j, text := step.Job, l.inUnits(step.String())
 	completion := func(nodes int) time.Duration {
 		return time.Duration(float64(j.Estimate.Remaining) / j.Speed(nodes)).Round(time.Second)
 	}
@@ -165,7 +169,7 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 		}
 	}
 	if why := l.why[j.ID]; why != "" {
-		text += ". " + why
+		text += ". " + l.inUnits(why)
 	}
 	return text
 }

@@ -208,7 +208,7 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 			// Reject the patch if another job has the same name now.
 			"uid": t.Job.UID,
 			"annotations": map[string]string{
-				world.TargetAnnotation:   strconv.Itoa(t.Nodes),
+				world.TargetAnnotation:   strconv.Itoa(t.Job.PodsOf(t.Nodes)),
 				world.DecisionAnnotation: t.Record.String(),
 			},
 		}})
@@ -296,7 +296,7 @@ func (l *Loop) postQueuedEvents(r plan.Request, answer plan.Response) {
 		}
 		queued[j.UID] = l.queued[j.UID] || l.why[j.ID] != ""
 		if !l.queued[j.UID] && queued[j.UID] {
-			l.event(j, normal, "Queued", "%s", l.why[j.ID])
+			l.event(j, normal, "Queued", "%s", l.inUnits(l.why[j.ID]))
 		}
 	}
 	l.queued = queued

@@ -263,11 +263,11 @@ func (l *ledger) short(w *world.ClusterState, j *world.Job, u *use) bool {
 	return found
 }
 
-// lacksNodes reports whether no node is free for the pods of a job that do not run. Then the job is not to
+// lacksNodes reports whether no node, or too few units, are free for the pods of a job that do not run. Then the job is not to
 // blame, unless an autoscaler should add nodes for it.
 func lacksNodes(w *world.ClusterState, j *world.Job) bool {
 	scales := w.Pool.MaxNodes > w.Nodes.Accepting && j.Resizable()
-	return w.Idle() <= 0 && j.Pods.Broken == 0 && !scales
+	return w.Idle() < max(1, j.PerPod) && j.Pods.Broken == 0 && !scales
 }
 
 // known returns the observed usage by job.

@@ -245,7 +245,7 @@ func (l *Loop) giveUp(w *world.ClusterState, p plan.Plan) {
 		l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc() // A job that is Stuck is counted when it is pinned.
 	}
 	for _, step := range p.Waiting {
-		l.event(step.Job, warning, "Stuck", "gave up %v of decision %s: the nodes did not become free in time", step, p.ID)
+		l.event(step.Job, warning, "Stuck", "gave up %s of decision %s: the nodes did not become free in time", l.inUnits(step.String()), p.ID)
 	}
 }
 
@@ -262,7 +262,7 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 		}
 		if j.Pinned == "" && j.FallbackReason != "" {
 			if pinned = noRemainingTime; l.pinEvents[j.UID] != pinned {
-				l.event(j, warning, noRemainingTime, "%s; its remaining time on one node is estimated as %v from completed jobs", j.FallbackReason, j.Estimate.Remaining.Round(time.Second))
+				l.event(j, warning, noRemainingTime, "%s; its remaining time on one %s is estimated as %v from completed jobs", j.FallbackReason, l.pool.BaseName(), j.Estimate.Remaining.Round(time.Second))
 			}
 		}
 		if j.Pinned == world.Retained && j.Transient {
@@ -270,7 +270,7 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 		}
 		notify := pinned != "" && j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused
 		if notify && l.pinEvents[j.UID] != pinned {
-			l.event(j, warning, string(j.Pinned), "keeps its %d nodes: %s", j.Nodes(), j.Message)
+			l.event(j, warning, string(j.Pinned), "keeps its %d %ss: %s", j.Nodes(), l.pool.UnitName(), j.Message)
 			if j.Pinned == world.Stuck {
 				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
 			}

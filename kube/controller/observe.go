@@ -95,7 +95,7 @@ func (l *Loop) postUnusedEvents(ctx context.Context, unused []*world.Job) {
 			l.event(j, warning, string(plan.Unused), "Kueue did not start it on its %d nodes; it gets no nodes for a while: %s", j.Target, why)
 			continue
 		}
-		l.event(j, warning, string(plan.Unused), "%d of its %d pods run; for a while it gets only the nodes that it uses: %s", j.Pods.Running, j.Nodes(), why)
+		l.event(j, warning, string(plan.Unused), "%d of its %d pods run; for a while it gets only the %ss that it uses: %s", j.PodsOf(j.Pods.Running), j.PodsOf(j.Nodes()), l.pool.UnitName(), why)
 	}
 }
 

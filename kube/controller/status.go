@@ -138,9 +138,9 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 		_, _ = fmt.Fprintf(w, "not observed yet: another replica is the leader, or this replica has just started\n\n")
 		return
 	}
-	n := r.State.Nodes
-	_, _ = fmt.Fprintf(w, "at %s: nodes: %d accepting (%d free), %d retaining, %d gone; %d expected to accept pods again\n",
-		r.State.Now.UTC().Format(time.RFC3339), n.Accepting, r.State.Free(), n.Retaining, n.Gone, n.Expected)
+	n, pool := r.State.Nodes, &r.State.Pool
+	_, _ = fmt.Fprintf(w, "at %s: %ss: %d accepting (%d free), %d retaining, %d gone; %d expected to accept pods again\n",
+		r.State.Now.UTC().Format(time.RFC3339), pool.UnitName(), n.Accepting, r.State.Free(), n.Retaining, n.Gone, n.Expected)
 	if r.Wanted > 0 {
 		_, _ = fmt.Fprintf(w, "%d nodes are worth their price\n", r.Wanted)
 	}
@@ -157,12 +157,12 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 		return
 	}
 	for i := range r.State.NodeStatuses {
-		if s := &r.State.NodeStatuses[i]; s.State != world.Accepting {
+		if s := &r.State.NodeStatuses[i]; s.State != world.Accepting || s.Message != "" {
 			_, _ = fmt.Fprintln(w, s)
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "\nJOB\tNODES\tTARGET\tREMAINING ON ONE NODE\tSOURCE\tAGE\tPINNED")
+	_, _ = fmt.Fprintf(table, "\nJOB\t%sS\tTARGET\tREMAINING ON ONE %s\tSOURCE\tAGE\tPINNED\n", strings.ToUpper(pool.UnitName()), strings.ToUpper(pool.BaseName()))
 	for _, j := range r.State.Jobs {
 		if j.Shape.Finished {
 			continue

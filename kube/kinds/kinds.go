@@ -83,8 +83,11 @@ type Shape struct {
 	FillsGaps bool
 	Selector  map[string]string // labels of the job's pods
 	Unit      int64             // amount of the pool's unit that each pod requests
-	Pod       corev1.PodSpec    // template of the pods that request the unit
-	Grace     time.Duration     // termination grace period of a pod, at most MaxGrace
+	// PerPod is the number by which each pod counts in Size, Min, Max, Multiple, StartSize and Succeeded: 1,
+	// or Unit after InUnits.
+	PerPod int
+	Pod    corev1.PodSpec // template of the pods that request the unit
+	Grace  time.Duration  // termination grace period of a pod, at most MaxGrace
 	// Elsewhere is true if another controller creates the pods, possibly in another cluster.
 	Elsewhere bool
 	Report    *Report // progress according to the job's status, or nil
@@ -210,7 +213,7 @@ func Owner(job *unstructured.Unstructured) string {
 // a NotElasticError and a shape that has at least the selector and the size.
 func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	s, err := k.read(job, child, unit)
-	s.Multiple = max(s.Multiple, 1)
+	s.Multiple, s.PerPod = max(s.Multiple, 1), 1
 	by := k.Support.otherController(job)
 	s.Elsewhere = by != ""
 	switch {
@@ -225,8 +228,25 @@ func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceNa
 	return s, err
 }
 
-// MaxSize is the largest supported size of a job, in nodes.
-const MaxSize = 1 << 20
+// InUnits returns the shape with all numbers of pods as the units that these pods request. It returns a
+// NotElasticError and an unchanged shape if a pod requests too many of them.
+func (s Shape) InUnits() (Shape, error) {
+	if s.Unit > MaxPerPod {
+		return s, notElastic("its pods request %d units; must be at most %d", s.Unit, MaxPerPod)
+	}
+	s.PerPod = int(max(1, s.Unit))
+	for _, n := range []*int{&s.Size, &s.Min, &s.Max, &s.Multiple, &s.StartSize, &s.Succeeded} {
+		*n *= s.PerPod
+	}
+	return s, nil
+}
+
+// MaxSize is the largest supported size of a job, in pods, and MaxPerPod the largest number of units that a
+// pod may request if they are counted. Both together fit in the sizes of the API.
+const (
+	MaxSize   = 1 << 20
+	MaxPerPod = 1 << 10
+)
 
 // Operation is an operation of a JSON patch (RFC 6902).
 type Operation struct {
@@ -241,8 +261,8 @@ type Patch struct {
 	Operations []Operation
 }
 
-// Resize returns the patches, in order, that resize a job of the given shape to the given nodes. With 0
-// nodes they suspend the job; otherwise they resume it if it is suspended. A kind without a child needs
+// Resize returns the patches, in order, that resize a job of the given shape to the given size. With size 0
+// they suspend the job; otherwise they resume it if it is suspended. A kind without a child needs
 // one patch.
 func (k Kind) Resize(s Shape, nodes int) []Patch {
 	var job, size []Operation

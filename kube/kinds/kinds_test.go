@@ -191,6 +191,12 @@ spec:
 			if s.Selector[test.selector] == "" {
 				t.Errorf("selector is %v; want %s in it", s.Selector, test.selector)
 			}
+			units, err := s.InUnits()
+			if err != nil || units.Size != 8*test.size || units.Min != 8*test.min || units.Max != 8*test.max || units.Multiple != 8*test.multiple || units.StartSize != 8*test.start || units.PerPod != 8 {
+				t.Errorf("in units the shape is %+v, error %v", units, err)
+			}
+			check(t, kind, units, job.DeepCopy(), child.DeepCopy(), 16, test.resized)
+			check(t, kind, units, job.DeepCopy(), child.DeepCopy(), 0, test.paused)
 			check(t, kind, s, job, child, 2, test.resized)
 			check(t, kind, s, job, child, 0, test.paused)
 		})
@@ -273,6 +279,15 @@ func TestNotElastic(t *testing.T) {
 				t.Errorf("error is %v; want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestTooManyUnits: a number of units that would exceed the sizes of the API is refused.
+func TestTooManyUnits(t *testing.T) {
+	t.Parallel()
+	s := kinds.Shape{Size: 2, Multiple: 1, PerPod: 1, Unit: kinds.MaxPerPod + 1}
+	if got, err := s.InUnits(); err == nil || got.Size != 2 || got.PerPod != 1 {
+		t.Errorf("it is %+v, error %v", got, err)
 	}
 }
 

@@ -56,9 +56,10 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
 	total, inUse, waits := w.Nodes.Accepting+w.Nodes.Expected, 0, 0
+	var kept []*world.Job // jobs that keep their nodes
 	// keep omits a job together with its nodes and the nodes that its pods wait for.
 	keep := func(j *world.Job, reason world.Reason) {
-		r.Omitted = append(r.Omitted, Omitted{j, reason})
+		r.Omitted, kept = append(r.Omitted, Omitted{j, reason}), append(kept, j)
 		if group := groupOf(w, j); group != "" {
 			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.RetainedNodes()))
 		}
@@ -71,6 +72,7 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		noSize := len(Legal(j)) == 0
 		switch {
 		case j.Shape.Finished:
+			kept = append(kept, j)
 			total -= j.RetainedNodes()
 			waits += j.UnplacedNodes()
 			continue
@@ -95,11 +97,10 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		// Other terminating pods are gone before another job uses their nodes.
 		total -= j.Pods.Overdue
 	}
-	if total < inUse {
-		// Waiting pods do not take nodes that are in use.
-		total += min(waits, inUse-total)
+	r.Allocate.Snapshot.TotalNodes = int32(lessWaiting(total+waits, waits, inUse))
+	if w.Pool.CountsUnits() {
+		r.Allocate.Snapshot.SizeLimits = sizeLimits(w, kept, r.Jobs)
 	}
-	r.Allocate.Snapshot.TotalNodes = int32(max(0, total))
 	if w.Pool.Objective == config.TotalTime {
 		r.Allocate.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_START_FIRST
@@ -170,7 +171,11 @@ func request(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
 		speeds[i] = j.Speed(n)
 	}
 	described.MinNodes, described.MaxNodes = proto.Int32(int32(sizes[0])), proto.Int32(int32(sizes[len(sizes)-1]))
-	if j.Speeds != nil {
+	if w.Pool.CountsUnits() {
+		described.PieceNodes = proto.Int32(int32(j.PerPod))
+	}
+	// The API's efficiency is relative to one unit, not to one pod.
+	if j.Speeds != nil || j.PerPod > 1 {
 		described.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: speeds}}}
 	} else if j.Efficiency > 0 {
 		described.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: j.Efficiency}}
@@ -198,7 +203,7 @@ type Response interface {
 
 // Check verifies the response to a request, because servers are not trusted. The response must have an
 // allocation for every job in order, each of a legal size or of the current one. The sums must not exceed
-// the nodes of the pool and the limits of groups. The error joins all violations.
+// the nodes of the pool, the limits of groups and the size limits. The error joins all violations.
 func Check(r Request, a Response) error {
 	snapshot := r.Allocate.GetSnapshot()
 	if a.GetSnapshotId() != snapshot.GetId() {
@@ -228,6 +233,11 @@ func Check(r Request, a Response) error {
 	// If the pool shrank, jobs that the allocator froze may keep more nodes than the pool has.
 	if total := int64(snapshot.GetTotalNodes()); sum > total && (sum > present || !frozeJobs(a)) {
 		bad = append(bad, fmt.Errorf("allocations: have %d nodes; must have at most the %d nodes of the pool", sum, total))
+	}
+	for _, limit := range exceeded(snapshot, a) {
+		if !frozeJobs(a) {
+			bad = append(bad, fmt.Errorf("allocations: exceed the limit of %d units in pods of at least %d", limit.GetNodes(), limit.GetSize()))
+		}
 	}
 	for _, group := range snapshot.GetGroups() {
 		if group.Limit != nil && within(snapshot, byGroup, group.GetId()) > group.GetLimit() && !frozeJobs(a) {

@@ -56,9 +56,12 @@ type JobAnnotations struct {
 	// speedup that each doubling of the nodes keeps, 0 if not set. At most one of the two is set.
 	Speeds     []float64
 	Efficiency float64
-	Restart    time.Duration // training time that a resize costs; defaults to the pool's
-	Weight     float64       // weight in the objective; defaults to 1
-	Paused     bool
+	// PerPod is the number by which each pod counts in Sizes; ParseAnnotations leaves it at 0, which means 1.
+	// Speeds and times are relative to one pod.
+	PerPod  int
+	Restart time.Duration // training time that a resize costs; defaults to the pool's
+	Weight  float64       // weight in the objective; defaults to 1
+	Paused  bool
 }
 
 // ParseAnnotations parses the annotations of a job. The job limits its size to least and most nodes, where
@@ -86,6 +89,14 @@ func ParseAnnotations(annotations map[string]string, least, most, multiple int) 
 		return w, fmt.Errorf("bad annotations: %s", strings.Join(r.problems, "; "))
 	}
 	return w, nil
+}
+
+// inUnits converts the sizes from pods to units, of which each pod requests perPod.
+func (w *JobAnnotations) inUnits(perPod int) {
+	w.PerPod = perPod
+	for i := range w.Sizes {
+		w.Sizes[i] *= perPod
+	}
 }
 
 // reader parses annotations and collects errors.
@@ -245,7 +256,7 @@ func powersOfTwo(low, high int) []int {
 	return sizes
 }
 
-// Speed returns the speed of the job on the given nodes relative to one node. Between two listed sizes it
+// Speed returns the speed of the job at a size relative to one pod. Between two listed sizes it
 // interpolates linearly on a log-log scale. Outside the list it returns the speed at the nearest size.
 // The API defines tables of speeds in the same way.
 func (w *JobAnnotations) Speed(nodes int) float64 {
@@ -253,7 +264,7 @@ func (w *JobAnnotations) Speed(nodes int) float64 {
 		return 0
 	}
 	if w.Speeds == nil {
-		return eta.Speed(nodes, cmp.Or(w.Efficiency, defaultEfficient))
+		return eta.Speed(nodes/max(1, w.PerPod), cmp.Or(w.Efficiency, defaultEfficient))
 	}
 	i, exact := slices.BinarySearch(w.Sizes, nodes)
 	switch {

@@ -19,14 +19,24 @@ import (
 // countNodes classifies the nodes of the pool.
 func (o *observer) countNodes() {
 	for _, pod := range o.Pods {
-		if pod.Spec.NodeName != "" && o.jobOf[pod.UID] == nil && active(pod) && kinds.Requests(&pod.Spec, o.unit()) > 0 {
-			o.foreign[pod.Spec.NodeName] = true
+		if pod.Spec.NodeName == "" || !active(pod) {
+			continue
+		}
+		units := kinds.Requests(&pod.Spec, o.unit())
+		o.requested[pod.Spec.NodeName] += units
+		if j := o.jobOf[pod.UID]; j == nil {
+			o.foreign[pod.Spec.NodeName] += units
+		} else if o.Pool.CountsUnits() { // A pod may request more than the job's template.
+			o.foreign[pod.Spec.NodeName] += max(0, units-int64(j.PerPod))
 		}
 	}
 	for _, pods := range o.podsOf {
 		for _, pod := range pods {
 			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && active(pod) && kinds.Requests(&pod.Spec, o.unit()) > 0 {
 				o.podsOn[pod.Spec.NodeName] = append(o.podsOn[pod.Spec.NodeName], pod)
+				if o.Pool.CountsUnits() || o.held[pod.Spec.NodeName] == 0 {
+					o.held[pod.Spec.NodeName] += o.jobOf[pod.UID].PerPod
+				}
 			}
 		}
 	}
@@ -39,41 +49,40 @@ func (o *observer) countNodes() {
 		}
 	}
 	o.world.PerNode = o.perNode()
+	impaired := 0
 	for _, node := range o.nodes {
 		status := o.classify(node)
 		o.world.NodeStatuses = append(o.world.NodeStatuses, status)
 		o.statuses[node.Name] = status
 		o.count(status)
+		o.largest = max(o.largest, status.Size)
+		if status.State != Accepting && status.Reason != Foreign {
+			impaired++
+		}
 	}
-	impaired := len(o.nodes) - o.world.Nodes.Accepting - o.world.NodesBy(Foreign)
 	o.world.Outage = 2*impaired > len(o.nodes)
 }
 
 // count adds a node to the counts of the pool.
 func (o *observer) count(s NodeStatus) {
-	n, retains := &o.world.Nodes, len(o.podsOn[s.Node.Name]) > 0
+	n := &o.world.Nodes
 	switch s.State {
 	case Accepting:
-		n.Accepting++
-		n.Serving++
+		n.Accepting += s.Free
+		n.Serving += s.Free
 		allocatable := amount(s.Node.Status.Allocatable, o.unit())
-		if n.Accepting == 1 || allocatable < o.minAllocatable {
+		if o.minAllocatable == 0 || allocatable < o.minAllocatable {
 			o.minAllocatable = allocatable
 		}
 		o.allocatable = max(o.allocatable, allocatable)
 	case Gone:
-		n.Gone++
+		n.Gone += s.Size
 	case Retaining:
-		n.Retaining++
-		switch {
-		case retains:
-			n.Serving++
-		case s.Transient && !o.foreign[s.Node.Name]:
-			n.Serving++
-			n.Expected++
-		}
+		n.Retaining += s.Size
+		n.Serving += o.held[s.Node.Name] + s.Free
+		n.Expected += s.Free
 		if s.Reason == Leaving {
-			n.Leaving++
+			n.Leaving += s.Size
 		}
 	}
 }
@@ -125,12 +134,12 @@ func (o *observer) countPods(j *Job) {
 		if kinds.Requests(&pod.Spec, o.unit()) == 0 {
 			continue
 		}
-		j.Pods.Seen++
+		j.Pods.Seen += j.PerPod
 		node := pod.Spec.NodeName
 		status, inPool := o.statuses[node]
 		exists := inPool || o.elsewhere[node]
 		if node != "" && pod.Status.Phase != corev1.PodSucceeded {
-			j.Pods.Bound++
+			j.Pods.Bound += j.PerPod
 		}
 		live := pod.DeletionTimestamp == nil
 		if live {
@@ -139,10 +148,10 @@ func (o *observer) countPods(j *Job) {
 		own[node] = own[node] || live
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
-			j.Pods.Succeeded++
+			j.Pods.Succeeded += j.PerPod
 		case node == "" && live:
-			j.Pods.Live++
-			j.Pods.Waiting++
+			j.Pods.Live += j.PerPod
+			j.Pods.Waiting += j.PerPod
 			for _, c := range pod.Status.Conditions {
 				if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 					j.Pods.Unschedulable = c.Message
@@ -157,7 +166,7 @@ func (o *observer) countPods(j *Job) {
 			if !live {
 				break
 			}
-			if j.Pods.Away++; o.elsewhere[node] {
+			if j.Pods.Away += j.PerPod; o.elsewhere[node] {
 				j.pin(Elsewhere, "its pods run on node "+node+", which is not in the pool")
 			} else {
 				j.retainedOn = append(j.retainedOn, status)
@@ -165,16 +174,18 @@ func (o *observer) countPods(j *Job) {
 		case o.counted[node]:
 			// Another pod on this node is already counted.
 		case live:
-			j.Pods.Live++
-			o.counted[node] = true
+			j.Pods.Live += j.PerPod
+			j.Kept[node] += j.PerPod
+			o.counted[node] = !o.Pool.CountsUnits()
 		default:
-			j.Pods.Terminating++
-			o.counted[node] = true
+			j.Pods.Terminating += j.PerPod
+			o.counted[node] = !o.Pool.CountsUnits()
 			// The deletion timestamp is the time of the request plus the grace period.
 			grace := ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
 			requested := pod.DeletionTimestamp.Unix() - grace
 			if o.Now.Sub(time.Unix(requested, 0)) > kinds.Grace(&grace)+o.Pool.SettleTimeout {
-				j.Pods.Overdue++
+				j.Pods.Overdue += j.PerPod
+				j.Kept[node] += j.PerPod
 			}
 		}
 	}
@@ -195,7 +206,14 @@ func (o *observer) countPods(j *Job) {
 	}
 	requests := resource.PodRequests(&corev1.Pod{Spec: j.Shape.Pod}, resource.PodResourcesOptions{})
 	for _, node := range o.nodes {
-		if o.statuses[node.Name].State == Accepting && !own[node.Name] && selected(node) && o.admits(node, j) && enough(node, requests) {
+		status := o.statuses[node.Name]
+		if status.State != Accepting || !selected(node) || !o.admits(node, j) || !enough(node, requests) {
+			continue
+		}
+		switch {
+		case o.Pool.CountsUnits():
+			j.SchedulableNodes += max(0, status.Free-j.Kept[node.Name]) / j.PerPod * j.PerPod
+		case !own[node.Name]:
 			j.SchedulableNodes++
 		}
 	}
@@ -205,11 +223,11 @@ func (o *observer) countPods(j *Job) {
 func (o *observer) countState(j *Job, pod *corev1.Pod, exists bool) {
 	why, waits := o.broken(pod)
 	if why != "" {
-		j.Pods.Broken++
+		j.Pods.Broken += j.PerPod
 		j.Pods.Trouble = why
 	}
 	if pod.Status.Phase == corev1.PodRunning && !waits && exists {
-		j.Pods.Running++
+		j.Pods.Running += j.PerPod
 	}
 }
 

@@ -1,12 +1,15 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
+
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // NodeState describes whether a node of a pool accepts and keeps pods.
@@ -54,6 +57,10 @@ type NodeStatus struct {
 	Message string     // explanation of the reason
 	// Transient is true while the node has not been accepting for less than the pool's NodeGracePeriod.
 	Transient bool
+	// Size is the number of units of the node, or 1 if the pool counts nodes. Free is the part of it that is
+	// capacity for decisions: without broken units and, on accepting nodes, units of other workloads; on nodes
+	// that are expected to accept pods again, without units in use; on other nodes 0.
+	Size, Free int
 }
 
 // String describes the state, as in "node-3 retaining: cordoned".
@@ -69,9 +76,10 @@ func (s *NodeStatus) String() string {
 type NodeHistory struct {
 	Accepted time.Time // last time at which it was accepting, zero if never
 	Refused  time.Time // last time at which a condition kept new pods away, zero if never
+	Units    int64     // allocatable units at the time Accepted
 }
 
-// NodeCounts counts the nodes of a pool.
+// NodeCounts counts the nodes of a pool, or the units of its nodes if the pool counts units.
 type NodeCounts struct {
 	Accepting, Retaining, Gone int
 	// Expected counts nodes without pods that stopped accepting pods less than the pool's NodeGracePeriod
@@ -90,7 +98,7 @@ type NodeCounts struct {
 func (o *observer) classify(node *corev1.Node) NodeStatus {
 	s := NodeStatus{Node: node, State: Accepting}
 	history := o.historyOf(node)
-	s.Reason, s.Message = o.refusal(node)
+	s.Reason, s.Message = o.refusal(node, history)
 	wait := o.Pool.NodeGracePeriod
 	switch {
 	case s.Reason != "":
@@ -99,11 +107,11 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 		s.Reason, s.Message = Returning, "accepts pods again, for less than "+o.settlingTime().String()
 		wait += o.settlingTime()
 	default:
-		history.Accepted = o.Now
+		history.Accepted, history.Units = o.Now, amount(node.Status.Allocatable, o.unit())
 	}
 	o.world.NodeHistory[node.Name] = history
 	s.Transient = s.Reason != "" && !history.Accepted.IsZero() && o.Now.Sub(history.Accepted) < wait
-	if s.Reason == "" && o.foreign[node.Name] {
+	if s.Reason == "" && o.foreign[node.Name] > 0 && !o.Pool.CountsUnits() {
 		s.Reason, s.Message = Foreign, "runs pods that request the unit and do not belong to the pool's jobs"
 	}
 	lost := s.Reason == NotReady || s.Reason == Unallocatable && amount(node.Status.Allocatable, o.unit()) <= 0
@@ -114,24 +122,54 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 	default:
 		s.State = Retaining
 	}
+	o.setUnits(&s, history)
 	return s
 }
 
+// setUnits sets the units of a node.
+func (o *observer) setUnits(s *NodeStatus, history NodeHistory) {
+	name := s.Node.Name
+	s.Size, s.Free = 1, 1
+	if o.Pool.CountsUnits() {
+		allocatable := amount(s.Node.Status.Allocatable, o.unit())
+		units := cmp.Or(history.Units, allocatable)
+		s.Size = int(min(max(units, allocatable, o.capacity(s.Node)), kinds.MaxSize))
+		s.Free = max(0, int(min(units-o.foreign[name], kinds.MaxSize)))
+		if s.State == Accepting && s.Free < s.Size {
+			s.Message = fmt.Sprintf("%d of %d %s are allocatable, %d in use by other workloads", allocatable, s.Size, o.Pool.Unit, o.foreign[name])
+		}
+	} else if o.foreign[name] > 0 {
+		s.Free = 0
+	}
+	switch {
+	case s.State == Accepting:
+	case s.State == Retaining && s.Transient:
+		s.Free = max(0, s.Free-o.held[name])
+	default:
+		s.Free = 0
+	}
+}
+
+// capacity returns the units that a node has in good health, if it reports them.
+func (o *observer) capacity(node *corev1.Node) int64 { return amount(node.Status.Capacity, o.unit()) }
+
 // refusal returns the condition of a node that keeps new pods of the pool's jobs away, "" for none.
-func (o *observer) refusal(node *corev1.Node) (NodeReason, string) {
+func (o *observer) refusal(node *corev1.Node, history NodeHistory) (NodeReason, string) {
 	if !ready(node) {
 		return NotReady, "not ready"
 	}
-	return o.refusalIfReady(node)
+	return o.refusalIfReady(node, history)
 }
 
 // refusalIfReady returns the condition other than readiness that keeps new pods of the pool's jobs away from
 // a node, "" for none.
-func (o *observer) refusalIfReady(node *corev1.Node) (NodeReason, string) {
-	allocatable, capacity := amount(node.Status.Allocatable, o.unit()), amount(node.Status.Capacity, o.unit())
+func (o *observer) refusalIfReady(node *corev1.Node, history NodeHistory) (NodeReason, string) {
+	allocatable, capacity := amount(node.Status.Allocatable, o.unit()), o.capacity(node)
 	taint, tainted := o.untolerated(node)
 	switch {
-	case allocatable <= 0 || o.devices() && allocatable < capacity:
+	case o.Pool.CountsUnits() && allocatable < o.requested[node.Name]:
+		return Unallocatable, fmt.Sprintf("%d %s are allocatable, and its pods use %d", max(0, allocatable), o.Pool.Unit, o.requested[node.Name])
+	case allocatable <= 0 || o.lostUnits(allocatable, capacity, history):
 		return Unallocatable, fmt.Sprintf("%d of %d %s are allocatable", max(0, allocatable), max(capacity, o.world.PerNode), o.Pool.Unit)
 	case node.DeletionTimestamp != nil:
 		return Leaving, "being deleted"
@@ -141,10 +179,19 @@ func (o *observer) refusalIfReady(node *corev1.Node) (NodeReason, string) {
 		return Cordoned, "cordoned"
 	case tainted:
 		return Tainted, "taint " + taint + " is not tolerated"
-	case o.devices() && allocatable != o.world.PerNode:
+	case o.devices() && allocatable != o.world.PerNode && !o.Pool.CountsUnits():
 		return Odd, fmt.Sprintf("has %d %s; nodes of pool %s must have %d", allocatable, o.Pool.Unit, o.Pool.Name, o.world.PerNode)
 	}
 	return "", ""
+}
+
+// lostUnits reports whether a node lost units and is not used for that reason. If the pool counts units, the
+// node is used without them once they have been lost for the pool's NodeGracePeriod.
+func (o *observer) lostUnits(allocatable, capacity int64, history NodeHistory) bool {
+	if o.Pool.CountsUnits() {
+		return allocatable < history.Units && o.Now.Sub(history.Accepted) < o.Pool.NodeGracePeriod
+	}
+	return o.devices() && allocatable < capacity
 }
 
 // historyOf returns the history of a node. If the controller has just started, it uses the transition time
@@ -153,7 +200,7 @@ func (o *observer) historyOf(node *corev1.Node) NodeHistory {
 	h := o.NodeHistory[node.Name]
 	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	if h.Accepted.IsZero() && c != nil && c.Status != corev1.ConditionTrue && !o.isNew(node, c) {
-		if other, _ := o.refusalIfReady(node); other == "" {
+		if other, _ := o.refusalIfReady(node, h); other == "" {
 			h.Accepted = c.LastTransitionTime.Time
 		}
 	}
@@ -283,12 +330,12 @@ func (o *observer) admits(node *corev1.Node, j *Job) bool {
 	return true
 }
 
-// NodesBy returns the number of nodes that are not accepting for a reason.
+// NodesBy returns the number of nodes, or of their units, that are not accepting for a reason.
 func (w *ClusterState) NodesBy(reason NodeReason) int {
 	n := 0
 	for i := range w.NodeStatuses {
 		if w.NodeStatuses[i].Reason == reason {
-			n++
+			n += w.NodeStatuses[i].Size
 		}
 	}
 	return n

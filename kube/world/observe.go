@@ -63,7 +63,7 @@ func Observe(in Input) *ClusterState {
 	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
 	o := &observer{
 		Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), counted: make(map[string]bool),
-		foreign: make(map[string]bool), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
+		foreign: make(map[string]int64), requested: make(map[string]int64), held: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
 		podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
 	}
 	for _, object := range in.Jobs {
@@ -108,16 +108,20 @@ type observer struct {
 	nodes     []*corev1.Node
 	statuses  map[string]NodeStatus
 	elsewhere map[string]bool
-	// foreign contains the names of nodes with pods that request the unit but belong to no job of the pool.
-	// podsOn lists the active pods of the pool's jobs by node name.
-	foreign map[string]bool
-	podsOn  map[string][]*corev1.Pod
+	// requested is how much of the unit the active pods on a node request, by its name, and foreign the part of
+	// it that belongs to no job of the pool.
+	requested, foreign map[string]int64
+	// podsOn lists the active pods of the pool's jobs by node name, without terminating pods, and held is the
+	// number of units in which they count.
+	podsOn map[string][]*corev1.Pod
+	held   map[string]int
 	// tolerated caches whether all pods in podsOn tolerate a taint.
 	tolerated map[string]bool
 	// counted contains the names of accepting nodes whose pod is already counted. minAllocatable and
 	// allocatable are the smallest and largest allocatable amounts of the unit on accepting nodes.
 	counted                     map[string]bool
 	minAllocatable, allocatable int64
+	largest                     int // largest size of a node, in any state
 }
 
 // identify creates a job from an object: its identity, shape, annotations and record.
@@ -125,18 +129,26 @@ func (o *observer) identify(object Object) *Job {
 	j := &Job{
 		ID:  object.Kind.Name + "/" + object.Job.GetNamespace() + "/" + object.Job.GetName(),
 		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Usage: o.Usage[object.Job.GetUID()],
+		Kept: make(map[string]int),
 	}
 	annotations := object.Job.GetAnnotations()
 	var notElastic error
 	j.Shape, notElastic = object.Kind.Read(object.Job, object.Child, corev1.ResourceName(o.Pool.Unit))
 	var bad error
 	j.JobAnnotations, bad = ParseAnnotations(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
+	if o.Pool.CountsUnits() {
+		var tooLarge error
+		if j.Shape, tooLarge = j.Shape.InUnits(); notElastic == nil {
+			notElastic = tooLarge
+		}
+	}
+	j.inUnits(j.Shape.PerPod)
 	if _, set := annotations[RestartAnnotation]; !set {
 		j.Restart = o.Pool.Restart
 	}
 	j.Record = parseRecord(j.UID, annotations, o.Now)
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
-		j.Target, j.HasTarget = target, true
+		j.Target, j.HasTarget = target*j.PerPod, true
 	}
 	group := o.Pool.GroupOf(object.Job.GetNamespace())
 	if group != nil && group.MaxWeight > 0 {
@@ -237,12 +249,15 @@ func (o *observer) judge(j *Job) {
 	}
 	switch unit := j.Shape.Unit; {
 	case j.Succeeded() > 0 && j.Nodes() > 0:
-		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded; it gets no new ones", j.Succeeded(), j.Nodes()))
-	case o.world.Nodes.Accepting > 0 && (unit > o.minAllocatable || 2*unit <= o.allocatable):
+		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded; it gets no new ones", j.PodsOf(j.Succeeded()), j.PodsOf(j.Nodes())))
+	case o.Pool.CountsUnits() && len(o.nodes) > 0 && j.PerPod > o.largest:
+		j.pin(NotElastic, fmt.Sprintf("its pods request %d %s; must request at most %d, which the largest node of the pool has",
+			unit, o.Pool.Unit, o.largest))
+	case !o.Pool.CountsUnits() && o.world.Nodes.Accepting > 0 && (unit > o.minAllocatable || 2*unit <= o.allocatable):
 		j.pin(NotWholeNodes, fmt.Sprintf("its pods request %d %s; must request a whole node of %d",
 			unit, o.Pool.Unit, o.minAllocatable))
 	case j.Pods.Overdue > 0:
-		j.pin(Stuck, fmt.Sprintf("%d of its pods did not terminate within their grace period and %v", j.Pods.Overdue, o.Pool.SettleTimeout))
+		j.pin(Stuck, fmt.Sprintf("%d of its pods did not terminate within their grace period and %v", j.PodsOf(j.Pods.Overdue), o.Pool.SettleTimeout))
 	case o.Now.Before(j.Usage.ConflictUntil):
 		j.pin(Conflict, fmt.Sprintf("another writer reverted %d resizes; it is not resized until %s",
 			j.Usage.Reverted, j.Usage.ConflictUntil.UTC().Format(time.RFC3339)))
@@ -270,7 +285,7 @@ func (j *Job) retain() {
 		s := &j.retainedOn[i]
 		j.Transient = j.Transient && s.Transient
 		if s.Reason == NotReady || s.Reason == Unallocatable {
-			j.Unhealthy++
+			j.Unhealthy += j.PerPod
 		}
 		if len(names) < maxNamed {
 			names = append(names, s.String())
@@ -279,7 +294,7 @@ func (j *Job) retain() {
 	if more := len(j.retainedOn) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that accept no new pods (%s)", j.Pods.Away, strings.Join(names, ", ")))
+	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that accept no new pods (%s)", j.PodsOf(j.Pods.Away), strings.Join(names, ", ")))
 }
 
 // unpin removes pins that users caused from jobs of groups that exceed their limits, the newest jobs first.

@@ -33,7 +33,8 @@ type ClusterState struct {
 	Jobs   []*Job         // all jobs, oldest first, including jobs that are being deleted
 }
 
-// Job is a job of the pool.
+// Job is a job of the pool. All its sizes and counts are numbers of nodes or, if the pool counts units, numbers
+// of units.
 type Job struct {
 	// ID identifies the job as kind/namespace/name.
 	ID     string
@@ -44,6 +45,9 @@ type Job struct {
 	Shape  kinds.Shape
 	JobAnnotations
 	Pods PodCounts
+	// Kept has the number of nodes, or of units, that the job's live and overdue pods occupy on each accepting
+	// node, by the node's name.
+	Kept map[string]int
 	// SchedulableNodes is the number of accepting nodes that could run a pending pod of the job. It is 0
 	// if the job has no pending pods.
 	SchedulableNodes int
@@ -83,10 +87,10 @@ type Job struct {
 	retainedOn []NodeStatus // nodes of the pods counted in Pods.Away
 }
 
-// PodCounts counts the pods of a job that request the pool's unit.
+// PodCounts counts the pods of a job that request the pool's unit, each as PerPod.
 type PodCounts struct {
-	// Live counts pods that are not being deleted, on accepting nodes or without a node; several pods on
-	// one node count once. Waiting counts the live pods without a node. Away counts pods on nodes that are
+	// Live counts pods that are not being deleted, on accepting nodes or without a node. Unless the pool
+	// counts units, several pods on one node count once. Waiting counts the live pods without a node. Away counts pods on nodes that are
 	// not accepting.
 	Live, Waiting, Away int
 	// Terminating counts pods that are being deleted and still occupy a node. Overdue counts terminating
@@ -243,6 +247,9 @@ func (j *Job) LacksPods() bool { return j.Pods.Running+j.Succeeded() < j.Nodes()
 func (w *ClusterState) MayPause(j *Job) bool {
 	return !j.Shape.NoPause && (!w.Outage || j.Pods.Running == 0)
 }
+
+// PodsOf returns the number of pods that have the given size.
+func (j *Job) PodsOf(size int) int { return size / max(1, j.PerPod) }
 
 // Resizable reports whether the job may be resized.
 func (j *Job) Resizable() bool { return !j.Shape.Finished && j.Pinned == "" }

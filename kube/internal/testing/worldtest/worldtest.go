@@ -78,6 +78,22 @@ func Job(name string, nodes int, annotations map[string]string) *unstructured.Un
 	return job
 }
 
+// UnitPool returns a pool like Pool that counts units.
+func UnitPool() config.Pool {
+	pool := Pool()
+	pool.Count = config.CountUnits
+	return pool
+}
+
+// SmallJob returns a Job like Job of the given number of pods, each of which requests the given amount of Unit.
+func SmallJob(name string, pods, units int, annotations map[string]string) *unstructured.Unstructured {
+	job := Job(name, pods, annotations)
+	if err := unstructured.SetNestedMap(job.Object, PodSpec(units), "spec", "template", "spec"); err != nil {
+		panic(err)
+	}
+	return job
+}
+
 // PodSpec returns the specification of a pod that requests the given amount of Unit.
 func PodSpec(units int) map[string]any {
 	return map[string]any{"containers": []any{map[string]any{
@@ -119,7 +135,12 @@ type Cluster struct {
 
 // New returns a cluster with the given number of nodes and jobs, whose pods are running.
 func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
-	c := &Cluster{Now: Begin(), Pool: Pool(), Jobs: make(map[string]*unstructured.Unstructured)}
+	return NewOf(Pool(), nodes, jobs...)
+}
+
+// NewOf returns a cluster like New of another pool.
+func NewOf(pool config.Pool, nodes int, jobs ...*unstructured.Unstructured) *Cluster {
+	c := &Cluster{Now: Begin(), Pool: pool, Jobs: make(map[string]*unstructured.Unstructured)}
 	for i := range nodes {
 		c.Nodes = append(c.Nodes, Node(fmt.Sprintf("node-%03d", i)))
 	}
@@ -156,25 +177,47 @@ func (c *Cluster) Reconcile() {
 		}
 		for i := len(live); i < int(want); i++ {
 			c.createdPods++
-			c.Pods = append(c.Pods, Pod(fmt.Sprintf("%s-%d", name, c.createdPods), "", map[string]string{"batch.kubernetes.io/job-name": name}))
+			pod := Pod(fmt.Sprintf("%s-%d", name, c.createdPods), "", map[string]string{"batch.kubernetes.io/job-name": name})
+			if c.Pool.CountsUnits() {
+				pod.Spec.Containers[0].Resources.Requests[Unit] = Requests(job)
+			}
+			c.Pods = append(c.Pods, pod)
 		}
 		for i := int(want); i < len(live); i++ {
 			// The grace period is 30 s.
 			live[i].DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
 		}
 	}
-	busy := make(map[string]bool)
+	busy := make(map[string]int64) // units in use
+	of := func(pod *corev1.Pod) int64 {
+		quantity := pod.Spec.Containers[0].Resources.Requests[Unit]
+		if !c.Pool.CountsUnits() {
+			return PerNode
+		}
+		return quantity.Value()
+	}
 	for _, pod := range c.Pods {
-		busy[pod.Spec.NodeName] = true
+		busy[pod.Spec.NodeName] += of(pod)
 	}
 	for _, pod := range c.Pods {
 		for _, node := range c.Nodes {
-			if pod.Spec.NodeName == "" && !busy[node.Name] {
+			fits := busy[node.Name] == 0
+			if has := node.Status.Allocatable[Unit]; c.Pool.CountsUnits() {
+				fits = busy[node.Name]+of(pod) <= has.Value()
+			}
+			if pod.Spec.NodeName == "" && fits {
 				pod.Spec.NodeName, pod.Status.Phase = node.Name, corev1.PodRunning
-				busy[node.Name] = true
+				busy[node.Name] += of(pod)
 			}
 		}
 	}
+}
+
+// Requests returns the amount of Unit that a pod of a job requests.
+func Requests(job *unstructured.Unstructured) resource.Quantity {
+	containers, _, _ := unstructured.NestedSlice(job.Object, "spec", "template", "spec", "containers")
+	text, _, _ := unstructured.NestedString(containers[0].(map[string]any), "resources", "limits", Unit)
+	return resource.MustParse(text)
 }
 
 // RemoveDeletedPods removes the pods that are marked as deleted, and calls Reconcile.

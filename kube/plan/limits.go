@@ -1,0 +1,86 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/client/placement"
+	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// sizeLimits returns the size limits of a decision on the decided jobs of a pool that counts units. The kept
+// jobs keep their units. The limits are necessary for a placement, and sufficient if the pods of the decided
+// jobs may move and the numbers of units that pods request divide each other.
+func sizeLimits(w *world.ClusterState, kept, decided []*world.Job) []*elastallocv1.SizeLimit {
+	occupied := make(map[string]int)
+	for _, j := range kept {
+		for node, units := range j.Kept {
+			occupied[node] += units
+		}
+	}
+	nodes := make([]placement.Node, len(w.NodeStatuses))
+	for i := range w.NodeStatuses {
+		s := &w.NodeStatuses[i]
+		nodes[i] = placement.Node{ID: s.Node.Name, Units: s.Size, Free: max(0, s.Free-occupied[s.Node.Name])}
+	}
+	limits, err := placement.Limits(nodes, limitedSizes(decided))
+	if err != nil {
+		return nil // The nodes report more units than the API can express.
+	}
+	for _, limit := range limits {
+		waits, inUse := 0, 0
+		for _, j := range kept {
+			if j.PerPod >= int(limit.GetSize()) {
+				waits += j.UnplacedNodes()
+			}
+		}
+		for _, j := range decided {
+			if j.PerPod >= int(limit.GetSize()) {
+				inUse += j.NodesInUse()
+			}
+		}
+		limit.Nodes = int32(lessWaiting(int(limit.GetNodes()), waits, inUse))
+	}
+	return limits
+}
+
+// lessWaiting subtracts the nodes for which pods of omitted jobs wait from a total. These pods do not take
+// nodes that are in use.
+func lessWaiting(total, waits, inUse int) int {
+	left := total - waits
+	if left < inUse {
+		left += min(waits, inUse-left)
+	}
+	return max(0, left)
+}
+
+// limitedSizes returns the numbers of units per pod of the jobs that divide all larger ones, ascending. For
+// other sizes, a size limit would exclude allocations that can be placed: pods of 4 units fill a node of 8,
+// although a node of 8 has room for only two pods of 3.
+func limitedSizes(jobs []*world.Job) []int {
+	var sizes, limited []int
+	for _, j := range jobs {
+		sizes = append(sizes, j.PerPod)
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	for i, size := range sizes {
+		if !slices.ContainsFunc(sizes[i:], func(larger int) bool { return larger%size != 0 }) {
+			limited = append(limited, size)
+		}
+	}
+	return limited
+}
+
+// exceeded returns the size limits that allocations exceed.
+func exceeded(snapshot *elastallocv1.Snapshot, a Response) []*elastallocv1.SizeLimit {
+	return slices.DeleteFunc(slices.Clone(snapshot.GetSizeLimits()), func(limit *elastallocv1.SizeLimit) bool {
+		used := int64(0)
+		for i, j := range snapshot.GetJobs() {
+			if nodes := a.GetAllocations()[i].GetNodes(); min(nodes, j.GetPieceNodes()) >= limit.GetSize() {
+				used += int64(nodes)
+			}
+		}
+		return used <= int64(limit.GetNodes())
+	})
+}

@@ -1,0 +1,227 @@
+package plan_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
+	"github.com/elastalloc/elastalloc/kube/plan"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+)
+
+// TestUnitRequest: a pool that counts units sends sizes in units, the units per pod, and the size limits of
+// the units that the decided jobs may have.
+func TestUnitRequest(t *testing.T) {
+	t.Parallel()
+	c := worldtest.NewOf(worldtest.UnitPool(), 3,
+		worldtest.SmallJob("fixed", 1, 1, map[string]string{"work": "100h", "paused": "true"}), // on node-000
+		worldtest.SmallJob("a", 2, 2, map[string]string{"work": "100h", "nodes": "1,2,4"}),     // on node-000
+		worldtest.SmallJob("b", 0, 8, map[string]string{"work": "10h", "nodes": "1,2"}),
+		worldtest.SmallJob("c", 0, 4, map[string]string{"work": "10h", "nodes": "1-4", "doubling-efficiency": "0.9"}),
+	)
+	notebook := worldtest.Pod("notebook", "node-001", nil)
+	notebook.Spec.Containers[0].Resources.Requests[worldtest.Unit] = resource.MustParse("3")
+	c.Pods = append(c.Pods, notebook)
+	c.Now = c.Now.Add(time.Hour)
+	r := plan.Snapshot(c.ClusterState(), "d", nil)
+	s := r.Allocate.GetSnapshot()
+	if s.GetTotalNodes() != 7+5+8 {
+		t.Errorf("total is %d; want 20", s.GetTotalNodes())
+	}
+	// Of 7, 5 and 8 units, pods of 2 can use 6, 4 and 8, pods of 4 4, 4 and 8, pods of 8 8.
+	var limits []string
+	for _, l := range s.GetSizeLimits() {
+		limits = append(limits, fmt.Sprintf("%d:%d", l.GetSize(), l.GetNodes()))
+	}
+	if want := []string{"2:18", "4:16", "8:8"}; !slices.Equal(limits, want) {
+		t.Errorf("limits are %v; want %v", limits, want)
+	}
+	for i, want := range []struct {
+		id             string
+		piece, current int32
+		sizes          []int32
+		speeds         []float64
+	}{
+		{"a", 2, 4, []int32{2, 4, 8}, []float64{1, 1.6, 2.56}},
+		{"b", 8, 0, []int32{8, 16}, []float64{1, 1.6}},
+		{"c", 4, 0, []int32{4, 8, 16}, []float64{1, 1.8, 3.24}},
+	} {
+		j := s.GetJobs()[i]
+		if j.GetId() != "Job/default/"+want.id || j.GetPieceNodes() != want.piece || j.GetCurrentNodes() != want.current || !slices.Equal(j.GetAllowedNodes(), want.sizes) {
+			t.Errorf("job is %v; want %+v", j, want)
+		}
+		for k, speed := range j.GetScaling().GetTable().GetSpeeds() {
+			if d := speed - want.speeds[k]; d > 1e-9 || d < -1e-9 {
+				t.Errorf("%s has speed %g at %d; want %g", want.id, speed, want.sizes[k], want.speeds[k])
+			}
+		}
+	}
+	// Servers are not trusted.
+	for nodes, valid := range map[int32]bool{8: true, 16: false} {
+		answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
+			{JobId: "Job/default/a", Nodes: 2}, {JobId: "Job/default/b", Nodes: nodes}, {JobId: "Job/default/c"},
+		}}
+		if err := plan.Check(r, answer); (err == nil) != valid {
+			t.Errorf("%d units for b: error %v", nodes, err)
+		}
+	}
+	// A step changes the number of pods.
+	w := c.ClusterState()
+	answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
+		{JobId: "Job/default/a", Nodes: 2}, {JobId: "Job/default/b", Nodes: 8}, {JobId: "Job/default/c", Nodes: 8},
+	}}
+	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
+		write(c, target)
+	}
+	for _, step := range plan.Steps(c.ClusterState(), "d").Ready {
+		if err := take(c, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]int64{"a": 1, "b": 1, "c": 2} {
+		if pods, _, _ := unstructured.NestedInt64(c.Jobs[name].Object, "spec", "parallelism"); pods != want {
+			t.Errorf("%s has %d pods; want %d", name, pods, want)
+		}
+	}
+}
+
+// TestWholeNodesAsUnits: if every pod requests a whole node, a pool that counts units decides on the same
+// things as one that counts nodes, 8 times as many, without size limits.
+func TestWholeNodesAsUnits(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawCluster(t)
+		c.Now = c.Now.Add(time.Hour)
+		for i := range c.Nodes {
+			switch rapid.IntRange(0, 9).Draw(t, "trouble") {
+			case 0:
+				c.Nodes[i].Spec.Unschedulable = true
+			case 1:
+				c.Nodes[i].Status.Conditions[0].Status = corev1.ConditionUnknown
+			}
+		}
+		inNodes := plan.Snapshot(c.ClusterState(), "d", nil)
+		c.Pool = worldtest.UnitPool()
+		inUnits := plan.Snapshot(c.ClusterState(), "d", nil)
+		a, b := inNodes.Allocate.GetSnapshot(), inUnits.Allocate.GetSnapshot()
+		if b.GetTotalNodes() != worldtest.PerNode*a.GetTotalNodes() || len(b.GetSizeLimits()) > 0 || len(a.GetJobs()) != len(b.GetJobs()) || inUnits.Reserved != worldtest.PerNode*inNodes.Reserved {
+			t.Fatalf("in nodes %v; in units %v", a, b)
+		}
+		for i, j := range a.GetJobs() {
+			other := b.GetJobs()[i]
+			same := other.GetId() == j.GetId() && other.GetCurrentNodes() == worldtest.PerNode*j.GetCurrentNodes() && len(other.GetAllowedNodes()) == len(j.GetAllowedNodes()) &&
+				other.GetRemainingEta().AsDuration() == j.GetRemainingEta().AsDuration() && j.PieceNodes == nil
+			for k, n := range j.GetAllowedNodes() {
+				same = same && other.GetAllowedNodes()[k] == worldtest.PerNode*n
+			}
+			if !same {
+				t.Fatalf("in nodes %v; in units %v", j, other)
+			}
+		}
+	})
+}
+
+// TestSizeLimits: of the allocations that the total allows, the size limits allow those that can be placed.
+// If the units per pod do not divide each other, they allow those and perhaps others.
+func TestSizeLimits(t *testing.T) {
+	t.Parallel()
+	exact, placed, limited := 0, 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		nested := rapid.Bool().Draw(t, "nested")
+		units := rapid.SampledFrom([][]int{{1, 2, 3, 4}, {3, 8}}).Draw(t, "units per pod")
+		if nested {
+			units = rapid.SampledFrom([][]int{{1, 2, 4, 8}, {2, 4}, {1, 3, 6}}).Draw(t, "nested units per pod")
+		}
+		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
+		var jobs []*unstructured.Unstructured
+		for i := range rapid.IntRange(1, 4).Draw(t, "jobs") {
+			annotations := map[string]string{"work": "100h", "nodes": "1-4"}
+			if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
+				annotations["paused"] = "true"
+			}
+			jobs = append(jobs, worldtest.SmallJob(fmt.Sprintf("job-%d", i), rapid.IntRange(0, 1).Draw(t, "pods"), rapid.SampledFrom(units).Draw(t, "units"), annotations))
+		}
+		c := worldtest.NewOf(worldtest.UnitPool(), nodes, jobs...)
+		free := make(map[string]int)
+		for i, n := range c.Nodes {
+			free[n.Name] = worldtest.PerNode
+			if lost := rapid.IntRange(0, 5).Draw(t, "lost"); i > 0 && lost > 0 && len(podsOn(c, n.Name)) == 0 {
+				n.Status.Allocatable[worldtest.Unit] = resource.MustParse(fmt.Sprint(worldtest.PerNode - lost))
+				free[n.Name] -= lost
+			}
+		}
+		for _, pod := range c.Pods {
+			if pod.Spec.NodeName == "" {
+				t.Skip("a pod waits")
+			}
+		}
+		c.Now = c.Now.Add(time.Hour)
+		r := plan.Snapshot(c.ClusterState(), "d", nil)
+		for _, omitted := range r.Omitted {
+			for node, units := range omitted.Job.Kept {
+				free[node] -= units
+			}
+		}
+		var pieces []int
+		answer := &elastallocv1.AllocateResponse{SnapshotId: "d"}
+		total := 0
+		for _, j := range r.Jobs {
+			nodes := rapid.SampledFrom(append([]int{0}, plan.Legal(j)...)).Draw(t, "decided")
+			answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.ID, Nodes: int32(nodes)})
+			total += nodes
+			for range nodes / j.PerPod {
+				pieces = append(pieces, j.PerPod)
+			}
+		}
+		if total > int(r.Allocate.GetSnapshot().GetTotalNodes()) {
+			return
+		}
+		slices.SortFunc(pieces, func(a, b int) int { return b - a })
+		var bins []int
+		for _, n := range free {
+			bins = append(bins, n)
+		}
+		can, err := fits(bins, pieces), plan.Check(r, answer)
+		exact++
+		if can {
+			placed++
+		} else if err != nil {
+			limited++
+		}
+		if can && err != nil || nested && !can && err == nil {
+			t.Fatalf("units free on nodes %v, pods %v: they fit is %t; error %v", bins, pieces, can, err)
+		}
+	})
+	if placed == 0 || limited == 0 {
+		t.Errorf("%d of %d allocations could be placed, %d exceeded a limit; the test needs both", placed, exact, limited)
+	}
+}
+
+// fits reports whether pods can be placed, by trying all ways.
+func fits(free, pods []int) bool {
+	if len(pods) == 0 {
+		return true
+	}
+	for i := range free {
+		if free[i] >= pods[0] && !slices.Contains(free[:i], free[i]) {
+			free[i] -= pods[0]
+			placed := fits(free, pods[1:])
+			if free[i] += pods[0]; placed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// podsOn returns the pods on a node.
+func podsOn(c *worldtest.Cluster, node string) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(c.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != node })
+}

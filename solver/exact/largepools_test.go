@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
@@ -45,6 +47,28 @@ func largePool(jobs, gpus int, requests []int, seed uint64) *solver.Snapshot {
 
 // largePools are the sizes of pools that count GPUs.
 var largePools = []struct{ gpus, jobs int }{{4000, 340}, {8000, 680}, {12_000, 1000}, {120_000, 10_000}}
+
+// TestLargePools proves decisions of pools that count GPUs, and compares them with the plain dynamic
+// program. A repeated search has the same plan. Tables of 100,000 values are too small for the first
+// pool of "mixed".
+func TestLargePools(t *testing.T) {
+	for _, of := range requests {
+		for seed := uint64(2); seed < uint64(testtier.Conformance.Draws(3, 22)); seed++ {
+			s := largePool(2000, 24_000, of.gpus, seed)
+			p := solver.NewProblemFor(s, totalTimeOptions())
+			result, objective := solve(t, p, solver.SolveOptions{})
+			if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap {
+				t.Fatalf("%s, seed %d: %v of %v, limit %s", of.name, seed, objective, result.Bound, result.Limit)
+			}
+			if want := bySteppingThrough(p); math.Abs(objective-want) > 1e-9*want {
+				t.Fatalf("%s, seed %d: %.12g; the dynamic program has %.12g", of.name, seed, objective, want)
+			}
+			if again, _ := solve(t, p, solver.SolveOptions{}); !reflect.DeepEqual(again.Plan, result.Plan) {
+				t.Errorf("%s, seed %d: a repeated search has another plan", of.name, seed)
+			}
+		}
+	}
+}
 
 // BenchmarkLargePools decides 40 pools that count GPUs per size, within 900 ms of CPU time each. It
 // reports the share of proofs, the CPU time, the largest gap, and the share that ended for a work

@@ -1,33 +1,26 @@
-// Package milp holds the model of a decision as data, for solvers that are
-// programs of their own: a mixed-integer linear program in one of two
-// formulations, its file in free MPS, and the way back from a solver's values to a
-// plan.
+// Package milp builds the mixed-integer linear program (MILP) of a decision for external solvers, writes it as
+// a free MPS file, and converts the values of a solver back to a plan.
 //
-// The two have the same optimum. PAPER is the paper's section "Final Formulation",
-// constraint by constraint. ONE_HOT says the same with one binary per job, step and
-// size, and its linear relaxation is far tighter.
+// There are two formulations with the same optimum. FormulationPaper has the constraints of the paper's section
+// "Final Formulation" verbatim. FormulationOneHot has one binary per job, step and size, and a much tighter
+// linear relaxation.
 //
-// # What both leave open to the reader of the paper
+// # Parameters that the paper does not define
 //
-// K, n_min and n_max are those of the job: its legal sizes, the smallest and the
-// largest of them. A size of 0, which admission may add, is a size like any other
-// that serves nothing. In the first step a size serves what
-// solver.AdmittedJob.FirstStepWork says, which holds the rescale delay, and in
-// later steps StepWork; both stand for p * k * 0.8^log2(k). The objective is that of
-// solver.AdmittedJob.Gain; ONE_HOT has OptionValue as well.
+// K is the set of legal sizes of the job, and n_min and n_max are the smallest and the largest of them. A size of
+// 0, which the admission may add, is a size without progress. The work of a size in a step, p * k * 0.8^log2(k) in
+// the paper, is problem.AdmittedJob.FirstStepWork in the first step, which includes `rescale_delay`, and
+// StepWork in later steps. The objective uses problem.AdmittedJob.Gain, and FormulationOneHot also OptionValue.
 //
-// # The unit of demand
+// # Unit of demand
 //
-// Demand may be anything between a millisecond and centuries, and in one unit for
-// all jobs the matrix would defeat the tolerances of a solver. The paper chooses
-// the unit by p, its time step adjustment parameter. Here every job has a unit of
-// its own: what its smallest training size serves in one step, or its whole demand
-// if that is less. Then a size above 0 serves about one unit or a few, p is 1 for
-// an ordinary job whose sizes begin with 1, and its speeds stand in the file as
-// the paper has them: 1, 1.6, 2.56, 4.096, 6.5536. No size serves more than the
-// whole demand in a step, which s <= d has in it anyway but a solver's tolerances
-// have not.
+// Demands range from milliseconds to centuries. With one unit for all jobs, the coefficients would exceed the
+// tolerances of solvers. The paper chooses the unit with p, its time step adjustment parameter. This package has
+// one unit per job: the work of its smallest training size in one step, or its demand if that is less. A size above
+// 0 then does about one unit of work per step, p is 1 if the smallest size is 1, and its speeds in the file
+// are the speeds of the paper: 1, 1.6, 2.56, 4.096, 6.5536. The work of a size in a step is limited to the demand.
+// This does not change the model, because s <= d, but it avoids errors due to tolerances.
 //
-// The objective is scaled by a power of ten to between a thousand and a million,
-// for the same reason; Model.Objective translates what a solver reports.
+// For the same reason, the objective is scaled by a power of ten to between 1e3 and 1e6. Model.Objective converts
+// the values that a solver reports.
 package milp

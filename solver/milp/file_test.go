@@ -11,14 +11,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// file is an MPS file as a solver sees it. The tests judge models by their files,
-// so that they share nothing with the code that builds and writes them.
+// file is a parsed MPS file. The tests check models by their files, so that they share no code with the package.
 type file struct {
 	columns   []string // in order
 	integer   map[string]bool
 	lower     map[string]float64
 	upper     map[string]float64
-	objective map[string]float64 // to minimise
+	objective map[string]float64 // to minimize
 	rows      map[string]*fileRow
 }
 
@@ -28,7 +27,7 @@ type fileRow struct {
 	right float64
 }
 
-// newFile builds and writes the model of a problem and reads it back.
+// newFile builds the model of a problem, writes it and parses the file.
 func newFile(t fataler, p *solver.Problem, f solver.Formulation) (*Model, *file) {
 	t.Helper()
 	m, err := Build(p, f)
@@ -52,7 +51,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// readFile reads free MPS, strictly: no section, column, row or bound out of place.
+// readFile parses free MPS strictly: sections, columns, rows and bounds must be in order.
 func readFile(text string) (*file, error) {
 	f := &file{
 		integer: map[string]bool{}, lower: map[string]float64{}, upper: map[string]float64{},
@@ -133,7 +132,7 @@ func readFile(text string) (*file, error) {
 	return f, nil
 }
 
-// tolerance is what rounding may do to a row, relative to the size of its terms.
+// tolerance is the rounding error of a row, relative to the magnitude of its terms.
 const tolerance = 1e-9
 
 // check returns nil if the values satisfy every bound, row and integrality.
@@ -161,25 +160,24 @@ func (f *file) check(values map[string]float64) error {
 	return nil
 }
 
-// minimised returns the objective of the file.
-func (f *file) minimised(values map[string]float64) float64 {
+// minimized returns the objective of the file for the given values.
+func (f *file) minimized(values map[string]float64) float64 {
 	total := 0.0
-	for _, c := range f.columns { // in one order, in which the rounding is the same each time
+	for _, c := range f.columns { // in order, so that rounding is deterministic
 		total += f.objective[c] * values[c]
 	}
 	return total
 }
 
-// serveMost sets the continuous columns, in their order, as high as the bounds and
-// the rows that end in them allow.
-func (f *file) serveMost(values map[string]float64) {
+// maximizeContinuous sets the continuous columns, in order, to the largest values that their bounds and rows allow.
+func (f *file) maximizeContinuous(values map[string]float64) {
 	for _, c := range f.columns {
 		if f.integer[c] {
 			continue
 		}
 		most := f.upper[c]
 		for _, row := range f.rows {
-			if row.terms[c] <= 0 { // The row of the next step has it on the other side.
+			if row.terms[c] <= 0 { // In the row of the next step, the column is on the other side.
 				continue
 			}
 			rest := row.right
@@ -194,8 +192,7 @@ func (f *file) serveMost(values map[string]float64) {
 	}
 }
 
-// forEachInteger calls visit for every value that the integer columns can take
-// within their bounds.
+// forEachInteger calls visit for all values of the integer columns within their bounds.
 func (f *file) forEachInteger(visit func(values map[string]float64)) {
 	var integers []string
 	for _, c := range f.columns {
@@ -218,7 +215,7 @@ func (f *file) forEachInteger(visit func(values map[string]float64)) {
 	assign(0)
 }
 
-func TestReadFileRefuses(t *testing.T) {
+func TestReadFileErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"no end":         "NAME x\nROWS\n N o\n",
 		"unknown row":    "ROWS\n N o\nCOLUMNS\n c r 1\nENDATA\n",

@@ -10,39 +10,39 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// MaxColumns is the size beyond which Build refuses: a file of some hundred
-// megabytes that no solver is known to finish.
+// MaxColumns is the maximum number of columns of a model. A larger file has some hundred megabytes, and no solver is
+// known to solve it.
 const MaxColumns = 2_000_000
 
-// Model is a mixed-integer linear program that maximises the objective of a
-// problem. It is immutable and safe for concurrent use.
+// Model is a mixed-integer linear program that maximizes the objective of a problem. It is immutable and safe for
+// concurrent use.
 type Model struct {
 	problem     *problem.Problem
 	formulation problem.Formulation
 	columns     []column
-	integers    int // columns before this one are integer, the others continuous
+	integers    int // number of integer columns, which precede the continuous ones
 	families    []family
 	rows        []row
-	terms       []term // of the row that is added next
+	terms       []term // of the next row
 	cells       []cell // of job i and step t at i*Steps + t
 	scale       float64
 }
 
-// kind is what a column stands for.
+// kind is the meaning of a column.
 type kind uint8
 
 const (
-	nodes  kind = iota // n: nodes held
-	minus              // delta-: whether nodes <= size
-	plus               // delta+: whether nodes >= size
-	choice             // x: whether nodes = size
-	served             // s: demand served since the start, in units of the job
-	short              // u: nodes that a group is short of its floor
+	nodes      kind = iota // n: allocated nodes
+	deltaMinus             // delta-: whether nodes <= size
+	deltaPlus              // delta+: whether nodes >= size
+	choice                 // x: whether nodes = size
+	done                   // s: work done since the start, in units of the job
+	shortage               // u: number of nodes that a group is below its floor
 )
 
-// prefix returns the first part of a column's name.
+// prefix returns the prefix of the names of columns.
 func (k kind) prefix() string {
-	return [...]string{nodes: "n", minus: "dm", plus: "dp", choice: "x", served: "s", short: "u"}[k]
+	return [...]string{nodes: "n", deltaMinus: "dm", deltaPlus: "dp", choice: "x", done: "s", shortage: "u"}[k]
 }
 
 // column is a decision variable.
@@ -50,31 +50,29 @@ type column struct {
 	kind         kind
 	position     position
 	lower, upper float64
-	objective    float64 // coefficient of the objective to maximise
+	objective    float64 // coefficient in the objective, which is maximized
 }
 
-// position is what a column or a row belongs to: a job and a step, counted from 1
-// as in the paper and 0 where it belongs to all of them, and a size. Those of a group
-// have its number instead of the job's.
+// position identifies a column or a row of a kind by job, step and size. Jobs and steps are counted from 1 as in the
+// paper, and 0 means all of them. Columns and rows of groups have the number of the group as job.
 type position struct {
 	job, step int
 	size      snapshot.Option
 }
 
-// noSize returns the size of a position that has none.
+// noSize returns the size of a position without a size.
 func noSize() snapshot.Option { return snapshot.Option{Nodes: -1} }
 
-// cell is where the columns of one job in one step begin, by kind; those of a kind that
-// has one per size stand in the order of the sizes.
-type cell [short]int
+// cell has the indices of the first columns of a job in a step by kind. Columns per size are in the order of the sizes.
+type cell [shortage]int
 
-// family is a set of rows that are one constraint of the paper.
+// family is a set of rows of the same constraint.
 type family struct {
-	name     string // first part of the name of each of its rows
-	equation string // what it says, with the label of the paper's equation
+	name     string // prefix of the names of its rows
+	equation string // the constraint, with the label of the equation in the paper
 }
 
-// sense relates the two sides of a row, in the letters of MPS.
+// sense is the relation of a row, as a letter of MPS.
 type sense byte
 
 const (
@@ -83,7 +81,7 @@ const (
 	equal   sense = 'E'
 )
 
-// row is a linear constraint: the sum of its terms on the left.
+// row is a linear constraint with its terms on the left side.
 type row struct {
 	family   int
 	position position
@@ -98,39 +96,37 @@ type term struct {
 	coefficient float64
 }
 
-// negligible is the speed below which a size serves nothing. HiGHS leaves smaller
-// coefficients out of a matrix, with a warning.
-const negligible = 1e-9
+// minSpeed is the speed below which a size makes no progress. HiGHS omits smaller coefficients, with a warning.
+const minSpeed = 1e-9
 
-// Build returns the model of a problem in the given formulation. A problem without
-// jobs makes a model without columns: a valid file in which there is nothing to
-// solve. It fails for an unknown formulation and a job without sizes, and with
-// problem.ErrUnsuited for a problem that exceeds MaxColumns and for one with groups or whose
-// sizes have a value of their own, which the paper's formulation cannot say.
+// Build returns the model of a problem in the given formulation. The model of a problem without jobs has no columns and
+// is a valid file. Build returns an error if the formulation is unknown or if a job has no sizes. The error wraps
+// problem.ErrUnsuited if the model exceeds MaxColumns, or if FormulationPaper cannot express the problem because it has
+// groups or values of options.
 func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 	if f != problem.FormulationPaper && f != problem.FormulationOneHot {
-		return nil, fmt.Errorf("formulation is %q; want %q or %q", f, problem.FormulationPaper, problem.FormulationOneHot)
+		return nil, fmt.Errorf("formulation is %q; must be %q or %q", f, problem.FormulationPaper, problem.FormulationOneHot)
 	}
 	if f == problem.FormulationPaper && len(p.Groups) > 0 {
-		return nil, fmt.Errorf("%w: the paper's formulation has no groups", problem.ErrUnsuited)
+		return nil, fmt.Errorf("%w: the paper's formulation does not support groups", problem.ErrUnsuited)
 	}
 	count := len(p.Groups)
 	for i := range p.Jobs {
 		sizes := len(p.Jobs[i].Options)
 		if sizes == 0 {
-			return nil, fmt.Errorf("job %d of the problem has no legal size", i+1)
+			return nil, fmt.Errorf("job %d of the problem has no legal sizes", i+1)
 		}
 		if f == problem.FormulationPaper && p.Jobs[i].OptionValue != nil {
-			return nil, fmt.Errorf("%w: the paper's formulation has no value of a size", problem.ErrUnsuited)
+			return nil, fmt.Errorf("%w: the paper's formulation does not support values of sizes", problem.ErrUnsuited)
 		}
 		if f == problem.FormulationPaper {
-			count += p.Steps * (2*sizes + 2) // n, delta- and delta+ of each size, s
+			count += p.Steps * (2*sizes + 2) // n, s, and delta- and delta+ per size
 		} else {
-			count += p.Steps * (sizes + 1) // x of each size, s
+			count += p.Steps * (sizes + 1) // s, and x per size
 		}
 	}
 	if count > MaxColumns {
-		return nil, fmt.Errorf("%w: the %s model has %d columns; want at most %d",
+		return nil, fmt.Errorf("%w: the %s model has %d columns; must have at most %d",
 			problem.ErrUnsuited, f, count, MaxColumns)
 	}
 	m := &Model{
@@ -141,9 +137,9 @@ func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 		scale:       1,
 	}
 	if f == problem.FormulationPaper {
-		m.paper()
+		m.buildPaper()
 	} else {
-		m.oneHot()
+		m.buildOneHot()
 	}
 	m.scaleObjective()
 	return m, nil
@@ -152,13 +148,12 @@ func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 // Columns returns the number of columns.
 func (m *Model) Columns() int { return len(m.columns) }
 
-// Rows returns the number of rows, the objective aside.
+// Rows returns the number of rows without the objective.
 func (m *Model) Rows() int { return len(m.rows) }
 
-// ColumnName returns the name of column i, such as x_3_1_8 for 8 nodes for the
-// third job of the problem in the first step, or x_3_1_8_2 for those of the second node type.
-// The names begin with n for nodes, dm
-// and dp for delta- and delta+, x for a choice of a size, and s for served demand.
+// ColumnName returns the name of column i, such as x_3_1_8 for 8 nodes for the third job of the problem in the first
+// step, or x_3_1_8_2 for 8 nodes of the second node type. The prefix is n for nodes, dm and dp for delta- and delta+, x
+// for the choice of a size, s for work done, and u for a shortage.
 func (m *Model) ColumnName(i int) string {
 	c := &m.columns[i]
 	return c.position.name(c.kind.prefix())
@@ -168,7 +163,7 @@ func (m *Model) rowName(i int) string {
 	return m.rows[i].position.name(m.families[m.rows[i].family].name)
 }
 
-// name returns the name of what is at the position.
+// name returns the name of a column or row at the position.
 func (p position) name(prefix string) string {
 	name := []byte(prefix)
 	add := func(part int) { name = strconv.AppendInt(append(name, '_'), int64(part), 10) }
@@ -187,19 +182,17 @@ func (p position) name(prefix string) string {
 	return string(name)
 }
 
-// Objective translates an objective or a bound that a solver reports for the file
-// of WriteMPS into that of problem.Problem.Objective: it undoes the negation, which
-// makes a lower bound an upper one, and the scaling.
+// Objective converts an objective or a bound that a solver reports for the file of WriteMPS into the units of
+// problem.Problem.Objective. It reverts the negation, so that a lower bound becomes an upper bound, and the scaling.
 func (m *Model) Objective(reported float64) float64 { return -reported * m.scale }
 
-// scaleObjective divides the objective by a power of ten where the best plan is
-// of so small a value that a solver's absolute tolerances, about 1e-7, would matter, or
-// so much that they could not be met.
+// scaleObjective divides the objective by a power of ten, so that the absolute tolerances of solvers, about 1e-7, are
+// neither significant nor impossible to meet.
 func (m *Model) scaleObjective() {
-	const little, much = 1e3, 1e6
+	const minBound, maxBound = 1e3, 1e6
 	bound, largest := 0.0, 0.0
 	for i := range m.problem.Jobs {
-		bound += potential(&m.problem.Jobs[i], m.problem.Steps)
+		bound += maxMagnitude(&m.problem.Jobs[i], m.problem.Steps)
 	}
 	for g := range m.problem.Groups {
 		bound += m.problem.QuotaPrice * float64(m.problem.Groups[g].Floor)
@@ -207,29 +200,29 @@ func (m *Model) scaleObjective() {
 	for i := range m.columns {
 		largest = max(largest, math.Abs(m.columns[i].objective))
 	}
-	if bound < math.SmallestNonzeroFloat32 || bound >= little && bound <= much {
+	if bound < math.SmallestNonzeroFloat32 || bound >= minBound && bound <= maxBound {
 		return
 	}
-	// No coefficient may exceed much, not even where a job cannot get that far.
-	m.scale = math.Pow10(int(math.Floor(math.Log10(max(bound/little, largest/much)))))
+	// No coefficient may exceed maxBound, even if a job cannot reach that value.
+	m.scale = math.Pow10(int(math.Floor(math.Log10(max(bound/minBound, largest/maxBound)))))
 	for i := range m.columns {
 		m.columns[i].objective /= m.scale
 	}
 }
 
-// potential returns the magnitude that the job's value may come to: with the size
-// that serves most in every step, and with the value of a size that is largest.
-func potential(job *problem.AdmittedJob, steps int) float64 {
+// maxMagnitude returns an upper bound on the absolute value of a job: with the largest work in every step and the
+// largest absolute value of an option.
+func maxMagnitude(job *problem.AdmittedJob, steps int) float64 {
 	progress, value := 0.0, 0.0
 	for t := range steps {
 		progress = min(1, progress+slices.Max(job.Work(t))/job.Demand)
 		value += job.Gain[t] * progress
 	}
-	most := 0.0
+	largest := 0.0
 	for _, v := range job.OptionValue {
-		most = max(most, math.Abs(v))
+		largest = max(largest, math.Abs(v))
 	}
-	return value + most
+	return value + largest
 }
 
 func (m *Model) addColumn(c column) int {
@@ -237,19 +230,19 @@ func (m *Model) addColumn(c column) int {
 	return len(m.columns) - 1
 }
 
-// addFamily begins a family; the rows added next are its rows.
+// addFamily starts a family, to which the following rows belong.
 func (m *Model) addFamily(name, equation string) {
 	m.families = append(m.families, family{name, equation})
 }
 
-// addTerm appends a term to the row that addRow will add next.
+// addTerm adds a term to the next row.
 func (m *Model) addTerm(coefficient float64, column int) {
 	if coefficient != 0 {
 		m.terms = append(m.terms, term{column: column, coefficient: coefficient})
 	}
 }
 
-// addRow makes a row of the terms added since the last one.
+// addRow adds a row with the terms that were added since the last row.
 func (m *Model) addRow(at position, s sense, right float64) {
 	m.rows = append(m.rows, row{family: len(m.families) - 1, position: at, sense: s, right: right, terms: m.terms})
 	m.terms = nil
@@ -258,13 +251,13 @@ func (m *Model) addRow(at position, s sense, right float64) {
 // at returns the position of a job and a step, both counted from 0.
 func at(job, step int) position { return position{job: job + 1, step: step + 1, size: noSize()} }
 
-// of returns the position for one of the sizes.
-func (p position) of(size snapshot.Option) position {
+// withSize returns the position with a size.
+func (p position) withSize(size snapshot.Option) position {
 	p.size = size
 	return p
 }
 
-// cell returns where the columns of a job in a step are.
+// cell returns the cell of a job and a step, both counted from 0.
 func (m *Model) cell(job, step int) *cell { return &m.cells[job*m.problem.Steps+step] }
 
 // forEachCell calls visit for every job and every step, counted from 0.
@@ -276,8 +269,8 @@ func (m *Model) forEachCell(visit func(i, t int, job *problem.AdmittedJob, c *ce
 	}
 }
 
-// unit returns the job's unit of demand in seconds on one node: what its smallest
-// training size serves in a step, or its demand if that is less.
+// unit returns the job's unit of demand in seconds on one node: the work of its smallest training size in a step, or its
+// demand if that is less.
 func unit(job *problem.AdmittedJob) float64 {
 	for _, work := range job.StepWork {
 		if work > 0 {
@@ -287,85 +280,83 @@ func unit(job *problem.AdmittedJob) float64 {
 	return job.Demand
 }
 
-// speed returns what serving the given work in a step means in units of the job, at most
-// its demand: no integer point changes, since s <= d anyway. Without that a job with a second
-// left would have speeds of thousands, and a binary off by 1e-6, which a solver takes
-// for an integer, would serve some of it: CBC and HiGHS then call worse plans optimal.
-func speed(job *problem.AdmittedJob, work float64) float64 {
-	if speed := min(work, job.Demand) / unit(job); speed >= negligible {
+// scaledSpeed converts the work of a step into units of the job, at most its demand. The limit does not change the
+// model, because s <= d. Without it, a job with a second of remaining work would have speeds of thousands. A binary that
+// is off by 1e-6, which solvers accept as an integer, would then do a part of the work, and CBC and HiGHS would report
+// worse plans as optimal.
+func scaledSpeed(job *problem.AdmittedJob, work float64) float64 {
+	if speed := min(work, job.Demand) / unit(job); speed >= minSpeed {
 		return speed
 	}
 	return 0
 }
 
-// servedColumns adds s and with it the objective and two constraints that are
-// bounds, in both formulations:
+// workColumns adds s with its objective and two constraints that are bounds, in both formulations:
 //
 //	(obj)              max sum_i sum_t gain_i^t s_i^t / d_i
 //	(< demand)         s_i^t <= d_i
 //	(variable bound s) s_i^t >= 0
-func (m *Model) servedColumns() {
+func (m *Model) workColumns() {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
-		if m.progresses(job) {
+		if m.hasWork(job) {
 			demand := job.Demand / unit(job)
-			c[served] = m.addColumn(column{kind: served, position: at(i, t), upper: demand, objective: job.Gain[t] / demand})
+			c[done] = m.addColumn(column{kind: done, position: at(i, t), upper: demand, objective: job.Gain[t] / demand})
 		}
 	})
 }
 
-// progresses reports whether the model has s of the job: ONE_HOT only where it is worth
-// anything.
-func (m *Model) progresses(job *problem.AdmittedJob) bool {
+// hasWork reports whether the model has the columns s of the job. FormulationOneHot has them only if progress has a
+// value.
+func (m *Model) hasWork(job *problem.AdmittedJob) bool {
 	return m.formulation == problem.FormulationPaper || slices.Max(job.Gain) > 0
 }
 
-// progressRows is, for the first step and for every later one,
+// progressRows adds, for the first step and for every later one,
 //
 //	(linear 1) s^1 <= p speed^1
 //	(linear 2) s^t <= s^(t-1) + p speed^t
 //
-// where speeds adds the terms of the speed, brought to the left, and returns what of it
-// stays on the right.
+// speeds adds the terms of the speed to the left side and returns the constant of the right side.
 func (m *Model) progressRows(first, later string, speeds func(job *problem.AdmittedJob, t int, c *cell) float64) {
 	for n, family := range []family{{"first", first}, {"later", later}} {
 		m.addFamily(family.name, family.equation)
 		m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
-			if min(t, 1) != n || !m.progresses(job) {
+			if min(t, 1) != n || !m.hasWork(job) {
 				return
 			}
-			m.addTerm(1, c[served])
+			m.addTerm(1, c[done])
 			if t > 0 {
-				m.addTerm(-1, m.cell(i, t-1)[served])
+				m.addTerm(-1, m.cell(i, t-1)[done])
 			}
 			m.addRow(at(i, t), atMost, speeds(job, t, c))
 		})
 	}
 }
 
-// addNodes adds the nodes that a job holds in a step, both counted from 0, with the options that
-// count.
+// addNodes adds the terms of the nodes of a job in a step, both counted from 0. Only options for which counts returns true
+// are included.
 func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {
 	c := m.cell(job, step)
 	if m.formulation == problem.FormulationPaper {
 		m.addTerm(1, c[nodes])
 		return
 	}
-	of := &m.problem.Jobs[job]
-	for n, option := range of.Options {
-		if counts(of, option) {
+	admitted := &m.problem.Jobs[job]
+	for n, option := range admitted.Options {
+		if counts(admitted, option) {
 			m.addTerm(float64(option.Nodes), c[choice]+n)
 		}
 	}
 }
 
-// everyOption counts all options.
+// everyOption includes all options.
 func everyOption(*problem.AdmittedJob, snapshot.Option) bool { return true }
 
-// poolRows is
+// poolRows adds
 //
 //	(< total nodes) sum_i n_i^t <= N
 //
-// or the same for every row of the problem, where the sum is over the options that count in it.
+// or, if the problem has rows, the same for every row and the options that count in it.
 func (m *Model) poolRows(equation string) {
 	m.addFamily("pool", equation)
 	add := func(at position, nodes int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {

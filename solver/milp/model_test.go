@@ -18,7 +18,7 @@ func formulations() []solver.Formulation {
 	return []solver.Formulation{solver.FormulationPaper, solver.FormulationOneHot}
 }
 
-// job returns a job that serves one unit of demand per node and step.
+// job returns a job that does one unit of work per node and step.
 func job(demand float64, sizes ...int) solver.AdmittedJob {
 	work := make([]float64, len(sizes))
 	for n, k := range sizes {
@@ -27,7 +27,7 @@ func job(demand float64, sizes ...int) solver.AdmittedJob {
 	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
-func TestBuildRefuses(t *testing.T) {
+func TestBuildErrors(t *testing.T) {
 	good := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{job(1, 1)}}
 	if _, err := Build(good, "simplex"); err == nil {
 		t.Error("no error for an unknown formulation")
@@ -52,9 +52,8 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// TestEveryAssignment tries every value of every integer column of small models:
-// those that satisfy the file must be the legal plans, one each, and the best of
-// them the optimum.
+// TestEveryAssignment enumerates all values of the integer columns of small models. The feasible assignments must be the
+// legal plans, one per plan, and the best one must be the optimum.
 func TestEveryAssignment(t *testing.T) {
 	withDelay := job(7, 1, 2, 4)
 	withDelay.FirstStepWork = []float64{0.5, 1, 2}
@@ -96,7 +95,7 @@ func TestEveryAssignment(t *testing.T) {
 				m, f := newFile(t, p, formulation)
 				seen, best := map[string]bool{}, math.Inf(-1)
 				f.forEachInteger(func(values map[string]float64) {
-					f.serveMost(values)
+					f.maximizeContinuous(values)
 					if f.check(values) != nil {
 						return
 					}
@@ -105,13 +104,13 @@ func TestEveryAssignment(t *testing.T) {
 						t.Fatalf("Plan() of a feasible assignment: %v", err)
 					}
 					if err := p.Check(plan); err != nil {
-						t.Errorf("a plan is feasible that is not legal: %v", err)
+						t.Errorf("a feasible plan is not legal: %v", err)
 					}
 					if seen[fmt.Sprint(plan)] {
 						t.Errorf("plan %v has two assignments", plan)
 					}
 					seen[fmt.Sprint(plan)] = true
-					objective := m.Objective(f.minimised(values))
+					objective := m.Objective(f.minimized(values))
 					if want := p.Objective(plan); !near(objective, want) {
 						t.Errorf("objective of %v is %v; want %v", plan, objective, want)
 					}
@@ -150,8 +149,7 @@ func legalPlans(p *solver.Problem) int {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b)) }
 
-// TestSmallestBigM checks that M is valid, which TestEveryAssignment shows as well,
-// and that nothing smaller is.
+// TestSmallestBigM checks that M is valid and that no smaller M is.
 func TestSmallestBigM(t *testing.T) {
 	for _, sizes := range [][]int{{1, 2, 4, 8, 16}, {0, 1, 2}, {3, 4}, {0, 7}, {5, 6, 20}} {
 		job := job(1, sizes...)
@@ -207,8 +205,7 @@ func TestColumnNames(t *testing.T) {
 	}
 }
 
-// TestObjectiveScale checks that the objective of the file is neither negligible
-// nor overwhelming, whatever the weights of the jobs.
+// TestObjectiveScale checks the range of the objective of the file for small and large weights.
 func TestObjectiveScale(t *testing.T) {
 	for _, weight := range []float64{0, 5e-324, 1e-300, 1e-58, 1e-6, 1, 1e6, solver.MaxWeight} {
 		first := job(4, 1, 2)
@@ -221,28 +218,27 @@ func TestObjectiveScale(t *testing.T) {
 			for name, v := range m.Start(plan) {
 				values[name] = v
 			}
-			minimised := f.minimised(values)
-			if got, want := m.Objective(minimised), p.Objective(plan); !near(got, want) && math.Abs(got-want) > 1e-300 {
+			minimized := f.minimized(values)
+			if got, want := m.Objective(minimized), p.Objective(plan); !near(got, want) && math.Abs(got-want) > 1e-300 {
 				t.Errorf("weight %v: Objective(%v) = %v; want %v",
-					weight, minimised, got, want)
+					weight, minimized, got, want)
 			}
-			if weight > 1e-30 && weight < 1e300 && (-minimised < 1 || -minimised > 1e6) {
-				t.Errorf("weight %v: the objective of the file is %v", weight, minimised)
+			if weight > 1e-30 && weight < 1e300 && (-minimized < 1 || -minimized > 1e6) {
+				t.Errorf("weight %v: the objective of the file is %v", weight, minimized)
 			}
 		}
 	}
 }
 
-// TestNumbersOfModels checks, on jobs that end at once and jobs that never do,
-// that no coefficient is one that a solver's tolerances would swallow.
-func TestNumbersOfModels(t *testing.T) {
+// TestCoefficients checks that coefficients are larger than the tolerances of solvers, for short and for long jobs.
+func TestCoefficients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solver.NewProblem(solvertest.Snapshots().Draw(t, "snapshot"), solver.AdmissionPreemptive)
 		for _, formulation := range formulations() {
 			_, f := newFile(t, p, formulation)
 			for name, row := range f.rows {
 				for c, coefficient := range row.terms {
-					if v := math.Abs(coefficient); v < negligible || v > 1e4 {
+					if v := math.Abs(coefficient); v < minSpeed || v > 1e4 {
 						t.Fatalf("%s: coefficient of %s in %s is %v", formulation, c, name, coefficient)
 					}
 				}
@@ -275,10 +271,10 @@ func BenchmarkWriteMPS(b *testing.B) {
 	}
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter int
 
-// Write counts.
+// Write counts the bytes of p.
 func (c *counter) Write(text []byte) (int, error) {
 	*c += counter(len(text))
 	return len(text), nil

@@ -6,13 +6,12 @@ import (
 	"io"
 )
 
-// WriteMPS writes the model in free MPS. MPS minimises, and readers differ on how
-// a file says otherwise, so the objective is negated, and scaled where
-// numbers ask for it; Objective undoes both. Every bound is written out, since
-// readers differ on the bounds of an integer column as well. Numbers have the
-// digits that tell a float64 from every other. Comments name the equations.
+// WriteMPS writes the model in free MPS. The objective is negated, because MPS minimizes by default and readers differ
+// in how a file requests maximization. It is also scaled; Objective reverts both. All bounds are written explicitly,
+// because readers differ in the default bounds of integer columns. Numbers are exact: they have the shortest
+// representation that is read back as the same float64. Comments have the equations.
 func (m *Model) WriteMPS(w io.Writer) error {
-	f := bufio.NewWriterSize(w, 1<<16) // It keeps an error for the flush.
+	f := bufio.NewWriterSize(w, 1<<16) // Flush returns the first error.
 	m.writeRows(f)
 	m.writeColumns(f)
 	m.writeBounds(f)
@@ -22,11 +21,11 @@ func (m *Model) WriteMPS(w io.Writer) error {
 	return nil
 }
 
-// writeRows writes the head, and the names of the rows and their senses by family.
+// writeRows writes the header, and the names and senses of the rows by family.
 func (m *Model) writeRows(f io.Writer) {
 	fmt.Fprintln(f, "* elastalloc, formulation", m.formulation)
 	fmt.Fprintln(f, "* Names end in job, step and nodes; jobs and steps count from 1.")
-	fmt.Fprintln(f, "* The objective is to be minimised: minus the training progress, divided by", m.scale)
+	fmt.Fprintln(f, "* The objective is minimized: minus the training progress, divided by", m.scale)
 	fmt.Fprintln(f, "NAME elastalloc\nROWS\n* (obj) max sum_i sum_t w_i s_i^t / d_i\n N progress")
 	i := 0
 	for n, family := range m.families {
@@ -78,9 +77,9 @@ func (m *Model) writeBounds(f io.Writer) {
 	for i := range m.columns {
 		name, c := m.ColumnName(i), &m.columns[i]
 		switch c.kind {
-		case minus, plus, choice:
+		case deltaMinus, deltaPlus, choice:
 			fmt.Fprintln(f, " BV bound", name)
-		case nodes, served:
+		case nodes, done:
 			fmt.Fprintf(f, " LO bound %s %v\n UP bound %s %v\n", name, c.lower, name, c.upper)
 		}
 	}

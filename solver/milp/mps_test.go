@@ -52,15 +52,15 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("the file changed; `go test ./solver/milp -update` writes it anew (-want +got):\n%s", diff)
+				t.Errorf("the file changed; `go test ./solver/milp -update` updates it (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestNothingToSolve checks that a problem without jobs makes a valid file, which
-// CBC calls optimal and HiGHS empty, and has its one plan.
-func TestNothingToSolve(t *testing.T) {
+// TestNoJobs checks that the file of a problem without jobs is valid and has one plan. CBC reports the status optimal for
+// it, and HiGHS the status empty.
+func TestNoJobs(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2}
 	for _, formulation := range formulations() {
 		m, f := newFile(t, p, formulation)
@@ -74,7 +74,7 @@ func TestNothingToSolve(t *testing.T) {
 	}
 }
 
-func TestWriteMPSReportsTheWriter(t *testing.T) {
+func TestWriteMPSErrors(t *testing.T) {
 	m, err := Build(twoJobs(), solver.FormulationPaper)
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +85,8 @@ func TestWriteMPSReportsTheWriter(t *testing.T) {
 	}
 }
 
-// failing is a writer that fails.
+// failing is a writer that returns an error.
 type failing struct{ err error }
 
-// Write fails.
+// Write returns the error.
 func (f failing) Write([]byte) (int, error) { return 0, f.err }

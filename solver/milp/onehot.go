@@ -4,38 +4,36 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// oneHot builds the formulation with a binary x_(i,t,k) for every job, step and
-// size. Nodes and speed are sums over them, so that the paper's n and its deltas
-// are not needed: n = sum_k k x_k and speed = sum_k speed(k) x_k.
-func (m *Model) oneHot() {
+// buildOneHot builds the formulation with a binary x_(i,t,k) for every job, step and size. Nodes and speed are sums over
+// x, so that n and the deltas of the paper are not needed: n = sum_k k x_k and speed = sum_k speed(k) x_k.
+func (m *Model) buildOneHot() {
 	m.choiceColumns()
 	m.integers = len(m.columns)
-	m.servedColumns()
-	m.shortColumns()
+	m.workColumns()
+	m.shortageColumns()
 
 	m.poolRows("(< total nodes) sum_i sum_k k x_k <= N")
 	m.groupRows()
-	m.oneSize()
+	m.oneSizeRows()
 	m.progressRows(
-		"(training progress 1) s^1 <= p sum_k speed(k) x_k, after the rescale delay",
+		"(training progress 1) s^1 <= p sum_k speed(k) x_k, after rescale_delay",
 		"(training progress 2) s^t <= s^(t-1) + p sum_k speed(k) x_k",
 		func(job *problem.AdmittedJob, t int, c *cell) float64 {
 			for size, work := range job.Work(t) {
-				m.addTerm(-speed(job, work), c[choice]+size)
+				m.addTerm(-scaledSpeed(job, work), c[choice]+size)
 			}
 			return 0
 		},
 	)
 }
 
-// choiceColumns adds the binaries x, of which those of the first step may have a
-// value of their own. The sizes there are stand for the paper's (< max), (> min) and
-// (variable bound n).
+// choiceColumns adds the binaries x. In the first step, they may have a value. There are binaries only for legal sizes,
+// which replaces the constraints (< max), (> min) and (variable bound n) of the paper.
 func (m *Model) choiceColumns() {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[choice] = len(m.columns)
 		for n, size := range job.Options {
-			x := column{kind: choice, position: at(i, t).of(size), upper: 1}
+			x := column{kind: choice, position: at(i, t).withSize(size), upper: 1}
 			if t == 0 && job.OptionValue != nil {
 				x.objective = job.OptionValue[n]
 			}
@@ -44,20 +42,19 @@ func (m *Model) choiceColumns() {
 	})
 }
 
-// shortColumns adds, for every group with a floor, the nodes that it is short of it, which
-// are as continuous as they are worth.
-func (m *Model) shortColumns() {
+// shortageColumns adds a continuous column for every group with a floor: the number of nodes below the floor.
+func (m *Model) shortageColumns() {
 	for g := range m.problem.Groups {
 		if floor := m.problem.Groups[g].Floor; floor > 0 {
 			m.addColumn(column{
-				kind: short, position: at(g, 0), upper: float64(floor), objective: -m.problem.QuotaPrice,
+				kind: shortage, position: at(g, 0), upper: float64(floor), objective: -m.problem.QuotaPrice,
 			})
 		}
 	}
 }
 
-// groupRows is, for every group whose limit its jobs could exceed and for every one with a
-// floor, where the sums are over the jobs within it,
+// groupRows adds, for every group whose limit its jobs could exceed and for every group with a floor, the rows below. The
+// sums are over the jobs of the group.
 //
 //	sum_i sum_k k x_(i,1,k) <= limit
 //	sum_i sum_k k x_(i,1,k) + u >= floor
@@ -88,7 +85,7 @@ func (m *Model) groupRows() {
 	}
 	m.addFamily("floor", "floors of groups: sum_i sum_k k x_k + u >= floor")
 	for column := range m.columns {
-		if c := &m.columns[column]; c.kind == short {
+		if c := &m.columns[column]; c.kind == shortage {
 			g := c.position.job - 1
 			addNodes(g)
 			m.addTerm(1, column)
@@ -97,10 +94,10 @@ func (m *Model) groupRows() {
 	}
 }
 
-// oneSize takes the place of the paper's (delta -), (delta +) and (exactly hold):
+// oneSizeRows replaces the constraints (delta -), (delta +) and (exactly hold) of the paper:
 //
 //	sum_k x_(i,t,k) = 1
-func (m *Model) oneSize() {
+func (m *Model) oneSizeRows() {
 	m.addFamily("one", "one size per job and step, for (delta -), (delta +), (exactly hold): sum_k x_k = 1")
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		for size := range job.Options {

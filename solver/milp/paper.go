@@ -4,30 +4,30 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// paper builds the paper's final formulation as it stands. Its constraints on a
-// single variable are bounds of the column, everything else is a row.
-func (m *Model) paper() {
+// buildPaper builds the final formulation of the paper verbatim. Constraints on a single variable are bounds of its
+// column, and all others are rows.
+func (m *Model) buildPaper() {
 	m.nodesColumns()
-	m.deltaColumns(minus)
-	m.deltaColumns(plus)
+	m.deltaColumns(deltaMinus)
+	m.deltaColumns(deltaPlus)
 	m.integers = len(m.columns)
-	m.servedColumns()
+	m.workColumns()
 
 	m.poolRows("(< total nodes) sum_i n_i^t <= N")
-	m.deltaRows(minus, 1, family{"minus_low", "(delta -), left: (1 - delta-)/M - M delta- <= n - k"},
+	m.deltaRows(deltaMinus, 1, family{"minus_low", "(delta -), left: (1 - delta-)/M - M delta- <= n - k"},
 		family{"minus_high", "(delta -), right: n - k <= M (1 - delta-)"})
-	m.deltaRows(plus, -1, family{"plus_low", "(delta +), left: (1 - delta+)/M - M delta+ <= k - n"},
+	m.deltaRows(deltaPlus, -1, family{"plus_low", "(delta +), left: (1 - delta+)/M - M delta+ <= k - n"},
 		family{"plus_high", "(delta +), right: k - n <= M (1 - delta+)"})
-	m.exactlyHold()
+	m.exactlyHoldRows()
 	m.progressRows(
-		"(linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after the rescale delay",
+		"(linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after rescale_delay",
 		"(linear 2) s^t <= s^(t-1) + p sum_k speed(k) (delta- + delta+ - 1)",
 		func(job *problem.AdmittedJob, t int, c *cell) float64 {
 			right := 0.0
 			for size, work := range job.Work(t) {
-				speed := speed(job, work)
-				m.addTerm(-speed, c[minus]+size)
-				m.addTerm(-speed, c[plus]+size)
+				speed := scaledSpeed(job, work)
+				m.addTerm(-speed, c[deltaMinus]+size)
+				m.addTerm(-speed, c[deltaPlus]+size)
 				right -= speed
 			}
 			return right
@@ -37,13 +37,10 @@ func (m *Model) paper() {
 
 // bigM returns the smallest M that is valid for the job.
 //
-// The inequalities with M on one side must not cut off a legal n. They let n - k
-// and k - n be anything in [-M, M], and over legal n and k the difference spans
-// exactly [n_min - n_max, n_max - n_min]; so M must be at least n_max - n_min, and
-// with the smallest and the largest size it is. With delta = 0 they also demand a
-// difference of at least 1/M. Sizes are integers, so the smallest difference there
-// is, is 1, and M must be at least 1: it is, but for a job with one size, which
-// has no difference to show at all and may have any M > 0.
+// The inequalities with M must not exclude a legal n. They allow n - k and k - n in [-M, M]. Over all legal n and k, the
+// difference ranges over [n_min - n_max, n_max - n_min], so M must be at least n_max - n_min. If delta = 0, the
+// inequalities also require a difference of at least 1/M. Sizes are integers, so the smallest difference is 1, and M must
+// be at least 1. A job with one size has no differences, so that any M > 0 is valid.
 func bigM(job *problem.AdmittedJob) float64 {
 	smallest, largest := job.Options[0], job.Options[len(job.Options)-1]
 	return max(1, float64(largest.Nodes-smallest.Nodes))
@@ -68,23 +65,23 @@ func (m *Model) deltaColumns(k kind) {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[k] = len(m.columns)
 		for _, size := range job.Options {
-			m.addColumn(column{kind: k, position: at(i, t).of(size), upper: 1})
+			m.addColumn(column{kind: k, position: at(i, t).withSize(size), upper: 1})
 		}
 	})
 }
 
-// deltaRows is the two sides of
+// deltaRows adds both sides of
 //
 //	(delta -) (1 - delta-) / M - M delta- <= n - k <= M (1 - delta-)
 //	(delta +) (1 - delta+) / M - M delta+ <= k - n <= M (1 - delta+)
 //
-// with the variables brought to the left, where the sign is 1 or -1:
+// with the variables on the left side. The sign is 1 for delta- and -1 for delta+:
 //
 //	sign n + (M + 1/M) delta >= sign k + 1/M
 //	sign n + M delta         <= sign k + M
 func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
-	add := func(of family, sense sense) {
-		m.addFamily(of.name, of.equation)
+	add := func(rows family, sense sense) {
+		m.addFamily(rows.name, rows.equation)
 		m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 			factor, right := bigM(job), bigM(job)
 			if sense == atLeast {
@@ -93,7 +90,7 @@ func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 			for n, k := range job.Options {
 				m.addTerm(sign, c[nodes])
 				m.addTerm(factor, c[delta]+n)
-				m.addRow(at(i, t).of(k), sense, sign*float64(k.Nodes)+right)
+				m.addRow(at(i, t).withSize(k), sense, sign*float64(k.Nodes)+right)
 			}
 		})
 	}
@@ -101,15 +98,15 @@ func (m *Model) deltaRows(delta kind, sign float64, low, high family) {
 	add(high, atMost)
 }
 
-// exactlyHold is
+// exactlyHoldRows adds
 //
 //	(exactly hold) sum_k delta-_k + sum_k delta+_k = |K| + 1
-func (m *Model) exactlyHold() {
+func (m *Model) exactlyHoldRows() {
 	m.addFamily("hold", "(exactly hold) sum_k delta- + sum_k delta+ = |K| + 1")
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		for size := range job.Options {
-			m.addTerm(1, c[minus]+size)
-			m.addTerm(1, c[plus]+size)
+			m.addTerm(1, c[deltaMinus]+size)
+			m.addTerm(1, c[deltaPlus]+size)
 		}
 		m.addRow(at(i, t), equal, float64(len(job.Options)+1))
 	})

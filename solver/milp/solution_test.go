@@ -19,7 +19,7 @@ func TestStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		p := solver.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
-		plan := drawPlan(t, p)
+		plan := randomPlan(t, p)
 		for _, formulation := range formulations() {
 			m, f := newFile(t, p, formulation)
 			values := map[string]float64{}
@@ -32,7 +32,7 @@ func TestStart(t *testing.T) {
 			if err := f.check(values); err != nil {
 				t.Fatalf("%s: the start is not feasible: %v", formulation, err)
 			}
-			objective := m.Objective(f.minimised(values))
+			objective := m.Objective(f.minimized(values))
 			if want := p.Objective(plan); math.Abs(objective-want) > 1e-8*want {
 				t.Fatalf("%s: the start has the value %v; want %v", formulation, objective, want)
 			}
@@ -43,17 +43,17 @@ func TestStart(t *testing.T) {
 			if diff := cmp.Diff(plan, got); diff != "" {
 				t.Fatalf("%s: Plan(Start(plan)) (-want +got):\n%s", formulation, diff)
 			}
-			f.serveMost(values)
-			if most := m.Objective(f.minimised(values)); most > objective+1e-8*max(1, objective)+1e-14*solvertest.Magnitude(p) {
+			f.maximizeContinuous(values)
+			if most := m.Objective(f.minimized(values)); most > objective+1e-8*max(1, objective)+1e-14*solvertest.Magnitude(p) {
 				t.Fatalf("%s: serving more has the value %v; the start %v", formulation, most, objective)
 			}
 		}
 	})
 }
 
-// drawPlan draws a legal plan, giving each job in turn what the pool allows beside
-// the smallest sizes of those that follow.
-func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
+// randomPlan returns a random legal plan. Each job gets at most the nodes that remain if all later jobs get their smallest
+// sizes.
+func randomPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for step := range p.Steps {
 		free := p.Capacity[step]
@@ -71,12 +71,12 @@ func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 		}
 	}
 	if err := p.Check(plan); err != nil {
-		t.Fatalf("drew a plan that is not legal: %v", err)
+		t.Fatalf("the random plan is not legal: %v", err)
 	}
 	return plan
 }
 
-func TestStartStopsWhenAsked(t *testing.T) {
+func TestStartStops(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 1, 2)}}
 	m, err := Build(p, solver.FormulationPaper)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestPlan(t *testing.T) {
 		problem     string // part of the error
 	}{
 		{
-			name: "columns left out are 0", formulation: solver.FormulationPaper,
+			name: "missing columns are 0", formulation: solver.FormulationPaper,
 			values: map[string]float64{"n_2_1": 2, "dm_1_1_0": 1, "unknown": 0.5},
 			want:   solver.Plan{solver.Nodes(0), solver.Nodes(2)},
 		},
@@ -112,22 +112,22 @@ func TestPlan(t *testing.T) {
 		{
 			name: "fractional nodes", formulation: solver.FormulationPaper,
 			values:  map[string]float64{"n_2_1": 1.0001},
-			problem: "n_2_1 is 1.0001; want an integer",
+			problem: "n_2_1 is 1.0001; must be an integer",
 		},
 		{
 			name: "fractional delta", formulation: solver.FormulationPaper,
 			values:  map[string]float64{"n_2_1": 1, "dp_2_1_2": 0.5},
-			problem: "dp_2_1_2 is 0.5; want an integer",
+			problem: "dp_2_1_2 is 0.5; must be an integer",
 		},
 		{
 			name: "fractional choice", formulation: solver.FormulationOneHot,
 			values:  map[string]float64{"x_1_1_0": 0.5, "x_1_1_2": 0.5},
-			problem: "x_1_1_0 is 0.5; want an integer",
+			problem: "x_1_1_0 is 0.5; must be an integer",
 		},
 		{
-			name: "no number", formulation: solver.FormulationOneHot,
+			name: "NaN", formulation: solver.FormulationOneHot,
 			values:  map[string]float64{"x_1_1_0": math.NaN()},
-			problem: "x_1_1_0 is NaN; want an integer",
+			problem: "x_1_1_0 is NaN; must be an integer",
 		},
 		{
 			name: "infinite", formulation: solver.FormulationPaper,
@@ -137,12 +137,12 @@ func TestPlan(t *testing.T) {
 		{
 			name: "below its bound", formulation: solver.FormulationPaper,
 			values:  map[string]float64{"n_1_1": 2},
-			problem: "n_2_1 is 0; want 1 to 2",
+			problem: "n_2_1 is 0; must be between 1 and 2",
 		},
 		{
 			name: "above its bound", formulation: solver.FormulationOneHot,
 			values:  map[string]float64{"x_1_1_0": 2},
-			problem: "x_1_1_0 is 2; want 0 to 1",
+			problem: "x_1_1_0 is 2; must be between 0 and 1",
 		},
 		{
 			name: "two sizes", formulation: solver.FormulationOneHot,

@@ -8,8 +8,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// LimitedSnapshots generates valid snapshots with size limits, with and without node types, with
-// their defaults.
+// LimitedSnapshots generates valid snapshots with size limits, with and without node types, and with defaults set.
 func LimitedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
@@ -25,7 +24,7 @@ func LimitedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	})
 }
 
-// LimitedProblems generates problems of total time with size limits, under every admission.
+// LimitedProblems generates problems of ObjectiveTotalTime with size limits and any admission.
 func LimitedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		return solver.NewProblemFor(LimitedSnapshots(limits).Draw(t, "limited snapshot"), solver.Options{
@@ -35,18 +34,18 @@ func LimitedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// DrawSizeLimits adds size limits to a drawn snapshot, from limits that exclude all jobs to limits that
-// never bind, and pieces to half of its jobs.
+// DrawSizeLimits adds random size limits to a snapshot, from limits that exclude all jobs to limits that never bind, and
+// random pieces to half of its jobs.
 func DrawSizeLimits(t *rapid.T, s *solver.Snapshot) {
 	s.Groups, s.SizeLimits = nil, nil
 	types := s.NodeTypes
 	if len(types) == 0 {
 		types = []solver.NodeType{{Nodes: s.TotalNodes}}
 	}
-	for _, on := range types {
+	for _, nodeType := range types {
 		for _, size := range rapid.SliceOfNDistinct(rapid.IntRange(2, 9), 0, 3, rapid.ID[int]).Draw(t, "sizes of limits") {
-			nodes := rapid.OneOf(rapid.IntRange(on.Nodes/2, on.Nodes), rapid.IntRange(0, on.Nodes+2)).Draw(t, "nodes of the limit")
-			s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: nodes, NodeType: on.ID})
+			nodes := rapid.OneOf(rapid.IntRange(nodeType.Nodes/2, nodeType.Nodes), rapid.IntRange(0, nodeType.Nodes+2)).Draw(t, "nodes of the limit")
+			s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: nodes, NodeType: nodeType.ID})
 		}
 	}
 	if len(s.SizeLimits) == 0 {

@@ -1,6 +1,6 @@
 * elastalloc, formulation one-hot
 * Names end in job, step and nodes; jobs and steps count from 1.
-* The objective is to be minimised: minus the training progress, divided by 0.001
+* The objective is minimized: minus the training progress, divided by 0.001
 NAME elastalloc
 ROWS
 * (obj) max sum_i sum_t w_i s_i^t / d_i
@@ -13,7 +13,7 @@ ROWS
  E one_1_2
  E one_2_1
  E one_2_2
-* (training progress 1) s^1 <= p sum_k speed(k) x_k, after the rescale delay
+* (training progress 1) s^1 <= p sum_k speed(k) x_k, after rescale_delay
  L first_1_1
  L first_2_1
 * (training progress 2) s^t <= s^(t-1) + p sum_k speed(k) x_k

@@ -1,6 +1,6 @@
 * elastalloc, formulation paper
 * Names end in job, step and nodes; jobs and steps count from 1.
-* The objective is to be minimised: minus the training progress, divided by 0.001
+* The objective is minimized: minus the training progress, divided by 0.001
 NAME elastalloc
 ROWS
 * (obj) max sum_i sum_t w_i s_i^t / d_i
@@ -65,7 +65,7 @@ ROWS
  E hold_1_2
  E hold_2_1
  E hold_2_2
-* (linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after the rescale delay
+* (linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after rescale_delay
  L first_1_1
  L first_2_1
 * (linear 2) s^t <= s^(t-1) + p sum_k speed(k) (delta- + delta+ - 1)

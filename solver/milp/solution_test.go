@@ -147,12 +147,12 @@ func TestPlan(t *testing.T) {
 		{
 			name: "two sizes", formulation: solver.FormulationOneHot,
 			values:  map[string]float64{"x_1_1_0": 1, "x_1_1_2": 1, "x_2_1_1": 1},
-			problem: "job 1 has not exactly one size in step 1",
+			problem: "job 1 does not have exactly one size in step 1",
 		},
 		{
 			name: "no size", formulation: solver.FormulationOneHot,
 			values:  map[string]float64{"x_1_1_0": 1},
-			problem: "job 2 has not exactly one size in step 1",
+			problem: "job 2 does not have exactly one size in step 1",
 		},
 	}
 	for _, test := range tests {

@@ -155,7 +155,7 @@ func lies() []fault {
 		},
 		{
 			name: "says NaN", lie: edited("nan"),
-			outcome: invalidPlan, detail: []string{"is NaN; want an integer"},
+			outcome: invalidPlan, detail: []string{"is NaN; must be an integer"},
 		},
 		{
 			name: "says infinity", lie: edited("inf"),
@@ -163,7 +163,7 @@ func lies() []fault {
 		},
 		{
 			name: "says half a choice", lie: edited("0.5"),
-			outcome: invalidPlan, detail: []string{"is 0.5; want an integer"},
+			outcome: invalidPlan, detail: []string{"is 0.5; must be an integer"},
 		},
 		{
 			name: "says a value out of range", lie: edited("7"),

@@ -172,7 +172,7 @@ func TestStatusPageSaysWhy(t *testing.T) {
 		"<bdi>job-0</bdi>", "<td>only size <span", "job-0 has 2 nodes, its only size.",
 		"<bdi>job-1</bdi>", "<td>only size <span", "job-1 has 1 node, its only size.",
 		"<bdi>job-2</bdi>", "<td>enough <span", "job-2 has ",
-		"<bdi>job-3</bdi>", "<td>enough <span", "would bring it nothing",
+		"<bdi>job-3</bdi>", "<td>enough <span", "would bring no benefit",
 		"<bdi>job-4</bdi>", "<td>never fits <span", "it needs at least 16 nodes and the pool has 10.",
 	)
 	if _, again := h.get(t, "/"); !strings.Contains(again, "its only size") || strings.Contains(again, "estimated") {

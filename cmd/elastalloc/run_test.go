@@ -123,7 +123,7 @@ func TestStartFirstBehindGreedy(t *testing.T) {
 		"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts",
 		"start-first starts big on 8 nodes at any price, here the nodes of 2 running jobs; optimized may let it wait")
 	clitest.CheckContains(t, "the explanation", words("explain", "-f", "-", "--job=a"),
-		"a is paused, because 1 node does not fit beside what goes before it, above all the 8 nodes that big starts with")
+		"a is paused: 1 node does not fit in addition to the jobs before it, mainly because big starts with 8 nodes")
 }
 
 // TestCappedJobs checks that nodes which stay idle since max_nodes is unset are explained.

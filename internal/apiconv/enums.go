@@ -8,27 +8,25 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Enum is an enum of the API. Its values and those of the core name each other by
-// convention: FORMULATION_ONE_HOT is the core's "one-hot". So a value that both have
-// needs no line here, and flags show the same names.
+// Enum is an enum of the API. The core's names of its values are derived from the API's names: FORMULATION_ONE_HOT is "one-hot" in
+// the core and in flags.
 type Enum interface {
 	~int32
 	protoreflect.Enum
 }
 
-// prefix returns what the names of an enum's values begin with, such as WAIT_REASON_.
+// prefix returns the common prefix of the names of an enum's values, such as WAIT_REASON_.
 func prefix(d protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// coreName returns the core's name of a value of an enum.
+// coreName returns the core's name of an enum value.
 func coreName(d protoreflect.EnumValueDescriptor) string {
 	name := strings.TrimPrefix(string(d.Name()), prefix(d.Parent().(protoreflect.EnumDescriptor)))
 	return strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 }
 
-// Name returns the core's name of a number of an enum, "" for 0 and for a number that
-// the API does not know.
+// Name returns the core's name of an enum number, "" for 0 and for unknown numbers.
 func Name(number protoreflect.Enum) string {
 	if number.Number() == 0 {
 		return ""
@@ -40,7 +38,7 @@ func Name(number protoreflect.Enum) string {
 	return coreName(value)
 }
 
-// Names returns the core's names of all values of an enum, 0 left out.
+// Names returns the core's names of all values of an enum except 0.
 func Names[E Enum]() []string {
 	var zero E
 	values := zero.Descriptor().Values()
@@ -51,7 +49,7 @@ func Names[E Enum]() []string {
 	return names
 }
 
-// APINames returns the API's names of all values of an enum, 0 left out.
+// APINames returns the API's names of all values of an enum except 0.
 func APINames(enum protoreflect.EnumDescriptor) []string {
 	var names []string
 	for i := 1; i < enum.Values().Len(); i++ {
@@ -60,10 +58,9 @@ func APINames(enum protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-// byName are the numbers of the values of every enum of the API by the core's names, 0 left
-// out.
+// byName has the numbers of the values of every enum of the API, except 0, by the core's names.
 //
-//nolint:gochecknoglobals // It is made once and nothing changes it.
+//nolint:gochecknoglobals // Constant.
 var byName = func() map[protoreflect.EnumDescriptor]map[string]protoreflect.EnumNumber {
 	enums := elastallocv1.File_elastalloc_v1_allocator_proto.Enums()
 	all := make(map[protoreflect.EnumDescriptor]map[string]protoreflect.EnumNumber, enums.Len())
@@ -78,11 +75,11 @@ var byName = func() map[protoreflect.EnumDescriptor]map[string]protoreflect.Enum
 	return all
 }()
 
-// numbers returns the numbers of an enum's values by the core's names.
+// numbers returns the numbers of the values of an enum by the core's names.
 func numbers[E Enum]() map[string]protoreflect.EnumNumber {
 	var zero E
 	return byName[zero.Descriptor()]
 }
 
-// Number returns the number of a value of the core, 0 where the API has none.
+// Number returns the number of a value of the core, or 0 if the API has no such value.
 func Number[E Enum, Value ~string](value Value) E { return E(numbers[E]()[string(value)]) }

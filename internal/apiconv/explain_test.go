@@ -29,10 +29,10 @@ func TestExplain(t *testing.T) {
 	}
 	want := parsed(t, `{"jobs": [
 		{"jobId": "b", "nodes": 4, "why": "WHY_NO_ROOM",
-		 "text": "b has 4 nodes, because no more fit beside what the other jobs must have; it would get 8 with a pool of 10 (a larger one may not do).",
+		 "text": "b has 4 nodes: no larger size fits in addition to the smallest sizes of the other jobs; it would get 8 with a pool of 10 (a larger one may not help).",
 		 "sizes": [{"nodes": 4, "proven": true}], "remedies": [{"totalNodes": 10, "nodes": 8}]},
 		{"jobId": "large", "why": "WHY_NEVER_FITS",
-		 "text": "large waits, because it needs at least 16 nodes and the pool has 8; it would get 2 with min_nodes 2.",
+		 "text": "large waits: it needs at least 16 nodes, and the pool has 8; it would get 2 with min_nodes 2.",
 		 "remedies": [{"minNodes": 2, "nodes": 2}]}]}`, new(elastallocv1.ExplainResponse))
 	got.Decision = nil
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

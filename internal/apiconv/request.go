@@ -1,5 +1,5 @@
-// Package apiconv converts between the API and the decision core, in both directions.
-// It is the only place that knows the two.
+// Package apiconv converts between the API and the decision core, in both directions. It is the only package that depends on
+// both.
 package apiconv
 
 import (
@@ -15,27 +15,24 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Request is an AllocateRequest in the terms of the decision core. A field that the
-// request leaves unset has its zero value, which means the default.
+// Request is an AllocateRequest in the types of the decision core. Unset fields have their zero value, which means the default.
 type Request struct {
 	Snapshot *solver.Snapshot
 	Options  solver.Options
-	// IncludePlan asks for every job's plan over the horizon.
+	// IncludePlan requests the plan of every job over the horizon.
 	IncludePlan bool
 }
 
-// FromAllocateRequest converts a request of at most maxJobs jobs. The error is a
-// *solver.InvalidError that names every bad field of the request by its path in the
-// API, such as snapshot.jobs[3].max_nodes. It reports what the core's types cannot
-// express, such as a duration beyond 292 years, and only then also what the core's own
-// validation finds: that of a request which converts is left to the allocator. What a
-// job cannot express goes into its Bad, which is not an error.
+// FromAllocateRequest converts a request with at most maxJobs jobs. The error is a *solver.InvalidError with the path of every
+// invalid field, such as snapshot.jobs[3].max_nodes. A field is invalid here if the types of the core cannot represent it, for
+// example a duration of more than 292 years. If there is such a field, the error also has the violations that the validation
+// of the core finds. Otherwise the request is validated later, by the allocator. Invalid fields of a job are recorded in its
+// Bad and are not an error.
 func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Request, error) {
 	return new(converter).request(request, maxJobs)
 }
 
-// FromSnapshot converts a snapshot of at most maxJobs jobs, with the errors of
-// FromAllocateRequest.
+// FromSnapshot converts a snapshot with at most maxJobs jobs. The errors are the errors of FromAllocateRequest.
 func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapshot, error) {
 	var c converter
 	converted := c.snapshot(snapshot, maxJobs)
@@ -45,21 +42,19 @@ func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapsho
 	return converted, nil
 }
 
-// converter converts parts of a request and collects their bad fields; within a job
-// their paths begin there.
+// converter converts parts of a request and collects violations. The paths of violations of a job are relative to the job.
 type converter struct {
 	violations []solver.Violation
-	// own, where set, is what the core's validation finds beside snapshot and options.
-	own func(*solver.Snapshot, *solver.Options) []solver.Violation
+	// validate returns the violations of further fields, in addition to snapshot and options. It may be nil.
+	validate func(*solver.Snapshot, *solver.Options) []solver.Violation
 }
 
 func (c *converter) addf(path, format string, args ...any) {
 	c.violations = append(c.violations, solver.Violation{Path: path, Description: fmt.Sprintf(format, args...)})
 }
 
-// err returns the bad fields found in the conversion and, if there are any, those that
-// the core's validation adds. If both name a path, the conversion knows better: the core
-// saw only what replaced the bad field.
+// err returns the violations of the conversion and, if there are any, the violations that the validation of the core finds. If both
+// have the same path, it keeps the one of the conversion, because the core validated only a substitute for the invalid field.
 func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error {
 	if len(c.violations) == 0 {
 		return nil
@@ -77,8 +72,8 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 		s, _ = s.FreezeBadJobs()
 	}
 	bad := solver.Validate(s, o, maxJobs, []solver.BackendName{o.Backend})
-	if c.own != nil {
-		bad = append(bad, c.own(all, &o)...)
+	if c.validate != nil {
+		bad = append(bad, c.validate(all, &o)...)
 	}
 	for _, v := range bad {
 		if !seen[v.Path] {
@@ -88,15 +83,14 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 	return &solver.InvalidError{Violations: c.violations}
 }
 
-// asked is what all requests for decisions have.
-type asked interface {
+// decisionRequest is implemented by all requests for decisions.
+type decisionRequest interface {
 	GetSnapshot() *elastallocv1.Snapshot
 	GetOptions() *elastallocv1.AllocateOptions
 }
 
-// request converts the parts of a request that FromAllocateRequest speaks of, and returns
-// the error, including earlier bad fields.
-func (c *converter) request(r asked, maxJobs int) (Request, error) {
+// request converts snapshot and options of a request. The error also has earlier violations of the converter.
+func (c *converter) request(r decisionRequest, maxJobs int) (Request, error) {
 	converted := Request{
 		Snapshot:    c.snapshot(r.GetSnapshot(), maxJobs),
 		Options:     c.options(r.GetOptions()),
@@ -108,7 +102,7 @@ func (c *converter) request(r asked, maxJobs int) (Request, error) {
 	return converted, nil
 }
 
-// includesPlan reports whether options ask for plans, as a certificate does.
+// includesPlan reports whether options request plans. A certificate includes them.
 func includesPlan(o *elastallocv1.AllocateOptions) bool {
 	return o.GetIncludePlan() || o.GetCertificate()
 }
@@ -128,7 +122,7 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 		},
 	}
 	if n := len(s.GetJobs()); n > maxJobs {
-		// Single jobs are not looked at then, and no memory is spent on them.
+		// Jobs are not converted then, which limits the memory.
 		c.addf("snapshot.jobs", "has %d jobs; must have at most %d", n, maxJobs)
 		return converted
 	}
@@ -146,8 +140,8 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 	return converted
 }
 
-// convertGroups converts groups, to nil if there are no groups. A null entry, which only
-// a caller in process can make, is an empty group.
+// convertGroups converts groups. It returns nil if there are none. A nil entry, which is possible only in process, is an empty
+// group.
 func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 	if len(groups) == 0 {
 		return nil
@@ -162,8 +156,8 @@ func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 	return converted
 }
 
-// nodeTypes converts node types, to nil if there are none. More than there may be are not
-// looked at, beyond the first that is too many.
+// nodeTypes converts node types. It returns nil if there are none. If there are too many, it converts one more than the maximum,
+// which the validation rejects.
 func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []solver.NodeType {
 	var converted []solver.NodeType
 	for i, t := range types[:min(len(types), solver.MaxNodeTypes+1)] {
@@ -176,8 +170,8 @@ func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []sol
 	return converted
 }
 
-// convertSizeLimits converts size limits, to nil if there are none. More than there may be are
-// not converted, beyond the first that is too many.
+// convertSizeLimits converts size limits. It returns nil if there are none. If there are too many, it converts one more than the
+// maximum, which the validation rejects.
 func convertSizeLimits(limits []*elastallocv1.SizeLimit) []solver.SizeLimit {
 	var converted []solver.SizeLimit
 	for _, l := range limits[:min(len(limits), solver.MaxSizeLimits+1)] {
@@ -186,8 +180,8 @@ func convertSizeLimits(limits []*elastallocv1.SizeLimit) []solver.SizeLimit {
 	return converted
 }
 
-// speeds converts the speeds of a job on node types, to nil if there are none. More than
-// there may be are not looked at, beyond the first that is too many.
+// speeds converts the speeds of a job on node types. It returns nil if there are none. If there are too many, it converts one more
+// than the maximum, which the validation rejects.
 func (c *converter) speeds(speeds []*elastallocv1.TypeSpeed) []solver.TypeSpeed {
 	var converted []solver.TypeSpeed
 	for i, s := range speeds[:min(len(speeds), solver.MaxNodeTypes+1)] {
@@ -202,8 +196,7 @@ func (c *converter) speeds(speeds []*elastallocv1.TypeSpeed) []solver.TypeSpeed 
 	return converted
 }
 
-// convertJob converts a job. A null entry, which only a caller in process can make, is
-// an empty job.
+// convertJob converts a job. A nil entry, which is possible only in process, is an empty job.
 func convertJob(job *elastallocv1.Job) solver.Job {
 	if job == nil {
 		job = &elastallocv1.Job{}
@@ -290,8 +283,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 	}
 }
 
-// fromEnum returns the core's value for a number of an enum and reports a number that
-// the API does not know, such as one of a newer client.
+// fromEnum converts an enum number. An unknown number, for example of a newer client, is a violation.
 func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value {
 	name := Name(number)
 	if name == "" && number != 0 {
@@ -300,14 +292,13 @@ func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value 
 	return Value(name)
 }
 
-// duration converts a Duration, 0 where it is unset, and reports one that is invalid or
-// does not fit a time.Duration.
+// duration converts a Duration, unset to 0. It is a violation if it is invalid or does not fit a time.Duration.
 func (c *converter) duration(d *durationpb.Duration, path string) time.Duration {
 	if d == nil {
 		return 0
 	}
 	converted := d.AsDuration()
-	// AsDuration saturates, so only what fits survives the way back.
+	// AsDuration saturates, so only durations that fit are unchanged by a round trip.
 	if back := durationpb.New(converted); !d.IsValid() {
 		c.addf(path, "is not a valid duration (%d s and %d ns)", d.GetSeconds(), d.GetNanos())
 	} else if back.GetSeconds() != d.GetSeconds() || back.GetNanos() != d.GetNanos() {
@@ -316,7 +307,7 @@ func (c *converter) duration(d *durationpb.Duration, path string) time.Duration 
 	return converted
 }
 
-// optionalDuration converts a Duration, nil where it is unset.
+// optionalDuration converts a Duration, unset to nil.
 func (c *converter) optionalDuration(d *durationpb.Duration, path string) *time.Duration {
 	if d == nil {
 		return nil
@@ -324,7 +315,7 @@ func (c *converter) optionalDuration(d *durationpb.Duration, path string) *time.
 	return new(c.duration(d, path))
 }
 
-// positive converts a Duration for which 0 is bad and unset is not.
+// positive converts a Duration, unset to 0. An explicit 0 is a violation.
 func (c *converter) positive(d *durationpb.Duration, path string) time.Duration {
 	converted := c.duration(d, path)
 	if d != nil && converted == 0 && d.IsValid() {
@@ -333,7 +324,7 @@ func (c *converter) positive(d *durationpb.Duration, path string) time.Duration 
 	return converted
 }
 
-// atLeastOne converts an optional number for which 0 is bad and unset is not.
+// atLeastOne converts an optional number, unset to 0. An explicit 0 is a violation.
 func (c *converter) atLeastOne(value *int32, path string) int {
 	if value == nil {
 		return 0
@@ -344,8 +335,8 @@ func (c *converter) atLeastOne(value *int32, path string) int {
 	return int(*value)
 }
 
-// positiveNumber converts an optional number, 0 where it is unset, and reports one that is
-// not more than 0 and at most solver.MaxSpeed.
+// positiveNumber converts an optional number, unset to 0. It is a violation if it is not greater than 0 and at most
+// solver.MaxSpeed.
 func (c *converter) positiveNumber(value *float64, path string) float64 {
 	if value == nil {
 		return 0
@@ -357,7 +348,7 @@ func (c *converter) positiveNumber(value *float64, path string) float64 {
 	return *value
 }
 
-// convertSizes converts legal sizes, none to nil.
+// convertSizes converts legal sizes. It returns nil if there are none.
 func convertSizes(sizes []int32) []int {
 	if len(sizes) == 0 {
 		return nil
@@ -373,8 +364,7 @@ func convertInts[To, From int | int32](list []From) []To {
 	return converted
 }
 
-// ToAllocateRequest converts a request of the core. Numbers of nodes must fit in 32
-// bits.
+// ToAllocateRequest converts a request of the core. Numbers of nodes must fit in 32 bits.
 func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
 	return &elastallocv1.AllocateRequest{
 		Snapshot: ToSnapshot(r.Snapshot),
@@ -394,7 +384,7 @@ func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
 	}
 }
 
-// toTotalTime converts parameters, nil where none is set.
+// toTotalTime converts parameters. It returns nil if none is set.
 func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 	if *o == (solver.TotalTimeOptions{}) {
 		return nil
@@ -412,8 +402,8 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 	}
 }
 
-// ToSnapshot converts a snapshot of the core. A field of value 0 that has a default is
-// left unset, nil stays nil. Numbers of nodes must fit in 32 bits.
+// ToSnapshot converts a snapshot of the core, nil to nil. Fields that have a default are left unset if they are 0. Numbers of nodes
+// must fit in 32 bits.
 func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 	if s == nil {
 		return nil
@@ -484,7 +474,7 @@ func toSpeeds(speeds []solver.TypeSpeed) []*elastallocv1.TypeSpeed {
 	return converted
 }
 
-// toScaling converts a scaling, nil where it is not set.
+// toScaling converts a scaling. It returns nil if the scaling is not set.
 func toScaling(s solver.Scaling) *elastallocv1.Scaling {
 	switch {
 	case s.Speeds != nil:

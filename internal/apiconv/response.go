@@ -14,8 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// ToAllocateResponse converts the decision on the snapshot of the given id, with the
-// plans over the horizon where they are asked for.
+// ToAllocateResponse converts the decision for the snapshot with the given id. includePlan includes the plans over the horizon.
 func ToAllocateResponse(snapshotID string, d solver.Decision, includePlan bool) *elastallocv1.AllocateResponse {
 	return &elastallocv1.AllocateResponse{
 		SnapshotId:  snapshotID,
@@ -24,8 +23,7 @@ func ToAllocateResponse(snapshotID string, d solver.Decision, includePlan bool) 
 	}
 }
 
-// ToFillIdleResponse converts the decision that filled idle nodes of the snapshot of
-// the given id.
+// ToFillIdleResponse converts the decision of FillIdle for the snapshot with the given id.
 func ToFillIdleResponse(snapshotID string, d solver.Decision) *elastallocv1.FillIdleResponse {
 	return &elastallocv1.FillIdleResponse{
 		SnapshotId:  snapshotID,
@@ -98,7 +96,7 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 	return converted
 }
 
-// toCertificate converts a certificate, nil where there is none.
+// toCertificate converts a certificate. It returns nil if there is none.
 func toCertificate(c solver.Certificate) *elastallocv1.Certificate {
 	if c == nil {
 		return nil
@@ -110,20 +108,20 @@ func toCertificate(c solver.Certificate) *elastallocv1.Certificate {
 	return converted
 }
 
-// JSON returns a message in protojson, indented, the same bytes every time.
+// JSON returns a message as indented protojson. Unlike protojson, its output is deterministic.
 func JSON(message proto.Message, o protojson.MarshalOptions) ([]byte, error) {
 	compact, err := o.Marshal(message)
 	if err != nil {
 		return nil, err
 	}
-	// The library varies its white space at random; this settles it.
+	// Package protojson randomizes white space.
 	var indented bytes.Buffer
 	err = json.Indent(&indented, compact, "", "  ")
 	indented.WriteByte('\n')
 	return indented.Bytes(), err
 }
 
-// Allocator decides in the terms of the core, as *elastalloc.Allocator does.
+// Allocator makes decisions in the types of the core, as *elastalloc.Allocator does.
 type Allocator interface {
 	Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error)
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
@@ -134,11 +132,11 @@ type Allocator interface {
 	MaxJobs() int
 }
 
-// InProcess answers the API's requests by an allocator in this process, as a server
-// does, with the allocator's own errors.
+// InProcess implements the methods of the API with an allocator in this process. Its errors are the errors of the allocator and
+// not gRPC statuses.
 type InProcess struct{ Allocator Allocator }
 
-// Allocate decides one snapshot.
+// Allocate decides a snapshot.
 func (p InProcess) Allocate(
 	ctx context.Context, request *elastallocv1.AllocateRequest,
 ) (*elastallocv1.AllocateResponse, error) {
@@ -153,7 +151,7 @@ func (p InProcess) Allocate(
 	return ToAllocateResponse(converted.Snapshot.ID, decision, converted.IncludePlan), nil
 }
 
-// FillIdle gives the idle nodes of one snapshot to its queue.
+// FillIdle allocates the idle nodes of a snapshot to its queued jobs.
 func (p InProcess) FillIdle(
 	ctx context.Context, request *elastallocv1.FillIdleRequest,
 ) (*elastallocv1.FillIdleResponse, error) {

@@ -13,17 +13,15 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// What a status says about bad fields. It travels in the trailers of the response,
-// the message twice, and many clients drop trailers of more than 8 KiB.
+// Limits of a status, which is sent in the trailers of the response, with the message twice. Many clients reject trailers of more
+// than 8 KiB.
 const (
-	maxViolations    = 50       // bad fields named, at most
-	maxTrailerLength = 7 * 1024 // bytes of the status in the trailers: 1 KiB is for all others
+	maxViolations    = 50       // maximum number of violations in a status
+	maxTrailerLength = 7 * 1024 // maximum size of the status in bytes; 1 KiB remains for other trailers
 )
 
-// StatusOfViolations returns INVALID_ARGUMENT with google.rpc.BadRequest. Both
-// its message and its details name the first 50 bad fields, fewer where their
-// texts are so long that the trailers would exceed 8 KiB, and then say how many
-// more there are.
+// StatusOfViolations returns an INVALID_ARGUMENT status with google.rpc.BadRequest. Message and details have at most the first 50
+// violations, or fewer if the trailers would exceed 8 KiB, and the number of further violations.
 func StatusOfViolations(violations []solver.Violation) *status.Status {
 	for n := min(len(violations), maxViolations); ; n-- {
 		s := statusOfFirst(violations, n)
@@ -33,7 +31,7 @@ func StatusOfViolations(violations []solver.Violation) *status.Status {
 	}
 }
 
-// statusOfFirst names the first n violations and the number of the others.
+// statusOfFirst returns a status with the first n violations and the number of the others.
 func statusOfFirst(violations []solver.Violation, n int) *status.Status {
 	named := &solver.InvalidError{}
 	details := &errdetails.BadRequest{}
@@ -53,11 +51,10 @@ func statusOfFirst(violations []solver.Violation, n int) *status.Status {
 	if detailed, err := s.WithDetails(details); err == nil {
 		return detailed
 	}
-	return s // Details of text always marshal.
+	return s // Unreachable, because details of strings can always be marshaled.
 }
 
-// trailerLength returns the bytes that a status takes in the trailers: its message
-// percent-encoded, and all of it in base64.
+// trailerLength returns the size of a status in the trailers, in bytes: the percent-encoded message and the whole status in base64.
 func trailerLength(s *status.Status) int {
 	encoded := 0
 	for _, b := range []byte(s.Message()) {

@@ -1,6 +1,5 @@
-// Package explain says why jobs get the nodes that they get, what every other size would
-// cost, and the smallest changes that would give a job more. It decides nothing itself, but
-// asks a Decider.
+// Package explain explains the nodes of jobs: the reason for the size, the loss that every other size would cause, and the
+// smallest changes that would give the job more nodes. It computes losses and changes with further decisions of a Decider.
 package explain
 
 import (
@@ -16,55 +15,55 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// Decider makes the decisions that explanations rest on, as *chain.Chain does: every plan
-// is checked.
+// Decider makes decisions with checked plans, as *chain.Chain does.
 type Decider interface {
-	// Allocate decides on a valid snapshot.
+	// Allocate decides a valid snapshot.
 	Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
 	// Solve finds the best plan for a problem, and a proven bound.
 	Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error)
 }
 
-// Decided is a decision to explain.
-type Decided struct {
-	// Snapshot is valid and without held jobs, All is with them, and Options have their defaults.
+// Input is a decision to explain.
+type Input struct {
+	// Snapshot is the valid snapshot without frozen jobs, and All has the frozen jobs too. Options have their
+	// defaults.
 	Snapshot *solver.Snapshot
 	All      *solver.Snapshot
 	Options  solver.Options
-	// Decision is that on all jobs, of which Held are not in Snapshot.
+	// Decision is the decision for all jobs. Frozen are the jobs that are not in Snapshot.
 	Decision solver.Decision
-	Held     snapshot.FrozenJobs
+	Frozen   snapshot.FrozenJobs
 }
 
-// Jobs explains the nodes of the jobs with the given ids, of all if none are given. Where ctx
-// ends early, costs are estimated and changes missing.
-func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solver.JobExplanation, error) {
+// Jobs explains the nodes of the jobs with the given ids, or of all jobs if there are none. If ctx is done early, losses are
+// estimated from prices and changes are missing.
+func Jobs(ctx context.Context, decider Decider, d Input, ids []string) ([]solver.JobExplanation, error) {
 	e, err := newExplainer(ctx, decider, d)
 	if err != nil {
 		return nil, err
 	}
-	asked := make(map[string]bool, len(ids))
+	selected := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		asked[id] = true
+		selected[id] = true
 	}
-	position := 0 // among those that are not held
+	position := 0 // among the jobs that are not frozen
 	var reasons []*reason
 	for i := range d.Decision.Allocations {
 		n := -1
-		if !d.Held.Contains(i) {
+		if !d.Frozen.Contains(i) {
 			n = position
 			position++
 		}
-		if a := &d.Decision.Allocations[i]; len(ids) == 0 || asked[a.JobID] {
+		if a := &d.Decision.Allocations[i]; len(ids) == 0 || selected[a.JobID] {
 			reasons = append(reasons, e.newReason(n, a))
 		}
 	}
-	// First what is cheap, for all jobs; then the rest, while there is time.
-	err = parallel.Do(ctx, d.Options.AcquireWorker, len(reasons), func(ctx context.Context, i int) error { return e.search(ctx, reasons[i]) })
+	// Losses take less time than remedies, so they are computed first for all jobs.
+	err = parallel.Do(ctx, d.Options.AcquireWorker, len(reasons), func(ctx context.Context, i int) error { return e.findLosses(ctx, reasons[i]) })
 	for i := 0; i < len(reasons) && err == nil && ctx.Err() == nil && !d.Options.NoRemedies; i++ {
-		err = e.remedy(ctx, reasons[i])
+		err = e.findRemedies(ctx, reasons[i])
 	}
-	if err := unlessOver(ctx, err); err != nil {
+	if err := ignoreIfDone(ctx, err); err != nil {
 		return nil, err
 	}
 	var explanations []solver.JobExplanation
@@ -75,39 +74,39 @@ func Jobs(ctx context.Context, decider Decider, d Decided, ids []string) ([]solv
 }
 
 type explainer struct {
-	decider  Decider
-	snapshot *solver.Snapshot // without held jobs
-	all      *solver.Snapshot
-	kept     map[string]int // nodes of each type that held jobs keep, "" where the nodes are alike
-	options  solver.Options // of decisions on other snapshots
-	problem  *solver.Problem
-	admitted []int // by job of the snapshot its position in the problem, or -1
-	plan     solver.Plan
-	// best is the most that a plan is known to be worth; proven says that no plan is worth more.
+	decider     Decider
+	snapshot    *solver.Snapshot // without frozen jobs
+	all         *solver.Snapshot
+	frozenNodes map[string]int // nodes of frozen jobs by type; the key is "" without node types
+	options     solver.Options // for decisions on changed snapshots
+	problem     *solver.Problem
+	admitted    []int // index in the problem by job of the snapshot, or -1
+	plan        solver.Plan
+	// best is the largest known objective. proven reports that it is the optimum.
 	best   float64
 	proven bool
-	// prices are those of nodes, by row if the problem has rows, and groups those of the limits of the
-	// groups.
-	prices, groups []float64
-	room           *problem.Headroom // where every job holds its smallest size
-	// pools are the options of every job that decisions on pools of other sizes gave.
+	// nodePrices are the prices of nodes, by row if the problem has rows. groupPrices are the prices of the limits
+	// of groups.
+	nodePrices, groupPrices []float64
+	headroom                *problem.Headroom // if every job has its smallest size
+	// pools has the options of all jobs in decisions on pools of other sizes.
 	pools map[pool][]solver.Option
 }
 
-func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, error) {
+func newExplainer(ctx context.Context, decider Decider, d Input) (*explainer, error) {
 	e := &explainer{
-		decider: decider, snapshot: d.Snapshot, all: d.All, kept: make(map[string]int),
+		decider: decider, snapshot: d.Snapshot, all: d.All, frozenNodes: make(map[string]int),
 		options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
 		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), pools: make(map[pool][]solver.Option),
 	}
 	for _, group := range d.Decision.Report.Groups {
-		e.groups = append(e.groups, group.Price)
+		e.groupPrices = append(e.groupPrices, group.Price)
 	}
-	e.prices = d.Decision.Report.Prices(e.problem.Rows)
-	var planned solver.Plan // of the jobs that are not held
+	e.nodePrices = d.Decision.Report.Prices(e.problem.Rows)
+	var planned solver.Plan // of the jobs that are not frozen
 	for i := range d.Decision.Allocations {
-		if a := &d.Decision.Allocations[i]; d.Held.Contains(i) {
-			e.kept[a.NodeType] += a.Nodes
+		if a := &d.Decision.Allocations[i]; d.Frozen.Contains(i) {
+			e.frozenNodes[a.NodeType] += a.Nodes
 		} else if d.Snapshot.Typed() {
 			planned = append(planned, []solver.Option{d.Snapshot.Option(a.NodeType, a.Nodes)})
 		} else {
@@ -121,9 +120,9 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 		e.plan[n] = planned[index]
 	}
 	if e.problem.Check(e.plan) != nil {
-		e.problem = e.problem.WithWaiting() // Greedy leaves jobs waiting that the model admits.
+		e.problem = e.problem.WithWaiting() // Greedy may leave admitted jobs waiting.
 	}
-	e.room = e.problem.HeadroomAtMinimum()
+	e.headroom = e.problem.HeadroomAtMinimum()
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
 		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan})
@@ -133,42 +132,40 @@ func newExplainer(ctx context.Context, decider Decider, d Decided) (*explainer, 
 		e.best = max(e.best, e.problem.Objective(result.Plan))
 		e.proven = isProven(e.best, result)
 		if result.NodePrices != nil {
-			e.prices = result.NodePrices
+			e.nodePrices = result.NodePrices
 		}
 	}
 	e.options.NoBound = true
 	return e, nil
 }
 
-// isProven reports whether the objective of a result's plan is proven to be the most.
+// isProven reports whether the objective of a result is proven to be the optimum.
 func isProven(objective float64, result solver.Result) bool {
 	return solver.RelativeGap(objective, result.Bound) <= solver.OptimalGap
 }
 
-// reason is what is known of why a job gets its nodes.
+// reason is the explanation of a job.
 type reason struct {
 	allocation *solver.Allocation
-	// job is its position in the snapshot without held jobs, -1 for one that is held, and
-	// admitted that in the problem, -1 for one that has no part in it.
+	// job is the index in the snapshot without frozen jobs, -1 if the job is frozen. admitted is the index in the
+	// problem, -1 if the job is not admitted.
 	job, admitted int
-	option        solver.Option // what it gets
+	option        solver.Option // of the decision
 	sizes         []sizeReason
 	remedies      []solver.Remedy
 }
 
-// sizeReason is what is known of a size.
+// sizeReason is the explanation of a size.
 type sizeReason struct {
 	solver.SizeOption
 	option solver.Option
-	// faster says that it is more than what the job gets: of several types, that it trains
-	// faster.
+	// faster reports that the option is more than the decided one: more nodes or, with node types, a higher speed.
 	faster bool
-	// gain is what the job itself would be worth more, and change what of that a change
-	// that cost nothing would add.
+	// gain is the increase of the job's own value. change is the cost of the change, which gain includes.
 	gain, change float64
 }
 
-// newReason returns what the prices say of a job.
+// newReason returns the reason of a job with losses that are estimated from prices.
 func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 	r := &reason{allocation: a, job: job, admitted: -1}
 	if job < 0 {
@@ -179,20 +176,20 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 		return r
 	}
 	admitted, plan := &e.problem.Jobs[r.admitted], e.plan[r.admitted]
-	worth := admitted.Value(plan)
+	value := admitted.Value(plan)
 	for n, k := range admitted.Options {
 		if k != r.option && !e.fits(r.admitted, n) {
 			continue
 		}
 		size := sizeReason{
 			SizeOption: solver.SizeOption{Nodes: int(k.Nodes), NodeType: e.snapshot.TypeOf(k), Proven: k == r.option && e.proven},
-			option:     k, faster: e.more(job, r.option, k),
+			option:     k, faster: e.isMore(job, r.option, k),
 		}
 		if k != r.option {
 			row := slices.Clone(plan)
 			row[0] = k
-			size.gain = admitted.Value(row) - worth
-			size.change = costOfChange(admitted, row)
+			size.gain = admitted.Value(row) - value
+			size.change = changeCost(admitted, row)
 			size.Loss = max(0, e.cost(admitted, r.option, k)-size.gain)
 		}
 		r.sizes = append(r.sizes, size)
@@ -200,17 +197,16 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 	return r
 }
 
-// more reports whether an option is more than another one for a job of the snapshot: more
-// nodes or, of several types, a higher speed.
-func (e *explainer) more(job int, than, option solver.Option) bool {
+// isMore reports whether an option is more than another one for a job of the snapshot: more nodes or, with node types, a
+// higher speed.
+func (e *explainer) isMore(job int, than, option solver.Option) bool {
 	if !e.snapshot.Typed() || than.IsZero() {
 		return option.Nodes > than.Nodes
 	}
 	return !option.IsZero() && e.snapshot.Speed(job, option) > e.snapshot.Speed(job, than)
 }
 
-// cost returns what it costs others that a job goes from one option to another, at the prices
-// of nodes.
+// cost returns the cost for other jobs, at the prices of nodes, if a job changes from one option to another.
 func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) float64 {
 	price, before := e.nodePrice(admitted, to), e.nodePrice(admitted, from)
 	if price == before {
@@ -219,62 +215,61 @@ func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) f
 	return price*float64(to.Nodes) - before*float64(from.Nodes)
 }
 
-// nodePrice returns what a node of an option of a job is worth: the sum of the prices of all rows and
-// groups that count it.
+// nodePrice returns the price of a node of an option of a job: the sum of the prices of all rows and groups in which it
+// counts.
 func (e *explainer) nodePrice(admitted *solver.AdmittedJob, option solver.Option) float64 {
 	if option.IsZero() {
 		return 0
 	}
 	price := e.capacityPrice(option) + e.groupPrice(admitted)
-	if len(e.prices) == len(e.problem.Rows) {
+	if len(e.nodePrices) == len(e.problem.Rows) {
 		for _, row := range e.problem.Rows.Counting(option, admitted.PieceNodes) {
 			if row.Limit >= 0 {
-				price += e.prices[slices.Index(e.problem.Rows, row)]
+				price += e.nodePrices[slices.Index(e.problem.Rows, row)]
 			}
 		}
 	}
 	return price
 }
 
-// capacityPrice returns what one more node of the pool, or of the type of an option, is worth now, 0
-// where that is not known.
+// capacityPrice returns the price of a node of the pool or of the type of an option, 0 if it is unknown.
 func (e *explainer) capacityPrice(option solver.Option) float64 {
-	if len(e.prices) == 0 {
+	if len(e.nodePrices) == 0 {
 		return 0
 	}
-	return e.prices[max(0, slices.IndexFunc(e.problem.Rows, func(row snapshot.Row) bool { return row.Type == int(option.Type) }))]
+	return e.nodePrices[max(0, slices.IndexFunc(e.problem.Rows, func(row snapshot.Row) bool { return row.Type == int(option.Type) }))]
 }
 
-// groupPrice returns what one more node of the limits of a job's groups is worth.
+// groupPrice returns the price of a node in the limits of a job's groups.
 func (e *explainer) groupPrice(admitted *solver.AdmittedJob) float64 {
 	price := 0.0
-	if len(e.problem.Groups) > 0 && len(e.groups) == len(e.problem.Groups) {
+	if len(e.problem.Groups) > 0 && len(e.groupPrices) == len(e.problem.Groups) {
 		for g := admitted.Group; g >= 0; g = e.problem.Groups[g].Parent {
-			price += e.groups[g]
+			price += e.groupPrices[g]
 		}
 	}
 	return price
 }
 
-// search finds out what each size of a job costs, by deciding again with the job at it.
-func (e *explainer) search(ctx context.Context, r *reason) error {
+// findLosses computes the loss of each size of a job from a decision in which the job has that size.
+func (e *explainer) findLosses(ctx context.Context, r *reason) error {
 	for n := 0; n < len(r.sizes) && ctx.Err() == nil; n++ {
 		size := &r.sizes[n]
 		if size.option == r.option {
 			continue
 		}
 		position := slices.Index(e.problem.Jobs[r.admitted].Options, size.option)
-		plan, legal := repin(e.problem, e.plan, r.admitted, position)
+		plan, legal := planWithSize(e.problem, e.plan, r.admitted, position)
 		if !legal && e.problem.Rows != nil {
-			plan, legal = startWith(e.problem, r.admitted, size.option)
+			plan, legal = planStartingWith(e.problem, r.admitted, size.option)
 		}
 		if !legal {
 			continue
 		}
-		least := e.problem.Objective(plan)
-		// More than the size costs, and of the magnitude of the rest, lest it costs the bound
-		// its digits.
-		penalty := 2*(e.best-least) + 1e-6*cmp.Or(max(math.Abs(e.best), math.Abs(least)), 1)
+		feasible := e.problem.Objective(plan)
+		// The penalty exceeds the loss of the size, but not by orders of magnitude, so that the bound keeps its
+		// precision.
+		penalty := 2*(e.best-feasible) + 1e-6*cmp.Or(max(math.Abs(e.best), math.Abs(feasible)), 1)
 		pinned := pin(e.problem, r.admitted, position, penalty)
 		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan})
 		if err != nil {
@@ -282,23 +277,23 @@ func (e *explainer) search(ctx context.Context, r *reason) error {
 		}
 		got := result.Plan[r.admitted][0]
 		if got != size.option && e.problem.Rows != nil {
-			continue // The penalty is less than the rounding of values that cancel out.
+			continue // The penalty is smaller than the rounding error of values that cancel.
 		}
 		if got != size.option {
-			return fmt.Errorf("job %d has %d nodes; want the %d it was pinned to", r.job, got.Nodes, size.Nodes)
+			return fmt.Errorf("job %d has %d nodes; must have the pinned size %d", r.job, got.Nodes, size.Nodes)
 		}
-		worth := e.problem.Objective(result.Plan)
-		size.Loss = max(0, e.best-worth)
-		size.Proven = e.proven && result.Bound-worth <= max(e.nothing(), solver.OptimalGap*math.Abs(worth))
+		value := e.problem.Objective(result.Plan)
+		size.Loss = max(0, e.best-value)
+		size.Proven = e.proven && result.Bound-value <= max(e.tolerance(), solver.OptimalGap*math.Abs(value))
 		admitted := &e.problem.Jobs[r.admitted]
 		size.gain = admitted.Value(result.Plan[r.admitted]) - admitted.Value(e.plan[r.admitted])
-		size.change = costOfChange(admitted, result.Plan[r.admitted])
+		size.change = changeCost(admitted, result.Plan[r.admitted])
 	}
 	return nil
 }
 
-// unlessOver returns an error, but nil if time is up.
-func unlessOver(ctx context.Context, err error) error {
+// ignoreIfDone returns err, or nil if ctx is done.
+func ignoreIfDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = nil
 	}

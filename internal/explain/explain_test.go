@@ -329,7 +329,7 @@ func TestExplainEndsBeforeARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "short keeps its 2 nodes, because it ends in 19 s and a restart takes 60 s"
+	const want = "short keeps its 2 nodes: it completes in 19 s, and a restart takes 60 s"
 	if why := got.Jobs[0]; why.Why != solver.WhyChangeCost || !strings.HasPrefix(why.Text, want) {
 		t.Errorf("%s: %q; want %q", why.Why, why.Text, want)
 	}

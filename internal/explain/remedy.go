@@ -12,14 +12,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
-// everyPool is how many pool sizes are tried one by one to find the smallest that gives a
-// job more, in snapshots of at most as many jobs. Beyond that bisection looks for it and
-// assumes that a larger pool gives a job no less. Sizes are lumpy, so this does not always
-// hold, and a smaller pool may do.
-const everyPool = 256
+// maxLinearPools is the number of pool sizes that are tried one by one, in snapshots of at most as many jobs. Larger pools
+// are found by bisection, which assumes that a larger pool never gives a job fewer nodes. Because sizes are discrete, this
+// is not always true, so that a smaller pool may suffice.
+const maxLinearPools = 256
 
-// remedy finds the smallest changes that give a job its next larger size or more.
-func (e *explainer) remedy(ctx context.Context, r *reason) error {
+// findRemedies finds the smallest changes that give a job its next larger size or more.
+func (e *explainer) findRemedies(ctx context.Context, r *reason) error {
 	if r.job < 0 {
 		return nil
 	}
@@ -28,25 +27,25 @@ func (e *explainer) remedy(ctx context.Context, r *reason) error {
 	if !e.snapshot.Typed() && r.allocation.Nodes >= sizes[len(sizes)-1] {
 		return nil
 	}
-	kinds := []func(context.Context, *reason, *solver.Job) (solver.Remedy, error){e.remedyWeight}
+	searches := []func(context.Context, *reason, *solver.Job) (solver.Remedy, error){e.remedyWeight}
 	for g := range max(1, len(e.snapshot.NodeTypes)) {
-		kinds = append(kinds, func(ctx context.Context, r *reason, _ *solver.Job) (solver.Remedy, error) {
+		searches = append(searches, func(ctx context.Context, r *reason, _ *solver.Job) (solver.Remedy, error) {
 			return e.remedyPool(ctx, r, g)
 		})
 	}
-	for _, find := range append(kinds, e.remedyMinimum) {
+	for _, find := range append(searches, e.remedyMinimum) {
 		found, err := find(ctx, r, job)
 		if err != nil {
 			return err
 		}
-		if found.Nodes > 0 && ctx.Err() == nil { // Else a smaller one may not have been tried.
+		if found.Nodes > 0 && ctx.Err() == nil { // If ctx is done, a smaller change may not have been tried.
 			r.remedies = append(r.remedies, found)
 		}
 	}
 	return nil
 }
 
-// changed returns the snapshot with a change of a job.
+// changed returns a copy of the snapshot to which apply was applied.
 func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) *solver.Snapshot {
 	s := *e.snapshot
 	s.Jobs = slices.Clone(s.Jobs)
@@ -54,11 +53,11 @@ func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) 
 	return &s
 }
 
-// decide returns the option of every job of a changed snapshot, nil where time is up.
+// decide returns the options of all jobs of a changed snapshot, or nil if the time limit stopped the decision.
 func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]solver.Option, error) {
 	d, err := e.decider.Allocate(ctx, s, e.options)
 	if err != nil || d.Report.Limit == solver.LimitTime {
-		return nil, unlessOver(ctx, err)
+		return nil, ignoreIfDone(ctx, err)
 	}
 	options := make([]solver.Option, len(s.Jobs))
 	for i := range options {
@@ -67,38 +66,37 @@ func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]solver.Op
 	return options, nil
 }
 
-// moreWith returns the option that a change gives a job, no nodes if that is not more or time
-// is up.
-func (e *explainer) moreWith(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (none solver.Option, err error) {
+// optionAfter returns the option of a job in a changed snapshot, or the zero option if it is not more than the decided one
+// or if the time limit stopped the decision.
+func (e *explainer) optionAfter(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (none solver.Option, err error) {
 	changed := e.changed(r.job, apply)
 	if !changed.Valid(r.job) {
 		return none, nil
 	}
 	options, err := e.decide(ctx, changed)
-	if r.job < len(options) && e.more(r.job, r.option, options[r.job]) {
+	if r.job < len(options) && e.isMore(r.job, r.option, options[r.job]) {
 		return options[r.job], err
 	}
 	return none, err
 }
 
-// remedyWeight finds the smallest weight of 2 significant digits. A job that the admission
-// leaves out has no such weight.
+// remedyWeight finds the smallest weight with 2 significant digits. There is none for a job that is not admitted.
 func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (remedy solver.Remedy, err error) {
 	if _, larger := r.next(); r.admitted < 0 || !larger {
 		return remedy, nil
 	}
 	now := job.WeightOrDefault()
 	weights := twoDigitNumbers(now, min(now*decision.MaxRemedyWeight, solver.MaxWeight))
-	// About where a larger size brings the job more than it now costs the others.
+	// At about this weight, the gain of a larger size exceeds its loss.
 	guess := math.Inf(1)
 	for _, size := range r.sizes {
 		if size.faster && size.gain > 0 {
 			guess = min(guess, now*(1+size.Loss/size.gain))
 		}
 	}
-	err = firstFrom(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
-		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
-		if !option.IsZero() { // The last that works is the smallest.
+	err = searchFirst(sort.SearchFloat64s(weights, guess), len(weights), func(n int) (bool, error) {
+		option, err := e.optionAfter(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.Weight = &weights[n] })
+		if !option.IsZero() { // The last weight that works is the smallest.
 			remedy = solver.Remedy{Weight: weights[n], Nodes: int(option.Nodes), NodesType: e.snapshot.TypeOf(option)}
 		}
 		return !option.IsZero(), err
@@ -106,19 +104,18 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	return remedy, err
 }
 
-// twoDigitNumbers returns the numbers of at most 2 significant digits above one and up to
-// another.
-func twoDigitNumbers(above, most float64) []float64 {
+// twoDigitNumbers returns the numbers with at most 2 significant digits that are larger than above and at most largest.
+func twoDigitNumbers(above, largest float64) []float64 {
 	if !(above > 0) {
 		return nil
 	}
 	var numbers []float64
-	exponent := int(math.Floor(math.Log10(above))) - 2 // Rounding may have it one too high.
+	exponent := int(math.Floor(math.Log10(above))) - 2 // Rounding may make the logarithm one too large.
 	for {
 		for digits := 10; digits < 100; digits++ {
-			// Parsed, for the number nearest to what is written.
+			// Parsing returns the float64 nearest to the decimal number.
 			x, err := strconv.ParseFloat(fmt.Sprintf("%de%d", digits, exponent), 64)
-			if err != nil || x > most {
+			if err != nil || x > largest {
 				return numbers
 			}
 			if x > above {
@@ -129,15 +126,15 @@ func twoDigitNumbers(above, most float64) []float64 {
 	}
 }
 
-// firstFrom finds the first of n numbers for which works holds, where it holds for all after
-// one for which it does: that is the last for which it held when asked. It begins with a
-// guess, and asks few times if that is near.
-func firstFrom(guess, n int, works func(int) (bool, error)) error {
+// searchFirst finds the first of n numbers for which works returns true, if it also does so for all larger numbers. The
+// result is the last number for which works has returned true. The search starts at a guess and takes few calls if the guess
+// is close.
+func searchFirst(guess, n int, works func(int) (bool, error)) error {
 	if n == 0 {
 		return nil
 	}
 	guess = min(max(guess, 0), n-1)
-	low, high := -1, n // It does not work at low and works at high.
+	low, high := -1, n // works(low) is false and works(high) is true.
 	for step := 1; high-low > 1; step *= 2 {
 		ok, err := works(guess)
 		if err != nil {
@@ -160,17 +157,17 @@ func firstFrom(guess, n int, works func(int) (bool, error)) error {
 	return nil
 }
 
-// pool is a number of nodes, of a type where there are some.
+// pool is a number of nodes, with the index of their type, which is 0 without node types.
 type pool struct{ nodeType, nodes int }
 
-// remedyPool finds the smallest pool, or the fewest nodes of a type.
+// remedyPool finds the smallest pool or, with node types, the smallest number of nodes of a type.
 func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (remedy solver.Remedy, err error) {
 	now, all, id := e.snapshot.TotalNodes, e.all.TotalNodes, ""
 	if len(e.snapshot.NodeTypes) > 0 {
 		now, all, id = e.snapshot.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].ID
 	}
-	kept := e.kept[id]
-	most := min(all*decision.MaxRemedyPool, solver.MaxNodes) - kept - now
+	frozen := e.frozenNodes[id]
+	maxMore := min(all*decision.MaxRemedyPool, solver.MaxNodes) - frozen - now
 	works := func(n int) (bool, error) {
 		total := now + 1 + n
 		at := pool{nodeType, total}
@@ -188,44 +185,44 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 			}
 			e.pools[at] = options
 		}
-		if !e.more(r.job, r.option, options[r.job]) {
+		if !e.isMore(r.job, r.option, options[r.job]) {
 			return false, nil
 		}
 		remedy = solver.Remedy{
-			TotalNodes: total + kept, NodeType: id, Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
+			TotalNodes: total + frozen, NodeType: id, Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
 		}
 		return true, nil
 	}
-	each := 0
-	if len(e.snapshot.Jobs) <= everyPool {
-		each = min(most, everyPool)
+	linear := 0
+	if len(e.snapshot.Jobs) <= maxLinearPools {
+		linear = min(maxMore, maxLinearPools)
 	}
-	for n := 0; n < each && remedy.Nodes == 0 && err == nil && ctx.Err() == nil; n++ {
+	for n := 0; n < linear && remedy.Nodes == 0 && err == nil && ctx.Err() == nil; n++ {
 		_, err = works(n)
 	}
 	if remedy.Nodes == 0 && err == nil && ctx.Err() == nil {
-		err = firstFrom(0, most-each, func(n int) (bool, error) { return works(each + n) })
+		err = searchFirst(0, maxMore-linear, func(n int) (bool, error) { return works(linear + n) })
 	}
 	return remedy, err
 }
 
-// remedyMinimum finds the smallest min_nodes above the nodes that the job gets or, for a job
-// that waits, the largest below its own, or else the smallest above: a job that may only train
-// on many nodes is one on which they do more.
+// remedyMinimum finds the smallest min_nodes above the nodes of the job. For a waiting job, it finds the largest value below
+// the current min_nodes or, if there is none, the smallest above it: a larger minimum can help, because the job is then worth more per
+// decision.
 func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Job) (solver.Remedy, error) {
-	for _, least := range e.minimums(job, r.allocation.Nodes) {
+	for _, minNodes := range e.minimums(job, r.allocation.Nodes) {
 		if ctx.Err() != nil {
 			continue
 		}
-		option, err := e.moreWith(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = least })
+		option, err := e.optionAfter(ctx, r, func(_ *solver.Snapshot, j *solver.Job) { j.MinNodes = minNodes })
 		if !option.IsZero() || err != nil {
-			return solver.Remedy{MinNodes: least, Nodes: int(option.Nodes), NodesType: e.snapshot.TypeOf(option)}, err
+			return solver.Remedy{MinNodes: minNodes, Nodes: int(option.Nodes), NodesType: e.snapshot.TypeOf(option)}, err
 		}
 	}
 	return solver.Remedy{}, nil
 }
 
-// sizesFromOne returns the legal sizes, on any type, that a job with a min_nodes of 1 has.
+// sizesFromOne returns the legal sizes, on any type, that the job would have with a min_nodes of 1.
 func (e *explainer) sizesFromOne(job *solver.Job) []int {
 	all := *job
 	if all.MinNodes = 1; len(e.snapshot.NodeTypes) == 0 {
@@ -233,20 +230,19 @@ func (e *explainer) sizesFromOne(job *solver.Job) []int {
 	}
 	var sizes []int
 	for g := range e.snapshot.NodeTypes {
-		if there, _, runs := all.ForType(&e.snapshot.NodeTypes[g]); runs {
-			sizes = append(sizes, there.LegalSizes()...)
+		if typed, _, runs := all.ForType(&e.snapshot.NodeTypes[g]); runs {
+			sizes = append(sizes, typed.LegalSizes()...)
 		}
 	}
 	slices.Sort(sizes)
 	return slices.Compact(sizes)
 }
 
-// minimums returns the values of min_nodes that leave a job other sizes, the smallest change
-// first: above the nodes that it gets; if it gets none, below what it asks for and then
-// above.
+// minimums returns the values of min_nodes that change the legal sizes of a job, the smallest change first: values above its
+// nodes or, if it has none, values below its min_nodes and then values above.
 func (e *explainer) minimums(job *solver.Job, nodes int) []int {
 	if job.AllowedNodes == nil && job.MinNodes == job.MaxNodes && nodes > 0 && !e.snapshot.Typed() {
-		return nil // One size alone, whatever the least.
+		return nil // The job has one size, which does not depend on min_nodes.
 	}
 	var list []int
 	sizes := e.sizesFromOne(job)
@@ -258,14 +254,14 @@ func (e *explainer) minimums(job *solver.Job, nodes int) []int {
 		}
 		nodes = job.MinNodes
 	}
-	// Each leaves out one more size.
+	// Each value excludes one more size.
 	for n, k := range sizes {
 		if k > nodes {
-			least := nodes + 1
+			minNodes := nodes + 1
 			if n > 0 {
-				least = max(least, sizes[n-1]+1)
+				minNodes = max(minNodes, sizes[n-1]+1)
 			}
-			list = append(list, least)
+			list = append(list, minNodes)
 		}
 	}
 	return list

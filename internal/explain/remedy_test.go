@@ -32,7 +32,7 @@ func TestFirstFrom(t *testing.T) {
 		first := rapid.IntRange(0, n).Draw(t, "first")
 		guess := rapid.IntRange(-5, 305).Draw(t, "guess")
 		found, asked := n, 0
-		err := firstFrom(guess, n, func(i int) (bool, error) {
+		err := searchFirst(guess, n, func(i int) (bool, error) {
 			asked++
 			if i >= first {
 				found = i

@@ -15,33 +15,32 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// submitting draws jobs that are submitted at random, at a rate an hour, and take what was told
-// of them times a factor that is log-normal about 1, as Job.ETAError says.
-func submitting(seed uint64, rate float64) sim.Workload {
+// randomWorkload returns jobs with random submissions, at a rate per hour, whose run times are their estimates times a log-normal
+// factor, as Job.ETAError describes.
+func randomWorkload(seed uint64, rate float64) sim.Workload {
 	const off = 0.7
 	random := rand.New(rand.NewPCG(seed, 0))
 	var trace sim.Trace
-	var told []time.Duration
+	var estimates []time.Duration
 	at := 0.0
 	for i := range 160 {
 		at += random.ExpFloat64() * 3600 / rate
 		seconds := 3600 * math.Exp(random.NormFloat64())
-		told = append(told, time.Duration(seconds*float64(time.Second)))
+		estimates = append(estimates, time.Duration(seconds*float64(time.Second)))
 		trace = append(trace, sim.TraceJob{
 			ID: fmt.Sprint(i), GPUs: 8, Submit: time.Duration(at) * time.Second,
 			Duration: time.Duration(seconds*math.Exp(off*random.NormFloat64())) * time.Second,
 		})
 	}
-	w := sim.NewWorkload("submitting", trace, sim.WorkloadOptions{GPUsPerNode: 8})
+	w := sim.NewWorkload("random", trace, sim.WorkloadOptions{GPUsPerNode: 8})
 	for i := range w.Jobs {
-		w.Jobs[i].UserEstimate, w.Jobs[i].UserError, w.Jobs[i].ReportsWork = told[i], off, true
+		w.Jobs[i].UserEstimate, w.Jobs[i].UserError, w.Jobs[i].ReportsWork = estimates[i], off, true
 	}
 	return w
 }
 
-// TestForecastIsCalibrated forecasts from the middle of simulations in which submissions go on
-// and ETAs err. Told the rate of submissions, eight in ten jobs end between end_low and
-// end_high; -v prints how many do.
+// TestForecastIsCalibrated forecasts from the middle of simulations with continuing submissions and ETA errors. If the rate of
+// submissions is set, about 80% of the jobs must complete between end_low and end_high. The flag -v prints the share.
 func TestForecastIsCalibrated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole simulations take minutes under the race detector")
@@ -55,7 +54,7 @@ func TestForecastIsCalibrated(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{})
 	jobs, early, late := 0, 0, [2]int{}
 	for seed := range uint64(testtier.Conformance.Examples(8, 100)) {
-		workload := submitting(seed, rate)
+		workload := randomWorkload(seed, rate)
 		var snapshots []*solver.Snapshot
 		config := sim.DefaultConfig(8)
 		config.Frequency = 15 * time.Minute
@@ -68,9 +67,9 @@ func TestForecastIsCalibrated(t *testing.T) {
 			return d.At%config.Frequency == 0 && d.At > workload.Jobs[80].Submit
 		})
 		s, now := snapshots[middle], result.Decisions[middle].At
-		for n, told := range []float64{rate, 0} {
+		for n, arrivals := range []float64{rate, 0} {
 			f, err := a.Forecast(t.Context(), s, policy.Options, solver.ForecastOptions{
-				EveryEvent: true, Cadence: config.Frequency, ArrivalsPerHour: told, Seed: seed, Until: until,
+				EveryEvent: true, Cadence: config.Frequency, ArrivalsPerHour: arrivals, Seed: seed, Until: until,
 			})
 			if err != nil || !f.Complete {
 				t.Fatalf("complete: %t, %v", f.Complete, err)
@@ -92,6 +91,6 @@ func TestForecastIsCalibrated(t *testing.T) {
 	}
 	t.Logf("of %d jobs %d end before end_low and %d after end_high; %d do if nothing else is submitted", jobs, early, late[0], late[1])
 	if within := float64(jobs-early-late[0]) / float64(jobs); within < 0.7 || within > 0.9 {
-		t.Errorf("%.0f %% of the jobs end within the forecast; want 70 to 90 %%", 100*within)
+		t.Errorf("%.0f%% of the jobs complete within the forecast range; want 70%% to 90%%", 100*within)
 	}
 }

@@ -1,5 +1,4 @@
-// Package forecast says when the jobs of a snapshot will start and end. It simulates the cluster
-// from there on.
+// Package forecast estimates when the jobs of a snapshot start and complete. It simulates the cluster from the snapshot on.
 package forecast
 
 import (
@@ -15,13 +14,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Decider decides on valid snapshots, as *chain.Chain does.
+// Decider decides valid snapshots, as *chain.Chain does.
 type Decider interface {
 	Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
 }
 
-// Jobs forecasts the jobs of a valid snapshot in its order, until ctx ends. Decisions whose
-// options set no time budget have the given one, if it is not 0.
+// Jobs forecasts the jobs of a valid snapshot, in order, until ctx is done. budget is the time budget of decisions whose options
+// set none; 0 means no budget.
 func Jobs(
 	ctx context.Context, decider Decider, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions, budget time.Duration,
 ) (solver.Forecast, error) {
@@ -29,12 +28,12 @@ func Jobs(
 		o = o.WithCadence(f.Cadence)
 	}
 	backend := o.Backend
-	s = withErrors(s, &f, &o).WithReferenceETAs()
-	o.Backend = "" // A policy is of its backend only; a forecast falls back as a decision does.
+	s = withDefaultErrors(s, &f, &o).WithReferenceETAs()
+	o.Backend = "" // A policy uses only its backend. A forecast falls back to other backends, as a decision does.
 	policy := sim.Policy{Name: "forecast", Options: o, EveryEvent: f.EveryEvent}
 	futures, complete, err := simulate(ctx, o.AcquireWorker, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
-		asked := &steady{decider: decider, backend: backend, budget: budget}
-		return sim.Forecast(ctx, s, draw(s, &f, sample), policy, f.Cadence, f.Until, asked)
+		decider := &forecastDecider{decider: decider, backend: backend, budget: budget}
+		return sim.Forecast(ctx, s, sampleInput(s, &f, sample), policy, f.Cadence, f.Until, decider)
 	})
 	if err != nil {
 		return solver.Forecast{}, err
@@ -54,25 +53,25 @@ func Jobs(
 	return forecast, nil
 }
 
-// errCut says that time was up in the middle of a sample.
-var errCut = errors.New("the simulation was cut")
+// errIncomplete means that ctx was done before the end of a sample.
+var errIncomplete = errors.New("the simulation is incomplete")
 
-// simulate makes samples of the future of jobs, side by side where that is granted. It
-// returns those that were not cut, in order, or else the first one as far as it came.
+// simulate simulates samples, in parallel as far as acquire grants workers. It returns the complete samples, in order, or the
+// partial first sample if none is complete.
 func simulate(
-	ctx context.Context, lend solver.AcquireWorker, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
+	ctx context.Context, acquire solver.AcquireWorker, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {
 	all := make([]sim.Future, samples)
 	for i := range all {
 		all[i] = sim.Future{Cut: true, Jobs: make([]sim.JobFuture, jobs)}
 	}
-	err = parallel.Do(ctx, lend, samples, func(ctx context.Context, i int) error {
+	err = parallel.Do(ctx, acquire, samples, func(ctx context.Context, i int) error {
 		future, err := sample(ctx, i)
 		if err != nil {
 			return err
 		}
 		if all[i] = future; future.Cut {
-			return errCut
+			return errIncomplete
 		}
 		return nil
 	})
@@ -87,35 +86,33 @@ func simulate(
 	if len(futures) == 0 {
 		futures = all[:1]
 	}
-	if ctx.Err() != nil || errors.Is(err, errCut) {
+	if ctx.Err() != nil || errors.Is(err, errIncomplete) {
 		err = nil
 	}
 	return futures, false, err
 }
 
+// summarize sets the percentiles of job n over all samples, and adds its times to the means.
 func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queue *mean) {
-	var starts, ends, rescales []time.Duration
+	var starts, ends, resizes []time.Duration
 	for i := range futures {
 		future := &futures[i].Jobs[n]
-		starts, ends = append(starts, orNever(future.Start)), append(ends, orNever(future.End))
-		rescales = append(rescales, time.Duration(future.Resizes))
+		starts, ends = append(starts, *cmp.Or(future.Start, new(never))), append(ends, *cmp.Or(future.End, new(never)))
+		resizes = append(resizes, time.Duration(future.Resizes))
 		queue.add(future.Start)
 		total.add(future.End)
 	}
 	job.Start, job.StartLow, job.StartHigh = percentiles(starts)
 	job.End, job.EndLow, job.EndHigh = percentiles(ends)
-	median, _, _ := percentiles(rescales)
+	median, _, _ := percentiles(resizes)
 	job.Rescales = int(*median)
 }
 
-// never is later than all that is simulated.
+// never stands for a start or a completion after the end of the simulation.
 const never = time.Duration(1<<63 - 1)
 
-// orNever returns what a points to, never for nil.
-func orNever(t *time.Duration) time.Duration { return *cmp.Or(t, new(never)) }
-
-// percentiles returns the median, the 10th and the 90th percentile of at least one time, by
-// nearest rank; nil for one that never comes.
+// percentiles returns the median and the 10th and 90th percentiles of at least one time, by nearest rank, or nil instead of
+// never.
 func percentiles(times []time.Duration) (median, low, high *time.Duration) {
 	slices.Sort(times)
 	at := func(percent int) *time.Duration {
@@ -128,7 +125,7 @@ func percentiles(times []time.Duration) (median, low, high *time.Duration) {
 	return at(50), at(10), at(90)
 }
 
-// mean is that of the times that come.
+// mean is the mean of the times that are not nil.
 type mean struct {
 	sum   float64
 	count int
@@ -147,28 +144,28 @@ func (m *mean) value() time.Duration {
 	return time.Duration(m.sum / float64(m.count) * float64(time.Second))
 }
 
-// steady decides for a forecast.
-type steady struct {
+// forecastDecider makes the decisions of a forecast.
+type forecastDecider struct {
 	decider Decider
 	backend solver.BackendName
 	budget  time.Duration
 }
 
-// Allocate decides. A decision that the end of the forecast cuts short is an error, since more
-// time would change the future.
-func (a *steady) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	o.Backend = a.backend
+// Allocate decides a snapshot. If the end of the forecast limited the decision, it returns an error, because the simulation would
+// otherwise depend on the time limit.
+func (d *forecastDecider) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
+	o.Backend = d.backend
 	deadline, limited := ctx.Deadline()
-	hasty := limited && (a.budget == 0 || time.Until(deadline) < a.budget)
-	// The snapshots of a simulation that goes on from a valid one are valid.
-	decision, err := a.decider.Allocate(ctx, s, o)
-	if err == nil && (hasty || ctx.Err() != nil) && decision.Report.Limit == solver.LimitTime {
+	shortened := limited && (d.budget == 0 || time.Until(deadline) < d.budget)
+	// Snapshots of a simulation that starts from a valid snapshot are valid.
+	decision, err := d.decider.Allocate(ctx, s, o)
+	if err == nil && (shortened || ctx.Err() != nil) && decision.Report.Limit == solver.LimitTime {
 		return decision, context.DeadlineExceeded
 	}
 	return decision, err
 }
 
-// FillIdle gives the idle nodes to the queue.
-func (a *steady) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
+// FillIdle allocates idle nodes to queued jobs.
+func (d *forecastDecider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
 	return solver.DecideNow(s, greedy.FillIdle(s)), nil
 }

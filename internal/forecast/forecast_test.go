@@ -21,7 +21,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// newAllocator returns an allocator that takes as long as it wants.
+// newAllocator returns an allocator without a default time budget.
 func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocator {
 	tb.Helper()
 	if options.DefaultBudget == 0 {
@@ -34,10 +34,9 @@ func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocat
 	return a
 }
 
-// TestForecastIsTheSimulation checks that a forecast from the last moments of a simulation,
-// when all jobs have been submitted, starts and ends every job in the second in which the
-// simulation does: with restarts, with teams that share the pool and, told how much work is
-// really left, with ETAs that are off.
+// TestForecastIsTheSimulation checks that a forecast from decision times of a simulation, after all jobs have been submitted, has the
+// same start and completion times as the simulation: with restarts, with teams that share the pool and, if the true work is given,
+// with wrong ETAs.
 func TestForecastIsTheSimulation(t *testing.T) {
 	t.Parallel()
 	trace, err := sim.Synthetic(sim.Heterogeneous, 5)
@@ -102,7 +101,7 @@ func TestForecastIsTheSimulation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if slices.Equal(work, told(s)) {
+				if slices.Equal(work, remainingETAs(s)) {
 					checkForecast(t, a, s, policy, got)
 				}
 				for n, job := range got.Jobs {
@@ -123,8 +122,8 @@ func TestForecastIsTheSimulation(t *testing.T) {
 	}
 }
 
-// told returns the remaining ETA of each job of a snapshot of a simulation.
-func told(s *solver.Snapshot) []time.Duration {
+// remainingETAs returns the remaining ETA of each job of a snapshot of a simulation.
+func remainingETAs(s *solver.Snapshot) []time.Duration {
 	etas := make([]time.Duration, len(s.Jobs))
 	for i := range s.Jobs {
 		etas[i] = s.Jobs[i].RemainingETA
@@ -135,7 +134,7 @@ func told(s *solver.Snapshot) []time.Duration {
 // workLeft returns what is really left of each job of a snapshot of a simulation; false
 // where a job has outrun its ETA, which no longer tells what was served.
 func workLeft(w *sim.Workload, s *solver.Snapshot) ([]time.Duration, bool) {
-	left := told(s)
+	left := remainingETAs(s)
 	for i := range left {
 		job := &w.Jobs[slices.IndexFunc(w.Jobs, func(j sim.WorkloadJob) bool { return j.ID == s.Jobs[i].ID })]
 		if left[i] <= time.Second {
@@ -282,9 +281,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastStalls checks that a forecast in which no job makes progress any more says so, of one
-// sample as of several, with what happened before. A job of weight 0 is worth no nodes to
-// PREEMPTIVE, and nothing fills the idle nodes if each event has its decision.
+// TestForecastStalls checks that a forecast in which no job makes progress anymore is reported as stalled, with one sample and with
+// several. Under PREEMPTIVE, a job of weight 0 gets no nodes, and no idle nodes are filled if each event has its decision.
 func TestForecastStalls(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{
@@ -310,8 +308,7 @@ func TestForecastStalls(t *testing.T) {
 	}
 }
 
-// TestForecastWithErrors checks that errors of ETAs widen the forecast around the same
-// middle, and that the seed alone decides what is drawn.
+// TestForecastWithErrors checks that ETA errors widen the forecast around the same median, and that samples depend only on the seed.
 func TestForecastWithErrors(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 6}
@@ -346,9 +343,9 @@ func TestForecastWithErrors(t *testing.T) {
 	}
 }
 
-// TestForecastOfAnETAThatRanOut: a job that has done four hours of work and is told to have a
-// second left takes another hour, and where an error is told what that says.
-func TestForecastOfAnETAThatRanOut(t *testing.T) {
+// TestForecastOfElapsedETA checks a job that has done four hours of work and has a remaining ETA of a second: it takes another hour, or
+// what its ETA error implies.
+func TestForecastOfElapsedETA(t *testing.T) {
 	t.Parallel()
 	job := solver.Job{ID: "a", RemainingETA: time.Second, WorkDone: 4 * time.Hour, TrainingTime: 4 * time.Hour, CurrentNodes: 1, MaxNodes: 1}
 	sure := job
@@ -360,8 +357,7 @@ func TestForecastOfAnETAThatRanOut(t *testing.T) {
 	}
 }
 
-// TestForecastInParallel checks that the help which a forecast gets, and loses, changes none
-// of its samples.
+// TestForecastInParallel checks that samples do not depend on the number of workers.
 func TestForecastInParallel(t *testing.T) {
 	t.Parallel()
 	if runtime.GOMAXPROCS(0) < 2 {
@@ -400,27 +396,26 @@ func TestForecastInParallel(t *testing.T) {
 	}
 }
 
-// hurrying is a backend whose searches are hurried as soon as they begin.
-type hurrying struct {
+// interrupting is a backend that interrupts its searches at their start.
+type interrupting struct {
 	solver.Backend
 	hurry func()
 }
 
-// Solve returns what it has to start from.
-func (b hurrying) Solve(ctx context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+// Solve returns the incumbent.
+func (b interrupting) Solve(ctx context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
 	b.hurry()
 	<-ctx.Done()
 	return solver.Result{Plan: o.Incumbent, Bound: math.Inf(1), Limit: solver.LimitTime}, nil
 }
 
-// TestForecastTakesNoHurriedDecision checks that a forecast which is hurried in a decision ends
-// there, and does not go on with what that decision had until then.
-func TestForecastTakesNoHurriedDecision(t *testing.T) {
+// TestInterruptedDecision checks that a forecast stops if a decision is interrupted, and does not use its plan.
+func TestInterruptedDecision(t *testing.T) {
 	t.Parallel()
 	hurried, hurry := context.WithCancel(t.Context())
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Minute, Middleware: func(b solver.Backend) solver.Backend {
 		if b.Name() == solver.BackendExact {
-			b = hurrying{b, hurry}
+			b = interrupting{b, hurry}
 		}
 		return b
 	}})
@@ -431,8 +426,8 @@ func TestForecastTakesNoHurriedDecision(t *testing.T) {
 	}
 }
 
-// TestForecastIsCut checks that a forecast without time says so, and what it has.
-func TestForecastIsCut(t *testing.T) {
+// TestPartialForecast checks a forecast without time.
+func TestPartialForecast(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{{ID: "short", RemainingETA: time.Minute, MaxNodes: 1}, {ID: "long", RemainingETA: 1e6 * time.Hour}}}
 	a := newAllocator(t, elastalloc.Options{})
@@ -453,8 +448,8 @@ func TestForecastIsCut(t *testing.T) {
 	}
 }
 
-// TestForecastNamesBadFields checks that all bad fields are named.
-func TestForecastNamesBadFields(t *testing.T) {
+// TestForecastViolations checks that the error names all invalid fields.
+func TestForecastViolations(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: -1, Jobs: []solver.Job{{ID: "a", RemainingETA: time.Hour}}}
 	_, err := newAllocator(t, elastalloc.Options{}).Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{
@@ -467,7 +462,7 @@ func TestForecastNamesBadFields(t *testing.T) {
 	}
 }
 
-// BenchmarkForecast simulates 100 jobs on 70 nodes to their end.
+// BenchmarkForecast simulates 100 jobs on 70 nodes until all are complete.
 func BenchmarkForecast(b *testing.B) {
 	a := newAllocator(b, elastalloc.Options{})
 	for _, objective := range []solver.Objective{solver.ObjectiveTotalTime, solver.ObjectiveProgress} {
@@ -491,8 +486,7 @@ func BenchmarkForecast(b *testing.B) {
 	}
 }
 
-// TestForecastFallsBack checks that a forecast by a backend that the allocator lacks is one by
-// the others, with samples as well, and not one in which nothing happens.
+// TestForecastFallsBack checks that a forecast with a missing backend uses the other backends.
 func TestForecastFallsBack(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{Backends: []solver.BackendName{solver.BackendExact}})
@@ -505,16 +499,15 @@ func TestForecastFallsBack(t *testing.T) {
 	}
 }
 
-// broken fails to decide.
+// broken is a backend that fails.
 type broken struct{}
 
 func (broken) Allocate(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error) {
 	return solver.Decision{}, errors.New("broken")
 }
 
-// TestForecastHidesNoError checks that an error of a decision is the forecast's, of one sample
-// as of several.
-func TestForecastHidesNoError(t *testing.T) {
+// TestForecastError checks that an error of a decision fails the forecast, with one sample and with several.
+func TestForecastError(t *testing.T) {
 	t.Parallel()
 	s := (&solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{solver.NewJob("a", 10*time.Minute)}}).WithDefaults()
 	for samples := range 3 {
@@ -525,7 +518,7 @@ func TestForecastHidesNoError(t *testing.T) {
 	}
 }
 
-// failing decides until its last decision, which it refuses or has no time for.
+// failing decides until its last decision, which fails or times out.
 type failing struct {
 	forecast.Decider
 	left *atomic.Int64
@@ -539,9 +532,9 @@ func (f failing) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	return f.Decider.Allocate(ctx, s, o)
 }
 
-// TestCompleteIsDecided checks that a forecast which is complete has decided in every sample, and
-// that none is whose decisions came to an end before, whatever ended them.
-func TestCompleteIsDecided(t *testing.T) {
+// TestCompleteForecast checks that a complete forecast has decisions in every sample, and that a forecast whose decisions fail is
+// incomplete.
+func TestCompleteForecast(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Second})
 	rapid.Check(t, func(t *rapid.T) {
@@ -565,8 +558,8 @@ func TestCompleteIsDecided(t *testing.T) {
 	})
 }
 
-// TestEndBeyondAllTimes checks a job that would take more time than a time.Duration holds.
-func TestEndBeyondAllTimes(t *testing.T) {
+// TestCompletionBeyondMaxDuration checks a job whose completion time exceeds a time.Duration.
+func TestCompletionBeyondMaxDuration(t *testing.T) {
 	t.Parallel()
 	slow := solver.NewJob("slow", 10*365*24*time.Hour)
 	slow.Scaling.DoublingEfficiency, slow.MinNodes, slow.MaxNodes, slow.CurrentNodes = 0.16, 8, 8, 8
@@ -579,8 +572,8 @@ func TestEndBeyondAllTimes(t *testing.T) {
 	}
 }
 
-// TestForecastIsCutByWork checks that a short request for a long time is cut, and says so.
-func TestForecastIsCutByWork(t *testing.T) {
+// TestMaxDecisions checks that the number of decisions of a forecast is limited.
+func TestMaxDecisions(t *testing.T) {
 	t.Parallel()
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
 	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) }}
@@ -591,8 +584,8 @@ func TestForecastIsCutByWork(t *testing.T) {
 	}
 }
 
-// TestFuturesKeepNoSimulations checks that what is kept of a sample is its times.
-func TestFuturesKeepNoSimulations(t *testing.T) {
+// TestMemoryOfSamples checks that a sample keeps only the times of its jobs.
+func TestMemoryOfSamples(t *testing.T) {
 	const jobs, samples = 2000, 20
 	s := &solver.Snapshot{TotalNodes: jobs}
 	var work []time.Duration
@@ -621,7 +614,7 @@ func TestFuturesKeepNoSimulations(t *testing.T) {
 	runtime.KeepAlive(futures)
 }
 
-// TestForecastWithoutNodeTypes does not look at what jobs tell of node types.
+// TestForecastWithoutNodeTypes checks that speeds on node types are ignored without node types.
 func TestForecastWithoutNodeTypes(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
@@ -638,8 +631,7 @@ func TestForecastWithoutNodeTypes(t *testing.T) {
 	}
 }
 
-// TestForecastOnNodeTypes checks forecasts of one job by hand: 3,600 s on a reference node, of
-// which a fast one does two in a second.
+// TestForecastOnNodeTypes checks forecasts of one job with 3,600 s of work on a reference node. A fast node does two per second.
 func TestForecastOnNodeTypes(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})

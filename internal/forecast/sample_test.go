@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// grid is a distribution of what is left, W - x, of a job with ln W normal about a median and
-// W > x, by sums over a fine grid of ln W.
+// grid is the distribution of the remaining work W - x of a job, if ln W is normal and W > x, computed by sums over a grid of ln W.
 type grid struct{ left, chance []float64 }
 
 func newGrid(median, s, x float64) grid {
@@ -54,22 +53,21 @@ func (g grid) quantile(q float64) float64 {
 	return g.left[min(at, len(g.left)-1)]
 }
 
-// TestLogNormal compares the quantiles of draws with those of the distribution whose mean is
-// what was told, found by sums over a grid.
-func TestLogNormal(t *testing.T) {
+// TestSampleRemaining compares quantiles of samples with the distribution whose mean is the estimate, computed by sums over a grid.
+func TestSampleRemaining(t *testing.T) {
 	if testing.Short() {
-		t.Skip("many draws of one goroutine")
+		t.Skip("slow")
 	}
 	t.Parallel()
-	const told, draws = 3600.0, 10_000
+	const estimate, samples = 3600.0, 10_000
 	for _, s := range []float64{1e-3, 0.3, 1.4, 5} {
 		for _, share := range []float64{0, 0.1, 1, 100} {
 			t.Run(fmt.Sprintf("error=%v/done=%v", s, share), func(t *testing.T) {
 				t.Parallel()
-				x := share * told
-				low, high := math.Log(told)-s*s*(3+3*share), math.Log(told+x)
+				x := share * estimate
+				low, high := math.Log(estimate)-s*s*(3+3*share), math.Log(estimate+x)
 				for range 60 {
-					if middle := (low + high) / 2; newGrid(middle, s, x).mean() < told {
+					if middle := (low + high) / 2; newGrid(middle, s, x).mean() < estimate {
 						low = middle
 					} else {
 						high = middle
@@ -78,20 +76,20 @@ func TestLogNormal(t *testing.T) {
 				want := newGrid(low, s, x)
 				random := rand.New(rand.NewPCG(1, 2))
 				var got []float64
-				for range draws {
-					got = append(got, logNormal(told, s, x, random))
+				for range samples {
+					got = append(got, sampleRemaining(estimate, s, x, random))
 				}
 				slices.Sort(got)
 				for _, q := range []float64{0.1, 0.5, 0.9} {
 					below, above := want.quantile(q-0.015), want.quantile(q+0.015)
-					if left := got[int(q*draws)]; left < below || left > above {
-						t.Errorf("quantile %v of the draws is %v; want %v to %v", q, left, below, above)
+					if left := got[int(q*samples)]; left < below || left > above {
+						t.Errorf("quantile %v is %v; want %v to %v", q, left, below, above)
 					}
 				}
 			})
 		}
 	}
-	if got := logNormal(told, 0, 100, nil); got != told {
-		t.Errorf("%v left of an exact ETA; want what was told", got)
+	if got := sampleRemaining(estimate, 0, 100, nil); got != estimate {
+		t.Errorf("sampleRemaining() = %v for an exact ETA; want the estimate", got)
 	}
 }

@@ -43,68 +43,68 @@ func TestReasons(t *testing.T) {
 			snapshot: solver.Snapshot{TotalNodes: 20, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 8)}},
 			want:     []reason{{solver.WhyLargest, "a has 8 nodes, its largest size."}},
 		},
-		"largest that fits a pool that shrank": {
+		"largest that fits a smaller pool": {
 			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", 100*time.Hour, 8, 1, 8)}},
 			options:  totalTime,
-			want:     []reason{{solver.WhyLargest, "a has 4 nodes, the largest of its sizes that fits the pool of 5; it would get 8 with a pool of 8 (a larger one may not do)."}},
+			want:     []reason{{solver.WhyLargest, "a has 4 nodes, the largest of its sizes that fits the pool of 5; it would get 8 with a pool of 8 (a larger one may not help)."}},
 		},
-		"ETAs that are off": {
+		"ETA errors": {
 			snapshot: solver.Snapshot{TotalNodes: 20, Jobs: []solver.Job{unsure, job("a", 100*time.Hour, 0, 1, 8), job("b", time.Hour, 0, 1, 1)}},
 			options:  solver.Options{Objective: solver.ObjectiveTotalTime, TotalTime: solver.TotalTimeOptions{ETAError: new(math.Ln2)}},
 			want: []reason{
-				{solver.WhyLargest, "unsure has 4 nodes, its largest size (its ETA is told to be off by a factor of 4, eta_error 1.39)."},
-				{solver.WhyLargest, "a has 8 nodes, its largest size (its ETA is told to be off by a factor of 2, eta_error 0.693)."},
+				{solver.WhyLargest, "unsure has 4 nodes, its largest size (its ETA may be wrong by a factor of 4, eta_error 1.39)."},
+				{solver.WhyLargest, "a has 8 nodes, its largest size (its ETA may be wrong by a factor of 2, eta_error 0.693)."},
 				{solver.WhyOnlySize, "b has 1 node, its only size (its"},
 			},
 		},
-		"ETAs that are off, and do not count": {
+		"ETA errors that the objective does not use": {
 			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{unsure}},
 			want:     []reason{{solver.WhyLargest, "unsure has 4 nodes, its largest size."}},
 		},
-		"pinned, and held for bad data": {
+		"one size, and frozen because of invalid fields": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("pinned", time.Hour, 3, 3, 3), bad}},
 			options:  solver.Options{BadJobs: solver.BadJobsHold},
 			want: []reason{
 				{solver.WhyOnlySize, "pinned has 3 nodes, its only size."},
-				{solver.WhyOnlySize, "bad keeps its 2 nodes, because its data are bad."},
+				{solver.WhyOnlySize, "bad keeps its 2 nodes: its fields are invalid."},
 			},
 		},
-		"beside nodes that are held": {
+		"frozen nodes": {
 			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", time.Hour, 0, 4, 4), bad, job("large", time.Hour, 0, 8, 8)}},
 			options:  solver.Options{BadJobs: solver.BadJobsHold, Admission: solver.AdmissionOptimized},
 			want: []reason{
-				{solver.WhyNoRoom, "a waits, because 4 nodes do not fit beside what goes before it; it would get 4 with a pool of 6 (a larger one may not do)"},
-				{solver.WhyOnlySize, "bad keeps its 2 nodes, because its data are bad."},
-				{solver.Why(solver.WaitNeverFits), "large waits, because it needs at least 8 nodes and the pool has 5; it would get 8 with a pool of 10 (a larger one may not do)"},
+				{solver.WhyNoRoom, "a waits: 4 nodes do not fit in addition to the jobs before it; it would get 4 with a pool of 6 (a larger one may not help)"},
+				{solver.WhyOnlySize, "bad keeps its 2 nodes: its fields are invalid."},
+				{solver.Why(solver.WaitNeverFits), "large waits: it needs at least 8 nodes, and the pool has 5; it would get 8 with a pool of 10 (a larger one may not help)"},
 			},
 		},
 		"one type": {
 			snapshot: solver.Snapshot{NodeTypes: []solver.NodeType{{ID: "t4", Nodes: 5}}, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 8)}},
 			options:  totalTime,
-			want:     []reason{{solver.WhyLargest, "a has 4 t4, the largest of its sizes that fits the pool of 5; it would get 8 t4 with 8 t4 (more may not do)."}},
+			want:     []reason{{solver.WhyLargest, "a has 4 t4, the largest of its sizes that fits the pool of 5; it would get 8 t4 with 8 t4 (more may not help)."}},
 		},
 		"enough": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("short", time.Minute, 0, 1, 8)}},
-			want:     []reason{{solver.WhyEnough, "short has 1 node, because 2 would bring it nothing; "}},
+			want:     []reason{{solver.WhyEnough, "short has 1 node: 1 → 2 would bring no benefit; "}},
 		},
 		"priced out": {
 			snapshot: solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 4), job("b", 100*time.Hour, 0, 1, 4)}},
 			options:  totalTime,
 			want: []reason{
-				{solver.WhyPricedOut, "a has 2 nodes, because 2 → 4 would bring it 40 min an hour and cost other jobs "},
+				{solver.WhyPricedOut, "a has 2 nodes: 2 → 4 would save this job 40 min per hour but delay other jobs by "},
 				{solver.WhyLargest, "b has 4 nodes, its largest size."},
 			},
 		},
 		"change cost": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{costly}},
 			options:  totalTime,
-			want:     []reason{{solver.WhyChangeCost, "costly keeps its 4 nodes, because 4 → 8 would bring all jobs "}},
+			want:     []reason{{solver.WhyChangeCost, "costly keeps its 4 nodes: 4 → 8 would save all jobs "}},
 		},
 		"no room beside jobs that keep theirs": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("runs", time.Hour, 6, 6, 6), job("small", 100*time.Hour, 2, 2, 4)}},
 			want: []reason{
 				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},
-				{solver.WhyNoRoom, "small has 2 nodes, because no more fit beside what the other jobs must have; "},
+				{solver.WhyNoRoom, "small has 2 nodes: no larger size fits in addition to the smallest sizes of the other jobs; "},
 			},
 		},
 		"in line": {
@@ -113,9 +113,9 @@ func TestReasons(t *testing.T) {
 			}},
 			want: []reason{
 				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},
-				{solver.Why(solver.WaitNeverFits), "huge waits, because it needs at least 9 nodes and the pool has 8"},
-				{solver.WhyNoRoom, "front waits, because 4 nodes do not fit beside what goes before it; it would get 2 with min_nodes 2."},
-				{solver.Why(solver.WaitBehind), "next waits behind front, which has no room."},
+				{solver.Why(solver.WaitNeverFits), "huge waits: it needs at least 9 nodes, and the pool has 8"},
+				{solver.WhyNoRoom, "front waits: 4 nodes do not fit in addition to the jobs before it; it would get 2 with min_nodes 2."},
+				{solver.Why(solver.WaitBehind), "next waits behind front, which does not fit."},
 			},
 		},
 		"not worth it": {
@@ -123,7 +123,7 @@ func TestReasons(t *testing.T) {
 			options:  preemptive,
 			want: []reason{
 				{solver.WhyOnlySize, "runs has 8 nodes, its only size."},
-				{solver.Why(solver.WaitNotWorthIt), "lowly waits, because 4 nodes would bring it 0.00021 % of a job over 25 min and cost other jobs "},
+				{solver.Why(solver.WaitNotWorthIt), "lowly waits: 4 nodes would gain 0.00021% of a job over 25 min for this job but cost other jobs "},
 			},
 		},
 		"limit of a group": {
@@ -133,8 +133,8 @@ func TestReasons(t *testing.T) {
 			},
 			options: totalTime,
 			want: []reason{
-				{solver.WhyGroupLimit, "a has 4 nodes, because the limit of its group leaves it no more."},
-				{solver.WhyGroupLimit, "waits waits, because the limit of its group leaves it less than 1 node."},
+				{solver.WhyGroupLimit, "a has 4 nodes: the limit of its group allows no more nodes."},
+				{solver.WhyGroupLimit, "waits waits: the limit of its group leaves less than 1 node."},
 			},
 		},
 	} {

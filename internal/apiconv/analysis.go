@@ -13,11 +13,11 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Explain decides one snapshot and says why.
+// Explain decides a snapshot and explains the decision.
 func (p InProcess) Explain(ctx context.Context, request *elastallocv1.ExplainRequest) (*elastallocv1.ExplainResponse, error) {
-	c := converter{own: func(s *solver.Snapshot, _ *solver.Options) []solver.Violation {
+	c := converter{validate: func(s *solver.Snapshot, _ *solver.Options) []solver.Violation {
 		if len(s.Jobs) < len(request.GetSnapshot().GetJobs()) {
-			return nil // They are too many to be looked at.
+			return nil // There are too many jobs, so that they were not converted.
 		}
 		return s.UnknownJobs(request.GetJobIds())
 	}}
@@ -62,7 +62,7 @@ func toJobExplanation(job *solver.JobExplanation) *elastallocv1.JobExplanation {
 	return converted
 }
 
-// fromForecastRequest converts how a future is to be simulated. Its bad fields go into Bad.
+// fromForecastRequest converts the options of a forecast. Invalid fields are recorded in Bad.
 func fromForecastRequest(r *elastallocv1.ForecastRequest) solver.ForecastOptions {
 	var c converter
 	options := solver.ForecastOptions{
@@ -81,7 +81,7 @@ func fromForecastRequest(r *elastallocv1.ForecastRequest) solver.ForecastOptions
 // Forecast simulates the cluster from a snapshot on.
 func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastRequest) (*elastallocv1.ForecastResponse, error) {
 	options := fromForecastRequest(request)
-	c := converter{own: func(s *solver.Snapshot, o *solver.Options) []solver.Violation {
+	c := converter{validate: func(s *solver.Snapshot, o *solver.Options) []solver.Violation {
 		options := options.WithDefaults(s, o)
 		return options.Validate()
 	}}
@@ -110,9 +110,8 @@ func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastR
 	return response, nil
 }
 
-// fromScenarios converts scenarios with at most maxJobs jobs each to put in, and says of
-// each whether its decision is to include the plan. More scenarios than there may be are
-// one bad field, and are not looked at.
+// fromScenarios converts scenarios with at most maxJobs put jobs each. plans reports for each scenario whether its decision
+// includes the plan. If there are too many scenarios, that is the only violation, and they are not converted.
 func (c *converter) fromScenarios(
 	request *elastallocv1.WhatIfRequest, maxJobs int,
 ) (scenarios []solver.Scenario, plans []bool) {
@@ -124,14 +123,14 @@ func (c *converter) fromScenarios(
 		if n := len(s.GetName()); n > solver.MaxIDBytes {
 			c.addf(fmt.Sprintf("scenarios[%d].name", i), "has %d bytes; must have at most %d", n, solver.MaxIDBytes)
 		}
-		var own converter
+		var sub converter
 		scenario := solver.Scenario{Name: s.GetName(), RemoveJobIDs: s.GetRemoveJobIds()}
 		if s != nil && s.TotalNodes != nil {
 			scenario.TotalNodes = new(int(s.GetTotalNodes()))
 		}
-		scenario.PutNodeTypes = own.nodeTypes(s.GetPutNodeTypes(), "put_node_types")
+		scenario.PutNodeTypes = sub.nodeTypes(s.GetPutNodeTypes(), "put_node_types")
 		if n := len(s.GetPutJobs()); n > maxJobs {
-			own.addf("put_jobs", "has %d jobs; must have at most %d", n, maxJobs)
+			sub.addf("put_jobs", "has %d jobs; must have at most %d", n, maxJobs)
 		} else {
 			scenario.PutJobs = make([]solver.Job, n)
 			for i, job := range s.GetPutJobs() {
@@ -140,10 +139,10 @@ func (c *converter) fromScenarios(
 		}
 		plan := includesPlan(request.GetOptions())
 		if s.GetOptions() != nil {
-			scenario.Options = new(own.options(s.GetOptions()))
+			scenario.Options = new(sub.options(s.GetOptions()))
 			plan = includesPlan(s.GetOptions())
 		}
-		scenario.Bad = own.violations
+		scenario.Bad = sub.violations
 		scenarios, plans = append(scenarios, scenario), append(plans, plan)
 	}
 	return scenarios, plans
@@ -159,13 +158,13 @@ func (p InProcess) WhatIf(ctx context.Context, request *elastallocv1.WhatIfReque
 		return nil, err
 	}
 	id := converted.Snapshot.ID
-	answer, err := p.Allocator.WhatIf(ctx, converted.Snapshot, converted.Options, scenarios)
+	whatIf, err := p.Allocator.WhatIf(ctx, converted.Snapshot, converted.Options, scenarios)
 	if err != nil {
 		return nil, err
 	}
-	response := &elastallocv1.WhatIfResponse{Base: ToAllocateResponse(id, answer.Base, converted.IncludePlan)}
-	for n := range answer.Results {
-		result := &answer.Results[n]
+	response := &elastallocv1.WhatIfResponse{Base: ToAllocateResponse(id, whatIf.Base, converted.IncludePlan)}
+	for n := range whatIf.Results {
+		result := &whatIf.Results[n]
 		scenario := &elastallocv1.ScenarioResult{Name: result.Name}
 		if result.Err != nil {
 			scenario.Error = scenarioError(result.Err)
@@ -178,10 +177,10 @@ func (p InProcess) WhatIf(ctx context.Context, request *elastallocv1.WhatIfReque
 	return response, nil
 }
 
-// scenarioError returns the status of a scenario that has no decision.
+// scenarioError returns the status of a scenario without a decision.
 func scenarioError(err error) *status.Status {
 	if invalid, ok := errors.AsType[*solver.InvalidError](err); ok {
 		return StatusOfViolations(invalid.Violations).Proto()
 	}
-	return &status.Status{Code: int32(codes.DeadlineExceeded), Message: fmt.Sprintf("no allocation in time: %v", err)}
+	return &status.Status{Code: int32(codes.DeadlineExceeded), Message: fmt.Sprintf("no decision in time: %v", err)}
 }

@@ -48,6 +48,18 @@ func (r rack) Place(kept, jobs []PlacedJob) ([]map[string]int, error) {
 	return on, err
 }
 
+// limits returns the size limits of the machines.
+func (r rack) limits(t *rapid.T) (limits []solver.SizeLimit) {
+	list, err := placement.Limits(r.nodes, r.sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range list {
+		limits = append(limits, solver.SizeLimit{Size: int(limit.GetSize()), Nodes: int(limit.GetNodes())})
+	}
+	return limits
+}
+
 // units returns the units of the largest machine, and machines the machines of the largest block.
 func (r rack) units() int {
 	return slices.MaxFunc(r.nodes, func(a, b placement.Node) int { return a.Units - b.Units }).Units
@@ -214,6 +226,9 @@ func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
 	})
+	limitable := slices.DeleteFunc(slices.Clone(policies), func(p Policy) bool {
+		return p.NeedsTeams || p.Decide == nil && p.Options.Objective != solver.ObjectiveTotalTime
+	})
 	allocator := newAllocator()
 	ran, reduced, moved := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -226,7 +241,13 @@ func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
 			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
 		}
 		w := drawMachines(t, &config)
-		config.Groups = drawTeams(t, w.Jobs)
+		limited := rapid.Bool().Draw(t, "with size limits")
+		if limited {
+			p = rapid.SampledFrom(limitable).Draw(t, "policy with size limits")
+			config.SizeLimits = config.Placer.(rack).limits(t)
+		} else {
+			config.Groups = drawTeams(t, w.Jobs)
+		}
 		got, err := Run(t.Context(), w, p, config, allocator)
 		var none *NoPlaceError
 		if errors.Is(err, ErrStalled) || errors.As(err, &none) {
@@ -241,6 +262,9 @@ func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
 		}
 		if *got.Unplaced != unplaced {
 			t.Errorf("%s: %d decisions have no placement; want %d", p.Name, *got.Unplaced, unplaced)
+		}
+		if limited && !config.NeverMove && unplaced > 0 && p.Decide == nil {
+			t.Errorf("%s: %d decisions within %v have no placement", p.Name, unplaced, config.SizeLimits)
 		}
 		ran++
 		reduced += unplaced

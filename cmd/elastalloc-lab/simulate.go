@@ -394,7 +394,7 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 		if configs[i].Groups, err = f.teams.of(workload, groups, configs[i].Nodes); err != nil {
 			return nil, err
 		}
-		if err := f.machines.configure(&configs[i], workload); err != nil {
+		if err := f.machines.configure(&configs[i], workload, f.seed); err != nil {
 			return nil, err
 		}
 	}

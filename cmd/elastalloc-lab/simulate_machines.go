@@ -75,25 +75,27 @@ func (f *machineFlags) describe(configs []sim.Config) string {
 	if f.layout.Units == 0 {
 		return ""
 	}
-	text := "A machine has " + format.Count(f.layout.Units, "node")
+	text := "A machine has " + format.Plural(f.layout.Units, "node")
 	if f.layout.Block > 0 {
-		text += ", and a block " + format.Count(f.layout.Block, "machine")
+		text += ", and a block " + format.Plural(f.layout.Block, "machine")
 	}
 	text += "."
 	for _, config := range configs {
 		if config.Unavailable > 0 {
-			text += fmt.Sprintf(" Machines of the pool of %d lack %s together.", config.Nodes, format.Count(config.Unavailable, "node"))
+			text += fmt.Sprintf(" Machines of the pool of %d lack %s together.", config.Nodes, format.Plural(config.Unavailable, "node"))
 		}
 	}
 	return text
 }
 
-// configure sets the machines of a pool.
-func (f *machineFlags) configure(config *sim.Config, workload *sim.Workload) error {
+// configure sets the machines of a pool. seed determines which ones are damaged.
+func (f *machineFlags) configure(config *sim.Config, workload *sim.Workload, seed uint64) error {
 	if f.layout.Units == 0 {
 		return nil
 	}
-	m := machines.New(config.Nodes, f.layout, workload.Sizes())
+	layout := f.layout
+	layout.Seed = seed
+	m := machines.New(config.Nodes, layout, workload.Sizes())
 	config.Unavailable = m.Unavailable()
 	if f.placement != placeNone {
 		config.Placer, config.NeverMove = m, f.placement == placeStay

@@ -214,10 +214,32 @@ func TestSimulateMachines(t *testing.T) {
 			t.Errorf("%s: %v moves, %v unplaced; want %+v", flags, moves, unplaced, want)
 		}
 	}
-	out := filepath.Join(folder, "damaged")
-	stdout := succeed(t, "simulate", "--trace", trace, "--gpus-per-node=1", "--nodes=16", "--policy=total-time", "--unit=gpu", "--machine-units=4",
-		"--damaged=0.5", "--placement=move", "--seed=2", "--out", out)
-	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "16 gpus total-time", "A machine has 4 gpus. Machines of the pool of 16 lack 5 gpus together.")
+}
+
+// TestSimulateDamaged: three jobs of 4 and one of 2 have no place on machines of 4 of which some lack a GPU,
+// which size limits prevent. Another seed damages other machines.
+func TestSimulateDamaged(t *testing.T) {
+	folder := t.TempDir()
+	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,max_nodes\na,0,3600,4,4\nb,0,3600,4,4\nc,0,3600,4,4\nd,0,3600,4,4\n")
+	simulate := func(name string, args ...string) (sim.Summary, string) {
+		out := filepath.Join(folder, name)
+		stdout := succeed(t, append([]string{
+			"simulate", "--trace", trace, "--gpus-per-node=1", "--nodes=16", "--policy=total-time", "--unit=gpu", "--machine-units=4",
+			"--damaged=0.5", "--placement=move", "--out", out,
+		}, args...)...)
+		var summary results.Summary
+		readJSON(t, &summary, out, "summary.json")
+		return summary.Runs[0], strings.Join(strings.Fields(stdout), " ")
+	}
+	counts, stdout := simulate("counts", "--seed=2")
+	limited, _ := simulate("limits", "--seed=2", "--size-limits")
+	if *counts.Unplaced == 0 || *limited.Unplaced != 0 || limited.MeanTotalSeconds >= counts.MeanTotalSeconds || counts.Nodes != 16 {
+		t.Errorf("%d decisions have no place, %d with size limits, and the mean is %.0f s and %.0f s; want a lower one with size limits",
+			*counts.Unplaced, *limited.Unplaced, counts.MeanTotalSeconds, limited.MeanTotalSeconds)
+	}
+	clitest.CheckContains(t, "seed 2", stdout, "16 gpus total-time", "A machine has 4 gpus. Machines of the pool of 16 lack 3 gpus together.")
+	_, stdout = simulate("other", "--seed=1")
+	clitest.CheckContains(t, "seed 1", stdout, "lack 4 gpus together.")
 }
 
 // TestSimulateTeams checks what is written where teams share the pool.

@@ -143,6 +143,10 @@ func TestLiteralSnapshot(t *testing.T) {
 	if got.Report.Reason != solver.ReasonOptimal || got.Report.Objective != want.Report.Objective {
 		t.Errorf("report %+v; want the proven optimum %v", got.Report, want.Report.Objective)
 	}
+	paper := solver.DefaultOptions()
+	if paper.Objective != solver.ObjectiveProgress || paper.Admission != solver.AdmissionFIFO || len(got.Report.Warnings) > 0 {
+		t.Errorf("without options, it decides with %+v and the warnings %v; want the paper's options and none", paper, got.Report.Warnings)
+	}
 	if diff := cmp.Diff(twoJobs(), literal); diff != "" {
 		t.Errorf("the caller's snapshot was changed (-before +after):\n%s", diff)
 	}

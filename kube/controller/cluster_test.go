@@ -68,6 +68,11 @@ type cluster struct {
 	tolerations []corev1.Toleration
 	// succeeded are how many pods of a job have succeeded and are gone.
 	succeeded map[string]int
+	// lag, if set, returns how long the Job controller takes to follow a change of a job's size. followed is
+	// the number of pods that it last made for each job, and sizes the number that the job requests since a time.
+	lag      func() time.Duration
+	followed map[string]int
+	sizes    map[string]sized
 	// waits is why the containers of a job's pods wait, where they do.
 	waits map[string]string
 	// step is the longest time between two passes.
@@ -77,6 +82,12 @@ type cluster struct {
 	follow func()
 }
 
+// sized is a number of pods that the Job controller makes from a time on.
+type sized struct {
+	pods int
+	due  time.Time
+}
+
 // newCluster returns a cluster of the given nodes in apply mode that decides in process.
 func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cluster {
 	t.Helper()
@@ -84,7 +95,7 @@ func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, kinds: kinds.Named([]string{"Job"}), succeeded: make(map[string]int), now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
+	c := &cluster{t: t, kinds: kinds.Named([]string{"Job"}), succeeded: make(map[string]int), followed: make(map[string]int), sizes: make(map[string]sized), now: worldtest.Begin(), step: 5 * time.Second, pool: worldtest.Pool(), mode: plan.ModeApply, allocator: apiconv.InProcess{Allocator: allocator}}
 	// The fake API server adds the kinds it meets to its scheme, which clusters of other
 	// tests must not share.
 	scheme := runtime.NewScheme()
@@ -194,6 +205,7 @@ func (c *cluster) kubelet() {
 		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
 			want[job.Name] = 0
 		}
+		want[job.Name] = c.delayed(job.Name, want[job.Name])
 	}
 	for name, done := range c.succeeded {
 		want[name] -= done
@@ -245,6 +257,23 @@ func (c *cluster) kubelet() {
 		}
 	}
 }
+
+// delayed returns the number of pods of a job that requests some, for a Job controller that lags.
+func (c *cluster) delayed(job string, pods int) int {
+	if c.lag == nil {
+		return pods
+	}
+	if s := c.sizes[job]; s.pods != pods || s.due.Sub(c.now) > maxLag { // The clock was set back.
+		c.sizes[job] = sized{pods, c.now.Add(c.lag())}
+	}
+	if s := c.sizes[job]; !s.due.After(c.now) {
+		c.followed[job] = s.pods
+	}
+	return c.followed[job]
+}
+
+// maxLag is the longest time that a Job controller takes to follow a job's size.
+const maxLag = 5 * time.Second
 
 // schedulable reports whether the scheduler puts pods on a node that request so much of the unit and
 // tolerate some taints. That of the unit's own name all tolerate.

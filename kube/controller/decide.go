@@ -163,7 +163,7 @@ func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Reque
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
 		total := plan.WorthwhileNodes(w, r)
-		l.worthwhile = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes())
+		l.worthwhile = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes()) + r.Awaited
 		snapshot.TotalNodes = int32(total)
 	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {

@@ -273,11 +273,7 @@ func (d *drawn) heal() {
 // decided. Once all is well again, a job that comes starts.
 func TestDrawnEvents(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(2)
-	if testing.Short() {
-		seeds = 1
-	}
-	for seed := range seeds {
+	for seed := range seeds(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 12,
@@ -285,6 +281,7 @@ func TestDrawnEvents(t *testing.T) {
 				worldtest.Job("bystander-1", 2, map[string]string{"work": "10000h", "nodes": "1,2,3", "restart": "5m"}),
 			)
 			c.scales = true
+			c.lag = lags(seed)
 			d := &drawn{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0)), gone: make(map[string]bool)}
 			var history []string
 			held := func() (sizes map[string]int) {

@@ -248,7 +248,7 @@ func (l *ledger) short(w *world.ClusterState, j *world.Job, u *use) bool {
 		used -= j.Pods.Broken
 	}
 	if w.Pool.MaxNodes > w.Nodes.Accepting && j.Pods.Waiting > 0 {
-		patience *= brokenTimeouts // An autoscaler needs minutes to add nodes.
+		patience *= world.StartTimeouts
 	}
 	if w.Now.Sub(u.short) < patience || used >= requested {
 		return false

@@ -180,8 +180,8 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 	inputs := inputsOf(w)
 	// lost is true if nodes disappeared that are in use or that waiting steps need.
 	lost := l.inputs != nil && (w.Missing > l.missing || w.Nodes.Serving < l.nodes.Serving && len(p.Waiting) > 0)
-	// available is true if the number of nodes changed. An autoscaler can replace a leaving node once it is gone.
-	available := l.inputs != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Leaving < l.nodes.Leaving)
+	// available is true if the number of nodes changed. An autoscaler can replace an unusable node once it is gone.
+	available := l.inputs != nil && (w.Nodes.Serving != l.nodes.Serving || w.Pool.MaxNodes > 0 && w.Nodes.Unusable < l.nodes.Unusable)
 	changed := l.inputs != nil && !maps.Equal(inputs, l.inputs)
 	l.inputs, l.nodes, l.missing = inputs, w.Nodes, w.Missing
 	if l.dirty.IsZero() && (changed || available) {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
+	"github.com/elastalloc/elastalloc/kube/world"
 )
 
 // scaling returns a cluster without nodes whose pool may have 8, at a price.
@@ -127,7 +128,7 @@ func TestSpotNotice(t *testing.T) {
 	c.scales = true
 	c.passes(5)
 	c.want(map[string]int{"first": 8})
-	if r := c.loop.Report().State; r.Nodes.Leaving != 1 || r.Nodes.Accepting != 7 {
+	if r := c.loop.Report().State; r.NodesBy(world.Leaving) != 1 || r.Nodes.Accepting != 7 {
 		t.Errorf("nodes are %+v; want one that leaves and 7 accepting", r.Nodes)
 	}
 	// Once it is gone, another one is asked for.

@@ -17,8 +17,11 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// spotNotice marks a node that is wanted back.
-const spotNotice = "aws-node-termination-handler/spot-itn"
+// spotNotice marks a node that is wanted back, and scaleDown one that the autoscaler removes.
+const (
+	spotNotice = "aws-node-termination-handler/spot-itn"
+	scaleDown  = "ToBeDeletedByClusterAutoscaler"
+)
 
 // autoscaler adds a node for each pod that waits and removes nodes that have been idle for a while,
 // as cluster-autoscaler does: it marks such a node first. It never drains one.
@@ -60,13 +63,13 @@ func (a *autoscaler) round(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wantedBack := 0 // For such a node another may come before it is gone.
+	leaving := 0 // Such a node may be replaced before it is gone, because pods were about to run on it.
 	for i := range nodes.Items {
-		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == spotNotice }) {
-			wantedBack++
+		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == spotNotice || taint.Key == scaleDown }) {
+			leaving++
 		}
 	}
-	a.most = max(a.most, len(nodes.Items)-wantedBack)
+	a.most = max(a.most, len(nodes.Items)-leaving)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if busy[node.Name] {
@@ -77,7 +80,7 @@ func (a *autoscaler) round(ctx context.Context) error {
 		switch a.idle[node.Name]++; {
 		case a.idle[node.Name] == 5:
 			err = changeNode(ctx, node.Name, func(node *corev1.Node) {
-				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule})
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: scaleDown, Effect: corev1.TaintEffectNoSchedule})
 			})
 		case a.idle[node.Name] > 6:
 			err = kube.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{})

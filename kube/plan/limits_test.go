@@ -111,7 +111,7 @@ func TestWholeNodesAsUnits(t *testing.T) {
 		c.Pool = worldtest.UnitPool()
 		inUnits := plan.Snapshot(c.ClusterState(), "d", nil)
 		a, b := inNodes.Allocate.GetSnapshot(), inUnits.Allocate.GetSnapshot()
-		if b.GetTotalNodes() != worldtest.PerNode*a.GetTotalNodes() || len(b.GetSizeLimits()) > 0 || len(a.GetJobs()) != len(b.GetJobs()) || inUnits.Reserved != worldtest.PerNode*inNodes.Reserved {
+		if b.GetTotalNodes() != worldtest.PerNode*a.GetTotalNodes() || len(b.GetSizeLimits()) > 0 || len(a.GetJobs()) != len(b.GetJobs()) || inUnits.Awaited != worldtest.PerNode*inNodes.Awaited {
 			t.Fatalf("in nodes %v; in units %v", a, b)
 		}
 		for i, j := range a.GetJobs() {

@@ -248,20 +248,16 @@ func TestConflict(t *testing.T) {
 	for _, target := range plan.Targets(w, plan.Decision{ID: "d", Mode: plan.ModeApply}, r, answer) {
 		write(c, target)
 	}
-	resize := func(nodes int64) {
-		for _, field := range []string{"parallelism", "completions"} {
-			if err := unstructured.SetNestedField(c.Jobs["a"].Object, nodes, "spec", field); err != nil {
-				t.Fatal(err)
-			}
-		}
+	changed := func(nodes int64) {
+		resize(t, c.Jobs["a"], nodes)
 		c.Reconcile()
 		c.RemoveDeletedPods()
 	}
-	resize(2)
+	changed(2)
 	if p := plan.Steps(c.ClusterState(), "d"); len(p.Conflicts) != 1 || len(p.Ready) != 0 {
 		t.Errorf("plan is %+v after another writer resized the job; want a conflict", p)
 	}
-	resize(4)
+	changed(4)
 	p := plan.Steps(c.ClusterState(), "d")
 	if len(p.Ready) != 1 {
 		t.Fatalf("plan is %+v; want a step", p)
@@ -269,7 +265,7 @@ func TestConflict(t *testing.T) {
 	if err := take(c, p.Ready[0]); err != nil {
 		t.Fatal(err)
 	}
-	resize(4)
+	changed(4)
 	if p := plan.Steps(c.ClusterState(), "d"); len(p.Conflicts) != 1 || len(p.Ready) != 0 {
 		t.Errorf("plan is %+v after another writer undid it; want a conflict", p)
 	}

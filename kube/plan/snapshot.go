@@ -26,8 +26,8 @@ type Request struct {
 	Jobs []*world.Job
 	// Omitted are the jobs that the request omits. They keep their nodes, unless the reason is Unused.
 	Omitted []Omitted
-	// Reserved is the number of accepting nodes that omitted jobs occupy or that their pods wait for.
-	Reserved int
+	// Awaited is the number of nodes that an autoscaler adds for omitted jobs.
+	Awaited int
 }
 
 // Omitted is a job that a request omits.
@@ -65,7 +65,7 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		}
 		total -= j.RetainedNodes()
 		waits += j.UnplacedNodes()
-		r.Reserved += max(j.RetainedNodes(), j.Pods.Live-j.Pods.Away+j.Pods.Overdue)
+		r.Awaited += j.AwaitedNodes()
 	}
 	for _, j := range w.Jobs {
 		reason, isFrozen := frozen[j.ID]
@@ -364,8 +364,9 @@ func Outage(w *world.ClusterState, r Request) error {
 // so every job counts with its best size.
 func WorthwhileNodes(w *world.ClusterState, r Request) int {
 	present := int(r.Allocate.GetSnapshot().GetTotalNodes())
-	worth := 0
+	worth, inUse := 0, 0
 	for _, j := range r.Jobs {
+		inUse += j.NodesInUse()
 		cost := func(nodes int) float64 { return (j.Weight + w.Pool.NodePrice*float64(nodes)) / j.Speed(nodes) }
 		sizes := Legal(j)
 		best := sizes[0]
@@ -376,6 +377,7 @@ func WorthwhileNodes(w *world.ClusterState, r Request) int {
 		}
 		worth += best
 	}
-	toAdd := w.NodesToAdd(w.Pool.MaxNodes)
-	return max(0, min(worth, w.Pool.MaxNodes, present+toAdd, w.Nodes.Accepting+w.Nodes.Expected+toAdd-r.Reserved))
+	// Pods that wait for nodes do not take nodes that are in use.
+	available := max(present+w.NodesToAdd(w.Pool.MaxNodes)-r.Awaited, min(present, inUse))
+	return min(worth, w.Pool.MaxNodes, available)
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
@@ -349,17 +350,58 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestWorthwhileNodesWithPinnedJob checks that nodes for which the pods of a pinned job wait are not
-// given to other jobs: the pool must not exceed its maximum once all nodes are there.
+// TestWorthwhileNodesWithPinnedJob checks that a pool does not exceed its maximum of 6 nodes once all pods of
+// a pinned job of 4 nodes and of a queued job have nodes, whatever exists of them now.
 func TestWorthwhileNodesWithPinnedJob(t *testing.T) {
 	t.Parallel()
-	c := worldtest.New(2,
-		worldtest.Job("pinned", 4, map[string]string{"paused": "true"}),
-		worldtest.Job("queued", 0, map[string]string{"work": "100h"}),
-	)
-	w := c.ClusterState()
-	w.Pool.MaxNodes = 6
-	if got := plan.WorthwhileNodes(w, plan.Snapshot(w, "id", nil)); got != 2 {
-		t.Errorf("%d nodes are left for the queued job; must be 2 of 6", got)
+	cordon := func(c *worldtest.Cluster, nodes ...int) {
+		for _, i := range nodes {
+			c.Nodes[i].Spec.Unschedulable = true
+		}
+	}
+	for name, test := range map[string]struct {
+		nodes  int
+		change func(*worldtest.Cluster)
+		want   int
+	}{
+		"pods that wait":            {2, func(*worldtest.Cluster) {}, 2},
+		"pods that are not created": {2, func(c *worldtest.Cluster) { c.Pods = nil }, 2},
+		"nothing but its size":      {0, func(c *worldtest.Cluster) { c.Pods = nil }, 2},
+		"pods on cordoned nodes":    {4, func(c *worldtest.Cluster) { cordon(c, 0, 1, 2, 3) }, 2},
+		"a pod on a cordoned node":  {4, func(c *worldtest.Cluster) { cordon(c, 0) }, 2},
+		"an idle cordoned node":     {5, func(c *worldtest.Cluster) { cordon(c, 4) }, 1},
+		"a new cordoned node":       {5, func(c *worldtest.Cluster) { c.Nodes[4].CreationTimestamp.Time = c.Now; cordon(c, 4) }, 1},
+		"a new node that is not ready": {5, func(c *worldtest.Cluster) {
+			c.Nodes[4].CreationTimestamp.Time = c.Now
+			c.Nodes[4].Status.Conditions = nil
+		}, 2},
+		"a new node with a taint": {5, func(c *worldtest.Cluster) {
+			c.Nodes[4].CreationTimestamp.Time = c.Now
+			c.Nodes[4].Spec.Taints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}
+		}, 2},
+		"pods that are not deleted yet": {4, func(c *worldtest.Cluster) { resize(t, c.Jobs["pinned"], 2) }, 2},
+		"terminating pods":              {4, func(c *worldtest.Cluster) { resize(t, c.Jobs["pinned"], 2); c.Reconcile() }, 4},
+	} {
+		c := worldtest.New(test.nodes,
+			worldtest.Job("pinned", 4, map[string]string{"paused": "true"}),
+			worldtest.Job("queued", 0, map[string]string{"work": "100h"}),
+		)
+		c.Now = c.Now.Add(time.Hour)
+		test.change(c)
+		w := c.ClusterState()
+		w.Pool.MaxNodes = 6
+		if got := plan.WorthwhileNodes(w, plan.Snapshot(w, "id", nil)); got != test.want {
+			t.Errorf("%s: %d nodes are left for the queued job; must be %d of 6", name, got, test.want)
+		}
+	}
+}
+
+// resize changes the size of a job.
+func resize(t *testing.T, job *unstructured.Unstructured, nodes int64) {
+	t.Helper()
+	for _, field := range []string{"parallelism", "completions"} {
+		if err := unstructured.SetNestedField(job.Object, nodes, "spec", field); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -107,6 +107,9 @@ func Steps(w *world.ClusterState, current string) Plan {
 	pending := make(map[string]Step)
 	for _, j := range w.Jobs {
 		occupied := int32(j.OccupiedNodes())
+		if w.Pool.MaxNodes > 0 {
+			occupied += int32(j.AwaitedNodes())
+		}
 		job := client.PlanJob{ID: j.ID, Occupied: occupied, Size: occupied, Target: occupied}
 		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()
 		if j.Record != nil && j.Record.ID == last.ID && j.HasTarget {

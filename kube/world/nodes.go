@@ -78,13 +78,22 @@ func (o *observer) count(s NodeStatus) {
 	case Gone:
 		n.Gone += s.Size
 	case Retaining:
+		serving := o.held[s.Node.Name] + s.Free
 		n.Retaining += s.Size
-		n.Serving += o.held[s.Node.Name] + s.Free
+		n.Serving += serving
 		n.Expected += s.Free
-		if s.Reason == Leaving {
-			n.Leaving += s.Size
+		if !o.starting(&s) {
+			n.Unusable += max(0, s.Size-serving)
 		}
 	}
+}
+
+// starting reports whether a retaining node may be starting: it is new, has never been accepting, and lacks
+// readiness, units or the removal of a taint.
+func (o *observer) starting(s *NodeStatus) bool {
+	recent := o.Now.Sub(s.Node.CreationTimestamp.Time) < StartTimeouts*o.Pool.SettleTimeout
+	waits := s.Reason == NotReady || s.Reason == Unallocatable || s.Reason == Tainted
+	return recent && waits && o.world.NodeHistory[s.Node.Name].Accepted.IsZero()
 }
 
 // active reports whether a pod has neither succeeded nor failed.

@@ -75,7 +75,7 @@ func (s *NodeStatus) String() string {
 // NodeHistory contains times of earlier observations of a node.
 type NodeHistory struct {
 	Accepted time.Time // last time at which it was accepting, zero if never
-	Refused  time.Time // last time at which a condition kept new pods away, zero if never
+	Refused  time.Time // last time after Accepted at which a condition kept new pods away, zero if never
 	Units    int64     // allocatable units at the time Accepted
 }
 
@@ -87,8 +87,9 @@ type NodeCounts struct {
 	Expected int
 	// Serving counts nodes that are accepting, expected, or retain pods of the pool's jobs.
 	Serving int
-	// Leaving counts nodes that will be removed by an autoscaler or the cloud provider.
-	Leaving int
+	// Unusable counts other retaining nodes that are not starting. An autoscaler counts them as nodes of the
+	// pool and does not replace them before they are gone.
+	Unusable int
 	// Promised counts accepting nodes of jobs that were deleted while they grew. Their pods may still appear.
 	Promised int
 }
@@ -102,7 +103,9 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 	wait := o.Pool.NodeGracePeriod
 	switch {
 	case s.Reason != "":
-		history.Refused = o.Now
+		if !history.Accepted.IsZero() { // A new node has never been accepting.
+			history.Refused = o.Now
+		}
 	case o.returning(node, history):
 		s.Reason, s.Message = Returning, "accepts pods again, for less than "+o.settlingTime().String()
 		wait += o.settlingTime()

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
@@ -88,4 +89,26 @@ func TestNodeState(t *testing.T) {
 // taints returns a change that adds a taint to a node.
 func taints(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}} }
+}
+
+// TestNewNode checks that a node that becomes ready soon after it was created accepts pods from then on,
+// although it was seen before it was ready.
+func TestNewNode(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(1)
+	c.Now = c.Now.Add(time.Hour)
+	node := c.Nodes[0]
+	node.CreationTimestamp.Time = c.Now
+	node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp}
+	for second := range 120 {
+		if second == 10 {
+			node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Now)}
+		}
+		w := c.ClusterState()
+		if accepting := w.Nodes.Accepting == 1; accepting != (second >= 10) {
+			t.Fatalf("after %d s it is %s; must be accepting after 10 s", second, w.NodeStatuses[0].String())
+		}
+		c.NodeHistory = w.NodeHistory
+		c.Now = c.Now.Add(time.Second)
+	}
 }

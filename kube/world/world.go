@@ -14,6 +14,10 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
+// StartTimeouts is the number of the pool's SettleTimeouts within which a new node is expected to accept pods.
+// An autoscaler needs minutes to add a node.
+const StartTimeouts = 10
+
 // ClusterState is the state of one pool at the time Now.
 type ClusterState struct {
 	Now   time.Time
@@ -200,6 +204,20 @@ func (j *Job) RetainedNodes() int {
 	return j.claims() + j.Pods.Overdue
 }
 
+// AwaitedNodes returns the number of nodes that an autoscaler adds for the job if it is not resized. They are
+// for pods of the job's size that RetainedNodes does not count, whether or not these pods exist.
+func (j *Job) AwaitedNodes() int {
+	granted := j.Nodes() - j.Succeeded() - j.Pods.Away
+	switch j.Pinned {
+	case NotAllowed, Elsewhere, NotWholeNodes, Deleting:
+		granted = 0
+	}
+	if j.Capped() || j.Shape.Elsewhere || j.Shape.Unit == 0 {
+		granted = 0 // Its pending pods were missing for long, or need no nodes of the pool.
+	}
+	return max(0, max(granted, j.Pods.Live)+j.Pods.Overdue-j.RetainedNodes())
+}
+
 // NodesInUse returns the number of requested nodes on which the job has pods, or had pods when they were
 // observed. It does not use the record, because users can write records.
 func (j *Job) NodesInUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Usage.ObservedNodes)) }
@@ -297,10 +315,12 @@ func (w *ClusterState) Idle() int {
 	return idle
 }
 
-// NodesToAdd returns the number of nodes that an autoscaler must add for a decision on a pool of the given
-// size. A leaving node is replaced only once it is gone.
+// NodesToAdd returns the number of nodes that an autoscaler must add for a decision on the given number of
+// nodes. It includes nodes that are starting. Nodes that only retain pods, or that are unusable, are part of
+// the pool and are replaced only once they are gone.
 func (w *ClusterState) NodesToAdd(decided int) int {
-	return max(0, min(decided, w.Pool.MaxNodes)-w.Nodes.Accepting-w.Nodes.Expected-w.Nodes.Leaving)
+	n := w.Nodes
+	return max(0, min(decided-n.Accepting-n.Expected, w.Pool.MaxNodes-n.Serving-n.Unusable))
 }
 
 // Free returns the number of accepting nodes that no job of the pool occupies. It is negative if nodes were

@@ -13,13 +13,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// machines describes a pool of GPUs on machines of 8, in blocks, of which some machines lack GPUs. Jobs
-// have 1 to 64 GPUs, powers of two up to 16 times the smallest, in pieces of up to 8 or in one piece.
+// machines describes a pool of machines in blocks. A unit is a GPU or, with 1 unit per machine, a machine.
+// Jobs have 1 to 64 units, powers of two up to 16 times the smallest, in one piece or, half of them on
+// machines of several units, in pieces of one machine.
 type machines struct {
-	count, jobs int
+	count, units, jobs int
 	// block is the number of machines per block, 0 for one block.
 	block int
-	// damaged is the share of the machines that lack 1 to 7 GPUs.
+	// damaged is the share of the machines that lack 1 to units-1 units.
 	damaged float64
 	seed    uint64
 }
@@ -30,8 +31,8 @@ func (d machines) snapshot() *solver.Snapshot {
 	free := make([]int, d.count)
 	s := new(solver.Snapshot)
 	for n := range free {
-		if free[n] = 8; r.Float64() < d.damaged {
-			free[n] -= 1 + r.IntN(7)
+		if free[n] = d.units; r.Float64() < d.damaged {
+			free[n] -= 1 + r.IntN(d.units-1)
 		}
 		s.TotalNodes += free[n]
 	}
@@ -40,15 +41,15 @@ func (d machines) snapshot() *solver.Snapshot {
 		block = d.count
 	}
 	least := s.TotalNodes
-	for size := 2; size <= 64; size *= 2 { // Each limit is the room that the machines have for pieces of the size.
+	for size := 2; size <= min(64, d.units*block); size *= 2 { // Each limit is the room for pieces of the size.
 		nodes := 0
 		for first := 0; first < d.count; first += block {
 			whole := 0
 			for _, units := range free[first:min(d.count, first+block)] {
-				if size <= 8 {
+				if size <= d.units {
 					nodes += units / size * size
-				} else if units == 8 {
-					whole += 8
+				} else if units == d.units {
+					whole += units
 				}
 			}
 			nodes += whole / size * size
@@ -69,8 +70,8 @@ func (d machines) job(r *rand.Rand, i int) solver.Job {
 	job.MaxNodes = 16 * job.MinNodes
 	job.RestartTime = time.Duration(25+225*r.Float64()) * time.Second
 	job.Scaling.DoublingEfficiency = 0.7 + 0.25*r.Float64()
-	if r.IntN(2) == 0 {
-		job.PieceNodes = 8
+	if d.units > 1 && r.IntN(2) == 0 {
+		job.PieceNodes = d.units
 	}
 	return job
 }
@@ -102,17 +103,17 @@ func BenchmarkSizeLimits(b *testing.B) {
 		machines
 		decisions int
 	}{
-		{machines{count: 36, jobs: 50, damaged: 0.3}, 40},
-		{machines{count: 36, jobs: 50, block: 18}, 40},
-		{machines{count: 216, jobs: 300, damaged: 0.3}, 40},
-		{machines{count: 216, jobs: 300, block: 18, damaged: 0.1}, 40},
-		{machines{count: 576, jobs: 1000, block: 18}, 20},
-		{machines{count: 576, jobs: 1000, block: 18, damaged: 0.3}, 20},
-		{machines{count: 972, jobs: 2000, block: 18}, 20},
-		{machines{count: 972, jobs: 2000, block: 18, damaged: 0.1}, 20},
+		{machines{count: 72, units: 8, jobs: 50, damaged: 0.3}, 40},
+		{machines{count: 504, units: 1, jobs: 50, block: 18}, 40},
+		{machines{count: 432, units: 8, jobs: 300, damaged: 0.3}, 40},
+		{machines{count: 2304, units: 1, jobs: 300, block: 18}, 40},
+		{machines{count: 900, units: 8, jobs: 1000, damaged: 0.3}, 20},
+		{machines{count: 4608, units: 1, jobs: 1000, block: 18}, 20},
+		{machines{count: 972, units: 8, jobs: 2000, damaged: 0.3}, 20},
+		{machines{count: 7776, units: 1, jobs: 2000, block: 18}, 20},
 	} {
 		for _, state := range []string{"new", "running", "sweep"} {
-			b.Run(fmt.Sprintf("jobs=%d/machines=%d/block=%d/damaged=%g/%s", d.jobs, d.count, d.block, d.damaged, state), func(b *testing.B) {
+			b.Run(fmt.Sprintf("jobs=%d/units=%dx%d/block=%d/damaged=%g/%s", d.jobs, d.count, d.units, d.block, d.damaged, state), func(b *testing.B) {
 				var times []time.Duration
 				proven, gap, limits, binding := 0, 0.0, 0, 0
 				for b.Loop() {

@@ -50,6 +50,9 @@ func (rows Rows) Typed() bool { return len(rows) > 0 && rows[len(rows)-1].Type >
 
 // Of returns the rows of a node type. They share memory with rows.
 func (rows Rows) Of(nodeType int) Rows {
+	if !rows.Typed() {
+		return rows
+	}
 	first := 0
 	for rows[first].Type < nodeType {
 		first++

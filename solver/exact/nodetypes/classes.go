@@ -144,23 +144,29 @@ func (c *classSearch) list(n int) {
 	}
 }
 
-// idle returns the loss of the nodes that stay idle in the rows of a type which the options before
-// position m use and those from there on do not: +Inf if more nodes are used than a row has.
-func (c *classSearch) idle(g, m int, used int32) (loss float64) {
+// closing returns the range of the rows of a type in which options before position m count and options
+// from there on do not.
+func (c *classSearch) closing(g, m int) (row, end int) {
 	options := c.options[g]
-	row, end := c.rowsOf(g)
+	row, end = c.rowsOf(g)
 	if m > 0 {
 		end = int(options[m-1].Row) + 1
 	}
 	if m < len(options) {
 		row = int(options[m].Row) + 1
 	}
+	return row, end
+}
+
+// idle returns the loss of the nodes of a range of rows that are not used: +Inf if more are used than a
+// row has.
+func (c *classSearch) idle(row, end int, used int32) (loss float64) {
 	for ; row < end; row++ {
-		if left := c.Capacity[row] - int(used); left >= 0 {
-			loss += c.prices[row] * float64(left)
-		} else {
-			loss = math.Inf(1)
+		left := c.Capacity[row] - int(used)
+		if left < 0 {
+			return math.Inf(1)
 		}
+		loss += c.prices[row] * float64(left)
 	}
 	return loss
 }
@@ -179,8 +185,10 @@ func (c *classSearch) fill(g int) [][]float64 {
 				row[used] = min(row[used], row[used+nodes]+options[m].loss)
 			}
 		}
-		for used := range row {
-			row[used] += c.idle(g, m, int32(used))
+		if closing, end := c.closing(g, m); closing < end {
+			for used := range row {
+				row[used] += c.idle(closing, end, int32(used))
+			}
 		}
 		fills[m] = row
 	}
@@ -273,8 +281,10 @@ func (c *classSearch) statesOf(g int) []countState {
 	states.add(new(countState), countLink{one: -1, other: -1})
 	for m := range c.options[g] {
 		o := &c.options[g][m]
-		for i := range states.list {
-			states.list[i].loss += c.idle(g, m, states.list[i].nodes)
+		if row, end := c.closing(g, m); row < end {
+			for i := range states.list {
+				states.list[i].loss += c.idle(row, end, states.list[i].nodes)
+			}
 		}
 		for i := range len(states.list) {
 			next := states.list[i]
@@ -294,8 +304,9 @@ func (c *classSearch) statesOf(g int) []countState {
 		}
 	}
 	complete := newCountStates(c)
+	row, end := c.closing(g, len(c.options[g]))
 	for _, b := range states.list {
-		b.loss += c.idle(g, len(c.options[g]), b.nodes)
+		b.loss += c.idle(row, end, b.nodes)
 		if b.nodes = 0; b.loss+c.others[g] < c.limit {
 			complete.add(&b, countLink{one: b.link, other: -1})
 		}

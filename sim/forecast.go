@@ -61,7 +61,7 @@ const MaxSubmissions = 10_000
 // jobs with an ETA error, later snapshots contain the estimates of client/eta.
 //
 // The simulation stops when all jobs of the snapshot are complete, at time until, or when no remaining
-// job of the snapshot has nodes or fits the pool. It also stops if it stalls (Future.Stalled), and if ctx
+// job of the snapshot has nodes or fits the pool and its size limits. It also stops if it stalls (Future.Stalled), and if ctx
 // is done, a decision exceeds its deadline, or MaxDecisions or MaxSubmissions is reached (Future.Cut). In
 // these cases, Forecast returns the results so far.
 func Forecast(
@@ -70,7 +70,7 @@ func Forecast(
 	policy.Teams = len(s.Groups) > 0
 	sim := &simulation{
 		policy: policy, allocator: allocator, horizon: s.Horizon, nodes: s.TotalNodes, fillAt: never,
-		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
+		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, SizeLimits: s.SizeLimits, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
 		arriving: len(s.Jobs), discardsDecisions: true,
@@ -184,10 +184,11 @@ func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next f
 	return nil
 }
 
-// canProgress reports whether an active job of the snapshot has nodes or fits the pool.
+// canProgress reports whether an active job of the snapshot has nodes or fits the pool and the size limits.
 func (s *simulation) canProgress(from *solver.Snapshot) bool {
+	rows := from.Rows()
 	for _, i := range s.active {
-		if i < len(from.Jobs) && (s.jobs[i].nodes > 0 || from.Fits(i)) {
+		if i < len(from.Jobs) && (s.jobs[i].nodes > 0 || from.FitsRows(i, rows)) {
 			return true
 		}
 	}

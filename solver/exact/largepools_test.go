@@ -53,7 +53,7 @@ var largePools = []struct{ gpus, jobs int }{{4000, 340}, {8000, 680}, {12_000, 1
 // pool of "mixed".
 func TestLargePools(t *testing.T) {
 	for _, of := range requests {
-		for seed := uint64(2); seed < uint64(testtier.Conformance.Draws(3, 22)); seed++ {
+		for seed := uint64(2); seed < uint64(testtier.Conformance.Examples(3, 22)); seed++ {
 			s := largePool(2000, 24_000, of.gpus, seed)
 			p := solver.NewProblemFor(s, totalTimeOptions())
 			result, objective := solve(t, p, solver.SolveOptions{})

@@ -95,9 +95,7 @@ func (r *Headroom) FitsRows(job Member, option snapshot.Option) bool {
 // FitsSmallest reports whether the smallest size of job i of a snapshot fits into the rows on any node
 // type.
 func (r *Headroom) FitsSmallest(s *snapshot.Snapshot, i int) bool {
-	return slices.ContainsFunc(s.Places(i, nil), func(l snapshot.Place) bool {
-		return r.rows.Fit(snapshot.NewOption(l.Type, l.Smallest()), s.Jobs[i].PieceNodes)
-	})
+	return s.FitsRows(i, r.rows)
 }
 
 // SizeLimited reports whether the capacity suffices for the smallest size of job i of a snapshot on some

@@ -88,6 +88,17 @@ func (rows Rows) Fit(option Option, pieceNodes int) bool {
 	return true
 }
 
+// FitsRows reports whether the smallest size of job i fits into the given rows on any node type. Nil rows
+// mean the pool.
+func (s *Snapshot) FitsRows(i int, rows Rows) bool {
+	if rows == nil {
+		return s.Fits(i)
+	}
+	return slices.ContainsFunc(s.Places(i, nil), func(l Place) bool {
+		return rows.Fit(NewOption(l.Type, l.Smallest()), s.Jobs[i].PieceNodes)
+	})
+}
+
 // piece returns the piece of an allocation of nodes. pieceNodes is Job.PieceNodes.
 func piece(nodes, pieceNodes int) int {
 	if pieceNodes <= 0 {

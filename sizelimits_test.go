@@ -1,0 +1,262 @@
+package elastalloc_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/solver"
+)
+
+// rigidJobs returns jobs of one size each, in the order of a queue.
+func rigidJobs(sizes ...int) []solver.Job {
+	jobs := make([]solver.Job, len(sizes))
+	for n, k := range sizes {
+		jobs[n] = solver.NewJob(fmt.Sprint(n), time.Hour)
+		jobs[n].AllowedNodes, jobs[n].ETANodes = []int{k}, k
+	}
+	return jobs
+}
+
+// usedNodes returns the nodes of a decision that count in a size limit.
+func usedNodes(s *solver.Snapshot, d *solver.Decision, limit solver.SizeLimit) (used int) {
+	for i, a := range d.Allocations {
+		piece := a.Nodes
+		if of := s.Jobs[i].PieceNodes; of > 0 && of < piece {
+			piece = of
+		}
+		if piece >= limit.Size && (limit.NodeType == "" || limit.NodeType == a.NodeType) {
+			used += a.Nodes
+		}
+	}
+	return used
+}
+
+// TestSizeLimitVectors decides pools that are large enough by capacity and not by their machines, under every
+// admission and by FillIdle.
+func TestSizeLimitVectors(t *testing.T) {
+	t.Parallel()
+	limit := func(size, nodes int) solver.SizeLimit { return solver.SizeLimit{Size: size, Nodes: nodes} }
+	allocator := newAllocator(t, elastalloc.Options{})
+	for name, test := range map[string]struct {
+		nodes  int
+		limits []solver.SizeLimit
+		sizes  []int
+		busy   int // the maximum number of nodes that can be used
+		nested bool
+	}{
+		"16, 16, 4 on two blocks of 18":      {36, []solver.SizeLimit{limit(4, 32)}, []int{16, 16, 4}, 32, true},
+		"16, 16, 2, 2 on two blocks of 18":   {36, []solver.SizeLimit{limit(4, 32)}, []int{16, 16, 2, 2}, 36, true},
+		"3, 3, 3, 3, 3 on two machines of 8": {16, []solver.SizeLimit{limit(3, 12)}, []int{3, 3, 3, 3, 3}, 12, true},
+		"5, 5, 5 on two machines of 8":       {16, []solver.SizeLimit{limit(5, 10)}, []int{5, 5, 5}, 10, true},
+		"6, 6, 4 on two machines of 8":       {16, []solver.SizeLimit{limit(4, 16), limit(6, 12)}, []int{6, 6, 4}, 16, false},
+		"3, 3, 2 on two blocks of 4":         {8, []solver.SizeLimit{limit(2, 8), limit(3, 6)}, []int{3, 3, 2}, 8, false},
+	} {
+		s := &solver.Snapshot{TotalNodes: test.nodes, SizeLimits: test.limits, Jobs: rigidJobs(test.sizes...)}
+		check := func(rule string, d solver.Decision, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("%s, %s: %v", name, rule, err)
+			}
+			if busy := test.nodes - d.Report.IdleNodes; busy != test.busy {
+				t.Errorf("%s, %s: %d nodes are used; want %d", name, rule, busy, test.busy)
+			}
+			for n, of := range d.Report.SizeLimits {
+				if used := usedNodes(s, &d, of.SizeLimit); of.SizeLimit != test.limits[n] || of.Used != used || used > of.Nodes {
+					t.Errorf("%s, %s: report %+v; the limit is %+v, and %d are used", name, rule, of, test.limits[n], used)
+				}
+			}
+			for i, a := range d.Allocations {
+				if want := (solver.WaitSizeLimit); a.Nodes == 0 && a.WaitReason != want && a.WaitReason != solver.WaitBehind {
+					t.Errorf("%s, %s: job %d waits because of %q; want %q", name, rule, i, a.WaitReason, want)
+				}
+			}
+			warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningSizesNotNested })
+			if warns == test.nested {
+				t.Errorf("%s, %s: warnings %v; want one about pieces: %t", name, rule, d.Report.Warnings, !test.nested)
+			}
+		}
+		for _, admission := range solver.Admissions() {
+			d, err := allocator.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
+			check(string(admission), d, err)
+			if err == nil && d.Report.Reason != solver.ReasonOptimal {
+				t.Errorf("%s, %s: %s", name, admission, d.Report.Reason)
+			}
+		}
+		d, err := allocator.FillIdle(t.Context(), s)
+		check("fill idle", d, err)
+	}
+}
+
+// TestSizeLimitPrice checks that the price of a limit is what one more node in it is worth, and that the price
+// of the pool is 0 while nodes are idle.
+func TestSizeLimitPrice(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 100, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 16}, {Size: 2, Nodes: 90}}}
+	for i := range 20 {
+		job := solver.NewJob(fmt.Sprint(i), time.Duration(i+1)*time.Hour)
+		job.AllowedNodes = []int{4}
+		s.Jobs = append(s.Jobs, job)
+	}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}
+	allocator := newAllocator(t, elastalloc.Options{})
+	d, err := allocator.Allocate(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := *s
+	more.SizeLimits = []solver.SizeLimit{{Size: 4, Nodes: 20}, {Size: 2, Nodes: 90}}
+	better, err := allocator.Allocate(t.Context(), &more, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, gain := d.Report.SizeLimits, (better.Report.Objective-d.Report.Objective)/4
+	if of[0].Used != 16 || of[1].Used != 16 || of[1].Price != 0 || d.Report.NodePrices[0] != 0 || !(of[0].Price >= gain*(1-1e-6)) || of[0].Price > 2*gain {
+		t.Errorf("reports %+v, node prices %v; a node in the first limit is worth %v", of, d.Report.NodePrices, gain)
+	}
+}
+
+// TestSizeLimitCalls checks explanations, scenarios and forecasts of a pool with size limits.
+func TestSizeLimitCalls(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 32, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 8}}, Jobs: rigidJobs(8, 4, 2, 16)}
+	s.Jobs[2].AllowedNodes = []int{2, 4} // It runs on 2 nodes, because 4 count in the limit.
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionFIFO}
+	allocator := newAllocator(t, elastalloc.Options{})
+	e, err := allocator.Explain(t.Context(), s, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		why  solver.Why
+		text string
+	}{
+		{solver.WhyOnlySize, "0 has 8 nodes, its only size"},
+		{solver.Why(solver.WaitSizeLimit), "1 waits: the size limits leave less than 4 nodes"},
+		{solver.Why(solver.WaitBehind), "2 waits behind 1"},
+		{solver.Why(solver.WaitSizeLimit), "3 waits: the size limits leave less than 16 nodes"},
+	}
+	for i, job := range e.Jobs {
+		if job.Why != want[i].why || !strings.HasPrefix(job.Text, want[i].text) {
+			t.Errorf("job %d: %s: %s; want %s: %s", i, job.Why, job.Text, want[i].why, want[i].text)
+		}
+	}
+	o.Admission = solver.AdmissionPreemptive
+	if e, err = allocator.Explain(t.Context(), s, o, []string{"2"}); err != nil || e.Jobs[0].Why != solver.WhySizeLimit {
+		t.Errorf("job 2: %+v, %v", e, err)
+	}
+	w, err := allocator.WhatIf(t.Context(), s, o, []solver.Scenario{{Name: "a larger pool", TotalNodes: new(64)}})
+	if err != nil || w.Results[0].Err != nil || w.Results[0].Decision.Report.SizeLimits[0].Used > 8 || len(w.Results[0].ChangedJobIDs) > 0 {
+		t.Errorf("a larger pool with the same limit changes %+v, %v", w, err)
+	}
+	f, err := allocator.Forecast(t.Context(), s, o, solver.ForecastOptions{Samples: 1})
+	if err != nil || !f.Complete || f.Stalled {
+		t.Fatalf("forecast %+v, %v", f, err)
+	}
+	for i, job := range f.Jobs {
+		if completes := job.End != nil; completes != (i < 3) {
+			t.Errorf("job %d completes: %t", i, completes)
+		}
+	}
+	if first, second := f.Jobs[0], f.Jobs[1]; *second.Start == 0 && *first.Start == 0 {
+		t.Errorf("jobs 0 and 1 start together: %+v", f.Jobs)
+	}
+}
+
+// TestSizeLimitsFrozenJobs checks that frozen jobs count in the limits.
+func TestSizeLimitsFrozenJobs(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 32, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 12}}, Jobs: rigidJobs(8, 4, 4, 2)}
+	s.Jobs[0].CurrentNodes, s.Jobs[0].RemainingETA = 8, -1
+	for _, piece := range []int{0, 2} {
+		s.Jobs[0].PieceNodes = piece
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{
+			Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive, BadJobs: solver.BadJobsHold,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, started := 12, 4
+		if piece == 2 {
+			used, started = 8, 8
+		}
+		got, others := d.Report.SizeLimits[0], d.Allocations[1].Nodes+d.Allocations[2].Nodes
+		if got.Used != used || got.Nodes != 12 || others != started || d.Allocations[3].Nodes != 2 {
+			t.Errorf("a frozen job in pieces of %d: report %+v, allocations %+v", piece, got, d.Allocations)
+		}
+	}
+}
+
+// TestSizeLimitLoop applies decisions and fills to random pools until all jobs that can fit are complete. No
+// decision exceeds a limit, and every search is proven.
+func TestSizeLimitLoop(t *testing.T) {
+	t.Parallel()
+	allocator := newAllocator(t, elastalloc.Options{})
+	decisions, binding := 0, 0
+	snapshots := solvertest.LimitedSnapshots(solvertest.Limits{Jobs: 20, Steps: 1, Sizes: 5, Nodes: 60})
+	for seed := range 200 {
+		s := snapshots.Example(seed)
+		o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.Admissions()[seed%4], Backend: solver.BackendExact}
+		if seed%5 == 0 {
+			o.Backend = solver.BackendGreedy
+		}
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		for i := range s.Jobs {
+			s.Jobs[i].Weight, s.Jobs[i].RemainingETA = nil, min(s.Jobs[i].RemainingETA, 100*time.Hour)
+		}
+		canFit := func(i int) bool {
+			alone := *s
+			alone.Jobs = []solver.Job{s.Jobs[i]}
+			alone.Jobs[0].CurrentNodes, alone.Jobs[0].CurrentNodeType = 0, ""
+			d, err := allocator.FillIdle(t.Context(), &alone)
+			return err == nil && d.Allocations[0].Nodes > 0
+		}
+		s.Jobs = slices.DeleteFunc(s.Jobs, func(job solver.Job) bool {
+			return !canFit(slices.IndexFunc(s.Jobs, func(other solver.Job) bool { return other.ID == job.ID }))
+		})
+		for round := 0; len(s.Jobs) > 0; round++ {
+			if round > 1000 {
+				t.Fatalf("jobs do not complete: %+v", s)
+			}
+			var d solver.Decision
+			var err error
+			if fill := r.IntN(3) == 0; fill {
+				d, err = allocator.FillIdle(t.Context(), s)
+			} else if d, err = allocator.Allocate(t.Context(), s, o); err == nil && d.Report.Reason == solver.ReasonFeasible {
+				t.Fatalf("not proven: %+v", d.Report)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			decisions++
+			for n, limit := range s.SizeLimits {
+				if used := usedNodes(s, &d, limit); used > limit.Nodes || d.Report.SizeLimits[n].Used != used {
+					t.Fatalf("%d nodes in %+v; the report has %+v", used, limit, d.Report.SizeLimits[n])
+				}
+				if d.Report.SizeLimits[n].Price > 0 {
+					binding++
+				}
+			}
+			var left []solver.Job
+			for i, a := range d.Allocations {
+				job := s.Jobs[i]
+				job.CurrentNodes, job.CurrentNodeType = a.Nodes, a.NodeType
+				if a.Nodes > 0 { // Every job completes a random number of rounds after it has nodes.
+					if job.TrainingTime += time.Hour; r.IntN(3) == 0 {
+						continue
+					}
+				}
+				left = append(left, job)
+			}
+			s.Jobs = left
+		}
+	}
+	if t.Logf("%d decisions, %d prices of limits above 0", decisions, binding); binding == 0 {
+		t.Error("no limit was binding")
+	}
+}

@@ -22,6 +22,7 @@ var requests = []struct {
 }{
 	{"small", []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8, 16}},
 	{"mixed", []int{1, 1, 1, 1, 1, 1, 16}},
+	{"wide", []int{1, 2, 4, 8, 16, 32, 64}},
 }
 
 // largePool returns a pool that counts GPUs, in which all jobs are new. A job that requests g GPUs
@@ -29,7 +30,7 @@ var requests = []struct {
 // across nodes. ETAs are heavy-tailed.
 func largePool(jobs, gpus int, requests []int, seed uint64) *solver.Snapshot {
 	r := rand.New(rand.NewPCG(seed, uint64(gpus)))
-	s := &solver.Snapshot{TotalNodes: gpus}
+	s := &solver.Snapshot{TotalNodes: gpus, Horizon: solver.DefaultHorizon()}
 	for i := range jobs {
 		job := solver.NewJob(fmt.Sprint(i), time.Duration((1+math.Exp(8+2*r.NormFloat64()))*float64(time.Second)))
 		job.ETANodes = requests[r.IntN(len(requests))]
@@ -75,13 +76,17 @@ func TestLargePools(t *testing.T) {
 // limit.
 func BenchmarkLargePools(b *testing.B) {
 	for _, d := range largePools {
-		for _, of := range requests {
-			b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s", d.gpus, d.jobs, of.name), func(b *testing.B) {
+		for n := range 2 * len(requests) {
+			of, o := requests[n/2], totalTimeOptions()
+			if n%2 == 1 {
+				o = solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO}
+			}
+			b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s/%s", d.gpus, d.jobs, of.name, o.Objective), func(b *testing.B) {
 				var took []time.Duration
 				proven, stopped, gap := 0, 0, 0.0
 				for b.Loop() {
 					for seed := range uint64(40) {
-						p := solver.NewProblemFor(largePool(d.jobs, d.gpus, of.gpus, seed), totalTimeOptions())
+						p := solver.NewProblemFor(largePool(d.jobs, d.gpus, of.gpus, seed), o)
 						runtime.GC()
 						before := cpuTime(b)
 						result, err := exact.New().Solve(cpuLimit{b.Context(), b, before + 900*time.Millisecond}, p, solver.SolveOptions{})

@@ -74,13 +74,16 @@ type link struct {
 // maxColumns returns the maximum number of columns of one core search. If there are more, the
 // caller retries with a smaller lossLimit. The limits maxColumns, maxCells and maxLinks trade the
 // size of the gaps that a core search closes for memory, and scale with the number of jobs because
-// the instance itself does so. No benchmark chose them. BenchmarkHardEnd (go test ./solver/exact
-// -run '^$' -bench HardEnd) and BenchmarkGrowth would show a change.
+// the instance itself does so. Together they take up to 30 MB of the 32 MiB of a search. No
+// benchmark chose maxColumns and maxLinks. BenchmarkHardEnd (go test ./solver/exact -run '^$' -bench
+// HardEnd) and BenchmarkGrowth would show a change.
 func maxColumns(in *model.Instance) int { return 50_000 + len(in.Jobs) }
 
 // maxCells returns the maximum number of values in the step tables and in the look-ahead of one
-// core search. If there are more, the caller retries with a smaller lossLimit.
-func maxCells(in *model.Instance) int { return 1_000_000 + 20*len(in.Jobs) }
+// core search. If there are more, the caller retries with a smaller lossLimit. With half of it,
+// BenchmarkLargePools (go test ./solver/exact -run '^$' -bench LargePools -benchtime 1x) loses 9
+// proofs.
+func maxCells(in *model.Instance) int { return 2_000_000 + 20*len(in.Jobs) }
 
 // maxLinks is the maximum number of links. Beyond it the search stops and returns the bound that it
 // has reached.

@@ -64,10 +64,13 @@ type solution struct {
 }
 
 const (
-	// maxLayerCells limits the memory of the tables of one knapsack to 24 MB of the 32 MiB of a
-	// search. With 100,000, BenchmarkLargePools (go test ./solver/exact -run '^$' -bench LargePools
-	// -benchtime 1x) loses 41 proofs of pools of up to 12,000 GPUs.
-	maxLayerCells = 3_000_000
+	// maxStepCells limits the number of values in the tables of a step that is solved alone. They
+	// take 24 MB of the 32 MiB of a search. With 100,000, BenchmarkLargePools (go test ./solver/exact
+	// -run '^$' -bench LargePools -benchtime 1x) loses 65 proofs of pools of 120,000 GPUs.
+	maxStepCells = 3_000_000
+	// maxCallCells limits the tables if another method solves many knapsacks and needs memory of its
+	// own. BenchmarkGrowth (go test ./solver/exact -run '^$' -bench Growth) would show a change.
+	maxCallCells = 100_000
 	// limitGrowth is the factor from one limit of the loss to the next. With 3, BenchmarkLargePools
 	// loses 2 proofs of pools of 120,000 GPUs, and with 4 it loses 5.
 	limitGrowth = 2
@@ -97,9 +100,9 @@ func (k *knapsack) Option(nodes int32, value float64) {
 func (k *knapsack) Item() { k.starts = append(k.starts, len(k.nodes)) }
 
 // solve returns the best solution within precision, for a capacity that the smallest options fit.
-// If the tables grow too large, it returns the best solution found, with a bound. It returns false
-// if the deadline has passed.
-func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (solution, bool) {
+// If the tables exceed maxCells values, it returns the best solution found, with a bound. It returns
+// false if the deadline has passed.
+func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64, maxCells int) (solution, bool) {
 	price, ok := k.price(clock, capacity)
 	if !ok {
 		return solution{}, false
@@ -117,7 +120,7 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 	}
 	for lossLimit := k.firstLimit(gap); ; lossLimit *= limitGrowth {
 		whole := !(lossLimit < gap)
-		found, ok := k.search(clock, free, price, min(lossLimit, gap))
+		found, ok := k.search(clock, free, price, min(lossLimit, gap), maxCells)
 		switch {
 		case clock.Expired:
 			return s, true
@@ -135,7 +138,7 @@ func (k *knapsack) solve(clock *model.Clock, capacity int, precision float64) (s
 // Choose returns the options of a good solution, in reused memory. It returns false if the deadline
 // has passed.
 func (k *knapsack) Choose(clock *model.Clock, capacity int, precision float64) ([]uint8, bool) {
-	s, ok := k.solve(clock, capacity, precision)
+	s, ok := k.solve(clock, capacity, precision, maxCallCells)
 	return s.choices, ok
 }
 
@@ -242,8 +245,8 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 }
 
 // search looks for the best solution that loses less than lossLimit, and sets the choices if it
-// finds one. It returns false for ok if the tables grow too large or the deadline has passed.
-func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64) (found, ok bool) {
+// finds one. It returns false for ok if the tables exceed maxCells values or the deadline has passed.
+func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64, maxCells int) (found, ok bool) {
 	k.collect(lossLimit)
 	k.memory.Reset()
 	k.collectRests(lossLimit)
@@ -262,7 +265,7 @@ func (k *knapsack) search(clock *model.Clock, free int, price, lossLimit float64
 			k.minLoss = lossLimit
 			return false, true
 		}
-		if cells += high - low + 1; cells > maxLayerCells || clock.Add((high-low+1)*len(item.options)) {
+		if cells += high - low + 1; cells > maxCells || clock.Add((high-low+1)*len(item.options)) {
 			return false, false
 		}
 		next := k.memory.infinite(low, high)

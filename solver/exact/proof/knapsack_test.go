@@ -45,7 +45,7 @@ func TestKnapsack(t *testing.T) {
 			k.Item()
 		}
 		capacity := smallest + rapid.IntRange(0, 60).Draw(t, "free")
-		s, ok := k.solve(model.NewClock(context.Background(), model.DefaultEffort().CheckInterval), capacity, 0)
+		s, ok := k.solve(model.NewClock(context.Background(), model.DefaultEffort().CheckInterval), capacity, 0, maxCallCells)
 		if !ok {
 			t.Fatal("no solution")
 		}
@@ -67,7 +67,7 @@ func TestKnapsack(t *testing.T) {
 // which are not called the best.
 func TestKnapsackTooLarge(t *testing.T) {
 	open := 0
-	for seed := range uint64(50) {
+	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		var k knapsack
 		k.Reset()
@@ -80,7 +80,7 @@ func TestKnapsackTooLarge(t *testing.T) {
 			k.Item()
 		}
 		capacity := 400_000 + r.IntN(800_000)
-		s, ok := k.solve(model.NewClock(t.Context(), model.DefaultEffort().CheckInterval), capacity, 0)
+		s, ok := k.solve(model.NewClock(t.Context(), model.DefaultEffort().CheckInterval), capacity, 0, maxCallCells)
 		best := math.Inf(-1)
 		var walk func(item, left int, value float64)
 		walk = func(item, left int, value float64) {

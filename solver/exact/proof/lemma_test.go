@@ -287,7 +287,7 @@ func TestLemmaSteps(t *testing.T) {
 			best = next
 		}
 		precision := rapid.SampledFrom([]float64{0, 1e-12, 0.1, 10}).Draw(t, "precision")
-		s, ok := k.solve(model.NewClock(context.Background(), model.DefaultEffort().CheckInterval), capacity, precision)
+		s, ok := k.solve(model.NewClock(context.Background(), model.DefaultEffort().CheckInterval), capacity, precision, maxStepCells)
 		rounding := 1e-14 * magnitude
 		if !ok || s.bound < best[capacity]-rounding || s.value > best[capacity]+rounding {
 			t.Fatalf("value %.17g, bound %.17g; the best is %.17g", s.value, s.bound, best[capacity])

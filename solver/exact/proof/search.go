@@ -179,7 +179,7 @@ func (s *Search) searchIndependentSteps(clock *model.Clock, _ int) {
 	k.losses, k.edges = slices.Grow(k.losses[:0], n), slices.Grow(k.edges[:0], n)
 	for t := range s.in.Steps {
 		s.in.SeparableItems(clock, k, t)
-		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps))
+		step, ok := k.solve(clock, s.in.Capacity[t], s.in.Precision/float64(s.in.Steps), maxStepCells)
 		if !ok { // The deadline may have passed before the last item was added.
 			s.Offer(clock, p)
 			return

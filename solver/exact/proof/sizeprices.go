@@ -114,7 +114,7 @@ func (s *sizePrices) solveStep(clock *model.Clock, t int) (solution, bool) {
 		}
 		s.knapsack.Item()
 	}
-	return s.knapsack.solve(clock, in.Capacity[t], in.Precision/float64(8*in.Steps))
+	return s.knapsack.solve(clock, in.Capacity[t], in.Precision/float64(8*in.Steps), maxCallCells)
 }
 
 // Evaluate returns L(x) and the number of new columns, or false if the deadline has passed. Each

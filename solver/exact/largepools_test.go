@@ -46,6 +46,19 @@ func largePool(jobs, gpus int, requests []int, seed uint64) *solver.Snapshot {
 	return s
 }
 
+// poolDecisions are the kinds of decisions of BenchmarkLargePools. The size limits are fractions of the
+// GPUs of the pool: of nodes of 8 GPUs that lack some, and of few whole nodes and blocks.
+var poolDecisions = []struct {
+	name    string
+	options solver.Options
+	limits  map[int]float64 // by size
+}{
+	{"progress", solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO}, nil},
+	{"total-time", totalTimeOptions(), nil},
+	{"damaged-nodes", totalTimeOptions(), map[int]float64{2: 0.99, 4: 0.97, 8: 0.9, 32: 0.8}},
+	{"few-blocks", totalTimeOptions(), map[int]float64{8: 0.5, 16: 0.4, 32: 0.25}},
+}
+
 // largePools are the sizes of pools that count GPUs.
 var largePools = []struct{ gpus, jobs int }{{4000, 340}, {8000, 680}, {12_000, 1000}, {120_000, 10_000}}
 
@@ -76,17 +89,18 @@ func TestLargePools(t *testing.T) {
 // limit.
 func BenchmarkLargePools(b *testing.B) {
 	for _, d := range largePools {
-		for n := range 2 * len(requests) {
-			of, o := requests[n/2], totalTimeOptions()
-			if n%2 == 1 {
-				o = solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO}
-			}
-			b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s/%s", d.gpus, d.jobs, of.name, o.Objective), func(b *testing.B) {
+		for n := range len(requests) * len(poolDecisions) {
+			of, decision := requests[n%len(requests)], poolDecisions[n/len(requests)]
+			b.Run(fmt.Sprintf("gpus=%d/jobs=%d/%s/%s", d.gpus, d.jobs, decision.name, of.name), func(b *testing.B) {
 				var took []time.Duration
 				proven, stopped, gap := 0, 0, 0.0
 				for b.Loop() {
 					for seed := range uint64(40) {
-						p := solver.NewProblemFor(largePool(d.jobs, d.gpus, of.gpus, seed), o)
+						s := largePool(d.jobs, d.gpus, of.gpus, seed)
+						for size, share := range decision.limits {
+							s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: int(share * float64(d.gpus))})
+						}
+						p := solver.NewProblemFor(s, decision.options)
 						runtime.GC()
 						before := cpuTime(b)
 						result, err := exact.New().Solve(cpuLimit{b.Context(), b, before + 900*time.Millisecond}, p, solver.SolveOptions{})

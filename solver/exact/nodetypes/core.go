@@ -30,7 +30,7 @@ const (
 type coreOption struct {
 	Allocation
 	option int32
-	// rows is the number of rows in which the job then has more or fewer nodes.
+	// rows is the number of rows with a price in which the job then has more or fewer nodes.
 	rows int32
 	loss float64
 	tie  tie
@@ -153,8 +153,8 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 		alternative := coreOption{
 			Allocation: to, option: o.option, loss: o.loss, tie: s.tie(i, to).minus(s.tie(i, j.options[0].Allocation)),
 		}
-		for g := range r.prices {
-			if c.deviation(j, &alternative, g) != 0 {
+		for g, price := range r.prices {
+			if price > 0 && c.deviation(j, &alternative, g) != 0 {
 				alternative.rows++
 			}
 		}
@@ -167,20 +167,25 @@ func (s *search) newCore(r *relaxation, limit float64) *core {
 }
 
 // deviation returns the change of the excess nodes of a row by an option. An equal part of the loss of
-// the option is assigned to each row that it changes.
+// the option is assigned to each row with a price that it changes.
 func (c *core) deviation(j *coreJob, o *coreOption, g int) int {
 	return c.nodesIn(&o.Allocation, g) - c.nodesIn(&j.options[0].Allocation, g)
 }
 
-// tail is the smallest remaining loss by excess nodes, from low on. Outside its range the loss is
-// at least the limit.
+// tail is the smallest remaining loss by excess nodes, from low on. It is below for fewer excess nodes,
+// and at least the limit for more.
 type tail struct {
-	low int
-	at  []float64
+	low   int
+	at    []float64
+	below float64
 }
 
 func (t *tail) value(excess int) float64 {
-	if excess -= t.low; uint(excess) < uint(len(t.at)) {
+	excess -= t.low
+	switch {
+	case excess < 0:
+		return t.below
+	case excess < len(t.at):
 		return t.at[excess]
 	}
 	return math.Inf(1)
@@ -207,8 +212,16 @@ func (c *core) makeTails() bool {
 			}
 			lows[n+1], highs[n+1] = lows[n]+low, highs[n]+high
 		}
+		if price == 0 {
+			// Idle nodes lose nothing. A state is only left out if the remaining jobs cannot bring it
+			// back to the capacity.
+			for n := range c.tails {
+				c.tails[n][g] = tail{low: c.free[g] + lows[n] - lows[jobs] + 1}
+			}
+			continue
+		}
 		low, high := lows[jobs], min(highs[jobs], c.free[g])
-		if most := c.limit / price; price > 0 && most < 1<<40 {
+		if most := c.limit / price; most < 1<<40 {
 			low = max(low, c.free[g]-int(most)-1)
 		}
 		for n := jobs; ; n-- {
@@ -216,7 +229,7 @@ func (c *core) makeTails() bool {
 			if cells += size; cells > c.effort.Cells || c.clock.Add(size) {
 				return false
 			}
-			t := tail{low: low, at: make([]float64, size)}
+			t := tail{low: low, at: make([]float64, size), below: math.Inf(1)}
 			if n == jobs {
 				for x := range t.at {
 					t.at[x] = price * float64(c.free[g]-low-x)

@@ -19,7 +19,8 @@
 //
 // Only search.prove lowers the bound, and it records the lemma that proves the new bound. In the
 // lemmas, v is the value of an option, k its nodes, g its type, N the capacities, and lambda the
-// prices.
+// prices. Each capacity is rounded down to a multiple of the greatest common divisor of the nodes of
+// the options, because every choice leaves the remainder idle.
 //
 // "node prices" (bound.go). For all prices lambda >= 0 the value of a legal choice is at most
 //
@@ -43,11 +44,13 @@
 // all of them are listed. States are reached job by job. Of two states with the same nodes only the
 // one with the smaller loss is kept. A lower bound on the remaining loss is a sum over types
 // (tails). The tail of a type is the smallest loss that brings the nodes of the type within its
-// capacity, if each option assigns its loss to the types that it changes. Therefore every choice
-// loses at least the minimum of the limit, the best loss found, the bounds of the states that the
-// beam dropped, and the losses of states above the best one. Rounding: each loss is rounded down,
-// and a sum of n losses is reduced by n 2^-52 of itself. If two states with the same nodes differ
-// by less than the rounding error, ties decide, and this difference is subtracted for each job.
+// capacity, if each option assigns its loss to the types with a price that it changes. The tail of
+// a type without a price only excludes states that the remaining jobs cannot bring back to the
+// capacity. Therefore every choice loses at least the minimum of the limit, the best loss found, the
+// bounds of the states that the beam dropped, and the losses of states above the best one. Rounding:
+// each loss is rounded down, and a sum of n losses is reduced by n 2^-52 of itself. If two states
+// with the same nodes differ by less than the rounding error, ties decide, and this difference is
+// subtracted for each job.
 //
 // If a search completes but rounding leaves a gap between the choice and the bound, it is repeated
 // without the options that reduce removes. At any prices, the loss of a choice relative to the sum

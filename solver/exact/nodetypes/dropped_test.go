@@ -1,7 +1,6 @@
 package nodetypes
 
 import (
-	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -20,11 +19,11 @@ func TestDropped(t *testing.T) {
 			}
 			p.Jobs = append(p.Jobs, options)
 		}
-		s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), bound: math.Inf(1), choice: p.Start}
+		s := newSearch(clock(t), p, DefaultEffort())
 		prices := []float64{0.5 * r.Float64(), 0.5 * r.Float64()}
 		relaxed := s.relax(prices)
 		best, _ := exhaustive(p)
-		least := new(big.Rat).Sub(exactBound(p, rats(prices)), best)
+		least := new(big.Rat).Sub(exactBound(s.Problem, rats(prices)), best)
 		limit, _ := least.Float64()
 		c := s.newCore(relaxed, min(relaxed.below, 1.5*limit))
 		if c == nil {

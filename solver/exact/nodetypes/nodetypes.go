@@ -103,11 +103,42 @@ type search struct {
 	contradiction string
 }
 
+// newSearch returns a search that starts with Problem.Start.
+func newSearch(clock *model.Clock, p *Problem, effort Effort) *search {
+	rounded := *p
+	rounded.Capacity = p.usableNodes()
+	return &search{
+		Problem: &rounded, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start), value: p.valueOf(p.Start),
+	}
+}
+
+// usableNodes returns the capacity of each row, rounded down to a multiple of the greatest common
+// divisor of the nodes of all options that count in the row: every choice leaves the remainder idle.
+// Without it, 12 of 40 pools of 12,000 GPUs with size limits are not proven (BenchmarkLargePools: go
+// test ./solver/exact -run '^$' -bench LargePools -benchtime 1x).
+func (p *Problem) usableNodes() []int {
+	divisors := make([]int, len(p.Capacity))
+	for _, options := range p.Jobs {
+		for n := range options {
+			o := &options[n].Allocation
+			for row := p.first(o); row <= int(o.Row); row++ {
+				for rest := int(o.Nodes); rest != 0; { // Euclid
+					divisors[row], rest = rest, divisors[row]%rest
+				}
+			}
+		}
+	}
+	usable := slices.Clone(p.Capacity)
+	for row, nodes := range usable {
+		usable[row] -= nodes % max(1, divisors[row])
+	}
+	return usable
+}
+
 // Solve returns an optimal choice and its proof, unless the deadline, Gap or a work limit stops the
 // search first.
 func Solve(clock *model.Clock, p *Problem, effort Effort) Result {
-	s := &search{Problem: p, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start)}
-	s.value = p.valueOf(s.choice)
+	s := newSearch(clock, p, effort)
 	prices, complete := s.run()
 	for again := complete; again && !s.within(roundingGap) && s.reduce(); {
 		_, again = s.run()

@@ -527,8 +527,7 @@ func TestCore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problems(4, 6).Draw(t, "problem")
 		prices := drawPrices(t, p)
-		s := &search{Problem: p, clock: clock(t), effort: efforts(t), choice: p.Start}
-		s.value = p.valueOf(s.choice)
+		s := newSearch(clock(t), p, efforts(t))
 		r := s.relax(prices)
 		gap := r.bound.minus(s.value)
 		limit := min(r.below, gap*rapid.Float64Range(0, 1.5).Draw(t, "limit"))
@@ -538,7 +537,7 @@ func TestCore(t *testing.T) {
 		}
 		c.run(rapid.IntRange(1, 4).Draw(t, "width"))
 		best, _ := exhaustive(p)
-		least := new(big.Rat).Sub(exactBound(p, exactPrices(p, r)), best)
+		least := new(big.Rat).Sub(exactBound(s.Problem, exactPrices(p, r)), best)
 		if proven := c.proven(); rat(proven).Cmp(least) > 0 {
 			exact, _ := least.Float64()
 			t.Fatalf("every choice is said to lose %g; the best loses %g", proven, exact)
@@ -550,7 +549,7 @@ func TestCore(t *testing.T) {
 		if slices.Min(p.free(choice)) < 0 {
 			t.Fatalf("choice %v exceeds the capacities", choice)
 		}
-		loss, _ := least.Sub(exactBound(p, exactPrices(p, r)), exactValue(p, choice)).Float64()
+		loss, _ := least.Sub(exactBound(s.Problem, exactPrices(p, r)), exactValue(p, choice)).Float64()
 		if off := math.Abs(loss - c.minLoss); off > 1e-12*loss+1e-25*r.bound.magnitude {
 			t.Errorf("choice loses %g; %g was found", loss, c.minLoss)
 		}

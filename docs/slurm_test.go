@@ -171,7 +171,7 @@ func (s slurm) submit(t *testing.T, number int, comment string) {
 // decide runs the example once, waits until what it starts runs, and returns what it prints.
 func (s slurm) decide(t *testing.T) string {
 	t.Helper()
-	printed := s.run(t, filepath.Join(root, "examples", "slurm", "moment.py"))
+	printed := s.run(t, filepath.Join(root, "examples", "slurm", "reconcile.py"))
 	for _, started := range regexp.MustCompile(`(?m)^([0-9]+): [0-9]+ -> [1-9]`).FindAllStringSubmatch(printed, -1) {
 		wait.For(t, "job "+started[1]+" runs", func() (bool, string) {
 			jobs := s.jobs(t)

@@ -70,7 +70,7 @@ func TestSlurmExample(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	command := exec.Command(python, "-B", "-m", "unittest", "moment_test")
+	command := exec.Command(python, "-B", "-m", "unittest", "reconcile_test")
 	command.Dir = "../../examples/slurm"
 	output, err := command.CombinedOutput()
 	if err != nil || !regexp.MustCompile(`(?m)^Ran [1-9]`).Match(output) {

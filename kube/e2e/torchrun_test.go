@@ -103,7 +103,7 @@ func (r *training) untilOn(t *testing.T, nodes int) {
 					t.Fatalf("step %d with loss %v after step %d with %v", step, loss, r.step, r.loss)
 				}
 				r.step, r.loss = step, loss
-			case strings.HasPrefix(line, "stood still"):
+			case strings.HasPrefix(line, "stopped for"):
 				t.Log(line)
 			}
 		}

@@ -111,7 +111,7 @@ type observer struct {
 	// requested is how much of the unit the active pods on a node request, by its name, and foreign the part of
 	// it that belongs to no job of the pool.
 	requested, foreign map[string]int64
-	// podsOn lists the active pods of the pool's jobs by node name, without terminating pods, and held is the
+	// podsOn lists the active pods of the pool's jobs by node name, without terminating pods, and `held` is the
 	// number of units in which they count.
 	podsOn map[string][]*corev1.Pod
 	held   map[string]int

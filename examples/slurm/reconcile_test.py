@@ -1,11 +1,11 @@
-"""Tests moment.py on the output of Slurm's commands, without a Slurm."""
+"""Tests reconcile.py with simulated output of Slurm's commands."""
 
 import contextlib
 import io
 import unittest
 from unittest import mock
 
-import moment
+import reconcile
 
 # A state as sinfo prints it in the field StateComplete, its class, and a part of the reason. The states
 # up to the empty line were printed by Slurm 22.05.
@@ -42,7 +42,7 @@ STATES = """
 
 
 class Slurm:
-    """Prints what Slurm would, for nodes by name and for lines of squeue."""
+    """Simulates Slurm's commands for nodes by name and for lines of squeue."""
 
     def __init__(self, nodes, *jobs):
         self.nodes, self.jobs = nodes, jobs
@@ -77,17 +77,17 @@ class Classify(unittest.TestCase):
         for line in filter(None, map(str.strip, STATES.splitlines())):
             state, kind, reason = line.split(None, 2)
             with self.subTest(state):
-                got = moment.classify(state)
+                got = reconcile.classify(state)
                 self.assertEqual(got[0], kind)
                 self.assertIn(reason, got[1])
 
 
 class Snapshot(unittest.TestCase):
     def snapshot(self, nodes, *jobs):
-        """Returns the nodes and the jobs, with their sizes, that elastalloc decides about, and what is printed."""
-        with mock.patch.object(moment, "run", Slurm(nodes, *jobs).run), \
+        """Returns the nodes and the jobs of the snapshot, with the nodes of each job, and the printed messages."""
+        with mock.patch.object(reconcile, "run", Slurm(nodes, *jobs).run), \
                 contextlib.redirect_stderr(io.StringIO()) as printed:
-            snapshot = moment.snapshot()
+            snapshot = reconcile.snapshot()
         return snapshot["totalNodes"], {job["id"]: job["currentNodes"] for job in snapshot["jobs"]}, printed.getvalue()
 
     def test_without_flags(self):
@@ -112,7 +112,7 @@ class Snapshot(unittest.TestCase):
         self.assertEqual(printed.count("keeps its nodes"), 2)
 
     def test_gone_node(self):
-        # Slurm requeues the job: until then it is left alone, and its other nodes are no capacity.
+        # Slurm requeues the job. Until then, the job is excluded, and its other nodes are no capacity.
         total, jobs, printed = self.snapshot(nodes(node3="down"), A, B)
         self.assertEqual((total, jobs), (4, {"2": 4}))
         self.assertEqual(printed, "1 keeps its nodes: node3 is down\n")
@@ -120,7 +120,7 @@ class Snapshot(unittest.TestCase):
         self.assertEqual(self.snapshot(nodes(node1="idle", node2="idle", node3="down", node4="idle"), waits, B),
                          (7, {"1": 0, "2": 4}, ""))
 
-    def test_node_comes_back(self):
+    def test_node_returns(self):
         self.assertEqual(self.snapshot(nodes(node3="allocated"), A, B), (8, {"1": 4, "2": 4}, ""))
 
     def test_node_of_another_partition(self):
@@ -128,7 +128,7 @@ class Snapshot(unittest.TestCase):
         self.assertEqual((total, jobs), (4, {"2": 4}))
         self.assertEqual(printed, "1 keeps its nodes: node1 is not in the partition\n")
 
-    def test_jobs_that_are_left_out(self):
+    def test_excluded_jobs(self):
         # A job that starts, is suspended or has a bad comment occupies its nodes.
         for other in job(1, "CONFIGURING", 4, "node[1-4]"), job(1, "SUSPENDED", 4, "node[1-4]"), \
                 job(1, "RUNNING", 4, "node[1-4]", "sizes=few"), job(1, "RUNNING", 4, "node[1-4]", ""):

@@ -25,19 +25,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nowhere names programs that do not exist.
-func nowhere() map[solver.BackendName]string {
+// missingPrograms returns names of programs that do not exist.
+func missingPrograms() map[solver.BackendName]string {
 	return map[solver.BackendName]string{"cbc": "/nonexistent/cbc", "highs": "/nonexistent/highs"}
 }
 
-// auditedAllocator has its decisions audited.
+// auditedAllocator audits all of its decisions.
 type auditedAllocator struct{ *elastalloc.Allocator }
 
 func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	return audittest.Allocate(ctx, s, o, a.Allocator.Allocate)
 }
 
-// newAllocator returns an allocator that takes as long as it wants.
+// newAllocator returns an allocator without a default time budget.
 func newAllocator(t *testing.T, options elastalloc.Options) auditedAllocator {
 	t.Helper()
 	if options.DefaultBudget == 0 {
@@ -50,8 +50,7 @@ func newAllocator(t *testing.T, options elastalloc.Options) auditedAllocator {
 	return auditedAllocator{a}
 }
 
-// twoJobs returns a snapshot as a caller writes it: everything that has a default is
-// left out.
+// twoJobs returns a snapshot without optional fields.
 func twoJobs() *solver.Snapshot {
 	return &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
 		{ID: "a", RemainingETA: time.Hour}, {ID: "b", RemainingETA: 3 * time.Hour},
@@ -75,7 +74,7 @@ func TestBackends(t *testing.T) {
 		"without a name": {names: []solver.BackendName{""}, problem: `unknown backend ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := elastalloc.New(elastalloc.Options{Backends: test.names, Programs: nowhere()})
+			a, err := elastalloc.New(elastalloc.Options{Backends: test.names, Programs: missingPrograms()})
 			if test.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), test.problem) {
 					t.Fatalf("error %v; want %q", err, test.problem)
@@ -96,9 +95,8 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// TestTheTable holds what the rest of the program derives from the table of backends
-// against it.
-func TestTheTable(t *testing.T) {
+// TestSpecs compares the lists of backends in other packages with Specs.
+func TestSpecs(t *testing.T) {
 	for _, spec := range elastalloc.Specs() {
 		if got := spec.New(spec.Program).Name(); got != spec.Name {
 			t.Errorf("the row of %s makes the backend %s", spec.Name, got)
@@ -119,8 +117,7 @@ func TestBackendsFor(t *testing.T) {
 	}
 }
 
-// TestLiteralSnapshot decides a snapshot in which only what has no default is set, as
-// it decides the same one written out.
+// TestLiteralSnapshot checks that unset fields and explicit defaults lead to the same decision.
 func TestLiteralSnapshot(t *testing.T) {
 	written := twoJobs()
 	written.Horizon = solver.DefaultHorizon()
@@ -152,7 +149,7 @@ func TestLiteralSnapshot(t *testing.T) {
 	}
 }
 
-// TestBadFields hands over what a caller in process may get wrong. None of it panics.
+// TestBadFields checks values that only callers in process can pass. None of them panics.
 func TestBadFields(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{MaxJobs: 3})
 	job := func(change func(*solver.Job)) *solver.Snapshot {
@@ -218,7 +215,7 @@ func TestFillIdle(t *testing.T) {
 	s.Jobs = append(s.Jobs, solver.Job{ID: "never", RemainingETA: time.Hour, MinNodes: 9},
 		solver.Job{ID: "c", RemainingETA: time.Hour}, solver.Job{ID: "d", RemainingETA: time.Hour})
 	s.TotalNodes = 8
-	s.Jobs[1], s.Jobs[2] = s.Jobs[2], s.Jobs[1] // The job that never fits comes first in the queue.
+	s.Jobs[1], s.Jobs[2] = s.Jobs[2], s.Jobs[1] // The job that never fits is first in the queue.
 	got, err := newAllocator(t, elastalloc.Options{}).FillIdle(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -245,8 +242,7 @@ func TestFillIdle(t *testing.T) {
 	}
 }
 
-// TestOptionsIgnored checks that parameters of total time are not passed over in silence
-// under the other objective.
+// TestOptionsIgnored checks the warning for parameters of the other objective.
 func TestOptionsIgnored(t *testing.T) {
 	s := &solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", time.Hour)}}
 	for objective, want := range map[solver.Objective]int{"": 1, solver.ObjectiveProgress: 1, solver.ObjectiveTotalTime: 0} {
@@ -264,9 +260,8 @@ func TestOptionsIgnored(t *testing.T) {
 	}
 }
 
-// TestSpeedsOfNoType checks that what a job says of node types counts for nothing where there are
-// none, to the decision and to its audit.
-func TestSpeedsOfNoType(t *testing.T) {
+// TestSpeedsWithoutNodeTypes checks that speeds on node types have no effect on the decision and its audit if there are no node types.
+func TestSpeedsWithoutNodeTypes(t *testing.T) {
 	job := solver.Job{ID: "a", RemainingETA: time.Hour, Speeds: []solver.TypeSpeed{{NodeType: "fast", AllowedNodes: []int{64}}}}
 	for allowed, want := range map[int]int{0: solver.DefaultMaxNodes, 4: 4} {
 		if allowed > 0 {
@@ -280,12 +275,11 @@ func TestSpeedsOfNoType(t *testing.T) {
 	}
 }
 
-// TestMissingPrograms checks that a backend without its program says so, and that
-// decisions fall back.
+// TestMissingPrograms checks that a backend without its program reports it, and that decisions fall back.
 func TestMissingPrograms(t *testing.T) {
 	for _, noBreakers := range []bool{false, true} {
 		a := newAllocator(t, elastalloc.Options{
-			Backends: []solver.BackendName{"cbc", "exact"}, Programs: nowhere(), NoBreakers: noBreakers,
+			Backends: []solver.BackendName{"cbc", "exact"}, Programs: missingPrograms(), NoBreakers: noBreakers,
 		})
 		cbc, exact := a.Backends()[0], a.Backends()[1]
 		if !errors.Is(cbc.Missing, solver.ErrUnavailable) || cbc.Version != "" || cbc.State().Up {
@@ -316,8 +310,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestProbeOfAnotherProgram checks that a program that is not the solver counts as a
-// missing one.
+// TestProbeOfAnotherProgram checks that a program that is not the solver counts as missing.
 func TestProbeOfAnotherProgram(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{
 		Backends: []solver.BackendName{"cbc"}, Programs: map[solver.BackendName]string{"cbc": "true"},
@@ -327,12 +320,12 @@ func TestProbeOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// liar is a solver that calls the plan of one node for every job optimal.
-type liar struct{}
+// wrongSolver is a solver that claims that a plan with one node per job is optimal.
+type wrongSolver struct{}
 
-func (liar) Name() solver.BackendName { return solver.BackendCBC }
+func (wrongSolver) Name() solver.BackendName { return solver.BackendCBC }
 
-func (liar) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+func (wrongSolver) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
 	plan := make(solver.Plan, len(p.Jobs))
 	for i := range plan {
 		plan[i] = solver.Nodes(1, 1, 1, 1, 1)
@@ -342,11 +335,10 @@ func (liar) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (
 	}, nil
 }
 
-// TestClaimsAreVerified checks that a lie is refuted, that the optimum takes its place,
-// and that the liar's breaker opens.
+// TestClaimsAreVerified checks that a wrong claim is refuted, that the optimum is returned instead, and that the breaker opens.
 func TestClaimsAreVerified(t *testing.T) {
 	var opened []solver.BackendName
-	// A program that answers its probe, so that the breaker begins closed.
+	// The probe of the program succeeds, so that the breaker is closed at first.
 	program := filepath.Join(t.TempDir(), "cbc")
 	script := "#!/bin/sh\necho 'Welcome to the CBC MILP Solver'\necho 'Version: 2.10.8'\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
@@ -356,7 +348,7 @@ func TestClaimsAreVerified(t *testing.T) {
 		Backends: []solver.BackendName{"cbc"}, Programs: map[solver.BackendName]string{"cbc": program},
 		Middleware: func(b solver.Backend) solver.Backend {
 			if b.Name() == solver.BackendCBC {
-				return liar{}
+				return wrongSolver{}
 			}
 			return b
 		},
@@ -383,8 +375,7 @@ func TestClaimsAreVerified(t *testing.T) {
 	}
 }
 
-// TestProgramInstalledLater checks that a backend comes back by a decision of its own
-// once its program is installed.
+// TestProgramInstalledLater checks that a backend is used again by a trial after its program is installed.
 func TestProgramInstalledLater(t *testing.T) {
 	installed, err := exec.LookPath(solvertest.Program(t, solver.BackendCBC))
 	if err != nil {
@@ -411,7 +402,7 @@ func TestProgramInstalledLater(t *testing.T) {
 		}
 		decide(solver.OutcomeUnavailable)
 		time.Sleep(chain.OpenDuration + 1)
-		decide(solver.OutcomeUnavailable) // The trial: it is still missing.
+		decide(solver.OutcomeUnavailable) // The trial fails, because the program is still missing.
 		if err := os.Symlink(installed, program); err != nil {
 			t.Fatal(err)
 		}
@@ -435,7 +426,7 @@ func (c counted) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOpt
 	return c.Backend.Solve(ctx, p, o)
 }
 
-// TestMiddleware checks that every backend is wrapped, greedy included.
+// TestMiddleware checks that every backend is wrapped, including greedy.
 func TestMiddleware(t *testing.T) {
 	searches := make(map[solver.BackendName]*int)
 	a := newAllocator(t, elastalloc.Options{Middleware: func(b solver.Backend) solver.Backend {

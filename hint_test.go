@@ -18,7 +18,7 @@ func TestPriceHintChangesNoDecision(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}).Draw(rt, "snapshot")
-		o := anyOptions(rt)
+		o := randomOptions(rt)
 		o.Backend = solver.BackendExact
 		decide := func(total int, hint []float64) solver.Decision {
 			s, o := *s, o

@@ -16,12 +16,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// sized returns a job of one size that holds the given nodes.
+// sized returns a job with one size that occupies the given number of nodes.
 func sized(id string, size, current int) solver.Job {
 	return solver.Job{ID: id, RemainingETA: time.Hour, AllowedNodes: []int{size}, CurrentNodes: current}
 }
 
-// TestWaitReasons decides small queues, in which it is plain why a job waits.
+// TestWaitReasons checks small queues in which the reason is obvious.
 func TestWaitReasons(t *testing.T) {
 	lowly := sized("lowly", 4, 0)
 	lowly.Weight = new(0.001)
@@ -30,8 +30,7 @@ func TestWaitReasons(t *testing.T) {
 		nodes   int
 		jobs    []solver.Job
 		options solver.Options
-		// want is the reason by job, and after a space the job it is behind; warnings are
-		// code and job.
+		// want are the reasons by job, followed by the job that it is behind. warnings are codes and jobs.
 		want, warnings []string
 	}{
 		{
@@ -102,8 +101,8 @@ func TestWaitReasons(t *testing.T) {
 	}
 }
 
-// anyOptions draws what a decision is asked for.
-func anyOptions(t *rapid.T) solver.Options {
+// randomOptions returns random options.
+func randomOptions(t *rapid.T) solver.Options {
 	return solver.Options{
 		Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
 		Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
@@ -111,13 +110,12 @@ func anyOptions(t *rapid.T) solver.Options {
 	}
 }
 
-// TestWaitReasonProperties holds of every decision: there is a reason exactly where a
-// job holds no nodes, and it is true.
+// TestWaitReasonProperties checks that a job has a reason if and only if it has no nodes, and that the reason is correct.
 func TestWaitReasonProperties(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.Snapshots().Draw(rt, "snapshot")
-		o := anyOptions(rt)
+		o := randomOptions(rt)
 		d, err := allocator.Allocate(t.Context(), s, o)
 		if rapid.Bool().Draw(rt, "fill idle") {
 			o.Admission = solver.AdmissionFIFO
@@ -161,13 +159,12 @@ func TestWaitReasonProperties(t *testing.T) {
 	})
 }
 
-// TestHold puts bad jobs among good ones: with BadJobsHold the good ones get what they
-// would get alone in what is left of the pool.
+// TestHold checks that, with BadJobsHold, valid jobs get what they would get in the rest of the pool without the invalid jobs.
 func TestHold(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.Snapshots().Draw(rt, "snapshot")
-		o := anyOptions(rt)
+		o := randomOptions(rt)
 		mixed := &solver.Snapshot{ID: s.ID, TotalNodes: s.TotalNodes, Horizon: s.Horizon}
 		held := make(map[int]int) // nodes by position
 		rest := slices.Clone(s.Jobs)
@@ -183,7 +180,7 @@ func TestHold(t *testing.T) {
 			mixed.Jobs, rest = append(mixed.Jobs, rest[0]), rest[1:]
 		}
 		if s.TotalNodes == 0 {
-			mixed.TotalNodes = 0 // The bad jobs may hold more than there is.
+			mixed.TotalNodes = 0 // Invalid jobs may occupy more nodes than the pool has.
 		}
 		if _, err := allocator.Allocate(t.Context(), mixed, o); err == nil {
 			rt.Fatal("a bad job was accepted")
@@ -236,8 +233,8 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// TestHoldRefuses what is wrong beside the jobs.
-func TestHoldRefuses(t *testing.T) {
+// TestHoldViolations checks that invalid fields outside of jobs are rejected.
+func TestHoldViolations(t *testing.T) {
 	s := twoJobs()
 	s.TotalNodes, s.Jobs[0].RemainingETA = -1, 0
 	_, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{BadJobs: solver.BadJobsHold})
@@ -246,8 +243,7 @@ func TestHoldRefuses(t *testing.T) {
 	}
 }
 
-// TestHoldOfTheWholePool leaves the good jobs no room, which is not to say that there is
-// no pool or that they never fit.
+// TestHoldOfTheWholePool checks warnings and reasons if frozen jobs occupy the whole pool.
 func TestHoldOfTheWholePool(t *testing.T) {
 	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{
 		{ID: "bad", CurrentNodes: 5}, sized("good", 4, 0), sized("large", 8, 0),

@@ -35,23 +35,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ample is time enough for anything, on a busy machine as well.
-var ample = client.WithTimeout(time.Minute)
+// longTimeout is a timeout that no call exceeds, even on a busy machine.
+var longTimeout = client.WithTimeout(time.Minute)
 
 const serviceName = "elastalloc.v1.AllocatorService"
 
-// fakeServer is an allocator that answers as a test says, on a port of its own.
+// fakeServer is an allocator on its own port whose responses a test defines.
 type fakeServer struct {
 	elastallocv1.UnimplementedAllocatorServiceServer
 	address string
 	grpc    *grpc.Server
 	health  *health.Server
 	calls   atomic.Int64
-	// answer is given the number of the call, counted from 1.
+	// answer gets the number of the call, counted from 1, and returns its error.
 	answer func(ctx context.Context, call int64) error
 }
 
-// startServer starts a server that answers every call unless answer says otherwise.
+// startServer starts a server on which every call succeeds unless answer returns an error.
 func startServer(t *testing.T, answer func(context.Context, int64) error, options ...grpc.ServerOption) *fakeServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func startServer(t *testing.T, answer func(context.Context, int64) error, option
 	return s
 }
 
-// Allocate answers with the address of the server as the snapshot's id.
+// Allocate returns the address of the server as the id of the snapshot.
 func (s *fakeServer) Allocate(ctx context.Context, _ *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	call := s.calls.Add(1)
 	if s.answer != nil {
@@ -102,8 +102,8 @@ func newClient(t *testing.T, target string, options ...client.Option) *client.Cl
 	return c
 }
 
-// ask makes a call that has to succeed and returns the address of who answered.
-func ask(t *testing.T, c *client.Client) string {
+// mustCall makes a call that must succeed, and returns the address of the server.
+func mustCall(t *testing.T, c *client.Client) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -114,11 +114,11 @@ func ask(t *testing.T, c *client.Client) string {
 	return response.GetSnapshotId()
 }
 
-// askUntilBoth calls until both servers have answered.
-func askUntilBoth(t *testing.T, c *client.Client) {
+// callUntilBoth makes calls until both servers have responded.
+func callUntilBoth(t *testing.T, c *client.Client) {
 	t.Helper()
 	for answered := map[string]bool{}; len(answered) < 2; {
-		answered[ask(t, c)] = true
+		answered[mustCall(t, c)] = true
 	}
 }
 
@@ -126,11 +126,11 @@ func TestCallsAreBalanced(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, nil), startServer(t, nil)
 	c := newClient(t, a.address+", "+b.address)
-	askUntilBoth(t, c)
-	// With both connected they answer in turn.
+	callUntilBoth(t, c)
+	// If both are connected, they alternate.
 	turns := map[string]int{}
 	for range 10 {
-		turns[ask(t, c)]++
+		turns[mustCall(t, c)]++
 	}
 	if turns[a.address] != 5 || turns[b.address] != 5 {
 		t.Errorf("10 calls went to %v", turns)
@@ -141,18 +141,18 @@ func TestServerThatStopsIsNotMissed(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, nil), startServer(t, nil)
 	c := newClient(t, a.address+","+b.address)
-	askUntilBoth(t, c)
+	callUntilBoth(t, c)
 	a.grpc.Stop()
 	for range 20 {
-		if by := ask(t, c); by != b.address {
+		if by := mustCall(t, c); by != b.address {
 			t.Errorf("%s answered, which is stopped", by)
 		}
 	}
 }
 
-// TestServerThatDiesWithManyCalls checks that all calls in flight on a server that
-// dies are answered by another: their failing at once must not stop the retries.
-func TestServerThatDiesWithManyCalls(t *testing.T) {
+// TestServerExitsDuringCalls checks that calls in progress on a server that exits are retried on another server, although all of them
+// fail at the same time.
+func TestServerExitsDuringCalls(t *testing.T) {
 	t.Parallel()
 	entered, forever := make(chan struct{}, 100), make(chan struct{})
 	a := startServer(t, func(ctx context.Context, _ int64) error {
@@ -164,10 +164,10 @@ func TestServerThatDiesWithManyCalls(t *testing.T) {
 		return ctx.Err()
 	})
 	b := startServer(t, nil)
-	c := newClient(t, a.address+","+b.address, ample)
+	c := newClient(t, a.address+","+b.address, longTimeout)
 	const calls = 50
 	failed := make(chan error, 2*calls)
-	// Until both are connected one of them gets all calls; then they get half of them each.
+	// Until both are connected, one of them gets all calls. Then each gets half of them.
 	for range calls {
 		go func() {
 			for {
@@ -194,16 +194,16 @@ func TestServerThatDrainsIsLeft(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, nil), startServer(t, nil)
 	c := newClient(t, a.address+","+b.address)
-	askUntilBoth(t, c)
-	// It would still answer, but says that it is going away.
+	callUntilBoth(t, c)
+	// The server still responds, but reports that it is draining.
 	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	for inRow := 0; inRow < 10; {
-		if inRow++; ask(t, c) == a.address {
+		if inRow++; mustCall(t, c) == a.address {
 			inRow = 0
 		}
 	}
 	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_SERVING)
-	askUntilBoth(t, c)
+	callUntilBoth(t, c)
 }
 
 func TestUnavailableIsRetried(t *testing.T) {
@@ -214,7 +214,7 @@ func TestUnavailableIsRetried(t *testing.T) {
 		}
 		return nil
 	})
-	c := newClient(t, s.address, ample)
+	c := newClient(t, s.address, longTimeout)
 	// Larger than what gRPC by default keeps for a retry.
 	large := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 4<<20)}}
 	if _, err := c.Allocate(t.Context(), large); err != nil {
@@ -266,9 +266,8 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestFrozenServerIsLeft checks that no call is lost to a server that hangs, and that after
-// the first ones it is not asked again for a while.
-func TestFrozenServerIsLeft(t *testing.T) {
+// TestHangingServer checks that no call fails because of a server that hangs, and that the server gets few calls afterwards.
+func TestHangingServer(t *testing.T) {
 	t.Parallel()
 	frozen := startServer(t, func(ctx context.Context, _ int64) error {
 		<-ctx.Done()
@@ -295,14 +294,13 @@ func TestFrozenServerIsLeft(t *testing.T) {
 	for err := range failed {
 		t.Error(err)
 	}
-	// Those in flight together, and again each time that it is tried again.
+	// The concurrent calls fail, and again after each retry of the server.
 	if lost := frozen.calls.Load(); lost > 10*callers {
 		t.Errorf("%d of %d calls went to the server that hangs", lost, callers*calls)
 	}
 }
 
-// TestRetryBudget checks that clients do not multiply the load of a server that turns
-// every call away, whatever it says about when to come back.
+// TestRetryBudget checks that retries do not multiply the load of a server that rejects all calls, independent of its RetryInfo.
 func TestRetryBudget(t *testing.T) {
 	t.Parallel()
 	for name, pushback := range map[string]string{"with pushback": "1", "at once": "0", "silent": ""} {
@@ -319,7 +317,7 @@ func TestRetryBudget(t *testing.T) {
 			const clients, calls = 100, 5
 			var group sync.WaitGroup
 			for range clients {
-				c := newClient(t, s.address, ample)
+				c := newClient(t, s.address, longTimeout)
 				group.Go(func() {
 					for range calls {
 						if _, err := c.Allocate(t.Context(), &elastallocv1.AllocateRequest{}); status.Code(err) != codes.ResourceExhausted {
@@ -336,8 +334,8 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
-// TestTooLargeRequestIsSentOnce checks that a request which gRPC refuses for its size, with
-// the code of a busy server, is not sent again.
+// TestTooLargeRequestIsSentOnce checks that a request that gRPC rejects because of its size is not retried, although the code is that of a
+// busy server.
 func TestTooLargeRequestIsSentOnce(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64
@@ -348,7 +346,7 @@ func TestTooLargeRequestIsSentOnce(t *testing.T) {
 		return ctx, nil
 	}))
 	large := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: strings.Repeat("x", 16<<20)}}
-	if _, err := newClient(t, s.address, ample).Allocate(t.Context(), large); status.Code(err) != codes.ResourceExhausted {
+	if _, err := newClient(t, s.address, longTimeout).Allocate(t.Context(), large); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("error is %v; want RESOURCE_EXHAUSTED", err)
 	}
 	if received.Load() != 1 {
@@ -356,9 +354,8 @@ func TestTooLargeRequestIsSentOnce(t *testing.T) {
 	}
 }
 
-// TestServiceConfigAlone checks that the service configuration does for clients without
-// our code, in other languages, what the documentation says.
-func TestServiceConfigAlone(t *testing.T) {
+// TestServiceConfigOfOtherLanguages checks the documented behavior of the service configuration for clients in other languages.
+func TestServiceConfigOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, func(_ context.Context, call int64) error {
 		if call == 3 {
@@ -368,7 +365,7 @@ func TestServiceConfigAlone(t *testing.T) {
 	}), startServer(t, nil)
 	list := manual.NewBuilderWithScheme("both")
 	list.InitialState(resolver.State{Addresses: []resolver.Address{{Addr: a.address}, {Addr: b.address}}})
-	// As in a language that does not know our own policy.
+	// Clients in other languages do not have this load balancing policy.
 	config := strings.Replace(client.ServiceConfig, `{"elastalloc_awake": {}}, `, "", 1)
 	if config == client.ServiceConfig {
 		t.Fatal("the policy is not in the configuration")
@@ -408,7 +405,7 @@ func TestDeadline(t *testing.T) {
 		least, most time.Duration // What the server is left.
 	}{
 		"default": {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
-		// An attempt has half of the time, or half of what is left beyond the budget.
+		// An attempt has half of the time, or half of the time beyond the budget.
 		"option":           {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute},
 		"on top of budget": {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
 		"senseless budget": {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
@@ -445,8 +442,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestHostileResponse checks that a response of small elements, which would take gigabytes and
-// minutes to decode, is refused.
+// TestHostileResponse checks that a response of many small elements, whose decoding would take gigabytes and minutes, is rejected.
 func TestHostileResponse(t *testing.T) {
 	t.Parallel()
 	// A field of two bytes each: empty allocations.
@@ -470,7 +466,7 @@ func TestHostileResponse(t *testing.T) {
 	}
 }
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -482,7 +478,7 @@ func (rawCodec) Name() string                         { return "proto" }
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	const unserved = "127.0.0.1:1"
-	if _, err := newClient(t, unserved, ample).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, unserved, longTimeout).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("error is %v; want UNAVAILABLE", err)
 	}
 }
@@ -498,21 +494,21 @@ func TestTLS(t *testing.T) {
 
 	creds := grpc.Creds(credentials.NewServerTLSFromCert(&certificate))
 	a, b := startServer(t, nil, creds), startServer(t, nil, creds)
-	askUntilBoth(t, newClient(t, a.address+","+b.address, client.WithTLS(trust)))
-	if by := ask(t, newClient(t, a.address, client.WithTLS(trust))); by != a.address {
+	callUntilBoth(t, newClient(t, a.address+","+b.address, client.WithTLS(trust)))
+	if by := mustCall(t, newClient(t, a.address, client.WithTLS(trust))); by != a.address {
 		t.Errorf("%s answered", by)
 	}
-	if _, err := newClient(t, a.address, ample).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
+	if _, err := newClient(t, a.address, longTimeout).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
 		t.Errorf("error of plain text is %v", err)
 	}
 }
 
-// TestTrimsTarget checks that white space around a target, such as the newline of a file, is ignored.
+// TestTrimsTarget checks that white space around a target is ignored.
 func TestTrimsTarget(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, nil)
 	for _, target := range []string{" " + server.address + "\n", "\tdns:///" + server.address + "\r\n"} {
-		if by := ask(t, newClient(t, target)); by != server.address {
+		if by := mustCall(t, newClient(t, target)); by != server.address {
 			t.Errorf("%q is answered by %q", target, by)
 		}
 	}

@@ -35,8 +35,7 @@ const (
 	backoff  = 20 * time.Second
 )
 
-// toy is a cluster of nodes that are told apart, each with the job on it. It shares nothing
-// with a Plan but the steps that it gets.
+// toy is a simulated cluster with individual nodes and the job on each of them. It shares no code with Plan.
 type toy struct {
 	draw func(below int) int
 	fail func(format string, args ...any)
@@ -54,7 +53,7 @@ type toy struct {
 	moved   time.Time                      // the last decision, or when a step of it was carried out
 	lost    time.Time                      // since when too many nodes are missing
 	missed  bool                           // something happened meanwhile
-	turns   []planTurn
+	turns   []planCall
 }
 
 type toyNode struct {
@@ -65,30 +64,31 @@ type toyNode struct {
 type toyJob struct {
 	id   string
 	step *client.Step // under way
-	// turns are those until it is carried out, or fails.
+	// turns is the number of turns until the step is applied or fails.
 	turns int
 	fails bool
+	// hangs reports that the step never completes by itself.
 	hangs bool // until somebody looks at it
 	begun time.Time
-	// alone is until when it gets no step, after failures in a row.
+	// alone is the time until which the job gets no step, after consecutive failures.
 	alone    time.Time
 	failures int
-	// inUse is how many nodes it was on when a decision was last asked for, or has got since.
+	// inUse is the number of nodes that the job occupied at the last request for a decision, or has got since.
 	inUse int
 }
 
-// planCase is a run as the golden file has it, with its times in seconds.
+// planCase is a run in the golden file, with times in seconds.
 type planCase struct {
 	Cadence   float64    `json:"cadence,omitempty"`
 	Patience  float64    `json:"patience"`
 	CoolDown  float64    `json:"cool_down"`
 	Backoff   float64    `json:"backoff"`
 	MaxShrink float64    `json:"max_shrink,omitempty"`
-	Turns     []planTurn `json:"turns"`
+	Turns     []planCall `json:"turns"`
 }
 
-// planTurn is one turn.
-type planTurn struct {
+// planCall is one call of Reconcile.
+type planCall struct {
 	At      float64         `json:"at"`
 	Observe json.RawMessage `json:"observe"`
 	Late    json.RawMessage `json:"late,omitempty"`    // the answer to an earlier one
@@ -127,17 +127,17 @@ func (c *toy) addNode() {
 	c.nodes = append(c.nodes, n)
 }
 
-// on returns the nodes that a job is on.
+// on returns the nodes of a job.
 func (c *toy) on(j *toyJob) []*toyNode {
 	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *toyNode) bool { return n.job != j })
 }
 
-// free returns the nodes of a type that no job is on.
+// free returns the free nodes of a type.
 func (c *toy) free(nodeType string) []*toyNode {
 	return slices.DeleteFunc(c.on(nil), func(n *toyNode) bool { return n.nodeType != nodeType })
 }
 
-// snapshot describes the cluster as it is.
+// snapshot returns the snapshot of the cluster.
 func (c *toy) snapshot() *elastallocv1.Snapshot {
 	s := &elastallocv1.Snapshot{}
 	if c.typed {
@@ -161,7 +161,7 @@ func (c *toy) snapshot() *elastallocv1.Snapshot {
 	return s
 }
 
-// happens lets jobs and nodes come and go, and reports whether any did.
+// happens adds and removes jobs and nodes at random, and reports whether anything changed.
 func (c *toy) happens() bool {
 	switch c.draw(12) {
 	case 0, 1, 2:
@@ -194,7 +194,7 @@ func (c *toy) happens() bool {
 	return true
 }
 
-// begin begins a step, and fails if a node that it takes may be taken by another.
+// begin starts a step. It fails the test if another job may still use one of its nodes.
 func (c *toy) begin(s client.Step) {
 	j := c.jobs[slices.IndexFunc(c.jobs, func(j *toyJob) bool { return j.id == s.JobID })]
 	if j.step != nil {
@@ -230,14 +230,14 @@ func (c *toy) begin(s client.Step) {
 	}
 }
 
-// pass lets steps make progress, and returns the jobs whose steps failed.
+// pass advances all steps and returns the jobs whose steps failed.
 func (c *toy) pass() (failed []string) {
 	for _, j := range c.jobs {
 		if j.step == nil || j.hangs {
 			continue
 		}
 		if j.turns--; j.turns >= 0 {
-			// Perhaps a node already.
+			// The job may already have got a node.
 			if on, free := c.on(j), c.free(j.step.NodeType); c.draw(2) == 0 && len(on) < int(j.step.Nodes)-1 && len(free) > 0 {
 				free[0].job = j
 			}
@@ -245,7 +245,7 @@ func (c *toy) pass() (failed []string) {
 		}
 		on, free := c.on(j), c.free(j.step.NodeType)
 		switch more := int(j.step.Nodes) - len(on); {
-		case j.fails || more > len(free): // Perhaps since a node of it went.
+		case j.fails || more > len(free): // For example because one of its nodes was removed.
 			failed = append(failed, j.id)
 			j.alone = c.now.Add(min(backoff<<j.failures, client.MaxBackoff))
 			j.failures++
@@ -265,7 +265,7 @@ func (c *toy) pass() (failed []string) {
 	return failed
 }
 
-// decide decides on a snapshot, in any legal way.
+// decide returns a random legal decision.
 func (c *toy) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateResponse {
 	left := map[string]int32{"": s.GetTotalNodes()}
 	types := []string{""}
@@ -290,7 +290,7 @@ func (c *toy) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateResponse {
 	return response
 }
 
-// asks checks what is asked about: what jobs were told, on nodes that no other may hold.
+// asks checks the snapshot of a request for a decision.
 func (c *toy) asks(sent *elastallocv1.Snapshot, overdue []string) {
 	left, asked := make(map[string]int), make(map[string]string)
 	for _, n := range c.nodes {
@@ -349,7 +349,7 @@ func (c *toy) tooSmall() bool {
 	return c.now.Before(c.lost.Add(3 * cadence))
 }
 
-// holds says what a job holds.
+// holds describes the nodes of a job.
 func (c *toy) holds(j *toyJob) string {
 	on := c.on(j)
 	if len(on) == 0 {
@@ -358,7 +358,7 @@ func (c *toy) holds(j *toyJob) string {
 	return fmt.Sprint(len(on), on[0].nodeType)
 }
 
-// takes remembers the answer that the plan gets.
+// takes records the response that the plan gets.
 func (c *toy) takes() json.RawMessage {
 	answer := c.answer
 	c.answer, c.moved, c.decided = nil, c.now, make(map[string]string)
@@ -368,16 +368,16 @@ func (c *toy) takes() json.RawMessage {
 	return marshal(answer)
 }
 
-// turn is one of a scheduler.
+// turn makes one call of Reconcile, as a scheduler does.
 func (c *toy) turn() {
 	c.now = c.now.Add(turn)
 	onTheirWay := slices.Clone(c.jobs)
 	onTheirWay = slices.DeleteFunc(onTheirWay, func(j *toyJob) bool { return j.step == nil })
 	event := !c.calm && c.happens() || c.missed
 	for _, j := range c.jobs {
-		event = event || j.step != nil && !j.hangs && j.turns == 0 && c.now.Sub(j.begun) > patience // Carried out at last.
+		event = event || j.step != nil && !j.hangs && j.turns == 0 && c.now.Sub(j.begun) > patience // Completed late.
 		if j.step != nil && j.step.Frees() && len(c.on(j)) <= int(j.step.Nodes) {
-			j.step, j.failures, c.moved = nil, 0, c.now // The nodes went.
+			j.step, j.failures, c.moved = nil, 0, c.now // The nodes were removed.
 		}
 	}
 	failed := c.pass()
@@ -390,7 +390,7 @@ func (c *toy) turn() {
 	tooSmall := c.tooSmall()
 	s := c.snapshot()
 	c.plan.Observe(c.now, s)
-	record := planTurn{At: c.now.Sub(time.Unix(1e9, 0)).Seconds(), Observe: marshal(s), Failed: failed}
+	record := planCall{At: c.now.Sub(time.Unix(1e9, 0)).Seconds(), Observe: marshal(s), Failed: failed}
 	for _, id := range failed {
 		c.plan.Failed(c.now, id)
 	}
@@ -415,7 +415,7 @@ func (c *toy) turn() {
 			j.inUse = len(c.on(j))
 		}
 		record.Due, record.Sent = true, marshal(sent)
-		if c.calm || c.draw(5) > 0 { // Else the call fails.
+		if c.calm || c.draw(5) > 0 { // Otherwise the call fails.
 			c.answer = c.decide(sent)
 		}
 		if c.answer == nil || !c.calm && c.draw(2) > 0 {
@@ -458,10 +458,9 @@ func marshal(m proto.Message) json.RawMessage {
 	return compact.Bytes()
 }
 
-// TestPlan carries random decisions out on a cluster where steps are slow, fail and hang, calls
-// fail, and jobs and nodes come and go: no step takes a node that is in use or may yet be, in a
-// pool of one type and of two. Once nothing fails any more, every job is decided on again, and
-// each decision is carried out to its end before the next one.
+// TestPlan applies random decisions on clusters with one and two node types, in which steps are slow, fail and hang, calls fail, and jobs and
+// nodes change: no step takes a node that may be in use. When nothing fails anymore, every job is part of a decision, and each decision is
+// applied completely before the next one.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newToy(rapid.Uint64().Draw(t, "seed"), t.Fatalf)
@@ -472,7 +471,7 @@ func TestPlan(t *testing.T) {
 		for _, j := range c.jobs {
 			j.fails = false
 		}
-		// What hangs is overdue and ends, and the last of six failures in a row is over.
+		// Hanging steps become overdue, and the wait after six consecutive failures expires.
 		for end := c.now.Add(patience + backoff<<6); c.now.Before(end); {
 			c.turn()
 		}
@@ -505,8 +504,8 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// TestPlans compares turns with a golden file, which the Python client is held to as well.
-func TestPlans(t *testing.T) {
+// TestPlanGolden compares calls of Reconcile with a golden file, which the tests of the Python client use too.
+func TestPlanGolden(t *testing.T) {
 	const path = "testdata/plans.json"
 	text := []byte("[\n")
 	refused, believed := 0, 0 // turns, and those after it
@@ -549,8 +548,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestPlanInWords: what a scheduler author reads of a Plan, one case each.
-func TestPlanInWords(t *testing.T) {
+// TestPlanRules checks the documented rules of Plan, one case each.
+func TestPlanRules(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	snapshot := func(nodes int32, held ...int32) *elastallocv1.Snapshot {
@@ -671,14 +670,14 @@ func TestPlanInWords(t *testing.T) {
 		turn(&p, 940, snapshot(8, 4, 0, 0), "", 8, 0, 0) // Nodes return.
 		p.Observe(at(950), snapshot(8, 8, 0, 0))
 		turn(&p, 960, snapshot(2, 2, 0, 0), "has 2 nodes, but jobs occupied 8") // The job is not on lost nodes any more.
-		turn(&p, 970, snapshot(2), "")                                          // All ended: none of them lost anything.
+		turn(&p, 970, snapshot(2), "")                                          // All jobs completed, so that no nodes are lost.
 		q := client.Plan{MaxShrink: 1, Cadence: time.Minute}
 		turn(&q, 0, snapshot(10, 6, 4), "", 6, 4)
 		turn(&q, 10, snapshot(1, 6, 4), "", 1, 0)
 		for seconds := 20; seconds < 1000; seconds += 100 {
 			turn(&q, seconds, snapshot(0, 6, 4), "has 0 nodes, but jobs occupy 10; total_nodes or node_types must be the usable nodes")
 		}
-		turn(&q, 1000, snapshot(0, 0, 0), "", 0, 0) // Nothing runs.
+		turn(&q, 1000, snapshot(0, 0, 0), "", 0, 0) // No job is running.
 		r := client.Plan{}
 		turn(&r, 0, snapshot(0, 0, 0), "", 0, 0)
 		late := client.Plan{}
@@ -693,7 +692,7 @@ func TestPlanInWords(t *testing.T) {
 		p := client.Plan{}
 		answer := decision(4)
 		answer.Report = &elastallocv1.SolveReport{Warnings: []*elastallocv1.Warning{{Message: "look here"}}}
-		for n, want := range []int{1, 0} { // The second turn asks for nothing.
+		for n, want := range []int{1, 0} { // The second call requests no decision.
 			seconds := 10 * n
 			_, warnings, err := p.Reconcile(at(seconds), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return answer, nil })
 			if err != nil || len(warnings) != want {

@@ -28,8 +28,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// ask answers a request of any method in process.
-func ask(ctx context.Context, in apiconv.InProcess, request proto.Message) (proto.Message, error) {
+// callInProcess makes a call of any method in process.
+func callInProcess(ctx context.Context, in apiconv.InProcess, request proto.Message) (proto.Message, error) {
 	switch r := request.(type) {
 	case *elastallocv1.AllocateRequest:
 		return in.Allocate(ctx, r)
@@ -46,13 +46,12 @@ func ask(ctx context.Context, in apiconv.InProcess, request proto.Message) (prot
 	}
 }
 
-// requestKinds are the kinds of requests whose answers or searches are many times as large: long ids
-// that are echoed, quoted or waited for, plans, groups, sizes, node types, and sizes that add up to
-// any number.
+// requestKinds are kinds of requests whose responses or searches need much more memory than the request: long ids that are repeated in responses, plans,
+// groups, sizes, node types, and sizes with many different sums.
 var requestKinds = []string{"usual", "plans", "never fit", "behind", "wide", "hard", "groups", "held", "uneven", "uneven teams", "uneven types"}
 
-// drawRequest draws a request of a method and kind.
-func drawRequest(r *rand.Rand, method, kind string) proto.Message {
+// randomRequest returns a random request of a method and kind.
+func randomRequest(r *rand.Rand, method, kind string) proto.Message {
 	jobs := 1 + r.IntN(2000)
 	id := strings.Repeat(oneOf(r, "x", "\x01", "\u202e"), r.IntN(80))
 	s := &elastallocv1.Snapshot{Id: id, TotalNodes: oneOf(r, 0, 8, int32(2*jobs), 1<<30)}
@@ -92,7 +91,7 @@ func drawRequest(r *rand.Rand, method, kind string) proto.Message {
 		s.TotalNodes = 0
 	}
 	for i := range jobs {
-		s.Jobs = append(s.Jobs, drawJob(r, s, kind, id, i, sums))
+		s.Jobs = append(s.Jobs, randomJob(r, s, kind, id, i, sums))
 	}
 	switch method {
 	case "Allocate":
@@ -114,8 +113,8 @@ func drawRequest(r *rand.Rand, method, kind string) proto.Message {
 	}
 }
 
-// drawJob draws job i of a snapshot; a group of its own is added to that.
-func drawJob(r *rand.Rand, s *elastallocv1.Snapshot, kind, id string, i, sums int) *elastallocv1.Job {
+// randomJob returns random job i of a snapshot, and adds its group to the snapshot.
+func randomJob(r *rand.Rand, s *elastallocv1.Snapshot, kind, id string, i, sums int) *elastallocv1.Job {
 	job := &elastallocv1.Job{Id: fmt.Sprint(id, i), RemainingEta: durationpb.New(time.Duration(100+i*7919%36000) * time.Second)}
 	switch kind {
 	case "never fit":
@@ -133,13 +132,13 @@ func drawJob(r *rand.Rand, s *elastallocv1.Snapshot, kind, id string, i, sums in
 	case "held":
 		job.MinNodes = new(int32(0))
 	case "uneven", "uneven teams", "uneven types":
-		job.AllowedNodes, job.Scaling = uneven(r, sums)
+		job.AllowedNodes, job.Scaling = unevenSizes(r, sums)
 		job.MinNodes, job.MaxNodes, job.Weight = new(int32(1)), new(int32(1<<30)), new(0.5+r.Float64())
 		if len(s.GetGroups()) > 0 {
 			job.GroupId = fmt.Sprint(i % 4)
 		}
 		for _, nodes := range s.GetNodeTypes() {
-			sizes, scaling := uneven(r, sums)
+			sizes, scaling := unevenSizes(r, sums)
 			job.Speeds = append(job.Speeds, &elastallocv1.TypeSpeed{NodeType: nodes.GetId(), Scaling: scaling, AllowedNodes: sizes})
 		}
 	}
@@ -148,8 +147,8 @@ func drawJob(r *rand.Rand, s *elastallocv1.Snapshot, kind, id string, i, sums in
 
 func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// uneven returns sizes of a job that add up to all kinds of numbers, and a speed for each.
-func uneven(r *rand.Rand, most int) ([]int32, *elastallocv1.Scaling) {
+// unevenSizes returns sizes of a job with many different sums, and a speed for each.
+func unevenSizes(r *rand.Rand, most int) ([]int32, *elastallocv1.Scaling) {
 	var sizes []int32
 	table, size, speed := &elastallocv1.SpeedTable{}, 0, 0.0
 	for range 2 + r.IntN(31) {
@@ -159,9 +158,8 @@ func uneven(r *rand.Rand, most int) ([]int32, *elastallocv1.Scaling) {
 	return sizes, &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
 }
 
-// live returns the bytes of the heap that are reachable. What a sync.Pool keeps goes with the
-// second collection.
-func live() int {
+// reachableBytes returns the size of reachable objects on the heap. Two garbage collections are needed to empty each sync.Pool.
+func reachableBytes() int {
 	var stats runtime.MemStats
 	runtime.GC()
 	runtime.GC()
@@ -169,17 +167,15 @@ func live() int {
 	return int(stats.HeapAlloc)
 }
 
-// heldBy returns the answer to a request, and the most bytes that its call holds, with the request,
-// the answer and the bytes of both: garbage is collected each time that the heap has grown by a twentieth.
-// Only where a collection stops the world, as in stopping, is it exact: what is made meanwhile
-// counts.
-func heldBy(in apiconv.InProcess, request proto.Message) (response proto.Message, held int, err error) {
+// peakMemory returns the response of a call and the peak memory of request, response and their encodings. It collects garbage each time that the heap has
+// grown by 5%. The result is exact only if the collector stops the world, as in inStopTheWorldProcess, because new objects count otherwise.
+func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Message, held int, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(5))
 	wire, err := proto.Marshal(request)
 	if err != nil {
 		return nil, 0, err
 	}
-	before := live()
+	before := reachableBytes()
 	stop, most := make(chan struct{}), make(chan int)
 	go func() {
 		sample, seen := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}, 0
@@ -197,13 +193,13 @@ func heldBy(in apiconv.InProcess, request proto.Message) (response proto.Message
 	decoded := request.ProtoReflect().New().Interface()
 	err = proto.Unmarshal(wire, decoded)
 	if err == nil {
-		response, err = ask(context.Background(), in, decoded)
+		response, err = callInProcess(context.Background(), in, decoded)
 	}
 	var encoded []byte
 	if err == nil {
 		encoded, err = proto.Marshal(response)
 	}
-	live()
+	reachableBytes()
 	close(stop)
 	held = <-most - before
 	runtime.KeepAlive(wire)
@@ -213,9 +209,8 @@ func heldBy(in apiconv.InProcess, request proto.Message) (response proto.Message
 	return response, held, err
 }
 
-// stopping runs a test again in a process whose garbage collector stops the world, and reports
-// whether this is that process.
-func stopping(t *testing.T) bool {
+// inStopTheWorldProcess runs a test again in a process whose garbage collector stops the world, and reports whether this is that process.
+func inStopTheWorldProcess(t *testing.T) bool {
 	t.Helper()
 	const setting = "gcstoptheworld=1"
 	if strings.Contains(os.Getenv("GODEBUG"), setting) {
@@ -230,8 +225,8 @@ func stopping(t *testing.T) bool {
 	return false
 }
 
-// needOf returns the message of a request, and all that is reserved for its call as a kind of work.
-func needOf(tb testing.TB, method ingress.Method, as ingress.Work, request proto.Message) (wire []byte, bytes int) {
+// reservation returns the message of a request, and the memory that is reserved for its call as a kind of work.
+func reservation(tb testing.TB, method ingress.Method, as ingress.Work, request proto.Message) (wire []byte, bytes int) {
 	tb.Helper()
 	wire, err := proto.Marshal(request)
 	if err != nil {
@@ -244,30 +239,29 @@ func needOf(tb testing.TB, method ingress.Method, as ingress.Work, request proto
 	return wire, guard.CallBytes + 2*len(wire) + bytes + as.Memory()
 }
 
-// oneSlot is an allocator without extra slots, which would have reservations of their own.
+// oneSlot is an allocator without additional slots, which would have their own reservations.
 type oneSlot struct{ apiconv.Allocator }
 
 func refuse(context.Context) (context.Context, func(), bool) { return nil, nil, false }
 
-// Explain explains a decision in one slot.
+// Explain uses one slot.
 func (a oneSlot) Explain(ctx context.Context, s *solver.Snapshot, o solver.Options, ids []string) (solver.Explanation, error) {
 	o.AcquireWorker = refuse
 	return a.Allocator.Explain(ctx, s, o, ids)
 }
 
-// Forecast forecasts in one slot.
+// Forecast uses one slot.
 func (a oneSlot) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions) (solver.Forecast, error) {
 	o.AcquireWorker = refuse
 	return a.Allocator.Forecast(ctx, s, o, f)
 }
 
-// TestMemoryInUse checks that a call of any method never uses more than 1.2 times what is reserved for
-// it; and that a recorder is told no less than what the messages of the call take.
+// TestMemoryInUse checks that no call uses more than 1.2 times its reservation, and that recorders get at least the memory of the messages.
 func TestMemoryInUse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector holds memory of its own")
 	}
-	if !stopping(t) {
+	if !inStopTheWorldProcess(t) {
 		return
 	}
 	allocator, err := elastalloc.New(elastalloc.Options{})
@@ -281,13 +275,13 @@ func TestMemoryInUse(t *testing.T) {
 	for n := 0; n < testtier.Conformance.Examples(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Examples(3, 1) {
 		kind := requestKinds[n%len(requestKinds)]
 		method := slices.Sorted(maps.Keys(needs))[n/len(requestKinds)%len(needs)]
-		request := drawRequest(rand.New(rand.NewPCG(uint64(n), 1)), method, kind)
+		request := randomRequest(rand.New(rand.NewPCG(uint64(n), 1)), method, kind)
 		as := needs[method].Work
 		if r, ok := request.(*elastallocv1.AllocateRequest); ok && r.GetOptions().GetBackend() == elastallocv1.Backend_BACKEND_GREEDY {
 			as = ingress.WorkShort // It has no slot for a search.
 		}
-		wire, reserved := needOf(t, needs[method], as, request)
-		response, held, err := heldBy(in, request)
+		wire, reserved := reservation(t, needs[method], as, request)
+		response, held, err := peakMemory(in, request)
 		if err == nil {
 			checkRecorded(t, &ingress.Event{Request: request, Response: response, RequestBytes: len(wire), Size: needs[method].Memory.Size(wire)})
 		}
@@ -301,20 +295,20 @@ func TestMemoryInUse(t *testing.T) {
 	}
 }
 
-// checkRecorded checks that a recorder is told no less than what copies of the messages take.
+// checkRecorded checks that a recorder gets at least the memory of copies of the messages.
 func checkRecorded(t *testing.T, e *ingress.Event) {
 	t.Helper()
-	told, before := recordedBytes(e), live()
+	told, before := recordedBytes(e), reachableBytes()
 	copies := []proto.Message{proto.Clone(e.Request), proto.Clone(e.Response)}
 	const others = 64 << 10
-	if held := live() - before; held > told+told/5+others {
+	if held := reachableBytes() - before; held > told+told/5+others {
 		t.Errorf("the messages take %d bytes; the recorder is told %d", held, told)
 	}
 	runtime.KeepAlive(copies)
 	runtime.KeepAlive(e)
 }
 
-// explainedInFull is a call whose answer has a cost for each of many sizes, which are few bytes each.
+// explainedInFull returns a call whose response has many small elements: the cost of many sizes.
 func explainedInFull() *ingress.Event {
 	answer := new(elastallocv1.ExplainResponse)
 	for range 1000 {
@@ -327,8 +321,7 @@ func explainedInFull() *ingress.Event {
 	return &ingress.Event{Request: new(elastallocv1.ExplainRequest), Response: answer}
 }
 
-// BenchmarkEstimator measures what the constants of guard.Need estimate: what each of something holds,
-// beside what it is said to need.
+// BenchmarkEstimator measures the memory that the constants of guard.Need estimate.
 func BenchmarkEstimator(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
@@ -409,15 +402,15 @@ func BenchmarkEstimator(b *testing.B) {
 			few, many := math.MaxInt, math.MaxInt // The least: what else the machine does adds to it.
 			for b.Loop() {
 				for n, least := range map[int]*int{row.few: &few, row.many: &many} {
-					_, held, err := heldBy(in, row.request(n))
+					_, held, err := peakMemory(in, row.request(n))
 					if err != nil {
 						b.Fatal(err)
 					}
 					*least = min(*least, held)
 				}
 			}
-			_, fewSaid := needOf(b, needs[row.method], needs[row.method].Work, row.request(row.few))
-			_, said := needOf(b, needs[row.method], needs[row.method].Work, row.request(row.many))
+			_, fewSaid := reservation(b, needs[row.method], needs[row.method].Work, row.request(row.few))
+			_, said := reservation(b, needs[row.method], needs[row.method].Work, row.request(row.many))
 			b.ReportMetric(float64(many-few)/float64(row.many-row.few), "held-B")
 			b.ReportMetric(float64(said-fewSaid)/float64(row.many-row.few), "said-B")
 		})

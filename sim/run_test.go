@@ -16,12 +16,12 @@ import (
 
 const second = time.Second
 
-// give is a rule that gives the nodes that a function says for a number of jobs.
+// allocate returns a policy that gives the nodes that a function returns for a number of jobs.
 func allocate(nodes func(jobs int) []int) Policy {
 	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) }}
 }
 
-// times returns when a job started and ended, in seconds.
+// times returns the start and completion times of a job, in seconds.
 func times(job JobResult) [2]int64 {
 	return [2]int64{int64(job.Start / second), int64(job.End / second)}
 }
@@ -45,7 +45,7 @@ func TestRegularTimes(t *testing.T) {
 }
 
 func TestMoments(t *testing.T) {
-	// A job that is submitted at a scaling moment starts there, one that comes later
+	// A job that is submitted at a scaling decision starts there, one that comes later
 	// a second later, and one that finds no nodes when a job ends, a second after
 	// that.
 	config := DefaultConfig(1)
@@ -76,8 +76,8 @@ func TestEveryEvent(t *testing.T) {
 	for _, decision := range result.Decisions {
 		at = append(at, int64(decision.At/second))
 	}
-	// At the moment 0, after the submission at 10, and after b's end. a needs all
-	// nodes to end before the next moment, and has them but while b trains.
+	// At the decision 0, after the submission at 10, and after b's end. a needs all
+	// nodes to end before the next decision, and has them but while b trains.
 	end := int64(result.Jobs[1].End / second)
 	if diff := cmp.Diff([]int64{0, 11, end + 1}, at); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
@@ -90,11 +90,11 @@ func TestEveryEvent(t *testing.T) {
 func TestScalingDelay(t *testing.T) {
 	config := DefaultConfig(16)
 	config.ScalingDelay = 15 * second
-	// The sizes of a lone job at the moments 0, 300 and 600.
-	moment := 0
+	// The sizes of a lone job at the decision times 0, 300 and 600.
+	decision := 0
 	sizes := []int{1, 4, 2}
-	p := allocate(func(int) []int { moment++; return []int{sizes[moment-1]} })
-	// 15 s of nothing, 285 s on 1 node, 15 s more on 1, 285 s on 4 (2.56), then 2
+	p := allocate(func(int) []int { decision++; return []int{sizes[decision-1]} })
+	// 15 s without progress, 285 s on 1 node, 15 s more on 1, 285 s on 4 (2.56), then 2
 	// nodes (1.6) at once for 100 s.
 	work := 285 + 15 + 285*2.56 + 100*1.6
 	result := run(t, p, config, job("a", 0, time.Duration(work*float64(second))))
@@ -109,9 +109,9 @@ func TestScalingDelay(t *testing.T) {
 func TestRestartTime(t *testing.T) {
 	config := DefaultConfig(16)
 	config.RestartTime = 400 * second // longer than the frequency
-	moment := 0
+	decision := 0
 	sizes := []int{1, 1, 4, 4, 2, 1, 1, 1}
-	p := allocate(func(int) []int { moment++; return []int{sizes[moment-1]} })
+	p := allocate(func(int) []int { decision++; return []int{sizes[decision-1]} })
 	// 1 node from 0 trains from 400; 4 from 600 would from 1000; 2 from 1200 do not
 	// before 1 from 1500 begins its restart anew, which ends at 1900.
 	work := 200 + 200*2.56 + 50
@@ -124,7 +124,7 @@ func TestRestartTime(t *testing.T) {
 	}
 }
 
-// TestSpeedsOfAbsentTypes checks that a job may have speeds on types that the cluster lacks.
+// TestSpeedsOfAbsentTypes checks a job with speeds on node types that the cluster does not have.
 func TestSpeedsOfAbsentTypes(t *testing.T) {
 	p, err := FindPolicy("total-time")
 	if err != nil {
@@ -213,11 +213,11 @@ func TestGrowth(t *testing.T) {
 func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
 	// a runs, is preempted for c at 300, and at the regular time after c's end goes
 	// before b, which came later but has waited in the queue all along.
-	moment := 0
+	decision := 0
 	p := Policy{Name: "given", FixedSize: true, Decide: func(s *solver.Snapshot) []solver.Option {
-		moment++
+		decision++
 		options := make([]solver.Option, len(s.Jobs))
-		if moment == 2 {
+		if decision == 2 {
 			options[2].Nodes = 1
 		} else {
 			options[0].Nodes = 1
@@ -256,8 +256,7 @@ func TestToldETA(t *testing.T) {
 	}
 }
 
-// TestEstimatedETA: what is told of a job that tells no ETA comes from the jobs that ended, and
-// what is told of one that errs grows with its work.
+// TestEstimatedETA checks that the ETA of a job without one is estimated from completed jobs, and that the ETA of a job that exceeds it grows with its work.
 func TestEstimatedETA(t *testing.T) {
 	type spec struct {
 		ETA, WorkDone time.Duration
@@ -373,11 +372,10 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestRunNamesJobsThatSwap checks that a run which stalls names the jobs whose nodes change again
-// and again, and no other.
+// TestRunNamesJobsThatSwap checks that a stalled run names exactly the jobs whose nodes change repeatedly.
 func TestRunNamesJobsThatSwap(t *testing.T) {
 	for name, test := range map[string]struct {
-		swap int // the jobs that take turns on the only node, 0 for none
+		swap int // number of jobs that alternate on the only node
 		want string
 	}{
 		"two":  {2, `no job has made progress for 83h25m0s under the decisions of the policy, which keeps resizing "a" and "b"`},
@@ -413,8 +411,7 @@ func TestRunNamesJobsThatSwap(t *testing.T) {
 	}
 }
 
-// TestRunAfterAnIdleSpan checks that a job which restarts after a long time without jobs does not
-// count as stalled.
+// TestRunAfterAnIdleSpan checks that a job that restarts after a long time without jobs is not stalled.
 func TestRunAfterAnIdleSpan(t *testing.T) {
 	config := DefaultConfig(4)
 	config.ScalingDelay, config.RestartTime = 0, 10*time.Minute
@@ -465,8 +462,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestRunMakesAsManyDecisionsAsItMay checks that a job of 50 years does not keep a run going.
-func TestRunMakesAsManyDecisionsAsItMay(t *testing.T) {
+// TestRunLimitsDecisions checks that the number of decisions of a run is limited, with a job of 50 years.
+func TestRunLimitsDecisions(t *testing.T) {
 	config := DefaultConfig(1)
 	config.MaxDecisions = 10
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 50*8766*time.Hour)}}
@@ -482,8 +479,7 @@ func TestRunWithoutJobs(t *testing.T) {
 	}
 }
 
-// TestRunAll checks that results stand in the order of the tasks and do not depend
-// on the number of workers.
+// TestRunAll checks that results are in the order of the tasks and do not depend on the number of workers.
 func TestRunAll(t *testing.T) {
 	trace := drawn(t, Heterogeneous, 1)
 	workload := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).

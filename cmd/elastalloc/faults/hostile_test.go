@@ -24,15 +24,13 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// hostileDeadlines are those of a call of the fuzzer, one after the other where the
-// server does not answer, as on a busy machine: the call may ask for a budget of years,
-// of which it takes all, and the engine takes an input that needs more than ten seconds
-// for a deadlock.
+// hostileDeadlines returns the deadlines of a call of the fuzz test. The next one is used if the server does not respond on a busy machine. A request
+// may have a budget of years and use all of the deadline, and the fuzzing engine treats an input of more than ten seconds as a deadlock.
 func hostileDeadlines() []time.Duration {
 	return []time.Duration{1500 * time.Millisecond, 15 * time.Second, generous}
 }
 
-// inTime makes a call with the first of the deadlines by which it is answered.
+// inTime makes a call with the first deadline by which the server responds.
 func inTime(ctx context.Context, call func(context.Context) error) (err error) {
 	for _, deadline := range hostileDeadlines() {
 		limited, cancel := context.WithTimeout(ctx, deadline)
@@ -45,10 +43,8 @@ func inTime(ctx context.Context, call func(context.Context) error) (err error) {
 	return err
 }
 
-// FuzzRunningServer sends a running server whatever the fuzzer comes up with, as the
-// bytes of a message and as a request drawn from them: it has to refuse it in the
-// words of the API or to answer it legally, to answer it alike when asked again, and
-// to go on.
+// FuzzRunningServer sends messages of random bytes and random requests to a running server. The server must reject them with an error of the API or
+// return a legal response, the same one each time, and continue to run.
 func FuzzRunningServer(f *testing.F) {
 	for _, request := range []*elastallocv1.AllocateRequest{
 		{}, drawnRequest(3, 4, 1), drawnRequest(40, 70, 1),
@@ -86,17 +82,16 @@ func FuzzRunningServer(f *testing.F) {
 		switch {
 		case !malformed:
 			checkError(t, err)
-			askTwice(t, allocator, request)
+			callTwice(t, allocator, request)
 		case status.Code(err) != codes.InvalidArgument: // The error names no field.
 			t.Errorf("bytes that do not parse end with %v; want INVALID_ARGUMENT", err)
 		}
-		askTwice(t, allocator, drawHostile(bytes))
+		callTwice(t, allocator, hostileRequest(bytes))
 	})
 }
 
-// startServerToFuzz starts a server with small limits, since what they bound is to be
-// met often. It ends with this process, however that ends: the fuzzing engine ends its
-// workers without a word.
+// startServerToFuzz starts a server with small limits, so that they are reached often. The server is killed when this process exits, because the
+// fuzzing engine kills its workers.
 func startServerToFuzz(f *testing.F) *servertest.Server {
 	f.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -122,9 +117,8 @@ func startServerToFuzz(f *testing.F) *servertest.Server {
 	return server
 }
 
-// askTwice makes the same call twice: the server may refuse it, otherwise the answers
-// have to be legal, and alike unless time cut them short.
-func askTwice(t *testing.T, allocator elastallocv1.AllocatorServiceClient, request *elastallocv1.AllocateRequest) {
+// callTwice makes the same call twice. The server may reject it. Otherwise the responses must be legal, and equal unless a time limit applied.
+func callTwice(t *testing.T, allocator elastallocv1.AllocatorServiceClient, request *elastallocv1.AllocateRequest) {
 	t.Helper()
 	var answers [2]*elastallocv1.AllocateResponse
 	for i := range answers {
@@ -159,8 +153,7 @@ func nodesOf(answer *elastallocv1.AllocateResponse) (nodes []int32) {
 	return nodes
 }
 
-// checkError checks that a call ended as the API allows, where no server drains and
-// greedy has the time to answer.
+// checkError checks that the error of a call is one that the API allows, if no server is draining and greedy has enough time.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	s := status.Convert(err)
@@ -178,51 +171,50 @@ func checkError(t *testing.T, err error) {
 	}
 }
 
-// drawHostile draws a request from bytes: valid, with values on every edge, or, one in
-// four, spoilt by bad ones.
-func drawHostile(bytes []byte) *elastallocv1.AllocateRequest {
-	d := &drawer{bytes: bytes}
+// hostileRequest returns a request that is derived from bytes: valid with boundary values or, with a probability of 1/4, with invalid values.
+func hostileRequest(bytes []byte) *elastallocv1.AllocateRequest {
+	d := &byteSource{bytes: bytes}
 	d.wild = d.below(4) == 3
 	request := &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{
 		Backend:     elastallocv1.Backend(d.enum(5)),
 		Formulation: elastallocv1.Formulation(d.enum(3)),
-		RelativeGap: spoil(d, pick(d, 0, 0, 0.01, 0.999), -1, 1, math.NaN(), math.Inf(1)),
+		RelativeGap: orInvalid(d, choose(d, 0, 0, 0.01, 0.999), -1, 1, math.NaN(), math.Inf(1)),
 		Admission:   elastallocv1.Admission(d.enum(4)),
 		IncludePlan: d.below(2) == 0,
 	}}
 	if d.below(2) == 0 {
-		request.Options.TimeBudget = pick(d, durationpb.New(100*time.Millisecond), durationpb.New(time.Nanosecond),
+		request.Options.TimeBudget = choose(d, durationpb.New(100*time.Millisecond), durationpb.New(time.Nanosecond),
 			durationpb.New(300*time.Millisecond), d.duration())
 	}
 	snapshot := &elastallocv1.Snapshot{
 		Id:         d.text(),
-		TotalNodes: spoil(d, pick(d, int32(d.below(100)), int32(d.below(250)), int32(d.below(20)), 0, 1<<20, math.MaxInt32), -1, math.MinInt32),
+		TotalNodes: orInvalid(d, choose(d, int32(d.below(100)), int32(d.below(250)), int32(d.below(20)), 0, 1<<20, math.MaxInt32), -1, math.MinInt32),
 	}
 	if d.below(3) == 0 {
-		snapshot.Horizon = &elastallocv1.Horizon{Steps: new(spoil(d, pick(d, 1, 2, 24, 1+int32(d.below(24))), 25, 0, -1, math.MaxInt32))}
+		snapshot.Horizon = &elastallocv1.Horizon{Steps: new(orInvalid(d, choose(d, 1, 2, 24, 1+int32(d.below(24))), 25, 0, -1, math.MaxInt32))}
 		if d.below(2) == 0 {
 			snapshot.Horizon.Step = d.duration()
 		}
 	}
-	for i := range spoil(d, pick(d, d.below(8), d.below(60), d.below(20), 1, 0, d.below(256), d.below(8), 2000), 2001) {
+	for i := range orInvalid(d, choose(d, d.below(8), d.below(60), d.below(20), 1, 0, d.below(256), d.below(8), 2000), 2001) {
 		job := d.job()
-		job.Id = spoil(d, strconv.Itoa(i), d.text(), "")
+		job.Id = orInvalid(d, strconv.Itoa(i), d.text(), "")
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}
-	request.Snapshot = spoil(d, snapshot, nil)
+	request.Snapshot = orInvalid(d, snapshot, nil)
 	return request
 }
 
-// drawer makes decisions out of bytes, again from the first where it has used the last.
-type drawer struct {
+// byteSource derives decisions from bytes. It starts again when it has used all of them.
+type byteSource struct {
 	bytes []byte
 	used  int
-	// wild says that bad values are drawn as well.
+	// wild allows invalid values.
 	wild bool
 }
 
-// below returns a number below n, at most 256 of them.
-func (d *drawer) below(n int) int {
+// below returns a number below n, which is at most 256.
+func (d *byteSource) below(n int) int {
 	if len(d.bytes) == 0 {
 		return 0
 	}
@@ -232,41 +224,41 @@ func (d *drawer) below(n int) int {
 	return value % 256 % n
 }
 
-// pick draws one of the given values.
-func pick[T any](d *drawer, values ...T) T { return values[d.below(len(values))] }
+// choose returns one of the given values.
+func choose[T any](d *byteSource, values ...T) T { return values[d.below(len(values))] }
 
-// spoil returns the value, or now and then, in a wild request, one of some bad ones.
-func spoil[T any](d *drawer, value T, bad ...T) T {
+// orInvalid returns the value or, rarely and only if wild is set, one of some invalid values.
+func orInvalid[T any](d *byteSource, value T, bad ...T) T {
 	if d.wild && d.below(64) == 63 {
-		return pick(d, bad...)
+		return choose(d, bad...)
 	}
 	return value
 }
 
-// enum draws the number of an enum that has this many values.
-func (d *drawer) enum(values int) int32 {
-	return spoil(d, int32(d.below(values)), int32(values), -1, 99, math.MaxInt32)
+// enum returns a number of an enum with the given number of values.
+func (d *byteSource) enum(values int) int32 {
+	return orInvalid(d, int32(d.below(values)), int32(values), -1, 99, math.MaxInt32)
 }
 
-// text draws an id.
-func (d *drawer) text() string {
-	return pick(d, "id", "", "\u202e\u0000", "日本語 🚂", "job", "a\nb", "%s%n", string(make([]byte, 5000)))
+// text returns an id.
+func (d *byteSource) text() string {
+	return choose(d, "id", "", "\u202e\u0000", "日本語 🚂", "job", "a\nb", "%s%n", string(make([]byte, 5000)))
 }
 
-// duration draws a duration.
-func (d *drawer) duration() *durationpb.Duration {
+// duration returns a duration.
+func (d *byteSource) duration() *durationpb.Duration {
 	short := int64(1 + d.below(256))
-	seconds := pick(d, short, 60*short, short*short, 3600*short*short, math.MaxInt64/int64(time.Second))
-	return spoil(d, pick(d, &durationpb.Duration{Seconds: seconds}, durationpb.New(time.Duration(seconds))),
+	seconds := choose(d, short, 60*short, short*short, 3600*short*short, math.MaxInt64/int64(time.Second))
+	return orInvalid(d, choose(d, &durationpb.Duration{Seconds: seconds}, durationpb.New(time.Duration(seconds))),
 		nil, &durationpb.Duration{}, durationpb.New(-time.Second), durationpb.New(math.MinInt64), &durationpb.Duration{Seconds: math.MaxInt64},
 		&durationpb.Duration{Seconds: 1, Nanos: -1}, &durationpb.Duration{Nanos: math.MaxInt32})
 }
 
-// job draws a job, without its id.
-func (d *drawer) job() *elastallocv1.Job {
+// job returns a job without an id.
+func (d *byteSource) job() *elastallocv1.Job {
 	job := &elastallocv1.Job{
 		RemainingEta: d.duration(),
-		CurrentNodes: spoil(d, pick(d, 0, 0, int32(d.below(16)), 1<<d.below(5), 0, int32(d.below(256)), 1, 3), -1, math.MinInt32),
+		CurrentNodes: orInvalid(d, choose(d, 0, 0, int32(d.below(16)), 1<<d.below(5), 0, int32(d.below(256)), 1, 3), -1, math.MinInt32),
 	}
 	if d.below(16) == 15 {
 		job.CurrentNodes = math.MaxInt32
@@ -279,31 +271,31 @@ func (d *drawer) job() *elastallocv1.Job {
 	}
 	switch d.below(6) {
 	case 0:
-		job.MinNodes = new(spoil(d, pick(d, 1, 2, 4, 1+int32(d.below(8))), 0, -1, math.MaxInt32))
-		job.MaxNodes = new(spoil(d, pick(d, job.GetMinNodes()*2, 16, 1<<20, math.MaxInt32), 0, math.MinInt32))
+		job.MinNodes = new(orInvalid(d, choose(d, 1, 2, 4, 1+int32(d.below(8))), 0, -1, math.MaxInt32))
+		job.MaxNodes = new(orInvalid(d, choose(d, job.GetMinNodes()*2, 16, 1<<20, math.MaxInt32), 0, math.MinInt32))
 	case 1:
 		for size := int32(0); len(job.AllowedNodes) < 1+d.below(6); {
 			size += 1 + int32(d.below(5))
-			job.AllowedNodes = append(job.AllowedNodes, spoil(d, size, math.MaxInt32, 0, -1, 1))
+			job.AllowedNodes = append(job.AllowedNodes, orInvalid(d, size, math.MaxInt32, 0, -1, 1))
 		}
 		job.MaxNodes = new(int32(64))
 	}
 	switch d.below(6) {
 	case 0:
 		job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{
-			DoublingEfficiency: spoil(d, pick(d, 1, 0.5+float64(d.below(128))/256, 0.9, 1e-9, math.SmallestNonzeroFloat64), 0, 1.5, math.NaN()),
+			DoublingEfficiency: orInvalid(d, choose(d, 1, 0.5+float64(d.below(128))/256, 0.9, 1e-9, math.SmallestNonzeroFloat64), 0, 1.5, math.NaN()),
 		}}
 	case 1:
 		table := &elastallocv1.SpeedTable{}
 		for range job.GetAllowedNodes() {
-			table.Speeds = append(table.Speeds, spoil(d, pick(d, float64(1+d.below(64))/8, 1, 1e9, 1e-300), 0, -1, math.Inf(1)))
+			table.Speeds = append(table.Speeds, orInvalid(d, choose(d, float64(1+d.below(64))/8, 1, 1e9, 1e-300), 0, -1, math.Inf(1)))
 		}
 		if len(table.Speeds) > 0 {
 			job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
 		}
 	}
 	if d.below(4) == 0 {
-		job.Weight = new(spoil(d, pick(d, float64(d.below(16)), 1e-3, 0, 1e12, 1e-300, math.Copysign(0, -1)), 1e13, -1, math.NaN(), math.Inf(1)))
+		job.Weight = new(orInvalid(d, choose(d, float64(d.below(16)), 1e-3, 0, 1e12, 1e-300, math.Copysign(0, -1)), 1e13, -1, math.NaN(), math.Inf(1)))
 	}
 	return job
 }

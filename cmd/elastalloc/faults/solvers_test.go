@@ -23,40 +23,36 @@ import (
 )
 
 const (
-	// generous is a time that only what hangs takes, on a busy machine as well: the
-	// budget of decisions that end by themselves, and what callers wait on top of any.
+	// generous is a time that only a hanging program exceeds, even on a busy machine. It is the budget of decisions that complete by themselves,
+	// and the time that callers wait in addition to any budget.
 	generous = 2 * time.Minute
-	// hangBudget is the budget where the solver hangs, which takes three quarters of it.
-	// In what is left another backend proves the optimum, which takes it milliseconds.
+	// hangBudget is the budget if the solver hangs, which takes three quarters of it. Another backend proves the optimum in the remaining time.
 	hangBudget = 8 * time.Second
-	// longestDetail is how much a person wants to read of an attempt, in bytes.
+	// longestDetail is the maximum length of the detail of an attempt, in bytes.
 	longestDetail = 1200
-	// memoryGrowth is how much more memory than before a server may ever have taken
-	// by the end of a fault. A decision of 40 jobs needs a few megabytes; the
-	// programs below offer it up to a gigabyte.
+	// memoryGrowth is the maximum growth of the memory of a server during a fault. A decision for 40 jobs needs a few megabytes, and the programs
+	// below write up to a gigabyte.
 	memoryGrowth = 64 << 20
 )
 
-// fault is a way in which a solver fails.
+// fault is a failure of a solver.
 type fault struct {
 	name string
-	// lie changes the solution that the program has at hand, which is right
-	// otherwise, as $ANSWER.
+	// lie modifies the correct solution that the program has in $ANSWER.
 	lie func(*problem, *solution)
-	// script, by default writesAnswer, is what the program does when it is to solve the
-	// model; its working directory is that of the run.
+	// script is what the program does to solve the model, in the working directory of the run. The default is writesAnswer.
 	script string
-	// before is done before the solver is asked and during while it runs, if set.
+	// before runs before the solver is called, and during while it runs. Both may be nil.
 	before func(t *testing.T, program string)
 	during func(t *testing.T, tempDir string)
-	// hangs says that the solver takes all the time that it has.
+	// hangs reports that the solver uses all of its time.
 	hangs bool
-	// outcome is that of the attempt, and detail is what its detail has to say.
+	// outcome and detail are the expected outcome of the attempt and parts of its detail.
 	outcome elastallocv1.Outcome
 	detail  []string
 }
 
-// expectation is what an attempt should be.
+// expectation is the expected attempt.
 type expectation struct {
 	outcome elastallocv1.Outcome
 	detail  []string
@@ -83,8 +79,7 @@ func TestSolverFaults(t *testing.T) {
 	}
 }
 
-// TestMissingSolver checks a program that is not there from the start: the server
-// starts, says so, and another backend answers.
+// TestMissingSolver checks a program that is missing at the start: the server starts and logs it, and another backend decides.
 func TestMissingSolver(t *testing.T) {
 	request := drawnRequest(40, 70, 1)
 	p := newProblem(t, request)
@@ -109,9 +104,8 @@ func TestMissingSolver(t *testing.T) {
 	}
 }
 
-// testFault asks a server for a solver that fails: exact answers in its place, the
-// report and the metrics say so, nothing is left behind, and once the solver is
-// well again it answers.
+// testFault requests a decision of a solver that fails: exact decides instead, the report and the metrics show the failure, no process and no file
+// remain, and the solver is used again when it works.
 func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.AllocateRequest, p *problem) {
 	t.Helper()
 	s := startScene(t, kind)
@@ -153,23 +147,21 @@ func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.Al
 	checkAttempts(t, response, kind, expectation{outcome: answered})
 }
 
-// scene is a server with a solver of its own and a folder of its own for
-// temporary files.
+// scene is a server with its own solver and its own directory for temporary files.
 type scene struct {
 	kind    solverKind
 	server  *servertest.Server
 	client  elastallocv1.AllocatorServiceClient
 	program string
 	tempDir string
-	// budget is what its decisions may take.
+	// budget is the time budget of its decisions.
 	budget time.Duration
 }
 
-// writesAnswer is the script of a solver that does what it should.
+// writesAnswer is the script of a solver that works.
 const writesAnswer = `cp "$ANSWER" solution.txt`
 
-// startScene starts a server whose solver is a program that install has yet to
-// write.
+// startScene starts a server whose solver is installed later.
 func startScene(t *testing.T, kind solverKind, flags ...string) *scene {
 	t.Helper()
 	s := newScene(t, kind)
@@ -177,7 +169,7 @@ func startScene(t *testing.T, kind solverKind, flags ...string) *scene {
 	return s
 }
 
-// newScene returns a scene whose server is yet to be started.
+// newScene returns a scene whose server is not running.
 func newScene(t *testing.T, kind solverKind) *scene {
 	t.Helper()
 	s := &scene{kind: kind, program: filepath.Join(t.TempDir(), kind.name), tempDir: t.TempDir(), budget: generous}
@@ -185,7 +177,7 @@ func newScene(t *testing.T, kind solverKind) *scene {
 	return s
 }
 
-// start starts the server of a scene, once more if there was one.
+// start starts the server of a scene. It may be called again after the server has exited.
 func (s *scene) start(t *testing.T, flags ...string) {
 	t.Helper()
 	s.server = startServerWithEnv(t, append(os.Environ(), "TMPDIR="+s.tempDir),
@@ -193,8 +185,7 @@ func (s *scene) start(t *testing.T, flags ...string) {
 	s.client = newAllocator(t, s.server)
 }
 
-// install replaces the solver, in one step, by a program that prints the solver's version and
-// then does what the script says.
+// install replaces the solver atomically by a program that prints the version of the solver and then runs the script.
 func (s *scene) install(t *testing.T, at *solution, script string) {
 	t.Helper()
 	var text strings.Builder
@@ -210,9 +201,8 @@ func (s *scene) install(t *testing.T, at *solution, script string) {
 	}, "\n"), 0o700)
 }
 
-// writeFile replaces a file in one step. A file that is open for writing cannot be
-// executed, and whatever this process starts has its files open for a moment: the
-// lock keeps that moment apart from the writing.
+// writeFile replaces a file atomically. A file that is open for writing cannot be executed, and a child process briefly inherits open files, so a lock
+// prevents child processes from starting while the file is written.
 func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -225,7 +215,7 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// allocate asks the server for its solver and wants an answer before the deadline.
+// allocate requests a decision with the solver. It must succeed before the deadline.
 func (s *scene) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *elastallocv1.AllocateResponse {
 	t.Helper()
 	response, err := s.ask(t.Context(), request)
@@ -235,7 +225,7 @@ func (s *scene) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *e
 	return response
 }
 
-// ask asks the server for its solver.
+// ask requests a decision with the solver.
 func (s *scene) ask(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget+generous)
 	defer cancel()
@@ -257,8 +247,7 @@ func checkOptimal(t *testing.T, response *elastallocv1.AllocateResponse, p *prob
 	}
 }
 
-// checkAttempts checks what the report says of the solver and of who answered, and
-// returns the solver's attempt.
+// checkAttempts checks the backends of the report and returns the attempt of the solver.
 func checkAttempts(
 	t *testing.T, response *elastallocv1.AllocateResponse, kind solverKind, want expectation,
 ) *elastallocv1.Attempt {
@@ -290,8 +279,7 @@ func checkAttempts(
 	return attempt
 }
 
-// checkFallbacks checks that the metrics count one failure of the solver, if it was
-// one, and that the log warns of a solver that is broken.
+// checkFallbacks checks that the metrics count a failure of the solver, and that the log warns of a broken solver.
 func (s *scene) checkFallbacks(t *testing.T, outcome elastallocv1.Outcome) {
 	t.Helper()
 	for _, o := range []elastallocv1.Outcome{unavailable, timedOut, crashed, invalidPlan} {
@@ -316,8 +304,7 @@ func outcomeName(o elastallocv1.Outcome) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_")), "_", "-")
 }
 
-// checkNothingLeft checks that the solver left neither processes nor files behind.
-// On a machine that is busy, a process that has been sent KILL takes a moment to end.
+// checkNothingLeft checks that no processes and no files of the solver remain. On a busy machine, a process takes some time to exit after SIGKILL.
 func (s *scene) checkNothingLeft(t *testing.T) {
 	t.Helper()
 	wait.For(t, "the end of all processes of the solver", func() (bool, string) {

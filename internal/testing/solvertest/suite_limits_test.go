@@ -51,7 +51,7 @@ func (r *runner) sizeLimits(t *testing.T) {
 				if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
 					t.Fatal(bad)
 				}
-				r.agreesOnTypes(t, solver.NewProblemFor(s, o))
+				r.checkTyped(t, solver.NewProblemFor(s, o))
 			})
 		}
 	}
@@ -61,6 +61,6 @@ func (r *runner) sizeLimits(t *testing.T) {
 func (r *runner) randomLimits(t *testing.T) {
 	problems := LimitedProblems(Limits{Jobs: 4, Steps: 1, Sizes: 3, Nodes: 16})
 	for seed := range r.TypedExamples {
-		t.Run(strconv.Itoa(seed), func(t *testing.T) { r.agreesOnTypes(t, problems.Example(seed)) })
+		t.Run(strconv.Itoa(seed), func(t *testing.T) { r.checkTyped(t, problems.Example(seed)) })
 	}
 }

@@ -17,47 +17,42 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Agreement is how far apart the objectives of two optimal plans may be, relative
-// to the optimum: a MILP solver works to tolerances.
+// Agreement is the maximum difference of the objectives of two optimal plans, relative to the optimum. MILP solvers compute with
+// tolerances.
 const Agreement = 1e-6
 
-// Suite is what every backend must pass, by what it is capable of.
+// Suite is the conformance suite of a backend. Its fields describe the capabilities of the backend.
 type Suite struct {
-	// New returns the backend, or skips the test where it cannot be had.
+	// New returns the backend, or skips the test if it is not available.
 	New func(testing.TB) solver.Backend
-	// Formulation is the model to hand to a solver, if the backend does so.
+	// Formulation is the formulation for backends that use an external solver.
 	Formulation solver.Formulation
-	// Optimises says that, given time, its plans are optimal to Agreement.
-	Optimises bool
-	// Proves says that it proves the bounds of its results itself.
+	// Optimizes reports that plans are optimal to Agreement if there is no time limit.
+	Optimizes bool
+	// Proves reports that the backend proves the bounds of its results.
 	Proves bool
-	// Claims says that its results hold claims of an external solver.
+	// Claims reports that results have claims of an external solver.
 	Claims bool
-	// Heuristic says that it makes no search: its plans may leave an admitted job
-	// waiting, and it answers whether there is time or not.
+	// Heuristic reports that the backend makes no search. Its plans may leave an admitted job waiting, and it ignores deadlines.
 	Heuristic bool
-	// Examples is the number of SolvedProblems it is asked about.
+	// Examples is the number of SolvedProblems to solve.
 	Examples int
-	// TypedExamples is the number of TypedProblems, and of LimitedProblems, it is asked about.
+	// TypedExamples is the number of TypedProblems and of LimitedProblems to solve.
 	TypedExamples int
-	// MayMiss are those of them for which the external solver is known to claim that a plan is
-	// optimal which is not: the chain finds that out, since it proves every claim itself.
+	// MayMiss are the typed examples for which the external solver is known to claim that a suboptimal plan is optimal. The chain
+	// detects this, because it verifies every claim.
 	MayMiss []int
-	// MayErr are those of Examples to which the external solver is known to
-	// give a wrong answer, which the backend then refuses.
+	// MayErr are the examples for which the external solver is known to return an invalid result, which the backend rejects.
 	MayErr []int
-	// Open are those of them that the backend does not prove within a second: its bound must
-	// hold all the same.
+	// Open are the examples that the backend does not prove within a second. Their bounds must be valid too.
 	Open []int
-	// InstanceJobs is the number of jobs up to which it is asked about the drawn
-	// instances, none where it is 0.
+	// InstanceJobs is the maximum number of jobs of the random instances to solve, 0 for no instances.
 	InstanceJobs int
-	// Patience is the time it has for each drawn instance. Where that is not enough,
-	// its plan must be legal, but it need not be optimal.
-	Patience time.Duration
+	// Timeout is the time limit per random instance. If it expires, the plan must be legal, but need not be optimal.
+	Timeout time.Duration
 }
 
-// Run runs the suite. What it asks is the same for every backend.
+// Run runs the suite. The problems are the same for every backend.
 func Run(t *testing.T, suite Suite) {
 	t.Helper()
 	r := &runner{Suite: suite, backend: suite.New(t)}
@@ -68,10 +63,10 @@ func Run(t *testing.T, suite Suite) {
 	t.Run("size limits", r.sizeLimits)
 	t.Run("random problems with size limits", r.randomLimits)
 	t.Run("instances", r.instances)
-	t.Run("an incumbent to start from", r.incumbent)
-	t.Run("options that cannot be honoured", r.badOptions)
-	t.Run("the caller has left", r.canceled)
-	t.Run("the time is up", r.timeIsUp)
+	t.Run("incumbent", r.incumbent)
+	t.Run("invalid options", r.badOptions)
+	t.Run("canceled", r.canceled)
+	t.Run("expired deadline", r.expired)
 	t.Run("too little time", r.tooLittleTime)
 	t.Run("concurrent calls", r.concurrentCalls)
 }
@@ -86,16 +81,14 @@ func (r *runner) options() solver.SolveOptions {
 	return solver.SolveOptions{Formulation: r.Formulation}
 }
 
-// mustSolve asks the backend without a limit of time and returns the objective of
-// its plan, having checked what must hold of any result.
+// mustSolve solves a problem without a time limit, checks the result, and returns the objective of its plan.
 func (r *runner) mustSolve(t *testing.T, p *solver.Problem, options solver.SolveOptions) float64 {
 	t.Helper()
 	result, err := r.backend.Solve(t.Context(), p, options)
 	return r.complete(t, p, result, err)
 }
 
-// complete checks what must hold of any result of a search without a limit of time, and
-// returns the plan's objective.
+// complete checks the result of a search without a time limit and returns the objective of its plan.
 func (r *runner) complete(t *testing.T, p *solver.Problem, result solver.Result, err error) float64 {
 	t.Helper()
 	if err != nil {
@@ -107,7 +100,7 @@ func (r *runner) complete(t *testing.T, p *solver.Problem, result solver.Result,
 	return r.check(t, p, result)
 }
 
-// check checks what must hold of any result and returns the plan's objective.
+// check checks the properties of any result and returns the objective of its plan.
 func (r *runner) check(t *testing.T, p *solver.Problem, result solver.Result) float64 {
 	t.Helper()
 	if result.Heuristic != r.Heuristic {
@@ -139,8 +132,7 @@ func (r *runner) check(t *testing.T, p *solver.Problem, result solver.Result) fl
 	return objective
 }
 
-// checkClaim checks that a claim is told as it was made: for a plan of the given
-// objective.
+// checkClaim checks that the claim is about a plan with the given objective.
 func (r *runner) checkClaim(t *testing.T, p *solver.Problem, result solver.Result, objective float64) {
 	t.Helper()
 	if result.Detail == "" {
@@ -154,8 +146,8 @@ func (r *runner) checkClaim(t *testing.T, p *solver.Problem, result solver.Resul
 	}
 }
 
-// agreement is how far from an objective another may be that agrees with it. Solvers
-// work to absolute tolerances, which matter near 0 and where large values cancel out.
+// agreement returns the maximum difference of an objective from the given one. Solvers compute with absolute tolerances, which matter
+// near 0 and if large values cancel.
 func agreement(p *solver.Problem, objective float64) float64 {
 	return Agreement * max(1e-5, math.Abs(objective), Magnitude(p)/10)
 }
@@ -170,7 +162,7 @@ func (r *runner) checkOptimal(t *testing.T, p *solver.Problem, objective, optimu
 	if objective > optimum+tolerance && !r.Heuristic {
 		t.Errorf("objective %.12g is above the optimum %.12g", objective, optimum)
 	}
-	if objective < optimum-tolerance && r.Optimises {
+	if objective < optimum-tolerance && r.Optimizes {
 		t.Errorf("objective %.12g; the optimum is %.12g", objective, optimum)
 	}
 }
@@ -226,13 +218,13 @@ func (r *runner) edgeCases(t *testing.T) {
 			t.Fatalf("%s: not valid: %v", test.name, bad)
 		}
 		for _, admission := range solver.Admissions() {
-			t.Run(test.name+"/"+string(admission), func(t *testing.T) { r.agreesOn(t, Solve(t, solver.NewProblem(s, admission))) })
+			t.Run(test.name+"/"+string(admission), func(t *testing.T) { r.checkProblem(t, Solve(t, solver.NewProblem(s, admission))) })
 		}
 	}
 }
 
-// randomProblems asks about the same problems every time, so that a failure can be looked at.
-// Where a backend says that it cannot be asked about one, that is its answer.
+// randomProblems solves the same random problems each time, so that failures can be reproduced. Problems that the backend does not
+// support are skipped.
 func (r *runner) randomProblems(t *testing.T) {
 	examples := r.Examples
 	if testing.Short() {
@@ -260,38 +252,38 @@ func (r *runner) randomProblems(t *testing.T) {
 	}
 }
 
-// checkOpen checks a result that need not be proven against the optimum.
+// checkOpen checks a result that need not be proven.
 func (r *runner) checkOpen(t *testing.T, p Solved, result solver.Result) {
 	t.Helper()
 	if err := p.Check(result.Plan); err != nil {
 		t.Fatalf("the plan is illegal: %v", err)
 	}
-	few := solver.OptimalGap*math.Abs(p.Best.Objective) + 1e-15*Magnitude(p.Problem)
-	if objective := p.Objective(result.Plan); objective > p.Best.Objective+few || result.Bound < max(p.Best.Objective-few, objective) {
+	tolerance := solver.OptimalGap*math.Abs(p.Best.Objective) + 1e-15*Magnitude(p.Problem)
+	if objective := p.Objective(result.Plan); objective > p.Best.Objective+tolerance || result.Bound < max(p.Best.Objective-tolerance, objective) {
 		t.Errorf("objective %.12g, bound %.12g; the optimum is %.12g", objective, result.Bound, p.Best.Objective)
 	}
 }
 
-// agreesOn checks a result against the optimum.
-func (r *runner) agreesOn(t *testing.T, p Solved) {
+// checkProblem solves a problem and compares the result with the optimum.
+func (r *runner) checkProblem(t *testing.T, p Solved) {
 	t.Helper()
 	r.checkOptimal(t, p.Problem, r.mustSolve(t, p.Problem, r.options()), p.Best.Objective)
 }
 
-// instances checks results against the certified optima.
+// instances compares results with certified optima.
 func (r *runner) instances(t *testing.T) {
 	if testing.Short() || r.InstanceJobs == 0 {
-		t.Skip("they take long")
+		t.Skip("slow")
 	}
 	instances, finished := instances.Load(t, r.InstanceJobs), 0
 	for _, instance := range instances {
 		t.Run(instance.Name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), r.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), r.Timeout)
 			defer cancel()
 			p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
 			result, err := r.backend.Solve(ctx, p, r.options())
 			if errors.Is(err, solver.ErrTimedOut) {
-				t.Skipf("no plan within %v", r.Patience)
+				t.Skipf("no plan within %v", r.Timeout)
 			}
 			if err != nil {
 				t.Fatalf("Solve() failed: %v", err)
@@ -305,7 +297,7 @@ func (r *runner) instances(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d of %d instances finished within %v each", finished, len(instances), r.Patience)
+	t.Logf("%d of %d instances finished within %v each", finished, len(instances), r.Timeout)
 	if finished == 0 {
 		t.Error("no instance was finished in time")
 	}
@@ -334,8 +326,7 @@ func (r *runner) incumbent(t *testing.T) {
 	}
 }
 
-// badOptions checks that a backend that hands a model to a solver refuses what it
-// cannot hand on.
+// badOptions checks that a backend with an external solver rejects invalid options.
 func (r *runner) badOptions(t *testing.T) {
 	if !r.Claims {
 		t.Skip("the backend hands no model to a solver")
@@ -366,13 +357,13 @@ func (r *runner) canceled(t *testing.T) {
 	}
 }
 
-func (r *runner) timeIsUp(t *testing.T) {
+func (r *runner) expired(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	r.limited(ctx, t)
 }
 
-// tooLittleTime gives moments in which a solver starts, reads, searches or writes.
+// tooLittleTime sets deadlines at which a solver starts, reads, searches or writes.
 func (r *runner) tooLittleTime(t *testing.T) {
 	for _, limit := range []time.Duration{
 		time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond,
@@ -385,8 +376,7 @@ func (r *runner) tooLittleTime(t *testing.T) {
 	}
 }
 
-// limited asks about a large snapshot in a context that may end first: there must
-// be a legal plan, or an error that says that the time was up.
+// limited solves a large problem with a deadline. The result must be a legal plan or an error that wraps ErrTimedOut.
 func (r *runner) limited(ctx context.Context, t *testing.T) {
 	t.Helper()
 	p := solver.NewProblem(busy(60), solver.AdmissionFIFO)
@@ -399,8 +389,7 @@ func (r *runner) limited(ctx context.Context, t *testing.T) {
 	}
 }
 
-// concurrentCalls checks that calls do not get into each other's way: the same
-// problem has the same plan every time.
+// concurrentCalls checks that concurrent calls with the same problem return the same plan.
 func (r *runner) concurrentCalls(t *testing.T) {
 	p := solver.NewProblem(busy(4), solver.AdmissionFIFO)
 	results := make([]solver.Result, 3)
@@ -420,8 +409,7 @@ func (r *runner) concurrentCalls(t *testing.T) {
 	}
 }
 
-// busy returns a snapshot of the given number of jobs that compete for the nodes
-// and of which some finish within the horizon.
+// busy returns a snapshot with the given number of jobs that compete for nodes, some of which complete within the horizon.
 func busy(jobs int) *solver.Snapshot {
 	s := &solver.Snapshot{ID: "busy", TotalNodes: 2*jobs + 3, Horizon: solver.DefaultHorizon()}
 	for i := range jobs {

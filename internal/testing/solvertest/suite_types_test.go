@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// nodeTypes asks about pools of several types at the limits, under every admission.
+// nodeTypes solves boundary cases with several node types under every admission.
 func (r *runner) nodeTypes(t *testing.T) {
 	types := func(nodes ...int) []solver.NodeType {
 		list := make([]solver.NodeType, len(nodes))
@@ -69,25 +69,25 @@ func (r *runner) nodeTypes(t *testing.T) {
 				if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
 					t.Fatal(bad)
 				}
-				r.agreesOnTypes(t, solver.NewProblemFor(s, o))
+				r.checkTyped(t, solver.NewProblemFor(s, o))
 			})
 		}
 	}
 }
 
-// randomTypes asks about the same problems every time.
+// randomTypes solves the same random problems each time.
 func (r *runner) randomTypes(t *testing.T) {
 	problems := TypedProblems(Limits{Jobs: 4, Steps: 1, Sizes: 3, Nodes: 16})
 	for seed := range r.TypedExamples {
 		if slices.Contains(r.MayMiss, seed) {
 			continue
 		}
-		t.Run(strconv.Itoa(seed), func(t *testing.T) { r.agreesOnTypes(t, problems.Example(seed)) })
+		t.Run(strconv.Itoa(seed), func(t *testing.T) { r.checkTyped(t, problems.Example(seed)) })
 	}
 }
 
-// agreesOnTypes checks a result, from greedy's plan, against exhaustive search.
-func (r *runner) agreesOnTypes(t *testing.T, p *solver.Problem) {
+// checkTyped solves a problem with greedy's plan as the incumbent and compares the result with exhaustive search.
+func (r *runner) checkTyped(t *testing.T, p *solver.Problem) {
 	t.Helper()
 	start, err := greedy.New().Solve(t.Context(), p, solver.SolveOptions{})
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *runner) agreesOnTypes(t *testing.T, p *solver.Problem) {
 	}
 }
 
-// typeTies returns what tells a plan from others as good.
+// typeTies returns the numbers by which plans with the same objective are ordered.
 func typeTies(p *solver.Problem, plan solver.Plan) []int {
 	tie := make([]int, 4)
 	for i := range plan {

@@ -26,28 +26,26 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harness is a running server and a connection to it that crosses everything but
-// the network.
+// harness is a running server with an in-memory connection to it.
 type harness struct {
 	*Server
 	conn     *grpc.ClientConn
 	client   elastallocv1.AllocatorServiceClient
 	listener *bufconn.Listener
 	logs     *syncbuffer.Buffer
-	// stop makes Run drain; result then holds what it returned.
+	// stop stops the server. result then has the result of Run.
 	stop   context.CancelFunc
 	result chan error
 }
 
-// start runs a server over a fake chain that gives every job its smallest size;
-// change may alter its configuration. At the end of the test the server has to
-// drain without an error.
+// start starts a server with a fake chain that gives every job its smallest size. change may modify its configuration. At the end of the test,
+// the server must drain without an error.
 func start(t testing.TB, change func(*Config)) *harness {
 	t.Helper()
 	return startWith(t, change, func(*Server) {})
 }
 
-// startWith is start for a server that is prepared before it runs.
+// startWith is start with a function that prepares the server before it runs.
 func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harness {
 	t.Helper()
 	h := &harness{listener: bufconn.Listen(1 << 20), logs: &syncbuffer.Buffer{}, result: make(chan error, 1)}
@@ -85,10 +83,10 @@ func startWith(t testing.TB, change func(*Config), prepare func(*Server)) *harne
 	return h
 }
 
-// up is the state of a backend that is asked.
+// up returns the state of a working backend.
 func up() chain.BackendState { return chain.BackendState{Up: true} }
 
-// down is the state of a backend whose breaker is open.
+// down returns the state of a backend whose breaker is open.
 func down() chain.BackendState {
 	return chain.BackendState{OpenUntil: time.Now().Add(time.Hour), Cause: "no program"}
 }
@@ -110,8 +108,7 @@ func (h *harness) get(t *testing.T, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// series returns the value of a series of /metrics, written as it is there, and
-// whether it is there.
+// series returns the value of a series of /metrics, and whether the series exists. name includes the labels.
 func (h *harness) series(t *testing.T, name string) (string, bool) {
 	t.Helper()
 	_, page := h.get(t, "/metrics")
@@ -123,13 +120,13 @@ func (h *harness) series(t *testing.T, name string) (string, bool) {
 	return "", false
 }
 
-// handledSeries names the counter of the Allocate calls that ended with a code.
+// handledSeries returns the name of the counter of Allocate calls with a code.
 func handledSeries(code codes.Code) string {
 	return `grpc_server_handled_total{grpc_code="` + code.String() +
 		`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
 }
 
-// withinSeries names the bucket of the Allocate calls that took at most some seconds.
+// withinSeries returns the name of the bucket of Allocate calls that took at most the given number of seconds.
 func withinSeries(seconds string) string {
 	return `grpc_server_handling_seconds_bucket{grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary",le="` + seconds + `"}`
 }
@@ -155,7 +152,7 @@ func dial(t testing.TB, listener *bufconn.Listener, security credentials.Transpo
 	return conn
 }
 
-// gate is a backend's solve function that lets a test hold calls in flight.
+// gate blocks the searches of a backend until a test opens it.
 type gate struct {
 	entered chan struct{}
 	open    chan struct{}
@@ -167,12 +164,12 @@ func newGate(t *testing.T) *gate {
 	return &gate{entered: make(chan struct{}, 100), open: make(chan struct{}), test: t.Context()}
 }
 
-// hold answers with the smallest sizes once the gate is open, however long that takes.
+// hold returns the smallest sizes when the gate is open. It ignores its context.
 func (g *gate) hold(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	return g.solve(g.test, p)
 }
 
-// solve answers with the smallest sizes once the gate is open, unless ctx ends first.
+// solve returns the smallest sizes when the gate is open, or an error if ctx is done first.
 func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, error) {
 	g.entered <- struct{}{}
 	select {
@@ -183,7 +180,7 @@ func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, err
 	}
 }
 
-// occupy decides in the gate, and returns where its error will come; occupyQuestions asks.
+// occupy starts a call that waits in the gate and returns a channel with its error. occupyQuestions does so with other methods.
 func (h *harness) occupy(t *testing.T, g *gate) <-chan error {
 	t.Helper()
 	return g.occupy(func() error {

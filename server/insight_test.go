@@ -18,8 +18,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// startWithin runs a server over the real backends that makes at most maxInflight searches at
-// once, each within maxBudget.
+// startWithin starts a server with the real backends, at most maxInflight concurrent searches, and the budget maxBudget per search.
 func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration, change ...func(*Config)) *harness {
 	t.Helper()
 	return start(t, func(c *Config) {
@@ -34,8 +33,7 @@ func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration, change 
 	})
 }
 
-// endless asks for 100 simulations to the second of ten years, which take far longer than
-// any test.
+// endless requests 100 simulations of ten years with a resolution of a second, which take much longer than any test.
 func endless(snapshot *elastallocv1.Snapshot) *elastallocv1.ForecastRequest {
 	for _, job := range snapshot.GetJobs() {
 		job.RemainingEta = durationpb.New(10 * 365 * 24 * time.Hour)
@@ -46,10 +44,9 @@ func endless(snapshot *elastallocv1.Snapshot) *elastallocv1.ForecastRequest {
 	}
 }
 
-// TestWhyWithinBudget checks that answers of many decisions end with the longest budget of the
-// server, whatever they ask for, and say what they have: estimates, decisions cut by time,
-// simulations up to then.
-func TestWhyWithinBudget(t *testing.T) {
+// TestAnalysisWithinBudget checks that calls with many decisions return at the maximum budget of the server, with partial results: estimates, decisions
+// that were cut short, and partial simulations.
+func TestAnalysisWithinBudget(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 2, 50*time.Millisecond)
 	long := &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}
@@ -96,9 +93,8 @@ func TestWhyWithinBudget(t *testing.T) {
 	}
 }
 
-// TestExplainKeepsSlots checks that a call of many decisions keeps its slot while it makes them
-// and takes those of decisions only as long as no call wants them, and that once it has had its
-// fair time it ends, for another question that waits, with what it has.
+// TestExplainKeepsSlots checks that a call with many decisions keeps its slot, uses further slots only while no call waits for them, and returns a partial
+// result after its fair share of time if another such call waits.
 func TestExplainKeepsSlots(t *testing.T) {
 	t.Parallel()
 	for name, maxInflight := range map[string]int{"beside decisions": 2, "beside questions": 1} {
@@ -148,8 +144,7 @@ func TestExplainKeepsSlots(t *testing.T) {
 	}
 }
 
-// TestStatusPageSaysWhy checks that the page says why the jobs of the last decision have their
-// nodes, once a slot is idle.
+// TestStatusPageSaysWhy checks that the status page explains the last decision when a slot is idle.
 func TestStatusPageSaysWhy(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 1, time.Minute)
@@ -158,11 +153,11 @@ func TestStatusPageSaysWhy(t *testing.T) {
 	request.Snapshot.Jobs[1].MaxNodes = new(int32(1))
 	request.Snapshot.Jobs[4].MinNodes = new(int32(16))
 	h.allocate(t, request)
-	release := h.lendAll(t)
+	release := h.acquireAllSlots(t)
 	_, page := h.get(t, "/")
 	checkPage(t, page, "Last decision", "no slot was idle", "<bdi>job-4</bdi>", "<td>never fits</td>")
 	release()
-	// A reader who leaves takes no reasons from those who come after.
+	// A canceled request does not affect the explanations of later requests.
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	gone := httptest.NewRequestWithContext(left, http.MethodGet, "http://127.0.0.1/", http.NoBody)
@@ -178,15 +173,15 @@ func TestStatusPageSaysWhy(t *testing.T) {
 	if _, again := h.get(t, "/"); !strings.Contains(again, "its only size") || strings.Contains(again, "estimated") {
 		t.Errorf("the reasons are gone, or estimates:\n%s", again)
 	}
-	// Of a request that is too large to keep there are only the reasons for waiting.
+	// If the request is too large to keep, the page has only the reasons for waiting.
 	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), strings.Repeat("x", 1<<20)))
 	h.allocate(t, request)
 	_, page = h.get(t, "/")
 	checkPage(t, page, "Last decision", "too large to keep", "<td>never fits</td>")
 }
 
-// lendAll takes all turns that are free, and returns what gives them back.
-func (h *harness) lendAll(t *testing.T) func() {
+// acquireAllSlots acquires all free slots and returns a function that releases them.
+func (h *harness) acquireAllSlots(t *testing.T) func() {
 	t.Helper()
 	var releases []func()
 	for {

@@ -29,10 +29,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// testMethod is the one method of a service that the server knows nothing about.
+// testMethod is the method of a service that is unknown to the server.
 const testMethod = "/test.Service/Echo"
 
-// echo is how the service answers.
+// echo is an implementation of testMethod.
 type echo func(context.Context, *wrapperspb.StringValue) (*wrapperspb.StringValue, error)
 
 // answer returns the request.
@@ -40,7 +40,7 @@ func answer(_ context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringVa
 	return in, nil
 }
 
-// testService describes the service as protoc-gen-go-grpc does.
+// testService returns a service description like those of protoc-gen-go-grpc.
 func testService() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "test.Service",
@@ -64,7 +64,7 @@ func testService() *grpc.ServiceDesc {
 	}
 }
 
-// startEcho starts a traced server that also serves the test's method.
+// startEcho starts a traced server that also serves testMethod.
 func startEcho(t *testing.T, method echo, change func(*Config)) (*harness, *collected) {
 	t.Helper()
 	spans := &collected{ended: make(chan struct{}, 1000)}
@@ -76,7 +76,7 @@ func startEcho(t *testing.T, method echo, change func(*Config)) (*harness, *coll
 	}, func(s *Server) { s.grpc.RegisterService(s.ingress.Service(testService(), nil), method) }), spans
 }
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{ encoding.CodecV2 }
 
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -85,7 +85,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (rawCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 func (rawCodec) Name() string                         { return "proto" }
 
-// openCall begins a call and sends nothing of its request.
+// openCall starts a call without sending a request.
 func (h *harness) openCall(ctx context.Context, t *testing.T) grpc.ClientStream {
 	t.Helper()
 	stream, err := h.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, testMethod)
@@ -95,7 +95,7 @@ func (h *harness) openCall(ctx context.Context, t *testing.T) grpc.ClientStream 
 	return stream
 }
 
-// TestEveryMethodIsCounted: a method without a row would count no memory.
+// TestEveryMethodIsCounted checks that every method has a row in methods. A method without a row would reserve no memory.
 func TestEveryMethodIsCounted(t *testing.T) {
 	t.Parallel()
 	rows := methods(1)
@@ -109,9 +109,8 @@ func TestEveryMethodIsCounted(t *testing.T) {
 	}
 }
 
-// TestPath checks that a method that the server does not know gets all that a call gets,
-// however it ends: it is counted, logged, shown on the status page and traced, under an
-// id that its caller knows, and refused in the words of the API.
+// TestPath checks that a call of an unknown method is handled like any other call, with success and with each error: it is counted, logged, traced and shown
+// on the status page, under an id that the caller gets, and rejected with errors of the API.
 func TestPath(t *testing.T) {
 	t.Parallel()
 	hello := wrapperspb.String("hello")
@@ -270,7 +269,7 @@ func hasAttribute(span sdktrace.ReadOnlySpan, want attribute.KeyValue) bool {
 	return slices.Contains(span.Attributes(), want)
 }
 
-// checkPushback checks what a call tells the client of gRPC about a retry.
+// checkPushback checks the retry pushback in the trailers of a call.
 func checkPushback(t *testing.T, trailer metadata.MD, want string) {
 	t.Helper()
 	got := strings.Join(trailer.Get("grpc-retry-pushback-ms"), ",")
@@ -282,8 +281,7 @@ func checkPushback(t *testing.T, trailer metadata.MD, want string) {
 	}
 }
 
-// TestCallsWithoutOneRequest checks that a call with no request or with two is its
-// caller's fault.
+// TestCallsWithoutOneRequest checks that a call with no request or with two requests is an error of the caller.
 func TestCallsWithoutOneRequest(t *testing.T) {
 	t.Parallel()
 	h, _ := startEcho(t, answer, nil)
@@ -297,7 +295,7 @@ func TestCallsWithoutOneRequest(t *testing.T) {
 		if err := stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
-		// What gRPC itself calls it is for gRPC to say.
+		// The code is chosen by gRPC.
 		if err := stream.RecvMsg(new(wrapperspb.StringValue)); err == nil {
 			t.Errorf("%s: answered", name)
 		}
@@ -308,8 +306,7 @@ func TestCallsWithoutOneRequest(t *testing.T) {
 	}
 }
 
-// TestCompressedRequestsAreRefused checks that nothing is decompressed, for any service, and
-// that it is the caller's fault.
+// TestCompressedRequestsAreRefused checks that compressed requests are rejected for any service, as an error of the caller, and not decompressed.
 func TestCompressedRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	h, _ := startEcho(t, answer, nil)
@@ -326,9 +323,8 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// TestCallsThatDoNotArriveMakeRoom checks that the number of calls whose requests do not
-// come is limited, and that they, not others, are turned away.
-func TestCallsThatDoNotArriveMakeRoom(t *testing.T) {
+// TestIncompleteCallsAreLimited checks that the number of calls without a request is limited, and that the server rejects those calls and not others.
+func TestIncompleteCallsAreLimited(t *testing.T) {
 	t.Parallel()
 	h, _ := startEcho(t, answer, func(c *Config) { c.maxReceiving, c.receiveTimeout = 2, time.Hour })
 	started := `grpc_server_started_total{grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`
@@ -341,7 +337,7 @@ func TestCallsThatDoNotArriveMakeRoom(t *testing.T) {
 		t.Errorf("the first of the calls ends with %v", err)
 	}
 	h.await(t, "elastalloc_shed_total", "1")
-	// A request that comes late is answered.
+	// A late request is processed.
 	for _, late := range []grpc.ClientStream{third, second} {
 		if err := late.SendMsg(wrapperspb.String("x")); err != nil {
 			t.Fatal(err)
@@ -355,9 +351,8 @@ func TestCallsThatDoNotArriveMakeRoom(t *testing.T) {
 	}
 }
 
-// TestNoRetryBeyondTheDeadline checks that a client is not told to wait for longer than
-// its deadline, so that it learns of the overload at once.
-func TestNoRetryBeyondTheDeadline(t *testing.T) {
+// TestNoRetryAfterDeadline checks that a call has no retry delay beyond its deadline, so that the client sees the overload immediately.
+func TestNoRetryAfterDeadline(t *testing.T) {
 	t.Parallel()
 	running := make(chan struct{})
 	h, _ := startEcho(t, func(ctx context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {

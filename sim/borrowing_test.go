@@ -151,7 +151,7 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		w := drawWorkload(t)
-		config := DefaultConfig(rapid.IntRange(mostMinNodes, 24).Draw(t, "nodes"))
+		config := DefaultConfig(rapid.IntRange(maxMinNodes, 24).Draw(t, "nodes"))
 		config.Frequency = 20 * time.Second
 		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
 		config.Groups = drawTeams(t, w.Jobs)

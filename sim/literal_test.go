@@ -18,7 +18,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// literalJob is a job of the literal loop.
+// literalJob is a job of the reference simulation.
 type literalJob struct {
 	WorkloadJob
 	submitted, started, completed bool
@@ -34,7 +34,7 @@ type literalJob struct {
 	placementMoves                int
 }
 
-// speeds returns how fast the job trains on node types in the phase that its work has come to.
+// speeds returns the speeds of the job on node types in its current phase.
 func (j *literalJob) speeds() []solver.TypeSpeed {
 	for _, phase := range j.Phases {
 		if j.served < scale(j.Demand, phase.Until) || phase.Until == 1 {
@@ -44,7 +44,7 @@ func (j *literalJob) speeds() []solver.TypeSpeed {
 	return nil
 }
 
-// speedOn returns the speed of the job on nodes of its type.
+// speedOn returns the speed of the job on the given number of nodes of its type.
 func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 	for _, nodeType := range config.NodeTypes {
 		if nodeType.ID != j.nodeType || nodes == 0 {
@@ -62,8 +62,7 @@ func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 	return j.speed(nodes)
 }
 
-// literal is the simulation as the package's documentation tells it: a loop over
-// seconds in which nothing is skipped and nothing is foreseen.
+// literal is a simple implementation of the simulation that the package documentation describes: a loop over seconds without any shortcut.
 func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocator) (results []JobResult, unplaced int) {
 	jobs := make([]literalJob, len(w.Jobs))
 	for i := range jobs {
@@ -173,11 +172,11 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		if second > 100_000 {
 			t.Fatal("the loop does not end")
 		}
-		moment := time.Duration(second)*time.Second%config.Frequency == 0
+		scheduled := time.Duration(second)*time.Second%config.Frequency == 0
 		for _, change := range config.Resized {
-			moment = moment || change.At == time.Duration(second)*time.Second
+			scheduled = scheduled || change.At == time.Duration(second)*time.Second
 		}
-		if !moment && second%round == 0 && len(active()) > 0 && (happened || !p.EveryEvent && due) {
+		if !scheduled && second%round == 0 && len(active()) > 0 && (happened || !p.EveryEvent && due) {
 			decide(second, !p.EveryEvent)
 		}
 		happened = happened && second%round > 0
@@ -213,7 +212,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				}
 			}
 		}
-		if moment && len(active()) > 0 {
+		if scheduled && len(active()) > 0 {
 			decide(second, false)
 			happened, due = false, true
 		}
@@ -307,14 +306,13 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 	return s
 }
 
-// policiesThat returns the policies of which something holds.
+// policiesThat returns the policies for which a condition is true.
 func policiesThat(current func(Policy) bool) []Policy {
 	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !current(p) })
 }
 
-// TestEqualsTheLiteralLoop compares Run with the literal loop on small workloads,
-// under every policy that needs no external solver.
-func TestEqualsTheLiteralLoop(t *testing.T) {
+// TestRunEqualsReference compares Run with the reference simulation on small workloads, under every policy without an external solver.
+func TestRunEqualsReference(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
 	})
@@ -325,7 +323,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		config := Config{
-			Nodes: rapid.IntRange(mostMinNodes, 12).Draw(t, "nodes"),
+			Nodes: rapid.IntRange(maxMinNodes, 12).Draw(t, "nodes"),
 			Steps: rapid.IntRange(1, 3).Draw(t, "steps"),
 		}
 		switch rapid.SampledFrom([]string{"at once", "delay", "restart"}).Draw(t, "cost") {
@@ -362,7 +360,7 @@ func TestEqualsTheLiteralLoop(t *testing.T) {
 	})
 }
 
-// drawTypes makes the pool one of node types, on which jobs train at speeds that change.
+// drawTypes adds node types and random speeds, which change during a job.
 func drawTypes(t *rapid.T, w *Workload, config *Config) {
 	config.Groups, config.Resized = nil, nil
 	config.NodeTypes = []solver.NodeType{
@@ -393,7 +391,7 @@ func drawTypes(t *rapid.T, w *Workload, config *Config) {
 	}
 }
 
-// arbitrary gives jobs what the moment happens to say.
+// arbitrary is a rule that gives pseudo-random nodes, which depend on the time.
 func arbitrary(_ context.Context, s *solver.Snapshot, histories []jobHistory) ([]allocation, Decision, error) {
 	hash := fnv.New64a()
 	fmt.Fprint(hash, s.Jobs[0].WaitingTime, len(s.Jobs), histories)
@@ -415,7 +413,7 @@ func arbitrary(_ context.Context, s *solver.Snapshot, histories []jobHistory) ([
 	return allocations, Decision{}, nil
 }
 
-// drawContinuation has a workload go on from where a cluster is, and the pool change.
+// drawContinuation lets a workload start from the state of a cluster, with a pool that changes.
 func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 	seconds := func(most int, name string) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
@@ -455,8 +453,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 
 func like(job *WorkloadJob) *solver.Job { return job.job(job.ID) }
 
-// TestCourse has a course hold what a job held in a simulation: it does the same work, and
-// foresees the end.
+// TestCourse checks that a job with the nodes of a recorded course does the same work and completes at the same time.
 func TestCourse(t *testing.T) {
 	p, err := FindPolicy("total-time")
 	if err != nil {
@@ -502,14 +499,14 @@ func TestCourse(t *testing.T) {
 	})
 }
 
-// mostMinNodes is the largest smallest size of a drawn job.
-const mostMinNodes = 4
+// maxMinNodes is the largest smallest size of a random job.
+const maxMinNodes = 4
 
 func drawShape(t *rapid.T) Shape {
 	if rapid.Bool().Draw(t, "plain") {
 		return Shape{}
 	}
-	least := rapid.SampledFrom([]int{0, 1, 2, 3, mostMinNodes}).Draw(t, "min")
+	least := rapid.SampledFrom([]int{0, 1, 2, 3, maxMinNodes}).Draw(t, "min")
 	return Shape{
 		MinNodes:           least,
 		MaxNodes:           rapid.SampledFrom([]int{0, max(1, least), 4, 8, 32}).Draw(t, "max"),
@@ -518,7 +515,7 @@ func drawShape(t *rapid.T) Shape {
 	}
 }
 
-// drawTeams draws a tree of groups and puts the jobs into its teams.
+// drawTeams generates a tree of groups and assigns the jobs to its leaves.
 func drawTeams(t *rapid.T, jobs []WorkloadJob) []solver.Group {
 	draw := func(name string, least int) int { return rapid.IntRange(least, 12).Draw(t, name) }
 	groups := []solver.Group{
@@ -527,7 +524,7 @@ func drawTeams(t *rapid.T, jobs []WorkloadJob) []solver.Group {
 	}
 	for i := range groups {
 		if rapid.Bool().Draw(t, "has a limit") {
-			groups[i].Limit = new(draw("limit", mostMinNodes))
+			groups[i].Limit = new(draw("limit", maxMinNodes))
 		}
 	}
 	for i := range jobs {

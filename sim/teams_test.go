@@ -168,7 +168,7 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		config := Config{
-			Nodes: rapid.IntRange(2*mostMinNodes, 24).Draw(t, "nodes"), Steps: 1,
+			Nodes: rapid.IntRange(2*maxMinNodes, 24).Draw(t, "nodes"), Steps: 1,
 			Frequency:   time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency")) * time.Second,
 			RestartTime: time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second,
 			Groups: []solver.Group{

@@ -29,7 +29,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// binary is the program under test, built once for all tests.
+// binary is the program under test, which is built once for all tests.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(clitest.BuildAndTest(m, &binary))
 }
 
-// startServer starts a server that is stopped when the test ends.
+// startServer starts a server that is stopped at the end of the test.
 func startServer(t *testing.T, flags ...string) *servertest.Server {
 	t.Helper()
 	return servertest.Start(t, binary, nil, flags...)
@@ -66,9 +66,8 @@ func scrape(t *testing.T, server *servertest.Server) string {
 	return servertest.Page(t, server, "/metrics")
 }
 
-// TestServerAnswersLikeTheProcess checks that a server and the command alone give
-// the same answer, apart from the times.
-func TestServerAnswersLikeTheProcess(t *testing.T) {
+// TestServerAndProcessAgree checks that a server and the command in process return the same response, except for durations.
+func TestServerAndProcessAgree(t *testing.T) {
 	server := startServer(t)
 	for _, args := range []string{
 		"-f ../../examples/snapshot.json -o json --plan",
@@ -118,10 +117,9 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 		`grpc_server_handled_total{grpc_code="OK",grpc_method="Allocate",`)
 }
 
-// TestJobThatHangs tells of two jobs as client/eta has it, one of which has done twice and a half
-// what was said of it: a decision by either objective names it, in the answer, the table, the metric
-// and on the status page, is otherwise what it is without, and passes an audit.
-func TestJobThatHangs(t *testing.T) {
+// TestElapsedETA checks two jobs with estimates of client/eta, one of which has done two and a half times its estimated work. With either objective, a decision
+// warns about it in the response, the table, the metric and on the status page, is otherwise unchanged, and passes an audit.
+func TestElapsedETA(t *testing.T) {
 	server := startServer(t)
 	service := elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
 	var estimator eta.Estimator
@@ -173,7 +171,7 @@ func TestJobThatHangs(t *testing.T) {
 	}
 }
 
-// TestUnixSocket asks a server on a Unix socket.
+// TestUnixSocket calls a server on a Unix socket.
 func TestUnixSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	server := startServer(t, "--listen=unix:"+socket)
@@ -190,9 +188,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// TestServerWithoutASolver checks that a missing program shows in the log, in the
-// metrics and in the attempts of a decision, and keeps no call from an answer.
-func TestServerWithoutASolver(t *testing.T) {
+// TestServerWithMissingSolver checks that a missing program is visible in the log, in the metrics and in the attempts of a decision, and that calls succeed.
+func TestServerWithMissingSolver(t *testing.T) {
 	server := startServer(t, "--backends=cbc,exact", "--cbc=/nonexistent/cbc")
 	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
 		t.Errorf("the log does not say that cbc is missing:\n%s", logs)
@@ -212,9 +209,8 @@ func TestServerWithoutASolver(t *testing.T) {
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 2`)
 }
 
-// TestServerRestsASolver checks that a solver that crashes each time is asked five
-// times and not a sixth, and that log, metrics and status page say so.
-func TestServerRestsASolver(t *testing.T) {
+// TestServerOpensBreaker checks that a solver that always crashes is called five times and not a sixth time, and that log, metrics and status page show it.
+func TestServerOpensBreaker(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "cbc")
 	script := "#!/bin/sh\necho Version: 2.10.12\nfor argument; do [ $argument = -solve ] && kill -SEGV $$; done\nexit 0\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
@@ -232,14 +228,14 @@ func TestServerRestsASolver(t *testing.T) {
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`)
 	clitest.CheckContains(t, "the status page", servertest.Page(t, server, "/"),
 		"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no complete solution", "<b>cbc crashed</b> after ")
-	wait.For(t, "the log says once that cbc rests", func() (bool, string) { // It may come after the answers.
+	wait.For(t, "the log has one message about cbc", func() (bool, string) { // It may come after the answers.
 		logs := server.Logs()
 		return strings.Count(logs, `"level":"WARN","msg":"backend circuit is open","backend":"cbc","until":"`) == 1 &&
 			strings.Contains(logs, `"failures":5,"cause":"CBC has no complete solution: no solution file; signal: segmentation fault`), logs
 	})
 }
 
-// TestServerWithSolvers checks that the real solvers are probed and answer.
+// TestServerWithSolvers checks that the real solvers are probed and used.
 func TestServerWithSolvers(t *testing.T) {
 	server := startServer(t, "--backends=exact,cbc,highs",
 		"--cbc="+solvertest.Program(t, solver.BackendCBC), "--highs="+solvertest.Program(t, solver.BackendHiGHS))

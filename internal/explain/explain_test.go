@@ -19,14 +19,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// auditedAllocator has its decisions audited.
+// auditedAllocator audits all of its decisions.
 type auditedAllocator struct{ *elastalloc.Allocator }
 
 func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	return audittest.Allocate(ctx, s, o, a.Allocator.Allocate)
 }
 
-// newAllocator returns an allocator that takes as long as it wants.
+// newAllocator returns an allocator without a default time budget.
 func newAllocator(tb testing.TB, options elastalloc.Options) auditedAllocator {
 	tb.Helper()
 	if options.DefaultBudget == 0 {
@@ -39,16 +39,16 @@ func newAllocator(tb testing.TB, options elastalloc.Options) auditedAllocator {
 	return auditedAllocator{a}
 }
 
-// TestExplainIsTrue checks explanations of drawn snapshots against exhaustive search: the
-// loss of every size, and that every remedy works and is the smallest.
-func TestExplainIsTrue(t *testing.T) {
+// TestExplanations compares explanations of random snapshots with exhaustive search: the loss of every size, and that every remedy works and is the
+// smallest.
+func TestExplanations(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		limits := solvertest.Limits{Jobs: 3, Steps: 2, Sizes: 3, Nodes: 12}
 		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
 		o := solver.Options{
-			Certificate: true, // as the audit asks for
+			Certificate: true, // required by the audit
 			Objective:   rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
 			Admission:   rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
@@ -83,8 +83,7 @@ func TestExplainIsTrue(t *testing.T) {
 	})
 }
 
-// TestSmallestPool checks, where there are more pools than are decided, each, that a pool among
-// those that gives a job more is the smallest.
+// TestSmallestPool checks that the pool of a remedy is the smallest one among those that are tried one by one.
 func TestSmallestPool(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -126,9 +125,8 @@ func TestSmallestPool(t *testing.T) {
 	}
 }
 
-// TestSizesBesideOtherTypes checks that a size is listed for which another job has to make room
-// on nodes of another type.
-func TestSizesBesideOtherTypes(t *testing.T) {
+// TestSizesWithOtherTypes checks that a size is listed even if another job has to release nodes of another type for it.
+func TestSizesWithOtherTypes(t *testing.T) {
 	t.Parallel()
 	only := []solver.TypeSpeed{{NodeType: "x"}}
 	s := &solver.Snapshot{
@@ -148,9 +146,8 @@ func TestSizesBesideOtherTypes(t *testing.T) {
 	}
 }
 
-// TestSizesBesideFlexibleJobs checks that a size is listed which leaves a job of one type room only
-// where the decision, not the admission, puts another job on the other type.
-func TestSizesBesideFlexibleJobs(t *testing.T) {
+// TestSizesWithFlexibleJobs checks that a size is listed if it fits only because the decision, unlike the admission, puts another job on another type.
+func TestSizesWithFlexibleJobs(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{
 		NodeTypes: []solver.NodeType{{ID: "x", Nodes: 1, Speed: 3}, {ID: "y", Nodes: 4}},
@@ -171,7 +168,7 @@ func TestSizesBesideFlexibleJobs(t *testing.T) {
 	}
 }
 
-// without returns a problem in which a job pays for every size but one in the first step.
+// without returns a problem in which all options of a job except one have a penalty in the first step.
 func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	own := *p
 	own.Jobs = slices.Clone(p.Jobs)
@@ -186,8 +183,7 @@ func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem 
 	return &own
 }
 
-// checkSizes compares the losses of the sizes of a job, which gets an option, with exhaustive
-// search.
+// checkSizes compares the losses of the sizes of a job with exhaustive search.
 func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation) {
 	t.Helper()
 	p := solver.NewProblemFor(s, o)
@@ -218,7 +214,7 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets so
 		}
 		at := slices.IndexFunc(job.Sizes, func(o solver.SizeOption) bool { return s.Option(o.NodeType, o.Nodes) == option })
 		if at < 0 && s.Typed() {
-			continue // Whether it fits is found by a rule that may not find it.
+			continue // The heuristic that checks whether a size fits may fail.
 		}
 		if at < 0 {
 			t.Fatalf("option %v of job %d is missing in %+v", option, i, job.Sizes)
@@ -238,7 +234,7 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets so
 	}
 }
 
-// checkRemedies applies what would give a job, which gets an option, more nodes or faster ones.
+// checkRemedies applies the remedies of a job and checks that they work.
 func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation) {
 	t.Helper()
 	decide := func(change func(*solver.Snapshot)) solver.Option {
@@ -318,9 +314,8 @@ func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.
 	}
 }
 
-// TestExplainEndsBeforeARestart checks the reason of a job that is gone before a change of its
-// nodes could pay.
-func TestExplainEndsBeforeARestart(t *testing.T) {
+// TestCompletionBeforeRestart checks the reason of a job that completes before a resize could pay off.
+func TestCompletionBeforeRestart(t *testing.T) {
 	t.Parallel()
 	job := solver.NewJob("short", 30*time.Second)
 	job.CurrentNodes, job.RestartTime = 2, time.Minute
@@ -357,11 +352,11 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// cheat is a prover that gives the last job of every problem a node too many.
-type cheat struct{ solver.Prover }
+// illegalProver is a prover that gives the last job of every problem one node too many.
+type illegalProver struct{ solver.Prover }
 
-// Solve returns a plan that is not legal.
-func (c cheat) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+// Solve returns an illegal plan.
+func (c illegalProver) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
 	result, err := c.Prover.Solve(ctx, p, o)
 	if err == nil {
 		result.Plan[len(result.Plan)-1][0].Nodes++
@@ -369,24 +364,23 @@ func (c cheat) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptio
 	return result, err
 }
 
-// counting counts the problems that a backend is asked about.
+// counting counts the problems that a backend solves.
 type counting struct {
 	solver.Backend
 	asked *atomic.Int32
 }
 
-// Solve returns what the backend returns.
+// Solve calls the backend.
 func (c counting) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
 	c.asked.Add(1)
 	return c.Backend.Solve(ctx, p, o)
 }
 
-// TestEveryPlanIsChecked checks that the plans which explanations rest on come through the
-// middleware of the allocator and are checked as those of its answers are.
+// TestEveryPlanIsChecked checks that the plans of explanations pass the middleware of the allocator and are checked.
 func TestEveryPlanIsChecked(t *testing.T) {
 	t.Parallel()
 	s := solvertest.BusySnapshot(3, 4)
-	a := newAllocator(t, elastalloc.Options{ProverMiddleware: func(p solver.Prover) solver.Prover { return cheat{p} }})
+	a := newAllocator(t, elastalloc.Options{ProverMiddleware: func(p solver.Prover) solver.Prover { return illegalProver{p} }})
 	if _, err := a.Explain(t.Context(), s, solver.Options{}, nil); err == nil || !strings.Contains(err.Error(), "invalid-plan") {
 		t.Errorf("error %v; want that a plan is not legal", err)
 	}

@@ -15,15 +15,14 @@ import (
 
 const minute = time.Minute
 
-// told is a job as a scheduler tells it, in minutes; eta is on the nodes it holds.
+// estimate is a job of a snapshot, with times in minutes. eta is the remaining ETA on its current nodes.
 type estimate struct {
 	id                                string
 	allocation, eta, trained, waiting int
 }
 
-// asked is a call at a minute, with the pool's size and the nodes that were answered, of
-// each job; nil for a call that got no answer.
-type asked struct {
+// recordedCall is a call at a minute, with the size of the pool and the allocated nodes of each job, nil for a failed call.
+type recordedCall struct {
 	at, pool int
 	jobs     []estimate
 	answer   []int32
@@ -33,8 +32,8 @@ func span(minutes int) *durationpb.Duration {
 	return durationpb.New(time.Duration(minutes) * minute)
 }
 
-// recordingOf returns the calls of a caller.
-func recordingOf(caller string, calls []asked) []recording.Entry {
+// recordingOf returns the entries of the calls of a caller.
+func recordingOf(caller string, calls []recordedCall) []recording.Entry {
 	var entries []recording.Entry
 	for _, c := range calls {
 		snapshot := &elastallocv1.Snapshot{TotalNodes: int32(c.pool)}
@@ -63,7 +62,7 @@ func recordingOf(caller string, calls []asked) []recording.Entry {
 	return entries
 }
 
-// reading reads calls from memory.
+// reading returns a Reader of entries in memory.
 func reading(entries []recording.Entry) Reader {
 	return func(yield func(recording.Entry) error) ([]recording.ReadError, error) {
 		for _, e := range entries {
@@ -75,7 +74,7 @@ func reading(entries []recording.Entry) Reader {
 	}
 }
 
-// replayed replays the calls of one caller, and returns what really happened as well.
+// replayed replays the calls of one caller, and also returns the recorded schedule.
 func replayed(t *testing.T, entries []recording.Entry, o Options) (*Replay, *sim.Result) {
 	t.Helper()
 	r, err := New(reading(entries), o)
@@ -89,13 +88,10 @@ func replayed(t *testing.T, entries []recording.Entry, o Options) (*Replay, *sim
 	return r, recorded
 }
 
-// shadowed is a scheduler of its own mind: it never does what the answers say.
-//
-// long holds 4 nodes from the beginning until minute 40. short waits from minute 3, starts
-// on 2 nodes at 12, is first seen with them at 15 and told to end at 27. gone leaves the
-// queue, and last is still there.
-func shadowed() []asked {
-	return []asked{
+// shadowed returns the calls of a scheduler that never applies the decisions. long has 4 nodes from the start until minute 40. short waits from minute 3, starts on 2
+// nodes at minute 12, is first seen with them at 15, and completes at 27. gone leaves the queue, and last remains.
+func shadowed() []recordedCall {
+	return []recordedCall{
 		{0, 8, []estimate{{"long", 4, 40, 20, 5}}, []int32{8}},
 		{5, 8, []estimate{{"long", 4, 35, 25, 5}, {"short", 0, 24, 0, 2}, {"gone", 0, 30, 0, 1}}, []int32{4, 4, 0}},
 		{10, 8, []estimate{{"long", 4, 30, 30, 5}, {"short", 0, 24, 0, 7}}, []int32{4, 4}},
@@ -161,8 +157,7 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// checkDifferences asks about the recorded snapshots: at the first, the long job could have
-// the whole pool.
+// checkDifferences checks decisions on the recorded snapshots. In the first one, the long job could have the whole pool.
 func checkDifferences(t *testing.T, r *Replay) {
 	t.Helper()
 	calls, err := r.Differences(t.Context(), policy(t, "optimal"), newAllocator(t), nil)
@@ -197,9 +192,8 @@ func checkDifferences(t *testing.T, r *Replay) {
 	}
 }
 
-// TestSchedulerThatTellsLittle tells neither training nor waiting time: what that leaves
-// open is counted.
-func TestSchedulerThatTellsLittle(t *testing.T) {
+// TestMissingFields checks snapshots without training and waiting times. What is unknown is counted.
+func TestMissingFields(t *testing.T) {
 	t.Parallel()
 	calls := shadowed()
 	for i := range calls {
@@ -260,11 +254,10 @@ func TestBadRecordings(t *testing.T) {
 	}
 }
 
-// TestReusedID has a nightly job of one name: each night is a job of its own, whereas one
-// that snapshots leave out for a while is the same.
+// TestReusedID checks a nightly job that always has the same id: each night is a separate job, but a job that is missing in snapshots for a short time is the same job.
 func TestReusedID(t *testing.T) {
 	t.Parallel()
-	calls := []asked{
+	calls := []recordedCall{
 		{0, 8, []estimate{{"nightly", 4, 30, 0, 0}, {"kept", 2, 500, 5, 0}}, nil},
 		{20, 8, []estimate{{"nightly", 4, 10, 20, 0}}, nil},
 		{40, 8, []estimate{{"kept", 2, 460, 45, 0}}, nil},
@@ -287,11 +280,11 @@ func TestReusedID(t *testing.T) {
 	}
 }
 
-// TestTrainingTimeBeforeAnswer starts a job later than the answer that by chance says so
-// many nodes, too: the training time that is told counts.
-func TestTrainingTimeBeforeAnswer(t *testing.T) {
+// TestTrainingTimeBeforeResponse checks a job that starts later than a response that allocates the same number of nodes by chance: the training time of the snapshot
+// counts.
+func TestTrainingTimeBeforeResponse(t *testing.T) {
 	t.Parallel()
-	calls := []asked{
+	calls := []recordedCall{
 		{0, 8, []estimate{{"other", 4, 100, 5, 0}, {"job", 0, 30, 0, 0}}, []int32{4, 4}},
 		{10, 8, []estimate{{"other", 4, 90, 15, 0}, {"job", 4, 28, 2, 8}}, []int32{4, 4}},
 		{50, 8, []estimate{{"other", 4, 50, 55, 0}}, []int32{8}},
@@ -302,11 +295,11 @@ func TestTrainingTimeBeforeAnswer(t *testing.T) {
 	}
 }
 
-// TestIdleWhilePoolIsShort loses half of the pool for ten minutes, in which its jobs hold
-// more than there is: that does not count against the nodes that are idle later.
+// TestIdleWhilePoolIsShort checks a pool that loses half of its nodes for ten minutes, while its jobs occupy more nodes than it has. The excess does not reduce the later
+// idle nodes.
 func TestIdleWhilePoolIsShort(t *testing.T) {
 	t.Parallel()
-	calls := []asked{
+	calls := []recordedCall{
 		{0, 8, []estimate{{"a", 4, 30, 0, 0}, {"b", 4, 60, 0, 0}}, nil},
 		{10, 4, []estimate{{"a", 4, 20, 10, 0}, {"b", 4, 50, 10, 0}}, nil},
 		{20, 8, []estimate{{"a", 4, 10, 20, 0}, {"b", 4, 40, 20, 0}}, nil},

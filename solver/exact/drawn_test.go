@@ -15,12 +15,11 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// drawn describes a snapshot drawn from a seed.
+// drawn describes a random snapshot.
 type drawn struct {
 	jobs, nodes, steps int
-	// sizes is the number of legal sizes of a job that brings its own, uneven ones
-	// with a speed table that is not concave, a weight, current nodes and a rescale
-	// delay; 0 means jobs of default sizes and no such features.
+	// sizes is the number of explicit legal sizes per job. Such a job has uneven sizes with a speed table that is not concave, a weight, current nodes and a delay.
+	// 0 means jobs with default sizes and none of these features.
 	sizes     int
 	admission solver.Admission
 	seed      uint64
@@ -30,8 +29,7 @@ func (d drawn) String() string {
 	return fmt.Sprintf("jobs=%d/nodes=%d/steps=%d/sizes=%d/%s/seed=%d", d.jobs, d.nodes, d.steps, d.sizes, d.admission, d.seed)
 }
 
-// problem draws the snapshot. Remaining ETAs are log-normal around a few steps, so
-// that a good part of the jobs may finish within the horizon.
+// problem generates the snapshot. Remaining ETAs are log-normal around a few steps, so that many jobs can complete within the horizon.
 func (d drawn) problem() *solver.Problem {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	s := &solver.Snapshot{
@@ -60,8 +58,7 @@ func (d drawn) problem() *solver.Problem {
 	return solver.NewProblem(s, d.admission)
 }
 
-// TestAnytime cuts searches of all kinds short: whenever ctx ends there is a legal
-// plan and a bound, and the result says that time ended it.
+// TestAnytime interrupts searches: whenever ctx is done, there is a legal plan and a bound, and the limit of the result is LimitTime.
 func TestAnytime(t *testing.T) {
 	for _, d := range []drawn{
 		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
@@ -88,7 +85,7 @@ func TestAnytime(t *testing.T) {
 	}
 }
 
-// TestRelativeGap asks for less than a proof.
+// TestRelativeGap requests less than an optimality proof.
 func TestRelativeGap(t *testing.T) {
 	p := drawn{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem()
 	for _, asked := range []float64{0.5, 1e-2, 1e-4} {
@@ -103,7 +100,7 @@ func TestRelativeGap(t *testing.T) {
 	}
 }
 
-// BenchmarkSolve times the proof by size.
+// BenchmarkSolve measures the time of the proof by size.
 func BenchmarkSolve(b *testing.B) {
 	for _, d := range []drawn{
 		{jobs: 10, nodes: 70, steps: 5, admission: solver.AdmissionFIFO},
@@ -123,7 +120,7 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
-// BenchmarkBound times the bound alone.
+// BenchmarkBound measures the time of the bound.
 func BenchmarkBound(b *testing.B) {
 	for _, jobs := range []int{100, 1000, 10_000} {
 		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
@@ -135,13 +132,12 @@ func BenchmarkBound(b *testing.B) {
 	}
 }
 
-// BenchmarkGrowth times a proof to a relative gap of 1e-4 by the number of jobs, and
-// reports the gap and the memory that the process has taken from the system.
+// BenchmarkGrowth measures the time of a proof with a relative gap of 1e-4 by the number of jobs, and reports the gap and the memory of the process.
 func BenchmarkGrowth(b *testing.B) {
 	for _, jobs := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
 			p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
-			// What drawing the problem took goes back to the system.
+			// Return the memory of generating the problem to the system.
 			debug.FreeOSMemory()
 			if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 				b.Logf("no peak of memory here: %v", err)
@@ -165,9 +161,8 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// hardEnd are snapshots of what is hardest: few jobs, long horizons, many uneven sizes,
-// tables that are not concave, weights, and size 0; three seeds and three admissions of
-// each shape.
+// hardEnd returns the hardest snapshots: few jobs, long horizons, many uneven sizes, tables that are not concave, weights, and size 0, with three seeds and three admissions
+// per shape.
 func hardEnd() []drawn {
 	var all []drawn
 	for _, d := range []drawn{
@@ -188,8 +183,7 @@ func hardEnd() []drawn {
 	return all
 }
 
-// BenchmarkHardEnd runs the hard end within the default budget of 900 ms. It reports the
-// gap that is left, 0 where the optimum is proven.
+// BenchmarkHardEnd solves these snapshots within the default budget of 900 ms. It reports the remaining gap, 0 if the optimum is proven.
 func BenchmarkHardEnd(b *testing.B) {
 	for _, d := range hardEnd() {
 		p := d.problem()
@@ -197,8 +191,7 @@ func BenchmarkHardEnd(b *testing.B) {
 	}
 }
 
-// BenchmarkBudget cuts the search at 1000 jobs short and reports the gap it has by
-// then. Its time per operation is the budget and what it was overrun by.
+// BenchmarkBudget interrupts searches for 1000 jobs and reports the remaining gap. Its time per operation is the budget plus the overrun.
 func BenchmarkBudget(b *testing.B) {
 	p := drawn{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO}.problem()
 	for _, budget := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
@@ -224,9 +217,8 @@ func benchmarkBudget(b *testing.B, p *solver.Problem, budget time.Duration) {
 	b.ReportMetric(gap, "gap")
 }
 
-// TestNearlyEqualJobs proves what a sweep over settings looks like: a batch of jobs
-// that differ by a few per cent, several steps long even on their largest size, next
-// to running ones. No job is settled by prices, since each is as good as the next.
+// TestNearlyEqualJobs proves decisions for a hyperparameter sweep: jobs that differ by a few percent and take several steps even on their largest size, together with
+// running jobs. Prices decide no job, because all jobs are equally good.
 func TestNearlyEqualJobs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	s := &solver.Snapshot{TotalNodes: 150, Horizon: solver.DefaultHorizon()}

@@ -260,7 +260,8 @@ func TestOptionsIgnored(t *testing.T) {
 	}
 }
 
-// TestSpeedsWithoutNodeTypes checks that speeds on node types have no effect on the decision and its audit if there are no node types.
+// TestSpeedsWithoutNodeTypes checks that speeds on node types have no effect on the decision and its
+// audit if there are no node types.
 func TestSpeedsWithoutNodeTypes(t *testing.T) {
 	job := solver.Job{ID: "a", RemainingETA: time.Hour, Speeds: []solver.TypeSpeed{{NodeType: "fast", AllowedNodes: []int{64}}}}
 	for allowed, want := range map[int]int{0: solver.DefaultMaxNodes, 4: 4} {
@@ -335,7 +336,8 @@ func (wrongSolver) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOpt
 	}, nil
 }
 
-// TestClaimsAreVerified checks that a wrong claim is refuted, that the optimum is returned instead, and that the breaker opens.
+// TestClaimsAreVerified checks that a wrong claim is refuted, that the optimum is returned instead, and
+// that the breaker opens.
 func TestClaimsAreVerified(t *testing.T) {
 	var opened []solver.BackendName
 	// The probe of the program succeeds, so that the breaker is closed at first.

@@ -110,7 +110,8 @@ func randomOptions(t *rapid.T) solver.Options {
 	}
 }
 
-// TestWaitReasonProperties checks that a job has a reason if and only if it has no nodes, and that the reason is correct.
+// TestWaitReasonProperties checks that a job has a reason if and only if it has no nodes, and that the
+// reason is correct.
 func TestWaitReasonProperties(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -159,7 +160,8 @@ func TestWaitReasonProperties(t *testing.T) {
 	})
 }
 
-// TestHold checks that, with BadJobsHold, valid jobs get what they would get in the rest of the pool without the invalid jobs.
+// TestHold checks that, with BadJobsHold, valid jobs get what they would get in the rest of the pool
+// without the invalid jobs.
 func TestHold(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {

@@ -150,8 +150,8 @@ func TestServerThatStopsIsNotMissed(t *testing.T) {
 	}
 }
 
-// TestServerExitsDuringCalls checks that calls in progress on a server that exits are retried on another server, although all of them
-// fail at the same time.
+// TestServerExitsDuringCalls checks that calls in progress on a server that exits are retried on
+// another server, although all of them fail at the same time.
 func TestServerExitsDuringCalls(t *testing.T) {
 	t.Parallel()
 	entered, forever := make(chan struct{}, 100), make(chan struct{})
@@ -266,7 +266,8 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestHangingServer checks that no call fails because of a server that hangs, and that the server gets few calls afterwards.
+// TestHangingServer checks that no call fails because of a server that hangs, and that the server gets
+// few calls afterwards.
 func TestHangingServer(t *testing.T) {
 	t.Parallel()
 	frozen := startServer(t, func(ctx context.Context, _ int64) error {
@@ -300,7 +301,8 @@ func TestHangingServer(t *testing.T) {
 	}
 }
 
-// TestRetryBudget checks that retries do not multiply the load of a server that rejects all calls, independent of its RetryInfo.
+// TestRetryBudget checks that retries do not multiply the load of a server that rejects all calls,
+// independent of its RetryInfo.
 func TestRetryBudget(t *testing.T) {
 	t.Parallel()
 	for name, pushback := range map[string]string{"with pushback": "1", "at once": "0", "silent": ""} {
@@ -334,8 +336,8 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
-// TestTooLargeRequestIsSentOnce checks that a request that gRPC rejects because of its size is not retried, although the code is that of a
-// busy server.
+// TestTooLargeRequestIsSentOnce checks that a request that gRPC rejects because of its size is not
+// retried, although the code is that of a busy server.
 func TestTooLargeRequestIsSentOnce(t *testing.T) {
 	t.Parallel()
 	var received atomic.Int64
@@ -354,7 +356,8 @@ func TestTooLargeRequestIsSentOnce(t *testing.T) {
 	}
 }
 
-// TestServiceConfigOfOtherLanguages checks the documented behavior of the service configuration for clients in other languages.
+// TestServiceConfigOfOtherLanguages checks the documented behavior of the service configuration for
+// clients in other languages.
 func TestServiceConfigOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, func(_ context.Context, call int64) error {
@@ -442,7 +445,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestHostileResponse checks that a response of many small elements, whose decoding would take gigabytes and minutes, is rejected.
+// TestHostileResponse checks that a response of many small elements, whose decoding would take
+// gigabytes and minutes, is rejected.
 func TestHostileResponse(t *testing.T) {
 	t.Parallel()
 	// A field of two bytes each: empty allocations.

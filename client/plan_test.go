@@ -73,7 +73,8 @@ type toyJob struct {
 	// alone is the time until which the job gets no step, after consecutive failures.
 	alone    time.Time
 	failures int
-	// inUse is the number of nodes that the job occupied at the last request for a decision, or has got since.
+	// inUse is the number of nodes that the job occupied at the last request for a decision, or has got
+	// since.
 	inUse int
 }
 
@@ -458,9 +459,10 @@ func marshal(m proto.Message) json.RawMessage {
 	return compact.Bytes()
 }
 
-// TestPlan applies random decisions on clusters with one and two node types, in which steps are slow, fail and hang, calls fail, and jobs and
-// nodes change: no step takes a node that may be in use. When nothing fails anymore, every job is part of a decision, and each decision is
-// applied completely before the next one.
+// TestPlan applies random decisions on clusters with one and two node types, in which steps are slow,
+// fail and hang, calls fail, and jobs and nodes change: no step takes a node that may be in use. When
+// nothing fails anymore, every job is part of a decision, and each decision is applied completely
+// before the next one.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newToy(rapid.Uint64().Draw(t, "seed"), t.Fatalf)
@@ -504,7 +506,8 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// TestPlanGolden compares calls of Reconcile with a golden file, which the tests of the Python client use too.
+// TestPlanGolden compares calls of Reconcile with a golden file, which the tests of the Python client
+// use too.
 func TestPlanGolden(t *testing.T) {
 	const path = "testdata/plans.json"
 	text := []byte("[\n")

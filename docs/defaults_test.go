@@ -20,7 +20,9 @@ func TestRecommendedOptions(t *testing.T) {
 		text := strings.ReplaceAll(read(t, name), "\\\n", " ")
 		for _, found := range command.FindAllStringSubmatch(text, -1) {
 			commands++
-			var request struct{ Options struct{ Objective, Admission string } }
+			var request struct {
+				Options struct{ Objective, Admission string }
+			}
 			content, err := os.ReadFile(filepath.Join("..", found[2]))
 			if err == nil {
 				err = json.Unmarshal(content, &request)

@@ -38,8 +38,8 @@ type harness struct {
 	result chan error
 }
 
-// start starts a server with a fake chain that gives every job its smallest size. change may modify its configuration. At the end of the test,
-// the server must drain without an error.
+// start starts a server with a fake chain that gives every job its smallest size. change may modify its
+// configuration. At the end of the test, the server must drain without an error.
 func start(t testing.TB, change func(*Config)) *harness {
 	t.Helper()
 	return startWith(t, change, func(*Server) {})
@@ -126,7 +126,8 @@ func handledSeries(code codes.Code) string {
 		`",grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`
 }
 
-// withinSeries returns the name of the bucket of Allocate calls that took at most the given number of seconds.
+// withinSeries returns the name of the bucket of Allocate calls that took at most the given number of
+// seconds.
 func withinSeries(seconds string) string {
 	return `grpc_server_handling_seconds_bucket{grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary",le="` + seconds + `"}`
 }
@@ -180,7 +181,8 @@ func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, err
 	}
 }
 
-// occupy starts a call that waits in the gate and returns a channel with its error. occupyQuestions does so with other methods.
+// occupy starts a call that waits in the gate and returns a channel with its error. occupyQuestions
+// does so with other methods.
 func (h *harness) occupy(t *testing.T, g *gate) <-chan error {
 	t.Helper()
 	return g.occupy(func() error {

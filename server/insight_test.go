@@ -18,7 +18,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// startWithin starts a server with the real backends, at most maxInflight concurrent searches, and the budget maxBudget per search.
+// startWithin starts a server with the real backends, at most maxInflight concurrent searches, and the
+// budget maxBudget per search.
 func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration, change ...func(*Config)) *harness {
 	t.Helper()
 	return start(t, func(c *Config) {
@@ -33,7 +34,8 @@ func startWithin(t *testing.T, maxInflight int, maxBudget time.Duration, change 
 	})
 }
 
-// endless requests 100 simulations of ten years with a resolution of a second, which take much longer than any test.
+// endless requests 100 simulations of ten years with a resolution of a second, which take much longer
+// than any test.
 func endless(snapshot *elastallocv1.Snapshot) *elastallocv1.ForecastRequest {
 	for _, job := range snapshot.GetJobs() {
 		job.RemainingEta = durationpb.New(10 * 365 * 24 * time.Hour)
@@ -44,8 +46,8 @@ func endless(snapshot *elastallocv1.Snapshot) *elastallocv1.ForecastRequest {
 	}
 }
 
-// TestAnalysisWithinBudget checks that calls with many decisions return at the maximum budget of the server, with partial results: estimates, decisions
-// that were cut short, and partial simulations.
+// TestAnalysisWithinBudget checks that calls with many decisions return at the maximum budget of the
+// server, with partial results: estimates, decisions that were cut short, and partial simulations.
 func TestAnalysisWithinBudget(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 2, 50*time.Millisecond)
@@ -93,8 +95,9 @@ func TestAnalysisWithinBudget(t *testing.T) {
 	}
 }
 
-// TestExplainKeepsSlots checks that a call with many decisions keeps its slot, uses further slots only while no call waits for them, and returns a partial
-// result after its fair share of time if another such call waits.
+// TestExplainKeepsSlots checks that a call with many decisions keeps its slot, uses further slots only
+// while no call waits for them, and returns a partial result after its fair share of time if another
+// such call waits.
 func TestExplainKeepsSlots(t *testing.T) {
 	t.Parallel()
 	for name, maxInflight := range map[string]int{"beside decisions": 2, "beside questions": 1} {

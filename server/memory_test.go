@@ -46,8 +46,9 @@ func callInProcess(ctx context.Context, in apiconv.InProcess, request proto.Mess
 	}
 }
 
-// requestKinds are kinds of requests whose responses or searches need much more memory than the request: long ids that are repeated in responses, plans,
-// groups, sizes, node types, and sizes with many different sums.
+// requestKinds are kinds of requests whose responses or searches need much more memory than the
+// request: long ids that are repeated in responses, plans, groups, sizes, node types, and sizes with
+// many different sums.
 var requestKinds = []string{"usual", "plans", "never fit", "behind", "wide", "hard", "groups", "held", "uneven", "uneven teams", "uneven types"}
 
 // randomRequest returns a random request of a method and kind.
@@ -158,7 +159,8 @@ func unevenSizes(r *rand.Rand, most int) ([]int32, *elastallocv1.Scaling) {
 	return sizes, &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
 }
 
-// reachableBytes returns the size of reachable objects on the heap. Two garbage collections are needed to empty each sync.Pool.
+// reachableBytes returns the size of reachable objects on the heap. Two garbage collections are needed
+// to empty each sync.Pool.
 func reachableBytes() int {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -167,8 +169,9 @@ func reachableBytes() int {
 	return int(stats.HeapAlloc)
 }
 
-// peakMemory returns the response of a call and the peak memory of request, response and their encodings. It collects garbage each time that the heap has
-// grown by 5%. The result is exact only if the collector stops the world, as in inStopTheWorldProcess, because new objects count otherwise.
+// peakMemory returns the response of a call and the peak memory of request, response and their
+// encodings. It collects garbage each time that the heap has grown by 5%. The result is exact only if
+// the collector stops the world, as in inStopTheWorldProcess, because new objects count otherwise.
 func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Message, held int, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(5))
 	wire, err := proto.Marshal(request)
@@ -209,7 +212,8 @@ func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Mes
 	return response, held, err
 }
 
-// inStopTheWorldProcess runs a test again in a process whose garbage collector stops the world, and reports whether this is that process.
+// inStopTheWorldProcess runs a test again in a process whose garbage collector stops the world, and
+// reports whether this is that process.
 func inStopTheWorldProcess(t *testing.T) bool {
 	t.Helper()
 	const setting = "gcstoptheworld=1"
@@ -225,7 +229,8 @@ func inStopTheWorldProcess(t *testing.T) bool {
 	return false
 }
 
-// reservation returns the message of a request, and the memory that is reserved for its call as a kind of work.
+// reservation returns the message of a request, and the memory that is reserved for its call as a kind
+// of work.
 func reservation(tb testing.TB, method ingress.Method, as ingress.Work, request proto.Message) (wire []byte, bytes int) {
 	tb.Helper()
 	wire, err := proto.Marshal(request)
@@ -256,7 +261,8 @@ func (a oneSlot) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	return a.Allocator.Forecast(ctx, s, o, f)
 }
 
-// TestMemoryInUse checks that no call uses more than 1.2 times its reservation, and that recorders get at least the memory of the messages.
+// TestMemoryInUse checks that no call uses more than 1.2 times its reservation, and that recorders get
+// at least the memory of the messages.
 func TestMemoryInUse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector holds memory of its own")

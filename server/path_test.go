@@ -95,7 +95,8 @@ func (h *harness) openCall(ctx context.Context, t *testing.T) grpc.ClientStream 
 	return stream
 }
 
-// TestEveryMethodIsCounted checks that every method has a row in methods. A method without a row would reserve no memory.
+// TestEveryMethodIsCounted checks that every method has a row in methods. A method without a row would
+// reserve no memory.
 func TestEveryMethodIsCounted(t *testing.T) {
 	t.Parallel()
 	rows := methods(1)
@@ -109,8 +110,9 @@ func TestEveryMethodIsCounted(t *testing.T) {
 	}
 }
 
-// TestPath checks that a call of an unknown method is handled like any other call, with success and with each error: it is counted, logged, traced and shown
-// on the status page, under an id that the caller gets, and rejected with errors of the API.
+// TestPath checks that a call of an unknown method is handled like any other call, with success and
+// with each error: it is counted, logged, traced and shown on the status page, under an id that the
+// caller gets, and rejected with errors of the API.
 func TestPath(t *testing.T) {
 	t.Parallel()
 	hello := wrapperspb.String("hello")
@@ -281,7 +283,8 @@ func checkPushback(t *testing.T, trailer metadata.MD, want string) {
 	}
 }
 
-// TestCallsWithoutOneRequest checks that a call with no request or with two requests is an error of the caller.
+// TestCallsWithoutOneRequest checks that a call with no request or with two requests is an error of the
+// caller.
 func TestCallsWithoutOneRequest(t *testing.T) {
 	t.Parallel()
 	h, _ := startEcho(t, answer, nil)
@@ -306,7 +309,8 @@ func TestCallsWithoutOneRequest(t *testing.T) {
 	}
 }
 
-// TestCompressedRequestsAreRefused checks that compressed requests are rejected for any service, as an error of the caller, and not decompressed.
+// TestCompressedRequestsAreRefused checks that compressed requests are rejected for any service, as an
+// error of the caller, and not decompressed.
 func TestCompressedRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	h, _ := startEcho(t, answer, nil)
@@ -323,7 +327,8 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// TestIncompleteCallsAreLimited checks that the number of calls without a request is limited, and that the server rejects those calls and not others.
+// TestIncompleteCallsAreLimited checks that the number of calls without a request is limited, and that
+// the server rejects those calls and not others.
 func TestIncompleteCallsAreLimited(t *testing.T) {
 	t.Parallel()
 	h, _ := startEcho(t, answer, func(c *Config) { c.maxReceiving, c.receiveTimeout = 2, time.Hour })
@@ -351,7 +356,8 @@ func TestIncompleteCallsAreLimited(t *testing.T) {
 	}
 }
 
-// TestNoRetryAfterDeadline checks that a call has no retry delay beyond its deadline, so that the client sees the overload immediately.
+// TestNoRetryAfterDeadline checks that a call has no retry delay beyond its deadline, so that the
+// client sees the overload immediately.
 func TestNoRetryAfterDeadline(t *testing.T) {
 	t.Parallel()
 	running := make(chan struct{})

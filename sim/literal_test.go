@@ -62,7 +62,8 @@ func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 	return j.speed(nodes)
 }
 
-// literal is a simple implementation of the simulation that the package documentation describes: a loop over seconds without any shortcut.
+// literal is a simple implementation of the simulation that the package documentation describes: a loop
+// over seconds without any shortcut.
 func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocator) (results []JobResult, unplaced int) {
 	jobs := make([]literalJob, len(w.Jobs))
 	for i := range jobs {
@@ -311,7 +312,8 @@ func policiesThat(current func(Policy) bool) []Policy {
 	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !current(p) })
 }
 
-// TestRunEqualsReference compares Run with the reference simulation on small workloads, under every policy without an external solver.
+// TestRunEqualsReference compares Run with the reference simulation on small workloads, under every
+// policy without an external solver.
 func TestRunEqualsReference(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
@@ -453,7 +455,8 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 
 func like(job *WorkloadJob) *solver.Job { return job.job(job.ID) }
 
-// TestCourse checks that a job with the nodes of a recorded course does the same work and completes at the same time.
+// TestCourse checks that a job with the nodes of a recorded course does the same work and completes at
+// the same time.
 func TestCourse(t *testing.T) {
 	p, err := FindPolicy("total-time")
 	if err != nil {

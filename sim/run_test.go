@@ -256,7 +256,8 @@ func TestToldETA(t *testing.T) {
 	}
 }
 
-// TestEstimatedETA checks that the ETA of a job without one is estimated from completed jobs, and that the ETA of a job that exceeds it grows with its work.
+// TestEstimatedETA checks that the ETA of a job without one is estimated from completed jobs, and that
+// the ETA of a job that exceeds it grows with its work.
 func TestEstimatedETA(t *testing.T) {
 	type spec struct {
 		ETA, WorkDone time.Duration

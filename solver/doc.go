@@ -1,6 +1,6 @@
-// Package solver is the decision core of elastalloc. It defines the snapshot of an elastic training
-// platform and its validation, the admission of jobs to the pool, the optimization model, legal plans
-// and their objective.
+// Package solver is the decision core of elastalloc: it decides how many nodes each elastic training job
+// gets. It defines the snapshot, which describes the pool and its jobs, the admission of jobs to the pool,
+// the optimization model of the admitted jobs, legal plans, and the objective that a decision maximizes.
 //
 // The model is from Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning
 // Jobs on Cloud" ("the paper"). In every step t of a look-ahead horizon of T steps, each job i occupies
@@ -10,19 +10,27 @@
 //	maximize  sum_i w_i sum_t s_i^t / d_i,
 //	s_i^t  =  min(d_i, s_i^(t-1) + work_i^t(n_i^t)),
 //
-// where d_i is the remaining ETA on one node, s_i^t the work done by the end of step t, and work_i^t(k)
-// the work done in step t on k nodes, all in seconds on one node.
+// where w_i is the weight of the job, d_i its remaining ETA on one node, s_i^t the work done by the end of
+// step t, and work_i^t(k) the work done in step t on k nodes. ETA and work are in seconds on one node.
 //
-// ObjectiveTotalTime decides one step with another objective, see problem/totaltime.go. The table of
-// objectives is in problem/objective.go.
+// This model is ObjectiveProgress. ObjectiveTotalTime decides one step with another objective, which
+// minimizes the mean job completion time, see problem/totaltime.go. Objectives returns all objectives.
 //
-// The core has three parts. Package snapshot is the input, package problem is the model that follows
-// from it, and package decision is the result. Each imports only the packages before it, and backends
-// import at most problem. This package has the names that programs need, as aliases.
+// The core has three packages. Package snapshot is the input, package problem is the model of a snapshot,
+// and package decision is the result. Each imports only the packages before it, and backends import at
+// most problem. This package has aliases of the names that other packages need.
 //
-// The path of a decision is Snapshot -> Validate -> NewProblem (admission) -> a Backend ->
-// Problem.Check -> Problem.Objective -> Decide. All packages use only the standard library. They have
-// no transport, logging, global state, or clock except the context, and all functions are pure.
+// A decision takes these steps:
+//
+//  1. Validate checks the snapshot and the options.
+//  2. NewProblemFor admits jobs and builds the model.
+//  3. A Backend returns a plan.
+//  4. Problem.Check checks that the plan is legal, and Problem.Objective computes its objective.
+//  5. Decide converts the plan into a Decision.
+//
+// Package chain executes these steps with several backends and verifies their claims. The core uses only
+// the standard library. It has no transport, logging, global state, or clock except the context, and all
+// functions are pure.
 //
 // docs/reference/glossary.md defines the terms.
 package solver

@@ -141,8 +141,8 @@ func (a *audits) planned(
 	return planned
 }
 
-// failure returns an error unless all recordings were read, at least one decision was checked, and no decision
-// was refuted.
+// failure returns an error unless all recordings were read, at least one decision was checked, and no
+// decision was refuted.
 func (a *audits) failure(readErrors []recording.ReadError) error {
 	var failures []string
 	if refuted := a.count(audit.Refuted); refuted > 0 {

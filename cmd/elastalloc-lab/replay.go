@@ -107,8 +107,8 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 	})
 }
 
-// readerOf returns a reader of recordings, which stops if the command is interrupted. It reports damaged parts
-// on standard error.
+// readerOf returns a reader of recordings, which stops if the command is interrupted. It reports
+// damaged parts on standard error.
 func readerOf(cmd *cobra.Command, recordings []string) replay.Reader {
 	return func(yield func(recording.Entry) error) ([]recording.ReadError, error) {
 		readErrors, err := recording.Read(recordings, func(e recording.Entry) error { return cmp.Or(cmd.Context().Err(), yield(e)) })

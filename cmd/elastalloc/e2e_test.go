@@ -66,7 +66,8 @@ func scrape(t *testing.T, server *servertest.Server) string {
 	return servertest.Page(t, server, "/metrics")
 }
 
-// TestServerAndProcessAgree checks that a server and the command in process return the same response, except for durations.
+// TestServerAndProcessAgree checks that a server and the command in process return the same response,
+// except for durations.
 func TestServerAndProcessAgree(t *testing.T) {
 	server := startServer(t)
 	for _, args := range []string{
@@ -117,8 +118,9 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 		`grpc_server_handled_total{grpc_code="OK",grpc_method="Allocate",`)
 }
 
-// TestElapsedETA checks two jobs with estimates of client/eta, one of which has done two and a half times its estimated work. With either objective, a decision
-// warns about it in the response, the table, the metric and on the status page, is otherwise unchanged, and passes an audit.
+// TestElapsedETA checks two jobs with estimates of client/eta, one of which has done two and a half
+// times its estimated work. With either objective, a decision warns about it in the response, the
+// table, the metric and on the status page, is otherwise unchanged, and passes an audit.
 func TestElapsedETA(t *testing.T) {
 	server := startServer(t)
 	service := elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
@@ -188,7 +190,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// TestServerWithMissingSolver checks that a missing program is visible in the log, in the metrics and in the attempts of a decision, and that calls succeed.
+// TestServerWithMissingSolver checks that a missing program is visible in the log, in the metrics and
+// in the attempts of a decision, and that calls succeed.
 func TestServerWithMissingSolver(t *testing.T) {
 	server := startServer(t, "--backends=cbc,exact", "--cbc=/nonexistent/cbc")
 	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
@@ -209,7 +212,8 @@ func TestServerWithMissingSolver(t *testing.T) {
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 2`)
 }
 
-// TestServerOpensBreaker checks that a solver that always crashes is called five times and not a sixth time, and that log, metrics and status page show it.
+// TestServerOpensBreaker checks that a solver that always crashes is called five times and not a sixth
+// time, and that log, metrics and status page show it.
 func TestServerOpensBreaker(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "cbc")
 	script := "#!/bin/sh\necho Version: 2.10.12\nfor argument; do [ $argument = -solve ] && kill -SEGV $$; done\nexit 0\n"

@@ -11,8 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// outlook is the time to the completion of each job of a snapshot: now with its current nodes, and then with the
-// nodes of a decision.
+// outlook is the time to the completion of each job of a snapshot: now with its current nodes, and then
+// with the nodes of a decision.
 type outlook struct{ now, then []ending }
 
 // ending is the time to the completion of a job. A job without nodes does not complete.
@@ -46,8 +46,9 @@ func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocatio
 	return o
 }
 
-// endingOf returns the time to the completion of job i with the nodes of an option. If its nodes change, the time
-// includes its restart. If they increase, the job runs at its current speed during its rescale_delay.
+// endingOf returns the time to the completion of job i with the nodes of an option. If its nodes
+// change, the time includes its restart. If they increase, the job runs at its current speed during its
+// rescale_delay.
 func endingOf(s *solver.Snapshot, i int, option solver.Option) ending {
 	job, current := &s.Jobs[i], s.Current(i)
 	left, before, speed := s.Demand(i), s.Speed(i, current), s.Speed(i, option)

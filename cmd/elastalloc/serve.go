@@ -25,9 +25,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
-// gcPercent is the growth of the heap between garbage collections, except near the memory limit. Because the
-// data of a server is about 1 MB, Go's default of 100 would collect garbage every 30 calls and use a quarter of
-// their CPU time.
+// gcPercent is the growth of the heap between garbage collections, except near the memory limit.
+// Because the data of a server is about 1 MB, Go's default of 100 would collect garbage every 30 calls
+// and use a quarter of their CPU time.
 const gcPercent = 400
 
 func newServeCommand(env cli.LookupEnv) *cobra.Command {
@@ -229,9 +229,9 @@ func shown(backends []elastalloc.Backend) []server.Backend {
 	return all
 }
 
-// systemdReadiness returns a function that notifies systemd when the server becomes ready or drains, like
-// sd_notify(3). It returns nil if NOTIFY_SOCKET is not set. If a message cannot be sent, the function only logs
-// the error.
+// systemdReadiness returns a function that notifies systemd when the server becomes ready or drains,
+// like sd_notify(3). It returns nil if NOTIFY_SOCKET is not set. If a message cannot be sent, the
+// function only logs the error.
 func systemdReadiness(env cli.LookupEnv, logger *slog.Logger) func(ready bool) {
 	socket := env.Get("NOTIFY_SOCKET")
 	if socket == "" {

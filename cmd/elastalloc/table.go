@@ -334,8 +334,8 @@ func describeGain(report *elastallocv1.SolveReport) string {
 	return text
 }
 
-// describeStart names the job that the admission starts although other jobs pause for it. It returns "" if the
-// objective is not below the objective of the greedy baseline.
+// describeStart names the job that the admission starts although other jobs pause for it. It returns ""
+// if the objective is not below the objective of the greedy baseline.
 func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
 	report, paused := response.GetReport(), 0
 	if request.GetOptions().GetAdmission() != elastallocv1.Admission_ADMISSION_START_FIRST ||
@@ -358,8 +358,8 @@ func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1
 		largest.GetJobId(), format.Plural(int(largest.GetNodes()), "node"), format.Plural(paused, "running job"))
 }
 
-// behindGreedy reports whether the greedy baseline has a larger objective, beyond rounding errors. It may leave
-// jobs waiting that an admission such as start-first starts.
+// behindGreedy reports whether the greedy baseline has a larger objective, beyond rounding errors. It
+// may leave jobs waiting that an admission such as start-first starts.
 func behindGreedy(report *elastallocv1.SolveReport) bool {
 	greedy := report.GetGreedyObjective()
 	return greedy-report.GetObjective() > 1e-9*math.Abs(greedy)
@@ -378,8 +378,8 @@ func describeAttempt(attempt *elastallocv1.Attempt) string {
 // maxSteps is the maximum number of steps that are shown one by one. More do not fit on a screen.
 const maxSteps = 12
 
-// describePlan formats the nodes per step, each with the given width. For a long horizon it groups equal steps:
-// 8×3 is 8 8 8.
+// describePlan formats the nodes per step, each with the given width. For a long horizon it groups
+// equal steps: 8×3 is 8 8 8.
 func describePlan(nodes []int32, width int) string {
 	var steps []string
 	var end int
@@ -401,8 +401,8 @@ func describePlan(nodes []int32, width int) string {
 	return strings.Join(steps, " ")
 }
 
-// describeProgress formats the cumulative progress at the end of the last step. It rounds down, so that only a
-// complete job has 100%. With withSparkline it adds the progress of each step, if the steps fit.
+// describeProgress formats the cumulative progress at the end of the last step. It rounds down, so that
+// only a complete job has 100%. With withSparkline it adds the progress of each step, if the steps fit.
 func describeProgress(progress []float64, withSparkline bool) string {
 	if len(progress) == 0 {
 		return ""
@@ -414,8 +414,8 @@ func describeProgress(progress []float64, withSparkline bool) string {
 	return text
 }
 
-// sparkline returns blocks for the cumulative progress at the end of each step, 0 to 1: a dot for 0 and the full
-// block for 1.
+// sparkline returns blocks for the cumulative progress at the end of each step, 0 to 1: a dot for 0 and
+// the full block for 1.
 func sparkline(progress []float64) string {
 	var line strings.Builder
 	for _, share := range progress {
@@ -431,7 +431,8 @@ func sparkline(progress []float64) string {
 	return line.String()
 }
 
-// block returns the block for a fraction, out of blocks from the lowest to the highest. NaN is the lowest block.
+// block returns the block for a fraction, out of blocks from the lowest to the highest. NaN is the
+// lowest block.
 func block(blocks string, share float64) string {
 	levels := []rune(blocks)
 	return string(levels[max(0, min(len(levels)-1, int(share*float64(len(levels)))))])

@@ -110,8 +110,9 @@ func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastR
 	return response, nil
 }
 
-// fromScenarios converts scenarios with at most maxJobs put jobs each. plans reports for each scenario whether its decision
-// includes the plan. If there are too many scenarios, that is the only violation, and they are not converted.
+// fromScenarios converts scenarios with at most maxJobs put jobs each. plans reports for each scenario
+// whether its decision includes the plan. If there are too many scenarios, that is the only violation,
+// and they are not converted.
 func (c *converter) fromScenarios(
 	request *elastallocv1.WhatIfRequest, maxJobs int,
 ) (scenarios []solver.Scenario, plans []bool) {

@@ -8,8 +8,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// Enum is an enum of the API. The core's names of its values are derived from the API's names: FORMULATION_ONE_HOT is "one-hot" in
-// the core and in flags.
+// Enum is an enum of the API. The core's names of its values are derived from the API's names:
+// FORMULATION_ONE_HOT is "one-hot" in the core and in flags.
 type Enum interface {
 	~int32
 	protoreflect.Enum

@@ -1,5 +1,5 @@
-// Package apiconv converts between the API and the decision core, in both directions. It is the only package that depends on
-// both.
+// Package apiconv converts between the API and the decision core, in both directions. It is the only
+// package that depends on both.
 package apiconv
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Request is an AllocateRequest in the types of the decision core. Unset fields have their zero value, which means the default.
+// Request is an AllocateRequest in the types of the decision core. Unset fields have their zero value,
+// which means the default.
 type Request struct {
 	Snapshot *solver.Snapshot
 	Options  solver.Options
@@ -23,16 +24,18 @@ type Request struct {
 	IncludePlan bool
 }
 
-// FromAllocateRequest converts a request with at most maxJobs jobs. The error is a *solver.InvalidError with the path of every
-// invalid field, such as snapshot.jobs[3].max_nodes. A field is invalid here if the types of the core cannot represent it, for
-// example a duration of more than 292 years. If there is such a field, the error also has the violations that the validation
-// of the core finds. Otherwise the request is validated later, by the allocator. Invalid fields of a job are recorded in its
-// Bad and are not an error.
+// FromAllocateRequest converts a request with at most maxJobs jobs. The error is a *solver.InvalidError
+// with the path of every invalid field, such as snapshot.jobs[3].max_nodes. A field is invalid here if
+// the types of the core cannot represent it, for example a duration of more than 292 years. If there is
+// such a field, the error also has the violations that the validation of the core finds. Otherwise the
+// request is validated later, by the allocator. Invalid fields of a job are recorded in its Bad and are
+// not an error.
 func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Request, error) {
 	return new(converter).request(request, maxJobs)
 }
 
-// FromSnapshot converts a snapshot with at most maxJobs jobs. The errors are the errors of FromAllocateRequest.
+// FromSnapshot converts a snapshot with at most maxJobs jobs. The errors are the errors of
+// FromAllocateRequest.
 func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapshot, error) {
 	var c converter
 	converted := c.snapshot(snapshot, maxJobs)
@@ -42,7 +45,8 @@ func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapsho
 	return converted, nil
 }
 
-// converter converts parts of a request and collects violations. The paths of violations of a job are relative to the job.
+// converter converts parts of a request and collects violations. The paths of violations of a job are
+// relative to the job.
 type converter struct {
 	violations []solver.Violation
 	// validate returns the violations of further fields, in addition to snapshot and options. It may be nil.
@@ -53,8 +57,9 @@ func (c *converter) addf(path, format string, args ...any) {
 	c.violations = append(c.violations, solver.Violation{Path: path, Description: fmt.Sprintf(format, args...)})
 }
 
-// err returns the violations of the conversion and, if there are any, the violations that the validation of the core finds. If both
-// have the same path, it keeps the one of the conversion, because the core validated only a substitute for the invalid field.
+// err returns the violations of the conversion and, if there are any, the violations that the
+// validation of the core finds. If both have the same path, it keeps the one of the conversion, because
+// the core validated only a substitute for the invalid field.
 func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error {
 	if len(c.violations) == 0 {
 		return nil
@@ -140,8 +145,8 @@ func (c *converter) snapshot(s *elastallocv1.Snapshot, maxJobs int) *solver.Snap
 	return converted
 }
 
-// convertGroups converts groups. It returns nil if there are none. A nil entry, which is possible only in process, is an empty
-// group.
+// convertGroups converts groups. It returns nil if there are none. A nil entry, which is possible only
+// in process, is an empty group.
 func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 	if len(groups) == 0 {
 		return nil
@@ -156,8 +161,8 @@ func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 	return converted
 }
 
-// nodeTypes converts node types. It returns nil if there are none. If there are too many, it converts one more than the maximum,
-// which the validation rejects.
+// nodeTypes converts node types. It returns nil if there are none. If there are too many, it converts
+// one more than the maximum, which the validation rejects.
 func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []solver.NodeType {
 	var converted []solver.NodeType
 	for i, t := range types[:min(len(types), solver.MaxNodeTypes+1)] {
@@ -170,8 +175,8 @@ func (c *converter) nodeTypes(types []*elastallocv1.NodeType, path string) []sol
 	return converted
 }
 
-// convertSizeLimits converts size limits. It returns nil if there are none. If there are too many, it converts one more than the
-// maximum, which the validation rejects.
+// convertSizeLimits converts size limits. It returns nil if there are none. If there are too many, it
+// converts one more than the maximum, which the validation rejects.
 func convertSizeLimits(limits []*elastallocv1.SizeLimit) []solver.SizeLimit {
 	var converted []solver.SizeLimit
 	for _, l := range limits[:min(len(limits), solver.MaxSizeLimits+1)] {
@@ -180,8 +185,8 @@ func convertSizeLimits(limits []*elastallocv1.SizeLimit) []solver.SizeLimit {
 	return converted
 }
 
-// speeds converts the speeds of a job on node types. It returns nil if there are none. If there are too many, it converts one more
-// than the maximum, which the validation rejects.
+// speeds converts the speeds of a job on node types. It returns nil if there are none. If there are too
+// many, it converts one more than the maximum, which the validation rejects.
 func (c *converter) speeds(speeds []*elastallocv1.TypeSpeed) []solver.TypeSpeed {
 	var converted []solver.TypeSpeed
 	for i, s := range speeds[:min(len(speeds), solver.MaxNodeTypes+1)] {
@@ -292,7 +297,8 @@ func fromEnum[Value ~string, E Enum](c *converter, path string, number E) Value 
 	return Value(name)
 }
 
-// duration converts a Duration, unset to 0. It is a violation if it is invalid or does not fit a time.Duration.
+// duration converts a Duration, unset to 0. It is a violation if it is invalid or does not fit a
+// time.Duration.
 func (c *converter) duration(d *durationpb.Duration, path string) time.Duration {
 	if d == nil {
 		return 0
@@ -335,8 +341,8 @@ func (c *converter) atLeastOne(value *int32, path string) int {
 	return int(*value)
 }
 
-// positiveNumber converts an optional number, unset to 0. It is a violation if it is not greater than 0 and at most
-// solver.MaxSpeed.
+// positiveNumber converts an optional number, unset to 0. It is a violation if it is not greater than 0
+// and at most solver.MaxSpeed.
 func (c *converter) positiveNumber(value *float64, path string) float64 {
 	if value == nil {
 		return 0
@@ -402,8 +408,8 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 	}
 }
 
-// ToSnapshot converts a snapshot of the core, nil to nil. Fields that have a default are left unset if they are 0. Numbers of nodes
-// must fit in 32 bits.
+// ToSnapshot converts a snapshot of the core, nil to nil. Fields that have a default are left unset if
+// they are 0. Numbers of nodes must fit in 32 bits.
 func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 	if s == nil {
 		return nil

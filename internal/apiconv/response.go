@@ -14,7 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// ToAllocateResponse converts the decision for the snapshot with the given id. includePlan includes the plans over the horizon.
+// ToAllocateResponse converts the decision for the snapshot with the given id. includePlan includes the
+// plans over the horizon.
 func ToAllocateResponse(snapshotID string, d solver.Decision, includePlan bool) *elastallocv1.AllocateResponse {
 	return &elastallocv1.AllocateResponse{
 		SnapshotId:  snapshotID,
@@ -132,8 +133,8 @@ type Allocator interface {
 	MaxJobs() int
 }
 
-// InProcess implements the methods of the API with an allocator in this process. Its errors are the errors of the allocator and
-// not gRPC statuses.
+// InProcess implements the methods of the API with an allocator in this process. Its errors are the
+// errors of the allocator and not gRPC statuses.
 type InProcess struct{ Allocator Allocator }
 
 // Allocate decides a snapshot.

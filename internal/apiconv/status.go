@@ -13,15 +13,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Limits of a status, which is sent in the trailers of the response, with the message twice. Many clients reject trailers of more
-// than 8 KiB.
+// Limits of a status, which is sent in the trailers of the response, with the message twice. Many
+// clients reject trailers of more than 8 KiB.
 const (
 	maxViolations    = 50       // maximum number of violations in a status
 	maxTrailerLength = 7 * 1024 // maximum size of the status in bytes; 1 KiB remains for other trailers
 )
 
-// StatusOfViolations returns an INVALID_ARGUMENT status with google.rpc.BadRequest. Message and details have at most the first 50
-// violations, or fewer if the trailers would exceed 8 KiB, and the number of further violations.
+// StatusOfViolations returns an INVALID_ARGUMENT status with google.rpc.BadRequest. Message and details
+// have at most the first 50 violations, or fewer if the trailers would exceed 8 KiB, and the number of
+// further violations.
 func StatusOfViolations(violations []solver.Violation) *status.Status {
 	for n := min(len(violations), maxViolations); ; n-- {
 		s := statusOfFirst(violations, n)
@@ -54,7 +55,8 @@ func statusOfFirst(violations []solver.Violation, n int) *status.Status {
 	return s // Unreachable, because details of strings can always be marshaled.
 }
 
-// trailerLength returns the size of a status in the trailers, in bytes: the percent-encoded message and the whole status in base64.
+// trailerLength returns the size of a status in the trailers, in bytes: the percent-encoded message and
+// the whole status in base64.
 func trailerLength(s *status.Status) int {
 	encoded := 0
 	for _, b := range []byte(s.Message()) {

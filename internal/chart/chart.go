@@ -1,6 +1,6 @@
-// Package chart renders small charts as SVG, without scripts and style sheets. Text and lines have the color of
-// the surrounding text. The colors of areas are distinguishable on white and on black. Areas of the N-th
-// color have the class cN, so that the style sheet of a page can replace the color.
+// Package chart renders small charts as SVG, without scripts and style sheets. Text and lines have the
+// color of the surrounding text. The colors of areas are distinguishable on white and on black. Areas
+// of the N-th color have the class cN, so that the style sheet of a page can replace the color.
 package chart
 
 import (
@@ -109,8 +109,8 @@ func roundUp(x float64) float64 {
 	return 10 * power
 }
 
-// Bar is a row of a Timeline: a dotted line until Start, a bar from Start to End, and a range from Low to High
-// for the uncertain end. The positions are shares of the axis, 0 to 1.
+// Bar is a row of a Timeline: a dotted line until Start, a bar from Start to End, and a range from Low
+// to High for the uncertain end. The positions are shares of the axis, 0 to 1.
 type Bar struct {
 	Name, Title           string
 	Start, End, Low, High float64

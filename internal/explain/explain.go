@@ -1,5 +1,6 @@
-// Package explain explains the nodes of jobs: the reason for the size, the loss that every other size would cause, and the
-// smallest changes that would give the job more nodes. It computes losses and changes with further decisions of a Decider.
+// Package explain explains the nodes of jobs: the reason for the size, the loss that every other size
+// would cause, and the smallest changes that would give the job more nodes. It computes losses and
+// changes with further decisions of a Decider.
 package explain
 
 import (
@@ -35,8 +36,8 @@ type Input struct {
 	Frozen   snapshot.FrozenJobs
 }
 
-// Jobs explains the nodes of the jobs with the given ids, or of all jobs if there are none. If ctx is done early, losses are
-// estimated from prices and changes are missing.
+// Jobs explains the nodes of the jobs with the given ids, or of all jobs if there are none. If ctx is
+// done early, losses are estimated from prices and changes are missing.
 func Jobs(ctx context.Context, decider Decider, d Input, ids []string) ([]solver.JobExplanation, error) {
 	e, err := newExplainer(ctx, decider, d)
 	if err != nil {
@@ -85,8 +86,8 @@ type explainer struct {
 	// best is the largest known objective. proven reports that it is the optimum.
 	best   float64
 	proven bool
-	// nodePrices are the prices of nodes, by row if the problem has rows. groupPrices are the prices of the limits
-	// of groups.
+	// nodePrices are the prices of nodes, by row if the problem has rows. groupPrices are the prices of
+	// the limits of groups.
 	nodePrices, groupPrices []float64
 	headroom                *problem.Headroom // if every job has its smallest size
 	// pools has the options of all jobs in decisions on pools of other sizes.
@@ -147,8 +148,8 @@ func isProven(objective float64, result solver.Result) bool {
 // reason is the explanation of a job.
 type reason struct {
 	allocation *solver.Allocation
-	// job is the index in the snapshot without frozen jobs, -1 if the job is frozen. admitted is the index in the
-	// problem, -1 if the job is not admitted.
+	// job is the index in the snapshot without frozen jobs, -1 if the job is frozen. admitted is the
+	// index in the problem, -1 if the job is not admitted.
 	job, admitted int
 	option        solver.Option // of the decision
 	sizes         []sizeReason
@@ -159,7 +160,8 @@ type reason struct {
 type sizeReason struct {
 	solver.SizeOption
 	option solver.Option
-	// faster reports that the option is more than the decided one: more nodes or, with node types, a higher speed.
+	// faster reports that the option is more than the decided one: more nodes or, with node types, a
+	// higher speed.
 	faster bool
 	// gain is the increase of the job's own value. change is the cost of the change, which gain includes.
 	gain, change float64
@@ -197,8 +199,8 @@ func (e *explainer) newReason(job int, a *solver.Allocation) *reason {
 	return r
 }
 
-// isMore reports whether an option is more than another one for a job of the snapshot: more nodes or, with node types, a
-// higher speed.
+// isMore reports whether an option is more than another one for a job of the snapshot: more nodes or,
+// with node types, a higher speed.
 func (e *explainer) isMore(job int, than, option solver.Option) bool {
 	if !e.snapshot.Typed() || than.IsZero() {
 		return option.Nodes > than.Nodes
@@ -215,8 +217,8 @@ func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) f
 	return price*float64(to.Nodes) - before*float64(from.Nodes)
 }
 
-// nodePrice returns the price of a node of an option of a job: the sum of the prices of all rows and groups in which it
-// counts.
+// nodePrice returns the price of a node of an option of a job: the sum of the prices of all rows and
+// groups in which it counts.
 func (e *explainer) nodePrice(admitted *solver.AdmittedJob, option solver.Option) float64 {
 	if option.IsZero() {
 		return 0
@@ -267,8 +269,8 @@ func (e *explainer) findLosses(ctx context.Context, r *reason) error {
 			continue
 		}
 		feasible := e.problem.Objective(plan)
-		// The penalty exceeds the loss of the size, but not by orders of magnitude, so that the bound keeps its
-		// precision.
+		// The penalty exceeds the loss of the size, but not by orders of magnitude, so that the bound
+		// keeps its precision.
 		penalty := 2*(e.best-feasible) + 1e-6*cmp.Or(max(math.Abs(e.best), math.Abs(feasible)), 1)
 		pinned := pin(e.problem, r.admitted, position, penalty)
 		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan})

@@ -39,8 +39,8 @@ func newAllocator(tb testing.TB, options elastalloc.Options) auditedAllocator {
 	return auditedAllocator{a}
 }
 
-// TestExplanations compares explanations of random snapshots with exhaustive search: the loss of every size, and that every remedy works and is the
-// smallest.
+// TestExplanations compares explanations of random snapshots with exhaustive search: the loss of every
+// size, and that every remedy works and is the smallest.
 func TestExplanations(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
@@ -83,7 +83,8 @@ func TestExplanations(t *testing.T) {
 	})
 }
 
-// TestSmallestPool checks that the pool of a remedy is the smallest one among those that are tried one by one.
+// TestSmallestPool checks that the pool of a remedy is the smallest one among those that are tried one
+// by one.
 func TestSmallestPool(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -125,7 +126,8 @@ func TestSmallestPool(t *testing.T) {
 	}
 }
 
-// TestSizesWithOtherTypes checks that a size is listed even if another job has to release nodes of another type for it.
+// TestSizesWithOtherTypes checks that a size is listed even if another job has to release nodes of
+// another type for it.
 func TestSizesWithOtherTypes(t *testing.T) {
 	t.Parallel()
 	only := []solver.TypeSpeed{{NodeType: "x"}}
@@ -146,7 +148,8 @@ func TestSizesWithOtherTypes(t *testing.T) {
 	}
 }
 
-// TestSizesWithFlexibleJobs checks that a size is listed if it fits only because the decision, unlike the admission, puts another job on another type.
+// TestSizesWithFlexibleJobs checks that a size is listed if it fits only because the decision, unlike
+// the admission, puts another job on another type.
 func TestSizesWithFlexibleJobs(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{
@@ -376,7 +379,8 @@ func (c counting) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOp
 	return c.Backend.Solve(ctx, p, o)
 }
 
-// TestEveryPlanIsChecked checks that the plans of explanations pass the middleware of the allocator and are checked.
+// TestEveryPlanIsChecked checks that the plans of explanations pass the middleware of the allocator and
+// are checked.
 func TestEveryPlanIsChecked(t *testing.T) {
 	t.Parallel()
 	s := solvertest.BusySnapshot(3, 4)

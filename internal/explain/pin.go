@@ -7,8 +7,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// pin returns p with a penalty on all options of a job in the first step except one. If the penalty exceeds the loss of
-// that option, an optimal plan gives it to the job. job and size are indices in Problem.Jobs and in its Options.
+// pin returns p with a penalty on all options of a job in the first step except one. If the penalty
+// exceeds the loss of that option, an optimal plan gives it to the job. job and size are indices in
+// Problem.Jobs and in its Options.
 func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	pinned := *p
 	pinned.Jobs = slices.Clone(p.Jobs)
@@ -24,8 +25,8 @@ func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 	return &pinned
 }
 
-// planWithSize returns the plan with another size of a job in the first step. A greedy rule reduces other jobs in the first
-// step where that costs least. It returns false if it finds no such plan.
+// planWithSize returns the plan with another size of a job in the first step. A greedy rule reduces
+// other jobs in the first step where that costs least. It returns false if it finds no such plan.
 func planWithSize(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, bool) {
 	pinned := plan.Clone()
 	pinned[job][0] = p.Jobs[job].Options[size]
@@ -70,8 +71,9 @@ func planWithSize(p *solver.Problem, plan solver.Plan, job, size int) (solver.Pl
 	return pinned, p.Check(pinned) == nil
 }
 
-// fits reports whether an option of a job of the problem fits in addition to the smallest sizes of the other jobs.
-// position is the index of the option. With node types, this is a packing problem, which fits solves with two heuristics.
+// fits reports whether an option of a job of the problem fits in addition to the smallest sizes of the
+// other jobs. position is the index of the option. With node types, this is a packing problem, which
+// fits solves with two heuristics.
 func (e *explainer) fits(job, position int) bool {
 	p := e.problem
 	option := p.Jobs[job].Options[position]
@@ -88,9 +90,9 @@ func (e *explainer) fits(job, position int) bool {
 	return legal
 }
 
-// planStartingWith returns a plan of a problem with rows in which a job has the given option. In order of decreasing size,
-// the other jobs get the option that the admission found for them or, if it does not fit, the first of their options that
-// fits. It returns false if no option of a job fits.
+// planStartingWith returns a plan of a problem with rows in which a job has the given option. In order
+// of decreasing size, the other jobs get the option that the admission found for them or, if it does
+// not fit, the first of their options that fits. It returns false if no option of a job fits.
 func planStartingWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, bool) {
 	plan, headroom := solver.NewPlan(len(p.Jobs), p.Steps), p.Headroom()
 	allocate := func(i int, option solver.Option) bool {
@@ -123,7 +125,8 @@ func planStartingWith(p *solver.Problem, job int, option solver.Option) (solver.
 	return plan, true
 }
 
-// changeCost returns the cost of the change to the first of the given options, one per step, in the value of a job.
+// changeCost returns the cost of the change to the first of the given options, one per step, in the
+// value of a job.
 func changeCost(j *solver.AdmittedJob, options []solver.Option) float64 {
 	unchanged := *j
 	unchanged.FirstStepWork = j.StepWork

@@ -12,9 +12,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
-// maxLinearPools is the number of pool sizes that are tried one by one, in snapshots of at most as many jobs. Larger pools
-// are found by bisection, which assumes that a larger pool never gives a job fewer nodes. Because sizes are discrete, this
-// is not always true, so that a smaller pool may suffice.
+// maxLinearPools is the number of pool sizes that are tried one by one, in snapshots of at most as many
+// jobs. Larger pools are found by bisection, which assumes that a larger pool never gives a job fewer
+// nodes. Because sizes are discrete, this is not always true, so that a smaller pool may suffice.
 const maxLinearPools = 256
 
 // findRemedies finds the smallest changes that give a job its next larger size or more.
@@ -53,7 +53,8 @@ func (e *explainer) changed(job int, apply func(*solver.Snapshot, *solver.Job)) 
 	return &s
 }
 
-// decide returns the options of all jobs of a changed snapshot, or nil if the time limit stopped the decision.
+// decide returns the options of all jobs of a changed snapshot, or nil if the time limit stopped the
+// decision.
 func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]solver.Option, error) {
 	d, err := e.decider.Allocate(ctx, s, e.options)
 	if err != nil || d.Report.Limit == solver.LimitTime {
@@ -66,8 +67,8 @@ func (e *explainer) decide(ctx context.Context, s *solver.Snapshot) ([]solver.Op
 	return options, nil
 }
 
-// optionAfter returns the option of a job in a changed snapshot, or the zero option if it is not more than the decided one
-// or if the time limit stopped the decision.
+// optionAfter returns the option of a job in a changed snapshot, or the zero option if it is not more
+// than the decided one or if the time limit stopped the decision.
 func (e *explainer) optionAfter(ctx context.Context, r *reason, apply func(*solver.Snapshot, *solver.Job)) (none solver.Option, err error) {
 	changed := e.changed(r.job, apply)
 	if !changed.Valid(r.job) {
@@ -80,7 +81,8 @@ func (e *explainer) optionAfter(ctx context.Context, r *reason, apply func(*solv
 	return none, err
 }
 
-// remedyWeight finds the smallest weight with 2 significant digits. There is none for a job that is not admitted.
+// remedyWeight finds the smallest weight with 2 significant digits. There is none for a job that is not
+// admitted.
 func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job) (remedy solver.Remedy, err error) {
 	if _, larger := r.next(); r.admitted < 0 || !larger {
 		return remedy, nil
@@ -104,7 +106,8 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 	return remedy, err
 }
 
-// twoDigitNumbers returns the numbers with at most 2 significant digits that are larger than above and at most largest.
+// twoDigitNumbers returns the numbers with at most 2 significant digits that are larger than above and
+// at most largest.
 func twoDigitNumbers(above, largest float64) []float64 {
 	if !(above > 0) {
 		return nil
@@ -126,9 +129,9 @@ func twoDigitNumbers(above, largest float64) []float64 {
 	}
 }
 
-// searchFirst finds the first of n numbers for which works returns true, if it also does so for all larger numbers. The
-// result is the last number for which works has returned true. The search starts at a guess and takes few calls if the guess
-// is close.
+// searchFirst finds the first of n numbers for which works returns true, if it also does so for all
+// larger numbers. The result is the last number for which works has returned true. The search starts at
+// a guess and takes few calls if the guess is close.
 func searchFirst(guess, n int, works func(int) (bool, error)) error {
 	if n == 0 {
 		return nil
@@ -206,9 +209,9 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 	return remedy, err
 }
 
-// remedyMinimum finds the smallest min_nodes above the nodes of the job. For a waiting job, it finds the largest value below
-// the current min_nodes or, if there is none, the smallest above it: a larger minimum can help, because the job is then worth more per
-// decision.
+// remedyMinimum finds the smallest min_nodes above the nodes of the job. For a waiting job, it finds
+// the largest value below the current min_nodes or, if there is none, the smallest above it: a larger
+// minimum can help, because the job is then worth more per decision.
 func (e *explainer) remedyMinimum(ctx context.Context, r *reason, job *solver.Job) (solver.Remedy, error) {
 	for _, minNodes := range e.minimums(job, r.allocation.Nodes) {
 		if ctx.Err() != nil {
@@ -238,8 +241,8 @@ func (e *explainer) sizesFromOne(job *solver.Job) []int {
 	return slices.Compact(sizes)
 }
 
-// minimums returns the values of min_nodes that change the legal sizes of a job, the smallest change first: values above its
-// nodes or, if it has none, values below its min_nodes and then values above.
+// minimums returns the values of min_nodes that change the legal sizes of a job, the smallest change
+// first: values above its nodes or, if it has none, values below its min_nodes and then values above.
 func (e *explainer) minimums(job *solver.Job, nodes int) []int {
 	if job.AllowedNodes == nil && job.MinNodes == job.MaxNodes && nodes > 0 && !e.snapshot.Typed() {
 		return nil // The job has one size, which does not depend on min_nodes.

@@ -101,7 +101,8 @@ func formatNodes(nodes int, nodeType string) string {
 	return fmt.Sprintf("%d %s", nodes, shortName(nodeType))
 }
 
-// formatChange formats the change to another size: "2 → 4" or, with node types, "2 t4 → 1 a100" and the speedup.
+// formatChange formats the change to another size: "2 → 4" or, with node types, "2 t4 → 1 a100" and the
+// speedup.
 func (e *explainer) formatChange(r *reason, to *sizeReason) string {
 	a := r.allocation
 	if !e.snapshot.Typed() {
@@ -163,8 +164,8 @@ func (e *explainer) sizeLimited(r *reason) bool {
 	return false
 }
 
-// next returns the larger size of a job with the smallest loss. Sizes with a gain are preferred. It returns false if no larger
-// size fits.
+// next returns the larger size of a job with the smallest loss. Sizes with a gain are preferred. It
+// returns false if no larger size fits.
 func (r *reason) next() (sizeReason, bool) {
 	best, found := sizeReason{}, false
 	for _, size := range r.sizes {
@@ -175,8 +176,8 @@ func (r *reason) next() (sizeReason, bool) {
 	return best, found
 }
 
-// preventedByCost returns the size that a job that keeps its nodes would have if changes cost nothing. It returns nil if the
-// job would keep its nodes then too.
+// preventedByCost returns the size that a job that keeps its nodes would have if changes cost nothing.
+// It returns nil if the job would keep its nodes then too.
 func (e *explainer) preventedByCost(r *reason) *sizeReason {
 	if r.allocation.Change != solver.ChangeKeep {
 		return nil
@@ -226,8 +227,8 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 	return fmt.Sprintf("%s: %s %s in addition to the jobs before it%s", waits, needed, fit, e.largestStarter())
 }
 
-// largestStarter describes the job that starts with the largest number of nodes under AdmissionStartFirst, which starts jobs
-// at any cost. It returns "" under other admissions.
+// largestStarter describes the job that starts with the largest number of nodes under
+// AdmissionStartFirst, which starts jobs at any cost. It returns "" under other admissions.
 func (e *explainer) largestStarter() string {
 	if e.options.Admission != solver.AdmissionStartFirst {
 		return ""
@@ -274,8 +275,8 @@ func (e *explainer) suggestion(r *reason) string {
 // tolerance returns the difference up to which objectives are treated as equal.
 func (e *explainer) tolerance() float64 { return solver.OptimalGap * max(1e-12, math.Abs(e.best)) }
 
-// tradeOff describes the gain of a job and the cost for other jobs if the job changes to a size. change describes the
-// change.
+// tradeOff describes the gain of a job and the cost for other jobs if the job changes to a size. change
+// describes the change.
 func (e *explainer) tradeOff(change string, size *sizeReason) string {
 	gain, cost := e.formatAmounts(size.gain, size.gain+size.Loss)
 	if e.options.Spec().Unit.Format == solver.FormatTime {
@@ -307,7 +308,8 @@ func (e *explainer) formatAmount(value float64, precision int) string {
 	}
 }
 
-// formatNumber formats a number with the given number of significant digits and with all digits before the decimal point.
+// formatNumber formats a number with the given number of significant digits and with all digits before
+// the decimal point.
 func formatNumber(x float64, precision int) string {
 	if math.Abs(x) >= math.Pow10(precision-1) {
 		return strconv.FormatFloat(math.Round(x), 'f', 0, 64)
@@ -319,7 +321,8 @@ func formatNumber(x float64, precision int) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// formatSeconds formats a duration with the largest unit in which it is at least about one and a half: 36 s, 12 min, 4.5 h.
+// formatSeconds formats a duration with the largest unit in which it is at least about one and a half:
+// 36 s, 12 min, 4.5 h.
 func formatSeconds(seconds float64, precision int) string {
 	const minute, hour, day = 60, 3600, 86400
 	switch {

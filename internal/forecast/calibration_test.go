@@ -15,8 +15,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// randomWorkload returns jobs with random submissions, at a rate per hour, whose run times are their estimates times a log-normal
-// factor, as Job.ETAError describes.
+// randomWorkload returns jobs with random submissions, at a rate per hour, whose run times are their
+// estimates times a log-normal factor, as Job.ETAError describes.
 func randomWorkload(seed uint64, rate float64) sim.Workload {
 	const off = 0.7
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -39,8 +39,9 @@ func randomWorkload(seed uint64, rate float64) sim.Workload {
 	return w
 }
 
-// TestForecastIsCalibrated forecasts from the middle of simulations with continuing submissions and ETA errors. If the rate of
-// submissions is set, about 80% of the jobs must complete between end_low and end_high. The flag -v prints the share.
+// TestForecastIsCalibrated forecasts from the middle of simulations with continuing submissions and ETA
+// errors. If the rate of submissions is set, about 80% of the jobs must complete between end_low and
+// end_high. The flag -v prints the share.
 func TestForecastIsCalibrated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole simulations take minutes under the race detector")

@@ -1,4 +1,5 @@
-// Package forecast estimates when the jobs of a snapshot start and complete. It simulates the cluster from the snapshot on.
+// Package forecast estimates when the jobs of a snapshot start and complete. It simulates the cluster
+// from the snapshot on.
 package forecast
 
 import (
@@ -19,8 +20,8 @@ type Decider interface {
 	Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
 }
 
-// Jobs forecasts the jobs of a valid snapshot, in order, until ctx is done. budget is the time budget of decisions whose options
-// set none; 0 means no budget.
+// Jobs forecasts the jobs of a valid snapshot, in order, until ctx is done. budget is the time budget
+// of decisions whose options set none; 0 means no budget.
 func Jobs(
 	ctx context.Context, decider Decider, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions, budget time.Duration,
 ) (solver.Forecast, error) {
@@ -56,8 +57,8 @@ func Jobs(
 // errIncomplete means that ctx was done before the end of a sample.
 var errIncomplete = errors.New("the simulation is incomplete")
 
-// simulate simulates samples, in parallel as far as acquire grants workers. It returns the complete samples, in order, or the
-// partial first sample if none is complete.
+// simulate simulates samples, in parallel as far as acquire grants workers. It returns the complete
+// samples, in order, or the partial first sample if none is complete.
 func simulate(
 	ctx context.Context, acquire solver.AcquireWorker, jobs, samples int, sample func(context.Context, int) (sim.Future, error),
 ) (futures []sim.Future, complete bool, err error) {
@@ -111,8 +112,8 @@ func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queu
 // never stands for a start or a completion after the end of the simulation.
 const never = time.Duration(1<<63 - 1)
 
-// percentiles returns the median and the 10th and 90th percentiles of at least one time, by nearest rank, or nil instead of
-// never.
+// percentiles returns the median and the 10th and 90th percentiles of at least one time, by nearest
+// rank, or nil instead of never.
 func percentiles(times []time.Duration) (median, low, high *time.Duration) {
 	slices.Sort(times)
 	at := func(percent int) *time.Duration {
@@ -151,8 +152,8 @@ type forecastDecider struct {
 	budget  time.Duration
 }
 
-// Allocate decides a snapshot. If the end of the forecast limited the decision, it returns an error, because the simulation would
-// otherwise depend on the time limit.
+// Allocate decides a snapshot. If the end of the forecast limited the decision, it returns an error,
+// because the simulation would otherwise depend on the time limit.
 func (d *forecastDecider) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	o.Backend = d.backend
 	deadline, limited := ctx.Deadline()

@@ -34,9 +34,9 @@ func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocat
 	return a
 }
 
-// TestForecastIsTheSimulation checks that a forecast from decision times of a simulation, after all jobs have been submitted, has the
-// same start and completion times as the simulation: with restarts, with teams that share the pool and, if the true work is given,
-// with wrong ETAs.
+// TestForecastIsTheSimulation checks that a forecast from decision times of a simulation, after all
+// jobs have been submitted, has the same start and completion times as the simulation: with restarts,
+// with teams that share the pool and, if the true work is given, with wrong ETAs.
 func TestForecastIsTheSimulation(t *testing.T) {
 	t.Parallel()
 	trace, err := sim.Synthetic(sim.Heterogeneous, 5)
@@ -281,8 +281,9 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastStalls checks that a forecast in which no job makes progress anymore is reported as stalled, with one sample and with
-// several. Under PREEMPTIVE, a job of weight 0 gets no nodes, and no idle nodes are filled if each event has its decision.
+// TestForecastStalls checks that a forecast in which no job makes progress anymore is reported as
+// stalled, with one sample and with several. Under PREEMPTIVE, a job of weight 0 gets no nodes, and no
+// idle nodes are filled if each event has its decision.
 func TestForecastStalls(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{
@@ -308,7 +309,8 @@ func TestForecastStalls(t *testing.T) {
 	}
 }
 
-// TestForecastWithErrors checks that ETA errors widen the forecast around the same median, and that samples depend only on the seed.
+// TestForecastWithErrors checks that ETA errors widen the forecast around the same median, and that
+// samples depend only on the seed.
 func TestForecastWithErrors(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 6}
@@ -343,8 +345,8 @@ func TestForecastWithErrors(t *testing.T) {
 	}
 }
 
-// TestForecastOfElapsedETA checks a job that has done four hours of work and has a remaining ETA of a second: it takes another hour, or
-// what its ETA error implies.
+// TestForecastOfElapsedETA checks a job that has done four hours of work and has a remaining ETA of a
+// second: it takes another hour, or what its ETA error implies.
 func TestForecastOfElapsedETA(t *testing.T) {
 	t.Parallel()
 	job := solver.Job{ID: "a", RemainingETA: time.Second, WorkDone: 4 * time.Hour, TrainingTime: 4 * time.Hour, CurrentNodes: 1, MaxNodes: 1}
@@ -409,7 +411,8 @@ func (b interrupting) Solve(ctx context.Context, _ *solver.Problem, o solver.Sol
 	return solver.Result{Plan: o.Incumbent, Bound: math.Inf(1), Limit: solver.LimitTime}, nil
 }
 
-// TestInterruptedDecision checks that a forecast stops if a decision is interrupted, and does not use its plan.
+// TestInterruptedDecision checks that a forecast stops if a decision is interrupted, and does not use
+// its plan.
 func TestInterruptedDecision(t *testing.T) {
 	t.Parallel()
 	hurried, hurry := context.WithCancel(t.Context())
@@ -532,8 +535,8 @@ func (f failing) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	return f.Decider.Allocate(ctx, s, o)
 }
 
-// TestCompleteForecast checks that a complete forecast has decisions in every sample, and that a forecast whose decisions fail is
-// incomplete.
+// TestCompleteForecast checks that a complete forecast has decisions in every sample, and that a
+// forecast whose decisions fail is incomplete.
 func TestCompleteForecast(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Second})
@@ -631,7 +634,8 @@ func TestForecastWithoutNodeTypes(t *testing.T) {
 	}
 }
 
-// TestForecastOnNodeTypes checks forecasts of one job with 3,600 s of work on a reference node. A fast node does two per second.
+// TestForecastOnNodeTypes checks forecasts of one job with 3,600 s of work on a reference node. A fast
+// node does two per second.
 func TestForecastOnNodeTypes(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// withDefaultErrors returns the snapshot with the default ETA error of the options in jobs that have none. If the forecast has its
-// own error, it returns the snapshot unchanged.
+// withDefaultErrors returns the snapshot with the default ETA error of the options in jobs that have
+// none. If the forecast has its own error, it returns the snapshot unchanged.
 func withDefaultErrors(s *solver.Snapshot, f *solver.ForecastOptions, o *solver.Options) *solver.Snapshot {
 	if o.TotalTime.ETAError == nil || f.ETAError > 0 {
 		return s
@@ -40,8 +40,8 @@ func sampleInput(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.
 	return input
 }
 
-// sampleWork returns the random true remaining work of a job, as run time on one node. Without an ETA error, it is at least a
-// quarter of the work done, as under ObjectiveProgress.
+// sampleWork returns the random true remaining work of a job, as run time on one node. Without an ETA
+// error, it is at least a quarter of the work done, as under ObjectiveProgress.
 func sampleWork(job *solver.Job, f *solver.ForecastOptions, random *rand.Rand) time.Duration {
 	estimate := sim.DemandOf(job)
 	if job.ETAError == nil {
@@ -60,14 +60,15 @@ func sampleWork(job *solver.Job, f *solver.ForecastOptions, random *rand.Rand) t
 // minError is the error below which an ETA counts as exact, as in the objective.
 const minError = 1e-4
 
-// sampleRemaining returns the random remaining work of a job whose total work is log-normal with the standard deviation sigma of
-// the logarithm. The estimate is the mean of the remaining work given the work done, as in package client/eta.
+// sampleRemaining returns the random remaining work of a job whose total work is log-normal with the
+// standard deviation sigma of the logarithm. The estimate is the mean of the remaining work given the
+// work done, as in package client/eta.
 func sampleRemaining(estimate, sigma, done float64, random *rand.Rand) float64 {
 	if sigma < minError {
 		return estimate
 	}
-	// Bisection finds the logarithm of the median of the total work, because the mean increases with it. The remaining work of a
-	// job that has done far more than its median is about done * sigma / z.
+	// Bisection finds the logarithm of the median of the total work, because the mean increases with
+	// it. The remaining work of a job that has done far more than its median is about done * sigma / z.
 	low, high := math.Log(estimate)-sigma*sigma*(2+2*done/estimate), math.Log(estimate+done)
 	for range 100 {
 		if middle := (low + high) / 2; eta.MeanRemaining(middle, sigma, done) < estimate {
@@ -78,8 +79,8 @@ func sampleRemaining(estimate, sigma, done float64, random *rand.Rand) float64 {
 	}
 	z := (math.Log(done) - low) / sigma // the total exceeds the work done, so the normal variable exceeds z
 	if z > 0 {
-		// Marsaglia's method samples the tail: it accepts the square root of z^2 + 2 e with a probability. The excess over z
-		// is computed separately to avoid cancellation.
+		// Marsaglia's method samples the tail: it accepts the square root of z^2 + 2 e with a
+		// probability. The excess over z is computed separately to avoid cancellation.
 		for {
 			e := random.ExpFloat64()
 			x := math.Sqrt(z*z + 2*e)
@@ -98,8 +99,9 @@ func sampleRemaining(estimate, sigma, done float64, random *rand.Rand) float64 {
 // maxDuration is 146 years, so that the sum of two durations fits a time.Duration.
 const maxDuration = 1 << 62
 
-// newSubmissions returns a function that returns the next random submission: a Poisson process of the jobs of the snapshot in
-// their state at submission. A job with twice the work is in snapshots for twice the time, so its probability is half as large.
+// newSubmissions returns a function that returns the next random submission: a Poisson process of the
+// jobs of the snapshot in their state at submission. A job with twice the work is in snapshots for
+// twice the time, so its probability is half as large.
 func newSubmissions(s *solver.Snapshot, f *solver.ForecastOptions, random *rand.Rand) func() sim.Submission {
 	jobs, cumulative := make([]solver.Job, len(s.Jobs)), make([]float64, len(s.Jobs))
 	total := 0.0

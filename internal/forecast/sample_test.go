@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// grid is the distribution of the remaining work W - x of a job, if ln W is normal and W > x, computed by sums over a grid of ln W.
+// grid is the distribution of the remaining work W - x of a job, if ln W is normal and W > x, computed
+// by sums over a grid of ln W.
 type grid struct{ left, chance []float64 }
 
 func newGrid(median, s, x float64) grid {
@@ -53,7 +54,8 @@ func (g grid) quantile(q float64) float64 {
 	return g.left[min(at, len(g.left)-1)]
 }
 
-// TestSampleRemaining compares quantiles of samples with the distribution whose mean is the estimate, computed by sums over a grid.
+// TestSampleRemaining compares quantiles of samples with the distribution whose mean is the estimate,
+// computed by sums over a grid.
 func TestSampleRemaining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -14,8 +14,8 @@ import (
 // None is the text of a value that does not exist.
 const None = "–"
 
-// Gap formats a relative gap as a percentage. It rounds up, so that the text never understates the gap: 0.01234
-// is "1.3 %". A gap that counts as proven optimal is "0 %".
+// Gap formats a relative gap as a percentage. It rounds up, so that the text never understates the gap:
+// 0.01234 is "1.3 %". A gap that counts as proven optimal is "0 %".
 func Gap(gap float64) string {
 	const smallest = 0.001 // percent
 	percent := 100 * gap

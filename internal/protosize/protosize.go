@@ -1,5 +1,5 @@
-// Package protosize estimates the memory of a decoded Protocol Buffers message from its wire format. Two bytes on
-// the wire can become an object of hundreds of bytes.
+// Package protosize estimates the memory of a decoded Protocol Buffers message from its wire format.
+// Two bytes on the wire can become an object of hundreds of bytes.
 package protosize
 
 import (
@@ -43,8 +43,8 @@ type Size struct {
 // Estimator estimates the sizes of messages of one type. It is safe for concurrent use.
 type Estimator struct{ layout *layout }
 
-// New returns an estimator for messages of the type of m. counters has message types and integer fields by their
-// full names, each with its index in Size.Counters.
+// New returns an estimator for messages of the type of m. counters has message types and integer fields
+// by their full names, each with its index in Size.Counters.
 func New(m proto.Message, counters map[protoreflect.FullName]int) *Estimator {
 	b := builder{counters: counters, layouts: make(map[protoreflect.FullName]*layout)}
 	return &Estimator{b.layout(m.ProtoReflect().Type())}
@@ -127,7 +127,8 @@ func (b *builder) layout(t protoreflect.MessageType) *layout {
 // maxDepth is the maximum depth of nested messages, as of the decoder.
 const maxDepth = 100
 
-// count adds a message to a size, up to the first malformed byte, and reports whether the message is well-formed.
+// count adds a message to a size, up to the first malformed byte, and reports whether the message is
+// well-formed.
 func (l *layout) count(wire []byte, size *Size, depth int) bool {
 	size.Bytes += l.bytes
 	if l.counter != noCounter {

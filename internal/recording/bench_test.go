@@ -15,10 +15,10 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// BenchmarkRecording compares the cost of recording a call with the cost of its decision: the time of Record, and
-// the time of writing JSON and of compressing it. The share of recording is largest for the snapshot of two jobs. The
-// parts are measured alternately on one goroutine, so that other load affects all of them. The benchmark reports the
-// median of each part and its share of the median decision.
+// BenchmarkRecording compares the cost of recording a call with the cost of its decision: the time of
+// Record, and the time of writing JSON and of compressing it. The share of recording is largest for the
+// snapshot of two jobs. The parts are measured alternately on one goroutine, so that other load affects
+// all of them. The benchmark reports the median of each part and its share of the median decision.
 func BenchmarkRecording(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package recording writes the calls of a server to files and reads them again, so that snapshots and decisions can
-// be replayed. See docs/schedulers/record-and-replay.md.
+// Package recording writes the calls of a server to files and reads them again, so that snapshots and
+// decisions can be replayed. See docs/schedulers/record-and-replay.md.
 //
-// A file has one JSON object per line, compressed with zstd. Files are rotated by size and age, and the oldest are
-// deleted if all files together are too large.
+// A file has one JSON object per line, compressed with zstd. Files are rotated by size and age, and the
+// oldest are deleted if all files together are too large.
 package recording
 
 import (
@@ -55,8 +55,8 @@ type line struct {
 // JSON returns the entry as one line of a recording.
 func (e *Entry) JSON() ([]byte, error) { return e.line() }
 
-// line returns the entry as a line. It omits messages that are nil or that JSON cannot represent, for example a
-// rejected request with a duration out of range.
+// line returns the entry as a line. It omits messages that are nil or that JSON cannot represent, for
+// example a rejected request with a duration out of range.
 func (e *Entry) line() ([]byte, error) {
 	text, err := json.Marshal(line{Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID})
 	if err != nil {
@@ -88,8 +88,8 @@ func (e *Entry) line() ([]byte, error) {
 // maxEscapedBytes is the maximum number of bytes of an escaped character in JSON.
 const maxEscapedBytes = 6
 
-// textLength returns the number of bytes that the strings of a message take as JSON, or 0 if they cannot exceed
-// half a line. A control character is one byte in a request and several bytes in JSON.
+// textLength returns the number of bytes that the strings of a message take as JSON, or 0 if they
+// cannot exceed half a line. A control character is one byte in a request and several bytes in JSON.
 func textLength(message proto.Message) (bytes int) {
 	if proto.Size(message) <= maxLine/2/maxEscapedBytes {
 		return 0
@@ -134,8 +134,8 @@ func parse(text []byte) (Entry, error) {
 	return e, nil
 }
 
-// messageTypes returns the types of the request and the response of a method of AllocatorService, or nil for an
-// unknown method.
+// messageTypes returns the types of the request and the response of a method of AllocatorService, or
+// nil for an unknown method.
 func messageTypes(method string) (request, response protoreflect.MessageType) {
 	service := elastallocv1.File_elastalloc_v1_allocator_proto.Services().ByName("AllocatorService")
 	descriptor := service.Methods().ByName(protoreflect.Name(method))
@@ -152,8 +152,8 @@ func messageTypes(method string) (request, response protoreflect.MessageType) {
 	return find(descriptor.Input()), find(descriptor.Output())
 }
 
-// parseMessage parses a message. It returns nil if the text is missing or the type is unknown. It ignores unknown
-// fields, which a newer version may have written.
+// parseMessage parses a message. It returns nil if the text is missing or the type is unknown. It
+// ignores unknown fields, which a newer version may have written.
 func parseMessage(text json.RawMessage, messageType protoreflect.MessageType) (proto.Message, error) {
 	if text == nil || messageType == nil {
 		return nil, nil //nolint:nilnil // A missing message is not an error.

@@ -42,19 +42,20 @@ func (c *ReadError) String() string {
 // ErrClockSetBack means that a call is older than the call before it by more than the duration of a call.
 var ErrClockSetBack = errors.New("the clock was set back")
 
-// maxCallTime is an upper bound on the duration of a call. Calls are written in the order of their completion, so
-// that their times may be out of order by this much.
+// maxCallTime is an upper bound on the duration of a call. Calls are written in the order of their
+// completion, so that their times may be out of order by this much.
 const maxCallTime = time.Minute
 
-// maxLine is the maximum length of a line that is read or written, 64 MiB. The line of a large cluster is much
-// shorter.
+// maxLine is the maximum length of a line that is read or written, 64 MiB. The line of a large cluster
+// is much shorter.
 const maxLine = 64 << 20
 
 var errLineTooLong = errors.New("line is longer than 64 MiB")
 
-// Read calls yield for each call in the recordings in dirs, in the order of the files and of the lines. If yield
-// returns an error, Read stops and returns it. An incomplete file is read up to its end, and the errors are returned.
-// It is an error if a directory or file cannot be opened, or if there is no file.
+// Read calls yield for each call in the recordings in dirs, in the order of the files and of the lines.
+// If yield returns an error, Read stops and returns it. An incomplete file is read up to its end, and
+// the errors are returned. It is an error if a directory or file cannot be opened, or if there is no
+// file.
 func Read(dirs []string, yield func(Entry) error) ([]ReadError, error) {
 	var errs []ReadError
 	found := false

@@ -201,8 +201,8 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestMemoryOfLongLines checks that a line that is too long is rejected before it is built. Control characters in
-// ids are six times as long in JSON.
+// TestMemoryOfLongLines checks that a line that is too long is rejected before it is built. Control
+// characters in ids are six times as long in JSON.
 func TestMemoryOfLongLines(t *testing.T) {
 	e := call(start, 22_000) // The JSON of the request alone is shorter than a line.
 	for i, job := range e.Request.(*elastallocv1.AllocateRequest).GetSnapshot().GetJobs() {
@@ -283,7 +283,8 @@ func TestOldestFilesAreDeleted(t *testing.T) {
 	})
 }
 
-// TestDanglingLinkIsDeleted checks that a dangling link as the oldest file does not prevent the deletion of others.
+// TestDanglingLinkIsDeleted checks that a dangling link as the oldest file does not prevent the
+// deletion of others.
 func TestDanglingLinkIsDeleted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -336,7 +337,8 @@ func TestBrokenDisk(t *testing.T) {
 	})
 }
 
-// TestOverflow checks that Record does not block if the writer does not write, and drops calls by number and size.
+// TestOverflow checks that Record does not block if the writer does not write, and drops calls by
+// number and size.
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ bytes, accepted int }{
@@ -449,7 +451,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestClockSetBack checks that all calls are read and an error is returned if the clock was set back by an hour.
+// TestClockSetBack checks that all calls are read and an error is returned if the clock was set back by
+// an hour.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	w, dir := open(t, 0)

@@ -28,8 +28,8 @@ const (
 	// flushInterval is the time between two flushes to disk.
 	flushInterval = time.Second
 
-	// A file is rotated after maxFileAge, and after maxFileBytes or 1/maxFileShare of Config.MaxBytes, whichever
-	// is smaller.
+	// A file is rotated after maxFileAge, and after maxFileBytes or 1/maxFileShare of Config.MaxBytes,
+	// whichever is smaller.
 	maxFileAge   = time.Hour
 	maxFileBytes = 64 << 20
 	maxFileShare = 8
@@ -81,8 +81,8 @@ type queuedCall struct {
 	bytes int64
 }
 
-// New returns a writer, which writes in a goroutine until Close is called. It returns an error if the configuration
-// is invalid, or if it cannot create the directory and the first file.
+// New returns a writer, which writes in a goroutine until Close is called. It returns an error if the
+// configuration is invalid, or if it cannot create the directory and the first file.
 func New(config Config) (*Writer, error) {
 	switch {
 	case config.Dir == "":
@@ -108,8 +108,8 @@ func New(config Config) (*Writer, error) {
 	return w, nil
 }
 
-// Record queues a call. It never blocks: if the queue is full, the call is dropped and counted. The messages of the
-// entry must not be modified afterwards. bytes is the memory of the messages.
+// Record queues a call. It never blocks: if the queue is full, the call is dropped and counted. The
+// messages of the entry must not be modified afterwards. bytes is the memory of the messages.
 func (w *Writer) Record(e Entry, bytes int) {
 	total := w.queuedBytes.Add(int64(bytes))
 	if (total <= maxQueuedBytes || total == int64(bytes)) && !w.closing.Load() {
@@ -133,8 +133,9 @@ func (w *Writer) Stats() Stats {
 	return Stats{Written: w.written.Load(), Overflowed: w.overflowed.Load(), Failed: w.failed.Load()}
 }
 
-// Close writes all queued calls and stops the writer. Later calls are dropped. If ctx is done first, the error wraps
-// the error of ctx and has the number of calls that are lost, which count as failed. Close must be called once.
+// Close writes all queued calls and stops the writer. Later calls are dropped. If ctx is done first,
+// the error wraps the error of ctx and has the number of calls that are lost, which count as failed.
+// Close must be called once.
 func (w *Writer) Close(ctx context.Context) error {
 	w.closing.Store(true)
 	close(w.quit)

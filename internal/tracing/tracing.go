@@ -1,6 +1,6 @@
-// Package tracing defines the traces of decisions: the names of stages and attributes, and the middleware that
-// creates spans. It uses the API of OpenTelemetry and not its SDK. In a call that is not traced, a stage costs one
-// lookup in the context.
+// Package tracing defines the traces of decisions: the names of stages and attributes, and the
+// middleware that creates spans. It uses the API of OpenTelemetry and not its SDK. In a call that is
+// not traced, a stage costs one lookup in the context.
 package tracing
 
 import (
@@ -17,7 +17,8 @@ import (
 // scope is the instrumentation scope of the spans.
 const scope = "github.com/elastalloc/elastalloc"
 
-// The stages of a decision, in order. The names of stages of a backend are prefixes of the name of the backend.
+// The stages of a decision, in order. The names of stages of a backend are prefixes of the name of the
+// backend.
 const (
 	StageReceive = "receive request" // until the whole request has arrived
 	StageSlot    = "await slot"      // until the call gets a slot or is rejected
@@ -46,8 +47,8 @@ const (
 	RelativeGap     = attribute.Key("elastalloc.relative_gap")
 )
 
-// Start starts a stage as a child of the span in ctx. The caller must end the returned span. If the span in ctx is
-// not recorded, the stage is not recorded either.
+// Start starts a stage as a child of the span in ctx. The caller must end the returned span. If the
+// span in ctx is not recorded, the stage is not recorded either.
 func Start(ctx context.Context, stage string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {

@@ -114,8 +114,9 @@ func FixedSize(policy string) bool {
 // smallestSlowdown is the smallest slowdown in a figure. A recorded job may be faster than alone in the pool.
 const smallestSlowdown = 0.1
 
-// Gantt returns a Gantt chart of the jobs of each run, with a common scale. Each job is a line, in the order of
-// submission. It is thin and gray without nodes, and darker for more nodes. unit is the name of a node.
+// Gantt returns a Gantt chart of the jobs of each run, with a common scale. Each job is a line, in the
+// order of submission. It is thin and gray without nodes, and darker for more nodes. unit is the name
+// of a node.
 func Gantt(unit string, runs ...*sim.Result) []Named {
 	most, last := 1, time.Duration(0)
 	for _, run := range runs {

@@ -21,7 +21,8 @@ type estimate struct {
 	allocation, eta, trained, waiting int
 }
 
-// recordedCall is a call at a minute, with the size of the pool and the allocated nodes of each job, nil for a failed call.
+// recordedCall is a call at a minute, with the size of the pool and the allocated nodes of each job,
+// nil for a failed call.
 type recordedCall struct {
 	at, pool int
 	jobs     []estimate
@@ -88,8 +89,9 @@ func replayed(t *testing.T, entries []recording.Entry, o Options) (*Replay, *sim
 	return r, recorded
 }
 
-// shadowed returns the calls of a scheduler that never applies the decisions. long has 4 nodes from the start until minute 40. short waits from minute 3, starts on 2
-// nodes at minute 12, is first seen with them at 15, and completes at 27. gone leaves the queue, and last remains.
+// shadowed returns the calls of a scheduler that never applies the decisions. long has 4 nodes from the
+// start until minute 40. short waits from minute 3, starts on 2 nodes at minute 12, is first seen with
+// them at 15, and completes at 27. gone leaves the queue, and last remains.
 func shadowed() []recordedCall {
 	return []recordedCall{
 		{0, 8, []estimate{{"long", 4, 40, 20, 5}}, []int32{8}},
@@ -157,7 +159,8 @@ func TestShadow(t *testing.T) {
 	}
 }
 
-// checkDifferences checks decisions on the recorded snapshots. In the first one, the long job could have the whole pool.
+// checkDifferences checks decisions on the recorded snapshots. In the first one, the long job could
+// have the whole pool.
 func checkDifferences(t *testing.T, r *Replay) {
 	t.Helper()
 	calls, err := r.Differences(t.Context(), policy(t, "optimal"), newAllocator(t), nil)
@@ -254,7 +257,8 @@ func TestBadRecordings(t *testing.T) {
 	}
 }
 
-// TestReusedID checks a nightly job that always has the same id: each night is a separate job, but a job that is missing in snapshots for a short time is the same job.
+// TestReusedID checks a nightly job that always has the same id: each night is a separate job, but a
+// job that is missing in snapshots for a short time is the same job.
 func TestReusedID(t *testing.T) {
 	t.Parallel()
 	calls := []recordedCall{
@@ -280,8 +284,8 @@ func TestReusedID(t *testing.T) {
 	}
 }
 
-// TestTrainingTimeBeforeResponse checks a job that starts later than a response that allocates the same number of nodes by chance: the training time of the snapshot
-// counts.
+// TestTrainingTimeBeforeResponse checks a job that starts later than a response that allocates the same
+// number of nodes by chance: the training time of the snapshot counts.
 func TestTrainingTimeBeforeResponse(t *testing.T) {
 	t.Parallel()
 	calls := []recordedCall{
@@ -295,8 +299,8 @@ func TestTrainingTimeBeforeResponse(t *testing.T) {
 	}
 }
 
-// TestIdleWhilePoolIsShort checks a pool that loses half of its nodes for ten minutes, while its jobs occupy more nodes than it has. The excess does not reduce the later
-// idle nodes.
+// TestIdleWhilePoolIsShort checks a pool that loses half of its nodes for ten minutes, while its jobs
+// occupy more nodes than it has. The excess does not reduce the later idle nodes.
 func TestIdleWhilePoolIsShort(t *testing.T) {
 	t.Parallel()
 	calls := []recordedCall{

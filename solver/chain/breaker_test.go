@@ -111,7 +111,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestOpenAndClose checks the states of a breaker from the first failure of its backend until it closes again.
+// TestOpenAndClose checks the states of a breaker from the first failure of its backend until it closes
+// again.
 func TestOpenAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		works := false

@@ -199,7 +199,8 @@ func TestExpiredDeadline(t *testing.T) {
 	}
 }
 
-// TestHangingBackends checks the times that backends get. It runs on a fake clock, so the durations are exact.
+// TestHangingBackends checks the times that backends get. It runs on a fake clock, so the durations are
+// exact.
 func TestHangingBackends(t *testing.T) {
 	tests := []struct {
 		name     string

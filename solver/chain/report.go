@@ -58,10 +58,10 @@ func (r *run) proveBound(ctx context.Context, a attempt) (proof, error) {
 	return proven, nil
 }
 
-// checkAgainst checks the proof against the plan of an attempt. If the plan refutes the bound, or if the
-// proof has a contradiction already, it sets the bound to one that needs no search. The bound of a heuristic plan is
-// raised to its objective, because the plan may exceed the optimum of the model: it may leave an admitted
-// job waiting, which is not legal in the model.
+// checkAgainst checks the proof against the plan of an attempt. If the plan refutes the bound, or if
+// the proof has a contradiction already, it sets the bound to one that needs no search. The bound of a
+// heuristic plan is raised to its objective, because the plan may exceed the optimum of the model: it
+// may leave an admitted job waiting, which is not legal in the model.
 func (f *proof) checkAgainst(p *solver.Problem, a *attempt) {
 	refutes := solver.RelativeGap(f.bound, a.objective) > roundingTolerance && p.Check(a.result.Plan) == nil
 	if f.contradiction == "" && refutes {

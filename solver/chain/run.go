@@ -103,7 +103,8 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (runR
 	return late, err
 }
 
-// lateResult returns the result of a run whose response is due before any backend has returned: greedy's plan.
+// lateResult returns the result of a run whose response is due before any backend has returned:
+// greedy's plan.
 func (r *run) lateResult(backends []solver.Backend) runResult {
 	late := runResult{run: &run{chain: r.chain, problem: r.problem, options: r.options, noBound: r.noBound}, chosen: r.greedy}
 	for _, backend := range backends[:min(1, len(backends))] {

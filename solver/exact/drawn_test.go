@@ -18,8 +18,9 @@ import (
 // drawn describes a random snapshot.
 type drawn struct {
 	jobs, nodes, steps int
-	// sizes is the number of explicit legal sizes per job. Such a job has uneven sizes with a speed table that is not concave, a weight, current nodes and a delay.
-	// 0 means jobs with default sizes and none of these features.
+	// sizes is the number of explicit legal sizes per job. Such a job has uneven sizes with a speed
+	// table that is not concave, a weight, current nodes and a delay. 0 means jobs with default sizes
+	// and none of these features.
 	sizes     int
 	admission solver.Admission
 	seed      uint64
@@ -29,7 +30,8 @@ func (d drawn) String() string {
 	return fmt.Sprintf("jobs=%d/nodes=%d/steps=%d/sizes=%d/%s/seed=%d", d.jobs, d.nodes, d.steps, d.sizes, d.admission, d.seed)
 }
 
-// problem generates the snapshot. Remaining ETAs are log-normal around a few steps, so that many jobs can complete within the horizon.
+// problem generates the snapshot. Remaining ETAs are log-normal around a few steps, so that many jobs
+// can complete within the horizon.
 func (d drawn) problem() *solver.Problem {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	s := &solver.Snapshot{
@@ -58,7 +60,8 @@ func (d drawn) problem() *solver.Problem {
 	return solver.NewProblem(s, d.admission)
 }
 
-// TestAnytime interrupts searches: whenever ctx is done, there is a legal plan and a bound, and the limit of the result is LimitTime.
+// TestAnytime interrupts searches: whenever ctx is done, there is a legal plan and a bound, and the
+// limit of the result is LimitTime.
 func TestAnytime(t *testing.T) {
 	for _, d := range []drawn{
 		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
@@ -132,7 +135,8 @@ func BenchmarkBound(b *testing.B) {
 	}
 }
 
-// BenchmarkGrowth measures the time of a proof with a relative gap of 1e-4 by the number of jobs, and reports the gap and the memory of the process.
+// BenchmarkGrowth measures the time of a proof with a relative gap of 1e-4 by the number of jobs, and
+// reports the gap and the memory of the process.
 func BenchmarkGrowth(b *testing.B) {
 	for _, jobs := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
@@ -161,8 +165,8 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// hardEnd returns the hardest snapshots: few jobs, long horizons, many uneven sizes, tables that are not concave, weights, and size 0, with three seeds and three admissions
-// per shape.
+// hardEnd returns the hardest snapshots: few jobs, long horizons, many uneven sizes, tables that are
+// not concave, weights, and size 0, with three seeds and three admissions per shape.
 func hardEnd() []drawn {
 	var all []drawn
 	for _, d := range []drawn{
@@ -183,7 +187,8 @@ func hardEnd() []drawn {
 	return all
 }
 
-// BenchmarkHardEnd solves these snapshots within the default budget of 900 ms. It reports the remaining gap, 0 if the optimum is proven.
+// BenchmarkHardEnd solves these snapshots within the default budget of 900 ms. It reports the remaining
+// gap, 0 if the optimum is proven.
 func BenchmarkHardEnd(b *testing.B) {
 	for _, d := range hardEnd() {
 		p := d.problem()
@@ -191,7 +196,8 @@ func BenchmarkHardEnd(b *testing.B) {
 	}
 }
 
-// BenchmarkBudget interrupts searches for 1000 jobs and reports the remaining gap. Its time per operation is the budget plus the overrun.
+// BenchmarkBudget interrupts searches for 1000 jobs and reports the remaining gap. Its time per
+// operation is the budget plus the overrun.
 func BenchmarkBudget(b *testing.B) {
 	p := drawn{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO}.problem()
 	for _, budget := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
@@ -217,8 +223,9 @@ func benchmarkBudget(b *testing.B, p *solver.Problem, budget time.Duration) {
 	b.ReportMetric(gap, "gap")
 }
 
-// TestNearlyEqualJobs proves decisions for a hyperparameter sweep: jobs that differ by a few percent and take several steps even on their largest size, together with
-// running jobs. Prices decide no job, because all jobs are equally good.
+// TestNearlyEqualJobs proves decisions for a hyperparameter sweep: jobs that differ by a few percent
+// and take several steps even on their largest size, together with running jobs. Prices decide no job,
+// because all jobs are equally good.
 func TestNearlyEqualJobs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	s := &solver.Snapshot{TotalNodes: 150, Horizon: solver.DefaultHorizon()}

@@ -37,8 +37,8 @@ const optionsFile = "options.txt"
 // Arguments writes the options file and returns the command line.
 func (highs) Arguments(task subprocess.Task) ([]string, error) {
 	options := []string{
-		// HiGHS stops if a plan is proven within this share of the plan's objective. The absolute gap, 1e-6 by
-		// default, would stop it too.
+		// HiGHS stops if a plan is proven within this share of the plan's objective. The absolute gap,
+		// 1e-6 by default, would stop it too.
 		"mip_rel_gap = " + formatNumber(task.RelativeGap),
 		"mip_abs_gap = 0",
 		// By default a row may be violated by 1e-7, and so may the progress of a job. An integer may be off
@@ -118,8 +118,9 @@ func (highs) ParseBound(output string) float64 { return lastNumber(output, "Dual
 //	...
 //	# Rows 105
 //
-// Without a solution, the file has "None" instead of "Feasible" and ends there. ParseSolution reads no further
-// than the line with the number of rows, which must exist, so that truncated files are detected.
+// Without a solution, the file has "None" instead of "Feasible" and ends there. ParseSolution reads no
+// further than the line with the number of rows, which must exist, so that truncated files are
+// detected.
 func (highs) ParseSolution(r io.Reader) (subprocess.Solution, error) {
 	p := &solutionParser{lines: bufio.NewScanner(r)}
 	p.lines.Buffer(nil, maxLineBytes)

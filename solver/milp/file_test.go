@@ -11,7 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// file is a parsed MPS file. The tests check models by their files, so that they share no code with the package.
+// file is a parsed MPS file. The tests check models by their files, so that they share no code with the
+// package.
 type file struct {
 	columns   []string // in order
 	integer   map[string]bool
@@ -169,7 +170,8 @@ func (f *file) minimized(values map[string]float64) float64 {
 	return total
 }
 
-// maximizeContinuous sets the continuous columns, in order, to the largest values that their bounds and rows allow.
+// maximizeContinuous sets the continuous columns, in order, to the largest values that their bounds and
+// rows allow.
 func (f *file) maximizeContinuous(values map[string]float64) {
 	for _, c := range f.columns {
 		if f.integer[c] {

@@ -10,12 +10,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// MaxColumns is the maximum number of columns of a model. A larger file has some hundred megabytes, and no solver is
-// known to solve it.
+// MaxColumns is the maximum number of columns of a model. A larger file has some hundred megabytes, and
+// no solver is known to solve it.
 const MaxColumns = 2_000_000
 
-// Model is a mixed-integer linear program that maximizes the objective of a problem. It is immutable and safe for
-// concurrent use.
+// Model is a mixed-integer linear program that maximizes the objective of a problem. It is immutable
+// and safe for concurrent use.
 type Model struct {
 	problem     *problem.Problem
 	formulation problem.Formulation
@@ -53,8 +53,9 @@ type column struct {
 	objective    float64 // coefficient in the objective, which is maximized
 }
 
-// position identifies a column or a row of a kind by job, step and size. Jobs and steps are counted from 1 as in the
-// paper, and 0 means all of them. Columns and rows of groups have the number of the group as job.
+// position identifies a column or a row of a kind by job, step and size. Jobs and steps are counted
+// from 1 as in the paper, and 0 means all of them. Columns and rows of groups have the number of the
+// group as job.
 type position struct {
 	job, step int
 	size      snapshot.Option
@@ -63,7 +64,8 @@ type position struct {
 // noSize returns the size of a position without a size.
 func noSize() snapshot.Option { return snapshot.Option{Nodes: -1} }
 
-// cell has the indices of the first columns of a job in a step by kind. Columns per size are in the order of the sizes.
+// cell has the indices of the first columns of a job in a step by kind. Columns per size are in the
+// order of the sizes.
 type cell [shortage]int
 
 // family is a set of rows of the same constraint.
@@ -96,13 +98,14 @@ type term struct {
 	coefficient float64
 }
 
-// minSpeed is the speed below which a size makes no progress. HiGHS omits smaller coefficients, with a warning.
+// minSpeed is the speed below which a size makes no progress. HiGHS omits smaller coefficients, with a
+// warning.
 const minSpeed = 1e-9
 
-// Build returns the model of a problem in the given formulation. The model of a problem without jobs has no columns and
-// is a valid file. Build returns an error if the formulation is unknown or if a job has no sizes. The error wraps
-// problem.ErrUnsuited if the model exceeds MaxColumns, or if FormulationPaper cannot express the problem because it has
-// groups or values of options.
+// Build returns the model of a problem in the given formulation. The model of a problem without jobs
+// has no columns and is a valid file. Build returns an error if the formulation is unknown or if a job
+// has no sizes. The error wraps problem.ErrUnsuited if the model exceeds MaxColumns, or if
+// FormulationPaper cannot express the problem because it has groups or values of options.
 func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 	if f != problem.FormulationPaper && f != problem.FormulationOneHot {
 		return nil, fmt.Errorf("formulation is %q; must be %q or %q", f, problem.FormulationPaper, problem.FormulationOneHot)
@@ -151,9 +154,9 @@ func (m *Model) Columns() int { return len(m.columns) }
 // Rows returns the number of rows without the objective.
 func (m *Model) Rows() int { return len(m.rows) }
 
-// ColumnName returns the name of column i, such as x_3_1_8 for 8 nodes for the third job of the problem in the first
-// step, or x_3_1_8_2 for 8 nodes of the second node type. The prefix is n for nodes, dm and dp for delta- and delta+, x
-// for the choice of a size, s for work done, and u for a shortage.
+// ColumnName returns the name of column i, such as x_3_1_8 for 8 nodes for the third job of the problem
+// in the first step, or x_3_1_8_2 for 8 nodes of the second node type. The prefix is n for nodes, dm
+// and dp for delta- and delta+, x for the choice of a size, s for work done, and u for a shortage.
 func (m *Model) ColumnName(i int) string {
 	c := &m.columns[i]
 	return c.position.name(c.kind.prefix())
@@ -182,12 +185,13 @@ func (p position) name(prefix string) string {
 	return string(name)
 }
 
-// Objective converts an objective or a bound that a solver reports for the file of WriteMPS into the units of
-// problem.Problem.Objective. It reverts the negation, so that a lower bound becomes an upper bound, and the scaling.
+// Objective converts an objective or a bound that a solver reports for the file of WriteMPS into the
+// units of problem.Problem.Objective. It reverts the negation, so that a lower bound becomes an upper
+// bound, and the scaling.
 func (m *Model) Objective(reported float64) float64 { return -reported * m.scale }
 
-// scaleObjective divides the objective by a power of ten, so that the absolute tolerances of solvers, about 1e-7, are
-// neither significant nor impossible to meet.
+// scaleObjective divides the objective by a power of ten, so that the absolute tolerances of solvers,
+// about 1e-7, are neither significant nor impossible to meet.
 func (m *Model) scaleObjective() {
 	const minBound, maxBound = 1e3, 1e6
 	bound, largest := 0.0, 0.0
@@ -210,8 +214,8 @@ func (m *Model) scaleObjective() {
 	}
 }
 
-// maxMagnitude returns an upper bound on the absolute value of a job: with the largest work in every step and the
-// largest absolute value of an option.
+// maxMagnitude returns an upper bound on the absolute value of a job: with the largest work in every
+// step and the largest absolute value of an option.
 func maxMagnitude(job *problem.AdmittedJob, steps int) float64 {
 	progress, value := 0.0, 0.0
 	for t := range steps {
@@ -269,8 +273,8 @@ func (m *Model) forEachCell(visit func(i, t int, job *problem.AdmittedJob, c *ce
 	}
 }
 
-// unit returns the job's unit of demand in seconds on one node: the work of its smallest training size in a step, or its
-// demand if that is less.
+// unit returns the job's unit of demand in seconds on one node: the work of its smallest training size
+// in a step, or its demand if that is less.
 func unit(job *problem.AdmittedJob) float64 {
 	for _, work := range job.StepWork {
 		if work > 0 {
@@ -280,10 +284,10 @@ func unit(job *problem.AdmittedJob) float64 {
 	return job.Demand
 }
 
-// scaledSpeed converts the work of a step into units of the job, at most its demand. The limit does not change the
-// model, because s <= d. Without it, a job with a second of remaining work would have speeds of thousands. A binary that
-// is off by 1e-6, which solvers accept as an integer, would then do a part of the work, and CBC and HiGHS would report
-// worse plans as optimal.
+// scaledSpeed converts the work of a step into units of the job, at most its demand. The limit does not
+// change the model, because s <= d. Without it, a job with a second of remaining work would have speeds
+// of thousands. A binary that is off by 1e-6, which solvers accept as an integer, would then do a part
+// of the work, and CBC and HiGHS would report worse plans as optimal.
 func scaledSpeed(job *problem.AdmittedJob, work float64) float64 {
 	if speed := min(work, job.Demand) / unit(job); speed >= minSpeed {
 		return speed
@@ -305,8 +309,8 @@ func (m *Model) workColumns() {
 	})
 }
 
-// hasWork reports whether the model has the columns s of the job. FormulationOneHot has them only if progress has a
-// value.
+// hasWork reports whether the model has the columns s of the job. FormulationOneHot has them only if
+// progress has a value.
 func (m *Model) hasWork(job *problem.AdmittedJob) bool {
 	return m.formulation == problem.FormulationPaper || slices.Max(job.Gain) > 0
 }
@@ -333,8 +337,8 @@ func (m *Model) progressRows(first, later string, speeds func(job *problem.Admit
 	}
 }
 
-// addNodes adds the terms of the nodes of a job in a step, both counted from 0. Only options for which counts returns true
-// are included.
+// addNodes adds the terms of the nodes of a job in a step, both counted from 0. Only options for which
+// counts returns true are included.
 func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {
 	c := m.cell(job, step)
 	if m.formulation == problem.FormulationPaper {

@@ -52,8 +52,8 @@ func TestBuildErrors(t *testing.T) {
 	}
 }
 
-// TestEveryAssignment enumerates all values of the integer columns of small models. The feasible assignments must be the
-// legal plans, one per plan, and the best one must be the optimum.
+// TestEveryAssignment enumerates all values of the integer columns of small models. The feasible
+// assignments must be the legal plans, one per plan, and the best one must be the optimum.
 func TestEveryAssignment(t *testing.T) {
 	withDelay := job(7, 1, 2, 4)
 	withDelay.FirstStepWork = []float64{0.5, 1, 2}
@@ -230,7 +230,8 @@ func TestObjectiveScale(t *testing.T) {
 	}
 }
 
-// TestCoefficients checks that coefficients are larger than the tolerances of solvers, for short and for long jobs.
+// TestCoefficients checks that coefficients are larger than the tolerances of solvers, for short and
+// for long jobs.
 func TestCoefficients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solver.NewProblem(solvertest.Snapshots().Draw(t, "snapshot"), solver.AdmissionPreemptive)

@@ -6,10 +6,11 @@ import (
 	"io"
 )
 
-// WriteMPS writes the model in free MPS. The objective is negated, because MPS minimizes by default and readers differ
-// in how a file requests maximization. It is also scaled; Objective reverts both. All bounds are written explicitly,
-// because readers differ in the default bounds of integer columns. Numbers are exact: they have the shortest
-// representation that is read back as the same float64. Comments have the equations.
+// WriteMPS writes the model in free MPS. The objective is negated, because MPS minimizes by default and
+// readers differ in how a file requests maximization. It is also scaled; Objective reverts both. All
+// bounds are written explicitly, because readers differ in the default bounds of integer columns.
+// Numbers are exact: they have the shortest representation that is read back as the same float64.
+// Comments have the equations.
 func (m *Model) WriteMPS(w io.Writer) error {
 	f := bufio.NewWriterSize(w, 1<<16) // Flush returns the first error.
 	m.writeRows(f)

@@ -58,8 +58,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNoJobs checks that the file of a problem without jobs is valid and has one plan. CBC reports the status optimal for
-// it, and HiGHS the status empty.
+// TestNoJobs checks that the file of a problem without jobs is valid and has one plan. CBC reports the
+// status optimal for it, and HiGHS the status empty.
 func TestNoJobs(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2}
 	for _, formulation := range formulations() {

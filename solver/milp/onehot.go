@@ -4,8 +4,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// buildOneHot builds the formulation with a binary x_(i,t,k) for every job, step and size. Nodes and speed are sums over
-// x, so that n and the deltas of the paper are not needed: n = sum_k k x_k and speed = sum_k speed(k) x_k.
+// buildOneHot builds the formulation with a binary x_(i,t,k) for every job, step and size. Nodes and
+// speed are sums over x, so that n and the deltas of the paper are not needed: n = sum_k k x_k and
+// speed = sum_k speed(k) x_k.
 func (m *Model) buildOneHot() {
 	m.choiceColumns()
 	m.integers = len(m.columns)
@@ -27,8 +28,8 @@ func (m *Model) buildOneHot() {
 	)
 }
 
-// choiceColumns adds the binaries x. In the first step, they may have a value. There are binaries only for legal sizes,
-// which replaces the constraints (< max), (> min) and (variable bound n) of the paper.
+// choiceColumns adds the binaries x. In the first step, they may have a value. There are binaries only
+// for legal sizes, which replaces the constraints (< max), (> min) and (variable bound n) of the paper.
 func (m *Model) choiceColumns() {
 	m.forEachCell(func(i, t int, job *problem.AdmittedJob, c *cell) {
 		c[choice] = len(m.columns)
@@ -53,8 +54,8 @@ func (m *Model) shortageColumns() {
 	}
 }
 
-// groupRows adds, for every group whose limit its jobs could exceed and for every group with a floor, the rows below. The
-// sums are over the jobs of the group.
+// groupRows adds, for every group whose limit its jobs could exceed and for every group with a floor,
+// the rows below. The sums are over the jobs of the group.
 //
 //	sum_i sum_k k x_(i,1,k) <= limit
 //	sum_i sum_k k x_(i,1,k) + u >= floor

@@ -4,8 +4,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// buildPaper builds the final formulation of the paper verbatim. Constraints on a single variable are bounds of its
-// column, and all others are rows.
+// buildPaper builds the final formulation of the paper verbatim. Constraints on a single variable are
+// bounds of its column, and all others are rows.
 func (m *Model) buildPaper() {
 	m.nodesColumns()
 	m.deltaColumns(deltaMinus)
@@ -37,10 +37,11 @@ func (m *Model) buildPaper() {
 
 // bigM returns the smallest M that is valid for the job.
 //
-// The inequalities with M must not exclude a legal n. They allow n - k and k - n in [-M, M]. Over all legal n and k, the
-// difference ranges over [n_min - n_max, n_max - n_min], so M must be at least n_max - n_min. If delta = 0, the
-// inequalities also require a difference of at least 1/M. Sizes are integers, so the smallest difference is 1, and M must
-// be at least 1. A job with one size has no differences, so that any M > 0 is valid.
+// The inequalities with M must not exclude a legal n. They allow n - k and k - n in [-M, M]. Over all
+// legal n and k, the difference ranges over [n_min - n_max, n_max - n_min], so M must be at least n_max
+// - n_min. If delta = 0, the inequalities also require a difference of at least 1/M. Sizes are
+// integers, so the smallest difference is 1, and M must be at least 1. A job with one size has no
+// differences, so that any M > 0 is valid.
 func bigM(job *problem.AdmittedJob) float64 {
 	smallest, largest := job.Options[0], job.Options[len(job.Options)-1]
 	return max(1, float64(largest.Nodes-smallest.Nodes))

@@ -14,8 +14,9 @@ import (
 const integralityTolerance = 1e-5
 
 // Plan returns the plan of a solver's values by column name. Missing columns are 0. The error wraps
-// problem.ErrInvalidPlan if a value is not integral within 1e-5 or violates the bounds of its column, or if a job does not
-// have exactly one size in a step. The plan may still exceed the pool, so the caller has to check it.
+// problem.ErrInvalidPlan if a value is not integral within 1e-5 or violates the bounds of its column,
+// or if a job does not have exactly one size in a step. The plan may still exceed the pool, so the
+// caller has to check it.
 func (m *Model) Plan(solution map[string]float64) (problem.Plan, error) {
 	values := make([]int, m.integers)
 	for i := range values {

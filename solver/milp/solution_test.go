@@ -51,8 +51,8 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// randomPlan returns a random legal plan. Each job gets at most the nodes that remain if all later jobs get their smallest
-// sizes.
+// randomPlan returns a random legal plan. Each job gets at most the nodes that remain if all later jobs
+// get their smallest sizes.
 func randomPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for step := range p.Steps {

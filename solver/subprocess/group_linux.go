@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// killWithParent makes the kernel kill the command when this process exits. The kernel treats the exit of
-// the thread that started the command as the exit of the process, so the calling goroutine stays on its thread
-// until release is called.
+// killWithParent makes the kernel kill the command when this process exits. The kernel treats the exit
+// of the thread that started the command as the exit of the process, so the calling goroutine stays on
+// its thread until release is called.
 func killWithParent(cmd *exec.Cmd) (release func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL

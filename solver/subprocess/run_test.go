@@ -339,8 +339,8 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// TestDrainPipe checks that drainPipe reads the output of a program after the read deadline, and does not wait
-// for a writer that has the pipe open.
+// TestDrainPipe checks that drainPipe reads the output of a program after the read deadline, and does
+// not wait for a writer that has the pipe open.
 func TestDrainPipe(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	if err != nil {

@@ -24,8 +24,9 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// hostileDeadlines returns the deadlines of a call of the fuzz test. The next one is used if the server does not respond on a busy machine. A request
-// may have a budget of years and use all of the deadline, and the fuzzing engine treats an input of more than ten seconds as a deadlock.
+// hostileDeadlines returns the deadlines of a call of the fuzz test. The next one is used if the server
+// does not respond on a busy machine. A request may have a budget of years and use all of the deadline,
+// and the fuzzing engine treats an input of more than ten seconds as a deadlock.
 func hostileDeadlines() []time.Duration {
 	return []time.Duration{1500 * time.Millisecond, 15 * time.Second, generous}
 }
@@ -43,8 +44,9 @@ func inTime(ctx context.Context, call func(context.Context) error) (err error) {
 	return err
 }
 
-// FuzzRunningServer sends messages of random bytes and random requests to a running server. The server must reject them with an error of the API or
-// return a legal response, the same one each time, and continue to run.
+// FuzzRunningServer sends messages of random bytes and random requests to a running server. The server
+// must reject them with an error of the API or return a legal response, the same one each time, and
+// continue to run.
 func FuzzRunningServer(f *testing.F) {
 	for _, request := range []*elastallocv1.AllocateRequest{
 		{}, drawnRequest(3, 4, 1), drawnRequest(40, 70, 1),
@@ -90,8 +92,8 @@ func FuzzRunningServer(f *testing.F) {
 	})
 }
 
-// startServerToFuzz starts a server with small limits, so that they are reached often. The server is killed when this process exits, because the
-// fuzzing engine kills its workers.
+// startServerToFuzz starts a server with small limits, so that they are reached often. The server is
+// killed when this process exits, because the fuzzing engine kills its workers.
 func startServerToFuzz(f *testing.F) *servertest.Server {
 	f.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,7 +119,8 @@ func startServerToFuzz(f *testing.F) *servertest.Server {
 	return server
 }
 
-// callTwice makes the same call twice. The server may reject it. Otherwise the responses must be legal, and equal unless a time limit applied.
+// callTwice makes the same call twice. The server may reject it. Otherwise the responses must be legal,
+// and equal unless a time limit applied.
 func callTwice(t *testing.T, allocator elastallocv1.AllocatorServiceClient, request *elastallocv1.AllocateRequest) {
 	t.Helper()
 	var answers [2]*elastallocv1.AllocateResponse
@@ -153,7 +156,8 @@ func nodesOf(answer *elastallocv1.AllocateResponse) (nodes []int32) {
 	return nodes
 }
 
-// checkError checks that the error of a call is one that the API allows, if no server is draining and greedy has enough time.
+// checkError checks that the error of a call is one that the API allows, if no server is draining and
+// greedy has enough time.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	s := status.Convert(err)
@@ -171,7 +175,8 @@ func checkError(t *testing.T, err error) {
 	}
 }
 
-// hostileRequest returns a request that is derived from bytes: valid with boundary values or, with a probability of 1/4, with invalid values.
+// hostileRequest returns a request that is derived from bytes: valid with boundary values or, with a
+// probability of 1/4, with invalid values.
 func hostileRequest(bytes []byte) *elastallocv1.AllocateRequest {
 	d := &byteSource{bytes: bytes}
 	d.wild = d.below(4) == 3

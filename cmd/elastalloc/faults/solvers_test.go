@@ -23,15 +23,17 @@ import (
 )
 
 const (
-	// generous is a time that only a hanging program exceeds, even on a busy machine. It is the budget of decisions that complete by themselves,
-	// and the time that callers wait in addition to any budget.
+	// generous is a time that only a hanging program exceeds, even on a busy machine. It is the budget
+	// of decisions that complete by themselves, and the time that callers wait in addition to any
+	// budget.
 	generous = 2 * time.Minute
-	// hangBudget is the budget if the solver hangs, which takes three quarters of it. Another backend proves the optimum in the remaining time.
+	// hangBudget is the budget if the solver hangs, which takes three quarters of it. Another backend
+	// proves the optimum in the remaining time.
 	hangBudget = 8 * time.Second
 	// longestDetail is the maximum length of the detail of an attempt, in bytes.
 	longestDetail = 1200
-	// memoryGrowth is the maximum growth of the memory of a server during a fault. A decision for 40 jobs needs a few megabytes, and the programs
-	// below write up to a gigabyte.
+	// memoryGrowth is the maximum growth of the memory of a server during a fault. A decision for 40
+	// jobs needs a few megabytes, and the programs below write up to a gigabyte.
 	memoryGrowth = 64 << 20
 )
 
@@ -40,7 +42,8 @@ type fault struct {
 	name string
 	// lie modifies the correct solution that the program has in $ANSWER.
 	lie func(*problem, *solution)
-	// script is what the program does to solve the model, in the working directory of the run. The default is writesAnswer.
+	// script is what the program does to solve the model, in the working directory of the run. The
+	// default is writesAnswer.
 	script string
 	// before runs before the solver is called, and during while it runs. Both may be nil.
 	before func(t *testing.T, program string)
@@ -79,7 +82,8 @@ func TestSolverFaults(t *testing.T) {
 	}
 }
 
-// TestMissingSolver checks a program that is missing at the start: the server starts and logs it, and another backend decides.
+// TestMissingSolver checks a program that is missing at the start: the server starts and logs it, and
+// another backend decides.
 func TestMissingSolver(t *testing.T) {
 	request := drawnRequest(40, 70, 1)
 	p := newProblem(t, request)
@@ -104,8 +108,8 @@ func TestMissingSolver(t *testing.T) {
 	}
 }
 
-// testFault requests a decision of a solver that fails: exact decides instead, the report and the metrics show the failure, no process and no file
-// remain, and the solver is used again when it works.
+// testFault requests a decision of a solver that fails: exact decides instead, the report and the
+// metrics show the failure, no process and no file remain, and the solver is used again when it works.
 func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.AllocateRequest, p *problem) {
 	t.Helper()
 	s := startScene(t, kind)
@@ -185,7 +189,8 @@ func (s *scene) start(t *testing.T, flags ...string) {
 	s.client = newAllocator(t, s.server)
 }
 
-// install replaces the solver atomically by a program that prints the version of the solver and then runs the script.
+// install replaces the solver atomically by a program that prints the version of the solver and then
+// runs the script.
 func (s *scene) install(t *testing.T, at *solution, script string) {
 	t.Helper()
 	var text strings.Builder
@@ -201,8 +206,9 @@ func (s *scene) install(t *testing.T, at *solution, script string) {
 	}, "\n"), 0o700)
 }
 
-// writeFile replaces a file atomically. A file that is open for writing cannot be executed, and a child process briefly inherits open files, so a lock
-// prevents child processes from starting while the file is written.
+// writeFile replaces a file atomically. A file that is open for writing cannot be executed, and a child
+// process briefly inherits open files, so a lock prevents child processes from starting while the file
+// is written.
 func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -279,7 +285,8 @@ func checkAttempts(
 	return attempt
 }
 
-// checkFallbacks checks that the metrics count a failure of the solver, and that the log warns of a broken solver.
+// checkFallbacks checks that the metrics count a failure of the solver, and that the log warns of a
+// broken solver.
 func (s *scene) checkFallbacks(t *testing.T, outcome elastallocv1.Outcome) {
 	t.Helper()
 	for _, o := range []elastallocv1.Outcome{unavailable, timedOut, crashed, invalidPlan} {
@@ -304,7 +311,8 @@ func outcomeName(o elastallocv1.Outcome) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_")), "_", "-")
 }
 
-// checkNothingLeft checks that no processes and no files of the solver remain. On a busy machine, a process takes some time to exit after SIGKILL.
+// checkNothingLeft checks that no processes and no files of the solver remain. On a busy machine, a
+// process takes some time to exit after SIGKILL.
 func (s *scene) checkNothingLeft(t *testing.T) {
 	t.Helper()
 	wait.For(t, "the end of all processes of the solver", func() (bool, string) {

@@ -1,5 +1,6 @@
-// Package audittest verifies decisions in tests with package audit. Every result that a property test, a conformance
-// test, a fuzz test or a simulation reports as optimal is verified by this package or by package audit, except for:
+// Package audittest verifies decisions in tests with package audit. Every result that a property test,
+// a conformance test, a fuzz test or a simulation reports as optimal is verified by this package or by
+// package audit, except for:
 //
 //   - Problems that no request can express, which the tests of solver/... generate with package solvertest: random
 //     gains, values of sizes and capacities. Their optimum is known from exhaustive search or from another solver.
@@ -20,8 +21,8 @@ import (
 // maxWork limits the verification of one decision to a fraction of a second.
 const maxWork = 30_000_000
 
-// Allocate makes a decision with o.Certificate set and verifies it. If the decision is refuted, the error has the
-// reason.
+// Allocate makes a decision with o.Certificate set and verifies it. If the decision is refuted, the
+// error has the reason.
 func Allocate(
 	ctx context.Context, s *solver.Snapshot, o solver.Options,
 	allocate func(context.Context, *solver.Snapshot, solver.Options) (solver.Decision, error),

@@ -39,9 +39,9 @@ type Server struct {
 	err    error
 }
 
-// New runs "binary serve" with the given flags on free ports of the loopback interface, and returns when the server is
-// ready. env has entries KEY=value; nil means the environment of this process. The process is killed when ctx is
-// done.
+// New runs "binary serve" with the given flags on free ports of the loopback interface, and returns
+// when the server is ready. env has entries KEY=value; nil means the environment of this process. The
+// process is killed when ctx is done.
 func New(ctx context.Context, binary string, env []string, flags ...string) (*Server, error) {
 	arguments := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, flags...)
 	s := &Server{
@@ -72,7 +72,8 @@ func New(ctx context.Context, binary string, env []string, flags ...string) (*Se
 	return s, nil
 }
 
-// readLogs copies the log of the server until the process exits. It closes serving when the log has the addresses.
+// readLogs copies the log of the server until the process exits. It closes serving when the log has the
+// addresses.
 func (s *Server) readLogs(logs io.Reader, serving chan<- struct{}) {
 	tee := io.TeeReader(logs, s.logs)
 	lines := bufio.NewScanner(tee)
@@ -110,7 +111,8 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Stop sends SIGTERM, so that the server drains, and waits until it exits. It returns nil if the exit status is 0.
+// Stop sends SIGTERM, so that the server drains, and waits until it exits. It returns nil if the exit
+// status is 0.
 func (s *Server) Stop() error {
 	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -163,8 +165,8 @@ func (s *Server) page(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// Start is New for tests, without a drain delay. The server is stopped at the end of the test and must then exit with
-// status 0, unless the test has stopped or killed it before.
+// Start is New for tests, without a drain delay. The server is stopped at the end of the test and must
+// then exit with status 0, unless the test has stopped or killed it before.
 func Start(tb testing.TB, binary string, env []string, flags ...string) *Server {
 	tb.Helper()
 	// The context of the test cannot be used, because it is canceled before the cleanup stops the server.
@@ -194,8 +196,8 @@ func Dial(tb testing.TB, server *Server) *grpc.ClientConn {
 	return connection
 }
 
-// Page returns a page of the admin address of a server. It retries, because the server closes a connection if a
-// request takes too long to arrive on a busy machine.
+// Page returns a page of the admin address of a server. It retries, because the server closes a
+// connection if a request takes too long to arrive on a busy machine.
 func Page(tb testing.TB, server *Server, path string) (text string) {
 	tb.Helper()
 	wait.For(tb, "the page "+path, func() (bool, string) {
@@ -206,8 +208,8 @@ func Page(tb testing.TB, server *Server, path string) (text string) {
 	return text
 }
 
-// Metrics returns the value of every series of /metrics. Keys have the form `name{label="value", other="value"}`, with
-// labels sorted by name.
+// Metrics returns the value of every series of /metrics. Keys have the form `name{label="value",
+// other="value"}`, with labels sorted by name.
 func Metrics(tb testing.TB, server *Server) map[string]float64 {
 	tb.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -39,8 +39,8 @@ func IgnoreDurations() cmp.Options {
 	}
 }
 
-// InvalidPaths returns the paths of the violations of a *solver.InvalidError, nil if err is nil. It fails the test if
-// err has another type or if a description is missing.
+// InvalidPaths returns the paths of the violations of a *solver.InvalidError, nil if err is nil. It
+// fails the test if err has another type or if a description is missing.
 func InvalidPaths(t testing.TB, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -60,7 +60,8 @@ func InvalidPaths(t testing.TB, err error) []string {
 	return paths
 }
 
-// ReportCPU reports the CPU time per operation of a benchmark, which depends less on other load than elapsed time.
+// ReportCPU reports the CPU time per operation of a benchmark, which depends less on other load than
+// elapsed time.
 func ReportCPU(b *testing.B) {
 	b.Helper()
 	cpuTime := func() time.Duration {

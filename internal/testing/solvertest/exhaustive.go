@@ -16,9 +16,9 @@ const roundingError = 1e-15
 
 // Optimum is the result of exhaustive search.
 type Optimum struct {
-	// Plan is an optimal plan. Among the plans whose objective is within tieTolerance of the optimum, it has the
-	// fewest changed jobs, then the fewest moves, then the fewest nodes in the first step, then the smallest sum
-	// of the indices of the node types.
+	// Plan is an optimal plan. Among the plans whose objective is within tieTolerance of the optimum,
+	// it has the fewest changed jobs, then the fewest moves, then the fewest nodes in the first step,
+	// then the smallest sum of the indices of the node types.
 	Plan solver.Plan
 	// Objective is the largest objective of any plan. The objective of Plan is within tieTolerance of it.
 	Objective float64
@@ -32,8 +32,8 @@ type Optimum struct {
 	Types int
 }
 
-// Exhaustive returns the optimum of a problem by enumerating all legal plans. It reports false if there is none. The
-// time grows with sizes^(steps*jobs).
+// Exhaustive returns the optimum of a problem by enumerating all legal plans. It reports false if there
+// is none. The time grows with sizes^(steps*jobs).
 func Exhaustive(p *solver.Problem) (Optimum, bool) {
 	s := &search{
 		problem: p,
@@ -113,7 +113,8 @@ type search struct {
 	best   Optimum
 }
 
-// maximize finds the best objective over the choices of the jobs from i on. value is the value of the jobs before i.
+// maximize finds the best objective over the choices of the jobs from i on. value is the value of the
+// jobs before i.
 func (s *search) maximize(i int, value float64) {
 	if i == len(s.choices) {
 		s.best.Objective = max(s.best.Objective, value-s.shortfall())
@@ -163,8 +164,8 @@ func (s *search) breakTies(i int, value float64, partial Optimum) {
 	}
 }
 
-// allocate adds the nodes of a choice to job i, or removes them if sign is -1. It reports whether all allocations fit
-// the pool and the limits of the job's groups.
+// allocate adds the nodes of a choice to job i, or removes them if sign is -1. It reports whether all
+// allocations fit the pool and the limits of the job's groups.
 func (s *search) allocate(i int, c choice, sign int) bool {
 	fits := true
 	for t, k := range c.options {

@@ -11,9 +11,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// GridProblems generates problems that are too large for exhaustive search: up to solver.MaxSteps steps, up to
-// solver.MaxSizes sizes above 0, and weights over 18 orders of magnitude. Speeds and remaining ETAs are multiples of
-// a step on one node, so that SolveGrid can solve the problems.
+// GridProblems generates problems that are too large for exhaustive search: up to solver.MaxSteps
+// steps, up to solver.MaxSizes sizes above 0, and weights over 18 orders of magnitude. Speeds and
+// remaining ETAs are multiples of a step on one node, so that SolveGrid can solve the problems.
 func GridProblems() *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		jobs := rapid.IntRange(1, 3).Draw(t, "jobs")
@@ -53,9 +53,9 @@ func GridProblems() *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// SolveGrid returns the optimum of a problem of GridProblems by dynamic programming. A state is a step and the work of
-// every job, in steps on one node. The time grows with the product of steps, demands and sizes, and not with
-// sizes^steps. It uses no prices and no bounds.
+// SolveGrid returns the optimum of a problem of GridProblems by dynamic programming. A state is a step
+// and the work of every job, in steps on one node. The time grows with the product of steps, demands
+// and sizes, and not with sizes^steps. It uses no prices and no bounds.
 func SolveGrid(p *solver.Problem) (float64, solver.Plan) {
 	g := grid{p: p, unit: solver.DefaultStep.Seconds(), stride: make([]int, len(p.Jobs)+1)}
 	g.stride[0] = 1
@@ -112,8 +112,8 @@ func (g *grid) after(i, t, k, done int) int {
 	return min(g.steps(job.Demand), done+g.steps(job.Work(t)[k]))
 }
 
-// best returns the largest value from step t on, and the indices of the options of the jobs from i on in step t. state
-// and value are the contributions of the jobs before i.
+// best returns the largest value from step t on, and the indices of the options of the jobs from i on
+// in step t. state and value are the contributions of the jobs before i.
 func (g *grid) best(t, i, free int, done []int, state int, value float64) (float64, []int) {
 	if i == len(g.p.Jobs) {
 		return value + g.valueToGo[t+1][state], nil

@@ -33,8 +33,8 @@ func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// DrawNodeTypes divides the pool of a random snapshot into 2 to 5 node types and sets random speeds of its jobs on
-// them: none, factors, tables or sizes.
+// DrawNodeTypes divides the pool of a random snapshot into 2 to 5 node types and sets random speeds of
+// its jobs on them: none, factors, tables or sizes.
 func DrawNodeTypes(t *rapid.T, s *solver.Snapshot) {
 	remaining := s.TotalNodes
 	s.NodeTypes = nil

@@ -11,8 +11,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Problems generates the problems of random snapshots with any objective and admission. Many of them cannot result from
-// a snapshot: gains differ by step and job, values of sizes have any sign, and the capacity varies by step.
+// Problems generates the problems of random snapshots with any objective and admission. Many of them
+// cannot result from a snapshot: gains differ by step and job, values of sizes have any sign, and the
+// capacity varies by step.
 func Problems() *rapid.Generator[*solver.Problem] { return ProblemsWithin(SmallLimits()) }
 
 // ProblemsWithin is Problems for snapshots within the given limits.
@@ -45,8 +46,8 @@ func drawLargestPool(t *rapid.T, s *solver.Snapshot) {
 	}
 }
 
-// drawOptions returns a random admission and one of the objectives. Half of the problems of ObjectiveTotalTime have
-// parameters from the minimum to the maximum.
+// drawOptions returns a random admission and one of the objectives. Half of the problems of
+// ObjectiveTotalTime have parameters from the minimum to the maximum.
 func drawOptions(t *rapid.T, objectives ...solver.Objective) solver.Options {
 	o := solver.Options{
 		Objective: rapid.SampledFrom(objectives).Draw(t, "objective"),
@@ -114,8 +115,8 @@ func drawCapacity(t *rapid.T, p *solver.Problem) {
 	}
 }
 
-// GroupedProblems generates problems of ObjectiveTotalTime with groups and any admission, within the given limits. A
-// third of them have values of sizes of any sign.
+// GroupedProblems generates problems of ObjectiveTotalTime with groups and any admission, within the
+// given limits. A third of them have values of sizes of any sign.
 func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
 		s := GroupedSnapshots(limits).Draw(t, "snapshot")
@@ -130,8 +131,9 @@ func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// GroupedSnapshots generates valid snapshots with groups: trees of any shape up to the maximum depth, limits and quotas
-// from 0 to more than the pool, groups without jobs, and limits below the nodes of running jobs.
+// GroupedSnapshots generates valid snapshots with groups: trees of any shape up to the maximum depth,
+// limits and quotas from 0 to more than the pool, groups without jobs, and limits below the nodes of
+// running jobs.
 func GroupedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "jobs")

@@ -11,9 +11,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Program returns the path of the program of an external solver: the value of ELASTALLOC_CBC or ELASTALLOC_HIGHS, or
-// the program with the name of the backend on the PATH or in .tools/bin of the checkout, where `make solvers`
-// installs it. If there is none, it skips the test. If the environment variable CI is set, it fails the test.
+// Program returns the path of the program of an external solver: the value of ELASTALLOC_CBC or
+// ELASTALLOC_HIGHS, or the program with the name of the backend on the PATH or in .tools/bin of the
+// checkout, where `make solvers` installs it. If there is none, it skips the test. If the environment
+// variable CI is set, it fails the test.
 func Program(tb testing.TB, name solver.BackendName) string {
 	tb.Helper()
 	_, file, _, _ := runtime.Caller(0)

@@ -8,7 +8,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// LimitedSnapshots generates valid snapshots with size limits, with and without node types, and with defaults set.
+// LimitedSnapshots generates valid snapshots with size limits, with and without node types, and with
+// defaults set.
 func LimitedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
@@ -34,8 +35,8 @@ func LimitedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
 	})
 }
 
-// DrawSizeLimits adds random size limits to a snapshot, from limits that exclude all jobs to limits that never bind, and
-// random pieces to half of its jobs.
+// DrawSizeLimits adds random size limits to a snapshot, from limits that exclude all jobs to limits
+// that never bind, and random pieces to half of its jobs.
 func DrawSizeLimits(t *rapid.T, s *solver.Snapshot) {
 	s.Groups, s.SizeLimits = nil, nil
 	types := s.NodeTypes

@@ -24,9 +24,10 @@ func SmallLimits() Limits { return Limits{Jobs: 4, Steps: 3, Sizes: 4, Nodes: 20
 // Snapshots generates valid snapshots within SmallLimits.
 func Snapshots() *rapid.Generator[*solver.Snapshot] { return SnapshotsWithin(SmallLimits()) }
 
-// SnapshotsWithin generates valid snapshots within the given limits, which must be at least 1. Every feature of the
-// model occurs. Ties and boundary values are frequent. The limits of the API occur too: weights over 18 orders of
-// magnitude, and a job with solver.MaxSizes sizes, with at most two other jobs and at most two steps.
+// SnapshotsWithin generates valid snapshots within the given limits, which must be at least 1. Every
+// feature of the model occurs. Ties and boundary values are frequent. The limits of the API occur too:
+// weights over 18 orders of magnitude, and a job with solver.MaxSizes sizes, with at most two other
+// jobs and at most two steps.
 func SnapshotsWithin(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := &solver.Snapshot{
@@ -124,8 +125,8 @@ func drawETANodes(t *rapid.T, limits Limits, job *solver.Job) {
 	}
 }
 
-// drawRemainingETA returns a random ETA. Jobs complete immediately, in the horizon, at the end of a step, or not at
-// all.
+// drawRemainingETA returns a random ETA. Jobs complete immediately, in the horizon, at the end of a
+// step, or not at all.
 func drawRemainingETA(t *rapid.T, horizon solver.Horizon) time.Duration {
 	const year = 365 * 24 * time.Hour
 	anyMagnitude := rapid.Custom(func(t *rapid.T) time.Duration {
@@ -171,8 +172,8 @@ func drawSizes(t *rapid.T, limits Limits, job *solver.Job) {
 	job.MaxNodes = job.AllowedNodes[below+count-1]
 }
 
-// DrawMostSizes sets the maximum number of legal sizes of a job and a random speed for each. Half of the speed tables
-// are increasing.
+// DrawMostSizes sets the maximum number of legal sizes of a job and a random speed for each. Half of
+// the speed tables are increasing.
 func DrawMostSizes(t *rapid.T, job *solver.Job) {
 	job.AllowedNodes, job.Scaling, job.ETANodes = nil, solver.Scaling{}, 0
 	nodes := 0
@@ -187,8 +188,8 @@ func DrawMostSizes(t *rapid.T, job *solver.Job) {
 	job.MinNodes, job.MaxNodes = 1, nodes
 }
 
-// drawMostSizes is DrawMostSizes for a job of a snapshot. In most cases it also sets a pool and a remaining ETA for
-// which every size matters: the job nearly completes at its largest size.
+// drawMostSizes is DrawMostSizes for a job of a snapshot. In most cases it also sets a pool and a
+// remaining ETA for which every size matters: the job nearly completes at its largest size.
 func drawMostSizes(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 	DrawMostSizes(t, job)
 	if rapid.IntRange(0, 3).Draw(t, "room for all sizes") > 0 {
@@ -199,8 +200,8 @@ func drawMostSizes(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 	}
 }
 
-// drawScaling sets a random doubling efficiency or speed table. At an efficiency of 0.5 or less, more nodes bring no
-// speed. Tables need not be concave or increasing.
+// drawScaling sets a random doubling efficiency or speed table. At an efficiency of 0.5 or less, more
+// nodes bring no speed. Tables need not be concave or increasing.
 func drawScaling(t *rapid.T, job *solver.Job) {
 	if rapid.IntRange(0, 2).Draw(t, "speed table") != 0 {
 		job.Scaling.DoublingEfficiency = rapid.OneOf(

@@ -42,8 +42,8 @@ func Solve(t rapid.TB, p *solver.Problem) Solved {
 	return Solved{Problem: p, Best: optimum, TiesBroken: true}
 }
 
-// Magnitude returns the sum of the largest absolute values of all jobs. The rounding error of an objective is relative
-// to it, however small the objective is.
+// Magnitude returns the sum of the largest absolute values of all jobs. The rounding error of an
+// objective is relative to it, however small the objective is.
 func Magnitude(p *solver.Problem) float64 {
 	sum := 0.0
 	for i := range p.Jobs {

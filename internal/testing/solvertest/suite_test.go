@@ -17,8 +17,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Agreement is the maximum difference of the objectives of two optimal plans, relative to the optimum. MILP solvers compute with
-// tolerances.
+// Agreement is the maximum difference of the objectives of two optimal plans, relative to the optimum.
+// MILP solvers compute with tolerances.
 const Agreement = 1e-6
 
 // Suite is the conformance suite of a backend. Its fields describe the capabilities of the backend.
@@ -33,22 +33,25 @@ type Suite struct {
 	Proves bool
 	// Claims reports that results have claims of an external solver.
 	Claims bool
-	// Heuristic reports that the backend makes no search. Its plans may leave an admitted job waiting, and it ignores deadlines.
+	// Heuristic reports that the backend makes no search. Its plans may leave an admitted job waiting,
+	// and it ignores deadlines.
 	Heuristic bool
 	// Examples is the number of SolvedProblems to solve.
 	Examples int
 	// TypedExamples is the number of TypedProblems and of LimitedProblems to solve.
 	TypedExamples int
-	// MayMiss are the typed examples for which the external solver is known to claim that a suboptimal plan is optimal. The chain
-	// detects this, because it verifies every claim.
+	// MayMiss are the typed examples for which the external solver is known to claim that a suboptimal
+	// plan is optimal. The chain detects this, because it verifies every claim.
 	MayMiss []int
-	// MayErr are the examples for which the external solver is known to return an invalid result, which the backend rejects.
+	// MayErr are the examples for which the external solver is known to return an invalid result, which
+	// the backend rejects.
 	MayErr []int
 	// Open are the examples that the backend does not prove within a second. Their bounds must be valid too.
 	Open []int
 	// InstanceJobs is the maximum number of jobs of the random instances to solve, 0 for no instances.
 	InstanceJobs int
-	// Timeout is the time limit per random instance. If it expires, the plan must be legal, but need not be optimal.
+	// Timeout is the time limit per random instance. If it expires, the plan must be legal, but need
+	// not be optimal.
 	Timeout time.Duration
 }
 
@@ -146,8 +149,8 @@ func (r *runner) checkClaim(t *testing.T, p *solver.Problem, result solver.Resul
 	}
 }
 
-// agreement returns the maximum difference of an objective from the given one. Solvers compute with absolute tolerances, which matter
-// near 0 and if large values cancel.
+// agreement returns the maximum difference of an objective from the given one. Solvers compute with
+// absolute tolerances, which matter near 0 and if large values cancel.
 func agreement(p *solver.Problem, objective float64) float64 {
 	return Agreement * max(1e-5, math.Abs(objective), Magnitude(p)/10)
 }
@@ -223,8 +226,8 @@ func (r *runner) edgeCases(t *testing.T) {
 	}
 }
 
-// randomProblems solves the same random problems each time, so that failures can be reproduced. Problems that the backend does not
-// support are skipped.
+// randomProblems solves the same random problems each time, so that failures can be reproduced.
+// Problems that the backend does not support are skipped.
 func (r *runner) randomProblems(t *testing.T) {
 	examples := r.Examples
 	if testing.Short() {
@@ -376,7 +379,8 @@ func (r *runner) tooLittleTime(t *testing.T) {
 	}
 }
 
-// limited solves a large problem with a deadline. The result must be a legal plan or an error that wraps ErrTimedOut.
+// limited solves a large problem with a deadline. The result must be a legal plan or an error that
+// wraps ErrTimedOut.
 func (r *runner) limited(ctx context.Context, t *testing.T) {
 	t.Helper()
 	p := solver.NewProblem(busy(60), solver.AdmissionFIFO)
@@ -409,7 +413,8 @@ func (r *runner) concurrentCalls(t *testing.T) {
 	}
 }
 
-// busy returns a snapshot with the given number of jobs that compete for nodes, some of which complete within the horizon.
+// busy returns a snapshot with the given number of jobs that compete for nodes, some of which complete
+// within the horizon.
 func busy(jobs int) *solver.Snapshot {
 	s := &solver.Snapshot{ID: "busy", TotalNodes: 2*jobs + 3, Horizon: solver.DefaultHorizon()}
 	for i := range jobs {

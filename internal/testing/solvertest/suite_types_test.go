@@ -86,7 +86,8 @@ func (r *runner) randomTypes(t *testing.T) {
 	}
 }
 
-// checkTyped solves a problem with greedy's plan as the incumbent and compares the result with exhaustive search.
+// checkTyped solves a problem with greedy's plan as the incumbent and compares the result with
+// exhaustive search.
 func (r *runner) checkTyped(t *testing.T, p *solver.Problem) {
 	t.Helper()
 	start, err := greedy.New().Solve(t.Context(), p, solver.SolveOptions{})

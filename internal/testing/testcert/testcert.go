@@ -29,8 +29,8 @@ type Identity struct {
 	CertFile, KeyFile string
 }
 
-// New creates an identity and writes its files into a directory, replacing existing ones. The default names are
-// ServerName and localhost. Every identity is also valid for 127.0.0.1.
+// New creates an identity and writes its files into a directory, replacing existing ones. The default
+// names are ServerName and localhost. Every identity is also valid for 127.0.0.1.
 func New(t testing.TB, directory string, names ...string) Identity {
 	t.Helper()
 	return NewAt(t, directory, time.Now(), names...)

@@ -1,5 +1,6 @@
-// Package testtier selects slow tests. `go test ./...` runs the quick tier. Slow tiers run if the environment variable
-// ELASTALLOC_TESTS names them. A tier is not a build tag, so that every build, vet and lint includes the slow tests.
+// Package testtier selects slow tests. `go test ./...` runs the quick tier. Slow tiers run if the
+// environment variable ELASTALLOC_TESTS names them. A tier is not a build tag, so that every build, vet
+// and lint includes the slow tests.
 package testtier
 
 import (

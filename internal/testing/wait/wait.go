@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// Timeout is the maximum time that a test waits. It is much longer than any condition takes, so that tests
-	// fail only if something hangs, even on a busy machine.
+	// Timeout is the maximum time that a test waits. It is much longer than any condition takes, so
+	// that tests fail only if something hangs, even on a busy machine.
 	Timeout = 3 * time.Minute
 
 	// The pause between two checks grows from minPause to maxPause.

@@ -83,8 +83,8 @@ func flagError(err error) error {
 	return fmt.Errorf("--%s: is %q; must be %s", invalid.GetFlag().Name, invalid.GetValue(), valid)
 }
 
-// parse parses the command line and, for flags that it does not set, the environment. The error names every invalid
-// flag.
+// parse parses the command line and, for flags that it does not set, the environment. The error names
+// every invalid flag.
 func (f *flags) parse(set *pflag.FlagSet, args []string, env func(string) (string, bool)) (slog.Level, error) {
 	if err := set.Parse(args); err != nil {
 		return 0, flagError(err)

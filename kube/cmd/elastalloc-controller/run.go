@@ -172,9 +172,9 @@ func (f *flags) recorder(registry prometheus.Registerer, logger *slog.Logger) (c
 	}, nil
 }
 
-// restConfig returns the client configuration of the cluster, without the rate limit of client-go: with 5 requests per
-// second, a decision on 300 jobs would take minutes. The loops limit concurrent writes, and the API server limits
-// requests.
+// restConfig returns the client configuration of the cluster, without the rate limit of client-go: with
+// 5 requests per second, a decision on 300 jobs would take minutes. The loops limit concurrent writes,
+// and the API server limits requests.
 func (f *flags) restConfig() (*rest.Config, error) {
 	load := ctrlconfig.GetConfig
 	if f.kubeconfig != "" {

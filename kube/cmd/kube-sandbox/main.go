@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command kube-sandbox runs a local Kubernetes until it is interrupted, so that the controller can be tried without
-// GPUs. Nodes and pods are simulated, and all other components are real. `make sandbox` starts it.
+// Command kube-sandbox runs a local Kubernetes until it is interrupted, so that the controller can be
+// tried without GPUs. Nodes and pods are simulated, and all other components are real. `make sandbox`
+// starts it.
 package main
 
 import (

@@ -1,8 +1,9 @@
 //go:build linux
 
-// Package cluster runs a real Kubernetes on this machine, without containers: released versions of etcd, the API
-// server with RBAC, the controller manager and the scheduler, and kwok, which simulates nodes and their pods. All of them
-// listen only on loopback and are killed when the program that started them exits. `make kube` builds the programs.
+// Package cluster runs a real Kubernetes on this machine, without containers: released versions of
+// etcd, the API server with RBAC, the controller manager and the scheduler, and kwok, which simulates
+// nodes and their pods. All of them listen only on loopback and are killed when the program that
+// started them exits. `make kube` builds the programs.
 //
 // Images, probes, signals and networking of containers are not simulated.
 package cluster
@@ -30,12 +31,12 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// timeout is the maximum time until a condition is true. It is much longer than any takes, so that tests fail only if
-// something hangs, even on a busy machine.
+// timeout is the maximum time until a condition is true. It is much longer than any takes, so that
+// tests fail only if something hangs, even on a busy machine.
 const timeout = 5 * time.Minute
 
-// nodeGracePeriod is the time after which a node that does not renew its lease is lost. With the default of 50 s,
-// nodes are lost on a busy machine.
+// nodeGracePeriod is the time after which a node that does not renew its lease is lost. With the
+// default of 50 s, nodes are lost on a busy machine.
 const nodeGracePeriod = 10 * time.Minute
 
 //go:embed stages.yaml
@@ -52,8 +53,8 @@ type Cluster struct {
 	Config *rest.Config
 	// Client uses Config.
 	Client kubernetes.Interface
-	// AuditLog is the path of the audit log of the API server: one JSON object per write, with its content, per
-	// line.
+	// AuditLog is the path of the audit log of the API server: one JSON object per write, with its
+	// content, per line.
 	AuditLog string
 	// URL is the address of the API server, and EtcdURL the address of etcd.
 	URL, EtcdURL string
@@ -65,9 +66,9 @@ type Cluster struct {
 	ca        []byte
 }
 
-// Start starts a cluster without nodes and returns when the cluster is ready. If it fails, it stops all processes.
-// programs is the directory that `make kube` fills, .tools/kube. State and logs are written to directory, which must
-// exist and which the caller removes.
+// Start starts a cluster without nodes and returns when the cluster is ready. If it fails, it stops all
+// processes. programs is the directory that `make kube` fills, .tools/kube. State and logs are written
+// to directory, which must exist and which the caller removes.
 func Start(ctx context.Context, programs, directory string) (_ *Cluster, err error) {
 	c := &Cluster{
 		Kubeconfig: filepath.Join(directory, "kubeconfig"),
@@ -166,8 +167,8 @@ func (c *Cluster) WriteKubeconfig(path, token string) error {
 	return c.WriteKubeconfigOf(path, token, c.URL, c.ca)
 }
 
-// WriteKubeconfigOf writes a kubeconfig for a bearer token and a proxy of the API server. authority is the CA of the
-// certificate of the proxy, in PEM.
+// WriteKubeconfigOf writes a kubeconfig for a bearer token and a proxy of the API server. authority is
+// the CA of the certificate of the proxy, in PEM.
 func (c *Cluster) WriteKubeconfigOf(path, token, url string, authority []byte) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["kube"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: authority}
@@ -209,8 +210,8 @@ func (c *Cluster) startAPIServer(port string) (err error) {
 }
 
 func (c *Cluster) startControllers() error {
-	// Their ports are disabled, because nothing uses them. Their default limits of 20 and 50 requests per second
-	// would slow down the controller under test.
+	// Their ports are disabled, because nothing uses them. Their default limits of 20 and 50 requests
+	// per second would slow down the controller under test.
 	common := []string{"--kubeconfig", c.Kubeconfig, "--leader-elect=false", "--secure-port", "0", "--kube-api-qps", "1000", "--kube-api-burst", "1000"}
 	if _, err := c.start("kube-controller-manager", append(common,
 		"--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),

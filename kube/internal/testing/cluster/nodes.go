@@ -16,8 +16,8 @@ import (
 // GPUs is the number of GPUs of a node. A pod of a job requests all of them.
 const GPUs = 8
 
-// AddNodes adds n nodes POOL-000, POOL-001, … with the label pool=POOL, and returns when all nodes of the pool are
-// ready.
+// AddNodes adds n nodes POOL-000, POOL-001, … with the label pool=POOL, and returns when all nodes of
+// the pool are ready.
 func (c *Cluster) AddNodes(ctx context.Context, pool string, n int) error {
 	errs := make([]error, n)
 	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = c.AddNode(ctx, pool, i) })

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// processes starts programs that the kernel kills when this program exits. The kernel sends SIGKILL when the thread
-// that started them exits, so one thread starts all of them and never exits.
+// processes starts programs that the kernel kills when this program exits. The kernel sends SIGKILL
+// when the thread that started them exits, so one thread starts all of them and never exits.
 type processes struct {
 	logs   string
 	starts chan func()
@@ -45,7 +45,8 @@ func newProcesses(logs string) *processes {
 	return p
 }
 
-// start starts a program in a new process group. It appends to the log of an earlier program of the same name.
+// start starts a program in a new process group. It appends to the log of an earlier program of the
+// same name.
 func (p *processes) start(name, path string, args ...string) (*Process, error) {
 	logPath := filepath.Join(p.logs, name+".log")
 	output, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -101,7 +102,8 @@ func (p *Process) Used() (cpu time.Duration, memory int64) {
 	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime(), memory
 }
 
-// Kill sends SIGKILL to the process group, and waits until the process has exited. It may be called repeatedly.
+// Kill sends SIGKILL to the process group, and waits until the process has exited. It may be called
+// repeatedly.
 func (p *Process) Kill() { p.Signal(syscall.SIGKILL); <-p.exited }
 
 // Signal sends a signal to the process group.

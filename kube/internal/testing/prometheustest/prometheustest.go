@@ -18,10 +18,10 @@ import (
 // listeningLine matches the log line with the address on which Prometheus listens.
 var listeningLine = regexp.MustCompile(`msg="Listening on".* address=(\S+)`)
 
-// Start starts a Prometheus server. Twice per second, it scrapes the result of metrics, in the text format, as the given
-// job, and evaluates rules. Its lookback delta is one hour. Start returns the address of the server and a function that
-// stops it; the end of the test stops it too. If Prometheus is missing, Start skips the test. If the environment variable
-// CI is set, it fails the test.
+// Start starts a Prometheus server. Twice per second, it scrapes the result of metrics, in the text
+// format, as the given job, and evaluates rules. Its lookback delta is one hour. Start returns the
+// address of the server and a function that stops it; the end of the test stops it too. If Prometheus
+// is missing, Start skips the test. If the environment variable CI is set, it fails the test.
 func Start(t *testing.T, job, rules string, metrics func() string) (address string, stop func()) {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")

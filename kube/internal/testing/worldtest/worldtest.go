@@ -1,5 +1,5 @@
-// Package worldtest simulates the part of a cluster that the controller observes: nodes, pods, and Indexed Jobs with a
-// pod per node.
+// Package worldtest simulates the part of a cluster that the controller observes: nodes, pods, and
+// Indexed Jobs with a pod per node.
 package worldtest
 
 import (
@@ -52,8 +52,8 @@ func Node(name string) *corev1.Node {
 	}
 }
 
-// Job returns an Indexed Job of the pool that requests the given number of nodes. If it is 0, the job is suspended with
-// the size 1. The keys of annotations have no prefix.
+// Job returns an Indexed Job of the pool that requests the given number of nodes. If it is 0, the job
+// is suspended with the size 1. The keys of annotations have no prefix.
 func Job(name string, nodes int, annotations map[string]string) *unstructured.Unstructured {
 	prefixed := make(map[string]any)
 	for key, value := range annotations {
@@ -85,7 +85,8 @@ func UnitPool() config.Pool {
 	return pool
 }
 
-// SmallJob returns a Job like Job of the given number of pods, each of which requests the given amount of Unit.
+// SmallJob returns a Job like Job of the given number of pods, each of which requests the given amount
+// of Unit.
 func SmallJob(name string, pods, units int, annotations map[string]string) *unstructured.Unstructured {
 	job := Job(name, pods, annotations)
 	if err := unstructured.SetNestedMap(job.Object, PodSpec(units), "spec", "template", "spec"); err != nil {
@@ -160,8 +161,8 @@ func (c *Cluster) ClusterState() *world.ClusterState {
 	return world.Observe(in)
 }
 
-// Reconcile simulates the Job controller and the scheduler: it creates missing pods, assigns them to free nodes, and
-// marks surplus pods as deleted.
+// Reconcile simulates the Job controller and the scheduler: it creates missing pods, assigns them to
+// free nodes, and marks surplus pods as deleted.
 func (c *Cluster) Reconcile() {
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		job := c.Jobs[name]
@@ -226,7 +227,8 @@ func (c *Cluster) RemoveDeletedPods() {
 	c.Reconcile()
 }
 
-// Patch returns a copy of an object with a patch applied. The patch must have the resource version of the object.
+// Patch returns a copy of an object with a patch applied. The patch must have the resource version of
+// the object.
 func Patch(object *unstructured.Unstructured, patch kinds.Patch) (*unstructured.Unstructured, error) {
 	body, err := patch.JSON(object.GetResourceVersion())
 	if err != nil {

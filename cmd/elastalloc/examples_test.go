@@ -78,14 +78,19 @@ func TestSlurmExample(t *testing.T) {
 	}
 }
 
-// TestPolluxExample runs the Python tests of the policy of docs/evaluation/pollux.md around a
-// server. They need no simulator of Pollux.
-func TestPolluxExample(t *testing.T) {
-	command := exec.Command(python, "-B", "-m", "unittest", "policy_test")
-	command.Dir = "../../examples/pollux"
-	command.Env = append(os.Environ(), "PYTHONPATH="+wheel(t), "ELASTALLOC_SERVER="+startServer(t).Addr)
-	output, err := command.CombinedOutput()
-	if err != nil || !regexp.MustCompile(`(?m)^Ran [1-9]`).Match(output) {
-		t.Errorf("%v\n%s", err, output)
+// TestPolicyExamples runs the Python tests of the policies of docs/evaluation/pollux.md and elastisim.md
+// around a server. They need no simulator of others.
+func TestPolicyExamples(t *testing.T) {
+	environment := append(os.Environ(), "PYTHONPATH="+wheel(t), "ELASTALLOC_SERVER="+startServer(t).Addr)
+	for _, name := range []string{"pollux", "elastisim"} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.Command(python, "-B", "-m", "unittest", "policy_test")
+			command.Dir = "../../examples/" + name
+			command.Env = environment
+			output, err := command.CombinedOutput()
+			if err != nil || !regexp.MustCompile(`(?m)^Ran [1-9]`).Match(output) {
+				t.Errorf("%v\n%s", err, output)
+			}
+		})
 	}
 }

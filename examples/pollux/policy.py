@@ -8,7 +8,7 @@
 
 The simulator is not changed: it calls optimize() of a policy once per interval, with its
 running and waiting jobs, and applies the allocations that optimize() returns. Each GPU is one
-node of elastalloc. docs/pollux.md describes the experiment and its results.
+node of elastalloc. docs/evaluation/pollux.md describes the experiment and its results.
 """
 
 import argparse

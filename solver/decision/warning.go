@@ -37,7 +37,7 @@ const (
 	// WarningManyPauses means that more than a quarter of the running jobs pause at once.
 	WarningManyPauses WarningCode = "many-pauses"
 	// WarningSizesNotNested means that the snapshot has size limits and the pieces of the jobs do not
-	// divide each other. The limits are then necessary but not sufficient for a placement.
+	// divide each other. The limits then do not guarantee a placement.
 	WarningSizesNotNested WarningCode = "sizes-not-nested"
 )
 

@@ -247,8 +247,8 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestCheckTypes: nodes of one type are not those of another.
-func TestCheckTypes(t *testing.T) {
+// TestCheckRows: nodes of one type are not those of another, and a size limit counts pieces of its size.
+func TestCheckRows(t *testing.T) {
 	on := func(nodeType, nodes int) []solver.Option { return []solver.Option{solver.NewOption(nodeType, nodes)} }
 	sizes := []solver.Option{{}, {Nodes: 2}, {Type: 1, Nodes: 2}}
 	p := &solver.Problem{Capacity: []int{5}, Rows: snapshot.Rows{{Size: 1, Nodes: 2, Limit: -1}, {Type: 1, Size: 1, Nodes: 3, Limit: -1}}, Steps: 1, Jobs: []solver.AdmittedJob{{Options: sizes}, {Options: sizes}}}
@@ -258,5 +258,14 @@ func TestCheckTypes(t *testing.T) {
 	want := "plan uses 4 nodes of type 1 in pieces of at least 1; at most 3 may be used"
 	if err := p.Check(solver.Plan{on(1, 2), on(1, 2)}); err == nil || err.Error() != want {
 		t.Errorf("Check() = %v; want %q", err, want)
+	}
+	p.Rows = append(p.Rows, snapshot.Row{Type: 1, Size: 2, Nodes: 1})
+	want = "plan uses 2 nodes of type 1 in pieces of at least 2; at most 1 may be used"
+	if err := p.Check(solver.Plan{on(0, 2), on(1, 2)}); err == nil || err.Error() != want {
+		t.Errorf("Check() = %v; want %q", err, want)
+	}
+	p.Jobs[1].PieceNodes = 1
+	if err := p.Check(solver.Plan{on(0, 2), on(1, 2)}); err != nil {
+		t.Error(err)
 	}
 }

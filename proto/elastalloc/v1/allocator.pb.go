@@ -1099,9 +1099,8 @@ type Snapshot struct {
 	// FillIdle accept them, except for a single type of speed 1. Empty means identical nodes.
 	NodeTypes []*NodeType `protobuf:"bytes,6,rep,name=node_types,json=nodeTypes,proto3" json:"node_types,omitempty"`
 	// Bounds on large allocations, in addition to the capacity of the pool, so that a decision can
-	// be placed on machines. At most 64, in any order. Not supported yet: snapshots with size limits
-	// are an INVALID_ARGUMENT. The field is reserved for OBJECTIVE_TOTAL_TIME and FillIdle without
-	// groups. Empty means no bound.
+	// be placed on machines. At most 64, in any order. Only OBJECTIVE_TOTAL_TIME and FillIdle, without
+	// groups, accept them. Empty means no bound.
 	SizeLimits    []*SizeLimit `protobuf:"bytes,7,rep,name=size_limits,json=sizeLimits,proto3" json:"size_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

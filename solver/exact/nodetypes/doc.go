@@ -1,10 +1,13 @@
-// Package nodetypes solves one step of a pool with several node types. Each job chooses one of its
-// options: a number of nodes of one type, or none. The nodes of each type must not exceed its
-// capacity, and the sum of values is maximized. This is a multiple-choice knapsack with a few
-// capacity constraints.
+// Package nodetypes solves one step of a pool with several node types or size limits. Each job chooses
+// one of its options: a number of nodes of one type, or none. The nodes that count in a row must not
+// exceed its capacity, and the sum of values is maximized. This is a multiple-choice knapsack with a
+// few capacity constraints.
+//
+// Each type has a row for its capacity, in which all of its nodes count, and one for each size limit.
+// The rows of a type are nested: an option that counts in a row counts in all rows before it.
 //
 //	nodetypes.go  the problem, the search, and the upper bound
-//	prices.go     the prices of node types (Lagrange multipliers), by Newton's method
+//	prices.go     the prices of rows (Lagrange multipliers), by Newton's method
 //	bound.go      the Lagrangian bound, and the loss (reduced cost) of each option
 //	classes.go    the search over counts of identical jobs
 //	core.go       the core search over the options with small losses
@@ -18,37 +21,41 @@
 // # Lemmas
 //
 // Only search.prove lowers the bound, and it records the lemma that proves the new bound. In the
-// lemmas, v is the value of an option, k its nodes, g its type, N the capacities, and lambda the
-// prices. Each capacity is rounded down to a multiple of the greatest common divisor of the nodes of
-// the options, because every choice leaves the remainder idle.
+// lemmas, v is the value of an option, k its nodes, N the capacities of the rows, lambda their prices,
+// and Lambda the sum of the prices of the rows in which an option counts. Each capacity is rounded
+// down to a multiple of the greatest common divisor of the nodes of the options, because every choice
+// leaves the remainder idle.
 //
 // "node prices" (bound.go). For all prices lambda >= 0 the value of a legal choice is at most
 //
-//	D = sum_g lambda_g N_g + sum_i phi_i,   phi_i = max over options (v - lambda_g k),
+//	D = sum over rows of lambda N + sum_i phi_i,   phi_i = max over options (v - Lambda k),
 //
-// because the nodes of a type in the choice cost at most as much as the capacity. Rounding:
-// products and sums have twice the digits of a float64. Each addition loses at most 2^-102 of the
-// sum of magnitudes. This error is added to D before D is rounded up once.
+// because the nodes that count in a row cost at most as much as its capacity. Rounding: the sums
+// Lambda are rounded, and lambda is the difference of two of them, which is at least 0. Products and
+// other sums have twice the digits of a float64. Each addition loses at most 2^-102 of the sum of
+// magnitudes. This error is added to D before D is rounded up once.
 //
 // "job classes" (bound.go, classes.go). Jobs with the same options form a class. The loss of a
 // choice depends only on the number of jobs of each class per option. It is a sum over types of the
-// losses of the jobs on the type and of lambda_g for each idle node, plus the losses of the jobs
-// without nodes. The search enumerates, type by type, all counts whose loss is below a limit. It
+// losses of the jobs on the type and of lambda for each idle node of its rows, plus the losses of the
+// jobs without nodes. The search enumerates, type by type, all counts whose loss is below a limit. The
+// options that count in the last row come first, so the nodes so far count in the next option's row. It
 // prunes counts by a lower bound on the remaining loss: the maximum over classes of the smallest
 // loss of the remaining jobs of the class. Therefore every choice loses at least the minimum of the
-// limit and the best loss found. Rounding: as in "core", for each job, and twice for each type.
+// limit and the best loss found. Rounding: as in "core", for each job, and twice for each row.
 //
 // "core" (bound.go, core.go, beam.go). The value of a choice is D minus its losses, which are at
-// least 0: phi_i - (v - lambda_g k) of each job, and lambda_g for each idle node of type g. A
+// least 0: phi_i - (v - Lambda k) of each job, and lambda for each idle node of each row. A
 // choice that loses less than a limit consists of options that each lose less than the limit, and
 // all of them are listed. States are reached job by job. Of two states with the same nodes only the
-// one with the smaller loss is kept. A lower bound on the remaining loss is a sum over types
-// (tails). The tail of a type is the smallest loss that brings the nodes of the type within its
-// capacity, if each option assigns its loss to the types with a price that it changes. The tail of
-// a type without a price only excludes states that the remaining jobs cannot bring back to the
+// one with the smaller loss is kept. A lower bound on the remaining loss is a sum over rows
+// (tails). The tail of a row is the smallest loss that brings the nodes of the row within its
+// capacity, if each option assigns its loss to the rows with a price that it changes. The tail of
+// a row without a price only excludes states that the remaining jobs cannot bring back to the
 // capacity. Therefore every choice loses at least the minimum of the limit, the best loss found, the
 // bounds of the states that the beam dropped, and the losses of states above the best one. Rounding:
-// each loss is rounded down, and a sum of n losses is reduced by n 2^-52 of itself. If two states
+// each loss is rounded down, and a sum of n losses is reduced by n 2^-52 of itself, where each size limit
+// counts as one more loss, for its own sum and for its rounded price. If two states
 // with the same nodes differ by less than the rounding error, ties decide, and this difference is
 // subtracted for each job.
 //

@@ -46,13 +46,25 @@ func largePool(jobs, gpus int, requests []int, seed uint64) *solver.Snapshot {
 	return s
 }
 
-// poolDecisions are the kinds of decisions of BenchmarkLargePools. The size limits are fractions of the
-// GPUs of the pool: of nodes of 8 GPUs that lack some, and of few whole nodes and blocks.
-var poolDecisions = []struct {
+// poolDecision is a kind of decision of a large pool.
+type poolDecision struct {
 	name    string
 	options solver.Options
-	limits  map[int]float64 // by size
-}{
+	// limits are size limits by size, as fractions of the GPUs of the pool.
+	limits map[int]float64
+}
+
+// of returns the snapshot with the size limits of the decision.
+func (d *poolDecision) of(s *solver.Snapshot) *solver.Snapshot {
+	for size, share := range d.limits {
+		s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: int(share * float64(s.TotalNodes))})
+	}
+	return s
+}
+
+// poolDecisions are the decisions of large pools. In two of them, nodes of 8 GPUs lack some, or whole
+// nodes and blocks are few.
+var poolDecisions = []poolDecision{
 	{"progress", solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO}, nil},
 	{"total-time", totalTimeOptions(), nil},
 	{"damaged-nodes", totalTimeOptions(), map[int]float64{2: 0.99, 4: 0.97, 8: 0.9, 32: 0.8}},
@@ -84,6 +96,23 @@ func TestLargePools(t *testing.T) {
 	}
 }
 
+// TestDecisionsOfLargePools proves decisions of pools that count GPUs. The search of the first pool
+// ends with LimitWork if capacities are not rounded, of the second one if core searches get half of the
+// memory, and of the third one if losses are divided by rows without a price.
+func TestDecisionsOfLargePools(t *testing.T) {
+	for _, seed := range []uint64{1, 3, 12} {
+		for _, decision := range poolDecisions {
+			for _, of := range requests {
+				p := solver.NewProblemFor(decision.of(largePool(1000, 12_000, of.gpus, seed)), decision.options)
+				result, objective := solve(t, p, solver.SolveOptions{})
+				if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap {
+					t.Errorf("%s, %s, seed %d: %v of %v, limit %s", decision.name, of.name, seed, objective, result.Bound, result.Limit)
+				}
+			}
+		}
+	}
+}
+
 // BenchmarkLargePools decides 40 pools that count GPUs per size, within 900 ms of CPU time each. It
 // reports the share of proofs, the CPU time, the largest gap, and the share that ended for a work
 // limit.
@@ -96,11 +125,7 @@ func BenchmarkLargePools(b *testing.B) {
 				proven, stopped, gap := 0, 0, 0.0
 				for b.Loop() {
 					for seed := range uint64(40) {
-						s := largePool(d.jobs, d.gpus, of.gpus, seed)
-						for size, share := range decision.limits {
-							s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: size, Nodes: int(share * float64(d.gpus))})
-						}
-						p := solver.NewProblemFor(s, decision.options)
+						p := solver.NewProblemFor(decision.of(largePool(d.jobs, d.gpus, of.gpus, seed)), decision.options)
 						runtime.GC()
 						before := cpuTime(b)
 						result, err := exact.New().Solve(cpuLimit{b.Context(), b, before + 900*time.Millisecond}, p, solver.SolveOptions{})

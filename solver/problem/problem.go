@@ -43,7 +43,7 @@ type Problem struct {
 //
 //	sum_t Gain[t] * s^t / Demand  +  OptionValue of its option in the first step,
 //
-// where s^t is the demand served by the end of step t. An objective sets Gain and OptionValue.
+// where s^t is the work done by the end of step t. An objective sets Gain and OptionValue.
 type AdmittedJob struct {
 	// Index is the job's position in Snapshot.Jobs.
 	Index int
@@ -61,7 +61,7 @@ type AdmittedJob struct {
 	// FirstStepWork is the work of each option in the first step, after RescaleDelay, and
 	// StepWork is the work in every later step. The unit is seconds on one reference node.
 	FirstStepWork, StepWork []float64
-	// Gain is the value, per step, of having served the whole demand by the end of the step. A
+	// Gain is the value, by step, of having done the work of the whole demand by the end of the step. A
 	// share of the demand has that share of the value. Gains are at least 0. Jobs may share one
 	// slice.
 	Gain []float64

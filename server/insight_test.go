@@ -171,7 +171,7 @@ func TestStatusPageSaysWhy(t *testing.T) {
 		"<bdi>job-1</bdi>", "<td>only size <span", "job-1 has 1 node, its only size.",
 		"<bdi>job-2</bdi>", "<td>enough <span", "job-2 has ",
 		"<bdi>job-3</bdi>", "<td>enough <span", "would bring no benefit",
-		"<bdi>job-4</bdi>", "<td>never fits <span", "it needs at least 16 nodes and the pool has 10.",
+		"<bdi>job-4</bdi>", "<td>never fits <span", "it needs at least 16 nodes, and the pool has 10.",
 	)
 	if _, again := h.get(t, "/"); !strings.Contains(again, "its only size") || strings.Contains(again, "estimated") {
 		t.Errorf("the reasons are gone, or estimates:\n%s", again)

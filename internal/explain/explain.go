@@ -224,7 +224,7 @@ func (e *explainer) nodePrice(admitted *solver.AdmittedJob, option solver.Option
 		return 0
 	}
 	price := e.capacityPrice(option) + e.groupPrice(admitted)
-	if len(e.nodePrices) == len(e.problem.Rows) {
+	if len(e.nodePrices) > 0 && len(e.nodePrices) == len(e.problem.Rows) {
 		for _, row := range e.problem.Rows.Counting(option, admitted.PieceNodes) {
 			if row.Limit >= 0 {
 				price += e.nodePrices[slices.Index(e.problem.Rows, row)]

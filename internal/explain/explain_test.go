@@ -401,3 +401,13 @@ func TestEveryPlanIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainWithoutPrices checks that a decision without time for prices is explained with estimates.
+func TestExplainWithoutPrices(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{solver.NewJob("a", time.Hour), solver.NewJob("b", 2*time.Hour)}}
+	explanation, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(), s, solver.Options{TimeBudget: 1}, nil)
+	if err != nil || len(explanation.Jobs) != 2 || explanation.Jobs[0].Text == "" {
+		t.Errorf("Explain() = %+v, %v; want an explanation of two jobs", explanation.Jobs, err)
+	}
+}

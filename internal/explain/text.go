@@ -233,16 +233,16 @@ func (e *explainer) largestStarter() string {
 	if e.options.Admission != solver.AdmissionStartFirst {
 		return ""
 	}
-	text, largest := "", 0
+	clause, largest := "", 0
 	for i := range e.snapshot.Jobs {
 		job, n := &e.snapshot.Jobs[i], e.admitted[i]
 		if n < 0 || !job.NeverStarted() || int(e.plan[n][0].Nodes) <= largest {
 			continue
 		}
 		largest = int(e.plan[n][0].Nodes)
-		text = fmt.Sprintf(", mainly because %s starts with %s", shortName(job.ID), format.Plural(largest, "node"))
+		clause = fmt.Sprintf(", mainly because %s starts with %s", shortName(job.ID), format.Plural(largest, "node"))
 	}
-	return text
+	return clause
 }
 
 func (e *explainer) suggestion(r *reason) string {

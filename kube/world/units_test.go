@@ -130,3 +130,21 @@ func TestLostUnits(t *testing.T) {
 		})
 	}
 }
+
+// TestRecordPastItsEnd: the record of a job that should have completed is read again.
+func TestRecordPastItsEnd(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(2, worldtest.Job("a", 1, map[string]string{"work": "1h"}))
+	c.Now = c.Now.Add(3 * time.Hour)
+	w := c.ClusterState()
+	if w.Jobs[0].Estimate.Remaining >= 0 {
+		t.Fatalf("%v of its work remains", w.Jobs[0].Estimate.Remaining)
+	}
+	record := w.Jobs[0].NextRecord(1, c.Now)
+	annotations := c.Jobs["a"].GetAnnotations()
+	annotations[world.DecisionAnnotation] = record.String()
+	c.Jobs["a"].SetAnnotations(annotations)
+	if c.ClusterState().Jobs[0].Record == nil {
+		t.Errorf("it is not read: %s", record.String())
+	}
+}

@@ -294,7 +294,7 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	if j.FallbackReason == "" {
 		reported = j.Estimate
 	}
-	r.Remaining, r.Source, r.Age = rounded(reported.Remaining), reported.Source, rounded(reported.Age)
+	r.Remaining, r.Source, r.Age = rounded(max(0, reported.Remaining)), reported.Source, rounded(reported.Age)
 	if nodes != j.Nodes() {
 		r.Changed = &r.Since
 	}

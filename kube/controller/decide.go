@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -130,6 +131,10 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 		}
 	}
 	if len(r.Jobs) == 0 {
+		paused := func(o plan.Omitted) bool { return o.Reason == plan.Unused && o.Job.Nodes() > 0 }
+		if slices.ContainsFunc(r.Omitted, paused) {
+			return &elastallocv1.FillIdleResponse{SnapshotId: id}, r, resultDecided, nil
+		}
 		return nil, r, resultEmpty, nil
 	}
 	if frozen := plan.Unaffected(w, r); frozen != nil {

@@ -57,7 +57,12 @@ func TestUnitRequest(t *testing.T) {
 		if j.GetId() != "Job/default/"+want.id || j.GetPieceNodes() != want.piece || j.GetCurrentNodes() != want.current || !slices.Equal(j.GetAllowedNodes(), want.sizes) {
 			t.Errorf("job is %v; want %+v", j, want)
 		}
-		for k, speed := range j.GetScaling().GetTable().GetSpeeds() {
+		speeds := j.GetScaling().GetTable().GetSpeeds()
+		if len(speeds) != len(want.speeds) {
+			t.Errorf("%s has speeds %v; want %v", want.id, speeds, want.speeds)
+			continue
+		}
+		for k, speed := range speeds {
 			if d := speed - want.speeds[k]; d > 1e-9 || d < -1e-9 {
 				t.Errorf("%s has speed %g at %d; want %g", want.id, speed, want.sizes[k], want.speeds[k])
 			}

@@ -281,17 +281,19 @@ func (j *Job) retain() {
 	}
 	var names []string
 	j.Transient = true
+	nodes := make(map[string]bool)
 	for i := range j.retainedOn {
 		s := &j.retainedOn[i]
 		j.Transient = j.Transient && s.Transient
 		if s.Reason == NotReady || s.Reason == Unallocatable {
 			j.Unhealthy += j.PerPod
 		}
-		if len(names) < maxNamed {
+		if len(names) < maxNamed && !nodes[s.Node.Name] {
 			names = append(names, s.String())
 		}
+		nodes[s.Node.Name] = true
 	}
-	if more := len(j.retainedOn) - len(names); more > 0 {
+	if more := len(nodes) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that accept no new pods (%s)", j.PodsOf(j.Pods.Away), strings.Join(names, ", ")))

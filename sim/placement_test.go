@@ -354,3 +354,28 @@ func TestCheckMachines(t *testing.T) {
 		}
 	}
 }
+
+// TestForecastWithSizeLimits forecasts two jobs of 4 nodes, of which the size limits admit one at a time.
+func TestForecastWithSizeLimits(t *testing.T) {
+	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon()}
+	for _, id := range []string{"a", "b"} {
+		j := solver.NewJob(id, time.Hour)
+		j.AllowedNodes, j.Scaling.Speeds = []int{4}, []float64{1}
+		s.Jobs = append(s.Jobs, j)
+	}
+	last := func() time.Duration {
+		work := ForecastInput{Work: []time.Duration{time.Hour, time.Hour}}
+		future, err := Forecast(t.Context(), s, work, policy(t, "total-time"), time.Minute, 24*time.Hour, newAllocator())
+		if err != nil || future.Jobs[0].End == nil || future.Jobs[1].End == nil {
+			t.Fatalf("the future is %+v, %v", future, err)
+		}
+		return max(*future.Jobs[0].End, *future.Jobs[1].End)
+	}
+	if got := last(); got != time.Hour {
+		t.Errorf("without size limits, both jobs are complete after %v; want 1h", got)
+	}
+	s.SizeLimits = []solver.SizeLimit{{Size: 4, Nodes: 4}}
+	if got := last(); got < 2*time.Hour || got > 2*time.Hour+time.Minute {
+		t.Errorf("with size limits, both jobs are complete after %v; want 2h", got)
+	}
+}

@@ -9,10 +9,11 @@
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster02,
 # itp_cluster04, itp_cluster08 and helios_venus_may2020 (docs/reference/traces.md describes how to create
-# them). A simulation whose results are in OUT is not repeated, so an interrupted set can be continued.
+# them). The variable NAMES selects some of the traces. A simulation whose results are in OUT is not
+# repeated, so an interrupted set can be continued.
 set -eu
 
-names='itp_cluster04 helios_venus_may2020 itp_cluster02 itp_cluster08'
+names=${NAMES:-itp_cluster04 helios_venus_may2020 itp_cluster02 itp_cluster08}
 seeds='1 2 3'
 
 # overlay FILE UNIT FACTOR overlays a trace with shifted copies of itself, to a load of about 560 GPUs, and
@@ -201,6 +202,7 @@ damaged_table() {
 	echo "|--:|---|--:|--:|--:|--:|--:|"
 	for share in 0.1 0.3; do
 		for name in $names; do
+			[ -e "$1/damaged/$share-true-3-$name" ] || continue
 			jq -rs --arg share "$share" --arg name "$name" "$common"'
 				[.[] | .runs[0] + {limited: (.origin.command | contains("--size-limits true"))}] |
 				(map(select(.limited)) | sort_by(.seed)) as $limited | (map(select(.limited | not)) | sort_by(.seed)) as $counts |
@@ -227,7 +229,7 @@ tables)
 	done
 	;;
 *)
-	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -93,8 +93,8 @@ one node type, without until, and the columns of the job restrict its sizes.
 --machine-units describes the machines of a pool whose nodes are GPUs. Jobs are
 placed on machines with --placement. move gives each decision a placement with
 few moves of jobs whose nodes do not change, and a move costs a restart. stay
-moves no job. If a decision has no placement, jobs that grow are reduced until it
-has. A job of less than a machine is on one machine. A larger job is on whole
+moves no job. If a decision has no placement, jobs that grow are reduced until
+it has. A job of less than a machine is on one machine. A larger job is on whole
 machines of one block, if it fits one. --size-limits prevents decisions without
 a placement (total-time policies only).
 

@@ -6,7 +6,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -277,12 +276,8 @@ func (e *explainer) findLosses(ctx context.Context, r *reason) error {
 		if err != nil {
 			return err
 		}
-		got := result.Plan[r.admitted][0]
-		if got != size.option && e.problem.Rows != nil {
+		if got := result.Plan[r.admitted][0]; got != size.option {
 			continue // The penalty is smaller than the rounding error of values that cancel.
-		}
-		if got != size.option {
-			return fmt.Errorf("job %d has %d nodes; must have the pinned size %d", r.job, got.Nodes, size.Nodes)
 		}
 		value := e.problem.Objective(result.Plan)
 		size.Loss = max(0, e.best-value)

@@ -141,7 +141,7 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 		// First try to resize only the jobs that lost nodes. Include the other jobs if that would pause a job.
 		affected := plan.Snapshot(w, id, frozen)
 		answer, result, err := l.allocate(ctx, w, affected, trigger)
-		if err != nil || !plan.Pauses(affected, answer) {
+		if err != nil || !plan.Pauses(affected, answer) && plan.ForbiddenPauses(w, affected, answer, outage != nil) == nil {
 			return answer, affected, result, err
 		}
 	}
@@ -149,7 +149,17 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 	if err != nil {
 		return nil, r, result, err
 	}
-	if frozen := plan.ForbiddenPauses(w, r, answer, outage != nil); frozen != nil {
+	frozen := plan.ForbiddenPauses(w, r, answer, outage != nil)
+	if frozen != nil && w.Missing > 0 {
+		// A job that lost nodes needs nodes of other jobs. Let all running jobs keep at least their smallest sizes.
+		r = plan.Snapshot(w, id, nil)
+		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
+		if answer, result, err = l.allocate(ctx, w, r, trigger); err != nil {
+			return nil, r, result, err
+		}
+		frozen = plan.ForbiddenPauses(w, r, answer, outage != nil)
+	}
+	if frozen != nil {
 		// Request a decision without the jobs that must not be paused.
 		if r = plan.Snapshot(w, id, frozen); len(r.Jobs) == 0 {
 			return nil, r, resultEmpty, nil

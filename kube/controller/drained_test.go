@@ -50,3 +50,28 @@ func TestMultiHostDrained(t *testing.T) {
 		}
 	}
 }
+
+// TestMultiHostLosesAllNodes checks that a RayCluster that must not be paused and whose nodes are all drained
+// gets nodes of another RayCluster, although none of its pods runs.
+func TestMultiHostLosesAllNodes(t *testing.T) {
+	t.Parallel()
+	const nodes = 8
+	e := newEventful(t, 0, nodes, plan.ModeApply)
+	e.pool.MinInterval, e.pool.NodeGracePeriod, e.pool.MaxShrink = 0, time.Second, 1
+	e.start()
+	for range 2 {
+		e.submit(multiHost, []int{2, 4, 8}, 0, false, nodes)
+		e.passUntil(2 * time.Minute)
+	}
+	for _, node := range e.nodesOfJob("job-1") {
+		e.changeNode(node, cordon)
+		e.evict(node)
+	}
+	e.log("the nodes of job-1 are drained")
+	e.passUntil(10 * time.Minute)
+	for name, j := range e.jobs {
+		if got := len(e.nodesOfJob(name)); got != 2 || j.size() != 2 {
+			e.fail("%s has pods on %d nodes and a size of %d; must be 2 of the 4 nodes that are left", name, got, j.size())
+		}
+	}
+}

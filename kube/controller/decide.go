@@ -150,8 +150,9 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 		return nil, r, result, err
 	}
 	frozen := plan.ForbiddenPauses(w, r, answer, outage != nil)
-	if frozen != nil && w.Missing > 0 {
-		// A job that lost nodes needs nodes of other jobs. Let all running jobs keep at least their smallest sizes.
+	if outage == nil && slices.Contains(slices.Collect(maps.Values(frozen)), plan.NoPause) {
+		// Let all running jobs keep at least their smallest sizes. Jobs that are frozen instead could neither
+		// replace lost nodes nor use idle ones.
 		r = plan.Snapshot(w, id, nil)
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
 		if answer, result, err = l.allocate(ctx, w, r, trigger); err != nil {

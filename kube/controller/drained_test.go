@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/kube/plan"
+	"github.com/elastalloc/elastalloc/kube/world"
 )
 
 // TestMultiHostDrained: two RayClusters of replicas with two hosts share a pool, half of which is drained
@@ -73,5 +74,21 @@ func TestMultiHostLosesAllNodes(t *testing.T) {
 		if got := len(e.nodesOfJob(name)); got != 2 || j.size() != 2 {
 			e.fail("%s has pods on %d nodes and a size of %d; must be 2 of the 4 nodes that are left", name, got, j.size())
 		}
+	}
+	for _, node := range e.nodes() {
+		e.healNode(node.Name)
+	}
+	for name, work := range map[string]string{"job-0": "300h", "job-1": "1h"} {
+		job := e.object(name, e.jobs[name].kind.GVK)
+		annotations := job.GetAnnotations()
+		annotations[world.WorkAnnotation], annotations[world.EfficiencyAnnotation] = work, "0.95"
+		job.SetAnnotations(annotations)
+		if err := e.client.Update(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.passUntil(5 * time.Minute)
+	if got := len(e.idleNodes()); got > 0 {
+		e.fail("%d nodes are idle although job-1 has 1 h left and may use them", got)
 	}
 }

@@ -144,9 +144,9 @@ func TestSizeLimits(t *testing.T) {
 		if nested {
 			units = rapid.SampledFrom([][]int{{1, 2, 4, 8}, {2, 4}, {1, 3, 6}}).Draw(t, "nested units per pod")
 		}
-		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
+		nodes := rapid.IntRange(2, 3).Draw(t, "nodes")
 		var jobs []*unstructured.Unstructured
-		for i := range rapid.IntRange(1, 4).Draw(t, "jobs") {
+		for i := range rapid.IntRange(3, 6).Draw(t, "jobs") {
 			annotations := map[string]string{"work": "100h", "nodes": "1-4"}
 			if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
 				annotations["paused"] = "true"
@@ -178,15 +178,16 @@ func TestSizeLimits(t *testing.T) {
 		answer := &elastallocv1.AllocateResponse{SnapshotId: "d"}
 		total := 0
 		for _, j := range r.Jobs {
-			nodes := rapid.SampledFrom(append([]int{0}, plan.Legal(j)...)).Draw(t, "decided")
+			left := int(r.Allocate.GetSnapshot().GetTotalNodes()) - total
+			nodes := 0
+			if legal := slices.DeleteFunc(plan.Legal(j), func(n int) bool { return n > left }); len(legal) > 0 {
+				nodes = rapid.SampledFrom(legal).Draw(t, "decided")
+			}
 			answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.ID, Nodes: int32(nodes)})
 			total += nodes
 			for range nodes / j.PerPod {
 				pieces = append(pieces, j.PerPod)
 			}
-		}
-		if total > int(r.Allocate.GetSnapshot().GetTotalNodes()) {
-			return
 		}
 		slices.SortFunc(pieces, func(a, b int) int { return b - a })
 		var bins []int

@@ -34,20 +34,18 @@ type unitCluster struct {
 	most bool
 	// waits is since when each pod has had no node, and worst the longest time so far for which one had none
 	// although as many units were free as it requests.
-	waits map[string]time.Time
-	worst time.Duration
-	// decided has the decisions with a step, and unplaced those after which a pod had no node although no pod
-	// was leaving.
-	decided, unplaced map[string]bool
-	done              map[string]time.Duration // work of each job, as time on one pod
-	at                time.Time                // when done was observed
+	waits    map[string]time.Time
+	worst    time.Duration
+	unplaced map[string]bool          // decisions after which a pod had no node although no pod was leaving
+	done     map[string]time.Duration // work of each job, as time on one pod
+	at       time.Time                // when done was observed
 }
 
 func newUnitCluster(t *testing.T, most bool, nodes int, jobs ...*unstructured.Unstructured) *unitCluster {
 	t.Helper()
 	c := newCluster(t, nodes)
 	u := &unitCluster{
-		cluster: c, most: most, waits: make(map[string]time.Time), decided: make(map[string]bool),
+		cluster: c, most: most, waits: make(map[string]time.Time),
 		unplaced: make(map[string]bool), done: make(map[string]time.Duration), at: c.now,
 	}
 	c.pool, c.follow = worldtest.UnitPool(), u.followJobs
@@ -518,66 +516,71 @@ func TestDrawnUnits(t *testing.T) {
 }
 
 // TestScoring measures how often a decision has a pod for which no node has place, by how the scheduler
-// scores nodes: on 8 nodes of 8 units, with jobs of 1 to 16 units and other pods.
+// scores nodes: on 8 nodes of 8 units, with jobs whose pods have 1 to 8 units, and other pods.
 func TestScoring(t *testing.T) {
 	t.Parallel()
-	share := make(map[bool]float64)
-	for _, most := range []bool{false, true} {
-		var decided, unplaced, completed int
-		var unused float64
-		for seed := range uint64(testtier.Kube.Examples(1, 3)) {
-			u := newUnitCluster(t, most, 8)
-			u.step = 30 * time.Second
-			random := rand.New(rand.NewPCG(seed, 1))
-			ids, others := make(map[string]bool), make(map[string]time.Time)
-			arrivals := make([]time.Time, testtier.Kube.Examples(20, 60))
-			for i := range arrivals {
-				arrivals[i] = u.now.Add(time.Duration(random.IntN(len(arrivals)*360)) * time.Second)
-			}
-			slices.SortFunc(arrivals, time.Time.Compare)
-			began, running := u.now, make(map[string]time.Duration)
-			for n := 0; n < len(arrivals) || len(running) > 0; {
-				if u.now.Sub(began) > 72*time.Hour {
-					t.Fatalf("after three days %d jobs run; decision %+v", len(running), u.loop.Report().Decision)
-				}
-				for n < len(arrivals) && !u.now.Before(arrivals[n]) {
-					name, units := fmt.Sprintf("job-%02d", n), 1<<random.IntN(4)
-					work := time.Duration(float64(20*time.Minute) * math.Exp(1.5*random.NormFloat64()))
-					u.submit(worldtest.SmallJob(name, 0, units, map[string]string{"work": work.Round(time.Second).String(), "nodes": "1,2,4"}))
-					running[name] = work
-					n++
-				}
-				if name := fmt.Sprint("other-", u.now.Unix()); random.IntN(40) == 0 && u.other(name, 1+random.IntN(3)) {
-					others[name] = u.now.Add(time.Duration(random.ExpFloat64() * float64(time.Hour)))
-				}
-				maps.DeleteFunc(others, func(name string, until time.Time) bool {
-					if u.now.Before(until) {
-						return false
-					}
-					u.must(u.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
-					return true
-				})
-				u.passes(1)
-				if d := u.loop.Report().Decision; d != nil && d.Result == "decided" {
-					ids[d.ID] = true
-				}
-				maps.DeleteFunc(running, func(name string, work time.Duration) bool {
-					if u.done[name] < work {
-						return false
-					}
-					u.end(name)
-					completed++
-					return true
-				})
-			}
-			decided, unplaced, unused = decided+len(ids), unplaced+len(u.unplaced), unused+u.count("unused_total", "")
+	names, shares := []string{"LeastAllocated", "MostAllocated"}, make([]float64, 2)
+	t.Run("scoring", func(t *testing.T) {
+		for i, name := range names {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				shares[i] = unplacedShare(t, i == 1, testtier.Kube.Examples(20, 60))
+			})
 		}
-		share[most] = float64(unplaced) / float64(decided)
-		name := map[bool]string{false: "LeastAllocated", true: "MostAllocated"}[most]
-		t.Logf("%s: after %d of %d decisions (%.1f%%) a pod had no place; %d jobs completed, %.0f times a job gave its units up",
-			name, unplaced, decided, 100*share[most], completed, unused)
+	})
+	if shares[1] > shares[0] {
+		t.Errorf("pods have no place after %.3f of the decisions with %s, %.3f with %s", shares[0], names[0], shares[1], names[1])
 	}
-	if share[true] > share[false] {
-		t.Errorf("MostAllocated leaves pods without a place after %.3f of the decisions, LeastAllocated after %.3f", share[true], share[false])
+}
+
+// unplacedShare returns the share of the decisions on a number of jobs after which a pod had no place.
+func unplacedShare(t *testing.T, most bool, jobs int) float64 {
+	t.Helper()
+	const gap = 6 * time.Minute // mean time between two jobs
+	u := newUnitCluster(t, most, 8)
+	u.step = 30 * time.Second
+	random := rand.New(rand.NewPCG(0, 1))
+	arrivals := make([]time.Time, jobs)
+	for i := range arrivals {
+		arrivals[i] = u.now.Add(time.Duration(random.Int64N(int64(jobs) * int64(gap))))
 	}
+	slices.SortFunc(arrivals, time.Time.Compare)
+	began, submitted, pods := u.now, 0, 0
+	ids, running, others := make(map[string]bool), make(map[string]time.Duration), make(map[string]time.Time)
+	for submitted < jobs || len(running) > 0 {
+		if u.now.Sub(began) > 72*time.Hour {
+			t.Fatalf("after three days %d jobs run; decision %+v", len(running), u.loop.Report().Decision)
+		}
+		for submitted < jobs && !u.now.Before(arrivals[submitted]) {
+			name, units := fmt.Sprintf("job-%02d", submitted), 1<<random.IntN(4)
+			work := time.Duration(float64(20*time.Minute) * math.Exp(1.5*random.NormFloat64())).Round(time.Second)
+			u.submit(worldtest.SmallJob(name, 0, units, map[string]string{"work": work.String(), "nodes": "1,2,4"}))
+			running[name] = work
+			submitted++
+		}
+		if name := fmt.Sprint("other-", pods); random.IntN(40) == 0 && u.other(name, 1+random.IntN(3)) {
+			others[name] = u.now.Add(time.Duration(random.ExpFloat64() * float64(time.Hour)))
+			pods++
+		}
+		maps.DeleteFunc(others, func(name string, until time.Time) bool {
+			if u.now.Before(until) {
+				return false
+			}
+			u.must(u.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
+			return true
+		})
+		u.passes(1)
+		if d := u.loop.Report().Decision; d != nil && d.Result == "decided" {
+			ids[d.ID] = true
+		}
+		maps.DeleteFunc(running, func(name string, work time.Duration) bool {
+			if u.done[name] >= work {
+				u.end(name)
+			}
+			return u.done[name] >= work
+		})
+	}
+	t.Logf("after %d of %d decisions a pod had no place; %.0f times a job gave units up; the last of %d jobs completed after %v",
+		len(u.unplaced), len(ids), u.count("unused_total", ""), jobs, u.now.Sub(began).Round(time.Minute))
+	return float64(len(u.unplaced)) / float64(len(ids))
 }

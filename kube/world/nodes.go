@@ -34,8 +34,8 @@ func (o *observer) countNodes() {
 		for _, pod := range pods {
 			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && active(pod) && kinds.Requests(&pod.Spec, o.unit()) > 0 {
 				o.podsOn[pod.Spec.NodeName] = append(o.podsOn[pod.Spec.NodeName], pod)
-				if o.Pool.CountsUnits() || o.held[pod.Spec.NodeName] == 0 {
-					o.held[pod.Spec.NodeName] += o.jobOf[pod.UID].PerPod
+				if o.Pool.CountsUnits() || o.inUse[pod.Spec.NodeName] == 0 {
+					o.inUse[pod.Spec.NodeName] += o.jobOf[pod.UID].PerPod
 				}
 			}
 		}
@@ -78,7 +78,7 @@ func (o *observer) count(s NodeStatus) {
 	case Gone:
 		n.Gone += s.Size
 	case Retaining:
-		serving := o.held[s.Node.Name] + s.Free
+		serving := o.inUse[s.Node.Name] + s.Free
 		n.Retaining += s.Size
 		n.Serving += serving
 		n.Expected += s.Free

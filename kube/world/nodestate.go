@@ -147,7 +147,7 @@ func (o *observer) setUnits(s *NodeStatus, history NodeHistory) {
 	switch {
 	case s.State == Accepting:
 	case s.State == Retaining && s.Transient:
-		s.Free = max(0, s.Free-o.held[name])
+		s.Free = max(0, s.Free-o.inUse[name])
 	default:
 		s.Free = 0
 	}

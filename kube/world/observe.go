@@ -63,7 +63,7 @@ func Observe(in Input) *ClusterState {
 	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
 	o := &observer{
 		Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), counted: make(map[string]bool),
-		foreign: make(map[string]int64), requested: make(map[string]int64), held: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
+		foreign: make(map[string]int64), requested: make(map[string]int64), inUse: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
 		podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
 	}
 	for _, object := range in.Jobs {
@@ -111,10 +111,10 @@ type observer struct {
 	// requested is how much of the unit the active pods on a node request, by its name, and foreign the part of
 	// it that belongs to no job of the pool.
 	requested, foreign map[string]int64
-	// podsOn lists the active pods of the pool's jobs by node name, without terminating pods, and `held` is the
+	// podsOn lists the active pods of the pool's jobs by node name, without terminating pods, and inUse is the
 	// number of units in which they count.
 	podsOn map[string][]*corev1.Pod
-	held   map[string]int
+	inUse  map[string]int
 	// tolerated caches whether all pods in podsOn tolerate a taint.
 	tolerated map[string]bool
 	// counted contains the names of accepting nodes whose pod is already counted. minAllocatable and

@@ -1,0 +1,161 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastalloc/elastalloc/internal/testing/wait"
+	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
+)
+
+// gpus returns a list of resources with a number of GPUs.
+func gpus(n int) corev1.ResourceList {
+	return corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(int64(n), resource.DecimalSI)}
+}
+
+// submitGPUs submits a job whose pods request the given number of GPUs each.
+func submitGPUs(t *testing.T, pool string, j job, perPod int) {
+	t.Helper()
+	spec := j.indexed(pool)
+	spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: gpus(perPod), Limits: gpus(perPod)}
+	_, err := kube.Client.BatchV1().Jobs(pool).Create(t.Context(), &batchv1.Job{ObjectMeta: j.metadata(pool), Spec: spec}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// podsOf returns the pods of the jobs of a pool whose names have a prefix.
+func podsOf(t *testing.T, pool, prefix string) []corev1.Pod {
+	t.Helper()
+	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !strings.HasPrefix(jobOf(&pod), prefix) || ended(&pod) })
+}
+
+// TestGPUs: 60 jobs of 1, 2, 4, 8 and 16 GPUs share 8 nodes of 8 GPUs with other pods. A node loses 3 GPUs while
+// a pod uses all of it: no job is resized for it, neither the one on the node nor the others. All 60 jobs
+// complete, the others run again, and no pod stays pending.
+func TestGPUs(t *testing.T) {
+	const (
+		pool   = "gpus"
+		nodes  = 8
+		jobs   = 60
+		settle = 5 * time.Second
+	)
+	newPool(t, pool, nodes)
+	for i, n := range []int{3, 2, 1} {
+		_, err := kube.Client.CoreV1().Pods(pool).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("notebook-%d", i), Namespace: pool},
+			Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": pool}, Containers: []corev1.Container{{
+				Name: "notebook", Image: "notebook", Resources: corev1.ResourceRequirements{Requests: gpus(n), Limits: gpus(n)},
+			}}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	sizes := func(list string) map[string]string {
+		return map[string]string{"elastalloc.dev/work": "1000h", "elastalloc.dev/nodes": list}
+	}
+	steady := map[string]int{"steady-8": 8, "steady-4": 4, "steady-2": 2, "steady-1": 1}
+	for name, perPod := range steady {
+		submitGPUs(t, pool, job{name: name, size: 1, annotations: sizes("1")}, perPod)
+	}
+	submitGPUs(t, pool, job{name: "steady-grown", size: 1, annotations: sizes("1-4")}, 1)
+	controller{pool: pool, account: release, settle: settle.String(), more: ", count: units"}.start(t)
+	running := func(prefix string, want int) {
+		t.Helper()
+		wait.For(t, "the pods of "+prefix, func() (bool, string) {
+			var names []string
+			for _, pod := range podsOf(t, pool, prefix) {
+				if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+					names = append(names, pod.Name)
+				}
+			}
+			return len(names) == want, fmt.Sprint(names)
+		})
+	}
+	running("steady-", len(steady)+4)
+
+	// The node of the job of 8 GPUs loses 3 of them.
+	before := make(map[types.UID]string)
+	node := ""
+	for _, pod := range podsOf(t, pool, "steady-") {
+		if before[pod.UID] = pod.Name; jobOf(&pod) == "steady-8" {
+			node = pod.Spec.NodeName
+		}
+	}
+	patch := fmt.Sprintf(`{"status":{"allocatable":{"nvidia.com/gpu":"%d"}}}`, cluster.GPUs-3)
+	_, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	must(t, err)
+	wait.For(t, "an event on the node", func() (bool, string) {
+		told, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
+		must(t, err)
+		return strings.Contains(told, "5 nvidia.com/gpu are allocatable, and its pods use 8"), told
+	})
+	sleep(t.Context(), 2*settle) // More than the rule for pods that do not run, and a cadence.
+	after := make(map[types.UID]string)
+	for _, pod := range podsOf(t, pool, "steady-") {
+		after[pod.UID] = pod.Name
+	}
+	if !maps.Equal(before, after) {
+		t.Fatalf("pods were %v; after the node lost GPUs they are %v", before, after)
+	}
+	background := metav1.DeletePropagationBackground
+	must(t, kube.Client.BatchV1().Jobs(pool).Delete(t.Context(), "steady-8", metav1.DeleteOptions{PropagationPolicy: &background}))
+
+	// Of 58 GPUs less those of other pods, 5 are on the damaged node.
+	for i := range jobs {
+		gpus := []int{1, 2, 4, 8, 16}[i%5]
+		perPod := min(gpus, cluster.GPUs)
+		submitGPUs(t, pool, job{
+			name: fmt.Sprintf("job-%02d", i), size: gpus / perPod, pods: map[string]string{"test/run-for": "2s"},
+			annotations: map[string]string{"elastalloc.dev/work": "10s", "elastalloc.dev/nodes": []string{"1,2", "2"}[gpus/16]},
+		}, perPod)
+	}
+	began := time.Now()
+	pending, worst := make(map[types.UID]time.Time), time.Duration(0)
+	wait.For(t, "all jobs to complete", func() (bool, string) {
+		waits := make(map[types.UID]time.Time)
+		for _, pod := range podsOf(t, pool, "") {
+			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+				since, waited := pending[pod.UID]
+				if !waited {
+					since = time.Now()
+				}
+				waits[pod.UID], worst = since, max(worst, time.Since(since))
+			}
+		}
+		pending = waits
+		completed := 0
+		list, err := kube.Client.BatchV1().Jobs(pool).List(t.Context(), metav1.ListOptions{})
+		must(t, err)
+		for _, j := range list.Items {
+			if strings.HasPrefix(j.Name, "job-") && slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+				return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+			}) {
+				completed++
+			}
+		}
+		return completed == jobs, fmt.Sprintf("%d of %d are complete; %d pods are pending", completed, jobs, len(pending))
+	})
+	t.Logf("%d jobs completed in %.0f s; a pod was pending for %.1f s at most", jobs, time.Since(began).Seconds(), worst.Seconds())
+	running("steady-", len(steady)-1+4)
+	wait.For(t, "no pending pods", func() (bool, string) {
+		waiting := slices.DeleteFunc(podsOf(t, pool, ""), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
+		return len(waiting) == 0, fmt.Sprintf("%d are pending", len(waiting))
+	})
+	for name := range steady {
+		if events := strings.Join(eventsOf(t, pool, name), "\n"); strings.Contains(events, "NotElastic") || strings.Contains(events, "NotWholeNodes") {
+			t.Errorf("%s: %s", name, events)
+		}
+	}
+}

@@ -175,8 +175,8 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 }
 
 // event posts an event on a job.
-func (l *Loop) event(j *world.Job, kind, reason, format string, args ...any) {
-	note := fmt.Sprintf(format, args...)
+func (l *Loop) event(j *world.Job, kind, reason, text string, args ...any) {
+	note := fmt.Sprintf(text, args...)
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}

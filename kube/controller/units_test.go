@@ -190,7 +190,6 @@ func (u *unitCluster) schedule() {
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(number(&a), number(&b)) })
 	free, leaving := u.free()
 	waits := make(map[string]time.Time)
-	sum := 0
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
@@ -203,9 +202,10 @@ func (u *unitCluster) schedule() {
 			continue
 		}
 		since, waited := u.waits[pod.Name]
-		if sum = 0; !waited {
+		if !waited {
 			since = u.now
 		}
+		sum := 0
 		for _, n := range free {
 			sum += max(0, n)
 		}

@@ -34,10 +34,13 @@ func submitGPUs(t *testing.T, pool string, j job, perPod int) {
 	must(t, err)
 }
 
-// podsOf returns the pods of the jobs of a pool whose names have a prefix.
-func podsOf(t *testing.T, pool, prefix string) []corev1.Pod {
+// gpuPool is the pool of TestGPUs.
+const gpuPool = "gpus"
+
+// gpuPods returns the pods of TestGPUs that have not ended and whose jobs have a prefix.
+func gpuPods(t *testing.T, prefix string) []corev1.Pod {
 	t.Helper()
-	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
+	list, err := kube.Client.CoreV1().Pods(gpuPool).List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !strings.HasPrefix(jobOf(&pod), prefix) || ended(&pod) })
 }
@@ -47,7 +50,7 @@ func podsOf(t *testing.T, pool, prefix string) []corev1.Pod {
 // complete, the others run again, and no pod stays pending.
 func TestGPUs(t *testing.T) {
 	const (
-		pool   = "gpus"
+		pool   = gpuPool
 		nodes  = 8
 		jobs   = 60
 		settle = 5 * time.Second
@@ -75,7 +78,7 @@ func TestGPUs(t *testing.T) {
 		t.Helper()
 		wait.For(t, "the pods of "+prefix, func() (bool, string) {
 			var names []string
-			for _, pod := range podsOf(t, pool, prefix) {
+			for _, pod := range gpuPods(t, prefix) {
 				if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 					names = append(names, pod.Name)
 				}
@@ -88,7 +91,7 @@ func TestGPUs(t *testing.T) {
 	// The node of the job of 8 GPUs loses 3 of them.
 	before := make(map[types.UID]string)
 	node := ""
-	for _, pod := range podsOf(t, pool, "steady-") {
+	for _, pod := range gpuPods(t, "steady-") {
 		if before[pod.UID] = pod.Name; jobOf(&pod) == "steady-8" {
 			node = pod.Spec.NodeName
 		}
@@ -103,7 +106,7 @@ func TestGPUs(t *testing.T) {
 	})
 	sleep(t.Context(), 2*settle) // More than the rule for pods that do not run, and a cadence.
 	after := make(map[types.UID]string)
-	for _, pod := range podsOf(t, pool, "steady-") {
+	for _, pod := range gpuPods(t, "steady-") {
 		after[pod.UID] = pod.Name
 	}
 	if !maps.Equal(before, after) {
@@ -125,7 +128,7 @@ func TestGPUs(t *testing.T) {
 	pending, worst := make(map[types.UID]time.Time), time.Duration(0)
 	wait.For(t, "all jobs to complete", func() (bool, string) {
 		waits := make(map[types.UID]time.Time)
-		for _, pod := range podsOf(t, pool, "") {
+		for _, pod := range gpuPods(t, "") {
 			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
 				since, waited := pending[pod.UID]
 				if !waited {
@@ -150,7 +153,7 @@ func TestGPUs(t *testing.T) {
 	t.Logf("%d jobs completed in %.0f s; a pod was pending for %.1f s at most", jobs, time.Since(began).Seconds(), worst.Seconds())
 	running("steady-", len(steady)-1+4)
 	wait.For(t, "no pending pods", func() (bool, string) {
-		waiting := slices.DeleteFunc(podsOf(t, pool, ""), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
+		waiting := slices.DeleteFunc(gpuPods(t, ""), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 		return len(waiting) == 0, fmt.Sprintf("%d are pending", len(waiting))
 	})
 	for name := range steady {

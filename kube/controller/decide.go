@@ -132,7 +132,8 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 	}
 	if len(r.Jobs) == 0 {
 		paused := func(o plan.Omitted) bool { return o.Reason == plan.Unused && o.Job.Nodes() > 0 }
-		if slices.ContainsFunc(r.Omitted, paused) {
+		// An autoscaler sees pods that wait, and may add nodes later.
+		if l.pool.MaxNodes == 0 && slices.ContainsFunc(r.Omitted, paused) {
 			return &elastallocv1.FillIdleResponse{SnapshotId: id}, r, resultDecided, nil
 		}
 		return nil, r, resultEmpty, nil

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -154,7 +155,10 @@ func TestWrongResponses(t *testing.T) {
 			r.Report.Bound *= 1.01
 			r.Report.RelativeGap, r.Report.Reason, r.Report.Limit = 1-1/1.01, elastallocv1.Reason_REASON_FEASIBLE, elastallocv1.Limit_LIMIT_GAP
 		}},
-		"nodes of no type":                   {types, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].NodeType = "" }},
+		"nodes of no type": {types, func(r *elastallocv1.AllocateResponse) {
+			n := slices.IndexFunc(r.Allocations, func(a *elastallocv1.Allocation) bool { return a.Nodes > 0 })
+			r.Allocations[n].NodeType = ""
+		}},
 		"nodes of a type":                    {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].Nodes++ }},
 		"idle nodes of a type":               {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].IdleNodes++ }},
 		"missing type":                       {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes = r.Report.NodeTypes[:1] }},

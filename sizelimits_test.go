@@ -168,22 +168,6 @@ func TestSizeLimitCalls(t *testing.T) {
 	}
 }
 
-// TestSizeLimitLeavesLess checks the reason of a job for which neither a limit nor the pool has enough nodes: the
-// limit, if it leaves fewer.
-func TestSizeLimitLeavesLess(t *testing.T) {
-	t.Parallel()
-	for limit, want := range map[int]solver.WaitReason{32: solver.WaitSizeLimit, 36: solver.WaitNotWorthIt} {
-		s := &solver.Snapshot{TotalNodes: 34, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: limit}}, Jobs: rigidJobs(16, 16, 4, 1)}
-		s.Jobs[2].Weight = new(0.1)
-		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{
-			Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive,
-		})
-		if err != nil || d.Report.IdleNodes != 1 || d.Allocations[2].WaitReason != want {
-			t.Errorf("a limit of %d: %+v, %v; want %q", limit, d.Allocations[2], err, want)
-		}
-	}
-}
-
 // TestSizeLimitsFrozenJobs checks that frozen jobs count in the limits.
 func TestSizeLimitsFrozenJobs(t *testing.T) {
 	t.Parallel()

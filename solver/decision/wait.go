@@ -24,7 +24,7 @@ const (
 	WaitGroupLimit WaitReason = "group-limit"
 	// WaitNotWorthIt means that the nodes have a higher value for other jobs.
 	WaitNotWorthIt WaitReason = "not-worth-it"
-	// WaitSizeLimit means that a size limit leaves too few nodes, and fewer than the capacity.
+	// WaitSizeLimit means that a size limit, not the pool, leaves too few nodes.
 	WaitSizeLimit WaitReason = "size-limit"
 )
 
@@ -36,7 +36,7 @@ type availability struct {
 	pool int
 	// limits is the number of nodes that the limits of its groups left, NoLimit without limits.
 	limits int
-	// sizeLimited reports whether a size limit left too few nodes, and fewer than the capacity.
+	// sizeLimited reports whether the nodes suffice for the smallest size and a size limit does not.
 	sizeLimited bool
 }
 

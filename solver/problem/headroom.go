@@ -98,16 +98,11 @@ func (r *Headroom) FitsSmallest(s *snapshot.Snapshot, i int) bool {
 	return s.FitsRows(i, r.rows)
 }
 
-// SizeLimited reports whether the smallest size of job i of a snapshot fits on no node type, and on some type
-// because of a size limit that leaves fewer nodes than the capacity.
+// SizeLimited reports whether the capacity suffices for the smallest size of job i of a snapshot on some
+// node type and size limits do not.
 func (r *Headroom) SizeLimited(s *snapshot.Snapshot, i int) bool {
-	if len(s.SizeLimits) == 0 || r.FitsSmallest(s, i) {
-		return false
-	}
-	return slices.ContainsFunc(s.Places(i, nil), func(l snapshot.Place) bool {
-		rows := r.rows.Counting(snapshot.NewOption(l.Type, l.Smallest()), s.Jobs[i].PieceNodes)
-		return slices.ContainsFunc(rows[1:], func(row snapshot.Row) bool { return row.Nodes < min(l.Smallest(), rows[0].Nodes) })
-	})
+	return len(s.SizeLimits) > 0 && !r.FitsSmallest(s, i) &&
+		slices.ContainsFunc(s.Places(i, nil), func(l snapshot.Place) bool { return l.Smallest() <= r.FreeOfType(l.Type) })
 }
 
 // Excess returns the number of nodes by which the bounds that count an allocated option of a job are

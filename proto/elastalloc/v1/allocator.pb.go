@@ -358,7 +358,7 @@ const (
 	WaitReason_WAIT_REASON_GROUP_LIMIT WaitReason = 4
 	// The nodes are worth more to other jobs.
 	WaitReason_WAIT_REASON_NOT_WORTH_IT WaitReason = 5
-	// A size limit leaves too few nodes, and fewer than the capacity of the pool.
+	// A size limit leaves too few nodes, while the capacity of the pool does not.
 	WaitReason_WAIT_REASON_SIZE_LIMIT WaitReason = 6
 )
 

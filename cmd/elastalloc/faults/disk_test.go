@@ -42,7 +42,7 @@ func TestDiskFaults(t *testing.T) {
 		"gone": {
 			spoil:  func(t *testing.T, dir string) { t.Helper(); unmount(t, dir); remove(t, dir) },
 			repair: func(t *testing.T, dir string) { t.Helper(); makeFolder(t, dir); mount(t, dir, 0) },
-			detail: "making a folder: ",
+			detail: "creating a temporary directory: ",
 		},
 	}
 	for _, kind := range solverKinds() {
@@ -85,7 +85,7 @@ func TestNoDiskAtTheStart(t *testing.T) {
 		}
 		response := s.allocate(t, request)
 		checkOptimal(t, response, p)
-		attempt := checkAttempts(t, response, kind, expectation{unavailable, []string{"making a folder: "}})
+		attempt := checkAttempts(t, response, kind, expectation{unavailable, []string{"creating a temporary directory: "}})
 		t.Log(attempt.GetDetail())
 	}
 }

@@ -159,7 +159,7 @@ func lies() []fault {
 		},
 		{
 			name: "says infinity", lie: edited("inf"),
-			outcome: invalidPlan, detail: []string{"is +Inf; want"},
+			outcome: invalidPlan, detail: []string{"is +Inf; must be"},
 		},
 		{
 			name: "says half a choice", lie: edited("0.5"),
@@ -167,7 +167,7 @@ func lies() []fault {
 		},
 		{
 			name: "says a value out of range", lie: edited("7"),
-			outcome: invalidPlan, detail: []string{"is 7; want 0 to 1"},
+			outcome: invalidPlan, detail: []string{"is 7; must be between 0 and 1"},
 		},
 		{
 			name: "says a number that no float holds", lie: edited("1e999"),

@@ -518,6 +518,9 @@ func TestDrawnUnits(t *testing.T) {
 // TestScoring measures how often a decision has a pod for which no node has place, by how the scheduler
 // scores nodes: on 8 nodes of 8 units, with jobs whose pods have 1 to 8 units, and other pods.
 func TestScoring(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation without concurrency, not run with -short")
+	}
 	t.Parallel()
 	names, shares := []string{"LeastAllocated", "MostAllocated"}, make([]float64, 2)
 	t.Run("scoring", func(t *testing.T) {

@@ -195,26 +195,18 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 		l.dirty, l.dirtyReason = w.Now.Add(-l.pool.Debounce), triggerLost
 	}
 
-	switch {
-	case l.failures > 0:
-		wait := min(l.pool.Cadence, time.Second<<min(l.failures, 10))
-		return triggerRetry, l.last.Add(wait)
-	case l.last.IsZero() && p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done():
-		// The decision of an earlier leader is still being applied.
-		trigger, due = triggerStart, l.started.Add(l.pool.Cadence)
-		if p.Expires.Before(due) {
-			due = p.Expires
-		}
-	case l.last.IsZero():
-		return triggerStart, w.Now
-	case p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0:
+	next := condition{
+		failed:   l.failures > 0,
+		decided:  !l.last.IsZero(),
+		applying: p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done(),
+		stuck:    p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0,
+	}.next()
+	if next.to == phaseStuck {
 		l.giveUp(w, p)
-		return triggerStuck, w.Now
-	default:
-		trigger, due = triggerCadence, l.last.Add(l.pool.Cadence)
 	}
-	if !l.dirty.IsZero() && l.dirty.Add(l.pool.Debounce).Before(due) {
-		trigger, due = l.dirtyReason, l.dirty.Add(l.pool.Debounce)
+	trigger, due = next.trigger, l.due(next.to, w.Now, p.Expires)
+	if early := l.dirty.Add(l.pool.Debounce); next.debounced && !l.dirty.IsZero() && early.Before(due) {
+		return l.dirtyReason, early
 	}
 	return trigger, due
 }

@@ -273,7 +273,7 @@ func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
 		}
 	})
 	t.Logf("%d runs, %d decisions without a placement, %d moves", ran, reduced, moved)
-	if ran == 0 || reduced == 0 || moved == 0 {
+	if !testing.Short() && (ran == 0 || reduced == 0 || moved == 0) { // A short test has a few inputs only.
 		t.Error("the inputs do not test placement")
 	}
 }

@@ -236,7 +236,7 @@ func (d *Descent) minimizeMaster(clock *model.Clock, prices []float64, temperatu
 				value, improved = trial, true
 				break
 			}
-			step *= n.backtrack(decrement)
+			step /= 2
 		}
 		if !improved {
 			copy(prices, n.origin)

@@ -83,18 +83,3 @@ func solveNewton(hessian, gradient, move []float64) float64 {
 	}
 	return decrement
 }
-
-// backtrack returns the fraction of a step to try next if the full step is too long. The derivative
-// along the step is minus the decrement at its start and known at its end. The fraction, limited to
-// 0.2 to 0.5, is where linear interpolation of the derivative gives 0.
-func (n *newton) backtrack(decrement float64) float64 {
-	slope := 0.0
-	for t, move := range n.move {
-		slope += n.gradient[t] * move
-	}
-	share := decrement / (decrement + slope)
-	if !(share > 0.2) {
-		return 0.2
-	}
-	return min(share, 0.5)
-}

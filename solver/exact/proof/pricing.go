@@ -100,16 +100,12 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 	}
 	p.layers[0] = append(p.layers[0][:0], label{parent: -1})
 	best, end := floor, label{parent: -1}
-	endStep, cut := -1, math.Inf(-1)
+	endStep := -1
 	for t := range steps {
 		shares, gain := j.Shares(t), j.Gain[t]
 		closed, after, endless := p.outlook.minCost[t+1], j.Tail[t+1], p.outlook.uncapped[t+1]
 		finished := after - closed
 		layer := p.layers[t]
-		if best > cut { // the best value has risen since the labels were made
-			layer = slices.DeleteFunc(layer, func(l label) bool { return p.outlook.upperBound(j, t, l.share, l.value) <= best })
-			cut = best
-		}
 		if clock.Add(len(p.layers[t]) + 4*len(layer)*len(j.Sizes)) {
 			return math.Inf(1), nil
 		}

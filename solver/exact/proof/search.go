@@ -46,16 +46,13 @@ type learned struct {
 // Core searches start with little work. The limit of the loss of the first one is the whole gap
 // between bound and incumbent if few columns lose less. Otherwise it is a fraction of the gap, and
 // a smaller one if too many columns remain. If a search finds no solution, the limit is doubled. If
-// the beam drops states, it is widened up to Effort.LastWidth.
+// the beam drops states, it is widened from Effort.FirstWidth to Effort.LastWidth.
 const (
 	// firstFraction and minFraction are the first and the smallest limit, as fractions of the
 	// gap. They trade the number of core searches for their size. BenchmarkHardEnd (go test
 	// ./solver/exact -run '^$' -bench HardEnd) and BenchmarkInstances would show a change.
 	firstFraction = 1.0 / 16
 	minFraction   = 1.0 / 1024
-	// widening is the factor from one width of the beam to the next. Effort.FirstWidth lists the
-	// benchmarks of the widths.
-	widening = 4
 	// easyRollouts is the work limit of the core search before prices per size, as a multiple of
 	// the work of a rollout, in addition to Effort.FirstCoreWork. With 20, BenchmarkHardEnd (go test
 	// ./solver/exact -run '^$' -bench HardEnd) loses a proof.
@@ -287,7 +284,7 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 		case !dropped:
 			lossLimit *= 2
 		case width < s.in.Effort.LastWidth:
-			width *= widening
+			width = s.in.Effort.LastWidth
 		case clock.Past(until):
 			return
 		default:

@@ -6,7 +6,6 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
-	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // The stage of prices per size.
@@ -23,15 +22,10 @@ const (
 	// show a change.
 	sizeWorkFactor     = 8
 	stepwiseWorkFactor = 4
-	// tieWork is the work limit for finding a better plan among plans of equal objective.
-	// BenchmarkSizePrices would show a change in time.
-	tieWork = 2_000_000
 	// A stepwise search starts each time the work of the bundle method has doubled, with a work
-	// limit of 1/stepwiseShare of that work. The beam is widened only if the last width reduced the
-	// gap to at most widerGain of the gap before. BenchmarkSizePrices and BenchmarkAgainstHiGHS
+	// limit of 1/stepwiseShare of that work. BenchmarkSizePrices and BenchmarkAgainstHiGHS
 	// would show a change.
 	stepwiseShare = 4
-	widerGain     = 0.75
 )
 
 // searchSizePrices searches at prices per size, if one evaluation of their bound is affordable.
@@ -60,14 +54,9 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	})
 	s.bestSizePrices = slices.Clone(sizes.kept.prices)
 	s.prove(sizes.kept.bound, PoolCost(s.in, s.Prices), lemmaSizePrices)
-	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= model.TiesOnly {
-		return
+	if !s.done() {
+		s.searchStepwise(clock, s.bestSizePrices, clock.Work+s.in.Effort.SizePricesWork+stepwiseWorkFactor*before)
 	}
-	work := s.in.Effort.SizePricesWork + stepwiseWorkFactor*before
-	if s.onlyTies() {
-		work = min(work, tieWork)
-	}
-	s.searchStepwise(clock, s.bestSizePrices, clock.Work+work)
 }
 
 // searchSteps runs stepwise searches at the prices x, from a narrow beam to a wide one. It does
@@ -78,7 +67,7 @@ func (s *Search) searchStepwise(clock *model.Clock, x []float64, until int) {
 	if q == nil {
 		return
 	}
-	for width, last := s.in.Effort.FirstStates, math.Inf(1); width <= s.in.Effort.LastStates && !s.closed(); width *= 8 {
+	for width := s.in.Effort.FirstStates; width <= s.in.Effort.LastStates && !s.closed(); width *= 8 {
 		best, bound, ok := q.run(clock, width, s.Value, until)
 		if !ok {
 			break
@@ -86,15 +75,5 @@ func (s *Search) searchStepwise(clock *model.Clock, x []float64, until int) {
 		s.Offer(clock, best)
 		s.prove(bound, PoolCost(s.in, s.Prices), lemmaStepwise)
 		s.markSolved()
-		if bound-s.Value > widerGain*last {
-			break
-		}
-		last = bound - s.Value
 	}
-}
-
-// onlyTies reports whether the incumbent is optimal within the rounding error. Only a preferred
-// plan of the same objective may be left to find.
-func (s *Search) onlyTies() bool {
-	return problem.RelativeGap(s.Value, s.upper) <= provenGap
 }

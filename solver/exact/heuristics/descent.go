@@ -33,18 +33,16 @@ const (
 	lastTemperature  = 1e-7
 	// cooling is the ratio of two consecutive temperatures.
 	cooling = 0.2
-	// The temperature is not lowered while more than 1/foundShare of the jobs get new columns. With
-	// many jobs the prices depend little on a single job, and the fraction is 1/foundOfMany.
-	foundShare, foundOfMany = 10, 2
+	// The temperature is not lowered while more than 1/foundShare of the jobs get new columns.
+	foundShare = 10
 	// The temperature is lowered anyway if the bound has changed by less than settledShare of the
 	// error of smoothing in settledRounds consecutive rounds.
 	settledShare  = 0.1
 	settledRounds = 3
 	// Below fineTemperature, as a fraction of the average value of a job, the search continues only
-	// if the last round lowered the bound by at least enoughGain of it. With many jobs the minimum
-	// is enoughOfMany of the value of a job.
+	// if the last round lowered the bound, with many jobs by more than enoughOfMany of the value of a
+	// job.
 	fineTemperature = 1e-5
-	enoughGain      = 1e-9
 	enoughOfMany    = 1e-5
 	// The search also stops if the last round lowered the bound by less than gapShare of the gap to
 	// a plan that is close to the optimum, because the core search closes larger gaps.
@@ -138,9 +136,9 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 	if average == 0 || clock.Expired {
 		return
 	}
-	settled, share, little, tolerance := 0, foundShare, 0.0, 1e-2
+	settled, little, tolerance := 0, 0.0, 1e-2
 	if !from.Close {
-		share, little, tolerance = foundOfMany, enoughOfMany*average, 0.1
+		little, tolerance = enoughOfMany*average, 0.1
 	}
 	for rounds := 0; bound > target && !clock.Expired && rounds < maxRounds; rounds++ {
 		held := d.minimizeMaster(clock, at, temperature, tolerance, from.Trust)
@@ -156,11 +154,11 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
 			settled = 0
 		}
-		if held || found*share > len(d.in.Finishing) && settled < settledRounds {
+		if held || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
 			continue
 		}
 		settled = 0
-		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= max(little, enoughGain*math.Abs(bound)) ||
+		sharp := temperature <= last || temperature <= fineTemperature*average && gain <= little ||
 			from.Close && temperature <= rough && math.Abs(gain) <= gapShare*(bound-target)
 		if found == 0 && sharp || from.Rough && temperature <= rough {
 			break

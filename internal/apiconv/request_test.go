@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -511,6 +512,63 @@ func smallRequest() *elastallocv1.AllocateRequest {
 			},
 		},
 		Options: &elastallocv1.AllocateOptions{IncludePlan: true},
+	}
+}
+
+// setAllFields sets every field of a message. Lists have one element. Of a oneof, it sets the alternative
+// with the given index, or the last one.
+func setAllFields(m protoreflect.Message, alternative int) {
+	fields := m.Descriptor().Fields()
+	for n := range fields.Len() {
+		f := fields.Get(n)
+		if of := f.ContainingOneof(); of != nil && !of.IsSynthetic() && of.Fields().Get(min(alternative, of.Fields().Len()-1)) != f {
+			continue
+		}
+		scalar := func() protoreflect.Value {
+			switch f.Kind() {
+			case protoreflect.BoolKind:
+				return protoreflect.ValueOfBool(true)
+			case protoreflect.Int32Kind:
+				return protoreflect.ValueOfInt32(3)
+			case protoreflect.Int64Kind:
+				return protoreflect.ValueOfInt64(60)
+			case protoreflect.DoubleKind:
+				return protoreflect.ValueOfFloat64(0.75)
+			case protoreflect.EnumKind:
+				return protoreflect.ValueOfEnum(2)
+			case protoreflect.StringKind:
+				return protoreflect.ValueOfString(string(f.Name()))
+			default:
+				panic("no value for " + f.FullName())
+			}
+		}
+		switch {
+		case f.IsList() && f.Message() != nil:
+			setAllFields(m.Mutable(f).List().AppendMutable().Message(), alternative)
+		case f.IsList():
+			m.Mutable(f).List().Append(scalar())
+		case f.Message() != nil:
+			setAllFields(m.Mutable(f).Message(), alternative)
+		default:
+			m.Set(f, scalar())
+		}
+	}
+}
+
+// TestAllFieldsBothWays converts a request with all fields to the core and back. It fails if a field is
+// missing in one of the conversions.
+func TestAllFieldsBothWays(t *testing.T) {
+	t.Parallel()
+	for alternative := range 2 {
+		want := new(elastallocv1.AllocateRequest)
+		setAllFields(want.ProtoReflect(), alternative)
+		converted, err := FromAllocateRequest(want, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, ToAllocateRequest(converted), protocmp.Transform()); diff != "" {
+			t.Errorf("alternative %d of each oneof: request (-want +got):\n%s", alternative, diff)
+		}
 	}
 }
 

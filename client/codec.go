@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/elastalloc/elastalloc/internal/protosize"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -22,11 +23,15 @@ type boundedCodec struct {
 
 func newBoundedCodec() boundedCodec {
 	c := boundedCodec{encoding.GetCodecV2(grpcproto.Name), make(map[protoreflect.FullName]*protosize.Estimator)}
-	for _, m := range []proto.Message{
-		&elastallocv1.AllocateResponse{}, &elastallocv1.FillIdleResponse{}, &elastallocv1.ExplainResponse{},
-		&elastallocv1.WhatIfResponse{}, &elastallocv1.ForecastResponse{},
-	} {
-		c.estimators[m.ProtoReflect().Descriptor().FullName()] = protosize.New(m, nil)
+	file := elastallocv1.File_elastalloc_v1_allocator_proto
+	for s := range file.Services().Len() {
+		methods := file.Services().Get(s).Methods()
+		for m := range methods.Len() {
+			response := methods.Get(m).Output().FullName()
+			if t, err := protoregistry.GlobalTypes.FindMessageByName(response); err == nil { // It is generated with the file.
+				c.estimators[response] = protosize.New(t.Zero().Interface(), nil)
+			}
+		}
 	}
 	return c
 }

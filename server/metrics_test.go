@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/metricsdoc"
 	"github.com/elastalloc/elastalloc/internal/testing/testcert"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -351,6 +353,20 @@ func TestMetricsAreDocumented(t *testing.T) {
 		c.MetricsNodeTypes = []string{"a100"}
 	})
 	metricsdoc.Check(t, "../docs/reference/metrics.md", "elastalloc serve", h.config.Registry)
+}
+
+// TestRunbookExplainsWarnings checks that the runbook states what to do about every warning.
+func TestRunbookExplainsWarnings(t *testing.T) {
+	t.Parallel()
+	runbook, err := os.ReadFile("../deploy/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range apiconv.Names[elastallocv1.WarningCode]() {
+		if !strings.Contains(string(runbook), "*"+code+"*") {
+			t.Errorf("deploy/runbook.md lacks *%s*", code)
+		}
+	}
 }
 
 // TestOpenMetricsFamilies checks that in OpenMetrics every family is there once: a counter belongs to

@@ -102,6 +102,16 @@ spec:
 // multiHost is a RayCluster whose replicas have two hosts.
 const multiHost, hosts = "RayCluster of hosts", 2
 
+// TestEveryKindHasAManifest checks that random events include jobs of every kind.
+func TestEveryKindHasAManifest(t *testing.T) {
+	t.Parallel()
+	for _, name := range kinds.Names() {
+		if _, ok := manifests[name]; !ok {
+			t.Errorf("manifests: has no %s", name)
+		}
+	}
+}
+
 // newEventful returns a cluster of the given nodes with random jobs.
 func newEventful(t *testing.T, seed uint64, nodes int, mode string) *eventful {
 	t.Helper()

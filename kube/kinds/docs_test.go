@@ -66,12 +66,12 @@ func TestWriteProtocol(t *testing.T) {
 	}
 	for _, name := range names {
 		if !strings.Contains(page, "`"+name+"`") {
-			t.Errorf("it lacks `%s`", name)
+			t.Errorf("docs/reference/kubernetes-write-protocol.md lacks `%s`", name)
 		}
 	}
 	for _, name := range kinds.Names() {
 		if !regexp.MustCompile(`(?m)^\| .*\b` + name + `\b.* \|`).MatchString(page) {
-			t.Errorf("no row is about a %s", name)
+			t.Errorf("docs/reference/kubernetes-write-protocol.md: no row is about a %s", name)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
@@ -293,7 +294,7 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	if m.options.BadJobs == solver.BadJobsHold {
 		m.good, m.held = m.good.FreezeBadJobs()
 	}
-	if solver.Validate(m.good, m.options, 1000, []solver.BackendName{solver.BackendExact, solver.BackendCBC, solver.BackendHiGHS, solver.BackendGreedy}) != nil {
+	if solver.Validate(m.good, m.options, 1000, elastalloc.BackendNames()) != nil {
 		return nil
 	}
 	m.Problem = solver.NewProblemFor(m.good, m.options)

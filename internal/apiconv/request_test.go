@@ -144,7 +144,7 @@ func validate(r *elastallocv1.AllocateRequest, maxJobs int) error {
 	if err != nil {
 		return err
 	}
-	known := []solver.BackendName{solver.BackendExact, solver.BackendCBC, solver.BackendHiGHS, solver.BackendGreedy}
+	known := elastalloc.BackendNames()
 	bad := solver.Validate(converted.Snapshot.WithDefaults(), converted.Options.WithDefaults(), maxJobs, known)
 	if len(bad) > 0 {
 		return &solver.InvalidError{Violations: bad}
@@ -225,7 +225,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"null job":        {&elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*job{nil}}}, []string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"}},
 		"unknown backend": {onOptions(func(o *options) { o.Backend = 99 }), []string{"options.backend"}},
 		"negative enum":   {onOptions(func(o *options) { o.Admission = -1 }), []string{"options.admission"}},
-		"unknown others": {onOptions(func(o *options) { o.Formulation, o.Admission, o.Objective, o.BadJobs = 3, 5, 3, 3 }),
+		"unknown others": {onOptions(func(o *options) { o.Formulation, o.Admission, o.Objective, o.BadJobs = 99, 99, 99, 99 }),
 			[]string{"options.formulation", "options.objective", "options.admission", "options.bad_jobs"}},
 		"parameters of total time": {onOptions(func(o *options) {
 			o.TotalTime = &elastallocv1.TotalTimeOptions{

@@ -170,7 +170,7 @@ func TestOptimises(t *testing.T) {
 			"greedy", "greedy-eta", "recorded", "fifo", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
 		}, p.Name)
 		if p.Optimizes() == rule {
-			t.Errorf("%s optimises: %v", p.Name, p.Optimizes())
+			t.Errorf("%s: Optimizes is %v; TestOptimises lists the policies without optimization", p.Name, p.Optimizes())
 		}
 	}
 }

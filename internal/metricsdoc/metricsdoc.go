@@ -71,12 +71,12 @@ func Check(t testing.TB, path, section string, registry prometheus.Gatherer) {
 			for _, pair := range metric.GetLabel() {
 				values, known := listed[pair.GetName()]
 				if !known || values != nil && !slices.Contains(values, pair.GetValue()) {
-					t.Errorf("%s has %s=%q, which the page lacks", name, pair.GetName(), pair.GetValue())
+					t.Errorf("%s has %s=%q, which its row in %s lacks", name, pair.GetName(), pair.GetValue(), path)
 				}
 			}
 		}
 	}
 	for name := range rows {
-		t.Errorf("%s, %s: %s is not exported", path, section, name)
+		t.Errorf("%s, %s: %s is not exported; create its series at start", path, section, name)
 	}
 }

@@ -14,19 +14,11 @@ import (
 // at its prices. A last stepwise search at the best prices has a larger work limit. The bounds of
 // this stage are often tighter than the bounds of core searches with tens of thousands of columns.
 
-const (
-	// sizeWorkFactor and stepwiseWorkFactor are the work limits of the bundle method and of the
-	// last stepwise search, as multiples of the work limit of the core searches before, in addition
-	// to Effort.SizePricesWork. No benchmark chose them; they trade time for proofs of hard problems.
-	// BenchmarkSizePrices (go test ./solver/exact -run '^$' -bench SizePrices -benchtime 1x) would
-	// show a change.
-	sizeWorkFactor     = 8
-	stepwiseWorkFactor = 4
-	// A stepwise search starts each time the work of the bundle method has doubled, with a work
-	// limit of 1/stepwiseShare of that work. BenchmarkSizePrices and BenchmarkAgainstHiGHS
-	// would show a change.
-	stepwiseShare = 4
-)
+// A stepwise search starts each time the work of the bundle method has doubled, with a work limit of
+// 1/stepwiseShare of that work. With 1 the sweeps of BenchmarkSizePrices (go test ./solver/exact -run
+// '^$' -bench SizePrices -benchtime 1x) take 1.3 times the work, and with 16 BenchmarkHardEnd takes
+// 1.6 times.
+const stepwiseShare = 4
 
 // searchSizePrices searches at prices per size, if one evaluation of their bound is affordable.
 func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
@@ -35,14 +27,11 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	if sizes.work() > s.in.Effort.MaxEvaluationWork {
 		return
 	}
-	n := min(sizes.PriceCount, s.in.Effort.MaxDenseRows)
-	before := s.in.Effort.FirstCoreWork + 20*n*n*n + 20*sizes.work()
-	until := clock.Work + s.in.Effort.SizePricesWork + sizeWorkFactor*before
 	bundle := heuristics.NewBundle(sizes.SizeIndex)
 	bundle.AddColumns(s.lagrangian.classes, s.Prices)
 	x, began, next := sizes.At(s.Prices), clock.Work, 0
 	sizes.kept.set(x, math.Inf(1))
-	bundle.Minimize(clock, sizes, x, until, func(x []float64) (*model.Plan, float64, bool) {
+	bundle.Minimize(clock, sizes, x, clock.Work+s.in.Effort.SizePricesWork, func(x []float64) (*model.Plan, float64, bool) {
 		if x != nil && !s.closed() {
 			s.Offer(clock, s.rollout.PlanAt(clock, sizes.CostAt(x)))
 			if work := clock.Work - began; work > next {
@@ -55,7 +44,7 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	s.bestSizePrices = slices.Clone(sizes.kept.prices)
 	s.prove(sizes.kept.bound, PoolCost(s.in, s.Prices), lemmaSizePrices)
 	if !s.done() {
-		s.searchStepwise(clock, s.bestSizePrices, clock.Work+s.in.Effort.SizePricesWork+stepwiseWorkFactor*before)
+		s.searchStepwise(clock, s.bestSizePrices, clock.Work+s.in.Effort.SizePricesWork)
 	}
 }
 

@@ -34,15 +34,10 @@ import (
 // plan is removed if its q plus the unassigned losses of the other jobs reaches the limit, because
 // it cannot be in a better solution.
 
-const (
-	// Another pair of sweeps follows only if the last one raised the bound by the fraction sweepGain
-	// of the limit. With 4 times the fraction, BenchmarkHardEnd (go test ./solver/exact -run '^$'
-	// -bench HardEnd) takes 1.1 times the work.
-	sweepGain = 5e-3
-	// maxSweepWork limits the additions of one sweep. A larger core problem is searched without
-	// sweeps. BenchmarkHardEnd would show a change.
-	maxSweepWork = 20_000_000
-)
+// sweepGain is the fraction of the limit by which a pair of sweeps has to raise the bound for another
+// pair to follow. With 4 times the fraction BenchmarkHardEnd (go test ./solver/exact -run '^$' -bench
+// HardEnd) takes 1.1 times the work.
+const sweepGain = 5e-3
 
 // lookAhead is a lower bound on the remaining loss of states of the core search.
 type lookAhead struct {
@@ -136,15 +131,6 @@ func (l *lookAhead) lowerBound() float64 {
 	return least
 }
 
-// work returns the number of additions of one sweep.
-func (l *lookAhead) work() int {
-	work := 0
-	for n := range l.jobs {
-		work += l.jobWork(n)
-	}
-	return work
-}
-
 // jobWork returns the number of additions of one sweep for job n.
 func (l *lookAhead) jobWork(n int) int {
 	width := 0
@@ -158,9 +144,6 @@ func (l *lookAhead) jobWork(n int) int {
 // It returns false if the deadline passed during a sweep. The split is then inconsistent with the
 // functions computed from it, and the look-ahead must not be used.
 func (l *lookAhead) tighten(clock *model.Clock, until int) bool {
-	if l.work() > maxSweepWork {
-		return true
-	}
 	for t := range l.before[0] {
 		l.before[0][t] = series{values: []float64{0}}
 	}

@@ -35,8 +35,6 @@ type learned struct {
 	// lagrangian contains the columns, and builder derives plans from them.
 	lagrangian *lagrangian
 	builder    *heuristics.Builder
-	// exhausted is the value of the incumbent when the last core search reached its limits.
-	exhausted float64
 	// sizes is the decomposition with prices per size, and bestSizePrices the best of these prices;
 	// both are nil if the stage was skipped.
 	sizes          *sizePrices
@@ -49,8 +47,10 @@ type learned struct {
 // the beam drops states, it is widened from Effort.FirstWidth to Effort.LastWidth.
 const (
 	// firstFraction and minFraction are the first and the smallest limit, as fractions of the
-	// gap. They trade the number of core searches for their size. BenchmarkHardEnd (go test
-	// ./solver/exact -run '^$' -bench HardEnd) and BenchmarkInstances would show a change.
+	// gap. They trade the number of core searches for their size. With a quarter of firstFraction the
+	// snapshots of a trace in BenchmarkSizePrices (go test ./solver/exact -run '^$' -bench SizePrices
+	// -benchtime 1x) take 1.3 times the work, and with 4 times minFraction BenchmarkDecision (go test .
+	// -run '^$' -bench Decision) takes 1.1 times for many jobs.
 	firstFraction = 1.0 / 16
 	minFraction   = 1.0 / 1024
 	// easyRollouts is the work limit of the core search before prices per size, as a multiple of
@@ -58,8 +58,8 @@ const (
 	// ./solver/exact -run '^$' -bench HardEnd) loses a proof.
 	easyRollouts = 50
 	// fewColumns is the number of columns, in addition to the best ones, up to which the first core
-	// search covers the whole gap. BenchmarkDecision (go test . -run '^$' -bench Decision) would
-	// show a change in time.
+	// search covers the whole gap. With 0 BenchmarkHardEnd takes 1.2 times the work, and BenchmarkInstances
+	// 1.1 times.
 	fewColumns = 100
 )
 
@@ -71,7 +71,7 @@ const provenGap = 0.9 * problem.OptimalGap
 type Search struct {
 	in *model.Instance
 	learned
-	// rollout is nil if one rollout takes too much work. The search then skips prices per size too.
+	// rollout is nil if there are many jobs. The search then skips prices per size too.
 	rollout *heuristics.Rollout
 
 	Incumbent *model.Plan
@@ -102,7 +102,6 @@ type Search struct {
 func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem.Plan, memory *Memory) *Search {
 	next := &Search{
 		in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1), witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate,
-		learned: learned{exhausted: math.Inf(-1)},
 	}
 	if p := in.PlanOf(optimum); p != nil {
 		next.witness, _ = in.Value(model.NewClock(context.Background(), in.Effort.CheckInterval), p)
@@ -147,9 +146,7 @@ func (s *Search) stages(clock *model.Clock) []stage {
 		return []stage{{search: (*Search).searchIndependentSteps}}
 	}
 	if len(s.in.Jobs) < s.in.Effort.MinSampledJobs {
-		if s.rollout = heuristics.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.rollout); s.rollout.Work() > heuristics.MaxRolloutWork {
-			s.rollout = nil
-		}
+		s.rollout = heuristics.NewRollout(clock, s.in, &s.memory.knapsack, &s.memory.rollout)
 	}
 	prices, core := stage{search: (*Search).searchPrices}, stage{search: (*Search).searchCore}
 	if s.rollout == nil {
@@ -246,10 +243,7 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 
 // searchCore runs core searches at the node prices, from little work to much.
 func (s *Search) searchCore(clock *model.Clock, until int) {
-	if s.exhausted == s.Value {
-		return // The gap is the same as in the last core search.
-	}
-	bound, value := s.bound, s.Value
+	bound := s.bound
 	lossLimit, width, searched := s.firstLimit(clock, s.Prices, bound-s.Value), s.in.Effort.FirstWidth, false
 	for tighten := lossLimit == bound-s.Value; !s.closed() && !clock.Expired && !clock.Past(until); tighten = true {
 		core := newCoreSearch(clock, s.lagrangian.classes, s.Prices, lossLimit, until, s.memory)
@@ -259,7 +253,6 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 		if core == nil {
 			// Too many columns remain. Lower the limit, unless a lower limit was searched before.
 			if searched || lossLimit < minFraction*(bound-s.Value) {
-				s.exhausted = value
 				return
 			}
 			lossLimit /= 4
@@ -285,10 +278,7 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 			lossLimit *= 2
 		case width < s.in.Effort.LastWidth:
 			width = s.in.Effort.LastWidth
-		case clock.Past(until):
-			return
 		default:
-			s.exhausted = value
 			return
 		}
 		lossLimit = min(lossLimit, bound-s.Value)

@@ -103,7 +103,7 @@ func TestRelativeGap(t *testing.T) {
 	}
 }
 
-// BenchmarkSolve measures the time of the proof by size.
+// BenchmarkSolve measures the time of the proof by size, and reports the gap.
 func BenchmarkSolve(b *testing.B) {
 	for _, d := range []drawn{
 		{jobs: 10, nodes: 70, steps: 5, admission: solver.AdmissionFIFO},
@@ -111,14 +111,19 @@ func BenchmarkSolve(b *testing.B) {
 		{jobs: 100, nodes: 400, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 20, nodes: 200, steps: 12, sizes: 8, admission: solver.AdmissionFIFO},
+		{jobs: 200, nodes: 800, steps: 12, sizes: 8, admission: admissions[0]},
+		{jobs: 3000, nodes: 9000, steps: 5, sizes: 8, admission: admissions[2], seed: 2},
 	} {
 		p := d.problem()
 		b.Run(d.String(), func(b *testing.B) {
+			var result solver.Result
 			for b.Loop() {
-				if _, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err != nil {
+				var err error
+				if result, err = exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err != nil {
 					b.Fatal(err)
 				}
 			}
+			b.ReportMetric(solver.RelativeGap(p.Objective(result.Plan), result.Bound), "gap")
 		})
 	}
 }

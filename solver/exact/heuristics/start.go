@@ -14,16 +14,17 @@ import (
 // prices of a sample, which starts with a sample of its own.
 //
 // The constants trade the number of rounds for their length. BenchmarkDecision (go test . -run '^$'
-// -bench Decision) and BenchmarkGrowth (go test ./solver/exact -run '^$' -bench Growth) show the
-// effect of a change.
+// -bench Decision) shows the effect of a change for 700 jobs and more.
 
 const (
-	// sampleStride selects every eighth job.
+	// sampleStride selects every eighth job. With 2 BenchmarkDecision takes 1.5 times the work.
 	sampleStride = 8
-	// sampledTemperature is the first temperature after a sample.
+	// sampledTemperature is the first temperature after a sample. With a quarter, or 4 times the
+	// value, BenchmarkDecision takes 1.05 times the work.
 	sampledTemperature = 2e-4
 	// sampledTrust is the maximum relative change of a price in one round after a sample, times the
-	// square root of the number of jobs: the error of a sample decreases with this root.
+	// square root of the number of jobs: the error of a sample decreases with this root. With 1
+	// BenchmarkDecision takes 1.3 times the work, and with 16 it takes 1.5 times.
 	sampledTrust = 4
 )
 

@@ -39,11 +39,11 @@ type groupTable struct {
 
 const (
 	// maxGroupCells limits the number of values in all tables of a tree. It trades memory and time
-	// for proofs. BenchmarkGroups (go test ./solver/exact -run '^$' -bench Groups) would show a
-	// change.
+	// for proofs. With a quarter BenchmarkGroups (go test ./solver/exact -run '^$' -bench Groups) loses a
+	// proof of 100,000 jobs.
 	maxGroupCells = 1_000_000
-	// maxRegrets is the number of alternative sizes that the first table includes. BenchmarkGroups
-	// would show a change.
+	// maxRegrets is the number of alternative sizes that the first table includes. With 160
+	// BenchmarkGroups takes 1.1 times the work for 1,000 jobs and fewer.
 	maxRegrets = 40
 )
 

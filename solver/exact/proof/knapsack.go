@@ -69,7 +69,7 @@ const (
 	// -run '^$' -bench LargePools -benchtime 1x) loses 65 proofs of pools of 120,000 GPUs.
 	maxStepCells = 3_000_000
 	// maxCallCells limits the tables if another method solves many knapsacks and needs memory of its
-	// own. BenchmarkGrowth (go test ./solver/exact -run '^$' -bench Growth) would show a change.
+	// own. No benchmark reaches it with an effect.
 	maxCallCells = 100_000
 	// limitGrowth is the factor from one limit of the loss to the next. With 3, BenchmarkLargePools
 	// loses 2 proofs of pools of 120,000 GPUs, and with 4 it loses 5.
@@ -78,10 +78,11 @@ const (
 	// free in rests. With 1, BenchmarkLargePools loses 23 proofs of pools of 120,000 GPUs.
 	cheapFraction = 1.0 / 16
 	// firstRegrets is the number of alternative options that the first table includes.
-	// BenchmarkDecision (go test . -run '^$' -bench Decision) would show a change in time.
+	// With 10 or 160 BenchmarkDecision (go test . -run '^$' -bench Decision) takes 1.2 times the work
+	// for many jobs.
 	firstRegrets = 40
 	// maxRaises limits how many options are raised one after the other to use free nodes.
-	// BenchmarkDecision would show a change in time.
+	// Without raises BenchmarkTotalTime takes 1.3 times the CPU time; 2 and 32 take the same as 8.
 	maxRaises = 8
 )
 

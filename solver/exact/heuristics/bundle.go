@@ -29,10 +29,10 @@ import (
 
 const (
 	// initialColumns is the number of columns of a class that the search for node prices provides.
-	// With 7 the sweeps of BenchmarkSizePrices take 1.2 times the work.
+	// With 7 the sweeps of BenchmarkSizePrices take 1.05 times the work.
 	initialColumns = 30
 	// bundleRounds limits the number of rounds, and bundleSteps Newton's steps per round. With 38
-	// rounds BenchmarkAgainstHiGHS loses a proof, and with 48 steps it takes 1.1 times the work.
+	// rounds BenchmarkAgainstHiGHS loses a proof, and with 48 steps it takes 1.05 times the work.
 	bundleRounds = 150
 	bundleSteps  = 12
 	// covarianceError is the rounding error of a sum of covariances, as a fraction of the largest
@@ -42,9 +42,9 @@ const (
 	// objective: rounding errors dominate below it.
 	lastBundleTemperature = 1e-14
 	// conjugateSteps limits the steps of the conjugate gradient method. With 8 BenchmarkHardEnd takes
-	// 1.2 times the work.
+	// 1.5 times the work.
 	conjugateSteps = 30
-	// rolloutEvery is the number of moves of the center between two rollouts. With 1 or 16 the sweeps
+	// rolloutEvery is the number of moves of the center between two rollouts. With 1 the sweeps
 	// of BenchmarkSizePrices take 1.2 times the work.
 	rolloutEvery = 4
 )

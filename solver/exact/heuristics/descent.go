@@ -27,17 +27,17 @@ import (
 
 const (
 	// FirstTemperature and lastTemperature are the first and the last temperature, as fractions of
-	// the average value of a job. With a quarter of FirstTemperature BenchmarkInstances takes 1.2
-	// times the work, and with 100 times lastTemperature BenchmarkAgainstHiGHS does. A rough search
-	// stops at roughTemperature; no benchmark shows its effect.
+	// the average value of a job. With 100 times lastTemperature BenchmarkAgainstHiGHS takes
+	// 1.3 times the work. A rough search stops at roughTemperature. No benchmark shows an effect of a
+	// quarter of FirstTemperature or roughTemperature, or of 4 times roughTemperature.
 	FirstTemperature = 0.02
 	roughTemperature = 1e-3
 	lastTemperature  = 1e-7
-	// cooling is the ratio of two consecutive temperatures. With 0.05 BenchmarkInstances takes 1.3
+	// cooling is the ratio of two consecutive temperatures. With 0.05 BenchmarkInstances takes 1.2
 	// times the work, and with 0.8 BenchmarkDecision takes 1.5 times for many jobs.
 	cooling = 0.2
 	// The temperature is not lowered while more than 1/foundShare of the jobs get new columns.
-	// With 40 BenchmarkHardEnd takes 1.5 times the work.
+	// With 40 BenchmarkHardEnd takes 2.8 times the work.
 	foundShare = 10
 	// The temperature is lowered anyway if the bound has changed by less than settledShare of the
 	// error of smoothing in settledRounds consecutive rounds. Without this rule BenchmarkSizePrices
@@ -46,15 +46,14 @@ const (
 	settledRounds = 3
 	// Below fineTemperature, as a fraction of the average value of a job, the search continues only
 	// if the last round lowered the bound, with many jobs by more than enoughOfMany of the value of a
-	// job. Without the first rule BenchmarkDecision takes 1.2 times the CPU time for many jobs, and
-	// without the second one 1.1 times.
+	// job. Without either rule BenchmarkDecision takes 1.2 times the work for many jobs.
 	fineTemperature = 1e-5
 	enoughOfMany    = 1e-5
 	// The search also stops if the last round lowered the bound by less than gapShare of the gap to
 	// a plan that is close to the optimum, because the core search closes larger gaps. Without this
 	// rule BenchmarkSizePrices loses a proof of a hyperparameter sweep.
 	gapShare = 3e-3
-	// maxRounds limits the number of rounds. With 50 BenchmarkAgainstHiGHS takes 1.1 times the work.
+	// maxRounds limits the number of rounds. With 50 BenchmarkAgainstHiGHS takes 1.2 times the work.
 	maxRounds = 200
 	// maxExponent is the difference in temperatures beyond which a column or an edge has no
 	// probability: exp(-36) is below the rounding error of 1.

@@ -17,7 +17,7 @@ type Effort struct {
 	// effect.
 	MaxLabels int
 	// MaxColumns limits the plans of one job in a core search. It trades memory for the size of the
-	// gaps that a core search closes. With a quarter BenchmarkHardEnd takes 1.1 times the work, and with
+	// gaps that a core search closes. With a quarter BenchmarkHardEnd takes 1.2 times the work, and with
 	// 4 times the number 1.4 times the CPU time.
 	MaxColumns int
 	// FirstVisits limits the partial plans that are examined before a table is filled to list columns.
@@ -46,7 +46,7 @@ type Effort struct {
 	// MaxDenseRows is the largest number of rows of Newton's system that is solved by Cholesky
 	// factorization. Larger systems are solved by the conjugate gradient method.
 	// With 30 BenchmarkHardEnd takes 1.2 times the CPU time, and with 480 BenchmarkAgainstHiGHS loses a
-	// proof and the sweeps of BenchmarkSizePrices take 1.8 times the CPU time.
+	// proof.
 	MaxDenseRows int
 }
 

@@ -36,7 +36,7 @@ import (
 
 // sweepGain is the fraction of the limit by which a pair of sweeps has to raise the bound for another
 // pair to follow. With 4 times the fraction BenchmarkHardEnd (go test ./solver/exact -run '^$' -bench
-// HardEnd) takes 1.1 times the work.
+// HardEnd) takes 1.2 times the work.
 const sweepGain = 5e-3
 
 // lookAhead is a lower bound on the remaining loss of states of the core search.

@@ -273,7 +273,7 @@ const (
 	// coarseCells is the number of intervals of the share during the minimization of the bound,
 	// fineCells during searches at the best prices. The error of an interval adds up over the
 	// steps. They trade time for tighter bounds. With 4 times either number BenchmarkHardEnd (go test
-	// ./solver/exact -run '^$' -bench HardEnd) takes 1.2 and 1.6 times the work, and with a quarter of
+	// ./solver/exact -run '^$' -bench HardEnd) takes 1.5 and 2 times the work, and with a quarter of
 	// fineCells BenchmarkAgainstHiGHS loses 2 proofs.
 	coarseCells = 128
 	fineCells   = 2048

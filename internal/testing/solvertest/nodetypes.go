@@ -12,9 +12,19 @@ import (
 
 // TypedSnapshots generates valid snapshots with node types and with defaults set.
 func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
+	return validSnapshots(limits, DrawNodeTypes)
+}
+
+// TypedProblems generates problems of ObjectiveTotalTime with node types and any admission.
+func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+	return totalTimeProblems(TypedSnapshots(limits))
+}
+
+// validSnapshots generates snapshots, changes them, sets defaults and checks that they are valid.
+func validSnapshots(limits Limits, change func(*rapid.T, *solver.Snapshot)) *rapid.Generator[*solver.Snapshot] {
 	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
-		DrawNodeTypes(t, s)
+		change(t, s)
 		s = s.WithDefaults()
 		if bad := s.Validate(limits.Jobs); len(bad) > 0 {
 			t.Fatalf("bad fields: %v", bad)
@@ -23,10 +33,10 @@ func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 	})
 }
 
-// TypedProblems generates problems of ObjectiveTotalTime with node types and any admission.
-func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+// totalTimeProblems generates problems of ObjectiveTotalTime with any admission.
+func totalTimeProblems(snapshots *rapid.Generator[*solver.Snapshot]) *rapid.Generator[*solver.Problem] {
 	return rapid.Custom(func(t *rapid.T) *solver.Problem {
-		return solver.NewProblemFor(TypedSnapshots(limits).Draw(t, "typed snapshot"), solver.Options{
+		return solver.NewProblemFor(snapshots.Draw(t, "changed snapshot"), solver.Options{
 			Objective: solver.ObjectiveTotalTime,
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}.WithDefaults())

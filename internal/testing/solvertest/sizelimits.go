@@ -11,28 +11,17 @@ import (
 // LimitedSnapshots generates valid snapshots with size limits, with and without node types, and with
 // defaults set.
 func LimitedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
-	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
-		s := SnapshotsWithin(limits).Draw(t, "snapshot")
+	return validSnapshots(limits, func(t *rapid.T, s *solver.Snapshot) {
 		if rapid.Bool().Draw(t, "typed") {
 			DrawNodeTypes(t, s)
 		}
 		DrawSizeLimits(t, s)
-		s = s.WithDefaults()
-		if bad := s.Validate(limits.Jobs); len(bad) > 0 {
-			t.Fatalf("bad fields: %v", bad)
-		}
-		return s
 	})
 }
 
 // LimitedProblems generates problems of ObjectiveTotalTime with size limits and any admission.
 func LimitedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
-	return rapid.Custom(func(t *rapid.T) *solver.Problem {
-		return solver.NewProblemFor(LimitedSnapshots(limits).Draw(t, "limited snapshot"), solver.Options{
-			Objective: solver.ObjectiveTotalTime,
-			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
-		}.WithDefaults())
-	})
+	return totalTimeProblems(LimitedSnapshots(limits))
 }
 
 // DrawSizeLimits adds random size limits to a snapshot, from limits that exclude all jobs to limits

@@ -1,7 +1,6 @@
 package solvertest
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -41,19 +40,7 @@ func (r *runner) sizeLimits(t *testing.T) {
 	}
 	for _, test := range tests {
 		s := &solver.Snapshot{TotalNodes: test.nodes, SizeLimits: test.limits, Jobs: test.jobs}
-		for i := range s.Jobs {
-			s.Jobs[i].ID = fmt.Sprint("job-", i)
-		}
-		s = s.WithDefaults()
-		for _, admission := range solver.Admissions() {
-			t.Run(test.name+"/"+string(admission), func(t *testing.T) {
-				o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}.WithDefaults()
-				if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
-					t.Fatal(bad)
-				}
-				r.checkTyped(t, solver.NewProblemFor(s, o))
-			})
-		}
+		r.checkAdmissions(t, test.name, s)
 	}
 }
 

@@ -59,19 +59,25 @@ func (r *runner) nodeTypes(t *testing.T) {
 	}
 	for _, test := range tests {
 		s := &solver.Snapshot{NodeTypes: test.types, Jobs: slices.Clone(test.jobs)}
-		for i := range s.Jobs {
-			s.Jobs[i].ID = fmt.Sprint("job-", i)
-		}
-		s = s.WithDefaults()
-		for _, admission := range solver.Admissions() {
-			t.Run(test.name+"/"+string(admission), func(t *testing.T) {
-				o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}.WithDefaults()
-				if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
-					t.Fatal(bad)
-				}
-				r.checkTyped(t, solver.NewProblemFor(s, o))
-			})
-		}
+		r.checkAdmissions(t, test.name, s)
+	}
+}
+
+// checkAdmissions names the jobs of a snapshot and checks a solve of it under each admission.
+func (r *runner) checkAdmissions(t *testing.T, name string, s *solver.Snapshot) {
+	t.Helper()
+	for i := range s.Jobs {
+		s.Jobs[i].ID = fmt.Sprint("job-", i)
+	}
+	s = s.WithDefaults()
+	for _, admission := range solver.Admissions() {
+		t.Run(name+"/"+string(admission), func(t *testing.T) {
+			o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}.WithDefaults()
+			if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
+				t.Fatal(bad)
+			}
+			r.checkTyped(t, solver.NewProblemFor(s, o))
+		})
 	}
 }
 

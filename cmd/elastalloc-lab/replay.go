@@ -50,10 +50,8 @@ folder:
                 schedule, with reasons; the policy is the first that can decide
                 on recorded snapshots
 
-All figures are for the jobs that completed within the recording.
-
-The policies:
-` + describePolicies(),
+All figures are for the jobs that completed within the recording. The help of
+elastalloc-lab simulate describes the policies.`,
 		Example: `  elastalloc-lab replay --recording recordings --out replayed
   elastalloc-lab replay --recording pod-0,pod-1 --policy optimal --out replayed`,
 		Args: cobra.NoArgs,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // newFlagsCommand returns a hidden command that prints the reference of all commands, as in
@@ -14,8 +15,10 @@ func newFlagsCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "flags", Short: "Print the reference of all commands as Markdown", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, command := range append([]*cobra.Command{root}, commandsOf(root)...) {
-				if command.Hidden || !command.HasAvailableFlags() || command.Name() == "help" || command.Name() == "completion" {
+			common := commonFlags(root)
+			var pages strings.Builder
+			for _, command := range commandsOf(root) {
+				if command.Hidden || !command.HasAvailableFlags() {
 					continue
 				}
 				var page strings.Builder
@@ -23,14 +26,70 @@ func newFlagsCommand(root *cobra.Command) *cobra.Command {
 					return Failed(err)
 				}
 				text, _, _ := strings.Cut(page.String(), "### SEE ALSO") // It links files.
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", strings.TrimSpace(text)); err != nil {
-					return Failed(err)
-				}
+				text, _, _ = strings.Cut(text, "### Options")
+				text = strings.Replace(text, command.Short+"\n\n### Synopsis\n\n", "", 1) // The first sentence repeats it.
+				fmt.Fprintf(&pages, "\n%s\n%s", strings.TrimSpace(text), optionsOf(command, common))
 			}
-			return nil
+			if common.HasFlags() {
+				fmt.Fprintf(&pages, "\n## %s\n\n```\n%s```\n", commonHeading(root), common.FlagUsages())
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), pages.String())
+			return Failed(err)
 		},
 	}
 }
+
+// commonFlags returns the flags that at least two commands have with the same meaning. The reference describes them
+// once.
+func commonFlags(root *cobra.Command) *pflag.FlagSet {
+	common, first := pflag.NewFlagSet("", pflag.ContinueOnError), make(map[string]*pflag.Flag)
+	for _, command := range commandsOf(root) {
+		visitOptions(command, func(flag *pflag.Flag) {
+			if other := first[flag.Name]; other == nil {
+				first[flag.Name] = flag
+			} else if sameFlag(flag, other) && common.Lookup(flag.Name) == nil {
+				common.AddFlag(flag)
+			}
+		})
+	}
+	return common
+}
+
+// visitOptions visits the flags of a command that users see, without --help.
+func visitOptions(command *cobra.Command, visit func(*pflag.Flag)) {
+	command.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "help" && !flag.Hidden {
+			visit(flag)
+		}
+	})
+}
+
+func sameFlag(a, b *pflag.Flag) bool {
+	return b != nil && a.Usage == b.Usage && a.DefValue == b.DefValue && a.Value.Type() == b.Value.Type()
+}
+
+// optionsOf describes the flags of a command, and names the common ones.
+func optionsOf(command *cobra.Command, common *pflag.FlagSet) string {
+	own, shared := pflag.NewFlagSet("", pflag.ContinueOnError), []string(nil)
+	visitOptions(command, func(flag *pflag.Flag) {
+		if sameFlag(flag, common.Lookup(flag.Name)) {
+			shared = append(shared, "`--"+flag.Name+"`")
+		} else {
+			own.AddFlag(flag)
+		}
+	})
+	var options strings.Builder
+	if own.HasFlags() {
+		fmt.Fprintf(&options, "\n### Options\n\n```\n%s```\n", own.FlagUsages())
+	}
+	if len(shared) > 0 {
+		heading := commonHeading(command.Root())
+		fmt.Fprintf(&options, "\n[%s](#%s): %s\n", heading, strings.ToLower(strings.ReplaceAll(heading, " ", "-")), strings.Join(shared, ", "))
+	}
+	return options.String()
+}
+
+func commonHeading(root *cobra.Command) string { return "Common options of " + root.Name() }
 
 // newManCommand returns a hidden command that writes manual pages for releases.
 func newManCommand(root *cobra.Command) *cobra.Command {

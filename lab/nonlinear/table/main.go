@@ -1,5 +1,5 @@
-// Command table writes the table of docs/explanation/simplified-model.md. It shows how often and by how
-// much the first steps of the paper's two formulations differ.
+// Command table writes the table from which docs/explanation/allocation-model.md quotes. It shows how often and by
+// how much the first steps of the paper's two formulations differ.
 package main
 
 import (

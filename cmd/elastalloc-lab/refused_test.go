@@ -66,7 +66,7 @@ func TestRefused(t *testing.T) {
 			"--trace=../elastalloc/testdata/trace.csv --gpus-per-node=-1": "gpus-per-node is -1",
 			"--unknown":    "unknown flag",
 			"argument":     `unknown command "argument" for "elastalloc-lab paper"`,
-			"--out=" + old: "exists and is not empty",
+			"--out=" + old: "is not empty; must be a new or empty folder",
 		},
 		"paper --seeds=1": {"": `"out" not set`},
 		"replay": {
@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 		"simulate": {
 			"--total-time aging":                                     `"--total-time" flag: aging must be formatted as key=value`,
 			"--nodes=4 --trace=" + empty:                             "empty.csv: the trace has no jobs",
-			good + " --out=" + old:                                   "exists and is not empty",
+			good + " --out=" + old:                                   "is not empty; must be a new or empty folder",
 			"--nodes=4":                                              "[trace synthetic] is required",
 			good + " --synthetic=baseline":                           "[synthetic trace] were all set",
 			"--synthetic=baseline":                                   "[nodes node-types] is required",

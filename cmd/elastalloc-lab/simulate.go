@@ -90,13 +90,11 @@ restart time of the application. A job without an application has the speeds of
 its own columns on every node type. Without --node-types, all speeds must be of
 one node type, without until, and the columns of the job restrict its sizes.
 
---machine-units describes the machines of a pool whose nodes are GPUs. Jobs are
-placed on machines with --placement. move gives each decision a placement with
-few moves of jobs whose nodes do not change, and a move costs a restart. stay
-moves no job. If a decision has no placement, jobs that grow are reduced until
-it has. A job of less than a machine is on one machine. A larger job is on whole
-machines of one block, if it fits one. --size-limits prevents decisions without
-a placement (total-time policies only).
+--machine-units describes the machines of a pool whose nodes are GPUs, on which
+--placement places the jobs. A job of less than a machine is on one machine, and
+a larger job is on whole machines of one block, if it fits one. If a decision
+has no placement, jobs that grow are reduced until it has. --size-limits
+prevents such decisions (total-time policies only).
 
 A simulation is exact to the second and uses the code of the server. The same
 seed gives the same results, except decision times, as long as no decision takes

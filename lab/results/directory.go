@@ -16,7 +16,7 @@ type Directory struct {
 }
 
 // ErrNotEmpty means that the target already contains files.
-var ErrNotEmpty = errors.New("exists and is not empty")
+var ErrNotEmpty = errors.New("is not empty; must be a new or empty folder")
 
 // NewDirectory returns a Directory for target, or ErrNotEmpty.
 func NewDirectory(target string) (*Directory, error) {

@@ -97,6 +97,13 @@ func TestSlurmNodeStates(t *testing.T) {
 				if touched[affected] != gone || len(touched) > 1 {
 					t.Errorf("the jobs %v are touched", touched)
 				}
+				if gone {
+					// Slurm does not wait for the job's processes on this node, and does not start the job where they still run.
+					wait.For(t, "the processes of the job on "+node+" terminate", func() (bool, string) {
+						log := s.log(t)
+						return strings.Contains(log, "node_name = "+node+", JobId="+affected+"\n"), log
+					})
+				}
 				s.change(t, event.undo, node, func(state string) bool { return state == "idle" || state == "allocated" })
 				if printed := s.decide(t); strings.Contains(printed, "keeps its nodes") {
 					t.Errorf("with all nodes back it prints %q", printed)
@@ -132,7 +139,12 @@ func startSlurm(t *testing.T, bin string) slurm {
 	if output, err := start.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	t.Cleanup(func() { s.run(t, script, "stop", dir) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.run(t, "scontrol", "show", "jobs"), s.log(t))
+		}
+		s.run(t, script, "stop", dir)
+	})
 	return s
 }
 
@@ -165,20 +177,32 @@ func (s slurm) submit(t *testing.T, number int, comment string) {
 	t.Helper()
 	s.run(t, "sbatch", "--partition=elastic", "--hold", "--requeue", "--nodes=1", "--ntasks-per-node=1", "--chdir="+s.dir,
 		fmt.Sprintf("--comment=%s since=%d", comment, time.Now().Unix()-600+int64(number)),
-		"--wrap", `trap exit TERM; srun --ntasks="$SLURM_JOB_NUM_NODES" sleep infinity & wait`)
+		"--wrap", `trap exit TERM; srun --ntasks="$SLURM_JOB_NUM_NODES" sh -c '
+			>"started-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}-$SLURMD_NODENAME"; exec sleep infinity' & wait`)
 }
 
-// decide runs the example once, waits until what it starts runs, and returns what it prints.
+// decide runs the example once, waits until what it starts runs on all its nodes, and returns what it prints.
 func (s slurm) decide(t *testing.T) string {
 	t.Helper()
 	printed := s.run(t, filepath.Join(root, "examples", "slurm", "reconcile.py"))
-	for _, started := range regexp.MustCompile(`(?m)^([0-9]+): [0-9]+ -> [1-9]`).FindAllStringSubmatch(printed, -1) {
-		wait.For(t, "job "+started[1]+" runs", func() (bool, string) {
+	for _, started := range regexp.MustCompile(`(?m)^([0-9]+): [0-9]+ -> ([1-9][0-9]*)$`).FindAllStringSubmatch(printed, -1) {
+		id, nodes := started[1], started[2]
+		wait.For(t, "job "+id+" runs", func() (bool, string) {
 			jobs := s.jobs(t)
-			return jobs[started[1]].state == "RUNNING", fmt.Sprint(jobs)
+			files, err := filepath.Glob(filepath.Join(s.dir, "started-"+id+"-"+jobs[id].restarts+"-*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return jobs[id].state == "RUNNING" && fmt.Sprint(len(files)) == nodes, fmt.Sprint(jobs, files)
 		})
 	}
 	return printed
+}
+
+// log returns the log of slurmctld.
+func (s slurm) log(t *testing.T) string {
+	t.Helper()
+	return s.run(t, "cat", filepath.Join(s.dir, "log", "slurmctld"))
 }
 
 // slurmJob is what may not change of a job that nothing touches.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/color"
+	"image/png"
 	"math"
 	"slices"
 	"strconv"
@@ -182,6 +183,7 @@ func (f *Figure) addSeries(s Series, style style) error {
 
 func newFigure(title, xLabel, yLabel string) *Figure {
 	p := plot.New()
+	p.BackgroundColor = nil // The canvas is white. To fill it again takes half the time of drawing.
 	sans := func(size vg.Length) font.Font {
 		return font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
 	}
@@ -215,7 +217,10 @@ func (f *Figure) padAxes() {
 // SVG returns the figure as a document of scalable vector graphics.
 func (f *Figure) SVG() ([]byte, error) {
 	canvas := vgsvg.New(f.width, f.heightWithLegend())
-	f.render(draw.New(canvas))
+	c := draw.New(canvas)
+	c.SetColor(color.White)
+	c.Fill(c.Path())
+	f.render(c)
 	var text bytes.Buffer
 	_, err := canvas.WriteTo(&text)
 	// Without a fallback, viewers that lack the font would use one with serifs.
@@ -225,17 +230,16 @@ func (f *Figure) SVG() ([]byte, error) {
 
 // PNG returns the figure as an image.
 func (f *Figure) PNG() ([]byte, error) {
-	canvas := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(f.width, f.heightWithLegend()), vgimg.UseDPI(pixelsPerInch))}
+	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.heightWithLegend()), vgimg.UseDPI(pixelsPerInch)) // A white one.
 	f.render(draw.New(canvas))
 	var content bytes.Buffer
-	_, err := canvas.WriteTo(&content)
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+	err := encoder.Encode(&content, canvas.Image())
 	return content.Bytes(), err
 }
 
-// render renders the plot and the legend below it.
+// render renders the plot and the legend below it on a white canvas.
 func (f *Figure) render(c draw.Canvas) {
-	c.SetColor(color.White)
-	c.Fill(c.Path())
 	c = draw.Crop(c, margin, -margin, margin, -margin)
 	f.plot.Draw(draw.Crop(c, 0, -margin, f.heightWithLegend()-f.height, 0))
 	f.legend.Draw(c)

@@ -140,7 +140,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// check returns an error that names all invalid fields.
+// check returns an error that names all invalid fields by the flags of elastalloc serve that set them.
 func (c *Config) check() error {
 	var bad []error
 	require := func(ok bool, format string, args ...any) {
@@ -150,27 +150,27 @@ func (c *Config) check() error {
 	}
 	require(c.Allocator != nil, "allocator: is nil; must be set")
 	if path, unix := unixPath(c.Listen); unix && c.listener == nil {
-		require(path != "" && path[0] != '@', "listen address: is %q; must be unix:/path", c.Listen)
-		require(len(path) <= maxUnixPath, "listen address: has a path of %d bytes; must be at most %d", len(path), maxUnixPath)
+		require(path != "" && path[0] != '@', "--listen: is %q; must be unix:/path", c.Listen)
+		require(len(path) <= maxUnixPath, "--listen: has a path of %d bytes; must be at most %d", len(path), maxUnixPath)
 	} else {
-		require(c.listener != nil || isAddress(c.Listen), "listen address: is %q; must be host:port or unix:/path", c.Listen)
+		require(c.listener != nil || isAddress(c.Listen), "--listen: is %q; must be host:port or unix:/path", c.Listen)
 	}
-	require(isAddress(c.AdminListen), "admin listen address: is %q; must be host:port", c.AdminListen)
-	require(c.MaxInflight >= 1, "max inflight: is %d; must be at least 1", c.MaxInflight)
-	require(c.MaxQueue >= 0, "max queue: is %d; must be at least 0", c.MaxQueue)
-	require(c.MaxMemory >= minMaxMemory, "max memory: is %d; must be at least 16MiB", c.MaxMemory)
-	require(c.MaxBudget > 0, "max budget: is %v; must be greater than 0", c.MaxBudget)
-	require(c.DrainDelay >= 0, "drain delay: is %v; must be at least 0", c.DrainDelay)
-	require(c.DrainTimeout > 0, "drain timeout: is %v; must be greater than 0", c.DrainTimeout)
-	require((c.TLSCert == "") == (c.TLSKey == ""), "TLS needs both a certificate and a key")
-	require(c.ClientCA == "" || c.TLSCert != "", "a client CA needs TLS")
-	require(len(c.ClientNames) == 0 || c.ClientCA != "", "client names need a client CA")
-	require(c.AuditShare >= 0 && c.AuditShare <= 1, "audit share: is %v; must be from 0 to 1", c.AuditShare)
-	require(!slices.Contains(c.ClientNames, ""), "client name: is empty")
-	require(!slices.Contains(c.MetricsGroups, ""), "metrics group: is empty")
-	require(len(c.MetricsGroups) <= maxMetricsGroups, "metrics groups: has %d; must be at most %d", len(c.MetricsGroups), maxMetricsGroups)
-	require(!slices.Contains(c.MetricsNodeTypes, ""), "metrics node type: is empty")
-	require(len(c.MetricsNodeTypes) <= maxMetricsGroups, "metrics node types: has %d; must be at most %d", len(c.MetricsNodeTypes), maxMetricsGroups)
+	require(isAddress(c.AdminListen), "--admin-listen: is %q; must be host:port", c.AdminListen)
+	require(c.MaxInflight >= 1, "--max-inflight: is %d; must be at least 1", c.MaxInflight)
+	require(c.MaxQueue >= 0, "--max-queue: is %d; must be at least 0", c.MaxQueue)
+	require(c.MaxMemory >= minMaxMemory, "--max-memory: is %d; must be at least 16MiB", c.MaxMemory)
+	require(c.MaxBudget > 0, "--max-budget: is %v; must be greater than 0", c.MaxBudget)
+	require(c.DrainDelay >= 0, "--drain-delay: is %v; must be at least 0", c.DrainDelay)
+	require(c.DrainTimeout > 0, "--drain-timeout: is %v; must be greater than 0", c.DrainTimeout)
+	require((c.TLSCert == "") == (c.TLSKey == ""), "--tls-cert: needs --tls-key, and the key needs the certificate")
+	require(c.ClientCA == "" || c.TLSCert != "", "--client-ca: needs --tls-cert and --tls-key")
+	require(len(c.ClientNames) == 0 || c.ClientCA != "", "--client-names: needs --client-ca")
+	require(c.AuditShare >= 0 && c.AuditShare <= 1, "--audit-share: is %v; must be from 0 to 1", c.AuditShare)
+	require(!slices.Contains(c.ClientNames, ""), "--client-names: contains an empty name")
+	require(!slices.Contains(c.MetricsGroups, ""), "--metrics-groups: contains an empty id")
+	require(len(c.MetricsGroups) <= maxMetricsGroups, "--metrics-groups: has %d ids; must be at most %d", len(c.MetricsGroups), maxMetricsGroups)
+	require(!slices.Contains(c.MetricsNodeTypes, ""), "--metrics-node-types: contains an empty id")
+	require(len(c.MetricsNodeTypes) <= maxMetricsGroups, "--metrics-node-types: has %d ids; must be at most %d", len(c.MetricsNodeTypes), maxMetricsGroups)
 	return errors.Join(append(bad, c.checkPlaintext())...)
 }
 
@@ -193,8 +193,8 @@ func (c *Config) checkPlaintext() error {
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("listen address: is %s; must be loopback without TLS: set a TLS certificate and key, "+
-		"or allow plain text (--plaintext) on a trusted network", c.Listen)
+	return fmt.Errorf("--listen: is %s; must be loopback without TLS: set --tls-cert and --tls-key, "+
+		"or allow plain text with --plaintext on a trusted network", c.Listen)
 }
 
 // Sizes of messages, in bytes. A job with measured speeds for 32 sizes needs about 500. minMaxMessageBytes

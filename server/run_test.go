@@ -124,8 +124,8 @@ func TestCompleteReportsEverything(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty configuration is complete")
 	}
-	for _, want := range []string{"allocator", "listen address", "admin listen address", "max inflight", "max queue",
-		"drain delay", "drain timeout", "certificate and a key", "client CA"} {
+	for _, want := range []string{"allocator", "--listen", "--admin-listen", "--max-inflight", "--max-queue",
+		"--drain-delay", "--drain-timeout", "--tls-cert", "--client-ca"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not name %s: %v", want, err)
 		}

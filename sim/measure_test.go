@@ -42,7 +42,7 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 	if percent := summary.ProvenPercent(); percent != 66.66 {
-		t.Errorf("%v %% of the decisions are proven; want two thirds, rounded down", percent)
+		t.Errorf("%v%% of the decisions are proven; want two thirds, rounded down", percent)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestDisturb(t *testing.T) {
 	more := before.Disturb(Disturbance{BugShare: 0.5}, 1)
 	for i, job := range disturbed.Jobs {
 		if job.Fate == OutcomeHung && (more.Jobs[i].Fate != OutcomeHung || more.Jobs[i].HangAfter != job.HangAfter) {
-			t.Fatalf("job %d hangs at 15 %% of bugs, but not so at 50 %%", i)
+			t.Fatalf("job %d hangs at 15%% of bugs, but not so at 50 %%", i)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestPaper(t *testing.T) {
 	stdout := printed.String()
 	table, _, _ := strings.Cut(stdout, "wrote ")
 	clitest.CheckWidth(t, "paper", table)
-	clitest.CheckContains(t, "stdout", stdout, "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0 %", "report.html")
+	clitest.CheckContains(t, "stdout", stdout, "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0%", "report.html")
 	files := filesIn(t, out)
 	for _, file := range files {
 		if svg, ok := strings.CutSuffix(file, ".svg"); ok && !slices.Contains(files, svg+".png") {

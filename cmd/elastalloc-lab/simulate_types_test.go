@@ -60,7 +60,7 @@ func TestSimulateNodeTypes(t *testing.T) {
 	readJSON(t, &summary, out, "summary.json")
 	pools, joint := &summary.Runs[0], &summary.Runs[1]
 	if joint.MeanTotalSeconds > 0.92*pools.MeanTotalSeconds {
-		t.Errorf("total-time takes %.0f s, type-partitions %.0f; want 8 %% less", joint.MeanTotalSeconds, pools.MeanTotalSeconds)
+		t.Errorf("total-time takes %.0f s, type-partitions %.0f; want 8%% less", joint.MeanTotalSeconds, pools.MeanTotalSeconds)
 	}
 	if pools.Moves != 0 || joint.Moves <= 0 || pools.Unproven+joint.Unproven > 0 || len(joint.NodeTypes) != 3 {
 		t.Errorf("the runs are %+v", summary.Runs)

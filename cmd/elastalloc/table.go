@@ -407,7 +407,7 @@ func describeProgress(progress []float64, withSparkline bool) string {
 	if len(progress) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%5.1f %%", math.Floor(1000*progress[len(progress)-1])/10)
+	text := fmt.Sprintf("%5.1f%%", math.Floor(1000*progress[len(progress)-1])/10)
 	if withSparkline && len(progress) <= maxSteps {
 		text = sparkline(progress) + " " + text
 	}

@@ -19,9 +19,9 @@ func TestDescribeProgress(t *testing.T) {
 		want     string
 	}{
 		{nil, ""},
-		{[]float64{0, 0}, "··   0.0 %"},
-		{[]float64{1e-6, 0.2, 0.5, 0.9, 0.9999}, "▁▂▄▇▇  99.9 %"},
-		{[]float64{math.Nextafter(1, 0), 1}, "▇█ 100.0 %"},
+		{[]float64{0, 0}, "··   0.0%"},
+		{[]float64{1e-6, 0.2, 0.5, 0.9, 0.9999}, "▁▂▄▇▇  99.9%"},
+		{[]float64{math.Nextafter(1, 0), 1}, "▇█ 100.0%"},
 	} {
 		if got := describeProgress(test.progress, true); got != test.want {
 			t.Errorf("describeProgress(%v) = %q; want %q", test.progress, got, test.want)

@@ -15,17 +15,17 @@ import (
 const None = "–"
 
 // Gap formats a relative gap as a percentage. It rounds up, so that the text never understates the gap:
-// 0.01234 is "1.3 %". A gap that counts as proven optimal is "0 %".
+// 0.01234 is "1.3%". A gap that counts as proven optimal is "0%".
 func Gap(gap float64) string {
 	const smallest = 0.001 // percent
 	percent := 100 * gap
 	switch {
 	case gap <= solver.OptimalGap:
-		return "0 %"
+		return "0%"
 	case percent < smallest:
-		return fmt.Sprintf("< %g %%", smallest)
+		return fmt.Sprintf("< %g%%", smallest)
 	default:
-		return roundUp(percent) + " %"
+		return roundUp(percent) + "%"
 	}
 }
 
@@ -39,12 +39,12 @@ func roundUp(x float64) string {
 }
 
 // Improvement formats the improvement of an objective over the greedy baseline: for 1.1 and 1 it returns
-// "+10.0 %". If the baseline is not positive, it returns None.
+// "+10.0%". If the baseline is not positive, it returns None.
 func Improvement(objective, greedy float64) string {
 	if greedy <= 0 {
 		return None
 	}
-	return fmt.Sprintf("%+.1f %%", 100*(objective/greedy-1))
+	return fmt.Sprintf("%+.1f%%", 100*(objective/greedy-1))
 }
 
 // Limit describes the limit that stopped a search. It returns "" for solver.LimitNone.

@@ -16,10 +16,10 @@ import (
 func TestGap(t *testing.T) {
 	t.Parallel()
 	for gap, want := range map[float64]string{
-		0: "0 %", -1e-17: "0 %", solver.OptimalGap: "0 %",
-		2e-9: "< 0.001 %", 0.00001: "0.001 %",
-		0.0012: "0.12 %", 0.00121: "0.13 %", 0.01234: "1.3 %", 0.04321: "4.4 %", 0.05: "5 %",
-		0.099: "9.9 %", 0.0991: "10 %", 0.5: "50 %", 0.501: "51 %", 1: "100 %",
+		0: "0%", -1e-17: "0%", solver.OptimalGap: "0%",
+		2e-9: "< 0.001%", 0.00001: "0.001%",
+		0.0012: "0.12%", 0.00121: "0.13%", 0.01234: "1.3%", 0.04321: "4.4%", 0.05: "5%",
+		0.099: "9.9%", 0.0991: "10%", 0.5: "50%", 0.501: "51%", 1: "100%",
 	} {
 		if got := format.Gap(gap); got != want {
 			t.Errorf("Gap(%v) = %q; want %q", gap, got, want)
@@ -32,7 +32,7 @@ func TestGapNeverUnderstates(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		gap := math.Pow(10, rapid.Float64Range(-8.9, 0).Draw(t, "exponent"))
-		text := strings.TrimSuffix(strings.TrimPrefix(format.Gap(gap), "< "), " %")
+		text := strings.TrimSuffix(strings.TrimPrefix(format.Gap(gap), "< "), "%")
 		printed, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestImprovement(t *testing.T) {
 	for _, test := range []struct {
 		objective, greedy float64
 		want              string
-	}{{19.03, 10, "+90.3 %"}, {9, 10, "-10.0 %"}, {10, 10, "+0.0 %"}, {1, 0, format.None}} {
+	}{{19.03, 10, "+90.3%"}, {9, 10, "-10.0%"}, {10, 10, "+0.0%"}, {1, 0, format.None}} {
 		if got := format.Improvement(test.objective, test.greedy); got != test.want {
 			t.Errorf("Improvement(%v, %v) = %q; want %q", test.objective, test.greedy, got, test.want)
 		}

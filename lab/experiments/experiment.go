@@ -41,7 +41,11 @@ type Result struct {
 func (r *Result) Cells(sources []Source) []string {
 	write := func(values []float64) string {
 		text := r.digits.writeRange(values)
-		if len(values) > 0 && r.Unit != "" {
+		switch {
+		case len(values) == 0 || r.Unit == "":
+		case r.Unit == "%":
+			text += r.Unit
+		default:
 			text += " " + r.Unit
 		}
 		return text

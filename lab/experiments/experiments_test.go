@@ -409,26 +409,26 @@ func TestResults(t *testing.T) {
 		}
 	}
 	verdict := (&Results{Experiments: m.experiments(), Pools: []int{70, 150, 190}, sources: m.sources}).Lead()[0]
-	if want := "synthetic: the mean job completion time (JCT) is up to 50.0 % lower than with greedy (70 nodes), the mean queueing time up to 50.0 % (150 nodes). " +
+	if want := "synthetic: the mean job completion time (JCT) is up to 50.0% lower than with greedy (70 nodes), the mean queueing time up to 50.0% (150 nodes). " +
 		"They are not lower on 0 and 2 of 3 pools."; verdict != want {
 		t.Errorf("%q; want %q", verdict, want)
 	}
 	for quantity, want := range map[string]string{
-		"queueing-time largest decrease":                              "32.0 %|50.0 %|0 %",
+		"queueing-time largest decrease":                              "32.0%|50.0%|0%",
 		"queueing-time at a pool of":                                  "150 nodes|150 nodes|70 nodes",
-		"queueing-time decrease at 150 nodes":                         "32.0 %|50.0 %|0 %",
+		"queueing-time decrease at 150 nodes":                         "32.0%|50.0%|0%",
 		"queueing-time pool sizes without a lower mean queueing time": "0|2|3",
-		"total-time largest decrease":                                 "–|50.0 %|0 %",
+		"total-time largest decrease":                                 "–|50.0%|0%",
 		"total-time pool sizes without a lower mean JCT":              "0|0|3",
 		"additional-jobs most additional jobs per 100":                "+17.4|+18.0|–",
 		"additional-jobs at a pool of":                                "110 nodes|150 nodes|–",
 		"additional-jobs at 70 nodes":                                 "–|+1.0|–",
 		"additional-jobs at 190 nodes":                                "–|+2.0|–",
 		"eta-disturbance change of additional jobs per 100":           "−2.4 to −0.6|−2.0 to 0|–",
-		"eta-disturbance change of the mean JCT of optimal":           "–|+3.0 %|−100.0 %",
+		"eta-disturbance change of the mean JCT of optimal":           "–|+3.0%|−100.0%",
 		"bugs-and-kills most additional jobs per 100":                 "+15.0|+14.5|–",
 		"bugs-and-kills change of the most":                           "−2.4|−3.5|–",
-		"variants hesrpt: mean JCT":                                   "–|−10.0 to +10.0 %|−100.0 %",
+		"variants hesrpt: mean JCT":                                   "–|−10.0 to +10.0%|−100.0%",
 		"variants hesrpt: mean queueing time":                         "–|−11.0 to +1.0 min|−1.0 min",
 		"decision-times mean":                                         "400 ms|–|–",
 	} {

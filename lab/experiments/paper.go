@@ -35,7 +35,7 @@ func (m *measures) experiments() []Experiment {
 			"All jobs, including those shorter than 5 minutes. A trace that has none repeats its baseline here.",
 			m.mostExtra(heterogeneousSetting, paperHeterogeneous), m.poolOfExtra(heterogeneousSetting),
 			m.mostExtraChange(heterogeneousSetting, paperHeterogeneous-paperExtra)),
-		m.additional(etaSetting, "eta-disturbance", "ETA off by up to 10 %",
+		m.additional(etaSetting, "eta-disturbance", "ETA off by up to 10%",
 			"The baseline, with a random relative error of every estimated run time, uniform from −10% to +10%. Changes are relative to the baseline.",
 			m.extraChange(etaSetting, -2.4, -0.6), m.totalChange(etaSetting)),
 		m.additional(bugSetting, "bugs-and-kills", "Bugs and killed jobs",

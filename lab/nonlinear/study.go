@@ -98,7 +98,7 @@ func randomSnapshot(random *rand.Rand, nodes, short int) *solver.Snapshot {
 
 func (f finding) markdown() string {
 	taken := float64(max(1, f.snapshotsTaken))
-	return fmt.Sprintf("| %.4g | %d of %d | %.1f %% | %.1f %% | %.2f %% | %.3f %% | %.2f %% |\n",
+	return fmt.Sprintf("| %.4g | %d of %d | %.1f%% | %.1f%% | %.2f%% | %.3f%% | %.2f%% |\n",
 		float64(f.nodes)/jobs, f.short, jobs,
 		100*float64(f.differs)/taken, 100*float64(f.tied)/taken,
 		100*f.loss/float64(max(1, f.differs)), 100*f.loss/taken, 100*f.worst)

@@ -100,9 +100,9 @@ func TestAnswers(t *testing.T) {
 		report *solver.Report
 		want   string
 	}{
-		"optimal":     {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Limit: solver.LimitNone, RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10}, "exact optimal 0 % +90.3 % 607ms"},
-		"cut short":   {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12 % -10.0 %"},
-		"good enough": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3 % –"},
+		"optimal":     {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Limit: solver.LimitNone, RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10}, "exact optimal 0% +90.3% 607ms"},
+		"cut short":   {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12% -10.0%"},
+		"good enough": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3% –"},
 		"no report":   {nil, "queue 40 70 607ms"},
 		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
 			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},

@@ -148,7 +148,7 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 		little, tolerance = enoughOfMany*average, 0.1
 	}
 	for rounds := 0; bound > target && !clock.Expired && rounds < maxRounds; rounds++ {
-		held := d.minimizeMaster(clock, at, temperature, tolerance, from.Trust)
+		limited := d.minimizeMaster(clock, at, temperature, tolerance, from.Trust)
 		value, found := l.Evaluate(clock, at)
 		gain := bound - value
 		if gain > 0 {
@@ -161,7 +161,7 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
 			settled = 0
 		}
-		if held || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
+		if limited || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
 			continue
 		}
 		settled = 0
@@ -298,8 +298,8 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 			sum += d.net[m]
 		}
 	}
-	held := class.Nodes(best)
-	for t, nodes := range held {
+	bestNodes := class.Nodes(best)
+	for t, nodes := range bestNodes {
 		n.gradient[t] -= count * nodes
 	}
 	if sum == 1 {
@@ -314,7 +314,7 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 		}
 		share := likely / sum
 		for t, nodes := range class.Nodes(m) {
-			beyond := nodes - held[t]
+			beyond := nodes - bestNodes[t]
 			n.away[t] = beyond
 			if beyond != 0 {
 				n.mean[t] += share * beyond

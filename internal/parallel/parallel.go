@@ -1,4 +1,4 @@
-// Package parallel makes calls side by side, in goroutines that may be taken back.
+// Package parallel makes calls in parallel, in workers that can be withdrawn at any time.
 package parallel
 
 import (
@@ -11,29 +11,29 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// Do calls work with each of 0 to n-1: in this goroutine and in those that are lent,
-// up to one per processor; a nil lend lends them all. The call of one that is taken back is made
-// again. The first error ends all work.
-func Do(ctx context.Context, lend solver.AcquireWorker, n int, work func(context.Context, int) error) error {
-	if lend == nil {
-		lend = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }
+// Do calls work with each of 0 to n-1, in this goroutine and in workers, up to one per processor in total.
+// A nil acquire always returns a worker. If the context of a worker is done before its call returns, the
+// call is made again. The first error stops all calls.
+func Do(ctx context.Context, acquire solver.AcquireWorker, n int, work func(context.Context, int) error) error {
+	if acquire == nil {
+		acquire = func(ctx context.Context) (context.Context, func(), bool) { return ctx, func() {}, true }
 	}
-	todo := make(chan int, n)
+	pending := make(chan int, n)
 	for i := range n {
-		todo <- i
+		pending <- i
 	}
-	var helpers sync.WaitGroup
-	defer helpers.Wait()
+	var workers sync.WaitGroup
+	defer workers.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 
-	// next makes one of the calls that are left, and reports whether to go on.
-	next := func(own context.Context) bool {
+	// next makes a pending call, and reports whether to go on.
+	next := func(worker context.Context) bool {
 		select {
-		case i := <-todo:
-			err := work(own, i)
-			if own.Err() != nil && ctx.Err() == nil { // A helper that is called off.
-				todo <- i
+		case i := <-pending:
+			err := work(worker, i)
+			if worker.Err() != nil && ctx.Err() == nil { // The worker was withdrawn.
+				pending <- i
 				return false
 			}
 			if err != nil {
@@ -44,37 +44,37 @@ func Do(ctx context.Context, lend solver.AcquireWorker, n int, work func(context
 			return false
 		}
 	}
-	places := make(chan struct{}, runtime.GOMAXPROCS(0)-1)
-	invite := func() {
-		for len(todo) > 1 {
+	running := make(chan struct{}, runtime.GOMAXPROCS(0)-1)
+	start := func() {
+		for len(pending) > 1 {
 			select {
-			case places <- struct{}{}:
+			case running <- struct{}{}:
 			default:
 				return
 			}
-			own, release, ok := lend(ctx)
+			worker, release, ok := acquire(ctx)
 			if !ok {
-				<-places
+				<-running
 				return
 			}
-			helpers.Go(func() {
+			workers.Go(func() {
 				defer func() {
-					if cause := recover(); cause != nil { // The caller cannot, in another goroutine.
+					if cause := recover(); cause != nil { // The caller cannot recover from a panic in another goroutine.
 						stop(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 					}
 					release()
-					<-places
+					<-running
 				}()
-				for next(own) {
+				for next(worker) {
 				}
 			})
 		}
 	}
-	for len(todo) > 0 && ctx.Err() == nil {
-		for invite(); next(ctx); {
-			invite()
+	for len(pending) > 0 && ctx.Err() == nil {
+		for start(); next(ctx); {
+			start()
 		}
-		helpers.Wait() // They may leave some of their work.
+		workers.Wait() // Workers that are withdrawn return their calls.
 	}
 	return context.Cause(ctx)
 }

@@ -14,7 +14,7 @@
 // step t, and work_i^t(k) the work done in step t on k nodes. ETA and work are in seconds on one node.
 //
 // This model is ObjectiveProgress. ObjectiveTotalTime decides one step with another objective, which
-// minimizes the mean job completion time, see problem/totaltime.go. Objectives returns all objectives.
+// minimizes the mean job completion time, see problem/totaltime.go. problem.Objectives returns all objectives.
 //
 // The core has three packages. Package snapshot is the input, package problem is the model of a snapshot,
 // and package decision is the result. Each imports only the packages before it, and backends import at

@@ -49,7 +49,7 @@ type (
 	Objective = problem.Objective
 
 	// ObjectiveSpec describes an objective. Validation, model and all outputs use the specifications
-	// in Objectives. A new objective needs a Fill function, a row in Objectives and a value of the
+	// in problem.Objectives. A new objective needs a Fill function, a row in Objectives and a value of the
 	// enum of the API. A Go program can pass its own objective as Options.CustomObjective instead.
 	ObjectiveSpec = problem.ObjectiveSpec
 
@@ -146,10 +146,6 @@ func Admissions() []Admission { return problem.Admissions() }
 // RelativeGap returns the gap between an objective and an upper bound, (bound - objective) /
 // max(|bound|, |objective|, tiny). It is never negative, and +Inf if the bound is +Inf.
 func RelativeGap(objective, bound float64) float64 { return problem.RelativeGap(objective, bound) }
-
-// Objectives returns the specifications of all objectives. It returns an array to avoid memory
-// allocations, because each decision calls it several times.
-func Objectives() [2]ObjectiveSpec { return problem.Objectives() }
 
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return problem.DefaultOptions() }

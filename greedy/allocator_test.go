@@ -231,7 +231,7 @@ func TestCases(t *testing.T) {
 			want: []int{4, 0, 0},
 		},
 		{
-			name:  "shrunken pool, preemptive: a job that fits beside those before it keeps its nodes",
+			name:  "shrunken pool, preemptive: a job that fits in addition to the jobs before it keeps its nodes",
 			nodes: 6, admission: solver.AdmissionPreemptive,
 			jobs: []solver.Job{sized(running(3, hour), 3), sized(running(4, hour), 4), sized(running(1, hour), 1), queued()},
 			want: []int{3, 0, 1, 0},

@@ -87,7 +87,7 @@ func TestFillIdleProperties(t *testing.T) {
 					want = job.CurrentNodes
 				}
 				if nodes != want {
-					t.Fatalf("running job %d goes from %d to %d beside %d before it", i, job.CurrentNodes, nodes, kept)
+					t.Fatalf("running job %d is resized from %d to %d nodes; the jobs before it have %d", i, job.CurrentNodes, nodes, kept)
 				}
 				kept += want
 			case nodes == 0:

@@ -67,7 +67,7 @@ func TestFailures(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		backend   func(int) fake
-		available time.Duration // 0 means a second
+		available time.Duration // 0 means 1 s
 		opens     bool
 		cause     string
 	}{

@@ -14,9 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
-// holding returns a snapshot of jobs that hold the given nodes and need at least the given
-// minimums.
-func holding(nodes int, current, minimums []int) *solver.Snapshot {
+// jobsOn returns a snapshot of jobs with the given current nodes and minimums.
+func jobsOn(nodes int, current, minimums []int) *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
 	for i := range current {
 		job := solver.NewJob(fmt.Sprintf("job-%d", i), time.Hour)
@@ -46,7 +45,7 @@ func TestChangeOf(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
-	s := holding(7, []int{0, 2, 0, 1}, []int{1, 1, 8, 1})
+	s := jobsOn(7, []int{0, 2, 0, 1}, []int{1, 1, 8, 1})
 	s.Horizon = solver.Horizon{Step: 900 * time.Second, Steps: 2}
 	p := solver.NewProblem(s, solver.AdmissionFIFO) // without job 2
 	got := solver.Decide(s, p, solver.Result{Plan: solver.Plan{solver.Nodes(1, 2), solver.Nodes(4, 4), solver.Nodes(1, 1)}})
@@ -71,7 +70,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecidePreemptsARunningJobThatWasNotAdmitted(t *testing.T) {
-	s := holding(1, []int{1, 2}, []int{1, 1})
+	s := jobsOn(1, []int{1, 2}, []int{1, 1})
 	p := solver.NewProblem(s, solver.AdmissionFIFO)
 	d := solver.Decide(s, p, solver.Result{Plan: solver.Plan{solver.Nodes(1, 1, 1, 1, 1)}})
 	if a := d.Allocations[1]; a.Change != solver.ChangePreempt || a.Nodes != 0 || a.Current != 2 {
@@ -110,8 +109,8 @@ func TestDecideProperties(t *testing.T) {
 	})
 }
 
-// checkSteps carries a decision out and checks that jobs never hold more nodes together than
-// before or after it, and in the end those of the decision.
+// checkSteps executes a decision. All jobs together must never occupy more nodes than before or after it, and in the
+// end each job must have the nodes of the decision.
 func checkSteps(t *rapid.T, s *solver.Snapshot, d *solver.Decision) {
 	held, total := make(map[string]int), 0
 	for _, job := range s.Jobs {
@@ -128,7 +127,7 @@ func checkSteps(t *rapid.T, s *solver.Snapshot, d *solver.Decision) {
 	}
 	for _, a := range d.Allocations {
 		if held[a.JobID] != a.Nodes {
-			t.Fatalf("%q holds %d nodes after all steps; want %d", a.JobID, held[a.JobID], a.Nodes)
+			t.Fatalf("%q has %d nodes after all steps; want %d", a.JobID, held[a.JobID], a.Nodes)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestNodeTypeInvariances(t *testing.T) {
 	})
 }
 
-// TestTypeWithoutNodes adds a type of no nodes to one, beside a job that fits neither.
+// TestTypeWithoutNodes adds a type without nodes to a snapshot with one type and a job that fits neither.
 func TestTypeWithoutNodes(t *testing.T) {
 	for _, admission := range problem.Admissions() {
 		options := problem.Options{Objective: problem.ObjectiveTotalTime, Admission: admission}.WithDefaults()
@@ -197,7 +197,7 @@ func TestHoldOnNodeTypes(t *testing.T) {
 		t.Errorf("types (-want +got):\n%s", diff)
 	}
 	if a := d.Allocations[1]; a.NodeType != "slow" || a.Nodes != 2 || a.Change != ChangeKeep {
-		t.Errorf("the held job: %+v", a)
+		t.Errorf("the frozen job: %+v", a)
 	}
 }
 

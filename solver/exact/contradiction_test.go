@@ -12,26 +12,26 @@ import (
 // meddler changes a problem while it is being solved, at a question about time.
 type meddler struct {
 	context.Context
-	asked, at int
-	meddle    func()
+	checks, at int
+	meddle     func()
 }
 
 func (m *meddler) Err() error {
-	if m.asked++; m.asked == m.at {
+	if m.checks++; m.checks == m.at {
 		m.meddle()
 	}
 	return m.Context.Err()
 }
 
-// TestContradictionOfPlan: a plan that is worth more than the bound is a contradiction even where
-// no lemma saw it, which leaves no bound but the ceiling.
+// TestContradictionOfPlan checks that a plan whose value exceeds the bound is a contradiction even if no lemma detected
+// it. Only the trivial bound remains.
 func TestContradictionOfPlan(t *testing.T) {
 	t.Parallel()
 	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour), solver.NewJob("c", 7*time.Hour),
 	}}, solver.AdmissionPreemptive)
 	m := &meddler{Context: t.Context(), at: 50, meddle: func() {
-		for i := range p.Jobs { // They are worth twice as much.
+		for i := range p.Jobs { // Double the values.
 			for step := range p.Jobs[i].Gain {
 				p.Jobs[i].Gain[step] *= 2
 			}
@@ -42,14 +42,14 @@ func TestContradictionOfPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.Contradiction == "" || result.Limit != solver.LimitWork || result.Bound != p.TrivialBound() || p.Check(result.Plan) != nil {
-		t.Errorf("after %d questions: contradiction %q, limit %v, bound %v; want one, %v and %v",
-			m.asked, result.Contradiction, result.Limit, result.Bound, solver.LimitWork, p.TrivialBound())
+		t.Errorf("after %d checks: contradiction %q, limit %v, bound %v; want one, %v and %v",
+			m.checks, result.Contradiction, result.Limit, result.Bound, solver.LimitWork, p.TrivialBound())
 	}
 }
 
-// TestContradictionOnTheWay: of a bound that a plan met on the way refutes nothing is left but the
-// ceiling, and the contradiction is told, also where the search is made again, being one of tiny
-// values. Here a dear quota is given up once it counts in the bound.
+// TestContradictionOnTheWay checks that if a plan found during the search refutes a bound, only the trivial bound
+// remains and the contradiction is reported, also if the search is repeated because of tiny values. In this test an
+// expensive quota is removed after it was included in the bound.
 func TestContradictionOnTheWay(t *testing.T) {
 	t.Parallel()
 	found := 0

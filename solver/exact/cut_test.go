@@ -18,30 +18,30 @@ import (
 // countdown is a context that ends after a number of questions whether it has.
 type countdown struct {
 	context.Context
-	left, asked int
+	left, checks int
 }
 
 // Err returns nil as often as the countdown began with.
 func (c *countdown) Err() error {
-	c.asked++
+	c.checks++
 	if c.left--; c.left < 0 {
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-// cutsPerSearch is how many cuts a search is tested at, 0 for every question it asks.
+// cutsPerSearch is the number of checks of the deadline at which a search is stopped, 0 for every check.
 var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Examples(40, 200), "cuts of each search, 0 for every question about time")
 
-// asksOften is work between two questions, a thousandth of what the product does.
-const asksOften = 100
+// frequentChecks is the work between two checks of the deadline, a thousandth of the interval of the product.
+const frequentChecks = 100
 
-// endless is more questions than any search asks.
+// endless is more checks of the deadline than any search makes.
 const endless = math.MaxInt / 2
 
-// checkCuts cuts a search at questions about time from the first to the last: the plan
-// must be legal, the objective at most the optimum, the bound at least the optimum. It
-// returns the number of cuts. The search asks each time that it has done this much work.
+// checkCuts stops a search at checks of the deadline from the first to the last: the plan
+// must be legal, the objective at most the optimum, and the bound at least the optimum. It
+// returns the number of stops. The argument work is the work between two checks.
 func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	t.Helper()
 	whole := &countdown{Context: context.Background(), left: endless}
@@ -53,50 +53,50 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	least := optimum - 1e-12*math.Abs(optimum) - 1e-14*solvertest.Magnitude(p)
 	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
 	cuts := 0
-	for left := 0; left < whole.asked; left += stride(whole.asked) {
+	for left := 0; left < whole.checks; left += stride(whole.checks) {
 		result, err := exact.NewWithQuantum(work).Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if objective := checked(t, p, result); objective > most {
-			t.Fatalf("cut at question %d of %d: objective %.15g, optimum %.15g", left, whole.asked, objective, optimum)
+			t.Fatalf("stopped at check %d of %d: objective %.15g, optimum %.15g", left, whole.checks, objective, optimum)
 		}
 		if result.Bound < least {
-			t.Fatalf("cut at question %d of %d: bound %.15g, optimum %.15g", left, whole.asked, result.Bound, optimum)
+			t.Fatalf("stopped at check %d of %d: bound %.15g, optimum %.15g", left, whole.checks, result.Bound, optimum)
 		}
 		cuts++
 	}
 	bounding := &countdown{Context: context.Background(), left: endless}
 	exact.NewWithQuantum(work).Bound(bounding, p)
-	for left := 0; left < bounding.asked; left += stride(bounding.asked) {
+	for left := 0; left < bounding.checks; left += stride(bounding.checks) {
 		if bound, _, _ := exact.NewWithQuantum(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
-			t.Fatalf("bound cut at question %d of %d: %.15g, optimum %.15g", left, bounding.asked, bound, optimum)
+			t.Fatalf("bound stopped at check %d of %d: %.15g, optimum %.15g", left, bounding.checks, bound, optimum)
 		}
 		cuts++
 	}
 	return cuts
 }
 
-// stride is the distance between cuts of a search that asks this often.
-func stride(asked int) int {
+// stride returns the distance between stops of a search with a number of checks.
+func stride(checks int) int {
 	if *cutsPerSearch == 0 {
 		return 1
 	}
-	return 1 + asked / *cutsPerSearch
+	return 1 + checks / *cutsPerSearch
 }
 
-// TestCutAnywhere cuts the searches of drawn problems short.
+// TestCutAnywhere stops the searches of random problems early.
 func TestCutAnywhere(t *testing.T) {
 	cuts := 0
 	rapid.Check(t, func(t *rapid.T) {
 		limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}
 		problems := rapid.OneOf(solvertest.ProblemsWithin(limits), solvertest.GroupedProblems(limits))
-		cuts += checkCuts(t, problems.Draw(t, "problem"), asksOften)
+		cuts += checkCuts(t, problems.Draw(t, "problem"), frequentChecks)
 	})
 	t.Logf("%d cuts", cuts)
 }
 
-// TestCutInstances cuts the proofs of drawn instances short.
+// TestCutInstances stops the proofs of random instances early.
 func TestCutInstances(t *testing.T) {
 	if testing.Short() {
 		t.Skip("in short mode")
@@ -104,7 +104,7 @@ func TestCutInstances(t *testing.T) {
 	cuts := 0
 	for _, instance := range instances.Load(t, testtier.Conformance.Examples(25, 60)) {
 		t.Run(instance.Name, func(t *testing.T) {
-			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), asksOften)
+			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), frequentChecks)
 		})
 	}
 	t.Logf("%d cuts", cuts)

@@ -15,8 +15,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// drawn describes a random snapshot.
-type drawn struct {
+// randomCase describes a random snapshot.
+type randomCase struct {
 	jobs, nodes, steps int
 	// sizes is the number of explicit legal sizes per job. Such a job has uneven sizes with a speed
 	// table that is not concave, a weight, current nodes and a delay. 0 means jobs with default sizes
@@ -26,13 +26,13 @@ type drawn struct {
 	seed      uint64
 }
 
-func (d drawn) String() string {
+func (d randomCase) String() string {
 	return fmt.Sprintf("jobs=%d/nodes=%d/steps=%d/sizes=%d/%s/seed=%d", d.jobs, d.nodes, d.steps, d.sizes, d.admission, d.seed)
 }
 
 // problem generates the snapshot. Remaining ETAs are log-normal around a few steps, so that many jobs
 // can complete within the horizon.
-func (d drawn) problem() *solver.Problem {
+func (d randomCase) problem() *solver.Problem {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	s := &solver.Snapshot{
 		TotalNodes: d.nodes,
@@ -63,7 +63,7 @@ func (d drawn) problem() *solver.Problem {
 // TestAnytime interrupts searches: whenever ctx is done, there is a legal plan and a bound, and the
 // limit of the result is LimitTime.
 func TestAnytime(t *testing.T) {
-	for _, d := range []drawn{
+	for _, d := range []randomCase{
 		{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 20_000, nodes: 30_000, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 20, nodes: 70, steps: 12, sizes: 8, admission: solver.AdmissionPreemptive},
@@ -90,12 +90,12 @@ func TestAnytime(t *testing.T) {
 
 // TestRelativeGap requests less than an optimality proof.
 func TestRelativeGap(t *testing.T) {
-	p := drawn{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem()
-	for _, asked := range []float64{0.5, 1e-2, 1e-4} {
-		result, objective := solve(t, p, solver.SolveOptions{RelativeGap: asked})
+	p := randomCase{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem()
+	for _, limit := range []float64{0.5, 1e-2, 1e-4} {
+		result, objective := solve(t, p, solver.SolveOptions{RelativeGap: limit})
 		gap := solver.RelativeGap(objective, result.Bound)
-		if gap > asked {
-			t.Errorf("gap %g; asked for %g", gap, asked)
+		if gap > limit {
+			t.Errorf("gap %g; must be at most %g", gap, limit)
 		}
 		if gap > solver.OptimalGap && result.Limit != solver.LimitGap {
 			t.Errorf("gap %g with limit %s; want %s", gap, result.Limit, solver.LimitGap)
@@ -105,7 +105,7 @@ func TestRelativeGap(t *testing.T) {
 
 // BenchmarkSolve measures the time of the proof by size, and reports the gap.
 func BenchmarkSolve(b *testing.B) {
-	for _, d := range []drawn{
+	for _, d := range []randomCase{
 		{jobs: 10, nodes: 70, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 40, nodes: 150, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 100, nodes: 400, steps: 5, admission: solver.AdmissionFIFO},
@@ -131,7 +131,7 @@ func BenchmarkSolve(b *testing.B) {
 // BenchmarkBound measures the time of the bound.
 func BenchmarkBound(b *testing.B) {
 	for _, jobs := range []int{100, 1000, 10_000} {
-		p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
+		p := randomCase{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {
 			for b.Loop() {
 				exact.New().Bound(context.Background(), p)
@@ -145,7 +145,7 @@ func BenchmarkBound(b *testing.B) {
 func BenchmarkGrowth(b *testing.B) {
 	for _, jobs := range []int{100, 1000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
-			p := drawn{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
+			p := randomCase{jobs: jobs, nodes: 4 * jobs, steps: 5, admission: solver.AdmissionFIFO}.problem()
 			// Return the memory of generating the problem to the system.
 			debug.FreeOSMemory()
 			if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
@@ -172,9 +172,9 @@ func BenchmarkGrowth(b *testing.B) {
 
 // hardEnd returns the hardest snapshots: few jobs, long horizons, many uneven sizes, tables that are
 // not concave, weights, and size 0, with three seeds and three admissions per shape.
-func hardEnd() []drawn {
-	var all []drawn
-	for _, d := range []drawn{
+func hardEnd() []randomCase {
+	var all []randomCase
+	for _, d := range []randomCase{
 		{jobs: 10, nodes: 70, steps: 12, sizes: 8},
 		{jobs: 10, nodes: 100, steps: 12, sizes: 8},
 		{jobs: 16, nodes: 60, steps: 8, sizes: 10},
@@ -204,7 +204,7 @@ func BenchmarkHardEnd(b *testing.B) {
 // BenchmarkBudget interrupts searches for 1000 jobs and reports the remaining gap. Its time per
 // operation is the budget plus the overrun.
 func BenchmarkBudget(b *testing.B) {
-	p := drawn{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO}.problem()
+	p := randomCase{jobs: 1000, nodes: 4000, steps: 5, admission: solver.AdmissionFIFO}.problem()
 	for _, budget := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
 		b.Run(budget.String(), func(b *testing.B) { benchmarkBudget(b, p, budget) })
 	}

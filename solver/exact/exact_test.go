@@ -30,8 +30,8 @@ func solve(t rapid.TB, p *solver.Problem, options solver.SolveOptions) (solver.R
 	return result, checked(t, p, result)
 }
 
-// checked returns the objective of a result after checking what must hold for any
-// problem: a legal plan, a finite bound that is not below its objective, and no contradiction.
+// checked returns the objective of a result. It fails the test unless the plan is legal, the bound is finite and not
+// below the objective, and there is no contradiction.
 func checked(t rapid.TB, p *solver.Problem, result solver.Result) float64 {
 	t.Helper()
 	if err := p.Check(result.Plan); err != nil {
@@ -58,7 +58,7 @@ func auditOptimum(t rapid.TB, s *solver.Snapshot, o solver.Options, p *solver.Pr
 	}
 }
 
-// admittedSnapshot draws a snapshot and an admission.
+// admittedSnapshot returns a random snapshot and admission.
 func admittedSnapshot(t *rapid.T) (*solver.Snapshot, solver.Admission) {
 	limits := solvertest.Limits{Jobs: 8, Steps: 5, Sizes: 5, Nodes: 40}
 	return solvertest.SnapshotsWithin(limits).Draw(t, "snapshot"), rapid.SampledFrom(admissions).Draw(t, "admission")
@@ -103,9 +103,8 @@ func TestScalingAllWeightsChangesNothing(t *testing.T) {
 	})
 }
 
-// TestOrderOfRunningJobsChangesNoObjective permutes the running jobs. Where not
-// even their smallest sizes fit, the order says who is preempted, so the pool is
-// made large enough for all of them.
+// TestOrderOfRunningJobsChangesNoObjective permutes the running jobs. If their smallest sizes did not fit, the order
+// would determine which job is preempted, so the pool is large enough for all of them.
 func TestOrderOfRunningJobsChangesNoObjective(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, admission := admittedSnapshot(t)

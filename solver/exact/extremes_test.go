@@ -13,8 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// TestExtremeNumbers draws valid snapshots from the ends of what the API allows, under
-// every objective and admission: the search ends, with a legal plan and finite numbers.
+// TestExtremeNumbers solves random valid snapshots with extreme numbers that the API allows, with
+// every objective and admission. The search must complete, with a legal plan and finite numbers.
 func TestExtremeNumbers(t *testing.T) {
 	for seed := range uint64(testtier.Conformance.Examples(1000, 5000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -40,7 +40,7 @@ func TestExtremeNumbers(t *testing.T) {
 	}
 }
 
-// extremeSnapshot draws a snapshot of a few jobs whose numbers are tiny, huge or ordinary.
+// extremeSnapshot returns a random snapshot of a few jobs whose numbers are tiny, huge or ordinary.
 func extremeSnapshot(r *rand.Rand) *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: 1 + r.IntN(40)}
 	for i := range 1 + r.IntN(6) {
@@ -66,5 +66,5 @@ func extremeSnapshot(r *rand.Rand) *solver.Snapshot {
 	return s.WithDefaults()
 }
 
-// oneOf draws one of the values.
+// oneOf returns a random one of the values.
 func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }

@@ -19,8 +19,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// groupedProblem draws a cluster mid-run whose jobs belong to teams, in departments if there
-// are any. Half of the teams are at their limit; quotas fill the pool.
+// groupedProblem returns a random cluster with running jobs that belong to teams, in departments if there
+// are any. Half of the teams are at their limit. The quotas fill the pool.
 func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Problem {
 	s := totalTimeSnapshot(jobs, nodes, seed, true)
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -48,9 +48,9 @@ func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Pr
 	})
 }
 
-// TestGroupsOfHostileNumbers decides problems whose values differ by hundreds of orders of
-// magnitude: there is an answer, it is legal, and it is the best but for the rounding of what
-// a legal plan adds up. Sizes that no plan can have are worth nothing, however much that is.
+// TestGroupsOfHostileNumbers solves problems whose values differ by hundreds of orders of
+// magnitude. The plan must be legal, and optimal except for the rounding error of the values that
+// a legal plan adds up. Sizes that no legal plan contains must not matter, whatever their value.
 func TestGroupsOfHostileNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.GroupedProblems(solvertest.Limits{Jobs: 6, Steps: 1, Sizes: 4, Nodes: 30}).Draw(t, "problem")
@@ -78,16 +78,16 @@ func TestGroupsOfHostileNumbers(t *testing.T) {
 	})
 }
 
-// TestGroupPrices compares prices with what exhaustive search finds one node more and one less
-// of a limit, or of the pool, to be worth. Jobs may hold any number of nodes, each worth less
-// than the one before, so that a price is at least the one and at most the other.
+// TestGroupPrices compares prices with the value of one node more and of one node less in a limit or in the pool,
+// by exhaustive search. Jobs may have any number of nodes, with decreasing marginal values, so that a price is
+// between the two.
 func TestGroupPrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &solver.Problem{Capacity: []int{rapid.IntRange(3, 8).Draw(t, "nodes")}, Steps: 1, QuotaPrice: 3}
 		for g := range 3 {
 			limit := solver.NoLimit
 			if rapid.Bool().Draw(t, "limited") {
-				limit = rapid.IntRange(3, 9).Draw(t, "limit") // Sizes beyond a limit have no say in its price.
+				limit = rapid.IntRange(3, 9).Draw(t, "limit") // Sizes beyond a limit do not affect its price.
 			}
 			p.Groups = append(p.Groups, solver.AdmittedGroup{Parent: min(g, 1) - 1, Limit: limit, Floor: rapid.IntRange(0, 6).Draw(t, "floor")})
 		}
@@ -134,8 +134,8 @@ func TestGroupPrices(t *testing.T) {
 	})
 }
 
-// legalMagnitude returns the sum of the most that each job has in a plan in which the others hold
-// their smallest sizes, and of what quotas cost.
+// legalMagnitude returns the sum of the largest value of each job in a plan in which the other jobs have
+// their smallest sizes, and of the costs of quotas.
 func legalMagnitude(p *solver.Problem) float64 {
 	plan := solver.Plan{}
 	for i := range p.Jobs {
@@ -191,7 +191,7 @@ func groupSizes() []groupSize {
 	return []groupSize{{100, 200, 8, 0}, {1000, 4000, 40, 8}, {100_000, 400_000, 1000, 0}, {100_000, 400_000, 1000, 30}}
 }
 
-// BenchmarkGroups times decisions with groups, those of 1,000 jobs and fewer beside HiGHS.
+// BenchmarkGroups measures decisions with groups, and HiGHS on decisions with at most 1,000 jobs.
 func BenchmarkGroups(b *testing.B) {
 	for _, d := range groupSizes() {
 		var problems []*solver.Problem

@@ -27,13 +27,13 @@ var (
 	hardSeed  = flag.Uint64("seed", 1, "seed of the first of them")
 )
 
-// drawHard draws a snapshot that is hard for one of the two, the kinds in turn.
+// drawHard returns a random snapshot that is hard for one of the two solvers. The seed selects its type.
 func drawHard(seed uint64) shape {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := shape{running: r.IntN(2) == 0, admission: admissions[r.IntN(len(admissions))], seed: seed, groups: 1}
 	uneven := func() { s.sizes = 4 + r.IntN(5) }
 	switch seed % 5 {
-	case 0: // a sweep of equal jobs
+	case 0: // a hyperparameter sweep
 		s.jobs, s.steps = 10+r.IntN(31), []int{5, 8, 12, 24}[r.IntN(4)]
 	case 1: // a few jobs over the longest horizon
 		s.jobs, s.steps = 2+r.IntN(6), solver.MaxSteps
@@ -54,9 +54,9 @@ func drawHard(seed uint64) shape {
 	return s
 }
 
-// BenchmarkAgainstHiGHS has both prove drawn snapshots that are hard for one of them, in
-// turn, in at most a limit of CPU time, and lists those on which exact takes more of it, the
-// worst first. HiGHS is charged for its process alone, not for the model that we write.
+// BenchmarkAgainstHiGHS lets both solvers prove random snapshots that are hard for one of them, one after another and
+// within a limit of CPU time. It lists the snapshots on which exact takes more CPU time, in descending order of the
+// ratio. The CPU time of HiGHS is the time of its process, without the time to write the model.
 func BenchmarkAgainstHiGHS(b *testing.B) {
 	oracle := external.HiGHS(limited(b, solvertest.Program(b, solver.BackendHiGHS), *hardLimit))
 	type row struct {
@@ -113,7 +113,7 @@ type cpuLimit struct {
 	end time.Duration
 }
 
-// Err is asked for time.
+// Err returns context.DeadlineExceeded after the limit.
 func (c cpuLimit) Err() error {
 	if cpuTime(c.b) > c.end {
 		return context.DeadlineExceeded

@@ -63,7 +63,7 @@ func (h *hostile) snapshot() *solver.Snapshot {
 	return s
 }
 
-// options draws an objective, with parameters of every magnitude, and an admission.
+// options returns an objective, with parameters of every magnitude, and an admission.
 func (h *hostile) options() solver.Options {
 	factors := []float64{0, 1e-30, 1, solver.MaxFactor}
 	spans := []time.Duration{0, solver.MinTotalTimeSpan, time.Hour, solver.MaxTotalTimeSpan}
@@ -77,12 +77,11 @@ func (h *hostile) options() solver.Options {
 	}
 }
 
-// FuzzHostileNumbers checks that whatever a valid snapshot holds, there is a legal
-// plan, and a finite bound that is not below its objective, within the budget's
-// order of magnitude.
+// FuzzHostileNumbers checks that every valid snapshot has a legal plan, and a finite bound
+// that is not below its objective.
 func FuzzHostileNumbers(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte("one node, one job, and little else to speak of, but enough bytes"))
+	f.Add([]byte("one node, one job, and few other features, but enough bytes"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h := &hostile{data: data}
 		s := h.snapshot()

@@ -10,7 +10,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// TestIncumbentIsMadeLegal starts from plans that hold too many nodes, or illegal sizes: at no time is the plan worse than what they come to.
+// TestIncumbentIsMadeLegal starts from plans with too many nodes or with illegal sizes. The plan is never worse than
+// their legal form.
 func TestIncumbentIsMadeLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.Problems().Draw(t, "problem")

@@ -12,7 +12,7 @@ import (
 // mostJobs is more than any instance has.
 const mostJobs = 1 << 20
 
-// TestInstances proves every drawn instance and compares it with the optimum that an
+// TestInstances proves every random instance and compares it with the optimum that an
 // independent solver certified.
 func TestInstances(t *testing.T) {
 	for _, instance := range instances.Load(t, mostJobs) {
@@ -29,7 +29,7 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// BenchmarkInstances times the proof of every drawn instance.
+// BenchmarkInstances measures the proof of every random instance.
 func BenchmarkInstances(b *testing.B) {
 	for _, instance := range instances.Load(b, mostJobs) {
 		p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)

@@ -26,7 +26,7 @@ var requests = []struct {
 }
 
 // largePool returns a pool that counts GPUs, in which all jobs are new. A job that requests g GPUs
-// can have g/4 to 4g. Each doubling multiplies its speed by 1.9 within a node of 8 GPUs and by 1.7
+// can have g/4 to 4g. Each doubling multiplies its speed by 1.9 within nodes with 8 GPUs and by 1.7
 // across nodes. ETAs are heavy-tailed.
 func largePool(jobs, gpus int, requests []int, seed uint64) *solver.Snapshot {
 	r := rand.New(rand.NewPCG(seed, uint64(gpus)))
@@ -114,8 +114,8 @@ func TestDecisionsOfLargePools(t *testing.T) {
 }
 
 // BenchmarkLargePools decides 40 pools that count GPUs per size, within 900 ms of CPU time each. It
-// reports the share of proofs, the CPU time, the largest gap, and the share that ended for a work
-// limit.
+// reports the share of proofs, the CPU time, the largest gap, and the share of searches that a work
+// limit stopped.
 func BenchmarkLargePools(b *testing.B) {
 	for _, d := range largePools {
 		for n := range len(requests) * len(poolDecisions) {

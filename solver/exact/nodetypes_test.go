@@ -25,7 +25,7 @@ type typed struct {
 	seed               uint64
 }
 
-// snapshot draws it. All jobs are new.
+// snapshot returns the snapshot. All jobs are new.
 func (d typed) snapshot() *solver.Snapshot {
 	r := rand.New(rand.NewPCG(d.seed, uint64(d.types)))
 	s := new(solver.Snapshot)
@@ -94,9 +94,9 @@ func (d typed) sweep(kinds int) *solver.Snapshot {
 	return s
 }
 
-// BenchmarkNodeTypes proves drawn snapshots: all jobs new, all held and 6 % new, and both where
-// jobs are of few kinds. It reports CPU time, of HiGHS on the first snapshots, the shares proven, and the
-// widest gap.
+// BenchmarkNodeTypes proves random snapshots: with all jobs new, with 94% of the jobs running, and both with few
+// different jobs. It reports the CPU time, also of HiGHS on the first snapshots, the shares proven, and the
+// largest gap.
 func BenchmarkNodeTypes(b *testing.B) {
 	oracle := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
 	for _, d := range []struct {

@@ -38,8 +38,8 @@ func TestOptimal(t *testing.T) {
 		if gap <= solver.OptimalGap && result.Limit != solver.LimitNone {
 			t.Fatalf("limit %s without one", result.Limit)
 		}
-		// Plans within rounding of each other count as equal to exhaustive search; the search
-		// may have told them apart. Next to 0 ties cost too little to calculate with.
+		// Exhaustive search treats plans whose objectives differ by rounding as equal; the search
+		// may have distinguished them. Near 0, tie costs are too small to compute with.
 		best := p.Objective(p.Best.Plan)
 		if !p.TiesBroken || objective > best+1e-15*math.Abs(best) || math.Abs(best) < 1e-270 {
 			return
@@ -58,15 +58,15 @@ func TestOptimal(t *testing.T) {
 	})
 }
 
-// TestEveryWay solves problems as the backend does, and in each of the ways made for hard
-// ones: no lemma may cut the optimum off, no bound may be below it, and a search that has ended
-// has it. With the tests of lemmas that reaches at least nine statements in ten of each of those ways:
+// TestEveryWay solves problems as the backend does, and with each of the stages for hard
+// problems. No lemma may exclude the optimum, no bound may be below it, and a complete search must
+// find it. Together with the tests of lemmas this covers at least 90% of the statements of each stage:
 //
 //	go test ./solver/exact ./solver/exact/proof -run 'TestEveryWay|TestLemma' -coverpkg ./solver/exact/... -coverprofile cover.out
 //	go tool cover -func cover.out
 func TestEveryWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { everyWay(t, solvertest.SolvedProblems().Draw(t, "problem")) })
-	for seed := range uint64(testtier.Conformance.Examples(40, 120)) { // Those of drawn ones are rarely hard enough.
+	for seed := range uint64(testtier.Conformance.Examples(40, 120)) { // Random snapshots are rarely hard enough.
 		r := rand.New(rand.NewPCG(seed, 10))
 		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for i := range 5 {
@@ -118,11 +118,11 @@ func TestSolverUsedAgain(t *testing.T) {
 		for kind := range exact.SmallEfforts() {
 			makers = append(makers, func() *exact.Solver { return exact.NewWithSmallEffort(kind) })
 		}
-		drawn := rapid.SliceOfN(problems, 2, 4).Draw(t, "problems")
+		random := rapid.SliceOfN(problems, 2, 4).Draw(t, "problems")
 		cut := rapid.IntRange(0, 100).Draw(t, "cut")
 		for way, maker := range makers {
 			used := maker()
-			for n, p := range drawn {
+			for n, p := range random {
 				for _, left := range []int{cut, endless} {
 					decide := func(by *exact.Solver) solver.Result {
 						result, err := by.Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
@@ -140,7 +140,7 @@ func TestSolverUsedAgain(t *testing.T) {
 	})
 }
 
-// TestBoundAlone holds the bound that every answer carries against the optimum.
+// TestBoundAlone compares the bound of every response with the optimum.
 func TestBoundAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.SolvedProblems().Draw(t, "problem")

@@ -17,7 +17,7 @@ import (
 type shape struct {
 	jobs, nodes, steps, groups int
 	sizes                      int  // uneven sizes with a speed table; 0: the default sizes
-	running                    bool // half of the jobs hold nodes and have a rescale delay
+	running                    bool // half of the jobs have nodes and a RescaleDelay
 	admission                  solver.Admission
 	seed                       uint64
 }
@@ -27,7 +27,7 @@ func (s shape) String() string {
 		s.jobs, s.nodes, s.steps, s.groups, s.sizes, s.running, s.admission, s.seed)
 }
 
-// problem draws the snapshot.
+// problem returns the problem of the random snapshot.
 func (s shape) problem() *solver.Problem {
 	r := rand.New(rand.NewPCG(s.seed, uint64(s.jobs)))
 	snapshot := &solver.Snapshot{TotalNodes: s.nodes, Horizon: solver.Horizon{Step: solver.DefaultStep, Steps: s.steps}}
@@ -95,8 +95,8 @@ func BenchmarkShapes(b *testing.B) {
 	}
 }
 
-// BenchmarkSizePrices counts the proofs within the work of about a second, with prices per
-// size and without: of sweeps, the hard end, snapshots of a trace, and the drawn instances.
+// BenchmarkSizePrices counts the proofs within the work of about 1 s, with prices per
+// size and without: of sweeps, the hard end, snapshots of a trace, and the random instances.
 func BenchmarkSizePrices(b *testing.B) {
 	sets := make(map[string][]*solver.Problem)
 	for _, s := range shapes() {

@@ -30,7 +30,7 @@ func threadTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// Err is asked for time.
+// Err records the time since its last call.
 func (s *stretches) Err() error {
 	now := threadTime()
 	s.longest = max(s.longest, now-s.last)
@@ -45,7 +45,7 @@ func (s *stretches) Err() error {
 // search and of a bound with a budget of 900 ms of CPU, and how long the plan takes to be
 // read off afterwards. The collector is off: its work is charged to whatever allocates.
 func BenchmarkStretch(b *testing.B) {
-	for _, d := range []drawn{
+	for _, d := range []randomCase{
 		{jobs: 50, nodes: 300, steps: 24, sizes: 32, seed: 1, admission: solver.AdmissionOptimized},
 		{jobs: 10_000, nodes: 40_000, steps: 24, sizes: 32, seed: 1, admission: solver.AdmissionPreemptive},
 		{jobs: 100_000, nodes: 400_000, steps: 5, sizes: 4, seed: 1, admission: solver.AdmissionFIFO},

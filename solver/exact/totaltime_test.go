@@ -15,7 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// totalTimeProblem draws a cluster mid-run under the objective of total time: some jobs
+// totalTimeProblem returns a random problem with OBJECTIVE_TOTAL_TIME: some jobs are
 // queued and new, some paused, most running, with ETAs over four orders of magnitude.
 // Mixed jobs have weights, efficiencies, minimums and restarts of their own.
 func totalTimeProblem(jobs, nodes int, seed uint64, mixed bool) *solver.Problem {
@@ -75,8 +75,8 @@ func bySteppingThrough(p *solver.Problem) float64 {
 	return best[len(best)-1]
 }
 
-// TestTotalTime proves decisions of total time of many sizes, and compares them with the
-// plain dynamic program.
+// TestTotalTime proves decisions with OBJECTIVE_TOTAL_TIME for many numbers of jobs, and compares them with a
+// simple dynamic program.
 func TestTotalTime(t *testing.T) {
 	for _, d := range []struct{ jobs, nodes, seeds int }{
 		{1, 16, 20}, {5, 9, 200}, {12, 24, 200}, {40, 70, 200}, {100, 190, 50}, {300, 150, 20}, {1000, 4000, 2},
@@ -101,8 +101,8 @@ func TestTotalTime(t *testing.T) {
 	}
 }
 
-// BenchmarkTotalTime times decisions of total time by size, and the plain dynamic
-// program on the same ones.
+// BenchmarkTotalTime measures decisions with OBJECTIVE_TOTAL_TIME by number of jobs, and the simple dynamic
+// program on the same problems.
 func BenchmarkTotalTime(b *testing.B) {
 	for _, d := range []struct{ jobs, nodes int }{{40, 70}, {1000, 4000}, {100_000, 400_000}} {
 		for _, mixed := range []bool{false, true} {

@@ -14,9 +14,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// midTrace draws a snapshot like those that a cluster's trace leads to: a score of jobs
-// of the default sizes on a pool of 90 or 130 nodes, some about to finish, two that take
-// long, and a batch of nearly equal ones.
+// midTrace returns a random snapshot as in the middle of a trace: about 20 jobs with
+// the default sizes on a pool of 90 or 130 nodes, some about to complete, two long jobs,
+// and a batch of nearly identical jobs.
 func midTrace(seed uint64) *solver.Problem {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := &solver.Snapshot{TotalNodes: []int{90, 130}[seed%2], Horizon: solver.DefaultHorizon()}
@@ -52,9 +52,9 @@ func TestWorkOfAProof(t *testing.T) {
 		if objective := checked(t, p, result); result.Limit != solver.LimitNone {
 			t.Errorf("seed %d: limit %s, gap %g", seed, result.Limit, solver.RelativeGap(objective, result.Bound))
 		}
-		total, most = total+ctx.asked, max(most, ctx.asked)
+		total, most = total+ctx.checks, max(most, ctx.checks)
 	}
-	t.Logf("%d questions, at most %d of one proof", total, most)
+	t.Logf("%d checks, at most %d of one proof", total, most)
 }
 
 // TestWorkOfManyJobs does so for 100,000 jobs, whose search takes more memory than that of few.
@@ -78,13 +78,13 @@ func TestWorkOfManyJobs(t *testing.T) {
 	if gap := solver.RelativeGap(checked(t, p, result), result.Bound); gap > solver.OptimalGap {
 		t.Errorf("limit %s, gap %g", result.Limit, gap)
 	}
-	t.Logf("%d questions", ctx.asked)
+	t.Logf("%d checks", ctx.checks)
 }
 
 // TestWorkOfFullPools does so for many jobs that compete for few nodes. The search for prices
 // starts where its master is flat, so that Newton's steps are far longer than the trust region.
 func TestWorkOfFullPools(t *testing.T) {
-	for _, d := range []drawn{
+	for _, d := range []randomCase{
 		{jobs: 3000, nodes: 4500, steps: 5, admission: solver.AdmissionFIFO},
 		{jobs: 10_000, nodes: 15_000, steps: 5, admission: solver.AdmissionFIFO},
 	} {
@@ -97,7 +97,7 @@ func TestWorkOfFullPools(t *testing.T) {
 		if gap := solver.RelativeGap(checked(t, p, result), result.Bound); gap > solver.OptimalGap || ctx.left < 0 {
 			t.Errorf("%v: limit %s, gap %g", d, result.Limit, gap)
 		}
-		t.Logf("%v: %d questions", d, ctx.asked)
+		t.Logf("%v: %d checks", d, ctx.checks)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestWorkOfTies(t *testing.T) {
 	if result.Limit != solver.LimitNone || gap > solver.OptimalGap {
 		t.Errorf("limit %s, gap %g", result.Limit, gap)
 	}
-	t.Logf("%d questions", ctx.asked)
+	t.Logf("%d checks", ctx.checks)
 }
 
 // TestWorkOfSweeps does so for sweeps.
@@ -141,7 +141,7 @@ func TestWorkOfSweeps(t *testing.T) {
 		if result.Limit != solver.LimitNone {
 			t.Errorf("%v: limit %s, gap %g", s, result.Limit, gap)
 		}
-		most = max(most, ctx.asked)
+		most = max(most, ctx.checks)
 	}
-	t.Logf("at most %d questions of one proof", most)
+	t.Logf("at most %d checks of one proof", most)
 }

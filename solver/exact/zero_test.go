@@ -9,7 +9,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// TestNothingToGain: where no plan is worth more than nothing, the search ends with the
+// TestNothingToGain checks that if no plan has a positive value, the search completes with the
 // objective 0, the bound 0 and a gap of 0.
 func TestNothingToGain(t *testing.T) {
 	job := func(id string, weight float64, sizes ...int) solver.Job {

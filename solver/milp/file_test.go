@@ -155,7 +155,7 @@ func (f *file) check(values map[string]float64) error {
 		}
 		slack := tolerance * max(size, math.Abs(row.right))
 		if row.sense != "G" && left > row.right+slack || row.sense != "L" && left < row.right-slack {
-			return fmt.Errorf("row %s: %v %s %v does not hold", name, left, row.sense, row.right)
+			return fmt.Errorf("row %s: %v %s %v is violated", name, left, row.sense, row.right)
 		}
 	}
 	return nil

@@ -156,7 +156,7 @@ func TestSmallestBigM(t *testing.T) {
 		valid := func(bigM float64) bool { // Whether every legal n has deltas for every k.
 			for _, n := range sizes {
 				for _, k := range sizes {
-					if !sideHolds(float64(n-k), bigM) || !sideHolds(float64(k-n), bigM) {
+					if !sideSatisfied(float64(n-k), bigM) || !sideSatisfied(float64(k-n), bigM) {
 						return false
 					}
 				}
@@ -169,9 +169,9 @@ func TestSmallestBigM(t *testing.T) {
 	}
 }
 
-// sideHolds reports whether a binary makes the paper's inequalities (delta -), or
-// (delta +), hold for the difference.
-func sideHolds(difference, bigM float64) bool {
+// sideSatisfied reports whether a binary satisfies the paper's inequalities (delta -), or
+// (delta +), for the difference.
+func sideSatisfied(difference, bigM float64) bool {
 	for _, delta := range []float64{0, 1} {
 		if (1-delta)/bigM-bigM*delta <= difference && difference <= bigM*(1-delta) {
 			return true

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// twoJobs is the model of the golden files: a running job of weight 2 that may hold
-// 1 or 2 nodes and ends within the horizon, and a queued one that needs 30 s to start.
+// twoJobs returns the problem of the golden files: a running job of weight 2 that can have
+// 1 or 2 nodes and complete within the horizon, and a queued job that needs 30 s to start.
 func twoJobs() *solver.Problem {
 	running := solver.NewJob("running", 600*time.Second)
 	running.CurrentNodes, running.MaxNodes, running.Weight = 2, 2, new(2.0)

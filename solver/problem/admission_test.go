@@ -13,9 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// holding returns a snapshot of jobs that hold the given nodes and need at least
-// the given minimums.
-func holding(nodes int, current, minimums []int) *solver.Snapshot {
+// jobsOn returns a snapshot of jobs with the given current nodes and minimums.
+func jobsOn(nodes int, current, minimums []int) *solver.Snapshot {
 	s := valid(len(current))
 	s.TotalNodes = nodes
 	for i := range s.Jobs {
@@ -34,44 +33,44 @@ func TestAdmission(t *testing.T) {
 	}{
 		{
 			name:     "every job fits",
-			snapshot: holding(4, []int{2, 0, 1}, []int{1, 1, 2}),
+			snapshot: jobsOn(4, []int{2, 0, 1}, []int{1, 1, 2}),
 			fifo:     smallest{0: 1, 1: 1, 2: 2}, optimized: smallest{0: 1, 1: 0, 2: 2}, preempted: smallest{0: 0, 1: 0, 2: 0},
 		},
 		{
 			name:     "running jobs come first, wherever they are listed",
-			snapshot: holding(3, []int{0, 1, 0, 1}, []int{1, 1, 1, 1}),
+			snapshot: jobsOn(3, []int{0, 1, 0, 1}, []int{1, 1, 1, 1}),
 			fifo:     smallest{0: 1, 1: 1, 3: 1}, optimized: smallest{0: 0, 1: 1, 2: 0, 3: 1},
 			preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
 		},
 		{
 			name:     "the queue stops at the first job that does not fit",
-			snapshot: holding(4, []int{1, 0, 0, 0}, []int{1, 2, 2, 1}),
+			snapshot: jobsOn(4, []int{1, 0, 0, 0}, []int{1, 2, 2, 1}),
 			fifo:     smallest{0: 1, 1: 2}, optimized: smallest{0: 1, 1: 0, 2: 0, 3: 0},
 			preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
 		},
 		{
 			name:     "current sizes do not matter, only minimums do",
-			snapshot: holding(3, []int{16, 0, 9}, []int{1, 1, 1}),
+			snapshot: jobsOn(3, []int{16, 0, 9}, []int{1, 1, 1}),
 			fifo:     smallest{0: 1, 1: 1, 2: 1}, optimized: smallest{0: 1, 1: 0, 2: 1}, preempted: smallest{0: 0, 1: 0, 2: 0},
 		},
 		{
 			name:     "shrunken pool: running jobs that fit stay and no queued job passes those that go",
-			snapshot: holding(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
+			snapshot: jobsOn(5, []int{2, 0, 4, 1}, []int{2, 1, 4, 1}),
 			fifo:     smallest{0: 2, 3: 1}, optimized: smallest{0: 2, 3: 1}, preempted: smallest{0: 0, 1: 0, 2: 0, 3: 0},
 		},
 		{
 			name:     "a minimum that is not a legal size counts as the next one",
-			snapshot: holding(3, []int{0}, []int{3}),
+			snapshot: jobsOn(3, []int{0}, []int{3}),
 			fifo:     smallest{}, optimized: smallest{0: 0}, preempted: smallest{0: 0},
 		},
 		{
 			name:     "zero nodes",
-			snapshot: holding(0, []int{2, 0}, []int{1, 1}),
+			snapshot: jobsOn(0, []int{2, 0}, []int{1, 1}),
 			fifo:     smallest{}, optimized: smallest{1: 0}, preempted: smallest{0: 0, 1: 0},
 		},
 		{
 			name:     "no jobs",
-			snapshot: holding(4, nil, nil),
+			snapshot: jobsOn(4, nil, nil),
 			fifo:     smallest{}, optimized: smallest{}, preempted: smallest{},
 		},
 	}
@@ -116,8 +115,8 @@ func TestAdmissionProperties(t *testing.T) {
 			if err := p.Check(plan); err != nil {
 				t.Fatalf("%s: not even the smallest sizes are a legal plan: %v", admission, err)
 			}
-			// Running jobs that fit beside those before them are admitted, and of the queue those
-			// before the first that does not fit, jobs that never fit aside.
+			// A running job is admitted if it fits in addition to the jobs before it. Queued jobs are admitted up
+			// to the first one that does not fit. Jobs that never fit are skipped.
 			leftOut, room := false, s.TotalNodes
 			expect := func(queued, passing bool) {
 				for i := range s.Jobs {
@@ -149,7 +148,7 @@ func TestAdmissionProperties(t *testing.T) {
 	})
 }
 
-// TestStartFirst looks at which jobs START_FIRST has hold nodes.
+// TestStartFirst checks which jobs must have nodes with START_FIRST.
 func TestStartFirst(t *testing.T) {
 	// Of each job: id, hours left, smallest size, nodes now, hours trained.
 	job := func(id string, left float64, smallest, current, trained int) solver.Job {
@@ -165,13 +164,13 @@ func TestStartFirst(t *testing.T) {
 		name  string
 		nodes int
 		jobs  []solver.Job
-		want  string // the jobs that have to hold nodes
+		want  string // the jobs that must have nodes
 	}{
 		{
 			"in order up to the first that does not fit", 8,
 			[]solver.Job{
 				job("runs", 9, 1, 8, 1), job("never fits", 1, 16, 0, 0), job("starts", 1, 4, 0, 0), job("paused", 1, 4, 0, 1),
-				job("too large beside it", 1, 8, 0, 0), job("behind that", 1, 1, 0, 0), job("barely runs", 9, 2, 4, 1),
+				job("too large for the rest", 1, 8, 0, 0), job("behind that", 1, 1, 0, 0), job("barely runs", 9, 2, 4, 1),
 			},
 			"[starts]",
 		},
@@ -201,7 +200,7 @@ func TestStartFirst(t *testing.T) {
 				}
 			}
 			if got := fmt.Sprint(forced); got != test.want {
-				t.Errorf("%v have to hold nodes; want %v", got, test.want)
+				t.Errorf("%v must have nodes; want %v", got, test.want)
 			}
 		})
 	}
@@ -236,11 +235,11 @@ func TestStartFirstOnTypes(t *testing.T) {
 	}).WithDefaults()
 	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults())
 	if got := p.Jobs[2].Options; got[0].IsZero() {
-		t.Errorf("the new job has the options %v; want to start beside the others", got)
+		t.Errorf("the new job has the options %v; want a start in addition to the other jobs", got)
 	}
 }
 
-// TestNeverFittingBlocksNoJob holds for every admission.
+// TestNeverFittingBlocksNoJob checks with every admission that a job that never fits does not block other jobs.
 func TestNeverFittingBlocksNoJob(t *testing.T) {
 	for _, current := range []int{0, 16} {
 		big := solver.NewJob("big", time.Hour)
@@ -250,14 +249,14 @@ func TestNeverFittingBlocksNoJob(t *testing.T) {
 		for _, admission := range solver.Admissions() {
 			p := solver.NewProblem(s, admission)
 			if !slices.ContainsFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == 1 }) {
-				t.Errorf("%s, with %d nodes held: the job that fits is not admitted", admission, current)
+				t.Errorf("%s, with %d nodes occupied: the job that fits is not admitted", admission, current)
 			}
 		}
 	}
 }
 
-// TestStartFirstProperties compares which jobs of random snapshots have to hold nodes with the
-// rule as it reads, each sum over running jobs anew.
+// TestStartFirstProperties compares which jobs of random snapshots must have nodes with a literal implementation of
+// the rule, which computes each sum over running jobs again.
 func TestStartFirstProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 9, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "snapshot")
@@ -304,7 +303,7 @@ func TestStartFirstProperties(t *testing.T) {
 			got[job.Index] = !job.Options[0].IsZero()
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("jobs that have to hold nodes: %v; want %v", got, want)
+			t.Fatalf("jobs that must have nodes: %v; want %v", got, want)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestValidateGroups(t *testing.T) {
 		want     []string
 	}{
 		{"two teams", teams(solver.Group{ID: "a", Limit: new(0)}, solver.Group{ID: "b", Quota: 99}), nil},
-		{"a job's group where there are none", noGroups, nil},
+		{"a job's group without groups", noGroups, nil},
 		{"a parent after its child", in("a", solver.Group{ID: "a", ParentID: "b"}, solver.Group{ID: "b"}), nil},
 		{"4 deep", in("4", chain(4)...), nil},
 		{"6 deep", in("6", chain(6)...), []string{"groups[4].parent_id", "groups[5].parent_id"}},

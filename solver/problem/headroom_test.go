@@ -8,7 +8,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// inGroup returns a job of one size that holds the given nodes, as one of a group.
+// inGroup returns a job of a group with one size and the given current nodes.
 func inGroup(id, group string, size, current int) solver.Job {
 	job := solver.NewJob(id, 3_600_000_000_000)
 	job.AllowedNodes, job.CurrentNodes, job.GroupID = []int{size}, current, group
@@ -55,7 +55,7 @@ func TestAdmissionWithGroups(t *testing.T) {
 			},
 		},
 		{
-			name: "a limit below what running jobs hold", nodes: 20,
+			name: "a limit below the nodes of running jobs", nodes: 20,
 			groups: []solver.Group{{ID: "a", Limit: new(5)}, {ID: "b"}},
 			jobs:   []solver.Job{inGroup("a4", "a", 4, 4), inGroup("a2", "a", 2, 2), never("a1", "a", 1), never("b1", "b", 1)},
 			forced: map[solver.Admission][]string{
@@ -101,8 +101,8 @@ func TestAdmissionWithGroups(t *testing.T) {
 	}
 }
 
-// TestFloors checks what a group is short of: its quota, or what its admitted jobs can
-// hold at most.
+// TestFloors checks the floor of a group: its quota, or the maximum number of nodes of its admitted jobs if that is
+// smaller.
 func TestFloors(t *testing.T) {
 	s := &solver.Snapshot{
 		TotalNodes: 15, Horizon: solver.DefaultHorizon(),

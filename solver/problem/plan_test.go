@@ -171,7 +171,7 @@ func TestReleaseFinished(t *testing.T) {
 	}
 }
 
-// drawPlan draws a plan of legal sizes, which may exceed the pool.
+// drawPlan returns a random plan of legal sizes, which may exceed the pool.
 func drawPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for n := range plan {

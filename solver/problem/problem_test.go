@@ -92,8 +92,8 @@ func TestRescaleDelay(t *testing.T) {
 	}
 }
 
-// TestRescaleDelayBelowTheTable has a job that holds fewer nodes than its speed
-// table begins with, on which it does not train.
+// TestRescaleDelayBelowTheTable has a job with fewer current nodes than the smallest size of its speed table, so
+// that it does not train.
 func TestRescaleDelayBelowTheTable(t *testing.T) {
 	s := valid(1)
 	s.Horizon.Step = 100 * time.Second
@@ -188,7 +188,7 @@ func TestDemandIsTheObjectives(t *testing.T) {
 		want    []float64
 	}{
 		"progress":       {solver.Options{Objective: solver.ObjectiveProgress}, []float64{3600, 7200}},
-		"total time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
+		"total-time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
 		"an own row":     {solver.Options{CustomObjective: &double}, []float64{7200, 7200}},
 		"a row without":  {solver.Options{CustomObjective: &solver.ObjectiveSpec{Name: "none", Fill: double.Fill}}, []float64{3600, 3600}},
 		"all admissions": {solver.Options{Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},

@@ -12,7 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
-// drawRanking draws keys, with ties, weights and errors, and the order by key.
+// drawRanking returns random keys with ties, weights and errors, and the order by key.
 func drawRanking(t *rapid.T) (r ranking, order []int) {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	jobs := rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(60, 1500)).Draw(t, "jobs")
@@ -89,8 +89,8 @@ func TestRanksWithoutETAs(t *testing.T) {
 	}
 }
 
-// TestETAErrors checks which errors count: a job's own or else that of all, next to nothing as
-// nothing, and of many different ones of many jobs quarters.
+// TestETAErrors checks which errors count: the job's own error, otherwise the common one. Tiny errors count as 0, and
+// many different errors of many jobs are rounded to quarters.
 func TestETAErrors(t *testing.T) {
 	jobs := []snapshot.Job{{}, {ETAError: new(0.0)}, {ETAError: new(1e-7)}, {ETAError: new(0.77)}}
 	if got, want := etaErrors(jobs, 1.4), []float64{1.4, 0, 0, 0.77}; !slices.Equal(got, want) {

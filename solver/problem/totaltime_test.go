@@ -176,7 +176,7 @@ func (m spec) value(i, k int, c, meanWeight float64) float64 {
 	return value
 }
 
-// drawTotalTime draws parameters of the objective.
+// drawTotalTime returns random parameters of the objective.
 func drawTotalTime(t *rapid.T) solver.TotalTimeOptions {
 	seconds := func(name string, values ...int) *time.Duration {
 		return new(time.Duration(rapid.SampledFrom(values).Draw(t, name)) * time.Second)
@@ -184,7 +184,7 @@ func drawTotalTime(t *rapid.T) solver.TotalTimeOptions {
 	return solver.TotalTimeOptions{
 		Fairness:         new(rapid.SampledFrom([]float64{0, 1, 4, 0.3}).Draw(t, "fairness")),
 		Aging:            seconds("aging", 0, 28800, 60),
-		RescalePrice:     seconds("rescale price", 0, 75, 15),
+		RescalePrice:     seconds("RescalePrice", 0, 75, 15),
 		Payback:          seconds("payback", 900, 1, 300),
 		PausePriceFactor: new(rapid.SampledFrom([]float64{0, 1, 8}).Draw(t, "pause price factor")),
 		StartBonus:       seconds("start bonus", 0, 500),
@@ -283,10 +283,10 @@ func TestRestartTime(t *testing.T) {
 	}
 }
 
-// TestTotalTimeIsHeSRPT checks the special case that theory knows: equal weights, one
-// curve, no jobs still to come, and no largest size below the pool. There the sum of
-// c_i d_i is the least total time of any allocation of divisible nodes, so that c is its
-// gradient, and the best divisible nodes are heSRPT's shares.
+// TestTotalTimeIsHeSRPT checks the special case with a known theory: equal weights, one
+// speed curve, no further arrivals, and no largest size below the pool. In this case the sum of
+// c_i d_i is the smallest sum of completion times of any allocation of divisible nodes, c is its
+// gradient, and the optimal divisible nodes are the shares of heSRPT.
 func TestTotalTimeIsHeSRPT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pool := 1 << rapid.IntRange(0, 9).Draw(t, "log2 of the pool")
@@ -312,7 +312,7 @@ func TestTotalTimeIsHeSRPT(t *testing.T) {
 		least := sim.TotalTimeBound(demands, pool).Seconds() * float64(len(demands))
 		rounding := 1e-9 * float64(len(demands)) // The bound is in whole nanoseconds.
 		if math.Abs(total-least) > 1e-12*least+rounding {
-			t.Fatalf("sum of c_i d_i is %.15g; the least total time is %.15g", total, least)
+			t.Fatalf("sum of c_i d_i is %.15g; the smallest sum of completion times is %.15g", total, least)
 		}
 		longestFirst := make([]int, len(demands))
 		for i := range longestFirst {

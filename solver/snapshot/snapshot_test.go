@@ -143,7 +143,7 @@ func TestDemand(t *testing.T) {
 		{"one node", curve, 1, 1},
 		{"eight nodes of a curve", curve, 8, 4.096},
 		{"three nodes, an illegal size", curve, 3, math.Pow(3, 1+math.Log2(0.8))},
-		{"unset beside a table that begins at two", table, 0, 1},
+		{"unset with a table that begins at two", table, 0, 1},
 		{"a size of the table", table, 8, 6},
 		{"the middle of two sizes, in logarithms", table, 4, math.Sqrt(2 * 6)},
 		{"the middle of two speeds, the quotient of which is no number", steep, 4, math.Sqrt(1e-300) * math.Sqrt(1e9)},

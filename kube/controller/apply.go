@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,33 +24,21 @@ const (
 	warning = corev1.EventTypeWarning
 	// maxNote is the maximum length of the text of an event, in bytes.
 	maxNote = 1024
-	// maxConflicts is the number of conflicts in one decision after which a job is pinned.
-	maxConflicts = 5
-	// refusedPatience is the time for which refused writes are retried. For a few seconds after its start, an
-	// API server may not know all roles, and may use an old version of an admission policy.
-	refusedPatience = 30 * time.Second
-	// refusedFor is the time after the first refusal until a new decision may restart refusedPatience. Without
-	// it, decisions every few seconds would restart it each time.
-	refusedFor = 2 * time.Minute
 )
 
 // apply takes the ready steps of a plan, and reports whether there were any. It takes steps that free nodes
 // first.
 func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (acted bool, err error) {
 	for _, step := range p.Conflicts {
-		l.writes.pin(step.Job.UID, world.Conflict, "another writer resized it while a decision was carried out")
+		l.pins.byJob[step.Job.UID] = world.Pin{Reason: world.Conflict, Message: "another writer resized it while a decision was carried out"}
 	}
-	var frees, takes []plan.Step
-	for _, step := range p.Ready {
-		if step.Frees() {
-			frees = append(frees, step)
-		} else {
-			takes = append(takes, step)
+	for _, frees := range []bool{true, false} {
+		steps := slices.DeleteFunc(slices.Clone(p.Ready), func(s plan.Step) bool { return s.Frees() != frees })
+		errs := parallel(steps, func(step plan.Step) error { return l.resize(ctx, step, w.Now) })
+		for i, step := range steps {
+			errs[i] = l.resized(ctx, step, w.Now, errs[i])
 		}
-	}
-	take := func(step plan.Step) error { return l.resize(ctx, w, step) }
-	for _, steps := range [][]plan.Step{frees, takes} {
-		if err := parallel(steps, take); err != nil {
+		if err := errors.Join(errs...); err != nil {
 			return true, err
 		}
 	}
@@ -65,15 +54,15 @@ func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (a
 		}
 	}
 	// Refused steps are retried later.
-	taken := func(step plan.Step) bool { return !l.writes.isRefused(step.Job.UID) }
+	taken := func(step plan.Step) bool { return l.pins.refusals[step.Job.UID].IsZero() }
 	return slices.ContainsFunc(p.Ready, taken) || len(p.Conflicts) > 0, nil
 }
 
-// resize takes a step. If the kind has no child, it writes the size, the suspension and the record with one
+// resize writes a step. If the kind has no child, it writes the size, the suspension and the record with one
 // patch. Patches fail with a conflict if the object changed since the step was planned.
-func (l *Loop) resize(ctx context.Context, w *world.ClusterState, step plan.Step) error {
+func (l *Loop) resize(ctx context.Context, step plan.Step, now time.Time) error {
 	j := step.Job
-	record := j.NextRecord(step.To, w.Now)
+	record := j.NextRecord(step.To, now)
 	for _, patch := range j.Kind.Resize(j.Shape, step.To) {
 		object := j.Object
 		if patch.Child {
@@ -87,32 +76,37 @@ func (l *Loop) resize(ctx context.Context, w *world.ClusterState, step plan.Step
 		if err != nil {
 			return err
 		}
-		switch err := l.patch(ctx, object.DeepCopy(), client.RawPatch(types.JSONPatchType, body)); {
-		case err == nil:
-		case apierrors.IsNotFound(err):
-			return nil // The job was deleted, so its nodes become free.
-		case apierrors.IsConflict(err):
-			l.writes.conflict(j.UID)
-			return nil
-		case refusedAsGang(err):
-			l.writes.gang(j.UID, err.Error(), w.Now)
-			return nil
-		case denied(err) && l.writes.mayRetry(j.UID, w.Now):
-			l.Log.InfoContext(ctx, "write was refused and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
-			return nil
-		case denied(err):
-			l.writes.pin(j.UID, world.Refused, err.Error())
-			l.event(j, warning, string(world.Refused), "%v: %v", step, err)
-			return nil
-		default:
-			return fmt.Errorf("resize %s: %w", j.ID, err)
+		if err := l.patch(ctx, object.DeepCopy(), client.RawPatch(types.JSONPatchType, body)); err != nil {
+			return err
 		}
 	}
-	l.writes.resized(j.UID, step.To, !step.Frees(), w.Now)
-	change, reason := changeOf(step)
-	l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
-	l.event(j, normal, reason, "%s", l.describe(step, record.Gap))
-	l.Log.InfoContext(ctx, "resized", "pool", l.pool.Name, "job", j.ID, "from", step.From, "to", step.To, "decision", record.ID)
+	return nil
+}
+
+// resized records the result of a step. It returns an error that is not due to the job.
+func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err error) error {
+	j := step.Job
+	switch {
+	case err == nil:
+		delete(l.pins.refusals, j.UID)
+		l.usage.resized(j.UID, step.To, !step.Frees(), now)
+		change, reason := changeOf(step)
+		l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
+		l.event(j, normal, reason, "%s", l.describe(step, j.Record.Gap))
+		l.Log.InfoContext(ctx, "resized", "pool", l.pool.Name, "job", j.ID, "from", step.From, "to", step.To, "decision", j.Record.ID)
+	case apierrors.IsNotFound(err): // The job was deleted, so its nodes become free.
+	case apierrors.IsConflict(err):
+		l.pins.conflict(j.UID)
+	case refusedAsGang(err):
+		l.pins.byJob[j.UID] = world.Pin{Reason: world.Gang, Message: err.Error(), Until: now.Add(maxForeign)}
+	case denied(err) && l.pins.refusal(j.UID, now):
+		l.Log.InfoContext(ctx, "write was refused and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
+	case denied(err):
+		l.pins.refuse(j.UID, err.Error())
+		l.event(j, warning, string(world.Refused), "%v: %v", step, err)
+	default:
+		return fmt.Errorf("resize %s: %w", j.ID, err)
+	}
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -56,7 +55,7 @@ func (l *Loop) decide(ctx context.Context, w *world.ClusterState, trigger string
 	l.last = w.Now
 	dirty := l.dirty
 	l.dirty = time.Time{}
-	l.writes.decide(w.Now)
+	l.pins.decide(w.Now)
 	l.queryRemaining(ctx)
 	w, err := l.observe(ctx)
 	if err != nil {
@@ -141,40 +140,40 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 	if frozen := plan.Unaffected(w, r); frozen != nil {
 		// First try to resize only the jobs that lost nodes. Include the other jobs if that would pause a job.
 		affected := plan.Snapshot(w, id, frozen)
-		answer, result, err := l.allocate(ctx, w, affected, trigger)
-		if err != nil || !plan.Pauses(affected, answer) && plan.ForbiddenPauses(w, affected, answer, outage != nil) == nil {
-			return answer, affected, result, err
+		response, result, err := l.allocate(ctx, w, affected, trigger)
+		if err != nil || !plan.Pauses(affected, response) && plan.ForbiddenPauses(w, affected, response, outage != nil) == nil {
+			return response, affected, result, err
 		}
 	}
-	answer, result, err := l.allocate(ctx, w, r, trigger)
+	response, result, err := l.allocate(ctx, w, r, trigger)
 	if err != nil {
 		return nil, r, result, err
 	}
-	frozen := plan.ForbiddenPauses(w, r, answer, outage != nil)
+	frozen := plan.ForbiddenPauses(w, r, response, outage != nil)
 	if outage == nil && slices.Contains(slices.Collect(maps.Values(frozen)), plan.NoPause) {
 		// Let all running jobs keep at least their smallest sizes. Jobs that are frozen instead could neither
 		// replace lost nodes nor use idle ones.
 		r = plan.Snapshot(w, id, nil)
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_OPTIMIZED
-		if answer, result, err = l.allocate(ctx, w, r, trigger); err != nil {
+		if response, result, err = l.allocate(ctx, w, r, trigger); err != nil {
 			return nil, r, result, err
 		}
-		frozen = plan.ForbiddenPauses(w, r, answer, outage != nil)
+		frozen = plan.ForbiddenPauses(w, r, response, outage != nil)
 	}
 	if frozen != nil {
 		// Request a decision without the jobs that must not be paused.
 		if r = plan.Snapshot(w, id, frozen); len(r.Jobs) == 0 {
 			return nil, r, resultEmpty, nil
 		}
-		answer, result, err = l.allocate(ctx, w, r, trigger)
+		response, result, err = l.allocate(ctx, w, r, trigger)
 	}
-	return answer, r, result, err
+	return response, r, result, err
 }
 
 // allocate calls the allocator and checks the response. With the objective progress, events between two
 // cadences only fill idle nodes. If an autoscaler scales the pool, the request has the number of nodes that
 // are worth their price.
-func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Request, trigger string) (answer plan.Response, result string, err error) {
+func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Request, trigger string) (response plan.Response, result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
 	snapshot := r.Allocate.GetSnapshot()
@@ -184,25 +183,25 @@ func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Reque
 		snapshot.TotalNodes = int32(total)
 	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
-		answer, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})
+		response, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})
 	} else {
-		answer, err = l.Allocator.Allocate(ctx, r.Allocate)
+		response, err = l.Allocator.Allocate(ctx, r.Allocate)
 	}
 	if err != nil {
-		return answer, resultFailed, err
+		return response, resultFailed, err
 	}
-	if err := plan.Check(r, answer); err != nil {
-		return answer, resultRefused, err
+	if err := plan.Check(r, response); err != nil {
+		return response, resultRefused, err
 	}
-	return answer, resultDecided, nil
+	return response, resultDecided, nil
 }
 
 // commit writes the targets of a decision on the jobs. The decision is valid only once all targets are
 // written. A job is pinned if the API server refuses its target but accepts others, or refuses it for long.
-func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *DecisionReport, r plan.Request, answer plan.Response) error {
+func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *DecisionReport, r plan.Request, response plan.Response) error {
 	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.worthwhile}
 	l.why = nil
-	allocated, ok := answer.(*elastallocv1.AllocateResponse)
+	allocated, ok := response.(*elastallocv1.AllocateResponse)
 	if ok {
 		solved := allocated.GetReport()
 		gap := solved.GetRelativeGap()
@@ -212,14 +211,12 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 		l.Metrics.objective.WithLabelValues(l.pool.Name).Set(solved.GetObjective())
 		l.Metrics.greedy.WithLabelValues(l.pool.Name).Set(solved.GetGreedyObjective())
 	}
-	targets := plan.Targets(w, d, r, answer)
+	targets := plan.Targets(w, d, r, response)
 	if len(targets) == 0 {
 		l.current = report.ID // Void earlier decisions.
 		return nil
 	}
-	var mu sync.Mutex
-	failed := make(map[*world.Job]error)
-	err := parallel(targets, func(t plan.Target) error {
+	errs := parallel(targets, func(t plan.Target) error {
 		object := t.Job.Object.DeepCopy()
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			// Reject the patch if another job has the same name now.
@@ -232,34 +229,32 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 		if err != nil {
 			return err
 		}
-		switch err := l.patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		err = l.patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil // The job was deleted, so its nodes become free.
-		case err != nil && denied(err):
-			mu.Lock()
-			defer mu.Unlock()
-			failed[t.Job] = err
-			return nil
-		default:
-			return err
 		}
+		return err
 	})
-	for j, refusal := range failed {
-		if l.writes.mayRetry(j.UID, w.Now) && len(failed) == len(targets) {
-			err = errors.Join(err, fmt.Errorf("%s: %w", j.ID, refusal))
-			continue
+	accepts := slices.ContainsFunc(errs, func(err error) bool { return err == nil || !denied(err) })
+	for i, t := range targets {
+		switch err := errs[i]; {
+		case err == nil || !denied(err):
+		case l.pins.refusal(t.Job.UID, w.Now) && !accepts:
+			errs[i] = fmt.Errorf("%s: %w", t.Job.ID, err)
+		default:
+			l.Log.WarnContext(ctx, "job is pinned because its target was refused", "job", t.Job.ID, "error", err)
+			l.pins.refuse(t.Job.UID, err.Error())
+			errs[i] = nil
 		}
-		l.Log.WarnContext(ctx, "job is pinned because its target was refused", "job", j.ID, "error", refusal)
-		l.writes.pin(j.UID, world.Refused, refusal.Error())
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		l.current = undecided
 		return fmt.Errorf("write targets: %w", err)
 	}
 	l.current = report.ID
 	if ok {
 		l.explain(ctx, r, targets)
-		l.postQueuedEvents(r, answer)
+		l.postQueuedEvents(r, response)
 	}
 	if l.Mode == plan.ModeRecommend {
 		for _, t := range targets {
@@ -305,10 +300,10 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 }
 
 // postQueuedEvents posts an event on jobs that have to wait, once per wait.
-func (l *Loop) postQueuedEvents(r plan.Request, answer plan.Response) {
+func (l *Loop) postQueuedEvents(r plan.Request, response plan.Response) {
 	queued := make(map[types.UID]bool)
 	for i, j := range r.Jobs {
-		if answer.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {
+		if response.GetAllocations()[i].GetNodes() > 0 || j.Nodes() > 0 {
 			continue
 		}
 		queued[j.UID] = l.queued[j.UID] || l.why[j.ID] != ""
@@ -334,7 +329,7 @@ func refusedAsGang(err error) bool {
 // admission webhook failed.
 func denied(err error) bool { return refused(err) || apierrors.IsInternalError(err) }
 
-// patch patches an object and notes the result in the ledger.
+// patch patches an object and stores the result.
 func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, patch client.Patch) error {
 	err := l.Client.Patch(ctx, object, patch, client.FieldOwner("elastalloc-controller"))
 	if err != nil {
@@ -346,10 +341,10 @@ func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, pat
 	return nil
 }
 
-// parallel calls do for every item, with at most writers calls at a time, and joins all errors.
-func parallel[T any](items []T, do func(T) error) error {
+// parallel calls do for every item, with at most writers calls at a time, and returns the error of each call.
+func parallel[T any](items []T, do func(T) error) []error {
 	errs := make([]error, len(items))
 	// All items are processed even if the caller's context is canceled: each write has its own context.
 	workqueue.ParallelizeUntil(context.Background(), writers, len(items), func(i int) { errs[i] = do(items[i]) })
-	return errors.Join(errs...)
+	return errs
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +56,9 @@ type Loop struct {
 
 	// The fields below can be lost at any time: a new loop continues from the state of the cluster.
 
-	writes  *ledger
+	writes  writeCache
+	pins    pins
+	usage   usageTracker
 	query   map[types.NamespacedName]world.Sample
 	etas    eta.Estimator               // work of completed jobs
 	running map[types.UID]time.Duration // work done by running jobs
@@ -96,7 +99,9 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 		o.Allocator = recorded{o.Allocator, o.Calls, pool.Name, o.Now}
 	}
 	return &Loop{
-		Options: o, pool: pool, writes: newLedger(),
+		Options: o, pool: pool,
+		writes: writeCache{objects: make(map[types.UID]*unstructured.Unstructured)},
+		pins:   pins{byJob: make(map[types.UID]world.Pin), conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time)},
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
 }
@@ -132,6 +137,7 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	l.writes.retain(w.Jobs)
 	l.publish(w)
 	p := plan.Steps(w, l.current)
 	l.postPinEvents(w)
@@ -170,7 +176,8 @@ func (l *Loop) rewind(now time.Time) {
 				*t = now
 			}
 		}
-		l.writes.rewind(now)
+		l.pins.rewind()
+		l.usage.rewind(now)
 	}
 	l.seen = now
 }
@@ -270,7 +277,6 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 		posted[j.UID] = pinned
 	}
 	l.pinEvents = posted
-	l.writes.forget(w.Jobs)
 }
 
 // postNodeEvents posts an event on every node that has not been accepting for longer than the pool's

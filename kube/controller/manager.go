@@ -169,8 +169,8 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 		}
 	}
 	if err := manager.Add(ctrlmanager.RunnableFunc(func(ctx context.Context) error {
-		told := make(map[types.UID]string)
-		wait.UntilWithContext(ctx, func(ctx context.Context) { postUnknownPoolEvents(ctx, pools, o, told) }, unknownFor)
+		posted := make(map[types.UID]string)
+		wait.UntilWithContext(ctx, func(ctx context.Context) { postUnknownPoolEvents(ctx, pools, o, posted) }, unknownFor)
 		return nil
 	})); err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 const unknownFor = 5 * time.Minute
 
 // postUnknownPoolEvents posts an event on jobs whose pool no controller seems to manage.
-func postUnknownPoolEvents(ctx context.Context, pools []config.Pool, o Options, told map[types.UID]string) {
+func postUnknownPoolEvents(ctx context.Context, pools []config.Pool, o Options, posted map[types.UID]string) {
 	var names []string
 	for _, pool := range pools {
 		names = append(names, pool.Name)
@@ -203,11 +203,11 @@ func postUnknownPoolEvents(ctx context.Context, pools []config.Pool, o Options, 
 		for i := range list.Items {
 			job := &list.Items[i]
 			pool := job.GetLabels()[world.PoolLabel]
-			if slices.Contains(names, pool) || told[job.GetUID()] == pool || job.GetAnnotations()[world.DecisionAnnotation] != "" ||
+			if slices.Contains(names, pool) || posted[job.GetUID()] == pool || job.GetAnnotations()[world.DecisionAnnotation] != "" ||
 				o.Now().Sub(job.GetCreationTimestamp().Time) < unknownFor {
 				continue
 			}
-			told[job.GetUID()] = pool
+			posted[job.GetUID()] = pool
 			o.Recorder.Eventf(job, nil, warning, "UnknownPool", "Allocate", "no controller has decided on it: pool %q is unknown to this controller; must be one of %s, or a pool of another controller",
 				pool, strings.Join(names, ", "))
 		}

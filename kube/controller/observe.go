@@ -27,7 +27,7 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 		l.writes.prime(jobs)
 	}
 	in := world.Input{
-		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Usage: l.writes.known(), Pins: l.writes.pins, ETAs: &l.etas,
+		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Usage: l.usage.byJob(), Pins: l.pins.byJob, ETAs: &l.etas,
 		NodeHistory: l.nodeHistory,
 	}
 	var nodes corev1.NodeList
@@ -54,8 +54,7 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	}
 	w := world.Observe(in)
 	l.nodeHistory = w.NodeHistory
-	l.postUnusedEvents(ctx, l.writes.observe(w))
-	w.Nodes.Promised = l.writes.promised(w)
+	l.postUnusedEvents(ctx, l.usage.observe(w))
 	l.recordCompletions(w)
 	return w, nil
 }

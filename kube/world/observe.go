@@ -31,7 +31,7 @@ type Input struct {
 	Query map[types.NamespacedName]Sample // results of the pool's query by job
 	Usage map[types.UID]Usage             // observed usage of nodes by job
 	ETAs  *eta.Estimator                  // work of completed jobs
-	Pins  map[types.UID]Pin               // jobs that are not resized until the next decision
+	Pins  map[types.UID]Pin               // jobs that are not resized for now
 	// NodeHistory is the NodeHistory of the last state, by node name; nil after the start.
 	NodeHistory map[string]NodeHistory
 }
@@ -49,10 +49,11 @@ type Sample struct {
 	Time  time.Time
 }
 
-// Pin is the reason why a job is not resized.
+// Pin is the reason why a job is not resized. The first decision after Until removes it.
 type Pin struct {
 	Reason  Reason
 	Message string
+	Until   time.Time
 }
 
 // staleAfter is the maximum age of a report of the remaining time, in cadences.

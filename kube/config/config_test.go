@@ -82,7 +82,7 @@ func TestOneErrorNamesEveryBadField(t *testing.T) {
 	_, err := config.Parse([]byte(`
 kinds: [Job, CronJob, Job]
 prometheus: prometheus:9090
-colour: red
+color: red
 pools:
   - name: training
     nodeSelector: {pool: training, "a b": c}
@@ -113,7 +113,7 @@ pools:
 		t.Fatal("it is read without an error")
 	}
 	want := []string{
-		`"colour"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob"; must be one of Job, JobSet`, "kinds[2]:", "prometheus:",
+		`"color"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob"; must be one of Job, JobSet`, "kinds[2]:", "prometheus:",
 		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
 		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].count:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",

@@ -12,8 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 )
 
-// TestCordonUnderAPinnedJob: the nodes of a job that is left alone are cordoned, which costs no
-// other job any of its own.
+// TestCordonUnderAPinnedJob cordons the nodes of a paused job. Other jobs keep theirs.
 func TestCordonUnderAPinnedJob(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8,
@@ -33,16 +32,16 @@ func TestCordonUnderAPinnedJob(t *testing.T) {
 	c.step = time.Minute
 	c.passes(40)
 	c.want(map[string]int{"victim": 4, "pinned": 4})
-	if n := c.moments("outage"); n != 0 {
+	if n := c.decisions("outage"); n != 0 {
 		t.Errorf("%v outages; want none", n)
 	}
 }
 
-// TestOddNode: a node with fewer devices than the others is told of, and all else goes on.
+// TestOddNode posts an event about a node with fewer devices than the others. The other nodes stay in use.
 func TestOddNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 9, worldtest.Job("long", 8, map[string]string{"work": "1000h", "nodes": "4,8"}), worldtest.Job("short", 0, map[string]string{"work": "1h", "nodes": "4"}))
-	var node corev1.Node // The pods took the others.
+	var node corev1.Node // The only node without a pod.
 	if err := c.client.Get(t.Context(), types.NamespacedName{Name: "node-000"}, &node); err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +51,12 @@ func TestOddNode(t *testing.T) {
 	}
 	c.passes(12)
 	c.want(map[string]int{"long": 4, "short": 4})
-	if told := c.told(); strings.Count(told, "Warning Retaining has 7 nvidia.com/gpu; nodes of pool training must have 8") != 1 {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Count(posted, "Warning Retaining has 7 nvidia.com/gpu; nodes of pool training must have 8") != 1 {
+		t.Errorf("events are %s", posted)
 	}
 }
 
-// TestFlappingNode: a node that comes and goes costs the jobs on it nothing.
+// TestFlappingNode makes a node not ready and ready again. The job on it is not resized.
 func TestFlappingNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, worldtest.Job("a", 8, map[string]string{"work": "1000h", "nodes": "7,8"}))
@@ -71,19 +70,19 @@ func TestFlappingNode(t *testing.T) {
 		}
 	}
 	if n := c.count("changes_total", ""); n != 0 {
-		t.Errorf("%v changes while a node came and went; want none", n)
+		t.Errorf("%v resizes while a node was not ready at times; want none", n)
 	}
 	c.passUntil(2 * time.Minute)
 	c.want(map[string]int{"a": 8})
 }
 
-// TestQueuedJobsAreToldWhy tells it once.
-func TestQueuedJobsAreToldWhy(t *testing.T) {
+// TestQueuedEvents checks that a job that waits gets one event with the reason.
+func TestQueuedEvents(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, worldtest.Job("first", 0, map[string]string{"work": "10h", "nodes": "8"}), worldtest.Job("waits", 0, map[string]string{"work": "100h", "nodes": "8"}))
 	c.step = time.Minute
 	c.passes(15)
-	if told := c.told(); strings.Count(told, "Normal Queued Job/default/") != 1 {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Count(posted, "Normal Queued Job/default/") != 1 {
+		t.Errorf("events are %s", posted)
 	}
 }

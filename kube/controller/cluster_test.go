@@ -35,8 +35,8 @@ import (
 	"github.com/elastalloc/elastalloc/kube/plan"
 )
 
-// cluster is an API server in memory with what the Job controller, the scheduler and the
-// kubelets do, and a loop upon it.
+// cluster is an API server in memory with a loop, and with stand-ins for the Job controller, the scheduler and the
+// kubelets.
 type cluster struct {
 	t         *testing.T
 	client    client.WithWatch
@@ -50,34 +50,34 @@ type cluster struct {
 	recorder  *events.FakeRecorder
 	registry  *prometheus.Registry
 	loop      *controller.Loop
-	// onPatch, where set, is asked before each write, and afterPatch after it.
+	// onPatch is called before each write and afterPatch after it, if set. The write fails with their errors.
 	onPatch    func(patch string, name string) error
 	afterPatch func() error
 	// reads is what the loop reads: client, with deletions at the time of its clock.
 	reads  client.Client
 	writes atomic.Int64
 	pods   int
-	linger bool // Pods that are too many are not even deleted.
-	// leaving pods are deleted and stay, as those do that ignore SIGTERM.
+	linger bool // surplus pods are not deleted
+	// leaving is true if deleted pods do not terminate, as if they ignored SIGTERM.
 	leaving bool
-	// scales: pods may wait for nodes that an autoscaler brings.
+	// scales is true if pods may wait for nodes that an autoscaler adds.
 	scales bool
-	// quota is how many pods of a job may be there, where it is limited.
+	// quota is the maximum number of pods by job; without an entry, it is unlimited.
 	quota map[string]int
-	// tolerations are those that admission adds to pods.
+	// tolerations are added to pods by admission.
 	tolerations []corev1.Toleration
-	// succeeded are how many pods of a job have succeeded and are gone.
+	// succeeded is the number of pods by job that have succeeded and were deleted.
 	succeeded map[string]int
 	// lag, if set, returns how long the Job controller takes to follow a change of a job's size. followed is
 	// the number of pods that it last made for each job, and sizes the number that the job requests since a time.
 	lag      func() time.Duration
 	followed map[string]int
 	sizes    map[string]sized
-	// waits is why the containers of a job's pods wait, where they do.
+	// waits is the reason by job why the containers of its pods wait; without an entry, they run.
 	waits map[string]string
-	// step is the longest time between two passes.
+	// step is the maximum time between two calls of Reconcile.
 	step time.Duration
-	// kinds are those of the jobs, and follow has the pods follow them: kubelet, for Jobs.
+	// kinds are the kinds of the jobs. follow adapts the pods to the jobs. It is kubelet for Jobs.
 	kinds  []kinds.Kind
 	follow func()
 }
@@ -88,7 +88,7 @@ type sized struct {
 	due  time.Time
 }
 
-// newCluster returns a cluster of the given nodes in apply mode that decides in process.
+// newCluster returns a cluster with a number of nodes, whose loop is in apply mode and has an allocator in process.
 func newCluster(t *testing.T, nodes int, jobs ...*unstructured.Unstructured) *cluster {
 	t.Helper()
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -159,7 +159,7 @@ func (c *cluster) start() {
 	})
 }
 
-// kubelet makes the pods of every job as many as it asks for, on nodes that are free.
+// kubelet creates and deletes pods so that every job has as many as it requests, on free nodes.
 func (c *cluster) kubelet() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -285,14 +285,13 @@ func schedulable(node *corev1.Node, units resource.Quantity, tolerations ...core
 		units.Cmp(node.Status.Allocatable[worldtest.Unit]) <= 0
 }
 
-// passes makes passes, between which time goes on as the loop wants it, up to a step, and
-// pods follow.
+// passes calls Reconcile n times. After each call the pods follow, and the time that it returned passes, at most step.
 func (c *cluster) passes(n int) {
 	c.t.Helper()
 	for range n {
 		again, err := c.loop.Reconcile(c.t.Context())
 		if err != nil {
-			c.t.Logf("pass: %v", err)
+			c.t.Logf("Reconcile: %v", err)
 		}
 		c.follow()
 		c.now = c.now.Add(min(again, c.step))
@@ -315,7 +314,7 @@ func (c *cluster) job(name string) (nodes int, annotations map[string]string) {
 	return int(*job.Spec.Parallelism), job.Annotations
 }
 
-// end has a job succeed.
+// end completes a job.
 func (c *cluster) end(name string) {
 	c.t.Helper()
 	var job batchv1.Job
@@ -328,18 +327,18 @@ func (c *cluster) end(name string) {
 	}
 }
 
-// want fails where a job holds other nodes.
+// want fails the test if jobs have other sizes.
 func (c *cluster) want(sizes map[string]int) {
 	c.t.Helper()
 	for name, want := range sizes {
 		if got, _ := c.job(name); got != want {
-			c.t.Errorf("%s holds %d nodes; want %d", name, got, want)
+			c.t.Errorf("%s has %d nodes; want %d", name, got, want)
 		}
 	}
 }
 
-// told returns the events so far.
-func (c *cluster) told() string {
+// events returns the events since its last call.
+func (c *cluster) events() string {
 	var all []string
 	for len(c.recorder.Events) > 0 {
 		all = append(all, <-c.recorder.Events)
@@ -347,11 +346,11 @@ func (c *cluster) told() string {
 	return strings.Join(all, "\n")
 }
 
-// moments returns how many moments had a result.
-func (c *cluster) moments(result string) float64 { return c.count("moments_total", result) }
+// decisions returns the number of decisions with a result.
+func (c *cluster) decisions(result string) float64 { return c.count("moments_total", result) }
 
 // count returns a counter of the controller, summed over the series with the value of a
-// label, or over all where it is "".
+// label, or over all series if it is "".
 func (c *cluster) count(name, value string) float64 {
 	c.t.Helper()
 	families, err := c.registry.Gather()
@@ -407,7 +406,7 @@ func busy() []*unstructured.Unstructured {
 	}
 }
 
-// lastDecision returns when the metrics say that the last decision was made.
+// lastDecision returns the time of the last decision according to the metrics.
 func (c *cluster) lastDecision() time.Time {
 	c.t.Helper()
 	families, err := c.registry.Gather()

@@ -10,9 +10,9 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// TestMultiHostDrained: two RayClusters of replicas with two hosts share a pool, half of which is drained
-// and comes back. Both lose hosts, which their controller replaces by whole replicas. They share
-// all nodes again soon after these are back.
+// TestMultiHostDrained drains half of a pool that two RayClusters share, whose replicas have two hosts each, and
+// adds the nodes again. Both lose hosts, which their controller replaces by whole replicas. Soon after the nodes
+// are back, the clusters share all of them again.
 func TestMultiHostDrained(t *testing.T) {
 	t.Parallel()
 	const nodes = 8

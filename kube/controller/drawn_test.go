@@ -24,32 +24,32 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// witness is an allocator that checks what it is asked, and remembers what it answered.
+// witness is an allocator that checks requests and stores the last allocation, in nodes by job.
 type witness struct {
 	controller.Allocator
-	asked    func(*elastallocv1.Snapshot)
-	answered map[string]int
+	check     func(*elastallocv1.Snapshot)
+	allocated map[string]int
 }
 
 func (a *witness) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	a.asked(r.GetSnapshot())
+	a.check(r.GetSnapshot())
 	response, err := a.Allocator.Allocate(ctx, r)
-	clear(a.answered)
+	clear(a.allocated)
 	for _, j := range response.GetAllocations() {
-		a.answered[j.GetJobId()] = int(j.GetNodes())
+		a.allocated[j.GetJobId()] = int(j.GetNodes())
 	}
 	return response, err
 }
 
-// drawn is a cluster in which things happen to the nodes and to a tenant's jobs.
+// drawn is a cluster with random events that affect its nodes and the jobs of a tenant.
 type drawn struct {
 	*cluster
 	*rand.Rand
 	tenants int
-	gone    map[string]bool // Nodes that are no more; pods may still be said to be there.
+	gone    map[string]bool // deleted nodes; the API server may still have pods on them
 }
 
-// node returns a node of the pool on which no bystander has a pod, "" where there is none.
+// node returns a random node of the pool on which no bystander has a pod, "" if there is none.
 func (d *drawn) node() string {
 	var nodes []string
 	for name, pods := range d.onNodes() {
@@ -64,7 +64,7 @@ func (d *drawn) node() string {
 	return nodes[d.IntN(len(nodes))]
 }
 
-// onNodes returns the jobs whose pods are on each node.
+// onNodes returns the names of the jobs with pods on each node.
 func (d *drawn) onNodes() map[string]string {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
@@ -84,7 +84,7 @@ func (d *drawn) onNodes() map[string]string {
 	return on
 }
 
-// healthy reports whether a node is as it should be, and has been for a minute.
+// healthy reports whether a node has accepted pods for a minute, and has all its units.
 func (d *drawn) healthy(name string) bool {
 	var node corev1.Node
 	if name == "" || d.client.Get(d.t.Context(), types.NamespacedName{Name: name}, &node) != nil {
@@ -94,7 +94,7 @@ func (d *drawn) healthy(name string) bool {
 	return schedulable(&node, has) && has.Value() == worldtest.PerNode && d.now.Sub(back.Time) >= time.Minute
 }
 
-// tenant changes one of the tenant's jobs, if there is one.
+// tenant changes a random job of the tenant, if there is one.
 func (d *drawn) tenant(change func(*batchv1.Job)) {
 	if d.tenants == 0 {
 		return
@@ -109,7 +109,7 @@ func (d *drawn) tenant(change func(*batchv1.Job)) {
 	}
 }
 
-// again deletes a job and makes another of its name.
+// again deletes a job and creates another one with the same name.
 func (d *drawn) again(name string, uid types.UID) error {
 	var job batchv1.Job
 	if err := d.client.Get(d.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &job); err != nil {
@@ -122,7 +122,7 @@ func (d *drawn) again(name string, uid types.UID) error {
 	return d.client.Create(d.t.Context(), &job)
 }
 
-// happens has something happen.
+// happens makes a random event happen, and returns its name.
 func (d *drawn) happens() string {
 	name := fmt.Sprint("tenant-", d.tenants)
 	size := 1 + d.IntN(6)
@@ -155,7 +155,7 @@ func (d *drawn) happens() string {
 		do   func()
 	}{
 		{"a cordon", func() { changed(func(n *corev1.Node) { n.Spec.Unschedulable = true }) }},
-		{"a cordon ends", func() { changed(func(n *corev1.Node) { n.Spec.Unschedulable = false }) }},
+		{"an uncordon", func() { changed(func(n *corev1.Node) { n.Spec.Unschedulable = false }) }},
 		{"a lost node", func() { changed(ready(corev1.ConditionUnknown)) }},
 		{"a node returns", func() { changed(ready(corev1.ConditionTrue)) }},
 		{"an odd node", func() {
@@ -194,7 +194,7 @@ func (d *drawn) happens() string {
 		{"no image", func() {
 			d.waits = map[string]string{fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))): "ImagePullBackOff"}
 		}},
-		{"a job ends", func() {
+		{"a completed job", func() {
 			if d.tenants > 0 {
 				d.end(fmt.Sprint("tenant-", d.IntN(d.tenants)))
 			}
@@ -203,7 +203,7 @@ func (d *drawn) happens() string {
 		{"a clock set back", func() { d.now = d.now.Add(-[]time.Duration{30 * time.Second, 90 * time.Second, time.Hour}[d.IntN(3)]) }},
 		{"pods that ignore SIGTERM", func() { d.leaving = d.IntN(2) == 0 }},
 		{"no Job controller", func() { d.linger = d.IntN(2) == 0 }},
-		{"another writer", func() { // It is first a few times, or makes the job again.
+		{"another writer", func() { // It writes first a few times, or replaces the job.
 			job, left, uid := fmt.Sprint("tenant-", d.IntN(max(1, d.tenants))), d.IntN(8), types.UID(fmt.Sprint("uid-", d.Uint64()))
 			d.onPatch = func(_, name string) error {
 				if name != job || left == 0 {
@@ -268,9 +268,9 @@ func (d *drawn) heal() {
 	}
 }
 
-// TestDrawnEvents: whatever happens to nodes on which they have no pods, and to other jobs, jobs
-// that did nothing are asked about with at least the nodes that they hold, and change only as was
-// decided. Once all is well again, a job that comes starts.
+// TestDrawnEvents makes random events happen to other jobs than two bystanders, and to nodes without pods of the
+// bystanders. Each request must have at least the healthy nodes with pods of bystanders, and bystanders may be
+// resized only by decisions. After the events, a new job must start.
 func TestDrawnEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(2) {
@@ -284,7 +284,7 @@ func TestDrawnEvents(t *testing.T) {
 			c.lag = lags(seed)
 			d := &drawn{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0)), gone: make(map[string]bool)}
 			var history []string
-			held := func() (sizes map[string]int) {
+			bystanders := func() (sizes map[string]int) {
 				sizes = make(map[string]int)
 				for i := range 2 {
 					name := fmt.Sprint("bystander-", i)
@@ -292,19 +292,19 @@ func TestDrawnEvents(t *testing.T) {
 				}
 				return sizes
 			}
-			w := &witness{Allocator: c.allocator, answered: make(map[string]int)}
-			w.asked = func(snapshot *elastallocv1.Snapshot) {
+			w := &witness{Allocator: c.allocator, allocated: make(map[string]int)}
+			w.check = func(snapshot *elastallocv1.Snapshot) {
 				running, on := 0, d.onNodes()
 				for _, j := range snapshot.GetJobs() {
-					name, most := strings.TrimPrefix(j.GetId(), "Job/default/"), int(j.GetCurrentNodes())
+					name, current := strings.TrimPrefix(j.GetId(), "Job/default/"), int(j.GetCurrentNodes())
 					for node, pods := range on {
-						if most > 0 && strings.HasPrefix(name, "bystander") && strings.Contains(pods, name) && d.healthy(node) {
-							running, most = running+1, most-1 // Others of its pods are to leave.
+						if current > 0 && strings.HasPrefix(name, "bystander") && strings.Contains(pods, name) && d.healthy(node) {
+							running, current = running+1, current-1 // Further pods of the job are to terminate.
 						}
 					}
 				}
 				if total := int(snapshot.GetTotalNodes()); total < running {
-					t.Fatalf("asks about %d nodes, of which bystanders are on %d, after %s; nodes %v", total, running, strings.Join(history, ", "), on)
+					t.Fatalf("a request has %d nodes, but bystanders are on %d, after %s; nodes %v", total, running, strings.Join(history, ", "), on)
 				}
 			}
 			c.allocator, c.step = w, time.Minute
@@ -312,11 +312,11 @@ func TestDrawnEvents(t *testing.T) {
 			for range 40 {
 				history = append(history, d.happens())
 				for range 1 + d.IntN(6) {
-					before := held()
+					before := bystanders()
 					c.passes(1)
-					for id, now := range held() {
-						if was := before[id]; now != was && now != w.answered[id] {
-							t.Fatalf("%s goes from %d nodes to %d; decided were %d, after %s", id, was, now, w.answered[id], strings.Join(history, ", "))
+					for id, now := range bystanders() {
+						if was := before[id]; now != was && now != w.allocated[id] {
+							t.Fatalf("%s is resized from %d nodes to %d; the decision has %d, after %s", id, was, now, w.allocated[id], strings.Join(history, ", "))
 						}
 					}
 				}
@@ -327,7 +327,7 @@ func TestDrawnEvents(t *testing.T) {
 				c.passes(1)
 			}
 			if n, _ := c.job("last"); n == 0 {
-				t.Fatalf("all is well for 45 minutes, and a job has not started, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), held(), d.onNodes(), c.loop.Report().Decision)
+				t.Fatalf("a job has not started within 45 minutes without events, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), bystanders(), d.onNodes(), c.loop.Report().Decision)
 			}
 		})
 	}

@@ -12,27 +12,27 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// asked is an allocator that keeps the last question about each job.
-type asked struct {
+// lastRequests is an allocator that stores the last request of each job.
+type lastRequests struct {
 	controller.Allocator
 	jobs map[string]*elastallocv1.Job
 }
 
-func (a asked) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+func (a lastRequests) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	for _, j := range r.GetSnapshot().GetJobs() {
 		a.jobs[j.GetId()] = j
 	}
 	return a.Allocator.Allocate(ctx, r)
 }
 
-// TestJobsWithoutRemainingTime: what is left of a job that tells nothing is the median of what was
-// left of the jobs that ended after they had come as far, among them two that stand for all
-// experience before any: at first it is 40 min, of 20 and 60.
+// TestJobsWithoutRemainingTime estimates the remaining work of a job that reports nothing as the median remaining
+// work of completed jobs that had reached the same point. Two prior values, 20 and 60 min, count as completed
+// jobs, so the first estimate is 40 min.
 func TestJobsWithoutRemainingTime(t *testing.T) {
 	t.Parallel()
 	one := map[string]string{"nodes": "1"}
 	c := newCluster(t, 4, worldtest.Job("a", 1, one), worldtest.Job("b", 1, one), worldtest.Job("c", 1, one))
-	a := asked{c.allocator, make(map[string]*elastallocv1.Job)}
+	a := lastRequests{c.allocator, make(map[string]*elastallocv1.Job)}
 	c.allocator, c.step = a, time.Minute
 	c.start()
 	c.submit("queued", one)

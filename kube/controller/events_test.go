@@ -37,7 +37,7 @@ type eventful struct {
 	brief    bool  // nothing lasts for the grace period, so that no job may be resized
 	changes  int   // of sizes by the controller
 	written  int64 // how many writes there were when the jobs were read, -1 if they have to be
-	even     bool  // passes are made every step, whatever the controller wants
+	even     bool  // Reconcile is called every step, whatever time it returns
 	// jobs are all that were created, by name.
 	jobs map[string]*eventfulJob
 	// removed are when nodes were deleted, deleted when pods are gone that are being deleted, and
@@ -60,7 +60,7 @@ type eventfulJob struct {
 	shape     kinds.Shape
 }
 
-// size returns how many nodes the job asks for.
+// size returns the number of nodes that the job requests.
 func (j *eventfulJob) size() int {
 	if j.shape.Suspended || j.shape.Finished {
 		return 0
@@ -74,7 +74,7 @@ type undo struct {
 }
 
 // manifests are jobs of all kinds with SIZE, SUSPEND and a POD template: a RayCluster with one and with
-// two hosts for each replica. A TrainJob has a JobSet beside it.
+// two hosts for each replica. A TrainJob has a JobSet with its name.
 var manifests = map[string]string{
 	"Job": `
 apiVersion: batch/v1
@@ -148,7 +148,7 @@ func (e *eventful) submit(variant string, sizes []int, restart time.Duration, pa
 	}
 	j := &eventfulJob{kind: kinds.Named([]string{kind})[0], multiHost: variant == multiHost, sizes: sizes, restart: restart, paused: paused}
 	suspend := "true"
-	if free := nodes - e.asked(); free >= sizes[0] && e.mode == plan.ModeRecommend || j.paused && free >= sizes[0] {
+	if free := nodes - e.requested(); free >= sizes[0] && e.mode == plan.ModeRecommend || j.paused && free >= sizes[0] {
 		suspend = "false"
 	}
 	if j.paused {
@@ -239,8 +239,8 @@ func (e *eventful) resumeJobSets() {
 	e.read()
 }
 
-// asked returns how many nodes all jobs ask for.
-func (e *eventful) asked() (sum int) {
+// requested returns the number of nodes that all jobs request.
+func (e *eventful) requested() (sum int) {
 	for _, j := range e.jobs {
 		sum += j.size()
 	}
@@ -322,7 +322,7 @@ func (e *eventful) reconcile() {
 	e.runPods(pods)
 }
 
-// makePods makes the pods of a job as many as it asks for.
+// makePods creates and deletes pods so that a job has as many as it requests.
 func (e *eventful) makePods(name string, have []*corev1.Pod) {
 	e.t.Helper()
 	j := e.jobs[name]
@@ -342,7 +342,7 @@ func (e *eventful) makePod(name, group string) {
 	labels := map[string]string{"job": name, "group": group}
 	maps.Copy(labels, e.jobs[name].shape.Selector)
 	pod := worldtest.Pod(fmt.Sprintf("%s-%05d", name, e.made), "", labels)
-	pod.Finalizers = []string{"test/runs"} // So that deletions take as long as reconcile wants.
+	pod.Finalizers = []string{"test/runs"} // Deletions take as long as reconcile decides.
 	if err := e.client.Create(e.t.Context(), pod); err != nil {
 		e.t.Fatal(err)
 	}
@@ -701,10 +701,10 @@ func (e *eventful) pass() {
 		e.t.Fatal(err)
 	}
 	e.read()
-	grew, asked, retaining := false, 0, 0
+	grew, requested, retaining := false, 0, 0
 	for name, was := range before {
 		size := e.jobs[name].size()
-		asked += size - min(size, e.jobs[name].succeeds)
+		requested += size - min(size, e.jobs[name].succeeds)
 		retaining += len(was.retained)
 		grew = grew || size > was.size
 		if size == was.size {
@@ -725,8 +725,8 @@ func (e *eventful) pass() {
 			e.fail("%s is paused in an outage, %d of its pods run", name, was.running)
 		}
 	}
-	if grew && asked > accepting+retaining {
-		e.fail("jobs ask for %d nodes after one of them grew; %d accept pods and %d retain some", asked, accepting, retaining)
+	if grew && requested > accepting+retaining {
+		e.fail("jobs request %d nodes after one of them grew; %d accept pods and %d retain some", requested, accepting, retaining)
 	}
 	e.reconcile()
 	if !e.even {
@@ -751,7 +751,7 @@ func (e *eventful) passUntil(d time.Duration) {
 func (e *eventful) fail(format string, args ...any) {
 	e.t.Helper()
 	for _, j := range e.loop.Report().State.Jobs {
-		e.t.Logf("%s holds %d, sizes %v, pinned %q, pods %+v, use %+v", j.ID, j.Nodes(), j.Sizes, j.Message, j.Pods, j.Usage)
+		e.t.Logf("%s has %d nodes, sizes %v, pinned %q, pods %+v, usage %+v", j.ID, j.Nodes(), j.Sizes, j.Message, j.Pods, j.Usage)
 	}
 	for _, s := range e.loop.Report().State.NodeStatuses {
 		e.t.Log(s.String())
@@ -909,7 +909,7 @@ func (e *eventful) blips(nodes int) {
 		for range 1 + e.IntN(3)*e.IntN(3) {
 			name := fmt.Sprintf("node-%03d", e.IntN(nodes))
 			d := time.Duration(5+e.IntN(85)) * time.Second // Up to a step passes before it is seen.
-			// One that fails again before it accepts pods has not come back.
+			// A node that fails again before it accepts pods is not back.
 			if node := e.nodes()[name]; accepts(node) && len(node.Spec.Taints) == 0 && e.now.After(back[name]) {
 				back[name] = e.now.Add(d + 2*time.Minute)
 				e.disturb(name, e.IntN(disturbances), d)

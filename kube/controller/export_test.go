@@ -1,10 +1,10 @@
 package controller
 
 var (
-	// ToPools is which pools an event concerns.
+	// ToPools returns the pools that an event concerns.
 	ToPools = toPools
-	// TellUnknown posts events on jobs of pools that no controller has.
-	TellUnknown = postUnknownPoolEvents
-	// SlimPod and SlimNode drop what is not read of pods and nodes.
+	// PostUnknownPoolEvents posts events on jobs of pools that no controller has.
+	PostUnknownPoolEvents = postUnknownPoolEvents
+	// SlimPod and SlimNode remove the fields of pods and nodes that are not read.
 	SlimPod, SlimNode = slimPod, slimNode
 )

@@ -60,8 +60,8 @@ func TestKueueDoesNotStart(t *testing.T) {
 		}
 	}
 	c.want(map[string]int{"long": 8, "waits": 0})
-	if told := c.told(); !strings.Contains(told, "Kueue did not start it on its 4 nodes") || !strings.Contains(told, "a check has yet to pass") {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); !strings.Contains(posted, "Kueue did not start it on its 4 nodes") || !strings.Contains(posted, "a check has yet to pass") {
+		t.Errorf("events are %s", posted)
 	}
 	if left > 2*time.Hour {
 		t.Errorf("for %v of 10 h nodes were left to it", left)

@@ -15,8 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// lagging reads what its watches told of last: each kind of object is as it was when it was
-// refreshed.
+// lagging is a client whose caches lag: it returns objects of each kind as they were at the last refresh.
 type lagging struct {
 	client.WithWatch
 	nodes corev1.NodeList
@@ -38,7 +37,7 @@ func (l *lagging) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	return nil
 }
 
-// refresh has a watch catch up.
+// refresh updates the cache of a kind.
 func (l *lagging) refresh(t *testing.T, list client.ObjectList) {
 	t.Helper()
 	if jobs, ok := list.(*unstructured.UnstructuredList); ok {
@@ -49,8 +48,7 @@ func (l *lagging) refresh(t *testing.T, list client.ObjectList) {
 	}
 }
 
-// newLagging returns a cluster without jobs whose watches tell of what refresh is called for.
-// Its jobs change size whenever a decision says so.
+// newLagging returns a cluster without jobs whose caches change only by refresh. Its jobs have no cooldown.
 func newLagging(t *testing.T, nodes int) (*cluster, *lagging) {
 	t.Helper()
 	c := newCluster(t, nodes)
@@ -64,7 +62,7 @@ func newLagging(t *testing.T, nodes int) (*cluster, *lagging) {
 	return c, seen
 }
 
-// submit submits a job that the watch tells of.
+// submit submits a job and refreshes the cache of jobs.
 func (l *lagging) submit(t *testing.T, name string) {
 	t.Helper()
 	job := worldtest.Job(name, 0, map[string]string{"work": "10h", "nodes": "4,8"})
@@ -75,10 +73,9 @@ func (l *lagging) submit(t *testing.T, name string) {
 	l.refresh(t, &l.jobs)
 }
 
-// TestLostAnswer: an API server ends after a write and before its answer, and the watch of
-// jobs takes its time to come back. The controller looks at the job itself before it writes
-// anything else.
-func TestLostAnswer(t *testing.T) {
+// TestLostResponse stops an API server after a write and before its response, while the cache of jobs lags. The
+// controller must read the job from the API server before it writes again.
+func TestLostResponse(t *testing.T) {
 	t.Parallel()
 	c, seen := newLagging(t, 8)
 	seen.submit(t, "first")
@@ -86,7 +83,7 @@ func TestLostAnswer(t *testing.T) {
 	c.onPatch = func(patch, _ string) error {
 		if patch == string(types.JSONPatchType) {
 			if resizes++; resizes == 1 {
-				seen.submit(t, "second") // The last that the watch tells.
+				seen.submit(t, "second") // The last refresh of the jobs.
 			}
 		}
 		return nil
@@ -100,15 +97,15 @@ func TestLostAnswer(t *testing.T) {
 	}
 	c.passes(6)
 	c.want(map[string]int{"first": 8, "second": 0})
-	for range 2 { // Its pods are seen to come, and then to go.
+	for range 2 { // The cache has its pods, and then their deletion.
 		seen.refresh(t, &seen.pods)
 		c.passes(4)
 	}
 	c.want(map[string]int{"first": 4, "second": 4})
 }
 
-// TestUnseenPods: the watch of pods tells nothing while a job grows, and is to shrink or is
-// deleted. What it got is not given to another one before its pods are seen to come and go.
+// TestUnseenPods lets the cache of pods lag while a job grows and then shrinks or is deleted. Its nodes must not be
+// given to another job before its pods were observed and terminated.
 func TestUnseenPods(t *testing.T) {
 	t.Parallel()
 	c, seen := newLagging(t, 8)
@@ -137,7 +134,7 @@ func TestUnseenPods(t *testing.T) {
 	seen.submit(t, "third")
 	c.passes(8)
 	c.want(map[string]int{"first": 4, "third": 0})
-	seen.refresh(t, &seen.pods) // They are no job's.
+	seen.refresh(t, &seen.pods) // Their job is deleted.
 	c.passes(4)
 	c.want(map[string]int{"third": 0})
 	c.linger = false
@@ -147,6 +144,6 @@ func TestUnseenPods(t *testing.T) {
 	first, _ := c.job("first")
 	third, _ := c.job("third")
 	if first+third != 8 {
-		t.Errorf("in the end they hold %d and %d nodes; want 8", first, third)
+		t.Errorf("in the end the jobs have %d and %d nodes; want 8 in total", first, third)
 	}
 }

@@ -27,10 +27,10 @@ func TestApply(t *testing.T) {
 	if _, annotations := c.job("short"); annotations[world.TargetAnnotation] != "4" {
 		t.Errorf("annotations are %v", annotations)
 	}
-	told := c.told()
+	posted := c.events()
 	for _, want := range []string{"Normal ScaledDown 8 -> 4 nodes; completes in", "Normal Started start with 4 nodes; completes in 23m26s", "no allocation of the pool is better", "better. Job/default/short has 4 nodes, its only size"} {
-		if !strings.Contains(told, want) {
-			t.Errorf("events do not say %q: %s", want, told)
+		if !strings.Contains(posted, want) {
+			t.Errorf("events do not contain %q: %s", want, posted)
 		}
 	}
 	if n := testutil.CollectAndCount(c.registry, "elastalloc_controller_settle_seconds"); n != 1 {
@@ -84,8 +84,8 @@ func TestRecommendWritesNoSpecification(t *testing.T) {
 	if _, annotations := c.job("short"); annotations[world.TargetAnnotation] != "4" {
 		t.Errorf("annotations are %v; want a target of 4", annotations)
 	}
-	if told := c.told(); strings.Count(told, "Recommended") != 2 || !strings.Contains(told, "Normal Recommended 8 -> 4 nodes") {
-		t.Errorf("events are %s; want one for each of two jobs", told)
+	if posted := c.events(); strings.Count(posted, "Recommended") != 2 || !strings.Contains(posted, "Normal Recommended 8 -> 4 nodes") {
+		t.Errorf("events are %s; want one for each of two jobs", posted)
 	}
 	// To apply is to decide anew.
 	c.onPatch, c.mode = nil, plan.ModeApply
@@ -99,9 +99,9 @@ func TestMoments(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, busy()...)
 	c.passes(8)
-	decided := c.moments("decided")
+	decided := c.decisions("decided")
 	c.step = 2 * time.Second
-	for i := range 3 { // Together they are one moment.
+	for i := range 3 { // They cause one decision.
 		job := worldtest.Job(fmt.Sprintf("new-%d", i), 0, map[string]string{"work": "1h", "nodes": "1"})
 		job.SetResourceVersion("")
 		if err := c.client.Create(t.Context(), job); err != nil {
@@ -109,14 +109,14 @@ func TestMoments(t *testing.T) {
 		}
 		c.passes(1)
 	}
-	if n := c.moments("decided") - decided; n != 0 {
-		t.Errorf("%v moments within 10 s of an event; want none", n)
+	if n := c.decisions("decided") - decided; n != 0 {
+		t.Errorf("%v decisions within 10 s of an event; want none", n)
 	}
 	c.passes(6)
-	if n := c.moments("decided") - decided; n != 1 {
-		t.Errorf("%v moments for three events; want 1", n)
+	if n := c.decisions("decided") - decided; n != 1 {
+		t.Errorf("%v decisions for three events; want 1", n)
 	}
-	decided, c.step = c.moments("decided"), time.Minute
+	decided, c.step = c.decisions("decided"), time.Minute
 	for began := c.now; c.now.Sub(began) < 16*time.Minute; {
 		// A job that reports is no event.
 		left := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/remaining":"%v"}}}`, 100*time.Hour-c.now.Sub(began))
@@ -126,8 +126,8 @@ func TestMoments(t *testing.T) {
 		}
 		c.passes(1)
 	}
-	if n := c.moments("decided") - decided; n < 3 || n > 4 {
-		t.Errorf("%v moments in 16 minutes; want one every 5", n)
+	if n := c.decisions("decided") - decided; n < 3 || n > 4 {
+		t.Errorf("%v decisions in 16 minutes; want one every 5", n)
 	}
 }
 

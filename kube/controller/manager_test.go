@@ -31,8 +31,8 @@ type woken struct {
 
 func (w *woken) AddAfter(r reconcile.Request, _ time.Duration) { w.pools = append(w.pools, r.Name) }
 
-// TestWhichPoolsAreWoken: a job wakes the pool that it names; a node or a pod wakes all,
-// whatever its labels say.
+// TestWhichPoolsAreWoken checks that a job wakes the pool in its label, and that a node or a pod wakes all pools,
+// whatever its labels.
 func TestWhichPoolsAreWoken(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{world.PoolLabel: "a100"}
@@ -60,7 +60,7 @@ func TestWhichPoolsAreWoken(t *testing.T) {
 	}
 }
 
-// TestUnknownPool: a job whose pool no controller has is told so once, a while after it came.
+// TestUnknownPool posts one event on a job whose pool no controller has, a while after its submission.
 func TestUnknownPool(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(name string, annotations map[string]string) *unstructured.Unstructured {
@@ -70,16 +70,16 @@ func TestUnknownPool(t *testing.T) {
 	}
 	c := newCluster(t, 16, append(busy(), elsewhere("misspelt", nil), elsewhere("decided", map[string]string{"decision": "{}"}))...)
 	c.now = worldtest.Begin().Add(time.Minute)
-	recorder, told := events.NewFakeRecorder(10), make(map[types.UID]string)
+	recorder, posted := events.NewFakeRecorder(10), make(map[types.UID]string)
 	o := controller.Options{Kinds: kinds.Named([]string{"Job"}), Client: c.client, Recorder: recorder, Now: func() time.Time { return c.now }}
 	for _, want := range []string{"", `Warning UnknownPool no controller has decided on it: pool "a100" is unknown to this controller; must be one of training`, ""} {
-		controller.TellUnknown(t.Context(), []config.Pool{c.pool}, o, told)
+		controller.PostUnknownPoolEvents(t.Context(), []config.Pool{c.pool}, o, posted)
 		got := ""
 		if len(recorder.Events) > 0 {
 			got = <-recorder.Events
 		}
 		if !strings.HasPrefix(got, want) || want == "" && got != "" || len(recorder.Events) > 0 {
-			t.Errorf("told %q; want %q", got, want)
+			t.Errorf("events are %q; want %q", got, want)
 		}
 		c.now = worldtest.Begin().Add(10 * time.Minute)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
-// TestMetricsAreDocumented holds docs/reference/metrics.md to a controller that has decided and settled.
+// TestMetricsAreDocumented compares docs/reference/metrics.md with the metrics of a controller that has applied a
+// decision.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, busy()...)

@@ -12,10 +12,9 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// TestMidway changes jobs while a decision is carried out: the long one has been shrunk, its
-// pods are leaving, and the short one waits for their nodes. A job that left the pool is not
-// written to any more, and one that comes with the name and the annotations of another one
-// begins anew. The others go on, and no pod is ever without a node.
+// TestMidway changes jobs while a decision is applied: the long job has been shrunk, its pods are terminating, and
+// the short job waits for their nodes. A job that left the pool is not written again. A new job with the name and
+// the annotations of a deleted one starts without its history. The other jobs go on, and every pod has a node.
 func TestMidway(t *testing.T) {
 	t.Parallel()
 	label := func(pool string) func(c *cluster, name string) {
@@ -54,8 +53,8 @@ func TestMidway(t *testing.T) {
 		"the short one leaves":        {label("null"), "short", 8, 0, true},
 		"the long one changes pools":  {label(`"other"`), "long", 4, 4, true},
 		"the short one changes pools": {label(`"other"`), "short", 8, 0, true},
-		"the long one comes again":    {again, "long", 4, 4, false},
-		"the short one comes again":   {again, "short", 4, 4, false},
+		"the long job is replaced":    {again, "long", 4, 4, false},
+		"the short job is replaced":   {again, "short", 4, 4, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -76,8 +75,8 @@ func TestMidway(t *testing.T) {
 			c.kubelet()
 			c.passes(60)
 			c.want(map[string]int{"long": test.long, "short": test.short})
-			if told := c.told(); strings.Contains(told, "Stuck") {
-				t.Errorf("events are %s", told)
+			if posted := c.events(); strings.Contains(posted, "Stuck") {
+				t.Errorf("events are %s", posted)
 			}
 		})
 	}

@@ -200,7 +200,7 @@ func TestNodeThatTakesNoPods(t *testing.T) {
 	}
 }
 
-// TestRollingPluginRestart: each node in turn has no devices for a while.
+// TestRollingPluginRestart removes the devices of each node for a while, one node after another.
 func TestRollingPluginRestart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, half()...)
@@ -217,8 +217,8 @@ func TestRollingPluginRestart(t *testing.T) {
 	if n := c.count("changes_total", ""); n != 0 {
 		t.Errorf("%v changes; want none", n)
 	}
-	if told := c.told(); told != "" {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); posted != "" {
+		t.Errorf("events are %s", posted)
 	}
 }
 
@@ -247,8 +247,8 @@ func TestBlipOfAnIdleNode(t *testing.T) {
 			c.submit("c", map[string]string{"work": "1000h", "nodes": "1,2,4", "restart": "5m"})
 			c.passUntil(5 * time.Minute)
 			c.want(map[string]int{"c": 2})
-			if told := c.told(); strings.Contains(told, "Stuck") {
-				t.Errorf("events are %s", told)
+			if posted := c.events(); strings.Contains(posted, "Stuck") {
+				t.Errorf("events are %s", posted)
 			}
 		})
 	}
@@ -320,25 +320,26 @@ func TestNodeThatIsRemoved(t *testing.T) {
 	}
 }
 
-// TestRetainedJobsAreToldWhy tells it once it has lasted, in the words of the metric and the page.
-func TestRetainedJobsAreToldWhy(t *testing.T) {
+// TestRetainedEvents checks that an event explains a job on a node that has not accepted pods for long, with the
+// same reason as the metric and the documentation.
+func TestRetainedEvents(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, half()...)
 	c.passes(4)
 	node := c.nodesOf("b")[0]
 	c.changeNode(node, cordon)
 	c.passUntil(time.Minute)
-	if told := c.told(); told != "" {
-		t.Errorf("within the grace period events are %s", told)
+	if posted := c.events(); posted != "" {
+		t.Errorf("within the grace period events are %s", posted)
 	}
 	c.passUntil(20 * time.Minute)
-	told := c.told()
+	posted := c.events()
 	for _, want := range []string{
 		"Warning Retained keeps its 4 nodes: 1 of its pods run on nodes that accept no new pods (" + node + " retaining: cordoned)",
 		"Normal Retaining cordoned (pool training)",
 	} {
-		if strings.Count(told, want) != 1 {
-			t.Errorf("events are %s; want one %q", told, want)
+		if strings.Count(posted, want) != 1 {
+			t.Errorf("events are %s; want one %q", posted, want)
 		}
 	}
 	for state, want := range map[string]float64{"accepting": 7, "retaining": 1, "gone": 0} {
@@ -377,7 +378,7 @@ func TestOutagePausesNobody(t *testing.T) {
 			c.passUntil(2 * time.Hour)
 			c.want(map[string]int{"rigid": 4, "small": 1})
 			if n := c.count("changes_total", "preempt"); n != 0 {
-				t.Errorf("%v pauses; want none: %s", n, c.told())
+				t.Errorf("%v pauses; want none: %s", n, c.events())
 			}
 		})
 	}

@@ -51,8 +51,8 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		return len(samples) > 0, fmt.Sprint(samples, err)
 	})
 	names := []string{"now", "late", "stale", "twice", "negative", "infinite", "nan", "other"}
-	// ask returns a cluster that asks the query, from now on.
-	ask := func(query string, in config.RemainingUnit, annotations map[string]string) *cluster {
+	// withQuery returns a cluster whose pool has the query.
+	withQuery := func(query string, in config.RemainingUnit, annotations map[string]string) *cluster {
 		c := newCluster(t, 8)
 		for _, name := range names {
 			job := worldtest.Job(name, 1, annotations)
@@ -77,7 +77,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		return jobs
 	}
 
-	c := ask("left # of each job", config.Seconds, nil)
+	c := withQuery("left # of each job", config.Seconds, nil)
 	for name, want := range map[string]struct{ source, why string }{
 		"now": {"query", ""}, "late": {"query", ""},
 		"stale":    {"ended", "query: its report is older than 10m0s, and no work is declared"},
@@ -100,8 +100,8 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 		t.Errorf("%v queries failed; want 0", n)
 	}
 
-	// As much again for each share as it took so far, which is all that ratios say.
-	c = ask("done", config.Ratio, map[string]string{"work": "8000h"})
+	// Ratios imply that the remaining shares take as long as the completed ones.
+	c = withQuery("done", config.Ratio, map[string]string{"work": "8000h"})
 	if e := jobs(c)["now"].Estimate; e.Source != world.SourceQuery || e.Remaining < 2000*time.Hour-time.Minute || e.Remaining > 2000*time.Hour {
 		t.Errorf("a quarter of 8000h is %v by %s", e.Remaining, e.Source)
 	}
@@ -114,7 +114,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 			if work == "" {
 				annotations, want = nil, "ended"
 			}
-			c := ask(query, config.Seconds, annotations)
+			c := withQuery(query, config.Seconds, annotations)
 			if n := failures(c); n == 0 {
 				t.Errorf("%s: no query failed", name)
 			}
@@ -125,13 +125,13 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 			}
 		}
 	}
-	c = ask("left > 1e9", config.Seconds, nil)
+	c = withQuery("left > 1e9", config.Seconds, nil)
 	if j := jobs(c)["now"]; j.Estimate.Source != "ended" || failures(c) != 0 {
-		t.Errorf("after an empty answer a job is estimated by %s and %v queries failed; want ended and none", j.Estimate.Source, failures(c))
+		t.Errorf("after an empty result a job is estimated by %s and %v queries failed; want completed jobs and none", j.Estimate.Source, failures(c))
 	}
 
-	// A Prometheus that goes away: what it said goes on, until it is too old.
-	c = ask("left", config.Seconds, nil)
+	// Prometheus stops: its last result stays in use until it is too old.
+	c = withQuery("left", config.Seconds, nil)
 	stop()
 	for _, later := range []struct {
 		than time.Duration
@@ -145,7 +145,7 @@ done{namespace="default",job_name="now"} 0.75 %[1]d
 	}
 }
 
-// TestPrometheusCredentials asks a server that wants a token and has a certificate of its own CA.
+// TestPrometheusCredentials queries a server that requires a token and has a certificate of its own CA.
 func TestPrometheusCredentials(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -54,15 +54,15 @@ func TestRecordingIsReplayed(t *testing.T) {
 	replay := func(args ...string) (string, error) {
 		lab := exec.CommandContext(t.Context(), "go", append([]string{"run", "./cmd/elastalloc-lab", "replay", "--recording", dir, "--policy=max-min"}, args...)...)
 		lab.Dir = "../.." // The lab is not of this module.
-		said, err := lab.CombinedOutput()
-		return string(said), err
+		printed, err := lab.CombinedOutput()
+		return string(printed), err
 	}
-	if said, err := replay("--out", filepath.Join(t.TempDir(), "out")); err == nil || !strings.Contains(said, "choose those of one cluster: other") {
-		t.Errorf("calls of two pools are replayed as one: %v, %s", err, said)
+	if printed, err := replay("--out", filepath.Join(t.TempDir(), "out")); err == nil || !strings.Contains(printed, "choose those of one cluster: other") {
+		t.Errorf("calls of two pools are replayed as one: %v, %s", err, printed)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	if said, err := replay("--caller", c.pool.Name, "--out", out); err != nil || !strings.Contains(strings.Join(strings.Fields(said), " "), "1 of 2 jobs completed") {
-		t.Fatalf("%v, %s", err, said)
+	if printed, err := replay("--caller", c.pool.Name, "--out", out); err != nil || !strings.Contains(strings.Join(strings.Fields(printed), " "), "1 of 2 jobs completed") {
+		t.Fatalf("%v, %s", err, printed)
 	}
 	text, err := os.ReadFile(filepath.Join(out, "jobs.csv"))
 	if err != nil {
@@ -72,8 +72,8 @@ func TestRecordingIsReplayed(t *testing.T) {
 	if err != nil || len(rows) < 2 {
 		t.Fatalf("%v, %s", err, text)
 	}
-	// It was there at the beginning, from where times count, started in the first minute, and
-	// ended as it was told: 23m26s on 4 nodes later.
+	// The job was submitted at time zero, started in the first minute, and completed according to its remaining
+	// time, 23m26s on 4 nodes later.
 	short := make(map[string]string)
 	for i, name := range rows[0] {
 		short[name] = rows[1][i]

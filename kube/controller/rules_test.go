@@ -26,9 +26,9 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 )
 
-// TestRules has a real Prometheus scrape a controller and evaluate the rules of deploy/, of which
-// only the waiting is taken out. Each series that rules and dashboard ask for is there. Alerts are
-// quiet while all is well, and those fire that are of what goes wrong then.
+// TestRules lets a real Prometheus scrape a controller and evaluate the rules of deploy/ without their waiting
+// times. Each series that rules and dashboard query must exist. No alert may fire without a fault, and after a
+// fault exactly its alerts must fire.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../deploy/helm/elastalloc-controller/files/controller.rules.yaml")

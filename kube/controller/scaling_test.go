@@ -62,7 +62,7 @@ func TestPoolFromZero(t *testing.T) {
 		c.passes(8)
 		c.want(map[string]int{"first": want})
 		if report := c.loop.Report(); report.Wanted != want {
-			t.Errorf("at a price of %v %d nodes are wanted; want %d", price, report.Wanted, want)
+			t.Errorf("at a price of %v %d nodes are worth their price; want %d", price, report.Wanted, want)
 		}
 		if got := c.autoscale(); got != want {
 			t.Errorf("at a price of %v %d pods wait; want %d", price, got, want)
@@ -70,8 +70,8 @@ func TestPoolFromZero(t *testing.T) {
 		c.step = time.Minute
 		c.passes(30)
 		c.want(map[string]int{"first": want})
-		if told := c.told(); strings.Contains(told, "Unused") || c.autoscale() > 0 {
-			t.Errorf("once the nodes are there more is done: %s", told)
+		if posted := c.events(); strings.Contains(posted, "Unused") || c.autoscale() > 0 {
+			t.Errorf("once the nodes are there more is done: %s", posted)
 		}
 	}
 }
@@ -85,30 +85,29 @@ func TestPoolAtItsLimit(t *testing.T) {
 	}
 	c.passes(8)
 	if got := c.autoscale(); got != 8 || c.loop.Report().Wanted != 8 {
-		t.Errorf("%d pods wait, and %d nodes are wanted; want 8", got, c.loop.Report().Wanted)
+		t.Errorf("%d pods wait, and %d nodes are worth their price; want 8", got, c.loop.Report().Wanted)
 	}
 }
 
-// TestNodesThatDoNotCome: it is told after a while, and pods go on waiting where no other job wants the
-// nodes.
-func TestNodesThatDoNotCome(t *testing.T) {
+// TestNodesThatAreNotAdded posts an event after a while. Pods go on waiting if no other job can use the nodes.
+func TestNodesThatAreNotAdded(t *testing.T) {
 	t.Parallel()
 	c := scaling(t, 0)
 	c.submit("first", map[string]string{"work": "10h", "nodes": "1-8"})
 	c.step = 30 * time.Second
 	c.passes(10)
-	if told := c.told(); strings.Contains(told, "Unused") {
-		t.Errorf("after minutes it is told that %s", told)
+	if posted := c.events(); strings.Contains(posted, "Unused") {
+		t.Errorf("events after minutes are %s", posted)
 	}
 	c.passes(30)
-	if told := c.told(); !strings.Contains(told, "Unused") {
-		t.Errorf("after a quarter of an hour nothing is told but %s", told)
+	if posted := c.events(); !strings.Contains(posted, "Unused") {
+		t.Errorf("events after a quarter of an hour are %s", posted)
 	}
 	c.want(map[string]int{"first": 8})
 }
 
-// TestSpotNotice: a job keeps its pods on a node that is about to be removed, and asks for another one
-// after it. Idle nodes that are not worth their price are left idle, whatever its pods tolerate.
+// TestSpotNotice checks that a job keeps its pods on a node that is about to be removed, and requests another node
+// once it is removed. Idle nodes that are not worth their price stay idle, whatever the pods tolerate.
 func TestSpotNotice(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, worldtest.Job("first", 8, map[string]string{"work": "10h", "nodes": "1,2,4,7,8"}))
@@ -131,7 +130,7 @@ func TestSpotNotice(t *testing.T) {
 	if r := c.loop.Report().State; r.NodesBy(world.Leaving) != 1 || r.Nodes.Accepting != 7 {
 		t.Errorf("nodes are %+v; want one that leaves and 7 accepting", r.Nodes)
 	}
-	// Once it is gone, another one is asked for.
+	// After its removal, the job requests another one.
 	c.evict("node-003")
 	if err := c.client.Delete(t.Context(), &node); err != nil {
 		t.Fatal(err)

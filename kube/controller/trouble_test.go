@@ -47,14 +47,14 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// answers is an allocator that answers as it is told.
-type answers struct {
+// altering is an allocator that changes its responses.
+type altering struct {
 	controller.Allocator
 	calls  atomic.Int64
 	change func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error)
 }
 
-func (a *answers) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+func (a *altering) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	a.calls.Add(1)
 	response, err := a.Allocator.Allocate(ctx, r)
 	if err != nil {
@@ -77,10 +77,10 @@ func TestBadAllocators(t *testing.T) {
 			r.Allocations[0].Nodes = 8
 			return r, nil
 		}, "refused"},
-		"says nothing": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+		"empty": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
 			return &elastallocv1.AllocateResponse{}, nil
 		}, "refused"},
-		"answers nil": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) { return nil, nil }, "refused"},
+		"nil": {func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) { return nil, nil }, "refused"},
 		"knows other jobs": {func(r *elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
 			r.Allocations[0].JobId = "Job/kube-system/etcd"
 			return r, nil
@@ -89,21 +89,21 @@ func TestBadAllocators(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 8, busy()...)
-			bad := &answers{Allocator: c.allocator, change: test.change}
+			bad := &altering{Allocator: c.allocator, change: test.change}
 			c.allocator = bad
 			c.start()
 			c.step = 20 * time.Second
 			began := c.now
 			c.passes(50)
 			c.want(map[string]int{"long": 8, "short": 0})
-			if c.writes.Load() != 0 || c.moments(test.result) < 2 || c.moments("decided") != 0 {
-				t.Errorf("%d writes, %v moments %s; want none, and several", c.writes.Load(), c.moments(test.result), test.result)
+			if c.writes.Load() != 0 || c.decisions(test.result) < 2 || c.decisions("decided") != 0 {
+				t.Errorf("%d writes, %v decisions %s; want none, and several", c.writes.Load(), c.decisions(test.result), test.result)
 			}
-			// The age of a decision that never came counts from the start.
+			// Without a decision, its age counts from the start.
 			if since := c.lastDecision(); since.Before(began) || since.After(began.Add(time.Minute)) {
-				t.Errorf("the last decision is told as %v; want the start, %v", since, began)
+				t.Errorf("the last decision is at %v; want the start, %v", since, began)
 			}
-			// Not asked all the time.
+			// The interval between attempts grows.
 			if calls := bad.calls.Load(); calls > 30 {
 				t.Errorf("%d calls in %v", calls, c.now.Sub(worldtest.Begin().Add(time.Hour)))
 			}
@@ -120,10 +120,10 @@ func TestPinnedJobsAreToldWhy(t *testing.T) {
 	c := newCluster(t, 9, jobs...)
 	c.passes(20)
 	c.want(map[string]int{"long": 4, "short": 4, "bad": 0, "unknown": 1})
-	told := c.told()
-	if strings.Count(told, "Warning BadAnnotations") != 1 || strings.Count(told, "Warning NoRemainingTime") != 1 ||
-		!strings.Contains(told, "elastalloc.dev/work") || !strings.Contains(told, "elastalloc.dev/weight") {
-		t.Errorf("events are %s", told)
+	posted := c.events()
+	if strings.Count(posted, "Warning BadAnnotations") != 1 || strings.Count(posted, "Warning NoRemainingTime") != 1 ||
+		!strings.Contains(posted, "elastalloc.dev/work") || !strings.Contains(posted, "elastalloc.dev/weight") {
+		t.Errorf("events are %s", posted)
 	}
 	pinned := "elastalloc_controller_pinned"
 	if n := testutil.CollectAndCount(c.registry, pinned); n != len(world.Reasons()) {
@@ -137,7 +137,7 @@ func TestLongEvents(t *testing.T) {
 	for _, before := range []string{"", "x", "xx"} {
 		c := newCluster(t, 1, worldtest.Job("bad", 0, map[string]string{"work": before + strings.Repeat("日", 1000)}))
 		c.passes(1)
-		note, _ := strings.CutPrefix(c.told(), "Warning BadAnnotations ")
+		note, _ := strings.CutPrefix(c.events(), "Warning BadAnnotations ")
 		if !utf8.ValidString(note) || len(note) > 1024 || len(note) < 1000 || !strings.HasSuffix(note, "...") {
 			t.Errorf("event of %d bytes: %q", len(note), note)
 		}
@@ -157,14 +157,14 @@ func TestRefusedWrites(t *testing.T) {
 	}
 	c.passes(30)
 	c.want(map[string]int{"long": 4, "short": 4, "other": 0})
-	if told := c.told(); strings.Count(told, "Warning Refused start with 2 nodes") != 1 {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Count(posted, "Warning Refused start with 2 nodes") != 1 {
+		t.Errorf("events are %s", posted)
 	}
 }
 
-// TestGang: a Job that the API server does not let be resized, as Kubernetes 1.36 does with gangs, keeps
-// its nodes with one event that says so. It is not tried again at each decision, and others use the
-// remaining nodes. One that waits starts at its own size.
+// TestGang checks that a Job that the API server refuses to resize, as Kubernetes 1.36 does with gangs, keeps its
+// nodes and gets one event. The resize is not tried again at each decision, and other jobs use the remaining
+// nodes. A gang that waits starts at its own size.
 func TestGang(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 11, worldtest.Job("gang", 8, map[string]string{"work": "1000h", "nodes": "4,8"}),
@@ -184,8 +184,8 @@ func TestGang(t *testing.T) {
 	if refused["gang"] != 1 {
 		t.Errorf("%d resizes of the gang were tried within hours; want one", refused["gang"])
 	}
-	if told := c.told(); strings.Count(told, `Warning Gang keeps its 8 nodes: jobs.batch "gang" is forbidden: cannot change parallelism`) != 1 {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Count(posted, `Warning Gang keeps its 8 nodes: jobs.batch "gang" is forbidden: cannot change parallelism`) != 1 {
+		t.Errorf("events are %s", posted)
 	}
 	for _, j := range c.loop.Report().State.Jobs {
 		if j.ID == "Job/default/gang" && j.Pinned != world.Gang {
@@ -214,8 +214,8 @@ func TestRefusedNotes(t *testing.T) {
 			if jobs != nil {
 				c.want(map[string]int{"long": 4, "short": 4, "other": 0})
 			}
-			if told := c.told(); strings.Count(told, "Warning Refused keeps its 0 nodes") != 1 {
-				t.Errorf("events are %s", told)
+			if posted := c.events(); strings.Count(posted, "Warning Refused keeps its 0 nodes") != 1 {
+				t.Errorf("events are %s", posted)
 			}
 			if result := c.loop.Report().Decision.Result; result == "failed" {
 				t.Errorf("the last decision %s", result)
@@ -224,8 +224,7 @@ func TestRefusedNotes(t *testing.T) {
 	}
 }
 
-// TestWebhookDown: one that does not answer for some jobs, at notes or at sizes, keeps no others
-// from theirs.
+// TestWebhookDown lets a webhook fail for some jobs, either for targets or for resizes. Other jobs must get theirs.
 func TestWebhookDown(t *testing.T) {
 	t.Parallel()
 	for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
@@ -242,8 +241,8 @@ func TestWebhookDown(t *testing.T) {
 				c.passes(1)
 			}
 			c.want(map[string]int{"long": 8, "short": 0, "other": 2})
-			if told := c.told(); !strings.Contains(told, "Warning Refused") {
-				t.Errorf("events are %s", told)
+			if posted := c.events(); !strings.Contains(posted, "Warning Refused") {
+				t.Errorf("events are %s", posted)
 			}
 			c.onPatch = nil
 			for began := c.now; c.now.Sub(began) < 12*time.Minute; {
@@ -280,12 +279,12 @@ func TestRefusedInABusyPool(t *testing.T) {
 				pinned++
 			}
 		}
-		decided = c.moments("decided")
+		decided = c.decisions("decided")
 	}
 	if decided < 10 || pinned < 10 {
 		t.Errorf("it is pinned after %d of 16 events, on which %v decisions were made; want it to be after most", pinned, decided)
 	}
-	if n := strings.Count(c.told(), "Warning Refused start with 2 nodes"); n < 1 || n > 2 {
+	if n := strings.Count(c.events(), "Warning Refused start with 2 nodes"); n < 1 || n > 2 {
 		t.Errorf("%d events; want one each time", n)
 	}
 }
@@ -307,8 +306,8 @@ func TestRefusedForAWhile(t *testing.T) {
 	}
 	c.passes(30)
 	c.want(map[string]int{"long": 4, "short": 4})
-	if told := c.told(); strings.Contains(told, "Refused") {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Contains(posted, "Refused") {
+		t.Errorf("events are %s", posted)
 	}
 	if refused < 2 || refused > 10 {
 		t.Errorf("%d writes were refused; want a few, seconds apart", refused)
@@ -348,16 +347,16 @@ func TestStuck(t *testing.T) {
 	c.linger = true
 	c.passes(40)
 	c.want(map[string]int{"long": 4, "short": 0})
-	if told := c.told(); !strings.Contains(told, "Warning Stuck gave up start with 4 nodes") {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); !strings.Contains(posted, "Warning Stuck gave up start with 4 nodes") {
+		t.Errorf("events are %s", posted)
 	}
 	c.linger, c.step = false, 30*time.Second
 	c.passes(20)
 	c.want(map[string]int{"long": 4, "short": 4})
 }
 
-// TestPodsOutliveTheirJob: nodes of a job that ended are not promised to others before its pods
-// have gone, however long they take.
+// TestPodsOutliveTheirJob checks that the nodes of a completed job are not allocated before its pods have
+// terminated, however long that takes.
 func TestPodsOutliveTheirJob(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, busy()...)
@@ -396,14 +395,14 @@ func TestLostNode(t *testing.T) {
 	c.passes(4)
 	c.want(map[string]int{"a": 4, "b": 2})
 
-	decided := c.moments("decided")
+	decided := c.decisions("decided")
 	unreachable := append(c.nodesOf("a")[:3], c.nodesOf("b")...)
 	for _, node := range unreachable {
 		c.ready(node, corev1.ConditionUnknown)
 	}
 	c.passUntil(10 * time.Minute)
-	if c.moments("outage") == 0 || c.moments("decided") != decided {
-		t.Errorf("%v outages and %v decisions in an outage", c.moments("outage"), c.moments("decided")-decided)
+	if c.decisions("outage") == 0 || c.decisions("decided") != decided {
+		t.Errorf("%v outages and %v decisions in an outage", c.decisions("outage"), c.decisions("decided")-decided)
 	}
 	c.passUntil(time.Hour)
 	c.want(map[string]int{"a": 4, "b": 2})
@@ -416,8 +415,8 @@ func TestLostNode(t *testing.T) {
 	}
 }
 
-// TestPodsThatStay: a job whose pods do not leave is asked once, and left alone until they do,
-// however often decisions are made.
+// TestPodsThatStay checks that a job whose pods do not terminate is resized once, and not again until they have,
+// whatever the number of decisions.
 func TestPodsThatStay(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8,
@@ -439,8 +438,8 @@ func TestPodsThatStay(t *testing.T) {
 			t.Fatalf("after %v it has %d nodes; want it to be left with %d", c.now.Sub(began), n, first)
 		}
 	}
-	if told := c.told(); strings.Count(told, "Warning Stuck keeps its") != 1 {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Count(posted, "Warning Stuck keeps its") != 1 {
+		t.Errorf("events are %s", posted)
 	}
 	if n := c.count("stuck_total", ""); n < 1 || n > 3 {
 		t.Errorf("stuck %v times; want once, and what was given up", n)
@@ -480,13 +479,13 @@ func TestForeignSuspension(t *testing.T) {
 	if resized := c.count("changes_total", "scale_up") + c.count("changes_total", "scale_down"); starts < 3 || starts > 9 || resized > 14 {
 		t.Errorf("started %d times, the other job resized %v times; want about 8 and twice that at most", starts, resized)
 	}
-	if told := c.told(); !strings.Contains(told, "Warning Conflict keeps its 0 nodes: another writer reverted 3 resizes") {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); !strings.Contains(posted, "Warning Conflict keeps its 0 nodes: another writer reverted 3 resizes") {
+		t.Errorf("events are %s", posted)
 	}
 }
 
-// TestClockSetBack: after the clock was set back decisions go on, and a job that comes gets nodes of
-// others once their cooldown is over, which is not longer than ever.
+// TestClockSetBack checks that decisions go on after the clock was set back, and that a new job gets nodes of other
+// jobs after their usual cooldown.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	for _, back := range []time.Duration{2 * time.Hour, 48 * time.Hour} {
@@ -498,11 +497,11 @@ func TestClockSetBack(t *testing.T) {
 			if restarted {
 				c.start()
 			}
-			decided := c.moments("decided")
+			decided := c.decisions("decided")
 			for began := c.now; c.now.Sub(began) < 4*c.pool.Cadence; {
 				c.passes(1)
 			}
-			if n := c.moments("decided") - decided; n < 3 {
+			if n := c.decisions("decided") - decided; n < 3 {
 				t.Errorf("the clock went back by %v, restarted: %t: %v decisions in four cadences", back, restarted, n)
 			}
 			job := worldtest.Job("new", 0, map[string]string{"work": "20m", "nodes": "2"})
@@ -542,7 +541,7 @@ func TestForgedRecordAtStart(t *testing.T) {
 		}
 	}
 	forge(world.Record{ID: "z", At: c.now.Add(-time.Second), Mode: "apply", Jobs: 1})
-	if n := c.moments("decided"); n == 0 {
+	if n := c.decisions("decided"); n == 0 {
 		t.Error("nothing is decided within a cadence")
 	}
 	c.end("long")

@@ -30,7 +30,7 @@ const jobLabel = "batch.kubernetes.io/job-name"
 // unitCluster is a cluster whose pool counts units. Its scheduler never moves a pod.
 type unitCluster struct {
 	*cluster
-	// most says that the scheduler scores nodes as MostAllocated does, otherwise as LeastAllocated.
+	// most is true if the scheduler scores nodes as MostAllocated does, otherwise as LeastAllocated.
 	most bool
 	// waits is since when each pod has had no node, and worst the longest time so far for which one had none
 	// although as many units were free as it requests.
@@ -276,7 +276,7 @@ func TestUnplaceable(t *testing.T) {
 			}
 		}
 	}
-	if events := u.told(); !seen || !paused || !strings.Contains(events, "Unused 0 of its 1 pods run; for a while it gets only the GPUs that it uses") {
+	if events := u.events(); !seen || !paused || !strings.Contains(events, "Unused 0 of its 1 pods run; for a while it gets only the GPUs that it uses") {
 		t.Errorf("whole was started: %t, given up: %t; events\n%s", seen, paused, events)
 	}
 	if limit := u.pool.SettleTimeout + u.pool.Debounce + 20*time.Second; u.worst > limit {
@@ -306,7 +306,7 @@ func TestUnplaceableAlone(t *testing.T) {
 		u.passes(1)
 	}
 	if pods, _ := u.job("whole"); pods != 0 {
-		t.Errorf("it still asks for %d pods; decision %+v\n%s", pods, u.loop.Report().Decision, u.told())
+		t.Errorf("it still requests %d pods; decision %+v\n%s", pods, u.loop.Report().Decision, u.events())
 	}
 }
 
@@ -352,7 +352,7 @@ func (d *drawnUnits) happens() string {
 		{"a job of four", arrives(4)},
 		{"a job of whole nodes", arrives(8)},
 		{"a job that is too large", arrives(16)},
-		{"a job ends", func() {
+		{"a completed job", func() {
 			if d.tenants > 0 {
 				d.end(fmt.Sprint("tenant-", d.IntN(d.tenants)))
 			}
@@ -433,9 +433,9 @@ func (d *drawnUnits) heal() {
 	d.submit(worldtest.SmallJob("last", 0, 2, map[string]string{"work": "20m", "nodes": "1"}))
 }
 
-// TestDrawnUnits: whatever happens to the units of nodes, to other pods and to other jobs, decisions have
-// room for the pods of jobs that did nothing, and these change only as was decided. No pod waits for a place for longer than
-// the rule allows, although the scheduler moves none. Once all is well again, a job that comes starts.
+// TestDrawnUnits makes random events happen to the units of nodes, to other pods and to other jobs. Decisions must
+// have room for the pods of bystanders, and bystanders may be resized only by decisions. No pod may wait for a node
+// for longer than the rule allows, although the scheduler moves no pod. After the events, a new job must start.
 func TestDrawnUnits(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testtier.Kube.Examples(2, 20)) {
@@ -457,8 +457,8 @@ func TestDrawnUnits(t *testing.T) {
 				}
 				return sizes
 			}
-			w := &witness{Allocator: u.allocator, answered: make(map[string]int)}
-			w.asked = func(snapshot *elastallocv1.Snapshot) {
+			w := &witness{Allocator: u.allocator, allocated: make(map[string]int)}
+			w.check = func(snapshot *elastallocv1.Snapshot) {
 				decided := make(map[int]int) // units of bystanders that are decided, by units per pod
 				for _, j := range snapshot.GetJobs() {
 					if strings.Contains(j.GetId(), "bystander") {
@@ -494,8 +494,8 @@ func TestDrawnUnits(t *testing.T) {
 					d.passes(1)
 					for id, now := range held() {
 						// A job may also be left with the units that its pods use.
-						if was := before[id]; now != was && now != w.answered[id] && now != used[id] {
-							t.Fatalf("%s goes from %d units to %d; decided were %d, after %s", id, was, now, w.answered[id], strings.Join(history, ", "))
+						if was := before[id]; now != was && now != w.allocated[id] && now != used[id] {
+							t.Fatalf("%s goes from %d units to %d; decided were %d, after %s", id, was, now, w.allocated[id], strings.Join(history, ", "))
 						}
 					}
 				}

@@ -61,9 +61,9 @@ func TestUnused(t *testing.T) {
 			if had > given/8 {
 				t.Errorf("for %v of %v it had more nodes than it used", had, given)
 			}
-			told := c.told()
-			if !strings.Contains(told, "Warning Unused ") || !strings.Contains(told, "exceeded quota: team") {
-				t.Errorf("events are %s", told)
+			posted := c.events()
+			if !strings.Contains(posted, "Warning Unused ") || !strings.Contains(posted, "exceeded quota: team") {
+				t.Errorf("events are %s", posted)
 			}
 			if n := c.count("unused_total", ""); n < 1 || n > 12 {
 				t.Errorf("it was found %v times; want it to be tried ever more rarely", n)
@@ -77,8 +77,8 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// TestNodesTakenAndGivenBack: a job whose pods had no node for long is not taken for one that does not
-// use its nodes, also if its pods come late once the nodes are back.
+// TestNodesTakenAndGivenBack checks that a job whose pods had no node for long does not count as a job that leaves
+// nodes unused, even if its pods start late once the nodes are back.
 func TestNodesTakenAndGivenBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, half()...)
@@ -109,13 +109,13 @@ func TestNodesTakenAndGivenBack(t *testing.T) {
 	c.quota = nil
 	c.passUntil(5 * time.Minute)
 	c.want(map[string]int{"a": 4, "b": 4})
-	if told := c.told(); strings.Contains(told, "Unused") || strings.Contains(told, "Scaled") {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); strings.Contains(posted, "Unused") || strings.Contains(posted, "Scaled") {
+		t.Errorf("events are %s", posted)
 	}
 }
 
-// TestPinnedWithoutPods: nodes that a job asks for which is left alone, and whose pods do not
-// come, are there for others.
+// TestPinnedWithoutPods checks that other jobs get the nodes that a pinned job requests and does not use, because
+// its pods are not created.
 func TestPinnedWithoutPods(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8)
@@ -136,8 +136,8 @@ func TestPinnedWithoutPods(t *testing.T) {
 	c.want(map[string]int{"empty": 6, "other": 8})
 }
 
-// TestPodsThatCannotRun: nodes of pods whose image is not to be had go to others, in time; those of
-// pods that are still being prepared do not.
+// TestPodsThatCannotRun checks that the nodes of pods whose image cannot be pulled go to other jobs after a while,
+// and that the nodes of pods that are still being prepared do not.
 func TestPodsThatCannotRun(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]int{"ImagePullBackOff": 0, "PodInitializing": 4} {
@@ -157,8 +157,8 @@ func TestPodsThatCannotRun(t *testing.T) {
 	}
 }
 
-// TestCrashLoop: pods whose containers crash again and again do no work, though they run in between.
-// Their nodes go to others, in time, and the event names the container and its last exit code.
+// TestCrashLoop checks that pods whose containers crash repeatedly count as doing no work, although they run between
+// crashes. After a while their nodes go to other jobs, and the event names the container and its last exit code.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 8, worldtest.Job("crashes", 0, map[string]string{"work": "1h", "nodes": "4"}), worldtest.Job("other", 0, map[string]string{"work": "1000h", "nodes": "4,8"}))
@@ -194,18 +194,18 @@ func TestCrashLoop(t *testing.T) {
 		crash()
 	}
 	c.want(map[string]int{"crashes": 0, "other": 8})
-	if told := c.told(); !strings.Contains(told, "Warning Unused") || !strings.Contains(told, "container train of pod crashes-") || !strings.Contains(told, "last exit code 137 (OOMKilled)") {
-		t.Errorf("events are %s", told)
+	if posted := c.events(); !strings.Contains(posted, "Warning Unused") || !strings.Contains(posted, "container train of pod crashes-") || !strings.Contains(posted, "last exit code 137 (OOMKilled)") {
+		t.Errorf("events are %s", posted)
 	}
 	for _, j := range c.loop.Report().State.Jobs {
 		if j.ID == "Job/default/crashes" && j.WorkDone() > 20*time.Minute {
-			t.Errorf("it is taken to have done work of %v", j.WorkDone())
+			t.Errorf("its work done is estimated as %v", j.WorkDone())
 		}
 	}
 }
 
-// TestSucceededPods: a job some of whose pods have succeeded gets no new ones, and their nodes go to
-// others.
+// TestSucceededPods checks that a job of which some pods have succeeded gets no new pods, and that the nodes of the
+// succeeded pods go to other jobs.
 func TestSucceededPods(t *testing.T) {
 	t.Parallel()
 	for _, inStatus := range []bool{false, true} {
@@ -242,8 +242,8 @@ func TestSucceededPods(t *testing.T) {
 		c.step = 20 * time.Second
 		c.passUntil(30 * time.Minute)
 		c.want(map[string]int{"ends": 4, "waits": 7})
-		if told := c.told(); !strings.Contains(told, "Warning Completing keeps its 4 nodes: 3 of its 4 pods have succeeded") {
-			t.Errorf("events are %s", told)
+		if posted := c.events(); !strings.Contains(posted, "Warning Completing keeps its 4 nodes: 3 of its 4 pods have succeeded") {
+			t.Errorf("events are %s", posted)
 		}
 	}
 }

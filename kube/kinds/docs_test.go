@@ -46,7 +46,7 @@ func TestVersions(t *testing.T) {
 		table += fmt.Sprintf("| %s | %s | %s |\n", row.name, found[1], row.tests)
 		for _, k := range kinds.All() {
 			if named := regexp.MustCompile(`[0-9]+\.[0-9]+(\.[0-9]+)?`).FindString(k.Support.Versions); k.Name == row.kind && !strings.HasPrefix(found[1]+".", named+".") {
-				t.Errorf("the table of kinds says that %s was tested with %s; it is %s", k.Name, named, found[1])
+				t.Errorf("the table of kinds lists %s as tested with %s; it was tested with %s", k.Name, named, found[1])
 			}
 		}
 	}

@@ -47,8 +47,8 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		kind, job, child string
-		// want describes the shape; resized says what the object and its child hold at paths
-		// once the job is resized to 2 nodes, and paused once it is paused.
+		// want describes the shape. resized and paused are the expected values in the object and its child, by
+		// path, after the job is resized to 2 nodes and after it is paused.
 		size            int
 		suspended       bool
 		min, max        int

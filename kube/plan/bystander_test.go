@@ -17,7 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// forge makes the record of a job say that it held the given nodes.
+// forge writes a record on a job according to which it had the given nodes.
 func forge(c *worldtest.Cluster, name string, nodes int) {
 	annotations := c.Jobs[name].GetAnnotations()
 	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: c.Now, Nodes: nodes}).String()
@@ -32,9 +32,9 @@ func withPods(job *unstructured.Unstructured, spec map[string]any) *unstructured
 	return job
 }
 
-// drawTrouble draws a job that does not move, with pods wherever it says, or nodes that are not
-// as they should be. It touches no node on which a victim runs. It returns how many pods may yet
-// come to nodes of the pool; where pods restart, all that are on some are among them.
+// drawTrouble adds a random job that is not resized, with pods anywhere, or random unusual nodes. It changes no node
+// with a pod of a bystander. It returns the number of pods that may still be scheduled to nodes of the pool,
+// including all running ones if pods may restart.
 func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy func() string) (toCome int) {
 	name, size := fmt.Sprintf("trouble-%d", i), rapid.IntRange(1, 20).Draw(t, "size")
 	labels := map[string]string{"batch.kubernetes.io/job-name": name}
@@ -94,7 +94,7 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy 
 				}
 			}
 		}
-	case "liar": // It has no pods, and says that it holds nodes.
+	case "liar": // It has no pods, and its record claims nodes.
 		c.Jobs[name] = worldtest.Job(name, rapid.SampledFrom([]int{0, size}).Draw(t, "asks"), map[string]string{"work": "1h"})
 		forge(c, name, 64)
 	case "foreign":
@@ -109,7 +109,7 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy 
 		n := worldtest.Node(name)
 		n.Status.Conditions[0].Status = corev1.ConditionUnknown
 		c.Nodes = append(c.Nodes, n)
-	case "flapping": // It came back some time before the decision.
+	case "flapping": // It became ready again some time before the decision.
 		n := worldtest.Node(name)
 		n.CreationTimestamp.Time = c.Now.Add(-time.Hour)
 		back := rapid.SampledFrom([]time.Duration{time.Second, 59 * time.Second, time.Minute}).Draw(t, "back since")
@@ -122,10 +122,9 @@ func drawTrouble(t *rapid.T, c *worldtest.Cluster, i int, restart bool, healthy 
 // untilDecision is how long after the troubles the decision is.
 const untilDecision = 2 * time.Minute
 
-// TestBystanders: whatever else is in a pool, a decision is asked for with at least the nodes
-// that jobs hold which did nothing and whose nodes are healthy; it is no outage, their cooldown
-// goes on, and no node is promised that something else is on. Nor does any job cost the pool more
-// nodes than its pods are on or can come to.
+// TestBystanders checks requests for a pool with bystanders on healthy nodes and any other jobs and nodes. A request
+// has at least the nodes of the bystanders, their cooldown goes on, there is no outage, and no occupied node is
+// available. No job costs the pool more nodes than its pods occupy or can still be scheduled to.
 func TestBystanders(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +162,7 @@ func TestBystanders(t *testing.T) {
 		for i := range rapid.IntRange(0, 6).Draw(t, "troubles") {
 			toCome += drawTrouble(t, c, i, restart, healthy)
 		}
-		// Nodes on which no victim is come to grief, with what is on them.
+		// Nodes without a bystander fail, with their pods.
 		onNode := make(map[string]string)
 		for _, pod := range c.Pods {
 			onNode[pod.Spec.NodeName] = pod.Labels["batch.kubernetes.io/job-name"]
@@ -193,7 +192,7 @@ func TestBystanders(t *testing.T) {
 		r := plan.Snapshot(w, "id", nil)
 		total := int(r.Allocate.GetSnapshot().GetTotalNodes())
 		if total < held {
-			t.Fatalf("asks about %d nodes of which bystanders hold %d; nodes %+v", total, held, w.Nodes)
+			t.Fatalf("the request has %d nodes, but bystanders occupy %d; nodes %+v", total, held, w.Nodes)
 		}
 		if err := plan.Outage(w, r); err != nil {
 			t.Fatal(err)
@@ -224,10 +223,10 @@ func TestBystanders(t *testing.T) {
 			}
 		}
 		if total > available {
-			t.Fatalf("asks about %d nodes; %d are there to be had", total, available)
+			t.Fatalf("the request has %d nodes; at most %d are available", total, available)
 		}
 		if least := max(held, available-toCome); total < least {
-			t.Fatalf("asks about %d nodes; %d are there to be had, of which at most %d are waited for", total, available, toCome)
+			t.Fatalf("the request has %d nodes; at most %d are available, of which %d may be reserved for pending pods", total, available, toCome)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// drawCluster draws a pool whose jobs fit, some of them paused, pinned, queued or not ours.
+// drawCluster returns a random pool whose jobs fit. Some of them are paused, pinned, queued or not elastalloc's.
 func drawCluster(t *rapid.T) *worldtest.Cluster {
 	nodes := rapid.IntRange(1, 24).Draw(t, "nodes")
 	left := nodes
@@ -60,8 +60,8 @@ func freeNode(c *worldtest.Cluster) string {
 	return ""
 }
 
-// drawAnswer draws any legal answer.
-func drawAnswer(t *rapid.T, r plan.Request) *elastallocv1.AllocateResponse {
+// drawResponse returns a random legal response.
+func drawResponse(t *rapid.T, r plan.Request) *elastallocv1.AllocateResponse {
 	left := int(r.Allocate.GetSnapshot().GetTotalNodes())
 	answer := &elastallocv1.AllocateResponse{SnapshotId: r.Allocate.GetSnapshot().GetId()}
 	for _, j := range r.Jobs {
@@ -78,7 +78,7 @@ func drawAnswer(t *rapid.T, r plan.Request) *elastallocv1.AllocateResponse {
 	return answer
 }
 
-// run is a cluster while a decision is carried out, with what must always hold.
+// run is a cluster while a decision is applied, with the invariants.
 type run struct {
 	t *rapid.T
 	*worldtest.Cluster
@@ -106,14 +106,13 @@ func (r *run) check() {
 	}
 	for _, j := range r.ClusterState().Jobs {
 		if size, fixed := r.sizes[j.ID]; fixed && j.Nodes() != size {
-			r.t.Fatalf("%s holds %d nodes; want %d", j.ID, j.Nodes(), size)
+			r.t.Fatalf("%s has %d nodes; want %d", j.ID, j.Nodes(), size)
 		}
 	}
 }
 
-// TestSteps carries random decisions out, with the controller ending after any write and
-// pods that leave whenever they like. No pod ever waits for a node, jobs that are not to be
-// touched are not, and in the end every job holds what was decided.
+// TestSteps applies random decisions, with restarts of the controller after any write and pods that terminate at any
+// time. No pod ever waits for a node, frozen jobs are not resized, and in the end every job has its target.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -125,7 +124,7 @@ func TestSteps(t *testing.T) {
 			}
 		}
 		request := plan.Snapshot(w, "decision", nil)
-		answer := drawAnswer(t, request)
+		answer := drawResponse(t, request)
 		if err := plan.Check(request, answer); err != nil {
 			t.Fatal(err)
 		}
@@ -159,15 +158,15 @@ func TestSteps(t *testing.T) {
 			want := int(answer.GetAllocations()[i].GetNodes())
 			for _, now := range r.ClusterState().Jobs {
 				if now.ID == j.ID && now.Nodes() != want {
-					t.Fatalf("%s holds %d nodes; want %d", j.ID, now.Nodes(), want)
+					t.Fatalf("%s has %d nodes; want %d", j.ID, now.Nodes(), want)
 				}
 			}
 		}
 	})
 }
 
-// TestSnapshot asks for a decision on random pools: every job is either asked about or left
-// out, and what is left out keeps its nodes.
+// TestSnapshot builds requests for random pools. Every job is either included or omitted, and omitted jobs keep
+// their nodes.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -182,10 +181,10 @@ func TestSnapshot(t *testing.T) {
 			}
 		}
 		if len(r.Jobs)+len(r.Omitted) != len(w.Jobs) {
-			t.Fatalf("%d jobs asked about and %d left out of %d", len(r.Jobs), len(r.Omitted), len(w.Jobs))
+			t.Fatalf("%d jobs included and %d omitted of %d", len(r.Jobs), len(r.Omitted), len(w.Jobs))
 		}
 		if total := int(r.Allocate.GetSnapshot().GetTotalNodes()); total+kept != w.Nodes.Accepting {
-			t.Fatalf("%d nodes asked about and %d kept of %d", total, kept, w.Nodes.Accepting)
+			t.Fatalf("%d nodes in the request and %d kept of %d", total, kept, w.Nodes.Accepting)
 		}
 		for i, j := range r.Allocate.GetSnapshot().GetJobs() {
 			if j.GetId() != r.Jobs[i].ID || j.GetRemainingEta().AsDuration() <= 0 || len(j.GetAllowedNodes()) == 0 {

@@ -22,7 +22,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// changed makes the record of a job say that it was changed to the given nodes a minute ago.
+// changed writes a record on a job according to which it was resized to the given nodes a minute ago.
 func changed(c *worldtest.Cluster, name string, nodes int) {
 	at := c.Now.Add(-time.Minute)
 	annotations := c.Jobs[name].GetAnnotations()
@@ -82,7 +82,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCheck lets lying allocators answer.
+// TestCheck passes illegal responses to Check.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 2, map[string]string{"work": "100h"}))
@@ -178,14 +178,14 @@ func TestGroups(t *testing.T) {
 			for i := range r.Jobs {
 				answer.GetAllocations()[i].Nodes = 8
 				if r.Jobs[i].ID == "Job/tenant/tenant" && plan.Check(r, answer) == nil {
-					t.Error("an answer beyond the group's limit is taken")
+					t.Error("a response that exceeds the group's limit is accepted")
 				}
 			}
 		})
 	}
 }
 
-// TestUnwanted: a decision that pauses a job during its cooldown is asked for again without it.
+// TestUnwanted checks that a decision that pauses a job during its cooldown is requested again without the job.
 func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))
@@ -199,22 +199,22 @@ func TestUnwanted(t *testing.T) {
 		}}
 	}
 	if hold := plan.ForbiddenPauses(w, r, answer(4, 0), false); hold != nil {
-		t.Errorf("holds %v though only a job that may be paused is", hold)
+		t.Errorf("freezes %v; only a job that may be paused is paused", hold)
 	}
 	hold := plan.ForbiddenPauses(w, r, answer(0, 8), false)
 	if len(hold) != 1 || hold["Job/default/a"] != plan.Cooldown {
-		t.Fatalf("holds %v; want the job that cools down", hold)
+		t.Fatalf("freezes %v; want the job that cools down", hold)
 	}
 	again := plan.Snapshot(w, "id", hold)
 	if len(again.Jobs) != 1 || again.Allocate.GetSnapshot().GetTotalNodes() != 4 {
-		t.Errorf("asks about %d jobs on %d nodes; want 1 on 4", len(again.Jobs), again.Allocate.GetSnapshot().GetTotalNodes())
+		t.Errorf("the request has %d jobs on %d nodes; want 1 on 4", len(again.Jobs), again.Allocate.GetSnapshot().GetTotalNodes())
 	}
 	// Its cooldown does not outlast its nodes: it may shrink, and then be paused as well.
 	c.Nodes = c.Nodes[:3]
 	w = c.ClusterState()
 	r = plan.Snapshot(w, "id", nil)
 	if hold := plan.ForbiddenPauses(w, r, answer(0, 0), false); hold != nil {
-		t.Errorf("holds %v in a pool of 3 nodes", hold)
+		t.Errorf("freezes %v in a pool of 3 nodes", hold)
 	}
 	if sizes := r.Allocate.GetSnapshot().GetJobs()[0].GetAllowedNodes(); len(sizes) < 2 {
 		t.Errorf("in a pool of 3 nodes the job may have %v; want other sizes than 4 as well", sizes)
@@ -236,8 +236,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestPodsThatLeave: what pods that are on their way out held is there for other jobs, also
-// where their job is pinned and about to replace them, or to go.
+// TestPodsThatLeave checks that the nodes of terminating pods are available to other jobs, also if their job is
+// pinned and about to replace them or to be deleted.
 func TestPodsThatLeave(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*worldtest.Cluster){
@@ -259,7 +259,7 @@ func TestPodsThatLeave(t *testing.T) {
 		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
 		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
-			t.Errorf("%s: asks about %d nodes; want %d", name, total, want)
+			t.Errorf("%s: the request has %d nodes; want %d", name, total, want)
 		}
 		if err := plan.Outage(w, r); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -267,9 +267,9 @@ func TestPodsThatLeave(t *testing.T) {
 		// Those that do not go keep their nodes, and nothing makes room for those that replace them.
 		c.Now = c.Now.Add(time.Hour)
 		if total := plan.Snapshot(c.ClusterState(), "id", nil).Allocate.GetSnapshot().GetTotalNodes(); total != 12 {
-			t.Errorf("%s: asks about %d nodes once the pods are overdue; want 12", name, total)
+			t.Errorf("%s: the request has %d nodes once the pods are overdue; want 12", name, total)
 		}
-		// What is asked about is free in the end, also where a finalizer keeps the job.
+		// The nodes of the request are free in the end, also if a finalizer keeps the job.
 		c.Pods = slices.DeleteFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 		w = c.ClusterState()
 		if free, want := w.Free(), int(plan.Snapshot(w, "id", nil).Allocate.GetSnapshot().GetTotalNodes())-12; free != want {
@@ -294,7 +294,7 @@ func TestPodsThatWait(t *testing.T) {
 			want = 14
 		}
 		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
-			t.Errorf("%s: asks about %d nodes; want %d", name, total, want)
+			t.Errorf("%s: the request has %d nodes; want %d", name, total, want)
 		}
 		if err := plan.Outage(w, r); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -113,7 +113,7 @@ func TestKueueJobs(t *testing.T) {
 		"waits, is not elastic": {workloads: []*unstructured.Unstructured{workload(t, "a", 0)}, quota: 8},
 		"is not elastic":        {nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8},
 		"not admitted":          {elastic: true, nodes: 4, pinned: world.KueueOwned, quota: 8},
-		"no say":                {elastic: true, off: true, nodes: 4, pinned: world.KueueOwned, quota: -1},
+		"without Kueue":         {elastic: true, off: true, nodes: 4, pinned: world.KueueOwned, quota: -1},
 		"elastic Jobs are off": {elastic: true, nodes: 4, workloads: []*unstructured.Unstructured{workload(t, "a", 32)}, pinned: world.KueueOwned, quota: 8, change: func(job *unstructured.Unstructured) {
 			unstructured.RemoveNestedField(job.Object, "spec", "template", "spec", "schedulingGates")
 		}},

@@ -80,7 +80,7 @@ func TestFailedPodsThatLeave(t *testing.T) {
 			Jobs: []world.Object{{Kind: kinds.Named([]string{kind})[0], Job: job}}, ETAs: new(eta.Estimator),
 		})
 		if got := w.Jobs[0].Pods.Terminating; got != want {
-			t.Errorf("%d pods of a %s hold nodes until they are gone; want %d", got, kind, want)
+			t.Errorf("%d pods of a %s occupy nodes until they terminate; want %d", got, kind, want)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestPodsThatHold(t *testing.T) {
 	c.Pods = append(c.Pods, stray)
 	w := c.ClusterState()
 	if j := w.Jobs[0]; j.Pods.Live != 2 || j.Pods.Terminating != 1 || j.Pods.Overdue != 0 || j.OccupiedNodes() != 4 {
-		t.Errorf("pods %+v hold %d nodes; want 2 live, 1 terminating, and 4 nodes", j.Pods, j.OccupiedNodes())
+		t.Errorf("pods %+v occupy %d nodes; want 2 live, 1 terminating, and 4 nodes", j.Pods, j.OccupiedNodes())
 	}
 	if w.NodesBy(world.Foreign) != 1 || w.Free() != 7-4 {
 		t.Errorf("%d foreign and %d free nodes; want 1 and 3", w.NodesBy(world.Foreign), w.Free())

@@ -16,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
-// TestRemaining follows one job of 2 nodes (speed 1.6) for an hour, unless told otherwise.
+// TestRemaining observes one job of 2 nodes (speed 1.6) for an hour, unless a case changes them.
 func TestRemaining(t *testing.T) {
 	t.Parallel()
 	hour := worldtest.Begin().Add(time.Hour)
@@ -71,21 +71,21 @@ func TestRemaining(t *testing.T) {
 		"carried on":      {nil, record(world.Record{Since: changed, Nodes: 2, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery}), 3*time.Hour - 16*time.Minute, world.SourceQuery, 10 * time.Minute},
 		"paused for long": {nil, record(world.Record{Since: changed.Add(-time.Hour), Nodes: 0, Trained: metav1.Duration{Duration: 1}, Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute}}), 3 * time.Hour, world.SourceQuery, time.Minute},
 		"nothing is left": {map[string]string{"work": "10h"}, query(0, 0, config.Seconds), 0, world.SourceQuery, 0},
-		// A queue's jobs do not age, so only the time of the sample tells that it is of another job.
+		// Queued jobs do not age, so only the time of the sample shows that it is of another job.
 		"queued, and one of its name ran before": {map[string]string{"work": "10h"}, query(60, 2*time.Hour, config.Seconds), 10 * time.Hour, world.SourceWork, 0},
-		// The 1000 s were told with 8 nodes, which the record made 6000 s on one.
-		"told before a change of size": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
+		// The 1000 s were reported on 8 nodes, which are 6000 s on one node in the record.
+		"reported before a resize": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
 			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
 			Remaining: metav1.Duration{Duration: 6000 * time.Second}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute},
 		})), 6000*time.Second - 8*time.Minute, world.SourceQuery, 6 * time.Minute},
-		"first told before a change of size": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
+		"first reported before a resize": {map[string]string{"work": "10h"}, both(query(1000, 6*time.Minute, config.Seconds), record(world.Record{
 			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour}, Done: metav1.Duration{Duration: time.Hour},
 		})), 9*time.Hour - 8*time.Minute, world.SourceWork, 5 * time.Minute},
-		"told anew since a change of size": {map[string]string{"work": "10h"}, both(query(1000, time.Minute, config.Seconds), record(world.Record{
+		"reported again after a resize": {map[string]string{"work": "10h"}, both(query(1000, time.Minute, config.Seconds), record(world.Record{
 			Since: lately, Changed: &lately, Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
 			Remaining: metav1.Duration{Duration: 6000 * time.Second}, Source: world.SourceQuery, Age: metav1.Duration{Duration: time.Minute},
 		})), 1600*time.Second - 96*time.Second, world.SourceQuery, time.Minute},
-		"told before it was noted down": {map[string]string{"work": "10h", "remaining": "200m"}, both(managed("remaining", 9*time.Minute), record(world.Record{
+		"reported before it was recorded": {map[string]string{"work": "10h", "remaining": "200m"}, both(managed("remaining", 9*time.Minute), record(world.Record{
 			Since: hour.Add(-5 * time.Minute), Nodes: 2, Trained: metav1.Duration{Duration: time.Hour},
 			Remaining: metav1.Duration{Duration: 3 * time.Hour}, Source: world.SourceRemaining, Age: metav1.Duration{Duration: 4 * time.Minute},
 		})), 3*time.Hour - 8*time.Minute, world.SourceRemaining, 9 * time.Minute},
@@ -115,7 +115,7 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-// TestRecordGoesOn changes a job a few times; what its record says it has done is what it did.
+// TestRecordGoesOn resizes a job a few times. The work done in its record must be the work that it did.
 func TestRecordGoesOn(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 2, map[string]string{"work": "100h", "restart": "0s"}))
@@ -148,8 +148,8 @@ func TestRecordGoesOn(t *testing.T) {
 	}
 }
 
-// TestShortTraining: a job that held nodes for less than a second has trained, or it would be
-// one that never started, and come first among those that wait.
+// TestShortTraining checks that a job that had nodes for less than a second counts as trained. Otherwise it would
+// count as never started and be the first of the queued jobs.
 func TestShortTraining(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}))

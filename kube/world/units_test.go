@@ -39,7 +39,7 @@ func TestUnits(t *testing.T) {
 	c.Pods = append(c.Pods, foreign("notebook", "node-001", 3), ended, leaving, sidecar)
 	c.Now = c.Now.Add(time.Hour)
 	w := c.ClusterState()
-	// node-000 has 8, of which a uses 6; node-001 has 4 and node-002 4 beside other pods.
+	// node-000 has 8 units, of which a uses 6. node-001 has 4, and node-002 has 4 in addition to those of other pods.
 	if want := (world.NodeCounts{Accepting: 16, Serving: 16}); w.Nodes != want || w.Free() != 10 || w.Idle() != 10 || w.NodesBy(world.Foreign) != 0 {
 		t.Errorf("units are %+v, %d of them free; want %+v, 10", w.Nodes, w.Free(), want)
 	}

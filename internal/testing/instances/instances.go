@@ -1,4 +1,4 @@
-// Package instances reads the random instances in `examples/drawn.tar.gz`.
+// Package instances reads the random instances in `examples/random-snapshots.tar.gz`.
 package instances
 
 import (
@@ -35,10 +35,10 @@ func Load(tb testing.TB, maxJobs int) []Instance {
 	tb.Helper()
 	files := unpack(tb)
 	var optima map[string]struct{ Objective float64 }
-	if err := json.Unmarshal(files["drawn/optima.json"], &optima); err != nil {
+	if err := json.Unmarshal(files["random-snapshots/optima.json"], &optima); err != nil {
 		tb.Fatal(err)
 	}
-	delete(files, "drawn/optima.json")
+	delete(files, "random-snapshots/optima.json")
 	var loaded []Instance
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		request := new(elastallocv1.AllocateRequest)
@@ -68,7 +68,7 @@ func Load(tb testing.TB, maxJobs int) []Instance {
 func unpack(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	_, file, _, _ := runtime.Caller(0)
-	disk, err := os.Open(filepath.Join(filepath.Dir(file), "..", "..", "..", "examples", "drawn.tar.gz"))
+	disk, err := os.Open(filepath.Join(filepath.Dir(file), "..", "..", "..", "examples", "random-snapshots.tar.gz"))
 	if err != nil {
 		tb.Fatal(err)
 	}

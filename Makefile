@@ -19,9 +19,9 @@ SOAK ?= 10m
 TEST_TIMEOUT := 30m
 # How often `make conformance` draws for a property. RAPID_SEED=1 has the same drawn each time.
 CHECKS ?= 2000
-# The packages that draw, and those that start goroutines, of the root module.
+# The packages with property tests or longer tests of the conformance tier, and those that start goroutines, of the root module.
 packages_with     = $(shell grep -rlE --include='*.go' --exclude-dir=kube --exclude-dir=deploy --exclude-dir='.?*' '$(1)' . | xargs -n 1 dirname | sort -u)
-PROPERTY_PACKAGES = ./audit $(call packages_with,pgregory.net/rapid|Conformance.Draws|Conformance.Selected)
+PROPERTY_PACKAGES = $(call packages_with,pgregory.net/rapid|Conformance\.)
 RACE_PACKAGES     = $(call packages_with,^\s+go |\.Go.func|parallel\.Do)
 
 # Where `make python` puts the wheel.
@@ -53,9 +53,10 @@ demo: build ## Start a server, have it decide a real-sized snapshot, show the de
 # would be compiled a second time for the tests.
 test faults conformance docs: export CGO_ENABLED := 0
 
+# `make lint` runs vet, and `make conformance` all draws.
 .PHONY: test
 test: note-solvers ## Run the tests; the slow ones are those of faults and conformance.
-	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+	RAPID_CHECKS=20 $(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
 
 # A module of its own, because of Kubernetes' dependencies.
 .PHONY: test-kube

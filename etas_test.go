@@ -14,6 +14,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -174,7 +175,7 @@ func BenchmarkUncertainETAs(b *testing.B) {
 func TestUncertainETAsWithoutFairness(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
-	for seed := range uint64(40) {
+	for seed := range uint64(testtier.Conformance.Examples(10, 40)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		s := &solver.Snapshot{TotalNodes: 256}
 		for i := range 100 {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/audit"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -57,7 +58,7 @@ func TestHistoricProofs(t *testing.T) {
 		}
 		plan := m.plan(decide(t, without))
 		wrong := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, right.GetReport().GetNodePrices())
-		got := audit.Check(t.Context(), request, wrong, audit.Options{Work: 2e8})
+		got := audit.Check(t.Context(), request, wrong, audit.Options{Work: testtier.Conformance.Examples(2e7, 2e8)})
 		// With 24 steps, the check may run out of work and return Open.
 		if got.Verdict == audit.Confirmed || m.Steps < 24 && got.Verdict != audit.Refuted {
 			t.Errorf("%s: %v", file, got)

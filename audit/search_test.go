@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
 // randomModel returns the model of a random request with few jobs: over few steps, on several node
@@ -188,8 +190,8 @@ func (m *model) best(add func(plan [][]int) int64) int64 {
 // complete must find the best plan, at any prices, with any limit of states and any rounding of work.
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	decided, cut, rounded, limited := 0, 0, 0, 0
-	for seed := range uint64(1200) {
+	seeds, decided, cut, rounded, limited := testtier.Conformance.Examples(200, 1200), 0, 0, 0, 0
+	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		m := randomModel(t, r)
 		if m.combinations() > 20_000 {
@@ -303,7 +305,7 @@ func TestSearch(t *testing.T) {
 			t.Fatalf("seed %d: no plan reaches the optimum", seed)
 		}
 	}
-	if t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", decided, cut, rounded, limited); min(decided, cut, 2*rounded, 2*limited) < 200 {
+	if t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", decided, cut, rounded, limited); min(decided, cut, 2*rounded, 2*limited) < seeds/6 {
 		t.Error("too few cases of one kind")
 	}
 }

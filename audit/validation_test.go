@@ -49,7 +49,7 @@ func TestInvalidRequests(t *testing.T) {
 func TestFieldLimits(t *testing.T) {
 	t.Parallel()
 	requests, checks := 0, 0
-	for seed := uint64(0); requests < iterations(15, 400); seed++ {
+	for seed := uint64(0); requests < iterations(5, 400); seed++ {
 		d := newGenerator(seed)
 		request := d.small()
 		request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE

@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -51,7 +52,7 @@ func TestSweep(t *testing.T) {
 		}})
 	}
 	for _, nodes := range []int32{1, 8} {
-		for _, restart := range []time.Duration{5 * time.Minute, 10 * time.Minute} {
+		for _, restart := range []time.Duration{10 * time.Minute, 5 * time.Minute}[:testtier.Conformance.Examples(1, 2)] {
 			for _, apart := range []time.Duration{0, 7 * time.Minute} {
 				for _, countsLoading := range []bool{false, true} {
 					c := sweep{nodes: nodes, restart: restart, apart: apart, countsLoading: countsLoading}

@@ -4,6 +4,7 @@ package scripts
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -15,18 +16,19 @@ func TestBill(t *testing.T) {
 	if _, err := exec.LookPath("jq"); err != nil {
 		t.Skip("jq is not installed; scripts/docs.sh installs it")
 	}
-	folder := t.TempDir()
-	for _, name := range []string{"elastalloc", "elastalloc-lab"} {
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", folder, "../cmd/"+name).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	program := filepath.Join(t.TempDir(), "elastalloc")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/elastalloc").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	program := filepath.Join(folder, "elastalloc")
+	other, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	said, err := exec.CommandContext(t.Context(), "go", "version", "-m", program).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := exec.CommandContext(t.Context(), "./sbom.sh", "elastalloc", program, filepath.Join(folder, "elastalloc-lab")).Output()
+	written, err := exec.CommandContext(t.Context(), "./sbom.sh", "elastalloc", program, other).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -277,8 +277,8 @@ func TestMemoryInUse(t *testing.T) {
 	in, needs := apiconv.InProcess{Allocator: oneSlot{allocator}}, methods(allocator.MaxJobs())
 	checkRecorded(t, explainedInFull())
 	most := make(map[string]float64)
-	// The quick tier draws one in three, which are of every kind and of every method.
-	for n := 0; n < testtier.Conformance.Examples(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Examples(3, 1) {
+	// The quick tier draws one in five, which are of every kind and of every method.
+	for n := 0; n < testtier.Conformance.Examples(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Examples(5, 1) {
 		kind := requestKinds[n%len(requestKinds)]
 		method := slices.Sorted(maps.Keys(needs))[n/len(requestKinds)%len(needs)]
 		request := randomRequest(rand.New(rand.NewPCG(uint64(n), 1)), method, kind)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
 // TestNearAnIndependentSimulator compares mean times, in minutes, with those that a
@@ -23,7 +25,7 @@ func TestNearAnIndependentSimulator(t *testing.T) {
 		{"itp_cluster04_50h", 70, mean{33.5, 139}, mean{3.2, 105}},
 		{"itp_cluster04_50h", 190, mean{8.3, 56}, mean{1.3, 52}},
 		{"helios_venus_may2020_50h", 70, mean{10.4, 210}, mean{2.0, 164}},
-	} {
+	}[:testtier.Conformance.Examples(1, 3)] {
 		w := sharedWorkload(t, test.trace)
 		for name, want := range map[string]mean{"greedy": test.greedy, "optimal": test.optimal} {
 			result, err := Run(t.Context(), w, policy(t, name), DefaultConfig(test.nodes), allocator)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -32,7 +33,7 @@ func TestNearSiasSetting(t *testing.T) {
 	config.NodeTypes = []solver.NodeType{{ID: "aws", Nodes: 24}, {ID: "dgx-ext", Nodes: 16}, {ID: "rtx", Nodes: 24}}
 	config.Round = time.Minute
 	allocator := newAllocator()
-	for _, set := range []string{"philly", "saturn"} {
+	for _, set := range []string{"philly", "saturn"}[:testtier.Conformance.Examples(1, 2)] {
 		text, err := os.ReadFile(filepath.Join(folder, set+"-3.csv"))
 		if err != nil {
 			t.Fatal(err)

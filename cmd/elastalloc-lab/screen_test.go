@@ -8,6 +8,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
 // TestProgressInALog checks that long work writes a line now and then where there is no
@@ -50,7 +51,7 @@ func TestScreen(t *testing.T) {
 		"bench -f ../../examples/snapshot.json --backends exact,greedy --limit 1m --objective progress,total-time",
 		"simulate --trace ../../examples/trace.csv --nodes 70,110 --policy greedy,max-min,fifo --out " + t.TempDir() + "/simulated",
 		"simulate --synthetic baseline --nodes 110 --policy fifo-partitions,borrowing-waiting --teams 4 --quotas equal --out " + t.TempDir() + "/teams",
-	} {
+	}[:testtier.Conformance.Examples(2, 3)] {
 		stdout, stderr, status := clitest.Run(t, run, nil, "", strings.Fields(args)...)
 		if status != cli.ExitDone || stdout == "" {
 			t.Errorf("%q: exit status %d, stderr %q", args, status, stderr)

@@ -261,18 +261,24 @@ func TestSimulateTeams(t *testing.T) {
 	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), ",speech,completed\n")
 }
 
-// simulatedJobs simulates the synthetic baseline and returns the table of its jobs.
+// simulatedJobs simulates the synthetic baseline, in the quick tier its first hours, and returns the table
+// of its jobs.
 func simulatedJobs(t *testing.T, args ...string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "results")
-	succeed(t, append([]string{"simulate", "--synthetic=baseline", "--out", out}, args...)...)
+	folder := t.TempDir()
+	workload := "--synthetic=baseline"
+	if !testtier.Conformance.Selected() {
+		workload = "--trace=" + write(t, folder, "trace.csv", succeed(t, "trace", workload, "--for=15h"))
+	}
+	out := filepath.Join(folder, "results")
+	succeed(t, append([]string{"simulate", workload, "--nodes=70", "--out", out}, args...)...)
 	return read(t, out, "jobs.csv")
 }
 
 // TestSimulateTotalTime checks that parameters of the objective reach the policies.
 func TestSimulateTotalTime(t *testing.T) {
 	simulate := func(args ...string) string {
-		return simulatedJobs(t, append([]string{"--nodes=70", "--policy=total-time,greedy"}, args...)...)
+		return simulatedJobs(t, append([]string{"--policy=total-time,greedy"}, args...)...)
 	}
 	plain := simulate()
 	if plain != simulate("--total-time=rescale_price=75,fairness=1,aging=8h") {
@@ -290,7 +296,7 @@ func TestSimulateToldETAs(t *testing.T) {
 		t.Skip("whole simulations take minutes under the race detector")
 	}
 	simulate := func(policy string, args ...string) string {
-		return simulatedJobs(t, append([]string{"--nodes=70", "--policy=" + policy}, args...)...)
+		return simulatedJobs(t, append([]string{"--policy=" + policy}, args...)...)
 	}
 	for _, policy := range []string{"optimal", "max-min"} {
 		plain := simulate(policy)

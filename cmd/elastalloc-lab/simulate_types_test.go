@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
-
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
 // TestSimulateSpeeds: without node types, all policies know the speeds of an application, and total-time
 // does what it does in a pool of one node type.
 func TestSimulateSpeeds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("whole simulations take minutes under the race detector")
+	if !testtier.Conformance.Selected() {
+		t.Skip("simulates hundreds of jobs; make conformance runs it")
 	}
 	folder := t.TempDir()
 	lines := strings.SplitAfter(read(t, "../../examples/gavel", "speeds.csv"), "\n")
@@ -48,8 +48,8 @@ func TestSimulateSpeeds(t *testing.T) {
 // TestSimulateNodeTypes simulates the example of Gavel's speeds: one decision beats a pool for
 // each type, and what is written says where the jobs were.
 func TestSimulateNodeTypes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("whole simulations take minutes under the race detector")
+	if !testtier.Conformance.Selected() {
+		t.Skip("simulates hundreds of jobs; make conformance runs it")
 	}
 	out := filepath.Join(t.TempDir(), "results")
 	const gavel = "../../examples/gavel/"

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/lab/results"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
@@ -233,7 +234,7 @@ func TestResultsJSON(t *testing.T) {
 // TestReport checks that the page stands alone, is well-formed and has everything
 // once, with a trace and without.
 func TestReport(t *testing.T) {
-	for _, withTrace := range []bool{false, true} {
+	for _, withTrace := range []bool{true, false}[:testtier.Conformance.Examples(1, 2)] {
 		config := tinyConfig(withTrace)
 		config.Origin = results.Origin{Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3}
 		results := runAll(t, config, oneNodeEach{})

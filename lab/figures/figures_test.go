@@ -50,7 +50,7 @@ func render(t *testing.T, f *Figure) string {
 	}
 	colors := make(map[any]bool)
 	for x := range image.Bounds().Dx() {
-		for y := range image.Bounds().Dy() {
+		for y := 0; y < image.Bounds().Dy() && len(colors) < 10; y++ {
 			colors[image.At(x, y)] = true
 		}
 	}

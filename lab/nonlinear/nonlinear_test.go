@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -187,11 +188,13 @@ func TestWriteTable(t *testing.T) {
 		return table.String()
 	}
 	table := write(1)
-	if again := write(1); again != table {
-		t.Errorf("the same study wrote\n%s\nand then\n%s", table, again)
-	}
-	if write(2) == table {
-		t.Error("another seed wrote the same table")
+	if testtier.Conformance.Selected() {
+		if again := write(1); again != table {
+			t.Errorf("the same study wrote\n%s\nand then\n%s", table, again)
+		}
+		if write(2) == table {
+			t.Error("another seed wrote the same table")
+		}
 	}
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if want := 2 + 6*(jobs+1); len(lines) != want {

@@ -17,6 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/sim"
@@ -135,7 +136,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := sim.NewWorkload("synthetic", trace[:60], sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode})
+	plain := sim.NewWorkload("synthetic", trace[:testtier.Conformance.Examples(30, 60)], sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode})
 	tests := map[string]struct {
 		policy      string
 		disturbance sim.Disturbance

@@ -81,7 +81,7 @@ func TestTotalTime(t *testing.T) {
 	for _, d := range []struct{ jobs, nodes, seeds int }{
 		{1, 16, 20}, {5, 9, 200}, {12, 24, 200}, {40, 70, 200}, {100, 190, 50}, {300, 150, 20}, {1000, 4000, 2},
 	} {
-		for seed := range max(2, testtier.Conformance.Examples(d.seeds/5, d.seeds)) {
+		for seed := range max(2, testtier.Conformance.Examples(d.seeds/20, d.seeds)) {
 			for _, mixed := range []bool{false, true} {
 				s := totalTimeSnapshot(d.jobs, d.nodes, uint64(seed), mixed)
 				p := solver.NewProblemFor(s, totalTimeOptions())

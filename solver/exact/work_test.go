@@ -59,7 +59,7 @@ func TestWorkOfAProof(t *testing.T) {
 
 // TestWorkOfManyJobs does so for 100,000 jobs, whose search takes more memory than that of few.
 func TestWorkOfManyJobs(t *testing.T) {
-	const jobs = 100_000
+	jobs := testtier.Conformance.Examples(20_000, 100_000)
 	r := rand.New(rand.NewPCG(0, 1))
 	s := &solver.Snapshot{TotalNodes: 4 * jobs, Horizon: solver.DefaultHorizon()}
 	for i := range jobs {
@@ -130,8 +130,9 @@ func TestWorkOfSweeps(t *testing.T) {
 		t.Skip("what a search does is the same under the race detector")
 	}
 	most := 0
-	for _, s := range shapes() {
+	for n := 0; n < len(shapes()); n += testtier.Conformance.Examples(4, 1) {
 		ctx := &countdown{Context: context.Background(), left: 2_000}
+		s := shapes()[n]
 		p := s.problem()
 		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
 		if err != nil {

@@ -4,12 +4,14 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
 // TestDropped has beams of one to three states drop the best choice of five jobs: what was dropped
 // has to count in what every choice is said to lose.
 func TestDropped(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(testtier.Conformance.Examples(60, 300)) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		p := &Problem{Capacity: []int{3 + r.IntN(4), 3 + r.IntN(4)}, Start: make([]int, 5), Current: make([]Allocation, 5)}
 		for range 5 {

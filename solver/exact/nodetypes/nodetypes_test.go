@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
@@ -662,7 +663,7 @@ func TestIllegalChoice(t *testing.T) {
 
 // TestTime ends searches early: what is there is legal, and what is proven is true.
 func TestTime(t *testing.T) {
-	for _, d := range []drawn{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}} {
+	for _, d := range []drawn{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}}[:testtier.Conformance.Examples(2, 3)] {
 		p := d.problem()
 		whole := Solve(clock(t), p, DefaultEffort())
 		if !whole.Complete {

@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
 // limited returns a random problem with 1 to 3 types that have 1 to 4 rows each, and whose jobs may have no
@@ -42,8 +44,8 @@ func limited(r *rand.Rand) *Problem {
 // TestRowPrices checks the lemma "node prices" with several rows per type: at 15,000 random prices, the bound
 // is at least the optimum of an enumeration, and equals the sum of the lemma.
 func TestRowPrices(t *testing.T) {
-	tight := 0
-	for seed := range uint64(250) {
+	seeds, tight := testtier.Conformance.Examples(50, 250), 0
+	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 31))
 		p := limited(r)
 		best, _ := exhaustive(p)
@@ -82,7 +84,7 @@ func TestRowPrices(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d of 15000 bounds within 10%%", tight); tight < 1000 {
+	if t.Logf("%d of %d bounds within 10%%", tight, 60*seeds); tight < 4*seeds {
 		t.Error("the bounds are too weak for a test")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
@@ -15,8 +16,8 @@ import (
 // bound of the core search, with and without a tightened look-ahead, and the bound of the stepwise
 // search must account for the dropped states.
 func TestDropped(t *testing.T) {
-	dropped := 0
-	for seed := range uint64(300) {
+	seeds, dropped := testtier.Conformance.Examples(60, 300), 0
+	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for range 5 {
@@ -59,7 +60,7 @@ func TestDropped(t *testing.T) {
 			dropped++
 		}
 	}
-	if t.Logf("%d optima were dropped", dropped); dropped < 10 {
+	if t.Logf("%d optima were dropped", dropped); dropped < seeds/30 {
 		t.Error("too few")
 	}
 }

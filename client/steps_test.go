@@ -9,6 +9,7 @@ import (
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -70,8 +71,8 @@ func TestSteps(t *testing.T) {
 			}
 		}
 	})
-	// In short mode there are too few of them for that to be sure.
-	if !t.Failed() && overSubscribed == 0 && !testing.Short() {
+	// Among 20 random snapshots, one run in four has none.
+	if !t.Failed() && overSubscribed == 0 && testtier.Conformance.Selected() {
 		t.Error("no snapshot needed an order at all")
 	}
 }

@@ -57,7 +57,7 @@ func TestHistoricProofs(t *testing.T) {
 			}
 		}
 		plan := m.plan(decide(t, without))
-		wrong := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, right.GetReport().GetNodePrices())
+		wrong := m.respond(plan, m.Objective(plan), solver.ReasonOptimal, right.GetReport().GetNodePrices())
 		got := audit.Check(t.Context(), request, wrong, audit.Options{Work: testtier.Conformance.Examples(2e7, 2e8)})
 		// With 24 steps, the check may run out of work and return Open.
 		if got.Verdict == audit.Confirmed || m.Steps < 24 && got.Verdict != audit.Refuted {
@@ -86,7 +86,7 @@ func TestOrder(t *testing.T) {
 				plan = p.Clone()
 			}
 		})
-		response := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, nil)
+		response := m.respond(plan, m.Objective(plan), solver.ReasonOptimal, nil)
 		want := audit.Check(t.Context(), request, response, audit.Options{})
 		if again := audit.Check(t.Context(), request, response, audit.Options{}); again != want {
 			t.Errorf("seed %d: %v, then %v", seed, want, again)
@@ -366,7 +366,7 @@ func FuzzCheck(f *testing.F) {
 				best, optimum = plan.Clone(), v
 			}
 		})
-		if got := audit.Check(t.Context(), request, m.answer(best, optimum, solver.ReasonOptimal, nil), audit.Options{Work: 1e7}); got.Verdict == audit.Refuted {
+		if got := audit.Check(t.Context(), request, m.respond(best, optimum, solver.ReasonOptimal, nil), audit.Options{Work: 1e7}); got.Verdict == audit.Refuted {
 			t.Errorf("the optimum %v is refuted: %s\n%s", optimum, got.Reason, protojson.Format(request))
 		}
 	})
@@ -402,7 +402,7 @@ func TestExhaustive(t *testing.T) {
 		if d.chance(8) {
 			prices[d.IntN(len(prices))] = d.nonsense()
 		}
-		response := m.answer(best, optimum, solver.ReasonOptimal, prices)
+		response := m.respond(best, optimum, solver.ReasonOptimal, prices)
 		if d.chance(2) {
 			response.Report.Certificate = d.certificate(m)
 		}
@@ -415,7 +415,7 @@ func TestExhaustive(t *testing.T) {
 			t.Errorf("seed %d: the optimum of %v is %v: %s\n%s", seed, optimum, got.Verdict, got.Reason, protojson.Format(m.request))
 		}
 		above := optimum + (0.1+d.Float64())*math.Abs(optimum)
-		got = audit.Check(t.Context(), m.request, m.answer(best, above, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
+		got = audit.Check(t.Context(), m.request, m.respond(best, above, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
 		if got.Verdict != audit.Confirmed {
 			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, above, optimum, got.Verdict, got.Reason)
 		}
@@ -423,12 +423,12 @@ func TestExhaustive(t *testing.T) {
 			continue
 		}
 		below := less + (optimum-less)*d.Float64()*0.99
-		got = audit.Check(t.Context(), m.request, m.answer(worse, below, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
+		got = audit.Check(t.Context(), m.request, m.respond(worse, below, solver.ReasonFeasible, prices), audit.Options{Work: 1e8})
 		if got.Verdict != audit.Refuted && optimum-below > 2*audit.Tolerance*max(tiny, math.Abs(optimum), math.Abs(below)) {
 			t.Errorf("seed %d: the bound %v of %v is %v: %s", seed, below, optimum, got.Verdict, got.Reason)
 		}
 		certificate := response.GetReport().GetCertificate()
-		response = m.answer(worse, less, solver.ReasonOptimal, prices)
+		response = m.respond(worse, less, solver.ReasonOptimal, prices)
 		response.Report.Certificate = certificate
 		got = audit.Check(t.Context(), m.request, response, audit.Options{Work: 1e8})
 		if got.Verdict != audit.Refuted {

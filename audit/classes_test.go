@@ -67,7 +67,7 @@ func classes() []class {
 		{"25 to 44 jobs", func(d generator) *elastallocv1.AllocateRequest {
 			return d.request(40+d.IntN(100), 3+d.IntN(5), 25+d.IntN(20), 4+d.IntN(6))
 		}},
-		{"total time", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
+		{"total-time", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, false) }},
 		{"groups", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), true, false) }},
 		{"node types", func(d generator) *elastallocv1.AllocateRequest { return totalTime(d, d.IntN(40), false, true) }},
 		{sweeps, func(d generator) *elastallocv1.AllocateRequest {
@@ -194,7 +194,7 @@ func TestHardRequests(t *testing.T) {
 		seeds []uint64
 	}{
 		sweeps: {2_000_000_000, []uint64{38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
-		"node types": {30_000_000, []uint64{9002954}}, "frozen jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total time": {30_000_000, []uint64{9000997}},
+		"node types": {30_000_000, []uint64{9002954}}, "frozen jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total-time": {30_000_000, []uint64{9000997}},
 	} {
 		for _, seed := range drawn.seeds[:testtier.Conformance.Examples(1, len(drawn.seeds))] {
 			request := generate(class, seed)

@@ -161,7 +161,7 @@ func worsen(t *testing.T, d generator, m *model, response *elastallocv1.Allocate
 		if v := m.Objective(worse); m.Check(worse) != nil || v >= optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)) {
 			continue
 		}
-		answer := m.answer(worse, m.Objective(worse), solver.ReasonOptimal, response.GetReport().GetNodePrices())
+		answer := m.respond(worse, m.Objective(worse), solver.ReasonOptimal, response.GetReport().GetNodePrices())
 		answer.Report.Certificate = response.GetReport().GetCertificate()
 		got := audit.Check(t.Context(), m.request, answer, audit.Options{Work: 1e7})
 		counts.count("worsened", got.Verdict)

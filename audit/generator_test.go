@@ -332,8 +332,8 @@ func (m *model) each(visit func(solver.Plan, float64)) {
 	walk(0, 0)
 }
 
-// answer returns a response with a plan, a bound and a reason.
-func (m *model) answer(plan solver.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
+// respond returns a response with a plan, a bound and a reason.
+func (m *model) respond(plan solver.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
 	plan = plan.Clone()
 	m.ReleaseFinished(plan)
 	d := solver.Decide(m.good, m.Problem, solver.Result{Plan: plan})

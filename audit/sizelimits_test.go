@@ -94,7 +94,7 @@ func TestSizeLimits(t *testing.T) {
 		d.sizeLimits(s)
 		price := 0.0
 		answer := func(plan solver.Plan, bound float64, reason solver.Reason) (*elastallocv1.AllocateResponse, bool) {
-			response := m.answer(plan, bound, reason, []float64{price})
+			response := m.respond(plan, bound, reason, []float64{price})
 			return response, m.limit(request, response, price*d.Float64())
 		}
 		var best, worse, illegal solver.Plan
@@ -189,7 +189,7 @@ func TestSizeLimitExamples(t *testing.T) {
 		m := newModel(t, unlimited)
 		best, optimum, all := solver.Plan(nil), math.Inf(-1), solver.Plan(nil)
 		m.each(func(plan solver.Plan, v float64) {
-			response := m.answer(plan, v, solver.ReasonOptimal, nil)
+			response := m.respond(plan, v, solver.ReasonOptimal, nil)
 			if m.limit(request, response, 0) && v > optimum {
 				best, optimum = plan.Clone(), v
 			}
@@ -197,19 +197,19 @@ func TestSizeLimitExamples(t *testing.T) {
 				all = plan.Clone()
 			}
 		})
-		response := m.answer(all, m.Objective(all), solver.ReasonOptimal, nil)
+		response := m.respond(all, m.Objective(all), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != test.all || got.Verdict == audit.Refuted && !strings.Contains(got.Reason, "the size limit is") {
 			t.Errorf("%s: all jobs have nodes: %v", name, got)
 		}
-		response = m.answer(best, optimum, solver.ReasonOptimal, nil)
+		response = m.respond(best, optimum, solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
 			t.Errorf("%s: the best plan: %v", name, got)
 		}
 		// A false claim of optimality: no job has nodes.
 		none := solver.NewPlan(len(m.Jobs), 1)
-		response = m.answer(none, m.Objective(none), solver.ReasonOptimal, nil)
+		response = m.respond(none, m.Objective(none), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "a plan is worth") {
 			t.Errorf("%s: no job has nodes: %v", name, got)
@@ -220,14 +220,14 @@ func TestSizeLimitExamples(t *testing.T) {
 			"used":  func(of *elastallocv1.SizeLimitReport) { of.Used-- },
 			"type":  func(of *elastallocv1.SizeLimitReport) { of.NodeType = "x" },
 		} {
-			response := m.answer(best, optimum, solver.ReasonOptimal, nil)
+			response := m.respond(best, optimum, solver.ReasonOptimal, nil)
 			m.limit(request, response, 0)
 			change(response.GetReport().GetSizeLimits()[0])
 			if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
 				t.Errorf("a wrong %s: %v", name, got)
 			}
 		}
-		response = m.answer(best, optimum, solver.ReasonOptimal, nil)
+		response = m.respond(best, optimum, solver.ReasonOptimal, nil)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted {
 			t.Errorf("%s: without reports: %v", name, got)
 		}
@@ -270,14 +270,14 @@ func TestManySizeLimits(t *testing.T) {
 	m := newModel(t, unlimited)
 	best, second, optimum, next := solver.Plan(nil), solver.Plan(nil), math.Inf(-1), math.Inf(-1)
 	m.each(func(plan solver.Plan, v float64) {
-		if v > next && m.limit(request, m.answer(plan, v, solver.ReasonOptimal, nil), 0) {
+		if v > next && m.limit(request, m.respond(plan, v, solver.ReasonOptimal, nil), 0) {
 			if second, next = plan.Clone(), v; v > optimum {
 				second, next, best, optimum = best, optimum, second, v
 			}
 		}
 	})
 	for want, plan := range map[audit.Verdict]solver.Plan{audit.Confirmed: best, audit.Refuted: second} {
-		response := m.answer(plan, m.Objective(plan), solver.ReasonOptimal, nil)
+		response := m.respond(plan, m.Objective(plan), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != want {
 			t.Errorf("%v: %v; must be %s", plan, got, want)

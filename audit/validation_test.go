@@ -45,7 +45,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// TestFieldLimits does the same with every field of a request and each of its limits in turn.
+// TestFieldLimits does the same with every field of a request and each of its limits.
 func TestFieldLimits(t *testing.T) {
 	t.Parallel()
 	requests, checks := 0, 0

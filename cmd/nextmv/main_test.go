@@ -43,7 +43,7 @@ func config(extension string, attempts int, args ...string) golden.Config {
 		key := fmt.Sprintf(".solutions[0].report.attempts[%d].duration", i)
 		transient = append(transient, golden.TransientField{Key: key, Replacement: golden.StableDuration})
 	}
-	// The last attempt answered; what it tells of its search is its own.
+	// The last attempt succeeded. The detail of its search is not stable.
 	detail := fmt.Sprintf(".solutions[0].report.attempts[%d].detail", attempts-1)
 	transient = append(transient, golden.TransientField{Key: detail, Replacement: golden.StableText})
 	return golden.Config{
@@ -70,8 +70,8 @@ func TestUsage(t *testing.T) {
 	golden.BashTest(t, "testdata", golden.BashConfig{DisplayStdout: true, DisplayStderr: true})
 }
 
-// verify checks what holds of every output: it has one solution, an answer to all
-// jobs of the request, of which the statistics tell the truth.
+// verify checks that an output has one solution, with an allocation for each job of the
+// request, and with correct statistics.
 func verify(input, output []byte) error {
 	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
 	var parsed struct {
@@ -110,7 +110,7 @@ func verify(input, output []byte) error {
 	return nil
 }
 
-// TestSolvers checks that the real solvers answer.
+// TestSolvers checks the output with the real solvers.
 func TestSolvers(t *testing.T) {
 	for _, name := range []solver.BackendName{solver.BackendCBC, solver.BackendHiGHS} {
 		t.Run(string(name), func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestSolvers(t *testing.T) {
 	}
 }
 
-// TestErrors checks that what is wrong with input and options is said, and that
-// then without any output.
+// TestErrors checks that errors name the invalid input or option, and that there is no
+// output then.
 func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		input string
@@ -163,15 +163,15 @@ func TestErrors(t *testing.T) {
 			command.Stdin, command.Stdout, command.Stderr = strings.NewReader(test.input), &stdout, &stderr
 			var exit *exec.ExitError
 			if err := command.Run(); !errors.As(err, &exit) {
-				t.Errorf("the app ended with %v; want an exit status", err)
+				t.Errorf("the app exited with %v; want an exit status", err)
 			}
 			for _, want := range test.want {
 				if !strings.Contains(stderr.String(), want) {
-					t.Errorf("stderr is %q; want it to say %q", &stderr, want)
+					t.Errorf("stderr is %q; want it to contain %q", &stderr, want)
 				}
 			}
 			if stdout.Len() > 0 {
-				t.Errorf("there is output beside an error: %s", &stdout)
+				t.Errorf("there is output in addition to an error: %s", &stdout)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestExplain asks in the terms of the API.
+// TestExplain calls Explain with messages of the API.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	request := parsed(t, `{

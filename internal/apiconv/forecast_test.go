@@ -10,13 +10,13 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// forecast asks for a forecast in protojson.
+// forecast returns the forecast for a request in protojson.
 func forecast(t *testing.T, text string) (*elastallocv1.ForecastResponse, error) {
 	t.Helper()
 	return inProcess(t).Forecast(t.Context(), parsed(t, text, new(elastallocv1.ForecastRequest)))
 }
 
-// TestForecast asks in the terms of the API.
+// TestForecast calls Forecast with messages of the API.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	got, err := forecast(t, `{
@@ -39,7 +39,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastStalls checks that a response says that no job makes progress any more.
+// TestForecastStalls checks that a response reports if no job makes progress any more.
 func TestForecastStalls(t *testing.T) {
 	t.Parallel()
 	got, err := forecast(t, `{
@@ -50,8 +50,8 @@ func TestForecastStalls(t *testing.T) {
 	}
 }
 
-// TestForecastBadFields checks that what the core cannot express is named beside what it
-// finds itself.
+// TestForecastBadFields checks that an error names the fields that the core cannot represent and the invalid
+// fields that the core finds.
 func TestForecastBadFields(t *testing.T) {
 	t.Parallel()
 	own := []string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}

@@ -14,8 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestHold checks that a job which the core's types cannot even express is held as one
-// that they can.
+// TestHold checks that a job that the core's types cannot represent is frozen like other invalid jobs.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{})
@@ -32,7 +31,7 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if nodes := response.GetAllocations()[1].GetNodes(); nodes != 3 {
-		t.Errorf("the bad job has %d nodes; want the 3 that it held", nodes)
+		t.Errorf("the bad job has %d nodes; want its 3 current nodes", nodes)
 	}
 	if nodes := response.GetAllocations()[0].GetNodes(); nodes != 4 { // Its largest size within 8 - 3.
 		t.Errorf("the good job has %d nodes; want 4", nodes)
@@ -50,8 +49,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldOnNodeTypes checks that a held job keeps its nodes on their type, and has no type
-// where it names one that the snapshot lacks.
+// TestHoldOnNodeTypes checks that a frozen job keeps its nodes and their type, and has no type
+// if its type is not in the snapshot.
 func TestHoldOnNodeTypes(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{})
@@ -79,8 +78,8 @@ func TestHoldOnNodeTypes(t *testing.T) {
 	}
 }
 
-// certifies decides as any allocator does, with a certificate that speaks of every job that
-// is not held.
+// certifies is a backend that returns a certificate with every job that
+// is not frozen.
 type certifies struct{ solver.Backend }
 
 // Solve adds the certificate.
@@ -93,8 +92,8 @@ func (c certifies) Solve(ctx context.Context, p *solver.Problem, o solver.SolveO
 	return result, err
 }
 
-// TestCertificateNamesJobsOfTheRequest checks that a certificate counts jobs as the request
-// does, beside jobs that are held and jobs that never fit.
+// TestCertificateNamesJobsOfTheRequest checks that the jobs in a certificate have the indexes of the request, if
+// other jobs are frozen or never fit.
 func TestCertificateNamesJobsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{

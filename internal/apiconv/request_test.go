@@ -35,7 +35,7 @@ func parsed[M proto.Message](t *testing.T, text string, message M) M {
 	return message
 }
 
-// inProcess returns what answers requests in this process, without a budget of its own.
+// inProcess returns an allocator in this process, without a default budget.
 func inProcess(t *testing.T) InProcess {
 	t.Helper()
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -205,7 +205,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			[]string{"snapshot.jobs[1].remaining_eta"}},
 		"training time far below 0": {onJob(func(j *job) { j.TrainingTime = &durationpb.Duration{Seconds: -1e10} }),
 			[]string{"snapshot.jobs[1].training_time"}},
-		"rescale delay below 0": {onJob(func(j *job) { j.RescaleDelay = durationpb.New(-time.Second) }), []string{"snapshot.jobs[1].rescale_delay"}},
+		"rescale_delay below 0": {onJob(func(j *job) { j.RescaleDelay = durationpb.New(-time.Second) }), []string{"snapshot.jobs[1].rescale_delay"}},
 		"explicitly 0 minimum":  {onJob(func(j *job) { j.MinNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].min_nodes"}},
 		"explicitly 0 maximum":  {onJob(func(j *job) { j.MaxNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].max_nodes"}},
 		"negative current":      {onJob(func(j *job) { j.CurrentNodes = -1 }), []string{"snapshot.jobs[1].current_nodes"}},
@@ -227,7 +227,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"negative enum":   {onOptions(func(o *options) { o.Admission = -1 }), []string{"options.admission"}},
 		"unknown others": {onOptions(func(o *options) { o.Formulation, o.Admission, o.Objective, o.BadJobs = 99, 99, 99, 99 }),
 			[]string{"options.formulation", "options.objective", "options.admission", "options.bad_jobs"}},
-		"parameters of total time": {onOptions(func(o *options) {
+		"parameters of total-time": {onOptions(func(o *options) {
 			o.TotalTime = &elastallocv1.TotalTimeOptions{
 				Fairness: new(-1.0), Aging: durationpb.New(-1), RescalePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
 				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10}, Cadence: durationpb.New(-1),
@@ -237,7 +237,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
 			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
-		"total time in the paper's formulation": {onOptions(func(o *options) {
+		"total-time in the paper's formulation": {onOptions(func(o *options) {
 			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER
 		}), []string{"options.formulation"}},
 		"two costs of a change": {onJob(func(j *job) { j.RescaleDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
@@ -276,9 +276,9 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"size limits of groups": {request(t, `{
 			"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_TOTAL_TIME"}
 		}`), []string{"snapshot.size_limits"}},
-		"size limits of groups without total time": {request(t, `{"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}}`),
+		"size limits of groups without total-time": {request(t, `{"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}}`),
 			[]string{"snapshot.size_limits", "snapshot.groups"}},
-		"size limits without total time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}}`), []string{"snapshot.size_limits"}},
+		"size limits without total-time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}}`), []string{"snapshot.size_limits"}},
 		"explicitly 0 eta nodes":         {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"negative eta nodes":             {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"eta nodes beyond the table": {onJob(func(j *job) {
@@ -572,7 +572,7 @@ func TestAllFieldsBothWays(t *testing.T) {
 	}
 }
 
-// TestNodeTypesBothWays converts what a request says of node types to the core and back.
+// TestNodeTypesBothWays converts the node types of a request to the core and back.
 func TestNodeTypesBothWays(t *testing.T) {
 	t.Parallel()
 	want := request(t, `{"snapshot": {"totalNodes": 6, "nodeTypes": [{"id": "a100", "nodes": 2, "speed": 2.5}, {"id": "t4", "nodes": 4}], "jobs": [{

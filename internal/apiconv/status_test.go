@@ -48,7 +48,7 @@ func TestStatusOfViolationsIsBounded(t *testing.T) {
 					t.Errorf("last violation is %v; want %q", last, test.wantClose)
 				}
 				if !strings.Contains(s.Message(), test.wantClose) {
-					t.Errorf("message does not say %q", test.wantClose)
+					t.Errorf("message does not contain %q", test.wantClose)
 				}
 			}
 			if test.wantNamed == 0 && (named < 1 || named >= maxViolations) || test.wantNamed != 0 && named != test.wantNamed {

@@ -10,7 +10,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestWhatIf asks in the terms of the API, good scenarios beside bad ones.
+// TestWhatIf calls WhatIf with messages of the API, with valid and invalid scenarios.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	request := parsed(t, `{

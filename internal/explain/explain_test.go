@@ -304,7 +304,7 @@ func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.
 	}
 	for total := s.TotalNodes + 1; !hasPool && !s.Typed() && total <= 2*s.TotalNodes; total++ {
 		if _, with := inPool(0); more(with(total)) {
-			t.Fatalf("in a pool of %d job %d has more than %d nodes, which no remedy says", total, i, job.Nodes)
+			t.Fatalf("in a pool of %d job %d has more than %d nodes, but no remedy reports it", total, i, job.Nodes)
 		}
 	}
 	for least := 1; !hasMinimum && least <= 20; least++ {
@@ -312,7 +312,7 @@ func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.
 			continue // That is not its size, where it is no power of two.
 		}
 		if least != s.Jobs[i].MinNodes && more(withMinimum(least)) {
-			t.Fatalf("with min_nodes %d job %d has more than %d nodes, which no remedy says", least, i, job.Nodes)
+			t.Fatalf("with min_nodes %d job %d has more than %d nodes, but no remedy reports it", least, i, job.Nodes)
 		}
 	}
 }

@@ -31,9 +31,9 @@ func TestFirstFrom(t *testing.T) {
 		n := rapid.IntRange(0, 300).Draw(t, "n")
 		first := rapid.IntRange(0, n).Draw(t, "first")
 		guess := rapid.IntRange(-5, 305).Draw(t, "guess")
-		found, asked := n, 0
+		found, calls := n, 0
 		err := searchFirst(guess, n, func(i int) (bool, error) {
-			asked++
+			calls++
 			if i >= first {
 				found = i
 			}
@@ -42,8 +42,8 @@ func TestFirstFrom(t *testing.T) {
 		if err != nil || found != first {
 			t.Fatalf("found %d, %v; want %d", found, err, first)
 		}
-		if asked > 20 || guess == first && asked > 2 {
-			t.Fatalf("asked %d times from a guess of %d at %d of %d", asked, guess, first, n)
+		if calls > 20 || guess == first && calls > 2 {
+			t.Fatalf("%d calls from a guess of %d at %d of %d", calls, guess, first, n)
 		}
 	})
 }

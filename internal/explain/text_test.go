@@ -100,7 +100,7 @@ func TestReasons(t *testing.T) {
 			options:  totalTime,
 			want:     []reason{{solver.WhyChangeCost, "costly keeps its 4 nodes: 4 → 8 would save all jobs "}},
 		},
-		"no room beside jobs that keep theirs": {
+		"no room with jobs that keep their nodes": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("runs", time.Hour, 6, 6, 6), job("small", 100*time.Hour, 2, 2, 4)}},
 			want: []reason{
 				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},

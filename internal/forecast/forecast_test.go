@@ -88,7 +88,7 @@ func TestForecastIsTheSimulation(t *testing.T) {
 			}
 			last := test.workload.Jobs[len(test.workload.Jobs)-1].Submit
 			compared := 0
-			for n, at := range moments(result, last, test.restart, config.Frequency) {
+			for n, at := range quietDecisions(result, last, test.restart, config.Frequency) {
 				if n%25 != 0 { // Some of them.
 					continue
 				}
@@ -131,8 +131,8 @@ func remainingETAs(s *solver.Snapshot) []time.Duration {
 	return etas
 }
 
-// workLeft returns what is really left of each job of a snapshot of a simulation; false
-// where a job has outrun its ETA, which no longer tells what was served.
+// workLeft returns the actual remaining work of each job of a snapshot of a simulation. It returns false
+// if a job has exceeded its ETA, which then no longer determines its work done.
 func workLeft(w *sim.Workload, s *solver.Snapshot) ([]time.Duration, bool) {
 	left := remainingETAs(s)
 	for i := range left {
@@ -161,10 +161,10 @@ func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, po
 	}
 }
 
-// moments are the scaling moments of a simulation after the last submission in which no job
-// is in the middle of a restart, which a snapshot does not tell: no decision and no filling of
-// idle nodes, a second after an end, was made within a restart before.
-func moments(r *sim.Result, last, restart, frequency time.Duration) []time.Duration {
+// quietDecisions returns the times of the decisions of a simulation after the last submission at which no job
+// is in the middle of a restart, because a snapshot does not contain it: no decision was made and no job completed
+// within the time of a restart before.
+func quietDecisions(r *sim.Result, last, restart, frequency time.Duration) []time.Duration {
 	quiet := func(at time.Duration) bool {
 		for i := range r.Decisions {
 			if d := at - r.Decisions[i].At; d > 0 && d < restart+2*time.Second {
@@ -187,7 +187,7 @@ func moments(r *sim.Result, last, restart, frequency time.Duration) []time.Durat
 	return list
 }
 
-// TestForecast tells the future of few jobs, which is easy to work out.
+// TestForecast compares forecasts of few jobs with results computed by hand.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	pinned := func(id string, eta time.Duration, nodes, current int) solver.Job {
@@ -233,7 +233,7 @@ func TestForecast(t *testing.T) {
 				MeanTotal: *at(7, 0), MeanQueue: *at(3, 30) + half, Decisions: 1, Complete: true,
 			},
 		},
-		"what never fits, and what is held": {
+		"a job that never fits, and a frozen job": {
 			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{pinned("large", time.Hour, 8, 0), held, pinned("b", time.Minute, 2, 0)}},
 			options:  solver.Options{BadJobs: solver.BadJobsHold},
 			want: solver.Forecast{
@@ -297,7 +297,7 @@ func TestForecastStalls(t *testing.T) {
 			t.Errorf("%d samples: forecast %+v, %v; want one that stalls after the end of the first job", f.Samples, got, err)
 		}
 	}
-	// 1,000 times 150 days is more than a time.Duration holds.
+	// 1,000 times 150 days exceeds the range of a time.Duration.
 	long, err := a.Forecast(t.Context(), s, solver.Options{}, solver.ForecastOptions{Cadence: 150 * 24 * time.Hour, Until: solver.MaxForecastSpan})
 	if err != nil || long.Stalled || !long.Complete {
 		t.Errorf("with a decision every 150 days: forecast %+v, %v; want a complete one", long, err)
@@ -375,7 +375,7 @@ func TestForecastInParallel(t *testing.T) {
 		}
 		return got
 	}
-	lent := 0 // Asked for in one goroutine.
+	lent := 0 // incremented by one goroutine
 	alone := ask(func(context.Context) (context.Context, func(), bool) { return nil, nil, false })
 	for name, callOff := range map[string]func(context.CancelFunc){
 		"for all of it": func(context.CancelFunc) {},
@@ -497,7 +497,7 @@ func TestForecastFallsBack(t *testing.T) {
 	for _, f := range []solver.ForecastOptions{{}, {ETAError: 0.2}} {
 		got, err := a.Forecast(t.Context(), s, solver.Options{Backend: solver.BackendCBC}, f)
 		if err != nil || !got.Complete || got.Decisions == 0 || got.Jobs[0].End == nil {
-			t.Errorf("forecast %+v, %v; want a complete one in which the job ends", got, err)
+			t.Errorf("forecast %+v, %v; want a complete one in which the job completes", got, err)
 		}
 	}
 }
@@ -556,7 +556,7 @@ func TestCompleteForecast(t *testing.T) {
 			t.Errorf("forecast %+v; want none that is complete: %d decisions of %d samples", got, got.Decisions, f.Samples)
 		}
 		if !ended && (err != nil || !got.Complete) {
-			t.Errorf("forecast %+v, %v; want one that is complete, as nothing ended it", got, err)
+			t.Errorf("forecast %+v, %v; want a complete one", got, err)
 		}
 	})
 }
@@ -571,7 +571,7 @@ func TestCompletionBeyondMaxDuration(t *testing.T) {
 	f := solver.ForecastOptions{EveryEvent: true}.WithDefaults(s, &o)
 	got, err := forecast.Jobs(t.Context(), newAllocator(t, elastalloc.Options{DefaultBudget: time.Second}), s, o, f, 0)
 	if err != nil || !got.Complete || got.Jobs[0].End != nil || got.Jobs[1].End == nil {
-		t.Errorf("%+v, %v; want that the short job ends, the slow one not", got, err)
+		t.Errorf("%+v, %v; want that the short job completes, and not the slow one", got, err)
 	}
 }
 
@@ -612,7 +612,7 @@ func TestMemoryOfSamples(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if each := (int(after.HeapAlloc) - int(before.HeapAlloc)) / jobs / samples; each > 64 {
-		t.Errorf("a job of a sample holds %d bytes; want at most 64", each)
+		t.Errorf("a job of a sample takes %d bytes; want at most 64", each)
 	}
 	runtime.KeepAlive(futures)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDoLosesNoWork checks that all work is done however often helpers have to leave
-// theirs, also in the moment in which the caller's own is done.
+// TestDoLosesNoWork checks that all work is done even if workers are withdrawn repeatedly,
+// also at the time at which the last call of the caller returns.
 func TestDoLosesNoWork(t *testing.T) {
 	t.Parallel()
 	if runtime.GOMAXPROCS(0) < 2 {

@@ -153,7 +153,7 @@ func decide(t *testing.T, cbc fake, backends []solver.BackendName, requested sol
 		}
 	}
 	if len(stages)+1 != len(ended) || len(recorder.Started()) != len(ended) {
-		t.Errorf("%d spans started and %d ended", len(recorder.Started()), len(ended))
+		t.Errorf("%d spans started and %d completed", len(recorder.Started()), len(ended))
 	}
 	return ended[len(ended)-1], stages
 }

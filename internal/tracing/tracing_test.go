@@ -30,7 +30,7 @@ func TestStart(t *testing.T) {
 				ctx = spanCtx
 				defer func() {
 					if ended := recorder.Ended(); len(ended) != test.stages {
-						t.Errorf("%d spans ended with the stage; want %d", len(ended), test.stages)
+						t.Errorf("%d spans completed with the stage; want %d", len(ended), test.stages)
 					}
 					call.End()
 				}()

@@ -24,7 +24,7 @@ func (a auditedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o so
 	return audittest.Allocate(ctx, s, o, a.Allocator.Allocate)
 }
 
-// newAllocator returns an allocator that takes as long as it wants.
+// newAllocator returns an allocator without a default budget.
 func newAllocator(tb testing.TB, options elastalloc.Options) auditedAllocator {
 	tb.Helper()
 	if options.DefaultBudget == 0 {
@@ -52,7 +52,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		o := solver.Options{
-			Certificate: true, // as the audit asks for
+			Certificate: true, // for the audit
 			Objective:   rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
 			Admission:   rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
@@ -79,7 +79,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 				if len(s.Jobs) > 0 {
 					job.GroupID = s.Jobs[0].GroupID
 				} else if len(s.Groups) > 0 {
-					t.Skip("no job says which groups are leaves")
+					t.Skip("without jobs it is unknown which groups are leaves")
 				}
 				scenario.PutJobs = append(scenario.PutJobs, job)
 				changed.Jobs = append(changed.Jobs, job)
@@ -133,7 +133,7 @@ func TestWhatIfIsAllocate(t *testing.T) {
 }
 
 // TestWhatIfOfManyJobs checks the same for enough jobs that the searches start
-// from the prices of a sample, and that a scenario may say otherwise.
+// from the prices of a sample, and that a scenario may override the options.
 func TestWhatIfOfManyJobs(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -183,8 +183,8 @@ func differing(a, b solver.Decision) []string {
 	return slices.Compact(ids)
 }
 
-// TestWhatIfErrors checks that what is wrong with a scenario is said where the caller
-// wrote it, and leaves the others alone.
+// TestWhatIfErrors checks that the error of an invalid scenario has the path of its field, and does not affect the
+// other scenarios.
 func TestWhatIfErrors(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{MaxJobs: 4})

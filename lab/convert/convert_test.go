@@ -319,7 +319,7 @@ func checkRoundTrip(t rapid.TB, source Source, files ...string) {
 	}
 }
 
-// TestRoundTrip draws histories whose fields are mostly valid.
+// TestRoundTrip converts random histories whose fields are mostly valid.
 func TestRoundTrip(t *testing.T) {
 	texts := func(values ...string) *rapid.Generator[string] { return rapid.SampledFrom(values) }
 	id := rapid.StringMatching(`[a-c,"\r\n ]{1,3}|[0-9]{1,2}`)

@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// oneNodeEach decides by a simple rule: one node for each job while there are nodes,
-// running jobs first or, if asked for the optimum, the shortest first. It reports
+// oneNodeEach decides by a simple rule: one node per job while there are free nodes,
+// for running jobs first or, for the backend of the optimum, for the shortest jobs first. It reports
 // decisions with unprovenAt jobs as not proven.
 type oneNodeEach struct{ unprovenAt int }
 
@@ -72,7 +72,7 @@ func (d oneNodeEach) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.D
 	return d.Allocate(ctx, s, solver.Options{Backend: solver.BackendGreedy})
 }
 
-// tiny returns a workload of 120 jobs that come by threes.
+// tiny returns a workload of 120 jobs that are submitted three at a time.
 func tiny(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 	var trace sim.Trace
 	for i := range 120 {
@@ -109,7 +109,7 @@ func TestRunCounts(t *testing.T) {
 	var calls, last int
 	results, err := Run(t.Context(), config, oneNodeEach{}, func(done, all int) {
 		if calls++; done != calls {
-			t.Errorf("call %d says that %d are done", calls, done)
+			t.Errorf("call %d reports %d as done", calls, done)
 		}
 		last = all
 	})
@@ -305,7 +305,7 @@ func TestReport(t *testing.T) {
 			}
 		}
 		if svg, heading := strings.Index(text, "<svg"), strings.Index(text, "<h2"); svg > heading {
-			t.Error("the first figure comes after the first section begins")
+			t.Error("the first figure is after the start of the first section")
 		}
 		paragraphs := make(map[string]bool)
 		for _, block := range strings.Split(text, "<p>")[1:] {
@@ -321,8 +321,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestUnproven checks that decisions that are not proven are counted, named and
-// kept as they were asked.
+// TestUnproven checks that decisions that are not proven are counted and named, and that
+// their requests are kept.
 func TestUnproven(t *testing.T) {
 	results := runAll(t, tinyConfig(false), oneNodeEach{unprovenAt: 5})
 	proof := results.Proof

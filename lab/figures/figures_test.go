@@ -20,7 +20,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// render draws a figure both ways and checks that each can be read.
+// render renders a figure in both formats and checks that each can be parsed.
 func render(t *testing.T, f *Figure) string {
 	t.Helper()
 	svg, err := f.SVG()
@@ -55,7 +55,7 @@ func render(t *testing.T, f *Figure) string {
 		}
 	}
 	if len(colors) < 10 {
-		t.Errorf("the image has %d colours; something is not drawn", len(colors))
+		t.Errorf("the image has %d colors; a part is missing", len(colors))
 	}
 	return string(svg)
 }
@@ -281,7 +281,7 @@ func TestOfRunsWithTeams(t *testing.T) {
 			render(t, named[i].Figure)
 		}
 		if drawn := i >= 0; drawn != want {
-			t.Errorf("worst_team is drawn: %v; want %v", drawn, want)
+			t.Errorf("the figures contain worst_team: %v; want %v", drawn, want)
 		}
 		runs = runs[2:] // those of the partitions
 	}

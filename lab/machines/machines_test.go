@@ -73,7 +73,7 @@ func TestPlace(t *testing.T) {
 	four := []sim.PlacedJob{job("a", 4, map[string]int{"machine-0": 4}), job("b", 4, map[string]int{"machine-1": 4})}
 	large := job("c", 8, nil)
 	if on, err := m.Place(nil, append(four, large)); err != nil || len(on) != 3 || len(on[2]) != 1 || !cmp.Equal(on[0], on[1]) {
-		t.Errorf("a job of a machine beside two halves lies on %v, %v; want that one of them moves", on, err)
+		t.Errorf("a job of a machine and two of half a machine are on %v, %v; want one of them moved", on, err)
 	}
 	var none *sim.NoPlaceError
 	if on, err := m.Place(four, []sim.PlacedJob{large}); !errors.As(err, &none) || none.Size != 8 {

@@ -25,14 +25,14 @@ func linear(demand float64, sizes ...int) solver.AdmittedJob {
 	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
-// TestWhereTheyDiffer has jobs of demand 2, 3 and 4 on 4 nodes for two steps; each
-// holds 1 or 2, so one of them gets the second node first.
+// TestWhereTheyDiffer has jobs of demand 2, 3 and 4 on 4 nodes for two steps. Each
+// has 1 or 2 nodes, so one of them gets the second node first.
 //
-// In the nonlinear formulation job 1 gets it: it finishes, returns both nodes, and the others hold
+// In the nonlinear formulation job 1 gets it: it finishes, returns both nodes, and the others have
 // two each: 1 + 1/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/3. In the simplified
-// model it would keep one node, and 1/4 of job 3 would be lost: 4 1/12. So there
+// model it would keep one node, and 1/4 of job 3 would be lost: 4 1/12. So in that model
 // job 2 gets the node: 1/2 + 2/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/6. No job
-// finishes in the first step, so the nonlinear formulation has it that way as well.
+// finishes in the first step, so this plan is legal in the nonlinear formulation as well.
 func TestWhereTheyDiffer(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{4, 4}, Steps: 2, Jobs: []solver.AdmittedJob{
 		linear(2, 1, 2), linear(3, 1, 2), linear(4, 1, 2),

@@ -24,9 +24,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// remote is a scheduler's view of a server: an allocator of the simulator over gRPC. The
-// service has no clock, so that what is recorded gets the times of the simulation, which
-// the ids of its snapshots say.
+// remote is an allocator of the simulator that calls a server. The service has no clock, so the recording
+// gets the times of the simulation from the ids of the snapshots.
 type remote struct {
 	client elastallocv1.AllocatorServiceClient
 }
@@ -66,8 +65,8 @@ func (s simulatedTime) Record(e recording.Entry, requestBytes int) {
 	s.Writer.Record(e, requestBytes)
 }
 
-// record has the scheduler of a simulation ask a real server that records, and returns
-// what became of the jobs, and the recording.
+// record simulates a scheduler that calls a real server with a recording. It returns the result of the
+// simulation and the recording.
 func record(t *testing.T, w sim.Workload, p sim.Policy, c sim.Config) (*sim.Result, []recording.Entry) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "recording")
@@ -127,9 +126,9 @@ func policy(t *testing.T, name string) sim.Policy {
 	return p
 }
 
-// TestRecordingOfASimulation replays the recording of a simulated scheduler: what really
-// happened is what happened in the simulation, and its policy simulated on what the
-// recording tells comes to the same figures, each within a step.
+// TestRecordingOfASimulation replays the recording of a simulated scheduler. The recorded
+// run must equal the simulation, and its policy, simulated on the jobs of the
+// recording, must have the same results within a step.
 func TestRecordingOfASimulation(t *testing.T) {
 	t.Parallel()
 	trace, err := sim.Synthetic(sim.Baseline, 1)
@@ -168,7 +167,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 			want, entries := record(t, w, p, config)
 			r, recorded := replayed(t, entries, Options{Name: "replayed"})
 			checkRecorded(t, r, want, recorded)
-			checkToldETAs(t, r, plain.Disturb(test.disturbance, 1).Jobs)
+			checkUserETAs(t, r, plain.Disturb(test.disturbance, 1).Jobs)
 			run, err := sim.Run(t.Context(), r.Workload, p, r.Config, newAllocator(t))
 			if err != nil {
 				t.Fatal(err)
@@ -184,7 +183,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 	}
 }
 
-// checkRecorded checks what a recording tells of each job against what happened to it.
+// checkRecorded compares the history of each job according to a recording with the simulation.
 func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 	t.Helper()
 	byID := make(map[string]*sim.JobResult)
@@ -201,32 +200,32 @@ func checkRecorded(t *testing.T, r *Replay, want, recorded *sim.Result) {
 		got := &recorded.Jobs[i]
 		job := byID[got.ID]
 		if got.Submit != job.Submit-offset {
-			t.Errorf("%s was submitted at %v; the recording tells %v", got.ID, job.Submit, got.Submit)
+			t.Errorf("%s was submitted at %v; the recording has %v", got.ID, job.Submit, got.Submit)
 		}
 		for what, times := range map[string][2]time.Duration{
 			"start": {job.Start, got.Start}, "end": {job.End, got.End}, "time without nodes": {job.Unserved, got.Unserved},
 		} {
-			// Where no job was left, the next snapshot came with the next job.
+			// If no job was left, the next snapshot was recorded with the next job.
 			within := max(step, endGap[got.ID])
 			if off := times[1] - times[0]; off > within || off < -within {
-				t.Errorf("the %s of %s is %v; the recording tells %v", what, got.ID, times[0], times[1])
+				t.Errorf("the %s of %s is %v; the recording has %v", what, got.ID, times[0], times[1])
 			}
 		}
 		if got.Resizes != job.Resizes || got.Moves != job.Moves || !slices.Equal(got.NodeTypes(), job.NodeTypes()) {
-			t.Errorf("%s was rescaled %d times and moved %d times over %v; the recording tells %d, %d and %v",
+			t.Errorf("%s was resized %d times and moved %d times over %v; the recording has %d, %d and %v",
 				got.ID, job.Resizes, job.Moves, job.NodeTypes(), got.Resizes, got.Moves, got.NodeTypes())
 		}
 	}
 	u := &r.Unknown
 	if u.Jobs != len(want.Jobs) || u.Compared < u.Jobs-4 || u.Compared+u.StillRunning != u.Jobs ||
 		u.UnseenChanges > 0 || u.SubmissionUnknown > 0 || u.CarriedOut != u.Changes {
-		t.Errorf("unknown is %+v; the scheduler tells all and carries everything out", *u)
+		t.Errorf("unknown is %+v; the scheduler reports everything and applies all decisions", *u)
 	}
 	checkFigures(t, "what really happened", r, want, recorded)
 }
 
-// checkToldETAs checks how wrong ETAs are said to have been against the jobs of the simulation.
-func checkToldETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
+// checkUserETAs compares the reported errors of ETAs with the jobs of the simulation.
+func checkUserETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
 	t.Helper()
 	byID := make(map[string]*sim.WorkloadJob)
 	for i := range jobs {
@@ -249,16 +248,16 @@ func checkToldETAs(t *testing.T, r *Replay, jobs []sim.WorkloadJob) {
 		took, first := job.Work.Seconds(), job.UserEstimate.Seconds()
 		low, high := math.Log(max(1, took-slack)/first), math.Log((took+slack)/first)
 		if got := estimate[i].First; got < low-1e-6 || got > high+1e-6 {
-			t.Errorf("%s took %v and told %v: off by %v; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
+			t.Errorf("%s took %v with an ETA of %v: off by %v; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
 		}
 		low = math.Log(max(1, took/2-slack) / max(1, first-took/2+slack))
 		high = math.Log((took/2 + slack) / max(1, first-took/2-slack))
 		if got := estimate[i].Halfway; got < low-1e-6 || got > high+1e-6 {
-			t.Errorf("%s took %v and told %v: off by %v halfway; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
+			t.Errorf("%s took %v with an ETA of %v: off by %v halfway; want %v to %v", track.id, job.Work, job.UserEstimate, got, low, high)
 		}
 	}
 	if checked != len(estimate) {
-		t.Errorf("%d jobs ended; it is said of %d how wrong their ETAs were", checked, len(estimate))
+		t.Errorf("%d jobs completed; errors of ETAs are reported for %d", checked, len(estimate))
 	}
 }
 
@@ -293,5 +292,5 @@ func checkFigures(t *testing.T, what string, r *Replay, want, got *sim.Result) {
 			t.Errorf("%s: the %s is %.0f s; want %.0f", what, name, figures[1], figures[0])
 		}
 	}
-	t.Log(what, fmt.Sprintf("mean total %.1f s of %.1f, rescales %d of %d", g.MeanTotalSeconds, w.MeanTotalSeconds, g.Resizes, w.Resizes))
+	t.Log(what, fmt.Sprintf("mean total %.1f s of %.1f, resizes %d of %d", g.MeanTotalSeconds, w.MeanTotalSeconds, g.Resizes, w.Resizes))
 }

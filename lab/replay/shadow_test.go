@@ -144,8 +144,8 @@ func TestShadow(t *testing.T) {
 	if diff := cmp.Diff(wantPool, r.Config.Resized); diff != "" {
 		t.Errorf("the pool (-want +got):\n%s", diff)
 	}
-	// 8 nodes for 50 minutes but 2 fewer for 10, less 4 * 40, 2 * 15 and last's 8 * 15, of which
-	// 4 * 5 are before long was told to end: that is not taken off the idle ones.
+	// 8 nodes for 50 minutes except 2 fewer for 10, minus 4 * 40, 2 * 15 and 8 * 15 of last. Of these, 4 * 5 are
+	// before the stop of long, which is not subtracted from the idle nodes.
 	if got, want := r.IdleNodeHours(nil)*60, 8.0*50-20-160-30-120+20; got < want-0.1 || got > want+0.1 {
 		t.Errorf("%.1f node minutes were idle; want %.1f", got, want)
 	}
@@ -205,7 +205,7 @@ func TestMissingFields(t *testing.T) {
 		}
 	}
 	r, _ := replayed(t, recordingOf("a", calls), Options{})
-	// short and last changed; short, last and gone came.
+	// short and last were resized; short, last and gone were submitted.
 	if u := r.Unknown; u.UnseenChanges != 2 || u.SubmissionUnknown != 3 {
 		t.Errorf("unknown is %+v", u)
 	}

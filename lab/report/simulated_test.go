@@ -89,8 +89,8 @@ func golden(t *testing.T, f *Simulated) string {
 	return text
 }
 
-// TestVerdict compares all that is said of runs with a golden file: what the cluster did is compared
-// first, on the smallest pool that has the nodes for it, otherwise FIFO, then max-min fair shares.
+// TestVerdict compares the verdicts about runs with a golden file. The reference is the recorded run on the smallest
+// pool with enough nodes, otherwise FIFO, then max-min fair shares.
 func TestVerdict(t *testing.T) {
 	noisy := simulated("total-time", "max-min")
 	noisy.Disturbance, noisy.RestartTime = sim.Disturbance{ETASigma: 0.7}, 3*time.Minute

@@ -36,7 +36,7 @@ func TestSummarize(t *testing.T) {
 		compared = append(compared, c.Policy+" with "+c.Baseline)
 	}
 	if summary.Runs[0].LaterShare != nil {
-		t.Error("a run is compared with equal shares, which were not run")
+		t.Error("a run is compared with max-min fair shares, which were not run")
 	}
 	if diff := cmp.Diff([]string{"optimal with greedy", "fifo with greedy"}, compared); diff != "" {
 		t.Errorf("comparisons (-want +got):\n%s", diff)
@@ -47,7 +47,7 @@ func TestSummarizeBesideEqualShares(t *testing.T) {
 	summary := Summarize([]*sim.Result{result("optimal", 70), result("max-min", 70), result("optimal", 90)}, "optimal", 3, sim.Cuts{})
 	for i, compared := range []bool{true, true, false} {
 		if got := summary.Runs[i].LaterShare != nil; got != compared {
-			t.Errorf("run %d is compared with equal shares: %v; want %v", i, got, compared)
+			t.Errorf("run %d is compared with max-min fair shares: %v; want %v", i, got, compared)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func TestDirectoryAppearsAtOnce(t *testing.T) {
 				t.Errorf("content (-want +got):\n%s", diff)
 			}
 			if left := names(t, filepath.Dir(target)); len(left) != 1 {
-				t.Errorf("beside the results there is %v", left)
+				t.Errorf("in addition to the results there is %v", left)
 			}
 			if err := d.Discard(); err != nil {
 				t.Errorf("Discard() after Commit() = %v", err)

@@ -27,8 +27,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// setUp sets telemetry up with the given variables, which the process has as well. When the
-// test has ended, nothing may be left running.
+// setUp sets telemetry up with the given environment variables. It fails the test if a goroutine
+// still runs at the end.
 func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, logs *syncbuffer.Buffer, err error) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -48,7 +48,7 @@ func setUp(t *testing.T, variables map[string]string) (telemetry *Telemetry, log
 	return telemetry, logs, err
 }
 
-// TestOff checks that nothing is set up and nothing runs unless it is asked for.
+// TestOff checks that nothing is set up and nothing runs by default.
 func TestOff(t *testing.T) {
 	for name, variables := range map[string]map[string]string{
 		"no variables":       {},
@@ -74,7 +74,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestWrongVariables checks that a wrong value is an error that says what is wrong, and
+// TestWrongVariables checks that an invalid value is an error that names what is valid, and
 // does not quote what may be a secret.
 func TestWrongVariables(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "no.pem")
@@ -83,21 +83,21 @@ func TestWrongVariables(t *testing.T) {
 	}
 	const secret = "s3cr3t"
 	for name, test := range map[string]struct{ name, value, want string }{
-		"exporter":             {"OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
-		"exporter beside none": {"OTEL_TRACES_EXPORTER", "otlp,none", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
-		"propagator":           {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (must be tracecontext, baggage`},
-		"protocol":             {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ variables: invalid OTLP protocol - should be one of ['grpc', 'http/protobuf']"},
-		"protocol of traces":   {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", "invalid OTLP protocol"},
-		"endpoint":             {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL of a collector"},
-		"endpoint of traces":   {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:" + secret + "@:%zz", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not the URL"},
-		"timeout":              {"OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "parse duration"},
-		"headers":              {"OTEL_EXPORTER_OTLP_HEADERS", "ok=1,authorization:" + secret, "parse headers"},
-		"headers' encoding":    {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=%zz" + secret, "escape header value"},
-		"certificate missing":  {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem", "/nonexistent.pem: no such file"},
-		"no certificate":       {"OTEL_EXPORTER_OTLP_CERTIFICATE", file, "cert pool"},
-		"sampler":              {"OTEL_TRACES_SAMPLER", "sometimes", "unsupported sampler: sometimes"},
-		"ratio":                {"OTEL_TRACES_SAMPLER_ARG", "2", "trace ID ratio"},
-		"resource attributes":  {"OTEL_RESOURCE_ATTRIBUTES", "deployment.environment", "resource"},
+		"exporter":            {"OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
+		"exporter and none":   {"OTEL_TRACES_EXPORTER", "otlp,none", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
+		"propagator":          {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (must be tracecontext, baggage`},
+		"protocol":            {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ variables: invalid OTLP protocol - should be one of ['grpc', 'http/protobuf']"},
+		"protocol of traces":  {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", "invalid OTLP protocol"},
+		"endpoint":            {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL of a collector"},
+		"endpoint of traces":  {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:" + secret + "@:%zz", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not the URL"},
+		"timeout":             {"OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "parse duration"},
+		"headers":             {"OTEL_EXPORTER_OTLP_HEADERS", "ok=1,authorization:" + secret, "parse headers"},
+		"headers' encoding":   {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=%zz" + secret, "escape header value"},
+		"certificate missing": {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent.pem", "/nonexistent.pem: no such file"},
+		"no certificate":      {"OTEL_EXPORTER_OTLP_CERTIFICATE", file, "cert pool"},
+		"sampler":             {"OTEL_TRACES_SAMPLER", "sometimes", "unsupported sampler: sometimes"},
+		"ratio":               {"OTEL_TRACES_SAMPLER_ARG", "2", "trace ID ratio"},
+		"resource attributes": {"OTEL_RESOURCE_ATTRIBUTES", "deployment.environment", "resource"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
@@ -107,16 +107,16 @@ func TestWrongVariables(t *testing.T) {
 				t.Fatal("no error")
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the error does not say %q: %v", test.want, err)
+				t.Errorf("the error does not contain %q: %v", test.want, err)
 			}
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("the error tells a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
 }
 
-// TestExport checks that spans come to the collector at the end, and describe the service.
+// TestExport checks that the collector has received the spans at the end, and that they describe the service.
 func TestExport(t *testing.T) {
 	exported := make(chan string, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -142,11 +142,11 @@ func TestExport(t *testing.T) {
 	case spans := <-exported:
 		for _, want := range []string{"a stage", "allocator-of-team-a", "v1.2.3", "test bed", "host.name"} {
 			if !strings.Contains(spans, want) {
-				t.Errorf("the spans do not say %s: %q", want, spans)
+				t.Errorf("the spans do not contain %s: %q", want, spans)
 			}
 		}
 	default:
-		t.Errorf("no spans came; the log:\n%s", logs)
+		t.Errorf("no spans were received; the log:\n%s", logs)
 	}
 }
 
@@ -239,13 +239,13 @@ func TestTLS(t *testing.T) {
 					t.Errorf("the spans went to %s", path)
 				}
 			default:
-				t.Errorf("no spans came; the log:\n%s", logs)
+				t.Errorf("no spans were received; the log:\n%s", logs)
 			}
 		})
 	}
 }
 
-// hanging is a collector that takes spans and does not say that it has them before it is
+// hanging is a collector that accepts spans and does not respond before it is
 // released.
 type hanging struct {
 	collectortrace.UnimplementedTraceServiceServer
@@ -265,8 +265,8 @@ func (h hanging) Export(ctx context.Context, _ *collectortrace.ExportTraceServic
 	}
 }
 
-// TestACollectorThatHangs checks that spans are dropped, that ending a span waits for
-// no one, and that Shutdown ends and says that spans are lost.
+// TestACollectorThatHangs checks that spans are dropped, that the end of a span does not
+// block, and that Shutdown returns and reports lost spans.
 func TestACollectorThatHangs(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -300,7 +300,7 @@ func TestACollectorThatHangs(t *testing.T) {
 	}
 	end(1)
 	<-entered
-	end(10_000) // The queue holds 2,048: this returns only if the others are dropped.
+	end(10_000) // The queue has 2,048 places: this returns only if further spans are dropped.
 	telemetry.Shutdown()
 	if !strings.Contains(logs.String(), `"msg":"the last spans may be lost"`) {
 		t.Errorf("the log does not mention lost spans:\n%s", logs)
@@ -317,7 +317,7 @@ func TestErrorsAreBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if lines := strings.Count(logs.String(), "\n"); lines != 3 || logs.Line(`"error":"connection refused"`, `"lines_left_out":59`) == "" {
-			t.Errorf("%d lines; want 3, which say how many are left out:\n%s", lines, logs.String())
+			t.Errorf("%d lines; want 3, with the number of omitted lines:\n%s", lines, logs.String())
 		}
 	})
 }

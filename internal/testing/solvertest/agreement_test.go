@@ -17,9 +17,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/external"
 )
 
-// TestBackendsAgree holds all backends against each other on problems too large for exhaustive
-// search, with every feature mixed in: no bound, proven or claimed, is below a legal plan of
-// another backend, and exact has proven its plan.
+// TestBackendsAgree compares all backends on problems too large for exhaustive
+// search, with random features: no bound, proven or claimed, may be below a legal plan of
+// another backend, and exact must have proven its plan.
 func TestBackendsAgree(t *testing.T) {
 	backends := []solver.Backend{
 		exact.New(), greedy.New(),
@@ -36,10 +36,10 @@ func TestBackendsAgree(t *testing.T) {
 		for _, backend := range backends {
 			result, err := backend.Solve(t.Context(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
 			if errors.Is(err, solver.ErrInvalidPlan) || errors.Is(err, solver.ErrUnsuited) {
-				continue // The suite says which are known.
+				continue // The suite lists the known ones.
 			}
 			if backend.Name() == solver.BackendCBC && err != nil && strings.Contains(err.Error(), ": Assertion") {
-				continue // One of CBC 2.10.8's fails on one draw in 125, and it claims nothing.
+				continue // An assertion of CBC 2.10.8 fails on one problem in 125. Such a run makes no claim.
 			}
 			if err != nil {
 				t.Fatalf("problem %d: %s: %v", seed, backend.Name(), err)

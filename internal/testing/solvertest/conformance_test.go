@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestConformance runs the suite on every backend of this repository: in the quick tier
-// with fewer snapshots, and with the drawn instances for those alone that decide them
+// with fewer snapshots, and with the random instances only for backends that solve them
 // in milliseconds.
 func TestConformance(t *testing.T) {
 	newCBC := func(tb testing.TB) solver.Backend {

@@ -34,8 +34,8 @@ func TestSnapshotsAreValidAndWithinLimits(t *testing.T) {
 	})
 }
 
-// TestSnapshotsAreValidBeyondSmallLimits draws as many powers of two as a job may have, and pools in
-// which the nodes of an ETA may be so slow that hardly anything is left.
+// TestSnapshotsAreValidBeyondSmallLimits checks random snapshots with as many powers of two as a job may have, and
+// pools in which the nodes of an ETA may be so slow that little work remains.
 func TestSnapshotsAreValidBeyondSmallLimits(t *testing.T) {
 	limits := Limits{Jobs: 4, Steps: 2, Sizes: solver.MaxSizes, Nodes: 1000}
 	slow := rapid.Custom(func(t *rapid.T) *solver.Snapshot {
@@ -243,7 +243,7 @@ func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
 	}
 }
 
-// TestByWork holds the one oracle against the other.
+// TestByWork compares two oracles.
 func TestByWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := GridProblems().Filter(func(p *solver.Problem) bool {

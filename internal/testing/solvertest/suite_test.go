@@ -354,7 +354,7 @@ func (r *runner) canceled(t *testing.T) {
 	result, err := r.backend.Solve(ctx, p, r.options())
 	switch {
 	case err == nil:
-		r.check(t, p, result) // One that needs no time may answer.
+		r.check(t, p, result) // A backend that needs no time may return a plan.
 	case !errors.Is(err, context.Canceled):
 		t.Errorf("error %v; want context.Canceled", err)
 	}

@@ -82,10 +82,9 @@ func (d typed) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
 	return s
 }
 
-// sweep returns the snapshot with jobs of a few kinds, whose ETAs may be off: those of a kind
-// are worth the same.
-func (d typed) sweep(kinds int) *solver.Snapshot {
-	s := d.snapshot()
+// sweepOf replaces the jobs of a snapshot by those of a few kinds, whose ETAs may be off: the jobs of a
+// kind have the same values.
+func sweepOf(s *solver.Snapshot, kinds int) *solver.Snapshot {
 	for i := range s.Jobs {
 		job := s.Jobs[i%kinds]
 		job.ID, job.ETAError = s.Jobs[i].ID, new(0.5)
@@ -114,7 +113,7 @@ func BenchmarkNodeTypes(b *testing.B) {
 		{typed{types: 4, nodes: 400_000, jobs: 100_000}, 2, 0},
 	} {
 		for _, state := range []string{"cold", "warm", "sweep", "warm sweep"} {
-			if strings.Contains(state, "sweep") && d.jobs > 200 {
+			if strings.Contains(state, "sweep") && d.jobs > 1000 {
 				continue
 			}
 			b.Run(fmt.Sprintf("types=%d/nodes=%d/jobs=%d/%s", d.types, d.nodes, d.jobs, state), func(b *testing.B) {
@@ -130,9 +129,9 @@ func BenchmarkNodeTypes(b *testing.B) {
 						case "warm":
 							s = d.warm(b, d.snapshot())
 						case "sweep":
-							s = d.sweep(1 + n%5)
+							s = sweepOf(d.snapshot(), 1+n%5)
 						case "warm sweep":
-							s = d.warm(b, d.sweep(1+n%5))
+							s = d.warm(b, sweepOf(d.snapshot(), 1+n%5))
 						}
 						p := solver.NewProblemFor(s, typedOptions())
 						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)

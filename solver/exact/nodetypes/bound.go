@@ -107,6 +107,11 @@ type nets struct {
 	maxCost     float64 // largest cost of an option
 }
 
+// compare compares the net values of two options.
+func (t *nets) compare(m, n int) int {
+	return cmp.Compare((t.highs[m]-t.highs[n])+(t.lows[m]-t.lows[n]), 0)
+}
+
 // compute sets the net values. Of several best options it selects the preferred one.
 func (t *nets) compute(options []Option, unit []float64, preferred int) {
 	t.highs, t.lows = t.highs[:0], t.lows[:0]
@@ -114,7 +119,7 @@ func (t *nets) compute(options []Option, unit []float64, preferred int) {
 	for n := range options {
 		high, low, cost := options[n].net(unit[options[n].Row])
 		t.highs, t.lows, t.maxCost = append(t.highs, high), append(t.lows, low), max(t.maxCost, cost)
-		if more := (high - t.highs[t.best]) + (low - t.lows[t.best]); more > 0 || more == 0 && n == preferred {
+		if more := t.compare(n, t.best); more > 0 || more == 0 && n == preferred {
 			t.best = n
 		}
 	}
@@ -122,8 +127,13 @@ func (t *nets) compute(options []Option, unit []float64, preferred int) {
 
 // loss returns the loss of an option compared with the best one, rounded down.
 func (t *nets) loss(n int) float64 {
-	loss := (t.highs[t.best] - t.highs[n]) + (t.lows[t.best] - t.lows[n])
-	off := 0x1p-103 * (math.Abs(t.highs[t.best]) + t.maxCost)
+	return t.less(t.best, n)
+}
+
+// less returns by how much option n is worth less than option m, rounded down, and at least 0.
+func (t *nets) less(m, n int) float64 {
+	loss := (t.highs[m] - t.highs[n]) + (t.lows[m] - t.lows[n])
+	off := 0x1p-103 * (math.Abs(t.highs[m]) + t.maxCost)
 	return max(0, loss*(1-0x1p-50)-off)
 }
 

@@ -21,7 +21,8 @@ const (
 	// minFraction is the smallest limit, as a fraction of the gap. A quarter, or 4 times the value, has
 	// no effect.
 	minFraction = 1e-7
-	// growth is the factor from one limit to the next. With 6 sweeps take 2.5 times the CPU time.
+	// growth is the factor from one limit to the next. With 6 random snapshots lose proofs and take twice the
+	// CPU time.
 	growth = 1.5
 	// widening is the factor from one width of the beam to the next. With 2 random snapshots take 1.4
 	// times the CPU time.

@@ -9,7 +9,9 @@
 //	nodetypes.go  the problem, the search, and the upper bound
 //	prices.go     the prices of rows (Lagrange multipliers), by Newton's method
 //	bound.go      the Lagrangian bound, and the loss (reduced cost) of each option
-//	classes.go    the search over counts of identical jobs
+//	counts.go     the search over counts of identical jobs, by branch and cut
+//	cuts.go       rows that hold for integers only
+//	simplex.go    the linear programs of this search, by the dual simplex method
 //	core.go       the core search over the options with small losses
 //	beam.go       the states of the core search
 //	reduce.go     options that no optimal choice contains
@@ -35,14 +37,20 @@
 // other sums have twice the digits of a float64. Each addition loses at most 2^-102 of the sum of
 // magnitudes. This error is added to D before D is rounded up once.
 //
-// "job classes" (bound.go, classes.go). Jobs with the same options form a class. The loss of a
-// choice depends only on the number of jobs of each class per option. It is a sum over types of the
-// losses of the jobs on the type and of lambda for each idle node of its rows, plus the losses of the
-// jobs without nodes. The search enumerates, type by type, all counts whose loss is below a limit. The
-// options that count in the last row come first, so the nodes so far count in the next option's row. It
-// prunes counts by a lower bound on the remaining loss: the maximum over classes of the smallest
-// loss of the remaining jobs of the class. Therefore every choice loses at least the minimum of the
-// limit and the best loss found. Rounding: as in "core", for each job, and twice for each row.
+// "counts" (counts.go, cuts.go). Jobs with the same options and the same current allocation form a class. The
+// variables are the numbers of jobs of each class per option. The search divides the choices in parts,
+// each with bounds on these counts. For all prices >= 0 of rows and cuts, the value of a legal choice in a part
+// is at most
+//
+//	sum over rows and cuts of price times nodes + sum over classes of the largest sum of
+//	(v - price of the option) over its jobs, with counts within the bounds,
+//
+// because the choice satisfies the rows and cuts. The jobs of a class take the options in the order of this
+// difference. One more job with an option reduces the sum by at least what the option is worth less than
+// the option of the last job. An option is excluded from a part if all choices with it are worth less than the
+// incumbent. The bound is the maximum over all parts that together contain the other choices. A cut is a
+// sum of rows and classes with multipliers, whose weights and then total are rounded down: the counts are
+// integers of at least 0. Rounding: as in "node prices". Cuts are computed in integers.
 //
 // "core" (bound.go, core.go, beam.go). The value of a choice is D minus its losses, which are at
 // least 0: phi_i - (v - Lambda k) of each job, and lambda for each idle node of each row. A

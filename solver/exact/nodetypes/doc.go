@@ -10,7 +10,7 @@
 //	prices.go     the prices of rows (Lagrange multipliers), by Newton's method
 //	bound.go      the Lagrangian bound, and the loss (reduced cost) of each option
 //	counts.go     the search over counts of identical jobs, by branch and cut
-//	cuts.go       rows that hold for integers only
+//	cuts.go       constraints that only integers satisfy
 //	simplex.go    the linear programs of this search, by the dual simplex method
 //	core.go       the core search over the options with small losses
 //	beam.go       the states of the core search

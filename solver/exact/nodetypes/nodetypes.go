@@ -172,17 +172,6 @@ func (p *Problem) types() int {
 	return len(p.First)
 }
 
-// rowsOf returns the first row of a type and the first row of the next one.
-func (p *Problem) rowsOf(g int) (first, end int) {
-	if p.First == nil {
-		return g, g + 1
-	}
-	if end = len(p.Capacity); g+1 < len(p.First) {
-		end = p.First[g+1]
-	}
-	return p.First[g], end
-}
-
 // first returns the first row in which an allocation counts.
 func (p *Problem) first(o *Allocation) int {
 	if p.First == nil {

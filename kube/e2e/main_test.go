@@ -67,7 +67,9 @@ func prepare(ctx context.Context, directory string) (err error) {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
-	kube, err = cluster.Start(ctx, filepath.Join(root, ".tools", "kube"), directory)
+	// TestGang needs PodGroups. Without the gates of the other programs, these matter to no other test.
+	kube, err = cluster.Start(ctx, filepath.Join(root, ".tools", "kube"), directory,
+		"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 	if err != nil {
 		return fmt.Errorf("%w\n`make kube` builds the programs of the cluster", err)
 	}
@@ -91,7 +93,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 // pools are those of the tests: an account writes to jobs of its release's pools only.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
-	"tenants", "unused", "scaling", "gpus", "rayclusters", "pytorchjobs", "trainjobs", "torchrun", kueue,
+	"tenants", "unused", "scaling", "gpus", "least-allocated", "most-allocated", "gang", "rayclusters", "pytorchjobs", "trainjobs", "torchrun", kueue,
 }
 
 // install installs the controller's chart for all kinds of jobs and all pools.

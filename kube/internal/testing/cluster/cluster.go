@@ -68,8 +68,8 @@ type Cluster struct {
 
 // Start starts a cluster without nodes and returns when the cluster is ready. If it fails, it stops all
 // processes. programs is the directory that `make kube` fills, .tools/kube. State and logs are written
-// to directory, which must exist and which the caller removes.
-func Start(ctx context.Context, programs, directory string) (_ *Cluster, err error) {
+// to directory, which must exist and which the caller removes. flags are more flags of the API server.
+func Start(ctx context.Context, programs, directory string, flags ...string) (_ *Cluster, err error) {
 	c := &Cluster{
 		Kubeconfig: filepath.Join(directory, "kubeconfig"),
 		AuditLog:   filepath.Join(directory, "audit.log"),
@@ -99,7 +99,7 @@ func Start(ctx context.Context, programs, directory string) (_ *Cluster, err err
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer); err != nil {
 		return nil, err
 	}
-	if err := c.startAPIServer(ports[0]); err != nil {
+	if err := c.startAPIServer(ports[0], flags); err != nil {
 		return nil, err
 	}
 	// The server creates a self-signed certificate when it starts.
@@ -198,14 +198,14 @@ func (c *Cluster) writeSecrets() (token string, err error) {
 	)
 }
 
-func (c *Cluster) startAPIServer(port string) (err error) {
-	c.apiserver, err = c.start("kube-apiserver", "--etcd-servers", c.EtcdURL,
+func (c *Cluster) startAPIServer(port string, flags []string) (err error) {
+	c.apiserver, err = c.start("kube-apiserver", append(flags, "--etcd-servers", c.EtcdURL,
 		"--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", port, "--cert-dir", c.path("certs"),
 		"--endpoint-reconciler-type", "none", "--service-cluster-ip-range", "10.0.0.0/16",
 		"--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"),
 		"--token-auth-file", c.path("tokens.csv"), "--authorization-mode", "RBAC", "--anonymous-auth=true",
-		"--audit-policy-file", c.path("audit.yaml"), "--audit-log-path", c.AuditLog, "--audit-log-maxsize", "1000")
+		"--audit-policy-file", c.path("audit.yaml"), "--audit-log-path", c.AuditLog, "--audit-log-maxsize", "1000")...)
 	return err
 }
 

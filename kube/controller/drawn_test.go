@@ -250,11 +250,11 @@ func (d *drawn) heal() {
 		d.t.Fatal(err)
 	}
 	for _, node := range nodes.Items {
-		fresh := worldtest.Node(node.Name)
-		fresh.ResourceVersion = node.ResourceVersion
-		if err := d.client.Update(d.t.Context(), fresh); err != nil {
-			d.t.Fatal(err)
-		}
+		d.changeNode(node.Name, func(n *corev1.Node) {
+			heal(n)
+			n.Labels = worldtest.Node(n.Name).Labels
+		})
+		d.ready(node.Name, corev1.ConditionTrue)
 	}
 	for i := range d.tenants {
 		if err := d.client.Delete(d.t.Context(), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("tenant-", i)}}); err != nil {
@@ -328,6 +328,11 @@ func TestDrawnEvents(t *testing.T) {
 			}
 			if n, _ := c.job("last"); n == 0 {
 				t.Fatalf("a job has not started within 45 minutes without events, after %s; jobs %v, nodes %v\n%+v", strings.Join(history, ", "), bystanders(), d.onNodes(), c.loop.Report().Decision)
+			}
+			for node := range d.onNodes() {
+				if !d.healthy(node) {
+					t.Errorf("%s is not as it was at first", node)
+				}
 			}
 		})
 	}

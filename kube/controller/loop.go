@@ -280,12 +280,12 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 }
 
 // postNodeEvents posts an event on every node that has not been accepting for longer than the pool's
-// NodeGracePeriod, if the reason changed.
+// NodeGracePeriod and is not starting, if the reason changed.
 func (l *Loop) postNodeEvents(w *world.ClusterState) {
 	posted := make(map[string]string, len(w.NodeStatuses))
 	for i := range w.NodeStatuses {
 		s := &w.NodeStatuses[i]
-		if s.State == world.Accepting || s.Transient || s.Reason == world.Foreign {
+		if s.State == world.Accepting || s.Transient || s.Starting || s.Reason == world.Foreign {
 			continue
 		}
 		note := string(s.State) + ": " + s.Message

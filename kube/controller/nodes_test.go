@@ -403,3 +403,28 @@ func TestRetainedPodsCostNothing(t *testing.T) {
 		t.Errorf("%d of the jobs that wait have started; want one, on the idle node", running)
 	}
 }
+
+// TestStartingNodesHaveNoEvents checks that a new node has an event only if it does not become ready.
+func TestStartingNodesHaveNoEvents(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	for _, name := range []string{"ready-later", "never-ready"} {
+		node := worldtest.Node(name)
+		node.CreationTimestamp.Time = c.now
+		node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp}
+		if err := c.client.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.passUntil(5 * time.Minute)
+	c.changeNode("ready-later", func(n *corev1.Node) {
+		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime.Time = corev1.ConditionTrue, c.now
+	})
+	if told := c.told(); told != "" {
+		t.Errorf("events are %s; want none while nodes are starting", told)
+	}
+	c.passUntil(time.Hour)
+	if told, want := c.told(), "Normal Gone not ready (pool training)"; told != want {
+		t.Errorf("events are %q; want %q", told, want)
+	}
+}

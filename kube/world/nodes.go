@@ -56,7 +56,7 @@ func (o *observer) countNodes() {
 		o.statuses[node.Name] = status
 		o.count(status)
 		o.largest = max(o.largest, status.Size)
-		if status.State != Accepting && status.Reason != Foreign {
+		if status.State != Accepting && status.Reason != Foreign && !status.Starting {
 			impaired++
 		}
 	}
@@ -82,17 +82,16 @@ func (o *observer) count(s NodeStatus) {
 		n.Retaining += s.Size
 		n.Serving += serving
 		n.Expected += s.Free
-		if !o.starting(&s) {
+		if !s.Starting {
 			n.Unusable += max(0, s.Size-serving)
 		}
 	}
 }
 
-// starting reports whether a retaining node may be starting: it is new, has never been accepting, and lacks
-// readiness, units or the removal of a taint.
+// starting reports whether a node may be starting, as NodeStatus.Starting describes.
 func (o *observer) starting(s *NodeStatus) bool {
 	recent := o.Now.Sub(s.Node.CreationTimestamp.Time) < StartTimeouts*o.Pool.SettleTimeout
-	waits := s.Reason == NotReady || s.Reason == Unallocatable || s.Reason == Tainted
+	waits := s.Reason == NotReady || s.Reason == Unallocatable || s.Reason == Tainted || s.Reason == Returning
 	return recent && waits && o.world.NodeHistory[s.Node.Name].Accepted.IsZero()
 }
 

@@ -22,7 +22,7 @@ const (
 	// Retaining nodes accept no new pods. Their pods continue to run and do not count against capacity.
 	Retaining NodeState = "retaining"
 	// Gone nodes have not been ready, or have not had the unit, for longer than the pool's NodeGracePeriod,
-	// and have no pods of the pool.
+	// have no pods of the pool, and are not starting.
 	Gone NodeState = "gone"
 )
 
@@ -57,6 +57,9 @@ type NodeStatus struct {
 	Message string     // explanation of the reason
 	// Transient is true while the node has not been accepting for less than the pool's NodeGracePeriod.
 	Transient bool
+	// Starting is true while the node may be starting: it is new, has never been accepting, and lacks
+	// readiness, units or the removal of a taint, or has just got them.
+	Starting bool
 	// Size is the number of units of the node, or 1 if the pool counts nodes. Free is the part of it that is
 	// capacity for decisions: without broken units and, on accepting nodes, units of other workloads; on nodes
 	// that are expected to accept pods again, without units in use; on other nodes 0.
@@ -117,10 +120,11 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 	if s.Reason == "" && o.foreign[node.Name] > 0 && !o.Pool.CountsUnits() {
 		s.Reason, s.Message = Foreign, "runs pods that request the unit and do not belong to the pool's jobs"
 	}
+	s.Starting = o.starting(&s)
 	lost := s.Reason == NotReady || s.Reason == Unallocatable && amount(node.Status.Allocatable, o.unit()) <= 0
 	switch {
 	case s.Reason == "":
-	case lost && !s.Transient && len(o.podsOn[node.Name]) == 0:
+	case lost && !s.Transient && !s.Starting && len(o.podsOn[node.Name]) == 0:
 		s.State = Gone
 	default:
 		s.State = Retaining

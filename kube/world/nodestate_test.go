@@ -95,14 +95,10 @@ func taints(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 // although it was seen before it was ready.
 func TestNewNode(t *testing.T) {
 	t.Parallel()
-	c := worldtest.New(1)
-	c.Now = c.Now.Add(time.Hour)
-	node := c.Nodes[0]
-	node.CreationTimestamp.Time = c.Now
-	node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp}
+	c := newNode()
 	for second := range 120 {
 		if second == 10 {
-			node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Now)}
+			c.Nodes[0].Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Now)}
 		}
 		w := c.ClusterState()
 		if accepting := w.Nodes.Accepting == 1; accepting != (second >= 10) {
@@ -112,3 +108,52 @@ func TestNewNode(t *testing.T) {
 		c.Now = c.Now.Add(time.Second)
 	}
 }
+
+// newNode returns a cluster with one node, which has just been created and is not ready.
+func newNode() *worldtest.Cluster {
+	c := worldtest.New(1)
+	c.Now = c.Now.Add(time.Hour)
+	node := c.Nodes[0]
+	node.CreationTimestamp.Time = c.Now
+	node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: node.CreationTimestamp}
+	return c
+}
+
+// TestStartingNode checks that a new node is starting, and not gone, until a node must have started, and that
+// starting nodes are no outage.
+func TestStartingNode(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*corev1.Node)
+		late   world.NodeState
+	}{
+		"not ready": {func(*corev1.Node) {}, world.Gone},
+		"no units":  {func(n *corev1.Node) { setReady(n); n.Status.Allocatable = nil }, world.Gone},
+		"tainted": {func(n *corev1.Node) {
+			setReady(n)
+			taints("startup", corev1.TaintEffectNoSchedule)(n)
+		}, world.Retaining},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newNode()
+			test.change(c.Nodes[0])
+			starts := c.Now.Add(world.StartTimeouts * c.Pool.SettleTimeout)
+			for ; c.Now.Before(starts.Add(time.Hour)); c.Now = c.Now.Add(time.Minute) {
+				w := c.ClusterState()
+				c.NodeHistory = w.NodeHistory
+				want := test.late
+				starting := c.Now.Before(starts)
+				if starting {
+					want = world.Retaining
+				}
+				if s := w.NodeStatuses[0]; s.State != want || s.Starting != starting || w.Outage == starting {
+					t.Fatalf("%v before it must have started, it is %s, starting %v, outage %v; want %s", starts.Sub(c.Now), s.String(), s.Starting, w.Outage, want)
+				}
+			}
+		})
+	}
+}
+
+// setReady makes a node ready.
+func setReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }

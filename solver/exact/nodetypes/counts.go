@@ -171,7 +171,7 @@ func (c *countSearch) root() *vertex {
 		v.gains[m] = make([]float64, c.counts)
 	}
 	for n, k := range c.classes {
-		v.table[n] = make([]float64, c.counts, c.counts+len(c.rows)+maxCuts)
+		v.table[n] = make([]float64, c.counts, c.counts+len(c.rows)+c.effort.Cuts)
 		gains := make([][criteria]float64, len(k.options))
 		best := 0
 		for m, o := range k.options {

@@ -180,7 +180,12 @@ func TestSweeps(t *testing.T) {
 			}
 		}
 		p.Current, p.Start = make([]Allocation, len(p.Jobs)), make([]int, len(p.Jobs))
-		r := Solve(clock(t), p, DefaultEffort())
+		effort := DefaultEffort()
+		if classes > 1 {
+			effort.Cuts = rapid.IntRange(0, 2).Draw(t, "cuts") // Few cuts require branching.
+			effort.Vertices = rapid.SampledFrom([]int{0, 3, effort.Vertices}).Draw(t, "vertices")
+		}
+		r := Solve(clock(t), p, effort)
 		if r.Contradiction != "" {
 			t.Fatal(r.Contradiction)
 		}

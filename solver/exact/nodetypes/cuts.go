@@ -19,9 +19,6 @@ import (
 
 const (
 	cutUnit = 1 << 32
-	// maxCuts limits the cuts, because each makes all pivots slower. Without cuts 13 sweeps are not proven, and
-	// with a quarter 6. With 4 times as many, running sweeps take 1.5 times the CPU time.
-	maxCuts = 24
 	// maxWeight is the largest weight and number of nodes in a row that is combined. It keeps the sums
 	// within 63 bits.
 	maxWeight = 1 << 20
@@ -34,7 +31,7 @@ const (
 func (c *countSearch) addCuts(v *vertex) (added bool) {
 	x := v.solution()
 	for row := range v.basis {
-		if len(c.rows) == len(c.Capacity)+maxCuts {
+		if len(c.rows) == len(c.Capacity)+c.effort.Cuts {
 			return false
 		}
 		if v.basis[row] < c.counts && math.Abs(v.level[row]-math.Round(v.level[row])) > levelZero {

@@ -251,7 +251,8 @@ func efforts(t *rapid.T) Effort {
 	return Effort{
 		FirstWidth: first, LastWidth: first * rapid.IntRange(1, 8).Draw(t, "widening"),
 		Options: rapid.IntRange(1, 40).Draw(t, "options"), Cells: rapid.IntRange(1, 2000).Draw(t, "cells"),
-		Links: rapid.IntRange(1, 300).Draw(t, "links"),
+		Links:    rapid.IntRange(1, 300).Draw(t, "links"),
+		Vertices: rapid.IntRange(0, 10).Draw(t, "vertices"), Cuts: rapid.IntRange(0, 2).Draw(t, "cuts"),
 	}
 }
 

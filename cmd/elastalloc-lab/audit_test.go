@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -52,6 +53,46 @@ func TestAudit(t *testing.T) {
 		r.Allocations[0].Change = elastallocv1.Change_CHANGE_PREEMPT
 	}))
 	if status != cli.ExitFailed || !strings.Contains(stderr, "6 decisions refuted") || !strings.Contains(stdout, "CHANGE_PREEMPT") {
+		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
+	}
+}
+
+// TestAuditSizeLimits audits recorded decisions within a size limit, and decisions that exceed it.
+func TestAuditSizeLimits(t *testing.T) {
+	allocator, err := cli.NewInProcess(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var right, wrong []recording.Entry
+	for n := range 4 {
+		request := &elastallocv1.AllocateRequest{
+			Snapshot: &elastallocv1.Snapshot{Id: "limited", TotalNodes: 11, SizeLimits: []*elastallocv1.SizeLimit{{Size: 4, Nodes: 4}}},
+			Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST},
+		}
+		for i, id := range []string{"a", "b"} {
+			request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
+				Id: id, MaxNodes: new(int32(4)), RemainingEta: durationpb.New(time.Duration(100*(i+n+1)) * time.Second),
+			})
+		}
+		response, err := allocator.Allocate(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := recording.Entry{Time: time.Date(2026, 11, 2, 9, n, 0, 0, time.UTC), Request: request, Response: response}
+		right = append(right, entry)
+		unlimited := proto.CloneOf(request)
+		unlimited.Snapshot.SizeLimits = nil
+		if entry.Response, err = allocator.Allocate(t.Context(), unlimited); err != nil {
+			t.Fatal(err)
+		}
+		wrong = append(wrong, entry)
+	}
+	stdout := succeed(t, "audit", "--recording", record(t, right...))
+	if strings.Join(strings.Fields(stdout), " ") != "DECISIONS CONFIRMED REFUTED OPEN total-time, optimal 4 0 0 all 4 0 0" {
+		t.Errorf("stdout:\n%s", stdout)
+	}
+	stdout, stderr, status := runWith(t, nil, "audit", "--recording", record(t, wrong...))
+	if status != cli.ExitFailed || !strings.Contains(stderr, "4 decisions refuted") {
 		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
 	}
 }

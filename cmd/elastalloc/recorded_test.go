@@ -85,6 +85,38 @@ func TestExplainRecording(t *testing.T) {
 	}
 }
 
+// TestExplainRecordedSizeLimit checks that a recorded decision is explained within its size limit: two jobs of
+// 4 nodes, of which the limit admits one.
+func TestExplainRecordedSizeLimit(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "recording")
+	w, err := recording.New(recording.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocator, err := cli.NewInProcess(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{Id: "limited", TotalNodes: 11, SizeLimits: []*elastallocv1.SizeLimit{{Size: 4, Nodes: 4}}},
+		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
+	}
+	for _, id := range []string{"a", "b"} {
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
+			Id: id, MinNodes: new(int32(4)), MaxNodes: new(int32(4)), RemainingEta: durationpb.New(time.Hour),
+		})
+	}
+	response, err := allocator.Allocate(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Record(recording.Entry{Time: time.Now(), Method: "Allocate", Request: request, Response: response}, 100)
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clitest.CheckContains(t, "stdout", succeed(t, "", "explain", "--recording", dir, "--job", "b"), "b waits: the size limits leave less than 4 nodes")
+}
+
 func TestExplainRecordingRefuses(t *testing.T) {
 	dir := recordDecisions(t)
 	for args, want := range map[string]string{

@@ -93,7 +93,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 // pools are those of the tests: an account writes to jobs of its release's pools only.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
-	"tenants", "unused", "scaling", "gpus", "least-allocated", "most-allocated", "gang", "rayclusters", "pytorchjobs", "trainjobs", "torchrun", kueue,
+	"tenants", "unused", "scaling", "gpus", "least-allocated", "most-allocated", "gang", "rayclusters", "rayclusterofonehosts", "pytorchjobs", "trainjobs", "torchrun", kueue,
 }
 
 // install installs the controller's chart for all kinds of jobs and all pools.

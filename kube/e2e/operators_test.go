@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -24,6 +25,8 @@ import (
 // operated is a kind of jobs with a controller of its own.
 type operated struct {
 	operator string
+	// kind is the kind of its jobs, "" if that is its name in allOperated.
+	kind string
 	// before is made first, and job is one of SIZE nodes that waits, where POD is the template
 	// of its pods.
 	before, job string
@@ -38,6 +41,15 @@ type operated struct {
 	// forbidden are patches of its specification that the controller's account may not make. Those
 	// of a TrainJob Trainer refuses to anybody.
 	forbidden []string
+}
+
+// rayForbidden are the forbidden patches of a RayCluster.
+var rayForbidden = []string{
+	`{"spec":{"enableInTreeAutoscaling":true}}`, `{"spec":{"headGroupSpec":{"rayStartParams":{"x":"y"}}}}`,
+	`[{"op":"replace","path":"/spec/workerGroupSpecs/0/maxReplicas","value":64}]`,
+	`[{"op":"add","path":"/spec/workerGroupSpecs/0/template/metadata","value":{"labels":{"x":"y"}}}]`,
+	`[{"op":"copy","from":"/spec/workerGroupSpecs/0","path":"/spec/workerGroupSpecs/1"}]`,
+	`[{"op":"add","path":"/spec/workerGroupSpecs/0/scaleStrategy","value":{"workersToDelete":["first-0"]}}]`,
 }
 
 var allOperated = map[string]operated{
@@ -57,19 +69,23 @@ spec:
 	},
 	"RayCluster": {
 		operator: kubeRay, container: "worker", sizes: [2]int{4, 2},
-		forbidden: []string{
-			`{"spec":{"enableInTreeAutoscaling":true}}`, `{"spec":{"headGroupSpec":{"rayStartParams":{"x":"y"}}}}`,
-			`[{"op":"replace","path":"/spec/workerGroupSpecs/0/maxReplicas","value":64}]`,
-			`[{"op":"add","path":"/spec/workerGroupSpecs/0/template/metadata","value":{"labels":{"x":"y"}}}]`,
-			`[{"op":"copy","from":"/spec/workerGroupSpecs/0","path":"/spec/workerGroupSpecs/1"}]`,
-			`[{"op":"add","path":"/spec/workerGroupSpecs/0/scaleStrategy","value":{"workersToDelete":["first-0"]}}]`,
-		},
+		forbidden: rayForbidden,
 		job: `
 apiVersion: ray.io/v1
 spec:
   suspend: true
   headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
   workerGroupSpecs: [{groupName: gpu, replicas: SIZE, numOfHosts: 2, minReplicas: 0, maxReplicas: 4, rayStartParams: {}, template: POD}]`,
+	},
+	"RayClusterOfOneHost": {
+		operator: kubeRay, kind: "RayCluster", container: "worker", sizes: [2]int{8, 4},
+		forbidden: rayForbidden,
+		job: `
+apiVersion: ray.io/v1
+spec:
+  suspend: true
+  headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
+  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, minReplicas: 0, maxReplicas: 8, rayStartParams: {}, template: POD}]`,
 	},
 	// It starts with that number whatever there is, and grows while it runs.
 	"TrainJob": {
@@ -99,8 +115,9 @@ spec:
 // decisions: two jobs of a kind share a pool whose nodes go and come back, and each in turn
 // is about to end. Controllers of ours are killed after their first writes.
 func TestOperators(t *testing.T) {
-	for kind, test := range allOperated {
-		t.Run(kind, func(t *testing.T) {
+	for name, test := range allOperated {
+		t.Run(name, func(t *testing.T) {
+			kind := cmp.Or(test.kind, name)
 			operator, err := startOperator(t.Context(), kube, test.operator)
 			must(t, err)
 			t.Cleanup(func() {
@@ -110,7 +127,7 @@ func TestOperators(t *testing.T) {
 				}
 			})
 			const nodes = 8
-			pool := strings.ToLower(kind) + "s"
+			pool := strings.ToLower(name) + "s"
 			newPool(t, pool, nodes)
 			if test.refused != "" {
 				wait.For(t, "a webhook that refuses "+test.refused, func() (bool, string) {
@@ -152,7 +169,7 @@ func TestOperators(t *testing.T) {
 			}
 			// A pod is deleted and comes again. KubeRay replaces all hosts of a group before all
 			// have gone.
-			if kind != "RayCluster" {
+			if name != "RayCluster" {
 				list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
 				must(t, err)
 				must(t, kube.Client.CoreV1().Pods(pool).Delete(t.Context(), list.Items[0].Name, metav1.DeleteOptions{}))
@@ -163,7 +180,7 @@ func TestOperators(t *testing.T) {
 			}
 
 			// After a drain, KubeRay creates pods of a replica before all of its old pods are gone.
-			if kind != "RayCluster" {
+			if name != "RayCluster" {
 				t.Log(h.check(t))
 			}
 			t.Logf("%d writes of jobs", checkWrites(t, before, release, pool))

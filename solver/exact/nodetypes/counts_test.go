@@ -209,7 +209,7 @@ func byCounts(capacity []int, options [][]Option, jobs []int) int {
 	for _, n := range jobs {
 		size *= n + 1
 	}
-	most := make([]int, size) // by jobs that hold nodes at most
+	most := make([]int, size) // by largest number of jobs with nodes
 	for g, nodes := range capacity {
 		held := [][]int{most}
 		for k := 1; k <= nodes; k++ {

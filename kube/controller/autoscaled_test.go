@@ -179,10 +179,10 @@ func (a *autoscaled) random() {
 	}
 }
 
-// TestDrawnScaling checks that neither the sizes of the jobs nor the nodes that an autoscaler adds for their
+// TestRandomScaling checks that neither the sizes of the jobs nor the nodes that an autoscaler adds for their
 // pods exceed the maximum of the pool, although the Job controller, the autoscaler and the nodes lag. Once
 // all other jobs are gone, one that can use all nodes gets them.
-func TestDrawnScaling(t *testing.T) {
+func TestRandomScaling(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -433,10 +433,10 @@ func (d *drawnUnits) heal() {
 	d.submit(worldtest.SmallJob("last", 0, 2, map[string]string{"work": "20m", "nodes": "1"}))
 }
 
-// TestDrawnUnits makes random events happen to the units of nodes, to other pods and to other jobs. Decisions must
+// TestRandomUnitEvents makes random events happen to the units of nodes, to other pods and to other jobs. Decisions must
 // have room for the pods of bystanders, and bystanders may be resized only by decisions. No pod may wait for a node
 // for longer than the rule allows, although the scheduler moves no pod. After the events, a new job must start.
-func TestDrawnUnits(t *testing.T) {
+func TestRandomUnitEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testtier.Kube.Examples(2, 20)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

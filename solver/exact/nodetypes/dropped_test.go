@@ -9,7 +9,7 @@ import (
 )
 
 // TestDropped has beams of one to three states drop the best choice of five jobs: what was dropped
-// has to count in what every choice is said to lose.
+// has to count in the proven loss of every choice.
 func TestDropped(t *testing.T) {
 	for seed := range uint64(testtier.Conformance.Examples(60, 300)) {
 		r := rand.New(rand.NewPCG(seed, 13))
@@ -33,7 +33,7 @@ func TestDropped(t *testing.T) {
 		}
 		c.run(1 + r.IntN(3))
 		if rat(c.proven()).Cmp(least) > 0 {
-			t.Fatalf("seed %d: every choice is said to lose %g; the best loses %g", seed, c.proven(), limit)
+			t.Fatalf("seed %d: the proven loss is %g; the best choice loses %g", seed, c.proven(), limit)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// values draws what options are worth: few numbers, so that choices tie, ordinary ones, and
+// values returns random values of options: few numbers, so that choices tie, ordinary ones, and
 // those of 18 decades and both signs.
 func values(t *rapid.T) *rapid.Generator[float64] {
 	return rapid.SampledFrom([]*rapid.Generator[float64]{
@@ -28,7 +28,7 @@ func values(t *rapid.T) *rapid.Generator[float64] {
 	}).Draw(t, "values")
 }
 
-// problems draws small problems: all types may be without nodes, jobs may be equal, and need
+// problems returns small random problems: all types may be without nodes, jobs may be equal, and need
 // not have an option of 0 nodes.
 func problems(jobs, options int) *rapid.Generator[*Problem] {
 	return rapid.Custom(func(t *rapid.T) *Problem {
@@ -88,7 +88,7 @@ func drawLimits(t *rapid.T, p *Problem) {
 	}
 }
 
-// drawOption draws an option within the capacity of its rows.
+// drawOption returns a random option within the capacity of its rows.
 func drawOption(t *rapid.T, p *Problem, value *rapid.Generator[float64]) Option {
 	row := rapid.IntRange(0, len(p.Capacity)-1).Draw(t, "last row")
 	o := option(row, 1, 0)
@@ -242,7 +242,7 @@ func clock(t interface{ Context() context.Context }) *model.Clock {
 	return model.NewClock(t.Context(), 100_000)
 }
 
-// efforts draws small limits as well.
+// efforts returns random limits of work, also small ones.
 func efforts(t *rapid.T) Effort {
 	if rapid.Bool().Draw(t, "usual") {
 		return DefaultEffort()
@@ -292,7 +292,7 @@ func TestExhaustive(t *testing.T) {
 	})
 }
 
-// TestLargestNodes compares with all choices where options hold up to as many nodes as there may be.
+// TestLargestNodes compares with all choices where options have up to the largest permitted number of nodes.
 func TestLargestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problems(5, 6).Draw(t, "problem")
@@ -358,7 +358,7 @@ func TestMostOptions(t *testing.T) {
 }
 
 // TestDecades has one job whose other options lose 24 decades more than those of others differ
-// by, and one that does not fit beside the only option of another.
+// by, and one that does not fit together with the only option of another.
 func TestDecades(t *testing.T) {
 	nothing := option(0, 0, 0)
 	for name, p := range map[string]*Problem{
@@ -370,7 +370,7 @@ func TestDecades(t *testing.T) {
 			{nothing, option(0, 3, 1843.22492834), option(1, 3, 3663012356.63)}, {nothing, option(1, 1, 15.4292717196)},
 			{option(0, 0, -21093750044.5), option(0, 1, -21093757076.4), option(1, 2, 8.8543372853)},
 		}, Start: []int{0, 0, 2}},
-		"all else is the best there is": {Capacity: []int{5}, Jobs: [][]Option{
+		"the only choice of the other jobs is the best": {Capacity: []int{5}, Jobs: [][]Option{
 			{option(0, 4, 0)}, {nothing, option(0, 3, 29.35427)}, {nothing, option(0, 2, 13.778939)}, {nothing, option(0, 1, -772.021883)},
 		}, Start: []int{0, 0, 0, 0}},
 	} {
@@ -388,7 +388,7 @@ func TestDecades(t *testing.T) {
 func TestEqualJobs(t *testing.T) {
 	for classes := range 6 {
 		for _, jobs := range []int{50, 200, 1000} {
-			p, count := drawn{types: 3, nodes: 3 * jobs, jobs: jobs, seed: uint64(classes)}.problem(), classes+1
+			p, count := randomProblem{types: 3, nodes: 3 * jobs, jobs: jobs, seed: uint64(classes)}.problem(), classes+1
 			for i := count; i < jobs; i++ {
 				p.Jobs[i] = p.Jobs[i%count]
 			}
@@ -402,7 +402,7 @@ func TestEqualJobs(t *testing.T) {
 	}
 }
 
-// counted is a context that ends when it has been asked a number of times.
+// counted is a context that expires after a number of calls of Err.
 type counted struct {
 	context.Context
 	left int
@@ -415,7 +415,7 @@ func (c *counted) Err() error {
 	return nil
 }
 
-// TestSampleThatDoesNotFit has jobs that must hold nodes, as many as there are, where prices are
+// TestSampleThatDoesNotFit has jobs that must have nodes, as many as there are, where prices are
 // sought on a sample first: all of them are in it.
 func TestSampleThatDoesNotFit(t *testing.T) {
 	const jobs = 3 * firstSample
@@ -447,7 +447,7 @@ func TestStraight(t *testing.T) {
 	}
 }
 
-// drawPrices draws prices that a search would not come to, some that are exactly what an option
+// drawPrices returns random prices that no search would arrive at, some that are exactly what an option
 // is worth per node.
 func drawPrices(t *rapid.T, p *Problem) []float64 {
 	prices := make([]float64, len(p.Capacity))
@@ -487,7 +487,7 @@ func TestNodePrices(t *testing.T) {
 	})
 }
 
-// TestLosses checks that what an option is said to lose is at most what it does, and hardly less.
+// TestLosses checks that the computed loss of an option is at most its exact loss, and hardly less.
 func TestLosses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problems(4, 6).Draw(t, "problem")
@@ -515,7 +515,7 @@ func TestLosses(t *testing.T) {
 						loss = r.below // It loses that at least.
 					}
 					if rat(loss).Cmp(exact) > 0 && loss > 0 {
-						t.Errorf("option %d of job %d loses %v; %g is said (listed: %v)", n, i, exact, loss, ok)
+						t.Errorf("option %d of job %d loses %v; computed: %g (listed: %v)", n, i, exact, loss, ok)
 					}
 				}
 			}
@@ -542,7 +542,7 @@ func TestCore(t *testing.T) {
 		least := new(big.Rat).Sub(exactBound(s.Problem, exactPrices(p, r)), best)
 		if proven := c.proven(); rat(proven).Cmp(least) > 0 {
 			exact, _ := least.Float64()
-			t.Fatalf("every choice is said to lose %g; the best loses %g", proven, exact)
+			t.Fatalf("the proven loss is %g; the best choice loses %g", proven, exact)
 		}
 		if math.IsInf(c.minLoss, 1) {
 			return
@@ -558,8 +558,8 @@ func TestCore(t *testing.T) {
 	})
 }
 
-// TestReduce checks that reduce leaves every choice that is as good as the one known, beside
-// values of other jobs that cancel out and that no sum holds all digits of.
+// TestReduce checks that reduce leaves every choice that is as good as the known one, together with
+// values of other jobs that cancel out and whose digits no sum contains completely.
 func TestReduce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := problems(4, 5).Draw(t, "problem")
@@ -639,7 +639,7 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// TestContradiction checks that a bound below a legal choice is told, not returned.
+// TestContradiction checks that a bound below a legal choice is reported as a contradiction and not returned.
 func TestContradiction(t *testing.T) {
 	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 1, 2)}}, Start: []int{0}, Current: make([]Allocation, 1)}
 	s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), bound: math.Inf(1), choice: []int{0}}
@@ -653,18 +653,18 @@ func TestContradiction(t *testing.T) {
 	}
 }
 
-// TestIllegalChoice checks that a choice counts only if the capacities hold it.
+// TestIllegalChoice checks that a choice counts only if it is within the capacities.
 func TestIllegalChoice(t *testing.T) {
 	p := &Problem{Capacity: []int{1}, Jobs: [][]Option{{option(0, 0, 0), option(0, 2, 2)}}, Start: []int{0}, Current: make([]Allocation, 1)}
 	s := &search{Problem: p, clock: clock(t), effort: DefaultEffort(), bound: math.Inf(1), choice: []int{0}}
 	if s.offer([]int{1}); s.choice[0] != 0 {
-		t.Error("2 nodes of 1 are held")
+		t.Error("2 of 1 nodes are in use")
 	}
 }
 
 // TestTime ends searches early: what is there is legal, and what is proven is true.
 func TestTime(t *testing.T) {
-	for _, d := range []drawn{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}}[:testtier.Conformance.Examples(2, 3)] {
+	for _, d := range []randomProblem{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}}[:testtier.Conformance.Examples(2, 3)] {
 		p := d.problem()
 		whole := Solve(clock(t), p, DefaultEffort())
 		if !whole.Complete {
@@ -681,9 +681,9 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// TestGap asks for less than the best choice.
+// TestGap sets a gap, so that less than the best choice is sufficient.
 func TestGap(t *testing.T) {
-	p := drawn{types: 5, nodes: 384, jobs: 160}.problem()
+	p := randomProblem{types: 5, nodes: 384, jobs: 160}.problem()
 	for _, gap := range []float64{0.5, 1e-2, 1e-5} {
 		p.Gap = gap
 		if r := Solve(clock(t), p, DefaultEffort()); r.Bound-r.Value > gap*r.Bound {
@@ -694,7 +694,7 @@ func TestGap(t *testing.T) {
 
 // TestDeterministic has one problem solved twice.
 func TestDeterministic(t *testing.T) {
-	p := drawn{types: 5, nodes: 384, jobs: 160, warm: true}.problem()
+	p := randomProblem{types: 5, nodes: 384, jobs: 160, warm: true}.problem()
 	a := Solve(clock(t), p, DefaultEffort())
 	b := Solve(model.NewClock(t.Context(), 100), p, DefaultEffort())
 	if !slices.Equal(a.Choice, b.Choice) || a.Bound != b.Bound || !slices.Equal(a.Prices, b.Prices) || a.States != b.States {

@@ -41,8 +41,8 @@ func (a *witness) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest)
 	return response, err
 }
 
-// drawn is a cluster with random events that affect its nodes and the jobs of a tenant.
-type drawn struct {
+// randomEvents is a cluster with random events that affect its nodes and the jobs of a tenant.
+type randomEvents struct {
 	*cluster
 	*rand.Rand
 	tenants int
@@ -50,7 +50,7 @@ type drawn struct {
 }
 
 // node returns a random node of the pool on which no bystander has a pod, "" if there is none.
-func (d *drawn) node() string {
+func (d *randomEvents) node() string {
 	var nodes []string
 	for name, pods := range d.onNodes() {
 		if !strings.Contains(pods, "bystander") && strings.HasPrefix(name, "node-") && !d.gone[name] {
@@ -65,7 +65,7 @@ func (d *drawn) node() string {
 }
 
 // onNodes returns the names of the jobs with pods on each node.
-func (d *drawn) onNodes() map[string]string {
+func (d *randomEvents) onNodes() map[string]string {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
 	if err := d.client.List(d.t.Context(), &nodes); err != nil {
@@ -85,7 +85,7 @@ func (d *drawn) onNodes() map[string]string {
 }
 
 // healthy reports whether a node has accepted pods for a minute, and has all its units.
-func (d *drawn) healthy(name string) bool {
+func (d *randomEvents) healthy(name string) bool {
 	var node corev1.Node
 	if name == "" || d.client.Get(d.t.Context(), types.NamespacedName{Name: name}, &node) != nil {
 		return false
@@ -95,7 +95,7 @@ func (d *drawn) healthy(name string) bool {
 }
 
 // tenant changes a random job of the tenant, if there is one.
-func (d *drawn) tenant(change func(*batchv1.Job)) {
+func (d *randomEvents) tenant(change func(*batchv1.Job)) {
 	if d.tenants == 0 {
 		return
 	}
@@ -110,7 +110,7 @@ func (d *drawn) tenant(change func(*batchv1.Job)) {
 }
 
 // again deletes a job and creates another one with the same name.
-func (d *drawn) again(name string, uid types.UID) error {
+func (d *randomEvents) again(name string, uid types.UID) error {
 	var job batchv1.Job
 	if err := d.client.Get(d.t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &job); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (d *drawn) again(name string, uid types.UID) error {
 }
 
 // happens makes a random event happen, and returns its name.
-func (d *drawn) happens() string {
+func (d *randomEvents) happens() string {
 	name := fmt.Sprint("tenant-", d.tenants)
 	size := 1 + d.IntN(6)
 	changed := func(change func(*corev1.Node)) {
@@ -243,7 +243,7 @@ func (d *drawn) happens() string {
 }
 
 // heal ends all troubles, and the tenant leaves but for one short job.
-func (d *drawn) heal() {
+func (d *randomEvents) heal() {
 	d.leaving, d.linger, d.onPatch, d.quota, d.waits = false, false, nil, nil, nil
 	var nodes corev1.NodeList
 	if err := d.client.List(d.t.Context(), &nodes); err != nil {
@@ -268,10 +268,10 @@ func (d *drawn) heal() {
 	}
 }
 
-// TestDrawnEvents makes random events happen to other jobs than two bystanders, and to nodes without pods of the
+// TestBystanders makes random events happen to other jobs than two bystanders, and to nodes without pods of the
 // bystanders. Each request must have at least the healthy nodes with pods of bystanders, and bystanders may be
 // resized only by decisions. After the events, a new job must start.
-func TestDrawnEvents(t *testing.T) {
+func TestBystanders(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestDrawnEvents(t *testing.T) {
 			)
 			c.scales = true
 			c.lag = lags(seed)
-			d := &drawn{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0)), gone: make(map[string]bool)}
+			d := &randomEvents{cluster: c, Rand: rand.New(rand.NewPCG(seed, 0)), gone: make(map[string]bool)}
 			var history []string
 			bystanders := func() (sizes map[string]int) {
 				sizes = make(map[string]int)

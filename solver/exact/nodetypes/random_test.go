@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// drawn describes a problem as the objective of total time makes them.
-type drawn struct {
+// randomProblem describes a random problem of the completion-time objective.
+type randomProblem struct {
 	types, nodes, jobs int
 	warm               bool
 	seed               uint64
 }
 
-func (d drawn) String() string {
+func (d randomProblem) String() string {
 	state := "cold"
 	if d.warm {
 		state = "warm"
@@ -23,9 +23,9 @@ func (d drawn) String() string {
 	return fmt.Sprintf("types=%d/nodes=%d/jobs=%d/%s", d.types, d.nodes, d.jobs, state)
 }
 
-// problem draws it. Speeds per type are log-normal around those of the type, demands
+// problem returns the random problem. Speeds per type are log-normal around those of the type, demands
 // log-normal, and a job is worth what heSRPT gives it: the more, the shorter it is.
-func (d drawn) problem() *Problem {
+func (d randomProblem) problem() *Problem {
 	r := rand.New(rand.NewPCG(d.seed, uint64(d.types)))
 	p := &Problem{Capacity: make([]int, d.types), Current: make([]Allocation, d.jobs), Start: make([]int, d.jobs)}
 	left := d.nodes

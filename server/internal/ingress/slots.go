@@ -39,7 +39,7 @@ const (
 const (
 	// SearchMemory is the memory reserved for a slot with a search, in bytes. A search limits the
 	// states and tables of its proof by number.
-	SearchMemory = 32 << 20
+	SearchMemory = 40 << 20
 	// boundMemory is the memory reserved for a slot without a search, in bytes. It suffices for the
 	// bound of the greedy plan.
 	boundMemory = 12 << 20

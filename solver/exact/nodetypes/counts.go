@@ -22,8 +22,8 @@ const (
 	maxPivots = 1000
 	// maxDoublings limits the steps along a ray for the same reason.
 	maxDoublings = 64
-	// openCells limits the cells in the tables of the open parts to 64 MB.
-	openCells = 1 << 23
+	// openCells limits the cells in the tables of the open parts to 16 MB.
+	openCells = 1 << 21
 )
 
 // class is a set of identical jobs.

@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
@@ -41,7 +43,7 @@ metadata: {name: %[1]s, namespace: kueue}
 spec: {clusterQueue: %[1]s}
 `
 
-// admitted returns of how many pods Kueue admitted the jobs of the namespace.
+// admitted returns of how many pods that request GPUs Kueue admitted the jobs of the namespace.
 func admitted(t *testing.T) map[string]int {
 	t.Helper()
 	resource := schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}
@@ -57,9 +59,10 @@ func admitted(t *testing.T) map[string]int {
 		}
 		if is("Admitted") && !is("Finished") {
 			assigned, _, _ := unstructured.NestedSlice(list.Items[i].Object, "status", "admission", "podSetAssignments")
-			count, _, _ := unstructured.NestedInt64(assigned[0].(map[string]any), "count")
 			sets, _, _ := unstructured.NestedSlice(list.Items[i].Object, "spec", "podSets")
-			now, _, _ := unstructured.NestedInt64(sets[0].(map[string]any), "count") // Less once it shrank.
+			last := len(sets) - 1 // The head of a RayCluster is the first of two.
+			count, _, _ := unstructured.NestedInt64(assigned[last].(map[string]any), "count")
+			now, _, _ := unstructured.NestedInt64(sets[last].(map[string]any), "count") // Less once it shrank.
 			counts[metav1.GetControllerOf(&list.Items[i]).Name] += int(min(count, now))
 		}
 	}
@@ -118,7 +121,10 @@ func sliced(hours int) map[string]string {
 // TestKueue runs the controller beside a real Kueue.
 func TestKueue(t *testing.T) {
 	const pool = kueue
-	_, err := startOperator(t.Context(), kube, kueue)
+	ray, err := startOperator(t.Context(), kube, kubeRay)
+	must(t, err)
+	t.Cleanup(ray.Kill)
+	_, err = startOperator(t.Context(), kube, kueue)
 	must(t, err)
 	newPool(t, pool, 8)
 	before := auditLength(t)
@@ -127,9 +133,10 @@ func TestKueue(t *testing.T) {
 		run          func(t *testing.T)
 	}{
 		{"quota", "", kueueQuota}, {"cohort", "", kueueCohort}, {"not granted", "10s", kueueNotGranted}, {"not ours", "10s", kueueNotOurs},
+		{"RayCluster", "", kueueRayCluster},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			controller{pool: pool, account: release, kinds: "Job", kueue: true, settle: test.settle}.start(t)
+			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle}.start(t)
 			test.run(t)
 			must(t, kube.Client.BatchV1().Jobs(pool).DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{}))
 			untilAdmitted(t, "nothing", map[string]int{})
@@ -252,4 +259,40 @@ func kueueNotOurs(t *testing.T) {
 	if list := eventsOf(t, kueue, "near"); slices.ContainsFunc(list, func(e string) bool { return strings.HasPrefix(e, "Unused") }) {
 		t.Errorf("more was asked for than there is quota: %v", list)
 	}
+}
+
+// kueueRayCluster: an elastic RayCluster with one host per replica grows into quota that is idle and shrinks for a
+// job that waits, by slices of its Workload. Its head runs on.
+func kueueRayCluster(t *testing.T) {
+	t.Helper()
+	setQueue(t, "team", 8)
+	must(t, operated{container: "worker", queue: "team", job: `
+apiVersion: ray.io/v1
+spec:
+  headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
+  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, minReplicas: 0, maxReplicas: 8, rayStartParams: {}, template: POD}]`,
+	}.create(t, kueue, "RayCluster", "ray", 2, 100))
+	untilAdmitted(t, "the RayCluster in all of the quota", map[string]int{"ray": 8})
+	head := func() (uid types.UID) {
+		list, err := kube.Client.CoreV1().Pods(kueue).List(t.Context(), metav1.ListOptions{LabelSelector: "ray.io/node-type=head"})
+		must(t, err)
+		for i := range list.Items {
+			if list.Items[i].Status.Phase == corev1.PodRunning {
+				uid = list.Items[i].UID
+			}
+		}
+		return uid
+	}
+	before := head()
+	if before == "" {
+		t.Error("its head does not run")
+	}
+	job{name: "second", size: 4, queue: "team", annotations: sliced(90)}.submit(t, kueue)
+	untilAdmitted(t, "room for a job that waits", map[string]int{"ray": 4, "second": 4})
+	remove(t, "second")
+	untilAdmitted(t, "the RayCluster in all of the quota again", map[string]int{"ray": 8})
+	if after := head(); after != before {
+		t.Errorf("its head was %q and is %q", before, after)
+	}
+	must(t, dynamicClient(t, kube.Config).Resource(resourceOf("RayCluster")).Namespace(kueue).Delete(t.Context(), "ray", metav1.DeleteOptions{}))
 }

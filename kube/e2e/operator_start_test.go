@@ -147,7 +147,7 @@ internalCertManagement: {enable: false}
 webhook: {host: 127.0.0.1, port: %s, certDir: %s/k8s-webhook-server/serving-certs}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
-integrations: {frameworks: [batch/job]}
+integrations: {frameworks: [batch/job, ray.io/raycluster]}
 featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
 `, webhookPort, directory, health)
 	case trainingOperator:
@@ -226,13 +226,13 @@ func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (str
 	return out.String(), nil
 }
 
-// kueueWebhooks returns those of Kueue that are for its own objects and for Jobs, these in the
+// kueueWebhooks returns those of Kueue that are for its own objects, and for Jobs and RayClusters in the
 // namespace of its test only.
 func kueueWebhooks(all []any) (kept []any) {
 	for _, element := range all {
 		webhook, _ := element.(map[string]any)
 		switch path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path"); {
-		case strings.HasSuffix(path, "-batch-v1-job"):
+		case strings.HasSuffix(path, "-batch-v1-job"), strings.HasSuffix(path, "-ray-io-v1-raycluster"):
 			webhook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": kueue}}
 			kept = append(kept, webhook)
 		case strings.Contains(path, "-kueue-x-k8s-io-"):

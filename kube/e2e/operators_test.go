@@ -38,6 +38,8 @@ type operated struct {
 	refused string
 	// nodes is what the operator tells torchrun of the number of nodes, in PET_NNODES.
 	nodes string
+	// queue is the LocalQueue of Kueue's that its jobs wait in as elastic ones, "" for none.
+	queue string
 	// forbidden are patches of its specification that the controller's account may not make. Those
 	// of a TrainJob Trainer refuses to anybody.
 	forbidden []string
@@ -220,8 +222,12 @@ func (o operated) create(t *testing.T, pool, kind, name string, size, hours int,
 	if kind != "" {
 		annotations := elastic(hours)
 		delete(annotations, "elastalloc.dev/nodes") // Those that its kind allows.
+		labels := map[string]string{poolLabel: pool}
+		if o.queue != "" {
+			annotations["kueue.x-k8s.io/elastic-job"], labels["kueue.x-k8s.io/queue-name"] = "true", o.queue
+		}
 		object.SetAnnotations(annotations)
-		object.SetLabels(map[string]string{poolLabel: pool})
+		object.SetLabels(labels)
 	}
 	_, err = dynamicClient(t, kube.Config).Resource(resource).Namespace(pool).
 		Create(t.Context(), &object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: dryRun})

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -261,38 +260,51 @@ func kueueNotOurs(t *testing.T) {
 	}
 }
 
-// kueueRayCluster: an elastic RayCluster with one host per replica grows into quota that is idle and shrinks for a
-// job that waits, by slices of its Workload. Its head runs on.
+// kueueRayCluster: an elastic RayCluster with one or two hosts per replica grows into quota that is idle and shrinks
+// for a job that waits, by slices of its Workload. Its head runs on. A RayCluster that waits gets nodes of a running
+// Job, and Kueue starts it.
 func kueueRayCluster(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 8)
-	must(t, operated{container: "worker", queue: "team", job: `
+	rays := dynamicClient(t, kube.Config).Resource(resourceOf("RayCluster")).Namespace(kueue)
+	for _, hosts := range []int{1, 2} {
+		ray := operated{container: "worker", queue: "team", job: fmt.Sprintf(`
 apiVersion: ray.io/v1
 spec:
   headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
-  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, minReplicas: 0, maxReplicas: 8, rayStartParams: {}, template: POD}]`,
-	}.create(t, kueue, "RayCluster", "ray", 2, 100))
-	untilAdmitted(t, "the RayCluster in all of the quota", map[string]int{"ray": 8})
-	head := func() (uid types.UID) {
-		list, err := kube.Client.CoreV1().Pods(kueue).List(t.Context(), metav1.ListOptions{LabelSelector: "ray.io/node-type=head"})
-		must(t, err)
-		for i := range list.Items {
-			if list.Items[i].Status.Phase == corev1.PodRunning {
-				uid = list.Items[i].UID
-			}
+  workerGroupSpecs: [{groupName: gpu, replicas: SIZE, numOfHosts: %d, minReplicas: 0, maxReplicas: %d, rayStartParams: {}, template: POD}]`, hosts, 8/hosts)}
+		must(t, ray.create(t, kueue, "RayCluster", "ray", 2/hosts, 100))
+		untilAdmitted(t, "the RayCluster in all of the quota", map[string]int{"ray": 8})
+		before := runningHead(t)
+		if before == "" {
+			t.Error("its head does not run")
 		}
-		return uid
+		job{name: "second", size: 4, queue: "team", annotations: sliced(90)}.submit(t, kueue)
+		untilAdmitted(t, "room for a job that waits", map[string]int{"ray": 4, "second": 4})
+		remove(t, "second")
+		untilAdmitted(t, "the RayCluster in all of the quota again", map[string]int{"ray": 8})
+		if after := runningHead(t); after != before {
+			t.Errorf("its head was %q and is %q", before, after)
+		}
+		must(t, rays.Delete(t.Context(), "ray", metav1.DeleteOptions{}))
+
+		job{name: "first", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
+		untilAdmitted(t, "the job in all of the quota", map[string]int{"first": 8})
+		must(t, ray.create(t, kueue, "RayCluster", "ray", 4/hosts, 90))
+		untilAdmitted(t, "room for a RayCluster that waits", map[string]int{"first": 4, "ray": 4})
+		must(t, rays.Delete(t.Context(), "ray", metav1.DeleteOptions{}))
+		remove(t, "first")
+		untilAdmitted(t, "nothing", map[string]int{})
 	}
-	before := head()
-	if before == "" {
-		t.Error("its head does not run")
+}
+
+// runningHead returns the UID of the running head of a RayCluster.
+func runningHead(t *testing.T) (uid types.UID) {
+	t.Helper()
+	list, err := kube.Client.CoreV1().Pods(kueue).List(t.Context(), metav1.ListOptions{LabelSelector: "ray.io/node-type=head", FieldSelector: "status.phase=Running"})
+	must(t, err)
+	for i := range list.Items {
+		uid = list.Items[i].UID
 	}
-	job{name: "second", size: 4, queue: "team", annotations: sliced(90)}.submit(t, kueue)
-	untilAdmitted(t, "room for a job that waits", map[string]int{"ray": 4, "second": 4})
-	remove(t, "second")
-	untilAdmitted(t, "the RayCluster in all of the quota again", map[string]int{"ray": 8})
-	if after := head(); after != before {
-		t.Errorf("its head was %q and is %q", before, after)
-	}
-	must(t, dynamicClient(t, kube.Config).Resource(resourceOf("RayCluster")).Namespace(kueue).Delete(t.Context(), "ray", metav1.DeleteOptions{}))
+	return uid
 }

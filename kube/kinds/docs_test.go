@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,12 +55,16 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestWriteProtocol: the page about the write protocol names the annotations that are written on jobs, and every
-// kind. The fields of the record are documented in its type.
+// TestWriteProtocol checks that the page about the write protocol names all that is written on jobs, and every kind.
 func TestWriteProtocol(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/reference/kubernetes-write-protocol.md")
-	for _, name := range []string{world.TargetAnnotation, world.DecisionAnnotation} {
+	names := []string{world.TargetAnnotation, world.DecisionAnnotation}
+	for field := range reflect.TypeFor[world.Record]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	for _, name := range names {
 		if !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("docs/reference/kubernetes-write-protocol.md lacks `%s`", name)
 		}

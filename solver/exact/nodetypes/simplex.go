@@ -100,12 +100,21 @@ func (v *vertex) entering(row int, excess float64) int {
 // equal ones it prefers the variable with the larger coefficient, whose pivot has the smaller rounding error.
 func (v *vertex) losesLess(row, i, j int) bool {
 	a, b := math.Abs(v.table[row][i]), math.Abs(v.table[row][j])
-	for n, gains := range v.gains {
-		if x, y := math.Abs(gains[i])*b, math.Abs(gains[j])*a; math.Abs(x-y) > v.zero[n]*max(a, b) {
+	for n := range v.gains {
+		if x, y := v.loses(n, i)*b, v.loses(n, j)*a; math.Abs(x-y) > v.zero[n]*max(a, b) {
 			return x < y
 		}
 	}
 	return a > b
+}
+
+// loses returns what a variable loses of a criterion if it moves from its bound by 1. If it loses value, the
+// loss of a later criterion may be negative.
+func (v *vertex) loses(criterion, j int) float64 {
+	if v.atHigh[j] {
+		return v.gains[criterion][j]
+	}
+	return -v.gains[criterion][j]
 }
 
 // loss returns what the first pivot loses that moves the basic variable of an equation by -excess.

@@ -7,11 +7,10 @@
 // jobs are excluded by their reduced cost. The core problem of the remaining plans is solved
 // exactly.
 //
-// Three packages contain the search: model, heuristics and proof, whose package comment lists its
-// files. Each file implements one idea and begins with its mathematics. Only model and proof matter for
-// the correctness of a bound. Package heuristics proposes prices and plans. Package proof computes the
-// bound at any prices itself, and accepts a plan only if it is legal and with the value that model
-// computes.
+// Three packages contain the search. Each file implements one idea and begins with its mathematics.
+// Only model and proof matter for the correctness of a bound. Package heuristics proposes prices
+// and plans. Package proof computes the bound at any prices itself, and accepts a plan only if it
+// is legal and with the value that model computes.
 //
 //	model/instance.go      the problem in the units of the search, and tie costs
 //	model/quotas.go        limits and floors of groups
@@ -26,6 +25,24 @@
 //	model/clock.go         counts of work, and checks of the deadline
 //	model/memory.go        memory that searches reuse
 //
+//	proof/proof.go         the lemmas, and the rounding error of bounds
+//	proof/search.go        the stages of the search
+//	proof/knapsack.go      the multiple-choice knapsack of one step
+//	proof/pricing.go       the best plan of a job at given prices, by label setting
+//	proof/lagrangian.go    the Lagrangian bound
+//	proof/fixing.go        reduced-cost fixing: the plans of a job that can improve the incumbent
+//	proof/steptable.go     the separable jobs of the core problem, by dynamic programming
+//	proof/lookahead.go     the look-ahead: a lower bound on the loss of undecided jobs
+//	proof/core.go          the core search
+//	proof/beam.go          the states of the core search
+//	proof/sizeprices.go    the Lagrangian decomposition with a price per size
+//	proof/decompose.go     the stage that uses prices per size
+//	proof/stepwise.go      a beam search by steps at prices per size
+//	proof/groups.go        limits and floors of a tree of groups, and their multipliers
+//	proof/grouptable.go    dynamic programming over the tree of groups
+//	proof/recount.go       the gap of one step, computed from losses only
+//	proof/certificate.go   the prices per size as a certificate for an independent checker
+//
 //	heuristics/start.go    initial prices
 //	heuristics/descent.go  the best node prices, by column generation with a smoothed master
 //	heuristics/smooth.go   the smoothed value of separable jobs
@@ -35,7 +52,7 @@
 //	heuristics/rollout.go  a legal plan from prices, step by step
 //
 // A problem with several node types has one step and no groups. Package nodetypes solves it on its
-// own data types and states its own lemmas. File rows.go converts between the two.
+// own data types and states its own lemmas. File types.go converts between the two.
 //
 // # Lemmas
 //
@@ -91,6 +108,11 @@
 // "group tables" (proof/grouptable.go). The difference between this bound and the value of a plan
 // is a sum of losses of jobs and groups, which are all at least 0. The table of the pool contains
 // the smallest loss below a limit. If it contains none, every plan loses at least the limit.
+//
+// For a problem of one step, the gap can also be computed without the bound (proof/recount.go). The
+// gap is the loss of the incumbent minus the smallest loss in the tables. Its rounding error
+// depends only on the losses, which matters if values and prices are much larger than the
+// objective. Solve calls Recount if rounding alone prevents a proof after a complete search.
 //
 // # Rounding
 //

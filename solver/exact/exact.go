@@ -103,10 +103,16 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	result.Bound = proof.ObjectiveBound(in, bound, slack)
 	plan, objective := convertPlan(p, search.Incumbent)
 	slack *= in.Unit
-	negligible := problem.RelativeGap(objective, objective+slack) <= problem.OptimalGap || math.Abs(objective) <= slack
-	// A bound further below the objective is a contradiction, reported below.
-	if limit == problem.LimitNone && negligible && math.Abs(result.Bound-objective) <= 2*slack {
+	switch small := problem.RelativeGap(objective, objective+slack) <= problem.OptimalGap || math.Abs(objective) <= slack; {
+	case limit != problem.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
+	case small:
 		result.Bound = objective
+	case p.Steps == 1 && search.Contradiction == "":
+		in.SetTies(clock, p, 0)
+		if best, better, ok := proof.Recount(clock, in, search.Incumbent, model.TiesOnly*math.Abs(search.Value)); ok {
+			plan, objective = convertPlan(p, best)
+			result.Bound = objective + better*in.Unit
+		}
 	}
 	result.Plan = plan
 	if result.Bound < objective && search.Contradiction == "" {

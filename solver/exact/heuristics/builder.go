@@ -96,9 +96,9 @@ func (b *Builder) choose(clock *model.Clock, p *model.Plan, i int, prices []floa
 	j := &b.in.Jobs[i]
 	now := 0.0
 	for t, k := range p.Of(i) {
-		nodes := j.Sizes[k]
-		now += prices[t] * float64(nodes)
-		b.fitting[t] = sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-nodes) > b.free[t] })
+		held := j.Sizes[k]
+		now += prices[t] * float64(held)
+		b.fitting[t] = sort.Search(len(j.Sizes), func(n int) bool { return int(j.Sizes[n]-held) > b.free[t] })
 	}
 	// The new plan has to be better by more than the rounding error.
 	_, chosen := b.price(clock, j, prices, b.fitting, j.Value(p.Of(i))-now+b.in.Precision/8)

@@ -148,7 +148,7 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 		little, tolerance = enoughOfMany*average, 0.1
 	}
 	for rounds := 0; bound > target && !clock.Expired && rounds < maxRounds; rounds++ {
-		limited := d.minimizeMaster(clock, at, temperature, tolerance, from.Trust)
+		held := d.minimizeMaster(clock, at, temperature, tolerance, from.Trust)
 		value, found := l.Evaluate(clock, at)
 		gain := bound - value
 		if gain > 0 {
@@ -161,7 +161,7 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
 			settled = 0
 		}
-		if limited || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
+		if held || found*foundShare > len(d.in.Finishing) && settled < settledRounds {
 			continue
 		}
 		settled = 0
@@ -298,8 +298,8 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 			sum += d.net[m]
 		}
 	}
-	bestNodes := class.Nodes(best)
-	for t, nodes := range bestNodes {
+	held := class.Nodes(best)
+	for t, nodes := range held {
 		n.gradient[t] -= count * nodes
 	}
 	if sum == 1 {
@@ -314,7 +314,7 @@ func (d *Descent) smoothClass(class *model.JobClass, prices []float64, temperatu
 		}
 		share := likely / sum
 		for t, nodes := range class.Nodes(m) {
-			beyond := nodes - bestNodes[t]
+			beyond := nodes - held[t]
 			n.away[t] = beyond
 			if beyond != 0 {
 				n.mean[t] += share * beyond

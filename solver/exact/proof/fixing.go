@@ -13,16 +13,16 @@ import (
 // At prices lambda the loss of a plan is its reduced cost phi - (u - lambda n). The objective of a
 // solution is at most L(lambda) minus the losses of its plans. Therefore no better solution
 // contains a plan whose loss is at least the bound minus the incumbent. The remaining plans are
-// enumerated depth first. A table of the value-to-go prunes the enumeration. It has toGoCells
+// enumerated depth first. A table of the value-to-go prunes the enumeration. It has lookAheadCells
 // intervals of the share served, and shares are rounded up. (In Dantzig-Wolfe decomposition this is
 // route enumeration: Baldacci, Christofides and Mingozzi, "An exact algorithm for the vehicle
 // routing problem based on the set partitioning formulation with additional cuts" (2008).)
 
 const (
-	// toGoCells is the number of intervals of the share served. It trades the time to fill the
+	// lookAheadCells is the number of intervals of the share served. It trades the time to fill the
 	// table for the strength of pruning. Without the table BenchmarkSolve (go test ./solver/exact -run
 	// '^$' -bench Solve/jobs=200) takes 20 times the CPU time.
-	toGoCells = 256
+	lookAheadCells = 256
 	// visitsPerColumn limits the number of partial plans examined, as a multiple of the limit of
 	// columns, because a search without a deadline has to end. No benchmark reaches it with an effect.
 	visitsPerColumn = 50
@@ -81,8 +81,8 @@ func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, fi
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]
 	// Most jobs have few columns, and listing them takes less time than filling the table.
 	e.start(limit, e.firstVisits, false)
-	if e.visits < 0 && !clock.Add(2*len(prices)*len(j.Sizes)*toGoCells) {
-		e.fillToGo()
+	if e.visits < 0 && !clock.Add(2*len(prices)*len(j.Sizes)*lookAheadCells) {
+		e.lookAhead()
 		e.start(limit, visitsPerColumn*limit, true)
 	}
 	e.clock, e.j = nil, nil // The enumerator may outlive both.
@@ -107,12 +107,12 @@ func (e *enumerator) start(remaining, visits int, filled bool) {
 	e.extend(0, 0, 0)
 }
 
-// fillToGo fills the table of the value-to-go. Shares are rounded up to the end of their interval.
+// lookAhead fills the table of the value-to-go. Shares are rounded up to the end of their interval.
 // The value-to-go never decreases with the share, so the table never underestimates.
-func (e *enumerator) fillToGo() {
+func (e *enumerator) lookAhead() {
 	steps := len(e.prices)
 	for len(e.toGo) <= steps {
-		e.toGo = append(e.toGo, make([]float64, toGoCells+1))
+		e.toGo = append(e.toGo, make([]float64, lookAheadCells+1))
 	}
 	clear(e.toGo[steps])
 	for t := steps - 1; t >= 0; t-- {
@@ -126,7 +126,7 @@ func (e *enumerator) fillToGo() {
 			whole := e.j.Tail[t] - cost - e.outlook.minCost[t+1]
 			for cell := range now {
 				value := whole
-				if share := float64(cell)/toGoCells + shares[k]; share < model.Finished {
+				if share := float64(cell)/lookAheadCells + shares[k]; share < model.Finished {
 					value = e.j.Gain[t]*share - cost + next[interval(share)]
 				}
 				now[cell] = max(now[cell], value)
@@ -137,7 +137,7 @@ func (e *enumerator) fillToGo() {
 
 // interval returns the smallest interval whose end is at least the share.
 func interval(share float64) int {
-	return min(toGoCells, int(math.Ceil(share*toGoCells)))
+	return min(lookAheadCells, int(math.Ceil(share*lookAheadCells)))
 }
 
 // cost returns the price of the k-th size in step t. In the first step it includes Job.Cost.

@@ -71,7 +71,7 @@ type groupTree struct {
 // searchGroups solves an instance with groups.
 func (s *Search) searchGroups(clock *model.Clock, _ int) {
 	tree := newGroupTree(s.in)
-	if !tree.relax(clock) {
+	if !tree.relax(clock, false) {
 		return
 	}
 	pool := len(tree.nodes) - 1
@@ -135,9 +135,9 @@ func newGroupTree(in *model.Instance) *groupTree {
 	return t
 }
 
-// relax solves the linear relaxation: it sets prices, losses, base and bound. It returns false if the
-// deadline has passed.
-func (t *groupTree) relax(clock *model.Clock) bool {
+// relax solves the linear relaxation: it sets prices, losses, base and bound. For a recount, prices
+// are multiples of priceGrain. It returns false if the deadline has passed.
+func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 	in := t.in
 	values := make([]float64, 0, snapshot.MaxSizes+1)
 	for _, g := range t.bottomUp {
@@ -157,6 +157,10 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			return false
 		}
 	}
+	grain := 0.0
+	if recount {
+		grain = t.priceGrain()
+	}
 	for _, g := range slices.Backward(t.bottomUp) {
 		n := &t.nodes[g]
 		outside := 0.0
@@ -164,6 +168,9 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			outside = t.nodes[n.parent].price
 		}
 		n.setPrice(outside, in.QuotaPrice)
+		if grain > 0 {
+			n.roundPrice(outside, grain)
+		}
 		t.bound += n.mu * float64(n.limit)
 		t.poolCost += n.mu * float64(n.limit)
 		if n.floor > n.minNodes {
@@ -173,7 +180,7 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 			n.floor = 0 // The floor is always met.
 		}
 		for _, i := range n.jobs {
-			t.bound += t.relaxJob(i, n.price)
+			t.bound += t.relaxJob(i, n.price, recount)
 		}
 		if clock.Add(8 * len(n.edges)) {
 			return false
@@ -187,21 +194,21 @@ func (t *groupTree) relax(clock *model.Clock) bool {
 
 // groupNodes returns the number of nodes of each group in a plan.
 func (t *groupTree) groupNodes(p *model.Plan) []int {
-	nodes := make([]int, len(t.nodes))
+	held := make([]int, len(t.nodes))
 	for _, g := range t.bottomUp {
 		for _, i := range t.nodes[g].jobs {
-			nodes[g] += int(t.in.Jobs[i].Sizes[p.Of(i)[0]])
+			held[g] += int(t.in.Jobs[i].Sizes[p.Of(i)[0]])
 		}
 		for _, child := range t.nodes[g].children {
-			nodes[g] += nodes[child]
+			held[g] += held[child]
 		}
 	}
-	return nodes
+	return held
 }
 
 // relaxJob sets the losses of a job at a price and its best size. It returns the net value of the
 // best size.
-func (t *groupTree) relaxJob(i int, price float64) float64 {
+func (t *groupTree) relaxJob(i int, price float64, recount bool) float64 {
 	j := &t.in.Jobs[i]
 	losses := t.losses[t.starts[i]:t.starts[i+1]]
 	best := 0
@@ -214,6 +221,9 @@ func (t *groupTree) relaxJob(i int, price float64) float64 {
 	// Of several best sizes, up to rounding, base has the smallest, to leave free nodes within the
 	// limits.
 	rounding := 4 * model.Noise * (math.Abs(bestNet) + math.Abs(price)*float64(j.Sizes[len(j.Sizes)-1]))
+	if recount {
+		rounding = 0
+	}
 	at, largest := -1, 0
 	for k := range losses {
 		losses[k] = lossOf(j, best, k, price)
@@ -229,27 +239,32 @@ func (t *groupTree) relaxJob(i int, price float64) float64 {
 	return bestNet
 }
 
-// lossOf returns the loss of the k-th size of a job compared with the best one at a price.
+// lossOf returns the loss of the k-th size of a job compared with the best one at a price. If the
+// product of price and nodes is exact, its relative error is a few units in the last place.
 func lossOf(j *model.Job, best, k int, price float64) float64 {
-	return j.StepValue(0, best) - j.StepValue(0, k) - price*float64(j.Sizes[best]-j.Sizes[k])
+	a, b := j.StepValue(0, best), j.StepValue(0, k)
+	less := a - b
+	back := less - a
+	rest := (a - (less - back)) - (b + back) // rounding error of less
+	return less - price*float64(j.Sizes[best]-j.Sizes[k]) + rest
 }
 
 // appendConstrained appends the edges of a group for its parent: with raised rates below the floor,
 // and without edges beyond the limit.
 func (n *groupNode) appendConstrained(edges []model.Edge, price float64) []model.Edge {
-	nodes, limit, floor := float64(n.minNodes), float64(n.limit), float64(n.floor)
+	held, limit, floor := float64(n.minNodes), float64(n.limit), float64(n.floor)
 	for _, e := range n.edges {
-		left := min(e.Nodes, limit-nodes)
+		left := min(e.Nodes, limit-held)
 		if left <= 0 {
 			break
 		}
-		if below := min(left, floor-nodes); below > 0 {
+		if below := min(left, floor-held); below > 0 {
 			edges = append(edges, model.Edge{Rate: e.Rate + price, Nodes: below})
-			nodes, left = nodes+below, left-below
+			held, left = held+below, left-below
 		}
 		if left > 0 {
 			edges = append(edges, model.Edge{Rate: e.Rate, Nodes: left})
-			nodes += left
+			held += left
 		}
 	}
 	return edges
@@ -269,6 +284,13 @@ func (n *groupNode) setPrice(outside, quotaPrice float64) {
 		n.mu = next - n.price
 		n.price = next
 	}
+}
+
+// roundPrice rounds the multipliers to multiples of grain.
+func (n *groupNode) roundPrice(outside, grain float64) {
+	n.nu = math.Floor(n.nu/grain) * grain
+	n.mu = math.Ceil(n.mu/grain) * grain
+	n.price = outside - n.nu + n.mu
 }
 
 // rateAt returns the rate of the next node after the given number of nodes, or -Inf if there is
@@ -306,25 +328,25 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in := t.in
 	p := t.base.Clone()
 	in.ShrinkGroups(p)
-	headroom := problem.NewHeadroom(in.Capacity[0], nil, in.Groups)
+	room := problem.NewHeadroom(in.Capacity[0], nil, in.Groups)
 	for i := range in.Jobs {
-		headroom.Allocate(problem.Member{Group: in.Jobs[i].Group}, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
+		room.Allocate(problem.Member{Group: in.Jobs[i].Group}, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
 	}
-	if headroom.Idle < 0 {
+	if room.Idle < 0 {
 		return model.NewPlan(in)
 	}
-	used := in.GroupNodes(p)
+	held := in.GroupNodes(p)
 	for g := range in.Groups {
 		member := problem.Member{Group: g}
-		for n := 0; n < maxGroupRaises && headroom.MaxNodes(member, 0) > 0; n++ {
+		for n := 0; n < maxGroupRaises && room.MaxNodes(member, 0) > 0; n++ {
 			bestGain, at, to := 0.0, -1, 0
 			for _, i := range t.nodes[g].jobs {
 				j := &in.Jobs[i]
 				now := int(p.Of(i)[0])
-				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= headroom.MaxNodes(member, 0); k++ {
+				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.MaxNodes(member, 0); k++ {
 					gain := j.StepValue(0, k) - j.StepValue(0, now)
 					for q := g; q >= 0; q = in.Groups[q].Parent {
-						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-used[q])))
+						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))
 					}
 					if gain > bestGain {
 						bestGain, at, to = gain, i, k
@@ -340,9 +362,9 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 			j := &in.Jobs[at]
 			more := j.Sizes[to] - j.Sizes[p.Of(at)[0]]
 			p.Of(at)[0] = uint8(to)
-			headroom.Allocate(member, snapshot.Option{Nodes: more})
+			room.Allocate(member, snapshot.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
-				used[q] += int(more)
+				held[q] += int(more)
 			}
 		}
 	}

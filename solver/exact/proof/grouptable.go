@@ -33,8 +33,8 @@ type groupTable struct {
 	core   []coreItem
 	layers []series
 	sums   []series
-	// alternatives are the smallest losses of single sizes in the group, in ascending order.
-	alternatives []float64
+	// regrets are the smallest losses of single sizes in the group, in ascending order.
+	regrets []float64
 }
 
 const (
@@ -42,9 +42,9 @@ const (
 	// for proofs. With a quarter BenchmarkGroups (go test ./solver/exact -run '^$' -bench Groups) loses a
 	// proof of 100,000 jobs.
 	maxGroupCells = 1_000_000
-	// maxAlternatives is the number of alternative sizes that the first table includes. With 160
+	// maxRegrets is the number of alternative sizes that the first table includes. With 160
 	// BenchmarkGroups takes 1.1 times the work for 1,000 jobs and fewer.
-	maxAlternatives = 40
+	maxRegrets = 40
 )
 
 // minimize finds the smallest loss in a group. It returns false if the deadline has passed or a
@@ -61,8 +61,8 @@ func (t *groupTree) minimize(clock *model.Clock, g int) bool {
 		}
 		sum, at = sum+t.nodes[child].table.minLoss, at+t.nodes[child].table.minLossAt
 	}
-	t.collectAlternatives(g)
-	if clock.Add(8*len(n.jobs) + maxAlternatives*len(n.children)) {
+	t.collectRegrets(g)
+	if clock.Add(8*len(n.jobs) + maxRegrets*len(n.children)) {
 		return false
 	}
 	// The best solutions of the children are a solution of the group if its limit permits it.
@@ -101,7 +101,7 @@ func (t *groupTree) minimize(clock *model.Clock, g int) bool {
 // firstStep returns the first limit of the loss in addition to the minimum losses of the children.
 func (t *groupTree) firstStep(n *groupNode, maxStep float64) float64 {
 	step := t.in.Precision
-	if r := n.table.alternatives; len(r) > 0 {
+	if r := n.table.regrets; len(r) > 0 {
 		step = max(step, r[len(r)-1])
 	}
 	if !math.IsInf(maxStep, 1) {
@@ -110,22 +110,22 @@ func (t *groupTree) firstStep(n *groupNode, maxStep float64) float64 {
 	return step
 }
 
-// collectAlternatives collects the smallest positive losses of single sizes in a group.
-func (t *groupTree) collectAlternatives(g int) {
+// collectRegrets collects the smallest positive losses of single sizes in a group.
+func (t *groupTree) collectRegrets(g int) {
 	n := &t.nodes[g]
-	var alternatives []float64
+	var regrets []float64
 	for _, i := range n.jobs {
 		for _, loss := range t.losses[t.starts[i]:t.starts[i+1]] {
 			if loss > 0 {
-				alternatives = append(alternatives, loss)
+				regrets = append(regrets, loss)
 			}
 		}
 	}
 	for _, child := range n.children {
-		alternatives = append(alternatives, t.nodes[child].table.alternatives...)
+		regrets = append(regrets, t.nodes[child].table.regrets...)
 	}
-	slices.Sort(alternatives)
-	n.table.alternatives = alternatives[:min(len(alternatives), maxAlternatives)]
+	slices.Sort(regrets)
+	n.table.regrets = regrets[:min(len(regrets), maxRegrets)]
 }
 
 // fill completes the table of a group below a loss. It returns false if the deadline has passed or

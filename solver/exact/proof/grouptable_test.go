@@ -39,7 +39,7 @@ func TestGroupTables(t *testing.T) {
 		}
 		tree := newGroupTree(in)
 		pool := len(tree.nodes) - 1
-		if !tree.relax(clock) || !tree.minimize(clock, pool) {
+		if !tree.relax(clock, false) || !tree.minimize(clock, pool) {
 			t.Fatalf("seed %d: not decided", seed)
 		}
 		if bound, best := tree.bound-tree.provenLoss(pool), want.Objective/in.Unit; bound < best-in.TieTotal-1e-12 {

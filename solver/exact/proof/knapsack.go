@@ -77,10 +77,10 @@ const (
 	// cheapFraction is the loss, as a fraction of the limit of the loss, up to which options count as
 	// free in rests. With 1, BenchmarkLargePools loses 23 proofs of pools of 120,000 GPUs.
 	cheapFraction = 1.0 / 16
-	// firstAlternatives is the number of alternative options that the first table includes.
+	// firstRegrets is the number of alternative options that the first table includes.
 	// With 10 or 160 BenchmarkDecision (go test . -run '^$' -bench Decision) takes 1.2 times the work
 	// for many jobs.
-	firstAlternatives = 40
+	firstRegrets = 40
 	// maxRaises limits how many options are raised one after the other to use free nodes.
 	// Without raises BenchmarkTotalTime takes 1.3 times the CPU time; 2 and 32 take the same as 8.
 	maxRaises = 8
@@ -238,11 +238,11 @@ func (k *knapsack) firstLimit(gap float64) float64 {
 			k.scratch = append(k.scratch, loss)
 		}
 	}
-	if len(k.scratch) <= firstAlternatives {
+	if len(k.scratch) <= firstRegrets {
 		return gap
 	}
 	slices.Sort(k.scratch)
-	return max(k.scratch[firstAlternatives], gap/1024)
+	return max(k.scratch[firstRegrets], gap/1024)
 }
 
 // search looks for the best solution that loses less than lossLimit, and sets the choices if it

@@ -286,7 +286,7 @@ func (s *Search) searchCore(clock *model.Clock, until int) {
 }
 
 // firstLimit returns the limit of the loss for the first core search. It is the gap if few columns
-// lose less. Otherwise it is a fraction of the gap, or the loss of the firstAlternatives-th column if
+// lose less. Otherwise it is a fraction of the gap, or the loss of the firstRegrets-th column if
 // that is smaller. In instances with many jobs, even a small fraction of the first gap is far more
 // than the loss of the best plan.
 func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) float64 {
@@ -312,9 +312,9 @@ func (s *Search) firstLimit(clock *model.Clock, prices []float64, gap float64) f
 	if remaining >= 0 {
 		return gap
 	}
-	if len(losses) <= firstAlternatives {
+	if len(losses) <= firstRegrets {
 		return firstFraction * gap
 	}
 	slices.Sort(losses)
-	return max(losses[firstAlternatives], minFraction*gap)
+	return max(losses[firstRegrets], minFraction*gap)
 }

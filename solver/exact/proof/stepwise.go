@@ -46,9 +46,9 @@ type stepwise struct {
 	width                     int
 
 	found []stepwiseState
-	// sizeBound[n][k] is the value of job n with its k-th size plus its value-to-go, net of x after the
+	// worth[n][k] is the value of job n with its k-th size plus its value-to-go, net of x after the
 	// step. jobsBound[n] is the maximum for the jobs from n on, net of x from the step on.
-	sizeBound [][]float64
+	worth     [][]float64
 	jobsBound []float64
 	chosen    []uint8
 }
@@ -87,7 +87,7 @@ func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 	}
 	q := &stepwise{
 		in: in, finishing: len(in.Finishing), rest: make([]float64, in.Steps+1), stepBound: make([][][]float64, in.Steps),
-		sizeBound: grid[float64](len(in.Finishing), s.Stride), jobsBound: make([]float64, len(in.Finishing)+1), chosen: make([]uint8, len(in.Finishing)),
+		worth: grid[float64](len(in.Finishing), s.Stride), jobsBound: make([]float64, len(in.Finishing)+1), chosen: make([]uint8, len(in.Finishing)),
 	}
 	cost := s.CostAt(s.x)
 	for f, i := range in.Finishing {
@@ -164,16 +164,16 @@ func (q *stepwise) run(clock *model.Clock, width int, value float64, until int) 
 // extend finds the successors of a state in step t.
 func (q *stepwise) extend(clock *model.Clock, t int, from *stepwiseState, until int) {
 	for n := q.finishing - 1; n >= 0; n-- {
-		j, best := &q.jobs[n], math.Inf(-1)
+		j, bestWorth := &q.jobs[n], math.Inf(-1)
 		for k := range q.sizes(t, n, from) {
 			share := q.after(t, n, k, from)
-			bound := j.Gain[t]*share + j.toGo.upperBound(t+1, share)
+			worth := j.Gain[t]*share + j.toGo.upperBound(t+1, share)
 			if t == 0 {
-				bound -= j.Cost[k]
+				worth -= j.Cost[k]
 			}
-			q.sizeBound[n][k], best = bound, max(best, bound-j.price[t][k])
+			q.worth[n][k], bestWorth = worth, max(bestWorth, worth-j.price[t][k])
 		}
-		q.jobsBound[n] = q.jobsBound[n+1] + best
+		q.jobsBound[n] = q.jobsBound[n+1] + bestWorth
 		clock.Add(20 * len(j.Sizes))
 	}
 	q.choose(clock, t, 0, from, q.in.Capacity[t], from.value, until)
@@ -193,11 +193,10 @@ func (q *stepwise) after(t, n, k int, from *stepwiseState) float64 {
 	return capShare(from.jobs[n].share + q.jobs[n].Shares(t)[k])
 }
 
-// choose enumerates the sizes of the jobs from n on; the sizes of the jobs before are chosen. The
-// argument before is the value of the steps before plus the bounds of the chosen sizes, and left is the number of
-// remaining nodes.
-func (q *stepwise) choose(clock *model.Clock, t, n int, from *stepwiseState, left int, before float64, until int) {
-	bound := before + q.jobsBound[n] + q.stepBound[t][n][left] + q.rest[t+1]
+// choose enumerates the sizes of the jobs from n on; the sizes of the jobs before are chosen. worth
+// is the value so far, and left the number of remaining nodes.
+func (q *stepwise) choose(clock *model.Clock, t, n int, from *stepwiseState, left int, worth float64, until int) {
+	bound := worth + q.jobsBound[n] + q.stepBound[t][n][left] + q.rest[t+1]
 	if !(bound > q.minBound) || clock.Add(20) || clock.Past(until) {
 		return
 	}
@@ -218,7 +217,7 @@ func (q *stepwise) choose(clock *model.Clock, t, n int, from *stepwiseState, lef
 	for k := sizes - 1; k >= 0; k-- {
 		if rest := left - int(j.Sizes[k]); rest >= 0 {
 			q.chosen[n] = uint8(k)
-			q.choose(clock, t, n+1, from, rest, before+q.sizeBound[n][k], until)
+			q.choose(clock, t, n+1, from, rest, worth+q.worth[n][k], until)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 )
 
-// Each lemma that turns a number into a bound, by itself: at prices and limits drawn at
-// random, where the search never comes, against all plans of a small problem.
+// These tests check each lemma by itself, at random prices and limits that the search does not use. The oracle is the
+// best of all plans of a small problem.
 
 // ground is a small instance and all its legal plans with their values.
 type ground struct {
@@ -30,7 +30,7 @@ type ground struct {
 	magnitude float64
 }
 
-// drawGround draws an instance that has finishing jobs.
+// drawGround returns a random instance that has finishing jobs.
 func drawGround(t *rapid.T) *ground {
 	p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 3, Nodes: 14}).Draw(t, "problem")
 	e := model.DefaultEffort()
@@ -107,9 +107,8 @@ func (g *ground) search(t *rapid.T) (s *Search, start heuristics.Start) {
 	return s, start
 }
 
-// holds fails if the upper bound is below the best value, and if the search has contradicted
-// itself.
-func (g *ground) holds(t rapid.TB, s *Search, what string) {
+// checkBound fails the test if the upper bound is below the best value, or if the search has found a contradiction.
+func (g *ground) checkBound(t rapid.TB, s *Search, what string) {
 	t.Helper()
 	rounding := 1e-12*g.magnitude + s.Slack()
 	if best := slices.Max(g.values); s.upper < best-rounding {
@@ -125,7 +124,7 @@ func TestLemmaAlone(t *testing.T) {
 		g := drawGround(t)
 		s, _ := g.search(t)
 		s.prove(g.UpperBound, 0, lemmaAlone)
-		g.holds(t, s, "estimate")
+		g.checkBound(t, s, "estimate")
 	})
 }
 
@@ -135,10 +134,10 @@ func TestLemmaPrices(t *testing.T) {
 		s, start := g.search(t)
 		bound, _ := s.lagrangian.bound(g.clock, start.Prices)
 		s.prove(bound, PoolCost(g.Instance, start.Prices), lemmaPrices)
-		g.holds(t, s, "L at any prices")
+		g.checkBound(t, s, "L at any prices")
 		bound, prices := s.lagrangian.minimize(g.clock, start, math.Inf(-1))
 		s.prove(bound, PoolCost(g.Instance, prices), lemmaPrices)
-		g.holds(t, s, "L at the best prices")
+		g.checkBound(t, s, "L at the best prices")
 	})
 }
 
@@ -154,7 +153,7 @@ func TestLemmaCore(t *testing.T) {
 		}
 		least := core.run(g.clock, rapid.IntRange(1, 40).Draw(t, "width"))
 		s.prove(bound-least, PoolCost(g.Instance, start.Prices), lemmaCore)
-		g.holds(t, s, "core")
+		g.checkBound(t, s, "core")
 		// Merged labels make L larger than the best columns do.
 		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.DefaultEffort().MaxLabels {
 			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {

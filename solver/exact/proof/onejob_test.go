@@ -152,7 +152,7 @@ func TestOneJob(t *testing.T) {
 		few := enumerator{firstVisits: r.IntN(100)}
 		atPrices, ok := few.list(clock, j, prices, fitting, atNodes, limit, 10_000)
 		for _, p := range plans {
-			// One that holds no more in any step and is worth as much will do.
+			// A plan with at least the same value and no more nodes in any step replaces it.
 			instead := func(q column) bool {
 				for step, k := range q.chosen {
 					if k > p.chosen[step] {

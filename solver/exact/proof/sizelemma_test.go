@@ -14,7 +14,7 @@ import (
 
 // The lemmas at prices per size, each by itself, as in lemma_test.go.
 
-// anySizePrices draws prices per size, negative ones too, of which most are paid at most.
+// anySizePrices returns random prices per size of at most most, which may be negative.
 func (g *ground) anySizePrices(t *rapid.T, start heuristics.Start, most float64) (*sizePrices, []float64) {
 	sizes := newSizePrices(g.clock, g.Instance)
 	x := sizes.At(start.Prices)
@@ -40,7 +40,7 @@ func TestLemmaSizePrices(t *testing.T) {
 			t.Fatal("no bound")
 		}
 		s.prove(bound, PoolCost(g.Instance, start.Prices), lemmaSizePrices)
-		g.holds(t, s, "L at any prices per size")
+		g.checkBound(t, s, "L at any prices per size")
 	})
 }
 
@@ -61,17 +61,17 @@ func TestLemmaStepwise(t *testing.T) {
 			t.Fatal("time is up")
 		}
 		s.prove(most, PoolCost(g.Instance, start.Prices), lemmaStepwise)
-		g.holds(t, s, "step by step")
+		g.checkBound(t, s, "step by step")
 		if best != nil {
 			if found, _ := g.Value(g.clock, best); !g.Legal(best) || found < value-1e-12*g.magnitude {
-				t.Fatalf("the plan %v is worth %.17g; asked for more than %.17g", best, found, value)
+				t.Fatalf("the plan %v has a value of %.17g; must be more than %.17g", best, found, value)
 			}
 		}
 	})
 }
 
-// TestStepwiseFirstSteps searches jobs that are alike but for their first step: until then they
-// are not told apart by what they were served only.
+// TestStepwiseFirstSteps searches jobs that differ only in their first step. Before that step, their shares do not
+// distinguish them.
 func TestStepwiseFirstSteps(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 12))
@@ -89,6 +89,6 @@ func TestStepwiseFirstSteps(t *testing.T) {
 		sizes.set(sizes.At(start.Prices), fineCells)
 		_, most, _ := newStepwise(g.clock, sizes).run(g.clock, g.Effort.LastStates, s.Value, 0)
 		s.prove(most, PoolCost(g.Instance, start.Prices), lemmaStepwise)
-		g.holds(t, s, "step by step")
+		g.checkBound(t, s, "step by step")
 	}
 }

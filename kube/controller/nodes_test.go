@@ -420,11 +420,11 @@ func TestStartingNodesHaveNoEvents(t *testing.T) {
 	c.changeNode("ready-later", func(n *corev1.Node) {
 		n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime.Time = corev1.ConditionTrue, c.now
 	})
-	if told := c.events(); told != "" {
-		t.Errorf("events are %s; want none while nodes are starting", told)
+	if events := c.events(); events != "" {
+		t.Errorf("events are %s; want none while nodes are starting", events)
 	}
 	c.passUntil(time.Hour)
-	if told, want := c.events(), "Normal Gone not ready (pool training)"; told != want {
-		t.Errorf("events are %q; want %q", told, want)
+	if events, want := c.events(), "Normal Gone not ready (pool training)"; events != want {
+		t.Errorf("events are %q; want %q", events, want)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// countdown is a context that ends after a number of questions whether it has.
+// countdown is a context that expires after a number of calls of Err.
 type countdown struct {
 	context.Context
 	left, checks int
@@ -31,7 +31,7 @@ func (c *countdown) Err() error {
 }
 
 // cutsPerSearch is the number of checks of the deadline at which a search is stopped, 0 for every check.
-var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Examples(20, 200), "cuts of each search, 0 for every question about time")
+var cutsPerSearch = flag.Int("cuts", testtier.Conformance.Examples(20, 200), "cuts of each search, 0 for every check of the deadline")
 
 // frequentChecks is the work between two checks of the deadline, a thousandth of the interval of the product.
 const frequentChecks = 100

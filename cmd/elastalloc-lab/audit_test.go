@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -38,7 +39,7 @@ func recordDecisions(t *testing.T, change func(*elastallocv1.AllocateResponse)) 
 		change(response)
 		calls = append(calls, recording.Entry{Time: time.Date(2026, 11, 2, 9, n, 0, 0, time.UTC), Request: request, Response: response})
 	}
-	return record(t, calls...)
+	return clitest.Record(t, calls...)
 }
 
 func unchanged(*elastallocv1.AllocateResponse) {}
@@ -87,11 +88,11 @@ func TestAuditSizeLimits(t *testing.T) {
 		}
 		wrong = append(wrong, entry)
 	}
-	stdout := succeed(t, "audit", "--recording", record(t, right...))
+	stdout := succeed(t, "audit", "--recording", clitest.Record(t, right...))
 	if strings.Join(strings.Fields(stdout), " ") != "DECISIONS CONFIRMED REFUTED OPEN total-time, optimal 4 0 0 all 4 0 0" {
 		t.Errorf("stdout:\n%s", stdout)
 	}
-	stdout, stderr, status := runWith(t, nil, "audit", "--recording", record(t, wrong...))
+	stdout, stderr, status := runWith(t, nil, "audit", "--recording", clitest.Record(t, wrong...))
 	if status != cli.ExitFailed || !strings.Contains(stderr, "4 decisions refuted") {
 		t.Errorf("exit status %d, stderr %q, stdout:\n%s", status, stderr, stdout)
 	}
@@ -117,7 +118,7 @@ func TestAuditOfNothing(t *testing.T) {
 		"half a file":   {damaged(text[:len(text)/2]), "1 file not read to the end"},
 		"one of two":    {both, "audit: 1 file not read to the end\n"},
 		"an empty file": {damaged(""), "audit: no decision was checked\n"},
-		"no decisions":  {record(t, recording.Entry{Time: time.Now(), Request: new(elastallocv1.FillIdleRequest)}), "audit: no decision was checked\n"},
+		"no decisions":  {clitest.Record(t, recording.Entry{Time: time.Now(), Request: new(elastallocv1.FillIdleRequest)}), "audit: no decision was checked\n"},
 	} {
 		stdout, stderr, status := runWith(t, nil, "audit", "--recording", test.dir)
 		if status != cli.ExitFailed || !strings.Contains(stderr, test.want) || !strings.Contains(stdout, "DECISIONS") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -47,7 +48,7 @@ func TestETAs(t *testing.T) {
 			})
 		}
 	}
-	dir := record(t, calls...)
+	dir := clitest.Record(t, calls...)
 
 	// A job that outruns what was told is last seen after 25 minutes, with a second left. Halfway
 	// there it was told to have 2.5 of 12.5 minutes; the others 45 of 15.

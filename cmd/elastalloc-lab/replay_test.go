@@ -15,24 +15,6 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// record writes calls of Allocate and returns the folder of the recording.
-func record(t *testing.T, calls ...recording.Entry) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "recording")
-	w, err := recording.New(recording.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, call := range calls {
-		call.Method = "Allocate"
-		w.Record(call, 100)
-	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // writeRecording records a scheduler that gives every job two of eight nodes, for as many
 // steps as it takes, and asks about it every five minutes; of several callers each in turn.
 func writeRecording(t *testing.T, callers ...string) string {
@@ -71,7 +53,7 @@ func writeTyped(t *testing.T, types []*elastallocv1.NodeType, callers ...string)
 			Request: request, Response: new(elastallocv1.AllocateResponse),
 		})
 	}
-	return record(t, calls...)
+	return clitest.Record(t, calls...)
 }
 
 func TestReplay(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,15 +18,11 @@ import (
 // 14:00 in local time on, and then a call that failed.
 func recordDecisions(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "recording")
-	w, err := recording.New(recording.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
 	allocator, err := cli.NewInProcess(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var calls []recording.Entry
 	for n, ids := range []string{"a", "ab", "bc", "a"} {
 		request := &elastallocv1.AllocateRequest{
 			Snapshot: &elastallocv1.Snapshot{Id: "snapshot " + ids, TotalNodes: 3},
@@ -38,19 +33,16 @@ func recordDecisions(t *testing.T) string {
 		}
 		entry := recording.Entry{
 			Time:   time.Date(2026, 11, 2, 14, 5*n, 0, 0, time.Local),
-			Method: "Allocate", Caller: "scheduler", RequestID: "id-" + ids, Request: request,
+			Caller: "scheduler", RequestID: "id-" + ids, Request: request,
 		}
 		if n < 3 {
 			if entry.Response, err = allocator.Allocate(t.Context(), request); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.Record(entry, 100)
+		calls = append(calls, entry)
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return clitest.Record(t, calls...)
 }
 
 // TestExplainRecording checks which decision of a recording is explained.
@@ -88,11 +80,6 @@ func TestExplainRecording(t *testing.T) {
 // TestExplainRecordedSizeLimit checks that a recorded decision is explained within its size limit: two jobs of
 // 4 nodes, of which the limit admits one.
 func TestExplainRecordedSizeLimit(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "recording")
-	w, err := recording.New(recording.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
 	allocator, err := cli.NewInProcess(nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -110,10 +97,7 @@ func TestExplainRecordedSizeLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Record(recording.Entry{Time: time.Now(), Method: "Allocate", Request: request, Response: response}, 100)
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	dir := clitest.Record(t, recording.Entry{Time: time.Now(), Request: request, Response: response})
 	clitest.CheckContains(t, "stdout", succeed(t, "", "explain", "--recording", dir, "--job", "b"), "b waits: the size limits leave less than 4 nodes")
 }
 
@@ -138,19 +122,11 @@ func TestExplainRecordingRefuses(t *testing.T) {
 
 // TestExplainOthers checks that an explanation of other nodes than those recorded says so.
 func TestExplainOthers(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "recording")
-	w, err := recording.New(recording.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Record(recording.Entry{
-		Time: time.Now(), Method: "Allocate",
+	dir := clitest.Record(t, recording.Entry{
+		Time:     time.Now(),
 		Request:  &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}}},
 		Response: &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1}}},
-	}, 100)
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	})
 	stdout, stderr, status := runWith(t, nil, "", "explain", "--recording", dir)
 	if status != cli.ExitDone || !strings.Contains(stderr, "warning: the new decision gives other nodes to 1 job, such as a 2 instead of 1; the explanation is for the new decision") {
 		t.Errorf("exit status %d, stderr %q", status, stderr)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/recording"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -66,6 +67,24 @@ func Build(pkg string) (binary string, remove func(), err error) {
 		return "", nil, fmt.Errorf("building %s: %w\n%s", pkg, err, output)
 	}
 	return binary, remove, nil
+}
+
+// Record writes calls of Allocate to a recording, and returns its folder.
+func Record(t *testing.T, calls ...recording.Entry) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "recording")
+	w, err := recording.New(recording.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range calls {
+		call.Method = "Allocate"
+		w.Record(call, 100)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // CompareGolden compares a text with the file of a name in testdata; go test -update

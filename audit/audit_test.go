@@ -14,6 +14,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/audit"
@@ -233,6 +236,35 @@ func TestKnowsAllFields(t *testing.T) {
 			t.Errorf("%s has %d fields; the check knows %d: implement the new ones", d.Name(), got, want)
 		}
 	}
+}
+
+// TestGeneratorSetsAllFields fails if small sets a field of a snapshot or of an objective in no request, so that
+// no test would compare how the check and the core read it.
+func TestGeneratorSetsAllFields(t *testing.T) {
+	t.Parallel()
+	set := make(map[protoreflect.FullName]bool)
+	for seed := range uint64(300) {
+		_ = protorange.Range(newGenerator(seed).small().ProtoReflect(), func(at protopath.Values) error { // The function returns no error.
+			if step := at.Index(-1).Step; step.Kind() == protopath.FieldAccessStep {
+				set[step.FieldDescriptor().FullName()] = true
+			}
+			return nil
+		})
+	}
+	var check func(m protoreflect.MessageDescriptor)
+	check = func(m protoreflect.MessageDescriptor) {
+		for i := range m.Fields().Len() {
+			field := m.Fields().Get(i)
+			if !set[field.FullName()] {
+				t.Errorf("small sets %s in no request; set it at the end of small", field.FullName())
+			}
+			if of := field.Message(); of != nil && of.ParentFile() == m.ParentFile() {
+				check(of)
+			}
+		}
+	}
+	check(new(elastallocv1.Snapshot).ProtoReflect().Descriptor())
+	check(new(elastallocv1.TotalTimeOptions).ProtoReflect().Descriptor())
 }
 
 // TestETAErrors audits decisions about many jobs with ETA errors. The errors of up to 1,000 jobs are

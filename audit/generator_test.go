@@ -31,7 +31,7 @@ func (d generator) span(low, high float64) *durationpb.Duration {
 }
 
 // small returns a request whose legal plans a test can enumerate, with size limits for half of those that
-// may have them.
+// may have them. New fields are set at its end: tests of hard requests depend on the random numbers of request and job.
 func (d generator) small() *elastallocv1.AllocateRequest {
 	r := d.smallWithoutLimits()
 	s := r.GetSnapshot()

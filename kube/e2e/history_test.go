@@ -29,17 +29,25 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 // blindness is how long a controller may not know that a node is gone, or that a pod came which
 // no decision asked for: far longer than any event takes to it.
 const blindness = 20 * time.Second
 
-// folders are where etcd has the objects that matter of a namespace: pods, and jobs of all kinds
-// but TrainJob, whose JobSet has its size.
-var folders = map[string]string{
-	"pods": "Pod", "jobs": "Job", "jobset.x-k8s.io/jobsets": "JobSet",
-	"ray.io/rayclusters": "RayCluster", "kubeflow.org/pytorchjobs": "PyTorchJob",
+// folders are the folders of etcd, with the kinds of their objects, that contain the pods and jobs of a
+// namespace. A TrainJob has none, because its JobSet sets its size.
+var folders = jobFolders()
+
+func jobFolders() map[string]string {
+	found := map[string]string{"pods": "Pod", "jobs": "Job"}
+	for _, k := range kinds.All() {
+		if k.Child == nil && k.GVK.Group != batchv1.GroupName {
+			found[k.GVK.Group+"/"+strings.ToLower(k.Name)+"s"] = k.Name
+		}
+	}
+	return found
 }
 
 // history records every event of the nodes, pods and jobs of a pool, from etcd: one

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,16 +91,19 @@ func prepare(ctx context.Context, directory string) (err error) {
 	)
 }
 
-// pools are those of the tests: an account writes to jobs of its release's pools only.
+// pools are the pools of all tests except TestOperators. An account writes only to jobs of the pools of its release.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
-	"tenants", "unused", "scaling", "gpus", "least-allocated", "most-allocated", "gang", "rayclusters", "rayclusterofonehosts", "pytorchjobs", "trainjobs", "torchrun", kueue,
+	"tenants", "unused", "scaling", "gpus", "least-allocated", "most-allocated", "gang", "torchrun", kueue,
 }
 
 // install installs the controller's chart for all kinds of jobs and all pools.
 func install(ctx context.Context, name string, flags ...string) error {
-	var named []string
-	for _, pool := range pools {
+	all, named := slices.Clone(pools), []string(nil)
+	for name := range allOperated {
+		all = append(all, operatedPool(name))
+	}
+	for _, pool := range all {
 		named = append(named, fmt.Sprintf(`{"name":%q,"nodeSelector":{"pool":%[1]q}}`, pool))
 	}
 	return helm(ctx, append([]string{

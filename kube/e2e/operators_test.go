@@ -113,6 +113,9 @@ spec:
 	},
 }
 
+// operatedPool returns the pool of an entry of allOperated.
+func operatedPool(name string) string { return strings.ToLower(name) + "s" }
+
 // TestOperators has the real controllers of the kinds of jobs beyond Kubernetes' own follow
 // decisions: two jobs of a kind share a pool whose nodes go and come back, and each in turn
 // is about to end. Controllers of ours are killed after their first writes.
@@ -129,7 +132,7 @@ func TestOperators(t *testing.T) {
 				}
 			})
 			const nodes = 8
-			pool := strings.ToLower(name) + "s"
+			pool := operatedPool(name)
 			newPool(t, pool, nodes)
 			if test.refused != "" {
 				wait.For(t, "a webhook that refuses "+test.refused, func() (bool, string) {

@@ -22,12 +22,13 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestVersions: the releases that the documentation names are those that `make check-kube` builds, and the
-// table of kinds names the same.
+// TestVersions checks that the documentation names the releases that `make check-kube` builds, that the table of kinds
+// names the same releases, and that the operator of every kind is among them.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	programs, script, client := read(t, "scripts/kube/go.mod"), read(t, "scripts/kube.sh"), read(t, "kube/go.mod")
 	table := "| program | release | end-to-end tests |\n|---|---|---|\n"
+	tested := map[string]bool{"Job": true} // by Kubernetes
 	for _, row := range []struct{ name, in, module, tests, kind string }{
 		{"Kubernetes", programs, "k8s.io/kubernetes", "all", ""},
 		{"etcd", programs, "go.etcd.io/etcd/server/v3", "all", ""},
@@ -44,10 +45,16 @@ func TestVersions(t *testing.T) {
 			t.Fatalf("no release of %s is built", row.module)
 		}
 		table += fmt.Sprintf("| %s | %s | %s |\n", row.name, found[1], row.tests)
+		tested[row.kind] = true
 		for _, k := range kinds.All() {
 			if named := regexp.MustCompile(`[0-9]+\.[0-9]+(\.[0-9]+)?`).FindString(k.Support.Versions); k.Name == row.kind && !strings.HasPrefix(found[1]+".", named+".") {
 				t.Errorf("the table of kinds lists %s as tested with %s; it was tested with %s", k.Name, named, found[1])
 			}
+		}
+	}
+	for _, name := range kinds.Names() {
+		if !tested[name] {
+			t.Errorf("TestVersions has no row of the operator of a %s", name)
 		}
 	}
 	if !strings.Contains(read(t, "docs/schedulers/kubernetes.md"), "\n"+table+"\n") {

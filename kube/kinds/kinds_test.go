@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -353,7 +354,8 @@ func TestRayJobIsNotPaused(t *testing.T) {
 	}
 }
 
-// TestChart: the controller's chart knows the kinds, and where each is in the API.
+// TestChart checks that the controller's chart has the API group and resource of every kind, and what may change in its
+// objects.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	helpers, err := os.ReadFile("../../deploy/helm/elastalloc-controller/templates/_helpers.tpl")
@@ -367,10 +369,25 @@ func TestChart(t *testing.T) {
 		}
 	}
 	for _, k := range kinds.All() {
+		if !strings.Contains(string(helpers), fmt.Sprintf("if eq $kind %q", k.Name)) {
+			t.Errorf("controller.specification in _helpers.tpl has no case of a %s", k.Name)
+		}
 		want = append(want, fmt.Sprintf("%s: {group: %s, resource: %ss}", k.Name, k.GVK.Group, strings.ToLower(k.Name)))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the chart has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestTenantsExample checks that the policy of examples/tenants.yaml applies to every kind.
+func TestTenantsExample(t *testing.T) {
+	t.Parallel()
+	example := read(t, "examples/tenants.yaml")
+	for _, k := range kinds.All() {
+		if resource := strings.ToLower(k.Name) + "s"; !regexp.MustCompile(`(?m)^ *resources: \[.*\b`+resource+`\b`).MatchString(example) ||
+			!regexp.MustCompile(`(?m)^ *- apiGroups: \[.*\b`+regexp.QuoteMeta(k.GVK.Group)+`\b`).MatchString(example) {
+			t.Errorf("examples/tenants.yaml does not match %s of %s", resource, k.GVK.Group)
+		}
 	}
 }
 

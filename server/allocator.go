@@ -23,7 +23,7 @@ type allocatorService struct {
 
 // ForCall returns an AllocatorService for one call, with an allocator that reports the outcome.
 func (s *allocatorService) ForCall(slot ingress.Slot) (any, *ingress.Outcome) {
-	r := &reporting{Allocator: s.Allocator, service: s, slot: slot}
+	r := &reporting{allocator: s.Allocator, service: s, slot: slot}
 	return &allocatorService{InProcess: apiconv.InProcess{Allocator: r}}, &r.outcome
 }
 
@@ -42,12 +42,13 @@ func methods(maxJobs int) map[string]ingress.Method {
 const noSearchBudget = 50 * time.Millisecond
 
 // reporting is the allocator of one call. It limits the call to its slot and to the maximum time
-// budget, and decides without a search if the call has no slot for one. It keeps the outcome.
+// budget, and decides without a search if the call has no slot for one. It keeps the outcome. It does not
+// embed the allocator, so that no new method is served without these limits.
 type reporting struct {
-	apiconv.Allocator
-	service *allocatorService
-	slot    ingress.Slot
-	outcome ingress.Outcome
+	allocator apiconv.Allocator
+	service   *allocatorService
+	slot      ingress.Slot
+	outcome   ingress.Outcome
 }
 
 // limit returns options within the limits of the slot and of the maximum time budget.
@@ -56,6 +57,9 @@ func (r *reporting) limit(o solver.Options) solver.Options {
 	o.TimeBudget = min(o.TimeBudget, r.service.maxBudget)
 	return o
 }
+
+// MaxJobs returns the maximum number of jobs per snapshot.
+func (r *reporting) MaxJobs() int { return r.allocator.MaxJobs() }
 
 // Allocate decides a snapshot.
 func (r *reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
@@ -66,7 +70,7 @@ func (r *reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 	}
 	r.outcome.Audit = !noSearch && r.service.audits.sample()
 	o.Certificate = certificate || r.outcome.Audit
-	decision, err := r.Allocator.Allocate(ctx, s, o)
+	decision, err := r.allocator.Allocate(ctx, s, o)
 	r.outcome.Contradiction = decision.Report.Contradiction
 	if err != nil {
 		return decision, err
@@ -90,7 +94,7 @@ func (r *reporting) Allocate(ctx context.Context, s *solver.Snapshot, o solver.O
 func (r *reporting) Explain(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, jobIDs []string,
 ) (solver.Explanation, error) {
-	explanation, err := r.Allocator.Explain(ctx, s, r.limit(o), jobIDs)
+	explanation, err := r.allocator.Explain(ctx, s, r.limit(o), jobIDs)
 	r.outcome.Contradiction = explanation.Decision.Report.Contradiction
 	return explanation, err
 }
@@ -99,7 +103,7 @@ func (r *reporting) Explain(
 func (r *reporting) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
 ) (solver.Forecast, error) {
-	forecast, err := r.Allocator.Forecast(ctx, s, r.limit(o), f)
+	forecast, err := r.allocator.Forecast(ctx, s, r.limit(o), f)
 	r.outcome.Contradiction = forecast.Contradiction
 	return forecast, err
 }
@@ -113,7 +117,7 @@ func (r *reporting) WhatIf(
 			own.TimeBudget = min(own.TimeBudget, r.service.maxBudget)
 		}
 	}
-	whatIf, err := r.Allocator.WhatIf(ctx, s, r.limit(o), scenarios)
+	whatIf, err := r.allocator.WhatIf(ctx, s, r.limit(o), scenarios)
 	r.outcome.Contradiction = whatIf.Base.Report.Contradiction
 	for i := range whatIf.Results {
 		r.outcome.Contradiction = cmp.Or(r.outcome.Contradiction, whatIf.Results[i].Decision.Report.Contradiction)
@@ -123,7 +127,7 @@ func (r *reporting) WhatIf(
 
 // FillIdle allocates the idle nodes of a snapshot to queued jobs.
 func (r *reporting) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	decision, err := r.Allocator.FillIdle(ctx, s)
+	decision, err := r.allocator.FillIdle(ctx, s)
 	if err == nil {
 		r.outcome.Decision, r.outcome.Resizes = &decision, countResizes(s, &decision)
 	}

@@ -42,7 +42,7 @@ func callInProcess(ctx context.Context, in apiconv.InProcess, request proto.Mess
 	case *elastallocv1.ForecastRequest:
 		return in.Forecast(ctx, r)
 	default:
-		return nil, fmt.Errorf("unknown request %T", request)
+		panic(fmt.Sprintf("callInProcess has no case for %T", request))
 	}
 }
 
@@ -105,12 +105,14 @@ func randomRequest(r *rand.Rand, method, kind string) proto.Message {
 	case "Forecast":
 		options.TimeBudget = durationpb.New(200 * time.Millisecond)
 		return &elastallocv1.ForecastRequest{Snapshot: s, Options: options, EtaError: 0.2, Samples: 1 + r.Int32N(100)}
-	default:
+	case "WhatIf":
 		request := &elastallocv1.WhatIfRequest{Snapshot: s, Options: options}
 		for range oneOf(r, 1, 64) {
 			request.Scenarios = append(request.Scenarios, &elastallocv1.Scenario{Name: id, TotalNodes: new(r.Int32N(100))})
 		}
 		return request
+	default:
+		panic("randomRequest has no case for " + method)
 	}
 }
 

@@ -66,6 +66,23 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 }
 
+// TestChartValues checks that the table of Deploy on Kubernetes names every flag that a value of server in the chart sets.
+func TestChartValues(t *testing.T) {
+	template := read(t, "../deploy/helm/elastalloc/templates/deployment.yaml")
+	_, values, found := strings.Cut(template, "{{- with .Values.server }}\n")
+	values, _, _ = strings.Cut(values, "{{- end }}")
+	flags := regexp.MustCompile("(?m)^ *- (--[a-z-]+)=").FindAllStringSubmatch(values, -1)
+	if !found || len(flags) < 5 {
+		t.Fatalf("the template sets the flags %v", flags)
+	}
+	page := read(t, "operators/deploy-kubernetes.md")
+	for _, flag := range flags {
+		if !regexp.MustCompile("(?m)^\\| .*`" + flag[1] + "`.*\\| `server\\.").MatchString(page) {
+			t.Errorf("operators/deploy-kubernetes.md has no row of %s in Chart values", flag[1])
+		}
+	}
+}
+
 // TestDocumentedNames checks that the targets of make, the scripts and the Go tests, benchmarks
 // and fuzzers that the documentation tells to run are there.
 func TestDocumentedNames(t *testing.T) {

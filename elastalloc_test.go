@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -440,5 +441,36 @@ func TestMiddleware(t *testing.T) {
 	}
 	if len(searches) != 2 || *searches["exact"] != 1 || *searches["greedy"] != 1 {
 		t.Errorf("searches %v; want one of exact and one of greedy", searches)
+	}
+}
+
+// TestBackendsAreListed checks that the import rules cover the package of every backend, and that the glossary names
+// every backend.
+func TestBackendsAreListed(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	rules, glossary := read(".golangci.yml"), read("docs/reference/glossary.md")
+	const module = "github.com/elastalloc/elastalloc/"
+	for _, path := range regexp.MustCompile(`"`+module+`(greedy|solver/\w+)"`).FindAllStringSubmatch(read("backends.go"), -1) {
+		name := path[1]
+		if name == "solver/chain" { // It has no backend.
+			continue
+		}
+		for _, rule := range []string{`"**/` + name + `/*.go"`, "- pkg: " + module + name + "\n"} {
+			if !strings.Contains(rules, rule) {
+				t.Errorf(".golangci.yml lacks %q for the package of a backend", rule)
+			}
+		}
+	}
+	for _, name := range elastalloc.BackendNames() {
+		if !regexp.MustCompile("(?m)^- \\*\\*Backend\\*\\*: .*`" + string(name) + "`").MatchString(glossary) {
+			t.Errorf("docs/reference/glossary.md: the entry Backend lacks %s", name)
+		}
 	}
 }

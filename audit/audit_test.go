@@ -238,18 +238,25 @@ func TestKnowsAllFields(t *testing.T) {
 	}
 }
 
-// TestGeneratorSetsAllFields fails if small sets a field of a snapshot or of an objective in no request, so that
-// no test would compare how the check and the core read it.
+// TestGeneratorSetsAllFields fails if small sets a field of a snapshot or of an objective in no request, or an
+// objective, so that no test would compare how the check and the core read it.
 func TestGeneratorSetsAllFields(t *testing.T) {
 	t.Parallel()
-	set := make(map[protoreflect.FullName]bool)
+	set, objectives := make(map[protoreflect.FullName]bool), map[elastallocv1.Objective]bool{elastallocv1.Objective_OBJECTIVE_PROGRESS: true}
 	for seed := range uint64(300) {
-		_ = protorange.Range(newGenerator(seed).small().ProtoReflect(), func(at protopath.Values) error { // The function returns no error.
+		request := newGenerator(seed).small()
+		objectives[request.GetOptions().GetObjective()] = true                         // PROGRESS is the default.
+		_ = protorange.Range(request.ProtoReflect(), func(at protopath.Values) error { // The function returns no error.
 			if step := at.Index(-1).Step; step.Kind() == protopath.FieldAccessStep {
 				set[step.FieldDescriptor().FullName()] = true
 			}
 			return nil
 		})
+	}
+	for n, name := range elastallocv1.Objective_name {
+		if !objectives[elastallocv1.Objective(n)] {
+			t.Errorf("small has no request with %s; set it at the end of small", name)
+		}
 	}
 	var check func(m protoreflect.MessageDescriptor)
 	check = func(m protoreflect.MessageDescriptor) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // TestDocumentedFlags checks that every flag and every variable that the documentation and
@@ -79,6 +80,16 @@ func TestChartValues(t *testing.T) {
 	for _, flag := range flags {
 		if !regexp.MustCompile("(?m)^\\| .*`" + flag[1] + "`.*\\| `server\\.").MatchString(page) {
 			t.Errorf("operators/deploy-kubernetes.md has no row of %s in Chart values", flag[1])
+		}
+	}
+}
+
+// TestObjectives checks that Choose an objective describes every objective of the API.
+func TestObjectives(t *testing.T) {
+	page := read(t, "schedulers/choose-an-objective.md")
+	for n, name := range elastallocv1.Objective_name {
+		if n > 0 && !strings.Contains(page, "- **`"+name+"`**") {
+			t.Errorf("schedulers/choose-an-objective.md does not describe %s", name)
 		}
 	}
 }

@@ -97,10 +97,15 @@ func TestComparators(t *testing.T) {
 	}
 }
 
-// TestComparatorsAreLegal checks on any snapshot that a rule's decision can be
-// carried out and that no rule leaves the pool idle.
+// TestComparatorsAreLegal checks on random snapshots that the decisions of the rules of all policies without teams are
+// legal, and that srpt does not leave the pool idle.
 func TestComparatorsAreLegal(t *testing.T) {
-	rules := map[string]Rule{"max-min": maxMin, "hesrpt": heSRPT(solver.AdmissionFIFO), "hesrpt-event": heSRPT(solver.AdmissionStartFirst), "srpt": shortestRemaining}
+	rules := make(map[string]Rule)
+	for _, p := range Policies() {
+		if p.Decide != nil && !p.NeedsTeams {
+			rules[p.Name] = p.Decide
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
 		for name, rule := range rules {

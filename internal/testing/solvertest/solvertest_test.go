@@ -2,6 +2,7 @@ package solvertest
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -100,6 +101,51 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 	for feature, times := range seen {
 		if times == 0 {
 			t.Errorf("no snapshot of 2000 has: %s", feature)
+		}
+	}
+}
+
+// TestGeneratorsSetEveryField checks that the conformance suite includes every field of a snapshot that can change which
+// plans are legal.
+func TestGeneratorsSetEveryField(t *testing.T) {
+	set := map[string]bool{
+		"Job.ETAError": true, "Job.WorkDone": true, // They change only the values of plans.
+		"Job.Overrun": true, "Job.Bad": true, // They change no model.
+	}
+	var visit func(v reflect.Value)
+	visit = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			visit(v.Elem())
+		case reflect.Slice:
+			for i := range v.Len() {
+				visit(v.Index(i))
+			}
+		case reflect.Struct:
+			for field, value := range v.Fields() {
+				if !value.IsZero() {
+					set[v.Type().Name()+"."+field.Name] = true
+					visit(value)
+				}
+			}
+		}
+	}
+	limits := SmallLimits()
+	for seed := range 300 {
+		for _, snapshots := range []*rapid.Generator[*solver.Snapshot]{
+			SnapshotsWithin(limits), TypedSnapshots(limits), GroupedSnapshots(limits), LimitedSnapshots(limits),
+		} {
+			visit(reflect.ValueOf(snapshots.Example(seed)))
+		}
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[solver.Snapshot](), reflect.TypeFor[solver.Job](), reflect.TypeFor[solver.Group](), reflect.TypeFor[solver.NodeType](),
+		reflect.TypeFor[solver.TypeSpeed](), reflect.TypeFor[solver.SizeLimit](),
+	} {
+		for field := range of.Fields() {
+			if name := of.Name() + "." + field.Name; !set[name] {
+				t.Errorf("no generator of this package sets %s", name)
+			}
 		}
 	}
 }

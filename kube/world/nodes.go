@@ -153,7 +153,7 @@ func (o *observer) countPods(j *Job) {
 		if live {
 			o.countState(j, pod, exists)
 		}
-		own[node] = own[node] || live
+		own[node] = own[node] || live && active(pod)
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
 			j.Pods.Succeeded += j.PerPod

@@ -120,6 +120,19 @@ func TestPodsThatHold(t *testing.T) {
 }
 
 // TestCooldown lasts while pods restart, and ends where nodes that are in use went.
+// TestPendingPodOfCompletingJob checks that a pod that is created again may run on a node where another pod of its job
+// has succeeded, so that this node is not free.
+func TestPendingPodOfCompletingJob(t *testing.T) {
+	t.Parallel()
+	c := worldtest.New(3, worldtest.Job("a", 3, map[string]string{"work": "10h"}))
+	c.Pods[0].Status.Phase, c.Pods[1].Status.Phase = corev1.PodSucceeded, corev1.PodSucceeded
+	c.Nodes, c.Pods = c.Nodes[:2], c.Pods[:2]
+	w := c.ClusterState()
+	if j := w.Jobs[0]; j.Pinned != world.Completing || j.OccupiedNodes() != 1 || w.Free() != 1 {
+		t.Errorf("the job is pinned as %q and occupies %d nodes, and %d are free; want Completing, 1 and 1", j.Pinned, j.OccupiedNodes(), w.Free())
+	}
+}
+
 func TestCooldown(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 4, map[string]string{"work": "100h"}), worldtest.Job("b", 4, map[string]string{"work": "100h"}))

@@ -7,10 +7,11 @@
 // jobs are excluded by their reduced cost. The core problem of the remaining plans is solved
 // exactly.
 //
-// Three packages contain the search. Each file implements one idea and begins with its mathematics.
-// Only model and proof matter for the correctness of a bound. Package heuristics proposes prices
-// and plans. Package proof computes the bound at any prices itself, and accepts a plan only if it
-// is legal and with the value that model computes.
+// Three packages contain the search: model, heuristics and proof. The package comment of proof
+// lists its stages and files. Each file implements one idea and begins with its mathematics. Only
+// model and proof matter for the correctness of a bound. Package heuristics proposes prices and
+// plans. Package proof computes the bound at any prices itself, and accepts a plan only if it is
+// legal and with the value that model computes.
 //
 //	model/instance.go      the problem in the units of the search, and tie costs
 //	model/quotas.go        limits and floors of groups
@@ -24,24 +25,6 @@
 //	model/effort.go        work limits of the search
 //	model/clock.go         counts of work, and checks of the deadline
 //	model/memory.go        memory that searches reuse
-//
-//	proof/proof.go         the lemmas, and the rounding error of bounds
-//	proof/search.go        the stages of the search
-//	proof/knapsack.go      the multiple-choice knapsack of one step
-//	proof/pricing.go       the best plan of a job at given prices, by label setting
-//	proof/lagrangian.go    the Lagrangian bound
-//	proof/fixing.go        reduced-cost fixing: the plans of a job that can improve the incumbent
-//	proof/steptable.go     the separable jobs of the core problem, by dynamic programming
-//	proof/lookahead.go     the look-ahead: a lower bound on the loss of undecided jobs
-//	proof/core.go          the core search
-//	proof/beam.go          the states of the core search
-//	proof/sizeprices.go    the Lagrangian decomposition with a price per size
-//	proof/decompose.go     the stage that uses prices per size
-//	proof/stepwise.go      a beam search by steps at prices per size
-//	proof/groups.go        limits and floors of a tree of groups, and their multipliers
-//	proof/grouptable.go    dynamic programming over the tree of groups
-//	proof/recount.go       the gap of one step, computed from losses only
-//	proof/certificate.go   the prices per size as a certificate for an independent checker
 //
 //	heuristics/start.go    initial prices
 //	heuristics/descent.go  the best node prices, by column generation with a smoothed master

@@ -48,7 +48,7 @@ func (s *Search) searchSizePrices(clock *model.Clock, _ int) {
 	}
 }
 
-// searchSteps runs stepwise searches at the prices x, from a narrow beam to a wide one. It does
+// searchStepwise runs stepwise searches at the prices x, from a narrow beam to a wide one. It does
 // nothing if the tables would be too large. It stops if the count of work reaches until.
 func (s *Search) searchStepwise(clock *model.Clock, x []float64, until int) {
 	s.sizes.set(x, fineCells)

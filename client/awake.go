@@ -27,7 +27,7 @@ func init() { balancer.Register(awakeBuilder{}) } //nolint:gochecknoinits // gRP
 
 // awakeBuilder builds balancers that are round_robin without the servers that let an attempt
 // time out without sending a byte. Otherwise concurrent calls would send the second attempt to
-// the server that hangs as well (TestFrozenServerIsLeft). The outlier detection of gRPC for Go
+// the server that hangs as well (TestHangingServer). The outlier detection of gRPC for Go
 // is internal to its xDS packages, and counts refused requests as failures of the server.
 type awakeBuilder struct{}
 

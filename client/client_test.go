@@ -47,19 +47,19 @@ type fakeServer struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	calls   atomic.Int64
-	// answer gets the number of the call, counted from 1, and returns its error.
-	answer func(ctx context.Context, call int64) error
+	// respond gets the number of the call, counted from 1, and returns its error.
+	respond func(ctx context.Context, call int64) error
 }
 
-// startServer starts a server on which every call succeeds unless answer returns an error.
-func startServer(t *testing.T, answer func(context.Context, int64) error, options ...grpc.ServerOption) *fakeServer {
+// startServer starts a server on which every call succeeds unless respond returns an error.
+func startServer(t *testing.T, respond func(context.Context, int64) error, options ...grpc.ServerOption) *fakeServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &fakeServer{
-		address: listener.Addr().String(), answer: answer, health: health.NewServer(),
+		address: listener.Addr().String(), respond: respond, health: health.NewServer(),
 		grpc: grpc.NewServer(append([]grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}, options...)...),
 	}
 	elastallocv1.RegisterAllocatorServiceServer(s.grpc, s)
@@ -70,7 +70,7 @@ func startServer(t *testing.T, answer func(context.Context, int64) error, option
 	t.Cleanup(func() {
 		s.grpc.Stop()
 		if err := <-served; err != nil {
-			t.Errorf("server ended with %v", err)
+			t.Errorf("Serve returned %v", err)
 		}
 	})
 	return s
@@ -79,8 +79,8 @@ func startServer(t *testing.T, answer func(context.Context, int64) error, option
 // Allocate returns the address of the server as the id of the snapshot.
 func (s *fakeServer) Allocate(ctx context.Context, _ *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	call := s.calls.Add(1)
-	if s.answer != nil {
-		if err := s.answer(ctx, call); err != nil {
+	if s.respond != nil {
+		if err := s.respond(ctx, call); err != nil {
 			return nil, err
 		}
 	}
@@ -117,8 +117,8 @@ func mustCall(t *testing.T, c *client.Client) string {
 // callUntilBoth makes calls until both servers have responded.
 func callUntilBoth(t *testing.T, c *client.Client) {
 	t.Helper()
-	for answered := map[string]bool{}; len(answered) < 2; {
-		answered[mustCall(t, c)] = true
+	for responded := map[string]bool{}; len(responded) < 2; {
+		responded[mustCall(t, c)] = true
 	}
 }
 
@@ -128,16 +128,16 @@ func TestCallsAreBalanced(t *testing.T) {
 	c := newClient(t, a.address+", "+b.address)
 	callUntilBoth(t, c)
 	// If both are connected, they alternate.
-	turns := map[string]int{}
+	calls := map[string]int{}
 	for range 10 {
-		turns[mustCall(t, c)]++
+		calls[mustCall(t, c)]++
 	}
-	if turns[a.address] != 5 || turns[b.address] != 5 {
-		t.Errorf("10 calls went to %v", turns)
+	if calls[a.address] != 5 || calls[b.address] != 5 {
+		t.Errorf("10 calls went to %v; want 5 to each server", calls)
 	}
 }
 
-func TestServerThatStopsIsNotMissed(t *testing.T) {
+func TestStoppedServer(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, nil), startServer(t, nil)
 	c := newClient(t, a.address+","+b.address)
@@ -145,7 +145,7 @@ func TestServerThatStopsIsNotMissed(t *testing.T) {
 	a.grpc.Stop()
 	for range 20 {
 		if by := mustCall(t, c); by != b.address {
-			t.Errorf("%s answered, which is stopped", by)
+			t.Errorf("the call went to %s, which is stopped", by)
 		}
 	}
 }
@@ -190,16 +190,16 @@ func TestServerExitsDuringCalls(t *testing.T) {
 	}
 }
 
-func TestServerThatDrainsIsLeft(t *testing.T) {
+func TestDrainingServer(t *testing.T) {
 	t.Parallel()
 	a, b := startServer(t, nil), startServer(t, nil)
 	c := newClient(t, a.address+","+b.address)
 	callUntilBoth(t, c)
 	// The server still responds, but reports that it is draining.
 	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	for inRow := 0; inRow < 10; {
-		if inRow++; mustCall(t, c) == a.address {
-			inRow = 0
+	for consecutive := 0; consecutive < 10; {
+		if consecutive++; mustCall(t, c) == a.address {
+			consecutive = 0
 		}
 	}
 	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_SERVING)
@@ -225,7 +225,7 @@ func TestUnavailableIsRetried(t *testing.T) {
 	}
 }
 
-func TestBusyServerIsAskedAgain(t *testing.T) {
+func TestBusyServerIsRetried(t *testing.T) {
 	t.Parallel()
 	busy := func(ctx context.Context, pushback string) error {
 		if pushback != "" {
@@ -236,31 +236,31 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 		return status.Error(codes.ResourceExhausted, "busy")
 	}
 	tests := map[string]struct {
-		answer    func(ctx context.Context, call int64) error
+		respond   func(ctx context.Context, call int64) error
 		wantCode  codes.Code
 		wantCalls int64
 	}{
-		"after the time it names": {func(ctx context.Context, call int64) error {
+		"after the pushback": {func(ctx context.Context, call int64) error {
 			if call < 2 {
 				return busy(ctx, "1")
 			}
 			return nil
 		}, codes.OK, 2},
-		"not forever":             {func(ctx context.Context, _ int64) error { return busy(ctx, "1") }, codes.ResourceExhausted, 2},
-		"not if it asks not to":   {func(ctx context.Context, _ int64) error { return busy(ctx, "-1") }, codes.ResourceExhausted, 1},
-		"a while after a refusal": {func(ctx context.Context, _ int64) error { return busy(ctx, "") }, codes.ResourceExhausted, 2},
-		"not for a bug":           {func(context.Context, int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
-		"not for a bad request":   {func(context.Context, int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
+		"only once":                       {func(ctx context.Context, _ int64) error { return busy(ctx, "1") }, codes.ResourceExhausted, 2},
+		"not if the pushback is negative": {func(ctx context.Context, _ int64) error { return busy(ctx, "-1") }, codes.ResourceExhausted, 1},
+		"without a pushback":              {func(ctx context.Context, _ int64) error { return busy(ctx, "") }, codes.ResourceExhausted, 2},
+		"not for a bug":                   {func(context.Context, int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
+		"not for a bad request":           {func(context.Context, int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := startServer(t, test.answer)
+			s := startServer(t, test.respond)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := newClient(t, s.address).Allocate(ctx, &elastallocv1.AllocateRequest{})
 			if status.Code(err) != test.wantCode || s.calls.Load() != test.wantCalls {
-				t.Errorf("%d calls end with %v; want %d and %v", s.calls.Load(), err, test.wantCalls, test.wantCode)
+				t.Errorf("%d calls, error %v; want %d and %v", s.calls.Load(), err, test.wantCalls, test.wantCode)
 			}
 		})
 	}
@@ -270,13 +270,13 @@ func TestBusyServerIsAskedAgain(t *testing.T) {
 // few calls afterwards.
 func TestHangingServer(t *testing.T) {
 	t.Parallel()
-	frozen := startServer(t, func(ctx context.Context, _ int64) error {
+	hanging := startServer(t, func(ctx context.Context, _ int64) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	awake := startServer(t, nil)
-	// An attempt has 3 s, the call as much again.
-	c := newClient(t, frozen.address+","+awake.address, client.WithTimeout(2*time.Second))
+	healthy := startServer(t, nil)
+	// An attempt has 3 s, and the call has 6 s.
+	c := newClient(t, hanging.address+","+healthy.address, client.WithTimeout(2*time.Second))
 	request := &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(2 * time.Second)}}
 	const callers, calls = 4, 100
 	failed := make(chan error, callers*calls)
@@ -284,8 +284,8 @@ func TestHangingServer(t *testing.T) {
 	for range callers {
 		group.Go(func() {
 			for range calls {
-				if response, err := c.Allocate(t.Context(), request); err != nil || response.GetSnapshotId() != awake.address {
-					failed <- fmt.Errorf("%v answered with %w", response.GetSnapshotId(), err)
+				if response, err := c.Allocate(t.Context(), request); err != nil || response.GetSnapshotId() != healthy.address {
+					failed <- fmt.Errorf("response of %v, error %w", response.GetSnapshotId(), err)
 				}
 			}
 		})
@@ -295,8 +295,8 @@ func TestHangingServer(t *testing.T) {
 	for err := range failed {
 		t.Error(err)
 	}
-	// The concurrent calls fail, and again after each retry of the server.
-	if lost := frozen.calls.Load(); lost > 10*callers {
+	// The concurrent calls fail, and again after each attempt to use the server.
+	if lost := hanging.calls.Load(); lost > 10*callers {
 		t.Errorf("%d of %d calls went to the server that hangs", lost, callers*calls)
 	}
 }
@@ -305,7 +305,7 @@ func TestHangingServer(t *testing.T) {
 // independent of its RetryInfo.
 func TestRetryBudget(t *testing.T) {
 	t.Parallel()
-	for name, pushback := range map[string]string{"with pushback": "1", "at once": "0", "silent": ""} {
+	for name, pushback := range map[string]string{"pushback": "1", "zero pushback": "0", "no pushback": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, func(ctx context.Context, _ int64) error {
@@ -330,7 +330,7 @@ func TestRetryBudget(t *testing.T) {
 			}
 			group.Wait()
 			if perCall := float64(s.calls.Load()) / (clients * calls); perCall >= 1.3 {
-				t.Errorf("%.2f attempts a call", perCall)
+				t.Errorf("%.2f attempts per call; want less than 1.3", perCall)
 			}
 		})
 	}
@@ -385,13 +385,13 @@ func TestServiceConfigOfOtherLanguages(t *testing.T) {
 		}
 	}
 	a.health.SetServingStatus(serviceName, grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	for inRow := 0; inRow < 10; inRow++ {
+	for consecutive := 0; consecutive < 10; consecutive++ {
 		response, err := elastallocv1.NewAllocatorServiceClient(conn).Allocate(t.Context(), &elastallocv1.AllocateRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if response.GetSnapshotId() == a.address {
-			inRow = 0
+			consecutive = 0
 		}
 	}
 }
@@ -402,20 +402,20 @@ func TestDeadline(t *testing.T) {
 		return &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{TimeBudget: d}}
 	}
 	tests := map[string]struct {
-		request     *elastallocv1.AllocateRequest
-		own         time.Duration // The deadline of the context, 0 = none.
-		options     []client.Option
-		least, most time.Duration // What the server is left.
+		request  *elastallocv1.AllocateRequest
+		deadline time.Duration // of the context; 0 means none
+		options  []client.Option
+		min, max time.Duration // of the time that the server has
 	}{
 		"default": {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
 		// An attempt has half of the time, or half of the time beyond the budget.
-		"option":           {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute},
-		"on top of budget": {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
-		"senseless budget": {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
-		"negative budget":  {budget(durationpb.New(-time.Hour)), 0, nil, 0, client.DefaultTimeout},
-		"context's own":    {budget(durationpb.New(time.Minute)), time.Hour, nil, 29 * time.Minute, 31 * time.Minute},
-		"little beside it": {budget(durationpb.New(40 * time.Minute)), time.Hour, nil, 49 * time.Minute, 50 * time.Minute},
-		"all for a budget": {budget(durationpb.New(time.Hour)), time.Hour, nil, 50 * time.Minute, time.Hour},
+		"option":                      {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute},
+		"on top of budget":            {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
+		"overlong budget":             {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
+		"negative budget":             {budget(durationpb.New(-time.Hour)), 0, nil, 0, client.DefaultTimeout},
+		"deadline of the context":     {budget(durationpb.New(time.Minute)), time.Hour, nil, 29 * time.Minute, 31 * time.Minute},
+		"little more than the budget": {budget(durationpb.New(40 * time.Minute)), time.Hour, nil, 49 * time.Minute, 50 * time.Minute},
+		"no more than the budget":     {budget(durationpb.New(time.Hour)), time.Hour, nil, 50 * time.Minute, time.Hour},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -430,16 +430,16 @@ func TestDeadline(t *testing.T) {
 				return nil
 			})
 			ctx := t.Context()
-			if test.own > 0 {
+			if test.deadline > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, test.own)
+				ctx, cancel = context.WithTimeout(ctx, test.deadline)
 				defer cancel()
 			}
 			if _, err := newClient(t, s.address, test.options...).Allocate(ctx, test.request); err != nil {
 				t.Fatal(err)
 			}
-			if got := <-left; got <= test.least || got > test.most {
-				t.Errorf("the server has %v left; want more than %v and at most %v", got, test.least, test.most)
+			if got := <-left; got <= test.min || got > test.max {
+				t.Errorf("the server has %v left; want more than %v and at most %v", got, test.min, test.max)
 			}
 		})
 	}
@@ -500,10 +500,10 @@ func TestTLS(t *testing.T) {
 	a, b := startServer(t, nil, creds), startServer(t, nil, creds)
 	callUntilBoth(t, newClient(t, a.address+","+b.address, client.WithTLS(trust)))
 	if by := mustCall(t, newClient(t, a.address, client.WithTLS(trust))); by != a.address {
-		t.Errorf("%s answered", by)
+		t.Errorf("the call went to %s", by)
 	}
 	if _, err := newClient(t, a.address, longTimeout).Allocate(t.Context(), nil); status.Code(err) != codes.Unavailable {
-		t.Errorf("error of plain text is %v", err)
+		t.Errorf("error of a plain text connection is %v", err)
 	}
 }
 
@@ -513,7 +513,7 @@ func TestTrimsTarget(t *testing.T) {
 	server := startServer(t, nil)
 	for _, target := range []string{" " + server.address + "\n", "\tdns:///" + server.address + "\r\n"} {
 		if by := mustCall(t, newClient(t, target)); by != server.address {
-			t.Errorf("%q is answered by %q", target, by)
+			t.Errorf("the call to %q went to %q", target, by)
 		}
 	}
 }

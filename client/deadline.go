@@ -23,9 +23,9 @@ const (
 
 // attempts returns the interceptors that limit the time of calls and of their attempts. The
 // retries of gRPC's service configuration are not enough: gRPC for Go has no time limit per
-// attempt, so that a call to a server that hangs would be lost (TestFrozenServerIsLeft), and
+// attempt, so that a call to a server that hangs would be lost (TestHangingServer), and
 // calls that fail together with a server exhaust its retry budget, which is as small as busy
-// servers need it (TestServerThatDiesWithManyCalls, TestRetryBudget).
+// servers need it (TestServerExitsDuringCalls, TestRetryBudget).
 func attempts(timeout time.Duration) grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(deadline(timeout), retry.UnaryClientInterceptor(
 		retry.WithMax(maxAttempts), retry.WithCodes(codes.Unavailable),

@@ -11,8 +11,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// A scheduler asks for a decision at each of its scaling points and carries the
-// changes out in the order that never takes more nodes than there are.
+// A scheduler requests a decision and applies the steps in their order, which never needs more nodes
+// than the pool has.
 func Example() {
 	allocator, err := client.New("elastalloc.training.svc:50051")
 	if err != nil {
@@ -39,7 +39,7 @@ func Example() {
 	}
 }
 
-// In the order of the answer this decision would need 11 of 8 nodes.
+// In the order of the response, this decision would need 11 of 8 nodes.
 func ExampleSteps() {
 	decision := &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{
 		{JobId: "short", Nodes: 4, Change: elastallocv1.Change_CHANGE_SCALE_UP},

@@ -20,24 +20,24 @@ import (
 type sweep struct {
 	jobs          []*trial
 	nodes         int32
-	restart       time.Duration // until a job that got other nodes makes progress
-	apart         time.Duration // time between two submissions
+	restart       time.Duration // until a resized job makes progress
+	submitEvery   time.Duration // time between two submissions
 	countsLoading bool          // training_time includes restarts
 }
 
 // trial is a job of a sweep.
 type trial struct {
 	submitted, trained, waited time.Duration
-	left                       time.Duration // on one node
-	loading                    time.Duration // what is left of its restart
+	left                       time.Duration // remaining training time on one node
+	loading                    time.Duration // remaining restart time
 	nodes                      int32
-	step                       *client.Step // under way, until the next turn
-	resizes                    int          // without its first start
+	step                       *client.Step // in progress until the next call
+	resizes                    int          // without the first start
 	started                    bool
 }
 
-// TestSweep carries the decisions on identical jobs out by a Plan, until every job has completed: each
-// decision is optimal for its snapshot, and the sequence of them must not resize jobs for ever.
+// TestSweep applies the decisions on identical jobs with a Plan until every job has completed. Each
+// decision is optimal for its snapshot, but the sequence of decisions must not resize jobs repeatedly.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -53,10 +53,10 @@ func TestSweep(t *testing.T) {
 	}
 	for _, nodes := range []int32{1, 8} {
 		for _, restart := range []time.Duration{10 * time.Minute, 5 * time.Minute}[:testtier.Conformance.Examples(1, 2)] {
-			for _, apart := range []time.Duration{0, 7 * time.Minute} {
+			for _, submitEvery := range []time.Duration{0, 7 * time.Minute} {
 				for _, countsLoading := range []bool{false, true} {
-					c := sweep{nodes: nodes, restart: restart, apart: apart, countsLoading: countsLoading}
-					t.Run(fmt.Sprintf("%d nodes, restart %v, every %v, loading %t", nodes, restart, apart, countsLoading), func(t *testing.T) {
+					c := sweep{nodes: nodes, restart: restart, submitEvery: submitEvery, countsLoading: countsLoading}
+					t.Run(fmt.Sprintf("%d nodes, restart %v, every %v, loading %t", nodes, restart, submitEvery, countsLoading), func(t *testing.T) {
 						t.Parallel()
 						c.run(t, decide)
 					})
@@ -66,24 +66,24 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// run runs 20 jobs to their end.
+// run runs 20 jobs until they have completed.
 func (c *sweep) run(t *testing.T, decide func(context.Context, *elastallocv1.Snapshot) (*elastallocv1.AllocateResponse, error)) {
 	t.Helper()
 	const (
-		count   = 20
-		each    = 10 * time.Second // between two turns
-		tooLate = 200 * time.Hour  // One after the other on one node, they take less than 24 h.
+		count    = 20
+		interval = 10 * time.Second // between calls of Reconcile
+		maxTime  = 200 * time.Hour  // One after the other on one node, they take less than 24 h.
 	)
 	plan, start := client.Plan{}, time.Unix(1e9, 0)
 	for i := range count {
-		c.jobs = append(c.jobs, &trial{submitted: time.Duration(i) * c.apart, left: time.Hour})
+		c.jobs = append(c.jobs, &trial{submitted: time.Duration(i) * c.submitEvery, left: time.Hour})
 	}
-	for now := time.Duration(0); ; now += each {
+	for now := time.Duration(0); ; now += interval {
 		s, running := c.snapshot(now)
 		if running == 0 {
 			break
 		}
-		if now > tooLate {
+		if now > maxTime {
 			t.Fatalf("%d of %d jobs run after %v", running, count, now)
 		}
 		steps, _, err := plan.Reconcile(start.Add(now), s, func(s *elastallocv1.Snapshot) (client.Decision, error) {
@@ -99,7 +99,7 @@ func (c *sweep) run(t *testing.T, decide func(context.Context, *elastallocv1.Sna
 			}
 			c.jobs[n].step = &step
 		}
-		c.pass(now, each)
+		c.advance(now, interval)
 	}
 	for i, job := range c.jobs {
 		if job.resizes > 8 {
@@ -108,7 +108,7 @@ func (c *sweep) run(t *testing.T, decide func(context.Context, *elastallocv1.Sna
 	}
 }
 
-// snapshot describes the cluster, and returns how many jobs have not completed.
+// snapshot returns the snapshot of the cluster, and the number of jobs that have not completed.
 func (c *sweep) snapshot(now time.Duration) (*elastallocv1.Snapshot, int) {
 	s, running := &elastallocv1.Snapshot{TotalNodes: c.nodes}, 0
 	for i, job := range c.jobs {
@@ -126,8 +126,8 @@ func (c *sweep) snapshot(now time.Duration) (*elastallocv1.Snapshot, int) {
 	return s, running
 }
 
-// pass carries the steps out and lets time pass.
-func (c *sweep) pass(now, span time.Duration) {
+// advance applies the steps and advances the time.
+func (c *sweep) advance(now, span time.Duration) {
 	for _, job := range c.jobs {
 		if job.submitted > now || job.left <= 0 {
 			continue

@@ -14,15 +14,15 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestSteps carries decisions on random snapshots out, step by step: the jobs never hold
-// more than the pool has, or than they held before, and in the end hold what was decided.
+// TestSteps applies decisions on random snapshots step by step. The jobs never occupy more nodes
+// than the pool has or than they occupied before. Finally, each job occupies its allocated nodes.
 func TestSteps(t *testing.T) {
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	if err != nil {
 		t.Fatal(err)
 	}
 	inProcess := apiconv.InProcess{Allocator: allocator}
-	overSubscribed := 0 // by how many snapshots the order of the answer would be
+	overSubscribed := 0 // snapshots whose pool the order of the response would oversubscribe
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.Snapshots().Draw(rt, "snapshot")
 		request := apiconv.ToAllocateRequest(apiconv.Request{Snapshot: s, Options: solver.Options{
@@ -41,44 +41,44 @@ func TestSteps(t *testing.T) {
 			rt.Fatal(err)
 		}
 
-		held, total := make(map[string]int32), int32(0)
+		occupied, total := make(map[string]int32), int32(0)
 		for _, job := range request.GetSnapshot().GetJobs() {
-			held[job.GetId()] = job.GetCurrentNodes()
+			occupied[job.GetId()] = job.GetCurrentNodes()
 			total += job.GetCurrentNodes()
 		}
-		most := max(total, request.GetSnapshot().GetTotalNodes())
+		capacity := max(total, request.GetSnapshot().GetTotalNodes())
 		inOrder := total
 		for _, a := range response.GetAllocations() {
-			inOrder += a.GetNodes() - held[a.GetJobId()]
-			if inOrder > most {
+			inOrder += a.GetNodes() - occupied[a.GetJobId()]
+			if inOrder > capacity {
 				overSubscribed++
 				break
 			}
 		}
 		for _, step := range client.Steps(response) {
-			change := step.Nodes - held[step.JobID]
+			change := step.Nodes - occupied[step.JobID]
 			if change == 0 || step.Frees() != (change < 0) {
-				rt.Fatalf("step %+v of a job that holds %d", step, held[step.JobID])
+				rt.Fatalf("step %+v of a job that occupies %d nodes", step, occupied[step.JobID])
 			}
-			if total += change; total > most {
-				rt.Fatalf("after %+v the jobs hold %d of %d nodes", step, total, most)
+			if total += change; total > capacity {
+				rt.Fatalf("after %+v the jobs occupy %d of %d nodes", step, total, capacity)
 			}
-			held[step.JobID] = step.Nodes
+			occupied[step.JobID] = step.Nodes
 		}
 		for _, a := range response.GetAllocations() {
-			if held[a.GetJobId()] != a.GetNodes() {
-				rt.Fatalf("job %s holds %d nodes in the end; want %d", a.GetJobId(), held[a.GetJobId()], a.GetNodes())
+			if occupied[a.GetJobId()] != a.GetNodes() {
+				rt.Fatalf("after all steps, job %s occupies %d nodes; want %d", a.GetJobId(), occupied[a.GetJobId()], a.GetNodes())
 			}
 		}
 	})
-	// Among 20 random snapshots, one run in four has none.
+	// One run in four of 20 random snapshots has no such snapshot.
 	if !t.Failed() && overSubscribed == 0 && testtier.Conformance.Selected() {
-		t.Error("no snapshot needed an order at all")
+		t.Error("no snapshot needs an order of steps")
 	}
 }
 
-func TestStepsOfNothing(t *testing.T) {
+func TestStepsOfNilResponse(t *testing.T) {
 	if steps := client.Steps((*elastallocv1.AllocateResponse)(nil)); steps != nil {
-		t.Errorf("steps %v of no response", steps)
+		t.Errorf("steps are %v; want none", steps)
 	}
 }

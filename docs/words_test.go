@@ -79,7 +79,7 @@ func TestWordsCanFail(t *testing.T) {
 }
 
 // checkedTests matches the paths of the tests that TestWords checks.
-var checkedTests = regexp.MustCompile(`^(audit|cmd/(internal|nextmv)|greedy|internal|kube|lab|solver)/`)
+var checkedTests = regexp.MustCompile(`^(audit|client|cmd/(internal|nextmv)|greedy|internal|kube|lab|solver)/`)
 
 // wordList is words.txt.
 type wordList struct {

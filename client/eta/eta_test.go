@@ -18,26 +18,26 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/estimates.json anew")
 
-// TestPosteriorIsTheIntegral compares with Simpson's rule over the normal variable.
-func TestPosteriorIsTheIntegral(t *testing.T) {
+// TestPosteriorMatchesIntegral compares the posterior mean with a numerical integral (Simpson's rule).
+func TestPosteriorMatchesIntegral(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := rapid.Float64Range(0.01, MaxError).Draw(rt, "s")
 		z := rapid.Float64Range(-60, 60).Draw(rt, "z")
 		d := rapid.Float64Range(1, 1e6).Draw(rt, "D")
 		x := d * math.Exp(z*s)
 		if x > maxETA {
-			rt.Skip("more than is ever done")
+			rt.Skip("the work done exceeds the maximum ETA")
 		}
 		got, want := MeanRemaining(math.Log(d), s, x), integral(d, s, x)
-		// Both take x off a mean that may be hardly more, and z comes from a logarithm.
+		// Both subtract x from a mean that may be only slightly larger, and z is the result of a logarithm.
 		if off := math.Abs(got - want); !(off <= 1e-9*want+1e-12*x*max(1, z*z)) {
 			rt.Errorf("D %v, s %v, x %v (z %v): %v, integral %v", d, s, x, z, got, want)
 		}
 	})
 }
 
-// integral returns the mean of W - x over W > x, ln W normal about ln d: the integrals of
-// the numerator and of the denominator are both divided by the largest density.
+// integral returns the mean of W - x given W > x, if ln W is normal with mean ln d. Numerator and
+// denominator are both divided by the largest density.
 func integral(d, s, x float64) float64 {
 	from := max(-12-s, math.Log(x/d)/s)
 	peak := max(0, from)
@@ -63,16 +63,16 @@ func TestPosteriorAtTheLimits(t *testing.T) {
 		want    float64
 	}{
 		{"nearly exact", 100, 1e-9, 40, 60},
-		{"nearly exact and outrun", 100, 1e-9, 140, 140e-18 / math.Log(1.4)},
+		{"nearly exact and exceeded", 100, 1e-9, 140, 140e-18 / math.Log(1.4)},
 		{"nothing done", 100, 0.5, 0, 100 * math.Exp(0.125)},
-		// Far out the mean of what is left tends to x s^2 / ln(x/D).
+		// In the far tail, the mean remaining work tends to x s^2 / ln(x/D).
 		{"far tail", 1, 0.1, 1e80, 1e80 * (0.01/math.Log(1e80) + 1e-4/math.Pow(math.Log(1e80), 2))},
 	} {
 		if got := MeanRemaining(math.Log(c.d), c.s, c.x); math.Abs(got-c.want) > 1e-6*math.Abs(c.want)+1e-9 {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
 	}
-	// The two ways of calculating meet.
+	// The two methods of calculation agree where one replaces the other.
 	for _, s := range []float64{0.01, 0.69, 1.4, 5} {
 		below, above := MeanRemaining(math.Log(100), s, 100*math.Exp(s*math.Nextafter(tail, 0))), MeanRemaining(math.Log(100), s, 100*math.Exp(s*(tail+1e-12)))
 		if math.Abs(above/below-1) > 1e-8 {
@@ -81,9 +81,9 @@ func TestPosteriorAtTheLimits(t *testing.T) {
 	}
 }
 
-// TestTotalsGrowWithTheWork: a job that has done more has, in total, no less to do, and what
-// is left never runs out.
-func TestTotalsGrowWithTheWork(t *testing.T) {
+// TestTotalsIncreaseWithWork checks that the estimated total work does not decrease with the work done,
+// and that the remaining work stays positive.
+func TestTotalsIncreaseWithWork(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		estimate, sigma := spans().Draw(rt, "estimate"), rapid.Float64Range(0.01, MaxError).Draw(rt, "s")
 		less, more := spans().Draw(rt, "done"), spans().Draw(rt, "done, too")
@@ -93,17 +93,17 @@ func TestTotalsGrowWithTheWork(t *testing.T) {
 		var e Estimator
 		a, b := e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: less}), e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: more})
 		if b.ETA == duration(maxETA) {
-			return // It is cut off.
+			return // The estimate is at its maximum.
 		}
-		// To a second: at least that is always left.
+		// The tolerance is one second, which is the smallest estimate.
 		if a.ETA < time.Second || b.ETA < time.Second || (less+a.ETA).Seconds() > (more+b.ETA).Seconds()*(1+1e-9)+1 {
-			rt.Errorf("after %v %v left, after %v %v", less, a.ETA, more, b.ETA)
+			rt.Errorf("after %v of work, %v are left; after %v, %v", less, a.ETA, more, b.ETA)
 		}
 	})
 }
 
-// TestLeftIsTheMedian compares with the definition, all values in a list.
-func TestLeftIsTheMedian(t *testing.T) {
+// TestRemainingIsMedian compares the estimate with its definition, computed from a list of all values.
+func TestRemainingIsMedian(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var e Estimator
 		completed := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 0, 30).Draw(rt, "completed")
@@ -133,8 +133,8 @@ func TestLeftIsTheMedian(t *testing.T) {
 	})
 }
 
-// TestLatestCompletedAreRemembered: an Estimator and its state hold the last MaxCompleted jobs.
-func TestLatestCompletedAreRemembered(t *testing.T) {
+// TestKeepsLatestCompleted checks that an Estimator and its state contain the last MaxCompleted jobs.
+func TestKeepsLatestCompleted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	var all Estimator
 	var works []float64
@@ -147,20 +147,20 @@ func TestLatestCompletedAreRemembered(t *testing.T) {
 	}
 	works = works[len(works)-MaxCompleted:]
 	if !slices.Equal(all.completed, works) || !slices.Equal(all.sorted, slices.Sorted(slices.Values(works))) {
-		t.Errorf("remembers %d jobs, not the latest %d", len(all.completed), MaxCompleted)
+		t.Errorf("contains %d jobs; want the latest %d", len(all.completed), MaxCompleted)
 	}
 	var restored Estimator
 	if err := json.Unmarshal(marshal(t, &all), &restored); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(all, restored, cmp.AllowUnexported(Estimator{})); diff != "" {
-		t.Errorf("its state restores another:\n%s", diff)
+		t.Errorf("restored Estimator (-want +got):\n%s", diff)
 	}
 }
 
-// TestTrust checks the order of the sources: steps, the estimate of the user, completed jobs. Values that no scheduler
-// means are as if they were left out.
-func TestTrust(t *testing.T) {
+// TestSourceOrder checks the order of the sources: steps, the estimate of the user, completed jobs. Invalid
+// values are treated as unset.
+func TestSourceOrder(t *testing.T) {
 	var e Estimator
 	steps := Job{StepsLeft: 600, SecondsPerStep: 2, Nodes: 8, UserEstimate: time.Hour, UserError: 1, WorkDone: time.Minute}
 	user, unknown := steps, steps
@@ -220,8 +220,8 @@ func TestBadStates(t *testing.T) {
 	}
 }
 
-// FuzzState: whatever is no state is refused, and whatever is one gives ETAs that the service
-// takes and is written again as it was read.
+// FuzzState checks that invalid states are rejected, and that valid states lead to valid ETAs and
+// survive a round trip.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"completed_seconds":[60,3600.5,1]}`), int64(time.Hour))
 	f.Add([]byte(`{"completed_seconds":[]}`), int64(0))
@@ -231,7 +231,7 @@ func FuzzState(f *testing.F) {
 		var e, again Estimator
 		if e.UnmarshalJSON(text) != nil {
 			if len(e.completed) > 0 || e.fit != (fit{}) {
-				t.Error("a text that is no state is one in part")
+				t.Error("an invalid state is applied in part")
 			}
 			return
 		}
@@ -242,7 +242,7 @@ func FuzzState(f *testing.F) {
 			}
 		}
 		if err := again.UnmarshalJSON(marshal(t, &e)); err != nil || !slices.Equal(again.completed, e.completed) || again.fit != e.fit {
-			t.Errorf("written again: %v, %v", again.completed, err)
+			t.Errorf("after a round trip: %v, %v", again.completed, err)
 		}
 	})
 }
@@ -256,7 +256,7 @@ func marshal(t *testing.T, e *Estimator) []byte {
 	return text
 }
 
-// goldenCase is an estimate that Go and Python agree on. Times are seconds; 0 means unset.
+// goldenCase is an estimate that is the same in Go and Python. Times are seconds; 0 means unset.
 type goldenCase struct {
 	CompletedSeconds   []float64 `json:"completed_seconds"`
 	CompletedEstimates []float64 `json:"completed_estimates"`
@@ -272,8 +272,7 @@ type goldenCase struct {
 	Overrun            float64   `json:"overrun"`
 }
 
-// TestGolden: the numbers stay what they were, and the Python client has the same
-// (TestPythonETAs).
+// TestGolden compares estimates with a golden file, which TestPythonETAs uses too.
 func TestGolden(t *testing.T) {
 	random := rand.New(rand.NewPCG(25, 0))
 	span := func() float64 { return math.Round(math.Exp(random.Float64()*17)*1e3) / 1e3 }
@@ -283,7 +282,7 @@ func TestGolden(t *testing.T) {
 		c.CompletedSeconds, c.CompletedEstimates = []float64{}, []float64{}
 		for n := range random.IntN(12) * random.IntN(2) {
 			c.CompletedSeconds = append(c.CompletedSeconds, span())
-			c.CompletedEstimates = append(c.CompletedEstimates, span()*float64(n%3)) // 0 is none.
+			c.CompletedEstimates = append(c.CompletedEstimates, span()*float64(n%3)) // 0 means unset.
 		}
 		if i%4 == 0 {
 			c.StepsLeft, c.SecondsPerStep, c.Nodes = math.Round(span()), span()/1e4, 1<<random.IntN(5)
@@ -341,15 +340,15 @@ func nanoseconds(seconds float64) time.Duration {
 	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
-// spans draws times from a millisecond to ten years, each order of magnitude alike.
+// spans returns random times from a millisecond to ten years, uniform in their logarithm.
 func spans() *rapid.Generator[time.Duration] {
 	return rapid.Map(rapid.Float64Range(math.Log(1e6), math.Log(maxETA*1e9)), func(x float64) time.Duration {
 		return time.Duration(math.Exp(x))
 	})
 }
 
-// TestPythonETAs: the Python client gives the numbers of the golden file, reads and writes the
-// same states, and refuses the same texts.
+// TestPythonETAs checks that the Python client returns the estimates of the golden file, reads and
+// writes the same states, and rejects the same texts.
 func TestPythonETAs(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if output, err := exec.Command(python, "--version").CombinedOutput(); err != nil {
@@ -358,7 +357,7 @@ func TestPythonETAs(t *testing.T) {
 	var e Estimator
 	e.Completed(Job{WorkDone: 90 * time.Second, UserEstimate: time.Hour})
 	e.Completed(Job{WorkDone: 100 * time.Millisecond, UserEstimate: time.Minute, UserError: 0.2})
-	learnt := e.Estimate(Job{UserEstimate: time.Minute})
+	learned := e.Estimate(Job{UserEstimate: time.Minute})
 	command := exec.Command(python, "-c", `
 import json, sys
 sys.path.insert(0, "../../python/elastalloc") # Without the rest, which needs grpcio.
@@ -373,13 +372,13 @@ for c in json.load(open("testdata/estimates.json")):
     assert got.work_done == c["work_done"], (c, got)
 e = Estimator.from_json(sys.argv[1])
 print(e.to_json())
-learnt = e.estimate(user_estimate=60)
+learned = e.estimate(user_estimate=60)
 for n in range(MAX_COMPLETED + 5):
     e.completed(60 + n % 7)
 assert sorted(e._completed) == e._sorted and len(e._completed) == MAX_COMPLETED and 90 not in e._completed
 assert Estimator.from_json(e.to_json())._sorted == e._sorted
 assert abs(speed(4) - 2.56) < 1e-12
-assert abs(learnt.eta - float(sys.argv[2])) < 1e-6 and abs(learnt.error - float(sys.argv[3])) < 1e-9, learnt
+assert abs(learned.eta - float(sys.argv[2])) < 1e-6 and abs(learned.error - float(sys.argv[3])) < 1e-9, learned
 tiny = Estimator().estimate(user_estimate=1e-300, user_error=1e-300, work_done=1e300)
 assert tiny.eta == 1 and tiny.error == 1e-9 and tiny.overrun < 1e18, tiny
 assert e.estimate(user_estimate=float("nan")).error == 3 and e.estimate(seconds_per_step=float("nan")).error == 3
@@ -392,7 +391,7 @@ for text in ["", "{}", "null", "[]", "[" * 100000, '{"completed_seconds": [0]}',
         raise AssertionError(text)
     except ValueError as error:
         assert str(error).startswith("parse state of ETAs: "), error
-`, string(marshal(t, &e)), fmt.Sprint(learnt.ETA.Seconds()), fmt.Sprint(learnt.Error))
+`, string(marshal(t, &e)), fmt.Sprint(learned.ETA.Seconds()), fmt.Sprint(learned.Error))
 	command.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	state, err := command.CombinedOutput()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFitIsTheLeast compares the corrected estimate with the definition, job by job: the bias and the
-// slope have the least sum of squares, prior included, and the error is that sum without the slope's
-// and the bias's part.
-func TestFitIsTheLeast(t *testing.T) {
+// TestFitMinimizesSquares compares the corrected estimate with its definition: the bias and the slope
+// minimize the sum of squares including the prior. The error is this sum without the prior terms of
+// the bias and the slope.
+func TestFitMinimizesSquares(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type point struct{ weight, u, z float64 }
 		var f fit
@@ -39,29 +39,29 @@ func TestFitIsTheLeast(t *testing.T) {
 			return sum
 		}
 		penalized := func(bias, slope float64) float64 { return squares(bias, slope) + 40*bias*bias + 20*slope*slope }
-		// At the mean there is the bias alone.
+		// At the mean, the correction is the bias.
 		atMean, spread := f.correct(mean, 1)
 		above, _ := f.correct(mean+1, 1)
 		bias := atMean - mean
 		slope := above - mean - 1 - bias
 		for _, step := range [][2]float64{{1e-3, 0}, {-1e-3, 0}, {0, 1e-3}, {0, -1e-3}, {1e-3, 1e-3}} {
 			if penalized(bias+step[0], slope+step[1]) < penalized(bias, slope) {
-				rt.Fatalf("bias %v, slope %v: less at a step of %v", bias, slope, step)
+				rt.Fatalf("bias %v, slope %v: the sum is smaller at a step of %v", bias, slope, step)
 			}
 		}
 		if want := math.Sqrt((squares(bias, slope) + 20) / (jobs + 20)); math.Abs(spread-min(want, MaxError)) > 1e-9*want {
 			rt.Fatalf("spread %v; want %v", spread, want)
 		}
-		// Another stated error scales both.
+		// The stated error scales the bias and the error.
 		if half, sd := f.correct(mean, 0.5); math.Abs(half-mean-bias/2) > 1e-9 || math.Abs(sd-spread/2) > 1e-9 && spread < MaxError {
-			rt.Fatalf("with half the error %v, %v", half-mean, sd)
+			rt.Fatalf("with half the stated error: bias %v, error %v", half-mean, sd)
 		}
 	})
 }
 
-// TestFitLearns: estimates without bias are not corrected; estimates that are three times too long,
-// or too long where long, or less exactly than said, is corrected.
-func TestFitLearns(t *testing.T) {
+// TestFitCorrects checks that unbiased estimates are not corrected, and that estimates are corrected
+// that are three times too long, too long only for long jobs, or less exact than stated.
+func TestFitCorrects(t *testing.T) {
 	for name, c := range map[string]struct{ bias, slope, off float64 }{
 		"as stated":     {0, 0, 1},
 		"three times":   {-math.Log(3), 0, 1},

@@ -27,23 +27,23 @@ func (c *problem) machine() int {
 	return units
 }
 
-// pieces returns the pieces of a job. What no block could hold is cut into the largest of the
-// sizes that a block could hold.
+// pieces returns the pieces of a job. A piece that fits in no empty block is cut into pieces of the
+// largest size that fits in one.
 func (c *problem) pieces(job placement.Job) (pieces []int) {
 	size := job.Units
 	if job.Piece > 0 {
 		size = min(size, job.Piece)
 	}
-	held, most := make(map[string]int), 0
+	blockUnits, largest := make(map[string]int), 0
 	for _, n := range c.Nodes {
 		if n.Units == c.machine() {
-			held[n.Block] += n.Units
-			most = max(most, held[n.Block])
+			blockUnits[n.Block] += n.Units
+			largest = max(largest, blockUnits[n.Block])
 		}
 	}
-	if size > most {
+	if size > largest {
 		for _, s := range slices.Sorted(slices.Values(c.Sizes)) {
-			if s <= most {
+			if s <= largest {
 				size = s
 			}
 		}
@@ -132,7 +132,7 @@ func (c *problem) free() (free []int) {
 	return free
 }
 
-// liesOn reports whether the pieces of a job lie on nodes.
+// liesOn reports whether the pieces of a job can be placed on nodes.
 func (c *problem) liesOn(job placement.Job, on map[string]int) bool {
 	free := make([]int, len(c.Nodes))
 	for n, node := range c.Nodes {
@@ -192,18 +192,19 @@ var unnested = [][]int{{8, 1, 2, 3, 4, 5, 6, 7, 8}, {8, 1, 2, 4, 6, 8}, {1, 1, 2
 // problems returns random problems on machines and sizes of some kinds.
 func problems(kinds [][]int) *rapid.Generator[problem] {
 	return rapid.Custom(func(t *rapid.T) problem {
-		return draw(kinds, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "number") })
+		return randomProblem(kinds, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "number") })
 	})
 }
 
-// seeded returns the random problem of a seed on machines and sizes of some kinds. Those of rapid are simpler.
+// seeded returns the random problem of a seed on machines and sizes of some kinds. The problems of rapid
+// are smaller.
 func seeded(kinds [][]int, seed int) problem {
-	return draw(kinds, rand.New(rand.NewPCG(uint64(seed), 0)).IntN)
+	return randomProblem(kinds, rand.New(rand.NewPCG(uint64(seed), 0)).IntN)
 }
 
-// draw returns a problem: running jobs, anywhere, of which some change, new jobs, and nodes that lack units. intN
-// returns random numbers from 0 to below its argument.
-func draw(kinds [][]int, intN func(n int) int) problem {
+// randomProblem returns a problem with running jobs, of which some change, new jobs, and nodes with
+// missing units. intN returns random numbers from 0 to below its argument.
+func randomProblem(kinds [][]int, intN func(n int) int) problem {
 	kind := kinds[intN(len(kinds))]
 	c := problem{Sizes: kind[1:]}
 	size := func() int { return c.Sizes[min(intN(len(c.Sizes)), intN(len(c.Sizes)))] }

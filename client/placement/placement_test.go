@@ -27,7 +27,7 @@ func machines(count, units, inBlock int) []placement.Node {
 	return nodes
 }
 
-// queued returns jobs of some units that run nowhere.
+// queued returns jobs of some units that are not running.
 func queued(units ...int) []placement.Job {
 	jobs := make([]placement.Job, len(units))
 	for j := range units {
@@ -53,7 +53,7 @@ func TestPlaceIsExact(t *testing.T) {
 	})
 }
 
-// checkPlacement fails unless a placement is one of the jobs.
+// checkPlacement fails unless a placement is valid for the jobs.
 func checkPlacement(t *rapid.T, c *problem, placed placement.Placement) {
 	t.Helper()
 	used, moved := make(map[string]int), []string(nil)
@@ -92,13 +92,13 @@ func checkLimit(t *rapid.T, c *problem, err error) {
 			used += piece
 		}
 	}
-	held := slices.Repeat([]int{limit.Size}, limit.Units/limit.Size)
-	if limit.Used != used || used <= limit.Units || !c.fit(c.free(), held) || c.fit(c.free(), append(held, limit.Size)) {
+	pieces := slices.Repeat([]int{limit.Size}, limit.Units/limit.Size)
+	if limit.Used != used || used <= limit.Units || !c.fit(c.free(), pieces) || c.fit(c.free(), append(pieces, limit.Size)) {
 		t.Fatalf("%d units of pieces of at least %d are used: %v", used, limit.Size, err)
 	}
 }
 
-// TestPlaceWithoutChain checks that Place is right about what it finds, and honest about what it does not.
+// TestPlaceWithoutChain checks the placements and errors of Place for sizes that do not form a chain.
 func TestPlaceWithoutChain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -192,7 +192,7 @@ func TestLimits(t *testing.T) {
 		"machines that lack units":      {lacking(machines(4, 8, 0), 1, 4, 7), powers, "2:18 4:16 8:8 16:0"},
 		"all lack a unit":               {lacking(machines(2, 8, 0), 1, 1), powers, "2:12 4:8 8:0"},
 		"sizes that do not fill":        {machines(2, 8, 0), []int{3, 6}, "3:12"},
-		"sizes that no machine holds":   {machines(2, 8, 1), []int{32, 64}, "32:0"},
+		"sizes larger than a machine":   {machines(2, 8, 1), []int{32, 64}, "32:0"},
 		"machines of no units":          {machines(2, 0, 0), powers, ""},
 		"unsorted sizes, some twice":    {lacking(machines(2, 8, 0), 1), []int{8, 2, 4, 2, 1}, "2:14 4:12 8:8"},
 		"a small machine is not whole":  {append(machines(1, 8, 0), placement.Node{ID: "small", Units: 4, Free: 4}), powers, "8:8"},
@@ -280,7 +280,7 @@ func TestPlace(t *testing.T) {
 			placement.Placement{On: on{"j0": {"n3": 8}}}},
 		"pieces of a job": {free(machines(3, 8, 0), 8, 4, 2), powers, []placement.Job{{ID: "a", Units: 14, Piece: 4}},
 			placement.Placement{On: on{"a": {"n0": 8, "n1": 4, "n2": 2}}}},
-		"pieces that no block could hold": {machines(4, 8, 2), powers, queued(32),
+		"pieces larger than a block": {machines(4, 8, 2), powers, queued(32),
 			placement.Placement{On: on{"j0": {"n0": 8, "n1": 8, "n2": 8, "n3": 8}}}},
 		"a running job that stays": {machines(2, 8, 0), powers, append(queued(4, 8), placement.Job{ID: "a", Units: 4, On: map[string]int{"n1": 4}}),
 			placement.Placement{On: on{"a": {"n1": 4}, "j0": {"n1": 4}, "j1": {"n0": 8}}}},

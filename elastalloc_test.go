@@ -100,7 +100,7 @@ func TestBackends(t *testing.T) {
 func TestSpecs(t *testing.T) {
 	for _, spec := range elastalloc.Specs() {
 		if got := spec.New(spec.Program).Name(); got != spec.Name {
-			t.Errorf("the row of %s makes the backend %s", spec.Name, got)
+			t.Errorf("the spec of %s creates the backend %s", spec.Name, got)
 		}
 		if spec.Description == "" {
 			t.Errorf("%s has no description", spec.Name)
@@ -120,10 +120,10 @@ func TestBackendsFor(t *testing.T) {
 
 // TestLiteralSnapshot checks that unset fields and explicit defaults lead to the same decision.
 func TestLiteralSnapshot(t *testing.T) {
-	written := twoJobs()
-	written.Horizon = solver.DefaultHorizon()
-	for i := range written.Jobs {
-		written.Jobs[i] = solver.NewJob(written.Jobs[i].ID, written.Jobs[i].RemainingETA)
+	explicit := twoJobs()
+	explicit.Horizon = solver.DefaultHorizon()
+	for i := range explicit.Jobs {
+		explicit.Jobs[i] = solver.NewJob(explicit.Jobs[i].ID, explicit.Jobs[i].RemainingETA)
 	}
 	a := newAllocator(t, elastalloc.Options{})
 	literal := twoJobs()
@@ -131,19 +131,19 @@ func TestLiteralSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := a.Allocate(t.Context(), written, solver.DefaultOptions())
+	want, err := a.Allocate(t.Context(), explicit, solver.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want.Allocations, got.Allocations); diff != "" {
-		t.Errorf("allocations (-written out +literal):\n%s", diff)
+		t.Errorf("allocations (-explicit +literal):\n%s", diff)
 	}
 	if got.Report.Reason != solver.ReasonOptimal || got.Report.Objective != want.Report.Objective {
 		t.Errorf("report %+v; want the proven optimum %v", got.Report, want.Report.Objective)
 	}
 	paper := solver.DefaultOptions()
 	if paper.Objective != solver.ObjectiveProgress || paper.Admission != solver.AdmissionFIFO || len(got.Report.Warnings) > 0 {
-		t.Errorf("without options, it decides with %+v and the warnings %v; want the paper's options and none", paper, got.Report.Warnings)
+		t.Errorf("the default options are %+v with the warnings %v; want the options of the paper and no warnings", paper, got.Report.Warnings)
 	}
 	if diff := cmp.Diff(twoJobs(), literal); diff != "" {
 		t.Errorf("the caller's snapshot was changed (-before +after):\n%s", diff)
@@ -239,7 +239,7 @@ func TestFillIdle(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := newAllocator(t, elastalloc.Options{}).FillIdle(ctx, s); !errors.Is(err, context.Canceled) {
-		t.Errorf("the error of a caller that left is %v", err)
+		t.Errorf("the error of a canceled call is %v", err)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestMissingPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d.Report.Backend != solver.BackendExact || d.Report.Attempts[0].Outcome != solver.OutcomeUnavailable {
-			t.Errorf("report %+v; want the answer of exact after cbc", d.Report)
+			t.Errorf("report %+v; want the result of exact after cbc", d.Report)
 		}
 	}
 }
@@ -370,7 +370,7 @@ func TestClaimsAreVerified(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := d.Report; r.Attempts[0].Outcome != solver.OutcomeInvalidPlan || r.Reason != solver.ReasonOptimal {
-			t.Fatalf("report %+v; want the lie refuted and the optimum in its place", r)
+			t.Fatalf("report %+v; want the claim refuted and the optimum instead", r)
 		}
 	}
 	if diff := cmp.Diff([]solver.BackendName{"cbc"}, opened); diff != "" {
@@ -393,8 +393,8 @@ func TestProgramInstalledLater(t *testing.T) {
 		})
 		decide := func(want solver.Outcome) {
 			t.Helper()
-			// A context without a deadline and no budget: the clock of the bubble stands
-			// still while the program runs.
+			// The context has no deadline and there is no budget, because the clock of the bubble
+			// does not advance while the program runs.
 			d, err := a.Allocate(context.Background(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
 			if err != nil {
 				t.Fatal(err)

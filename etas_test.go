@@ -18,10 +18,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestETAsThatRanOut checks that a job with little left for the work it has done is decided as
-// if a quarter of that were left under PROGRESS, which a warning says, and as told otherwise. The
-// warning names jobs that have done twice what was told of them, too, which decides nothing.
-func TestETAsThatRanOut(t *testing.T) {
+// TestETARanOut checks that under OBJECTIVE_PROGRESS a remaining ETA of less than a quarter of the work
+// done is replaced by this quarter, with a warning. Under other objectives it is not replaced. The
+// warning also names jobs that have done at least twice their estimated work.
+func TestETARanOut(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,16 +30,16 @@ func TestETAsThatRanOut(t *testing.T) {
 			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}
-		asIf := *s
-		asIf.Jobs = slices.Clone(s.Jobs)
+		adjusted := *s
+		adjusted.Jobs = slices.Clone(s.Jobs)
 		var ranOut []string
 		for i := range s.Jobs {
 			job := &s.Jobs[i]
 			job.WorkDone = time.Duration(rapid.IntRange(0, 1000).Draw(t, "work done")) * 4 * time.Minute
 			job.Overrun = rapid.SampledFrom([]float64{0, 1.999, 2, 1e17}).Draw(t, "overrun")
 			named := job.Overrun >= 2
-			if least := job.WorkDone / 4; o.Objective == solver.ObjectiveProgress && job.Demand() < least.Seconds() {
-				asIf.Jobs[i].RemainingETA, asIf.Jobs[i].ETANodes = least, 0
+			if minETA := job.WorkDone / 4; o.Objective == solver.ObjectiveProgress && job.Demand() < minETA.Seconds() {
+				adjusted.Jobs[i].RemainingETA, adjusted.Jobs[i].ETANodes = minETA, 0
 				named = named || s.TotalNodes >= slices.Min(job.LegalSizes())
 			}
 			if named {
@@ -50,7 +50,7 @@ func TestETAsThatRanOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := a.Allocate(t.Context(), &asIf, o)
+		want, err := a.Allocate(t.Context(), &adjusted, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,13 +65,13 @@ func TestETAsThatRanOut(t *testing.T) {
 			t.Fatalf("warnings (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(want, got, solvertest.IgnoreDurations(), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("decision (-as if told +got):\n%s", diff)
+			t.Fatalf("decision (-with adjusted ETAs +got):\n%s", diff)
 		}
 	})
 }
 
-// TestUncertainETAs checks decisions by ranks that jobs share: the best by exhaustive search, from the
-// MILP too, and not those by exact ETAs.
+// TestUncertainETAs checks that decisions on jobs with ETA errors are optimal by exhaustive search, for the
+// exact backend and for HiGHS, and that some of them differ from decisions on exact ETAs.
 func TestUncertainETAs(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
@@ -81,7 +81,7 @@ func TestUncertainETAs(t *testing.T) {
 		o := solver.Options{
 			Objective: solver.ObjectiveTotalTime,
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
-			TotalTime: solver.TotalTimeOptions{ETAError: new(rapid.SampledFrom([]float64{0, 0.7, 5}).Draw(t, "eta error of all"))},
+			TotalTime: solver.TotalTimeOptions{ETAError: new(rapid.SampledFrom([]float64{0, 0.7, 5}).Draw(t, "default eta error"))},
 		}
 		exact := o
 		exact.TotalTime.ETAError = nil
@@ -96,7 +96,7 @@ func TestUncertainETAs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The bound allows for the rounding of what cancels in the objective.
+		// The tolerance includes the rounding error of terms that cancel out in the objective.
 		noise := 1e-9 * max(1, math.Abs(best.Objective))
 		for i := range problem.Jobs {
 			noise += 1e-14 * slices.Max(problem.Jobs[i].OptionValue)
@@ -114,11 +114,11 @@ func TestUncertainETAs(t *testing.T) {
 		}
 	})
 	if others == 0 {
-		t.Error("no objective differs from that of exact ETAs")
+		t.Error("no objective differs from the objective with exact ETAs")
 	}
 }
 
-// TestManyPauses checks when pauses are a warning, and what the warnings say.
+// TestManyPauses checks the warnings for many pauses and for ETAs that ran out.
 func TestManyPauses(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 7}
@@ -144,8 +144,8 @@ func TestManyPauses(t *testing.T) {
 	}
 }
 
-// BenchmarkUncertainETAs decides jobs whose ETAs have errors of 0, all of 0.7, of three values,
-// and each of its own.
+// BenchmarkUncertainETAs measures decisions on jobs without ETA errors, with the same error of 0.7, with
+// three different errors, and with a different error per job.
 func BenchmarkUncertainETAs(b *testing.B) {
 	for _, jobs := range []int{40, 1000, 100_000} {
 		for _, values := range []int{0, 1, 3, jobs} {
@@ -170,8 +170,8 @@ func BenchmarkUncertainETAs(b *testing.B) {
 	}
 }
 
-// TestUncertainETAsWithoutFairness checks that there is a decision where nothing but the jobs
-// that outlast it keeps a job's rank above 0, in snapshots too large for sums term by term.
+// TestUncertainETAsWithoutFairness checks that decisions are optimal without fairness, if only longer
+// jobs keep the rank of a job above 0, in snapshots that are too large for exact sums.
 func TestUncertainETAsWithoutFairness(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})

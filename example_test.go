@@ -10,8 +10,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// A scheduler decides in process: two running jobs and one that waits share 16 nodes. What
-// frees nodes is carried out first.
+// A scheduler decides in process. Two running jobs and one queued job share 16 nodes. Steps that free
+// nodes are first.
 func Example() {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
@@ -43,7 +43,7 @@ func Example() {
 	// optimal
 }
 
-// Between two decisions, the queue takes the nodes that a finished job has freed.
+// Between two decisions, queued jobs start on the nodes of a completed job.
 func ExampleAllocator_FillIdle() {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// heldByGroup returns the nodes of every group of a snapshot under a decision, counted
-// from the groups down.
-func heldByGroup(s *solver.Snapshot, d solver.Decision) []int {
-	held := make([]int, len(s.Groups))
+// nodesByGroup returns the allocated nodes of every group of a snapshot, including its subgroups.
+func nodesByGroup(s *solver.Snapshot, d solver.Decision) []int {
+	nodes := make([]int, len(s.Groups))
 	var within func(group, job string) bool
 	within = func(group, job string) bool {
 		for _, g := range s.Groups {
@@ -30,16 +29,16 @@ func heldByGroup(s *solver.Snapshot, d solver.Decision) []int {
 	for g := range s.Groups {
 		for i := range s.Jobs {
 			if within(s.Groups[g].ID, s.Jobs[i].GroupID) {
-				held[g] += d.Allocations[i].Nodes
+				nodes[g] += d.Allocations[i].Nodes
 			}
 		}
 	}
-	return held
+	return nodes
 }
 
-// TestLimitsHold checks on drawn snapshots that no decision breaks a limit, whichever backend makes
-// it, that what is reported of groups is so, and that it is said of every waiting job why.
-func TestLimitsHold(t *testing.T) {
+// TestGroupLimits checks on random snapshots that no decision of any backend exceeds a limit, that the
+// report of groups is correct, and that every waiting job has a reason.
+func TestGroupLimits(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.GroupedSnapshots(solvertest.Limits{Jobs: 8, Steps: 1, Sizes: 4, Nodes: 40}).Draw(t, "snapshot")
@@ -64,20 +63,20 @@ func TestLimitsHold(t *testing.T) {
 					t.Fatalf("%s: job %d has %d nodes and waits for the reason %q behind %q", name, i, a.Nodes, a.WaitReason, a.BehindJobID)
 				}
 				if name == "fill idle" && a.Current > 0 && a.Nodes != a.Current && a.Nodes != 0 {
-					t.Fatalf("job %d goes from %d to %d nodes between two decisions", i, a.Current, a.Nodes)
+					t.Fatalf("FillIdle resizes job %d from %d to %d nodes", i, a.Current, a.Nodes)
 				}
 			}
 			if total > s.TotalNodes {
-				t.Fatalf("%s: %d nodes of %d", name, total, s.TotalNodes)
+				t.Fatalf("%s: %d nodes are allocated of %d", name, total, s.TotalNodes)
 			}
-			for g, held := range heldByGroup(s, d) {
-				if limit := s.Groups[g].Limit; limit != nil && held > *limit {
-					t.Fatalf("%s: group %d holds %d nodes; its limit is %d", name, g, held, *limit)
+			for g, nodes := range nodesByGroup(s, d) {
+				if limit := s.Groups[g].Limit; limit != nil && nodes > *limit {
+					t.Fatalf("%s: group %d has %d nodes; its limit is %d", name, g, nodes, *limit)
 				}
 				if name == "allocate" {
 					r := d.Report.Groups[g]
-					if r.ID != s.Groups[g].ID || r.Nodes != held || r.Short < 0 || r.Short > max(0, s.Groups[g].Quota-held) || !(r.Price >= 0) {
-						t.Fatalf("group %d holds %d nodes: %+v", g, held, r)
+					if r.ID != s.Groups[g].ID || r.Nodes != nodes || r.Short < 0 || r.Short > max(0, s.Groups[g].Quota-nodes) || !(r.Price >= 0) {
+						t.Fatalf("group %d has %d nodes: %+v", g, nodes, r)
 					}
 				}
 			}
@@ -88,17 +87,17 @@ func TestLimitsHold(t *testing.T) {
 	})
 }
 
-// of returns a job of one size that holds the given nodes, as one of a group.
-func of(group, id string, size, current int) solver.Job {
+// inGroup returns a job of a group with one size that occupies the given number of nodes.
+func inGroup(group, id string, size, current int) solver.Job {
 	job := sized(id, size, current)
 	job.GroupID = group
 	return job
 }
 
-// TestWaitsAtLimits decides small queues of groups, in which it is plain why a job waits.
+// TestWaitsAtLimits checks small queues of groups in which the reason to wait is obvious.
 func TestWaitsAtLimits(t *testing.T) {
-	lowly := of("a", "lowly", 4, 0)
-	lowly.Weight = new(0.001)
+	light := inGroup("a", "light", 4, 0)
+	light.Weight = new(0.001)
 	tests := []struct {
 		name      string
 		nodes     int
@@ -111,50 +110,50 @@ func TestWaitsAtLimits(t *testing.T) {
 		{
 			name: "a team at its limit", nodes: 8, admission: solver.AdmissionFIFO,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
-			jobs:   []solver.Job{of("a", "a1", 4, 4), of("a", "a2", 2, 0), of("a", "a3", 1, 0), of("b", "b1", 2, 0)},
+			jobs:   []solver.Job{inGroup("a", "a1", 4, 4), inGroup("a", "a2", 2, 0), inGroup("a", "a3", 1, 0), inGroup("b", "b1", 2, 0)},
 			want:   []string{"4", "0 group-limit", "0 group-limit", "2"},
 			filled: []string{"4", "0 group-limit", "0 group-limit", "2"},
 		},
 		{
-			name: "the line behind a job that its limit stops", nodes: 8, admission: solver.AdmissionFIFO,
+			name: "jobs behind a job that its limit blocks", nodes: 8, admission: solver.AdmissionFIFO,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
-			jobs:   []solver.Job{of("a", "a1", 3, 3), of("a", "a2", 2, 0), of("a", "a3", 1, 0), of("b", "b1", 2, 0)},
+			jobs:   []solver.Job{inGroup("a", "a1", 3, 3), inGroup("a", "a2", 2, 0), inGroup("a", "a3", 1, 0), inGroup("b", "b1", 2, 0)},
 			want:   []string{"3", "0 group-limit", "0 behind a2", "2"},
 			filled: []string{"3", "0 group-limit", "0 behind a2", "2"},
 		},
 		{
-			name: "a running job that the limit leaves room for, behind one that it does not", nodes: 20, admission: solver.AdmissionFIFO,
+			name: "a running job that fits in the limit, behind one that does not", nodes: 20, admission: solver.AdmissionFIFO,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}},
-			jobs:   []solver.Job{of("a", "a1", 2, 2), of("a", "a2", 4, 4), of("a", "a3", 2, 2)},
+			jobs:   []solver.Job{inGroup("a", "a1", 2, 2), inGroup("a", "a2", 4, 4), inGroup("a", "a3", 2, 2)},
 			want:   []string{"2", "0 group-limit", "2"},
 			filled: []string{"2", "0 group-limit", "2"},
 		},
 		{
-			name: "a limit below what its jobs hold", nodes: 9, admission: solver.AdmissionFIFO,
+			name: "a limit below the nodes in use", nodes: 9, admission: solver.AdmissionFIFO,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
-			jobs:   []solver.Job{of("a", "a1", 4, 4), of("a", "a2", 4, 4), of("b", "b1", 1, 0)},
+			jobs:   []solver.Job{inGroup("a", "a1", 4, 4), inGroup("a", "a2", 4, 4), inGroup("b", "b1", 1, 0)},
 			want:   []string{"4", "0 group-limit", "1"},
 			filled: []string{"4", "0 group-limit", "1"},
 		},
 		{
-			name: "the optimiser has to choose within a limit", nodes: 8, admission: solver.AdmissionPreemptive,
+			name: "the optimizer chooses within a limit", nodes: 8, admission: solver.AdmissionPreemptive,
 			groups: []solver.Group{{ID: "a", Limit: new(4)}},
-			jobs:   []solver.Job{of("a", "a1", 4, 4), lowly},
+			jobs:   []solver.Job{inGroup("a", "a1", 4, 4), light},
 			want:   []string{"4", "0 group-limit"},
 			filled: []string{"4", "0 group-limit"},
 		},
 		{
-			name: "a job that no limit admits", nodes: 8, admission: solver.AdmissionStartFirst,
+			name: "a job larger than its limit", nodes: 8, admission: solver.AdmissionStartFirst,
 			groups:   []solver.Group{{ID: "a", Limit: new(3), Quota: 6}, {ID: "b", Quota: 3}},
-			jobs:     []solver.Job{of("a", "a1", 4, 0), of("a", "a2", 3, 0), of("b", "b1", 9, 0)},
+			jobs:     []solver.Job{inGroup("a", "a1", 4, 0), inGroup("a", "a2", 3, 0), inGroup("b", "b1", 9, 0)},
 			want:     []string{"0 group-limit", "3", "0 never-fits"},
 			filled:   []string{"0 group-limit", "3", "0 never-fits"},
 			warnings: []string{"quotas-exceed-pool ", "never-fits b1"},
 		},
 		{
-			name: "no room in the pool, whatever the limits", nodes: 4, admission: solver.AdmissionFIFO,
+			name: "no room in the pool within the limits", nodes: 4, admission: solver.AdmissionFIFO,
 			groups:   []solver.Group{{ID: "a", Limit: new(4)}, {ID: "b"}},
-			jobs:     []solver.Job{of("a", "a1", 3, 3), of("b", "b1", 2, 0), of("b", "b2", 1, 0)},
+			jobs:     []solver.Job{inGroup("a", "a1", 3, 3), inGroup("b", "b1", 2, 0), inGroup("b", "b2", 1, 0)},
 			want:     []string{"3", "0 no-room", "0 behind b1"},
 			filled:   []string{"3", "0 no-room", "0 behind b1"},
 			warnings: []string{"idle-with-queue b1"},
@@ -167,7 +166,7 @@ func TestWaitsAtLimits(t *testing.T) {
 			jobs = append(jobs, text)
 		}
 		for _, w := range d.Report.Warnings {
-			if w.Code != solver.WarningManyPauses { // It is of no group.
+			if w.Code != solver.WarningManyPauses { // It is not specific to groups.
 				warnings = append(warnings, string(w.Code)+" "+w.JobID)
 			}
 		}
@@ -202,16 +201,15 @@ func TestWaitsAtLimits(t *testing.T) {
 	}
 }
 
-// TestHeldJobsCountTowardsTheirGroup checks that a job with bad fields keeps its nodes out of
-// the limit of its group too.
-func TestHeldJobsCountTowardsTheirGroup(t *testing.T) {
+// TestFrozenJobsCountInGroups checks that the nodes of a frozen job count in the limit of its group.
+func TestFrozenJobsCountInGroups(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
-	bad := of("a", "bad", 4, 4)
+	bad := inGroup("a", "bad", 4, 4)
 	bad.RemainingETA = -1
-	stray := of("nowhere", "stray", 1, 1)
+	stray := inGroup("nowhere", "stray", 1, 1)
 	s := &solver.Snapshot{
 		TotalNodes: 16, Groups: []solver.Group{{ID: "d", Quota: 9}, {ID: "a", ParentID: "d", Limit: new(6), Quota: 5}},
-		Jobs: []solver.Job{bad, of("a", "a2", 2, 0), of("a", "a1", 1, 0), stray},
+		Jobs: []solver.Job{bad, inGroup("a", "a2", 2, 0), inGroup("a", "a1", 1, 0), stray},
 	}
 	d, err := allocator.Allocate(t.Context(), s, solver.Options{
 		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive, BadJobs: solver.BadJobsHold,
@@ -228,7 +226,7 @@ func TestHeldJobsCountTowardsTheirGroup(t *testing.T) {
 	}
 	for _, g := range d.Report.Groups {
 		if g.Nodes != 6 {
-			t.Errorf("group %s holds %d nodes; want 6", g.ID, g.Nodes)
+			t.Errorf("group %s has %d nodes; want 6", g.ID, g.Nodes)
 		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestPriceHintChangesNoDecision decides again with the prices of the decision itself, with
-// those times any factor, of one on a neighbouring pool, and with any prices at all.
-func TestPriceHintChangesNoDecision(t *testing.T) {
+// TestPriceHintKeepsDecision checks that a price hint does not change the decision. The hints are the
+// prices of the decision, scaled prices, the prices of a larger pool, and random prices.
+func TestPriceHintKeepsDecision(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 5, Sizes: 5, Nodes: 60}).Draw(rt, "snapshot")
@@ -38,7 +38,7 @@ func TestPriceHintChangesNoDecision(t *testing.T) {
 			want.Report.NodePrices,
 			decide(s.TotalNodes+3, nil).Report.NodePrices,
 			rapid.SliceOfN(rapid.Float64Range(0, 1e9), steps, steps).Draw(rt, "hint"),
-			times(want.Report.NodePrices, rapid.SampledFrom([]float64{0, 0.25, 4, 1000}).Draw(rt, "factor")),
+			scale(want.Report.NodePrices, rapid.SampledFrom([]float64{0, 0.25, 4, 1000}).Draw(rt, "factor")),
 		}
 		for _, hint := range hints {
 			if diff := cmp.Diff(want.Allocations, decide(s.TotalNodes, hint).Allocations); diff != "" {
@@ -48,8 +48,8 @@ func TestPriceHintChangesNoDecision(t *testing.T) {
 	})
 }
 
-// times returns prices times a factor.
-func times(prices []float64, factor float64) []float64 {
+// scale returns prices times a factor.
+func scale(prices []float64, factor float64) []float64 {
 	scaled := slices.Clone(prices)
 	for n := range scaled {
 		scaled[n] *= factor

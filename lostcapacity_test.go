@@ -11,12 +11,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// remaining is what running jobs that are considered in order leave of a pool, its node types
-// and the limits of its groups.
+// remaining contains the free nodes of a pool, its node types and the limits of its groups after the
+// running jobs considered so far.
 type remaining struct {
 	snapshot *solver.Snapshot
 	nodes    []int          // by node type, or of the pool
-	limits   map[string]int // by group, of those that have one
+	limits   map[string]int // of the groups that have one
 }
 
 func newRemaining(s *solver.Snapshot) *remaining {
@@ -35,7 +35,7 @@ func newRemaining(s *solver.Snapshot) *remaining {
 	return r
 }
 
-// groupsOf returns the group of a job and those that it is part of.
+// groupsOf returns the group of a job and its ancestors.
 func (r *remaining) groupsOf(job *solver.Job) []string {
 	var ids []string
 	for id := job.GroupID; id != ""; {
@@ -54,12 +54,12 @@ func (r *remaining) withinLimits(job *solver.Job, nodes int) bool {
 	})
 }
 
-// heldType returns the position of the type of the nodes that a job holds.
-func (r *remaining) heldType(job *solver.Job) int {
+// currentType returns the position of the node type that a job occupies.
+func (r *remaining) currentType(job *solver.Job) int {
 	return max(0, slices.IndexFunc(r.snapshot.NodeTypes, func(t solver.NodeType) bool { return t.ID == job.CurrentNodeType }))
 }
 
-// smallest returns the smallest size of a job on nodes of a type, 0 if it does not run there.
+// smallest returns the smallest size of a job on a node type, or 0 if the job cannot run on it.
 func (r *remaining) smallest(job *solver.Job, nodeType int) int {
 	there, runs := *job, true
 	if len(r.snapshot.NodeTypes) > 0 {
@@ -71,14 +71,14 @@ func (r *remaining) smallest(job *solver.Job, nodeType int) int {
 	return 0
 }
 
-// place returns the type on which a job has its smallest size: the one that it holds if it has
-// room, otherwise the one with most nodes left; -1 if none has room.
+// place returns the node type for the smallest size of a job: its current type if it has room,
+// otherwise the type with the most free nodes. It returns -1 if no type has room.
 func (r *remaining) place(job *solver.Job) int {
 	best := -1
 	for t, left := range r.nodes {
 		switch size := r.smallest(job, t); {
 		case size == 0 || size > left:
-		case t == r.heldType(job):
+		case t == r.currentType(job):
 			return t
 		case best < 0 || left > r.nodes[best]:
 			best = t
@@ -97,16 +97,15 @@ func (r *remaining) take(job *solver.Job, nodeType, nodes int) {
 	}
 }
 
-// keepRule is what the running jobs that are considered in order need.
+// keepRule defines which nodes the running jobs need.
 type keepRule struct {
-	loading bool // only jobs that load are considered
-	exactly bool // a job needs exactly what it holds, otherwise its smallest size
-	moves   bool // on nodes of any type, otherwise of the one that it holds
+	loading bool // whether only loading jobs are considered
+	exactly bool // whether a job needs its current number of nodes, or its smallest size
+	moves   bool // whether it can use any node type, or only its current type
 }
 
-// keep considers the running jobs in order and reports which of them have room for the nodes
-// that they need. lost reports whether the pool has no room for one that it could hold if it were
-// empty.
+// keep considers the running jobs in order and reports which of them have room for the nodes that they
+// need. lost reports whether a job has no room that would have room in the empty pool.
 func (r *remaining) keep(rule keepRule) (kept []bool, lost bool) {
 	kept = make([]bool, len(r.snapshot.Jobs))
 	for i := range r.snapshot.Jobs {
@@ -114,7 +113,7 @@ func (r *remaining) keep(rule keepRule) (kept []bool, lost bool) {
 		if job.CurrentNodes == 0 || rule.loading && job.TrainingTime > 0 {
 			continue
 		}
-		on := r.heldType(job)
+		on := r.currentType(job)
 		if rule.moves {
 			on = r.place(job)
 		}
@@ -123,7 +122,7 @@ func (r *remaining) keep(rule keepRule) (kept []bool, lost bool) {
 			nodes = r.smallest(job, on)
 		}
 		switch {
-		case on >= 0 && nodes == 0: // It does not run on the nodes that it holds.
+		case on >= 0 && nodes == 0: // The job cannot run on its current nodes.
 		case on >= 0 && nodes <= r.nodes[on] && r.withinLimits(job, nodes):
 			kept[i] = true
 			r.take(job, on, nodes)
@@ -145,7 +144,7 @@ func loseCapacity(t *rapid.T, s *solver.Snapshot) *solver.Snapshot {
 	needs, needsOf := make([]int, len(r.nodes)), map[string]int{}
 	for i := range s.Jobs {
 		if job := &s.Jobs[i]; job.CurrentNodes > 0 {
-			on := r.heldType(job)
+			on := r.currentType(job)
 			needs[on] += r.smallest(job, on)
 			for _, id := range r.groupsOf(job) {
 				needsOf[id] += r.smallest(job, on)
@@ -153,7 +152,7 @@ func loseCapacity(t *rapid.T, s *solver.Snapshot) *solver.Snapshot {
 		}
 	}
 	lose := func(nodes, need int) int {
-		return rapid.OneOf(rapid.Just(nodes), rapid.IntRange(0, min(nodes, need))).Draw(t, "nodes that are left")
+		return rapid.OneOf(rapid.Just(nodes), rapid.IntRange(0, min(nodes, need))).Draw(t, "remaining nodes")
 	}
 	shrunk.TotalNodes, shrunk.NodeTypes, shrunk.Groups = 0, slices.Clone(s.NodeTypes), slices.Clone(s.Groups)
 	for g := range shrunk.NodeTypes {
@@ -171,19 +170,19 @@ func loseCapacity(t *rapid.T, s *solver.Snapshot) *solver.Snapshot {
 	return &shrunk
 }
 
-// TestLostCapacity checks on random snapshots, of which many have a pool or a group that shrank
-// below what its jobs hold, that every running job that fits beside those before it keeps nodes,
-// under ADMISSION_START_FIRST every job that loads, and that no job of the queue gets nodes past
-// one that lost them.
+// TestLostCapacity checks random snapshots, in many of which a pool or a group has fewer nodes than its
+// jobs occupy. Every running job that fits together with the jobs before it keeps nodes. Under
+// ADMISSION_START_FIRST this applies to every loading job. No queued job starts before a job that lost
+// its nodes.
 func TestLostCapacity(t *testing.T) {
 	t.Parallel()
-	allocator := newAllocator(t, elastalloc.Options{}).Allocator // without the audit, which would fail first
+	allocator := newAllocator(t, elastalloc.Options{}).Allocator // not audited, because the audit would fail first
 	limits := solvertest.Limits{Jobs: 8, Steps: 2, Sizes: 4, Nodes: 24}
-	kinds := map[string]*rapid.Generator[*solver.Snapshot]{
+	generators := map[string]*rapid.Generator[*solver.Snapshot]{
 		"pool": solvertest.SnapshotsWithin(limits), "groups": solvertest.GroupedSnapshots(limits), "node types": solvertest.TypedSnapshots(limits),
 	}
-	for kind, snapshots := range kinds {
-		t.Run(kind, func(t *testing.T) {
+	for name, snapshots := range generators {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) {
 				s := loseCapacity(rt, snapshots.Draw(rt, "snapshot").WithDefaults())
@@ -193,17 +192,17 @@ func TestLostCapacity(t *testing.T) {
 					Admission: rapid.SampledFrom(solver.Admissions()).Draw(rt, "admission"),
 				}
 				rule := keepRule{moves: true}
-				stops := o.Admission == solver.AdmissionFIFO // The queue stops behind a job that lost its nodes.
+				blocks := o.Admission == solver.AdmissionFIFO // A job that lost its nodes blocks the queue.
 				switch o.Admission {
 				case solver.AdmissionPreemptive: // The optimizer may pause any job.
-					o.Backend, rule.moves, stops = solver.BackendGreedy, false, true
+					o.Backend, rule.moves, blocks = solver.BackendGreedy, false, true
 				case solver.AdmissionStartFirst:
 					rule.loading = true
 				}
 				d, err := allocator.Allocate(t.Context(), s, o)
 				if rapid.IntRange(0, 3).Draw(rt, "decision") == 3 {
 					d, err = allocator.FillIdle(t.Context(), s)
-					rule, stops = keepRule{exactly: true}, true
+					rule, blocks = keepRule{exactly: true}, true
 				}
 				if err != nil {
 					rt.Fatal(err)
@@ -213,8 +212,8 @@ func TestLostCapacity(t *testing.T) {
 					if kept[i] && a.Nodes == 0 {
 						rt.Fatalf("job %s loses its %d nodes", a.JobID, a.Current)
 					}
-					if lost && stops && a.Current == 0 && a.Nodes > 0 {
-						rt.Fatalf("job %s gets %d nodes past a job that lost its nodes", a.JobID, a.Nodes)
+					if lost && blocks && a.Current == 0 && a.Nodes > 0 {
+						rt.Fatalf("job %s gets %d nodes before a job that lost its nodes", a.JobID, a.Nodes)
 					}
 				}
 			})

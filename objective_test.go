@@ -14,7 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// spread returns an objective that is in no table: every job wants nodes, the first most.
+// spread returns a custom objective with decreasing benefits of the nodes of a job.
 func spread() *solver.ObjectiveSpec {
 	return &solver.ObjectiveSpec{
 		Name: "spread", Unit: solver.Unit{Name: "roots of nodes"},
@@ -31,7 +31,7 @@ func spread() *solver.ObjectiveSpec {
 	}
 }
 
-// late returns an objective that is in no table and looks ahead: what is done by the end.
+// late returns a custom objective over several steps: the work that is done in the last step.
 func late() *solver.ObjectiveSpec {
 	return &solver.ObjectiveSpec{
 		Name: "late", Unit: solver.Unit{Name: "jobs done in the end"},
@@ -44,9 +44,9 @@ func late() *solver.ObjectiveSpec {
 	}
 }
 
-// TestAddedObjective decides towards objectives that only this test has: the decision is the
-// best by exhaustive search, groups keep to their limits, and forecasts and variations go by it.
-func TestAddedObjective(t *testing.T) {
+// TestCustomObjective checks that decisions with custom objectives are optimal by exhaustive search, that
+// they respect group limits, and that scenarios use the objective too.
+func TestCustomObjective(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,7 +54,7 @@ func TestAddedObjective(t *testing.T) {
 		o := solver.Options{
 			CustomObjective: rapid.SampledFrom([]*solver.ObjectiveSpec{spread(), late()}).Draw(t, "objective"),
 			Admission:       rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
-			Certificate:     true, // as the audit asks for
+			Certificate:     true, // as the audit requires
 		}
 		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
 		if o.CustomObjective.Name == "spread" && rapid.Bool().Draw(t, "groups") {
@@ -69,9 +69,9 @@ func TestAddedObjective(t *testing.T) {
 		if !found || math.Abs(d.Report.Objective-best.Objective) > noise || d.Report.Bound-best.Objective > noise {
 			t.Fatalf("%s objective %v, bound %v; want %v", d.Report.Reason, d.Report.Objective, d.Report.Bound, best.Objective)
 		}
-		for g, held := range heldByGroup(s, d) {
-			if limit := s.Groups[g].Limit; limit != nil && held > *limit {
-				t.Fatalf("group %d holds %d nodes; its limit is %d", g, held, *limit)
+		for g, nodes := range nodesByGroup(s, d) {
+			if limit := s.Groups[g].Limit; limit != nil && nodes > *limit {
+				t.Fatalf("group %d has %d nodes; its limit is %d", g, nodes, *limit)
 			}
 		}
 		varied, err := a.WhatIf(t.Context(), s, o, []solver.Scenario{{}})
@@ -84,9 +84,9 @@ func TestAddedObjective(t *testing.T) {
 	})
 }
 
-// TestAddedObjectiveIsNamed checks that an objective which only this test has is validated by
-// what it says of itself, and that sentences have its unit.
-func TestAddedObjectiveIsNamed(t *testing.T) {
+// TestCustomObjectiveTexts checks the validation of options for custom objectives, and that explanations
+// use their units.
+func TestCustomObjectiveTexts(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
 	for _, objective := range []*solver.ObjectiveSpec{spread(), late()} {
@@ -134,10 +134,10 @@ func TestAddedObjectiveIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w := d.Report.Warnings; len(w) == 0 || !strings.Contains(w[len(w)-1].Message, "options.objective is OBJECTIVE_"+strings.ToUpper(string(objective.Name))) {
-			t.Errorf("%s: warnings %+v; want that other parameters have no effect", objective.Name, w)
+			t.Errorf("%s: warnings %+v; want one about options without effect", objective.Name, w)
 		}
 		if len(d.Report.Groups) > 0 && d.Report.Groups[0].Nodes != 2 {
-			t.Errorf("%s: the group holds %d nodes; want 2", objective.Name, d.Report.Groups[0].Nodes)
+			t.Errorf("%s: the group has %d nodes; want 2", objective.Name, d.Report.Groups[0].Nodes)
 		}
 	}
 }

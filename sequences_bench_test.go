@@ -15,7 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// sweep is a hyperparameter sweep: jobs that are nearly alike.
+// sweep is a hyperparameter sweep: nearly identical jobs.
 type sweep struct {
 	jobs, pool int
 	elastic    bool
@@ -33,7 +33,7 @@ const rigidNodes = 4
 func (s *sweep) workload() sim.Workload {
 	workload := sim.Workload{Name: fmt.Sprintf("%+v", *s)}
 	for i := range s.jobs {
-		// The golden ratio spreads lengths evenly and in no order.
+		// The golden ratio distributes lengths evenly and without order.
 		_, place := math.Modf(float64(i) * math.Phi)
 		length := time.Duration(s.length.Seconds()*(1+s.spread*place)) * time.Second
 		job := sim.WorkloadJob{ID: fmt.Sprint(i), Demand: length, RequestedNodes: 1, Fate: sim.OutcomeCompleted}
@@ -52,7 +52,7 @@ func (s *sweep) workload() sim.Workload {
 	return workload
 }
 
-// grid is the sweeps of every combination of what it lists.
+// grid contains lists of parameters, whose combinations are sweeps.
 type grid struct {
 	jobs, pools []int
 	elastic     []bool
@@ -76,7 +76,7 @@ func (g *grid) sweeps() []sweep {
 	})
 }
 
-// product returns each of the sweeps with each of the values.
+// product returns a copy of each sweep for each of the values.
 func product[T any](sweeps []sweep, values []T, set func(*sweep, T)) []sweep {
 	var all []sweep
 	for _, s := range sweeps {
@@ -88,26 +88,26 @@ func product[T any](sweeps []sweep, values []T, set func(*sweep, T)) []sweep {
 	return all
 }
 
-// withoutLoading is an allocator whose callers leave the time in which a job loads out of its
-// training time. It works that out from its own decisions: a change of nodes costs a restart.
+// withoutLoading is an allocator that excludes loading from the training time of jobs. It derives the
+// loading time from its decisions: every resize takes a restart.
 type withoutLoading struct {
 	sim.Allocator
 	restart time.Duration
-	loaded  map[string]time.Duration // before the nodes that the job holds now
-	since   map[string]time.Duration // training time, loading included, when it got them
+	loaded  map[string]time.Duration // before the last resize
+	since   map[string]time.Duration // training time including loading at the last resize
 }
 
-func (a *withoutLoading) told(s *solver.Snapshot) *solver.Snapshot {
-	told := *s
-	told.Jobs = slices.Clone(s.Jobs)
-	for i := range told.Jobs {
-		job := &told.Jobs[i]
+func (a *withoutLoading) exclude(s *solver.Snapshot) *solver.Snapshot {
+	result := *s
+	result.Jobs = slices.Clone(s.Jobs)
+	for i := range result.Jobs {
+		job := &result.Jobs[i]
 		job.TrainingTime -= a.loaded[job.ID] + min(a.restart, job.TrainingTime-a.since[job.ID])
 	}
-	return &told
+	return &result
 }
 
-// note takes note of the changes of a decision on a snapshot.
+// note records the resizes of a decision on a snapshot.
 func (a *withoutLoading) note(s *solver.Snapshot, d *solver.Decision) {
 	for i := range d.Allocations {
 		if job := &s.Jobs[i]; d.Allocations[i].Nodes != job.CurrentNodes {
@@ -118,13 +118,13 @@ func (a *withoutLoading) note(s *solver.Snapshot, d *solver.Decision) {
 }
 
 func (a *withoutLoading) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	d, err := a.Allocator.Allocate(ctx, a.told(s), o)
+	d, err := a.Allocator.Allocate(ctx, a.exclude(s), o)
 	a.note(s, &d)
 	return d, err
 }
 
 func (a *withoutLoading) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	d, err := a.Allocator.FillIdle(ctx, a.told(s))
+	d, err := a.Allocator.FillIdle(ctx, a.exclude(s))
 	a.note(s, &d)
 	return d, err
 }
@@ -151,7 +151,7 @@ func BenchmarkSequences(b *testing.B) {
 	for _, row := range []struct {
 		name      string
 		admission solver.Admission
-		loading   bool // counts as training
+		loading   bool // whether loading counts as training
 		sweeps    []sweep
 	}{
 		{"START_FIRST", solver.AdmissionStartFirst, true, hours.sweeps()},

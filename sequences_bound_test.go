@@ -15,14 +15,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// leastError is the smallest standard deviation that two keys differ by if both jobs have a
+// minError is the smallest standard deviation that two keys differ by if both jobs have a
 // restart time.
-const leastError = 0.1 * math.Sqrt2
+const minError = 0.1 * math.Sqrt2
 
 // TestSequenceOfDecisions runs closed loops, each with a fixed set of jobs on a fixed pool until
 // all jobs that fit have completed, and checks every step of the proof in docs/explanation/sequences.md and
-// the bound on the number of resizes. The quantities that the bounds consist of are worked
-// out here from the jobs; only c_i and the change costs come from the solver.
+// the bound on the number of resizes. The test computes the quantities of
+// the bounds from the jobs. Only c_i and the change costs are results of the solver.
 func TestSequenceOfDecisions(t *testing.T) {
 	t.Parallel()
 	a, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -53,7 +53,7 @@ func TestSweepCompletes(t *testing.T) {
 			}
 			l.run(t, a)
 			if charged := l.resizes + l.pauses; charged > 0 {
-				t.Errorf("%s: %d resizes and pauses; want none, since identical jobs have no reason to displace each other", admission, charged)
+				t.Errorf("%s: %d resizes and pauses; want none, because the jobs are identical", admission, charged)
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func TestSweepCompletes(t *testing.T) {
 type sequence struct {
 	pool          int
 	admission     solver.Admission
-	jobs          []*sequenceJob // those that are left
+	jobs          []*sequenceJob // jobs that have not completed
 	interval      float64        // between decisions
 	irregular     bool           // whether intervals are random, with that mean
 	atCompletions bool           // whether there is a decision at every completion too
@@ -75,7 +75,7 @@ type sequence struct {
 	now, decided                     float64 // decided is the time of the last decision
 	meanWeight                       float64 // at the last decision
 	starts, resumes, resizes, pauses int
-	displacing                       int  // decisions that start a job on nodes that others hold
+	displacing                       int  // decisions that start a job on nodes in use
 	completed                        bool // whether a job has completed since the last decision
 	piece                            *piece
 	total                            piece // the sums over the pieces that are closed
@@ -91,9 +91,9 @@ type sequenceJob struct {
 	efficiency, weight float64
 	restart            float64
 	nodes              int
-	loading            float64 // how long it still loads
+	loading            float64 // remaining loading time
 	trained, waited    float64
-	since              float64 // when it got its nodes
+	since              float64 // time of the last resize
 	c, demand          float64 // c_i, relative to the mean weight, and d_i at the last decision
 }
 
@@ -120,7 +120,7 @@ func (j *sequenceJob) fastest(pool int) float64 {
 	return highest
 }
 
-// aging and payback are those that count for the job, A_i and L_i.
+// aging and payback return the effective aging and payback of the job, A_i and L_i.
 func (j *sequenceJob) aging() float64 { return max(solver.DefaultAging.Seconds(), 100*j.restart) }
 
 func (j *sequenceJob) payback() float64 { return max(solver.DefaultPayback.Seconds(), 4*j.restart) }
@@ -128,12 +128,11 @@ func (j *sequenceJob) payback() float64 { return max(solver.DefaultPayback.Secon
 // aged returns the weight of the job with its aging.
 func (j *sequenceJob) aged() float64 { return j.weight * (1 + j.waited/j.aging()) }
 
-// piece is a run of decisions with the same jobs, none of which starts a job on nodes that
-// others hold. All values are divided by the mean weight.
+// piece is a sequence of decisions with the same jobs, none of which starts a job on nodes in use. All values are divided by the mean weight.
 type piece struct {
 	first    float64 // value of the plan before the first decision
-	declines float64 // of c_i, times the speed held
-	allowed  float64 // what the proof bounds the declines by
+	declines float64 // of c_i, times the current speed
+	allowed  float64 // bound of the proof on the declines
 
 	costs, bonus, lost float64 // sums over the decisions, as in step
 	charged            int
@@ -147,7 +146,7 @@ func randomSequence(t *rapid.T) *sequence {
 		irregular:     rapid.Bool().Draw(t, "irregular"),
 		atCompletions: rapid.Bool().Draw(t, "decisions at completions"),
 		loadingCounts: rapid.Bool().Draw(t, "loading counts"),
-		price:         rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, solver.DefaultRescalePrice}).Draw(t, "rescale price"),
+		price:         rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, solver.DefaultRescalePrice}).Draw(t, "RescalePrice"),
 		random:        rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 	}
 	restart := rapid.SampledFrom([]float64{15, 60, 300, 900}).Draw(t, "restart")
@@ -261,7 +260,7 @@ func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 	limits := l.bounds()
 	step := l.observe(t, solver.NewProblemFor(s.WithDefaults(), o.WithDefaults()), d, limits.meanWeight)
 	if l.largestValue = max(l.largestValue, limits.largestValue); step.after > limits.largestValue*(1+1e-9) {
-		t.Fatalf("a plan is worth %v; want at most %v", step.after, limits.largestValue)
+		t.Fatalf("the value of a plan is %v; want at most %v", step.after, limits.largestValue)
 	}
 	if l.piece == nil || l.completed {
 		l.close()
@@ -287,10 +286,10 @@ type step struct {
 	bonus         float64   // for first starts
 	charged       int       // resizes and pauses
 	lost          float64   // time that the jobs resized or paused spent restarting, by its value now
-	displacing    bool      // whether a job had to start on nodes that others hold
+	displacing    bool      // whether a job had to start on nodes in use
 }
 
-// observe works out what a decision changes and checks the cost of every resize and pause.
+// observe computes the changes of a decision and checks the cost of every resize and pause.
 func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, meanWeight float64) step {
 	t.Helper()
 	now := step{slope: make([]float64, len(l.jobs))}
@@ -320,7 +319,7 @@ func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, mea
 			now.charged++
 			now.lost += min(j.restart, l.now-j.since) * c * j.speed(j.nodes)
 			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / j.payback(); cost < due*(1-1e-9) {
-				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d may be for nothing", j.id, j.nodes, nodes, cost, due)
+				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d nodes may be wasted", j.id, j.nodes, nodes, cost, due)
 			}
 		}
 	}
@@ -333,16 +332,16 @@ func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, mea
 func (p *piece) add(t rapid.TB, now step) {
 	t.Helper()
 	if gained := now.after + now.bonus - now.costs; gained < now.before-1e-9*(1+now.before+now.costs) {
-		t.Fatalf("a decision is worth %v, its changes included; keeping is worth %v", gained, now.before)
+		t.Fatalf("the value of a decision including the cost of its changes is %v; the value without changes is %v", gained, now.before)
 	}
 	p.costs, p.bonus = p.costs+now.costs, p.bonus+now.bonus
 	p.charged, p.lost = p.charged+now.charged, p.lost+now.lost
-	if most := now.after - p.first + p.declines + p.bonus; p.costs > most+1e-6*(1+most) {
-		t.Fatalf("changes have cost %v; the values account for %v", p.costs, most)
+	if limit := now.after - p.first + p.declines + p.bonus; p.costs > limit+1e-6*(1+limit) {
+		t.Fatalf("changes cost %v; want at most %v", p.costs, limit)
 	}
 }
 
-// apply changes nodes as decided and keeps what the next decision is compared with.
+// apply applies a decision and stores the values for the comparison with the next one.
 func (l *sequence) apply(d solver.Decision, s *solver.Snapshot, slope []float64, meanWeight float64) {
 	l.completed, l.decided, l.meanWeight = false, l.now, meanWeight
 	for i, j := range l.jobs {
@@ -367,26 +366,26 @@ func (l *sequence) apply(d solver.Decision, s *solver.Snapshot, slope []float64,
 	}
 }
 
-// bounds are what the theorem takes from a set of jobs and a pool.
+// bounds contains the quantities of the theorem for a set of jobs and a pool.
 type bounds struct {
 	meanWeight   float64
 	exponent     float64   // a
-	toCome       float64   // V_0 relative to the mean weight, F N / mean largest size
+	futureWork   float64   // V_0 relative to the mean weight, F N / mean largest size
 	unit         []float64 // N^a u_i
-	most         []float64 // of c_i, C_i
+	maxSlope     []float64 // of c_i, C_i
 	largestValue float64   // of a plan, F_max
 	rate         float64   // at which aging lowers the logarithm of c_i at most, mu
 }
 
-// bounds works out those of the jobs that are left.
+// bounds computes the quantities for the jobs that have not completed.
 func (l *sequence) bounds() (b bounds) {
 	n, pool := float64(len(l.jobs)), float64(l.pool)
 	var exponents []float64
-	meanLargest, leastAging := 0.0, math.Inf(1)
+	meanLargest, minAging := 0.0, math.Inf(1)
 	for _, j := range l.jobs {
 		b.meanWeight += j.aged() / n
 		meanLargest += min(float64(j.largest()), pool) / n
-		leastAging = min(leastAging, j.aging())
+		minAging = min(minAging, j.aging())
 		if j.largest() > 1 {
 			exponents = append(exponents, j.exponent())
 		}
@@ -396,15 +395,15 @@ func (l *sequence) bounds() (b bounds) {
 		b.exponent = (exponents[len(exponents)/2] + exponents[(len(exponents)-1)/2]) / 2
 	}
 	b.exponent = min(max(b.exponent, 0.05), 0.97)
-	b.toCome = pool / meanLargest
+	b.futureWork = pool / meanLargest
 	for _, j := range l.jobs {
 		share := min(max(1, pool/n, float64(j.sizes[0])), float64(j.largest()))
 		unit := math.Pow(pool, b.exponent) * math.Pow(share, j.exponent()-b.exponent)
-		most := max((b.toCome+n)/unit, n/j.speed(j.largest()))
-		b.unit, b.most = append(b.unit, unit), append(b.most, most)
-		b.largestValue += most * j.fastest(l.pool)
+		highest := max((b.futureWork+n)/unit, n/j.speed(j.largest()))
+		b.unit, b.maxSlope = append(b.unit, unit), append(b.maxSlope, highest)
+		b.largestValue += highest * j.fastest(l.pool)
 	}
-	b.rate = (1 + agingRate(b.exponent, n/b.toCome)) / leastAging
+	b.rate = (1 + agingRate(b.exponent, n/b.futureWork)) / minAging
 	return b
 }
 
@@ -414,7 +413,7 @@ func agingRate(a, m float64) float64 {
 	steepest := 0.0
 	for x := -8.0; x < 4; x += 1.0 / 64 {
 		density := math.Exp(-x*x/2) / math.Sqrt(2*math.Pi)
-		steepest = max(steepest, a*density/leastError/(1/m+math.Erfc(-x/math.Sqrt2)/2))
+		steepest = max(steepest, a*density/minError/(1/m+math.Erfc(-x/math.Sqrt2)/2))
 	}
 	return a * max(0, steepest*(1+1e-4)-1)
 }
@@ -430,10 +429,10 @@ func TestAgingRate(t *testing.T) {
 }
 
 // checkDeclines checks how far each c_i has fallen since the last decision, which had the same
-// jobs, and adds up what the falls come to.
+// jobs, and adds up the declines.
 func (l *sequence) checkDeclines(t rapid.TB, now bounds, slope []float64) {
 	t.Helper()
-	peak := 1 / math.Sqrt(2*math.Pi) / leastError // the highest slope of an expected order
+	peak := 1 / math.Sqrt(2*math.Pi) / minError // the highest slope of an expected order
 	n, aged := float64(len(l.jobs)), math.Log(now.meanWeight/l.meanWeight)
 	for i, j := range l.jobs {
 		if slope[i] == 0 {
@@ -446,15 +445,15 @@ func (l *sequence) checkDeclines(t rapid.TB, now bounds, slope []float64) {
 				fallen, weighted = fallen+fell, weighted+fell*other.aged()/l.meanWeight
 			}
 		}
-		most := now.rate*(l.now-l.decided) + now.exponent*peak*weighted/now.toCome
-		if decline := math.Log(j.c / slope[i]); decline > most+1e-8 {
-			t.Fatalf("%s: ln c fell by %v in %.0f s; want at most %v", j.id, decline, l.now-l.decided, most)
+		limit := now.rate*(l.now-l.decided) + now.exponent*peak*weighted/now.futureWork
+		if decline := math.Log(j.c / slope[i]); decline > limit+1e-8 {
+			t.Fatalf("%s: ln c fell by %v in %.0f s; want at most %v", j.id, decline, l.now-l.decided, limit)
 		}
 		decline := max(0, j.c-slope[i])
 		l.piece.declines += decline * j.speed(j.nodes)
-		l.piece.allowed += j.fastest(l.pool) * (now.most[i]*aged + peak/now.unit[i]*n*(now.exponent*aged+fallen))
+		l.piece.allowed += j.fastest(l.pool) * (now.maxSlope[i]*aged + peak/now.unit[i]*n*(now.exponent*aged+fallen))
 		if l.piece.declines > l.piece.allowed+1e-8 {
-			t.Fatalf("declines come to %v; want at most %v", l.piece.declines, l.piece.allowed)
+			t.Fatalf("declines total %v; want at most %v", l.piece.declines, l.piece.allowed)
 		}
 	}
 }
@@ -483,20 +482,20 @@ func (l *sequence) check(t rapid.TB) {
 	if l.displacing > n || l.pieces > 2*n+1 {
 		t.Fatalf("%d decisions displaced jobs and there were %d pieces; want at most %d and %d", l.displacing, l.pieces, n, 2*n+1)
 	}
-	if most := longest * (float64(l.pieces)*l.largestValue + l.total.declines + l.total.bonus); l.total.lost > most*(1+1e-6) {
-		t.Fatalf("restarts have cost %v; want at most %v", l.total.lost, most)
+	if limit := longest * (float64(l.pieces)*l.largestValue + l.total.declines + l.total.bonus); l.total.lost > limit*(1+1e-6) {
+		t.Fatalf("restarts cost %v; want at most %v", l.total.lost, limit)
 	}
 	for _, declines := range []float64{l.total.declines, l.total.allowed} {
-		most := longest / l.price.Seconds() * (float64(l.pieces)*l.largestValue + declines + l.total.bonus)
-		if float64(l.total.charged) > most {
-			t.Fatalf("%d resizes and pauses; want at most %v", l.total.charged, most)
+		limit := longest / l.price.Seconds() * (float64(l.pieces)*l.largestValue + declines + l.total.bonus)
+		if float64(l.total.charged) > limit {
+			t.Fatalf("%d resizes and pauses; want at most %v", l.total.charged, limit)
 		}
 	}
 	if charged := l.resizes + l.pauses; charged > l.total.charged+n*l.displacing {
 		t.Fatalf("%d resizes and pauses, %d of them at decisions that displaced nothing; want at most %d others", charged, l.total.charged, n*l.displacing)
 	}
 	if l.admission != solver.AdmissionPreemptive && l.starts > n {
-		t.Fatalf("%d first starts of %d jobs; a job that loads lost its nodes", l.starts, n)
+		t.Fatalf("%d first starts of %d jobs; a loading job lost its nodes", l.starts, n)
 	}
 	if l.starts+l.resumes > n+l.pauses {
 		t.Fatalf("%d starts and %d resumes of %d jobs with %d pauses", l.starts, l.resumes, n, l.pauses)

@@ -13,8 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// closedLoop is a cluster that applies every decision and asks for the next one until all jobs
-// have completed. It shares no code with package sim. Times are seconds after the start.
+// closedLoop is a cluster that applies every decision and requests the next one until all jobs have
+// completed. It shares no code with package sim. Times are seconds after the start.
 type closedLoop struct {
 	allocator interface {
 		Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
@@ -23,8 +23,8 @@ type closedLoop struct {
 	options solver.Options
 	pool    solver.Snapshot // without jobs
 	jobs    []*loopJob      // in the order of submission
-	// interval is the time between two calls of Allocate, and onEvent is what is called if a
-	// job is submitted or completes in between.
+	// interval is the time between two calls of Allocate. onEvent is the call if a job is submitted or
+	// completes in between.
 	interval float64
 	onEvent  eventAction
 	// countsLoading states that training_time includes the time in which a job loads.
@@ -52,26 +52,26 @@ type loopJob struct {
 	submit     float64 // time of submission
 	work       float64 // in seconds on one reference node
 
-	holds        holding
-	started      bool
-	firstStart   bool    // the last change was the first start
-	loaded       float64 // time at which the last restart ends
-	left         float64 // of work
-	trained      float64 // time on nodes without restarts
-	holdingNodes float64 // time on nodes
-	end          float64 // time of completion, 0 before
-	resizes      int     // after the first start
-	changes      []string
+	current    allocation
+	started    bool
+	firstStart bool    // the last change was the first start
+	loaded     float64 // time at which the last restart ends
+	left       float64 // of work
+	trained    float64 // time on nodes without restarts
+	onNodes    float64 // time on nodes
+	end        float64 // time of completion, 0 before
+	resizes    int     // after the first start
+	changes    []string
 }
 
-// holding is a number of nodes, of one type if there are several.
-type holding struct {
+// allocation is a number of nodes, of one type if there are several.
+type allocation struct {
 	nodes    int
 	nodeType string
 }
 
 // speed returns the speed of a job relative to one reference node.
-func (l *closedLoop) speed(j *loopJob, on holding) float64 {
+func (l *closedLoop) speed(j *loopJob, on allocation) float64 {
 	if on.nodes == 0 {
 		return 0
 	}
@@ -89,31 +89,31 @@ func (l *closedLoop) speed(j *loopJob, on holding) float64 {
 	return factor * float64(on.nodes) * math.Pow(solver.DefaultDoublingEfficiency, math.Log2(float64(on.nodes)))
 }
 
-// completesAt returns when a job completes on the nodes that it holds.
+// completesAt returns the time at which a job completes on its current nodes.
 func (l *closedLoop) completesAt(j *loopJob) float64 {
-	speed := l.speed(j, j.holds)
+	speed := l.speed(j, j.current)
 	if speed == 0 {
 		return math.Inf(1)
 	}
 	return max(l.now, j.loaded) + j.left/speed
 }
 
-// active returns the jobs that are submitted and have not completed.
+// active returns the jobs that were submitted and have not completed.
 func (l *closedLoop) active() []*loopJob {
 	return slices.DeleteFunc(slices.Clone(l.jobs), func(j *loopJob) bool { return j.submit > l.now || j.end > 0 })
 }
 
-// snapshot returns what a scheduler reports of the active jobs.
+// snapshot returns the snapshot of the active jobs.
 func (l *closedLoop) snapshot(active []*loopJob) *solver.Snapshot {
 	s := l.pool
 	for _, j := range active {
 		job := j.Job
 		job.RemainingETA = max(1, duration(j.left))
-		job.CurrentNodes, job.CurrentNodeType = j.holds.nodes, j.holds.nodeType
-		job.WaitingTime = duration(max(0, l.now-j.submit-j.holdingNodes))
+		job.CurrentNodes, job.CurrentNodeType = j.current.nodes, j.current.nodeType
+		job.WaitingTime = duration(max(0, l.now-j.submit-j.onNodes))
 		job.TrainingTime = duration(j.trained)
 		if l.countsLoading {
-			job.TrainingTime = duration(j.holdingNodes)
+			job.TrainingTime = duration(j.onNodes)
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
@@ -127,25 +127,25 @@ func duration(seconds float64) time.Duration {
 // apply gives the active jobs the nodes of a decision. A job whose nodes change restarts.
 func (l *closedLoop) apply(active []*loopJob, d solver.Decision) {
 	for n, j := range active {
-		to := holding{d.Allocations[n].Nodes, d.Allocations[n].NodeType}
-		if to == j.holds {
+		to := allocation{d.Allocations[n].Nodes, d.Allocations[n].NodeType}
+		if to == j.current {
 			continue
 		}
 		restart := j.RestartTime
-		if j.MoveTime != nil && j.holds.nodes > 0 && to.nodes > 0 && to.nodeType != j.holds.nodeType {
+		if j.MoveTime != nil && j.current.nodes > 0 && to.nodes > 0 && to.nodeType != j.current.nodeType {
 			restart = *j.MoveTime
 		}
 		if j.started {
 			j.resizes++
 		}
 		j.firstStart, j.started = !j.started, true
-		j.holds, j.loaded = to, l.now+restart.Seconds()
+		j.current, j.loaded = to, l.now+restart.Seconds()
 		j.changes = append(j.changes, strings.TrimSpace(fmt.Sprintf("%v: %d %s", duration(l.now), to.nodes, to.nodeType)))
 	}
 }
 
-// check returns an error if an allocation is not legal, or if a job loses its nodes or lacks
-// nodes that no other job wants.
+// check returns an error if an allocation is not legal, if a loading job loses its nodes, or if a job
+// that is alone does not get its largest size.
 func (l *closedLoop) check(active []*loopJob, s *solver.Snapshot, d solver.Decision) error {
 	room, groups := map[string]int{"": l.pool.TotalNodes}, map[string]int{}
 	for _, t := range l.pool.NodeTypes {
@@ -157,11 +157,11 @@ func (l *closedLoop) check(active []*loopJob, s *solver.Snapshot, d solver.Decis
 			return fmt.Errorf("job %s gets %d nodes; must be %d to %d", j.ID, a.Nodes, j.MinNodes, j.MaxNodes)
 		}
 		if room[a.NodeType] -= a.Nodes; room[a.NodeType] < 0 {
-			return fmt.Errorf("the jobs get %d nodes more than there are %s", -room[a.NodeType], a.NodeType)
+			return fmt.Errorf("the jobs get %d nodes more than the pool has of type %q", -room[a.NodeType], a.NodeType)
 		}
 		groups[j.GroupID] += a.Nodes
 		if l.options.Admission == solver.AdmissionStartFirst && s.Jobs[n].CurrentNodes > 0 && s.Jobs[n].TrainingTime == 0 && a.Nodes == 0 {
-			return fmt.Errorf("job %s loses its nodes while it loads", j.ID)
+			return fmt.Errorf("job %s loses its nodes while loading", j.ID)
 		}
 	}
 	for _, g := range l.pool.Groups {
@@ -178,7 +178,7 @@ func (l *closedLoop) check(active []*loopJob, s *solver.Snapshot, d solver.Decis
 // checkAlone returns an error if a job has the pool to itself, has enough left to pay back a
 // restart, and does not get as many nodes as it can use.
 func (l *closedLoop) checkAlone(j *loopJob, nodes int) error {
-	largest := holding{nodes: j.MaxNodes}
+	largest := allocation{nodes: j.MaxNodes}
 	for largest.nodes > l.pool.TotalNodes {
 		largest.nodes /= 2
 	}
@@ -201,7 +201,7 @@ func (l *closedLoop) run(ctx context.Context) error {
 		j.left = j.work
 		restart := max(j.RestartTime.Seconds(), cmp.Or(j.MoveTime, new(time.Duration)).Seconds())
 		longest = max(longest, restart)
-		serial = max(serial, j.submit) + l.interval + restart + j.work/l.speed(j, holding{nodes: j.MinNodes})
+		serial = max(serial, j.submit) + l.interval + restart + j.work/l.speed(j, allocation{nodes: j.MinNodes})
 	}
 	decideAt, event := 0.0, false
 	for {
@@ -269,16 +269,16 @@ func (l *closedLoop) next(active []*loopJob, decideAt float64) float64 {
 func (l *closedLoop) advance(active []*loopJob, until float64) (event bool) {
 	const rounding = 1e-6 // seconds
 	for _, j := range active {
-		if j.holds.nodes == 0 {
+		if j.current.nodes == 0 {
 			continue
 		}
 		span := until - l.now
 		loading := min(span, max(0, j.loaded-l.now))
-		l.allocated += float64(j.holds.nodes) * span
+		l.allocated += float64(j.current.nodes) * span
 		if !j.firstStart {
-			l.restarting += float64(j.holds.nodes) * loading
+			l.restarting += float64(j.current.nodes) * loading
 		}
-		j.holdingNodes += span
+		j.onNodes += span
 		j.trained += span - loading
 		if span > loading {
 			l.workedAt = until
@@ -286,7 +286,7 @@ func (l *closedLoop) advance(active []*loopJob, until float64) (event bool) {
 		if l.completesAt(j) <= until+rounding {
 			j.end, event = until, true
 		} else {
-			j.left -= l.speed(j, j.holds) * (span - loading)
+			j.left -= l.speed(j, j.current) * (span - loading)
 		}
 	}
 	for _, j := range l.jobs {

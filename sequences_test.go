@@ -14,7 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// loopKind is a kind of closed loops and the bounds that hold for it.
+// loopKind is a class of closed loops and its bounds.
 type loopKind struct {
 	name          string
 	objective     solver.Objective
@@ -30,7 +30,7 @@ type loopKind struct {
 // TestEverySequenceCompletes applies the decisions for random clusters until all jobs have
 // completed. It fails if no job makes progress, if jobs are resized more often or restart for
 // longer than the bounds allow, if a job that is alone does not get its largest size, if
-// ADMISSION_START_FIRST takes the nodes of a job that loads, or if identical jobs that cannot
+// ADMISSION_START_FIRST takes the nodes of a loading job, or if identical jobs that cannot
 // change their size are resized.
 func TestEverySequenceCompletes(t *testing.T) {
 	t.Parallel()
@@ -43,10 +43,10 @@ func TestEverySequenceCompletes(t *testing.T) {
 	// this order, 3.0, 4.6, 4.0, 4.2 and 8.9 resizes per job and 0.11, 0.18, 0.17, 0.19 and 0.36 of
 	// the node time. `.ci/run` runs 200 of each kind, 1,000 together.
 	for _, kind := range []loopKind{
-		{name: "total time, submitted together", objective: solver.ObjectiveTotalTime, together: true, maxResizes: 8, maxRestarts: 0.2},
-		{name: "total time, submitted over time", objective: solver.ObjectiveTotalTime, maxResizes: 8, maxRestarts: 0.25},
-		{name: "total time with groups", objective: solver.ObjectiveTotalTime, groups: true, maxResizes: 8, maxRestarts: 0.25},
-		{name: "total time with node types", objective: solver.ObjectiveTotalTime, types: true, maxResizes: 8, maxRestarts: 0.3},
+		{name: "JCT, submitted together", objective: solver.ObjectiveTotalTime, together: true, maxResizes: 8, maxRestarts: 0.2},
+		{name: "JCT, submitted over time", objective: solver.ObjectiveTotalTime, maxResizes: 8, maxRestarts: 0.25},
+		{name: "JCT with groups", objective: solver.ObjectiveTotalTime, groups: true, maxResizes: 8, maxRestarts: 0.25},
+		{name: "JCT with node types", objective: solver.ObjectiveTotalTime, types: true, maxResizes: 8, maxRestarts: 0.3},
 		{name: "progress", objective: solver.ObjectiveProgress, maxResizes: 15, maxRestarts: 0.5},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
@@ -76,13 +76,13 @@ func TestEverySequenceCompletes(t *testing.T) {
 					rt.Fatalf("identical jobs are resized: %s", lastChanges(l.jobs))
 				}
 			})
-			t.Logf("%d loops: at most %.2f resizes per job, %.3f of the node time in restarts; of one job, by what is called on events: %v resizes", loops, resizes, restarts, resizesOfOne)
+			t.Logf("%d loops: at most %.2f resizes per job, %.3f of the node time in restarts; of one job, by call on events: %v resizes", loops, resizes, restarts, resizesOfOne)
 		})
 	}
 }
 
 // TestHyperparameterSweep runs four identical jobs of one hour on one node with restarts of 5 min.
-// Each has to run to its end, as under FIFO, however often the cluster decides.
+// Each job must run without interruption, as under FIFO, at every decision interval.
 func TestHyperparameterSweep(t *testing.T) {
 	t.Parallel()
 	for _, admission := range solver.Admissions() {
@@ -111,8 +111,8 @@ func TestHyperparameterSweep(t *testing.T) {
 	}
 }
 
-// TestDecisionsThatSequencesNeed decides the snapshots on which sequences went wrong.
-func TestDecisionsThatSequencesNeed(t *testing.T) {
+// TestSequenceRegressions checks decisions on snapshots that once caused a bad sequence.
+func TestSequenceRegressions(t *testing.T) {
 	t.Parallel()
 	const restart = 5 * time.Minute
 	job := func(id string, left time.Duration, current int, trained, waited time.Duration) solver.Job {
@@ -141,32 +141,32 @@ func TestDecisionsThatSequencesNeed(t *testing.T) {
 		want    []int
 	}{
 		{
-			"a job does not lose its node to identical jobs because they waited longer", 1, []solver.Job{
+			"a job does not lose its node to identical jobs that waited longer", 1, []solver.Job{
 				job("s0", time.Hour, 0, 5*time.Minute, 80*time.Minute), job("s1", time.Hour, 0, 5*time.Minute, 80*time.Minute),
 				job("s2", time.Hour, 1, 10*time.Minute, 75*time.Minute),
 			}, totalTime(solver.AdmissionPreemptive),
 			[]int{0, 0, 1},
 		},
 		{
-			"a job that loads keeps its node", 1,
+			"a loading job keeps its node", 1,
 			[]solver.Job{job("loads", 10*time.Hour, 1, 0, 0), job("new", time.Hour, 0, 0, 5*time.Minute)},
 			totalTime(solver.AdmissionStartFirst),
 			[]int{1, 0},
 		},
 		{
-			"a new job does not displace one with as much left", 1,
+			"a new job does not displace one with the same remaining ETA", 1,
 			[]solver.Job{job("old", time.Hour, 1, 10*time.Minute, 0), job("new", time.Hour, 0, 0, 0)},
 			totalTime(solver.AdmissionStartFirst),
 			[]int{1, 0},
 		},
 		{
-			"a new job displaces one with more left", 1,
+			"a new job displaces one with a longer remaining ETA", 1,
 			[]solver.Job{job("old", time.Hour, 1, 10*time.Minute, 0), job("new", 30*time.Minute, 0, 0, 0)},
 			totalTime(solver.AdmissionStartFirst),
 			[]int{0, 1},
 		},
 		{
-			"a running job that fits keeps its node past one that does not", 6,
+			"a running job that fits keeps its node behind one that does not", 6,
 			[]solver.Job{rigid("A", 3, 10*time.Hour), rigid("B", 4, 10*time.Hour), rigid("C", 1, 2*time.Minute)},
 			solver.Options{},
 			[]int{3, 0, 1},
@@ -195,7 +195,7 @@ func TestDecisionsThatSequencesNeed(t *testing.T) {
 // restartsAreShort reports whether every job takes at least ten restarts on its smallest size.
 func (l *closedLoop) restartsAreShort() bool {
 	for _, j := range l.jobs {
-		if j.work/l.speed(j, holding{nodes: j.MinNodes}) < 10*j.RestartTime.Seconds() {
+		if j.work/l.speed(j, allocation{nodes: j.MinNodes}) < 10*j.RestartTime.Seconds() {
 			return false
 		}
 	}
@@ -213,7 +213,7 @@ func (l *closedLoop) identical() bool {
 	return true
 }
 
-// decisionsPerLoop is about how many decisions a loop takes. Longer jobs are shortened.
+// decisionsPerLoop is the approximate number of decisions of a loop. Jobs are shortened accordingly.
 const decisionsPerLoop = 1500
 
 // randomLoop returns a random cluster of a kind, in which every job fits.
@@ -254,7 +254,7 @@ func randomLoop(t *rapid.T, kind loopKind) *closedLoop {
 func randomSubmissions(t *rapid.T, jobs []*loopJob) {
 	longest := rapid.SampledFrom([]float64{60, 600, 3600}).Draw(t, "longest time between submissions")
 	for i := range jobs[1:] {
-		jobs[i+1].submit = jobs[i].submit + longest*float64(rapid.IntRange(0, 4).Draw(t, "quarters of it"))/4
+		jobs[i+1].submit = jobs[i].submit + longest*float64(rapid.IntRange(0, 4).Draw(t, "quarters of the longest time"))/4
 	}
 }
 
@@ -310,16 +310,16 @@ func randomJobs(t *rapid.T, l *closedLoop) {
 	}
 	shortened := min(1, decisionsPerLoop*l.interval*float64(l.pool.TotalNodes)/nodeTime)
 	for _, j := range l.jobs {
-		j.work = max(600, j.work*shortened) * l.speed(j, holding{nodes: j.MinNodes})
+		j.work = max(600, j.work*shortened) * l.speed(j, allocation{nodes: j.MinNodes})
 	}
 }
 
 func randomSpeeds(t *rapid.T, types []solver.NodeType, j *loopJob) {
-	if !rapid.Bool().Draw(t, "speeds of its own") {
+	if !rapid.Bool().Draw(t, "speeds by node type") {
 		return
 	}
 	for n, g := range types {
-		if n > 0 && rapid.IntRange(0, 3).Draw(t, "does not run there") == 3 {
+		if n > 0 && rapid.IntRange(0, 3).Draw(t, "cannot run on the type") == 3 {
 			continue
 		}
 		j.Speeds = append(j.Speeds, solver.TypeSpeed{NodeType: g.ID, Factor: rapid.SampledFrom([]float64{1, 2, 4}).Draw(t, "factor")})
@@ -335,17 +335,17 @@ func randomGroups(t *rapid.T, l *closedLoop) {
 	}
 }
 
-// randomLimits gives the groups quotas, and limits that each of their jobs fits.
+// randomLimits sets random quotas and limits of groups. Each job fits in the limit of its group.
 func randomLimits(t *rapid.T, l *closedLoop) {
-	least := make([]int, len(l.pool.Groups))
+	minimum := make([]int, len(l.pool.Groups))
 	for _, j := range l.jobs {
 		j.GroupID = l.pool.Groups[j.group].ID
-		least[j.group] = max(least[j.group], j.MinNodes)
+		minimum[j.group] = max(minimum[j.group], j.MinNodes)
 	}
 	for g := range l.pool.Groups {
 		l.pool.Groups[g].Quota = rapid.IntRange(0, l.pool.TotalNodes).Draw(t, "quota")
 		if rapid.Bool().Draw(t, "limited") {
-			l.pool.Groups[g].Limit = new(rapid.IntRange(max(1, least[g]), l.pool.TotalNodes).Draw(t, "limit"))
+			l.pool.Groups[g].Limit = new(rapid.IntRange(max(1, minimum[g]), l.pool.TotalNodes).Draw(t, "limit"))
 		}
 	}
 }

@@ -37,8 +37,8 @@ func usedNodes(s *solver.Snapshot, d *solver.Decision, limit solver.SizeLimit) (
 	return used
 }
 
-// TestSizeLimitVectors decides pools that are large enough by capacity and not by their machines, under every
-// admission and by FillIdle.
+// TestSizeLimitVectors checks decisions of every admission and of FillIdle if the jobs fit in the capacity of the
+// pool but not on its machines.
 func TestSizeLimitVectors(t *testing.T) {
 	t.Parallel()
 	limit := func(size, nodes int) solver.SizeLimit { return solver.SizeLimit{Size: size, Nodes: nodes} }
@@ -78,7 +78,7 @@ func TestSizeLimitVectors(t *testing.T) {
 			}
 			warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningSizesNotNested })
 			if warns == test.nested {
-				t.Errorf("%s, %s: warnings %v; want one about pieces: %t", name, rule, d.Report.Warnings, !test.nested)
+				t.Errorf("%s, %s: warnings %v; want WarningSizesNotNested: %t", name, rule, d.Report.Warnings, !test.nested)
 			}
 		}
 		for _, admission := range solver.Admissions() {

@@ -23,8 +23,8 @@ func sized(id string, size, current int) solver.Job {
 
 // TestWaitReasons checks small queues in which the reason is obvious.
 func TestWaitReasons(t *testing.T) {
-	lowly := sized("lowly", 4, 0)
-	lowly.Weight = new(0.001)
+	light := sized("light", 4, 0)
+	light.Weight = new(0.001)
 	for _, test := range []struct {
 		name    string
 		nodes   int
@@ -40,7 +40,7 @@ func TestWaitReasons(t *testing.T) {
 			warnings: []string{"never-fits big"},
 		},
 		{
-			name: "the line behind a job without room", nodes: 8,
+			name: "jobs behind a job without room", nodes: 8,
 			jobs:     []solver.Job{sized("runs", 4, 4), sized("big", 8, 0), sized("s1", 4, 0), sized("huge", 9, 0), sized("s2", 2, 0)},
 			want:     []string{"", "no-room", "behind big", "never-fits", "behind big"},
 			warnings: []string{"never-fits huge", "idle-with-queue big"},
@@ -52,20 +52,20 @@ func TestWaitReasons(t *testing.T) {
 			warnings: []string{"many-pauses "},
 		},
 		{
-			name: "the optimiser decides", nodes: 8,
-			jobs:    []solver.Job{sized("runs", 8, 8), lowly},
+			name: "the optimizer decides", nodes: 8,
+			jobs:    []solver.Job{sized("runs", 8, 8), light},
 			options: solver.Options{Admission: solver.AdmissionPreemptive},
 			want:    []string{"", "not-worth-it"},
 		},
 		{
-			name: "running jobs leave the optimiser no room", nodes: 8,
+			name: "running jobs leave no room", nodes: 8,
 			jobs:     []solver.Job{sized("runs", 6, 6), sized("queued", 4, 0)},
 			options:  solver.Options{Admission: solver.AdmissionOptimized},
 			want:     []string{"", "no-room"},
 			warnings: []string{"idle-with-queue queued"},
 		},
 		{
-			name: "greedy keeps a line", nodes: 8,
+			name: "greedy keeps the order of the queue", nodes: 8,
 			jobs:     []solver.Job{sized("runs", 6, 6), sized("front", 4, 0), sized("next", 2, 0)},
 			options:  solver.Options{Admission: solver.AdmissionOptimized, Backend: solver.BackendGreedy},
 			want:     []string{"", "no-room", "behind front"},
@@ -137,7 +137,7 @@ func TestWaitReasonProperties(t *testing.T) {
 				rt.Fatalf("job of at least %d nodes, pool of %d: %s", smallest, s.TotalNodes, a.WaitReason)
 			}
 			if a.WaitReason == solver.WaitNotWorthIt && o.Admission == solver.AdmissionFIFO {
-				rt.Fatalf("FIFO gives the optimiser no say: %+v", a)
+				rt.Fatalf("the reason is not possible under FIFO: %+v", a)
 			}
 			if a.Nodes == 0 && smallest <= s.TotalNodes {
 				waiting++
@@ -168,12 +168,12 @@ func TestHold(t *testing.T) {
 		s := solvertest.Snapshots().Draw(rt, "snapshot")
 		o := randomOptions(rt)
 		mixed := &solver.Snapshot{ID: s.ID, TotalNodes: s.TotalNodes, Horizon: s.Horizon}
-		held := make(map[int]int) // nodes by position
+		frozen := make(map[int]int) // nodes by position
 		rest := slices.Clone(s.Jobs)
 		for n := rapid.IntRange(1, 3).Draw(rt, "bad jobs"); n > 0 || len(rest) > 0; {
 			if n > 0 && (len(rest) == 0 || rapid.Bool().Draw(rt, "bad next")) {
-				bad := solver.Job{ID: fmt.Sprint("bad", n), CurrentNodes: rapid.IntRange(0, 3).Draw(rt, "held")}
-				held[len(mixed.Jobs)] = bad.CurrentNodes
+				bad := solver.Job{ID: fmt.Sprint("bad", n), CurrentNodes: rapid.IntRange(0, 3).Draw(rt, "current nodes")}
+				frozen[len(mixed.Jobs)] = bad.CurrentNodes
 				mixed.TotalNodes += bad.CurrentNodes
 				mixed.Jobs = append(mixed.Jobs, bad)
 				n--
@@ -196,8 +196,8 @@ func TestHold(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		// A job that fits the pool but for the nodes of bad jobs has no room, and there is no
-		// warning of it. Beside bad jobs that run, fewer pauses are many.
+		// A job that does not fit only because of the nodes of frozen jobs waits for room, and there is
+		// no warning. The threshold of WarningManyPauses depends on the number of running jobs.
 		got.Report.Warnings = slices.DeleteFunc(got.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses })
 		want.Report.Warnings = slices.DeleteFunc(want.Report.Warnings, func(w solver.Warning) bool {
 			i := slices.IndexFunc(s.Jobs, func(j solver.Job) bool { return j.ID == w.JobID })
@@ -210,19 +210,19 @@ func TestHold(t *testing.T) {
 		}
 		var good []solver.Allocation
 		for i, a := range got.Allocations {
-			nodes, bad := held[i]
+			nodes, bad := frozen[i]
 			if !bad {
 				good = append(good, a)
 			} else if a.JobID != mixed.Jobs[i].ID || a.Nodes != nodes || a.Current != nodes || a.WaitReason != "" {
-				rt.Fatalf("a job that is held on %d nodes: %+v", nodes, a)
+				rt.Fatalf("a job that is frozen on %d nodes: %+v", nodes, a)
 			}
 		}
 		if diff := cmp.Diff(want.Allocations, good, cmpopts.EquateEmpty()); diff != "" {
-			rt.Fatalf("the good jobs (-alone +beside bad ones):\n%s", diff)
+			rt.Fatalf("valid jobs (-alone +with frozen jobs):\n%s", diff)
 		}
 		warnings := got.Report.Warnings[len(want.Report.Warnings):]
-		if len(warnings) != len(held) {
-			rt.Fatalf("%d jobs are held: %+v", len(held), warnings)
+		if len(warnings) != len(frozen) {
+			rt.Fatalf("%d jobs are frozen; warnings %+v", len(frozen), warnings)
 		}
 		for _, w := range warnings {
 			if w.Code != solver.WarningBadJobHeld || !strings.Contains(w.Message, "].remaining_eta: is 0s; must be greater than 0") {
@@ -245,8 +245,8 @@ func TestHoldViolations(t *testing.T) {
 	}
 }
 
-// TestHoldOfTheWholePool checks warnings and reasons if frozen jobs occupy the whole pool.
-func TestHoldOfTheWholePool(t *testing.T) {
+// TestHoldWholePool checks warnings and reasons if frozen jobs occupy the whole pool.
+func TestHoldWholePool(t *testing.T) {
 	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{
 		{ID: "bad", CurrentNodes: 5}, sized("good", 4, 0), sized("large", 8, 0),
 	}}

@@ -18,8 +18,7 @@ import (
 
 var _ solver.Backend = (*Allocator)(nil)
 
-// running returns a job of the paper's sizes 1, 2, 4, 8 and 16 that would take
-// forever, so that no plan finishes it.
+// running returns a running job with the sizes of the paper, 1, 2, 4, 8 and 16. No plan completes it.
 func running(nodes int, trained time.Duration) solver.Job {
 	job := solver.NewJob("", 10_000*time.Hour)
 	job.CurrentNodes = nodes
@@ -29,7 +28,7 @@ func running(nodes int, trained time.Duration) solver.Job {
 
 func queued() solver.Job { return running(0, 0) }
 
-// sized gives a job explicit legal sizes.
+// sized sets the legal sizes of a job.
 func sized(job solver.Job, sizes ...int) solver.Job {
 	job.AllowedNodes = sizes
 	job.MinNodes, job.MaxNodes = sizes[0], sizes[len(sizes)-1]
@@ -44,7 +43,7 @@ func snapshotOf(nodes int, jobs ...solver.Job) *solver.Snapshot {
 	return s
 }
 
-// solve returns the plan of a snapshot's admitted jobs, which it has checked.
+// solve returns the plan of the admitted jobs of a snapshot, and checks it.
 func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*solver.Problem, solver.Plan) {
 	t.Helper()
 	if bad := s.Validate(solver.DefaultMaxJobs); len(bad) > 0 {
@@ -56,12 +55,12 @@ func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*solver.
 		t.Fatalf("Solve() failed: %v", err)
 	}
 	if err := p.WithWaiting().Check(result.Plan); err != nil {
-		t.Fatalf("Solve() gave an illegal plan: %v", err)
+		t.Fatalf("Solve() returned an illegal plan: %v", err)
 	}
 	return p, result.Plan
 }
 
-// firstStep returns the option per job of the snapshot in the first step.
+// firstStep returns the option of each job of the snapshot in the first step.
 func firstStep(s *solver.Snapshot, p *solver.Problem, plan solver.Plan) []solver.Option {
 	options := make([]solver.Option, len(s.Jobs))
 	for n := range p.Jobs {
@@ -101,43 +100,43 @@ func TestCases(t *testing.T) {
 		},
 
 		{
-			name: "case 1: the front of the queue takes as much as it can", nodes: 22,
+			name: "case 1: the first queued job gets as many nodes as it can use", nodes: 22,
 			jobs: []solver.Job{queued(), queued(), queued(), queued()},
 			want: []int{16, 4, 2, 0},
 		},
 		{
-			name: "case 1: no job passes one that does not fit", nodes: 6, admission: solver.AdmissionOptimized,
+			name: "case 1: a job that does not fit blocks the queue", nodes: 6, admission: solver.AdmissionOptimized,
 			jobs: []solver.Job{running(4, hour), sized(queued(), 4, 8), queued()},
 			want: []int{4, 0, 0},
 		},
 		{
-			name: "case 1: idle nodes are all it gives, so no job is halved", nodes: 10,
+			name: "case 1: only idle nodes are allocated, and no job is halved", nodes: 10,
 			jobs: []solver.Job{running(8, hour), sized(queued(), 1, 2), queued()},
 			want: []int{8, 2, 0},
 		},
 		{
-			name: "case 1: idle nodes too few for the queue are not those of case 2", nodes: 5,
+			name: "case 1: idle nodes that do not fit the queue do not lead to case 2", nodes: 5,
 			jobs: []solver.Job{sized(running(2, hour), 1, 2, 3), sized(running(2, hour), 1, 2), sized(queued(), 3)},
 			want: []int{2, 2, 0},
 		},
 		{
-			name: "case 1, then case 2 with what is left, the started job first", nodes: 16,
+			name: "case 1, then case 2 with the remaining nodes, the started job first", nodes: 16,
 			jobs: []solver.Job{running(4, hour), sized(queued(), 2, 4), running(2, minute)},
 			want: []int{4, 4, 8},
 		},
 
 		{
-			name: "case 2: the next shortest takes what the shortest cannot", nodes: 24,
+			name: "case 2: the next shortest job gets nodes that the shortest cannot use", nodes: 24,
 			jobs: []solver.Job{running(2, 3*hour), running(4, 2*hour), sized(running(1, hour), 1, 2)},
 			want: []int{4, 16, 2},
 		},
 		{
-			name: "case 2: a size that does not fit is passed over", nodes: 7,
+			name: "case 2: a size that does not fit is skipped", nodes: 7,
 			jobs: []solver.Job{running(4, hour), running(1, 2*hour)},
 			want: []int{4, 2},
 		},
 		{
-			name: "case 2: ties go to the first listed", nodes: 6,
+			name: "case 2: ties are resolved in the order of the list", nodes: 6,
 			jobs: []solver.Job{running(2, hour), running(2, hour)},
 			want: []int{4, 2},
 		},
@@ -148,7 +147,7 @@ func TestCases(t *testing.T) {
 		},
 
 		{
-			name: "case 3: happens once, however long the queue", nodes: 16,
+			name: "case 3: one job is halved, independent of the length of the queue", nodes: 16,
 			jobs: []solver.Job{running(8, 2*hour), running(8, hour), queued(), queued()},
 			want: []int{4, 8, 4, 0},
 		},
@@ -158,12 +157,12 @@ func TestCases(t *testing.T) {
 			want: []int{1, 2, 2},
 		},
 		{
-			name: "case 3: nor can one whose minimum is above the half", nodes: 8,
+			name: "case 3: a job whose minimum exceeds the half cannot be halved", nodes: 8,
 			jobs: []solver.Job{sized(running(4, 3*hour), 3, 4), running(4, hour), queued()},
 			want: []int{4, 2, 2},
 		},
 		{
-			name: "case 3: no job is halved for nothing", nodes: 12,
+			name: "case 3: a job is only halved if a queued job can start", nodes: 12,
 			jobs: []solver.Job{running(4, 3*hour), running(8, hour), sized(queued(), 3, 4)},
 			want: []int{4, 4, 4},
 		},
@@ -173,12 +172,12 @@ func TestCases(t *testing.T) {
 			want: []int{4, 8, 0},
 		},
 		{
-			name: "case 3: the half is the largest legal size within it", nodes: 7,
+			name: "case 3: the largest legal size up to the half", nodes: 7,
 			jobs: []solver.Job{sized(running(7, hour), 2, 3, 7), sized(queued(), 1, 3)},
 			want: []int{3, 3},
 		},
 		{
-			name: "case 3: ties go to the first listed", nodes: 8,
+			name: "case 3: ties are resolved in the order of the list", nodes: 8,
 			jobs: []solver.Job{running(4, hour), running(4, hour), queued()},
 			want: []int{2, 4, 2},
 		},
@@ -190,12 +189,12 @@ func TestCases(t *testing.T) {
 		},
 
 		{
-			name: "an illegal size goes down to a legal one", nodes: 7,
+			name: "an illegal size is reduced to a legal one", nodes: 7,
 			jobs: []solver.Job{sized(running(7, hour), 1, 2, 4), sized(running(1, minute), 1)},
 			want: []int{4, 1},
 		},
 		{
-			name: "a size below the smallest goes up to it", nodes: 8,
+			name: "a size below the minimum is increased to it", nodes: 8,
 			jobs: []solver.Job{sized(running(1, hour), 4, 8), running(4, hour)},
 			want: []int{4, 4},
 		},
@@ -205,17 +204,17 @@ func TestCases(t *testing.T) {
 			want: []int{8, 4},
 		},
 		{
-			name: "shrunken pool: the next longest follows when it can no more be halved", nodes: 5,
+			name: "shrunken pool: the next longest job is halved if the longest cannot be halved again", nodes: 5,
 			jobs: []solver.Job{running(8, hour), running(16, 5*hour)},
 			want: []int{4, 1},
 		},
 		{
-			name: "shrunken pool: what a halving freed too much goes to the queue", nodes: 15,
+			name: "shrunken pool: excess nodes of a halved job go to the queue", nodes: 15,
 			jobs: []solver.Job{running(16, hour), queued()},
 			want: []int{8, 4},
 		},
 		{
-			name: "shrunken pool: a job that cannot be halved goes to its smallest size", nodes: 7,
+			name: "shrunken pool: a job that cannot be halved gets its smallest size", nodes: 7,
 			jobs: []solver.Job{sized(running(4, 2*hour), 3, 4), sized(running(4, hour), 3, 4)},
 			want: []int{3, 4},
 		},
@@ -225,7 +224,7 @@ func TestCases(t *testing.T) {
 			want: []int{1, 1, 0, 0},
 		},
 		{
-			name:  "shrunken pool, preemptive: the last running job is preempted and no job passes it",
+			name:  "shrunken pool, preemptive: the last running job is preempted and blocks the queue",
 			nodes: 6, admission: solver.AdmissionPreemptive,
 			jobs: []solver.Job{running(2, hour), sized(running(8, hour), 6, 8), queued()},
 			want: []int{4, 0, 0},
@@ -258,10 +257,10 @@ func TestCases(t *testing.T) {
 	}
 }
 
-func TestSolveHoldsNodesUntilTheJobFinishes(t *testing.T) {
+func TestSolveKeepsNodesUntilCompletion(t *testing.T) {
 	short := running(1, time.Hour)
 	short.MaxNodes = 1
-	short.RemainingETA = 700 * time.Second // Finishes in the third of five steps.
+	short.RemainingETA = 700 * time.Second // It completes in the third of five steps.
 	short.CurrentNodes = 0
 	long := running(4, time.Hour)
 	long.MaxNodes = 4
@@ -291,7 +290,7 @@ func TestSolveResult(t *testing.T) {
 	}
 }
 
-func TestSolveRefusesAPoolThatAdmissionWouldNotMake(t *testing.T) {
+func TestSolveRejectsOversubscribedPool(t *testing.T) {
 	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
 		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2}, Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
@@ -300,7 +299,7 @@ func TestSolveRefusesAPoolThatAdmissionWouldNotMake(t *testing.T) {
 	}
 }
 
-func drawAdmission(t *rapid.T) solver.Admission {
+func randomAdmission(t *rapid.T) solver.Admission {
 	return rapid.SampledFrom([]solver.Admission{
 		solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive,
 	}).Draw(t, "admission")
@@ -310,56 +309,57 @@ func snapshots() *rapid.Generator[*solver.Snapshot] {
 	return solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 12, Steps: 3, Sizes: 5, Nodes: 60})
 }
 
-func TestPlansAreLegalAndKeepTheQueueOrder(t *testing.T) {
+// TestPlanProperties checks that plans are legal, keep the order of the queue and use idle nodes.
+func TestPlanProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
-		p, plan := solve(t, s, drawAdmission(t)) // Checks sizes and pool.
+		p, plan := solve(t, s, randomAdmission(t)) // checks the sizes and the capacity
 		var waits, preempted, started, idle = false, false, 0, p.Capacity[0]
 		for n := range p.Jobs {
 			nodes := int(plan[n][0].Nodes)
 			idle -= nodes
 			switch job := &p.Jobs[n]; {
-			case job.SmallestSize() > p.Capacity[0]: // It never fits, and blocks no other.
+			case job.SmallestSize() > p.Capacity[0]: // It never fits, and does not block the queue.
 			case !job.Queued():
 				preempted = preempted || nodes == 0
 			case nodes == 0:
 				waits = true
 			case waits:
-				t.Fatalf("job %d starts though one before it in the queue waits: %v", n, plan)
+				t.Fatalf("job %d starts although a job before it in the queue waits: %v", n, plan)
 			default:
 				started++
 			}
 		}
 		if preempted && started > 0 {
-			t.Fatalf("a queued job starts though a running one lost its nodes: %v", plan)
+			t.Fatalf("a queued job starts although a running job lost its nodes: %v", plan)
 		}
 		if waits || preempted || isCaseThree(p) {
 			return
 		}
-		for n := range p.Jobs { // Otherwise the pool is used to its fullest extent.
-			most := plan[n][0]
-			most.Nodes += int32(idle)
-			if largestWithin(p.Jobs[n].Options, most).Nodes > plan[n][0].Nodes {
-				t.Fatalf("job %d could take idle nodes: %v", n, plan)
+		for n := range p.Jobs { // No job can use the idle nodes.
+			limit := plan[n][0]
+			limit.Nodes += int32(idle)
+			if largestWithin(p.Jobs[n].Options, limit).Nodes > plan[n][0].Nodes {
+				t.Fatalf("job %d could use idle nodes: %v", n, plan)
 			}
 		}
 	})
 }
 
-// isCaseThree reports whether a decision begins with a queue and no idle nodes. It
-// may leave nodes idle that the front job cannot use.
+// isCaseThree reports whether a decision starts with a queue and no idle nodes. Such a decision may leave
+// nodes idle that the first queued job cannot use.
 func isCaseThree(p *solver.Problem) bool {
 	a := newAllocation(p)
 	a.shrink()
 	return a.room.Idle == 0 && len(a.queue) > 0
 }
 
-// TestIdempotent carries a decision out and decides again: nothing is left to do,
-// unless the first decision was case 3 or the second would be.
+// TestIdempotent applies a decision and checks that the next decision changes nothing, unless one of them
+// is case 3.
 func TestIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
-		admission := drawAdmission(t)
+		admission := randomAdmission(t)
 		p, plan := solve(t, s, admission)
 		options := firstStep(s, p, plan)
 		if isCaseThree(p) || slices.Contains(options, solver.Option{}) {
@@ -375,7 +375,7 @@ func TestIdempotent(t *testing.T) {
 	})
 }
 
-// largeSnapshot returns jobs of which half are queued, far too many for the pool.
+// largeSnapshot returns a random snapshot in which half of the jobs are queued.
 func largeSnapshot(jobs, nodes int) *solver.Snapshot {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := &solver.Snapshot{TotalNodes: nodes, Horizon: solver.DefaultHorizon()}
@@ -403,20 +403,20 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
-// TestNeverFittingBlocksNoJob checks that a job which exceeds the whole pool does not
-// stop the queue, whichever admission lets it in.
-func TestNeverFittingBlocksNoJob(t *testing.T) {
+// TestOversizedJobDoesNotBlock checks that a job larger than the pool does not block the queue under any
+// admission.
+func TestOversizedJobDoesNotBlock(t *testing.T) {
 	for _, admission := range solver.Admissions() {
 		for _, s := range []*solver.Snapshot{
 			snapshotOf(8, sized(queued(), 16), sized(queued(), 4)),                           // idle nodes
-			snapshotOf(8, sized(queued(), 16), running(8, time.Hour), sized(queued(), 1, 2)), // room to be made
-			snapshotOf(8, sized(running(16, time.Hour), 16), sized(queued(), 4)),             // a pool that shrank
+			snapshotOf(8, sized(queued(), 16), running(8, time.Hour), sized(queued(), 1, 2)), // a running job has to shrink
+			snapshotOf(8, sized(running(16, time.Hour), 16), sized(queued(), 4)),             // the pool has shrunk
 		} {
 			p, plan := solve(t, s, admission)
 			last := len(s.Jobs) - 1
 			n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == last })
 			if n < 0 || plan[n][0].IsZero() {
-				t.Errorf("%s: the job behind one that never fits gets nothing: %v", admission, plan)
+				t.Errorf("%s: the job behind one that never fits gets no nodes: %v", admission, plan)
 			}
 		}
 	}

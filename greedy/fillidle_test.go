@@ -28,17 +28,17 @@ func TestFillIdle(t *testing.T) {
 			want: []int{16, 8},
 		},
 		{
-			name: "the queue in order, each as much as it can", nodes: 23,
+			name: "the queue in order, each job as many nodes as it can use", nodes: 23,
 			jobs: []solver.Job{queued(), running(2, hour), queued(), queued(), queued()},
 			want: []int{16, 2, 4, 1, 0},
 		},
 		{
-			name: "no job passes one that does not fit", nodes: 6,
+			name: "a job that does not fit blocks the queue", nodes: 6,
 			jobs: []solver.Job{running(4, hour), sized(queued(), 4), queued()},
 			want: []int{4, 0, 0},
 		},
 		{
-			name: "the job's own cap", nodes: 16,
+			name: "the largest size of the job", nodes: 16,
 			jobs: []solver.Job{sized(queued(), 1, 2, 3), queued()},
 			want: []int{3, 8},
 		},
@@ -53,7 +53,7 @@ func TestFillIdle(t *testing.T) {
 			want: []int{7, 1, 8},
 		},
 		{
-			name: "shrunken pool: running jobs that fit keep theirs and no job starts", nodes: 9,
+			name: "shrunken pool: running jobs that fit keep their nodes and no job starts", nodes: 9,
 			jobs: []solver.Job{running(4, hour), queued(), running(2, hour), running(4, hour), running(1, hour)},
 			want: []int{4, 0, 2, 0, 1},
 		},
@@ -73,13 +73,13 @@ func TestFillIdleProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		options := FillIdle(s)
-		used, held, waits := 0, 0, false
-		kept := 0 // by the running jobs up to here
+		used, current, waits := 0, 0, false
+		kept := 0 // nodes kept by running jobs so far
 		for i := range s.Jobs {
 			job := &s.Jobs[i]
 			nodes := int(options[i].Nodes)
 			used += nodes
-			held += job.CurrentNodes
+			current += job.CurrentNodes
 			switch {
 			case !job.Queued():
 				want := 0
@@ -91,19 +91,19 @@ func TestFillIdleProperties(t *testing.T) {
 				}
 				kept += want
 			case nodes == 0:
-				// One that never fits is passed over.
+				// A job that never fits does not block the queue.
 				waits = waits || job.LegalSizes()[0] <= s.TotalNodes
 			case waits:
-				t.Fatalf("job %d starts though one before it in the queue waits: %v", i, options)
+				t.Fatalf("job %d starts although a job before it in the queue waits: %v", i, options)
 			case !slices.Contains(job.LegalSizes(), nodes):
-				t.Fatalf("job %d starts on the illegal size %d", i, nodes)
+				t.Fatalf("job %d starts with the illegal size %d", i, nodes)
 			}
 		}
 		if used > s.TotalNodes {
 			t.Fatalf("uses %d of %d nodes", used, s.TotalNodes)
 		}
-		// Carried out, the decision leaves nothing to fill, unless jobs lost nodes.
-		if held > s.TotalNodes {
+		// After the decision is applied, no more nodes can be filled, unless jobs lost nodes.
+		if current > s.TotalNodes {
 			return
 		}
 		for i := range s.Jobs {

@@ -9,14 +9,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// typed returns a snapshot of two types, on one node of which every job trains at 4 and 1.
+// typed returns a snapshot with two node types of the speeds 4 and 1.
 func typed(fast, slow int, jobs ...solver.Job) *solver.Snapshot {
 	s := snapshotOf(0, jobs...)
 	s.NodeTypes = []solver.NodeType{{ID: "slow", Nodes: slow}, {ID: "fast", Nodes: fast, Speed: 4}}
 	return s.WithDefaults()
 }
 
-// on puts a running job on nodes of a type.
+// on sets the node type of a running job.
 func on(nodeType string, job solver.Job) solver.Job {
 	job.CurrentNodeType = nodeType
 	return job
@@ -35,12 +35,12 @@ func TestNodeTypes(t *testing.T) {
 		filled, want []solver.Option
 	}{
 		{
-			"the front job takes the fastest that is idle", typed(2, 16, queued(), queued()),
+			"the first job gets the fastest idle nodes", typed(2, 16, queued(), queued()),
 			[]solver.Option{slow(16), fast(2)}, // 6.6 and 6.4 times as fast as a slow node
 			[]solver.Option{slow(16), fast(2)},
 		},
 		{
-			"a job that runs on one type blocks the queue where that is full", typed(2, 4, on("slow", running(4, time.Hour)), slowOnly, queued()),
+			"a job whose only type is full blocks the queue", typed(2, 4, on("slow", running(4, time.Hour)), slowOnly, queued()),
 			[]solver.Option{slow(4), none, none}, []solver.Option{slow(4), none, none},
 		},
 		{
@@ -48,7 +48,7 @@ func TestNodeTypes(t *testing.T) {
 			[]solver.Option{none, fast(2), none}, []solver.Option{slow(2), fast(4), fast(4)},
 		},
 		{
-			"a type that is gone", typed(8, 0, on("slow", sized(running(4, time.Hour), 4)), on("fast", sized(running(8, time.Hour), 4, 8))),
+			"a type without nodes", typed(8, 0, on("slow", sized(running(4, time.Hour), 4)), on("fast", sized(running(8, time.Hour), 4, 8))),
 			[]solver.Option{none, fast(8)}, []solver.Option{fast(4), fast(4)},
 		},
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestFillIdleSizeLimits compares with the rules, applied to sums over all jobs so far: no sum exceeds the pool,
-// a node type or a size limit.
+// TestFillIdleSizeLimits compares FillIdle with a direct implementation of its rules, in which the sum over all
+// jobs so far never exceeds the pool, a node type or a size limit.
 func TestFillIdleSizeLimits(t *testing.T) {
 	shrunk, waiting := 0, 0
 	for seed := range 600 {
@@ -50,7 +50,7 @@ func TestFillIdleSizeLimits(t *testing.T) {
 			}
 			return true
 		}
-		// with returns the allocations so far and an option of a job.
+		// with returns the allocations so far with an option of another job.
 		with := func(base []solver.Option, i int, o solver.Option) []solver.Option {
 			next := slices.Clone(base)
 			next[i] = o
@@ -96,6 +96,6 @@ func TestFillIdleSizeLimits(t *testing.T) {
 		}
 	}
 	if t.Logf("%d snapshots with jobs that lose nodes, %d with a queue that waits", shrunk, waiting); min(shrunk, waiting) < 20 {
-		t.Error("too few")
+		t.Error("want at least 20 of each")
 	}
 }

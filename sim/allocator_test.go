@@ -13,8 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 )
 
-// realAllocator is what the root package makes of the embedded backends; that package
-// cannot be imported here, since it imports this one.
+// realAllocator is an allocator with the embedded backends. The root package cannot be imported, because
+// it imports package sim.
 type realAllocator struct{ chain *chain.Chain }
 
 func newAllocator() realAllocator {
@@ -32,7 +32,7 @@ func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Dec
 	return solver.DecideNow(s, greedy.FillIdle(s)), nil
 }
 
-// allocatorFunc decides by a function.
+// allocatorFunc is an allocator that calls a function for every decision.
 type allocatorFunc func(*solver.Snapshot) (solver.Decision, error)
 
 func (f allocatorFunc) Allocate(_ context.Context, s *solver.Snapshot, _ solver.Options) (solver.Decision, error) {
@@ -43,7 +43,7 @@ func (f allocatorFunc) FillIdle(_ context.Context, s *solver.Snapshot) (solver.D
 	return f(s)
 }
 
-// policy returns the policy of a name.
+// policy returns the policy with the given name.
 func policy(t rapid.TB, name string) Policy {
 	t.Helper()
 	p, err := FindPolicy(name)
@@ -53,7 +53,7 @@ func policy(t rapid.TB, name string) Policy {
 	return p
 }
 
-// job returns a job that does what the allocator is told.
+// job returns a job that takes as long as its estimate.
 func job(id string, submit, demand time.Duration) WorkloadJob {
 	return WorkloadJob{
 		ID: id, Submit: submit, Demand: demand, RequestedNodes: 1, UserEstimate: demand, Fate: OutcomeCompleted, Work: demand,
@@ -70,8 +70,8 @@ func run(t rapid.TB, p Policy, config Config, jobs ...WorkloadJob) *Result {
 	return result
 }
 
-// drawn returns a synthetic workload.
-func drawn(t rapid.TB, kind SyntheticKind, seed uint64) Trace {
+// syntheticTrace returns a synthetic trace.
+func syntheticTrace(t rapid.TB, kind SyntheticKind, seed uint64) Trace {
 	t.Helper()
 	trace, err := Synthetic(kind, seed)
 	if err != nil {

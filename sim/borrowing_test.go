@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// fixed returns a job of one size in a team: it holds that size where it has trained.
+// fixed returns a job of a team with one size. It occupies this number of nodes if it has trained.
 func fixed(team string, size int, trained time.Duration) solver.Job {
 	job := solver.NewJob("", time.Hour)
 	job.GroupID, job.MinNodes, job.MaxNodes, job.TrainingTime = team, size, size, trained
@@ -23,7 +23,7 @@ func fixed(team string, size int, trained time.Duration) solver.Job {
 	return job
 }
 
-// options returns options of nodes of no type.
+// options returns options without node types.
 func options(nodes ...int) []solver.Option {
 	list := make([]solver.Option, len(nodes))
 	for i, n := range nodes {
@@ -48,15 +48,15 @@ func TestBorrowing(t *testing.T) {
 			quotas(4, 4, 0), []solver.Job{fixed("a", 4, 0), fixed("a", 4, 0)},
 			[]int{4, 4}, []int{4, 4},
 		},
-		"what a quota covers comes first": {
+		"jobs within a quota are first": {
 			quotas(4, 4, 0), []solver.Job{fixed("c", 8, 0), fixed("b", 4, 0)},
 			[]int{0, 4}, []int{0, 4},
 		},
-		"a job that does not fit lets others of its team pass": {
+		"a job that does not fit does not block its team": {
 			quotas(4, 4, 0), []solver.Job{fixed("a", 2, 1), fixed("a", 8, 0), fixed("a", 1, 0), fixed("c", 2, 0)},
 			[]int{2, 0, 1, 2}, []int{2, 0, 1, 2},
 		},
-		"a quota is reclaimed from those above theirs, the last to start": {
+		"a quota is reclaimed from the last jobs above their quota": {
 			quotas(4, 2, 2), []solver.Job{fixed("b", 2, 9), fixed("c", 2, 5), fixed("c", 2, 8), fixed("c", 2, 7), fixed("a", 4, 0)},
 			[]int{2, 0, 2, 0, 4}, []int{2, 2, 2, 2, 0},
 		},
@@ -64,11 +64,11 @@ func TestBorrowing(t *testing.T) {
 			quotas(4, 4, 0), []solver.Job{fixed("c", 1, 5), fixed("c", 4, 6), fixed("c", 3, 7), fixed("a", 4, 0)},
 			[]int{1, 0, 3, 4}, []int{1, 4, 3, 0},
 		},
-		"who borrows reclaims nothing": {
+		"a borrowing team does not reclaim": {
 			quotas(4, 0, 4), []solver.Job{fixed("b", 2, 5), fixed("b", 6, 6), fixed("a", 8, 0)},
 			[]int{2, 6, 0}, []int{2, 6, 0},
 		},
-		"a limit ends the borrowing": {
+		"a limit restricts borrowing": {
 			limited, []solver.Job{fixed("a", 4, 1), fixed("a", 2, 0), fixed("a", 1, 0)},
 			[]int{4, 2, 0}, []int{4, 2, 0},
 		},
@@ -89,10 +89,10 @@ func TestBorrowing(t *testing.T) {
 	}
 }
 
-// TestBorrowingKeepsItsWord checks on drawn snapshots that no limit is exceeded, that no
-// job waits for which there is room and, where quotas fit the pool and nothing is limited,
-// none that its team's quota covers.
-func TestBorrowingKeepsItsWord(t *testing.T) {
+// TestBorrowingRules checks on random snapshots that no limit is exceeded and that no job waits for which
+// there is room. If the quotas fit in the pool and there are no limits, no job waits that the quota of
+// its team covers.
+func TestBorrowingRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &solver.Snapshot{TotalNodes: rapid.IntRange(6, 24).Draw(t, "nodes")}
 		limited := rapid.Bool().Draw(t, "limited")
@@ -100,7 +100,7 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 		for i := range rapid.IntRange(1, 4).Draw(t, "teams") {
 			group := solver.Group{ID: fmt.Sprint(i), Quota: rapid.IntRange(0, left).Draw(t, "quota")}
 			left -= group.Quota
-			if limited && rapid.Bool().Draw(t, "has a limit") {
+			if limited && rapid.Bool().Draw(t, "limited") {
 				group.Limit = new(rapid.IntRange(0, s.TotalNodes).Draw(t, "limit"))
 			}
 			s.Groups = append(s.Groups, group)
@@ -110,7 +110,7 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 			s.Jobs = append(s.Jobs, fixed(team, rapid.IntRange(1, 6).Draw(t, "size"), 0))
 			s.Jobs[i].TrainingTime = time.Duration(rapid.IntRange(0, 3).Draw(t, "trained"))
 		}
-		// Whatever runs has been started by the rule.
+		// All running jobs were started by the rule.
 		for i, option := range borrowingWaiting(s) {
 			s.Jobs[i].CurrentNodes = int(option.Nodes)
 		}
@@ -135,26 +135,26 @@ func TestBorrowingKeepsItsWord(t *testing.T) {
 				case running:
 					t.Errorf("%s: job %d lost its nodes", name, i)
 				case after.fits(i):
-					t.Errorf("%s: job %d waits beside room for it", name, i)
+					t.Errorf("%s: job %d waits although it has room", name, i)
 				case name == "borrowing" && !limited && !after.borrows(i, after.size(i)):
-					t.Errorf("%s: job %d waits, which its quota covers", name, i)
+					t.Errorf("%s: job %d waits although its quota covers it", name, i)
 				}
 			}
 		}
 	})
 }
 
-// TestLimitsHoldAtEveryMoment simulates drawn workloads and trees of groups and checks
-// every decision of the policies that know of teams, those between scaling moments too.
-func TestLimitsHoldAtEveryMoment(t *testing.T) {
+// TestGroupLimits simulates random workloads and trees of groups, and checks every decision of the
+// policies with teams, including decisions between decision times.
+func TestGroupLimits(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool { return p.Teams })
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
-		w := drawWorkload(t)
+		w := randomWorkload(t)
 		config := DefaultConfig(rapid.IntRange(maxMinNodes, 24).Draw(t, "nodes"))
 		config.Frequency = 20 * time.Second
 		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
-		config.Groups = drawTeams(t, w.Jobs)
+		config.Groups = randomTeams(t, w.Jobs)
 		check := func(s *solver.Snapshot, allocations []allocation) {
 			used := make(map[string]int)
 			parent := map[string]string{"a": "department", "b": "department"}
@@ -165,7 +165,7 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 			}
 			for _, group := range config.Groups {
 				if group.Limit != nil && used[group.ID] > *group.Limit {
-					t.Fatalf("%s: group %q holds %d nodes; its limit is %d", p.Name, group.ID, used[group.ID], *group.Limit)
+					t.Fatalf("%s: group %q has %d nodes; its limit is %d", p.Name, group.ID, used[group.ID], *group.Limit)
 				}
 			}
 		}
@@ -182,7 +182,7 @@ func TestLimitsHoldAtEveryMoment(t *testing.T) {
 	})
 }
 
-// checkedAllocator shows its decisions to check.
+// checkedAllocator calls check with its decisions.
 type checkedAllocator struct {
 	realAllocator
 	check func(*solver.Snapshot, []allocation)

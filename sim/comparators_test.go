@@ -14,7 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// told returns a job as an allocator is told of it.
+// queued returns a job with an ETA in seconds, its nodes and its legal sizes.
 func queued(eta, nodes int, sizes ...int) solver.Job {
 	j := solver.NewJob("", time.Duration(eta)*time.Second)
 	j.CurrentNodes = nodes
@@ -38,7 +38,7 @@ func pool(nodes int, jobs ...solver.Job) *solver.Snapshot {
 func TestComparators(t *testing.T) {
 	weighted := queued(100, 0)
 	weighted.Weight = new(4.0)
-	// At their sizes the three take 39 s, 125 s and 24 s.
+	// On these sizes, the three jobs take 39 s, 125 s and 24 s.
 	fixed := func() []solver.Job { return []solver.Job{queued(100, 0, 4), queued(200, 0, 2), queued(100, 0, 8)} }
 	for name, test := range map[string]struct {
 		rule     Rule
@@ -74,17 +74,17 @@ func TestComparators(t *testing.T) {
 		"hesrpt: what rounding left": {heSRPT(solver.AdmissionFIFO), pool(32, queued(1000, 0), queued(10, 0)), []int{16, 16}},
 		// Of 12: 1.4 and 10.6, so 1 and 8. Of the 3 left, one makes 2 of the longer's 1
 		// (0.7 of its share's worth), two make 4.
-		"hesrpt: the shortest has the most": {heSRPT(solver.AdmissionFIFO), pool(12, queued(1000, 0), queued(10, 0)), []int{4, 8}},
+		"hesrpt: the shortest has most nodes": {heSRPT(solver.AdmissionFIFO), pool(12, queued(1000, 0), queued(10, 0)), []int{4, 8}},
 		// Shares of three are 0.033, 0.251 and 0.716; of 8 nodes 0.3, 2.0 and 5.7: 1, 2
 		// and 4. The last goes to the longest.
-		"hesrpt: every job has the least": {heSRPT(solver.AdmissionFIFO), pool(8, queued(10, 0), queued(1000, 0), queued(100, 0)), []int{4, 2, 2}},
+		"hesrpt: every job has a node": {heSRPT(solver.AdmissionFIFO), pool(8, queued(10, 0), queued(1000, 0), queued(100, 0)), []int{4, 2, 2}},
 		// The shortest of five has just half of the pool.
 		"hesrpt: shares as large as a size": {heSRPT(solver.AdmissionFIFO), pool(8, queued(5, 0), queued(4, 0), queued(3, 0), queued(2, 0), queued(1, 0)), []int{1, 1, 1, 1, 4}},
 		"hesrpt: more jobs than nodes":      {heSRPT(solver.AdmissionFIFO), pool(1, queued(10, 0), queued(5, 1)), []int{0, 1}},
-		// A new job has its node; of the two others, the short paused one has a share of
-		// 2.1 nodes and the long running one of 0.1.
+		// A new job has a node. The short paused job has a share of 2.1 nodes, and the long running job
+		// a share of 0.1 nodes.
 		"hesrpt-event: a pause": {heSRPT(solver.AdmissionStartFirst), pool(3, trained(queued(1000, 1)), trained(queued(10, 0)), queued(100, 0)), []int{0, 2, 1}},
-		// The new jobs displace the running one only where it has more left than they have.
+		// The new jobs displace the running job only if it has a longer remaining ETA.
 		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1001, 2)), queued(1000, 0), queued(1000, 0)), []int{0, 1, 1}},
 		"hesrpt-event: the queue waits":  {heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1, 2)), queued(1000, 0), queued(1000, 0)), []int{1, 1, 0}},
 		"hesrpt: no jobs":                {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
@@ -120,7 +120,7 @@ func TestComparatorsAreLegal(t *testing.T) {
 			for i := range s.Jobs {
 				smallest := s.Jobs[i].LegalSizes()[0]
 				if idle == s.TotalNodes && smallest <= idle && name == "srpt" {
-					t.Fatalf("%s gives no job any of %d nodes, though job %d could do with %d", name, idle, i, smallest)
+					t.Fatalf("%s leaves all %d nodes idle, although job %d can run on %d", name, idle, i, smallest)
 				}
 			}
 		}
@@ -170,7 +170,7 @@ func TestTotalTimeBound(t *testing.T) {
 	}
 }
 
-// TestTotalTimeBoundHolds simulates batches, which no policy may finish faster.
+// TestTotalTimeBoundHolds simulates batches and checks that no policy has a mean below the bound.
 func TestTotalTimeBoundHolds(t *testing.T) {
 	policies := []string{"optimal", "hesrpt", "optimal-preemptive"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,7 +189,7 @@ func TestTotalTimeBoundHolds(t *testing.T) {
 			result := run(t, p, DefaultConfig(nodes), jobs...)
 			mean := Summarize(result, 0).MeanTotalSeconds
 			if bound := TotalTimeBound(demands, nodes).Seconds(); mean < bound {
-				t.Fatalf("%s has the mean total time %v s, below the bound %v", name, mean, bound)
+				t.Fatalf("the mean job completion time of %s is %v s; the bound is %v s", name, mean, bound)
 			}
 		}
 	})

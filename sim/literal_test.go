@@ -24,7 +24,7 @@ type literalJob struct {
 	submitted, started, completed bool
 	start, end                    int
 	nodes, trainsOn               int
-	waits                         int // seconds until it trains on all its nodes
+	waits                         int // seconds until the job trains on all its nodes
 	served                        time.Duration
 	trained, unserved             int
 	resizes, moves                int
@@ -167,7 +167,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 
 	left := len(jobs)
 	happened := false
-	// On machines, the rule may change something again without an event, and is not repeated.
+	// With machines, the rule could change allocations again without an event, so it is not repeated.
 	due := true
 	for second := 0; left > 0; second++ {
 		if second > 100_000 {
@@ -336,34 +336,34 @@ func TestRunEqualsReference(t *testing.T) {
 			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
 		}
 		config.Frequency = config.ScalingDelay + time.Duration(rapid.IntRange(1, 60).Draw(t, "frequency"))*time.Second
-		w := drawWorkload(t)
-		config.Groups = drawTeams(t, w.Jobs)
+		w := randomWorkload(t)
+		config.Groups = randomTeams(t, w.Jobs)
 		if rapid.Bool().Draw(t, "continued") {
-			drawContinuation(t, &w, &config)
+			randomContinuation(t, &w, &config)
 		}
 		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "typed") {
 			p = rapid.SampledFrom(typed).Draw(t, "typed policy")
-			drawTypes(t, &w, &config)
+			randomTypes(t, &w, &config)
 		}
-		if rapid.Bool().Draw(t, "in rounds") {
+		if rapid.Bool().Draw(t, "decides in rounds") {
 			config.Round = time.Duration(rapid.IntRange(1, 40).Draw(t, "round")) * time.Second
 		}
 		got, err := Run(t.Context(), w, p, config, allocator)
 		if errors.Is(err, ErrStalled) {
-			return // The loop would not end either.
+			return // The reference loop would not end either.
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		want, _ := literal(t, w, p, config, allocator)
 		if diff := compare.Diff(want, got.Jobs); diff != "" {
-			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+			t.Errorf("%s: jobs (-literal +got):\n%s", p.Name, diff)
 		}
 	})
 }
 
-// drawTypes adds node types and random speeds, which change during a job.
-func drawTypes(t *rapid.T, w *Workload, config *Config) {
+// randomTypes adds node types and random speeds, which change during a job.
+func randomTypes(t *rapid.T, w *Workload, config *Config) {
 	config.Groups, config.Resized = nil, nil
 	config.NodeTypes = []solver.NodeType{
 		{ID: "fast", Nodes: rapid.IntRange(1, 4).Draw(t, "fast"), Speed: 2.5}, {ID: "slow", Nodes: config.Nodes, Speed: 1},
@@ -372,7 +372,7 @@ func drawTypes(t *rapid.T, w *Workload, config *Config) {
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
 		job.History, job.Group = History{}, ""
-		if rapid.Bool().Draw(t, "by its own columns") {
+		if rapid.Bool().Draw(t, "by columns of the trace") {
 			continue
 		}
 		job.Shape = Shape{MaxNodes: 8}
@@ -415,8 +415,8 @@ func arbitrary(_ context.Context, s *solver.Snapshot, histories []jobHistory) ([
 	return allocations, Decision{}, nil
 }
 
-// drawContinuation lets a workload start from the state of a cluster, with a pool that changes.
-func drawContinuation(t *rapid.T, w *Workload, config *Config) {
+// randomContinuation lets a workload start from the state of a cluster, with a pool that changes.
+func randomContinuation(t *rapid.T, w *Workload, config *Config) {
 	seconds := func(most int, name string) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
 	}
@@ -431,7 +431,7 @@ func drawContinuation(t *rapid.T, w *Workload, config *Config) {
 			served += 1 + seconds(100, "served")
 			job.ETAUpdates = append(job.ETAUpdates, ETAUpdate{Served: served, ETA: 1 + seconds(300, "ETA")})
 		}
-		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "own restart") {
+		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "restart time of the job") {
 			job.RestartTime = seconds(50, "restart")
 		}
 		if job.Submit == 0 {
@@ -465,8 +465,8 @@ func TestCourse(t *testing.T) {
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{Nodes: 8, Steps: 2, Frequency: 45 * time.Second}
-		w := drawWorkload(t)
-		drawContinuation(t, &w, &config)
+		w := randomWorkload(t)
+		randomContinuation(t, &w, &config)
 		result, err := Run(t.Context(), w, p, config, allocator)
 		if errors.Is(err, ErrStalled) {
 			return
@@ -502,10 +502,10 @@ func TestCourse(t *testing.T) {
 	})
 }
 
-// maxMinNodes is the largest smallest size of a random job.
+// maxMinNodes is the maximum of MinNodes of a random job.
 const maxMinNodes = 4
 
-func drawShape(t *rapid.T) Shape {
+func randomShape(t *rapid.T) Shape {
 	if rapid.Bool().Draw(t, "plain") {
 		return Shape{}
 	}
@@ -518,16 +518,16 @@ func drawShape(t *rapid.T) Shape {
 	}
 }
 
-// drawTeams generates a tree of groups and assigns the jobs to its leaves.
-func drawTeams(t *rapid.T, jobs []WorkloadJob) []solver.Group {
-	draw := func(name string, least int) int { return rapid.IntRange(least, 12).Draw(t, name) }
+// randomTeams generates a tree of groups and assigns the jobs to its leaves.
+func randomTeams(t *rapid.T, jobs []WorkloadJob) []solver.Group {
+	upTo12 := func(name string, lowest int) int { return rapid.IntRange(lowest, 12).Draw(t, name) }
 	groups := []solver.Group{
-		{ID: "a", ParentID: "department", Quota: draw("quota", 0)}, {ID: "department", Quota: draw("quota", 0)},
-		{ID: "b", ParentID: "department", Quota: draw("quota", 0)}, {ID: "c", Quota: draw("quota", 0)},
+		{ID: "a", ParentID: "department", Quota: upTo12("quota", 0)}, {ID: "department", Quota: upTo12("quota", 0)},
+		{ID: "b", ParentID: "department", Quota: upTo12("quota", 0)}, {ID: "c", Quota: upTo12("quota", 0)},
 	}
 	for i := range groups {
 		if rapid.Bool().Draw(t, "has a limit") {
-			groups[i].Limit = new(draw("limit", maxMinNodes))
+			groups[i].Limit = new(upTo12("limit", maxMinNodes))
 		}
 	}
 	for i := range jobs {
@@ -536,7 +536,7 @@ func drawTeams(t *rapid.T, jobs []WorkloadJob) []solver.Group {
 	return groups
 }
 
-func drawWorkload(t *rapid.T) Workload {
+func randomWorkload(t *rapid.T) Workload {
 	trace := make(Trace, rapid.IntRange(1, 8).Draw(t, "jobs"))
 	submit := time.Duration(0)
 	for i := range trace {
@@ -545,7 +545,7 @@ func drawWorkload(t *rapid.T) Workload {
 			Submit:   submit,
 			Duration: time.Duration(rapid.Int64Range(0, int64(3*time.Minute)).Draw(t, "duration")),
 			GPUs:     rapid.IntRange(1, 200).Draw(t, "GPUs"),
-			Shape:    drawShape(t),
+			Shape:    randomShape(t),
 		}
 		submit += time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "wait"))
 	}

@@ -46,7 +46,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-func TestCompareWithEqualShares(t *testing.T) {
+func TestCompareWithFairShares(t *testing.T) {
 	ends := func(seconds ...int) *Result {
 		r := new(Result)
 		for _, end := range seconds {
@@ -57,11 +57,11 @@ func TestCompareWithEqualShares(t *testing.T) {
 	var s Summary
 	s.CompareWithMaxMin(ends(110, 60, 310, 20), ends(110, 70, 210, 19))
 	if *s.LaterShare != 0.5 || *s.WorstLater != 1.5 {
-		t.Errorf("%v end later, at worst %v times; want half of them, 1.5 times", *s.LaterShare, *s.WorstLater)
+		t.Errorf("a share of %v completes later, by a factor of at most %v; want 0.5 and 1.5", *s.LaterShare, *s.WorstLater)
 	}
 }
 
-// ended returns a result whose n-th job ends when end says.
+// completed returns a result whose n-th job completes at end(n).
 func completed(policy string, jobs int, queue time.Duration, end func(n int) time.Duration) *Result {
 	r := &Result{Policy: policy, Nodes: 70}
 	for n := range jobs {
@@ -72,7 +72,7 @@ func completed(policy string, jobs int, queue time.Duration, end func(n int) tim
 
 func TestCompare(t *testing.T) {
 	greedy := completed("greedy", 250, 100*second, func(n int) time.Duration { return time.Duration(n) * 10 * second })
-	// Twice as fast for the first 120, then later than greedy.
+	// The first 120 jobs complete in half the time, the others later than under greedy.
 	optimal := completed("optimal", 250, 75*second, func(n int) time.Duration {
 		if n <= 120 {
 			return time.Duration(n) * 5 * second
@@ -80,8 +80,8 @@ func TestCompare(t *testing.T) {
 		return time.Duration(n)*10*second + 500*second
 	})
 	got := Compare(optimal, greedy)
-	// When greedy has finished 100, at 1000 s, the other has finished 120, at 2000 s
-	// 150. Per 100: 20 and -25.
+	// At 1000 s, greedy has completed 100 jobs and the other policy 120. At 2000 s, they have completed
+	// 200 and 150. Per 100 jobs, the difference is 20 and -25.
 	if diff := cmp.Diff([]int{20, -50}, got.ExtraJobs); diff != "" {
 		t.Errorf("extra jobs (-want +got):\n%s", diff)
 	}
@@ -94,7 +94,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestCompareOfNothing(t *testing.T) {
+func TestCompareEmpty(t *testing.T) {
 	none := completed("greedy", 3, 0, func(int) time.Duration { return time.Hour })
 	if got := reduction(3, 59); !math.IsNaN(float64(got)) {
 		t.Errorf("a queue of 59 s is reduced by %v", got)

@@ -19,13 +19,13 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// rack is the machines of a pool in tests.
+// rack contains the machines of a pool in tests.
 type rack struct {
 	nodes []placement.Node
 	sizes []int
 }
 
-// Place places jobs by client/placement, which has tests of its own.
+// Place places jobs with package client/placement.
 func (r rack) Place(kept, jobs []PlacedJob) ([]map[string]int, error) {
 	nodes := slices.Clone(r.nodes)
 	for n := range nodes {
@@ -61,11 +61,12 @@ func (r rack) limits(t *rapid.T) (limits []solver.SizeLimit) {
 	return limits
 }
 
-// units returns the units of the largest machine, and machines the machines of the largest block.
+// units returns the units of the largest machine.
 func (r rack) units() int {
 	return slices.MaxFunc(r.nodes, func(a, b placement.Node) int { return a.Units - b.Units }).Units
 }
 
+// machines returns the number of machines of the largest block.
 func (r rack) machines() (most int) {
 	for _, node := range r.nodes {
 		count := 0
@@ -79,7 +80,7 @@ func (r rack) machines() (most int) {
 	return most
 }
 
-// cap returns the units that pieces of a size have together at most, given the free units of each machine.
+// cap returns the maximum number of units of pieces of a size, given the free units of each machine.
 func (r rack) cap(size int, free map[string]int) int {
 	sum, whole := 0, map[string]int{}
 	for _, node := range r.nodes {
@@ -141,7 +142,7 @@ func literalPlace(t *rapid.T, config *Config, s *solver.Snapshot, jobs []*litera
 		if broken == 0 {
 			on, err := r.Place(kept, placing)
 			if err != nil {
-				t.Fatalf("the conditions hold, and Place fails: %v", err)
+				t.Fatalf("the conditions are met, but Place fails: %v", err)
 			}
 			moved = make([]bool, len(jobs))
 			for k, placed := range placing {
@@ -165,7 +166,7 @@ func literalPlace(t *rapid.T, config *Config, s *solver.Snapshot, jobs []*litera
 }
 
 // checkTogether checks that no machine has more units in use than it has, that each job has its nodes, and
-// that each of its pieces lies on one machine, or on whole machines of one block.
+// that each of its pieces is on one machine, or on whole machines of one block.
 func checkTogether(t *rapid.T, r rack, jobs []*literalJob) {
 	used := map[string]int{}
 	for _, job := range jobs {
@@ -182,7 +183,7 @@ func checkTogether(t *rapid.T, r rack, jobs []*literalJob) {
 			blocks[node.Block] += units
 		}
 		if total != job.nodes || job.nodes <= r.units() && len(job.on) > 1 {
-			t.Fatalf("%s has %d nodes and lies on %v", job.ID, job.nodes, job.on)
+			t.Fatalf("%s has %d nodes and is placed on %v", job.ID, job.nodes, job.on)
 		}
 		for block, units := range blocks {
 			if units%r.piece(job.nodes) != 0 {
@@ -192,8 +193,8 @@ func checkTogether(t *rapid.T, r rack, jobs []*literalJob) {
 	}
 }
 
-// drawMachines has a pool consist of machines of 4 units, with enough jobs to fill it.
-func drawMachines(t *rapid.T, config *Config) Workload {
+// randomMachines configures a pool of machines of 4 units, and returns enough jobs to fill it.
+func randomMachines(t *rapid.T, config *Config) Workload {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 	seconds := func(n int) time.Duration { return time.Duration(random.IntN(n)) * time.Second }
 	r, perBlock := rack{sizes: []int{1, 2, 4, 8, 16}}, random.IntN(4)
@@ -202,7 +203,7 @@ func drawMachines(t *rapid.T, config *Config) Workload {
 		if perBlock > 0 {
 			node.Block = fmt.Sprint("b", n/perBlock)
 		}
-		if n > 0 && random.IntN(4) == 0 { // One machine is whole, for the jobs of 4.
+		if n > 0 && random.IntN(4) == 0 { // The first machine is complete, for jobs of 4 units.
 			node.Free -= 1 + random.IntN(3)
 		}
 		config.Nodes += node.Units
@@ -221,9 +222,9 @@ func drawMachines(t *rapid.T, config *Config) Workload {
 	return w
 }
 
-// TestPlacedEqualsTheLiteralLoop compares runs on machines with the literal loop, in which the conditions
-// of the theorem decide whether a decision has a placement.
-func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
+// TestPlacementEqualsReference compares runs on machines with the reference simulation, in which the
+// conditions of the theorem decide whether a decision has a placement.
+func TestPlacementEqualsReference(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
 	})
@@ -241,25 +242,25 @@ func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
 		case "restart":
 			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
 		}
-		w := drawMachines(t, &config)
+		w := randomMachines(t, &config)
 		limited := rapid.Bool().Draw(t, "with size limits")
 		if limited {
 			p = rapid.SampledFrom(limitable).Draw(t, "policy with size limits")
 			config.SizeLimits = config.Placer.(rack).limits(t)
 		} else {
-			config.Groups = drawTeams(t, w.Jobs)
+			config.Groups = randomTeams(t, w.Jobs)
 		}
 		got, err := Run(t.Context(), w, p, config, allocator)
 		var none *NoPlaceError
 		if errors.Is(err, ErrStalled) || errors.As(err, &none) {
-			return // The loop would not end either, or a job of a fixed size has no place.
+			return // The reference loop would not end either, or a job of a fixed size has no place.
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		want, unplaced := literal(t, w, p, config, allocator)
 		if diff := compare.Diff(want, got.Jobs); diff != "" {
-			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+			t.Errorf("%s: jobs (-literal +got):\n%s", p.Name, diff)
 		}
 		if *got.Unplaced != unplaced {
 			t.Errorf("%s: %d decisions have no placement; want %d", p.Name, *got.Unplaced, unplaced)
@@ -279,7 +280,7 @@ func TestPlacedEqualsTheLiteralLoop(t *testing.T) {
 	}
 }
 
-// fourUnits is a pool of two machines of 4 units, on which nothing fits beside a job of 3.
+// fourUnits is a pool of two machines of 4 units, on which no other job fits together with a job of 3.
 func fourUnits(stay bool) Config {
 	return Config{
 		Nodes: 8, Steps: 1, Frequency: time.Hour, RestartTime: 10 * time.Second, NeverMove: stay,
@@ -294,7 +295,7 @@ func TestMoveRestarts(t *testing.T) {
 		j.RequestedNodes, j.Shape = nodes, Shape{AllowedNodes: []int{nodes}, Speeds: []float64{1}}
 		return j
 	}
-	// "short" leaves machine a with 2 units, so that "left" and "right" lie apart.
+	// "short" leaves machine a with 2 units, so that "left" and "right" are on different machines.
 	jobs := []WorkloadJob{
 		fixed("left", 0, 600*time.Second, 2), fixed("short", 0, 50*time.Second, 2), fixed("right", 0, 600*time.Second, 2),
 		fixed("large", 100*time.Second, 60*time.Second, 4),

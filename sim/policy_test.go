@@ -30,14 +30,14 @@ func TestRankByETA(t *testing.T) {
 	}
 }
 
-// TestToldTimes checks what a job that is paused and resumed tells of its past.
-func TestToldTimes(t *testing.T) {
+// TestSnapshotTimes checks the training and waiting times of a job that is paused and resumed.
+func TestSnapshotTimes(t *testing.T) {
 	config := DefaultConfig(1)
 	config.RestartTime = 30 * second
 	type times struct{ trained, waited, restart time.Duration }
 	var got []times
-	// Job b is submitted at 100 s; the node is a's at 101 and 300 s, b's at 600, a's at 900
-	// and b's from 1200 on.
+	// Job b is submitted at 100 s. Job a has the node at 101 s, 300 s and 900 s. Job b has it at 600 s and
+	// from 1200 s on.
 	p := Policy{Name: "given", EveryEvent: true, Decide: func(s *solver.Snapshot) []solver.Option {
 		options := make([]solver.Option, len(s.Jobs))
 		if len(s.Jobs) == 1 {
@@ -48,7 +48,7 @@ func TestToldTimes(t *testing.T) {
 		options[[]int{0, 0, 1, 0, 1}[len(got)-1]].Nodes = 1
 		return options
 	}}
-	// With their restarts, 30 s each, b has trained for 270 s by 900 and ends at 1240.
+	// With restarts of 30 s, b has trained for 270 s at 900 s and completes at 1240 s.
 	run(t, p, config, job("a", 0, 900*second), job("b", 100*second, 280*second))
 	const restart = 30 * second
 	want := []times{
@@ -56,11 +56,11 @@ func TestToldTimes(t *testing.T) {
 		{300 * second, 500 * second, restart}, {300 * second, 800 * second, restart},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(times{})); diff != "" {
-		t.Errorf("what job b tells (-want +got):\n%s", diff)
+		t.Errorf("times of job b (-want +got):\n%s", diff)
 	}
 }
 
-// warning is an allocator that warns, as the root package's does.
+// warning is an allocator that returns a warning, like the allocator of the root package.
 type warning struct{ realAllocator }
 
 func (w warning) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
@@ -69,10 +69,10 @@ func (w warning) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Opti
 	return d, err
 }
 
-// TestGentle: total-time-gentle never pauses more than a quarter of the running jobs at once,
-// and still pauses some; total-time does.
+// TestGentle checks that total-time-gentle pauses some jobs, but never more than a quarter of the running
+// jobs at once, and that total-time does.
 func TestGentle(t *testing.T) {
-	trace := drawn(t, Baseline, 1)
+	trace := syntheticTrace(t, Baseline, 1)
 	w := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
 	for name, gentle := range map[string]bool{"total-time": false, "total-time-gentle": true} {
 		pauses, many := 0, 0
@@ -101,8 +101,8 @@ func TestGentle(t *testing.T) {
 	}
 }
 
-// TestOptions checks what an allocator is asked with. A policy of total time that decides at
-// scaling moments only says how long it is to the next one.
+// TestOptions checks the options of a request. A policy with OBJECTIVE_TOTAL_TIME that decides only at
+// decision times sets the time to the next one.
 func TestOptions(t *testing.T) {
 	for name, want := range map[string]solver.Options{
 		"optimal":            {Backend: solver.BackendExact, Admission: solver.AdmissionFIFO},
@@ -151,7 +151,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// optionsSpy keeps the options that it was asked with.
+// optionsSpy records the options of requests.
 type optionsSpy struct {
 	realAllocator
 	got *solver.Options
@@ -162,15 +162,15 @@ func (s optionsSpy) Allocate(ctx context.Context, snapshot *solver.Snapshot, o s
 	return s.realAllocator.Allocate(ctx, snapshot, o)
 }
 
-// TestOptimises checks which policies results call plain rules.
-func TestOptimises(t *testing.T) {
+// TestOptimizes checks which policies are rules without optimization.
+func TestOptimizes(t *testing.T) {
 	t.Parallel()
 	for _, p := range Policies() {
 		rule := slices.Contains([]string{
 			"greedy", "greedy-eta", "recorded", "fifo", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
 		}, p.Name)
 		if p.Optimizes() == rule {
-			t.Errorf("%s: Optimizes is %v; TestOptimises lists the policies without optimization", p.Name, p.Optimizes())
+			t.Errorf("%s: Optimizes is %v; TestOptimizes lists the policies without optimization", p.Name, p.Optimizes())
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestReadGroups(t *testing.T) {
 	}
 }
 
-// TestReadGroupsNamesEveryBadField checks that one error has them all.
+// TestReadGroupsNamesEveryBadField checks that one error names all fields that are not valid.
 func TestReadGroupsNamesEveryBadField(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing":       {"", "groups line 1: must be the names of the columns, at least id, quota"},
@@ -38,7 +38,7 @@ func TestReadGroupsNamesEveryBadField(t *testing.T) {
 		"every field":   {"id,quota,limit,parent_id\na,-1,x,b\n,1e3,2147483648,\n", "groups line 2: quota is \"-1\"; must be a whole number from 0 to 2147483647\n  line 2: limit is \"x\"; must be a whole number from 0 to 2147483647\n  line 3: quota is \"1e3\"; must be a whole number from 0 to 2147483647\n  line 3: limit is \"2147483648\"; must be a whole number from 0 to 2147483647\n  line 2: parent_id is \"b\"; must be the id of a group\n  line 3: id is empty"},
 		"the same id":   {"id,quota\na,1\n\nb,2\na,3\n", "groups line 5: id is \"a\" like groups[0].id; ids must be unique"},
 		"its own child": {"id,quota,parent_id\na,1,a\n", "groups line 2: parent_id is \"a\", whose parents form a cycle"},
-		"a circle":      {"id,quota,parent_id\na,1,b\nb,1,a\n", "line 3: parent_id is \"a\", whose parents form a cycle"},
+		"a cycle":       {"id,quota,parent_id\na,1,b\nb,1,a\n", "line 3: parent_id is \"a\", whose parents form a cycle"},
 		"five levels": {
 			"id,quota,parent_id\na,1,\nb,1,a\nc,1,b\nd,1,c\ne,1,d\n",
 			"groups line 6: parent_id is \"d\", which puts the group at depth 5",
@@ -53,7 +53,7 @@ func TestReadGroupsNamesEveryBadField(t *testing.T) {
 	}
 }
 
-// FuzzReadGroups checks that whatever is read is a tree of at most four levels.
+// FuzzReadGroups checks that the result is a tree of at most four levels.
 func FuzzReadGroups(f *testing.F) {
 	for _, seed := range []string{
 		"id,quota,parent_id,limit\na,1,,\nb,2,a,3\n",
@@ -67,7 +67,7 @@ func FuzzReadGroups(f *testing.F) {
 		groups, err := ReadGroups(strings.NewReader(text))
 		if err != nil {
 			if groups != nil {
-				t.Errorf("groups beside the error %q", err)
+				t.Errorf("groups are returned with the error %q", err)
 			}
 			return
 		}
@@ -83,12 +83,12 @@ func FuzzReadGroups(f *testing.F) {
 			for at := id; at != "" && levels <= 4; levels++ {
 				parent, known := parents[at]
 				if !known {
-					t.Fatalf("group %q is below %q, which is none", id, at)
+					t.Fatalf("group %q is below the unknown group %q", id, at)
 				}
 				at = parent
 			}
 			if levels > 4 {
-				t.Errorf("group %q stands more than 4 levels deep", id)
+				t.Errorf("group %q is more than 4 levels deep", id)
 			}
 		}
 		if len(teamsOf(groups)) == 0 {

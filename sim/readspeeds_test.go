@@ -83,7 +83,7 @@ func TestApplySpeeds(t *testing.T) {
 	}
 }
 
-func TestReadSpeedsRefuses(t *testing.T) {
+func TestReadSpeedsErrors(t *testing.T) {
 	many := ""
 	for n := range solver.MaxSizes + 1 {
 		many += "a,x," + strings.Repeat("1", 1+n/9) + string(rune('1'+n%9)) + ",1,,\n"
@@ -109,8 +109,8 @@ func TestReadSpeedsRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReadSpeeds checks that what is read has whole phases of legal speeds, and that every
-// line of the file holds in the phase that it ends.
+// FuzzReadSpeeds checks that the result has complete phases of legal speeds, and that every line of the
+// file applies in the phase that it ends.
 func FuzzReadSpeeds(f *testing.F) {
 	f.Add(speedsHeader + "a,x,1,1,0.5,30\na,x,1,2,,\na,x,4,3.5,,30\na,y,2,5,0.25,\na,y,2,4,,\nb,y,8,1,,\n")
 	f.Add(speedsHeader + "a,x,1,1e-4,,\na,x,2,1e5,1,\n")
@@ -121,7 +121,7 @@ func FuzzReadSpeeds(f *testing.F) {
 		speeds, err := ReadSpeeds(strings.NewReader(text))
 		if err != nil {
 			if len(speeds) > 0 || strings.Contains(err.Error(), "\n") && !strings.HasPrefix(err.Error(), "speeds line 1:") {
-				t.Fatalf("speeds beside an error, or more than one: %v", err)
+				t.Fatalf("speeds are returned with an error, or there is more than one error: %v", err)
 			}
 			return
 		}
@@ -135,7 +135,7 @@ func FuzzReadSpeeds(f *testing.F) {
 				for _, speed := range phase.Speeds {
 					snapshot := solver.Job{AllowedNodes: speed.AllowedNodes, Scaling: speed.Scaling}
 					if len(speed.AllowedNodes) == 0 || len(speed.AllowedNodes) != len(speed.Scaling.Speeds) || !slices.IsSorted(speed.AllowedNodes) {
-						t.Fatalf("%q: %+v is no table", name, speed)
+						t.Fatalf("%q: %+v is not a table", name, speed)
 					}
 					for _, nodes := range speed.AllowedNodes {
 						if s := speed.Factor * snapshot.Speed(nodes); !(s > 0 && s <= solver.MaxSpeed*(1+1e-9)) {

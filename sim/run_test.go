@@ -16,7 +16,7 @@ import (
 
 const second = time.Second
 
-// allocate returns a policy that gives the nodes that a function returns for a number of jobs.
+// allocate returns a policy that allocates the nodes that a function returns for a number of jobs.
 func allocate(nodes func(jobs int) []int) Policy {
 	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) }}
 }
@@ -44,10 +44,9 @@ func TestRegularTimes(t *testing.T) {
 	}
 }
 
-func TestMoments(t *testing.T) {
-	// A job that is submitted at a scaling decision starts there, one that comes later
-	// a second later, and one that finds no nodes when a job ends, a second after
-	// that.
+func TestDecisionTimes(t *testing.T) {
+	// A job that is submitted at a scaling decision starts immediately. A job that is submitted between two
+	// decisions starts a second later. If no nodes are free, it starts a second after a job completes.
 	config := DefaultConfig(1)
 	result := run(t, policy(t, "optimal"), config,
 		job("a", 0, 100*second), job("b", 150*second, 10*second), job("c", 160*second, 139*second),
@@ -76,33 +75,33 @@ func TestEveryEvent(t *testing.T) {
 	for _, decision := range result.Decisions {
 		at = append(at, int64(decision.At/second))
 	}
-	// At the decision 0, after the submission at 10, and after b's end. a needs all
-	// nodes to end before the next decision, and has them but while b trains.
+	// There are decisions at 0, after the submission at 10, and after the completion of b. Job a needs all
+	// nodes to complete before the next decision, and has them except while b trains.
 	end := int64(result.Jobs[1].End / second)
 	if diff := cmp.Diff([]int64{0, 11, end + 1}, at); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
 	if result.Jobs[0].Resizes != 2 {
-		t.Errorf("a was rescaled %d times; want down and up", result.Jobs[0].Resizes)
+		t.Errorf("a was resized %d times; want down and up", result.Jobs[0].Resizes)
 	}
 }
 
 func TestScalingDelay(t *testing.T) {
 	config := DefaultConfig(16)
 	config.ScalingDelay = 15 * second
-	// The sizes of a lone job at the decision times 0, 300 and 600.
+	// The sizes of a single job at the decision times 0, 300 and 600.
 	decision := 0
 	sizes := []int{1, 4, 2}
 	p := allocate(func(int) []int { decision++; return []int{sizes[decision-1]} })
-	// 15 s without progress, 285 s on 1 node, 15 s more on 1, 285 s on 4 (2.56), then 2
-	// nodes (1.6) at once for 100 s.
+	// The job makes no progress for 15 s. It runs on 1 node for 285 s and another 15 s, on 4 nodes (speed
+	// 2.56) for 285 s, and then without delay on 2 nodes (speed 1.6) for 100 s.
 	work := 285 + 15 + 285*2.56 + 100*1.6
 	result := run(t, p, config, job("a", 0, time.Duration(work*float64(second))))
 	if got := times(result.Jobs[0]); got != [2]int64{0, 700} {
 		t.Errorf("start and end are %v; want 0 and 700", got)
 	}
 	if got := result.Jobs[0].Resizes; got != 2 {
-		t.Errorf("%d rescales; want 2", got)
+		t.Errorf("%d resizes; want 2", got)
 	}
 }
 
@@ -112,15 +111,15 @@ func TestRestartTime(t *testing.T) {
 	decision := 0
 	sizes := []int{1, 1, 4, 4, 2, 1, 1, 1}
 	p := allocate(func(int) []int { decision++; return []int{sizes[decision-1]} })
-	// 1 node from 0 trains from 400; 4 from 600 would from 1000; 2 from 1200 do not
-	// before 1 from 1500 begins its restart anew, which ends at 1900.
+	// With 1 node from 0 on, the job trains from 400 on. With 4 nodes from 600 on, it trains from 1000 on.
+	// With 2 nodes from 1200 on, it does not train before the restart on 1 node from 1500 to 1900.
 	work := 200 + 200*2.56 + 50
 	result := run(t, p, config, job("a", 0, time.Duration(work*float64(second))))
 	if got := times(result.Jobs[0]); got != [2]int64{0, 1950} {
 		t.Errorf("start and end are %v; want 0 and 1950", got)
 	}
 	if got := result.Jobs[0].Resizes; got != 3 {
-		t.Errorf("%d rescales; want 3", got)
+		t.Errorf("%d resizes; want 3", got)
 	}
 }
 
@@ -166,7 +165,7 @@ func TestRecorded(t *testing.T) {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
 	if most := result.PeakNodes(); most != 10 {
-		t.Errorf("they held up to %d nodes; want 10", most)
+		t.Errorf("the jobs occupied up to %d nodes; want 10", most)
 	}
 	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, policy(t, "recorded"), DefaultConfig(1), nil)
 	if err == nil || !strings.Contains(err.Error(), `job "c" of w has no start_s`) {
@@ -183,7 +182,7 @@ func TestJobThatNeverFits(t *testing.T) {
 	}
 }
 
-func TestGrowth(t *testing.T) {
+func TestScalingDelayOfChanges(t *testing.T) {
 	const delay = 15 * second
 	type change struct{ at, nodes int }
 	for name, test := range map[string]struct {
@@ -191,11 +190,11 @@ func TestGrowth(t *testing.T) {
 		training int
 		growsAt  time.Duration
 	}{
-		"a start takes the delay":                    {[]change{{0, 4}}, 0, delay},
-		"growing again takes it again":               {[]change{{0, 4}, {10, 8}}, 0, 10*second + delay},
-		"shrinking while starting still starts then": {[]change{{0, 4}, {10, 2}}, 0, delay},
-		"a preemption ends the start":                {[]change{{0, 4}, {10, 0}}, 0, never},
-		"keeping its nodes changes nothing":          {[]change{{0, 4}, {10, 4}}, 0, delay},
+		"a start takes the delay":                       {[]change{{0, 4}}, 0, delay},
+		"a scale-up takes it again":                     {[]change{{0, 4}, {10, 8}}, 0, 10*second + delay},
+		"a scale-down during a start does not delay it": {[]change{{0, 4}, {10, 2}}, 0, delay},
+		"a preemption stops the start":                  {[]change{{0, 4}, {10, 0}}, 0, never},
+		"the same nodes change nothing":                 {[]change{{0, 4}, {10, 4}}, 0, delay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := job("a", 0, time.Hour)
@@ -210,9 +209,9 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
-	// a runs, is preempted for c at 300, and at the regular time after c's end goes
-	// before b, which came later but has waited in the queue all along.
+func TestPreemptedJobKeepsQueuePosition(t *testing.T) {
+	// Job a is preempted for c at 300. After c completes, a starts before b, which was submitted later but
+	// waited in the queue for longer.
 	decision := 0
 	p := Policy{Name: "given", FixedSize: true, Decide: func(s *solver.Snapshot) []solver.Option {
 		decision++
@@ -234,30 +233,30 @@ func TestPreemptedJobReturnsToItsPlace(t *testing.T) {
 		t.Errorf("starts and ends (-want +got):\n%s", diff)
 	}
 	if result.Jobs[0].Resizes != 2 {
-		t.Errorf("%d rescales; want the preemption and the return", result.Jobs[0].Resizes)
+		t.Errorf("%d resizes; want the preemption and the resumption", result.Jobs[0].Resizes)
 	}
 }
 
-func TestToldETA(t *testing.T) {
-	// The allocator is told of 100 s of work; it is 1000 s.
-	outrun := job("a", 0, 1000*second)
-	outrun.UserEstimate = 100 * second
+func TestExceededETA(t *testing.T) {
+	// The estimate is 100 s of work, but the job takes 1000 s.
+	exceeded := job("a", 0, 1000*second)
+	exceeded.UserEstimate = 100 * second
 	var times []time.Duration
 	config := DefaultConfig(1)
 	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
 		times = append(times, s.Jobs[0].RemainingETA)
 	}
-	result := run(t, policy(t, "optimal"), config, outrun)
+	result := run(t, policy(t, "optimal"), config, exceeded)
 	if diff := cmp.Diff([]time.Duration{100 * second, second, second, second}, times); diff != "" {
-		t.Errorf("told remaining ETAs (-want +got):\n%s", diff)
+		t.Errorf("remaining ETAs (-want +got):\n%s", diff)
 	}
 	if result.Jobs[0].End != 1000*second {
-		t.Errorf("it ended at %v; want 1000s", result.Jobs[0].End)
+		t.Errorf("the job completed at %v; want 1000s", result.Jobs[0].End)
 	}
 }
 
 // TestEstimatedETA checks that the ETA of a job without one is estimated from completed jobs, and that
-// the ETA of a job that exceeds it grows with its work.
+// the ETA of a job that exceeds its estimate increases with its work.
 func TestEstimatedETA(t *testing.T) {
 	type spec struct {
 		ETA, WorkDone time.Duration
@@ -269,17 +268,17 @@ func TestEstimatedETA(t *testing.T) {
 	}{
 		"unknown": {
 			WorkloadJob{ReportsWork: true},
-			// First the median of 951 s left of the first job, 20 min and an hour; then, once it
-			// has come further than the first, of the latter two.
+			// First, the median of 20 min, an hour, and the remaining 951 s of the first job. After more
+			// work than the first job did, only the first two values count.
 			[]spec{{1200 * second, 49 * second, eta.UnknownError}, {2400 * second, 1149 * second, eta.UnknownError}},
 		},
-		"unknown, with an error of its own": {
+		"unknown, with an ETA error": {
 			WorkloadJob{UserError: 0.5},
 			[]spec{{1200 * second, 0, 0.5}, {2400 * second, 0, 0.5}},
 		},
 		"log-normal": {
 			WorkloadJob{UserEstimate: 500 * second, UserError: 0.5, ReportsWork: true},
-			// The first job took what was told of it, so that the error counts as 0.5 sqrt(20/21).
+			// The first job took as long as estimated, so that the error is 0.5 sqrt(20/21).
 			[]spec{{514 * second, 49 * second, 0.5}, {278 * second, 1149 * second, 0.5}},
 		},
 	} {
@@ -320,7 +319,7 @@ func TestFates(t *testing.T) {
 	}
 }
 
-func TestFixedSizeFitsThePool(t *testing.T) {
+func TestFixedSizeLargerThanPool(t *testing.T) {
 	large := job("a", 0, 100*second)
 	large.RequestedNodes = 16
 	result := run(t, policy(t, "fifo"), DefaultConfig(3), large)
@@ -329,7 +328,7 @@ func TestFixedSizeFitsThePool(t *testing.T) {
 	}
 }
 
-func TestRunFails(t *testing.T) {
+func TestRunErrors(t *testing.T) {
 	broken := errors.New("broken")
 	decision := func(nodes int) allocatorFunc {
 		return func(s *solver.Snapshot) (solver.Decision, error) {
@@ -373,8 +372,8 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestRunNamesJobsThatSwap checks that a stalled run names exactly the jobs whose nodes change repeatedly.
-func TestRunNamesJobsThatSwap(t *testing.T) {
+// TestStalledRunNamesJobs checks that a stalled run names exactly the jobs whose nodes change repeatedly.
+func TestStalledRunNamesJobs(t *testing.T) {
 	for name, test := range map[string]struct {
 		swap int // number of jobs that alternate on the only node
 		want string
@@ -412,18 +411,18 @@ func TestRunNamesJobsThatSwap(t *testing.T) {
 	}
 }
 
-// TestRunAfterAnIdleSpan checks that a job that restarts after a long time without jobs is not stalled.
-func TestRunAfterAnIdleSpan(t *testing.T) {
+// TestRunAfterIdleTime checks that a job that restarts after a long time without jobs is not stalled.
+func TestRunAfterIdleTime(t *testing.T) {
 	config := DefaultConfig(4)
 	config.ScalingDelay, config.RestartTime = 0, 10*time.Minute
 	const late = 10 * 24 * time.Hour
 	result := run(t, policy(t, "fifo"), config, job("a", 0, time.Minute), job("b", late, time.Hour))
 	if got, want := result.Jobs[1].End, late+70*time.Minute; got != want {
-		t.Errorf("b ends after %v; want %v", got, want)
+		t.Errorf("b completes after %v; want %v", got, want)
 	}
 }
 
-func TestRunRefusesBadConfigs(t *testing.T) {
+func TestRunRejectsBadConfigs(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"nodes: is 0":            func(c *Config) { c.Nodes = 0 },
 		"frequency: is 1.5s":     func(c *Config) { c.Frequency = 1500 * time.Millisecond },
@@ -448,7 +447,7 @@ func TestRunRefusesBadConfigs(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRunStopsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	decisions := 0
 	allocator := allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
@@ -459,7 +458,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 1000*time.Hour)}}
 	if _, err := Run(ctx, w, policy(t, "optimal"), DefaultConfig(4), allocator); !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v; want that of the context", err)
+		t.Errorf("the error is %v; want the error of the context", err)
 	}
 }
 
@@ -476,13 +475,13 @@ func TestRunLimitsDecisions(t *testing.T) {
 
 func TestRunWithoutJobs(t *testing.T) {
 	if result := run(t, policy(t, "optimal"), DefaultConfig(4)); len(result.Jobs)+len(result.Decisions) != 0 {
-		t.Errorf("the result is %+v; want nothing", result)
+		t.Errorf("the result is %+v; want an empty result", result)
 	}
 }
 
 // TestRunAll checks that results are in the order of the tasks and do not depend on the number of workers.
 func TestRunAll(t *testing.T) {
-	trace := drawn(t, Heterogeneous, 1)
+	trace := syntheticTrace(t, Heterogeneous, 1)
 	workload := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).
 		Disturb(Disturbance{ETAError: 0.1, BugShare: 0.15, KillShare: 0.1}, 1)
 	var tasks []Task
@@ -509,7 +508,7 @@ func TestRunAll(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(alone, together); diff != "" {
-		t.Errorf("results (-one by one +together):\n%s", diff)
+		t.Errorf("results (-sequential +concurrent):\n%s", diff)
 	}
 	if done != len(tasks) {
 		t.Errorf("%d runs were reported; want %d", done, len(tasks))
@@ -521,6 +520,6 @@ func TestRunAllReturnsTheFirstError(t *testing.T) {
 	tasks := slices.Repeat([]Task{{Workload: w, Policy: policy(t, "optimal"), Config: DefaultConfig(4)}}, 5)
 	tasks[0].Config.Nodes = 0
 	if _, err := RunAll(t.Context(), tasks, newAllocator(), 1, nil); err == nil || !strings.Contains(err.Error(), "nodes: is 0") {
-		t.Errorf("the error is %v; want that of the first task", err)
+		t.Errorf("the error is %v; want the error of the first task", err)
 	}
 }

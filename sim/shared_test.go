@@ -9,9 +9,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
-// TestNearAnIndependentSimulator compares mean times, in minutes, with those that a
-// second simulator, written by somebody else for checking, found on public traces.
-func TestNearAnIndependentSimulator(t *testing.T) {
+// TestNearIndependentSimulator compares mean times in minutes with the results of an independently written
+// simulator on public traces.
+func TestNearIndependentSimulator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole traces take seconds")
 	}
@@ -34,20 +34,20 @@ func TestNearAnIndependentSimulator(t *testing.T) {
 			}
 			s := Summarize(result, 0)
 			near := func(what string, seconds, minutes float64) {
-				// The two readings of the paper differ by seconds here and there.
+				// The two implementations of the paper differ by seconds in some cases.
 				if got := seconds / 60; got < 0.95*minutes-0.1 || got > 1.05*minutes+0.1 {
 					t.Errorf("%s on %d nodes, %s: mean %s is %.1f min; want about %v", test.trace, test.nodes, name, what, got, minutes)
 				}
 			}
 			near("queueing time", s.MeanQueueSeconds, want.queue)
-			near("total time", s.MeanTotalSeconds, want.total)
+			near("job completion time", s.MeanTotalSeconds, want.total)
 		}
 	}
 }
 
-// TestTotalTimeNearAnIndependentSimulator compares total-time with what that simulator
-// found: mean total time and time without nodes in minutes, and rescales per job.
-func TestTotalTimeNearAnIndependentSimulator(t *testing.T) {
+// TestTotalTimeNearIndependentSimulator compares total-time with the results of the same simulator: mean
+// job completion time and time without nodes in minutes, and resizes per job.
+func TestTotalTimeNearIndependentSimulator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole traces take seconds")
 	}
@@ -75,21 +75,21 @@ func TestTotalTimeNearAnIndependentSimulator(t *testing.T) {
 				t.Errorf("%s on %d nodes: %s is %.2f; want about %v", test.trace, test.nodes, what, got, want)
 			}
 		}
-		near("mean total time", s.MeanTotalSeconds/60, test.total, 0.01*test.total)
+		near("mean job completion time", s.MeanTotalSeconds/60, test.total, 0.01*test.total)
 		near("time without nodes", s.MeanUnservedSeconds/60, test.unserved, 0.2)
-		near("rescales per job", float64(s.Resizes)/float64(s.Jobs), test.resizes, 0.2)
+		near("resizes per job", float64(s.Resizes)/float64(s.Jobs), test.resizes, 0.2)
 		if s.Unproven != 0 {
 			t.Errorf("%s on %d nodes: %d decisions are not proven", test.trace, test.nodes, s.Unproven)
 		}
 	}
 }
 
-// sharedWorkload reads a public trace beside the checkout: jobs of 5 minutes and more.
+// sharedWorkload reads a public trace next to the checkout: jobs of 5 minutes and more.
 func sharedWorkload(t *testing.T, name string) Workload {
 	t.Helper()
 	file, err := os.Open(filepath.Join("../../shared/traces", name+".csv"))
 	if err != nil {
-		t.Skip("no ../shared/traces beside the checkout")
+		t.Skip("no ../shared/traces next to the checkout")
 	}
 	defer file.Close()
 	trace, err := ReadTrace(file)

@@ -12,17 +12,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestNearSiasSetting repeats Sia's setting on two of its workloads and compares mean
-// completion times with what another simulator found there. The data are not part of the
-// project.
-func TestNearSiasSetting(t *testing.T) {
+// TestSiaSetting repeats the setting of Sia on two of its workloads, and compares mean completion times
+// with the results of another simulator. The data are not part of the project.
+func TestSiaSetting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole traces take seconds")
 	}
 	const folder = "../../shared/sia"
 	file, err := os.Open(filepath.Join(folder, "speeds.csv"))
 	if err != nil {
-		t.Skip("no ../shared/sia beside the checkout")
+		t.Skip("no ../shared/sia next to the checkout")
 	}
 	defer file.Close()
 	speeds, err := ReadSpeeds(file)
@@ -44,7 +43,7 @@ func TestNearSiasSetting(t *testing.T) {
 		}
 		w := NewWorkload(set, trace, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
 		hours := make(map[string]float64)
-		for name, want := range foundInSiasSetting(t, folder, set, "3") {
+		for name, want := range resultsOfSia(t, folder, set, "3") {
 			result, err := Run(t.Context(), w, policy(t, name), config, allocator)
 			if err != nil {
 				t.Fatal(err)
@@ -54,7 +53,7 @@ func TestNearSiasSetting(t *testing.T) {
 			if s.Unproven > 0 {
 				t.Errorf("%s under %s: %d of %d decisions are not proven", set, name, s.Unproven, s.Decisions)
 			}
-			// A job that keeps its type for ever makes much of who came first.
+			// If jobs never change their type, the order of submissions has a large effect.
 			tolerance := map[string]float64{"type-kept": 0.25}[name] + 0.03
 			if got := hours[name]; got < (1-tolerance)*want || got > (1+tolerance)*want {
 				t.Errorf("%s under %s: %.3f h; want about %.3f", set, name, got, want)
@@ -68,9 +67,9 @@ func TestNearSiasSetting(t *testing.T) {
 	}
 }
 
-// foundInSiasSetting returns the mean completion time in hours by policy, from the table that
-// comes with the data.
-func foundInSiasSetting(t *testing.T, folder, set, workload string) map[string]float64 {
+// resultsOfSia returns the mean completion time in hours by policy, from the table in
+// the data.
+func resultsOfSia(t *testing.T, folder, set, workload string) map[string]float64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
 	if err != nil {

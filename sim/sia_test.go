@@ -12,12 +12,12 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestSiaOptions works out by hand what nodes are worth to a job.
+// TestSiaOptions compares the values of options with values computed by hand.
 func TestSiaOptions(t *testing.T) {
 	types := []solver.NodeType{{ID: "slow", Nodes: 2, Speed: 1}, {ID: "fast", Nodes: 4, Speed: 4}}
 	job := func(nodes int, nodeType string, trained time.Duration) *solver.Job {
 		job := solver.NewJob("a", time.Hour)
-		job.Scaling.DoublingEfficiency = 0.5 // A second node brings nothing.
+		job.Scaling.DoublingEfficiency = 0.5 // A second node does not increase the speed.
 		job.CurrentNodes, job.CurrentNodeType, job.TrainingTime = nodes, nodeType, trained
 		job.RestartTime = 100 * time.Second
 		return &job
@@ -38,7 +38,7 @@ func TestSiaOptions(t *testing.T) {
 		"running, ramping": {job(1, "slow", 400*time.Second), jobHistory{restarts: 1, maxNodes: 1}, true, []siaOption{
 			none, option(1, "slow", -1), option(2, "slow", -1.29), option(1, "fast", -0.65), option(2, "fast", -0.65),
 		}},
-		"worn out":   {job(1, "slow", 400*time.Second), jobHistory{restarts: 4, maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
+		"restarted":  {job(1, "slow", 400*time.Second), jobHistory{restarts: 4, maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
 		"young":      {job(1, "slow", 50*time.Second), jobHistory{maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
 		"restarting": {job(1, "fast", 50*time.Second), jobHistory{maxNodes: 1, restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
 	} {
@@ -48,8 +48,8 @@ func TestSiaOptions(t *testing.T) {
 	}
 }
 
-// TestSiaIsExact compares the choice of options with the best of all, which a table over the
-// free nodes of all types finds.
+// TestSiaIsExact compares the value of the chosen options with the maximum, computed by dynamic programming
+// over the free nodes of all types.
 func TestSiaIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &solver.Snapshot{}
@@ -78,12 +78,12 @@ func TestSiaIsExact(t *testing.T) {
 			got += options[i][slices.IndexFunc(options[i], func(o siaOption) bool { return o.allocation == h })].value
 		}
 		if want := bestOfAll(s.NodeTypes, options); math.Abs(got-want) > 1e-9 || decision.Reason != solver.ReasonOptimal {
-			t.Fatalf("the choice is worth %v, %s; the best is worth %v", got, decision.Reason, want)
+			t.Fatalf("the value of the choice is %v, %s; the maximum is %v", got, decision.Reason, want)
 		}
 	})
 }
 
-// bestOfAll returns the most that a choice of options is worth, by the best of every number of
+// bestOfAll returns the maximum value of a choice of options, by dynamic programming over the numbers of
 // free nodes of each type.
 func bestOfAll(types []solver.NodeType, options [][]siaOption) float64 {
 	states, stride, most := 1, make(map[string]int), make(map[string]int)

@@ -23,8 +23,8 @@ func TestSnapshotAt(t *testing.T) {
 		{ID: "now", Submit: 100 * time.Second, Duration: time.Second, GPUs: 1},
 		{ID: "later", Submit: 101 * time.Second, Duration: time.Second, GPUs: 1},
 	}
-	// 5 nodes: "running" holds 4, "blocked" asks for 2, and "behind" and "now",
-	// each of which would fit the last node, do not overtake it.
+	// The pool has 5 nodes. "running" occupies 4 and "blocked" requests 2. "behind" and "now" would fit
+	// on the last node, but do not overtake "blocked".
 	got := SnapshotAt(trace, 5, 100*time.Second, 8)
 
 	running := solver.NewJob("running", 2304*time.Second)
@@ -38,27 +38,26 @@ func TestSnapshotAt(t *testing.T) {
 		},
 	}
 	for i := range want.Jobs {
-		want.Jobs[i].Scaling = solver.Scaling{} // The default is left out.
+		want.Jobs[i].Scaling = solver.Scaling{} // The default is omitted.
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}
 }
 
-func TestSnapshotAtOfNothing(t *testing.T) {
+func TestSnapshotAtWithoutJobs(t *testing.T) {
 	trace := Trace{{ID: "a", Submit: time.Minute, Duration: time.Minute, GPUs: 8}}
 	for _, at := range []time.Duration{0, time.Minute - 1, 2 * time.Minute} {
 		if jobs := SnapshotAt(trace, 8, at, 8).Jobs; len(jobs) != 0 {
-			t.Errorf("at %v the snapshot holds %v; want none", at, jobs)
+			t.Errorf("at %v the snapshot has %v; want no jobs", at, jobs)
 		}
 	}
 }
 
-// TestSnapshotAtProperties checks every snapshot against the definition of the cut, read
-// off the trace job by job.
+// TestSnapshotAtProperties compares snapshots with their definition, job by job.
 func TestSnapshotAtProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		trace := drawTrace(t)
+		trace := randomTrace(t)
 		nodes := rapid.IntRange(0, 60).Draw(t, "nodes")
 		gpusPerNode := rapid.IntRange(1, 16).Draw(t, "GPUs per node")
 		at := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "at"))
@@ -96,7 +95,7 @@ func TestSnapshotAtProperties(t *testing.T) {
 					t.Errorf("job %q has trained %v; want %v", traced.ID, got, at-traced.Submit)
 				}
 			default:
-				t.Errorf("job %q holds %d nodes; it asked for %d", traced.ID, job.CurrentNodes, requested)
+				t.Errorf("job %q occupies %d nodes; it requested %d", traced.ID, job.CurrentNodes, requested)
 			}
 
 			share := 1 - float64(at-traced.Submit)/float64(traced.Duration)
@@ -107,16 +106,16 @@ func TestSnapshotAtProperties(t *testing.T) {
 			}
 		}
 		if next != len(jobs) {
-			t.Errorf("the snapshot holds %d jobs; %d are active", len(jobs), next)
+			t.Errorf("the snapshot has %d jobs; %d are active", len(jobs), next)
 		}
 		if occupied > nodes || (blockedBy > 0 && occupied+blockedBy <= nodes) {
-			t.Errorf("%d of %d nodes are held while the front job waits for %d", occupied, nodes, blockedBy)
+			t.Errorf("%d of %d nodes are in use while the first job waits for %d", occupied, nodes, blockedBy)
 		}
 	})
 }
 
-// drawTrace draws a short trace in which many jobs overlap.
-func drawTrace(t *rapid.T) Trace {
+// randomTrace returns a short random trace in which many jobs overlap.
+func randomTrace(t *rapid.T) Trace {
 	trace := make(Trace, rapid.IntRange(0, 20).Draw(t, "jobs"))
 	submit := time.Duration(0)
 	for i := range trace {
@@ -132,15 +131,14 @@ func drawTrace(t *rapid.T) Trace {
 	return trace
 }
 
-// TestSnapshotAtOfRealTraces cuts the public traces kept beside the checkout, where they
-// are there, at every hour.
-func TestSnapshotAtOfRealTraces(t *testing.T) {
+// TestSnapshotAtPublicTraces takes a snapshot of public traces next to the checkout at every hour.
+func TestSnapshotAtPublicTraces(t *testing.T) {
 	paths, err := filepath.Glob("../../shared/traces/*.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(paths) == 0 {
-		t.Skip("no ../shared/traces beside the checkout")
+		t.Skip("no ../shared/traces next to the checkout")
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -161,7 +159,7 @@ func TestSnapshotAtOfRealTraces(t *testing.T) {
 					occupied += job.CurrentNodes
 				}
 				if occupied > 110 {
-					t.Errorf("at hour %d the jobs hold %d of 110 nodes", hour, occupied)
+					t.Errorf("at hour %d the jobs occupy %d of 110 nodes", hour, occupied)
 				}
 				busy += len(snapshot.Jobs)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSyntheticHasThePapersFigures(t *testing.T) {
+func TestSyntheticMatchesPaper(t *testing.T) {
 	mean := func(jobs Trace) float64 {
 		sum := time.Duration(0)
 		for _, job := range jobs {
@@ -25,8 +25,8 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 		}
 	}
 	for seed := range uint64(20) {
-		all := drawn(t, Heterogeneous, seed)
-		baseline := drawn(t, Baseline, seed)
+		all := syntheticTrace(t, Heterogeneous, seed)
+		baseline := syntheticTrace(t, Baseline, seed)
 		isShort := func(job TraceJob) bool { return job.Duration < 5*time.Minute }
 		isLong := func(job TraceJob) bool { return !isShort(job) }
 		long := slices.DeleteFunc(slices.Clone(all), isShort)
@@ -37,7 +37,7 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 		near(t, "long jobs", mean(long), 232.6)
 		near(t, "short jobs", mean(short), 1.95)
 		if diff := cmp.Diff(baseline, long); diff != "" {
-			t.Errorf("the baseline is not the long jobs (-baseline +long):\n%s", diff)
+			t.Errorf("jobs of the baseline (-baseline +long jobs):\n%s", diff)
 		}
 		span := 49*time.Hour + 41*time.Minute + 38*time.Second
 		for _, trace := range []Trace{all, baseline} {
@@ -51,24 +51,24 @@ func TestSyntheticHasThePapersFigures(t *testing.T) {
 	}
 }
 
-func TestSyntheticDependsOnTheSeedAlone(t *testing.T) {
-	draw := func(seed uint64) Trace { return drawn(t, Heterogeneous, seed) }
+func TestSyntheticDependsOnSeedOnly(t *testing.T) {
+	draw := func(seed uint64) Trace { return syntheticTrace(t, Heterogeneous, seed) }
 	if diff := cmp.Diff(draw(7), draw(7)); diff != "" {
-		t.Errorf("the same seed gives (-one +other):\n%s", diff)
+		t.Errorf("the same seed gives different jobs (-first +second):\n%s", diff)
 	}
 	if cmp.Equal(draw(7), draw(8)) {
 		t.Error("two seeds give the same workload")
 	}
 	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != requestedNodes {
-		t.Errorf("a job asked for %d nodes; want %d", got, requestedNodes)
+		t.Errorf("a job requests %d nodes; want %d", got, requestedNodes)
 	}
 }
 
-// TestSyntheticKnowsDayAndNight counts submissions by the hour of the day.
-func TestSyntheticKnowsDayAndNight(t *testing.T) {
+// TestSyntheticDayAndNight counts submissions by the hour of the day.
+func TestSyntheticDayAndNight(t *testing.T) {
 	day, night := 0, 0
 	for seed := range uint64(10) {
-		trace := drawn(t, Heterogeneous, seed)
+		trace := syntheticTrace(t, Heterogeneous, seed)
 		for _, job := range trace {
 			switch hour := int((timeOfDay + job.Submit).Hours()) % 24; {
 			case hour >= 12 && hour < 18:
@@ -83,13 +83,13 @@ func TestSyntheticKnowsDayAndNight(t *testing.T) {
 	}
 }
 
-// TestLoadIsCalibrated checks the two ends of the pool that requestedNodes was
-// chosen by.
+// TestLoadIsCalibrated checks the load of the pool for the smallest and the largest number of requested
+// nodes.
 func TestLoadIsCalibrated(t *testing.T) {
 	var one, sixteen, busiest float64
 	const seeds = 10
 	for seed := range uint64(seeds) {
-		trace := drawn(t, Baseline, seed)
+		trace := syntheticTrace(t, Baseline, seed)
 		workload := NewWorkload("", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
 		most := 0
 		for _, at := range workload.Jobs {
@@ -108,25 +108,25 @@ func TestLoadIsCalibrated(t *testing.T) {
 	}
 	one, sixteen = one/seeds/syntheticSpan.Hours(), sixteen/seeds/syntheticSpan.Hours()
 	if !(one < 70 && 70 < busiest) {
-		t.Errorf("with one node each, %.0f nodes are busy on average and %.0f at most; want 70 between", one, busiest)
+		t.Errorf("with one node each, %.0f nodes are busy on average and at most %.0f; want 70 in between", one, busiest)
 	}
 	if math.Abs(sixteen-190) > 10 {
 		t.Errorf("with 16 nodes each, %.0f nodes are busy; want about 190", sixteen)
 	}
 }
 
-func TestSyntheticRefuses(t *testing.T) {
+func TestSyntheticErrors(t *testing.T) {
 	if _, err := Synthetic("other", 1); err == nil {
 		t.Error("there is a synthetic workload of the kind \"other\"")
 	}
 }
 
-// TestSyntheticUsers checks how jobs are spread over users: on Helios Venus the first five
-// of 35 have 59 % of the jobs.
+// TestSyntheticUsers checks the distribution of jobs over users. On Helios Venus, the first five of 35
+// users have 59% of the jobs.
 func TestSyntheticUsers(t *testing.T) {
 	count, all := make(map[string]int), 0
 	for seed := range uint64(20) {
-		trace := drawn(t, Heterogeneous, seed)
+		trace := syntheticTrace(t, Heterogeneous, seed)
 		for _, job := range trace {
 			count[job.User]++
 			all++

@@ -19,9 +19,9 @@ func workloadOf(t *testing.T, text string) Workload {
 	return NewWorkload("trace", trace, WorkloadOptions{GPUsPerNode: 1})
 }
 
-// TestTablesUnderEveryPolicy: every policy without teams and node types runs jobs that have lists of sizes
-// and speeds. Lists that say what min_nodes, max_nodes and doubling_efficiency say bring the same, and win
-// over them.
+// TestTablesUnderEveryPolicy checks that every policy without teams and node types runs jobs with lists of
+// sizes and speeds. Lists that are equivalent to min_nodes, max_nodes and doubling_efficiency have the same
+// results. If both are set, the lists are used.
 func TestTablesUnderEveryPolicy(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus,min_nodes,max_nodes,doubling_efficiency,allowed_nodes,speeds,start_s\n"
 	const jobs = "a,0,3600,4,%\nb,60,1200,2,%\nc,120,600,1,%\nd,2000,1800,8,%\n"
@@ -48,24 +48,24 @@ func TestTablesUnderEveryPolicy(t *testing.T) {
 			return result
 		}
 		if diff := cmp.Diff(run(curve).Jobs, run(table).Jobs, cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s: a table that equals the curve brings something else:\n%s", policy.Name, diff)
+			t.Errorf("%s: results of the curve and an equivalent table differ:\n%s", policy.Name, diff)
 		}
 		for _, job := range run(other).Jobs {
 			for _, period := range job.Nodes {
 				if policy.Name != RecordedPolicy && period.Nodes != 0 && period.Nodes != 1 && period.Nodes != 3 && period.Nodes != 6 {
-					t.Errorf("%s: job %s holds %d nodes; its sizes are 1, 3 and 6", policy.Name, job.ID, period.Nodes)
+					t.Errorf("%s: job %s has %d nodes; its sizes are 1, 3 and 6", policy.Name, job.ID, period.Nodes)
 				}
 			}
 		}
 	}
 }
 
-// TestGPUsAsNodes: with a GPU as the node, a job of 64 GPUs may hold them without max_nodes, and does so
-// under FIFO with fixed sizes: it takes as long as in the trace.
+// TestGPUsAsNodes checks a trace in which a node is a GPU. The maximum size of a job of 64 GPUs without
+// max_nodes is 64. Under FIFO with fixed sizes it takes as long as in the trace.
 func TestGPUsAsNodes(t *testing.T) {
 	w := workloadOf(t, "job_id,submit_s,duration_s,gpus,max_nodes\nlarge,0,3600,64,\nsmall,0,600,1,\ncapped,0,60,64,8\n")
 	if cut := w.Cut; cut.Jobs != 0 || cut.GPUs != 0 {
-		t.Errorf("%+v is cut; want nothing", cut)
+		t.Errorf("%+v is cut; want no cut", cut)
 	}
 	var sizes []int
 	for i := range w.Jobs {
@@ -80,7 +80,7 @@ func TestGPUsAsNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := result.Jobs[0].End - result.Jobs[0].Start; took != time.Hour || result.Jobs[0].Nodes[0].Nodes != 64 {
-		t.Errorf("the large job holds %v and takes %v; want 64 GPUs for an hour", result.Jobs[0].Nodes, took)
+		t.Errorf("the large job has %v and takes %v; want 64 GPUs for an hour", result.Jobs[0].Nodes, took)
 	}
 	speeds, err := ReadSpeeds(strings.NewReader("application,node_type,nodes,speed\nbert,a100,1,1\nbert,a100,32,20\n"))
 	if err != nil {
@@ -88,7 +88,7 @@ func TestGPUsAsNodes(t *testing.T) {
 	}
 	applied := NewWorkload("trace", Trace{{ID: "a", Duration: time.Hour, GPUs: 4, Application: "bert"}}, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
 	if most := applied.Jobs[0].MaxNodes; most != 32 {
-		t.Errorf("a job whose application runs on 32 GPUs may hold %d", most)
+		t.Errorf("the maximum size of a job whose application runs on 32 GPUs is %d", most)
 	}
 	trace := Trace{{ID: "large", Duration: time.Hour, GPUs: 64}}
 	if job := SnapshotAt(trace, 100, time.Minute, 1).Jobs[0]; job.CurrentNodes != 64 || job.MaxNodes != 64 {
@@ -96,7 +96,7 @@ func TestGPUsAsNodes(t *testing.T) {
 	}
 }
 
-// TestRigidTables: a job that is pinned keeps the speed of its table.
+// TestRigidTables checks that a pinned job keeps the speed of its table.
 func TestRigidTables(t *testing.T) {
 	trace, err := ReadTrace(strings.NewReader("job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,3600,3,1 3 6,1 2.2 3.1\n"))
 	if err != nil {

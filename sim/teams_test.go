@@ -14,8 +14,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// of puts a job into a team.
-func of(team string, job WorkloadJob) WorkloadJob {
+// inTeam assigns a job to a team.
+func inTeam(team string, job WorkloadJob) WorkloadJob {
 	job.Group = team
 	return job
 }
@@ -41,7 +41,7 @@ func TestAssignTeams(t *testing.T) {
 		return teams
 	}
 	teams := teamsOf(1)
-	users := make(map[string]int) // of each team, those with several jobs once
+	users := make(map[string]int) // number of users per team
 	for i, team := range teams {
 		if i < 30 && team != teams[i%10] {
 			t.Errorf("job %d is in %s; want its user's %s", i, team, teams[i%10])
@@ -58,13 +58,13 @@ func TestAssignTeams(t *testing.T) {
 		t.Errorf("users of each team (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(teams, teamsOf(1)); diff != "" {
-		t.Errorf("the same seed gives (-one +other):\n%s", diff)
+		t.Errorf("the same seed gives different teams (-first +second):\n%s", diff)
 	}
 	if slices.Equal(teams, teamsOf(2)) {
 		t.Error("another seed gives the same teams")
 	}
 	if w.Jobs[0].Group != "" {
-		t.Error("the workload itself has teams now")
+		t.Error("the original workload was changed")
 	}
 	if _, err := w.AssignTeams(21, 1); err == nil || !strings.Contains(err.Error(), "has 20 users") {
 		t.Errorf("the error is %v; want that there are too few users", err)
@@ -73,8 +73,8 @@ func TestAssignTeams(t *testing.T) {
 
 func TestQuotas(t *testing.T) {
 	w := Workload{Name: "w", Jobs: []WorkloadJob{
-		of("b", job("1", 0, 60*time.Hour)), of("a", job("2", 0, 20*time.Hour)), of("b", job("3", 0, 19*time.Hour)),
-		of("c", job("4", 0, time.Hour)),
+		inTeam("b", job("1", 0, 60*time.Hour)), inTeam("a", job("2", 0, 20*time.Hour)), inTeam("b", job("3", 0, 19*time.Hour)),
+		inTeam("c", job("4", 0, time.Hour)),
 	}}
 	for _, test := range []struct {
 		rule  QuotaRule
@@ -109,15 +109,15 @@ func TestLimited(t *testing.T) {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 	if groups[0].Limit != nil {
-		t.Error("the groups themselves have limits now")
+		t.Error("the original groups were changed")
 	}
 	if got := *Limited(groups, MaxTeamLimit)[1].Limit; got != 1<<31-1 {
-		t.Errorf("the limit is %d; want the most that there is", got)
+		t.Errorf("the limit is %d; want the maximum", got)
 	}
 }
 
-// TestApportion checks that the parts are the nodes, one of each share above 0, and off
-// by less than a node but for those that have only one.
+// TestApportion checks that the sum of the parts is the number of nodes, that each share above 0 has at
+// least one node, and that parts of more than one node differ from the exact share by less than one.
 func TestApportion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shares := rapid.SliceOfN(rapid.Float64Range(0, 10), 1, 8).Draw(t, "shares")
@@ -143,12 +143,12 @@ func TestApportion(t *testing.T) {
 	})
 }
 
-// TestPartitionsNeverLend checks that the nodes of a team without jobs stay idle, and that
-// a partition is the team's share of the quotas.
-func TestPartitionsNeverLend(t *testing.T) {
+// TestPartitionsAreNotShared checks that the nodes of a team without jobs stay idle, and that a partition
+// is the share of the team's quota.
+func TestPartitionsAreNotShared(t *testing.T) {
 	config := DefaultConfig(16)
 	config.Groups = []solver.Group{{ID: "a", Quota: 1}, {ID: "b", Quota: 1}}
-	result := run(t, policy(t, PartitionsPolicy), config, of("a", job("1", 0, 409600*time.Millisecond)), of("a", job("2", 300*second, second)))
+	result := run(t, policy(t, PartitionsPolicy), config, inTeam("a", job("1", 0, 409600*time.Millisecond)), inTeam("a", job("2", 300*second, second)))
 	if got := times(result.Jobs[0]); got != [2]int64{0, 100} { // 8 nodes train 4.096 times as fast
 		t.Errorf("start and end are %v; want 0 and 100", got)
 	}
@@ -157,13 +157,13 @@ func TestPartitionsNeverLend(t *testing.T) {
 		t.Errorf("the utilization is %v; want a sixth", result.Utilization)
 	}
 	if result.Jobs[0].Alone != wholeSeconds(scale(409600*time.Millisecond, 1/6.5536)) {
-		t.Errorf("alone it takes %v; want the time in the whole pool", result.Jobs[0].Alone)
+		t.Errorf("without other jobs it takes %v; want the time in the whole pool", result.Jobs[0].Alone)
 	}
 }
 
-// TestPartitionsEqualTheLiteralLoop compares every policy of partitions with the literal
-// loop on each team's jobs alone: what other teams do changes nothing.
-func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
+// TestPartitionsEqualReference compares every policy with partitions with the reference simulation of each
+// team alone, because teams do not affect each other.
+func TestPartitionsEqualReference(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool { return p.Partitioned })
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
@@ -176,7 +176,7 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 				{ID: "c", Quota: rapid.IntRange(0, 9).Draw(t, "quota")},
 			},
 		}
-		w := drawWorkload(t)
+		w := randomWorkload(t)
 		for i := range w.Jobs {
 			w.Jobs[i].Group = rapid.SampledFrom(config.Groups).Draw(t, "team").ID
 		}
@@ -184,7 +184,7 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 			return // A partition is too small.
 		}
 		if rapid.Bool().Draw(t, "continued") {
-			drawContinuation(t, &w, &config)
+			randomContinuation(t, &w, &config)
 		}
 		got, err := Run(t.Context(), w, p, config, newAllocator())
 		if errors.Is(err, ErrStalled) {
@@ -214,15 +214,15 @@ func TestPartitionsEqualTheLiteralLoop(t *testing.T) {
 			t.Errorf("the partitions have %d of %d nodes", sum, config.Nodes)
 		}
 		if diff := cmp.Diff(want, got.Jobs); diff != "" {
-			t.Errorf("%s: jobs (-literal +event by event):\n%s", p.Name, diff)
+			t.Errorf("%s: jobs (-literal +got):\n%s", p.Name, diff)
 		}
 	})
 }
 
 func TestSuitsTeams(t *testing.T) {
-	big := of("b", job("big", 0, time.Hour))
+	big := inTeam("b", job("big", 0, time.Hour))
 	big.MinNodes = 4
-	w := Workload{Name: "w", Jobs: []WorkloadJob{of("a", job("small", 0, time.Hour)), big}}
+	w := Workload{Name: "w", Jobs: []WorkloadJob{inTeam("a", job("small", 0, time.Hour)), big}}
 	groups := func(a, b int) []solver.Group { return []solver.Group{{ID: "a", Quota: a}, {ID: "b", Quota: b}} }
 	for want, test := range map[string]struct {
 		policy string
@@ -260,34 +260,34 @@ func TestCompareWithPartitions(t *testing.T) {
 		t.Errorf("teams (-want +got):\n%s", diff)
 	}
 	if *s.WorstTeam != 1.5 {
-		t.Errorf("the worst is %v; want 1.5", *s.WorstTeam)
+		t.Errorf("the worst team has the factor %v; want 1.5", *s.WorstTeam)
 	}
 }
 
-// TestWeighted checks the weights that stand for teams.
+// TestWeighted checks the weights that represent teams.
 func TestWeighted(t *testing.T) {
-	heavy := of("b", job("3", 0, time.Hour))
+	heavy := inTeam("b", job("3", 0, time.Hour))
 	heavy.Weight = 3
 	config := DefaultConfig(8)
 	config.Groups = []solver.Group{{ID: "a", Quota: 6}, {ID: "b", Quota: 0}}
 	var got []float64
 	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
 		if len(s.Groups) > 0 {
-			t.Error("it is told of teams")
+			t.Error("the snapshot has teams")
 		}
 		for i := range s.Jobs {
 			got = append(got, s.Jobs[i].WeightOrDefault())
 		}
 	}
-	run(t, policy(t, "total-time-weights"), config, of("a", job("1", 0, time.Second)), of("a", job("2", 0, time.Hour)), heavy)
-	// Both at second 0, the first gone by second 2.
+	run(t, policy(t, "total-time-weights"), config, inTeam("a", job("1", 0, time.Second)), inTeam("a", job("2", 0, time.Hour)), heavy)
+	// Both jobs are active at second 0. The first has completed by second 2.
 	if diff := cmp.Diff([]float64{3, 3, 3, 6, 3}, got[:5]); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
 	}
 }
 
-// TestWeightsAreNoQuotas checks the table of docs/evaluation/teams.md: what a long job of one team
-// has beside short jobs of another, on 16 nodes with half of them as the quota of each.
+// TestWeightsAreNoQuotas checks the table of docs/evaluation/teams.md: the nodes of a long job
+// of one team in addition to short jobs of another team, on 16 nodes with a quota of 8 for each team.
 func TestWeightsAreNoQuotas(t *testing.T) {
 	others := []int{1, 2, 4, 8, 15}
 	for _, test := range []struct {
@@ -311,13 +311,13 @@ func TestWeightsAreNoQuotas(t *testing.T) {
 			first := true
 			config.Observe = func(_ *solver.Snapshot, d solver.Decision) {
 				if got := d.Allocations[0].Nodes; first && got != test.nodes[n] {
-					t.Errorf("%s: the long job has %d nodes beside %d jobs; want %d", test.policy, got, count, test.nodes[n])
+					t.Errorf("%s: the long job has %d nodes in addition to %d jobs; want %d", test.policy, got, count, test.nodes[n])
 				}
 				first = false
 			}
-			jobs := []WorkloadJob{of("a", job("long", 0, 100*time.Hour))}
+			jobs := []WorkloadJob{inTeam("a", job("long", 0, 100*time.Hour))}
 			for i := range count {
-				jobs = append(jobs, of("b", job(fmt.Sprint("short ", i), 0, time.Hour)))
+				jobs = append(jobs, inTeam("b", job(fmt.Sprint("short ", i), 0, time.Hour)))
 			}
 			p := policy(t, test.policy)
 			p.Options.TotalTime.QuotaPrice = test.price

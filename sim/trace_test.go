@@ -55,7 +55,7 @@ func TestReadTraceOptionalColumns(t *testing.T) {
 	}
 }
 
-func TestReadTraceRefusesOptionalColumns(t *testing.T) {
+func TestReadTraceOptionalColumnErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"4.9,,,,":        "start_s is 4.9; must be at least submit_s (5) and at most 576460752",
 		",0,,,":          `min_nodes is "0"`,
@@ -76,41 +76,41 @@ func TestReadTraceRefusesOptionalColumns(t *testing.T) {
 	}
 }
 
-func TestReadTraceRefuses(t *testing.T) {
+func TestReadTraceErrors(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus\n"
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":                     {"", "trace line 1: must be the names of the columns, at least job_id, submit_s, duration_s, gpus"},
-		"semicolons":                  {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
-		"an epoch":                    {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "must be seconds, a number from 0 to 576460752, since the first submission (convert dates"},
-		"a missing column":            {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
-		"a column twice":              {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus is repeated"},
-		"an empty id":                 {header + ",0,1,1\n", "line 2: job_id is empty"},
-		"an id too long":              {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
-		"an id not in UTF-8":          {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
-		"a group too long":            {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
-		"a user not in UTF-8":         {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
-		"a duplicate id":              {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id is "a" as in line 2; must be unique`},
-		"text for a number":           {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
-		"a negative time":             {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
-		"a negative duration":         {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
-		"not a number":                {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
-		"infinity":                    {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
-		"an overflowing time":         {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
-		"unsorted times":              {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
-		"zero GPUs":                   {header + "a,0,1,0\n", `line 2: gpus is "0"`},
-		"negative GPUs":               {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
-		"half a GPU":                  {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
-		"more GPUs than fit":          {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
-		"a short line":                {header + "a,0,1\n", "line 2: wrong number of fields"},
-		"no lists of the same length": {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1 2,1\n", "line 2: speeds has 1 numbers; must have as many as allowed_nodes, 2"},
-		"speeds alone":                {"job_id,submit_s,duration_s,gpus,speeds\na,0,1,1,1 2\n", "line 2: speeds has 2 numbers; must have as many as allowed_nodes, 0"},
-		"no ascending sizes":          {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,2 1\n", `line 2: allowed_nodes is "2 1"; must be ascending`},
-		"no number":                   {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,1;2\n", `line 2: allowed_nodes is "1;2"; must be numbers`},
-		"no size":                     {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,0\n", `line 2: allowed_nodes is "0"; must be ascending whole numbers from 1`},
-		"no speed":                    {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1,NaN\n", `line 2: speeds is "NaN"; must be numbers from 0.0001`},
-		"too many sizes":              {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1," + strings.TrimSpace(strings.Repeat("1 ", 33)) + "\n", "line 2: allowed_nodes has 33 sizes; must have at most 32"},
-		"too much work":               {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 92234"},
-		"a quote that is open":        {header + "\"a,0,1,1\n", "line 2"},
+		"nothing":                    {"", "trace line 1: must be the names of the columns, at least job_id, submit_s, duration_s, gpus"},
+		"semicolons":                 {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
+		"an epoch":                   {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "must be seconds, a number from 0 to 576460752, since the first submission (convert dates"},
+		"a missing column":           {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
+		"a column twice":             {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus is repeated"},
+		"an empty id":                {header + ",0,1,1\n", "line 2: job_id is empty"},
+		"an id too long":             {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
+		"an id not in UTF-8":         {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
+		"a group too long":           {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
+		"a user not in UTF-8":        {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
+		"a duplicate id":             {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id is "a" as in line 2; must be unique`},
+		"text for a number":          {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
+		"a negative time":            {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
+		"a negative duration":        {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
+		"not a number":               {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
+		"infinity":                   {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
+		"an overflowing time":        {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
+		"unsorted times":             {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
+		"zero GPUs":                  {header + "a,0,1,0\n", `line 2: gpus is "0"`},
+		"negative GPUs":              {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
+		"half a GPU":                 {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
+		"more GPUs than fit":         {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
+		"a short line":               {header + "a,0,1\n", "line 2: wrong number of fields"},
+		"lists of different lengths": {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1 2,1\n", "line 2: speeds has 1 numbers; must have as many as allowed_nodes, 2"},
+		"speeds alone":               {"job_id,submit_s,duration_s,gpus,speeds\na,0,1,1,1 2\n", "line 2: speeds has 2 numbers; must have as many as allowed_nodes, 0"},
+		"unsorted sizes":             {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,2 1\n", `line 2: allowed_nodes is "2 1"; must be ascending`},
+		"no number":                  {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,1;2\n", `line 2: allowed_nodes is "1;2"; must be numbers`},
+		"no size":                    {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,0\n", `line 2: allowed_nodes is "0"; must be ascending whole numbers from 1`},
+		"no speed":                   {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1,NaN\n", `line 2: speeds is "NaN"; must be numbers from 0.0001`},
+		"too many sizes":             {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1," + strings.TrimSpace(strings.Repeat("1 ", 33)) + "\n", "line 2: allowed_nodes has 33 sizes; must have at most 32"},
+		"too much work":              {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 92234"},
+		"a quote that is open":       {header + "\"a,0,1,1\n", "line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trace, err := ReadTrace(strings.NewReader(test.text))
@@ -118,7 +118,7 @@ func TestReadTraceRefuses(t *testing.T) {
 				t.Fatalf("read %v; want an error", trace)
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error is %q; want it to say %q", err, test.want)
+				t.Errorf("error is %q; want it to contain %q", err, test.want)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestNodesAskedBeyondTheDefault(t *testing.T) {
 		{Shape{AllowedNodes: []int{3, 6, 12}}, 48, 6}, {Shape{AllowedNodes: []int{3, 6, 12}, MaxNodes: 64}, 500, 12},
 	} {
 		if got := test.shape.RequestedNodes(test.gpus, 8); got != test.want {
-			t.Errorf("a job of %+v with %d GPUs asks for %d nodes; want %d", test.shape, test.gpus, got, test.want)
+			t.Errorf("a job of %+v with %d GPUs requests %d nodes; want %d", test.shape, test.gpus, got, test.want)
 		}
 	}
 }
@@ -166,8 +166,8 @@ func TestRemainingDemand(t *testing.T) {
 	}
 }
 
-// checkDemand checks that a job asked for a legal size, the GPUs that it asked for if a node is a GPU and
-// its sizes allow it, and that its demand is what it did on them.
+// checkDemand checks that the requested size of a job is legal, that it is the number of its GPUs if a node
+// is a GPU and this size is legal, and that its demand is the work on this size.
 func checkDemand(t *testing.T, job *TraceJob, gpusPerNode int) {
 	t.Helper()
 	requested, shape := job.Nodes(gpusPerNode), job.shapeOn(gpusPerNode)
@@ -177,7 +177,7 @@ func checkDemand(t *testing.T, job *TraceJob, gpusPerNode int) {
 		t.Errorf("%+v has %d nodes of one GPU", job, requested)
 	}
 	if size := shape.atMost(requested); job.MaxNodes == 0 && !slices.Contains(spec.LegalSizes(), size) {
-		t.Errorf("%+v asked for %d nodes of %v", job, size, spec.LegalSizes())
+		t.Errorf("%+v requests %d nodes of %v", job, size, spec.LegalSizes())
 	}
 	snapshot := solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{*spec}}
 	if bad := snapshot.Validate(1); len(bad) > 0 {
@@ -188,8 +188,8 @@ func checkDemand(t *testing.T, job *TraceJob, gpusPerNode int) {
 	}
 }
 
-// checkReadAgain checks that a trace is read as it was written.
-func checkReadAgain(t *testing.T, trace Trace) {
+// checkRoundTrip checks that a trace is the same after it is written and read.
+func checkRoundTrip(t *testing.T, trace Trace) {
 	t.Helper()
 	var written strings.Builder
 	if err := trace.Write(&written); err != nil {
@@ -200,12 +200,12 @@ func checkReadAgain(t *testing.T, trace Trace) {
 		t.Fatalf("%v\n%s", err, written.String())
 	}
 	if diff := cmp.Diff(trace, again, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("the trace that is read again is another:\n%s", diff)
+		t.Errorf("the trace differs after a round trip:\n%s", diff)
 	}
 }
 
-// FuzzReadTrace checks that whatever is read is a trace: valid jobs with unique ids in the order of
-// submission, which a request may have, and which are read again as they were written.
+// FuzzReadTrace checks that the result has valid jobs with unique ids in the order of submission, which are
+// valid in requests, and which are the same after they are written and read.
 func FuzzReadTrace(f *testing.F) {
 	for _, seed := range []string{
 		"job_id,submit_s,duration_s,gpus\na,0,60,8\nb,0.5,1e3,1\n",
@@ -222,7 +222,7 @@ func FuzzReadTrace(f *testing.F) {
 		trace, err := ReadTrace(strings.NewReader(text))
 		if err != nil {
 			if trace != nil {
-				t.Errorf("a trace beside the error %q", err)
+				t.Errorf("a trace is returned with the error %q", err)
 			}
 			return
 		}
@@ -245,6 +245,6 @@ func FuzzReadTrace(f *testing.F) {
 				checkDemand(t, &job, gpusPerNode)
 			}
 		}
-		checkReadAgain(t, trace)
+		checkRoundTrip(t, trace)
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func drawnTrace(t *testing.T, variations ...Variation) Trace {
+func variedTrace(t *testing.T, variations ...Variation) Trace {
 	t.Helper()
-	trace := drawn(t, Heterogeneous, 3)
+	trace := syntheticTrace(t, Heterogeneous, 3)
 	varied, err := trace.Vary(variations, 5, DefaultGPUsPerNode)
 	if err != nil {
 		t.Fatal(err)
@@ -18,7 +18,7 @@ func drawnTrace(t *testing.T, variations ...Variation) Trace {
 	return varied
 }
 
-// TestVary checks what each variation draws on 1,252 jobs.
+// TestVary checks the random values of each variation on 1,252 jobs.
 func TestVary(t *testing.T) {
 	count := func(trace Trace, is func(*TraceJob) bool) float64 {
 		n := 0
@@ -35,10 +35,10 @@ func TestVary(t *testing.T) {
 			t.Errorf("%s: the share of jobs is %.2f; want about %.2f", what, got, want)
 		}
 	}
-	all := drawnTrace(t, VaryWeightsAscending, VaryEfficiencies, VaryMinimums)
+	all := variedTrace(t, VaryWeightsAscending, VaryEfficiencies, VaryMinimums)
 	for _, weight := range []float64{1, 2, 4, 8} {
 		is := func(j *TraceJob) bool { return j.Weight == weight }
-		near("drawn", count(drawnTrace(t, VaryWeights), is), 0.25)
+		near("drawn", count(variedTrace(t, VaryWeights), is), 0.25)
 		near("rising", count(all, is), 0.25)
 	}
 	near("below the middle", count(all, func(j *TraceJob) bool { return j.DoublingEfficiency >= 0.6 && j.DoublingEfficiency < 0.775 }), 0.5)
@@ -50,11 +50,11 @@ func TestVary(t *testing.T) {
 		requested := func(j *TraceJob) bool {
 			return j.MinNodes == j.MaxNodes && j.MinNodes == max(1, (j.GPUs+DefaultGPUsPerNode-1)/DefaultGPUsPerNode)
 		}
-		near(string(variation), count(drawnTrace(t, variation), requested), share)
+		near(string(variation), count(variedTrace(t, variation), requested), share)
 	}
 
-	// By size: no job of a greater weight has less demand.
-	for _, trace := range []Trace{all, drawnTrace(t, VaryWeightsDescending)} {
+	// Ascending by size: no job with a larger weight has a smaller demand.
+	for _, trace := range []Trace{all, variedTrace(t, VaryWeightsDescending)} {
 		bySize := slices.Clone(trace)
 		slices.SortFunc(bySize, func(a, b TraceJob) int {
 			return int(a.RemainingDemand(0, DefaultGPUsPerNode) - b.RemainingDemand(0, DefaultGPUsPerNode))
@@ -67,23 +67,23 @@ func TestVary(t *testing.T) {
 		}
 	}
 
-	// Together they draw what each draws alone.
-	alone := drawnTrace(t, VaryMinimums)
+	// Combined variations have the same random values as single ones.
+	alone := variedTrace(t, VaryMinimums)
 	for i := range all {
 		if all[i].MinNodes != alone[i].MinNodes || all[i].MaxNodes != alone[i].MaxNodes {
 			t.Fatalf("job %d: the minimums depend on the other variations", i)
 		}
 	}
-	if diff := cmp.Diff(all, drawnTrace(t, VaryMinimums, VaryEfficiencies, VaryWeightsAscending)); diff != "" {
+	if diff := cmp.Diff(all, variedTrace(t, VaryMinimums, VaryEfficiencies, VaryWeightsAscending)); diff != "" {
 		t.Errorf("the order of variations matters:\n%s", diff)
 	}
 }
 
-func TestVaryRefuses(t *testing.T) {
+func TestVaryErrors(t *testing.T) {
 	for want, variations := range map[string][]Variation{
-		`unknown variation "colours"`: {"colours"},
-		"one that sets weights":       {VaryWeights, VaryWeightsAscending},
-		"one that sets sizes":         {VaryRigidMost, VaryMinimums},
+		`unknown variation "colors"`: {"colors"},
+		"one that sets weights":      {VaryWeights, VaryWeightsAscending},
+		"one that sets sizes":        {VaryRigidMost, VaryMinimums},
 	} {
 		if _, err := (Trace{}).Vary(variations, 1, 8); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v; want one with %q", err, want)

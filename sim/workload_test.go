@@ -33,7 +33,7 @@ func TestNewWorkload(t *testing.T) {
 		t.Errorf("the job without a duration is %+v; want a second of work", last)
 	}
 	if diff := cmp.Diff(Cuts{Jobs: 1, GPUs: 1000 - 16*8, MaxGPUs: 1000}, got.Cut); diff != "" {
-		t.Errorf("what is cut (-want +got):\n%s", diff)
+		t.Errorf("cut (-want +got):\n%s", diff)
 	}
 }
 
@@ -84,12 +84,12 @@ func TestDisturb(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(disturbed, before.Disturb(all, 1)); diff != "" {
-		t.Errorf("the same seed gives (-one +other):\n%s", diff)
+		t.Errorf("the same seed gives different jobs (-first +second):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, before.Disturb(Disturbance{}, 1)); diff != "" {
-		t.Errorf("no disturbance changes (-before +after):\n%s", diff)
+		t.Errorf("a configuration without disturbances changes jobs (-before +after):\n%s", diff)
 	}
-	// Log-normal errors are of every job, whatever becomes of it.
+	// All jobs have log-normal errors, independent of their fate.
 	sums := [2]float64{}
 	for i, job := range before.Disturb(Disturbance{ETASigma: 0.7, BugShare: 0.15, KillShare: 0.1}, 1).Jobs {
 		g := math.Log(job.UserEstimate.Hours()) / 0.7
@@ -99,18 +99,18 @@ func TestDisturb(t *testing.T) {
 		}
 	}
 	if mean, square := sums[0]/jobs, sums[1]/jobs; math.Abs(mean) > 0.03 || math.Abs(square-1) > 0.03 {
-		t.Errorf("ln(told / true) / sigma has the mean %v and the mean square %v", mean, square)
+		t.Errorf("ln(estimate / actual) / sigma has the mean %v and the mean square %v", mean, square)
 	}
 	for _, job := range before.Disturb(Disturbance{ETAUnknown: true}, 1).Jobs {
 		if job.UserEstimate != 0 || job.UserError != 0 || !job.ReportsWork {
-			t.Fatalf("a job that tells no ETA is %+v", job)
+			t.Fatalf("a job without an ETA is %+v", job)
 		}
 	}
-	// More bugs take no job's bug away.
+	// A job with a bug keeps it if there are more bugs.
 	more := before.Disturb(Disturbance{BugShare: 0.5}, 1)
 	for i, job := range disturbed.Jobs {
 		if job.Fate == OutcomeHung && (more.Jobs[i].Fate != OutcomeHung || more.Jobs[i].HangAfter != job.HangAfter) {
-			t.Fatalf("job %d hangs at 15%% of bugs, but not so at 50 %%", i)
+			t.Fatalf("job %d hangs with 15%% of bugs, but not with 50%%", i)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWriteTrace checks that a trace is read as it was written.
+// TestWriteTrace checks that a trace is the same after it is written and read.
 func TestWriteTrace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,14 +41,13 @@ func TestWriteTrace(t *testing.T) {
 			t.Fatalf("%v\n%s", err, written.String())
 		}
 		if diff := cmp.Diff(trace, read); diff != "" {
-			t.Errorf("the trace that is read is another:\n%s\n%s", diff, written.String())
+			t.Errorf("the trace differs after a round trip:\n%s\n%s", diff, written.String())
 		}
 	})
 }
 
-// TestWriteTraceRefuses checks that a trace that ReadTrace would refuse, or would read otherwise,
-// is not written.
-func TestWriteTraceRefuses(t *testing.T) {
+// TestWriteTraceErrors checks that a trace is not written if ReadTrace would reject it or read another one.
+func TestWriteTraceErrors(t *testing.T) {
 	valid := TraceJob{ID: "a", Submit: time.Second, GPUs: 1}
 	for want, change := range map[string]func(*TraceJob){
 		"job_id is empty": func(j *TraceJob) { j.ID = "" },

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestProfiles checks that profiles are there, and only for callers on this machine.
+// TestProfiles checks that profiles are served, and only to callers on the same machine.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
@@ -29,9 +29,9 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestOnlyOwnHosts checks that a page in a browser cannot see the admin port under a name
-// of its own.
-func TestOnlyOwnHosts(t *testing.T) {
+// TestAdminHosts checks that requests to the admin port with a foreign host name are rejected, so that a
+// web page cannot read it with DNS rebinding.
+func TestAdminHosts(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) { c.AdminHosts = []string{"allocator.example"} })
 	for host, want := range map[string]int{

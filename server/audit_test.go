@@ -23,16 +23,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestAudits checks that answers are audited with their plans, whatever was asked for, that
-// each verdict is counted, and that one that is refuted is logged and kept, as is one on which the check panics.
+// TestAudits checks that responses are audited with their plans, even if the request does not request plans.
+// Each verdict is counted. A response that is refuted, or on which the audit panics, is logged and kept.
 func TestAudits(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "bugs")
 	h := start(t, func(c *Config) {
 		c.AuditShare, c.DefectDir = 1, dir
-		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
-			if len(answer.GetAllocations()[0].GetPlannedNodes()) == 0 {
-				t.Error("an answer is audited without its plan")
+		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest, audited *elastallocv1.AllocateResponse) (verdict, reason string) {
+			if len(audited.GetAllocations()[0].GetPlannedNodes()) == 0 {
+				t.Error("a response is audited without its plan")
 			}
 			if request.GetSnapshot().GetId() == "panic" {
 				panic("an index is out of range")
@@ -46,7 +46,7 @@ func TestAudits(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-of-"+verdict)
 		response, err := h.client.Allocate(ctx, request)
 		if err != nil || len(response.GetAllocations()[0].GetPlannedNodes()) > 0 {
-			t.Fatalf("%v; want an answer without the plan, which was not asked for: %v", err, response)
+			t.Fatalf("%v; want a response without the plan, which was not requested: %v", err, response)
 		}
 		h.await(t, fmt.Sprintf("elastalloc_audits_total{verdict=%q}", verdict), "1")
 	}
@@ -59,13 +59,13 @@ func TestAudits(t *testing.T) {
 	wait.Until(t, "the check that failed is logged", func() bool {
 		return h.logs.Line(`"level":"ERROR"`, "audit panicked", `"request_id":"id-of-panic"`, "out of range") != ""
 	})
-	wait.Until(t, "the refuted answer is logged and kept", func() bool {
+	wait.Until(t, "the refuted response is logged and kept", func() bool {
 		return h.logs.Line(`"level":"ERROR"`, "refuted", `"request_id":"id-of-refuted"`, "a better plan") != "" &&
 			h.logs.Line("shows a bug kept", `"request_id":"id-of-refuted"`) != ""
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*-refuted*.json"))
 	if err != nil || len(files) != 2 {
-		t.Fatalf("files %q, %v; want a request and its answer", files, err)
+		t.Fatalf("files %q, %v; want a request and its response", files, err)
 	}
 	want := smallRequest()
 	want.Snapshot.Id, want.Options = AuditRefuted, nil
@@ -80,13 +80,13 @@ func TestAudits(t *testing.T) {
 	}
 }
 
-// TestAuditsOfTheSearch audits what the embedded search answers, by the check that serve uses.
-func TestAuditsOfTheSearch(t *testing.T) {
+// TestAuditsOfSearch audits results of the embedded search with the check that the serve command uses.
+func TestAuditsOfSearch(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 1, time.Minute, func(c *Config) {
 		c.AuditShare = 1
-		c.Audit = func(ctx context.Context, request *elastallocv1.AllocateRequest, answer *elastallocv1.AllocateResponse) (verdict, reason string) {
-			report := audit.Check(ctx, request, answer, audit.Options{})
+		c.Audit = func(ctx context.Context, request *elastallocv1.AllocateRequest, audited *elastallocv1.AllocateResponse) (verdict, reason string) {
+			report := audit.Check(ctx, request, audited, audit.Options{})
 			return strings.ToLower(string(report.Verdict)), report.Reason
 		}
 	})
@@ -95,14 +95,14 @@ func TestAuditsOfTheSearch(t *testing.T) {
 		request.Options = &elastallocv1.AllocateOptions{Objective: objective}
 		response, err := h.client.Allocate(t.Context(), request)
 		if err != nil || response.GetReport().GetCertificate() != nil {
-			t.Fatalf("%v, certificate %v; want an answer without one", err, response.GetReport().GetCertificate())
+			t.Fatalf("%v, certificate %v; want a response without one", err, response.GetReport().GetCertificate())
 		}
 		h.await(t, `elastalloc_audits_total{verdict="confirmed"}`, fmt.Sprint(i+1))
 	}
 }
 
-// TestAuditsLeaveSlotsToCalls checks that an audit begins only if a slot is idle, ends as
-// soon as a call wants it, and comes to its end later.
+// TestAuditsLeaveSlotsToCalls checks that an audit starts only if a slot is idle, stops as soon as a call
+// needs the slot, and is completed later.
 func TestAuditsLeaveSlotsToCalls(t *testing.T) {
 	t.Parallel()
 	begun, finish := make(chan struct{}, 100), make(chan struct{})
@@ -128,7 +128,7 @@ func TestAuditsLeaveSlotsToCalls(t *testing.T) {
 	close(finish)
 	h.await(t, `elastalloc_audits_total{verdict="confirmed"}`, "3")
 	if open, _ := h.series(t, `elastalloc_audits_total{verdict="open"}`); open != "0" {
-		t.Errorf("%s audits that were in the way count as open", open)
+		t.Errorf("%s interrupted audits are counted as open", open)
 	}
 }
 
@@ -142,12 +142,12 @@ func TestAuditsAreBounded(t *testing.T) {
 		a.Observe(t.Context(), event)
 	}
 	if len(a.waiting) != 4 || a.bytes.Load() != maxAuditBytes {
-		t.Errorf("%d answers of %d bytes in all wait; want 4", len(a.waiting), a.bytes.Load())
+		t.Errorf("%d responses of %d bytes in total wait; want 4", len(a.waiting), a.bytes.Load())
 	}
 }
 
-// TestContradictions checks that a call whose proof contradicts itself is counted, logged and
-// kept, and that a folder of them is bounded.
+// TestContradictions checks that a call whose proof contradicts itself is counted, logged and kept, and that
+// the number of kept files is limited.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,8 +161,8 @@ func TestContradictions(t *testing.T) {
 			return result, err
 		})
 	})
-	h.bugs.logger = slog.New(slog.NewJSONHandler(h.logs, nil)) // However long the calls take, each is logged,
-	h.bugs.writes = make(chan struct{}, 2*maxReportFiles)      // and however slow the disk is, each is kept.
+	h.bugs.logger = slog.New(slog.NewJSONHandler(h.logs, nil)) // Each call is logged, because the rate is not limited,
+	h.bugs.writes = make(chan struct{}, 2*maxReportFiles)      // and each is kept on a slow disk, because the queue is long.
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-request-id", "id-7")
 	for range maxReportFiles + 20 {
 		if _, err := h.client.Allocate(ctx, smallRequest()); err != nil {
@@ -190,10 +190,10 @@ func TestContradictions(t *testing.T) {
 	h.await(t, "elastalloc_proof_contradictions_total", fmt.Sprint(maxReportFiles+23))
 	h.bugs.writing.Wait()
 	if h.logs.Line(`"level":"ERROR"`, "contradicts", `"request_id":"id-7"`, "bound 1 below 2") == "" {
-		t.Errorf("the log does not say so:\n%s", h.logs)
+		t.Errorf("the log has no line about it:\n%s", h.logs)
 	}
 	if h.logs.Line("not kept", fmt.Sprintf("has %d files", maxReportFiles)) == "" {
-		t.Errorf("the log does not say that the folder is full:\n%s", h.logs)
+		t.Errorf("the log has no line about the full folder:\n%s", h.logs)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != maxReportFiles {
@@ -209,24 +209,24 @@ func TestContradictions(t *testing.T) {
 	}
 	again, err := newBugReports(dir, h.bugs.logger, prometheus.NewRegistry())
 	if err != nil || again.files != maxReportFiles {
-		t.Errorf("after a restart %d files count: %v", again.files, err)
+		t.Errorf("after a restart %d files are counted: %v", again.files, err)
 	}
 }
 
-// TestDefectsOnASlowDisk checks that requests wait for a disk that hangs, a limited number of them.
-func TestDefectsOnASlowDisk(t *testing.T) {
+// TestReportsOnSlowDisk checks that only a limited number of requests wait for a disk that hangs.
+func TestReportsOnSlowDisk(t *testing.T) {
 	t.Parallel()
 	logs, dir := &syncbuffer.Buffer{}, t.TempDir()
 	d, err := newBugReports(dir, slog.New(slog.NewJSONHandler(logs, nil)), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.mutex.Lock() // It hangs.
+	d.mutex.Lock() // The disk hangs.
 	for range 10 * maxReportWrites {
 		d.keep("contradiction", "id-8", 1, smallRequest(), nil)
 	}
 	if logs.Line("not kept", "wait to be written") == "" {
-		t.Errorf("the log does not say so:\n%s", logs)
+		t.Errorf("the log has no line about it:\n%s", logs)
 	}
 	d.mutex.Unlock()
 	d.writing.Wait()

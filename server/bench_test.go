@@ -18,10 +18,9 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// BenchmarkTracing measures what tracing costs a call that crosses everything but the
-// network, on a decision of two jobs, where it weighs most, and on a real-sized one. The
-// servers are asked in turn, so that whatever else the machine does hits all of them. It
-// reports the median of each, and its ratio to that without tracing.
+// BenchmarkTracing measures the cost of tracing for a call without a network, with a decision on two jobs and
+// one of realistic size. The calls alternate between the servers, so that other load on the machine affects
+// all of them. It reports the median of each, and its ratio to the median without tracing.
 func BenchmarkTracing(b *testing.B) {
 	text, err := os.ReadFile("../examples/snapshot.json")
 	if err != nil {

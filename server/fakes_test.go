@@ -12,7 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// fakeBackend is a backend whose answers a test chooses.
+// fakeBackend is a backend whose results a test defines.
 type fakeBackend struct {
 	name  solver.BackendName
 	solve func(context.Context, *solver.Problem) (solver.Result, error)
@@ -24,7 +24,7 @@ func (b fakeBackend) Solve(ctx context.Context, p *solver.Problem, _ solver.Solv
 	return b.solve(ctx, p)
 }
 
-// smallest plans the smallest training size for every job.
+// smallest returns a plan with the smallest training size for every job.
 func smallest(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	plan := solver.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
@@ -35,7 +35,7 @@ func smallest(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	return solver.Result{Plan: plan, Bound: everythingDone(p), Limit: solver.LimitNone}, nil
 }
 
-// everythingDone bounds every plan: all jobs finished in the first step.
+// everythingDone returns an upper bound on every plan: all jobs complete in the first step.
 func everythingDone(p *solver.Problem) float64 {
 	bound := 0.0
 	for i := range p.Jobs {
@@ -46,8 +46,8 @@ func everythingDone(p *solver.Problem) float64 {
 	return bound
 }
 
-// decider is an allocator over a chain. A snapshot named panic panics in FillIdle, and
-// every one in the methods that it does not have.
+// decider is an allocator over a chain. FillIdle panics on a snapshot named panic. Methods that are not
+// implemented panic on every snapshot.
 type decider struct {
 	apiconv.Allocator
 	chain *chain.Chain
@@ -90,13 +90,13 @@ func (d decider) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Opti
 
 func (decider) MaxJobs() int { return 1000 }
 
-// fakeAllocator returns an allocator over one exact backend that solves as given and a
-// greedy one that plans the smallest sizes.
+// fakeAllocator returns an allocator with a given exact backend, and a greedy backend that plans the smallest
+// sizes.
 func fakeAllocator(solve func(context.Context, *solver.Problem) (solver.Result, error)) decider {
 	return decider{chain: chain.New(fakeChainConfig(solve))}
 }
 
-// fakeProver bounds every plan, and solves nothing.
+// fakeProver bounds every plan, and does not solve problems.
 type fakeProver struct{ fakeBackend }
 
 func (fakeProver) Bound(_ context.Context, p *solver.Problem) (float64, []float64, string) {
@@ -118,14 +118,13 @@ func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result
 	}
 }
 
-// searchRequest is a good request of a method that is rejected if there is no slot
-// for a search.
+// searchRequest is a valid request of a method that is rejected if there is no slot for a search.
 func searchRequest() *elastallocv1.WhatIfRequest {
 	small := smallRequest()
 	return &elastallocv1.WhatIfRequest{Snapshot: small.GetSnapshot(), Options: small.GetOptions()}
 }
 
-// smallRequest is a good request: one running job, one queued job.
+// smallRequest is a valid request with a running and a queued job.
 func smallRequest() *elastallocv1.AllocateRequest {
 	return &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{

@@ -25,8 +25,8 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
 )
 
-// TestNamesOfClients checks that a name that may call is one of its own kind only.
-func TestNamesOfClients(t *testing.T) {
+// TestClientNames checks that an allowed name matches only names of the same type in a certificate.
+func TestClientNames(t *testing.T) {
 	t.Parallel()
 	uri, err := url.Parse("x")
 	if err != nil {
@@ -59,9 +59,9 @@ func TestNamesOfClients(t *testing.T) {
 	}
 }
 
-// TestRefusedHandshakes checks who may call, and that every handshake that fails is counted
-// by its class and logged with what the client calls itself.
-func TestRefusedHandshakes(t *testing.T) {
+// TestRejectedHandshakes checks which clients may call, and that every failed handshake is counted by its reason
+// and logged with the name of the client.
+func TestRejectedHandshakes(t *testing.T) {
 	t.Parallel()
 	server := testcert.New(t, t.TempDir())
 	scheduler := testcert.New(t, t.TempDir(), "scheduler.example")
@@ -74,7 +74,7 @@ func TestRefusedHandshakes(t *testing.T) {
 		c.ClientNames = []string{"spiffe://cluster/backup", "scheduler.example"}
 	})
 	trusting := func(certificates ...tls.Certificate) *tls.Config {
-		// A client that looks at the authorities which the server names would show none.
+		// A client that follows the list of authorities of the server would send no certificate.
 		return &tls.Config{
 			RootCAs: server.Pool, ServerName: testcert.ServerName,
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -89,7 +89,7 @@ func TestRefusedHandshakes(t *testing.T) {
 	distrusting.RootCAs = other.Pool
 	for name, test := range map[string]struct {
 		config *tls.Config
-		reason string // "" where it may call
+		reason string // "" if it may call
 		logged string
 	}{
 		"a name that may call":   {trusting(scheduler.Certificate), "", ""},
@@ -123,7 +123,7 @@ func TestRefusedHandshakes(t *testing.T) {
 		})
 	}
 
-	// Plain text, and silence.
+	// A plain text connection, and a connection that sends nothing.
 	for reason, hello := range map[string]string{handshakeRejected: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", handshakeDisconnected: ""} {
 		series := fmt.Sprintf(`elastalloc_refused_handshakes_total{reason=%q}`, reason)
 		before, _ := h.series(t, series)
@@ -143,7 +143,7 @@ func TestRefusedHandshakes(t *testing.T) {
 	}
 }
 
-// TestDisconnected checks errors that are hard to provoke.
+// TestDisconnected checks the classification of errors that are hard to cause.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -195,7 +195,7 @@ func TestLineLimit(t *testing.T) {
 	}
 }
 
-// TestLogIsBounded checks that a caller that is refused without end does not fill the disk.
+// TestLogIsBounded checks that log lines about a caller that is rejected continuously are limited.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	var logs syncbuffer.Buffer

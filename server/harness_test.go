@@ -94,7 +94,7 @@ func down() chain.BackendState {
 // get returns the status code and the body of an admin page.
 func (h *harness) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	// A client of its own: no connection outlives the test.
+	// The client is not shared, so that no connection remains after the test.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + h.AdminAddr().String() + path)
 	if err != nil {
@@ -165,8 +165,8 @@ func newGate(t *testing.T) *gate {
 	return &gate{entered: make(chan struct{}, 100), open: make(chan struct{}), test: t.Context()}
 }
 
-// hold returns the smallest sizes when the gate is open. It ignores its context.
-func (g *gate) hold(_ context.Context, p *solver.Problem) (solver.Result, error) {
+// solveWithoutContext returns the smallest sizes when the gate is open. It ignores its context.
+func (g *gate) solveWithoutContext(_ context.Context, p *solver.Problem) (solver.Result, error) {
 	return g.solve(g.test, p)
 }
 
@@ -181,8 +181,8 @@ func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, err
 	}
 }
 
-// occupy starts a call that waits in the gate and returns a channel with its error. occupyQuestions
-// does so with other methods.
+// occupy starts a call that waits in the gate and returns a channel with its error. occupyAnalysis
+// does the same with a WhatIf call.
 func (h *harness) occupy(t *testing.T, g *gate) <-chan error {
 	t.Helper()
 	return g.occupy(func() error {
@@ -191,7 +191,7 @@ func (h *harness) occupy(t *testing.T, g *gate) <-chan error {
 	})
 }
 
-func (h *harness) occupyQuestions(t *testing.T, g *gate) <-chan error {
+func (h *harness) occupyAnalysis(t *testing.T, g *gate) <-chan error {
 	t.Helper()
 	return g.occupy(func() error {
 		_, err := h.client.WhatIf(t.Context(), searchRequest())
@@ -200,8 +200,8 @@ func (h *harness) occupyQuestions(t *testing.T, g *gate) <-chan error {
 }
 
 func (g *gate) occupy(call func() error) <-chan error {
-	answered := make(chan error, 1)
-	go func() { answered <- call() }()
+	result := make(chan error, 1)
+	go func() { result <- call() }()
 	<-g.entered
-	return answered
+	return result
 }

@@ -10,9 +10,9 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestWatchersDoNotDelayTheDrain checks that those who watch the health of a server hear that it
-// drains, and that the drain does not wait for them until they are cut off.
-func TestWatchersDoNotDelayTheDrain(t *testing.T) {
+// TestWatchersDoNotDelayDrain checks that clients that watch the health of a server are notified of its drain,
+// and that the drain does not wait for them.
+func TestWatchersDoNotDelayDrain(t *testing.T) {
 	h := start(t, nil)
 	var streams []grpc_health_v1.Health_WatchClient
 	for service, want := range map[string]grpc_health_v1.HealthCheckResponse_ServingStatus{
@@ -44,7 +44,7 @@ func TestWatchersDoNotDelayTheDrain(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	h.result <- err // For the cleanup.
+	h.result <- err // The cleanup reads it.
 	if h.logs.Line(`"msg":"drained"`) == "" {
 		t.Errorf("calls were cut off:\n%s", h.logs)
 	}

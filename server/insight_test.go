@@ -59,7 +59,7 @@ func TestAnalysisWithinBudget(t *testing.T) {
 	estimated := 0
 	for _, job := range explanation.GetJobs() {
 		if job.GetText() == "" || job.GetWhy() == 0 {
-			t.Fatalf("%v; want a reason all the same", job)
+			t.Fatalf("%v; want a reason without an estimate", job)
 		}
 		for _, size := range job.GetSizes() {
 			if !size.GetProven() {
@@ -73,7 +73,7 @@ func TestAnalysisWithinBudget(t *testing.T) {
 
 	forecast, err := h.client.Forecast(t.Context(), endless(queue(20, 40)))
 	if err != nil || forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
-		t.Errorf("%d jobs and %d decisions, complete %t, %v; want 20, some, and that it was cut",
+		t.Errorf("%d jobs and %d decisions, complete %t, %v; want 20, some, and an incomplete result",
 			len(forecast.GetJobs()), forecast.GetDecisions(), forecast.GetComplete(), err)
 	}
 
@@ -100,23 +100,23 @@ func TestAnalysisWithinBudget(t *testing.T) {
 // such call waits.
 func TestExplainKeepsSlots(t *testing.T) {
 	t.Parallel()
-	for name, maxInflight := range map[string]int{"beside decisions": 2, "beside questions": 1} {
+	for name, maxInflight := range map[string]int{"with decisions": 2, "with analyses": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := startWithin(t, maxInflight, time.Hour)
-			ctx, leave := context.WithCancel(t.Context())
-			defer leave()
-			ended := make(chan *elastallocv1.ForecastResponse, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			result := make(chan *elastallocv1.ForecastResponse, 1)
 			go func() {
 				forecast, err := h.client.Forecast(ctx, endless(queue(20, 40)))
 				if err != nil && maxInflight == 1 {
 					t.Error(err)
 				}
-				ended <- forecast
+				result <- forecast
 			}()
 			h.await(t, "elastalloc_inflight_requests", "1")
-			answered := 0
-			wait.Until(t, "calls beside the forecast", func() bool {
+			completed := 0
+			wait.Until(t, "calls during the forecast", func() bool {
 				var err error
 				if maxInflight == 1 {
 					_, err = h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot()})
@@ -124,31 +124,31 @@ func TestExplainKeepsSlots(t *testing.T) {
 					_, err = h.client.Allocate(t.Context(), smallRequest())
 				}
 				if err == nil {
-					answered++
+					completed++
 				} else if status.Code(err) != codes.ResourceExhausted {
 					t.Fatal(err)
 				}
-				return answered == 5
+				return completed == 5
 			})
 			if maxInflight == 1 {
-				if forecast := <-ended; forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
+				if forecast := <-result; forecast.GetComplete() || len(forecast.GetJobs()) != 20 || forecast.GetDecisions() == 0 {
 					t.Errorf("%d jobs, complete %t; want all 20", len(forecast.GetJobs()), forecast.GetComplete())
 				}
 				return
 			}
 			select {
-			case <-ended:
-				t.Error("the forecast has ended; want that it gives back only what it was lent")
+			case <-result:
+				t.Error("the forecast has stopped; want that it returns only its extra slots")
 			default:
 			}
-			leave()
-			<-ended
+			cancel()
+			<-result
 		})
 	}
 }
 
-// TestStatusPageSaysWhy checks that the status page explains the last decision when a slot is idle.
-func TestStatusPageSaysWhy(t *testing.T) {
+// TestStatusPageReasons checks that the status page explains the last decision when a slot is idle.
+func TestStatusPageReasons(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 1, time.Minute)
 	request := &elastallocv1.AllocateRequest{Snapshot: queue(5, 10)}
@@ -161,8 +161,8 @@ func TestStatusPageSaysWhy(t *testing.T) {
 	checkPage(t, page, "Last decision", "no slot was idle", "<bdi>job-4</bdi>", "<td>never fits</td>")
 	release()
 	// A canceled request does not affect the explanations of later requests.
-	left, leave := context.WithCancel(t.Context())
-	leave()
+	left, cancel := context.WithCancel(t.Context())
+	cancel()
 	gone := httptest.NewRequestWithContext(left, http.MethodGet, "http://127.0.0.1/", http.NoBody)
 	h.admin.Handler.ServeHTTP(httptest.NewRecorder(), gone)
 	_, page = h.get(t, "/")
@@ -174,7 +174,7 @@ func TestStatusPageSaysWhy(t *testing.T) {
 		"<bdi>job-4</bdi>", "<td>never fits <span", "it needs at least 16 nodes, and the pool has 10.",
 	)
 	if _, again := h.get(t, "/"); !strings.Contains(again, "its only size") || strings.Contains(again, "estimated") {
-		t.Errorf("the reasons are gone, or estimates:\n%s", again)
+		t.Errorf("the page has no reasons, or has estimates:\n%s", again)
 	}
 	// If the request is too large to keep, the page has only the reasons for waiting.
 	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 1000, protowire.BytesType), strings.Repeat("x", 1<<20)))

@@ -19,7 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// startReal runs a server over the real backends, with all the time they want.
+// startReal starts a server with the real backends and without a time budget.
 func startReal(t *testing.T) *harness {
 	t.Helper()
 	return start(t, func(c *Config) {
@@ -53,8 +53,7 @@ func shrunken() *elastallocv1.Snapshot {
 	return s
 }
 
-// extremes returns a snapshot of a job that ends in a millisecond and one that
-// runs for ten years.
+// extremes returns a snapshot of a job that completes in a millisecond and one that runs for ten years.
 func extremes() *elastallocv1.Snapshot {
 	s := queue(2, 20)
 	s.Jobs[0].RemainingEta = durationpb.New(time.Millisecond)
@@ -62,8 +61,8 @@ func extremes() *elastallocv1.Snapshot {
 	return s
 }
 
-// TestDecisions puts snapshots at the limits through everything:
-// each has an answer, a legal one that is proven, and the same one every time.
+// TestDecisions makes calls with extreme snapshots, and checks that each response is legal, proven optimal, and
+// the same every time.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	h := startReal(t)
@@ -90,14 +89,14 @@ func TestDecisions(t *testing.T) {
 				response := h.allocate(t, request)
 				checkResponse(t, snapshot, response)
 				if again := h.allocate(t, request); !bytes.Equal(marshal(t, mask(response)), marshal(t, mask(again))) {
-					t.Errorf("the same request is answered with other bytes:\n%v\n%v", response, again)
+					t.Errorf("responses to the same request differ:\n%v\n%v", response, again)
 				}
 			})
 		}
 	}
 }
 
-// allocate makes a call that has to succeed.
+// allocate makes a call that must succeed.
 func (h *harness) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *elastallocv1.AllocateResponse {
 	t.Helper()
 	response, err := h.client.Allocate(t.Context(), request)
@@ -117,7 +116,7 @@ func marshal(t *testing.T, message proto.Message) []byte {
 }
 
 // checkResponse fails unless a response is complete, within the pool in every
-// step, consistent in itself and proven optimal.
+// step, consistent and proven optimal.
 func checkResponse(t *testing.T, s *elastallocv1.Snapshot, r *elastallocv1.AllocateResponse) {
 	t.Helper()
 	if len(r.GetAllocations()) != len(s.GetJobs()) {
@@ -153,7 +152,7 @@ func TestCertifiedInstance(t *testing.T) {
 	directory := filepath.Join("..", "..", "shared", "instances")
 	text, err := os.ReadFile(filepath.Join(directory, "certified.json"))
 	if err != nil {
-		t.Skipf("the shared instances are not beside the checkout: %v", err)
+		t.Skipf("the shared instances are not next to the checkout: %v", err)
 	}
 	var certified map[string]struct{ Objective float64 }
 	if err := json.Unmarshal(text, &certified); err != nil {

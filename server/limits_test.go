@@ -16,8 +16,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// fullRequest is a request in which every job has all that schedulers set, five speeds included,
-// and a long id, and that asks for plans.
+// fullRequest returns a request with plans, in which every job has a long id and all fields that schedulers
+// set, including five speeds.
 func fullRequest(jobs int) *elastallocv1.AllocateRequest {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 1000},
@@ -34,8 +34,8 @@ func fullRequest(jobs int) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// TestMemoryOfRequests checks what the API and docs/operators/size-and-upgrade.md say that --max-memory takes, and
-// that a request for which it is too small is refused for good, with the name of the flag.
+// TestMemoryOfRequests checks the sizes of requests that the API and docs/operators/size-and-upgrade.md state for
+// --max-memory, and that a larger request is rejected without a retry delay and with the name of the flag.
 func TestMemoryOfRequests(t *testing.T) {
 	t.Parallel()
 	need := methods(solver.DefaultMaxJobs)["Allocate"].Memory
@@ -47,7 +47,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		config := DefaultConfig()
 		config.Allocator = fakeAllocator(smallest)
 		if limit := config.messageBytes(); len(message) > limit {
-			t.Errorf("%d jobs have %d bytes; a server takes %d", jobs, len(message), limit)
+			t.Errorf("%d jobs have %d bytes; a server accepts %d", jobs, len(message), limit)
 		}
 		_, err = need.Bytes(need.Size(message), guard.NewMemory(int(maxMemory)).MaxCall()-len(message))
 		return err
@@ -57,15 +57,15 @@ func TestMemoryOfRequests(t *testing.T) {
 			t.Errorf("%d jobs within %d MiB: %v", jobs, maxMemory>>20, err)
 		}
 	}
-	var refused guard.RefusedError
+	var rejected guard.RefusedError
 	err := check(100_000, DefaultConfig().MaxMemory)
-	if !errors.As(err, &refused) || refused.Status.Code() != codes.ResourceExhausted || refused.RetryAfter >= 0 {
+	if !errors.As(err, &rejected) || rejected.Status.Code() != codes.ResourceExhausted || rejected.RetryAfter >= 0 {
 		t.Fatalf("100,000 jobs within the default: %v", err)
 	}
-	if len(refused.Status.Details()) > 0 {
-		t.Errorf("the refusal has the details %v; want no RetryInfo", refused.Status.Details())
+	if len(rejected.Status.Details()) > 0 {
+		t.Errorf("the error has the details %v; want no RetryInfo", rejected.Status.Details())
 	}
-	if !strings.Contains(refused.Error(), "(--max-memory of the server)") {
-		t.Errorf("the refusal is %q; want it to name the flag", refused.Error())
+	if !strings.Contains(rejected.Error(), "(--max-memory of the server)") {
+		t.Errorf("the error is %q; want it to name the flag", rejected.Error())
 	}
 }

@@ -24,8 +24,8 @@ import (
 func TestShedding(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.hold), 1, 0 })
-	first := h.occupyQuestions(t, g)
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solveWithoutContext), 1, 0 })
+	first := h.occupyAnalysis(t, g)
 
 	_, err := h.client.WhatIf(t.Context(), searchRequest())
 	s := status.Convert(err)
@@ -66,7 +66,7 @@ func TestShedding(t *testing.T) {
 func TestGreedyWithoutASlot(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.hold), 1 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solveWithoutContext), 1 })
 	first := h.occupy(t, g)
 	answer, err := h.client.Allocate(t.Context(), smallRequest())
 	if err != nil {
@@ -119,12 +119,12 @@ func TestMaxBudget(t *testing.T) {
 	}
 }
 
-// TestQueue checks that calls beyond those decided at once wait for a slot, and
-// that only those beyond the queue are turned away.
+// TestQueue checks that calls wait for a slot if all slots are in use, and that calls are rejected only if the
+// queue is full.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.hold), 1, 2 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solveWithoutContext), 1, 2 })
 	const calls = 3
 	answered := make(chan error, calls)
 	for range calls {
@@ -132,7 +132,7 @@ func TestQueue(t *testing.T) {
 			for {
 				_, err := h.client.WhatIf(t.Context(), searchRequest())
 				if status.Code(err) == codes.ResourceExhausted {
-					continue // It has waited for half a second, and comes back.
+					continue // It has waited for half a second, and is retried.
 				}
 				answered <- err
 				return
@@ -142,7 +142,7 @@ func TestQueue(t *testing.T) {
 	<-g.entered
 	h.await(t, "elastalloc_queued_requests", "2")
 	if value, _ := h.series(t, "elastalloc_inflight_requests"); value != "1" {
-		t.Errorf("%q requests are decided; want 1", value)
+		t.Errorf("%q requests are in progress; want 1", value)
 	}
 	if _, err := h.client.WhatIf(t.Context(), searchRequest()); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("the error of a call beyond the queue is %v", err)
@@ -150,16 +150,16 @@ func TestQueue(t *testing.T) {
 	close(g.open)
 	for range calls {
 		if err := <-answered; err != nil {
-			t.Errorf("a call that was to wait failed: %v", err)
+			t.Errorf("a queued call failed: %v", err)
 		}
 	}
 	h.await(t, "elastalloc_queued_requests", "0")
 	h.await(t, "elastalloc_inflight_requests", "0")
 }
 
-// TestCallerLeaves checks that a decision ends when its caller has gone, so that it
-// is the next one's slot.
-func TestCallerLeaves(t *testing.T) {
+// TestCallerDisconnects checks that a decision stops if its caller has disconnected, so that the next call gets
+// its slot.
+func TestCallerDisconnects(t *testing.T) {
 	t.Parallel()
 	g := newGate(t) // It never opens.
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solve), 1 })
@@ -173,22 +173,22 @@ func TestCallerLeaves(t *testing.T) {
 		<-g.entered
 		leave()
 		if err := <-ended; status.Code(err) != codes.Canceled {
-			t.Errorf("the call ends with %v", err)
+			t.Errorf("the error of the call is %v", err)
 		}
 	}
 	h.await(t, "elastalloc_inflight_requests", "0")
 }
 
-// TestTheClientComesBack checks that our client, which leaves retries to gRPC, returns to a
-// server that was too busy for it.
-func TestTheClientComesBack(t *testing.T) {
+// TestClientRetries checks that package client, which uses the retries of gRPC, retries a call to a server that
+// was too busy.
+func TestClientRetries(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	h := start(t, func(c *Config) {
-		c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.hold), 1, 0
-		c.Logger = slog.New(slog.NewTextHandler(onTurnedAway(sync.OnceFunc(func() { close(g.open) })), nil))
+		c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solveWithoutContext), 1, 0
+		c.Logger = slog.New(slog.NewTextHandler(onRejection(sync.OnceFunc(func() { close(g.open) })), nil))
 	})
-	first := h.occupyQuestions(t, g)
+	first := h.occupyAnalysis(t, g)
 	c, err := client.New("passthrough:///memory", client.WithTimeout(time.Minute), client.WithDialOptions(
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.listener.DialContext(ctx) })))
 	if err != nil {
@@ -196,21 +196,21 @@ func TestTheClientComesBack(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	if _, err := c.WhatIf(t.Context(), searchRequest()); err != nil {
-		t.Errorf("the call that was turned away at first failed: %v", err)
+		t.Errorf("the call that was rejected at first failed: %v", err)
 	}
 	if err := <-first; err != nil {
 		t.Errorf("the call in flight failed: %v", err)
 	}
 	if shed, _ := h.series(t, "elastalloc_shed_total"); shed == "0" {
-		t.Error("no call was turned away")
+		t.Error("no call was rejected")
 	}
 }
 
-// onTurnedAway takes a log and is called for each line of a call that is turned away.
-type onTurnedAway func()
+// onRejection is a log that is called for each line about a rejected call.
+type onRejection func()
 
-// Write takes a line.
-func (f onTurnedAway) Write(line []byte) (int, error) {
+// Write handles a line.
+func (f onRejection) Write(line []byte) (int, error) {
 	if bytes.Contains(line, []byte("code=ResourceExhausted")) {
 		f()
 	}

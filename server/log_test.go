@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestLogsHoldNoContent checks that no line holds anything of a request but the id of its
-// snapshot and the names of its bad fields.
-func TestLogsHoldNoContent(t *testing.T) {
+// TestLogsHaveNoContent checks that log lines contain only the id of the snapshot and the names of invalid fields
+// of a request.
+func TestLogsHaveNoContent(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
 	request := smallRequest()

@@ -49,7 +49,7 @@ func callInProcess(ctx context.Context, in apiconv.InProcess, request proto.Mess
 // requestKinds are kinds of requests whose responses or searches need much more memory than the
 // request: long ids that are repeated in responses, plans, groups, sizes, node types, and sizes with
 // many different sums.
-var requestKinds = []string{"usual", "plans", "never fit", "behind", "wide", "hard", "groups", "held", "uneven", "uneven teams", "uneven types"}
+var requestKinds = []string{"usual", "plans", "never fit", "behind", "wide", "hard", "groups", "used", "uneven", "uneven teams", "uneven types"}
 
 // randomRequest returns a random request of a method and kind.
 func randomRequest(r *rand.Rand, method, kind string) proto.Message {
@@ -72,12 +72,12 @@ func randomRequest(r *rand.Rand, method, kind string) proto.Message {
 	case "plans":
 		jobs, id = 2000, strings.Repeat("x", 80)
 		s.Horizon.Steps, options.IncludePlan, options.Backend = new(int32(24)), true, elastallocv1.Backend_BACKEND_GREEDY
-	case "hard": // Few jobs, so that its search is much of what it holds.
+	case "hard": // There are few jobs, so that the search needs much of the memory.
 		jobs = min(jobs, 12)
 		s.TotalNodes, s.Horizon.Steps, options.TimeBudget = 30, new(int32(24)), durationpb.New(300*time.Millisecond)
 	case "groups":
 		options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
-	case "held":
+	case "used":
 		options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_HOLD
 	case "uneven teams":
 		options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
@@ -132,7 +132,7 @@ func randomJob(r *rand.Rand, s *elastallocv1.Snapshot, kind, id string, i, sums 
 	case "groups":
 		job.GroupId = fmt.Sprint(id, i)
 		s.Groups = append(s.Groups, &elastallocv1.Group{Id: job.GetGroupId()})
-	case "held":
+	case "used":
 		job.MinNodes = new(int32(0))
 	case "uneven", "uneven teams", "uneven types":
 		job.AllowedNodes, job.Scaling = unevenSizes(r, sums)
@@ -174,7 +174,7 @@ func reachableBytes() int {
 // peakMemory returns the response of a call and the peak memory of request, response and their
 // encodings. It collects garbage each time that the heap has grown by 5%. The result is exact only if
 // the collector stops the world, as in inStopTheWorldProcess, because new objects count otherwise.
-func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Message, held int, err error) {
+func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Message, used int, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(5))
 	wire, err := proto.Marshal(request)
 	if err != nil {
@@ -206,12 +206,12 @@ func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Mes
 	}
 	reachableBytes()
 	close(stop)
-	held = <-most - before
+	used = <-most - before
 	runtime.KeepAlive(wire)
 	runtime.KeepAlive(decoded)
 	runtime.KeepAlive(response)
 	runtime.KeepAlive(encoded)
-	return response, held, err
+	return response, used, err
 }
 
 // inStopTheWorldProcess runs a test again in a process whose garbage collector stops the world, and
@@ -267,7 +267,7 @@ func (a oneSlot) Forecast(ctx context.Context, s *solver.Snapshot, o solver.Opti
 // at least the memory of the messages.
 func TestMemoryInUse(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the race detector holds memory of its own")
+		t.Skip("the race detector uses additional memory")
 	}
 	if !inStopTheWorldProcess(t) {
 		return
@@ -279,7 +279,7 @@ func TestMemoryInUse(t *testing.T) {
 	in, needs := apiconv.InProcess{Allocator: oneSlot{allocator}}, methods(allocator.MaxJobs())
 	checkRecorded(t, explainedInFull())
 	most := make(map[string]float64)
-	// The quick tier draws one in five, which are of every kind and of every method.
+	// The quick tier uses one in five requests, which include every kind and every method.
 	for n := 0; n < testtier.Conformance.Examples(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Examples(5, 1) {
 		kind := requestKinds[n%len(requestKinds)]
 		method := slices.Sorted(maps.Keys(needs))[n/len(requestKinds)%len(needs)]
@@ -289,13 +289,13 @@ func TestMemoryInUse(t *testing.T) {
 			as = ingress.WorkShort // It has no slot for a search.
 		}
 		wire, reserved := reservation(t, needs[method], as, request)
-		response, held, err := peakMemory(in, request)
+		response, used, err := peakMemory(in, request)
 		if err == nil {
 			checkRecorded(t, &ingress.Event{Request: request, Response: response, RequestBytes: len(wire), Size: needs[method].Memory.Size(wire)})
 		}
-		most[method] = max(most[method], float64(held)/float64(reserved))
-		if float64(held) > 1.2*float64(reserved) {
-			t.Errorf("%s, %s, draw %d: %d bytes are held, %d are reserved", method, kind, n, held, reserved)
+		most[method] = max(most[method], float64(used)/float64(reserved))
+		if float64(used) > 1.2*float64(reserved) {
+			t.Errorf("%s, %s, request %d: %d bytes are in use, %d are reserved", method, kind, n, used, reserved)
 		}
 	}
 	for method, share := range most {
@@ -309,14 +309,14 @@ func checkRecorded(t *testing.T, e *ingress.Event) {
 	told, before := recordedBytes(e), reachableBytes()
 	copies := []proto.Message{proto.Clone(e.Request), proto.Clone(e.Response)}
 	const others = 64 << 10
-	if held := reachableBytes() - before; held > told+told/5+others {
-		t.Errorf("the messages take %d bytes; the recorder is told %d", held, told)
+	if used := reachableBytes() - before; used > told+told/5+others {
+		t.Errorf("the messages have %d bytes; the recorder gets %d", used, told)
 	}
 	runtime.KeepAlive(copies)
 	runtime.KeepAlive(e)
 }
 
-// explainedInFull returns a call whose response has many small elements: the cost of many sizes.
+// explainedInFull returns a call whose response has many small elements, the values of many sizes.
 func explainedInFull() *ingress.Event {
 	answer := new(elastallocv1.ExplainResponse)
 	for range 1000 {
@@ -407,19 +407,19 @@ func BenchmarkEstimator(b *testing.B) {
 		}},
 	} {
 		b.Run(row.each, func(b *testing.B) {
-			few, many := math.MaxInt, math.MaxInt // The least: what else the machine does adds to it.
+			few, many := math.MaxInt, math.MaxInt // The minimum, because other load on the machine increases the time.
 			for b.Loop() {
 				for n, least := range map[int]*int{row.few: &few, row.many: &many} {
-					_, held, err := peakMemory(in, row.request(n))
+					_, used, err := peakMemory(in, row.request(n))
 					if err != nil {
 						b.Fatal(err)
 					}
-					*least = min(*least, held)
+					*least = min(*least, used)
 				}
 			}
 			_, fewSaid := reservation(b, needs[row.method], needs[row.method].Work, row.request(row.few))
 			_, said := reservation(b, needs[row.method], needs[row.method].Work, row.request(row.many))
-			b.ReportMetric(float64(many-few)/float64(row.many-row.few), "held-B")
+			b.ReportMetric(float64(many-few)/float64(row.many-row.few), "used-B")
 			b.ReportMetric(float64(said-fewSaid)/float64(row.many-row.few), "said-B")
 		})
 	}

@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 	})
 	if _, page := h.get(t, "/metrics"); !strings.Contains(page, `version="v0.0.0-test"`) ||
 		strings.Contains(page, `elastalloc_fallbacks_total{backend="exact",outcome="answered"}`) {
-		t.Error("build info is missing or an answer counts as a fallback")
+		t.Error("build info is missing or a response is counted as a fallback")
 	}
 
 	for range 2 {
@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if _, err := h.client.Allocate(t.Context(), nil); err == nil {
-		t.Fatal("an empty request is answered")
+		t.Fatal("an empty request succeeds")
 	}
 	if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: smallRequest().GetSnapshot()}); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_solve_duration_seconds_count{backend="exact",limit="none",objective="progress"}`:  "2",
 		`elastalloc_solve_duration_seconds_count{backend="greedy",limit="none",objective="progress"}`: "0",
 		`elastalloc_relative_gap_count{backend="exact"}`:                                              "2",
-		`elastalloc_relative_gap_count{backend="greedy"}`:                                             "0", // Nothing is optimised in filling.
+		`elastalloc_relative_gap_count{backend="greedy"}`:                                             "0", // FillIdle does not optimize.
 		`elastalloc_gain_over_greedy_ratio_sum`:                                                       "2",
 		`elastalloc_snapshot_jobs_sum`:                                                                "6",
 		`elastalloc_snapshot_nodes_sum`:                                                               "24",
@@ -95,8 +95,8 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestObjectivesAreToldApart checks the label objective.
-func TestObjectivesAreToldApart(t *testing.T) {
+// TestObjectiveLabel checks the label objective.
+func TestObjectiveLabel(t *testing.T) {
 	t.Parallel()
 	h := startReal(t)
 	for objective, calls := range map[elastallocv1.Objective]int{
@@ -116,8 +116,8 @@ func TestObjectivesAreToldApart(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreCounted: alerts take the count of snapshots for that of decisions, and a pool
-// of several kinds of nodes has them all.
+// TestDecisionsAreCounted checks that the number of snapshots is the number of decisions, which alerts depend on,
+// also for a pool with several node types.
 func TestDecisionsAreCounted(t *testing.T) {
 	t.Parallel()
 	h := startReal(t)
@@ -139,15 +139,15 @@ func TestDecisionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestOutcomesAreCounted checks what the metrics say of what decisions do to jobs.
+// TestOutcomesAreCounted checks the metrics of the changes of jobs by decisions.
 func TestOutcomesAreCounted(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(smallest) })
-	r := smallRequest() // A job on 2 of 8 nodes, and one that is queued.
+	r := smallRequest() // A job on 2 of 8 nodes, and a queued job.
 	r.Snapshot.Jobs = append(r.Snapshot.Jobs, &elastallocv1.Job{
 		Id: "big", RemainingEta: durationpb.New(time.Hour), MinNodes: new(int32(16)),
 	})
-	if _, err := h.client.Allocate(t.Context(), r); err != nil { // Two get a node each.
+	if _, err := h.client.Allocate(t.Context(), r); err != nil { // Two jobs get a node each.
 		t.Fatal(err)
 	}
 	if _, err := h.client.FillIdle(t.Context(), &elastallocv1.FillIdleRequest{Snapshot: r.GetSnapshot()}); err != nil { // Nothing changes.
@@ -175,8 +175,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 	}
 }
 
-// TestResizesAreCounted checks that decisions of Allocate and FillIdle count the jobs that they resize,
-// that a first start and a question count nothing, and that the counts are those of the changes.
+// TestResizesAreCounted checks that decisions of Allocate and FillIdle count the jobs that they resize, and that
+// first starts and other methods do not count.
 func TestResizesAreCounted(t *testing.T) {
 	t.Parallel()
 	h := startReal(t)
@@ -214,7 +214,7 @@ func TestResizesAreCounted(t *testing.T) {
 	}
 }
 
-func TestHistogramsAreNativeToo(t *testing.T) {
+func TestHistogramsAreNative(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
 	families, err := h.config.Registry.Gather()
@@ -242,7 +242,7 @@ func TestFallbackIsCountedAndLogged(t *testing.T) {
 	})
 	got, err := h.client.Allocate(t.Context(), smallRequest())
 	if err != nil || got.GetReport().GetBackend() != elastallocv1.Backend_BACKEND_GREEDY {
-		t.Fatalf("answer is %v, %v", got, err)
+		t.Fatalf("response is %v, %v", got, err)
 	}
 	if value, _ := h.series(t, `elastalloc_fallbacks_total{backend="exact",outcome="crashed"}`); value != "1" {
 		t.Errorf("%q fallbacks; want 1", value)
@@ -252,9 +252,8 @@ func TestFallbackIsCountedAndLogged(t *testing.T) {
 	}
 }
 
-// TestGaugeFollowsTheBreaker checks that a backend that is down is so for an operator who
-// watches the metrics, and up again once it is.
-func TestGaugeFollowsTheBreaker(t *testing.T) {
+// TestBreakerGauge checks that the gauge of a backend follows the state of its breaker.
+func TestBreakerGauge(t *testing.T) {
 	t.Parallel()
 	var works atomic.Bool
 	h := start(t, func(c *Config) {
@@ -270,8 +269,7 @@ func TestGaugeFollowsTheBreaker(t *testing.T) {
 	}
 }
 
-// TestNamedGroupsAreObserved checks that the groups which the operator names have metrics,
-// and no others, whatever callers send.
+// TestNamedGroupsAreObserved checks that exactly the groups that the operator names have metrics.
 func TestNamedGroupsAreObserved(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{})
@@ -306,8 +304,7 @@ func TestNamedGroupsAreObserved(t *testing.T) {
 	}
 }
 
-// TestNamedNodeTypesAreObserved checks that the node types which the operator names have
-// metrics, and no others.
+// TestNamedNodeTypesAreObserved checks that exactly the node types that the operator names have metrics.
 func TestNamedNodeTypesAreObserved(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{})
@@ -343,7 +340,7 @@ func TestNamedNodeTypesAreObserved(t *testing.T) {
 	}
 }
 
-// TestMetricsAreDocumented holds docs/reference/metrics.md to a server that has all there is.
+// TestMetricsAreDocumented compares docs/reference/metrics.md with the metrics of a server with all features.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	id := testcert.New(t, t.TempDir())
@@ -369,8 +366,8 @@ func TestRunbookExplainsWarnings(t *testing.T) {
 	}
 }
 
-// TestOpenMetricsFamilies checks that in OpenMetrics every family is there once: a counter belongs to
-// that of its name without _total.
+// TestOpenMetricsFamilies checks that every family occurs once in OpenMetrics. The family of a counter has its name
+// without _total.
 func TestOpenMetricsFamilies(t *testing.T) {
 	h := start(t, nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.AdminAddr().String()+"/metrics", http.NoBody)
@@ -396,7 +393,7 @@ func TestOpenMetricsFamilies(t *testing.T) {
 		if name, found := strings.CutPrefix(line, "# TYPE "); found {
 			name, _, _ = strings.Cut(name, " ")
 			if times[name]++; times[name] == 2 {
-				t.Errorf("the family %s is there twice", name)
+				t.Errorf("the family %s occurs twice", name)
 			}
 		}
 	}

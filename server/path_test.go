@@ -35,8 +35,8 @@ const testMethod = "/test.Service/Echo"
 // echo is an implementation of testMethod.
 type echo func(context.Context, *wrapperspb.StringValue) (*wrapperspb.StringValue, error)
 
-// answer returns the request.
-func answer(_ context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
+// respond returns the request.
+func respond(_ context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
 	return in, nil
 }
 
@@ -111,8 +111,8 @@ func TestEveryMethodIsCounted(t *testing.T) {
 }
 
 // TestPath checks that a call of an unknown method is handled like any other call, with success and
-// with each error: it is counted, logged, traced and shown on the status page, under an id that the
-// caller gets, and rejected with errors of the API.
+// with each error: it is counted, logged, traced and shown on the status page, with an id that the
+// caller receives, and rejected with errors of the API.
 func TestPath(t *testing.T) {
 	t.Parallel()
 	hello := wrapperspb.String("hello")
@@ -138,8 +138,8 @@ func TestPath(t *testing.T) {
 		code    codes.Code
 		message string
 		level   string
-		logged  string // of the error; the message where it is ""
-		retry   string // what the client of gRPC is told
+		logged  string // the logged error; "" means the message
+		retry   string // the retry pushback
 	}{
 		"answered": {code: codes.OK, level: "INFO"},
 		"malformed": {
@@ -192,7 +192,7 @@ func TestPath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if test.method == nil {
-				test.method = answer
+				test.method = respond
 			}
 			h, spans := startEcho(t, test.method, func(c *Config) {
 				c.maxMessageBytes = limit
@@ -225,7 +225,7 @@ func TestPath(t *testing.T) {
 			}
 			checkPushback(t, trailer, test.retry)
 
-			// The metrics, which gRPC's own interceptor counts before anything refuses.
+			// The metrics, which the first interceptor counts.
 			h.await(t, `grpc_server_handled_total{grpc_code="`+test.code.String()+`",grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`, "1")
 
 			// The log.
@@ -234,10 +234,10 @@ func TestPath(t *testing.T) {
 			}
 			line := h.logs.Line(`"msg":"call"`, `"method":"Echo"`, `"code":"`+test.code.String()+`"`, `"request_id":"`+id+`"`)
 			if !strings.Contains(line, `"level":"`+test.level+`"`) || !strings.Contains(line, test.logged) {
-				t.Errorf("the log does not say %s, %q:\n%s", test.level, test.logged, h.logs)
+				t.Errorf("the log does not contain %s, %q:\n%s", test.level, test.logged, h.logs)
 			}
 			if name == "answered" && !strings.Contains(line, fmt.Sprintf(`"request_bytes":%d`, len(encoded))) {
-				t.Errorf("the log does not say how large the request is: %s", line)
+				t.Errorf("the log has no size of the request: %s", line)
 			}
 			if name == "bad fields" && strings.Contains(h.logs.String(), "secret") {
 				t.Errorf("the log quotes the request:\n%s", h.logs)
@@ -287,7 +287,7 @@ func checkPushback(t *testing.T, trailer metadata.MD, want string) {
 // caller.
 func TestCallsWithoutOneRequest(t *testing.T) {
 	t.Parallel()
-	h, _ := startEcho(t, answer, nil)
+	h, _ := startEcho(t, respond, nil)
 	for name, messages := range map[string]int{"no message": 0, "two messages": 2} {
 		stream := h.openCall(t.Context(), t)
 		for range messages {
@@ -300,20 +300,20 @@ func TestCallsWithoutOneRequest(t *testing.T) {
 		}
 		// The code is chosen by gRPC.
 		if err := stream.RecvMsg(new(wrapperspb.StringValue)); err == nil {
-			t.Errorf("%s: answered", name)
+			t.Errorf("%s: the call succeeds", name)
 		}
 	}
 	wait.Until(t, "both are logged", func() bool { return strings.Count(h.logs.String(), `"code":"InvalidArgument"`) == 2 })
 	if h.logs.Line(`"level":"ERROR"`) != "" {
-		t.Errorf("a caller's fault is logged as an error:\n%s", h.logs)
+		t.Errorf("an error of the caller is logged as an error of the server:\n%s", h.logs)
 	}
 }
 
-// TestCompressedRequestsAreRefused checks that compressed requests are rejected for any service, as an
+// TestCompressedRequestsAreRejected checks that compressed requests are rejected for any service, as an
 // error of the caller, and not decompressed.
-func TestCompressedRequestsAreRefused(t *testing.T) {
+func TestCompressedRequestsAreRejected(t *testing.T) {
 	t.Parallel()
-	h, _ := startEcho(t, answer, nil)
+	h, _ := startEcho(t, respond, nil)
 	err := h.conn.Invoke(t.Context(), testMethod, wrapperspb.String("x"), new(wrapperspb.StringValue), grpc.UseCompressor(gzip.Name))
 	_, ofHealth := grpc_health_v1.NewHealthClient(h.conn).Check(t.Context(),
 		&grpc_health_v1.HealthCheckRequest{Service: "x"}, grpc.UseCompressor(gzip.Name))
@@ -331,7 +331,7 @@ func TestCompressedRequestsAreRefused(t *testing.T) {
 // the server rejects those calls and not others.
 func TestIncompleteCallsAreLimited(t *testing.T) {
 	t.Parallel()
-	h, _ := startEcho(t, answer, func(c *Config) { c.maxReceiving, c.receiveTimeout = 2, time.Hour })
+	h, _ := startEcho(t, respond, func(c *Config) { c.maxReceiving, c.receiveTimeout = 2, time.Hour })
 	started := `grpc_server_started_total{grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`
 	first := h.openCall(t.Context(), t)
 	h.await(t, started, "1")
@@ -339,7 +339,7 @@ func TestIncompleteCallsAreLimited(t *testing.T) {
 	h.await(t, started, "2")
 	third := h.openCall(t.Context(), t)
 	if err := first.RecvMsg(new(wrapperspb.StringValue)); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("the first of the calls ends with %v", err)
+		t.Errorf("the error of the first call is %v", err)
 	}
 	h.await(t, "elastalloc_shed_total", "1")
 	// A late request is processed.
@@ -351,7 +351,7 @@ func TestIncompleteCallsAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := late.RecvMsg(new(wrapperspb.StringValue)); err != nil {
-			t.Errorf("a late request is answered with %v", err)
+			t.Errorf("the error of a late request is %v", err)
 		}
 	}
 }
@@ -371,7 +371,7 @@ func TestNoRetryAfterDeadline(t *testing.T) {
 	}()
 	<-running
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		// It waits for half of its time, and then too little of it is left for a retry.
+		// It waits for half of its time. The remaining time is too short for a retry.
 		ctx, cancel := context.WithTimeout(t.Context(), 190*time.Millisecond)
 		var trailer metadata.MD
 		err := h.conn.Invoke(ctx, testMethod, wrapperspb.String("x"), new(wrapperspb.StringValue), grpc.Trailer(&trailer))
@@ -385,5 +385,5 @@ func TestNoRetryAfterDeadline(t *testing.T) {
 		checkPushback(t, trailer, "-1")
 		return
 	}
-	t.Error("no call was turned away in time")
+	t.Error("no call was rejected in time")
 }

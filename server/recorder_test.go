@@ -13,7 +13,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// newRecorder returns a recorder, and what ends it and returns the calls that it kept.
+// newRecorder returns a recorder, and a function that closes it and returns the recorded calls.
 func newRecorder(t *testing.T) (*recording.Writer, func() []recording.Entry) {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,8 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestCountResizes checks the reason of each change, and where a job lost its nodes because the
-// running jobs occupied more nodes than there are.
+// TestCountResizes checks the reason of each change, including lost capacity of the pool, a node type or a
+// group.
 func TestCountResizes(t *testing.T) {
 	t.Parallel()
 	job := func(current int, nodeType, group string) solver.Job {

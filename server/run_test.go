@@ -16,8 +16,8 @@ import (
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(g.hold) })
-	// A client that watches health learns of the end before its calls fail.
+	h := start(t, func(c *Config) { c.Allocator = fakeAllocator(g.solveWithoutContext) })
+	// A client that watches health is notified before its calls fail.
 	ctx, unwatch := context.WithCancel(t.Context())
 	watch, err := grpc_health_v1.NewHealthClient(h.conn).Watch(ctx,
 		&grpc_health_v1.HealthCheckRequest{Service: "elastalloc.v1.AllocatorService"})
@@ -48,8 +48,8 @@ func TestDrain(t *testing.T) {
 	if code, _ := h.get(t, "/healthz"); code != 200 {
 		t.Errorf("/healthz is %d while draining", code)
 	}
-	// New calls are refused as soon as the delay, none here, has passed; a bad one
-	// shows that without going through the gate.
+	// New calls are rejected after the drain delay, which is 0. The request is invalid, so that it does not
+	// wait in the gate.
 	for code := codes.InvalidArgument; code != codes.Unavailable; {
 		_, err := h.client.Allocate(t.Context(), nil)
 		if code = status.Code(err); code != codes.InvalidArgument && code != codes.Unavailable {
@@ -61,25 +61,25 @@ func TestDrain(t *testing.T) {
 		t.Errorf("the call in flight failed: %v", err)
 	}
 	unwatch()
-	h.result <- <-h.result // Run returns; start checks what.
+	h.result <- <-h.result // Run must return. start checks its result.
 }
 
-func TestDrainTimeoutCutsCallsOff(t *testing.T) {
+func TestDrainTimeoutCancelsCalls(t *testing.T) {
 	t.Parallel()
 	g := newGate(t) // It never opens.
 	h := start(t, func(c *Config) { c.Allocator, c.DrainTimeout = fakeAllocator(g.solve), time.Millisecond })
 	inflight := h.occupy(t, g)
 	h.stop()
 	if err := <-inflight; status.Code(err) != codes.Unavailable {
-		t.Errorf("the call cut off ends with %v", err)
+		t.Errorf("the error of the canceled call is %v", err)
 	}
 	h.result <- <-h.result
 	if h.logs.Line("aborted") == "" {
-		t.Errorf("cutting off is not logged:\n%s", h.logs)
+		t.Errorf("the cancellation is not logged:\n%s", h.logs)
 	}
 }
 
-func TestDeadListenerStopsEverything(t *testing.T) {
+func TestClosedListenerStopsServer(t *testing.T) {
 	t.Parallel()
 	for name, kill := range map[string]func(*harness) error{
 		"gRPC":       func(h *harness) error { return h.listener.Close() },
@@ -102,7 +102,7 @@ func TestDeadListenerStopsEverything(t *testing.T) {
 	}
 }
 
-func TestRunOfAnEndedContext(t *testing.T) {
+func TestRunWithCanceledContext(t *testing.T) {
 	t.Parallel()
 	config := DefaultConfig()
 	config.Listen, config.AdminListen, config.DrainDelay = "127.0.0.1:0", "127.0.0.1:0", 0
@@ -118,7 +118,7 @@ func TestRunOfAnEndedContext(t *testing.T) {
 	}
 }
 
-func TestCompleteReportsEverything(t *testing.T) {
+func TestCompleteReportsAllErrors(t *testing.T) {
 	t.Parallel()
 	_, err := Config{DrainDelay: -1, MaxQueue: -1, ClientCA: "ca.pem", TLSKey: "key.pem"}.Complete()
 	if err == nil {
@@ -132,7 +132,7 @@ func TestCompleteReportsEverything(t *testing.T) {
 	}
 }
 
-func TestCompleteLeavesNoListenerOpen(t *testing.T) {
+func TestCompleteClosesListeners(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,7 +147,7 @@ func TestCompleteLeavesNoListenerOpen(t *testing.T) {
 	config.Allocator = fakeAllocator(smallest)
 	config.listener, config.AdminListen = free, taken.Addr().String()
 	if _, err := config.Complete(); err == nil {
-		t.Fatal("a taken address is listened on")
+		t.Fatal("Complete succeeds although an address is in use")
 	}
 	if _, err := free.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the first listener is open: %v", err)

@@ -22,7 +22,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// mask removes the times of a response, all that may differ from call to call.
+// mask removes the times of a response, because they differ between calls.
 func mask(response *elastallocv1.AllocateResponse) *elastallocv1.AllocateResponse {
 	response.GetReport().SolveTime = nil
 	for _, attempt := range response.GetReport().GetAttempts() {
@@ -56,7 +56,7 @@ func TestAllocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(mask(got), mask(again), protocmp.Transform()); diff != "" {
-		t.Errorf("the same request is answered differently:\n%s", diff)
+		t.Errorf("responses to the same request differ:\n%s", diff)
 	}
 }
 
@@ -64,20 +64,20 @@ func TestRequestID(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
 	tests := map[string]struct {
-		brought string
-		kept    bool
+		sent string
+		kept bool
 	}{
-		"taken over":  {"caller-4711", true},
+		"accepted":    {"caller-4711", true},
 		"none":        {"", false},
 		"too long":    {strings.Repeat("x", 129), false},
 		"with spaces": {"two words", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, r := range []*elastallocv1.AllocateRequest{smallRequest(), {}} { // An answer and an error.
+			for _, r := range []*elastallocv1.AllocateRequest{smallRequest(), {}} { // A success and an error.
 				ctx := t.Context()
-				if test.brought != "" {
-					ctx = metadata.AppendToOutgoingContext(ctx, "x-request-id", test.brought)
+				if test.sent != "" {
+					ctx = metadata.AppendToOutgoingContext(ctx, "x-request-id", test.sent)
 				}
 				var header, trailer metadata.MD
 				_, err := h.client.Allocate(ctx, r, grpc.Header(&header), grpc.Trailer(&trailer))
@@ -85,8 +85,8 @@ func TestRequestID(t *testing.T) {
 				if err != nil {
 					echoed = trailer.Get("x-request-id")
 				}
-				if len(echoed) != 1 || echoed[0] == "" || (echoed[0] == test.brought) != test.kept {
-					t.Fatalf("%q is echoed as %q", test.brought, echoed)
+				if len(echoed) != 1 || echoed[0] == "" || (echoed[0] == test.sent) != test.kept {
+					t.Fatalf("%q is echoed as %q", test.sent, echoed)
 				}
 				if h.logs.Line(`"request_id":"`+echoed[0]+`"`, `"code"`) == "" {
 					t.Errorf("no log line has request id %s:\n%s", echoed[0], h.logs)
@@ -96,8 +96,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// TestErrorsCanBeRetried checks that an error comes without a header, since gRPC takes
-// a header for the sign that a call was begun, and then does not retry it.
+// TestErrorsCanBeRetried checks that an error has no header, because gRPC does not retry a call after a header.
 func TestErrorsCanBeRetried(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
@@ -162,7 +161,7 @@ func TestBugBecomesInternal(t *testing.T) {
 			t.Errorf("the stack is not logged: %s", line)
 		}
 	}
-	// The server lives: a request that reaches no backend is refused as ever.
+	// The server continues. It rejects an invalid request, which reaches no backend.
 	if _, err := h.client.Allocate(t.Context(), nil); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("after a panic the error is %v", err)
 	}
@@ -176,7 +175,7 @@ func TestNoReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := stream.Recv(); status.Code(err) != codes.Unimplemented {
-		t.Errorf("reflection that was turned off ends with %v", err)
+		t.Errorf("the error of disabled reflection is %v", err)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// ask makes a request to admin HTTP and returns the status code and the header.
-func (h *harness) ask(t *testing.T, method, path string) (int, http.Header) {
+// request makes a request to admin HTTP and returns the status code and the header.
+func (h *harness) request(t *testing.T, method, path string) (int, http.Header) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+h.AdminAddr().String()+path, http.NoBody)
 	if err != nil {
@@ -33,20 +33,20 @@ func (h *harness) ask(t *testing.T, method, path string) (int, http.Header) {
 	return response.StatusCode, response.Header
 }
 
-// checkPage checks that a page holds every text, written as HTML, in this order.
+// checkPage checks that a page contains the texts, written as HTML, in this order.
 func checkPage(t *testing.T, page string, texts ...string) {
 	t.Helper()
 	rest := page
 	for _, text := range texts {
 		_, after, found := strings.Cut(rest, text)
 		if !found {
-			t.Fatalf("the page does not show %q, or not in its place:\n%s", text, page)
+			t.Fatalf("the page does not contain %q in this order:\n%s", text, page)
 		}
 		rest = after
 	}
 }
 
-func TestStatusPageOfAnIdleServer(t *testing.T) {
+func TestStatusPageOfIdleServer(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) { c.MaxInflight = 64 })
 	code, page := h.get(t, "/")
@@ -62,7 +62,7 @@ func TestStatusPageOfAnIdleServer(t *testing.T) {
 		"<b>greedy</b>", `<span class="good">up</span>`,
 		"None since the start.", "None since the start.",
 	)
-	_, header := h.ask(t, http.MethodGet, "/")
+	_, header := h.request(t, http.MethodGet, "/")
 	_, style, _ := strings.Cut(page, "<style>")
 	style, _, _ = strings.Cut(style, "</style>")
 	digest := sha256.Sum256([]byte(style))
@@ -77,10 +77,10 @@ func TestStatusPageOfAnIdleServer(t *testing.T) {
 		}
 	}
 	if got := header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none'; ") {
-		t.Errorf("the policy is %q; want it to begin by allowing nothing", got)
+		t.Errorf("the policy is %q; want it to allow nothing by default", got)
 	}
 	if _, page := h.get(t, "/?paused"); strings.Contains(page, "http-equiv") || !strings.Contains(page, `href="/"`) {
-		t.Error("a paused page refreshes itself, or does not lead back")
+		t.Error("a paused page refreshes itself, or has no link to continue")
 	}
 }
 
@@ -98,14 +98,14 @@ func TestStatusPageIsOnlyAtTheRoot(t *testing.T) {
 		{http.MethodGet, "/status", http.StatusNotFound},
 		{http.MethodGet, "/favicon.ico", http.StatusNotFound},
 	} {
-		if code, _ := h.ask(t, test.method, test.path); code != test.want {
+		if code, _ := h.request(t, test.method, test.path); code != test.want {
 			t.Errorf("%s %s is %d; want %d", test.method, test.path, code, test.want)
 		}
 	}
 }
 
-// TestStatusPageShowsCalls checks that the page shows answers and refusals, and escapes
-// what callers and programs say.
+// TestStatusPageShowsCalls checks that the page shows responses and errors, and escapes texts of callers and
+// programs.
 func TestStatusPageShowsCalls(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) {
@@ -127,7 +127,7 @@ func TestStatusPageShowsCalls(t *testing.T) {
 	}
 	_, page := h.get(t, "/")
 	if strings.Contains(page, "<script") || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\x00") || strings.Contains(page, strings.Repeat("long ", 38)) {
-		t.Errorf("what callers and programs say is not escaped or not cut:\n%s", page)
+		t.Errorf("texts of callers and programs are not escaped or not truncated:\n%s", page)
 	}
 	checkPage(t, page,
 		"<b>exact</b>", `data-label="succeeded">1<`, `data-label="failed">0<`, "<b>cbc</b>", `class="n warn" data-label="failed">1<`,
@@ -140,7 +140,7 @@ func TestStatusPageShowsCalls(t *testing.T) {
 func TestStatusPageWhileDraining(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.hold), 64 })
+	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solveWithoutContext), 64 })
 	inflight := h.occupy(t, g)
 	_, page := h.get(t, "/")
 	checkPage(t, page, ">ready<", "<b>1</b> of at most 64")

@@ -44,12 +44,12 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("the log does not name the caller by its certificate:\n%s", h.logs)
 	}
 	if _, err := h.client.Allocate(t.Context(), smallRequest()); status.Code(err) != codes.Unavailable {
-		t.Errorf("plain text is answered with %v", err)
+		t.Errorf("the error of plain text is %v", err)
 	}
 }
 
-// TestCertificatesAreReloaded rotates the server's certificate and the clients'
-// authority while the server runs, by way of unusable files.
+// TestCertificatesAreReloaded rotates the certificate of the server and the authority of the clients while the
+// server is running, with invalid files in between.
 func TestCertificatesAreReloaded(t *testing.T) {
 	t.Parallel()
 	serverFiles, clientFiles := t.TempDir(), t.TempDir()
@@ -75,13 +75,13 @@ func TestCertificatesAreReloaded(t *testing.T) {
 		t.Errorf("the certificate expires at %q, found %v", expires, found)
 	}
 
-	// A certificate without its key, as during a rotation: the one before is served.
+	// During a rotation, a certificate may not match its key. The previous certificate is then used.
 	if err := os.WriteFile(server.KeyFile, []byte("secret of the house"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wait.Until(t, "the bad key is noticed", func() bool {
 		if !answers(server, client) {
-			t.Fatal("the certificate before is not served any more")
+			t.Fatal("the previous certificate is no longer used")
 		}
 		return h.logs.Line(`"level":"WARN"`, "TLS files are invalid") != ""
 	})
@@ -92,14 +92,14 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	renewedServer, renewedClient := testcert.New(t, serverFiles), testcert.New(t, clientFiles)
 	wait.Until(t, "the renewed certificates are served", func() bool { return answers(renewedServer, renewedClient) })
 	if answers(server, renewedClient) || answers(renewedServer, client) {
-		t.Error("a certificate of before the rotation is of use")
+		t.Error("a client certificate of the previous authority is accepted")
 	}
 	if h.logs.Line(`"level":"INFO"`, "TLS files changed") == "" {
 		t.Errorf("the rotation is not logged:\n%s", h.logs)
 	}
 }
 
-func TestPlaintextMustBeAskedFor(t *testing.T) {
+func TestPlaintextMustBeEnabled(t *testing.T) {
 	t.Parallel()
 	id := testcert.New(t, t.TempDir())
 	for name, test := range map[string]struct {
@@ -113,7 +113,7 @@ func TestPlaintextMustBeAskedFor(t *testing.T) {
 		"everywhere, in zeros":  {func(c *Config) { c.Listen = "0.0.0.0:0" }, true},
 		"everywhere of IPv6":    {func(c *Config) { c.Listen = "[::]:0" }, true},
 		"another name":          {func(c *Config) { c.Listen = "elastalloc:0" }, true},
-		"everywhere, as asked":  {func(c *Config) { c.Listen, c.Plaintext = ":0", true }, false},
+		"everywhere, enabled":   {func(c *Config) { c.Listen, c.Plaintext = ":0", true }, false},
 		"everywhere, encrypted": {func(c *Config) { c.Listen, c.TLSCert, c.TLSKey = ":0", id.CertFile, id.KeyFile }, false},
 		"no address":            {func(c *Config) { c.Listen = "nowhere" }, true},
 	} {

@@ -26,14 +26,14 @@ import (
 	"github.com/elastalloc/elastalloc/internal/tracing"
 )
 
-// A caller's span, as W3C trace context in metadata.
+// The span of a caller, as W3C trace context in metadata.
 const (
 	callerTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	callerSpan  = "00f067aa0ba902b7"
 )
 
-// collected are the spans that a server has made so far. The span of a call ends a
-// little after the caller has its answer.
+// collected contains the spans of a server. The span of a call ends shortly after the caller has the
+// response.
 type collected struct {
 	mutex sync.Mutex
 	spans []sdktrace.ReadOnlySpan
@@ -59,7 +59,7 @@ func (*collected) Shutdown(context.Context) error { return nil }
 // ForceFlush is called by the SDK.
 func (*collected) ForceFlush(context.Context) error { return nil }
 
-// next waits for the end of a call, and returns its span and those of its stages.
+// next waits until a call has completed, and returns its span and the spans of its stages.
 func (c *collected) next() (call sdktrace.ReadOnlySpan, stages []sdktrace.ReadOnlySpan) {
 	<-c.ended
 	c.mutex.Lock()
@@ -69,7 +69,7 @@ func (c *collected) next() (call sdktrace.ReadOnlySpan, stages []sdktrace.ReadOn
 	return call, stages
 }
 
-// startTraced starts a server that makes spans, of which the sampler takes some.
+// startTraced starts a server with tracing and a sampler.
 func startTraced(t *testing.T, sampler sdktrace.Sampler, change func(*Config)) (*harness, *collected) {
 	t.Helper()
 	spans := &collected{ended: make(chan struct{}, 100)}
@@ -91,8 +91,8 @@ func names(spans []sdktrace.ReadOnlySpan) []string {
 	return names
 }
 
-// TestTracedCall checks the span of a call: its parent, its children, what it says, and
-// that the log and the metrics lead to it.
+// TestTracedCall checks the parent, the children and the attributes of the span of a call, and that the log and
+// the metrics refer to it.
 func TestTracedCall(t *testing.T) {
 	t.Parallel()
 	h, spans := startTraced(t, sdktrace.ParentBased(sdktrace.NeverSample()), nil)
@@ -106,7 +106,7 @@ func TestTracedCall(t *testing.T) {
 		call.SpanContext().TraceID().String() != callerTrace || call.Parent().SpanID().String() != callerSpan || !call.Parent().IsRemote() {
 		t.Errorf("the call is %q of %v, status %v; want the caller's child", call.Name(), call.Parent(), call.Status())
 	}
-	// The fake backends are no stages.
+	// The fake backends have no stages.
 	if diff := cmp.Diff([]string{"receive request", "await slot"}, names(stages)); diff != "" {
 		t.Errorf("stages (-want +got):\n%s", diff)
 	}
@@ -123,16 +123,16 @@ func TestTracedCall(t *testing.T) {
 		}
 	}
 	if line := h.logs.Line(`"trace_id":"`+callerTrace+`"`, `"span_id":"`+call.SpanContext().SpanID().String()+`"`); !strings.Contains(line, `"request_id":"request-7"`) {
-		t.Errorf("the log does not lead to the trace:\n%s", h.logs)
+		t.Errorf("the log does not refer to the trace:\n%s", h.logs)
 	}
 	if page := openMetrics(t, h); !strings.Contains(page, `elastalloc_solve_duration_seconds_bucket{backend="exact",limit="none",objective="progress",le="`) ||
 		!strings.Contains(page, `# {trace_id="`+callerTrace+`"}`) {
-		t.Errorf("the metrics do not lead to the trace")
+		t.Errorf("the metrics do not refer to the trace")
 	}
 }
 
-// TestUnsampledCall checks that a call that is not sampled makes no span of a stage and
-// no exemplar, and still has its place in the log.
+// TestUnsampledCall checks that a call that is not sampled has no spans of stages and no exemplar, but the trace
+// id in the log.
 func TestUnsampledCall(t *testing.T) {
 	t.Parallel()
 	h, spans := startTraced(t, sdktrace.ParentBased(sdktrace.AlwaysSample()), nil)
@@ -141,26 +141,26 @@ func TestUnsampledCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if page := openMetrics(t, h); strings.Contains(page, callerTrace) {
-		t.Error("the metrics lead to a trace that does not exist")
+		t.Error("the metrics refer to a trace that does not exist")
 	}
-	// The log line is written before the answer is sent.
+	// The log line is written before the response is sent.
 	if h.logs.Line(`"trace_id":"`+callerTrace+`"`) == "" {
 		t.Errorf("the log does not name the trace:\n%s", h.logs)
 	}
-	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil { // Sampled: no caller says otherwise.
+	if _, err := h.client.Allocate(t.Context(), smallRequest()); err != nil { // It is sampled, because it has no parent.
 		t.Fatal(err)
 	}
 	if call, stages := spans.next(); call.Parent().IsValid() || len(stages) != 2 {
-		t.Errorf("the first spans are %q, parent %v; want those of the second call", names(stages), call.Parent())
+		t.Errorf("the first spans are %q, parent %v; want the spans of the second call", names(stages), call.Parent())
 	}
 }
 
-// TestSpansOfCallsThatFail checks what a trace says of a bad request, of one turned away
-// and of a bug, and that it quotes nothing of the request.
-func TestSpansOfCallsThatFail(t *testing.T) {
+// TestSpansOfFailedCalls checks the traces of an invalid request, a rejected call and a bug, and that they do not
+// quote the request.
+func TestSpansOfFailedCalls(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.hold) })
+	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.solveWithoutContext) })
 
 	bad := smallRequest()
 	bad.Snapshot.Jobs[0].Id, bad.Snapshot.Jobs[1].Id = "twice", "twice"
@@ -178,15 +178,15 @@ func TestSpansOfCallsThatFail(t *testing.T) {
 		}
 	}
 
-	first := h.occupyQuestions(t, g)
+	first := h.occupyAnalysis(t, g)
 	if _, err := h.client.WhatIf(t.Context(), searchRequest()); status.Code(err) != codes.ResourceExhausted {
 		t.Fatal(err)
 	}
 	call, stages = spans.next()
-	// The first call has begun, and its first stages have ended.
-	if turnedAway := stages[len(stages)-1]; turnedAway.Status().Code != otelcodes.Error || turnedAway.Name() != "await slot" ||
-		turnedAway.Parent().SpanID() != call.SpanContext().SpanID() {
-		t.Errorf("the last stage of a call turned away is %v, status %v", turnedAway.Name(), turnedAway.Status())
+	// The first call has started, and its first stages are complete.
+	if rejected := stages[len(stages)-1]; rejected.Status().Code != otelcodes.Error || rejected.Name() != "await slot" ||
+		rejected.Parent().SpanID() != call.SpanContext().SpanID() {
+		t.Errorf("the last stage of a rejected call is %v, status %v", rejected.Name(), rejected.Status())
 	}
 	close(g.open)
 	if err := <-first; err != nil {
@@ -223,8 +223,7 @@ func TestNoSpansOfOtherCalls(t *testing.T) {
 	}
 }
 
-// TestUntracedCall checks that without a provider there is nothing of a trace, whatever
-// a caller sends.
+// TestUntracedCall checks that without a provider there is no trace, even if a caller sends a trace context.
 func TestUntracedCall(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) { c.Propagator = propagation.TraceContext{} })
@@ -237,7 +236,7 @@ func TestUntracedCall(t *testing.T) {
 	}
 }
 
-// TestSpanHandler checks that lines keep their attributes and groups beside the ids.
+// TestSpanHandler checks that lines keep their attributes and groups in addition to the ids.
 func TestSpanHandler(t *testing.T) {
 	t.Parallel()
 	var logs syncbuffer.Buffer
@@ -249,12 +248,12 @@ func TestSpanHandler(t *testing.T) {
 	ids := `,"trace_id":"` + span.SpanContext().TraceID().String() + `","span_id":"` + span.SpanContext().SpanID().String() + `"`
 	for _, want := range []string{`"msg":"inside","a":1,"g":{"b":2` + ids + `}}`, `"msg":"outside","a":1,"g":{"b":2}}`} {
 		if !strings.Contains(logs.String(), want) {
-			t.Errorf("the log does not say %s:\n%s", want, logs.String())
+			t.Errorf("the log does not contain %s:\n%s", want, logs.String())
 		}
 	}
 }
 
-// openMetrics returns /metrics in the format that has exemplars.
+// openMetrics returns /metrics in the OpenMetrics format, which has exemplars.
 func openMetrics(t *testing.T, h *harness) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.AdminAddr().String()+"/metrics", http.NoBody)
@@ -273,7 +272,7 @@ func openMetrics(t *testing.T, h *harness) string {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/openmetrics-text") {
-		t.Fatalf("/metrics answers with %s", response.Header.Get("Content-Type"))
+		t.Fatalf("/metrics has the type %s", response.Header.Get("Content-Type"))
 	}
 	return string(page)
 }

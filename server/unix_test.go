@@ -16,8 +16,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestUnixSocket calls a server on a Unix socket, which has its mode whatever the file mask is, and
-// is gone after the drain.
+// TestUnixSocket calls a server on a Unix socket. The socket has its mode independent of the file mask, and is
+// removed after the drain.
 func TestUnixSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	for _, address := range []string{"unix:" + socket, "unix://" + socket} {
@@ -46,13 +46,12 @@ func TestUnixSocket(t *testing.T) {
 		}
 		h.result <- nil
 		if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: the socket is left behind: %v", address, err)
+			t.Errorf("%s: the socket is not removed: %v", address, err)
 		}
 	}
 }
 
-// TestListenUnix checks that a socket is taken over from a server that was killed, and nothing
-// else is.
+// TestListenUnix checks that only a socket of a server that was killed is replaced.
 func TestListenUnix(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -68,7 +67,7 @@ func TestListenUnix(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := listenUnix(socket); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("beside a server: %v", err)
+		t.Errorf("socket of a running server: %v", err)
 	}
 	if err := listener.Close(); err != nil {
 		t.Error(err)
@@ -77,7 +76,7 @@ func TestListenUnix(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := listenUnix(socket); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("over a file: %v", err)
+		t.Errorf("path of a file: %v", err)
 	}
 	if text, err := os.ReadFile(socket); string(text) != "mine" {
 		t.Errorf("the file has %q, %v", text, err)

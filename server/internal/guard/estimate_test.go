@@ -15,7 +15,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// usualRequest is a request of jobs as schedulers send them.
+// usualRequest returns a request with typical jobs.
 func usualRequest(jobs int) *elastallocv1.AllocateRequest {
 	s := &elastallocv1.Snapshot{Id: "usual", TotalNodes: int32(jobs * 7 / 4)}
 	for i := range jobs {
@@ -28,9 +28,8 @@ func usualRequest(jobs int) *elastallocv1.AllocateRequest {
 	return &elastallocv1.AllocateRequest{Snapshot: s}
 }
 
-// BenchmarkEstimator measures what counting the elements of a request costs beside the decision
-// on it: decoded, decided and encoded, in process. Both are measured in turn, so that whatever
-// else the machine does hits both.
+// BenchmarkEstimator measures the cost of counting the elements of a request, compared with decoding, decision and
+// encoding in process. The measurements alternate, so that other load on the machine affects both.
 func BenchmarkEstimator(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {
@@ -74,26 +73,26 @@ func BenchmarkEstimator(b *testing.B) {
 	}
 }
 
-// TestEstimator checks what a request is said to need: more than it takes decoded, but not so
-// much that the largest snapshots of the default limits do not fit; and that one with too
-// many jobs is told so before it is decoded.
+// TestEstimator checks that the estimated memory of a request is at least the memory of the decoded request, that
+// the largest snapshots of the default limits fit, and that a request with too many jobs is rejected before it is
+// decoded.
 func TestEstimator(t *testing.T) {
 	t.Parallel()
-	const most = 224 << 20 // Of 256 MiB, for a single call.
+	const limit = 224 << 20 // for one call, of 256 MiB
 	need := NewEstimator(&elastallocv1.AllocateRequest{}, 100_000)
-	for jobs, atMost := range map[int]int{0: 1 << 10, 40: 200 << 10, 10_000: 32 << 20, 100_000: most} {
+	for jobs, atMost := range map[int]int{0: 1 << 10, 40: 200 << 10, 10_000: 32 << 20, 100_000: limit} {
 		message, err := proto.Marshal(usualRequest(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytes, err := need.Bytes(need.Size(message), most)
-		t.Logf("%d jobs, %d bytes: %d bytes, %d a job", jobs, len(message), bytes, bytes/max(1, jobs))
+		bytes, err := need.Bytes(need.Size(message), limit)
+		t.Logf("%d jobs, %d bytes: %d bytes, %d per job", jobs, len(message), bytes, bytes/max(1, jobs))
 		if err != nil || bytes > atMost || bytes < 1500*jobs {
-			t.Errorf("%d jobs are said to need %d bytes: %v", jobs, bytes, err)
+			t.Errorf("the estimate for %d jobs is %d bytes: %v", jobs, bytes, err)
 		}
 	}
 	empty := append([]byte("\x0a\x80\x92\xf4\x01"), strings.Repeat("\x22\x00", 2_000_000)...)
-	if _, err := need.Bytes(need.Size(empty), most); err == nil || !strings.Contains(err.Error(), "snapshot.jobs: has 2000000 jobs; must have at most 100000") {
+	if _, err := need.Bytes(need.Size(empty), limit); err == nil || !strings.Contains(err.Error(), "snapshot.jobs: has 2000000 jobs; must have at most 100000") {
 		t.Errorf("2,000,000 empty jobs: %v", err)
 	}
 }

@@ -20,8 +20,7 @@ import (
 
 const method = "/test.Service/Method"
 
-// serve starts a server whose one method is a handler, with its interceptors and all else that
-// gRPC does to a call left to it, and returns a client.
+// serve starts a gRPC server with interceptors whose only method is a handler, and returns a client.
 func serve(t *testing.T, handler grpc.MethodHandler) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +41,7 @@ func serve(t *testing.T, handler grpc.MethodHandler) *grpc.ClientConn {
 	return client
 }
 
-// inParts is a stream whose parts are as large as was asked for, at most.
+// inParts is a stream that checks that parts have at most the requested size.
 type inParts struct {
 	Stream
 	t *testing.T
@@ -52,18 +51,18 @@ type inParts struct {
 func (p inParts) Read(n int) (mem.BufferSlice, error) {
 	data, err := p.Stream.Read(n)
 	if data.Len() > n {
-		p.t.Errorf("%d bytes are read at once; %d were asked for", data.Len(), n)
+		p.t.Errorf("%d bytes are read at once; %d were requested", data.Len(), n)
 	}
 	return data, err
 }
 
-// TestGRPC checks what this package takes for granted of gRPC and gRPC does not promise. Where
-// a new version fails it, the server would lose a guard, silently.
+// TestGRPC checks undocumented behavior of gRPC on which this package depends. If it fails with a new version, a
+// guard of the server has no effect.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	large := wrapperspb.String(strings.Repeat("x", 300<<10)) // several windows
 
-	t.Run("a handler runs before its request has arrived, and reads it in parts", func(t *testing.T) {
+	t.Run("a handler starts before its request has arrived, and reads it in parts", func(t *testing.T) {
 		t.Parallel()
 		receiver := &Receiver{Memory: NewMemory(16 << 20), MaxCalls: 1, MaxBytes: 1 << 20, Timeout: wait.Timeout, Reclaim: func() {}}
 		reading, got := make(chan struct{}), 0
@@ -75,7 +74,7 @@ func TestGRPC(t *testing.T) {
 			close(reading)
 			message, _, err := receiver.Receive(ctx, inParts{stream, t}, "caller")
 			got = len(message)
-			return wrapperspb.String("answer"), err
+			return wrapperspb.String("response"), err
 		})
 		stream, err := client.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
 		if err != nil {
@@ -94,29 +93,29 @@ func TestGRPC(t *testing.T) {
 		}
 	})
 
-	for name, answer := range map[string]*wrapperspb.StringValue{"small": wrapperspb.String("x"), "large": large} {
-		t.Run("a "+name+" answer gives its memory back once it is on the wire", func(t *testing.T) {
+	for name, response := range map[string]*wrapperspb.StringValue{"small": wrapperspb.String("x"), "large": large} {
+		t.Run("the memory of a "+name+" response is released after it is sent", func(t *testing.T) {
 			t.Parallel()
 			memory, connections := NewMemory(16<<20), make(chan *connection, 10)
 			client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 				reservation := memory.NewReservation("caller")
 				reservation.Set(8 << 20)
 				connections <- connectionOf(ctx)
-				return Response(ctx, answer, reservation, time.Hour), nil
+				return Response(ctx, response, reservation, time.Hour), nil
 			})
 			for range cap(connections) {
 				if err := client.Invoke(t.Context(), method, wrapperspb.String("x"), new(wrapperspb.StringValue)); err != nil {
 					t.Fatal(err)
 				}
-				wait.Until(t, "the memory is given back", func() bool { held, _ := memory.Usage(); return held == 0 })
+				wait.Until(t, "the memory is released", func() bool { used, _ := memory.Usage(); return used == 0 })
 			}
 			if first := <-connections; first == nil || first != <-connections {
-				t.Fatal("the calls of a connection do not find it")
+				t.Fatal("the calls of a connection have different connections")
 			}
 		})
 	}
 
-	t.Run("an answer that is not read holds its memory, and its connection can be hung up on", func(t *testing.T) {
+	t.Run("a response that is not read reserves memory until its connection is closed", func(t *testing.T) {
 		t.Parallel()
 		own, connections := NewMemory(1<<20), make(chan *connection, 1)
 		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
@@ -133,12 +132,12 @@ func TestGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		connection := <-connections
-		wait.Until(t, "the answer is held", func() bool { held, _ := own.Usage(); return held > len(large.GetValue()) })
+		wait.Until(t, "the response is in memory", func() bool { used, _ := own.Usage(); return used > len(large.GetValue()) })
 		wait.Until(t, "the connection is closed", func() bool { return errors.Is(connection.SetDeadline(time.Time{}), net.ErrClosed) })
-		wait.Until(t, "the memory is given back", func() bool { held, _ := own.Usage(); return held == 0 })
+		wait.Until(t, "the memory is released", func() bool { used, _ := own.Usage(); return used == 0 })
 	})
 
-	t.Run("a connection whose calls are cancelled without end is hung up on", func(t *testing.T) {
+	t.Run("a connection with too many canceled calls is closed", func(t *testing.T) {
 		t.Parallel()
 		connections := make(chan *connection, 1)
 		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
@@ -146,24 +145,24 @@ func TestGRPC(t *testing.T) {
 				Canceled(ctx)
 			}
 			connections <- connectionOf(ctx)
-			return wrapperspb.String("answer"), nil
+			return wrapperspb.String("response"), nil
 		})
 		for i := range 2 {
 			_ = client.Invoke(t.Context(), method, wrapperspb.String("x"), new(wrapperspb.StringValue))
 			if closed := errors.Is((<-connections).SetDeadline(time.Time{}), net.ErrClosed); closed != (i == 1) {
-				t.Errorf("after %d cancelled calls the connection is closed: %t", (i+1)*maxCancellations, closed)
+				t.Errorf("after %d canceled calls the connection is closed: %t", (i+1)*maxCancellations, closed)
 			}
 		}
 	})
 
-	t.Run("nothing is decompressed", func(t *testing.T) {
+	t.Run("requests are not decompressed", func(t *testing.T) {
 		t.Parallel()
 		client := serve(t, func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			return wrapperspb.String("answer"), decode(new(wrapperspb.StringValue))
+			return wrapperspb.String("response"), decode(new(wrapperspb.StringValue))
 		})
 		err := client.Invoke(t.Context(), method, wrapperspb.String("x"), new(wrapperspb.StringValue), grpc.UseCompressor(gzip.Name))
 		if err == nil || !strings.Contains(err.Error(), errCompressed.Error()) {
-			t.Errorf("a compressed request ends with %v", err)
+			t.Errorf("the error of a compressed request is %v", err)
 		}
 	})
 }

@@ -7,9 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMemory checks what the budget promises whatever calls take and give back: it is
-// never exceeded, what is held is what calls hold, and a caller that holds nothing always
-// finds room for a small call.
+// TestMemory checks the invariants of the budget for random calls: it is never exceeded, the used memory is the
+// sum over all calls, and a caller without calls always has room for a small call.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,30 +30,30 @@ func TestMemory(t *testing.T) {
 				sum += r.Bytes()
 			}
 			if held, most := m.Usage(); held != sum || held > limit || most != limit {
-				t.Fatalf("%d of %d bytes are held; the calls hold %d", held, most, sum)
+				t.Fatalf("%d of %d bytes are in use; the calls use %d", held, most, sum)
 			}
 		}
 		calls = append(calls, m.NewReservation("newcomer"))
 		if !calls[len(calls)-1].Set(SmallCall / 4) {
-			t.Fatalf("no room for a newcomer beside %v and %v", m.small, m.large)
+			t.Fatalf("no room for a new caller in addition to %v and %v", m.small, m.large)
 		}
 		for _, r := range calls {
 			r.Release()
 			if r.Set(1) {
-				t.Fatal("a call that has ended takes memory")
+				t.Fatal("a completed call reserves memory")
 			}
 		}
 		if len(m.small.callers)+len(m.large.callers) != 0 {
-			t.Fatalf("callers are left: %v, %v", m.small.callers, m.large.callers)
+			t.Fatalf("callers remain: %v, %v", m.small.callers, m.large.callers)
 		}
 	})
 }
 
-// TestMemoryShares checks what one caller, and several, can hold with calls of one size.
+// TestMemoryShares checks how many calls of one size one caller and several callers can have.
 func TestMemoryShares(t *testing.T) {
 	t.Parallel()
 	const limit, call = 64 << 20, 1 << 20
-	for callers, want := range map[int]int{1: 42, 2: 24, 10: 5} { // Of the 56 that are not for small calls.
+	for callers, want := range map[int]int{1: 42, 2: 24, 10: 5} { // 56 calls fit in addition to small calls.
 		m := NewMemory(limit)
 		took := make([]int, callers)
 		for grew := true; grew; {
@@ -68,22 +67,21 @@ func TestMemoryShares(t *testing.T) {
 		}
 		for caller, n := range took {
 			if n < want-1 || n > want+1 {
-				t.Errorf("of %d callers, number %d holds %d calls; want about %d", callers, caller, n, want)
+				t.Errorf("of %d callers, number %d has %d calls; want about %d", callers, caller, n, want)
 			}
 		}
 	}
 	if m := NewMemory(limit); !m.NewReservation("alone").Set(m.MaxCall()) {
-		t.Error("a caller alone cannot make the largest call")
+		t.Error("a single caller cannot make the largest call")
 	}
 }
 
-// TestMemoryFreed checks that those who wait are told of memory that is given back, in part or
-// as a whole, and of nothing else.
+// TestMemoryFreed checks that waiting calls are notified if and only if memory is released, in part or completely.
 func TestMemoryFreed(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(8 << 20)
-	told := 0
-	m.OnFreed = func() { told++ }
+	notified := 0
+	m.OnFreed = func() { notified++ }
 	r := m.NewReservation("a")
 	for i, test := range []struct {
 		change func()
@@ -91,12 +89,12 @@ func TestMemoryFreed(t *testing.T) {
 	}{
 		{func() { r.Set(2 << 20) }, false},
 		{func() { r.Set(3 << 20) }, false},
-		{func() { r.Set(16 << 20) }, false}, // More than there is.
+		{func() { r.Set(16 << 20) }, false}, // more than the budget
 		{func() { r.Set(1 << 20) }, true},
 		{r.Release, true},
 		{r.Release, false},
 	} {
-		before, freed := told, m.awaitFreed()
+		before, freed := notified, m.awaitFreed()
 		test.change()
 		closed := false
 		select {
@@ -104,8 +102,8 @@ func TestMemoryFreed(t *testing.T) {
 			closed = true
 		default:
 		}
-		if closed != test.frees || told-before != map[bool]int{true: 1}[test.frees] {
-			t.Errorf("change %d: %t, told %d times; want %t", i, closed, told-before, test.frees)
+		if closed != test.frees || notified-before != map[bool]int{true: 1}[test.frees] {
+			t.Errorf("change %d: %t, %d notifications; want %t", i, closed, notified-before, test.frees)
 		}
 	}
 }

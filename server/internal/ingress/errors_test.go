@@ -47,7 +47,7 @@ func TestToCallError(t *testing.T) {
 				t.Error("the cause is lost")
 			}
 			if test.wantCode == codes.Internal && !strings.Contains(got.Error(), "secret") {
-				t.Errorf("the log would say only %q", got)
+				t.Errorf("the log would only contain %q", got)
 			}
 		})
 	}

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// observed keeps the last event.
+// observed records the last event.
 type observed struct{ event *Event }
 
-// Observe keeps an event.
+// Observe records an event.
 func (o *observed) Observe(_ context.Context, event *Event) { o.event = event }
 
 // message is the stream of a call whose request has a length.
@@ -40,12 +40,11 @@ func (*message) Read(n int) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(make([]byte, n))}, nil
 }
 
-// TestOrder checks the order of the stages: whichever of them refuses a call, or panics,
-// the observers are told of it, and know its id. That metrics come before all stages is
-// up to Service, whose handlers run the interceptors first.
+// TestOrder checks the order of the stages. If any stage rejects a call or panics, the observers get an event with
+// the id of the call. Metrics are before all stages, because the handlers of Service run the interceptors first.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	const outer = 3 // They refuse nothing.
+	const outer = 3 // outer stages, which reject nothing
 	refuse := func(context.Context, *call, handler) (any, error) { return nil, errors.New("no") }
 	fall := func(context.Context, *call, handler) (any, error) { panic("no") }
 	for i := outer; i < len(New(Config{}).stages()); i++ {
@@ -63,9 +62,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestResetBeforeItBegan checks that a call which its caller has reset before its handler
-// runs reaches the interceptors, which count it, and nothing else.
-func TestResetBeforeItBegan(t *testing.T) {
+// TestResetBeforeStart checks that a call that was reset before its handler runs only reaches the interceptors,
+// which count it.
+func TestResetBeforeStart(t *testing.T) {
 	t.Parallel()
 	var o observed
 	in := New(Config{MaxInflight: 1, MaxReceiving: 1, MaxMemory: 1 << 20, Observers: []Observer{&o}})
@@ -84,6 +83,6 @@ func TestResetBeforeItBegan(t *testing.T) {
 		return next(ctx, request)
 	})
 	if status.Code(err) != codes.Canceled || counted != "/S/M" || o.event != nil {
-		t.Errorf("it ends with %v; counted as %q, observed as %+v", err, counted, o.event)
+		t.Errorf("the error is %v; counted as %q, observed as %+v", err, counted, o.event)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
 
-// model is a queue that looks at all of its calls each time.
+// model is a queue that examines all of its calls each time.
 type model struct {
 	waiting, running []*ticket
 	arrived          map[*ticket]int
@@ -30,8 +30,8 @@ func counts(calls []*ticket) map[string]int {
 	return has
 }
 
-// TestQueue compares the queue with a model: whose ticket it is and who is turned
-// away, whatever arrived, was served, ended or left before.
+// TestQueue compares the next and the rejected call of the queue with a model, after random sequences of calls that
+// arrive, run, complete or are canceled.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -99,8 +99,8 @@ func remove(calls []*ticket, u *ticket) []*ticket {
 	return kept
 }
 
-// checkFirst checks that u comes first over its connection, that connection first of those of
-// its caller, and that caller first of all.
+// checkFirst checks that u is the first call of its connection, that this is the first connection of its caller, and
+// that this is the first caller.
 func (m *model) checkFirst(t *rapid.T, u *ticket) {
 	caller, connection := func(u *ticket) string { return u.caller }, func(u *ticket) string { return u.connection }
 	has := counts(m.running)
@@ -128,18 +128,18 @@ func (m *model) checkFirst(t *rapid.T, u *ticket) {
 	}
 	for _, other := range ofConnections {
 		if other.caller == u.caller && bySlots(connection)(other, u) < 0 {
-			t.Fatalf("%s of %d bytes comes before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
+			t.Fatalf("%s of %d bytes is before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
 		}
 	}
 	for _, other := range firsts(ofConnections, caller, bySlots(connection)) {
 		if bySlots(caller)(other, u) < 0 {
-			t.Fatalf("%s of %d bytes comes before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
+			t.Fatalf("%s of %d bytes is before %s of %d", u.connection, u.bytes, other.connection, other.bytes)
 		}
 	}
 }
 
-// checkLast checks that no caller and no connection has more calls waiting than those of u, and
-// that no call of its connection is to be rejected before it.
+// checkLast checks that no caller and no connection has more waiting calls than the caller and the connection of u,
+// and that no call of its connection must be rejected before it.
 func (m *model) checkLast(t *rapid.T, u *ticket) {
 	has := counts(m.waiting)
 	for _, other := range m.waiting {
@@ -150,8 +150,8 @@ func (m *model) checkLast(t *rapid.T, u *ticket) {
 	}
 }
 
-// BenchmarkSlotsLocked measures for how long a call that arrives, ends or frees memory locks the
-// slots of others, beside many that wait for memory.
+// BenchmarkSlotsLocked measures for how long a call that arrives, completes or frees memory locks the slots, if many
+// calls wait for memory.
 func BenchmarkSlotsLocked(b *testing.B) {
 	for _, callers := range []int{1, 100} {
 		for _, waiting := range []int{64, 256, 1024, 10_000} {
@@ -187,7 +187,7 @@ func BenchmarkSlotsLocked(b *testing.B) {
 					}
 				}
 				for i, name := range []string{"arrive-µs", "leave-µs", "freed-µs"} {
-					slices.Sort(locked[i]) // The median: others may use the machine meanwhile.
+					slices.Sort(locked[i]) // The median, because of other load on the machine.
 					b.ReportMetric(float64(locked[i][b.N/2].Nanoseconds())/1e3, name)
 				}
 			})

@@ -13,7 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
 
-// always reserves memory of which there is enough.
+// always is a reservation that succeeds.
 func always() bool { return true }
 
 // newTicket returns a call over a connection whose caller is its first letter.
@@ -36,26 +36,26 @@ func TestSlots(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		work     Work
-		deadline time.Duration // Of the call; 0 is none.
-		leaves   time.Duration // When the caller leaves; 0 is never.
-		freed    time.Duration // When the call before it ends.
+		deadline time.Duration // of the call; 0 means none
+		leaves   time.Duration // time at which the caller cancels; 0 means never
+		freed    time.Duration // time at which the running call completes
 		want     codes.Code
 		noSearch bool
 		after    time.Duration
 	}{
-		"a slot in time":                 {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
-		"no slot in time":                {freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait},
-		"half of the time is for others": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
+		"a slot in time":               {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
+		"no slot in time":              {freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait},
+		"half of the time is reserved": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
 		"a late deadline changes nothing": {
 			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait,
 		},
-		"the caller leaves": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
+		"the caller cancels": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
 
-		"a search in time":                {work: WorkDecision, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
-		"no search in time":               {work: WorkDecision, freed: time.Minute, want: codes.OK, noSearch: true, after: 100 * time.Millisecond},
-		"a quarter is for others":         {work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, noSearch: true, after: 25 * time.Millisecond},
-		"short work waits for no search":  {work: WorkShort, freed: time.Minute, want: codes.OK},
-		"the caller of a search has left": {work: WorkDecision, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
+		"a search in time":                  {work: WorkDecision, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
+		"no search in time":                 {work: WorkDecision, freed: time.Minute, want: codes.OK, noSearch: true, after: 100 * time.Millisecond},
+		"a quarter of the time is reserved": {work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, noSearch: true, after: 25 * time.Millisecond},
+		"short work waits for no search":    {work: WorkShort, freed: time.Minute, want: codes.OK},
+		"the caller of a search cancels":    {work: WorkDecision, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +100,7 @@ func TestSlots(t *testing.T) {
 }
 
 // TestSlotsAreFair checks the order of calls: callers with fewer slots are first, then small calls,
-// then the next caller and the next of its connections.
+// then the next caller and its next connection.
 func TestSlotsAreFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestSlotsAreFair(t *testing.T) {
 	})
 }
 
-// TestExtraSlots checks that a call gets more slots while none waits, and gives them back,
-// before its own, to those that do.
+// TestExtraSlots checks that a call gets more slots while none waits, and releases them
+// for waiting calls before its own slot.
 func TestExtraSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestExtraSlots(t *testing.T) {
 			lent = append(lent, u)
 		}
 		if _, ok := slots.extra(own, always); ok || slots.inflight() != 1 {
-			t.Errorf("%d calls run; want one with all the slots there are", slots.inflight())
+			t.Errorf("%d calls run; want one with all slots", slots.inflight())
 		}
 		time.Sleep(2 * minRunTime)
 		for n := range lent {
@@ -168,7 +168,7 @@ func TestExtraSlots(t *testing.T) {
 				}
 			}
 			if back != n+1 || own.interrupted.Err() != nil {
-				t.Errorf("%d calls wait; %d extra slots are to be given back, own %v", n+1, back, own.interrupted.Err())
+				t.Errorf("%d calls wait; %d extra slots must be released, own %v", n+1, back, own.interrupted.Err())
 			}
 		}
 		slots.release(lent[0])
@@ -183,9 +183,9 @@ func TestExtraSlots(t *testing.T) {
 	})
 }
 
-// TestQuestionsTakeNothingFromDecisions checks that no number of questions keeps a decision
-// from a slot or from memory, and that they keep both from each other only.
-func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
+// TestAnalysesDoNotDelayDecisions checks that analyses never prevent a decision from getting a slot or memory, and
+// that they only wait for each other.
+func TestAnalysesDoNotDelayDecisions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slots := newSlots(2, 100)
@@ -205,43 +205,43 @@ func TestQuestionsTakeNothingFromDecisions(t *testing.T) {
 			u := newTicket("z", 1)
 			start := time.Now()
 			if err := slots.acquire(t.Context(), WorkDecision, u); err != nil || u.noSearch || time.Since(start) > 0 {
-				t.Fatalf("a decision waits for %v beside questions, shed %t: %v", time.Since(start), u.noSearch, err)
+				t.Fatalf("a decision waits for %v during analyses, shed %t: %v", time.Since(start), u.noSearch, err)
 			}
 			slots.release(u)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		answered, most := len(inflight), 0
-		for range answered {
-			most = max(most, <-inflight)
+		completed, highest := len(inflight), 0
+		for range completed {
+			highest = max(highest, <-inflight)
 		}
-		if most != 2 || answered != 40 {
-			t.Errorf("%d questions at once, %d answered; want 2, and all", most, answered)
+		if highest != 2 || completed != 40 {
+			t.Errorf("%d concurrent analyses, %d completed; want 2, and all", highest, completed)
 		}
 	})
 	for work, want := range map[Work]bool{WorkAnalysis: false, WorkDecision: true, WorkShort: true} {
 		synctest.Test(t, func(t *testing.T) {
 			slots := newSlots(2, 100)
-			question := mustAcquire(t, slots, WorkAnalysis, "a")
+			analysis := mustAcquire(t, slots, WorkAnalysis, "a")
 			go func() {
 				u := newTicket("b", 1)
-				u.reserve = func() bool { return question.interrupted.Err() != nil }
+				u.reserve = func() bool { return analysis.interrupted.Err() != nil }
 				if slots.acquire(t.Context(), work, u) == nil {
 					slots.release(u)
 				}
 			}()
 			synctest.Wait()
-			if hurried := question.interrupted.Err() != nil; hurried != want {
-				t.Errorf("work %d lacks memory; the question ends: %t", work, hurried)
+			if interrupted := analysis.interrupted.Err() != nil; interrupted != want {
+				t.Errorf("work %d lacks memory; the analysis is interrupted: %t", work, interrupted)
 			}
-			slots.release(question)
+			slots.release(analysis)
 			time.Sleep(time.Minute)
 		})
 	}
 }
 
-// TestSlotsWaitForMemory checks that a call for which there is no memory lets those pass
-// for which there is, and gets a slot when there is enough.
+// TestSlotsWaitForMemory checks that a call that waits for memory does not block calls with enough memory, and gets
+// a slot when memory is available.
 func TestSlotsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,8 +269,7 @@ func TestSlotsWaitForMemory(t *testing.T) {
 	})
 }
 
-// TestSmallWorkDoesNotWaitForLarge checks that short work that is small has slots which
-// large calls cannot take.
+// TestSmallWorkDoesNotWaitForLarge checks that small calls of short work have slots that large calls cannot use.
 func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,14 +285,14 @@ func TestSmallWorkDoesNotWaitForLarge(t *testing.T) {
 		slots.release(small)
 		start = time.Now()
 		if err := slots.acquire(t.Context(), WorkShort, newTicket("b", guard.SmallCall+1)); err == nil || time.Since(start) != 5*time.Second {
-			t.Errorf("a second large call ends after %v: %v", time.Since(start), err)
+			t.Errorf("a second large call returns after %v: %v", time.Since(start), err)
 		}
 		slots.release(large)
 	})
 }
 
-// TestTooManyWait checks who is rejected when too many calls wait: the largest of
-// the caller with the most.
+// TestTooManyWait checks that the largest call of the caller with the most waiting calls is rejected if too many
+// calls wait.
 func TestTooManyWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -316,30 +315,30 @@ func TestTooManyWait(t *testing.T) {
 		synctest.Wait()
 		for i, refused := range []bool{false, true, false, false, true} {
 			if (errs[i] != nil) != refused {
-				t.Errorf("call %d ends with %v", i, errs[i])
+				t.Errorf("the error of call %d is %v", i, errs[i])
 			}
 		}
 	})
 }
 
-// TestHurry checks which running calls are asked to end for those that wait.
-func TestHurry(t *testing.T) {
+// TestInterrupt checks which running calls are interrupted for waiting calls.
+func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		running []string // The connections of those that run, the oldest first.
+		running []string // connections of the running calls, the oldest first
 		age     time.Duration
 		waiting []string
 		want    []bool
 	}{
 		"no one waits":                       {running: []string{"a", "a"}, want: []bool{false, false}},
 		"a caller has all slots":             {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
-		"each has one":                       {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
-		"its own calls are in the way":       {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
-		"its own of another connection":      {running: []string{"a1", "a1"}, waiting: []string{"a2"}, want: []bool{true, false}},
+		"each caller has one slot":           {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
+		"the caller has all slots itself":    {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
+		"another connection of the caller":   {running: []string{"a1", "a1"}, waiting: []string{"a2"}, want: []bool{true, false}},
 		"its own calls have run for long":    {running: []string{"a", "a"}, age: minRunTime, waiting: []string{"a"}, want: []bool{true, false}},
-		"who has most":                       {running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false}},
-		"no more than wait":                  {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
-		"as many as wait, of different ones": {running: []string{"a", "a", "a", "a"}, waiting: []string{"b", "c"}, want: []bool{true, true, false, false}},
+		"the caller with most slots":         {running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false}},
+		"not more than waiting calls":        {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
+		"waiting calls of different callers": {running: []string{"a", "a", "a", "a"}, waiting: []string{"b", "c"}, want: []bool{true, true, false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -356,8 +355,8 @@ func TestHurry(t *testing.T) {
 					synctest.Wait()
 				}
 				for i, u := range running {
-					if hurried := u.interrupted.Err() != nil; hurried != test.want[i] {
-						t.Errorf("call %d is asked to end: %t", i, hurried)
+					if interrupted := u.interrupted.Err() != nil; interrupted != test.want[i] {
+						t.Errorf("call %d is interrupted: %t", i, interrupted)
 					}
 				}
 				time.Sleep(time.Minute)
@@ -366,7 +365,7 @@ func TestHurry(t *testing.T) {
 	}
 }
 
-// TestMemoryOfExtraSlots checks that the memory of extra slots is given back for calls that arrive or
+// TestMemoryOfExtraSlots checks that the memory of extra slots is released for calls that arrive or
 // wait for a slot.
 func TestMemoryOfExtraSlots(t *testing.T) {
 	t.Parallel()

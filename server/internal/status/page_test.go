@@ -24,7 +24,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// newPage returns the page of a server with a busy load and the given backends.
+// newPage returns the page of a server under load with the given backends.
 func newPage(t *testing.T, backends ...Backend) *Page {
 	t.Helper()
 	page, err := New(Config{
@@ -41,7 +41,7 @@ func newPage(t *testing.T, backends ...Backend) *Page {
 	return page
 }
 
-// text returns what a reader sees of the page at a time: without tags and entities.
+// text returns the text of the page at a time, without tags and entities.
 func (p *Page) text(t *testing.T, now time.Time) string {
 	t.Helper()
 	var written strings.Builder
@@ -62,7 +62,7 @@ func TestLoad(t *testing.T) {
 	got := newPage(t).text(t, time.Now())
 	for _, want := range []string{"3 of at most 3", "2 of at most 9", "Rejected for load 17", "Memory of calls 6 of at most 256 MiB", "127.0.0.1:50051", "Last responses None since the start."} {
 		if !strings.Contains(got, want) {
-			t.Errorf("the page does not say %q: %s", want, got)
+			t.Errorf("the page does not contain %q: %s", want, got)
 		}
 	}
 }
@@ -75,25 +75,25 @@ func TestBackends(t *testing.T) {
 		state chain.BackendState
 		want  string
 	}{
-		"up":            {chain.BackendState{Up: true}, "cbc 2.10 up 0 0 0"},
-		"up once more":  {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 2026-03-01 02:58:30 0 0 0"},
-		"down":          {chain.BackendState{Since: since, OpenUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"}, "down since 2026-03-01 02:58:30, next try in 27s 5 failed in a row: signal: killed"},
-		"about to try":  {chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"}, "down since 2026-03-01 02:58:30, the next decision tries it"},
-		"being tried":   {chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"}, "a decision is trying it now 1 failed in a row: x"},
-		"missing":       {chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such file"}, "missing since 2026-03-01 02:58:30, next try in 1s no such file"},
-		"control codes": {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `a\u202eb\x1b[2J<b>`},
+		"up":             {chain.BackendState{Up: true}, "cbc 2.10 up 0 0 0"},
+		"up once more":   {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 2026-03-01 02:58:30 0 0 0"},
+		"down":           {chain.BackendState{Since: since, OpenUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"}, "down since 2026-03-01 02:58:30, next try in 27s 5 failed in a row: signal: killed"},
+		"before a trial": {chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"}, "down since 2026-03-01 02:58:30, the next decision tries it"},
+		"during a trial": {chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"}, "a decision is trying it now 1 failed in a row: x"},
+		"missing":        {chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such file"}, "missing since 2026-03-01 02:58:30, next try in 1s no such file"},
+		"control codes":  {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `a\u202eb\x1b[2J<b>`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			page := newPage(t, Backend{Name: solver.BackendCBC, Version: "2.10", State: func() chain.BackendState { return test.state }})
 			if got := page.text(t, now); !strings.Contains(got, test.want) {
-				t.Errorf("the page does not say %q: %s", test.want, got)
+				t.Errorf("the page does not contain %q: %s", test.want, got)
 			}
 		})
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -101,8 +101,8 @@ func TestAnswers(t *testing.T) {
 		want   string
 	}{
 		"optimal":     {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Limit: solver.LimitNone, RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10}, "exact optimal 0% +90.3% 607ms"},
-		"cut short":   {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12% -10.0%"},
-		"good enough": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3% –"},
+		"time limit":  {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12% -10.0%"},
+		"gap reached": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3% –"},
 		"no report":   {nil, "queue 40 70 607ms"},
 		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
 			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},
@@ -127,36 +127,36 @@ func TestAnswers(t *testing.T) {
 			got := page.text(t, now)
 			for _, want := range []string{"Successful calls 1 since the start", "02:58:55 1m04s ago Allocate queue 40 70", test.want} {
 				if !strings.Contains(got, want) {
-					t.Errorf("the page does not say %q: %s", want, got)
+					t.Errorf("the page does not contain %q: %s", want, got)
 				}
 			}
 		})
 	}
 }
 
-// TestRefusedCallsHideNoAnswers checks that however many calls are refused, the last
-// answers stay, and how a refused call is shown.
-func TestRefusedCallsHideNoAnswers(t *testing.T) {
+// TestFailedCallsDoNotHideResponses checks that the last responses are shown after many failed calls, and how a
+// failed call is shown.
+func TestFailedCallsDoNotHideResponses(t *testing.T) {
 	t.Parallel()
 	page := newPage(t)
-	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", SnapshotID: "answered"})
+	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", SnapshotID: "successful"})
 	for i := range 2 * keptCalls {
 		page.Observe(t.Context(), &ingress.Event{
 			Method: "Allocate", Caller: "10.0.0.7", RequestID: fmt.Sprint("id-", i), Err: errors.New("bad fields: snapshot.jobs[1].id"),
 		})
 	}
 	got := page.text(t, time.Now())
-	for _, want := range []string{"Failed calls 100 since the start", " answered ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id"} {
+	for _, want := range []string{"Failed calls 100 since the start", " successful ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("the page does not say %q: %s", want, got)
+			t.Errorf("the page does not contain %q: %s", want, got)
 		}
 	}
 	if strings.Contains(got, "id-49 ") || !strings.Contains(got, "id-50 ") {
-		t.Errorf("other than the last %d refused calls are kept", keptCalls)
+		t.Errorf("want the last %d failed calls", keptCalls)
 	}
 }
 
-// TestHistoryIsBounded checks what is kept of many decisions with long ids and details.
+// TestHistoryIsBounded checks the limits of the history for many decisions with long ids and details.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var h history
@@ -171,11 +171,11 @@ func TestHistoryIsBounded(t *testing.T) {
 		h.Observe(t.Context(), &ingress.Event{SnapshotID: fmt.Sprint(i, strings.Repeat("x", 1<<20)), Outcome: ingress.Outcome{Report: report}})
 		h.recall(&v)
 		if v.AnsweredCount != i+1 || len(v.Answered) != min(i+1, keptCalls) {
-			t.Fatalf("after %d answers it knows of %d and keeps %d", i+1, v.AnsweredCount, len(v.Answered))
+			t.Fatalf("after %d responses it counts %d and keeps %d", i+1, v.AnsweredCount, len(v.Answered))
 		}
 		for j := range v.Answered {
 			if want := fmt.Sprint(i-j, "x"); !strings.HasPrefix(v.Answered[j].SnapshotID, want) {
-				t.Fatalf("answer %d from the end is %.10q; want %q", j, v.Answered[j].SnapshotID, want)
+				t.Fatalf("response %d from the end is %.10q; want %q", j, v.Answered[j].SnapshotID, want)
 			}
 		}
 	}
@@ -194,8 +194,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHistoryIsShared checks, under the race detector, that calls end while the page is
-// shown.
+// TestHistoryIsShared checks, under the race detector, that calls can complete while the page is shown.
 func TestHistoryIsShared(t *testing.T) {
 	t.Parallel()
 	var h history
@@ -212,12 +211,12 @@ func TestHistoryIsShared(t *testing.T) {
 	}
 	group.Wait()
 	if tallies := h.recall(&v); v.AnsweredCount != 400 || tallies[solver.BackendExact].Answered != 400 {
-		t.Errorf("%d answers, %+v; want 400", v.AnsweredCount, tallies)
+		t.Errorf("%d responses, %+v; want 400", v.AnsweredCount, tallies)
 	}
 }
 
-// TestLastDecision checks that the jobs of the last decision are shown, what changes or waits
-// first, with why they hold no nodes, and that not more is kept than a page has room for.
+// TestLastDecision checks that the jobs of the last decision are shown with the reasons to wait, changed and waiting
+// jobs first, and that the number of jobs is limited.
 func TestLastDecision(t *testing.T) {
 	t.Parallel()
 	decision := solver.Decision{Allocations: []solver.Allocation{
@@ -236,7 +235,7 @@ func TestLastDecision(t *testing.T) {
 		"Last decision queue : first the jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("the page does not say %q: %s", want, got)
+			t.Errorf("the page does not contain %q: %s", want, got)
 		}
 	}
 	many := solver.Decision{Allocations: make([]solver.Allocation, keptJobs+7)}
@@ -251,8 +250,8 @@ func TestLastDecision(t *testing.T) {
 	}
 }
 
-// TestHistoryIsSmall checks that a page keeps less than 8 MiB, whatever it is shown: groups,
-// warnings, certificates, attempts, and requests of many jobs.
+// TestHistoryIsSmall checks that a page keeps less than 8 MiB of responses with many groups, warnings, certificates,
+// attempts and jobs.
 func TestHistoryIsSmall(t *testing.T) {
 	page := newPage(t)
 	live := func() int {
@@ -280,14 +279,14 @@ func TestHistoryIsSmall(t *testing.T) {
 		})
 	}
 	if held := live() - before; held > 8<<20 {
-		t.Errorf("the page holds %d bytes; want at most 8 MiB", held)
+		t.Errorf("the page keeps %d bytes; want at most 8 MiB", held)
 	}
 	runtime.KeepAlive(page)
 }
 
-// TestReasonsAreFoundByOne checks that a page does not wait for the reasons that another one
-// is looking for: however many ask, the work is that of one.
-func TestReasonsAreFoundByOne(t *testing.T) {
+// TestReasonsAreComputedOnce checks that concurrent requests of the page compute the reasons only once, and do not
+// wait for them.
+func TestReasonsAreComputedOnce(t *testing.T) {
 	t.Parallel()
 	page := newPage(t)
 	looking, found := make(chan struct{}), make(chan struct{})
@@ -315,10 +314,10 @@ func TestReasonsAreFoundByOne(t *testing.T) {
 	select {
 	case text := <-show():
 		if !strings.Contains(text, "not available yet") {
-			t.Errorf("the page does not say that there are no reasons yet: %s", text)
+			t.Errorf("the page does not state that there are no reasons yet: %s", text)
 		}
 	case <-time.After(wait.Timeout):
-		t.Error("the page waits for another one's reasons")
+		t.Error("the page waits for the reasons of another request")
 	}
 	close(found)
 	if text := <-first; !strings.Contains(text, "its only size") {

@@ -23,8 +23,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 )
 
-// TestPast sets the table of the pictures beside all decisions, grouped by the minutes in which
-// they ended: whatever the times, those too old and those to come are left out.
+// TestPast compares the table of the pictures with all decisions, grouped by the minute of their completion.
+// Decisions that are too old or in the future are excluded.
 func TestPast(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 3, 1, 0, 0, time.UTC)
@@ -36,11 +36,11 @@ func TestPast(t *testing.T) {
 		counts := make(map[string][5]int)
 		for range rapid.IntRange(0, 40).Draw(t, "decisions") {
 			began = began.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds")) * time.Second)
-			event, state, did := drawDecision(t, began)
+			event, state, did := randomDecision(t, began)
 			h.Observe(t.Context(), event)
 			from := began.Add(event.Total).Truncate(each)
 			if from.After(now) {
-				delete(want, from.Add(-columns*each).Format("15:04")) // whose place it takes
+				delete(want, from.Add(-columns*each).Format("15:04")) // It replaces the oldest column.
 				continue
 			}
 			if !from.After(now.Truncate(each).Add(-columns * each)) {
@@ -78,8 +78,8 @@ func TestPast(t *testing.T) {
 	})
 }
 
-// drawDecision draws a call, with the state that it leaves and what it does.
-func drawDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []int, did [5]int) {
+// randomDecision returns a random call, the state after it, and the numbers of its changes.
+func randomDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []int, did [5]int) {
 	snapshot := new(elastallocv1.Snapshot)
 	decision := new(solver.Decision)
 	state = make([]int, 5)
@@ -133,8 +133,8 @@ func drawDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []in
 	return event, state, did
 }
 
-// TestPricesOfOneUnit: the picture has the prices of the newest objective only, and the state of a
-// decision is drawn on for half an hour and no longer.
+// TestPricesOfOneUnit checks that the picture has only prices of the newest objective, and that the state of a
+// decision is continued for at most half an hour.
 func TestPricesOfOneUnit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 3, 1, 0, 0, time.UTC)
@@ -160,14 +160,14 @@ func TestPricesOfOneUnit(t *testing.T) {
 	}
 }
 
-// TestTeams: of many teams those with the most nodes are drawn and listed, the others in one, and
-// without teams there is no picture of them.
+// TestTeams checks that the teams with the most nodes are shown, the others are combined, and that there is no
+// picture without teams.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 3, 1, 0, 0, time.UTC)
 	for teams, want := range map[int]string{
 		0: "",
-		2: "b 2, <a> 1|<a> b others|1 2", // Over all columns <a> holds the most.
+		2: "b 2, <a> 1|<a> b others|1 2", // <a> has the most nodes over all columns.
 		7: "g 7, f 6, e 5, d 4, c 3|<a> g f e d others|7 6 5 4 6",
 	} {
 		var h history
@@ -230,8 +230,8 @@ func lastColumn(t *testing.T, svg template.HTML, sum int) (values []string) {
 	return values
 }
 
-// TestForecastIsDrawn: each job that starts has a bar, and what callers sent is escaped.
-func TestForecastIsDrawn(t *testing.T) {
+// TestForecastPicture checks that each job that starts has a bar, and that texts of callers are escaped.
+func TestForecastPicture(t *testing.T) {
 	t.Parallel()
 	page := newPage(t, Backend{Name: solver.BackendExact, State: func() chain.BackendState { return chain.BackendState{Up: true} }})
 	in := func(minutes int) *time.Duration { return new(time.Duration(minutes) * time.Minute) }

@@ -14,7 +14,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// recordDecisions records six right answers, with plans and without, after a change.
+// recordDecisions records six correct responses with and without plans, each modified by change.
 func recordDecisions(t *testing.T, change func(*elastallocv1.AllocateResponse)) string {
 	t.Helper()
 	allocator, err := cli.NewInProcess(nil, nil)
@@ -24,7 +24,7 @@ func recordDecisions(t *testing.T, change func(*elastallocv1.AllocateResponse)) 
 	var calls []recording.Entry
 	for n := range 6 {
 		request := &elastallocv1.AllocateRequest{
-			Snapshot: &elastallocv1.Snapshot{Id: "moment", TotalNodes: 11},
+			Snapshot: &elastallocv1.Snapshot{Id: "pool", TotalNodes: 11},
 			Options:  &elastallocv1.AllocateOptions{IncludePlan: n%2 == 0, Objective: elastallocv1.Objective(n % 3)},
 		}
 		for i, id := range []string{"a", "b", "c", "d"} {
@@ -44,7 +44,7 @@ func recordDecisions(t *testing.T, change func(*elastallocv1.AllocateResponse)) 
 
 func unchanged(*elastallocv1.AllocateResponse) {}
 
-// TestAudit audits a recording of right answers, and one with an answer that says too much.
+// TestAudit audits a recording of correct responses, and one with a response that claims too much.
 func TestAudit(t *testing.T) {
 	stdout := succeed(t, "audit", "--recording", recordDecisions(t, unchanged))
 	if strings.Join(strings.Fields(stdout), " ") != "DECISIONS CONFIRMED REFUTED OPEN progress, optimal 4 0 0 total-time, optimal 2 0 0 all 6 0 0" {
@@ -98,8 +98,8 @@ func TestAuditSizeLimits(t *testing.T) {
 	}
 }
 
-// TestAuditOfNothing checks that an audit succeeds only if it has read all and checked something.
-func TestAuditOfNothing(t *testing.T) {
+// TestAuditIncomplete checks that an audit fails if it has not read all files or has not checked any decision.
+func TestAuditIncomplete(t *testing.T) {
 	whole := recordDecisions(t, unchanged)
 	name := filesIn(t, whole)[0]
 	text := read(t, whole, name)
@@ -110,7 +110,7 @@ func TestAuditOfNothing(t *testing.T) {
 	}
 	flipped := []byte(text)
 	flipped[len(flipped)/2] ^= 1
-	// Files are read in the order of their names: the whole one is checked.
+	// Files are read in the order of their names. The complete file is checked.
 	both := damaged(text[:len(text)/2])
 	write(t, both, "decisions-20200101T000000Z.jsonl.zst", text)
 	for name, test := range map[string]struct{ dir, want string }{

@@ -64,7 +64,7 @@ func TestBench(t *testing.T) {
 		t.Fatalf("rows (-want +got):\n%s", diff)
 	}
 	for i, row := range rows {
-		// Greedy has any bound that is proven, at least the optimum in the row before.
+		// The row of greedy has a proven bound, which is at least the optimum in the previous row.
 		optimum := *rows[i-i%2].Objective
 		if row.Bound == nil || *row.Bound < optimum || *row.RelativeGap != solver.RelativeGap(*row.Objective, *row.Bound) {
 			t.Errorf("bound %v and gap %v of %s on %s; the optimum is %v", row.Bound, row.RelativeGap, row.Backend, row.Instance, optimum)
@@ -97,8 +97,8 @@ func TestBenchJSONNames(t *testing.T) {
 	}
 }
 
-// TestBenchObjectives decides a snapshot under both objectives. The paper's formulation
-// takes no part in total time.
+// TestBenchObjectives decides a snapshot under both objectives. The formulation of the
+// paper is not used for OBJECTIVE_TOTAL_TIME.
 func TestBenchObjectives(t *testing.T) {
 	const file = "../elastalloc/testdata/queue.json"
 	rows := benchResults(t, nil, "--backends", "exact,greedy", "--objective", "progress,total-time", "-f", file)
@@ -159,11 +159,11 @@ func TestBenchTable(t *testing.T) {
 	const exact, highs, cbc, greedy = solver.BackendExact, solver.BackendHiGHS, solver.BackendCBC, solver.BackendGreedy
 	const oneHot, paper = solver.FormulationOneHot, solver.FormulationPaper
 	rows := []benchRow{
-		row("all answer", exact, "", "optimal", 0.002, 100, 100),
-		row("all answer", highs, oneHot, "optimal", 0.2, 100, 100),
-		row("all answer", highs, paper, "feasible", 60, 99, 100),
-		row("all answer", cbc, oneHot, "unavailable", 0),
-		row("all answer", greedy, "", "heuristic", 0.00001, 50, 100),
+		row("all have results", exact, "", "optimal", 0.002, 100, 100),
+		row("all have results", highs, oneHot, "optimal", 0.2, 100, 100),
+		row("all have results", highs, paper, "feasible", 60, 99, 100),
+		row("all have results", cbc, oneHot, "unavailable", 0),
+		row("all have results", greedy, "", "heuristic", 0.00001, 50, 100),
 		row("exact is slower", exact, "", "optimal", 0.5, 10, 10),
 		row("exact is slower", highs, oneHot, "optimal", 0.25, 10, 10),
 		row("exact is slower", highs, paper, "timed-out", 60),
@@ -193,7 +193,7 @@ func TestBenchTable(t *testing.T) {
 	clitest.CompareGolden(t, "bench.golden", table.String())
 }
 
-// fake is a backend with a given Solve.
+// fake is a backend with a given Solve function.
 type fake struct {
 	name  solver.BackendName
 	solve func(context.Context, *solver.Problem) (solver.Result, error)
@@ -205,7 +205,7 @@ func (f fake) Solve(ctx context.Context, p *solver.Problem, _ solver.SolveOption
 	return f.solve(ctx, p)
 }
 
-// fakeCandidate returns HiGHS with a given Solve.
+// fakeCandidate returns HiGHS with a given Solve function.
 func fakeCandidate(
 	t *testing.T, limit time.Duration, solve func(context.Context, *solver.Problem) (solver.Result, error),
 ) candidate {
@@ -231,9 +231,9 @@ func oneInstance(name string) instance {
 	}
 }
 
-// TestBenchWithoutAPlan checks that the row of a backend without a plan has the outcome
-// and no numbers of the backend that answered instead.
-func TestBenchWithoutAPlan(t *testing.T) {
+// TestBenchWithoutPlan checks that the row of a backend without a plan has its outcome, and no numbers of the
+// fallback.
+func TestBenchWithoutPlan(t *testing.T) {
 	for reason, solve := range map[string]func(context.Context, *solver.Problem) (solver.Result, error){
 		"unavailable": func(context.Context, *solver.Problem) (solver.Result, error) {
 			return solver.Result{}, solver.ErrUnavailable
@@ -241,7 +241,7 @@ func TestBenchWithoutAPlan(t *testing.T) {
 		"crashed":      func(context.Context, *solver.Problem) (solver.Result, error) { panic("a step of -1") },
 		"invalid-plan": func(context.Context, *solver.Problem) (solver.Result, error) { return solver.Result{Bound: 1}, nil },
 		"timed-out": func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
-			<-ctx.Done() // The limit ends it.
+			<-ctx.Done() // until the limit
 			return solver.Result{}, ctx.Err()
 		},
 	} {
@@ -266,9 +266,9 @@ func TestBenchWithoutAPlan(t *testing.T) {
 	}
 }
 
-// TestBenchKeepsTheBackendsOwnPlan checks that the row of a backend whose plan the check
-// improves has the backend's objective, and against the check's bound.
-func TestBenchKeepsTheBackendsOwnPlan(t *testing.T) {
+// TestBenchKeepsPlanOfBackend checks that the row of a backend whose plan the check improves has the objective of
+// the backend, and its gap to the bound of the check.
+func TestBenchKeepsPlanOfBackend(t *testing.T) {
 	one := oneInstance("one")
 	one.snapshot.TotalNodes = 4
 	backend := fakeCandidate(t, time.Minute, func(_ context.Context, p *solver.Problem) (solver.Result, error) {
@@ -299,15 +299,15 @@ func TestBenchKeepsTheBackendsOwnPlan(t *testing.T) {
 	}
 }
 
-// TestBenchCheckKeepsTheLimit checks that search and bound of the check share one limit,
-// and that a solver's own proof counts where the check ended without one.
-func TestBenchCheckKeepsTheLimit(t *testing.T) {
+// TestBenchCheckLimit checks that the search and the bound of the check share one limit, and that the proof of a
+// solver counts if the check has none.
+func TestBenchCheckLimit(t *testing.T) {
 	last := trial{checked: time.Minute}
 	c := check{limit: time.Minute, last: &last}
 	ctx, done := c.begin(t.Context())
 	defer done()
 	if ctx.Err() == nil {
-		t.Error("a check that has used up its limit goes on")
+		t.Error("a check continues after its limit")
 	}
 	rows := []benchRow{
 		{Instance: "one", Reason: "feasible", WallSeconds: 2, Claimed: true},
@@ -319,8 +319,8 @@ func TestBenchCheckKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// TestBenchIsInterrupted checks that the rows so far are kept.
-func TestBenchIsInterrupted(t *testing.T) {
+// TestBenchInterrupted checks that completed rows are kept.
+func TestBenchInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	calls := 0
@@ -337,18 +337,18 @@ func TestBenchIsInterrupted(t *testing.T) {
 		t.Errorf("error %v; want the interruption", err)
 	}
 	if len(rows) != 1 || rows[0].Instance != "first" {
-		t.Errorf("rows %+v; want that of the first instance", rows)
+		t.Errorf("rows %+v; want the row of the first instance", rows)
 	}
 }
 
-// TestBenchEndsOnASignal interrupts the real program while a solver hangs.
-func TestBenchEndsOnASignal(t *testing.T) {
+// TestBenchStopsOnSignal interrupts the real program while a solver hangs.
+func TestBenchStopsOnSignal(t *testing.T) {
 	folder := t.TempDir()
 	started := filepath.Join(folder, "started")
 	if err := syscall.Mkfifo(started, 0o600); err != nil {
-		t.Skipf("no named pipes here: %v", err)
+		t.Skipf("named pipes are not supported: %v", err)
 	}
-	// A solver that says when it has started, and hangs.
+	// The solver reports that it has started, and hangs.
 	program := filepath.Join(folder, "highs")
 	script := "#!/bin/sh\n[ \"$1\" = --version ] && echo 'HiGHS version 1.10.0' && exit\necho >'" + started + "'\nsleep 600\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
@@ -371,7 +371,7 @@ func TestBenchEndsOnASignal(t *testing.T) {
 		t.Errorf("%v, exit status %d, stderr %q; want %d and the interruption", err, status, stderr.String(), cli.ExitFailed)
 	}
 	if rows := parseBench(t, stdout.String()); len(rows) != 1 || rows[0].Reason != "optimal" {
-		t.Errorf("rows %+v; want that of exact", rows)
+		t.Errorf("rows %+v; want the row of exact", rows)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestBenchWithoutSolvers(t *testing.T) {
 	for _, row := range benchResults(t, env, "-f", "../elastalloc/testdata/queue.json") {
 		reasons = append(reasons, string(row.Backend)+" "+row.Reason)
 		if (row.Objective == nil) != (row.Reason == "unavailable") {
-			t.Errorf("the objective of %s is %v where it is %s", row.Backend, row.Objective, row.Reason)
+			t.Errorf("the objective of %s is %v although it is %s", row.Backend, row.Objective, row.Reason)
 		}
 	}
 	if diff := cmp.Diff([]string{"exact optimal", "highs unavailable", "cbc unavailable"}, reasons); diff != "" {
@@ -398,7 +398,7 @@ func TestBenchSolvers(t *testing.T) {
 	}
 	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "../elastalloc/testdata/queue.json", "../elastalloc/testdata/more_jobs_than_nodes.json", "../elastalloc/testdata/shrunken_pool.json")
 	if len(rows) != 3*5 {
-		t.Fatalf("%d rows; want those of five candidates on three instances", len(rows))
+		t.Fatalf("%d rows; want the rows of five candidates on three instances", len(rows))
 	}
 	for i, row := range rows {
 		optimum := rows[i-i%5].Objective

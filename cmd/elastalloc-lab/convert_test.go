@@ -31,7 +31,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestConvertCounts checks that what is left out is counted, and that nothing left is a failure.
+// TestConvertCounts checks that omitted jobs are counted, and that a result without jobs is an error.
 func TestConvertCounts(t *testing.T) {
 	t.Parallel()
 	const never = "8|2026-05-01T10:00:00|Unknown|0||bob|sp\x1b[31m\n9|2026-05-01T10:00:00|\x1b[31m|0||bob|a\n"

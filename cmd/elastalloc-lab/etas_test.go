@@ -15,16 +15,16 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestETAs reads a recording of jobs that each take 30 minutes on their one node: those of one
-// caller are told right, those of the other to take half or twice as long, by group.
+// TestETAs reads a recording of jobs that each take 30 minutes on one node. The ETAs of one caller are correct. The
+// ETAs of the other caller are half or twice as long, by group.
 func TestETAs(t *testing.T) {
 	var calls []recording.Entry
 	const took, jobs = 30 * time.Minute, 6
 	for minute := 0; minute <= 70; minute += 5 {
 		now := time.Duration(minute) * time.Minute
-		for caller, estimate := range map[string][]time.Duration{"right": {took}, "wrong": {took / 2, took * 2}} {
-			snapshot := &elastallocv1.Snapshot{Id: "moment", TotalNodes: jobs}
-			groups := []string{"hopeful", "careful"}[:len(estimate)]
+		for caller, estimate := range map[string][]time.Duration{"correct": {took}, "wrong": {took / 2, took * 2}} {
+			snapshot := &elastallocv1.Snapshot{Id: "pool", TotalNodes: jobs}
+			groups := []string{"optimistic", "cautious"}[:len(estimate)]
 			for _, group := range groups {
 				snapshot.Groups = append(snapshot.Groups, &elastallocv1.Group{Id: group})
 			}
@@ -38,7 +38,7 @@ func TestETAs(t *testing.T) {
 					RemainingEta: durationpb.New(max(estimate[i%len(estimate)]-(now-submitted), time.Second)), TrainingTime: durationpb.New(now - submitted),
 				})
 			}
-			if minute == 0 || minute == 70 { // A job that is there at the begin and at the end.
+			if minute == 0 || minute == 70 { // This job is active at the start and at the end.
 				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{Id: "z", CurrentNodes: 0, GroupId: groups[0], RemainingEta: durationpb.New(time.Hour)})
 			}
 			options := &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
@@ -50,17 +50,17 @@ func TestETAs(t *testing.T) {
 	}
 	dir := clitest.Record(t, calls...)
 
-	// A job that outruns what was told is last seen after 25 minutes, with a second left. Halfway
-	// there it was told to have 2.5 of 12.5 minutes; the others 45 of 15.
+	// A job that exceeds its estimate is last recorded after 25 minutes, with an ETA of a second. At half of
+	// this time, its ETA was 2.5 instead of 12.5 minutes. The ETA of the others was 45 instead of 15 minutes.
 	stdout := succeed(t, "etas", "--recording", dir)
 	if want := "CALLER JOBS BIAS P50 P90 ETA_ERROR HALFWAY" +
-		" right 6 1.00 1.00 1.00 0.00 0.00" +
-		" wrong 6 1.08 1.83 2.00 0.61 1.38 careful 3 0.50 2.00 2.00 0.69 1.10 hopeful 3 1.67 1.67 1.67 0.51 1.61"; strings.Join(strings.Fields(stdout), " ") != want {
+		" correct 6 1.00 1.00 1.00 0.00 0.00" +
+		" wrong 6 1.08 1.83 2.00 0.61 1.38 cautious 3 0.50 2.00 2.00 0.69 1.10 optimistic 3 1.67 1.67 1.67 0.51 1.61"; strings.Join(strings.Fields(stdout), " ") != want {
 		t.Errorf("stdout:\n%s\nwant %s", stdout, want)
 	}
 
 	state := filepath.Join(t.TempDir(), "etas.json")
-	if stdout = succeed(t, "etas", "--recording", dir, "--caller=right", "--state", state); strings.Contains(stdout, "wrong") {
+	if stdout = succeed(t, "etas", "--recording", dir, "--caller=correct", "--state", state); strings.Contains(stdout, "wrong") {
 		t.Errorf("the table has another caller:\n%s", stdout)
 	}
 	var e eta.Estimator
@@ -69,8 +69,8 @@ func TestETAs(t *testing.T) {
 		t.Errorf("after 10 of 30 minutes %v are left", got)
 	}
 	for args, want := range map[string]string{
-		"--state=x":                "--state is for one cluster, and there are 2 callers; --caller must be set",
-		"--caller=right --state=/": "is a directory",
+		"--state=x":                  "--state is for one cluster, and there are 2 callers; --caller must be set",
+		"--caller=correct --state=/": "is a directory",
 	} {
 		if _, stderr, status := runWith(t, nil, append([]string{"etas", "--recording", dir}, strings.Fields(args)...)...); status == cli.ExitDone || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, stderr, want)

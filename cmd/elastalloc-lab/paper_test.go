@@ -55,7 +55,7 @@ func TestPaper(t *testing.T) {
 	clitest.CheckContains(t, "the folder", strings.Join(files, "\n"),
 		"report.html", "results.json", "figure-summary.svg", "figure-queueing-time-trace.svg", "figure-decision-times.png")
 	if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(out))); diff != "" {
-		t.Errorf("beside the results (-want +got):\n%s", diff)
+		t.Errorf("next to the results (-want +got):\n%s", diff)
 	}
 	var read experiments.Results
 	readJSON(t, &read, out, "results.json")

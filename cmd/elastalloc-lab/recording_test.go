@@ -29,7 +29,7 @@ func TestRecordingShow(t *testing.T) {
 			t.Fatalf("%v\n%s", err, stdout)
 		}
 		if call.Time.Format(time.RFC3339) != want || call.Method != "Allocate" || call.Caller != "10.0.0.1" || call.Response == nil ||
-			!strings.Contains(string(call.Request), `"moment"`) {
+			!strings.Contains(string(call.Request), `"pool"`) {
 			t.Errorf("at %s: %s", at, stdout)
 		}
 	}

@@ -15,21 +15,21 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// writeRecording records a scheduler that gives every job two of eight nodes, for as many
-// steps as it takes, and asks about it every five minutes; of several callers each in turn.
+// writeRecording records a scheduler that runs every job on two of eight nodes until it completes, and requests a
+// decision every five minutes. Several callers alternate.
 func writeRecording(t *testing.T, callers ...string) string {
 	t.Helper()
 	return writeTyped(t, nil, callers...)
 }
 
-// writeTyped does so where there are node types: the nodes are of the first.
+// writeTyped does the same with node types. All jobs run on the first type.
 func writeTyped(t *testing.T, types []*elastallocv1.NodeType, callers ...string) string {
 	t.Helper()
 	var calls []recording.Entry
 	begin := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
 	for step := range 13 {
 		now := time.Duration(step) * 5 * time.Minute
-		snapshot := &elastallocv1.Snapshot{Id: "moment", TotalNodes: 8}
+		snapshot := &elastallocv1.Snapshot{Id: "pool", TotalNodes: 8}
 		for i, id := range []string{"a", "b", "c", "d", "e"} {
 			submitted, took := time.Duration(i)*10*time.Minute, 20*time.Minute
 			if now < submitted || now >= submitted+took {
@@ -61,7 +61,7 @@ func TestReplay(t *testing.T) {
 	stdout := succeed(t, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout, "recorded  20.0       0.0  20.0  20.0")
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "optimal compared with what the cluster did (recorded)", "ETAs are as recorded (half of them are within a factor of 1.00)", "recorded 4.7 (utilization 41.7%)", "wrote 15 files to "+out)
-	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
+	onScreen, _, _ := strings.Cut(stdout, "wrote ") // The name of the folder is not compared.
 	clitest.CheckWidth(t, "replay", onScreen)
 	want := []string{
 		"decisions.csv", "jobs.csv", "jobs_optimal.png", "jobs_optimal.svg", "jobs_recorded.png", "jobs_recorded.svg",
@@ -94,14 +94,14 @@ func TestReplay(t *testing.T) {
 		"prefers-color-scheme: dark", "elastalloc-lab replay", `href="#unknown"`, `id="decisions"`, "Jobs under recorded")
 }
 
-// TestReplayNodeTypes replays what happened on the slower of two types.
+// TestReplayNodeTypes replays jobs on the slower of two node types.
 func TestReplayNodeTypes(t *testing.T) {
 	dir := writeTyped(t, []*elastallocv1.NodeType{{Id: "t4", Nodes: 8, Speed: new(0.5)}, {Id: "a100", Nodes: 4, Speed: new(2.0)}})
 	out := filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--out", out)
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "total-time compared with what the cluster did (recorded)")
 	clitest.CheckContains(t, "decisions.csv", read(t, out, "decisions.csv"),
-		"2026-11-02T09:50:00Z,moment,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, from which other jobs benefit more\"\n")
+		"2026-11-02T09:50:00Z,pool,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, from which other jobs benefit more\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)
 	clitest.CheckContains(t, "stderr", stderr, "the policy optimal does not support node types")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/lab/results"
 )
 
-// TestResultsAreDocumented holds docs/reference/results.md to the fields of the files that simulate and
-// replay write, both ways.
+// TestResultsAreDocumented compares docs/reference/results.md with the fields of the files that simulate and replay
+// write.
 func TestResultsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/results.md")
 	if err != nil {
@@ -54,14 +54,14 @@ func TestResultsAreDocumented(t *testing.T) {
 			}
 			for _, name := range regexp.MustCompile("`([a-z0-9_]+)`").FindAllStringSubmatch(cells[1], -1) {
 				if !known[name[1]] {
-					t.Errorf("docs/reference/results.md, %s: nothing writes %s", section, name[1])
+					t.Errorf("docs/reference/results.md, %s: %s is not written", section, name[1])
 				}
 			}
 		}
 	}
 }
 
-// fieldsOf returns the names in JSON of the fields of types and of what they hold.
+// fieldsOf returns the JSON names of the fields of types and of their nested types.
 func fieldsOf(types ...reflect.Type) []string {
 	var names []string
 	for _, of := range types {

@@ -24,11 +24,11 @@ func runWith(t *testing.T, env map[string]string, args ...string) (stdout, stder
 	return clitest.Run(t, run, env, "", args...)
 }
 
-// succeed executes a command line that has to succeed, and returns what it prints.
+// succeed executes a command line that must succeed, and returns its output.
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := runWith(t, nil, args...)
-	// On a busy machine short work lasts half a minute, too, and says how far it is.
+	// On a busy machine, short work may take half a minute and print its progress.
 	unexpected := regexp.MustCompile(`(?m)^\d+ of \d+ .*\n`).ReplaceAllString(stderr, "")
 	if status != cli.ExitDone || unexpected != "" {
 		t.Fatalf("%q: exit status %d, stderr %q", args, status, stderr)
@@ -36,7 +36,7 @@ func succeed(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// read returns what is in a file.
+// read returns the content of a file.
 func read(t *testing.T, elements ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(elements...))

@@ -11,9 +11,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 )
 
-// TestProgressInALog checks that long work writes a line now and then where there is no
-// terminal, with the time that is left, and short work none.
-func TestProgressInALog(t *testing.T) {
+// TestProgressInLog checks that without a terminal, long work periodically writes a line with the remaining time,
+// and short work writes none.
+func TestProgressInLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		bar := newProgress(&log, func(string) (string, bool) { return "", false })
@@ -29,8 +29,8 @@ func TestProgressInALog(t *testing.T) {
 	})
 }
 
-// TestProgressOnATerminal checks the line that changes.
-func TestProgressOnATerminal(t *testing.T) {
+// TestProgressOnTerminal checks the progress line.
+func TestProgressOnTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shown strings.Builder
 		bar := newProgress(&shown, func(string) (string, bool) { return "", false })
@@ -45,7 +45,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	})
 }
 
-// TestScreen checks that what a person is shown fits in 80 columns.
+// TestScreen checks that output for a terminal fits in 80 columns.
 func TestScreen(t *testing.T) {
 	for _, args := range []string{
 		"bench -f ../../examples/snapshot.json --backends exact,greedy --limit 1m --objective progress,total-time",
@@ -56,7 +56,7 @@ func TestScreen(t *testing.T) {
 		if status != cli.ExitDone || stdout == "" {
 			t.Errorf("%q: exit status %d, stderr %q", args, status, stderr)
 		}
-		stdout, _, _ = strings.Cut(stdout, "wrote ") // The folder's name is the caller's.
+		stdout, _, _ = strings.Cut(stdout, "wrote ") // The name of the folder is not checked.
 		clitest.CheckWidth(t, args, stdout)
 	}
 }

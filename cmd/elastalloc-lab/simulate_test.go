@@ -36,7 +36,7 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"results"}, filesIn(t, filepath.Dir(out))); diff != "" {
-		t.Errorf("beside the results (-want +got):\n%s", diff)
+		t.Errorf("next to the results (-want +got):\n%s", diff)
 	}
 	checkSummary(t, out)
 	checkJobs(t, out, 6)
@@ -100,8 +100,8 @@ func checkJobs(t *testing.T, out string, runs int) {
 	}
 }
 
-// TestSimulateSaysWhatIsCut checks the counts of what is left out of a trace.
-func TestSimulateSaysWhatIsCut(t *testing.T) {
+// TestSimulateReportsCuts checks the counts of omitted jobs and GPUs of a trace.
+func TestSimulateReportsCuts(t *testing.T) {
 	folder := t.TempDir()
 	out := filepath.Join(folder, "results")
 	trace := write(t, folder, "own.csv",
@@ -116,9 +116,9 @@ func TestSimulateSaysWhatIsCut(t *testing.T) {
 		`"jobs_cut": 1`, `"gpus_cut": 372`, `"most_gpus": 500`, `"later_than_max_min": `, `"trace": "own+weights"`)
 }
 
-// TestSimulatePins: what the verdict says of one job in five that is elastic is what
-// --vary rigid-most shows, for every policy that it compares with.
-func TestSimulatePins(t *testing.T) {
+// TestSimulateFewElastic checks that the verdict about one elastic job in five equals the result of
+// --vary rigid-most, for every policy of the comparison.
+func TestSimulateFewElastic(t *testing.T) {
 	folder := t.TempDir()
 	text := "job_id,submit_s,duration_s,gpus\n"
 	for i := range 30 {
@@ -141,8 +141,8 @@ func TestSimulatePins(t *testing.T) {
 	}
 }
 
-// TestSimulateRecorded: a trace that has all starts is compared with what the cluster did, whether or
-// not --policy names it, one that lacks a start with FIFO; of jobs that are made to hang it is not known.
+// TestSimulateRecorded checks that policies are compared with the recorded schedule if the trace has the start times
+// of all jobs, and otherwise with FIFO. With simulated hanging jobs, there is no recorded schedule.
 func TestSimulateRecorded(t *testing.T) {
 	folder := t.TempDir()
 	known := write(t, folder, "known.csv", "job_id,submit_s,duration_s,gpus,start_s\na,0,3600,32,600\nb,60,600,8,4200\nc,7200,60,8,7200\n")
@@ -165,7 +165,8 @@ func TestSimulateRecorded(t *testing.T) {
 	}
 }
 
-// TestSimulateUnit: with a GPU as the node, outputs call it so, and a job holds what it requested.
+// TestSimulateUnit checks that outputs use the name of the unit if a node is a GPU, and that jobs get the requested
+// GPUs.
 func TestSimulateUnit(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,3600,32,,\nb,60,600,3,1 3 6,1 2.2 3.1\nc,7200,60,1,,\n")
@@ -173,16 +174,16 @@ func TestSimulateUnit(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace", trace, "--gpus-per-node=1", "--unit=gpu", "--nodes=40", "--policy=total-time,max-min,fifo,srpt,greedy", "--out", out)
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "40 gpus", "on pools of 40 gpus", "idle gpu hours", "on up to 32 gpus", "Idle gpu hours")
 	if strings.Contains(strings.ToLower(strings.ReplaceAll(stdout, out, "")), "node") {
-		t.Errorf("the terminal says nodes:\n%s", stdout)
+		t.Errorf("the terminal shows nodes:\n%s", stdout)
 	}
 	page := regexp.MustCompile(`(?s)<style>.*?</style>|<dd>elastalloc-lab.*?</dd>`).ReplaceAllString(read(t, out, "report.html"), "")
 	for _, text := range regexp.MustCompile(`>[^<]*[nN]ode[^<]*<`).FindAllString(page, -1) {
-		t.Errorf("the page says %s", text)
+		t.Errorf("the page shows %s", text)
 	}
 	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), "own,fifo,40,1,a,0,0,3600,")
 }
 
-// TestSimulateMachines: jobs of 3 GPUs on machines of 4 leave no place for jobs of 2, which the outputs say.
+// TestSimulateMachines checks the reported placements: jobs of 3 GPUs on machines of 4 leave no place for jobs of 2.
 func TestSimulateMachines(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,min_nodes,max_nodes\n"+
@@ -193,7 +194,7 @@ func TestSimulateMachines(t *testing.T) {
 		says     string
 	}{
 		"--placement=move": {0.25, 0, "fifo 1.2 0.00 0.00 0.00 ms 0.25 0"},
-		// The decisions from 600 s to 3600 s, and what starts 1 s after each and after the submission.
+		// The decisions from 600 s to 3600 s, and the starts 1 s after each decision and submission.
 		"--placement=stay": {0, 11 + 12, "MOVED restarts per job on other machines, without a resize"},
 		"--placement=none": {0, -1, "A machine has 4 gpus."},
 		"--placement=move --block-machines=2 --damaged=0": {0.25, 0, "A machine has 4 gpus, and a block 2 machines."},
@@ -216,8 +217,8 @@ func TestSimulateMachines(t *testing.T) {
 	}
 }
 
-// TestSimulateDamaged: three jobs of 4 and one of 2 have no place on machines of 4 of which some lack a GPU,
-// which size limits prevent. Another seed damages other machines.
+// TestSimulateDamaged checks that size limits avoid decisions without a placement: three jobs of 4 GPUs and one of 2
+// have no place on machines of 4 of which some lack a GPU. The seed selects the damaged machines.
 func TestSimulateDamaged(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,max_nodes\na,0,3600,4,4\nb,0,3600,4,4\nc,0,3600,4,4\nd,0,3600,4,4\n")
@@ -242,7 +243,7 @@ func TestSimulateDamaged(t *testing.T) {
 	clitest.CheckContains(t, "seed 1", stdout, "lack 4 gpus together.")
 }
 
-// TestSimulateTeams checks what is written where teams share the pool.
+// TestSimulateTeams checks the results if teams share the pool.
 func TestSimulateTeams(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,group\na,0,600,32,vision\nb,1,600,32,speech\nc,2,60,8,speech\n")
@@ -255,7 +256,7 @@ func TestSimulateTeams(t *testing.T) {
 	for _, run := range summary.Runs {
 		if len(run.Teams) != 2 || run.Teams[0].Team != "vision" || run.Teams[0].Quota != 3 || run.Teams[1].Jobs != 2 ||
 			run.WorstTeam == nil || run.Policy == sim.PartitionsPolicy && *run.WorstTeam != 1 {
-			t.Errorf("the run is %+v; want two teams, each beside its partition", run)
+			t.Errorf("the run is %+v; want two teams, each compared with its partition", run)
 		}
 	}
 	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), ",speech,completed\n")
@@ -282,16 +283,15 @@ func TestSimulateTotalTime(t *testing.T) {
 	}
 	plain := simulate()
 	if plain != simulate("--total-time=rescale_price=75,fairness=1,aging=8h") {
-		t.Error("the defaults are others than said")
+		t.Error("the defaults differ from the documented values")
 	}
 	if plain == simulate("--total-time=rescale_price=1h") {
-		t.Error("a price of changes changes nothing")
+		t.Error("a price of resizes has no effect")
 	}
 }
 
-// TestSimulateToldETAs: what policies are told of the work left reaches those that look at it
-// alone.
-func TestSimulateToldETAs(t *testing.T) {
+// TestSimulateETAs checks that ETAs only affect the policies that use them.
+func TestSimulateETAs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole simulations take minutes under the race detector")
 	}
@@ -300,9 +300,9 @@ func TestSimulateToldETAs(t *testing.T) {
 	}
 	for _, policy := range []string{"optimal", "max-min"} {
 		plain := simulate(policy)
-		for _, told := range []string{"--eta-sigma=0.7", "--eta=unknown", "--eta=unknown --eta-sigma=0.7"}[:testtier.Conformance.Examples(1, 3)] {
-			if same := simulate(policy, strings.Fields(told)...) == plain; same != (policy == "max-min") {
-				t.Errorf("with %s, %s makes the same of the jobs: %v", told, policy, same)
+		for _, flags := range []string{"--eta-sigma=0.7", "--eta=unknown", "--eta=unknown --eta-sigma=0.7"}[:testtier.Conformance.Examples(1, 3)] {
+			if same := simulate(policy, strings.Fields(flags)...) == plain; same != (policy == "max-min") {
+				t.Errorf("with %s, the results of %s are unchanged: %v", flags, policy, same)
 			}
 		}
 	}

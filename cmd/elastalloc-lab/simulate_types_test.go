@@ -12,8 +12,8 @@ import (
 	"github.com/elastalloc/elastalloc/sim"
 )
 
-// TestSimulateSpeeds: without node types, all policies know the speeds of an application, and total-time
-// does what it does in a pool of one node type.
+// TestSimulateSpeeds checks that without node types, all policies use the speeds of an application, and that the
+// result of total-time is the same as in a pool with one node type.
 func TestSimulateSpeeds(t *testing.T) {
 	if !testtier.Conformance.Selected() {
 		t.Skip("simulates hundreds of jobs; make conformance runs it")
@@ -45,8 +45,8 @@ func TestSimulateSpeeds(t *testing.T) {
 	}
 }
 
-// TestSimulateNodeTypes simulates the example of Gavel's speeds: one decision beats a pool for
-// each type, and what is written says where the jobs were.
+// TestSimulateNodeTypes simulates the example with speeds of Gavel. Joint decisions are better than one pool per
+// type, and the results contain the node types of jobs.
 func TestSimulateNodeTypes(t *testing.T) {
 	if !testtier.Conformance.Selected() {
 		t.Skip("simulates hundreds of jobs; make conformance runs it")
@@ -67,7 +67,7 @@ func TestSimulateNodeTypes(t *testing.T) {
 	}
 	for _, nodeType := range joint.NodeTypes {
 		if !(nodeType.Utilization > 0 && nodeType.Utilization <= 1 && nodeType.Price >= 0) {
-			t.Errorf("%+v is no share or no price", nodeType)
+			t.Errorf("%+v has no valid share or price", nodeType)
 		}
 	}
 	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), ",outcome,moves,node_types\n", ",completed,0,v100\n")

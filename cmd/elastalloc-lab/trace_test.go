@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestExampleTrace checks that examples/trace.csv is what the documentation says it is.
+// TestExampleTrace checks that examples/trace.csv is the output of the documented command.
 func TestExampleTrace(t *testing.T) {
 	t.Parallel()
 	if succeed(t, "trace", "--synthetic=baseline") != read(t, "../../examples/trace.csv") {
-		t.Error("examples/trace.csv differs from what the command prints")
+		t.Error("examples/trace.csv differs from the output of the command")
 	}
 }
 

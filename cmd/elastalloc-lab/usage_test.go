@@ -12,9 +12,9 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
-// TestRefused checks that bad usage and bad input are named, with what is wanted, that the status
-// says whose fault they are, and that nothing is printed or written.
-func TestRefused(t *testing.T) {
+// TestBadUsage checks that errors of usage and input name the problem and the valid values, that the exit status
+// distinguishes them, and that nothing is printed or written.
+func TestBadUsage(t *testing.T) {
 	dir := t.TempDir()
 	old := t.TempDir()
 	write(t, old, "notes.txt", "mine")
@@ -123,7 +123,7 @@ func TestRefused(t *testing.T) {
 			good + " --scaling-delay=5m":                             "--scaling-delay is 5m0s; must be whole seconds, at least 0s and less than the frequency",
 			good + " --restart-time=1.5s":                            "--restart-time is 1.5s; must be whole seconds",
 			good + " --restart-time=15s --scaling-delay=15s":         "--restart-time is set together with a scaling delay; must be 0s then",
-			good + " --vary=colours":                                 `--vary: unknown variation "colours" (must be among weights, `,
+			good + " --vary=colors":                                  `--vary: unknown variation "colors" (must be among weights, `,
 			good + " --vary=weights,weights-rising":                  `--vary: variation "weights-rising" is one too many`,
 			good + " --vary=minimums,rigid-most":                     `--vary: variation "rigid-most" is one too many`,
 			good + " --policy=recorded":                              "has no start_s",
@@ -195,17 +195,17 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%q: exit status %d, stdout %q, stderr %q; want %q", line, status, stdout, stderr, want)
 			}
 			if left := filesIn(t, parent); len(left) != 0 {
-				t.Errorf("%q leaves %v behind", line, left)
+				t.Errorf("%q does not remove %v", line, left)
 			}
 		}
 	}
 	if diff := cmp.Diff([]string{"notes.txt"}, filesIn(t, old)); diff != "" {
-		t.Errorf("what was there before (-want +got):\n%s", diff)
+		t.Errorf("files that existed before (-want +got):\n%s", diff)
 	}
 }
 
-// TestFailed checks that work that could not be done leaves nothing behind: it was interrupted, or a
-// program is missing, which is an error instead of a fallback to another backend.
+// TestFailed checks that a failed command writes no files: if it is interrupted, or if a program is missing, which
+// is an error instead of a fallback to another backend.
 func TestFailed(t *testing.T) {
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()
@@ -225,7 +225,7 @@ func TestFailed(t *testing.T) {
 			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, &stderr, test.want)
 		}
 		if left := filesIn(t, parent); len(left) != 0 {
-			t.Errorf("%s leaves %v behind", args, left)
+			t.Errorf("%s does not remove %v", args, left)
 		}
 	}
 }

@@ -89,7 +89,7 @@ type planCase struct {
 	CoolDown  float64    `json:"cool_down"`
 	Backoff   float64    `json:"backoff"`
 	MaxShrink float64    `json:"max_shrink,omitempty"`
-	Turns     []planCall `json:"turns"`
+	Calls     []planCall `json:"calls"`
 }
 
 // planCall is one call of Reconcile.
@@ -530,7 +530,7 @@ func TestPlanGolden(t *testing.T) {
 		}
 		line, err := json.Marshal(planCase{
 			Cadence: c.plan.Cadence.Seconds(), Patience: c.plan.Patience.Seconds(),
-			CoolDown: c.plan.CoolDown.Seconds(), Backoff: c.plan.Backoff.Seconds(), MaxShrink: c.plan.MaxShrink, Turns: c.calls,
+			CoolDown: c.plan.CoolDown.Seconds(), Backoff: c.plan.Backoff.Seconds(), MaxShrink: c.plan.MaxShrink, Calls: c.calls,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -72,14 +72,15 @@ func TestWordsCanFail(t *testing.T) {
 			t.Errorf("%q: found %q; must be %d", text, found, want)
 		}
 	}
-	const goCode = "package a\n\n// A is told.\nconst A = \"asks\" + \"it asks\" // no hold\n"
-	if found := list.find(extractors[".go"](goCode)); len(found) != 3 {
-		t.Errorf("%q: found %q; must be 3", goCode, found)
+	const goCode = "package a\n\n// A is told.\nconst A = \"asks\" + \"it asks\" // no hold\n" +
+		"const B = `\nimport sys\nif sys: pass\n# it asks\nelse: pass`\n"
+	if found := list.find(extractors[".go"](goCode)); len(found) != 4 {
+		t.Errorf("%q: found %q; must be 4", goCode, found)
 	}
 }
 
 // checkedTests matches the paths of the tests that TestWords checks.
-var checkedTests = regexp.MustCompile(`^(audit|client|cmd/(elastalloc-lab|internal|nextmv)|greedy|internal|kube|lab|server|sim|solver)/|^[a-z_]+_test[.]go$`)
+var checkedTests = regexp.MustCompile(`^(audit|client|cmd/(elastalloc-lab|internal|nextmv)|greedy|internal|kube|lab|server|sim|solver)/|^(cmd/elastalloc/)?[a-z0-9_]+_test[.]go$`)
 
 // wordList is words.txt.
 type wordList struct {
@@ -172,7 +173,8 @@ func htmlProse(text string) string {
 	return regexp.MustCompile(`(?s)<style.*?</style>|\{\{.*?\}\}|<[^>]*>`).ReplaceAllString(text, " ")
 }
 
-// goProse returns the comments of Go code and its strings of several words.
+// goProse returns the comments of Go code and its strings of several words. Of a Python script in a
+// string it returns the comments.
 func goProse(text string) string {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "", text, parser.ParseComments|parser.SkipObjectResolution)
@@ -184,7 +186,12 @@ func goProse(text string) string {
 		prose = append(prose, comment.Text())
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if literal, ok := n.(*ast.BasicLit); ok && strings.Contains(literal.Value, " ") {
+		literal, ok := n.(*ast.BasicLit)
+		switch {
+		case !ok || !strings.Contains(literal.Value, " "):
+		case strings.HasPrefix(literal.Value, "`\nimport "):
+			prose = append(prose, pythonProse(literal.Value))
+		default:
 			prose = append(prose, literal.Value[1:len(literal.Value)-1])
 		}
 		return true

@@ -13,8 +13,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestAudit audits what allocate prints, as it is, with an objective that is too high and
-// without the plan.
+// TestAudit audits the output of allocate: unchanged, with an objective that is too high, and without the plan.
 func TestAudit(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags   string
@@ -30,20 +29,20 @@ func TestAudit(t *testing.T) {
 		},
 		"no plan": {status: cli.ExitFailed, verdict: "OPEN", reason: "the response has no plan (set include_plan)"},
 	} {
-		answer, stderr, status := runWith(t, nil, "", append(strings.Fields("allocate -f testdata/queue.json -o json --budget=1m"), strings.Fields(test.flags)...)...)
+		output, stderr, status := runWith(t, nil, "", append(strings.Fields("allocate -f testdata/queue.json -o json --budget=1m"), strings.Fields(test.flags)...)...)
 		if status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 		if test.change != nil {
 			response := new(elastallocv1.AllocateResponse)
-			if err := protojson.Unmarshal([]byte(answer), response); err != nil {
+			if err := protojson.Unmarshal([]byte(output), response); err != nil {
 				t.Fatal(err)
 			}
 			test.change(response)
-			answer = protojson.Format(response)
+			output = protojson.Format(response)
 		}
-		file := filepath.Join(t.TempDir(), "answer.json")
-		if err := os.WriteFile(file, []byte(answer), 0o600); err != nil {
+		file := filepath.Join(t.TempDir(), "response.json")
+		if err := os.WriteFile(file, []byte(output), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		stdout, stderr, status := runWith(t, nil, "", "audit", "-f", "testdata/queue.json", "--answer", file, "-o", "json")
@@ -51,7 +50,7 @@ func TestAudit(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != test.status || got.Verdict != test.verdict || !strings.Contains(got.Reason, test.reason) {
 			t.Errorf("%s: exit status %d, stderr %q, %v, stdout %s", name, status, stderr, err, stdout)
 		}
-		stdout, _, status = runWith(t, nil, answer, "audit", "-f", "testdata/queue.json", "--answer", "-")
+		stdout, _, status = runWith(t, nil, output, "audit", "-f", "testdata/queue.json", "--answer", "-")
 		if status != test.status || !strings.HasPrefix(stdout, test.verdict+": ") {
 			t.Errorf("%s: exit status %d, stdout %s", name, status, stdout)
 		}

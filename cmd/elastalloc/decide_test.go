@@ -11,8 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestWarnOfBackend checks that a person is warned if the backend that was asked for did not
-// answer, and not if its plan gave way to one as good.
+// TestWarnOfBackend checks that there is a warning if the requested backend has no result, and none if its plan was
+// replaced by an equally good plan.
 func TestWarnOfBackend(t *testing.T) {
 	options := &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_HIGHS}
 	for _, test := range []struct {
@@ -40,7 +40,7 @@ func TestWarnOfBackend(t *testing.T) {
 	}
 }
 
-// TestNoWeights checks that a solver is not blamed where every plan is worth the same.
+// TestNoWeights checks that there is no warning about a solver if all plans have the same value.
 func TestNoWeights(t *testing.T) {
 	const request = `{"snapshot": {"totalNodes": 4, "jobs": [{"id": "a", "remainingEta": "3600s", "weight": 0}, {"id": "b", "remainingEta": "60s", "weight": 0}]}}`
 	for _, backend := range []solver.BackendName{solver.BackendHiGHS, solver.BackendCBC} {

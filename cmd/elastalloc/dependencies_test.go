@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// TestLinksNoPlotting checks that the server's binary stays free of what only
-// elastalloc-lab needs.
-func TestLinksNoPlotting(t *testing.T) {
+// TestNoPlottingDependency checks that the binary of the server does not link packages that only elastalloc-lab
+// needs.
+func TestNoPlottingDependency(t *testing.T) {
 	output, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	packages := strings.Fields(string(output))
 	if len(packages) < 100 {
-		t.Fatalf("%d packages; want those of the whole program", len(packages))
+		t.Fatalf("%d packages; want the packages of the whole program", len(packages))
 	}
 	for _, name := range packages {
 		for _, unwanted := range []string{

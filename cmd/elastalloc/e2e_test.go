@@ -33,7 +33,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	// All servers are on this machine, also where the way out of it is a proxy.
+	// All servers are on this machine, so that no proxy is used.
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
 		_ = os.Unsetenv(name)
 	}
@@ -60,7 +60,7 @@ func runBinary(t *testing.T, args ...string) (stdout, stderr string, status int)
 	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
-// scrape returns what /metrics of a server shows.
+// scrape returns the metrics page of a server.
 func scrape(t *testing.T, server *servertest.Server) string {
 	t.Helper()
 	return servertest.Page(t, server, "/metrics")
@@ -83,16 +83,16 @@ func TestServerAndProcessAgree(t *testing.T) {
 			if asked[0] == "-f" {
 				asked = append([]string{"allocate", "--budget=1m"}, asked...)
 			}
-			hereOut, hereErr, hereStatus := runBinary(t, asked...)
-			thereOut, thereErr, thereStatus := runBinary(t, append(asked, "--server", server.Addr)...)
+			hereOut, hereErr, localStatus := runBinary(t, asked...)
+			thereOut, thereErr, serverStatus := runBinary(t, append(asked, "--server", server.Addr)...)
 			if diff := cmp.Diff(maskTimes(hereOut), maskTimes(thereOut)); diff != "" {
-				t.Errorf("stdout (-here +there):\n%s", diff)
+				t.Errorf("stdout (-in process +server):\n%s", diff)
 			}
 			if diff := cmp.Diff(hereErr, thereErr); diff != "" {
-				t.Errorf("stderr (-here +there):\n%s", diff)
+				t.Errorf("stderr (-in process +server):\n%s", diff)
 			}
-			if hereStatus != thereStatus {
-				t.Errorf("exit status %d here, %d there", hereStatus, thereStatus)
+			if localStatus != serverStatus {
+				t.Errorf("exit status %d in process, %d with the server", localStatus, serverStatus)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestElapsedETA(t *testing.T) {
 		t.Errorf("the metric is %v", got)
 	}
 	if page := servertest.Page(t, server, "/"); !strings.Contains(page, "eta-ran-out") {
-		t.Errorf("the status page does not have it:\n%s", page)
+		t.Errorf("the status page has no warning:\n%s", page)
 	}
 }
 
@@ -195,15 +195,15 @@ func TestUnixSocket(t *testing.T) {
 func TestServerWithMissingSolver(t *testing.T) {
 	server := startServer(t, "--backends=cbc,exact", "--cbc=/nonexistent/cbc")
 	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
-		t.Errorf("the log does not say that cbc is missing:\n%s", logs)
+		t.Errorf("the log has no line about the missing cbc:\n%s", logs)
 	}
-	for _, backend := range []string{"cbc", "highs"} { // The server lacks the second.
+	for _, backend := range []string{"cbc", "highs"} { // The server does not have the second.
 		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
 		if want := "warning: decided by exact, not by " + backend + ": "; !strings.Contains(stderr, want) {
 			t.Errorf("stderr is %q; want %q", stderr, want)
 		}
 		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     exact") || !strings.Contains(stdout, backend+": unavailable after") {
-			t.Errorf("exit status %d, stderr %q, stdout %s; want exact's answer and that %s is unavailable", status, stderr, stdout, backend)
+			t.Errorf("exit status %d, stderr %q, stdout %s; want the result of exact and that %s is unavailable", status, stderr, stdout, backend)
 		}
 	}
 	clitest.CheckContains(t, "/metrics", scrape(t, server),
@@ -232,7 +232,7 @@ func TestServerOpensBreaker(t *testing.T) {
 		`elastalloc_fallbacks_total{backend="cbc",outcome="unavailable"} 3`)
 	clitest.CheckContains(t, "the status page", servertest.Page(t, server, "/"),
 		"<b>cbc</b> 2.10.12", "down since ", "5 failed in a row: CBC has no complete solution", "<b>cbc crashed</b> after ")
-	wait.For(t, "the log has one message about cbc", func() (bool, string) { // It may come after the answers.
+	wait.For(t, "the log has one message about cbc", func() (bool, string) { // It may be written after the responses.
 		logs := server.Logs()
 		return strings.Count(logs, `"level":"WARN","msg":"backend circuit is open","backend":"cbc","until":"`) == 1 &&
 			strings.Contains(logs, `"failures":5,"cause":"CBC has no complete solution: no solution file; signal: segmentation fault`), logs
@@ -257,11 +257,11 @@ func TestServerWithSolvers(t *testing.T) {
 	}
 }
 
-func TestServerTakesFlagsFromTheEnvironment(t *testing.T) {
+func TestServerFlagsFromEnvironment(t *testing.T) {
 	t.Setenv("ELASTALLOC_MAX_JOBS", "3")
 	server := startServer(t)
 	_, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
 	if status != cli.ExitBadInput || !strings.Contains(stderr, "snapshot.jobs: has 4 jobs; must have at most 3") {
-		t.Errorf("exit status %d, stderr %q; want the fourth job refused", status, stderr)
+		t.Errorf("exit status %d, stderr %q; want the fourth job rejected", status, stderr)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // TestSchedulerLoops runs the scheduler loops of docs/schedulers/integrate.md, in Go and in Python,
-// around a real server and without one: every job ends, and their clusters refuse more
-// nodes than are idle.
+// with a server and without one. Every job completes. The simulated clusters reject steps that need more nodes than
+// are idle.
 func TestSchedulerLoops(t *testing.T) {
 	const loop = "../../examples/scheduler"
 	program := filepath.Join(t.TempDir(), "scheduler")
@@ -36,12 +36,12 @@ func TestSchedulerLoops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			output := runLoop(t, command(t, "--server", server.Addr, "--jobs=20"))
 			if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ resizes and [0-9]+ moves; 0 calls failed\n$`).MatchString(output) {
-				t.Errorf("around a server it says %q", output)
+				t.Errorf("with a server the output is %q", output)
 			}
 			// A closed port.
 			output = runLoop(t, command(t, "--server", "127.0.0.1:1", "--jobs=3"))
 			if !strings.HasPrefix(output, "3 jobs took") || strings.Contains(output, " 0 calls failed") {
-				t.Errorf("without a server it says %q", output)
+				t.Errorf("without a server the output is %q", output)
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func TestSchedulerLoops(t *testing.T) {
 	}
 }
 
-// runLoop returns what a command writes to its standard output.
+// runLoop returns the standard output of a command.
 func runLoop(t *testing.T, command *exec.Cmd) string {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -79,7 +79,7 @@ func TestSlurmExample(t *testing.T) {
 }
 
 // TestPolicyExamples runs the Python tests of the policies of docs/evaluation/pollux.md and elastisim.md
-// around a server. They need no simulator of others.
+// with a server. They do not need the simulators.
 func TestPolicyExamples(t *testing.T) {
 	environment := append(os.Environ(), "PYTHONPATH="+wheel(t), "ELASTALLOC_SERVER="+startServer(t).Addr)
 	for _, name := range []string{"pollux", "elastisim"} {

@@ -20,11 +20,11 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// hostile texts drive a terminal, or change what stands on it.
+// hostile contains texts with control sequences for terminals, and other unusual texts.
 var hostile = []string{"a", "", "\x1b[2J\x1b]0;title\a", "\u009b31m", "a\u202eb", "line\r\n\x00", "\xff", strings.Repeat("long ", 50)}
 
-// obeyed returns the first character of a text that a terminal obeys, but for the ends of lines.
-func obeyed(text string) (rune, bool) {
+// controlCharacter returns the first control character of a text, other than a newline.
+func controlCharacter(text string) (rune, bool) {
 	for _, r := range text {
 		if r != '\n' && r != unicode.ReplacementChar && !unicode.IsPrint(r) {
 			return r, true
@@ -33,8 +33,8 @@ func obeyed(text string) (rune, bool) {
 	return 0, false
 }
 
-// drawMessage fills a message with anything that its fields may hold.
-func drawMessage(t *rapid.T, m protoreflect.Message) {
+// fillMessage fills a message with random values of its fields.
+func fillMessage(t *rapid.T, m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
@@ -45,21 +45,21 @@ func drawMessage(t *rapid.T, m protoreflect.Message) {
 			list := m.Mutable(field).List()
 			for range rapid.IntRange(1, 3).Draw(t, "length") {
 				if field.Message() != nil {
-					drawMessage(t, list.AppendMutable().Message())
+					fillMessage(t, list.AppendMutable().Message())
 				} else {
-					list.Append(drawValue(t, field))
+					list.Append(randomValue(t, field))
 				}
 			}
 		case field.Message() != nil:
-			drawMessage(t, m.Mutable(field).Message())
+			fillMessage(t, m.Mutable(field).Message())
 		default:
-			m.Set(field, drawValue(t, field))
+			m.Set(field, randomValue(t, field))
 		}
 	}
 }
 
-// drawValue returns a value of a field, more often than not an extreme one.
-func drawValue(t *rapid.T, field protoreflect.FieldDescriptor) protoreflect.Value {
+// randomValue returns a random value of a field, often an extreme one.
+func randomValue(t *rapid.T, field protoreflect.FieldDescriptor) protoreflect.Value {
 	whole := rapid.SampledFrom([]int64{0, 1, -1, 3, 1e9, math.MaxInt64, math.MinInt64}).Draw(t, "whole")
 	switch field.Kind() {
 	case protoreflect.StringKind:
@@ -86,76 +86,75 @@ func drawValue(t *rapid.T, field protoreflect.FieldDescriptor) protoreflect.Valu
 	}
 }
 
-// drawn fills a message.
-func drawn[M proto.Message](t *rapid.T, m M) M {
-	drawMessage(t, m.ProtoReflect())
+// randomize fills a message with random values and returns it.
+func randomize[M proto.Message](t *rapid.T, m M) M {
+	fillMessage(t, m.ProtoReflect())
 	return m
 }
 
-// TestHostileAnswers shows a person answers of a server that may say anything: none ends the
-// program, and none drives the terminal.
-func TestHostileAnswers(t *testing.T) {
+// TestHostileResponses formats random responses of a server. The program does not crash, and the text has no control
+// characters.
+func TestHostileResponses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		request := drawn(t, &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 4}})
+		request := randomize(t, &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 4}})
 		snapshot := request.GetSnapshot()
-		whatIf := drawn(t, &elastallocv1.WhatIfRequest{Snapshot: snapshot})
-		snapshot.Groups = nil // Our own, which have no circle.
+		whatIf := randomize(t, &elastallocv1.WhatIfRequest{Snapshot: snapshot})
+		snapshot.Groups = nil // Groups of requests have no cycle.
 		jobs := func() (of []*elastallocv1.Allocation) {
 			for range snapshot.GetJobs() {
-				of = append(of, drawn(t, new(elastallocv1.Allocation)))
+				of = append(of, randomize(t, new(elastallocv1.Allocation)))
 			}
 			return of
 		}
 		var screen cli.Screen
-		answer := drawn(t, new(elastallocv1.WhatIfResponse))
-		whatIf.Scenarios = whatIf.GetScenarios()[:min(len(whatIf.GetScenarios()), len(answer.GetResults()))]
-		answer.Results = answer.GetResults()[:len(whatIf.GetScenarios())]
-		shown := whatIfText(whatIf, answer, screen) +
-			explanationsText(request, drawn(t, new(elastallocv1.ExplainResponse)), rapid.Bool().Draw(t, "detailed"), screen) +
-			forecastText(drawn(t, new(elastallocv1.ForecastResponse)), screen)
+		response := randomize(t, new(elastallocv1.WhatIfResponse))
+		whatIf.Scenarios = whatIf.GetScenarios()[:min(len(whatIf.GetScenarios()), len(response.GetResults()))]
+		response.Results = response.GetResults()[:len(whatIf.GetScenarios())]
+		shown := whatIfText(whatIf, response, screen) +
+			explanationsText(request, randomize(t, new(elastallocv1.ExplainResponse)), rapid.Bool().Draw(t, "detailed"), screen) +
+			forecastText(randomize(t, new(elastallocv1.ForecastResponse)), screen)
 		for _, show := range []func() (string, error){
 			func() (string, error) {
-				return decisionText(request, drawn(t, &elastallocv1.AllocateResponse{Allocations: jobs()}), screen)
+				return decisionText(request, randomize(t, &elastallocv1.AllocateResponse{Allocations: jobs()}), screen)
 			},
 			func() (string, error) {
-				return fillText(snapshot, drawn(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
+				return fillText(snapshot, randomize(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
 			},
 			func() (string, error) {
-				return drawForecast(snapshot.GetId(), format.Node, drawn(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
+				return drawForecast(snapshot.GetId(), format.Node, randomize(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))
 			},
 		} {
 			text, err := show()
 			shown += text
-			if err != nil { // An answer that does not fit the request.
+			if err != nil { // The response does not match the request.
 				shown += err.Error()
 			}
 		}
-		if r, found := obeyed(shown); found {
-			t.Errorf("%U is among\n%s", r, shown)
+		if r, found := controlCharacter(shown); found {
+			t.Errorf("%U is in\n%s", r, shown)
 		}
 	})
 }
 
-// talkative answers what-ifs with more results than it was asked for.
-type talkative struct{ allocator }
+// surplusResults returns more results than scenarios.
+type surplusResults struct{ allocator }
 
-func (talkative) WhatIf(context.Context, *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
+func (surplusResults) WhatIf(context.Context, *elastallocv1.WhatIfRequest) (*elastallocv1.WhatIfResponse, error) {
 	return &elastallocv1.WhatIfResponse{Results: make([]*elastallocv1.ScenarioResult, 3)}, nil
 }
 
-func TestUnaskedResults(t *testing.T) {
+func TestSurplusResults(t *testing.T) {
 	t.Parallel()
 	f := whatIfFlags{nodes: []int{4}}
 	command := new(cobra.Command)
 	command.SetContext(t.Context())
-	if _, err := f.whatIf(command, new(elastallocv1.AllocateRequest), talkative{}); err == nil || err.Error() != "the response has 3 results; must have 1" {
+	if _, err := f.whatIf(command, new(elastallocv1.AllocateRequest), surplusResults{}); err == nil || err.Error() != "the response has 3 results; must have 1" {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-// TestHostileTextsInErrors checks that neither a server's refusals nor names in a file drive the
-// terminal.
+// TestHostileTextsInErrors checks that errors of a server and names in a file are printed without control characters.
 func TestHostileTextsInErrors(t *testing.T) {
 	t.Parallel()
 	const bad = "\x1b[2J\u009b31m\u202e"
@@ -171,7 +170,7 @@ func TestHostileTextsInErrors(t *testing.T) {
 		status.Error(codes.DeadlineExceeded, bad), status.Error(codes.Internal, bad+"\nelastalloc: done"),
 	} {
 		text := f.requestError(t.Context(), refusal).Error()
-		if r, found := obeyed(text); found || strings.Contains(text, "\nelastalloc") {
+		if r, found := controlCharacter(text); found || strings.Contains(text, "\nelastalloc") {
 			t.Errorf("%U is in %q", r, text)
 		}
 	}
@@ -182,7 +181,7 @@ func TestHostileTextsInErrors(t *testing.T) {
 		"a job id": `{"snapshot": {"totalNodes": 1, "jobs": [{"id": "\u001b[2J", "remainingEta": "1s"}, {"id": "\u001b[2J"}]}}`,
 	} {
 		_, stderr, status := runWith(t, nil, stdin, "allocate", "-f", "-")
-		if r, found := obeyed(stderr); found || status != cli.ExitBadInput {
+		if r, found := controlCharacter(stderr); found || status != cli.ExitBadInput {
 			t.Errorf("%s: exit status %d, %U is in %q", name, status, r, stderr)
 		}
 	}

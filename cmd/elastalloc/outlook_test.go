@@ -8,7 +8,7 @@ import (
 )
 
 func TestEndingOf(t *testing.T) {
-	holding := func(nodes int) solver.Job {
+	running := func(nodes int) solver.Job {
 		job := solver.NewJob("a", 1000*time.Second)
 		job.CurrentNodes, job.TrainingTime = nodes, time.Minute
 		return job
@@ -23,24 +23,24 @@ func TestEndingOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		job   *solver.Job
 		nodes int
-		want  time.Duration // 0: it does not end
+		want  time.Duration // 0 if the job does not complete
 	}{
-		"no nodes":                     {with(holding(2), same), 0, 0},
-		"as it is":                     {with(holding(2), restart), 2, 625 * time.Second},
-		"more nodes":                   {with(holding(1), same), 2, 625 * time.Second},
-		"more nodes after a restart":   {with(holding(1), restart), 2, 725 * time.Second},
-		"fewer nodes after a restart":  {with(holding(4), restart), 2, 725 * time.Second},
-		"a resume after a restart":     {with(holding(0), restart), 2, 725 * time.Second},
+		"no nodes":                     {with(running(2), same), 0, 0},
+		"unchanged":                    {with(running(2), restart), 2, 625 * time.Second},
+		"more nodes":                   {with(running(1), same), 2, 625 * time.Second},
+		"more nodes after a restart":   {with(running(1), restart), 2, 725 * time.Second},
+		"fewer nodes after a restart":  {with(running(4), restart), 2, 725 * time.Second},
+		"a resume after a restart":     {with(running(0), restart), 2, 725 * time.Second},
 		"a start is not a restart":     {with(solver.NewJob("a", 1000*time.Second), restart), 2, 625 * time.Second},
-		"more nodes after a delay":     {with(holding(1), delay), 2, 662500 * time.Millisecond},
-		"fewer nodes need no delay":    {with(holding(4), delay), 2, 625 * time.Second},
-		"an end within the delay":      {with(holding(1), func(j *solver.Job) { j.RescaleDelay = 2 * time.Hour }), 2, 1000 * time.Second},
-		"an ETA that is of four nodes": {with(holding(1), func(j *solver.Job) { j.ETANodes = 4 }), 1, 2560 * time.Second},
+		"more nodes after a delay":     {with(running(1), delay), 2, 662500 * time.Millisecond},
+		"fewer nodes need no delay":    {with(running(4), delay), 2, 625 * time.Second},
+		"completion in the delay":      {with(running(1), func(j *solver.Job) { j.RescaleDelay = 2 * time.Hour }), 2, 1000 * time.Second},
+		"an ETA on four nodes":         {with(running(1), func(j *solver.Job) { j.ETANodes = 4 }), 1, 2560 * time.Second},
 		"a start after the same delay": {with(solver.NewJob("a", 1000*time.Second), delay), 2, 725 * time.Second},
 	} {
 		got := endingOf(&solver.Snapshot{Jobs: []solver.Job{*test.job}}, 0, solver.NewOption(0, test.nodes))
 		if got.ends != (test.want > 0) || (got.in-test.want).Abs() > time.Millisecond {
-			t.Errorf("%s: it ends in %v (%v); want %v", name, got.in, got.ends, test.want)
+			t.Errorf("%s: the job completes in %v (%v); want %v", name, got.in, got.ends, test.want)
 		}
 	}
 }

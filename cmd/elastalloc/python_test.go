@@ -64,8 +64,8 @@ with Client(address) as c:
     Estimator().estimate(user_estimate=3600, work_done=2.5 * 3600).set_on(hung)
     assert hung.work_done.seconds == 9000 and hung.overrun == 2.5, hung
     for objective in pb.OBJECTIVE_PROGRESS, pb.OBJECTIVE_TOTAL_TIME:
-        answer = c.allocate({"total_nodes": 4, "jobs": [job, hung]}, {"objective": objective}, timeout=60)
-        assert [(w.code, w.job_id) for w in answer.report.warnings] == [(pb.WARNING_CODE_ETA_RAN_OUT, "hung")], answer
+        response = c.allocate({"total_nodes": 4, "jobs": [job, hung]}, {"objective": objective}, timeout=60)
+        assert [(w.code, w.job_id) for w in response.report.warnings] == [(pb.WARNING_CODE_ETA_RAN_OUT, "hung")], response
     forecast = c.forecast(snapshot, pb.AllocateOptions(), cadence=60, timeout=60)
     assert forecast.jobs[0].job_id == "a", forecast
     for wrong in lambda: c.forecast(snapshot, cadnce=60), lambda: message(pb.Job, remaining_eta="1h"):
@@ -82,8 +82,8 @@ with Client(address) as c:
         assert "total_nodes" in error.details(), error
 with Client(address, timeout=60) as c:
     broken = message(pb.Job, id="broken", current_nodes=1)
-    held = c.decide({"total_nodes": 4, "jobs": [job, broken]})
-    assert [w.code for w in held.report.warnings] == [pb.WARNING_CODE_BAD_JOB_HELD], held
+    decided = c.decide({"total_nodes": 4, "jobs": [job, broken]})
+    assert [w.code for w in decided.report.warnings] == [pb.WARNING_CODE_BAD_JOB_HELD], decided
     c.allocate = lambda snapshot, options, timeout: (options.objective, options.admission, options.bad_jobs, options.time_budget.seconds)
     total, start, hold = pb.OBJECTIVE_TOTAL_TIME, pb.ADMISSION_START_FIRST, pb.BAD_JOBS_HOLD
     for options, want in [
@@ -121,11 +121,11 @@ from elastalloc import Client
 
 for target in "unix://" + sys.argv[1], "unix:" + sys.argv[1]:
     with Client(target, timeout=60) as c:
-        answer = c.allocate({"total_nodes": 4, "jobs": [{"id": "a", "remaining_eta": 3600}]})
-        assert answer.allocations[0].nodes == 4, answer
+        response = c.allocate({"total_nodes": 4, "jobs": [{"id": "a", "remaining_eta": 3600}]})
+        assert response.allocations[0].nodes == 4, response
 `, strings.TrimPrefix(startServer(t, "--listen=unix:"+socket).Addr, "unix://"))
 	})
-	t.Run("time of attempts", func(t *testing.T) { // As the Go client has it: TestDeadline.
+	t.Run("time of attempts", func(t *testing.T) { // like TestDeadline of the Go client
 		run(t, `
 import grpc
 from elastalloc import Client, pb
@@ -135,61 +135,61 @@ class Late(grpc.RpcError):
         return grpc.StatusCode.DEADLINE_EXCEEDED
 
 for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300), (150, 100, 125, 150), (90, 100, 90, 90):
-    given = []
+    timeouts = []
 
     def method(request, timeout):
-        given.append(timeout)
+        timeouts.append(timeout)
         raise Late()
 
     try:
         Client("127.0.0.1:1", timeout=60)._call(method, pb.AllocateRequest(options={"time_budget": {"seconds": budget}}), timeout)
-        raise AssertionError(given)
+        raise AssertionError(timeouts)
     except Late:
         pass
     want = [first] * 3 + [last]
-    assert len(given) == 4 and all(w - 5 < g <= w for g, w in zip(given, want)), (given, want)
+    assert len(timeouts) == 4 and all(w - 5 < g <= w for g, w in zip(timeouts, want)), (timeouts, want)
 `)
 	})
 	t.Run("plan", func(t *testing.T) {
-		// The turns of the Go client's Plan, and what has no place in them: groups and speed tables.
+		// The calls in the golden file of the Go client, and tests of groups and speed tables.
 		run(t, `
 import json
 from google.protobuf.json_format import MessageToDict, ParseDict
 from elastalloc import Plan, PoolError, message, pb, reserve, steps
 
 for number, case in enumerate(json.load(open("../../client/testdata/plans.json"))):
-    turns = case.pop("turns")
+    calls = case.pop("calls")
     plan = Plan(**case)
-    for turn in turns:
-        now, snapshot = turn["at"], ParseDict(turn["observe"], pb.Snapshot())
+    for call in calls:
+        now, snapshot = call["at"], ParseDict(call["observe"], pb.Snapshot())
         plan.observe(now, snapshot)
-        for job in turn.get("failed", []):
+        for job in call.get("failed", []):
             plan.failed(now, job)
-        assert plan.overdue(now) == turn.get("overdue", []), (number, turn)
-        if "late" in turn:
-            plan.decide(now, ParseDict(turn["late"], pb.AllocateResponse()))
+        assert plan.overdue(now) == call.get("overdue", []), (number, call)
+        if "late" in call:
+            plan.decide(now, ParseDict(call["late"], pb.AllocateResponse()))
 
-        def ask(snapshot):
+        def request(snapshot):
             sent = MessageToDict(snapshot)
-            assert turn["due"] and sent == turn["sent"], (number, turn, sent)
-            if "decide" not in turn:
+            assert call["due"] and sent == call["sent"], (number, call, sent)
+            if "decide" not in call:
                 raise ConnectionError
-            return ParseDict(turn["decide"], pb.AllocateResponse())
+            return ParseDict(call["decide"], pb.AllocateResponse())
 
-        if "refused" in turn:
+        if "refused" in call:
             try:
-                plan.reconcile(now, snapshot, ask)
-                raise AssertionError((number, turn))
+                plan.reconcile(now, snapshot, request)
+                raise AssertionError((number, call))
             except PoolError as error:
-                assert str(error) == turn["refused"] and plan.next(now) == [], (number, turn, error)
+                assert str(error) == call["refused"] and plan.next(now) == [], (number, call, error)
             continue
-        assert plan.due(now) == turn["due"], (number, turn)
+        assert plan.due(now) == call["due"], (number, call)
         try:
-            taken, _ = plan.reconcile(now, snapshot, ask)
+            taken, _ = plan.reconcile(now, snapshot, request)
         except ConnectionError:
-            taken = plan.next(now)  # Those of the last decision go on.
+            taken = plan.next(now)  # Steps of the last decision continue.
         taken = [f"{step.job_id} {step.nodes} {step.node_type}" for step in taken]
-        assert taken == turn.get("next", []), (number, turn, taken)
+        assert taken == call.get("next", []), (number, call, taken)
 
 groups = [{"id": "all", "limit": 6}, {"id": "team", "parent_id": "all", "quota": 3}, {"id": "x", "parent_id": "x"}]
 snapshot = message(pb.Snapshot, total_nodes=8, groups=groups)
@@ -205,33 +205,33 @@ for sizes, pinned in ([1, 2, 4], True), ([], False), ([1, 2], False):
     sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[job])).jobs[0]
     assert (sent.max_nodes == 4) == pinned and list(sent.allowed_nodes) == sizes, sent
 
-def turn(plan, now, total, held, gets):
-    """Returns the warnings of a turn, or the text of the error that refuses the pool."""
-    jobs = [{"id": str(n), "current_nodes": nodes} for n, nodes in enumerate(held)]
-    allocations = [{"job_id": str(n), "nodes": nodes} for n, nodes in enumerate(gets)]
-    report = {"warnings": [{"message": "look here"}]}
-    ask = lambda _: message(pb.AllocateResponse, allocations=allocations, report=report)
+def reconcile(plan, now, total, current, decided):
+    """Returns the warnings of a call, or the error if the pool is rejected."""
+    jobs = [{"id": str(n), "current_nodes": nodes} for n, nodes in enumerate(current)]
+    allocations = [{"job_id": str(n), "nodes": nodes} for n, nodes in enumerate(decided)]
+    report = {"warnings": [{"message": "a warning"}]}
+    request = lambda _: message(pb.AllocateResponse, allocations=allocations, report=report)
     try:
-        return [w.message for w in plan.reconcile(now, {"total_nodes": total, "jobs": jobs}, ask)[1]]
+        return [w.message for w in plan.reconcile(now, {"total_nodes": total, "jobs": jobs}, request)[1]]
     except PoolError as error:
         return str(error)
 
-plan, looked = Plan(), ["look here"]
-assert turn(plan, 0, 10, [6, 4], [6, 4]) == looked
-assert turn(plan, 5, 10, [6, 4], [6, 4]) == []  # Nothing was asked.
-assert turn(plan, 10, 7, [6, 4], [6, 0]) == looked
+plan, warnings = Plan(), ["a warning"]
+assert reconcile(plan, 0, 10, [6, 4], [6, 4]) == warnings
+assert reconcile(plan, 5, 10, [6, 4], [6, 4]) == []  # No decision was requested.
+assert reconcile(plan, 10, 7, [6, 4], [6, 0]) == warnings
 for now in 30, 900:
-    refused = turn(plan, now, 4, [6, 0], [])
-    assert "has 4 nodes, but jobs occupied 6 at the last decision; it may lose at most 30%" in refused, refused
-assert turn(plan, 930, 4, [6, 0], [4, 0]) == looked  # Three cadences are over.
+    rejected = reconcile(plan, now, 4, [6, 0], [])
+    assert "has 4 nodes, but jobs occupied 6 at the last decision; it may lose at most 30%" in rejected, rejected
+assert reconcile(plan, 930, 4, [6, 0], [4, 0]) == warnings  # After three cadences.
 for now in 940, 5000:
-    refused = turn(plan, now, 0, [6, 0], [])
-    assert "has 0 nodes, but jobs occupy 6; total_nodes or node_types must be the usable nodes" in refused, refused
-assert turn(Plan(max_shrink=1), 0, 1, [6, 4], [1, 0]) == looked
+    rejected = reconcile(plan, now, 0, [6, 0], [])
+    assert "has 0 nodes, but jobs occupy 6; total_nodes or node_types must be the usable nodes" in rejected, rejected
+assert reconcile(Plan(max_shrink=1), 0, 1, [6, 4], [1, 0]) == warnings
 plan, both = Plan(), [{"id": "0", "current_nodes": 4}, {"id": "1", "current_nodes": 4}]
 plan.snapshot(0, message(pb.Snapshot, total_nodes=8, jobs=both))
 plan.observe(10, message(pb.Snapshot, total_nodes=4, jobs=both))
-plan.decide(10, message(pb.AllocateResponse, allocations=[{"job_id": "0", "nodes": 2}]))  # of the pool as it was
+plan.decide(10, message(pb.AllocateResponse, allocations=[{"job_id": "0", "nodes": 2}]))  # on the pool before it lost nodes
 assert plan.next(10) == [], plan.next(10)
 plan.observe(20, message(pb.Snapshot, total_nodes=8, jobs=both))
 assert plan.next(20) == [("0", 2, True, "")]
@@ -242,8 +242,8 @@ assert steps(moves) == [("a", 0, True, ""), ("a", 4, False, "b")], steps(moves)
 `)
 	})
 	t.Run("sweep", func(t *testing.T) {
-		// As TestSweep of the Go client has it: the decisions on 20 identical jobs, carried out by a Plan,
-		// let all of them complete and resize none for ever.
+		// Like TestSweep of the Go client: the decisions on 20 identical jobs, applied by a Plan, complete all
+		// jobs without many resizes.
 		run(t, `
 import math
 import sys
@@ -253,38 +253,38 @@ OPTIONS = {
     "objective": "OBJECTIVE_TOTAL_TIME",
     "admission": "ADMISSION_START_FIRST",
     "bad_jobs": "BAD_JOBS_HOLD",
-    "time_budget": 10,  # Far more than a decision takes, also on a busy machine.
+    "time_budget": 10,  # A decision takes much less, also on a busy machine.
 }
-EACH = 10  # seconds between two turns
+INTERVAL = 10  # seconds between two calls
 
 def sweep(client, nodes, restart):
     """Runs jobs of an hour on one node each, in simulated time, and returns how often each was resized."""
     jobs = {
-        f"trial-{n}": {"left": 3600.0, "nodes": 0, "loading": 0, "trained": 0, "waited": 0, "changes": 0} for n in range(20)
+        f"trial-{n}": {"left": 3600.0, "nodes": 0, "loading": 0, "trained": 0, "waited": 0, "resizes": 0} for n in range(20)
     }
     plan, now, running = Plan(), 0, dict(jobs)
     while running:
         assert now < 200 * 3600, f"{len(running)} jobs run after {now} s with {nodes} nodes and restarts of {restart} s"
-        told = [
+        reported = [
             {"id": name, "remaining_eta": job["left"], "current_nodes": job["nodes"], "training_time": job["trained"],
              "waiting_time": job["waited"], "restart_time": restart}
             for name, job in running.items()
         ]
-        taken, _ = plan.reconcile(now, {"total_nodes": nodes, "jobs": told}, lambda s: client.allocate(s, OPTIONS, timeout=60))
+        taken, _ = plan.reconcile(now, {"total_nodes": nodes, "jobs": reported}, lambda s: client.allocate(s, OPTIONS, timeout=60))
         for step in taken:
             job = running[step.job_id]
-            job["nodes"], job["loading"], job["changes"] = step.nodes, restart, job["changes"] + 1
+            job["nodes"], job["loading"], job["resizes"] = step.nodes, restart, job["resizes"] + 1
         for job in running.values():
             if job["nodes"] == 0:
-                job["waited"] += EACH
+                job["waited"] += INTERVAL
             elif job["loading"] > 0:
-                job["loading"] -= EACH
+                job["loading"] -= INTERVAL
             else:
-                job["trained"] += EACH
-                job["left"] -= EACH * job["nodes"] * 0.8 ** math.log2(job["nodes"])
+                job["trained"] += INTERVAL
+                job["left"] -= INTERVAL * job["nodes"] * 0.8 ** math.log2(job["nodes"])
         running = {name: job for name, job in running.items() if job["left"] > 0}
-        now += EACH
-    return [job["changes"] - 1 for job in jobs.values()]  # without the first start
+        now += INTERVAL
+    return [job["resizes"] - 1 for job in jobs.values()]  # without the first start
 
 with Client(sys.argv[1]) as client:
     for nodes in 1, 8:
@@ -293,7 +293,7 @@ with Client(sys.argv[1]) as client:
             assert max(resizes) <= 8, (nodes, restart, resizes)
 `, server.Addr)
 	})
-	t.Run("placement", func(t *testing.T) { // As the Go client has it: TestGolden.
+	t.Run("placement", func(t *testing.T) { // like TestGolden of the Go client
 		run(t, `
 import json, sys
 from elastalloc import placement
@@ -319,17 +319,17 @@ with open(sys.argv[1]) as lines:
 assert number > 300, number
 `, "../../client/placement/testdata/cases.jsonl")
 	})
-	t.Run("frozen server", func(t *testing.T) {
-		// Both start at the same time, so that the client soon knows both. The one that is
-		// awake says how many calls the other one swallowed.
-		var swallowed atomic.Int64
-		frozen := startFake(t, func(ctx context.Context) (string, error) {
-			swallowed.Add(1)
+	t.Run("hanging server", func(t *testing.T) {
+		// Both servers start at the same time, so that the client soon knows both. The healthy server returns
+		// the number of calls of the hanging one.
+		var hangingCalls atomic.Int64
+		hanging := startFake(t, func(ctx context.Context) (string, error) {
+			hangingCalls.Add(1)
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
-		awake := startFake(t, func(context.Context) (string, error) { return fmt.Sprint(swallowed.Load()), nil })
-		// Any call that is lost ends the script. The first attempt has 3 s.
+		healthy := startFake(t, func(context.Context) (string, error) { return fmt.Sprint(hangingCalls.Load()), nil })
+		// A failed call stops the script. The first attempt has 3 s.
 		run(t, `
 import sys
 import time
@@ -338,30 +338,30 @@ from elastalloc import Client, pb
 with Client(sys.argv[1], timeout=6) as c:
     while int(c.allocate(pb.Snapshot()).snapshot_id) < 1:
         time.sleep(0.01)
-`, frozen+","+awake)
+`, hanging+","+healthy)
 	})
 }
 
-// fakeServer answers Allocate with a snapshot's id.
+// fakeServer returns an id of a snapshot for Allocate calls.
 type fakeServer struct {
 	elastallocv1.UnimplementedAllocatorServiceServer
-	answer func(context.Context) (string, error)
+	snapshotID func(context.Context) (string, error)
 }
 
 func (s fakeServer) Allocate(ctx context.Context, _ *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	id, err := s.answer(ctx)
+	id, err := s.snapshotID(ctx)
 	return &elastallocv1.AllocateResponse{SnapshotId: id}, err
 }
 
 // startFake starts a server and returns its address.
-func startFake(t *testing.T, answer func(context.Context) (string, error)) string {
+func startFake(t *testing.T, snapshotID func(context.Context) (string, error)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server, healthy := grpc.NewServer(), health.NewServer()
-	elastallocv1.RegisterAllocatorServiceServer(server, fakeServer{answer: answer})
+	elastallocv1.RegisterAllocatorServiceServer(server, fakeServer{snapshotID: snapshotID})
 	grpc_health_v1.RegisterHealthServer(server, healthy)
 	healthy.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
 	served := make(chan error, 1)
@@ -369,13 +369,13 @@ func startFake(t *testing.T, answer func(context.Context) (string, error)) strin
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-served; err != nil {
-			t.Errorf("server ended with %v", err)
+			t.Errorf("Serve returned %v", err)
 		}
 	})
 	return listener.Addr().String()
 }
 
-// python is Debian's, which has the package python3-grpcio.
+// python is the Python of Debian, which has the package python3-grpcio.
 const python = "/usr/bin/python3"
 
 // wheel builds the Python package and returns its path.

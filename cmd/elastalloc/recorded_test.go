@@ -14,8 +14,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// recordDecisions records right decisions of jobs a, a and b, b and c, five minutes apart from
-// 14:00 in local time on, and then a call that failed.
+// recordDecisions records decisions on the jobs a, a and b, and b and c, every five minutes from 14:00 local time on,
+// and then a failed call.
 func recordDecisions(t *testing.T) string {
 	t.Helper()
 	allocator, err := cli.NewInProcess(nil, nil)
@@ -71,7 +71,7 @@ func TestExplainRecording(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &response); err != nil || stderr != of("05", "id-ab") || status != cli.ExitDone {
 		t.Errorf("exit status %d, stderr %q, stdout %v", status, stderr, err)
 	}
-	// A budget of the recorded decision would cut the explanation short.
+	// The time budget of the recorded decision is not applied to the explanation.
 	if !strings.Contains(stdout, `"reason": "REASON_OPTIMAL"`) {
 		t.Errorf("stdout:\n%s", stdout)
 	}
@@ -101,7 +101,7 @@ func TestExplainRecordedSizeLimit(t *testing.T) {
 	clitest.CheckContains(t, "stdout", succeed(t, "", "explain", "--recording", dir, "--job", "b"), "b waits: the size limits leave less than 4 nodes")
 }
 
-func TestExplainRecordingRefuses(t *testing.T) {
+func TestExplainRecordingErrors(t *testing.T) {
 	dir := recordDecisions(t)
 	for args, want := range map[string]string{
 		"":                                        "[file recording] is required",
@@ -120,7 +120,7 @@ func TestExplainRecordingRefuses(t *testing.T) {
 	}
 }
 
-// TestExplainOthers checks that an explanation of other nodes than those recorded says so.
+// TestExplainOthers checks that an explanation states if its nodes differ from the recorded nodes.
 func TestExplainOthers(t *testing.T) {
 	dir := clitest.Record(t, recording.Entry{
 		Time:     time.Now(),

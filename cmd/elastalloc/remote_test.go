@@ -10,7 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testcert"
 )
 
-// TestAllocateOverTLS asks a server that requires client certificates.
+// TestAllocateOverTLS calls a server that requires client certificates.
 func TestAllocateOverTLS(t *testing.T) {
 	serverID, clientID := testcert.New(t, t.TempDir()), testcert.New(t, t.TempDir())
 	server := startServer(t, "--tls-cert", serverID.CertFile, "--tls-key", serverID.KeyFile, "--client-ca", clientID.CertFile)
@@ -42,7 +42,7 @@ func TestAllocateOverTLS(t *testing.T) {
 	}
 }
 
-// TestUnreachable asks where no allocator answers.
+// TestUnreachable checks the errors of calls to addresses without an allocator.
 func TestUnreachable(t *testing.T) {
 	const closed = "127.0.0.1:1"
 	admin := httptest.NewServer(http.NotFoundHandler())
@@ -56,7 +56,7 @@ func TestUnreachable(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		// Of a name that cannot be one no name server is asked.
+		// An invalid name is not looked up.
 		"nosuch..name:50051":           "the name nosuch..name cannot be resolved: ",
 		closed:                         "no server responds at " + closed + ": dial tcp ",
 		closed + ",[::1]:1":            "no server responds at " + closed + ",[::1]:1: dial tcp",
@@ -71,8 +71,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestCertificateRequired reads the alert of a server that knows the authority of no
-// certificate that its client has: Go's client then shows none.
+// TestCertificateRequired checks the error if the server does not trust the authority of the client certificate. The
+// client of Go then sends no certificate.
 func TestCertificateRequired(t *testing.T) {
 	const alert = `connection error: desc = "error reading server preface: remote error: tls: certificate required"`
 	for cert, want := range map[string]string{"": "set --tls-cert and --tls-key", "client.crt": "rejects the client's certificate"} {

@@ -26,8 +26,7 @@ func runWith(t *testing.T, env map[string]string, stdin string, args ...string) 
 	return clitest.Run(t, run, env, stdin, args...)
 }
 
-// succeed executes a command line that has to succeed without a warning, and returns what it
-// prints.
+// succeed executes a command line that must succeed without a warning, and returns its output.
 func succeed(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := runWith(t, nil, stdin, args...)
@@ -37,24 +36,24 @@ func succeed(t *testing.T, stdin string, args ...string) string {
 	return stdout
 }
 
-// maskTimes hides what differs from run to run in a table or in JSON.
+// maskTimes masks values in a table or in JSON that differ between runs.
 func maskTimes(text string) string {
 	text = regexp.MustCompile(`\b(in|after) [0-9.]+(ns|µs|ms|s)`).ReplaceAllString(text, "$1 TIME")
 	return regexp.MustCompile(`"(solveTime|duration)": "[^"]*"`).ReplaceAllString(text, `"$1": "TIME"`)
 }
 
-// scenarios is a file of scenarios, one of which is wrong.
+// scenarios is a file of scenarios, one of which is not valid.
 const scenarios = `{"scenarios": [
 	{"name": "bert is urgent", "putJobs": [{"id": "bert-large-wiki-phase2", "remainingEta": "101180s", "currentNodes": 4, "weight": 8}]},
 	{"name": "gone", "removeJobIds": ["no-such-job"]},
 	{"name": "no pauses", "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_OPTIMIZED"}}
 ]}`
 
-// TestTables compares what the commands show a person with golden files; go test -update rewrites
-// them. No line is wider than a terminal. The budget is ample so that no time limit ends a search.
+// TestTables compares the tables of commands with golden files, which go test -update rewrites. No line is wider than
+// a terminal. The budget is large, so that no search reaches it.
 func TestTables(t *testing.T) {
 	if testing.Short() {
-		t.Skip("what it runs is run elsewhere, this compares its words")
+		t.Skip("other tests run the commands, this test compares texts")
 	}
 	file := filepath.Join(t.TempDir(), "scenarios.json")
 	if err := os.WriteFile(file, []byte(scenarios), 0o600); err != nil {
@@ -107,26 +106,25 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// startFirst has a job that START_FIRST starts at the price of all others.
+// startFirst is a request with a job that START_FIRST starts although all other jobs have to pause.
 const startFirst = `{"snapshot": {"totalNodes": 8, "jobs": [
 	{"id": "a", "remainingEta": "1000h", "currentNodes": 4, "trainingTime": "1h", "restartTime": "600s"},
 	{"id": "b", "remainingEta": "1000h", "currentNodes": 4, "trainingTime": "1h", "restartTime": "600s"},
 	{"id": "big", "remainingEta": "900h", "minNodes": 8, "maxNodes": 8}]},
 	"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST"}}`
 
-// TestStartFirstBehindGreedy checks the words where starting every job that can start costs
-// more than greedy, which lets one wait, and no plan that may is better. A job that is paused for
-// the start is told for which.
+// TestStartFirstBehindGreedy checks the texts if the plan is worse than the greedy baseline, because the admission
+// requires to start a job. The explanation of a paused job names this job.
 func TestStartFirstBehindGreedy(t *testing.T) {
-	words := func(args ...string) string { return strings.Join(strings.Fields(succeed(t, startFirst, args...)), " ") }
-	clitest.CheckContains(t, "the decision", words("allocate", "-f", "-", "--budget=1m"),
+	text := func(args ...string) string { return strings.Join(strings.Fields(succeed(t, startFirst, args...)), " ") }
+	clitest.CheckContains(t, "the decision", text("allocate", "-f", "-", "--budget=1m"),
 		"no plan that the admission allows is better", "by leaving jobs waiting that the admission starts",
 		"start-first starts big on 8 nodes at any price, here the nodes of 2 running jobs; optimized may let it wait")
-	clitest.CheckContains(t, "the explanation", words("explain", "-f", "-", "--job=a"),
+	clitest.CheckContains(t, "the explanation", text("explain", "-f", "-", "--job=a"),
 		"a is paused: 1 node does not fit in addition to the jobs before it, mainly because big starts with 8 nodes")
 }
 
-// TestCappedJobs checks that nodes which stay idle since max_nodes is unset are explained.
+// TestCappedJobs checks the explanation of nodes that are idle because max_nodes is not set.
 func TestCappedJobs(t *testing.T) {
 	for job, want := range map[string]bool{`"remainingEta": "9h"`: true, `"remainingEta": "9h", "maxNodes": 16`: false} {
 		request := `{"snapshot": {"totalNodes": 40, "jobs": [{"id": "a", ` + job + `}]}}`
@@ -137,7 +135,7 @@ func TestCappedJobs(t *testing.T) {
 	}
 }
 
-// TestJSON checks that -o json prints the response itself, the same every time.
+// TestJSON checks that -o json prints the response, and that it is the same every time.
 func TestJSON(t *testing.T) {
 	first := succeed(t, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
 	response := new(elastallocv1.AllocateResponse)
@@ -145,16 +143,16 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if response.GetReport().GetReason() != elastallocv1.Reason_REASON_OPTIMAL || len(response.GetAllocations()) != 4 {
-		t.Errorf("the answer is %s; want a proven optimum for 4 jobs", first)
+		t.Errorf("the response is %s; want a proven optimum for 4 jobs", first)
 	}
 	for _, a := range response.GetAllocations() {
 		if len(a.GetPlannedNodes())+len(a.GetPlannedProgress()) > 0 {
-			t.Errorf("the plan of %q was given without being asked for", a.GetJobId())
+			t.Errorf("the response has the plan of %q, which was not requested", a.GetJobId())
 		}
 	}
 	again := succeed(t, "", "allocate", "-f", "testdata/queue.json", "-o", "json", "--budget=1m")
 	if diff := cmp.Diff(maskTimes(first), maskTimes(again)); diff != "" {
-		t.Errorf("the same request gave different answers:\n%s", diff)
+		t.Errorf("responses to the same request differ:\n%s", diff)
 	}
 }
 
@@ -194,16 +192,16 @@ func TestEnvironment(t *testing.T) {
 	env := map[string]string{"ELASTALLOC_FILE": "testdata/queue.json", "ELASTALLOC_OUTPUT": "json", "ELASTALLOC_BACKEND": "greedy", "ELASTALLOC_SERVER": ""}
 	stdout, stderr, status := runWith(t, env, "", "allocate")
 	if status != cli.ExitDone || !strings.Contains(stdout, `"backend": "BACKEND_GREEDY"`) {
-		t.Errorf("exit status %d, stderr %q, stdout %q; want greedy's answer in JSON", status, stderr, stdout)
+		t.Errorf("exit status %d, stderr %q, stdout %q; want the result of greedy in JSON", status, stderr, stdout)
 	}
 	stdout, stderr, status = runWith(t, env, "", "allocate", "--output=table", "--backend=exact")
 	if status != cli.ExitDone || !strings.HasPrefix(stdout, "JOB ") || !strings.Contains(stdout, "decided by     exact") {
-		t.Errorf("exit status %d, stderr %q, stdout %q; want the flags to win", status, stderr, stdout)
+		t.Errorf("exit status %d, stderr %q, stdout %q; want the values of the flags", status, stderr, stdout)
 	}
 }
 
 // TestServerVariable checks that white space around an address, such as the newline of a file, is
-// ignored, and that nothing else is not taken for no server.
+// ignored, and that an address of white space is an error.
 func TestServerVariable(t *testing.T) {
 	server := startServer(t)
 	_, stderr, status := runWith(t, map[string]string{"ELASTALLOC_SERVER": " " + server.Addr + "\n"}, "", "allocate", "-f", "testdata/queue.json", "--budget=1m")
@@ -233,7 +231,7 @@ func TestUTF16(t *testing.T) {
 			}
 			want, got := succeed(t, "", append(args, file)...), succeed(t, "", append(args, copied)...)
 			if maskTimes(got) != maskTimes(want) {
-				t.Errorf("%s in UTF-16 is answered\n%s\nwant\n%s", file, got, want)
+				t.Errorf("the output for %s in UTF-16 is\n%s\nwant\n%s", file, got, want)
 			}
 		}
 	}
@@ -243,26 +241,24 @@ func TestUTF16(t *testing.T) {
 	}
 }
 
-// TestSnapshot cuts a request and decides it, as a pipe of the two would.
+// TestSnapshot passes the output of snapshot to allocate, like a pipe.
 func TestSnapshot(t *testing.T) {
 	request := succeed(t, "", "snapshot", "--trace=testdata/trace.csv", "--nodes=12", "--at=10m")
 	clitest.CompareGolden(t, "snapshot.json.golden", request)
 	clitest.CompareGolden(t, "snapshot.golden", maskTimes(succeed(t, request, "allocate", "-f", "-", "--budget=1m")))
 }
 
-// TestRealTrace proves the decision of a real moment, where the public traces
-// stand beside the checkout.
+// TestRealTrace decides a snapshot of a public trace next to the checkout.
 func TestRealTrace(t *testing.T) {
 	const trace = "../../../shared/traces/itp_cluster04_50h.csv"
 	if _, err := os.Stat(trace); err != nil {
-		t.Skip("no ../shared/traces beside the checkout")
+		t.Skip("no ../shared/traces next to the checkout")
 	}
 	request := succeed(t, "", "snapshot", "--trace", trace, "--nodes=110", "--at=26h")
 	clitest.CheckContains(t, "the decision", succeed(t, request, "allocate", "-f", "-", "--budget=1m"), "proven optimal")
 }
 
-// TestChartNamesBackends checks that the schema of the chart's values has the backends that
-// there are.
+// TestChartNamesBackends checks that the schema of the values of the chart has all backends.
 func TestChartNamesBackends(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/helm/elastalloc/values.schema.json")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 )
 
-// TestScreen checks that what a person is shown fits in 80 columns: a long horizon, and a long
-// path in a warning. TestTables checks the width of all other tables.
+// TestScreen checks that a long horizon and a long path in a warning fit in 80 columns. TestTables checks the width
+// of all other tables.
 func TestScreen(t *testing.T) {
 	const snapshot = " -f ../../examples/snapshot.json"
 	text, err := os.ReadFile("../../examples/snapshot.json")

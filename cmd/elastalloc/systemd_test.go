@@ -11,7 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/servertest"
 )
 
-// listenAsSystemd returns a socket like that on which systemd hears from a service.
+// listenAsSystemd returns a socket like the notification socket of systemd.
 func listenAsSystemd(t *testing.T) (string, *net.UnixConn) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "notify")
@@ -37,12 +37,11 @@ func receive(t *testing.T, listener *net.UnixConn) string {
 	return string(message[:length])
 }
 
-// TestServerTellsSystemd checks that the real server says when it is ready, not
-// before, and when it drains.
-func TestServerTellsSystemd(t *testing.T) {
+// TestServerNotifiesSystemd checks that the server notifies systemd when it is ready, not before, and when it drains.
+func TestServerNotifiesSystemd(t *testing.T) {
 	socket, listener := listenAsSystemd(t)
 	env := append(os.Environ(), "NOTIFY_SOCKET="+socket)
-	// A server that cannot serve never says that it is ready.
+	// A server that cannot start does not report that it is ready.
 	if _, err := servertest.New(t.Context(), binary, env, "--tls-cert=absent.crt", "--tls-key=absent.key"); err == nil {
 		t.Fatal("a server without its certificate started")
 	}
@@ -51,22 +50,21 @@ func TestServerTellsSystemd(t *testing.T) {
 		t.Errorf("the first message is %q; want %q", got, "READY=1")
 	}
 	if err := server.Stop(); err != nil {
-		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+		t.Errorf("Stop returned %v; log:\n%s", err, server.Logs())
 	}
 	if got := receive(t, listener); got != "STOPPING=1" {
 		t.Errorf("the last message is %q; want %q", got, "STOPPING=1")
 	}
 }
 
-// TestServerWithoutSystemd checks that a socket without a listener keeps no server
-// from serving.
+// TestServerWithoutSystemd checks that a server starts if the socket has no listener.
 func TestServerWithoutSystemd(t *testing.T) {
 	env := append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "absent"))
 	server := servertest.Start(t, binary, env)
 	if err := server.Stop(); err != nil {
-		t.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+		t.Errorf("Stop returned %v; log:\n%s", err, server.Logs())
 	}
 	if logs := server.Logs(); !strings.Contains(logs, `"msg":"cannot notify systemd"`) {
-		t.Errorf("the log does not say that systemd was not told:\n%s", logs)
+		t.Errorf("the log has no line about the failed notification:\n%s", logs)
 	}
 }

@@ -29,9 +29,8 @@ func TestDescribeProgress(t *testing.T) {
 	}
 }
 
-// TestTableOfStrangeJobs checks that an id cannot drive the terminal and that wide
-// letters do not break the columns.
-func TestTableOfStrangeJobs(t *testing.T) {
+// TestTableOfUnusualIDs checks that control characters of ids are escaped and that wide letters do not shift columns.
+func TestTableOfUnusualIDs(t *testing.T) {
 	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*elastallocv1.Job{
 		{Id: "évil\x1b[2J", RemainingEta: durationpb.New(time.Second)}, {Id: "zürich", CurrentNodes: 16},
 	}}}
@@ -54,18 +53,18 @@ func TestTableOfStrangeJobs(t *testing.T) {
 		t.Errorf("table is\n%s\nwant it to begin with\n%s", text, want)
 	}
 	if !strings.Contains(text, "decided by     99 in 0s") {
-		t.Errorf("an unknown backend is not shown by its number:\n%s", text)
+		t.Errorf("the number of an unknown backend is missing:\n%s", text)
 	}
 
 	response.Allocations = response.Allocations[:1]
 	if _, err := decisionText(request, response, cli.Screen{}); err == nil {
-		t.Error("an answer that leaves out a job was shown")
+		t.Error("a response without a job is accepted")
 	}
 }
 
-// TestTablesOfAnAddedObjective checks that the tables say what an objective that only this test
-// has says of itself: its unit, and progress where it looks ahead.
-func TestTablesOfAnAddedObjective(t *testing.T) {
+// TestTablesOfCustomObjective checks that the tables have the unit of a custom objective, and progress if it covers
+// several steps.
+func TestTablesOfCustomObjective(t *testing.T) {
 	t.Parallel()
 	added := solver.ObjectiveSpec{Unit: solver.Unit{Name: "roots of nodes"}}
 	oneStep := added

@@ -25,13 +25,13 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
 )
 
-// collector is an OpenTelemetry collector that keeps what it is sent.
+// collector is an OpenTelemetry collector that records its requests.
 type collector struct {
 	collectortrace.UnimplementedTraceServiceServer
-	requests chan received // taken over by the reader
+	requests chan received
 }
 
-// received is one export and the metadata that it came with.
+// received is an export request with its metadata.
 type received struct {
 	*collectortrace.ExportTraceServiceRequest
 	header map[string][]string
@@ -39,7 +39,7 @@ type received struct {
 
 func newCollector() *collector { return &collector{requests: make(chan received, 100)} }
 
-// Export takes spans over gRPC.
+// Export receives spans over gRPC.
 func (c *collector) Export(ctx context.Context, request *collectortrace.ExportTraceServiceRequest) (
 	*collectortrace.ExportTraceServiceResponse, error,
 ) {
@@ -47,7 +47,7 @@ func (c *collector) Export(ctx context.Context, request *collectortrace.ExportTr
 	return c.take(received{request, header})
 }
 
-// ServeHTTP takes spans over HTTP.
+// ServeHTTP receives spans over HTTP.
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	request := new(collectortrace.ExportTraceServiceRequest)
@@ -99,8 +99,7 @@ func (c *collector) serveHTTP(t *testing.T) string {
 	return s.URL
 }
 
-// spans returns the spans received so far by their names, with the attributes of their
-// service, and the metadata that came with each export.
+// spans returns the received spans by name, the attributes of their service, and the metadata of each request.
 func (c *collector) spans() (spans map[string]*tracepb.Span, service map[string]string, headers []map[string][]string) {
 	spans, service = make(map[string]*tracepb.Span), make(map[string]string)
 	for {
@@ -124,11 +123,11 @@ func (c *collector) spans() (spans map[string]*tracepb.Span, service map[string]
 }
 
 // TestServerExportsSpans checks with the real binary that the spans of a decision with a
-// fallback reach a real collector, at the latest when the server ends.
+// fallback are exported to a collector, at the latest when the server stops.
 func TestServerExportsSpans(t *testing.T) {
-	// It says its version and does nothing else.
+	// The program only prints its version.
 	failing := filepath.Join(t.TempDir(), "cbc")
-	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho 'Version: 2.10.8'\necho 'out of licences'\n"), 0o700); err != nil {
+	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho 'Version: 2.10.8'\necho 'no license'\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for protocol, serve := range map[string]func(*collector, *testing.T) string{
@@ -146,7 +145,7 @@ func TestServerExportsSpans(t *testing.T) {
 				t.Fatalf("exit status %d, stderr %q", status, stderr)
 			}
 			if err := server.Stop(); err != nil {
-				t.Fatalf("the server ended with %v; its log:\n%s", err, server.Logs())
+				t.Fatalf("Stop returned %v; log:\n%s", err, server.Logs())
 			}
 
 			spans, service, headers := c.spans()
@@ -164,27 +163,27 @@ func TestServerExportsSpans(t *testing.T) {
 				}
 			}
 			if failed := spans["solve cbc"].GetStatus(); failed.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
-				!strings.Contains(failed.GetMessage(), "out of licences") {
-				t.Errorf("the try of cbc has the status %v", failed)
+				!strings.Contains(failed.GetMessage(), "no license") {
+				t.Errorf("the span of cbc has the status %v", failed)
 			}
 			if service["service.name"] != "elastalloc" || service["deployment.environment.name"] != "test" {
-				t.Errorf("the spans are those of %v", service)
+				t.Errorf("the service of the spans is %v", service)
 			}
 			for _, header := range headers {
 				if got := header["x-tenant"]; !slices.Equal(got, []string{"a team"}) {
-					t.Errorf("the collector was sent x-tenant %q", got)
+					t.Errorf("the request has x-tenant %q", got)
 				}
 			}
 		})
 	}
 }
 
-// TestServerWithoutACollector checks that a collector that is not there changes nothing for a
-// caller and keeps the server neither from starting nor from ending in good order.
-func TestServerWithoutACollector(t *testing.T) {
+// TestServerWithoutCollector checks that a missing collector does not affect calls, the start or the stop of the
+// server.
+func TestServerWithoutCollector(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // An export is on its way all the time.
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // Spans are exported continuously.
 	server := startServer(t)
 	for range 20 {
 		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
@@ -193,7 +192,7 @@ func TestServerWithoutACollector(t *testing.T) {
 		}
 	}
 	if err := server.Stop(); err != nil {
-		t.Errorf("the server ended with %v", err)
+		t.Errorf("Stop returned %v", err)
 	}
 	clitest.CheckContains(t, "the log", server.Logs(), `"msg":"drained"`, `"msg":"the last spans may be lost"`)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnit: every command that decides calls a node by the name of the unit, and nothing else; JSON and ids
-// stay as they are.
+// TestUnit checks that every command that decides uses the name of the unit for nodes, and that JSON and ids do not
+// change.
 func TestUnit(t *testing.T) {
 	request := strings.NewReplacer(`"running"`, `"run-node-7"`, `"queued"`, `"4 nodes"`).Replace(succeed(t, "", "allocate", "--example"))
 	node := regexp.MustCompile(`(?i)\bnodes?\b`)
@@ -18,16 +18,16 @@ func TestUnit(t *testing.T) {
 		plain, named := succeed(t, request, fields...), succeed(t, request, append(fields, "--unit", "gpu")...)
 		ids := strings.NewReplacer("run-node-7", "ID", "4 nodes ", "ID ", "4 nodes\n", "ID\n", "4 nodes<", "ID<", "4 nodes:", "ID:", `"4 nodes"`, "ID", "put 4 nodes", "ID")
 		if left := node.FindString(ids.Replace(named)); left != "" {
-			t.Errorf("%s --unit gpu says %q:\n%s", args, left, named)
+			t.Errorf("%s --unit gpu prints %q:\n%s", args, left, named)
 		}
 		if !strings.Contains(strings.ToLower(named), "gpus") {
-			t.Errorf("%s --unit gpu names no unit:\n%s", args, named)
+			t.Errorf("%s --unit gpu does not print the unit:\n%s", args, named)
 		}
 		if strings.Count(plain, "run-node-7") != strings.Count(named, "run-node-7") {
 			t.Errorf("%s --unit gpu changes an id:\n%s", args, named)
 		}
 		if strings.Contains(strings.ToLower(plain), "gpu") {
-			t.Errorf("%s names a unit that was not passed:\n%s", args, plain)
+			t.Errorf("%s prints a unit that was not set:\n%s", args, plain)
 		}
 	}
 	if plain, named := succeed(t, request, "fill-idle", "-f", "-", "-o", "json"), succeed(t, request, "fill-idle", "-f", "-", "-o", "json", "--unit", "gpu"); plain != named {

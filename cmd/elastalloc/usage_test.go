@@ -89,7 +89,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// TestExitStatus checks who is to blame: 2 for usage and input, 1 for the work.
+// TestExitStatus checks that the exit status is 2 for errors of usage and input, and 1 for other errors.
 func TestExitStatus(t *testing.T) {
 	for args, test := range map[string]struct {
 		status int

@@ -24,16 +24,15 @@ func TestWhyJSON(t *testing.T) {
 	}
 }
 
-// TestForecastSaysThatItIsCut checks that a forecast which came to no end says so, and no time of an
-// end.
-func TestForecastSaysThatItIsCut(t *testing.T) {
+// TestIncompleteForecast checks that a forecast that reaches its budget states this, and has no completion times.
+func TestIncompleteForecast(t *testing.T) {
 	clitest.CheckContains(t, "stdout", succeed(t, "", "forecast", "-f", "testdata/queue.json", "--budget=1ns"),
 		"incomplete  the simulation stopped at the time budget or at 200,000 decisions", "mean        – to the completion, – to")
 }
 
-// TestForecastSaysThatItStalls checks that a forecast in which no job makes progress says so in all
-// formats, in this process and at a server.
-func TestForecastSaysThatItStalls(t *testing.T) {
+// TestStalledForecast checks that a forecast in which no job makes progress states this in all formats, in process and
+// with a server.
+func TestStalledForecast(t *testing.T) {
 	request := `{"snapshot": {"totalNodes": 2, "jobs": [{"id": "a", "remainingEta": "400s", "weight": 0}]},
 		"options": {"admission": "ADMISSION_PREEMPTIVE"}}`
 	server := " --budget=1m --server " + startServer(t).Addr
@@ -49,13 +48,13 @@ func TestForecastSaysThatItStalls(t *testing.T) {
 		stdout := strings.ReplaceAll(succeed(t, request, args...), `": `, `":`)
 		clitest.CheckContains(t, "stdout", stdout, want)
 		if strings.Contains(stdout, "budget") || strings.Contains(stdout, `"complete":true`) {
-			t.Errorf("%s:\n%s\nsays that it is complete, or that the budget ended it", args, stdout)
+			t.Errorf("%s:\n%s\nstates that it is complete, or that it reached the budget", args, stdout)
 		}
 	}
 }
 
-// TestForecastIsDrawn checks that the chart is well-formed, with every job, whatever its name.
-func TestForecastIsDrawn(t *testing.T) {
+// TestForecastChart checks that the chart is well-formed and shows every job, and that names are escaped.
+func TestForecastChart(t *testing.T) {
 	request := `{"snapshot": {"id": "<&>", "totalNodes": 2, "jobs": [
 		{"id": "</svg><script>alert(1)</script>", "remainingEta": "600s", "currentNodes": 1, "maxNodes": 1},
 		{"id": "\u001b[31mred", "remainingEta": "600s", "minNodes": 2},
@@ -63,7 +62,7 @@ func TestForecastIsDrawn(t *testing.T) {
 	for _, format := range []string{"svg", "html"} {
 		stdout := succeed(t, request, "forecast", "-f", "-", "--eta-error=0.2", "-o", format)
 		if strings.Contains(stdout, "<script>") || strings.Contains(stdout, "\x1b") || strings.Count(stdout, "<rect") != 4 {
-			t.Errorf("%s:\n%s\nwant two jobs, each with its range, and nothing of their names obeyed", format, stdout)
+			t.Errorf("%s:\n%s\nwant two jobs, each with its range, and escaped names", format, stdout)
 		}
 		if format == "svg" {
 			decoder := xml.NewDecoder(strings.NewReader(stdout))

@@ -27,11 +27,11 @@ func TestVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := strings.Join([]string{got["program"], got["version"], got["go"], got["os"] + "/" + got["arch"]}, " ") + "\n"; want != line {
-		t.Errorf("the JSON says %q; the line %q", want, line)
+		t.Errorf("the JSON contains %q; the line is %q", want, line)
 	}
 }
 
-// TestCompletion completes values of flags as the shell's scripts do.
+// TestCompletion checks the completion of flag values in shells.
 func TestCompletion(t *testing.T) {
 	backends := func(before string) (completed []string) {
 		for _, name := range elastalloc.BackendNames() {

@@ -21,63 +21,61 @@ import (
 
 const explainMethod = elastallocv1.AllocatorService_Explain_FullMethodName
 
-// amplified are the sieges by short requests, whose answers or work are many times as large.
-// They are laid to a server of the size that the chart gives it. Attacks of the same kind that
-// are no calls to a server have tests of their own:
+// amplified returns the overloads by short requests whose responses or work are much larger. The server has the
+// resources of the chart. Other tests cover similar attacks that are not calls to a server:
 //
 //	a dangling link in the folder of --record           TestDanglingLinkIsDeleted
-//	texts, field names, callers that drive a terminal   TestHostileTextsInErrors, TestHostileAnswers
+//	control characters in texts, field names, callers   TestHostileTextsInErrors, TestHostileResponses
 //	cells of CSV files that are formulas                TestCell, TestJobsCSV, TestShadow (lab/replay)
-//	a server that tells absurd durations                TestHostileAnswers
-//	an answer of 132 MB that takes 11 GB in a client    TestHostileResponse
-//	a frozen server and long budgets                    TestFrozenServerIsLeft, TestPythonClient
+//	a server that returns extreme durations             TestHostileResponses
+//	a response of 132 MB that needs 11 GB in a client   TestHostileResponse
+//	a hanging server and long budgets                   TestHangingServer, TestPythonClient
 //	recordings of long lines, of ETAs of years          TestLongLines, TestShadow (lab/replay)
-//	a client's certificate with a name of another kind  TestNamesOfClients
-//	a page that asks the controller as another host     TestAdmin (kube/controller)
-//	Forecasts without an end, or that keep all          TestForecastIsCutByWork, TestFuturesKeepNoSimulations
+//	a client certificate with a name of another type    TestClientNames
+//	a web page that calls the controller                TestAdmin (kube/controller)
+//	forecasts without an end                            TestStalledForecast
 //	time under the lock (41 ms at 1,024 waiting calls)  BenchmarkSlotsLocked
-func amplified() map[string]siege {
-	all := map[string]siege{
-		"ids of 300 kB, waited for":           {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) }), before: "one call killed the server"},
-		"ids of 256 bytes, waited for":        {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 256)) })},
-		"idle fills, ids of 30 kB":            {lay: sendAgain(4, fillIdleMethod, func() []byte { return mustMarshal(behind(9990, 30_000)) }), before: "an answer had 300 MB"},
-		"what-ifs, ids of 10 kB":              {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 10_000))) }), before: "eight calls killed the server"},
-		"what-ifs, ids of 256 bytes":          {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 256))) })},
-		"what-ifs, a snapshot's id of 8 MB":   {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(named(strings.Repeat("x", 8<<20)))) }), before: "a call took 568 MB"},
-		"what-ifs, 10,000 groups of 1 kB":     {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(inGroups(10_000, 1000))) }), before: "a call took 781 MB"},
-		"what-ifs, an id quoted in warnings":  {lay: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(quoted(1 << 20))) }), before: "a call took 769 MB"},
-		"10,000 groups on the status page":    {lay: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(inGroups(10_000, 256)) }), before: "917 MB were kept"},
-		"600 idle fills of 400 jobs":          {lay: onAddresses(idleFills(200), loopback, loopback, loopback), before: "18 to 33 of 40 honest calls failed"},
-		"2,560 idle fills of 400 jobs":        {lay: onAddresses(idleFills(256), slices.Repeat([]string{loopback}, 10)...), before: "36 and 38 of 40 honest calls failed"},
-		"forecasts of 100 samples, at once":   {lay: sendAgain(2, forecastMethod, func() []byte { return mustMarshal(shortJobs(10_000)) }), before: "two calls killed the server"},
-		"forecasts of 37 bytes":               {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) }), before: "a call took 381 MB, 27 of 75 honest calls were greedy's"},
-		"forecasts by a solver that is gone":  {lay: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) }), before: "INTERNAL, or complete without a decision"},
-		"plans, recorded":                     {lay: sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }), recorded: true, before: "144 calls killed the server"},
-		"sizes that add up to all numbers":    {lay: onAddresses(askUneven(0), addresses(8)...), before: "622 MiB were held"},
-		"the same, of eight node types":       {lay: onAddresses(askUneven(8), addresses(8)...), before: "459 MiB were held"},
-		"what-ifs of 40 callers":              {lay: onAddresses(askWhatIf, addresses(40)...), before: "36 of 40 honest calls were greedy's"},
-		"forecasts of 40 callers":             {lay: onAddresses(askForecast, addresses(40)...), before: "30 of 40 honest calls were greedy's"},
-		"explanations of 40 callers":          {lay: onAddresses(askExplain, addresses(40)...), before: "26 of 40 honest calls were greedy's"},
-		"questions and audits of all answers": {lay: onAddresses(askQuestions, addresses(42)...), audited: true},
-		"audits of uneven sizes":              {lay: onAddresses(askUneven(0), addresses(8)...), audited: true},
-		"requests of all sizes, of 3 callers": {lay: onAddresses(askAtRandom, addresses(3)...)},
+func amplified() map[string]overload {
+	all := map[string]overload{
+		"ids of 300 kB, quoted by waiting jobs":    {run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) }), before: "one call killed the server"},
+		"ids of 256 bytes, quoted by waiting jobs": {run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 256)) })},
+		"idle fills, ids of 30 kB":                 {run: sendAgain(4, fillIdleMethod, func() []byte { return mustMarshal(behind(9990, 30_000)) }), before: "a response had 300 MB"},
+		"what-ifs, ids of 10 kB":                   {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 10_000))) }), before: "eight calls killed the server"},
+		"what-ifs, ids of 256 bytes":               {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 256))) })},
+		"what-ifs, a snapshot id of 8 MB":          {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(named(strings.Repeat("x", 8<<20)))) }), before: "a call took 568 MB"},
+		"what-ifs, 10,000 groups of 1 kB":          {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(inGroups(10_000, 1000))) }), before: "a call took 781 MB"},
+		"what-ifs, an id quoted in warnings":       {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(quoted(1 << 20))) }), before: "a call took 769 MB"},
+		"10,000 groups on the status page":         {run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(inGroups(10_000, 256)) }), before: "917 MB were kept"},
+		"600 idle fills of 400 jobs":               {run: onAddresses(idleFills(200), loopback, loopback, loopback), before: "18 to 33 of 40 honest calls failed"},
+		"2,560 idle fills of 400 jobs":             {run: onAddresses(idleFills(256), slices.Repeat([]string{loopback}, 10)...), before: "36 and 38 of 40 honest calls failed"},
+		"forecasts of 100 samples, at once":        {run: sendAgain(2, forecastMethod, func() []byte { return mustMarshal(shortJobs(10_000)) }), before: "two calls killed the server"},
+		"forecasts of 37 bytes":                    {run: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) }), before: "a call took 381 MB, greedy decided 27 of 75 honest calls"},
+		"forecasts by a missing solver":            {run: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) }), before: "INTERNAL, or complete without a decision"},
+		"plans, recorded":                          {run: sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }), recorded: true, before: "144 calls killed the server"},
+		"sizes with many different sums":           {run: onAddresses(requestUneven(0), addresses(8)...), before: "622 MiB were in use"},
+		"the same, with eight node types":          {run: onAddresses(requestUneven(8), addresses(8)...), before: "459 MiB were in use"},
+		"what-ifs of 40 callers":                   {run: onAddresses(requestWhatIf, addresses(40)...), before: "greedy decided 36 of 40 honest calls"},
+		"forecasts of 40 callers":                  {run: onAddresses(requestForecast, addresses(40)...), before: "greedy decided 30 of 40 honest calls"},
+		"explanations of 40 callers":               {run: onAddresses(requestExplain, addresses(40)...), before: "greedy decided 26 of 40 honest calls"},
+		"analyses and audits of all responses":     {run: onAddresses(requestAnalyses, addresses(42)...), audited: true},
+		"audits of uneven sizes":                   {run: onAddresses(requestUneven(0), addresses(8)...), audited: true},
+		"requests of all sizes, of 3 callers":      {run: onAddresses(sendRandom, addresses(3)...)},
 	}
-	for name, siege := range all {
-		siege.chart = true
-		all[name] = siege
+	for name, overload := range all {
+		overload.chart = true
+		all[name] = overload
 	}
 	return all
 }
 
-// allSieges are those of both files.
-func allSieges() map[string]siege {
-	all := sieges()
+// allOverloads returns the overloads of both files.
+func allOverloads() map[string]overload {
+	all := overloads()
 	maps.Copy(all, amplified())
 	return all
 }
 
-// behind returns a request whose first job has a long id and no room, and keeps all others
-// waiting.
+// behind returns a request whose first job has a long id and blocks all other jobs.
 func behind(jobs, idBytes int) *elastallocv1.AllocateRequest {
 	s := &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{
 		Id: strings.Repeat("x", idBytes), RemainingEta: durationpb.New(time.Hour), MinNodes: new(int32(1)), AllowedNodes: []int32{1},
@@ -92,7 +90,7 @@ func behind(jobs, idBytes int) *elastallocv1.AllocateRequest {
 }
 
 func named(id string) *elastallocv1.AllocateRequest {
-	request := drawnRequest(10, 16, 1)
+	request := randomRequest(10, 16, 1)
 	request.Snapshot.Id = id
 	return request
 }
@@ -104,7 +102,7 @@ func quoted(idBytes int) *elastallocv1.AllocateRequest {
 	}}}}
 }
 
-// inGroups returns a request of jobs that are each in a group of their own.
+// inGroups returns a request with a group per job.
 func inGroups(groups, idBytes int) *elastallocv1.AllocateRequest {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 10},
@@ -118,7 +116,7 @@ func inGroups(groups, idBytes int) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// whatIfs asks for as many variations of a request as there may be.
+// whatIfs returns a request for the maximum number of scenarios.
 func whatIfs(base *elastallocv1.AllocateRequest) *elastallocv1.WhatIfRequest {
 	request := &elastallocv1.WhatIfRequest{Snapshot: base.GetSnapshot(), Options: base.GetOptions()}
 	for n := range 64 {
@@ -127,7 +125,7 @@ func whatIfs(base *elastallocv1.AllocateRequest) *elastallocv1.WhatIfRequest {
 	return request
 }
 
-// shortJobs asks for as many samples as there may be of jobs of a second each.
+// shortJobs returns a request for the maximum number of samples, with jobs of one second.
 func shortJobs(jobs int) *elastallocv1.ForecastRequest {
 	request := &elastallocv1.ForecastRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 10_000}, EtaError: 0.5, Samples: 100,
@@ -139,7 +137,7 @@ func shortJobs(jobs int) *elastallocv1.ForecastRequest {
 	return request
 }
 
-// everySecond asks for ten years, decided every second.
+// everySecond returns a request for a forecast of ten years with a decision every second.
 func everySecond() *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(3650 * 24 * time.Hour)}}},
@@ -147,15 +145,15 @@ func everySecond() *elastallocv1.ForecastRequest {
 	}
 }
 
-// byMissing asks a backend that a server lacks by default.
+// byMissing returns a request for a backend that a server does not have by default.
 func byMissing() *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
-		Snapshot: drawnRequest(10, 16, 1).GetSnapshot(), EtaError: 0.2,
+		Snapshot: randomRequest(10, 16, 1).GetSnapshot(), EtaError: 0.2,
 		Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_CBC},
 	}
 }
 
-// plans asks for the plan of as many jobs over as many steps as there may be.
+// plans returns a request for plans of jobs over the maximum number of steps.
 func plans(jobs int) *elastallocv1.AllocateRequest {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: int32(jobs), Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
@@ -167,7 +165,7 @@ func plans(jobs int) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// addresses returns addresses of the loopback network that are not the honest caller's.
+// addresses returns addresses of the loopback network other than the address of the honest caller.
 func addresses(count int) (all []string) {
 	for n := range count {
 		all = append(all, fmt.Sprintf("127.0.0.%d", 3+n))
@@ -175,29 +173,29 @@ func addresses(count int) (all []string) {
 	return all
 }
 
-// onAddresses lets a caller act from each address, over a connection of its own.
-func onAddresses(act func(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int), from ...string) func(context.Context, *besieger) {
-	return func(ctx context.Context, b *besieger) {
+// onAddresses runs act for each address with its own connection.
+func onAddresses(act func(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int), from ...string) func(context.Context, *attacker) {
+	return func(ctx context.Context, b *attacker) {
 		for n, address := range from {
 			act(ctx, b, b.client(address), n)
 		}
 	}
 }
 
-func idleFills(atOnce int) func(context.Context, *besieger, *grpc.ClientConn, int) {
-	return func(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
-		wire := mustMarshal(&elastallocv1.FillIdleRequest{Snapshot: drawnRequest(400, 600, uint64(caller)).GetSnapshot()})
+func idleFills(atOnce int) func(context.Context, *attacker, *grpc.ClientConn, int) {
+	return func(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
+		wire := mustMarshal(&elastallocv1.FillIdleRequest{Snapshot: randomRequest(400, 600, uint64(caller)).GetSnapshot()})
 		b.again(ctx, atOnce, func(ctx context.Context, _ int) { invoke(ctx, c, fillIdleMethod, wire) })
 	}
 }
 
-// askUneven asks for decisions and their reasons whose searches have tables as large as may be: of
-// jobs with 32 uneven sizes each, on a number of node types.
-func askUneven(types int) func(context.Context, *besieger, *grpc.ClientConn, int) {
-	return func(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
+// requestUneven requests decisions and explanations whose searches have large tables: jobs with 32 uneven sizes
+// each, on a number of node types.
+func requestUneven(types int) func(context.Context, *attacker, *grpc.ClientConn, int) {
+	return func(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
 		r := rand.New(rand.NewPCG(uint64(caller), 2))
 		const most = 300_000
-		base := drawnRequest(40+40*caller, 70*most, uint64(caller))
+		base := randomRequest(40+40*caller, 70*most, uint64(caller))
 		base.Options = &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour), Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true}
 		if types > 0 {
 			base.Snapshot.TotalNodes, base.Options.Objective = 0, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
@@ -226,30 +224,30 @@ func askUneven(types int) func(context.Context, *besieger, *grpc.ClientConn, int
 	}
 }
 
-func askWhatIf(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
-	wire := mustMarshal(whatIfs(drawnRequest(40, 70, uint64(caller))))
+func requestWhatIf(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
+	wire := mustMarshal(whatIfs(randomRequest(40, 70, uint64(caller))))
 	b.again(ctx, 1, func(ctx context.Context, _ int) { invoke(ctx, c, whatIfMethod, wire) })
 }
 
-func askForecast(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
-	wire := mustMarshal(&elastallocv1.ForecastRequest{Snapshot: drawnRequest(40, 70, uint64(caller)).GetSnapshot(), EtaError: 0.2, Samples: 100})
+func requestForecast(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
+	wire := mustMarshal(&elastallocv1.ForecastRequest{Snapshot: randomRequest(40, 70, uint64(caller)).GetSnapshot(), EtaError: 0.2, Samples: 100})
 	b.again(ctx, 1, func(ctx context.Context, _ int) { invoke(ctx, c, forecastMethod, wire) })
 }
 
-func askExplain(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
-	wire := mustMarshal(&elastallocv1.ExplainRequest{Snapshot: drawnRequest(40, 70, uint64(caller)).GetSnapshot()})
+func requestExplain(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
+	wire := mustMarshal(&elastallocv1.ExplainRequest{Snapshot: randomRequest(40, 70, uint64(caller)).GetSnapshot()})
 	b.again(ctx, 1, func(ctx context.Context, _ int) { invoke(ctx, c, explainMethod, wire) })
 }
 
-// askQuestions asks questions, of which every third caller's are of the same kind.
-func askQuestions(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
-	ask := []func(context.Context, *besieger, *grpc.ClientConn, int){askWhatIf, askForecast, askExplain}
+// requestAnalyses calls one of three analysis methods, depending on the number of the caller.
+func requestAnalyses(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
+	ask := []func(context.Context, *attacker, *grpc.ClientConn, int){requestWhatIf, requestForecast, requestExplain}
 	ask[caller%len(ask)](ctx, b, c, caller)
 }
 
-// askAtRandom sends requests of any size of all methods: legal ones, ones with broken bytes,
-// and garbage, some of which it gives up.
-func askAtRandom(ctx context.Context, b *besieger, c *grpc.ClientConn, caller int) {
+// sendRandom sends requests of random sizes for all methods: legal requests, requests with damaged bytes, and
+// garbage. It cancels some of the calls.
+func sendRandom(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
 	const atOnce = 8
 	var draws []*rand.Rand
 	for n := range atOnce {
@@ -257,7 +255,7 @@ func askAtRandom(ctx context.Context, b *besieger, c *grpc.ClientConn, caller in
 	}
 	b.again(ctx, atOnce, func(ctx context.Context, n int) {
 		r := draws[n]
-		method, message := drawAny(r)
+		method, message := randomMessage(r)
 		if r.IntN(4) == 0 {
 			limited, cancel := context.WithTimeout(ctx, time.Duration(r.Int64N(int64(time.Second))))
 			defer cancel()
@@ -267,15 +265,16 @@ func askAtRandom(ctx context.Context, b *besieger, c *grpc.ClientConn, caller in
 	})
 }
 
-// drawAny draws a method and a message for it, half of them small, some as large as may be.
-func drawAny(r *rand.Rand) (method string, message []byte) {
+// randomMessage returns a random method and a message for it. Half of the messages are small, and some have the
+// maximum size.
+func randomMessage(r *rand.Rand) (method string, message []byte) {
 	upTo := func(most float64) int { return int(math.Exp(r.Float64() * math.Log(most))) }
 	jobs := upTo(10_000)
-	base := drawnRequest(jobs, upTo(20_000), r.Uint64())
+	base := randomRequest(jobs, upTo(20_000), r.Uint64())
 	if r.IntN(4) == 0 {
 		base = oneOf(r, behind(jobs, upTo(300)), inGroups(jobs, 5+upTo(250)), plans(jobs))
 	}
-	options := drawOptions(r, time.Duration(upTo(float64(time.Hour))))
+	options := randomOptions(r, time.Duration(upTo(float64(time.Hour))))
 	var m proto.Message
 	switch method = oneOf(r, allocateMethod, fillIdleMethod, whatIfMethod, explainMethod, forecastMethod); method {
 	case allocateMethod:
@@ -294,7 +293,7 @@ func drawAny(r *rand.Rand) (method string, message []byte) {
 	}
 	message = mustMarshal(m)
 	switch r.IntN(8) {
-	case 0: // Some bytes are broken.
+	case 0: // Some bytes are damaged.
 		for range upTo(20) {
 			message[r.IntN(len(message))] ^= byte(1 << r.IntN(8))
 		}

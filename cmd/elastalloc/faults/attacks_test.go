@@ -18,17 +18,16 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// attack is what a hostile client does with each of some connections: as much as do
-// says, and then nothing more until its context ends. Its errors mean nothing, since
-// the server may hang up at any time.
+// attack is the behavior of a hostile client on a number of connections. It calls do, and then waits until its
+// context is canceled. Errors are ignored, because the server may close a connection at any time.
 type attack struct {
 	connections int
-	// onAdmin says that it is the admin port that is attacked.
+	// onAdmin reports that the target is the admin port.
 	onAdmin bool
 	do      func(ctx context.Context, c *hostileConnection) error
 }
 
-// attacks are on 1,000 connections together.
+// attacks returns the attacks. They have 1,000 connections in total.
 func attacks() map[string]attack {
 	return map[string]attack{
 		"send nothing":                 {connections: 290, do: func(context.Context, *hostileConnection) error { return nil }},
@@ -47,12 +46,12 @@ func attacks() map[string]attack {
 		"flood with pings":             {connections: 10, do: flood(func(f *http2.Framer) error { return f.WritePing(false, [8]byte{}) })},
 		"flood with settings":          {connections: 10, do: flood(func(f *http2.Framer) error { return f.WriteSettings() })},
 		"flood with empty frames":      {connections: 10, do: flood(func(f *http2.Framer) error { return f.WriteRawFrame(0xbe, 0, 0, nil) })},
-		"call and read no response":    {connections: 30, do: readNoAnswer},
+		"call and read no response":    {connections: 30, do: readNoResponse},
 		"send half a header, to admin": {connections: 100, onAdmin: true, do: sendBytes("GET /metrics HTTP/1.1\r\nHost: x\r\nX-Half: ")},
 	}
 }
 
-// hostileConnection is a connection, and the frames and headers that go out over it.
+// hostileConnection is a connection with an encoder of frames and headers.
 type hostileConnection struct {
 	net.Conn
 	*http2.Framer
@@ -68,13 +67,13 @@ func newHostileConnection(c net.Conn) *hostileConnection {
 	return hostile
 }
 
-// greet begins HTTP/2 as a client, and reads and forgets what the server says.
+// greet starts HTTP/2 as a client, and discards the frames of the server.
 func (c *hostileConnection) greet(settings ...http2.Setting) error {
 	go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
 	return c.greetAndReadNothing(settings...)
 }
 
-// greetAndReadNothing is greet, but leaves the server's frames unread.
+// greetAndReadNothing starts HTTP/2 as a client without reading the frames of the server.
 func (c *hostileConnection) greetAndReadNothing(settings ...http2.Setting) error {
 	if _, err := io.WriteString(c.Conn, http2.ClientPreface); err != nil {
 		return err
@@ -97,7 +96,7 @@ func (c *hostileConnection) call(stream uint32, more ...hpack.HeaderField) error
 	return c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: c.compressed.Bytes(), EndHeaders: true})
 }
 
-// lengthPrefix returns what goes before a gRPC message of the given length.
+// lengthPrefix returns the prefix of a gRPC message of the given length.
 func lengthPrefix(compressed byte, length uint32) []byte {
 	return []byte{compressed, byte(length >> 24), byte(length >> 16), byte(length >> 8), byte(length)}
 }
@@ -109,7 +108,7 @@ func sendBytes(text string) func(context.Context, *hostileConnection) error {
 	}
 }
 
-// callAndSend opens calls, sends the given bytes in each and ends none.
+// callAndSend opens calls, sends the given bytes in each and does not close them.
 func callAndSend(calls int, data []byte) func(context.Context, *hostileConnection) error {
 	return func(_ context.Context, c *hostileConnection) error {
 		if err := c.greet(); err != nil {
@@ -128,7 +127,7 @@ func callAndSend(calls int, data []byte) func(context.Context, *hostileConnectio
 	}
 }
 
-// sendSlowly sends a message of 1,000 bytes, one in a second.
+// sendSlowly sends a message of 1,000 bytes, one byte per second.
 func sendSlowly(ctx context.Context, c *hostileConnection) error {
 	if err := callAndSend(1, lengthPrefix(0, 1000))(ctx, c); err != nil {
 		return err
@@ -147,7 +146,7 @@ func sendSlowly(ctx context.Context, c *hostileConnection) error {
 	}
 }
 
-// sendGzipBomb sends a message that is a thousand times as large once decompressed.
+// sendGzipBomb sends a message whose decompressed size is a thousand times larger.
 func sendGzipBomb(_ context.Context, c *hostileConnection) error {
 	var bomb bytes.Buffer
 	writer := gzip.NewWriter(&bomb)
@@ -176,7 +175,7 @@ func sendGzipBomb(_ context.Context, c *hostileConnection) error {
 	return nil
 }
 
-// sendEndlessHeaders sends 4 MB of headers of one call, and not their end.
+// sendEndlessHeaders sends 4 MB of headers of one call without END_HEADERS.
 func sendEndlessHeaders(_ context.Context, c *hostileConnection) error {
 	if err := c.greet(); err != nil {
 		return err
@@ -200,7 +199,7 @@ func sendEndlessHeaders(_ context.Context, c *hostileConnection) error {
 	return nil
 }
 
-// resetRapidly opens calls and takes each back at once.
+// resetRapidly opens calls and resets each immediately.
 func resetRapidly(_ context.Context, c *hostileConnection) error {
 	if err := c.greetAndReadNothing(); err != nil {
 		return err
@@ -216,8 +215,7 @@ func resetRapidly(_ context.Context, c *hostileConnection) error {
 	return nil
 }
 
-// flood sends a frame, to which the server may have to answer, again and again, and
-// reads no answer.
+// flood continuously sends a frame to which the server may have to respond, and reads no responses.
 func flood(write func(*http2.Framer) error) func(context.Context, *hostileConnection) error {
 	return func(_ context.Context, c *hostileConnection) error {
 		if err := c.greetAndReadNothing(); err != nil {
@@ -232,9 +230,9 @@ func flood(write func(*http2.Framer) error) func(context.Context, *hostileConnec
 	}
 }
 
-// readNoAnswer makes good calls with a window that no byte of an answer fits.
-func readNoAnswer(_ context.Context, c *hostileConnection) error {
-	request, err := proto.Marshal(drawnRequest(20, 30, 1))
+// readNoResponse makes valid calls with a window of zero bytes for responses.
+func readNoResponse(_ context.Context, c *hostileConnection) error {
+	request, err := proto.Marshal(randomRequest(20, 30, 1))
 	if err != nil {
 		return err
 	}

@@ -27,17 +27,16 @@ import (
 
 // TestClockJumps sets the clock of the machine far forward and far back while
 // calls run: no call fails, no time is negative or longer than the budget, the
-// metrics hold, and the server drains. It is for a virtual machine of its own,
-// which `make clock-jump` boots.
+// metrics are plausible, and the server drains. It needs a separate virtual machine,
+// which `make clock-jump` starts.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("ELASTALLOC_FAULTS_SET_CLOCK") == "" {
-		t.Skip("it sets the clock of the machine: `make clock-jump` runs it in a virtual one")
+		t.Skip("sets the clock of the machine; `make clock-jump` runs it in a virtual machine")
 	}
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	s := startScene(t, solverKinds()[0])
-	// Enough for another backend after a solver that hangs, on a machine that is slow
-	// as it may be emulated.
+	// The budget suffices for another backend after a hanging solver on an emulated, slow machine.
 	s.budget = 4 * time.Second
 	s.install(t, new(solution), "trap '' TERM; while :; do sleep 1000; done")
 	load := startSteadyLoad(t, s, request)
@@ -51,52 +50,51 @@ func TestClockJumps(t *testing.T) {
 	}{
 		{"forward a day", func(now time.Time) time.Time { return now.Add(24 * time.Hour) }},
 		{"back two days", func(now time.Time) time.Time { return now.Add(-48 * time.Hour) }},
-		// Linux takes no time that is before the machine was started, by the time it
-		// has been up.
+		// Linux rejects times at which the machine would not have been running.
 		{"to 1970", func(time.Time) time.Time { return time.Date(1970, 1, 1, 6, 0, 0, 0, time.UTC) }},
 		{"to 2100", func(time.Time) time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }},
 	}
 	load.await(t, 50)
 	load.report(rows, "untouched", "")
 	for _, jump := range jumps {
-		// The clock jumps in the middle of a decision whose solver has to be stopped.
+		// The clock jumps during a decision whose solver has to be stopped.
 		var hanging sync.WaitGroup
 		var ended string
-		hanging.Go(func() { ended = askHanging(t, s, request, p) })
+		hanging.Go(func() { ended = requestHanging(t, s, request, p) })
 		wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
 		setClock(t, jump.to(time.Now()))
 		hanging.Wait()
 		load.await(t, 50)
-		askByCommand(t, s, request)
+		requestByCommand(t, s, request)
 		checkTimes(t, s)
 		load.report(rows, jump.name, ended)
 	}
 	load.stop()
 	s.checkNothingLeft(t)
 	if err := s.server.Stop(); err != nil {
-		t.Errorf("after the jumps the server ended with %v; its log:\n%s", err, s.server.Logs())
+		t.Errorf("after the jumps Stop returned %v; log:\n%s", err, s.server.Logs())
 	}
 	rows.Flush()
-	t.Logf("what was seen:\n%s", table.String())
+	t.Logf("calls:\n%s", table.String())
 }
 
-// setClock sets the clock on the wall, and checks that it is set.
+// setClock sets the wall clock, and checks that it is set.
 func setClock(t *testing.T, to time.Time) {
 	t.Helper()
 	value := syscall.NsecToTimeval(to.UnixNano())
 	if err := syscall.Settimeofday(&value); err != nil {
 		t.Fatalf("setting the clock to %v: %v", to, err)
 	}
-	// By the clock on the wall: what Sub makes of two readings is monotonic.
+	// Compare wall clock times, because Sub uses the monotonic clock.
 	if off := time.Now().UnixMilli() - to.UnixMilli(); off < 0 || off > 60_000 {
-		t.Fatalf("the clock was set to %v and is %d ms from it", to, off)
+		t.Fatalf("the clock differs from %v by %d ms", to, off)
 	}
 }
 
-// askHanging asks for the solver, which hangs, and returns what became of it.
-func askHanging(t *testing.T, s *scene, request *elastallocv1.AllocateRequest, p *problem) string {
+// requestHanging requests a decision with the hanging solver, and describes the result.
+func requestHanging(t *testing.T, s *scene, request *elastallocv1.AllocateRequest, p *problem) string {
 	t.Helper()
-	response, err := s.ask(t.Context(), request)
+	response, err := s.tryAllocate(t.Context(), request)
 	if err != nil {
 		t.Errorf("the call failed: %v", err)
 		return ""
@@ -110,8 +108,8 @@ func askHanging(t *testing.T, s *scene, request *elastallocv1.AllocateRequest, p
 	return fmt.Sprintf("%s after %v", outcomeName(attempt.GetOutcome()), took.Round(time.Millisecond))
 }
 
-// askByCommand has the command line ask the server.
-func askByCommand(t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
+// requestByCommand requests a decision from the server with the command line.
+func requestByCommand(t *testing.T, s *scene, request *elastallocv1.AllocateRequest) {
 	t.Helper()
 	text, err := protojson.Marshal(request)
 	if err != nil {
@@ -128,7 +126,7 @@ func askByCommand(t *testing.T, s *scene, request *elastallocv1.AllocateRequest)
 	}
 }
 
-// checkTimes checks that the metrics hold no time that cannot be.
+// checkTimes checks that the times in the metrics are plausible.
 func checkTimes(t *testing.T, s *scene) {
 	t.Helper()
 	const series = `elastalloc_solve_duration_seconds_%s{backend="exact",limit="none",objective="progress"}`
@@ -139,13 +137,13 @@ func checkTimes(t *testing.T, s *scene) {
 	}
 }
 
-// steadyLoad is calls without a pause, each checked.
+// steadyLoad makes calls continuously and checks each of them.
 type steadyLoad struct {
 	stop  func()
 	calls atomic.Int64
 
 	mutex sync.Mutex
-	// seen is what happened since the last report.
+	// seen contains the results since the last report.
 	seen struct {
 		calls, failed, proven int
 		slowest, longestSolve time.Duration
@@ -180,7 +178,7 @@ func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *
 	response, err := s.client.Allocate(limited, request)
 	took := time.Since(began)
 	if ctx.Err() != nil {
-		return // The load was stopped.
+		return // The load has stopped.
 	}
 	report := response.GetReport()
 	solve := report.GetSolveTime().AsDuration()
@@ -188,11 +186,11 @@ func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *
 	defer l.mutex.Unlock()
 	l.seen.calls++
 	l.seen.slowest, l.seen.longestSolve = max(l.seen.slowest, took), max(l.seen.longestSolve, solve)
-	// On a slow machine a search may be cut short, but not before its time.
+	// On a slow machine, a search may reach its time limit.
 	proven := report.GetReason() == elastallocv1.Reason_REASON_OPTIMAL
 	if err != nil || solve <= 0 || solve > budget || !proven && took < budget/2 {
 		l.seen.failed++
-		t.Errorf("the answer after %v is %v, %v; want an optimum, or the best plan after %v", took, report, err, budget)
+		t.Errorf("the response after %v is %v, %v; want an optimum, or the best plan after %v", took, report, err, budget)
 	}
 	if proven {
 		l.seen.proven++
@@ -200,14 +198,14 @@ func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *
 	l.calls.Add(1)
 }
 
-// await waits for some more calls to end.
+// await waits until some more calls have completed.
 func (l *steadyLoad) await(t *testing.T, more int64) {
 	t.Helper()
 	enough := l.calls.Load() + more
-	wait.Until(t, "another 50 calls answered", func() bool { return l.calls.Load() >= enough })
+	wait.Until(t, "another 50 calls", func() bool { return l.calls.Load() >= enough })
 }
 
-// report writes a row of what was seen since the last one.
+// report writes a row with the results since the last report.
 func (l *steadyLoad) report(rows *tabwriter.Writer, name, hanging string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

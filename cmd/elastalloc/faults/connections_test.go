@@ -21,8 +21,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// needFiles skips a test where this process, or a server that it starts, may not open
-// this many files. Go raises what it may to the limit by itself.
+// needFiles skips a test if this process and its servers may not open this many files. The Go runtime raises the
+// soft limit.
 func needFiles(t *testing.T, files uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -30,18 +30,18 @@ func needFiles(t *testing.T, files uint64) {
 		t.Fatal(err)
 	}
 	if limit.Max < files {
-		t.Skipf("at most %d files may be open; it takes %d (ulimit -Hn)", limit.Max, files)
+		t.Skipf("at most %d files may be open; must be %d (ulimit -Hn)", limit.Max, files)
 	}
 }
 
-// TestHostileConnections checks that 1,000 hostile connections keep no honest client
-// from its answers, and that the server holds nothing for them once they have gone.
+// TestHostileConnections checks that honest clients get responses during attacks on 1,000 connections, and that the
+// server releases all resources of the connections afterwards.
 func TestHostileConnections(t *testing.T) {
 	t.Parallel()
 	needFiles(t, 3000)
 	server := startServer(t)
 	honest := startHonestClient(t, server)
-	honest.awaitAnswers(t, 5)
+	honest.awaitResponses(t, 5)
 	before := readGauges(t, server)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -62,21 +62,21 @@ func TestHostileConnections(t *testing.T) {
 		t.Errorf("%d connections; want 1,000", connections)
 	}
 	acting.Wait()
-	honest.awaitAnswers(t, 30)
+	honest.awaitResponses(t, 30)
 	under := readGauges(t, server)
 	t.Logf("before: %v; under attack: %v", before, under)
 	if grown := under.Memory - before.Memory; grown > 400<<20 {
-		t.Errorf("the attacks take %.0f MB of memory", grown/1e6)
+		t.Errorf("the attacks use %.0f MB of memory", grown/1e6)
 	}
 	cancel()
 	running.Wait()
-	honest.awaitAnswers(t, 5)
+	honest.awaitResponses(t, 5)
 	settles(t, server, before, 150<<20)
 	honest.stop(t)
 }
 
-// runAttack makes one connection and does with it what the attack says. It is
-// done with acting once it has sent everything, and hangs up when ctx ends.
+// runAttack opens a connection and runs an attack. It calls acting.Done after it has sent everything, and closes the
+// connection when ctx is canceled.
 func runAttack(ctx context.Context, t *testing.T, name string, server *servertest.Server, a attack, acting *sync.WaitGroup) {
 	t.Helper()
 	address := server.Addr
@@ -99,7 +99,7 @@ func runAttack(ctx context.Context, t *testing.T, name string, server *servertes
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second): // The server lets it wait, or it goes on by itself.
+	case <-time.After(5 * time.Second): // The server does not read, or the attack continues.
 	case <-ctx.Done():
 	}
 	acting.Done()
@@ -107,23 +107,23 @@ func runAttack(ctx context.Context, t *testing.T, name string, server *servertes
 	<-done
 }
 
-// TestCancelledCalls checks that hundreds of calls given up halfway leave nothing
-// behind, and that no other caller has to wait for them.
-func TestCancelledCalls(t *testing.T) {
+// TestCanceledCalls checks that hundreds of canceled calls leave no processes and files, and that other callers do
+// not wait for them.
+func TestCanceledCalls(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--backends=exact,cbc", "--cbc="+sleepingSolver(t, 1000), "--max-inflight=64")
 	honest := startHonestClient(t, server)
-	honest.awaitAnswers(t, 5)
+	honest.awaitResponses(t, 5)
 	before := readGauges(t, server)
 	allocator := newAllocator(t, server)
 	var group sync.WaitGroup
 	for range 300 {
 		group.Go(func() {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(100*time.Millisecond, cancel) // CBC would sleep on.
+			time.AfterFunc(100*time.Millisecond, cancel) // CBC would continue to sleep.
 			_, err := allocator.Allocate(ctx, slowRequest(1))
 			if code := status.Code(err); code != codes.Canceled && code != codes.ResourceExhausted {
-				t.Errorf("a call that was given up ends with %v", err)
+				t.Errorf("the error of a canceled call is %v", err)
 			}
 		})
 	}
@@ -132,13 +132,12 @@ func TestCancelledCalls(t *testing.T) {
 	honest.stop(t)
 }
 
-// TestHalfCallsTakeNoPlace checks that calls without a request, far more than the
-// server receives at once, take no other call's place.
-func TestHalfCallsTakeNoPlace(t *testing.T) {
+// TestIncompleteCallsTakeNoSlot checks that many calls without a request do not prevent other calls.
+func TestIncompleteCallsTakeNoSlot(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	honest := startHonestClient(t, server)
-	honest.awaitAnswers(t, 5)
+	honest.awaitResponses(t, 5)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running, acting sync.WaitGroup
 	defer func() {
@@ -152,17 +151,17 @@ func TestHalfCallsTakeNoPlace(t *testing.T) {
 		})
 	}
 	acting.Wait()
-	honest.awaitAnswers(t, 20)
-	wait.For(t, "the calls are begun", func() (bool, string) {
+	honest.awaitResponses(t, 20)
+	wait.For(t, "the calls have started", func() (bool, string) {
 		started := sumOf(servertest.Metrics(t, server), "grpc_server_started_total", `grpc_method="Allocate"`)
 		return started >= 4000, fmt.Sprintf("%v calls", started)
 	})
 	honest.stop(t)
 }
 
-// TestServerHangsUp checks that the server gets rid by itself of connections that say
-// nothing and of calls whose request does not come.
-func TestServerHangsUp(t *testing.T) {
+// TestServerClosesConnections checks that the server closes connections that send nothing and calls without a
+// request.
+func TestServerClosesConnections(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	before := readGauges(t, server)
@@ -182,26 +181,26 @@ func TestServerHangsUp(t *testing.T) {
 		}
 	}
 	acting.Wait()
-	wait.For(t, "the server hangs up on silent connections", func() (bool, string) {
+	wait.For(t, "the server closes silent connections", func() (bool, string) {
 		now := readGauges(t, server)
 		return now.Files <= before.Files+float64(each*len(half))+8, fmt.Sprint(now)
 	})
-	wait.For(t, "the server ends calls whose request does not come", func() (bool, string) {
+	wait.For(t, "the server rejects calls without a request", func() (bool, string) {
 		shown := servertest.Metrics(t, server)
 		started := sumOf(shown, "grpc_server_started_total", `grpc_method="Allocate"`)
 		handled := sumOf(shown, "grpc_server_handled_total", `grpc_method="Allocate"`)
-		return started >= 150 && handled == started, fmt.Sprintf("%v calls begun, %v ended", started, handled)
+		return started >= 150 && handled == started, fmt.Sprintf("%v calls started, %v completed", started, handled)
 	})
 }
 
-// TestSilentConnectionsDoNotHoldUpADrain checks that a server that shall leave does not
-// wait for connections that have sent nothing.
-func TestSilentConnectionsDoNotHoldUpADrain(t *testing.T) {
+// TestSilentConnectionsDoNotDelayDrain checks that a draining server does not wait for
+// connections that have sent nothing.
+func TestSilentConnectionsDoNotDelayDrain(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	before := readGauges(t, server)
-	// Again where the server has hung up on them before we saw them.
-	wait.For(t, "the connections are there", func() (bool, string) {
+	// Repeat if the server closed the connections before they were counted.
+	wait.For(t, "the connections are open", func() (bool, string) {
 		for range 10 {
 			connection, err := net.Dial("tcp", server.Addr)
 			if err != nil {
@@ -213,24 +212,23 @@ func TestSilentConnectionsDoNotHoldUpADrain(t *testing.T) {
 		return now.Files >= before.Files+5, fmt.Sprint(now)
 	})
 	if err := server.Stop(); err != nil {
-		t.Errorf("the server ended with %v", err)
+		t.Errorf("Stop returned %v", err)
 	}
 	if logs := server.Logs(); !strings.Contains(logs, `"msg":"drained"`) || strings.Contains(logs, "aborted") {
 		t.Errorf("the server did not drain:\n%s", logs)
 	}
 }
 
-// honestClient makes one call after the other, each of which has to be answered
-// within its deadline.
+// honestClient makes calls sequentially. Each of them must succeed within its deadline.
 type honestClient struct {
-	answers atomic.Int64
-	cancel  context.CancelFunc
-	ended   chan struct{}
-	failed  []error
-	stopped sync.Once
+	responses atomic.Int64
+	cancel    context.CancelFunc
+	ended     chan struct{}
+	failed    []error
+	stopped   sync.Once
 }
 
-// startHonestClient starts a client that calls a server until the test ends, or stops it.
+// startHonestClient starts a client that calls a server until the test stops it or is complete.
 func startHonestClient(t *testing.T, server *servertest.Server) *honestClient {
 	t.Helper()
 	allocator, err := client.New(server.Addr, client.WithTimeout(generous))
@@ -243,18 +241,18 @@ func startHonestClient(t *testing.T, server *servertest.Server) *honestClient {
 		defer close(c.ended)
 		defer func() { _ = allocator.Close() }()
 		for seed := uint64(0); ctx.Err() == nil; seed++ {
-			request := drawnRequest(40, 70, seed%50)
+			request := randomRequest(40, 70, seed%50)
 			response, err := allocateWhenNotBusy(ctx, allocator, request)
 			if ctx.Err() != nil {
 				return
 			}
 			if err == nil {
-				err = checkAnswer(request, response)
+				err = checkResponse(request, response)
 			}
 			if err != nil {
 				c.failed = append(c.failed, err)
 			}
-			c.answers.Add(1)
+			c.responses.Add(1)
 			select {
 			case <-ctx.Done():
 			case <-time.After(50 * time.Millisecond):
@@ -265,22 +263,22 @@ func startHonestClient(t *testing.T, server *servertest.Server) *honestClient {
 	return c
 }
 
-// awaitAnswers waits until the client has had this many more answers.
-func (c *honestClient) awaitAnswers(t *testing.T, more int64) {
+// awaitResponses waits until the client has received this many more responses.
+func (c *honestClient) awaitResponses(t *testing.T, more int64) {
 	t.Helper()
-	want := c.answers.Load() + more
-	wait.For(t, "the honest client is answered", func() (bool, string) {
-		return c.answers.Load() >= want, fmt.Sprintf("%d answers", c.answers.Load())
+	want := c.responses.Load() + more
+	wait.For(t, "the honest client gets responses", func() (bool, string) {
+		return c.responses.Load() >= want, fmt.Sprintf("%d responses", c.responses.Load())
 	})
 }
 
-// stop ends the client and reports every call of it that failed; once is enough.
+// stop stops the client and reports all failed calls. Further calls have no effect.
 func (c *honestClient) stop(t *testing.T) {
 	t.Helper()
 	c.stopped.Do(func() {
 		c.cancel()
 		<-c.ended
-		t.Logf("the honest client: %d calls, %d failed", c.answers.Load(), len(c.failed))
+		t.Logf("the honest client: %d calls, %d failed", c.responses.Load(), len(c.failed))
 		for _, err := range c.failed[:min(5, len(c.failed))] {
 			t.Errorf("the honest client: %v", err)
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestDiskFaults takes the folder for temporary files from a server in several
-// ways: another backend answers, and once the folder is well again the solver does.
+// TestDiskFaults makes the folder for temporary files of a server unusable in several ways. Another backend decides.
+// When the folder is usable again, the solver decides.
 func TestDiskFaults(t *testing.T) {
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	tests := map[string]struct {
 		spoil, repair func(t *testing.T, dir string)
@@ -61,7 +61,7 @@ func TestDiskFaults(t *testing.T) {
 
 				test.repair(t, s.tempDir)
 				s.checkNothingLeft(t)
-				s.install(t, p.solution(p.optimal), writesAnswer)
+				s.install(t, p.solution(p.optimal), writesSolution)
 				response = s.allocate(t, request)
 				checkOptimal(t, response, p)
 				checkAttempts(t, response, kind, expectation{outcome: answered})
@@ -70,18 +70,17 @@ func TestDiskFaults(t *testing.T) {
 	}
 }
 
-// TestNoDiskAtTheStart checks that a server starts without a folder for temporary
-// files, and answers.
-func TestNoDiskAtTheStart(t *testing.T) {
+// TestNoDiskAtStart checks that a server starts and decides without a folder for temporary files.
+func TestNoDiskAtStart(t *testing.T) {
 	t.Parallel()
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	for _, kind := range solverKinds() {
 		s := newScene(t, kind)
 		s.tempDir = filepath.Join(s.tempDir, "none")
 		s.start(t)
 		if logs := s.server.Logs(); !strings.Contains(logs, `"msg":"backend is missing","backend":"`+kind.name+`"`) {
-			t.Errorf("the log does not say that %s is missing:\n%s", kind.name, logs)
+			t.Errorf("the log has no line about the missing %s:\n%s", kind.name, logs)
 		}
 		response := s.allocate(t, request)
 		checkOptimal(t, response, p)
@@ -90,11 +89,10 @@ func TestNoDiskAtTheStart(t *testing.T) {
 	}
 }
 
-// TestRealSolversOnAFullDisk leaves the real solvers less and less room: whatever
-// they cannot write, the decision is the proven optimum, and with room again they
-// answer.
-func TestRealSolversOnAFullDisk(t *testing.T) {
-	request := drawnRequest(8, 14, 2)
+// TestRealSolversOnFullDisk runs the real solvers with less and less disk space. The decision is always the proven
+// optimum. With enough space, the solvers decide again.
+func TestRealSolversOnFullDisk(t *testing.T) {
+	request := randomRequest(8, 14, 2)
 	p := newProblem(t, request)
 	for _, kind := range solverKinds() {
 		program := solvertest.Program(t, solver.BackendName(kind.name))
@@ -103,7 +101,7 @@ func TestRealSolversOnAFullDisk(t *testing.T) {
 			s := newScene(t, kind)
 			s.program, s.tempDir = program, smallDisk(t)
 			s.start(t)
-			// The model takes some 24 KB, warm start and solution 8 KB each.
+			// The model has about 24 KB, the warm start and the solution 8 KB each.
 			for _, room := range []int{0, 16 << 10, 32 << 10, 40 << 10} {
 				fill(t, s.tempDir, room)
 				response := s.allocate(t, request)
@@ -119,7 +117,7 @@ func TestRealSolversOnAFullDisk(t *testing.T) {
 			response := s.allocate(t, request)
 			checkOptimal(t, response, p)
 			if response.GetReport().GetBackend() != kind.backend {
-				t.Errorf("the attempts are %v; want the answer of %s", response.GetReport().GetAttempts(), kind.name)
+				t.Errorf("the attempts are %v; want the result of %s", response.GetReport().GetAttempts(), kind.name)
 			}
 		})
 	}
@@ -128,8 +126,7 @@ func TestRealSolversOnAFullDisk(t *testing.T) {
 // filler is the name of the file that fills a disk.
 const filler = "filler"
 
-// smallDisk returns a folder that is a file system of its own, of 1 MB. It takes
-// the rights of root, which CI has.
+// smallDisk returns a folder with its own file system of 1 MB. This requires root, which CI has.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disk")
@@ -176,7 +173,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// fill fills the disk of a folder but for some bytes.
+// fill fills the disk of a folder except for room bytes.
 func fill(t *testing.T, dir string, room int) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(dir, filler))
@@ -186,14 +183,14 @@ func fill(t *testing.T, dir string, room int) {
 	defer file.Close()
 	written, err := io.Copy(file, endlessZeros{})
 	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("filling the disk ended after %d bytes with %v", written, err)
+		t.Fatalf("filling the disk stopped after %d bytes with %v", written, err)
 	}
 	if err := file.Truncate(written - int64(room)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// endlessZeros is a reader without end.
+// endlessZeros is an infinite reader of zeros.
 type endlessZeros struct{}
 
 // Read reads zeros.

@@ -9,12 +9,12 @@ import (
 	"github.com/elastalloc/elastalloc/client"
 )
 
-// TestFreeze stops one of two servers in the middle of its work, as a machine that swaps
-// or a debugger does: its connections stay open, and nothing answers.
+// TestFreeze suspends one of two servers during its work, as a debugger or a swapping machine would. Its connections
+// stay open, but it does not respond.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 2)
-	// Time for an attempt on a busy machine; the client's own is a second.
+	// An attempt may take longer on a busy machine. The default of the client is a second.
 	allocator, err := client.New(strings.Join(f.addresses(), ","), client.WithTimeout(10*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestFreeze(t *testing.T) {
 		for range number {
 			calls++
 			began := time.Now()
-			if _, err := allocator.Allocate(t.Context(), drawnRequest(40, 70, uint64(calls%50))); err != nil {
+			if _, err := allocator.Allocate(t.Context(), randomRequest(40, 70, uint64(calls%50))); err != nil {
 				failed++
 				t.Log(err)
 			}
@@ -35,8 +35,8 @@ func TestFreeze(t *testing.T) {
 		}
 	}
 	ask(50)
-	f.awaitAnswers(t, 0)
-	f.awaitAnswers(t, 1)
+	f.awaitResponses(t, 0)
+	f.awaitResponses(t, 1)
 	if err := syscall.Kill(f.servers[0].PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func TestFreeze(t *testing.T) {
 	if failed > 2 {
 		t.Errorf("%d of %d calls failed", failed, calls)
 	}
-	// It is found again once it goes on.
+	// The client uses the server again after it continues.
 	if err := syscall.Kill(f.servers[0].PID(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	before := f.answered(t, 0)
-	for f.answered(t, 0) < before+5 {
+	before := f.completed(t, 0)
+	for f.completed(t, 0) < before+5 {
 		ask(1)
 	}
 }

@@ -15,14 +15,13 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// gauges are what a server holds of the machine at one moment. Memory is in bytes.
+// gauges contains the resources that a server uses. Memory is in bytes.
 type gauges struct {
 	Memory, Heap                           float64
 	Goroutines, Files, Inflight, Processes float64
 }
 
-// readGauges reads the gauges of a server, and how many processes it has started
-// that are still there, where the system can tell.
+// readGauges returns the gauges of a server, and the number of its child processes if the system reports them.
 func readGauges(t *testing.T, server *servertest.Server) gauges {
 	t.Helper()
 	shown := servertest.Metrics(t, server)
@@ -41,7 +40,7 @@ func (g gauges) String() string {
 		g.Memory/1e6, g.Heap/1e6, g.Goroutines, g.Files, g.Inflight, g.Processes)
 }
 
-// sumOf adds up the series whose names and labels hold all the given texts.
+// sumOf returns the sum of the series whose names and labels contain all the given texts.
 func sumOf(shown map[string]float64, texts ...string) (sum float64) {
 	for series, value := range shown {
 		matches := true
@@ -55,8 +54,7 @@ func sumOf(shown map[string]float64, texts ...string) (sum float64) {
 	return sum
 }
 
-// childrenOf returns the processes whose parent is the given one, none on systems
-// without /proc.
+// childrenOf returns the child processes of a process, or none on systems without /proc.
 func childrenOf(t *testing.T, pid int) (children []int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -69,9 +67,9 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // It has ended.
+			continue // The process has exited.
 		}
-		// The name, in brackets, may hold anything.
+		// The name is in brackets and may contain any characters.
 		_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
 		fields := strings.Fields(rest)
 		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
@@ -82,13 +80,12 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	return children
 }
 
-// settles waits until a server holds hardly more than it did before: as many open
-// files and goroutines but for a few, neither solvers nor calls. Go gives memory back
-// slowly, so that has a margin of its own.
+// settles waits until a server uses about as many resources as before: about as many open files and goroutines, and
+// no solvers and calls. Go releases memory slowly, so that memory has its own margin.
 func settles(t *testing.T, server *servertest.Server, before gauges, memoryMargin float64) {
 	t.Helper()
-	const few = 8 // Connections of this test's own, and goroutines of the runtime.
-	wait.For(t, "what the server holds returns to where it was", func() (bool, string) {
+	const few = 8 // connections of the test, and goroutines of the runtime
+	wait.For(t, "the resources of the server are released", func() (bool, string) {
 		now := readGauges(t, server)
 		return now.Files <= before.Files+few && now.Goroutines <= before.Goroutines+2*few &&
 				now.Inflight == 0 && now.Processes == 0 && now.Memory <= before.Memory+memoryMargin,

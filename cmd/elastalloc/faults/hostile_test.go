@@ -49,7 +49,7 @@ func inTime(ctx context.Context, call func(context.Context) error) (err error) {
 // continue to run.
 func FuzzRunningServer(f *testing.F) {
 	for _, request := range []*elastallocv1.AllocateRequest{
-		{}, drawnRequest(3, 4, 1), drawnRequest(40, 70, 1),
+		{}, randomRequest(3, 4, 1), randomRequest(40, 70, 1),
 		{Snapshot: &elastallocv1.Snapshot{TotalNodes: math.MaxInt32, Jobs: []*elastallocv1.Job{{Id: "a", MaxNodes: new(int32(math.MaxInt32))}}}},
 	} {
 		message, err := proto.Marshal(request)
@@ -59,9 +59,9 @@ func FuzzRunningServer(f *testing.F) {
 		f.Add(message)
 		f.Add(message[:len(message)/2])
 	}
-	f.Add([]byte("\x0a\x04\x0a\x02\xff\xfe")) // An id of invalid UTF-8.
+	f.Add([]byte("\x0a\x04\x0a\x02\xff\xfe")) // an id that is not valid UTF-8
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
-	for seed := range 40 { // Bytes to draw from.
+	for seed := range 40 { // bytes that determine a request
 		bytes := make([]byte, 40*(seed+1))
 		for i := range bytes {
 			bytes[i] = byte((i + 1) * (2*seed + 1) * 37 >> 3)
@@ -86,7 +86,7 @@ func FuzzRunningServer(f *testing.F) {
 			checkError(t, err)
 			callTwice(t, allocator, request)
 		case status.Code(err) != codes.InvalidArgument: // The error names no field.
-			t.Errorf("bytes that do not parse end with %v; want INVALID_ARGUMENT", err)
+			t.Errorf("the error of bytes that cannot be parsed is %v; want INVALID_ARGUMENT", err)
 		}
 		callTwice(t, allocator, hostileRequest(bytes))
 	})
@@ -111,7 +111,7 @@ func startServerToFuzz(f *testing.F) *servertest.Server {
 	f.Cleanup(func() {
 		defer cancel()
 		if err := server.Stop(); err != nil {
-			f.Errorf("the server ended with %v; its log:\n%s", err, server.Logs())
+			f.Errorf("Stop returned %v; log:\n%s", err, server.Logs())
 		}
 		_ = watchdog.Process.Kill()
 		_ = watchdog.Wait()
@@ -123,34 +123,34 @@ func startServerToFuzz(f *testing.F) *servertest.Server {
 // and equal unless a time limit applied.
 func callTwice(t *testing.T, allocator elastallocv1.AllocatorServiceClient, request *elastallocv1.AllocateRequest) {
 	t.Helper()
-	var answers [2]*elastallocv1.AllocateResponse
-	for i := range answers {
-		var answer *elastallocv1.AllocateResponse
+	var responses [2]*elastallocv1.AllocateResponse
+	for i := range responses {
+		var response *elastallocv1.AllocateResponse
 		err := inTime(t.Context(), func(ctx context.Context) (err error) {
-			answer, err = allocator.Allocate(ctx, request)
+			response, err = allocator.Allocate(ctx, request)
 			return err
 		})
 		if checkError(t, err); err != nil {
 			return
 		}
-		if err := checkAnswer(request, answer); err != nil {
-			t.Errorf("%v\nrequest: %v\nanswer: %v", err, request, answer)
+		if err := checkResponse(request, response); err != nil {
+			t.Errorf("%v\nrequest: %v\nresponse: %v", err, request, response)
 		}
-		answers[i] = answer
+		responses[i] = response
 	}
-	for _, answer := range answers {
-		if answer.GetReport().GetLimit() == elastallocv1.Limit_LIMIT_TIME {
+	for _, response := range responses {
+		if response.GetReport().GetLimit() == elastallocv1.Limit_LIMIT_TIME {
 			return
 		}
 	}
-	if diff := cmp.Diff(nodesOf(answers[0]), nodesOf(answers[1])); diff != "" {
-		t.Errorf("asked twice (-first +second):\n%s\n%v\n%v\noptions: %v\nrequest: %v",
-			diff, answers[0].GetReport(), answers[1].GetReport(), request.GetOptions(), request)
+	if diff := cmp.Diff(nodesOf(responses[0]), nodesOf(responses[1])); diff != "" {
+		t.Errorf("two calls (-first +second):\n%s\n%v\n%v\noptions: %v\nrequest: %v",
+			diff, responses[0].GetReport(), responses[1].GetReport(), request.GetOptions(), request)
 	}
 }
 
-func nodesOf(answer *elastallocv1.AllocateResponse) (nodes []int32) {
-	for _, allocation := range answer.GetAllocations() {
+func nodesOf(response *elastallocv1.AllocateResponse) (nodes []int32) {
+	for _, allocation := range response.GetAllocations() {
 		nodes = append(append(nodes, allocation.GetNodes()), allocation.GetPlannedNodes()...)
 	}
 	return nodes
@@ -169,9 +169,9 @@ func checkError(t *testing.T, err error) {
 				return
 			}
 		}
-		t.Errorf("no bad field is named by %v", err)
+		t.Errorf("%v names no invalid field", err)
 	default:
-		t.Errorf("the call ends with %v", err)
+		t.Errorf("the error of the call is %v", err)
 	}
 }
 

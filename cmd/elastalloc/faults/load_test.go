@@ -22,8 +22,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// load is what honest callers put on servers through one client, as a scheduler
-// would, until it is stopped.
+// load makes calls through one client, as a scheduler would, until it is stopped.
 type load struct {
 	calls, slow atomic.Int64
 
@@ -35,21 +34,20 @@ type load struct {
 	failed  []error
 }
 
-// The callers of a load. Slow ones keep a call in flight nearly all the time, so that
-// whatever happens to a server happens to calls in flight.
+// The callers of a load. Slow callers nearly always have a call in flight, so that faults of a server affect calls
+// in flight.
 const (
 	smallCallers = 10
 	slowCallers  = 12
 	largeCallers = 1
 )
 
-// startLoad lets callers call the servers of a target, a list of addresses: most of
-// them with 40 jobs on 70 nodes, some with a thousand jobs, and some with a request
-// that takes long, where the servers' CBC is that of sleepingSolver. Every answer is
-// checked. The load ends with the test, unless the test has stopped it.
+// startLoad starts callers of the servers with the given addresses. Most requests have 40 jobs on 70 nodes, some have
+// a thousand jobs, and some take long if the CBC of the servers is that of sleepingSolver. Every response is checked.
+// The load stops at the end of the test.
 func startLoad(t *testing.T, addresses ...string) *load {
 	t.Helper()
-	// A deadline is not what a restart is about. A client's own is 2 s.
+	// The timeout is long, because deadlines are not tested. The default of the client is 2 s.
 	allocator, err := client.New(strings.Join(addresses, ","), client.WithTimeout(generous))
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +69,10 @@ func startLoad(t *testing.T, addresses ...string) *load {
 		})
 	}
 	for range smallCallers {
-		caller(100*time.Millisecond, &l.calls, func(seed uint64) *elastallocv1.AllocateRequest { return drawnRequest(40, 70, seed) })
+		caller(100*time.Millisecond, &l.calls, func(seed uint64) *elastallocv1.AllocateRequest { return randomRequest(40, 70, seed) })
 	}
 	for range largeCallers {
-		caller(500*time.Millisecond, &l.calls, func(seed uint64) *elastallocv1.AllocateRequest { return drawnRequest(1000, 1500, seed) })
+		caller(500*time.Millisecond, &l.calls, func(seed uint64) *elastallocv1.AllocateRequest { return randomRequest(1000, 1500, seed) })
 	}
 	for range slowCallers {
 		caller(0, &l.slow, slowRequest)
@@ -82,27 +80,26 @@ func startLoad(t *testing.T, addresses ...string) *load {
 	return l
 }
 
-// slowRequest returns a request that takes as long as the CBC of sleepingSolver sleeps,
-// and hardly any of a core.
+// slowRequest returns a request that takes as long as the CBC of sleepingSolver sleeps, and little CPU time.
 func slowRequest(seed uint64) *elastallocv1.AllocateRequest {
-	request := drawnRequest(10, 16, seed)
+	request := randomRequest(10, 16, seed)
 	request.Options = &elastallocv1.AllocateOptions{
 		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(generous),
-		// Greedy's plan, with which the solver comes back, is legal then.
+		// The solver returns the plan of greedy, which is legal then.
 		Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED,
 	}
 	return request
 }
 
-// sleepingSolver returns a program that says it is CBC, sleeps over every problem, and
-// then gives back the plan that it was given to start from.
+// sleepingSolver returns a program that prints the version of CBC, sleeps for every problem, and then returns the
+// warm start as its solution.
 func sleepingSolver(t *testing.T, seconds float64) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "cbc")
 	script := "#!/bin/sh\n" +
 		"[ \"$1\" = -quit ] && echo 'Welcome to the CBC MILP Solver' && echo 'Version: 2.10.12' && exit\n" +
 		fmt.Sprintf("sleep %g\n", seconds) +
-		"for solution; do :; done\n" + // The last argument.
+		"for solution; do :; done\n" + // the last argument
 		"cp start.txt \"$solution\"\n"
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -110,8 +107,7 @@ func sleepingSolver(t *testing.T, seconds float64) (program string) {
 	return program
 }
 
-// allocateWhenNotBusy makes a call again for as long as the server says that it is too
-// busy: how often that is, is up to the machine.
+// allocateWhenNotBusy repeats a call while the server is too busy. The number of attempts depends on the machine.
 func allocateWhenNotBusy(
 	ctx context.Context, c *client.Client, request *elastallocv1.AllocateRequest,
 ) (*elastallocv1.AllocateResponse, error) {
@@ -125,14 +121,14 @@ func allocateWhenNotBusy(
 	}
 }
 
-// call makes a call that has to succeed.
+// call makes a call that must succeed.
 func (l *load) call(ctx context.Context, request *elastallocv1.AllocateRequest) {
 	response, err := allocateWhenNotBusy(ctx, l.client, request)
 	if ctx.Err() != nil {
-		return // The load is being stopped.
+		return // The load is stopping.
 	}
 	if err == nil {
-		err = checkAnswer(request, response)
+		err = checkResponse(request, response)
 	}
 	if err != nil {
 		l.mutex.Lock()
@@ -142,16 +138,16 @@ func (l *load) call(ctx context.Context, request *elastallocv1.AllocateRequest) 
 	}
 }
 
-// awaitCalls waits until this many more calls of every kind have been answered.
+// awaitCalls waits until this many more calls of every kind have completed.
 func (l *load) awaitCalls(t *testing.T, more int64) {
 	t.Helper()
 	calls, slow := l.calls.Load()+more, l.slow.Load()+more
-	wait.For(t, "calls are answered", func() (bool, string) {
+	wait.For(t, "calls complete", func() (bool, string) {
 		return l.calls.Load() >= calls && l.slow.Load() >= slow, fmt.Sprintf("%d calls, %d slow ones", l.calls.Load(), l.slow.Load())
 	})
 }
 
-// stop ends the load and reports every call that failed; once is enough.
+// stop stops the load and reports all failed calls. Further calls have no effect.
 func (l *load) stop(t *testing.T) {
 	t.Helper()
 	l.stopped.Do(func() {

@@ -19,8 +19,8 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	if arguments := os.Getenv(siegeEnv); arguments != "" {
-		if err := besiege(arguments); err != nil {
+	if arguments := os.Getenv(overloadEnv); arguments != "" {
+		if err := runOverload(arguments); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(0)
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// build builds the program, unless ELASTALLOC_FAULTS_BINARY names one that is built:
-// scripts/clock-jump.sh runs these tests on a machine without Go.
+// build builds the program, unless ELASTALLOC_FAULTS_BINARY is the path of a program. scripts/clock-jump.sh runs these
+// tests on a machine without Go.
 func build() (remove func(), err error) {
 	if binary = os.Getenv("ELASTALLOC_FAULTS_BINARY"); binary != "" {
 		return func() {}, nil
@@ -50,27 +50,25 @@ func build() (remove func(), err error) {
 	return remove, err
 }
 
-// startServer starts a server that is stopped when the test ends. Calls in flight then
-// have all the time that they want to end.
+// startServer starts a server that is stopped at the end of the test, without a time limit for calls in flight.
 func startServer(t *testing.T, flags ...string) *servertest.Server {
 	t.Helper()
 	return startServerWithEnv(t, nil, flags...)
 }
 
-// startServerWithEnv is startServer with an environment; nil means ours.
+// startServerWithEnv is startServer with an environment; nil means the environment of the test.
 func startServerWithEnv(t *testing.T, env []string, flags ...string) *servertest.Server {
 	t.Helper()
 	return servertest.Start(t, binary, env, append([]string{"--drain-timeout=" + generous.String()}, flags...)...)
 }
 
-// newAllocator returns a client of a server without any retries of its own, so that
-// a test sees every failure.
+// newAllocator returns a client of a server without retries, so that a test sees every failure.
 func newAllocator(t *testing.T, server *servertest.Server) elastallocv1.AllocatorServiceClient {
 	t.Helper()
 	return elastallocv1.NewAllocatorServiceClient(servertest.Dial(t, server))
 }
 
-// metric returns the value of a series, and false if the page lacks it.
+// metric returns the value of a series, and false if the series is missing.
 func metric(t *testing.T, server *servertest.Server, series string) (float64, bool) {
 	t.Helper()
 	value, found := servertest.Metrics(t, server)[series]

@@ -28,11 +28,11 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// mix is what a server sees of many callers, good and bad ones.
+// mix is a mixed load of correct and faulty callers.
 type mix struct {
 	server     *servertest.Server
-	allocator  *client.Client   // of the good callers, with its retries
-	connection *grpc.ClientConn // of those who see every failure
+	allocator  *client.Client   // of the correct callers, with retries
+	connection *grpc.ClientConn // without retries
 	http       *http.Client
 
 	mutex    sync.Mutex
@@ -41,7 +41,7 @@ type mix struct {
 }
 
 func newMix(server *servertest.Server) (*mix, error) {
-	// What a decision may take is up to its budget, not to the deadline.
+	// The budget limits the time of a decision, not the deadline.
 	allocator, err := client.New(server.Addr, client.WithTimeout(wait.Timeout))
 	if err != nil {
 		return nil, err
@@ -59,20 +59,19 @@ func newMix(server *servertest.Server) (*mix, error) {
 
 func (m *mix) close() error { return errors.Join(m.allocator.Close(), m.connection.Close()) }
 
-// action is something that a caller does. It returns how that ended, and an error
-// where it should not have ended so.
+// action is an action of a caller. It returns its status code, and an error if the code is not expected.
 type action struct {
 	name   string
 	weight int
 	do     func(*mix, *rand.Rand) (codes.Code, error)
 }
 
-// actions are what callers do, and how often.
+// actions returns the actions of callers with their weights.
 func actions() []action {
 	return []action{
 		{"small decision", 60, (*mix).decideSmall},
 		{"large decision", 5, (*mix).decideLarge},
-		{"bad request", 8, (*mix).askBadly},
+		{"bad request", 8, (*mix).sendInvalid},
 		{"hang-up", 8, (*mix).hangUp},
 		{"short deadline", 4, (*mix).hurry},
 		{"connection of one call", 8, (*mix).callOnce},
@@ -83,7 +82,7 @@ func actions() []action {
 	}
 }
 
-// act takes one of the actions, by weight, and notes how it ended.
+// act runs a random action, by weight, and records its status code.
 func (m *mix) act(r *rand.Rand) {
 	total := 0
 	for _, a := range actions() {
@@ -108,11 +107,11 @@ func (m *mix) act(r *rand.Rand) {
 	}
 }
 
-// oneOf draws one of the given values.
+// oneOf returns a random one of the given values.
 func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// drawOptions draws who decides, and how.
-func drawOptions(r *rand.Rand, budget time.Duration) *elastallocv1.AllocateOptions {
+// randomOptions returns random options.
+func randomOptions(r *rand.Rand, budget time.Duration) *elastallocv1.AllocateOptions {
 	return &elastallocv1.AllocateOptions{
 		Backend:     oneOf(r, elastallocv1.Backend(r.IntN(5)), elastallocv1.Backend_BACKEND_EXACT),
 		Formulation: elastallocv1.Formulation(r.IntN(3)),
@@ -123,31 +122,31 @@ func drawOptions(r *rand.Rand, budget time.Duration) *elastallocv1.AllocateOptio
 	}
 }
 
-// decide makes a call that has to succeed, and checks its answer.
+// decide makes a call that must succeed, and checks its response.
 func (m *mix) decide(request *elastallocv1.AllocateRequest) (codes.Code, error) {
 	response, err := allocateWhenNotBusy(context.Background(), m.allocator, request)
 	if err != nil {
 		return status.Code(err), err
 	}
-	return codes.OK, checkAnswer(request, response)
+	return codes.OK, checkResponse(request, response)
 }
 
 func (m *mix) decideSmall(r *rand.Rand) (codes.Code, error) {
-	request := drawnRequest(1+r.IntN(60), r.IntN(110), r.Uint64())
-	request.Options = drawOptions(r, 300*time.Millisecond)
+	request := randomRequest(1+r.IntN(60), r.IntN(110), r.Uint64())
+	request.Options = randomOptions(r, 300*time.Millisecond)
 	return m.decide(request)
 }
 
 func (m *mix) decideLarge(r *rand.Rand) (codes.Code, error) {
-	request := drawnRequest(300+r.IntN(700), 500+r.IntN(1000), r.Uint64())
-	request.Options = drawOptions(r, 500*time.Millisecond)
+	request := randomRequest(300+r.IntN(700), 500+r.IntN(1000), r.Uint64())
+	request.Options = randomOptions(r, 500*time.Millisecond)
 	return m.decide(request)
 }
 
-// askBadly sends a request that has to be refused.
-func (m *mix) askBadly(r *rand.Rand) (codes.Code, error) {
-	request := drawnRequest(1+r.IntN(40), 70, r.Uint64())
-	request.Options = drawOptions(r, time.Second)
+// sendInvalid sends a request that must be rejected.
+func (m *mix) sendInvalid(r *rand.Rand) (codes.Code, error) {
+	request := randomRequest(1+r.IntN(40), 70, r.Uint64())
+	request.Options = randomOptions(r, time.Second)
 	job := oneOf(r, request.Snapshot.Jobs...)
 	oneOf(r,
 		func() { job.Id = "" },
@@ -166,7 +165,7 @@ func (m *mix) askBadly(r *rand.Rand) (codes.Code, error) {
 	return status.Code(err), nil
 }
 
-// errOf gives success, where it is wrong, an error as well.
+// errOf returns an error for an unexpected success, too.
 func errOf(err error) error {
 	if err == nil {
 		return errors.New("success")
@@ -174,57 +173,56 @@ func errOf(err error) error {
 	return err
 }
 
-// hangUp leaves in the middle of a call, unless a burst of others kept it from being
-// taken.
+// hangUp cancels a call in progress, unless it is rejected because of a burst of other calls.
 func (m *mix) hangUp(r *rand.Rand) (codes.Code, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	time.AfterFunc(time.Duration(r.Int64N(int64(50*time.Millisecond))), cancel)
-	request := drawnRequest(100+r.IntN(200), 300, r.Uint64())
-	request.Options = drawOptions(r, time.Second)
-	return ended(m.ask(ctx, request))(codes.OK, codes.Canceled, codes.ResourceExhausted)
+	request := randomRequest(100+r.IntN(200), 300, r.Uint64())
+	request.Options = randomOptions(r, time.Second)
+	return expect(m.allocate(ctx, request))(codes.OK, codes.Canceled, codes.ResourceExhausted)
 }
 
-// hurry leaves the server hardly any time. Of that a call waits half for its turn.
+// hurry makes a call with a short deadline, half of which it may wait for a slot.
 func (m *mix) hurry(r *rand.Rand) (codes.Code, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(20*time.Millisecond))))
 	defer cancel()
-	request := drawnRequest(100, 150, r.Uint64())
-	request.Options = drawOptions(r, time.Second)
-	return ended(m.ask(ctx, request))(codes.OK, codes.DeadlineExceeded, codes.ResourceExhausted)
+	request := randomRequest(100, 150, r.Uint64())
+	request.Options = randomOptions(r, time.Second)
+	return expect(m.allocate(ctx, request))(codes.OK, codes.DeadlineExceeded, codes.ResourceExhausted)
 }
 
-// ask makes a call without retries.
-func (m *mix) ask(ctx context.Context, request *elastallocv1.AllocateRequest) error {
+// allocate makes a call without retries.
+func (m *mix) allocate(ctx context.Context, request *elastallocv1.AllocateRequest) error {
 	_, err := elastallocv1.NewAllocatorServiceClient(m.connection).Allocate(ctx, request)
 	return err
 }
 
-// ended returns a function that says whether a call ended with one of some codes.
-func ended(err error) func(wanted ...codes.Code) (codes.Code, error) {
-	return func(wanted ...codes.Code) (codes.Code, error) {
-		for _, code := range wanted {
+// expect returns a function that checks that the status of a call is one of the given codes.
+func expect(err error) func(expected ...codes.Code) (codes.Code, error) {
+	return func(expected ...codes.Code) (codes.Code, error) {
+		for _, code := range expected {
 			if status.Code(err) == code {
 				return code, nil
 			}
 		}
-		return status.Code(err), fmt.Errorf("want one of %v, not %w", wanted, errOf(err))
+		return status.Code(err), fmt.Errorf("want one of %v, not %w", expected, errOf(err))
 	}
 }
 
-// callOnce makes a connection for a single call.
+// callOnce opens a connection for a single call.
 func (m *mix) callOnce(r *rand.Rand) (code codes.Code, err error) {
 	allocator, err := client.New(m.server.Addr, client.WithTimeout(wait.Timeout))
 	if err != nil {
 		return codes.Unknown, err
 	}
 	defer func() { err = errors.Join(err, allocator.Close()) }()
-	request := drawnRequest(10, 16, r.Uint64())
+	request := randomRequest(10, 16, r.Uint64())
 	response, err := allocateWhenNotBusy(context.Background(), allocator, request)
 	if err != nil {
 		return status.Code(err), err
 	}
-	return codes.OK, checkAnswer(request, response)
+	return codes.OK, checkResponse(request, response)
 }
 
 // sendGarbage sends bytes other than HTTP/2, or only its preface, and hangs up.
@@ -238,7 +236,7 @@ func (m *mix) sendGarbage(r *rand.Rand) (codes.Code, error) {
 	for i := range garbage {
 		garbage[i] = byte(r.Uint32())
 	}
-	// The server may well have hung up before all is sent.
+	// The server may close the connection before all is sent.
 	_, _ = connection.Write(oneOf(r, garbage, []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), []byte("GET / HTTP/1.1\r\n\r\n"),
 		append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"), garbage...)))
 	if r.IntN(2) == 0 {
@@ -248,29 +246,29 @@ func (m *mix) sendGarbage(r *rand.Rand) (codes.Code, error) {
 	return codes.OK, nil
 }
 
-// sendTooMuch sends a message that is larger than any that the server takes.
+// sendTooMuch sends a message that exceeds the limit of the server.
 func (m *mix) sendTooMuch(*rand.Rand) (codes.Code, error) {
-	return ended(sendRaw(context.Background(), m.connection, tooMuch()))(codes.ResourceExhausted)
+	return expect(sendRaw(context.Background(), m.connection, tooMuch()))(codes.ResourceExhausted)
 }
 
-// tooMuch returns 200 MB, of which only the first part leaves this process.
+// tooMuch returns 200 MB, of which only the first part is sent.
 var tooMuch = sync.OnceValue(func() []byte { return make([]byte, 200<<20) })
 
-// burst makes many calls at once, of which the server may turn some away.
+// burst makes many concurrent calls, of which the server may reject some.
 func (m *mix) burst(r *rand.Rand) (codes.Code, error) {
-	request := drawnRequest(40, 70, r.Uint64())
+	request := randomRequest(40, 70, r.Uint64())
 	errs := make([]error, 100)
 	var group sync.WaitGroup
 	for i := range errs {
 		group.Go(func() {
-			_, errs[i] = ended(m.ask(context.Background(), request))(codes.OK, codes.ResourceExhausted)
+			_, errs[i] = expect(m.allocate(context.Background(), request))(codes.OK, codes.ResourceExhausted)
 		})
 	}
 	group.Wait()
 	return codes.OK, errors.Join(errs...)
 }
 
-// probe does what kubelet and Prometheus do.
+// probe makes the requests of kubelet and Prometheus.
 func (m *mix) probe(*rand.Rand) (codes.Code, error) {
 	health, err := grpc_health_v1.NewHealthClient(m.connection).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
@@ -292,13 +290,12 @@ func (m *mix) probe(*rand.Rand) (codes.Code, error) {
 
 // sendRaw sends bytes instead of a request.
 func sendRaw(ctx context.Context, connection *grpc.ClientConn, message []byte) error {
-	var answer []byte
-	return connection.Invoke(ctx, elastallocv1.AllocatorService_Allocate_FullMethodName, message, &answer,
+	var response []byte
+	return connection.Invoke(ctx, elastallocv1.AllocatorService_Allocate_FullMethodName, message, &response,
 		grpc.ForceCodec(rawCodec{}), grpc.MaxCallSendMsgSize(1<<30), grpc.MaxCallRecvMsgSize(1<<30))
 }
 
-// rawCodec passes bytes on as they are, under the name of the codec that the server
-// expects.
+// rawCodec sends bytes unchanged, with the name of the protobuf codec.
 type rawCodec struct{}
 
 var _ encoding.Codec = rawCodec{}
@@ -312,5 +309,5 @@ func (rawCodec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// Name returns that of the codec for messages of protobuf.
+// Name returns the name of the protobuf codec.
 func (rawCodec) Name() string { return "proto" }

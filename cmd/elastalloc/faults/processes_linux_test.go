@@ -13,9 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// A solver is given a folder of its own below the server's TMPDIR as its home, and
-// so is whatever it starts: with a TMPDIR per server, the environment of a process
-// says which server's solver it belongs to.
+// The home of a solver and its children is a folder below the TMPDIR of the server. With a TMPDIR per server, the
+// environment of a process identifies the server to which it belongs.
 
 // solverProcesses returns the processes whose home is below a folder.
 func solverProcesses(t *testing.T, tempDir string) []int {
@@ -30,7 +29,7 @@ func solverProcesses(t *testing.T, tempDir string) []int {
 		if err != nil {
 			continue
 		}
-		// A process that has ended meanwhile has none.
+		// A process that has exited has no environment.
 		environment, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
 		if bytes.Contains(append([]byte{0}, environment...), []byte("\x00HOME="+tempDir+"/")) {
 			found = append(found, pid)
@@ -52,7 +51,7 @@ func signalSolver(t *testing.T, tempDir string, signal syscall.Signal) {
 	})
 }
 
-// describe says what processes are, for a failure.
+// describe returns a description of processes for a failure message.
 func describe(processes []int) string {
 	var text strings.Builder
 	for _, pid := range processes {
@@ -62,7 +61,7 @@ func describe(processes []int) string {
 	return text.String()
 }
 
-// peakMemory returns the most memory that a process has ever had resident, in bytes.
+// peakMemory returns the maximum resident memory of a process in bytes.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -23,8 +23,8 @@ const (
 	lostSeries     = `elastalloc_recording_dropped_total{reason="disk"}`
 )
 
-// TestRecordingSurvivesKill kills a server that records: every call that was written out,
-// which takes a second, is read again, whole and with its answer.
+// TestRecordingSurvivesKill kills a recording server. Every call that was written, which takes up to a second, can be
+// read completely with its response.
 func TestRecordingSurvivesKill(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "recording")
@@ -35,7 +35,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 	var responses []*elastallocv1.AllocateResponse
 	began := time.Now()
 	for i := range calls {
-		request := drawnRequest(20, 40, uint64(i))
+		request := randomRequest(20, 40, uint64(i))
 		response, err := client.Allocate(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 		requests, responses = append(requests, request), append(responses, response)
 	}
 	if _, err := client.Allocate(t.Context(), &elastallocv1.AllocateRequest{}); status.Code(err) != codes.InvalidArgument {
-		t.Fatalf("a call without a snapshot ended with %v", err)
+		t.Fatalf("the error of a call without a snapshot is %v", err)
 	}
 	awaitSeries(t, func() (bool, string) {
 		value, _ := metric(t, server, recordedSeries)
@@ -62,13 +62,13 @@ func TestRecordingSurvivesKill(t *testing.T) {
 			t.Fatalf("call %d is %s by %s at %v, status %v", i, e.Method, e.Caller, e.Time, e.Status)
 		}
 		if !proto.Equal(e.Request, requests[i]) || !proto.Equal(e.Response, responses[i]) {
-			t.Errorf("call %d was recorded otherwise than it was made", i)
+			t.Errorf("the recorded call %d differs from the call", i)
 		}
 	}
 	last := entries[calls]
 	if codes.Code(last.Status.GetCode()) != codes.InvalidArgument || !strings.Contains(last.Status.GetMessage(), "snapshot") ||
 		last.Response != nil {
-		t.Errorf("the refused call was recorded as %v", last)
+		t.Errorf("the rejected call was recorded as %v", last)
 	}
 }
 
@@ -77,19 +77,19 @@ func awaitSeries(t *testing.T, condition func() (bool, string)) {
 	wait.For(t, "the metrics", condition)
 }
 
-// TestRecordingOnABadDisk takes the disk from a server that records: every call is
-// answered, what is lost is counted and logged once, and with the disk back it records.
-func TestRecordingOnABadDisk(t *testing.T) {
+// TestRecordingOnBadDisk makes the disk of a recording server unusable. Calls succeed, lost recordings are counted
+// and logged once, and recording resumes when the disk is usable.
+func TestRecordingOnBadDisk(t *testing.T) {
 	tests := map[string]struct {
 		spoil, repair func(t *testing.T, disk string)
 	}{
-		// One that is read-only at the start ends the start.
+		// If it is read-only at the start, the server does not start.
 		"full": {
 			spoil:  func(t *testing.T, disk string) { t.Helper(); fill(t, disk, 0) },
 			repair: func(t *testing.T, disk string) { t.Helper(); remove(t, filepath.Join(disk, filler)) },
 		},
 	}
-	request := drawnRequest(20, 40, 1)
+	request := randomRequest(20, 40, 1)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +98,7 @@ func TestRecordingOnABadDisk(t *testing.T) {
 			server := startServer(t, "--record="+dir)
 			test.spoil(t, disk)
 			client := newAllocator(t, server)
-			// Calls are made until the series has grown, each of which has to be answered.
+			// Make calls, which must succeed, until the series has increased.
 			callUntil := func(series string) {
 				t.Helper()
 				before, _ := metric(t, server, series)
@@ -112,9 +112,9 @@ func TestRecordingOnABadDisk(t *testing.T) {
 			}
 			saysOnce := func(message string) {
 				t.Helper()
-				wait.For(t, "the log", func() (bool, string) { // It may come after the metrics.
+				wait.For(t, "the log", func() (bool, string) { // The line may be written after the metrics are updated.
 					times := strings.Count(server.Logs(), `"msg":"`+message+`"`)
-					return times == 1, fmt.Sprintf("it says %d times %q; want once:\n%s", times, message, server.Logs())
+					return times == 1, fmt.Sprintf("it has %d times %q; want once:\n%s", times, message, server.Logs())
 				})
 			}
 			callUntil(lostSeries)
@@ -131,11 +131,11 @@ func TestRecordingOnABadDisk(t *testing.T) {
 			}
 			entries, _, err := recording.ReadAll([]string{dir})
 			if err != nil || len(entries) < 2 {
-				t.Fatalf("%d calls, %v; want those around the failure", len(entries), err)
+				t.Fatalf("%d calls, %v; want the calls before and after the failure", len(entries), err)
 			}
 			for _, e := range entries {
 				if !proto.Equal(e.Request, request) {
-					t.Error("a call was recorded otherwise than it was made")
+					t.Error("a recorded call differs from the call")
 				}
 			}
 		})

@@ -13,10 +13,9 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// drawnRequest returns a request of a realistic size and shape, drawn from a seed:
-// heavy-tailed run times, some jobs on nodes and some queued. 40 jobs on 70 nodes
-// are the paper's size.
-func drawnRequest(jobs, nodes int, seed uint64) *elastallocv1.AllocateRequest {
+// randomRequest returns a random request with heavy-tailed run times, in which some jobs run and some are queued. The
+// size of the paper is 40 jobs on 70 nodes.
+func randomRequest(jobs, nodes int, seed uint64) *elastallocv1.AllocateRequest {
 	r := rand.New(rand.NewPCG(seed, 70))
 	snapshot := &elastallocv1.Snapshot{
 		Id:         fmt.Sprintf("%d-jobs-%d-nodes-seed-%d", jobs, nodes, seed),

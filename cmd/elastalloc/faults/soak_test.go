@@ -23,17 +23,16 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-var soakTime = flag.Duration("soak", 30*time.Second, "how long a soak puts load on a server; SOAK in the Makefile")
+var soakTime = flag.Duration("soak", 30*time.Second, "duration of the load in soak tests; SOAK in the Makefile")
 
-// soakWorkers is how many callers act at a time.
+// soakWorkers is the number of concurrent callers.
 const soakWorkers = 4
 
-// TestSoak puts a mixed load of good and bad callers on a server with all backends,
-// and checks that it answers all of them as it should, that it holds no more of the
-// machine the longer that goes on, and that nothing is left behind.
+// TestSoak runs a mixed load of correct and faulty callers against a server with all backends. It checks the status of
+// all calls, that the resource usage of the server does not grow, and that no processes and files remain.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes as long as -soak says")
+		t.Skip("takes the time of -soak")
 	}
 	t.Parallel()
 	temporary := t.TempDir()
@@ -49,7 +48,7 @@ func TestSoak(t *testing.T) {
 		}
 	}()
 	before := readGauges(t, server)
-	// A long soak leaves most of the machine to others, a short one wants load.
+	// A long soak uses a small part of the machine, a short one more.
 	cores := 0.3
 	if *soakTime <= time.Minute {
 		cores = 1
@@ -63,38 +62,38 @@ func TestSoak(t *testing.T) {
 	if n := len(callers.failures); n > 10 {
 		t.Errorf("%d more failures", n-10)
 	}
-	// The trend of a few seconds is that of the last burst.
+	// The trend over a few seconds depends on the last burst.
 	if *soakTime > time.Minute {
 		checkFlat(t, samples)
 	}
 	settles(t, server, before, 64<<20)
-	wait.For(t, "no folder is left", func() (bool, string) {
+	wait.For(t, "all folders are removed", func() (bool, string) {
 		left := foldersIn(t, temporary)
 		return left == 0, fmt.Sprintf("%v folders", left)
 	})
 	shown := servertest.Metrics(t, server)
 	for _, code := range []string{"Internal", "Unknown", "DataLoss"} {
 		if n := sumOf(shown, "grpc_server_handled_total", `grpc_code="`+code+`"`, `grpc_method="Allocate"`); n > 0 {
-			t.Errorf("%v calls ended with %s; the log of the server:\n%s", n, code, server.Logs())
+			t.Errorf("%v calls have the status %s; log of the server:\n%s", n, code, server.Logs())
 		}
 	}
 	if err := server.Stop(); err != nil {
-		t.Errorf("the server ended with %v", err)
+		t.Errorf("Stop returned %v", err)
 	}
 	if left := processesWithTMPDIR(t, temporary); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
+		t.Errorf("processes remain: %v", left)
 	}
 }
 
-// sample is what a server held at a time since the load began.
+// sample contains the resource usage of a server at a time since the start of the load.
 type sample struct {
 	at time.Duration
 	gauges
 	Folders float64
 }
 
-// soak lets callers act, so that they and the server together take about the given
-// number of cores, and samples what the server holds.
+// soak runs callers such that they and the server together use about the given number of cores, and samples the
+// resource usage of the server.
 func soak(t *testing.T, server *servertest.Server, callers *mix, temporary string, cores float64) (samples []sample) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -107,7 +106,7 @@ func soak(t *testing.T, server *servertest.Server, callers *mix, temporary strin
 			for ctx.Err() == nil {
 				began := time.Now()
 				callers.act(r)
-				// Nearly all of an action's time is that of a core.
+				// An action uses a core for nearly all of its time.
 				rest := time.Duration(float64(time.Since(began)) * max(0, soakWorkers/cores-1))
 				select {
 				case <-ctx.Done():
@@ -126,12 +125,11 @@ func soak(t *testing.T, server *servertest.Server, callers *mix, temporary strin
 	return samples
 }
 
-// figure is one of those that have to be flat.
+// figure is a quantity that must not grow.
 type figure struct {
 	name string
 	of   func(sample) float64
-	// slack is by how much it may rise over the second half of the load, on top of a
-	// tenth of its median: it is never quite still.
+	// slack is the allowed increase over the second half of the load, in addition to a tenth of the median.
 	slack float64
 	unit  float64
 }
@@ -148,8 +146,7 @@ func figures() []figure {
 	}
 }
 
-// checkFlat checks that no figure rises over the second half of the load, by the
-// slope of the line that fits it best.
+// checkFlat checks that no figure rises over the second half of the load, by the slope of its least-squares line.
 func checkFlat(t *testing.T, samples []sample) {
 	t.Helper()
 	second := samples[len(samples)/2:]
@@ -157,12 +154,12 @@ func checkFlat(t *testing.T, samples []sample) {
 	for _, f := range figures() {
 		rise, allowed := slope(second, f.of)*length, f.slack+median(second, f.of)/10
 		if rise > allowed {
-			t.Errorf("%s rose by %.1f over %.0f s; at most %.1f is flat", f.name, rise/f.unit, length, allowed/f.unit)
+			t.Errorf("%s rose by %.1f over %.0f s; must be at most %.1f", f.name, rise/f.unit, length, allowed/f.unit)
 		}
 	}
 }
 
-// slope returns that of the least-squares line through a figure, per second.
+// slope returns the slope of the least-squares line of a figure, per second.
 func slope(samples []sample, of func(sample) float64) float64 {
 	var meanX, meanY, xx, xy float64
 	for _, s := range samples {
@@ -186,7 +183,7 @@ func median(samples []sample, of func(sample) float64) float64 {
 	return values[len(values)/2]
 }
 
-// report logs every figure per sixth of the load, and how the actions ended.
+// report logs every figure per sixth of the load, and the status codes of the actions.
 func report(t *testing.T, callers *mix, samples []sample) {
 	t.Helper()
 	var text strings.Builder
@@ -219,7 +216,7 @@ func report(t *testing.T, callers *mix, samples []sample) {
 	t.Logf("load of %v:\n%s", *soakTime, text.String())
 }
 
-// foldersIn returns how many files and folders there are in a folder.
+// foldersIn returns the number of files and folders in a folder.
 func foldersIn(t *testing.T, folder string) float64 {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -229,8 +226,8 @@ func foldersIn(t *testing.T, folder string) float64 {
 	return float64(len(entries))
 }
 
-// processesWithTMPDIR returns the processes whose folder for temporary files is the
-// given one, or lies in it: those of a server, and the solvers that it has started.
+// processesWithTMPDIR returns the processes whose folder for temporary files is the given one or below it, which are
+// the processes of a server and its solvers.
 func processesWithTMPDIR(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")

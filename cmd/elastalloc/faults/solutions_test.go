@@ -17,19 +17,18 @@ import (
 	"github.com/elastalloc/elastalloc/solver/milp"
 )
 
-// problem is what a request asks, worked out in this process: what a good solver
-// would answer, and what bad ones make of it.
+// problem is the problem of a request with its optimum, computed in this process, and other legal plans.
 type problem struct {
 	model *milp.Model
-	// optimal and smallest are legal plans: the best one, and the one that gives
-	// every job its least nodes. With the greatest, the pool does not suffice.
+	// optimal and smallest are legal plans: the best plan, and the plan with the smallest size of every job. The
+	// plan greatest exceeds the pool.
 	optimal, smallest, greatest solver.Plan
 	core                        *solver.Problem
 	// optimum is the proven objective.
 	optimum float64
 }
 
-// newProblem works out what a request asks.
+// newProblem computes the problem of a request.
 func newProblem(t *testing.T, request *elastallocv1.AllocateRequest) *problem {
 	t.Helper()
 	converted, err := apiconv.FromAllocateRequest(request, solver.DefaultMaxJobs)
@@ -61,7 +60,7 @@ func newProblem(t *testing.T, request *elastallocv1.AllocateRequest) *problem {
 	return p
 }
 
-// solution is what a solver writes.
+// solution is the solution file of a solver.
 type solution struct {
 	status    string
 	objective float64 // in the units of the model
@@ -71,7 +70,7 @@ type solution struct {
 // column is a line of a solution.
 type column struct{ name, value string }
 
-// solution returns what a solver that is right would write of a plan.
+// solution returns the solution file of a correct solver for a plan.
 func (p *problem) solution(plan solver.Plan) *solution {
 	s := &solution{status: "Optimal", objective: p.core.Objective(plan) / p.model.Objective(1)}
 	for name, value := range p.model.Start(plan) {
@@ -80,14 +79,14 @@ func (p *problem) solution(plan solver.Plan) *solution {
 	return s
 }
 
-// solverKind is one of the solvers that fault programs pose as.
+// solverKind is a solver that fault programs replace.
 type solverKind struct {
 	name    string
 	title   string
 	backend elastallocv1.Backend
-	// version is what the program prints of itself, versionFlag asks it to.
+	// version is the output of the program with versionFlag.
 	version, versionFlag string
-	// write writes a solution in the solver's format.
+	// write writes a solution in the format of the solver.
 	write func(io.Writer, *solution)
 }
 
@@ -125,5 +124,5 @@ func writeHiGHS(w io.Writer, s *solution) {
 	fmt.Fprintln(w, "# Rows 0")
 }
 
-// closeTo reports whether two objectives are the same but for rounding.
+// closeTo reports whether two objectives are equal up to rounding.
 func closeTo(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs(b)) }

@@ -9,17 +9,16 @@ import (
 	"testing"
 )
 
-// solverFaults returns the ways in which solvers fail, those of the real ones and
-// worse.
+// solverFaults returns failures of solvers, including failures that real solvers do not have.
 func solverFaults() []fault {
-	faults := endings()
+	faults := exits()
 	faults = append(faults, outputs()...)
-	faults = append(faults, lies()...)
+	faults = append(faults, claims()...)
 	return append(faults, files()...)
 }
 
-// endings are the faults of how and when the program ends.
-func endings() []fault {
+// exits returns the faults of the exit of the program.
+func exits() []fault {
 	remove := func(t *testing.T, program string) {
 		t.Helper()
 		if err := os.Remove(program); err != nil {
@@ -38,11 +37,11 @@ func endings() []fault {
 	}
 	return []fault{
 		{
-			name: "is gone since the start", before: remove,
+			name: "is removed after the start", before: remove,
 			outcome: unavailable, detail: []string{"no such file or directory"},
 		},
 		{
-			name: "is not executable any more", before: notExecutable,
+			name: "is not executable anymore", before: notExecutable,
 			outcome: unavailable, detail: []string{"permission denied"},
 		},
 		{
@@ -66,20 +65,20 @@ func endings() []fault {
 			outcome: crashed, detail: []string{"signal: segmentation fault", "Presolve 1234 rows"},
 		},
 		{
-			name: "is killed from outside", script: "exec sleep 1000", during: kill,
+			name: "is killed", script: "exec sleep 1000", during: kill,
 			outcome: crashed, detail: []string{"signal: killed"},
 		},
 		{
-			name: "fails", script: "echo 'no licence found' >&2; exit 3",
-			outcome: crashed, detail: []string{"no solution file; exit status 3", "no licence found"},
+			name: "fails", script: "echo 'no license found' >&2; exit 3",
+			outcome: crashed, detail: []string{"no solution file; exit status 3", "no license found"},
 		},
 		{
 			name: "does nothing", script: "exit 0",
 			outcome: crashed, detail: []string{"no solution file; exit status 0"},
 		},
 		{
-			name:    "answers and leaves children behind",
-			script:  "sleep 1000 & (trap '' TERM HUP; exec sleep 1000) & " + writesAnswer,
+			name:    "returns a solution and leaves children",
+			script:  "sleep 1000 & (trap '' TERM HUP; exec sleep 1000) & " + writesSolution,
 			outcome: answered,
 		},
 		{
@@ -88,17 +87,17 @@ func endings() []fault {
 			outcome: timedOut, detail: []string{"signal: terminated"},
 		},
 		{
-			name: "answers, then hangs", hangs: true, script: writesAnswer + "; exec sleep 1000",
+			name: "returns a solution, then hangs", hangs: true, script: writesSolution + "; exec sleep 1000",
 			outcome: answered, detail: []string{"reports: Optimal"},
 		},
 		{
-			name: "answers, then crashes", script: writesAnswer + "; kill -SEGV $$",
+			name: "returns a solution, then crashes", script: writesSolution + "; kill -SEGV $$",
 			outcome: answered, detail: []string{"reports: Optimal"},
 		},
 	}
 }
 
-// outputs are the faults of what the program prints.
+// outputs returns the faults of the output of the program.
 func outputs() []fault {
 	return []fault{
 		{
@@ -110,11 +109,11 @@ func outputs() []fault {
 			outcome: crashed, detail: []string{"signal: aborted"},
 		},
 		{
-			name: "prints 5 MB of control characters and answers", script: "head -c 5000000 /dev/zero; " + writesAnswer,
+			name: "prints 5 MB of control characters and returns a solution", script: "head -c 5000000 /dev/zero; " + writesSolution,
 			outcome: answered, detail: []string{"reports: Optimal"},
 		},
 		{
-			// More than anybody keeps, then slowly, lest it take the machine.
+			// It prints more than is kept, and then slowly, to limit the load.
 			name: "prints without end", hangs: true,
 			script:  "yes 'Cbc0010I After 1000 nodes' | head -c 50000000; while :; do echo 'Cbc0010I After 1000 nodes'; sleep 0.1; done",
 			outcome: timedOut, detail: []string{"After 1000 nodes"},
@@ -122,10 +121,9 @@ func outputs() []fault {
 	}
 }
 
-// lies are the faults of what the program claims.
-func lies() []fault {
-	// edited returns a lie that changes the value of a column, the first that the
-	// optimal plan has at 1.
+// claims returns the faults of the claims of the program.
+func claims() []fault {
+	// edited returns an edit that changes the value of the first column that is 1 in the optimal plan.
 	edited := func(value string) func(*problem, *solution) {
 		return func(_ *problem, s *solution) {
 			for i := range s.columns {
@@ -138,71 +136,71 @@ func lies() []fault {
 	}
 	return []fault{
 		{
-			name: "claims a wrong optimum", lie: func(p *problem, s *solution) { *s = *p.solution(p.smallest) },
+			name: "claims a wrong optimum", edit: func(p *problem, s *solution) { *s = *p.solution(p.smallest) },
 			outcome: invalidPlan, detail: []string{"SOLVER", "reports: Optimal", "refuted: the claimed optimum is ", "exact has a plan of "},
 		},
 		{
-			name: "works out a wrong objective", lie: func(_ *problem, s *solution) { s.objective *= 0.99 },
+			name: "reports a wrong objective", edit: func(_ *problem, s *solution) { s.objective *= 0.99 },
 			outcome: invalidPlan, detail: []string{"reports: Optimal", "refuted"},
 		},
 		{
-			name: "claims infeasibility", lie: func(_ *problem, s *solution) { s.status = "Infeasible" },
+			name: "claims infeasibility", edit: func(_ *problem, s *solution) { s.status = "Infeasible" },
 			outcome: invalidPlan, detail: []string{"reports: Infeasible, but every problem has a plan"},
 		},
 		{
-			name: "uses more nodes than there are", lie: func(p *problem, s *solution) { *s = *p.solution(p.greatest) },
+			name: "uses more nodes than the pool has", edit: func(p *problem, s *solution) { *s = *p.solution(p.greatest) },
 			outcome: invalidPlan, detail: []string{"nodes"},
 		},
 		{
-			name: "says NaN", lie: edited("nan"),
+			name: "reports NaN", edit: edited("nan"),
 			outcome: invalidPlan, detail: []string{"is NaN; must be an integer"},
 		},
 		{
-			name: "says infinity", lie: edited("inf"),
+			name: "reports infinity", edit: edited("inf"),
 			outcome: invalidPlan, detail: []string{"is +Inf; must be"},
 		},
 		{
-			name: "says half a choice", lie: edited("0.5"),
+			name: "reports half a choice", edit: edited("0.5"),
 			outcome: invalidPlan, detail: []string{"is 0.5; must be an integer"},
 		},
 		{
-			name: "says a value out of range", lie: edited("7"),
+			name: "reports a value out of range", edit: edited("7"),
 			outcome: invalidPlan, detail: []string{"is 7; must be between 0 and 1"},
 		},
 		{
-			name: "says a number that no float holds", lie: edited("1e999"),
+			name: "reports a number that exceeds a float", edit: edited("1e999"),
 			outcome: crashed, detail: []string{"1e999"},
 		},
 		{
-			name: "says a number of 3,000 digits", lie: edited(strings.Repeat("9", 3000)),
+			name: "reports a number of 3,000 digits", edit: edited(strings.Repeat("9", 3000)),
 			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
-			name: "says a number of 5,000 digits", lie: edited(strings.Repeat("9", 5000)),
+			name: "reports a number of 5,000 digits", edit: edited(strings.Repeat("9", 5000)),
 			outcome: crashed, detail: []string{"token too long"},
 		},
 		{
-			name: "says a column twice", lie: func(_ *problem, s *solution) { s.columns[7] = s.columns[3] },
+			name: "repeats a column", edit: func(_ *problem, s *solution) { s.columns[7] = s.columns[3] },
 			outcome: crashed, detail: []string{"has two values"},
 		},
 		{
-			name: "leaves a column out", lie: func(_ *problem, s *solution) { s.columns = s.columns[:len(s.columns)-1] },
+			name: "omits a column", edit: func(_ *problem, s *solution) { s.columns = s.columns[:len(s.columns)-1] },
 			outcome: crashed, detail: []string{"column", "is missing"},
 		},
 		{
-			name: "names its status in bytes that are not text",
-			lie:  func(_ *problem, s *solution) { s.status = "Stopped on \xff\x1b[31m\x00" },
-			// Whatever it calls it, the plan is good.
+			name: "reports a status in bytes that are not text",
+			edit: func(_ *problem, s *solution) { s.status = "Stopped on \xff\x1b[31m\x00" },
+			// The plan is valid independent of the status.
 			outcome: answered, detail: []string{"reports: "},
 		},
 	}
 }
 
-// files are the faults of what the program does with its folder.
+// files returns the faults of the files of the program.
 func files() []fault {
 	return []fault{
 		{
-			name: "stops writing in the middle", script: `head -c 9000 "$ANSWER" > solution.txt; exit 0`,
+			name: "writes an incomplete solution", script: `head -c 9000 "$SOLUTION" > solution.txt; exit 0`,
 			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
@@ -214,7 +212,7 @@ func files() []fault {
 			outcome: crashed, detail: []string{"SOLVER has no complete solution", "signal: file size limit exceeded"},
 		},
 		{
-			// So it is with files.
+			// The same for files.
 			name: "writes files without end", hangs: true,
 			script:  `i=0; while :; do i=$((i+1)); head -c 200000 /dev/zero > file.$i; [ $i -lt 200 ] || sleep 0.1; done`,
 			outcome: timedOut, detail: []string{"no solution file; signal: "},
@@ -224,7 +222,7 @@ func files() []fault {
 			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{
-			name: "makes its solution a pipe that somebody reads", script: "mkfifo solution.txt; cat solution.txt & sleep 0.05",
+			name: "makes its solution a pipe with a reader", script: "mkfifo solution.txt; cat solution.txt & sleep 0.05",
 			outcome: crashed, detail: []string{"SOLVER has no complete solution"},
 		},
 		{

@@ -40,10 +40,10 @@ const (
 // fault is a failure of a solver.
 type fault struct {
 	name string
-	// lie modifies the correct solution that the program has in $ANSWER.
-	lie func(*problem, *solution)
+	// edit modifies the correct solution that the program has in $SOLUTION.
+	edit func(*problem, *solution)
 	// script is what the program does to solve the model, in the working directory of the run. The
-	// default is writesAnswer.
+	// default is writesSolution.
 	script string
 	// before runs before the solver is called, and during while it runs. Both may be nil.
 	before func(t *testing.T, program string)
@@ -70,7 +70,7 @@ const (
 )
 
 func TestSolverFaults(t *testing.T) {
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	for _, kind := range solverKinds() {
 		for _, f := range solverFaults() {
@@ -85,7 +85,7 @@ func TestSolverFaults(t *testing.T) {
 // TestMissingSolver checks a program that is missing at the start: the server starts and logs it, and
 // another backend decides.
 func TestMissingSolver(t *testing.T) {
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	for _, kind := range solverKinds() {
 		t.Run(kind.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestMissingSolver(t *testing.T) {
 			s.server = startServer(t, "--backends="+kind.name+",exact", "--"+kind.name+"=/nonexistent/"+kind.name)
 			s.client = newAllocator(t, s.server)
 			if logs := s.server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"`+kind.name+`"`) {
-				t.Errorf("the log does not say that %s is missing:\n%s", kind.name, logs)
+				t.Errorf("the log has no line about the missing %s:\n%s", kind.name, logs)
 			}
 			if up, there := metric(t, s.server, `elastalloc_backend_up{backend="`+kind.name+`"}`); up != 0 || !there {
 				t.Errorf("elastalloc_backend_up is %v, %v; want 0", up, there)
@@ -117,10 +117,10 @@ func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.Al
 		s.budget = hangBudget
 	}
 	lied := p.solution(p.optimal)
-	if f.lie != nil {
-		f.lie(p, lied)
+	if f.edit != nil {
+		f.edit(p, lied)
 	}
-	s.install(t, lied, cmp.Or(f.script, writesAnswer))
+	s.install(t, lied, cmp.Or(f.script, writesSolution))
 	if f.before != nil {
 		f.before(t, s.program)
 	}
@@ -140,12 +140,12 @@ func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.Al
 	s.checkNothingLeft(t)
 	grown := peakMemory(t, s.server.PID()) - memory
 	if grown > memoryGrowth {
-		t.Errorf("the server took %d MB more; want at most %d MB", grown>>20, memoryGrowth>>20)
+		t.Errorf("the server used %d MB more; want at most %d MB", grown>>20, memoryGrowth>>20)
 	}
 	t.Logf("%s after %v, %d KB more memory: %s", outcomeName(attempt.GetOutcome()),
 		attempt.GetDuration().AsDuration().Round(time.Millisecond), grown>>10, attempt.GetDetail())
 
-	s.install(t, p.solution(p.optimal), writesAnswer)
+	s.install(t, p.solution(p.optimal), writesSolution)
 	response = s.allocate(t, request)
 	checkOptimal(t, response, p)
 	checkAttempts(t, response, kind, expectation{outcome: answered})
@@ -162,8 +162,8 @@ type scene struct {
 	budget time.Duration
 }
 
-// writesAnswer is the script of a solver that works.
-const writesAnswer = `cp "$ANSWER" solution.txt`
+// writesSolution is the script of a solver that works.
+const writesSolution = `cp "$SOLUTION" solution.txt`
 
 // startScene starts a server whose solver is installed later.
 func startScene(t *testing.T, kind solverKind, flags ...string) *scene {
@@ -195,13 +195,13 @@ func (s *scene) install(t *testing.T, at *solution, script string) {
 	t.Helper()
 	var text strings.Builder
 	s.kind.write(&text, at)
-	answer := s.program + ".answer"
-	writeFile(t, answer, text.String(), 0o600)
+	path := s.program + ".solution"
+	writeFile(t, path, text.String(), 0o600)
 	writeFile(t, s.program, strings.Join([]string{
 		"#!/bin/sh",
 		"echo '" + s.kind.version + "'",
 		`[ "$*" = "` + s.kind.versionFlag + `" ] && exit`,
-		"ANSWER=" + answer,
+		"SOLUTION=" + path,
 		script,
 	}, "\n"), 0o700)
 }
@@ -224,15 +224,15 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 // allocate requests a decision with the solver. It must succeed before the deadline.
 func (s *scene) allocate(t *testing.T, request *elastallocv1.AllocateRequest) *elastallocv1.AllocateResponse {
 	t.Helper()
-	response, err := s.ask(t.Context(), request)
+	response, err := s.tryAllocate(t.Context(), request)
 	if err != nil {
 		t.Fatalf("the call failed: %v; the server's log:\n%s", err, s.server.Logs())
 	}
 	return response
 }
 
-// ask requests a decision with the solver.
-func (s *scene) ask(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+// tryAllocate requests a decision with the solver.
+func (s *scene) tryAllocate(ctx context.Context, request *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget+generous)
 	defer cancel()
 	return s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
@@ -264,23 +264,23 @@ func checkAttempts(
 		wantAttempts, wantBackend = 1, kind.backend
 	}
 	if len(attempts) != wantAttempts || response.GetReport().GetBackend() != wantBackend {
-		t.Fatalf("%s answered after the attempts %v; want %s after %d", response.GetReport().GetBackend(), attempts, wantBackend, wantAttempts)
+		t.Fatalf("%s decided after the attempts %v; want %s after %d", response.GetReport().GetBackend(), attempts, wantBackend, wantAttempts)
 	}
 	attempt, last := attempts[0], attempts[len(attempts)-1]
 	if attempt.GetBackend() != kind.backend || attempt.GetOutcome() != want.outcome {
 		t.Errorf("the first attempt is %v; want %s of %s", attempt, want.outcome, kind.name)
 	}
 	if last.GetBackend() != wantBackend || last.GetOutcome() != answered {
-		t.Errorf("the last attempt is %v; want the answer of %s", last, wantBackend)
+		t.Errorf("the last attempt is %v; want the result of %s", last, wantBackend)
 	}
 	detail := attempt.GetDetail()
 	for _, part := range want.detail {
 		if part = strings.ReplaceAll(part, "SOLVER", kind.title); !strings.Contains(detail, part) {
-			t.Errorf("the detail %q does not say %q", detail, part)
+			t.Errorf("the detail %q does not contain %q", detail, part)
 		}
 	}
 	if len(detail) > longestDetail || !utf8.ValidString(detail) || strings.ContainsAny(detail, "\n\x00\x1b") {
-		t.Errorf("the detail of %d bytes is not for a person to read: %.300q", len(detail), detail)
+		t.Errorf("the detail of %d bytes is not readable: %.300q", len(detail), detail)
 	}
 	return attempt
 }
@@ -300,7 +300,7 @@ func (s *scene) checkFallbacks(t *testing.T, outcome elastallocv1.Outcome) {
 		}
 	}
 	broken := outcome == crashed || outcome == invalidPlan
-	wait.For(t, "the log", func() (bool, string) { // It may come after the answer.
+	wait.For(t, "the log", func() (bool, string) { // The line may be written after the response.
 		warns := strings.Contains(s.server.Logs(), `"msg":"backend is broken","request_id":`)
 		return warns == broken, fmt.Sprintf("it warns of a broken backend: %v; want %v:\n%s", warns, broken, s.server.Logs())
 	})
@@ -321,6 +321,6 @@ func (s *scene) checkNothingLeft(t *testing.T) {
 	})
 	files, err := os.ReadDir(s.tempDir)
 	if err != nil || len(files) > 0 {
-		t.Errorf("left in the folder for temporary files: %v, %v", files, err)
+		t.Errorf("files in the folder for temporary files: %v, %v", files, err)
 	}
 }

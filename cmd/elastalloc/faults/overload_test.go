@@ -30,36 +30,34 @@ import (
 	"github.com/elastalloc/elastalloc/server"
 )
 
-var siegeCalls = flag.Int("siegecalls", 20, "how many honest calls TestSieges makes in each siege, five a second")
+var overloadCalls = flag.Int("overloadcalls", 20, "number of honest calls per case of TestOverload, five per second")
 
-// siege is what hostile or careless callers do until ctx ends, all that they can.
-type siege struct {
-	lay func(ctx context.Context, b *besieger)
-	// plainOnly says that it is one of several addresses.
+// overload is a load of hostile or careless callers until ctx is canceled.
+type overload struct {
+	run func(ctx context.Context, b *attacker)
+	// plainOnly reports that the overload uses several addresses, and is not run over TLS.
 	plainOnly bool
-	// chart says that the server is as large as the chart makes it, recorded that it records,
-	// and audited that it audits every answer.
+	// chart reports that the server has the resources of the chart, recorded that it records calls, and audited
+	// that it audits every response.
 	chart, recorded, audited bool
-	// before is what it did to a server that did not know it.
+	// before is the effect before the server was protected.
 	before string
 }
 
-// besieger is who lays siege to a server: a process of its own, which yields the processors
-// to the server, as if it ran on other machines.
-type besieger struct {
+// attacker runs an overload in a separate process with low priority, as if it ran on another machine.
+type attacker struct {
 	address string
 	// tls is nil for plain text.
 	tls *tls.Config
 }
 
-// siegeEnv is the variable that makes the test program a besieger. It names the siege and the
-// address, and over TLS the files of its certificate, of its key and of the server's
-// certificate, a line each.
-const siegeEnv = "ELASTALLOC_FAULTS_SIEGE"
+// overloadEnv is the variable that makes the test program an attacker. Its lines are the name of the overload, the
+// address, and over TLS the files of its certificate, its key and the certificate of the server.
+const overloadEnv = "ELASTALLOC_FAULTS_OVERLOAD"
 
-// lay starts a besieger, which ends with ctx or with this process, and returns when the siege
-// is laid. The function waits until it has ended.
-func (s *besieged) lay(ctx context.Context, siege string) (ended func()) {
+// startAttacker starts an attacker, which exits with ctx or with this process, and returns when the overload has
+// started. The function waits until it has exited.
+func (s *target) startAttacker(ctx context.Context, overload string) (wait func()) {
 	t := s.t
 	t.Helper()
 	self, err := os.Executable()
@@ -67,28 +65,28 @@ func (s *besieged) lay(ctx context.Context, siege string) (ended func()) {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(ctx, "nice", "-n", "19", self)
-	command.Env = append(os.Environ(), siegeEnv+"="+strings.Join(append([]string{siege, s.Addr}, s.hostile...), "\n"))
+	command.Env = append(os.Environ(), overloadEnv+"="+strings.Join(append([]string{overload, s.Addr}, s.hostile...), "\n"))
 	command.Stderr = os.Stderr
-	if _, err := command.StdinPipe(); err != nil { // It ends when this end is closed.
+	if _, err := command.StdinPipe(); err != nil { // The attacker exits when the pipe is closed.
 		t.Fatal(err)
 	}
-	says, err := command.StdoutPipe()
+	stdout, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := says.Read(make([]byte, 1)); err != nil {
-		t.Errorf("the besieger: %v", err)
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
+		t.Errorf("start of the attacker: %v", err)
 	}
 	return func() { _ = command.Wait() }
 }
 
-// besiege is the main function of a besieger.
-func besiege(arguments string) error {
+// runOverload is the main function of an attacker.
+func runOverload(arguments string) error {
 	parts := strings.Split(arguments, "\n")
-	b := &besieger{address: parts[1]}
+	b := &attacker{address: parts[1]}
 	if len(parts) > 2 {
 		certificate, err := tls.LoadX509KeyPair(parts[2], parts[3])
 		if err != nil {
@@ -102,8 +100,8 @@ func besiege(arguments string) error {
 		pool.AppendCertsFromPEM(server)
 		b.tls = clientTLS(certificate, pool)
 	}
-	allSieges()[parts[0]].lay(context.Background(), b)
-	fmt.Println("laid")
+	allOverloads()[parts[0]].run(context.Background(), b)
+	fmt.Println("started")
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
 }
@@ -116,34 +114,33 @@ func clientTLS(own tls.Certificate, server *x509.CertPool) *tls.Config {
 	}
 }
 
-// besieged is a server under siege, and how callers reach it.
-type besieged struct {
+// target is a server under overload, with the configuration of its callers.
+type target struct {
 	*servertest.Server
 	t *testing.T
-	// honest is the TLS configuration of the honest caller, nil for plain text, and
-	// hostile the files for that of the besieger.
+	// honest is the TLS configuration of the honest caller, nil for plain text.
+	// hostile contains the files for the configuration of the attacker.
 	honest  *tls.Config
 	hostile []string
-	// limit is the most memory that it may take.
+	// limit is the memory limit of the server.
 	limit int
 }
 
-// startBesieged starts a server with its own defaults or those of the chart, with mutual TLS
-// where asked for.
-func startBesieged(t *testing.T, siege siege, overTLS bool) *besieged {
+// startTarget starts a server with its defaults or the values of the chart, and with mutual TLS if overTLS is set.
+func startTarget(t *testing.T, overload overload, overTLS bool) *target {
 	t.Helper()
 	config := server.DefaultConfig()
-	s := &besieged{t: t, limit: int(config.MaxMemory + config.BaseMemory())}
+	s := &target{t: t, limit: int(config.MaxMemory + config.BaseMemory())}
 	var flags, env []string
-	if siege.chart {
+	if overload.chart {
 		s.limit = 1 << 30
 		flags = []string{"--max-jobs=10000", "--max-queue=64", "--max-inflight=4"}
 		env = append(os.Environ(), "GOMEMLIMIT=768MiB")
 	}
-	if siege.recorded {
+	if overload.recorded {
 		flags = append(flags, "--record="+t.TempDir())
 	}
-	if siege.audited {
+	if overload.audited {
 		flags = append(flags, "--audit-share=1")
 	}
 	if overTLS {
@@ -158,7 +155,7 @@ func startBesieged(t *testing.T, siege siege, overTLS bool) *besieged {
 }
 
 // dial opens a connection from an address of the loopback network.
-func (b *besieger) dial(ctx context.Context, from string) (net.Conn, error) {
+func (b *attacker) dial(ctx context.Context, from string) (net.Conn, error) {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	if b.tls != nil {
 		return (&tls.Dialer{NetDialer: dialer, Config: b.tls}).DialContext(ctx, "tcp", b.address)
@@ -166,8 +163,8 @@ func (b *besieger) dial(ctx context.Context, from string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", b.address)
 }
 
-// client returns a client that comes from an address.
-func (b *besieger) client(from string) *grpc.ClientConn {
+// client returns a client that connects from an address.
+func (b *attacker) client(from string) *grpc.ClientConn {
 	connection, err := connect(b.address, from, b.tls)
 	if err != nil {
 		panic(err)
@@ -175,8 +172,8 @@ func (b *besieger) client(from string) *grpc.ClientConn {
 	return connection
 }
 
-// connect returns a client without retries that comes from an address; configuration is
-// of TLS, nil for plain text.
+// connect returns a client without retries that connects from an address. The TLS configuration is nil for plain
+// text.
 func connect(address, from string, configuration *tls.Config) (*grpc.ClientConn, error) {
 	security := insecure.NewCredentials()
 	if configuration != nil {
@@ -190,8 +187,8 @@ func connect(address, from string, configuration *tls.Config) (*grpc.ClientConn,
 		}))
 }
 
-// again calls do again and again, from atOnce goroutines, until ctx ends.
-func (b *besieger) again(ctx context.Context, atOnce int, do func(ctx context.Context, n int)) {
+// again calls do repeatedly from atOnce goroutines until ctx is canceled.
+func (b *attacker) again(ctx context.Context, atOnce int, do func(ctx context.Context, n int)) {
 	for n := range atOnce {
 		go func() {
 			for ctx.Err() == nil {
@@ -205,22 +202,21 @@ func (b *besieger) again(ctx context.Context, atOnce int, do func(ctx context.Co
 	}
 }
 
-// invoke makes a call with a message as it is.
+// invoke makes a call with an encoded message.
 func invoke(ctx context.Context, connection *grpc.ClientConn, method string, message []byte) {
-	var answer []byte
-	_ = connection.Invoke(ctx, method, message, &answer, grpc.ForceCodec(rawCodec{}))
+	var response []byte
+	_ = connection.Invoke(ctx, method, message, &response, grpc.ForceCodec(rawCodec{}))
 }
 
-// honestAnswers is what an honest caller got.
-type honestAnswers struct {
+// honestResult contains the results of an honest caller.
+type honestResult struct {
 	calls, shed int
 	failed      []error
 	took        []time.Duration
 }
 
-// askHonestly makes calls of 40 jobs, five a second and without a retry, each of which has
-// to be answered legally.
-func (s *besieged) askHonestly(ctx context.Context, from string, calls int) honestAnswers {
+// callHonestly makes calls with 40 jobs, five per second and without retries. Each response must be legal.
+func (s *target) callHonestly(ctx context.Context, from string, calls int) honestResult {
 	s.t.Helper()
 	connection, err := connect(s.Addr, from, s.honest)
 	if err != nil {
@@ -228,27 +224,27 @@ func (s *besieged) askHonestly(ctx context.Context, from string, calls int) hone
 	}
 	defer connection.Close()
 	allocator := elastallocv1.NewAllocatorServiceClient(connection)
-	var a honestAnswers
+	var a honestResult
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for seed := range uint64(calls) {
 		if len(a.failed) > 3 {
-			break // There is nothing more to learn.
+			break // More failures give no information.
 		}
-		request := drawnRequest(40, 70, seed)
+		request := randomRequest(40, 70, seed)
 		limited, cancel := context.WithTimeout(ctx, generous)
 		start := time.Now()
-		answer, err := allocator.Allocate(limited, request, grpc.WaitForReady(true))
+		response, err := allocator.Allocate(limited, request, grpc.WaitForReady(true))
 		cancel()
 		a.calls++
 		a.took = append(a.took, time.Since(start))
 		if err == nil {
-			err = checkAnswer(request, answer)
+			err = checkResponse(request, response)
 		}
 		if err != nil {
 			a.failed = append(a.failed, fmt.Errorf("after %v: %w", time.Since(start), err))
 		}
-		if slices.ContainsFunc(answer.GetReport().GetWarnings(), func(w *elastallocv1.Warning) bool {
+		if slices.ContainsFunc(response.GetReport().GetWarnings(), func(w *elastallocv1.Warning) bool {
 			return w.GetCode() == elastallocv1.WarningCode_WARNING_CODE_LOAD_SHED_TO_GREEDY
 		}) {
 			a.shed++
@@ -258,15 +254,14 @@ func (s *besieged) askHonestly(ctx context.Context, from string, calls int) hone
 	return a
 }
 
-// quantile returns the time in which that share of the calls was answered.
-func (a *honestAnswers) quantile(share float64) time.Duration {
+// quantile returns a quantile of the durations of the calls.
+func (a *honestResult) quantile(share float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(a.took))
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))].Round(time.Millisecond)
 }
 
-// peakMemory returns the largest resident memory that a server has had, 0 where the
-// system does not tell.
-func (s *besieged) peakMemory() int {
+// peakMemory returns the maximum resident memory of a server, or 0 if the system does not report it.
+func (s *target) peakMemory() int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	if err != nil {
 		return 0
@@ -282,45 +277,44 @@ func (s *besieged) peakMemory() int {
 	return kilobytes << 10
 }
 
-// TestSieges checks that no caller takes the server from another, nor its memory: under
-// every siege an honest caller, from the same address or with another certificate, is
-// answered each time, and the server's memory stays within its limit and its base.
-func TestSieges(t *testing.T) {
+// TestOverload checks that an honest caller, from the same address or with another certificate, gets all responses
+// under every overload, and that the memory of the server stays within its limit and its base.
+func TestOverload(t *testing.T) {
 	t.Parallel()
 	needFiles(t, 3000)
-	for name, siege := range allSieges() {
+	for name, overload := range allOverloads() {
 		for _, overTLS := range []bool{false, true} {
-			if overTLS && (siege.plainOnly || siege.chart) {
+			if overTLS && (overload.plainOnly || overload.chart) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, TLS %t", name, overTLS), func(t *testing.T) {
 				t.Parallel()
-				s := startBesieged(t, siege, overTLS)
+				s := startTarget(t, overload, overTLS)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				idle := s.peakMemory()
-				ended := s.lay(ctx, name)
-				honest := s.askHonestly(t.Context(), loopback, *siegeCalls)
+				awaitExit := s.startAttacker(ctx, name)
+				honest := s.callHonestly(t.Context(), loopback, *overloadCalls)
 				cancel()
-				ended()
+				awaitExit()
 				peak := s.peakMemory()
 				shown := servertest.Metrics(t, s.Server)
-				if siege.before != "" {
-					t.Logf("before it was stopped: %s", siege.before)
+				if overload.before != "" {
+					t.Logf("effect before the protection: %s", overload.before)
 				}
 				t.Logf("%d calls, %d failed, %d greedy, p50 %v, p99 %v; memory %d to %d MiB; %.0f shed",
 					honest.calls, len(honest.failed), honest.shed, honest.quantile(0.5), honest.quantile(0.99),
 					idle>>20, peak>>20, shown["elastalloc_shed_total"])
 				for _, err := range honest.failed[:min(3, len(honest.failed))] {
-					t.Errorf("the honest caller: %v", err)
+					t.Errorf("call of the honest caller: %v", err)
 				}
 				if peak > s.limit {
-					t.Errorf("the server took %d MiB; want at most %d", peak>>20, s.limit>>20)
+					t.Errorf("the server used %d MiB; want at most %d", peak>>20, s.limit>>20)
 				}
-				wait.For(t, "what the calls held is given back", func() (bool, string) {
+				wait.For(t, "the memory of the calls is released", func() (bool, string) {
 					shown := servertest.Metrics(t, s.Server)
-					held, inflight := shown["elastalloc_memory_bytes"], shown["elastalloc_inflight_requests"]
-					return held == 0 && inflight == 0, fmt.Sprintf("%.0f bytes, %.0f calls in flight", held, inflight)
+					used, inflight := shown["elastalloc_memory_bytes"], shown["elastalloc_inflight_requests"]
+					return used == 0 && inflight == 0, fmt.Sprintf("%.0f bytes, %.0f calls in flight", used, inflight)
 				})
 			})
 		}

@@ -18,28 +18,27 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestSoakBesieged checks that a server of the chart's size lives through requests of all
-// sizes from three callers, that hardly a call of another caller is lost meanwhile, of any
-// method, and that it holds as little afterwards as after a short while of the same.
-func TestSoakBesieged(t *testing.T) {
+// TestSoakOverload checks that a server with the resources of the chart survives requests of all sizes from three
+// callers, that less than 1% of the calls of another caller fail, and that its memory does not grow.
+func TestSoakOverload(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes as long as -soak says")
+		t.Skip("takes the time of -soak")
 	}
 	t.Parallel()
 	const name = "requests of all sizes, of 3 callers"
-	s := startBesieged(t, amplified()[name], false)
+	s := startTarget(t, amplified()[name], false)
 	honest := startHonest(t, s.Server)
-	besiege := func(length time.Duration) (memory float64) {
+	overloadFor := func(length time.Duration) (memory float64) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := s.lay(ctx, name)
+		awaitExit := s.startAttacker(ctx, name)
 		time.Sleep(length)
 		cancel()
-		ended()
+		awaitExit()
 		return s.settled()
 	}
-	before := besiege(min(2*time.Minute, *soakTime/2)) // By then code and the runtime's own tables are in memory.
-	after := besiege(*soakTime)
+	before := overloadFor(min(2*time.Minute, *soakTime/2)) // Then the code and the tables of the runtime are in memory.
+	after := overloadFor(*soakTime)
 	calls, lost := honest.stop()
 	peak := s.peakMemory()
 	t.Logf("%d calls, %d lost; memory %.0f MiB before, %d at most, %.0f after", calls, len(lost), before/(1<<20), peak>>20, after/(1<<20))
@@ -47,23 +46,23 @@ func TestSoakBesieged(t *testing.T) {
 		t.Log(err)
 	}
 	if len(lost)*100 > calls {
-		t.Errorf("%d of %d honest calls are lost; want less than one in a hundred", len(lost), calls)
+		t.Errorf("%d of %d honest calls failed; want less than 1%%", len(lost), calls)
 	}
 	if peak > s.limit {
-		t.Errorf("the server took %d MiB; want at most %d", peak>>20, s.limit>>20)
+		t.Errorf("the server used %d MiB; want at most %d", peak>>20, s.limit>>20)
 	}
 	kept := 0.0
 	if *soakTime < 10*time.Minute {
-		kept = 16 << 20 // So soon, the runtime's tables have not grown to what they will be.
+		kept = 16 << 20 // The tables of the runtime are not complete after a short time.
 	}
 	if after > 1.2*before+kept {
-		t.Errorf("the server takes %.0f MiB after the siege; want a fifth more than %.0f at most", after/(1<<20), before/(1<<20))
+		t.Errorf("the server uses %.0f MiB after the overload; want at most a fifth more than %.0f", after/(1<<20), before/(1<<20))
 	}
 }
 
-// settled returns the least memory that the server takes within some time, each time that
-// its garbage is collected: Go gives it back by and by.
-func (s *besieged) settled() float64 {
+// settled returns the minimum memory of the server over some time with garbage collections, because Go releases
+// memory slowly.
+func (s *target) settled() float64 {
 	s.t.Helper()
 	least := math.Inf(1)
 	for range min(30, max(15, int(soakTime.Minutes()*3))) {
@@ -74,8 +73,7 @@ func (s *besieged) settled() float64 {
 	return least
 }
 
-// honestLoad is calls of all methods by a scheduler and the people beside it, five decisions a
-// second and one question.
+// honestLoad makes calls of all methods, like a scheduler and its users: five decisions and one analysis per second.
 type honestLoad struct {
 	client *client.Client
 	cancel context.CancelFunc
@@ -86,7 +84,7 @@ type honestLoad struct {
 	lost  []error
 }
 
-// startHonest lets callers call a server until they are stopped.
+// startHonest starts callers, which call a server until they are stopped.
 func startHonest(t *testing.T, server *servertest.Server) *honestLoad {
 	t.Helper()
 	c, err := client.New(server.Addr, client.WithTimeout(generous))
@@ -102,9 +100,9 @@ func startHonest(t *testing.T, server *servertest.Server) *honestLoad {
 		call  func(*elastallocv1.AllocateRequest) error
 	}{
 		{200 * time.Millisecond, func(r *elastallocv1.AllocateRequest) error {
-			answer, err := c.Allocate(ctx, r)
+			response, err := c.Allocate(ctx, r)
 			if err == nil {
-				err = checkAnswer(r, answer)
+				err = checkResponse(r, response)
 			}
 			return err
 		}},
@@ -131,7 +129,7 @@ func startHonest(t *testing.T, server *servertest.Server) *honestLoad {
 			ticker := time.NewTicker(caller.every)
 			defer ticker.Stop()
 			for seed := uint64(0); ctx.Err() == nil; seed++ {
-				h.count(ctx, caller.call(drawnRequest(40, 70, seed)))
+				h.count(ctx, caller.call(randomRequest(40, 70, seed)))
 				select {
 				case <-ctx.Done():
 				case <-ticker.C:
@@ -142,7 +140,7 @@ func startHonest(t *testing.T, server *servertest.Server) *honestLoad {
 	return h
 }
 
-// count counts a call, unless the load has ended.
+// count counts a call, unless the load has stopped.
 func (h *honestLoad) count(ctx context.Context, err error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -155,12 +153,12 @@ func (h *honestLoad) count(ctx context.Context, err error) {
 	}
 }
 
-// stop ends the load, and returns how many calls there were and the errors of those lost.
+// stop stops the load, and returns the number of calls and the errors of failed calls.
 func (h *honestLoad) stop() (calls int, lost []error) {
 	h.cancel()
 	h.group.Wait()
 	err := h.client.Close()
-	if status.Code(err) == codes.Canceled { // It was closed before.
+	if status.Code(err) == codes.Canceled { // The connection was closed before.
 		err = nil
 	}
 	h.mutex.Lock()

@@ -15,18 +15,18 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestServerKilled kills a server while its solver runs: the solver ends with it,
-// and the next server removes what it has left on the disk.
+// TestServerKilled kills a server while its solver runs. The solver is killed too, and the next server removes its
+// files.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	s := startScene(t, solverKinds()[0])
 	s.install(t, p.solution(p.optimal), "trap '' TERM; exec sleep 1000")
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		if _, err := s.ask(t.Context(), request); status.Code(err) != codes.Unavailable {
-			t.Errorf("the call in flight ended with %v; want UNAVAILABLE, which clients repeat elsewhere", err)
+		if _, err := s.tryAllocate(t.Context(), request); status.Code(err) != codes.Unavailable {
+			t.Errorf("the error of the call in flight is %v; want UNAVAILABLE, which clients retry on another server", err)
 		}
 	})
 	wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
@@ -36,36 +36,36 @@ func TestServerKilled(t *testing.T) {
 	calls.Wait()
 	wait.Until(t, "the end of the solver", func() bool { return len(solverProcesses(t, s.tempDir)) == 0 })
 	if left, err := os.ReadDir(s.tempDir); err != nil || len(left) != 1 {
-		t.Fatalf("the killed server has left %v, %v; want the folder of its run", left, err)
+		t.Fatalf("the files of the killed server are %v, %v; want the folder of its run", left, err)
 	}
 
 	s.start(t)
 	s.checkNothingLeft(t)
 	if logs := s.server.Logs(); !strings.Contains(logs, `"msg":"removed folders of killed processes","folders":1`) {
-		t.Errorf("the log does not say that a folder was removed:\n%s", logs)
+		t.Errorf("the log has no line about a removed folder:\n%s", logs)
 	}
-	s.install(t, p.solution(p.optimal), writesAnswer)
+	s.install(t, p.solution(p.optimal), writesSolution)
 	checkAttempts(t, s.allocate(t, request), s.kind, expectation{outcome: answered})
 }
 
-// TestServerStartsBesideAnother starts a server on a disk where another has a
-// solver running: it leaves that one's folder alone.
-func TestServerStartsBesideAnother(t *testing.T) {
+// TestServerStartsNextToAnother starts a server on a disk on which another server runs a solver, and checks that the
+// folder of this solver is not removed.
+func TestServerStartsNextToAnother(t *testing.T) {
 	t.Parallel()
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	p := newProblem(t, request)
 	s := startScene(t, solverKinds()[0])
 	started := s.program + ".started"
-	s.install(t, p.solution(p.optimal), "while [ ! -e "+started+" ]; do sleep 0.01; done; "+writesAnswer)
+	s.install(t, p.solution(p.optimal), "while [ ! -e "+started+" ]; do sleep 0.01; done; "+writesSolution)
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		response, err := s.ask(t.Context(), request)
+		response, err := s.tryAllocate(t.Context(), request)
 		if err != nil {
 			t.Errorf("the call failed: %v", err)
 			return
 		}
 		if attempts := response.GetReport().GetAttempts(); len(attempts) != 1 || attempts[0].GetOutcome() != answered {
-			t.Errorf("the attempts are %v; want the solver's answer", attempts)
+			t.Errorf("the attempts are %v; want the result of the solver", attempts)
 		}
 	})
 	wait.Until(t, "a solver running", func() bool { return len(solverProcesses(t, s.tempDir)) > 0 })
@@ -75,12 +75,12 @@ func TestServerStartsBesideAnother(t *testing.T) {
 	s.checkNothingLeft(t)
 }
 
-// TestManyHangingSolvers asks for 32 decisions at once whose solvers hang and
-// ignore TERM: each is answered in time by another backend, and nothing is left.
+// TestManyHangingSolvers requests 32 concurrent decisions whose solvers hang and ignore TERM. Another backend decides
+// each in time, and no processes or files remain.
 func TestManyHangingSolvers(t *testing.T) {
 	t.Parallel()
 	const calls = 32
-	request := drawnRequest(40, 70, 1)
+	request := randomRequest(40, 70, 1)
 	for _, kind := range solverKinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,19 +94,19 @@ func TestManyHangingSolvers(t *testing.T) {
 			)
 			for range calls {
 				group.Go(func() {
-					response, err := s.ask(t.Context(), request)
+					response, err := s.tryAllocate(t.Context(), request)
 					if err != nil {
 						t.Errorf("the call failed: %v", err)
 						return
 					}
 					report := response.GetReport()
 					attempt := report.GetAttempts()[0]
-					// A breaker may have come to rest the solver.
+					// The breaker may have opened.
 					if o := attempt.GetOutcome(); attempt.GetBackend() != kind.backend || o != timedOut && o != unavailable {
-						t.Errorf("the first attempt is %v; want that of a solver which hangs", attempt)
+						t.Errorf("the first attempt is %v; want the attempt of a hanging solver", attempt)
 					}
 					if report.GetBackend() == kind.backend {
-						t.Error("a solver that hangs has answered")
+						t.Error("a hanging solver has a result")
 					}
 					checkPool(t, request, response)
 					mutex.Lock()
@@ -124,8 +124,7 @@ func TestManyHangingSolvers(t *testing.T) {
 	}
 }
 
-// checkPool checks that a decision has a line for every job and no more nodes than
-// there are.
+// checkPool checks that a decision has an allocation for every job and at most the nodes of the pool.
 func checkPool(t *testing.T, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) {
 	t.Helper()
 	snapshot := request.GetSnapshot()

@@ -24,10 +24,10 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestStrangers lets clients that may not call fail at the handshake without end, and one
-// that may send rubbish without end, over TLS. The honest client is answered, every failure
-// is counted, and the log grows by what its limits allow.
-func TestStrangers(t *testing.T) {
+// TestUnauthorizedClients runs clients without a valid certificate, whose handshakes fail continuously, and a client
+// with a valid certificate that sends garbage continuously. The honest client gets all responses, every failure is
+// counted, and the log grows only within its limits.
+func TestUnauthorizedClients(t *testing.T) {
 	t.Parallel()
 	own, honest, rude := testcert.New(t, t.TempDir()), testcert.New(t, t.TempDir(), "honest.example"), testcert.New(t, t.TempDir(), "rude.example")
 	barred, stranger := testcert.New(t, t.TempDir(), "barred.example"), testcert.New(t, t.TempDir(), "honest.example")
@@ -37,7 +37,7 @@ func TestStrangers(t *testing.T) {
 	as := func(id testcert.Identity) *tls.Config {
 		return &tls.Config{
 			RootCAs: own.Pool, NextProtos: []string{"h2"}, ServerName: testcert.ServerName,
-			// Also where the server names other authorities.
+			// The certificate is sent even if the server requests other authorities.
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &id.Certificate, nil },
 		}
 	}
@@ -51,7 +51,7 @@ func TestStrangers(t *testing.T) {
 			for ctx.Err() == nil {
 				dialer := tls.Dialer{Config: as([]testcert.Identity{barred, stranger}[i%2])}
 				if connection, err := dialer.DialContext(ctx, "tcp", server.Addr); err == nil {
-					_, _ = connection.Read(make([]byte, 1)) // TLS 1.3 says so only now.
+					_, _ = connection.Read(make([]byte, 1)) // TLS 1.3 reports the failure at the first read.
 					connection.Close()
 				}
 				handshakes.Add(1)
@@ -68,7 +68,7 @@ func TestStrangers(t *testing.T) {
 			for ctx.Err() == nil {
 				_, err := elastallocv1.NewAllocatorServiceClient(rubbish).Allocate(ctx, &elastallocv1.AllocateRequest{})
 				if code := status.Code(err); code != codes.InvalidArgument && ctx.Err() == nil && code != codes.ResourceExhausted {
-					t.Errorf("rubbish is answered with %v", err)
+					t.Errorf("the error of garbage is %v", err)
 					return
 				}
 				calls.Add(1)
@@ -81,17 +81,17 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = allocator.Close() }()
-	answered := 0
-	for handshakes.Load() < 1000 || calls.Load() < 500 || answered < 20 {
-		request := drawnRequest(40, 70, uint64(answered%50))
+	completed := 0
+	for handshakes.Load() < 1000 || calls.Load() < 500 || completed < 20 {
+		request := randomRequest(40, 70, uint64(completed%50))
 		response, err := allocateWhenNotBusy(t.Context(), allocator, request)
 		if err == nil {
-			err = checkAnswer(request, response)
+			err = checkResponse(request, response)
 		}
 		if err != nil {
-			t.Fatalf("the honest client: %v", err)
+			t.Fatalf("call of the honest client: %v", err)
 		}
-		answered++
+		completed++
 	}
 	cancel()
 	attackers.Wait()
@@ -102,16 +102,16 @@ func TestStrangers(t *testing.T) {
 	})
 	seconds := int(time.Since(began).Seconds()) + 1
 	logs := server.Logs()
-	refused, ofRude := strings.Count(logs, `"msg":"TLS handshake failed"`), strings.Count(logs, `"caller":"rude.example"`)
+	refused, ofGarbage := strings.Count(logs, `"msg":"TLS handshake failed"`), strings.Count(logs, `"caller":"rude.example"`)
 	t.Logf("%d handshakes and %d calls in %d s make %d and %d lines, %d KB; %d honest calls", handshakes.Load(), calls.Load(), seconds,
-		refused, ofRude, len(logs)>>10, answered)
-	if refused > 2*(10+seconds) { // Each of the two classes has lines of its own.
+		refused, ofGarbage, len(logs)>>10, completed)
+	if refused > 2*(10+seconds) { // Each of the two classes has its own limit.
 		t.Errorf("%d handshakes make %d lines in %d s", handshakes.Load(), refused, seconds)
 	}
-	if ofRude > 500+100*seconds {
-		t.Errorf("%d calls make %d lines in %d s", calls.Load(), ofRude, seconds)
+	if ofGarbage > 500+100*seconds {
+		t.Errorf("%d calls make %d lines in %d s", calls.Load(), ofGarbage, seconds)
 	}
-	if honest := strings.Count(logs, `"caller":"honest.example"`); honest < min(answered, 500) {
-		t.Errorf("%d of the honest client's %d calls are in the log", honest, answered)
+	if honest := strings.Count(logs, `"caller":"honest.example"`); honest < min(completed, 500) {
+		t.Errorf("%d of the honest client's %d calls are in the log", honest, completed)
 	}
 }

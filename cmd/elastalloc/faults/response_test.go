@@ -11,14 +11,13 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// checkAnswer returns what is wrong with the answer to a valid request. The check by audit,
-// which shares no code with the program, has work for what is legal and adds up, and
-// for small proofs.
-func checkAnswer(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) error {
+// checkResponse returns the errors of the response to a valid request. It uses package audit, which shares no code
+// with the program.
+func checkResponse(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) error {
 	var wrong []error
 	addf := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if checked := audit.Check(context.Background(), request, response, audit.Options{Work: 100_000}); checked.Verdict == audit.Refuted {
-		addf("the answer is refuted: %s", checked.Reason)
+		addf("the response is refuted: %s", checked.Reason)
 	}
 	for _, allocation := range response.GetAllocations() {
 		if !request.GetOptions().GetIncludePlan() && len(allocation.GetPlannedNodes())+len(allocation.GetPlannedProgress()) > 0 {
@@ -32,17 +31,17 @@ func checkAnswer(request *elastallocv1.AllocateRequest, response *elastallocv1.A
 			r.GetRelativeGap() > request.GetOptions().GetRelativeGap() {
 		addf("reason %v of %v with gap %v and limit %v", r.GetReason(), r.GetBackend(), r.GetRelativeGap(), r.GetLimit())
 	}
-	answered := 0
+	decided := 0
 	for _, attempt := range r.GetAttempts() {
 		if attempt.GetOutcome() == elastallocv1.Outcome_OUTCOME_ANSWERED && attempt.GetBackend() == r.GetBackend() {
-			answered++
+			decided++
 		}
 	}
-	if answered != 1 {
-		addf("%v answered and the attempts are %v", r.GetBackend(), r.GetAttempts())
+	if decided != 1 {
+		addf("%v decided and the attempts are %v", r.GetBackend(), r.GetAttempts())
 	}
 	if request.GetOptions().GetBackend() == elastallocv1.Backend_BACKEND_GREEDY && !greedy {
-		addf("%v answered instead of greedy", r.GetBackend())
+		addf("%v decided instead of greedy", r.GetBackend())
 	}
 	return errors.Join(wrong...)
 }

@@ -21,7 +21,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// loopback is where callers come from, if nothing else is said.
+// loopback is the default address of callers.
 const loopback = "127.0.0.1"
 
 const (
@@ -31,30 +31,30 @@ const (
 	forecastMethod = elastallocv1.AllocatorService_Forecast_FullMethodName
 )
 
-// sieges are the attacks on memory and on turns.
-func sieges() map[string]siege {
-	large := func() []byte { return mustMarshal(drawnRequest(10_000, 15_000, 1)) }
-	return map[string]siege{
-		"snapshots of empty jobs":    {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\x22\x00"))},
-		"64 MB of empty jobs":        {lay: sendAgain(3, allocateMethod, snapshotOf(63<<20, "\x22\x00"))},
-		"as many jobs as may be":     {lay: sendAgain(8, allocateMethod, snapshotOf(200_000, "\x22\x00"))},
-		"lists that are not packed":  {lay: sendAgain(8, allocateMethod, snapshotOf(8<<20, string(protowire.AppendBytes([]byte{0x22}, []byte(strings.Repeat("\x38\x01", 1000))))))},
-		"unknown fields":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
-		"an id of 16 MB":             {lay: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10)))))},
-		"bad fields throughout":      {lay: sendAgain(8, allocateMethod, func() []byte { return mustMarshal(badThroughout(20_000)) })},
-		"unread answers":             {lay: readNoAnswers},
-		"all but the last byte":      {lay: sendAllButTheLastByte},
-		"messages in single bytes":   {lay: sendSingleBytes},
-		"budgets of an hour":         {lay: askForHours(loopback)},
-		"budgets of an hour, of ten": {lay: askForHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true},
-		"large snapshots":            {lay: sendAgain(40, allocateMethod, large)},
-		"large idle fills":           {lay: sendAgain(40, fillIdleMethod, large)},
-		"many small calls":           {lay: sendAgain(200, allocateMethod, func() []byte { return mustMarshal(drawnRequest(40, 70, 1)) })},
-		"what-ifs of 64 scenarios":   {lay: sendAgain(20, whatIfMethod, func() []byte { return mustMarshal(manyScenarios(1000)) })},
-		"forecasts of 100 samples":   {lay: sendAgain(20, forecastMethod, func() []byte { return mustMarshal(manySamples(1000)) })},
-		"calls to gRPC's services":   {lay: useOtherServices},
-		"rapid resets":               {lay: onConnections(10, resetRapidly)},
-		"calls given up halfway":     {lay: giveUpHalfway(large)},
+// overloads returns the attacks on memory and on slots.
+func overloads() map[string]overload {
+	large := func() []byte { return mustMarshal(randomRequest(10_000, 15_000, 1)) }
+	return map[string]overload{
+		"snapshots of empty jobs":            {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\x22\x00"))},
+		"64 MB of empty jobs":                {run: sendAgain(3, allocateMethod, snapshotOf(63<<20, "\x22\x00"))},
+		"the maximum number of jobs":         {run: sendAgain(8, allocateMethod, snapshotOf(200_000, "\x22\x00"))},
+		"lists that are not packed":          {run: sendAgain(8, allocateMethod, snapshotOf(8<<20, string(protowire.AppendBytes([]byte{0x22}, []byte(strings.Repeat("\x38\x01", 1000))))))},
+		"unknown fields":                     {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
+		"an id of 16 MB":                     {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10)))))},
+		"invalid fields only":                {run: sendAgain(8, allocateMethod, func() []byte { return mustMarshal(badThroughout(20_000)) })},
+		"unread responses":                   {run: readNoResponses},
+		"all but the last byte":              {run: sendAllButLastByte},
+		"messages in single bytes":           {run: sendSingleBytes},
+		"budgets of an hour":                 {run: requestHours(loopback)},
+		"budgets of an hour, of ten callers": {run: requestHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true},
+		"large snapshots":                    {run: sendAgain(40, allocateMethod, large)},
+		"large idle fills":                   {run: sendAgain(40, fillIdleMethod, large)},
+		"many small calls":                   {run: sendAgain(200, allocateMethod, func() []byte { return mustMarshal(randomRequest(40, 70, 1)) })},
+		"what-ifs of 64 scenarios":           {run: sendAgain(20, whatIfMethod, func() []byte { return mustMarshal(manyScenarios(1000)) })},
+		"forecasts of 100 samples":           {run: sendAgain(20, forecastMethod, func() []byte { return mustMarshal(manySamples(1000)) })},
+		"calls to gRPC's services":           {run: useOtherServices},
+		"rapid resets":                       {run: onConnections(10, resetRapidly)},
+		"canceled calls":                     {run: cancelCalls(large)},
 	}
 }
 
@@ -66,14 +66,14 @@ func mustMarshal(m proto.Message) []byte {
 	return wire
 }
 
-// snapshotOf makes a request whose snapshot is as many fields as fit.
+// snapshotOf returns a function that returns a request of a size, whose snapshot repeats a field.
 func snapshotOf(bytes int, field string) func() []byte {
 	return func() []byte {
 		return protowire.AppendString([]byte{0x0a}, strings.Repeat(field, max(1, bytes/len(field))))
 	}
 }
 
-// badThroughout returns a request with nothing but bad fields.
+// badThroughout returns a request with invalid fields only.
 func badThroughout(jobs int) *elastallocv1.AllocateRequest {
 	bad := &elastallocv1.Job{
 		RemainingEta: durationpb.New(-1), MinNodes: new(int32(-1)), MaxNodes: new(int32(-2)), CurrentNodes: -1,
@@ -87,31 +87,30 @@ func badThroughout(jobs int) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// manyScenarios returns a request with as many scenarios as there may be.
+// manyScenarios returns a request with the maximum number of scenarios.
 func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
-	base := drawnRequest(jobs, jobs*3/2, 1)
+	base := randomRequest(jobs, jobs*3/2, 1)
 	request := &elastallocv1.WhatIfRequest{Snapshot: base.GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}}
 	for n := range 64 {
 		request.Scenarios = append(request.Scenarios, &elastallocv1.Scenario{
-			Name: fmt.Sprint(n), TotalNodes: new(int32(jobs + n)), PutJobs: drawnRequest(jobs, jobs, uint64(n)).GetSnapshot().GetJobs(),
+			Name: fmt.Sprint(n), TotalNodes: new(int32(jobs + n)), PutJobs: randomRequest(jobs, jobs, uint64(n)).GetSnapshot().GetJobs(),
 		})
 	}
 	return request
 }
 
-// manySamples returns a request for as many simulations as there may be, to work on in all
-// turns.
+// manySamples returns a request for the maximum number of simulations, which use all slots.
 func manySamples(jobs int) *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
-		Snapshot: drawnRequest(jobs, jobs*3/2, 1).GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)},
+		Snapshot: randomRequest(jobs, jobs*3/2, 1).GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)},
 		EtaError: 0.5, Samples: 100, EveryEvent: true,
 	}
 }
 
-// hardRequest returns a request that takes all the time it may.
+// hardRequest returns a request that uses its time limit.
 func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
 	r := rand.New(rand.NewPCG(seed, 1))
-	request := drawnRequest(200, 300, seed)
+	request := randomRequest(200, 300, seed)
 	request.Snapshot.Horizon = &elastallocv1.Horizon{Steps: new(int32(24))}
 	for _, job := range request.GetSnapshot().GetJobs() {
 		table, speed := &elastallocv1.SpeedTable{}, 1.0
@@ -127,18 +126,18 @@ func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
 	return request
 }
 
-// sendAgain sends a message over two connections, atOnce times at once.
-func sendAgain(atOnce int, method string, message func() []byte) func(context.Context, *besieger) {
-	return func(ctx context.Context, b *besieger) {
+// sendAgain sends a message repeatedly over two connections, with atOnce concurrent calls.
+func sendAgain(atOnce int, method string, message func() []byte) func(context.Context, *attacker) {
+	return func(ctx context.Context, b *attacker) {
 		wire := message()
 		connections := []*grpc.ClientConn{b.client(loopback), b.client(loopback)}
 		b.again(ctx, atOnce, func(ctx context.Context, n int) { invoke(ctx, connections[n%len(connections)], method, wire) })
 	}
 }
 
-// askForHours asks for the longest searches, from addresses.
-func askForHours(addresses ...string) func(context.Context, *besieger) {
-	return func(ctx context.Context, b *besieger) {
+// requestHours requests searches of an hour from several addresses.
+func requestHours(addresses ...string) func(context.Context, *attacker) {
+	return func(ctx context.Context, b *attacker) {
 		hard := mustMarshal(hardRequest(1))
 		for _, address := range addresses {
 			connection := b.client(address)
@@ -147,9 +146,9 @@ func askForHours(addresses ...string) func(context.Context, *besieger) {
 	}
 }
 
-// giveUpHalfway makes large calls and leaves them in the middle.
-func giveUpHalfway(message func() []byte) func(context.Context, *besieger) {
-	return func(ctx context.Context, b *besieger) {
+// cancelCalls makes large calls and cancels them.
+func cancelCalls(message func() []byte) func(context.Context, *attacker) {
+	return func(ctx context.Context, b *attacker) {
 		wire, connection := message(), b.client(loopback)
 		b.again(ctx, 40, func(ctx context.Context, n int) {
 			limited, cancel := context.WithTimeout(ctx, time.Duration(20+10*n)*time.Millisecond)
@@ -159,8 +158,8 @@ func giveUpHalfway(message func() []byte) func(context.Context, *besieger) {
 	}
 }
 
-// useOtherServices calls health and reflection, which take no path of ours.
-func useOtherServices(ctx context.Context, b *besieger) {
+// useOtherServices calls health and reflection, which gRPC implements.
+func useOtherServices(ctx context.Context, b *attacker) {
 	for range 10 {
 		connection := b.client(loopback)
 		health := grpc_health_v1.NewHealthClient(connection)
@@ -182,10 +181,9 @@ func useOtherServices(ctx context.Context, b *besieger) {
 	}
 }
 
-// onConnections does something on each of some connections, and a second after that ends
-// on another.
-func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *besieger) {
-	return func(ctx context.Context, b *besieger) {
+// onConnections runs do on a number of concurrent connections. Each is closed a second after do returns, and replaced.
+func onConnections(count int, do func(context.Context, *hostileConnection) error) func(context.Context, *attacker) {
+	return func(ctx context.Context, b *attacker) {
 		b.again(ctx, count, func(ctx context.Context, _ int) {
 			connection, err := b.dial(ctx, loopback)
 			if err != nil {
@@ -202,9 +200,8 @@ func onConnections(count int, do func(context.Context, *hostileConnection) error
 	}
 }
 
-// readNoAnswers makes calls of 4,000 jobs, each with an answer of a megabyte for which the
-// window has no room.
-func readNoAnswers(ctx context.Context, b *besieger) {
+// readNoResponses makes calls with 4,000 jobs, whose responses of a megabyte do not fit in the window.
+func readNoResponses(ctx context.Context, b *attacker) {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 5000, Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
 		Options:  &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
@@ -238,8 +235,8 @@ func readNoAnswers(ctx context.Context, b *besieger) {
 	})(ctx, b)
 }
 
-// sendAllButTheLastByte sends requests of 16 MB but for their last byte, 100 at once.
-func sendAllButTheLastByte(ctx context.Context, b *besieger) {
+// sendAllButLastByte sends 100 concurrent requests of 16 MB without their last byte.
+func sendAllButLastByte(ctx context.Context, b *attacker) {
 	const length = 16 << 20
 	transport := &http2.Transport{AllowHTTP: true} //nolint:staticcheck // net/http dials itself; this respects windows on ours.
 	b.again(ctx, 10, func(ctx context.Context, _ int) {
@@ -289,8 +286,8 @@ func sendAllButTheLastByte(ctx context.Context, b *besieger) {
 	})
 }
 
-// sendSingleBytes sends messages in frames of a byte each, to the end of the window.
-func sendSingleBytes(ctx context.Context, b *besieger) {
+// sendSingleBytes sends messages in frames of one byte until the window is full.
+func sendSingleBytes(ctx context.Context, b *attacker) {
 	onConnections(10, func(ctx context.Context, c *hostileConnection) error {
 		if err := c.greet(); err != nil {
 			return err

@@ -15,8 +15,8 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// written is a write of a controller, as the API server's audit log has it.
-type written struct {
+// auditedWrite is a write of a controller in the audit log of the API server.
+type auditedWrite struct {
 	Verb string `json:"verb"`
 	User struct {
 		Username string `json:"username"`
@@ -34,7 +34,7 @@ type written struct {
 	RequestObject json.RawMessage `json:"requestObject"`
 }
 
-// auditLength returns where the audit log ends now.
+// auditLength returns the current length of the audit log.
 func auditLength(t *testing.T) int64 {
 	t.Helper()
 	info, err := os.Stat(kube.AuditLog)
@@ -42,24 +42,24 @@ func auditLength(t *testing.T) int64 {
 	return info.Size()
 }
 
-// writesSince returns what an account wrote since the audit log was so long.
-func writesSince(t *testing.T, from int64, account string) []written {
+// writesSince returns the writes of an account after a position in the audit log.
+func writesSince(t *testing.T, from int64, account string) []auditedWrite {
 	t.Helper()
 	file, err := os.Open(kube.AuditLog)
 	must(t, err)
 	defer file.Close()
 	_, err = file.Seek(from, io.SeekStart)
 	must(t, err)
-	var all []written
+	var all []auditedWrite
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return all // The last one is being written.
+			return all // The last line is incomplete.
 		}
 		must(t, err)
-		var w written
+		var w auditedWrite
 		if json.Unmarshal(line, &w) != nil {
-			continue // The API server was killed while it wrote this.
+			continue // The API server was killed while it wrote this line.
 		}
 		if w.User.Username == "system:serviceaccount:"+namespace+":"+account {
 			all = append(all, w)
@@ -67,8 +67,8 @@ func writesSince(t *testing.T, from int64, account string) []written {
 	}
 }
 
-// paths returns what a patch of JSON or a merge patch writes to.
-func (w written) paths(t *testing.T) []string {
+// paths returns the paths that a JSON patch or a merge patch writes.
+func (w auditedWrite) paths(t *testing.T) []string {
 	t.Helper()
 	var operations []struct{ Path string }
 	if json.Unmarshal(w.RequestObject, &operations) == nil {
@@ -95,12 +95,12 @@ func leaves(at string, value any) []string {
 	return all
 }
 
-// checkWrites fails the test where a controller wrote what it should not, or tried to. It
-// returns how many writes of jobs there were.
+// checkWrites fails the test if a controller wrote, or tried to write, objects or fields that it must not. It returns
+// the number of writes of jobs.
 func checkWrites(t *testing.T, from int64, account, pool string) int {
 	t.Helper()
 	allowed := []string{
-		"/metadata/uid", "/metadata/resourceVersion", // The preconditions.
+		"/metadata/uid", "/metadata/resourceVersion", // preconditions
 		"/metadata/annotations/elastalloc.dev~1target", "/metadata/annotations/elastalloc.dev~1decision",
 	}
 	if account != recommender {
@@ -117,11 +117,11 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 		what := w.Verb + " " + w.ObjectRef.Resource + " " + w.ObjectRef.Namespace + "/" + w.ObjectRef.Name
 		switch w.ResponseStatus.Code {
 		case 401, 403, 422:
-			// An API server that has just begun answers so until it has read the rights.
+			// An API server that has just started returns this error until it has read the permissions.
 			if !strings.Contains(w.ResponseStatus.Message, `cannot patch resource "jobs"`) {
-				t.Errorf("%s was refused: %s", what, w.ResponseStatus.Message)
+				t.Errorf("%s was rejected: %s", what, w.ResponseStatus.Message)
 			}
-			continue // It was not even read.
+			continue // It had no effect.
 		}
 		switch resource := w.ObjectRef.Resource; {
 		case resource == "events" && (w.Verb == "create" || w.Verb == "patch"):
@@ -134,7 +134,7 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 				}
 			}
 		default:
-			t.Errorf("it wrote: %s", what)
+			t.Errorf("it must not write: %s", what)
 		}
 	}
 	return writes

@@ -19,12 +19,12 @@ import (
 )
 
 // TestCharts installs, upgrades, rolls back and removes each chart. At every event of its
-// deployment it asks for no fewer pods than it should have at least, and once it had these
-// it has them until it is removed.
+// deployment, the number of replicas is at least the minimum. Once this number is available, it remains available until
+// the chart is removed.
 func TestCharts(t *testing.T) {
 	pools := `--set-json=config={"kinds":["Job"],"pools":[{"name":"none","nodeSelector":{"pool":"none"}}]}`
-	for chart, is := range map[string]struct {
-		least    int32
+	for chart, test := range map[string]struct {
+		min      int32
 		install  []string
 		upgrades [][]string
 	}{
@@ -32,7 +32,7 @@ func TestCharts(t *testing.T) {
 			{"--set=image.tag=next"},
 			{"--set=mode=apply"},
 		}},
-		// Autoscaling is off and on again; its minimum is the count at the start.
+		// Autoscaling is disabled and enabled again. Its minimum is the initial number of replicas.
 		"elastalloc": {3, nil, [][]string{
 			{"--set=image.tag=next"},
 			{"--set=autoscaling.enabled=false,replicas=4"},
@@ -41,7 +41,7 @@ func TestCharts(t *testing.T) {
 	} {
 		t.Run(chart, func(t *testing.T) {
 			ctx := t.Context()
-			const name = "tried"
+			const name = "release"
 			space := "charts-" + chart
 			_, err := kube.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
 			must(t, err)
@@ -50,48 +50,48 @@ func TestCharts(t *testing.T) {
 			})
 			seen := watchDeployment(t, space, name)
 
-			steps := [][]string{append([]string{"install", name, "deploy/helm/" + chart}, is.install...)}
-			for _, flags := range is.upgrades {
+			steps := [][]string{append([]string{"install", name, "deploy/helm/" + chart}, test.install...)}
+			for _, flags := range test.upgrades {
 				steps = append(steps, append([]string{"upgrade", name, "deploy/helm/" + chart, "--reuse-values"}, flags...))
 			}
 			steps = append(steps, []string{"rollback", name, "1"}, []string{"rollback", name})
 			for _, step := range steps {
 				must(t, helm(ctx, append(step, "--namespace", space, "--wait", "--timeout=5m")...))
-				// All that the step does has been seen when this has been.
+				// All events of the step have been received when this version has been received.
 				d, err := kube.Client.AppsV1().Deployments(space).Get(ctx, name, metav1.GetOptions{})
 				must(t, err)
-				if *d.Spec.Replicas < is.least || d.Status.AvailableReplicas < is.least {
-					t.Errorf("after helm %s %d pods are wanted and %d available; want %d",
-						strings.Join(step, " "), *d.Spec.Replicas, d.Status.AvailableReplicas, is.least)
+				if *d.Spec.Replicas < test.min || d.Status.AvailableReplicas < test.min {
+					t.Errorf("after helm %s, %d pods are requested and %d available; want %d",
+						strings.Join(step, " "), *d.Spec.Replicas, d.Status.AvailableReplicas, test.min)
 				}
 			}
 			must(t, helm(ctx, "uninstall", name, "--namespace", space, "--wait", "--timeout=5m"))
-			wait.Until(t, "the deployment gone", func() bool {
+			wait.Until(t, "the deployment is deleted", func() bool {
 				_, err := kube.Client.AppsV1().Deployments(space).Get(ctx, name, metav1.GetOptions{})
 				return apierrors.IsNotFound(err)
 			})
 			had := false
 			for _, s := range seen() {
-				had = had || s.available >= is.least
-				if s.wanted < is.least || had && s.available < is.least {
-					t.Fatalf("there were %d pods wanted and %d available; want %d", s.wanted, s.available, is.least)
+				had = had || s.available >= test.min
+				if s.requested < test.min || had && s.available < test.min {
+					t.Fatalf("%d pods were requested and %d available; want %d", s.requested, s.available, test.min)
 				}
 			}
 			if !had {
-				t.Error("its pods were never seen available")
+				t.Error("its pods were never available")
 			}
 			if left := leftovers(t, space, name); left != "" {
-				t.Errorf("what is left of it: %s", left)
+				t.Errorf("objects that remain: %s", left)
 			}
 		})
 	}
 }
 
-// deploymentState is how many pods a deployment asks for and how many of them are available.
-type deploymentState struct{ wanted, available int32 }
+// deploymentState is the number of requested and of available pods of a deployment.
+type deploymentState struct{ requested, available int32 }
 
-// watchDeployment records the states of a deployment until it is deleted. The function
-// returned waits for that and returns them.
+// watchDeployment records the states of a deployment until it is deleted. The returned
+// function waits for this and returns the states.
 func watchDeployment(t *testing.T, space, name string) func() []deploymentState {
 	t.Helper()
 	watcher, err := kube.Client.AppsV1().Deployments(space).Watch(t.Context(), metav1.ListOptions{
@@ -116,13 +116,13 @@ func watchDeployment(t *testing.T, space, name string) func() []deploymentState 
 		case states := <-done:
 			return states
 		case <-time.After(wait.Timeout):
-			t.Fatal("the deployment is not seen to go")
+			t.Fatal("the deployment is not deleted")
 			return nil
 		}
 	}
 }
 
-// leftovers names what a removed release has left.
+// leftovers returns the names of objects that remain after a release was removed.
 func leftovers(t *testing.T, space, name string) string {
 	t.Helper()
 	selector := "app.kubernetes.io/instance=" + name

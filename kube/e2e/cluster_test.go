@@ -17,7 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// serviceAccountToken returns a token of a service account of ours that is good for an hour.
+// serviceAccountToken returns a token of a service account in the namespace elastalloc, valid for an hour.
 func serviceAccountToken(ctx context.Context, name string) (string, error) {
 	request, err := kube.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -27,8 +27,8 @@ func serviceAccountToken(ctx context.Context, name string) (string, error) {
 	return request.Status.Token, nil
 }
 
-// kubectl runs kubectl as the administrator of a cluster, with standard input, and returns what it
-// printed; the error has it as well.
+// kubectl runs kubectl as the administrator of a cluster, with standard input, and returns its
+// output. An error contains the output, too.
 func kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, c.Program("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 	command.Stdin = strings.NewReader(stdin)
@@ -39,7 +39,7 @@ func kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...stri
 	return string(output), nil
 }
 
-// setLost has a node go silent or come back.
+// setLost stops or resumes the heartbeats of a node.
 func setLost(ctx context.Context, name string, lost bool) error {
 	return changeNode(ctx, name, func(node *corev1.Node) {
 		if delete(node.Labels, cluster.LostLabel); lost {
@@ -48,13 +48,13 @@ func setLost(ctx context.Context, name string, lost bool) error {
 	})
 }
 
-// setCordoned has a node take no new pods, or take them again.
+// setCordoned cordons or uncordons a node.
 func setCordoned(ctx context.Context, name string, cordoned bool) error {
 	return changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Unschedulable = cordoned })
 }
 
 func changeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
-	// A conflict, or a connection that was lost on a busy machine.
+	// Retry after a conflict, or after a lost connection on a busy machine.
 	again := func(err error) bool { return ctx.Err() == nil && !apierrors.IsNotFound(err) }
 	return retry.OnError(retry.DefaultBackoff, again, func() error {
 		node, err := kube.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

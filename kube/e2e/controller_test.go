@@ -23,33 +23,32 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// controller says how to run a controller.
+// controller is the configuration of a controller.
 type controller struct {
 	// pool is the name of the pool and of the value of the label "pool" on its nodes.
 	pool string
-	// kinds are those of its jobs, Job and JobSet where it is "".
+	// kinds are the kinds of its jobs; "" means Job and JobSet.
 	kinds string
-	// account is that of a release; its mode is the release's.
+	// account is the service account of a release. The mode of the controller is the mode of the release.
 	account string
-	// elect says that there are others.
+	// elect enables leader election between several controllers.
 	elect bool
-	// cadence, debounce, minInterval and settle are those of the pool: 5s, 500ms, 0s and 2m where they are "".
+	// cadence, debounce, minInterval and settle are settings of the pool; "" means 5s, 500ms, 0s and 2m.
 	cadence, debounce, minInterval, settle string
-	// server is the address of the server that decides, "" for none, and prometheus that of
-	// the Prometheus with the progress of the jobs.
+	// server is the address of the server that decides; "" means in process. prometheus is the address of a
+	// Prometheus with the progress of the jobs.
 	server, prometheus string
-	// kueue says that Kueue admits jobs.
+	// kueue reports that Kueue admits jobs.
 	kueue bool
-	// more are further fields of the pool.
+	// more contains further fields of the pool.
 	more string
-	// proxy is what it takes for the API server, nil for the API server.
+	// proxy is a proxy of the API server; nil means a direct connection.
 	proxy *httptest.Server
 }
 
 var runs sync.Map // the number of controllers that were started, by pool
 
-// start starts a controller. It is killed when the test ends, and its log shown where the
-// test failed.
+// start starts a controller. It is killed at the end of the test, and its log is printed if the test failed.
 func (c controller) start(t *testing.T) *cluster.Process {
 	t.Helper()
 	directory := t.TempDir()
@@ -97,9 +96,9 @@ pools:
 	return process
 }
 
-// guillotine is a proxy before the API server that kills a controller once the answer to
-// its n-th write of a job is there, which it does not see.
-type guillotine struct {
+// killingProxy is a proxy of the API server that kills a controller when the response to its n-th write of a job
+// arrives. The controller does not receive this response.
+type killingProxy struct {
 	proxy *httptest.Server
 
 	mu     sync.Mutex
@@ -107,7 +106,7 @@ type guillotine struct {
 	victim *cluster.Process
 }
 
-func newGuillotine(t *testing.T, pool string, n int) *guillotine {
+func newKillingProxy(t *testing.T, pool string, n int) *killingProxy {
 	t.Helper()
 	target, err := url.Parse(kube.URL)
 	must(t, err)
@@ -115,11 +114,11 @@ func newGuillotine(t *testing.T, pool string, n int) *guillotine {
 	roots.AppendCertsFromPEM(kube.Config.CAData)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
-	proxy.FlushInterval = -1 // Watches.
+	proxy.FlushInterval = -1 // for watches
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
-	g := &guillotine{left: n}
+	g := &killingProxy{left: n}
 	proxy.ModifyResponse = func(response *http.Response) error {
 		if response.Request.Method == http.MethodPatch && strings.Contains(response.Request.URL.Path, "/namespaces/"+pool+"/") && !strings.Contains(response.Request.URL.Path, "/events/") {
 			g.count()
@@ -136,8 +135,8 @@ func newGuillotine(t *testing.T, pool string, n int) *guillotine {
 	return g
 }
 
-// count counts a write. None comes through while the controller is being killed.
-func (g *guillotine) count() {
+// count counts a write. Other writes wait while the controller is being killed.
+func (g *killingProxy) count() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.left--; g.left == 0 {
@@ -145,15 +144,15 @@ func (g *guillotine) count() {
 	}
 }
 
-// fell reports whether it has killed.
-func (g *guillotine) fell() bool {
+// killed reports whether the controller was killed.
+func (g *killingProxy) killed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.left <= 0
 }
 
 // start starts a controller behind the proxy.
-func (g *guillotine) start(t *testing.T, c controller) *cluster.Process {
+func (g *killingProxy) start(t *testing.T, c controller) *cluster.Process {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +161,7 @@ func (g *guillotine) start(t *testing.T, c controller) *cluster.Process {
 	return g.victim
 }
 
-// sleep waits, unless the test ends before.
+// sleep waits for a duration, or until ctx is canceled.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -25,19 +25,18 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// crashPool makes a pool of 8 nodes with four jobs that decisions move about: setPhase says
-// which of them are short.
+// crashPool creates a pool of 8 nodes with four jobs that decisions resize. setPhase selects the short jobs.
 func crashPool(t *testing.T, pool string) {
 	t.Helper()
 	newPool(t, pool, 8)
 	annotations := elastic(100)
-	annotations["elastalloc.dev/nodes"] = "1-4" // Two of them run, and change places.
+	annotations["elastalloc.dev/nodes"] = "1-4" // Two of them run, and others in the next phase.
 	for i := range 4 {
 		job{name: fmt.Sprintf("job-%d", i), size: 1, annotations: annotations, pods: map[string]string{"test/stop-delay": "300ms"}}.submit(t, pool)
 	}
 }
 
-// setPhase gives the jobs other work, so that the next decision gives them other sizes.
+// setPhase changes the remaining work of the jobs, so that the next decision resizes them.
 func setPhase(t *testing.T, pool string, phase int) {
 	t.Helper()
 	for i, hours := range [][]int{{1, 2, 300, 400}, {300, 400, 1, 2}}[phase%2] {
@@ -48,15 +47,15 @@ func setPhase(t *testing.T, pool string, phase int) {
 }
 
 // TestKilledAfterEveryWrite kills the controller after the first write of a decision, after
-// the second, and so on, and starts another one each time: it always ends where a controller
-// ends that is not killed, or in sizes that are proven to be as good.
+// the second, and so on, and starts another one each time. The final sizes are always the sizes without kills, or
+// other sizes with the same objective.
 func TestKilledAfterEveryWrite(t *testing.T) {
 	const pool = "crash"
 	crashPool(t, pool)
 	before := auditLength(t)
 	h := record(t, pool)
 
-	// What each phase ends in where nothing is killed.
+	// The final sizes of each phase without kills.
 	var want [2]map[string]int
 	for _, phase := range []int{0, 1, 0, 1} {
 		setPhase(t, pool, phase)
@@ -65,24 +64,24 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		process.Kill()
 	}
 	if maps.Equal(want[0], want[1]) {
-		t.Fatalf("both phases end in %v: nothing is moved", want[0])
+		t.Fatalf("both phases have the final sizes %v; want different ones", want[0])
 	}
 
 	for n := 1; ; n++ {
 		phase := n - 1
 		setPhase(t, pool, phase)
-		g := newGuillotine(t, pool, n)
+		g := newKillingProxy(t, pool, n)
 		process := g.start(t, controller{pool: pool, account: release})
 		select {
 		case <-process.Exited():
-			if !g.fell() {
-				t.Fatalf("it ended by itself:\n%s", process.Tail())
+			if !g.killed() {
+				t.Fatalf("the controller exited by itself:\n%s", process.Tail())
 			}
 			t.Logf("killed after write %d", n)
-		case <-untilCarriedOut(t, pool, phase):
+		case <-applied(t, pool, phase):
 			process.Kill()
-			if !g.fell() {
-				t.Logf("a decision takes %d writes; it was killed after each of them", n-1)
+			if !g.killed() {
+				t.Logf("a decision has %d writes; the controller was killed after each of them", n-1)
 				t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, pool))
 				return
 			}
@@ -91,17 +90,17 @@ func TestKilledAfterEveryWrite(t *testing.T) {
 		got := untilPhase(t, pool, phase)
 		process.Kill()
 		if !maps.Equal(got, want[phase%2]) {
-			worth, wanted := objectives(t, pool, got, want[phase%2])
-			t.Logf("killed after write %d it ends in %v, worth %v; otherwise in %v, worth %v", n, got, worth, want[phase%2], wanted)
-			if worth < wanted-1e-9*math.Abs(wanted) {
-				t.Errorf("killed after write %d it ends in something worse", n)
+			objective, best := objectives(t, pool, got, want[phase%2])
+			t.Logf("killed after write %d, the sizes are %v with objective %v; without kills %v with %v", n, got, objective, want[phase%2], best)
+			if objective < best-1e-9*math.Abs(best) {
+				t.Errorf("killed after write %d, the final sizes are worse", n)
 			}
 		}
 	}
 }
 
-// objectives returns what two ends of a decision are worth to a decision on the pool as it is.
-func objectives(t *testing.T, pool string, got, want map[string]int) (worth, wanted float64) {
+// objectives returns the objectives of two allocations in a decision on the current pool.
+func objectives(t *testing.T, pool string, got, want map[string]int) (ofGot, ofWant float64) {
 	t.Helper()
 	settings := worldtest.Pool()
 	settings.Name, settings.NodeSelector = pool, map[string]string{"pool": pool}
@@ -139,40 +138,39 @@ func objectives(t *testing.T, pool string, got, want map[string]int) (worth, wan
 	return objective(got), objective(want)
 }
 
-// untilPhase waits until the pods are those of a decision of a phase.
+// untilPhase waits until the pods match a decision of a phase.
 func untilPhase(t *testing.T, pool string, phase int) map[string]int {
 	t.Helper()
 	var got map[string]int
 	wait.For(t, "the decision of the phase", func() (bool, string) {
 		got = targets(t, pool)
-		return isOf(phase, got) && isCarriedOut(t, pool, got, 8), fmt.Sprint(got)
+		return isOf(phase, got) && isApplied(t, pool, got, 8), fmt.Sprint(got)
 	})
 	return got
 }
 
-// isCarriedOut reports whether the running pods are those of targets, which take all nodes.
-func isCarriedOut(t *testing.T, pool string, targets map[string]int, nodes int) bool {
+// isApplied reports whether the running pods match the targets and occupy all nodes.
+func isApplied(t *testing.T, pool string, targets map[string]int, nodes int) bool {
 	t.Helper()
 	byJob, running := pods(t, pool)
 	sum := 0
-	held := maps.Clone(targets)
+	nonzero := maps.Clone(targets)
 	for name, n := range targets {
 		if sum += n; n == 0 {
-			delete(held, name)
+			delete(nonzero, name)
 		}
 	}
-	return sum == nodes && running == sum && maps.Equal(byJob, held)
+	return sum == nodes && running == sum && maps.Equal(byJob, nonzero)
 }
 
-// untilCarriedOut returns a channel that is closed once a decision of a phase is on the
-// pods, or when the test ends.
-func untilCarriedOut(t *testing.T, pool string, phase int) <-chan struct{} {
+// applied returns a channel that is closed when a decision of a phase is applied, or at the end of the test.
+func applied(t *testing.T, pool string, phase int) <-chan struct{} {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for deadline := time.Now().Add(wait.Timeout); t.Context().Err() == nil && time.Now().Before(deadline); {
-			if got := targets(t, pool); isOf(phase, got) && isCarriedOut(t, pool, got, 8) {
+			if got := targets(t, pool); isOf(phase, got) && isApplied(t, pool, got, 8) {
 				return
 			}
 			sleep(t.Context(), 100*time.Millisecond)
@@ -181,15 +179,14 @@ func untilCarriedOut(t *testing.T, pool string, phase int) <-chan struct{} {
 	return done
 }
 
-// isOf reports whether targets are those of a phase: its shortest job gets more than that of
-// the other phase.
+// isOf reports whether targets match a phase: its shortest job has more nodes than the shortest job of the other phase.
 func isOf(phase int, targets map[string]int) bool {
 	short := func(phase int) string { return fmt.Sprintf("job-%d", 2*(phase%2)) }
 	return targets[short(phase)] > targets[short(phase+1)]
 }
 
-// TestAPIServerRestarted kills the API server at several moments of a decision, and has it
-// come back. The controller goes on, and at no time asks for more nodes than there are.
+// TestAPIServerRestarted kills and restarts the API server at several times during a decision. The controller continues
+// and never requests more nodes than the pool has.
 func TestAPIServerRestarted(t *testing.T) {
 	const pool = "restarted"
 	crashPool(t, pool)
@@ -205,17 +202,17 @@ func TestAPIServerRestarted(t *testing.T) {
 		must(t, kube.RestartAPIServer(t.Context(), time.Second))
 		untilPhase(t, pool, phase)
 	}
-	// What it refuses until it has read roles and policies is nothing to tell users.
+	// Rejections before the API server has read roles and policies must not lead to events.
 	list, err := kube.Client.CoreV1().Events(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Refused"})
 	must(t, err)
 	for _, event := range list.Items {
 		t.Errorf("%s: %s", event.InvolvedObject.Name, event.Message)
 	}
 	v := h.check(t)
-	t.Logf("%v; %d writes of jobs; %d pods that the Job controller made twice", v, checkWrites(t, before, release, pool), v.doubles)
+	t.Logf("%v; %d writes of jobs; %d pods that the Job controller created twice", v, checkWrites(t, before, release, pool), v.doubles)
 }
 
-// TestTwoControllers kills the one of two that acts: another one takes over.
+// TestTwoControllers kills the leader of two controllers and checks that the other one takes over.
 func TestTwoControllers(t *testing.T) {
 	const pool = "two"
 	crashPool(t, pool)
@@ -225,11 +222,11 @@ func TestTwoControllers(t *testing.T) {
 	both := []*cluster.Process{start(), start()}
 	untilPhase(t, pool, 0)
 	var leader int
-	wait.For(t, "one of the two that has decided", func() (bool, string) {
+	wait.For(t, "a decision of one of the two", func() (bool, string) {
 		var decided []int
 		for i, process := range both {
 			select {
-			case <-process.Exited(): // It was too slow to renew its lease, and is started again as a pod is.
+			case <-process.Exited(): // It did not renew its lease in time. Restart it, as for a pod.
 				both[i] = start()
 				continue
 			default:
@@ -238,7 +235,7 @@ func TestTwoControllers(t *testing.T) {
 				decided, leader = append(decided, i), i
 			}
 		}
-		return len(decided) == 1, fmt.Sprintf("%v have", decided)
+		return len(decided) == 1, fmt.Sprintf("controllers with decisions: %v", decided)
 	})
 	both[leader].Kill()
 	both[leader] = start()

@@ -18,16 +18,15 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// elastic returns the annotations of a job of some hours of one node that may have 1, 2,
-// 4 or 8 nodes.
+// elastic returns the annotations of a job with the given hours of work on one node and the sizes 1, 2, 4 and 8.
 func elastic(hours int) map[string]string {
 	return map[string]string{
 		"elastalloc.dev/work": fmt.Sprintf("%dh", hours), "elastalloc.dev/nodes": "1-8", "elastalloc.dev/doubling-efficiency": "0.9",
 	}
 }
 
-// untilDecided waits until the given number of jobs of a pool have targets that add up to the given nodes,
-// and as many pods as these say.
+// untilDecided waits until the given number of jobs of a pool have targets with the given sum of nodes, and matching
+// pods.
 func untilDecided(t *testing.T, pool string, jobs, nodes int) map[string]int {
 	t.Helper()
 	var want map[string]int
@@ -38,34 +37,34 @@ func untilDecided(t *testing.T, pool string, jobs, nodes int) map[string]int {
 		for _, n := range want {
 			sum += n
 		}
-		held := maps.Clone(want)
-		maps.DeleteFunc(held, func(_ string, n int) bool { return n == 0 })
-		holds := len(want) == jobs && sum == nodes && running == sum && maps.Equal(byJob, held)
-		return holds, fmt.Sprintf("targets %v, pods %v of which %d run; want %d jobs on %d nodes", want, byJob, running, jobs, nodes)
+		nonzero := maps.Clone(want)
+		maps.DeleteFunc(nonzero, func(_ string, n int) bool { return n == 0 })
+		applied := len(want) == jobs && sum == nodes && running == sum && maps.Equal(byJob, nonzero)
+		return applied, fmt.Sprintf("targets %v, pods %v of which %d run; want %d jobs on %d nodes", want, byJob, running, jobs, nodes)
 	})
 	return want
 }
 
-// TestDecisions submits jobs and JobSets and sees the decisions on their pods.
+// TestDecisions submits Jobs and JobSets and checks that their pods match the decisions.
 func TestDecisions(t *testing.T) {
 	const pool, nodes = "decisions", 8
 	newPool(t, pool, nodes)
-	lingers := map[string]string{"test/stop-delay": "1s"} // The last checkpoint.
+	slowStop := map[string]string{"test/stop-delay": "1s"} // time for the last checkpoint
 	job{name: "foreign", size: 3, unlabelled: true}.submit(t, pool)
 	before := auditLength(t)
 	h := record(t, pool)
 	controller{pool: pool, account: release}.start(t)
 
-	job{name: "first", size: 1, annotations: elastic(10), pods: lingers}.submit(t, pool)
+	job{name: "first", size: 1, annotations: elastic(10), pods: slowStop}.submit(t, pool)
 	if got := untilDecided(t, pool, 1, nodes); got["first"] != 8 {
-		t.Errorf("alone it gets %d nodes; want all 8", got["first"])
+		t.Errorf("a single job gets %d nodes; want all 8", got["first"])
 	}
-	job{name: "set", size: 2, annotations: elastic(12), pods: lingers}.submitJobSet(t, pool)
+	job{name: "set", size: 2, annotations: elastic(12), pods: slowStop}.submitJobSet(t, pool)
 	if got := untilDecided(t, pool, 2, nodes); got["set"] == 0 && got["first"] == 0 {
-		t.Errorf("nothing runs: %v", got)
+		t.Errorf("no job runs: %v", got)
 	}
 	for i := range 4 {
-		job{name: fmt.Sprintf("short-%d", i), size: 1, annotations: elastic(1), pods: lingers}.submit(t, pool)
+		job{name: fmt.Sprintf("short-%d", i), size: 1, annotations: elastic(1), pods: slowStop}.submit(t, pool)
 	}
 	untilDecided(t, pool, 6, nodes)
 
@@ -74,7 +73,7 @@ func TestDecisions(t *testing.T) {
 	drain(t, pool, false)
 	untilDecided(t, pool, 6, nodes)
 
-	// A mistake in one job's annotations is an event on it, and all others go on.
+	// An invalid annotation leads to an event on its job, and does not affect other jobs.
 	_, err := kube.Client.BatchV1().Jobs(pool).Patch(t.Context(), "first", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"elastalloc.dev/work":"ten hours"}}}`), metav1.PatchOptions{})
 	must(t, err)
@@ -84,8 +83,8 @@ func TestDecisions(t *testing.T) {
 			return strings.HasPrefix(e, "BadAnnotations") && strings.Contains(e, "ten hours")
 		}), strings.Join(all, "\n")
 	})
-	job{name: "late", size: 1, annotations: elastic(1), pods: lingers}.submit(t, pool)
-	wait.For(t, "a target for the job that came after the mistake", func() (bool, string) {
+	job{name: "late", size: 1, annotations: elastic(1), pods: slowStop}.submit(t, pool)
+	wait.For(t, "a target for the job submitted after the invalid annotation", func() (bool, string) {
 		got := targets(t, pool)
 		_, found := got["late"]
 		return found, fmt.Sprint(got)
@@ -96,11 +95,11 @@ func TestDecisions(t *testing.T) {
 	foreign, err := kube.Client.BatchV1().Jobs(pool).Get(t.Context(), "foreign", metav1.GetOptions{})
 	must(t, err)
 	if !*foreign.Spec.Suspend || *foreign.Spec.Parallelism != 3 || len(foreign.Annotations) > 0 {
-		t.Errorf("the job without a label was changed: %+v", foreign.Spec)
+		t.Errorf("the job without the label was changed: %+v", foreign.Spec)
 	}
 }
 
-// drain cordons the first four nodes of a pool and evicts their pods, or puts them back.
+// drain cordons the first four nodes of a pool and deletes their pods, or uncordons the nodes.
 func drain(t *testing.T, pool string, out bool) {
 	t.Helper()
 	for i := range 4 {
@@ -125,7 +124,7 @@ func eventsOf(t *testing.T, pool, job string) []string {
 	return all
 }
 
-// TestRecommend checks that recommendations stand on the jobs and change nothing else.
+// TestRecommend checks that recommendations are annotations of the jobs and that nothing else changes.
 func TestRecommend(t *testing.T) {
 	const pool = "recommend"
 	newPool(t, pool, 8)
@@ -145,10 +144,10 @@ func TestRecommend(t *testing.T) {
 		}
 		return len(found) == 3 && sum == 8, fmt.Sprint(found)
 	})
-	sleep(t.Context(), 12*time.Second) // Two more cadences.
+	sleep(t.Context(), 12*time.Second) // two more cadences
 	untilPods(t, pool, want)
 	if after := specsOf(t, pool); after != specs {
-		t.Errorf("specifications were\n%s\nand are\n%s", specs, after)
+		t.Errorf("specifications changed from\n%s\nto\n%s", specs, after)
 	}
 	t.Log("writes of annotations:", checkWrites(t, before, recommender, pool))
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// TestGang checks that Jobs whose pods are a gang keep their sizes, because the API server refuses to change
-// them: one that runs is pinned, one that waits starts at its size, and each is asked for once. Another job
-// gets the other nodes.
+// TestGang checks that gang-scheduled Jobs keep their sizes, because the API server rejects resizes. A running Job is
+// pinned, a waiting Job starts at its size, and the controller tries each resize once. Another job gets the remaining
+// nodes.
 func TestGang(t *testing.T) {
 	const pool, nodes = "gang", 8
 	newPool(t, pool, nodes)
@@ -37,7 +37,7 @@ spec: {schedulingPolicy: {gang: {minCount: %d}}}
 		jobs := kube.Client.BatchV1().Jobs(pool)
 		_, err = jobs.Create(t.Context(), &batchv1.Job{ObjectMeta: j.metadata(pool), Spec: spec}, metav1.CreateOptions{})
 		must(t, err)
-		wait.For(t, "the API server refuses to resize "+j.name, func() (bool, string) { // Its cache of PodGroups follows.
+		wait.For(t, "the API server rejects resizes of "+j.name, func() (bool, string) { // Its cache of PodGroups is updated later.
 			_, err := jobs.Patch(t.Context(), j.name, types.MergePatchType, []byte(`{"spec":{"parallelism":4,"completions":4}}`),
 				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return err != nil, fmt.Sprint(err)
@@ -58,15 +58,15 @@ spec: {schedulingPolicy: {gang: {minCount: %d}}}
 			return strings.HasPrefix(e, "Gang: keeps its 2 nodes") && strings.Contains(e, "gang-scheduled PodGroup")
 		}), strings.Join(list, "\n")
 	})
-	sleep(t.Context(), 12*time.Second) // Two cadences.
+	sleep(t.Context(), 12*time.Second) // two cadences
 	untilPods(t, pool, want)
-	refused := make(map[string]int)
+	rejected := make(map[string]int)
 	for _, w := range writesSince(t, before, release) {
 		if w.ResponseStatus.Code >= 400 && strings.Contains(w.ResponseStatus.Message, "gang-scheduled PodGroup") {
-			refused[w.ObjectRef.Name]++
+			rejected[w.ObjectRef.Name]++
 		}
 	}
-	if refused["running"] != 1 || refused["waiting"] > 1 || len(refused) > 2 {
-		t.Errorf("refused writes are %v; want one of the running gang, and at most one of the waiting gang", refused)
+	if rejected["running"] != 1 || rejected["waiting"] > 1 || len(rejected) > 2 {
+		t.Errorf("rejected writes are %v; want one for the running gang, and at most one for the waiting gang", rejected)
 	}
 }

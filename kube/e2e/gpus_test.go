@@ -37,7 +37,7 @@ func submitGPUs(t *testing.T, pool string, j job, perPod int) {
 // gpuPool is the pool of TestGPUs.
 const gpuPool = "gpus"
 
-// gpuPods returns the pods of TestGPUs that have not ended and whose jobs have a prefix.
+// gpuPods returns the pods of TestGPUs that have not completed and whose job names have a prefix.
 func gpuPods(t *testing.T, prefix string) []corev1.Pod {
 	t.Helper()
 	list, err := kube.Client.CoreV1().Pods(gpuPool).List(t.Context(), metav1.ListOptions{})
@@ -45,9 +45,9 @@ func gpuPods(t *testing.T, prefix string) []corev1.Pod {
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !strings.HasPrefix(jobOf(&pod), prefix) || ended(&pod) })
 }
 
-// TestGPUs: 60 jobs of 1, 2, 4, 8 and 16 GPUs share 8 nodes of 8 GPUs with other pods. A node loses 3 GPUs while
-// a pod uses all of it: no job is resized for it, neither the one on the node nor the others. All 60 jobs
-// complete, the others run again, and no pod stays pending.
+// TestGPUs runs 60 jobs of 1, 2, 4, 8 and 16 GPUs with other pods on 8 nodes of 8 GPUs. When a node loses 3 GPUs while
+// a pod uses all of its GPUs, no job is resized. All 60 jobs complete, the other jobs keep running, and no pod stays
+// pending.
 func TestGPUs(t *testing.T) {
 	const (
 		pool   = gpuPool
@@ -100,11 +100,11 @@ func TestGPUs(t *testing.T) {
 	_, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	must(t, err)
 	wait.For(t, "an event on the node", func() (bool, string) {
-		told, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
+		notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+node+",reason=Retaining", "-o", "custom-columns=NOTE:.message")
 		must(t, err)
-		return strings.Contains(told, "5 nvidia.com/gpu are allocatable, and its pods use 8"), told
+		return strings.Contains(notes, "5 nvidia.com/gpu are allocatable, and its pods use 8"), notes
 	})
-	sleep(t.Context(), 2*settle) // More than the rule for pods that do not run, and a cadence.
+	sleep(t.Context(), 2*settle) // longer than the timeout for pods that do not run, and a cadence
 	after := make(map[types.UID]string)
 	for _, pod := range gpuPods(t, "steady-") {
 		after[pod.UID] = pod.Name
@@ -115,7 +115,7 @@ func TestGPUs(t *testing.T) {
 	background := metav1.DeletePropagationBackground
 	must(t, kube.Client.BatchV1().Jobs(pool).Delete(t.Context(), "steady-8", metav1.DeleteOptions{PropagationPolicy: &background}))
 
-	// Of 58 GPUs less those of other pods, 5 are on the damaged node.
+	// Of 58 GPUs minus the GPUs of other pods, 5 are on the damaged node.
 	for i := range jobs {
 		gpus := []int{1, 2, 4, 8, 16}[i%5]
 		perPod := min(gpus, cluster.GPUs)
@@ -150,7 +150,7 @@ func TestGPUs(t *testing.T) {
 		}
 		return completed == jobs, fmt.Sprintf("%d of %d are complete; %d pods are pending", completed, jobs, len(pending))
 	})
-	t.Logf("%d jobs completed in %.0f s; a pod was pending for %.1f s at most", jobs, time.Since(began).Seconds(), worst.Seconds())
+	t.Logf("%d jobs completed in %.0f s; a pod was pending for at most %.1f s", jobs, time.Since(began).Seconds(), worst.Seconds())
 	running("steady-", len(steady)-1+4)
 	wait.For(t, "no pending pods", func() (bool, string) {
 		waiting := slices.DeleteFunc(gpuPods(t, ""), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })

@@ -28,7 +28,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// What the controller promises: see docs/schedulers/kubernetes.md.
+// Labels and annotations of the controller; see docs/schedulers/kubernetes.md.
 const (
 	poolLabel        = "elastalloc.dev/pool"
 	targetAnnotation = "elastalloc.dev/target"
@@ -36,13 +36,13 @@ const (
 
 var jobSets = resourceOf("JobSet")
 
-// resourceOf returns where the API has the objects of a kind of jobs.
+// resourceOf returns the API resource of a kind of jobs.
 func resourceOf(name string) schema.GroupVersionResource {
 	return kinds.Named([]string{name})[0].GVK.GroupVersion().WithResource(strings.ToLower(name) + "s")
 }
 
-// newPool makes nodes and a namespace for a test, both named as it says, and removes them
-// with everything in them when the test ends. One that fails shows what they were like.
+// newPool creates nodes and a namespace with the given name, and removes them at the end of the test. If the test
+// failed, their state is logged.
 func newPool(t *testing.T, name string, nodes int) {
 	t.Helper()
 	must(t, kube.AddNodes(t.Context(), name, nodes))
@@ -63,18 +63,18 @@ func newPool(t *testing.T, name string, nodes int) {
 type job struct {
 	name string
 	size int
-	// running jobs are submitted to run at once with their size; others wait suspended.
+	// running jobs start immediately with their size. Others are submitted suspended.
 	running     bool
 	annotations map[string]string
 	pods        map[string]string // annotations of its pods
 	unlabelled  bool
-	// queue is that of Kueue's which it waits in, "" for none, and managedBy what makes its pods,
-	// nil for the Job controller.
+	// queue is the LocalQueue of Kueue; "" means none. managedBy is the controller that creates the pods; nil
+	// means the Job controller.
 	queue     string
 	managedBy *string
-	// evictAfter is how long its pods stay on a node that is lost.
+	// evictAfter is the time until its pods are evicted from a lost node.
 	evictAfter time.Duration
-	// namespace is that of the pool's name where it is "".
+	// namespace is the namespace; "" means the name of the pool.
 	namespace string
 }
 
@@ -110,8 +110,8 @@ func (j job) metadata(pool string) metav1.ObjectMeta {
 	return m
 }
 
-// indexed returns the specification of an Indexed Job. A pod is replaced once it is gone,
-// so that the job never asks for more nodes than its size.
+// indexed returns the specification of an Indexed Job. A pod is replaced after it has terminated,
+// so that the job never needs more nodes than its size.
 func (j job) indexed(pool string) batchv1.JobSpec {
 	size, suspend, backoff := int32(j.size), !j.running, int32(1000)
 	mode, replace := batchv1.IndexedCompletion, batchv1.Failed
@@ -179,8 +179,8 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return c
 }
 
-// pods returns how many pods each job of a pool has that have not ended, by the job's name,
-// and how many of all of these run.
+// pods returns the number of pods that have not completed by the name of their job, and the total number of running
+// pods.
 func pods(t *testing.T, pool string) (byJob map[string]int, running int) {
 	t.Helper()
 	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
@@ -206,8 +206,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// untilPods waits until the jobs of a pool have as many running pods as it says and no
-// others.
+// untilPods waits until the jobs of a pool have exactly the given numbers of running pods.
 func untilPods(t *testing.T, pool string, want map[string]int) {
 	t.Helper()
 	sum := 0
@@ -216,22 +215,22 @@ func untilPods(t *testing.T, pool string, want map[string]int) {
 	}
 	wait.For(t, "the pods of the jobs", func() (bool, string) {
 		byJob, running := pods(t, pool)
-		holds := running == sum && len(byJob) == len(want)
+		matches := running == sum && len(byJob) == len(want)
 		for name, n := range want {
-			holds = holds && byJob[name] == n
+			matches = matches && byJob[name] == n
 		}
-		return holds, fmt.Sprintf("%v, %d of them running; want %v", byJob, running, want)
+		return matches, fmt.Sprintf("%v, %d of them running; want %v", byJob, running, want)
 	})
 }
 
-// targets returns the targets noted on the jobs of a pool.
+// targets returns the target annotations of the jobs of a pool.
 func targets(t *testing.T, pool string) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	for _, name := range kinds.Names() {
 		list, err := dynamicClient(t, kube.Config).Resource(resourceOf(name)).Namespace(pool).List(t.Context(), metav1.ListOptions{LabelSelector: poolLabel})
 		if apierrors.IsNotFound(err) {
-			continue // A kind whose controller no test has started.
+			continue // No test has started the controller of this kind.
 		}
 		must(t, err)
 		for i := range list.Items {
@@ -243,7 +242,7 @@ func targets(t *testing.T, pool string) map[string]int {
 	return found
 }
 
-// describe says how a pool is.
+// describe returns a description of the state of a pool.
 func describe(ctx context.Context, pool string) string {
 	var text strings.Builder
 	commands := [][]string{

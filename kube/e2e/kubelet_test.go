@@ -18,21 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// byHand marks pods that kwok leaves to a kubelet of ours.
-const byHand = "test/by-hand"
+// ownKubelet is the annotation of pods that this kubelet runs instead of kwok.
+const ownKubelet = "test/by-hand"
 
-// kubelet runs the pods of a namespace marked with byHand as processes of this machine, as
-// a kubelet does: one that is bound starts, one that is deleted gets SIGTERM and, when its
-// grace is over, SIGKILL, and what becomes of it is its phase. A pod has one container, whose
-// command runs in the folder of all with its place in the job, JOB_COMPLETION_INDEX, and
-// writes to the file "log" there.
+// kubelet runs the annotated pods of a namespace as processes of this machine. Like a real kubelet, it starts bound
+// pods, sends SIGTERM to deleted pods and SIGKILL after their grace period, and sets their phase. A pod has one
+// container. Its command runs in a shared folder with JOB_COMPLETION_INDEX, and its output is in the file "log" there.
 type kubelet struct {
 	namespace, folder string
 	running           sync.WaitGroup
-	started           map[types.UID]context.CancelFunc // ends a pod within its grace
+	started           map[types.UID]context.CancelFunc // terminates a pod within its grace period
 }
 
-// startKubelet starts a kubelet that ends, with all its processes, when the test does.
+// startKubelet starts a kubelet that stops with all its processes at the end of the test.
 func startKubelet(t *testing.T, namespace, folder string) {
 	t.Helper()
 	k := &kubelet{namespace: namespace, folder: folder, started: map[types.UID]context.CancelFunc{}}
@@ -58,7 +56,7 @@ func startKubelet(t *testing.T, namespace, folder string) {
 	})
 }
 
-// sync starts the pods that are bound and ends those that are deleted.
+// sync starts bound pods and terminates deleted pods.
 func (k *kubelet) sync(ctx context.Context) error {
 	list, err := kube.Client.CoreV1().Pods(k.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -66,16 +64,16 @@ func (k *kubelet) sync(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if _, ours := pod.Annotations[byHand]; !ours || ended(pod) {
+		if _, ours := pod.Annotations[ownKubelet]; !ours || ended(pod) {
 			continue
 		}
-		end, begun := k.started[pod.UID]
+		terminate, started := k.started[pod.UID]
 		switch {
-		case pod.DeletionTimestamp != nil && begun:
-			end()
+		case pod.DeletionTimestamp != nil && started:
+			terminate()
 		case pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
-			k.tell(pod, corev1.PodFailed)
-		case pod.DeletionTimestamp == nil && !begun && pod.Spec.NodeName != "":
+			k.setPhase(pod, corev1.PodFailed)
+		case pod.DeletionTimestamp == nil && !started && pod.Spec.NodeName != "":
 			if err := k.start(ctx, pod); err != nil {
 				return err
 			}
@@ -105,7 +103,7 @@ func (k *kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 	}
 	k.started[pod.UID] = end
 	k.running.Add(1)
-	k.tell(pod, corev1.PodRunning)
+	k.setPhase(pod, corev1.PodRunning)
 	go func() {
 		defer k.running.Done()
 		defer end()
@@ -114,15 +112,15 @@ func (k *kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 		if command.Wait() != nil {
 			phase = corev1.PodFailed
 		}
-		// What it started is gone with it, as with a container.
+		// Its child processes are killed too, as in a container.
 		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL)
-		k.tell(pod, phase)
+		k.setPhase(pod, phase)
 	}()
 	return nil
 }
 
-// tell writes the phase of a pod. A pod that is gone needs none.
-func (k *kubelet) tell(pod *corev1.Pod, phase corev1.PodPhase) {
+// setPhase writes the phase of a pod. It ignores errors, because the pod may have been removed.
+func (k *kubelet) setPhase(pod *corev1.Pod, phase corev1.PodPhase) {
 	ready := corev1.ConditionFalse
 	if phase == corev1.PodRunning {
 		ready = corev1.ConditionTrue

@@ -19,7 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// clusterQueue is a ClusterQueue and the LocalQueue of its name in the namespace of the test.
+// clusterQueue is a ClusterQueue, and the LocalQueue with the same name in the namespace of the test.
 const clusterQueue = `
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -42,7 +42,7 @@ metadata: {name: %[1]s, namespace: kueue}
 spec: {clusterQueue: %[1]s}
 `
 
-// admitted returns of how many pods that request GPUs Kueue admitted the jobs of the namespace.
+// admitted returns the number of admitted pods with GPUs of each job in the namespace.
 func admitted(t *testing.T) map[string]int {
 	t.Helper()
 	resource := schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"}
@@ -61,15 +61,15 @@ func admitted(t *testing.T) map[string]int {
 			sets, _, _ := unstructured.NestedSlice(list.Items[i].Object, "spec", "podSets")
 			last := len(sets) - 1 // The head of a RayCluster is the first of two.
 			count, _, _ := unstructured.NestedInt64(assigned[last].(map[string]any), "count")
-			now, _, _ := unstructured.NestedInt64(sets[last].(map[string]any), "count") // Less once it shrank.
+			now, _, _ := unstructured.NestedInt64(sets[last].(map[string]any), "count") // smaller after a scale-down
 			counts[metav1.GetControllerOf(&list.Items[i]).Name] += int(min(count, now))
 		}
 	}
 	return counts
 }
 
-// setQueue puts a ClusterQueue in force with a quota of nodes: in no cohort, unless a limit to
-// what it may borrow is given, which is a number of nodes or "" for none.
+// setQueue applies a ClusterQueue with a quota of nodes. With borrows it is in a cohort; the value is its borrowing limit
+// in GPUs, and "" means no limit.
 func setQueue(t *testing.T, name string, nodes int, borrows ...string) {
 	t.Helper()
 	cohort, limit := "", ""
@@ -84,7 +84,7 @@ func setQueue(t *testing.T, name string, nodes int, borrows ...string) {
 	})
 }
 
-// untilAdmitted waits until jobs have as many running pods as it says, and Kueue admitted as many.
+// untilAdmitted waits until jobs have the given numbers of running pods, and Kueue has admitted the same numbers.
 func untilAdmitted(t *testing.T, what string, want map[string]int) {
 	t.Helper()
 	untilPods(t, kueue, want)
@@ -94,8 +94,8 @@ func untilAdmitted(t *testing.T, what string, want map[string]int) {
 	})
 }
 
-// untilTold waits for an event on a job.
-func untilTold(t *testing.T, job, reason, text string) {
+// untilEvent waits for an event on a job.
+func untilEvent(t *testing.T, job, reason, text string) {
 	t.Helper()
 	wait.For(t, "an event on "+job, func() (bool, string) {
 		list := eventsOf(t, kueue, job)
@@ -110,14 +110,14 @@ func remove(t *testing.T, name string) {
 	must(t, kube.Client.BatchV1().Jobs(kueue).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &background}))
 }
 
-// sliced returns the annotations of a job that Kueue takes for an elastic one.
-func sliced(hours int) map[string]string {
+// elasticInKueue returns the annotations of a job that is elastic in Kueue.
+func elasticInKueue(hours int) map[string]string {
 	annotations := elastic(hours)
 	annotations["kueue.x-k8s.io/elastic-job"] = "true"
 	return annotations
 }
 
-// TestKueue runs the controller beside a real Kueue.
+// TestKueue runs the controller with a real Kueue.
 func TestKueue(t *testing.T) {
 	const pool = kueue
 	ray, err := startOperator(t.Context(), kube, kubeRay)
@@ -144,89 +144,88 @@ func TestKueue(t *testing.T) {
 	t.Logf("%d writes of jobs", checkWrites(t, before, release, pool))
 	for _, w := range writesSince(t, before, release) {
 		if w.ObjectRef.Namespace == pool && strings.Contains(string(w.RequestObject), "/spec/suspend") {
-			t.Errorf("it started or suspended %s: %s", w.ObjectRef.Name, w.RequestObject)
+			t.Errorf("the controller started or suspended %s: %s", w.ObjectRef.Name, w.RequestObject)
 		}
 	}
-	job{name: "mine", size: 2, queue: "team", annotations: sliced(100)}.submit(t, pool)
-	untilAdmitted(t, "a job that runs", map[string]int{"mine": 2})
+	job{name: "mine", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, pool)
+	untilAdmitted(t, "a running job", map[string]int{"mine": 2})
 	config := asAccount(t, release)
 	a := account{clientOf(t, config), dynamicClient(t, config), pool}
 	for _, patch := range []string{`{"spec":{"suspend":true}}`, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`} {
 		if err := a.patch(resourceOf("Job"), "mine", patch); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-			t.Errorf("its account's %s is not refused by its policy: %v", patch, err)
+			t.Errorf("the policy does not reject %s of its account: %v", patch, err)
 		}
 	}
 }
 
-// kueueQuota: elastic Jobs grow into quota that is idle, by slices of their Workload, and shrink for jobs
-// that wait, which Kueue starts. They do not grow while a job waits that no decision can make room for, nor
-// beyond the quota.
+// kueueQuota checks that elastic Jobs use idle quota by slices of their Workload, and shrink for waiting jobs, which Kueue
+// then starts. They do not grow beyond the quota, or while a job waits that cannot start.
 func kueueQuota(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 8)
-	job{name: "first", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
-	untilAdmitted(t, "the first job in all of the quota", map[string]int{"first": 8})
-	job{name: "second", size: 4, queue: "team", annotations: sliced(90)}.submit(t, kueue)
-	untilAdmitted(t, "room for a job that waits", map[string]int{"first": 4, "second": 4})
+	job{name: "first", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+	untilAdmitted(t, "the first job uses the whole quota", map[string]int{"first": 8})
+	job{name: "second", size: 4, queue: "team", annotations: elasticInKueue(90)}.submit(t, kueue)
+	untilAdmitted(t, "room for a waiting job", map[string]int{"first": 4, "second": 4})
 
-	// A stranger to us wants more than there is: nothing grows for as long as it waits.
+	// A job outside the pool requests more than is free. No job grows while it waits.
 	job{name: "stranger", size: 6, queue: "team", unlabelled: true}.submit(t, kueue)
-	untilTold(t, "stranger", "CreatedWorkload", "")
+	untilEvent(t, "stranger", "CreatedWorkload", "")
 	remove(t, "second")
-	untilAdmitted(t, "the quota of the second job given back", map[string]int{"first": 4})
-	sleep(t.Context(), 12*time.Second) // Two cadences.
-	untilAdmitted(t, "the first job as it was", map[string]int{"first": 4})
+	untilAdmitted(t, "the quota of the second job is released", map[string]int{"first": 4})
+	sleep(t.Context(), 12*time.Second) // two cadences
+	untilAdmitted(t, "the first job is unchanged", map[string]int{"first": 4})
 	remove(t, "stranger")
-	untilAdmitted(t, "the first job in all of the quota once nothing waits", map[string]int{"first": 8})
+	untilAdmitted(t, "the first job uses the whole quota when no job waits", map[string]int{"first": 8})
 
-	// One that is not elastic gets room at the size that it wants, and is left alone.
+	// A job that is not elastic gets its requested size, and the controller does not change it.
 	job{name: "rigid", size: 4, queue: "team", annotations: elastic(1)}.submit(t, kueue)
 	untilAdmitted(t, "room for a job that is not elastic", map[string]int{"first": 4, "rigid": 4})
-	untilTold(t, "rigid", "KueueOwned", "")
-	// Kueue does suspend it when its size changes, as that says.
+	untilEvent(t, "rigid", "KueueOwned", "")
+	// Kueue suspends it if its size changes, as the event states.
 	_, err := kubectl(t.Context(), kube, "", "-n", kueue, "patch", "job", "rigid", "--type=merge", `-p={"spec":{"parallelism":2,"completions":2}}`)
 	must(t, err)
-	wait.For(t, "Kueue to stop it", func() (bool, string) {
+	wait.For(t, "Kueue stops it", func() (bool, string) {
 		list := eventsOf(t, kueue, "rigid")
 		return slices.ContainsFunc(list, func(e string) bool { return strings.Contains(e, "No matching Workload") }), fmt.Sprint(list)
 	})
 	remove(t, "rigid")
-	untilAdmitted(t, "the first job alone again", map[string]int{"first": 8})
+	untilAdmitted(t, "only the first job", map[string]int{"first": 8})
 
-	// No more is asked for than there is quota.
+	// The controller does not request more than the quota.
 	remove(t, "first")
 	setQueue(t, "team", 5)
-	job{name: "third", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
+	job{name: "third", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
 	untilAdmitted(t, "the largest size within the quota", map[string]int{"third": 4})
 }
 
-// kueueCohort: what a ClusterQueue may borrow is used while it is idle, up to its limit, and given back to a
-// job of the lender that waits.
+// kueueCohort checks that a ClusterQueue uses idle quota of its cohort up to its borrowing limit, and releases it for a
+// waiting job of the lender.
 func kueueCohort(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 2, fmt.Sprint(2*cluster.GPUs))
 	setQueue(t, "lender", 6, "")
-	job{name: "borrower", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
-	untilAdmitted(t, "the quota and what may be borrowed", map[string]int{"borrower": 4})
+	job{name: "borrower", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+	untilAdmitted(t, "the quota and the borrowing limit", map[string]int{"borrower": 4})
 	setQueue(t, "team", 2, "")
-	untilAdmitted(t, "all of the cohort", map[string]int{"borrower": 8})
-	job{name: "owner", size: 4, queue: "lender", annotations: sliced(90)}.submit(t, kueue)
+	untilAdmitted(t, "the whole cohort", map[string]int{"borrower": 8})
+	job{name: "owner", size: 4, queue: "lender", annotations: elasticInKueue(90)}.submit(t, kueue)
 	untilAdmitted(t, "room for a job of the lender", map[string]int{"borrower": 4, "owner": 4})
 }
 
-// kueueNotGranted: where the cohort has less than what may be borrowed, what Kueue does not grant is given
-// back and the job trains on what it had.
+// kueueNotGranted checks that nodes that Kueue does not grant are released, and the job trains on its previous nodes, if
+// the cohort has less quota than the borrowing limit.
 func kueueNotGranted(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 2, "")
 	setQueue(t, "lender", 4, "")
-	job{name: "borrower", size: 4, queue: "team", annotations: sliced(100)}.submit(t, kueue)
-	untilTold(t, "borrower", "Unused", "gets only the nodes that it uses")
-	untilAdmitted(t, "what Kueue granted", map[string]int{"borrower": 4})
+	job{name: "borrower", size: 4, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+	untilEvent(t, "borrower", "Unused", "gets only the nodes that it uses")
+	untilAdmitted(t, "the granted nodes", map[string]int{"borrower": 4})
 }
 
-// kueueNotOurs: a job that Kueue starts with fewer pods than it wants gets room for all and keeps what it
-// got; one whose pods another cluster runs keeps its quota.
+// kueueNotOurs checks that a job with partial admission keeps its nodes, and that a job whose pods run in another cluster
+// keeps its quota.
 func kueueNotOurs(t *testing.T) {
 	t.Helper()
 	setQueue(t, "lender", 0)
@@ -235,10 +234,10 @@ func kueueNotOurs(t *testing.T) {
 	partial["kueue.x-k8s.io/job-min-parallelism"], partial["kueue.x-k8s.io/job-completions-equal-parallelism"] = "2", "true"
 	job{name: "partial", size: 8, queue: "team", annotations: partial}.submit(t, kueue)
 	untilAdmitted(t, "a job started with fewer pods", map[string]int{"partial": 4})
-	untilTold(t, "partial", "KueueOwned", "without partial admission")
-	job{name: "first", size: 1, queue: "team", annotations: sliced(100)}.submit(t, kueue)
-	sleep(t.Context(), 12*time.Second) // Two cadences.
-	untilAdmitted(t, "the job as it was", map[string]int{"partial": 4})
+	untilEvent(t, "partial", "KueueOwned", "without partial admission")
+	job{name: "first", size: 1, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+	sleep(t.Context(), 12*time.Second) // two cadences
+	untilAdmitted(t, "the job is unchanged", map[string]int{"partial": 4})
 	remove(t, "partial")
 	untilAdmitted(t, "the next job", map[string]int{"first": 4})
 	partial["kueue.x-k8s.io/job-min-parallelism"] = "1"
@@ -248,50 +247,50 @@ func kueueNotOurs(t *testing.T) {
 	remove(t, "first")
 
 	setQueue(t, "team", 8)
-	job{name: "far", size: 4, queue: "team", annotations: sliced(1), managedBy: new("kueue.x-k8s.io/multikueue")}.submit(t, kueue)
-	untilTold(t, "far", "NotElastic", "another controller creates its pods")
+	job{name: "far", size: 4, queue: "team", annotations: elasticInKueue(1), managedBy: new("kueue.x-k8s.io/multikueue")}.submit(t, kueue)
+	untilEvent(t, "far", "NotElastic", "another controller creates its pods")
 	wait.For(t, "its quota", func() (bool, string) { got := admitted(t); return got["far"] == 4, fmt.Sprint(got) })
-	job{name: "near", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
+	job{name: "near", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
 	untilPods(t, kueue, map[string]int{"near": 4})
-	sleep(t.Context(), 25*time.Second) // Longer than its pods are waited for, and two cadences.
+	sleep(t.Context(), 25*time.Second) // longer than the timeout for its pods, and two cadences
 	untilPods(t, kueue, map[string]int{"near": 4})
 	if list := eventsOf(t, kueue, "near"); slices.ContainsFunc(list, func(e string) bool { return strings.HasPrefix(e, "Unused") }) {
-		t.Errorf("more was asked for than there is quota: %v", list)
+		t.Errorf("the controller requested more than the quota: %v", list)
 	}
 }
 
-// kueueRayCluster: an elastic RayCluster with one or two hosts per replica grows into quota that is idle and shrinks
-// for a job that waits, by slices of its Workload. Its head runs on. A RayCluster that waits gets nodes of a running
-// Job, and Kueue starts it.
+// kueueRayCluster checks that an elastic RayCluster with one or two hosts per replica uses idle quota and shrinks for a
+// waiting job by slices of its Workload, while its head keeps running. A waiting RayCluster gets nodes of a running Job,
+// and Kueue starts it.
 func kueueRayCluster(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 8)
 	rays := dynamicClient(t, kube.Config).Resource(resourceOf("RayCluster")).Namespace(kueue)
 	for _, hosts := range []int{1, 2} {
-		ray := operated{container: "worker", queue: "team", job: fmt.Sprintf(`
+		ray := operatedKind{container: "worker", queue: "team", job: fmt.Sprintf(`
 apiVersion: ray.io/v1
 spec:
   headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
   workerGroupSpecs: [{groupName: gpu, replicas: SIZE, numOfHosts: %d, minReplicas: 0, maxReplicas: %d, rayStartParams: {}, template: POD}]`, hosts, 8/hosts)}
 		must(t, ray.create(t, kueue, "RayCluster", "ray", 2/hosts, 100))
-		untilAdmitted(t, "the RayCluster in all of the quota", map[string]int{"ray": 8})
+		untilAdmitted(t, "the RayCluster uses the whole quota", map[string]int{"ray": 8})
 		before := runningHead(t)
 		if before == "" {
-			t.Error("its head does not run")
+			t.Error("its head is not running")
 		}
-		job{name: "second", size: 4, queue: "team", annotations: sliced(90)}.submit(t, kueue)
-		untilAdmitted(t, "room for a job that waits", map[string]int{"ray": 4, "second": 4})
+		job{name: "second", size: 4, queue: "team", annotations: elasticInKueue(90)}.submit(t, kueue)
+		untilAdmitted(t, "room for a waiting job", map[string]int{"ray": 4, "second": 4})
 		remove(t, "second")
-		untilAdmitted(t, "the RayCluster in all of the quota again", map[string]int{"ray": 8})
+		untilAdmitted(t, "the RayCluster uses the whole quota again", map[string]int{"ray": 8})
 		if after := runningHead(t); after != before {
-			t.Errorf("its head was %q and is %q", before, after)
+			t.Errorf("its head changed from %q to %q", before, after)
 		}
 		must(t, rays.Delete(t.Context(), "ray", metav1.DeleteOptions{}))
 
-		job{name: "first", size: 2, queue: "team", annotations: sliced(100)}.submit(t, kueue)
-		untilAdmitted(t, "the job in all of the quota", map[string]int{"first": 8})
+		job{name: "first", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+		untilAdmitted(t, "the job uses the whole quota", map[string]int{"first": 8})
 		must(t, ray.create(t, kueue, "RayCluster", "ray", 4/hosts, 90))
-		untilAdmitted(t, "room for a RayCluster that waits", map[string]int{"first": 4, "ray": 4})
+		untilAdmitted(t, "room for a waiting RayCluster", map[string]int{"first": 4, "ray": 4})
 		must(t, rays.Delete(t.Context(), "ray", metav1.DeleteOptions{}))
 		remove(t, "first")
 		untilAdmitted(t, "nothing", map[string]int{})

@@ -18,16 +18,16 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// What TestMain starts once for all tests. Each has a pool of nodes and a namespace of its
-// own; they do not run in parallel.
+// TestMain sets these variables for all tests. Each test has its own pool of nodes and namespace. Tests do not run in
+// parallel.
 var (
 	kube   *cluster.Cluster
 	binary string
 	root   string
 )
 
-// release is the name of the controller's release in apply mode and of its account, and
-// recommender that of one that recommends only. Both are in the namespace elastalloc.
+// release is the name of the release in apply mode and of its service account. recommender is the name of the release in
+// recommend mode. Both are in the namespace elastalloc.
 const (
 	namespace   = "elastalloc"
 	release     = "elastalloc-controller"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run returns the status of the tests; nothing that it started is left then.
+// run runs the tests, stops all programs, and returns the exit status.
 func run(m *testing.M) int {
 	directory, err := os.MkdirTemp("", "elastalloc-e2e-")
 	if err != nil {
@@ -68,7 +68,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
-	// TestGang needs PodGroups. Without the gates of the other programs, these matter to no other test.
+	// TestGang needs PodGroups. The feature gates of other programs are not set, so that no other test is affected.
 	kube, err = cluster.Start(ctx, filepath.Join(root, ".tools", "kube"), directory,
 		"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 	if err != nil {
@@ -91,16 +91,16 @@ func prepare(ctx context.Context, directory string) (err error) {
 	)
 }
 
-// pools are the pools of all tests except TestOperators. An account writes only to jobs of the pools of its release.
+// pools are the pools of all tests except TestOperators. An account can write only to jobs in the pools of its release.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
 	"tenants", "unused", "scaling", "gpus", "least-allocated", "most-allocated", "gang", "torchrun", kueue,
 }
 
-// install installs the controller's chart for all kinds of jobs and all pools.
+// install installs the chart of the controller for all kinds of jobs and all pools.
 func install(ctx context.Context, name string, flags ...string) error {
 	all, named := slices.Clone(pools), []string(nil)
-	for name := range allOperated {
+	for name := range operatedKinds {
 		all = append(all, operatedPool(name))
 	}
 	for _, pool := range all {
@@ -117,10 +117,10 @@ func helm(ctx context.Context, args ...string) error {
 	path := filepath.Join(root, ".tools", "bin", "helm")
 	command := exec.CommandContext(ctx, path, append(args, "--kubeconfig", kube.Kubeconfig)...)
 	command.Dir = root
-	var said strings.Builder
-	command.Stderr = &said
-	if output, err := command.Output(); err != nil || said.Len() > 0 {
-		return fmt.Errorf("helm %s: %w: %s%s", strings.Join(args, " "), err, output, &said)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	if output, err := command.Output(); err != nil || stderr.Len() > 0 {
+		return fmt.Errorf("helm %s: %w: %s%s", strings.Join(args, " "), err, output, &stderr)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// The controllers of kinds of jobs that startOperator knows, by the names of their programs.
+// Names of the programs of the controllers that startOperator supports.
 const (
 	jobSet           = "jobset"
 	trainingOperator = "training-operator"
@@ -29,9 +29,8 @@ const (
 	kueue            = "kueue"
 )
 
-// startOperator starts a controller of a kind of jobs, with all that its installation has:
-// definitions and webhooks. The latter are named by URL, since nothing routes the addresses of
-// services here, and their certificate is ours. It ends with the cluster at the latest.
+// startOperator starts the controller of a kind of jobs, and installs its CRDs and webhooks. Webhooks use URLs, because
+// service addresses are not routed, and a certificate of this test. The controller stops with the cluster at the latest.
 func startOperator(ctx context.Context, c *cluster.Cluster, name string) (*cluster.Process, error) {
 	directory := filepath.Join(c.Directory, name)
 	certificates := filepath.Join(directory, "k8s-webhook-server", "serving-certs")
@@ -54,7 +53,7 @@ func startOperator(ctx context.Context, c *cluster.Cluster, name string) (*clust
 	if err != nil {
 		return nil, err
 	}
-	// All look for their certificates below the folder for temporary files.
+	// All programs read their certificates below the folder for temporary files.
 	process, err := c.Run(name, "/usr/bin/env",
 		append([]string{"TMPDIR=" + directory, c.Program(name), "--kubeconfig=" + c.Kubeconfig}, arguments...)...)
 	if err != nil {
@@ -90,7 +89,7 @@ func startOperator(ctx context.Context, c *cluster.Cluster, name string) (*clust
 	return process, err
 }
 
-// define puts definitions in force, from files GROUP_RESOURCE.yaml.
+// define applies CRDs from files GROUP_RESOURCE.yaml and waits until they are served.
 func define(ctx context.Context, c *cluster.Cluster, directory string) error {
 	if _, err := kubectl(ctx, c, "", "apply", "--server-side", "-f", directory); err != nil {
 		return err
@@ -112,8 +111,8 @@ func define(ctx context.Context, c *cluster.Cluster, directory string) error {
 	return nil
 }
 
-// prepare makes what a controller wants to find before it starts, and returns its arguments,
-// and whether it has webhooks.
+// prepareOperator creates the files and objects that a controller needs, and returns its arguments and whether it has
+// webhooks.
 func prepareOperator(ctx context.Context, c *cluster.Cluster, name, directory, webhookPort, healthPort string) (arguments []string, webhooks bool, err error) {
 	health, config := "127.0.0.1:"+healthPort, ""
 	switch name {
@@ -151,8 +150,8 @@ integrations: {frameworks: [batch/job, ray.io/raycluster]}
 featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
 `, webhookPort, directory, health)
 	case trainingOperator:
-		// It makes certificates of its own, which nothing here uses, keeps them in a secret
-		// that has to be there, and waits until it finds them in a folder that cannot be chosen.
+		// It creates its own certificates, which are not used here, and stores them in a secret that must exist. It
+		// then waits for them in a fixed folder.
 		if _, err := kubectl(ctx, c, "", "create", "namespace", "kubeflow"); err != nil {
 			return nil, false, err
 		}
@@ -160,7 +159,7 @@ featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
 			return nil, false, err
 		}
 		const mounted = "/tmp/k8s-webhook-server/serving-certs"
-		if err := os.MkdirAll(mounted, 0o755); err != nil { // Other users' clusters look there as well.
+		if err := os.MkdirAll(mounted, 0o755); err != nil { // Clusters of other users use it, too.
 			return nil, false, err
 		}
 		file, err := os.OpenFile(filepath.Join(mounted, "tls.crt"), os.O_CREATE|os.O_RDONLY, 0o644)
@@ -172,16 +171,15 @@ featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
 			"--health-probe-bind-address=" + health, "--webhook-server-port=" + webhookPort,
 		}, true, file.Close()
 	case kubeRay:
-		// Its webhooks are off in its usual installation too, and listen on one port only.
+		// Its webhooks are disabled by default, and use a fixed port.
 		return []string{"--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=" + health}, false, nil
 	}
 	path := filepath.Join(directory, "config.yaml")
 	return []string{"--config=" + path}, true, os.WriteFile(path, []byte(config), 0o600)
 }
 
-// webhooksByURL gives webhook configurations a URL and a certificate instead of a service, and
-// a prefix to their names, which are the same for many controllers. Those of pods get the
-// selector that JobSet's own installation patches in.
+// webhooksByURL replaces the service of webhook configurations by a URL and a certificate, and adds a prefix to their
+// names, which are the same for many controllers. Webhooks for pods get the selector of the installation of JobSet.
 func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (string, error) {
 	var out strings.Builder
 	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
@@ -226,8 +224,8 @@ func webhooksByURL(manifest []byte, prefix, url string, certificate []byte) (str
 	return out.String(), nil
 }
 
-// kueueWebhooks returns those of Kueue that are for its own objects, and for Jobs and RayClusters in the
-// namespace of its test only.
+// kueueWebhooks returns the webhooks of Kueue for its own objects, and for Jobs and RayClusters in the namespace of its
+// test.
 func kueueWebhooks(all []any) (kept []any) {
 	for _, element := range all {
 		webhook, _ := element.(map[string]any)
@@ -243,7 +241,7 @@ func kueueWebhooks(all []any) (kept []any) {
 }
 
 // writeCertificate writes tls.crt and tls.key, self-signed for 127.0.0.1, and returns the
-// former.
+// certificate.
 func writeCertificate(directory string) ([]byte, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("webhooks", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	return certificate, errors.Join(err,

@@ -22,26 +22,26 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// operated is a kind of jobs with a controller of its own.
-type operated struct {
+// operatedKind is a kind of jobs with its own controller.
+type operatedKind struct {
 	operator string
-	// kind is the kind of its jobs, "" if that is its name in allOperated.
+	// kind is the kind of its jobs; "" means its name in operatedKinds.
 	kind string
-	// before is made first, and job is one of SIZE nodes that waits, where POD is the template
-	// of its pods.
+	// before is a manifest to apply first. job is the manifest of a suspended job with SIZE nodes and the pod template
+	// POD.
 	before, job string
-	// container is the name that the operator wants its container to have.
+	// container is the name of the container that the operator requires.
 	container string
-	// sizes are those of the two jobs.
+	// sizes are the sizes of the two jobs.
 	sizes [2]int
-	// refused is the name of a job that its webhooks refuse at first, "" where it has none.
-	refused string
-	// nodes is what the operator tells torchrun of the number of nodes, in PET_NNODES.
+	// invalid is the name of a job that its webhooks reject; "" means none.
+	invalid string
+	// nodes is the value of PET_NNODES that the operator sets for torchrun.
 	nodes string
-	// queue is the LocalQueue of Kueue's that its jobs wait in as elastic ones, "" for none.
+	// queue is the LocalQueue of Kueue for elastic jobs; "" means none.
 	queue string
-	// forbidden are patches of its specification that the controller's account may not make. Those
-	// of a TrainJob Trainer refuses to anybody.
+	// forbidden contains patches of its specification that the account of the controller must not make. Trainer
+	// rejects such patches of a TrainJob from all accounts.
 	forbidden []string
 }
 
@@ -54,9 +54,9 @@ var rayForbidden = []string{
 	`[{"op":"add","path":"/spec/workerGroupSpecs/0/scaleStrategy","value":{"workersToDelete":["first-0"]}}]`,
 }
 
-var allOperated = map[string]operated{
+var operatedKinds = map[string]operatedKind{
 	"PyTorchJob": {
-		operator: trainingOperator, refused: "1st", container: "pytorch", sizes: [2]int{8, 4}, nodes: "1:8",
+		operator: trainingOperator, invalid: "1st", container: "pytorch", sizes: [2]int{8, 4}, nodes: "1:8",
 		forbidden: []string{
 			`{"spec":{"elasticPolicy":{"maxReplicas":64}}}`, `{"spec":{"runPolicy":{"cleanPodPolicy":"All"}}}`,
 			`{"spec":{"pytorchReplicaSpecs":{"Worker":{"restartPolicy":"Never"}}}}`,
@@ -89,9 +89,9 @@ spec:
   headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
   workerGroupSpecs: [{groupName: gpu, replicas: SIZE, minReplicas: 0, maxReplicas: 8, rayStartParams: {}, template: POD}]`,
 	},
-	// It starts with that number whatever there is, and grows while it runs.
+	// It starts with this number of nodes, and is resized while it runs.
 	"TrainJob": {
-		operator: trainer, refused: "earlier-than-its-runtime", container: "node", sizes: [2]int{4, 4}, nodes: "4",
+		operator: trainer, invalid: "earlier-than-its-runtime", container: "node", sizes: [2]int{4, 4}, nodes: "4",
 		before: `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainingRuntime
@@ -113,14 +113,14 @@ spec:
 	},
 }
 
-// operatedPool returns the pool of an entry of allOperated.
+// operatedPool returns the pool of an entry of operatedKinds.
 func operatedPool(name string) string { return strings.ToLower(name) + "s" }
 
-// TestOperators has the real controllers of the kinds of jobs beyond Kubernetes' own follow
-// decisions: two jobs of a kind share a pool whose nodes go and come back, and each in turn
-// is about to end. Controllers of ours are killed after their first writes.
+// TestOperators checks that the real controllers of other kinds of jobs apply decisions. Two jobs of a kind share a pool
+// whose nodes are drained and uncordoned, and alternately have little work left. The controller of elastalloc is killed
+// after its first writes.
 func TestOperators(t *testing.T) {
-	for name, test := range allOperated {
+	for name, test := range operatedKinds {
 		t.Run(name, func(t *testing.T) {
 			kind := cmp.Or(test.kind, name)
 			operator, err := startOperator(t.Context(), kube, test.operator)
@@ -134,9 +134,9 @@ func TestOperators(t *testing.T) {
 			const nodes = 8
 			pool := operatedPool(name)
 			newPool(t, pool, nodes)
-			if test.refused != "" {
-				wait.For(t, "a webhook that refuses "+test.refused, func() (bool, string) {
-					err := test.create(t, pool, kind, test.refused, 1, 1, metav1.DryRunAll)
+			if test.invalid != "" {
+				wait.For(t, "a webhook that rejects "+test.invalid, func() (bool, string) {
+					err := test.create(t, pool, kind, test.invalid, 1, 1, metav1.DryRunAll)
 					return err != nil && strings.Contains(err.Error(), `admission webhook "validator.`), fmt.Sprint(err)
 				})
 			}
@@ -150,30 +150,29 @@ func TestOperators(t *testing.T) {
 
 			must(t, test.create(t, pool, kind, "first", test.sizes[0], 10))
 			if got := untilDecided(t, pool, 1, nodes); got["first"] != nodes {
-				t.Errorf("alone it gets %v; want all nodes", got)
+				t.Errorf("a single job gets %v; want all nodes", got)
 			}
 			must(t, test.create(t, pool, kind, "second", test.sizes[1], 12))
 			untilDecided(t, pool, 2, nodes)
 			drain(t, pool, true)
 			untilDecided(t, pool, 2, nodes/2)
 			drain(t, pool, false)
-			for turn, short := range []string{"second", "first", "second"} {
+			for round, short := range []string{"second", "first", "second"} {
 				process.Kill()
-				left(t, kind, pool, short)
-				g := newGuillotine(t, pool, turn+1)
+				setRemaining(t, kind, pool, short)
+				g := newKillingProxy(t, pool, round+1)
 				g.start(t, c)
-				wait.Until(t, "the controller killed", g.fell)
+				wait.Until(t, "the controller is killed", g.killed)
 				process = c.start(t)
 				var got map[string]int
-				wait.For(t, "nodes for the one that is about to end", func() (bool, string) {
-					left(t, kind, pool, short)
+				wait.For(t, "nodes for the job with little work left", func() (bool, string) {
+					setRemaining(t, kind, pool, short)
 					got = untilDecided(t, pool, 2, nodes)
 					return got[short] > nodes/2, fmt.Sprint(got)
 				})
-				t.Logf("%s is about to end: %v", short, got)
+				t.Logf("%s has little work left: %v", short, got)
 			}
-			// A pod is deleted and comes again. KubeRay replaces all hosts of a group before all
-			// have gone.
+			// A deleted pod is replaced. KubeRay replaces all hosts of a group before all of them have terminated.
 			if name != "RayCluster" {
 				list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
 				must(t, err)
@@ -184,7 +183,7 @@ func TestOperators(t *testing.T) {
 				})
 			}
 
-			// After a drain, KubeRay creates pods of a replica before all of its old pods are gone.
+			// After a drain, KubeRay creates pods of a replica before all of its old pods have terminated.
 			if name != "RayCluster" {
 				t.Log(h.check(t))
 			}
@@ -193,22 +192,21 @@ func TestOperators(t *testing.T) {
 			if events := eventsOf(t, pool, "first"); kind == "TrainJob" && !slices.ContainsFunc(events, func(e string) bool {
 				return strings.Contains(e, "remaining time by status")
 			}) {
-				t.Errorf("no event says that its status told the remaining time: %q", events)
+				t.Errorf("no event names the status as the source of the remaining time: %q", events)
 			}
 			config := asAccount(t, release)
 			a := account{clientOf(t, config), dynamicClient(t, config), pool}
 			for _, patch := range append([]string{`{"metadata":{"labels":{"x":"y"}}}`, `{"metadata":{"annotations":{"elastalloc.dev/work":"2h"}}}`}, test.forbidden...) {
 				if err := a.patch(resourceOf(kind), "first", patch); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-					t.Errorf("its account's %s is not refused by its policy: %v", patch, err)
+					t.Errorf("the policy does not reject %s of its account: %v", patch, err)
 				}
 			}
 		})
 	}
 }
 
-// create makes a job of some nodes and hours, or what has to be there before where its
-// kind is "".
-func (o operated) create(t *testing.T, pool, kind, name string, size, hours int, dryRun ...string) error {
+// create creates a job with the given size and hours of work, or the object that it needs if kind is "".
+func (o operatedKind) create(t *testing.T, pool, kind, name string, size, hours int, dryRun ...string) error {
 	t.Helper()
 	template := job{pods: map[string]string{"test/stop-delay": "1s"}}.template(pool)
 	template.Spec.RestartPolicy, template.Spec.Containers[0].Name = "", o.container
@@ -224,7 +222,7 @@ func (o operated) create(t *testing.T, pool, kind, name string, size, hours int,
 	object.SetName(name)
 	if kind != "" {
 		annotations := elastic(hours)
-		delete(annotations, "elastalloc.dev/nodes") // Those that its kind allows.
+		delete(annotations, "elastalloc.dev/nodes") // The kind defines the sizes.
 		labels := map[string]string{poolLabel: pool}
 		if o.queue != "" {
 			annotations["kueue.x-k8s.io/elastic-job"], labels["kueue.x-k8s.io/queue-name"] = "true", o.queue
@@ -237,9 +235,9 @@ func (o operated) create(t *testing.T, pool, kind, name string, size, hours int,
 	return err
 }
 
-// left says that one of the two jobs has an hour left and the other one 300: in the status
-// of TrainJobs, as their trainer does, and otherwise in annotations.
-func left(t *testing.T, kind, pool, short string) {
+// setRemaining sets the remaining work of one of the two jobs to one hour and of the other to 300 hours: in the status of
+// TrainJobs, as a trainer does, and otherwise in annotations.
+func setRemaining(t *testing.T, kind, pool, short string) {
 	t.Helper()
 	jobs := dynamicClient(t, kube.Config).Resource(resourceOf(kind)).Namespace(pool)
 	for _, name := range []string{"first", "second"} {
@@ -257,8 +255,8 @@ func left(t *testing.T, kind, pool, short string) {
 	}
 }
 
-// reportStatus writes what Trainer's status server writes when a trainer reports to it. That
-// server itself does not run here: it reads the token of its pod where only pods have one.
+// reportStatus writes the status that the status server of Trainer writes after a report of a trainer. The server itself
+// cannot run here, because it reads the token of its pod.
 func reportStatus(t *testing.T, jobs dynamic.ResourceInterface, name string, hours int) {
 	t.Helper()
 	_, err := jobs.ApplyStatus(t.Context(), name, &unstructured.Unstructured{Object: map[string]any{
@@ -271,7 +269,7 @@ func reportStatus(t *testing.T, jobs dynamic.ResourceInterface, name string, hou
 	must(t, err)
 }
 
-// checkEnvironment checks what the pods of a pool tell torchrun of the number of nodes.
+// checkEnvironment checks the number of nodes in the environment of torchrun in the pods of a pool.
 func checkEnvironment(t *testing.T, pool, want string) {
 	t.Helper()
 	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})

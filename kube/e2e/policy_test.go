@@ -23,7 +23,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// account is what a service account may try.
+// account contains clients of a service account.
 type account struct {
 	kubernetes.Interface
 	dynamic dynamic.Interface
@@ -45,7 +45,7 @@ func workers(op, path, value string) string {
 	return fmt.Sprintf(`[{"op":%q,"path":"/spec/replicatedJobs/0%s","value":%s}]`, op, path, value)
 }
 
-// TestRights tries what the controller's account may do and what it must not.
+// TestRights checks which requests the accounts of the controller may make, and which they must not.
 func TestRights(t *testing.T) {
 	const pool = "rights"
 	newPool(t, pool, 1)
@@ -94,7 +94,7 @@ func TestRights(t *testing.T) {
 		{"list pods", func(a account) error { _, err := a.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); return err }},
 	}
 
-	// What no mode allows.
+	// Requests that no mode allows.
 	forbidden := []act{
 		patch(jobs, "foreign", size), patch(jobs, "foreign", note), patch(jobs, "foreign", `{"spec":{"suspend":false}}`),
 		patch(jobs, "mine", `{"spec":{"ttlSecondsAfterFinished":1}}`),
@@ -197,7 +197,7 @@ func TestRights(t *testing.T) {
 		}},
 	}
 
-	// Nothing of this is the business of a policy where it is another's.
+	// The policies do not apply to other accounts.
 	admin := account{kube.Client, dynamicClient(t, kube.Config), pool}
 	for _, try := range []act{
 		patch(jobs, "foreign", `{"spec":{"suspend":false}}`), patch(jobs, "mine", `{"spec":{"ttlSecondsAfterFinished":1}}`),
@@ -215,7 +215,7 @@ func TestRights(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := asAccount(t, name)
 			a := account{clientOf(t, config), dynamicClient(t, config), pool}
-			// Policies are in force a while after they are made.
+			// Policies take effect some time after they are created.
 			wait.Until(t, "policies in force", func() bool {
 				return a.patch(jobs, "foreign", note) != nil && a.patch(jobSets, "foreign-set", note) != nil
 			})
@@ -226,11 +226,11 @@ func TestRights(t *testing.T) {
 			}
 			for _, try := range mode.forbidden {
 				err := try.do(a)
-				// The policy answers that it is invalid, RBAC that it is forbidden. Any other
-				// error would say that it was allowed and came to nothing.
-				refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
-				if !refused {
-					t.Errorf("%s: it is not refused: %v", try.name, err)
+				// The policy returns Invalid, and RBAC returns Forbidden. With any other error, the request was
+				// allowed but failed.
+				rejected := apierrors.IsForbidden(err) || apierrors.IsInvalid(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+				if !rejected {
+					t.Errorf("%s: the request is not rejected: %v", try.name, err)
 				}
 			}
 		})

@@ -38,30 +38,30 @@ import (
 var (
 	replayTrace = flag.String("replay", "", "trace whose first day TestReplay replays; without one it is skipped")
 	replayNodes = flag.Int("replay-nodes", 40, "nodes of each pool")
-	replayDay   = flag.Duration("replay-day", 10*time.Minute, "how long the day takes")
+	replayDay   = flag.Duration("replay-day", 10*time.Minute, "real duration of the day")
 )
 
 const (
 	day = 24 * time.Hour
-	// replayRestart is what every change of its nodes costs a job, its start included.
+	// replayRestart is the restart time of a job after every resize and at its start.
 	replayRestart = 3 * time.Minute
-	// mostBetween is how much of the time between two looks counts. On a machine that stands still for
-	// longer, so does the day.
-	mostBetween = 250 * time.Millisecond
+	// maxInterval is the maximum simulated part of the time between two observations. If the machine is suspended for
+	// longer, the day is suspended, too.
+	maxInterval = 250 * time.Millisecond
 )
 
 // TestReplay replays a day of a trace as real Jobs, with time compressed, in two pools of one
-// cluster at once: one that the controller resizes, and one where jobs have the size that
-// they asked for, in the order of arrival. The trainers are played: a job makes the progress
-// of the pods that the API server says run, less a restart whenever their number changes, and
-// its pods succeed when its work is done. `make replay-kube` runs it.
+// cluster at once: one that the controller resizes, and one in which jobs have their requested size
+// and start in the order of submission. The trainers are simulated: a job makes progress on its
+// running pods, except during a restart after their number changes, and its pods succeed when its
+// work is complete. `make replay-kube` runs it.
 func TestReplay(t *testing.T) {
 	if *replayTrace == "" {
-		t.Skip("`make replay-kube` runs it: a day takes minutes")
+		t.Skip("a day takes minutes; `make replay-kube` runs it")
 	}
 	workload := dayOf(t, *replayTrace)
 	compress := float64(day) / float64(*replayDay)
-	elastic, fixed := newArm(t, "elastic", workload), newArm(t, "fixed", workload)
+	elastic, fixed := newReplayedPool(t, "elastic", workload), newReplayedPool(t, "fixed", workload)
 	// Trainers report their progress, as they do on most platforms.
 	var progress atomic.Pointer[string]
 	progress.Store(new(string))
@@ -77,8 +77,8 @@ func TestReplay(t *testing.T) {
 
 	last, passed, now := time.Now(), time.Duration(0), time.Duration(0)
 	for now < day {
-		looked := time.Now()
-		passed, last = passed+min(mostBetween, looked.Sub(last)), looked
+		observed := time.Now()
+		passed, last = passed+min(maxInterval, observed.Sub(last)), observed
 		now = time.Duration(compress * float64(passed)).Truncate(time.Second)
 		elastic.observe(t, now)
 		fixed.observe(t, now)
@@ -99,7 +99,7 @@ func TestReplay(t *testing.T) {
 	e, f := elastic.tally(), fixed.tally()
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tjobs ended\ttotal job time\twork done\tGPU hours held\ttraining\tidle\t")
+	fmt.Fprintln(w, "\tjobs completed\tsum of JCT\twork done\tGPU hours allocated\ttraining\tidle\t")
 	for _, row := range []struct {
 		name string
 		tally
@@ -110,20 +110,20 @@ func TestReplay(t *testing.T) {
 		{"elastic, simulated", simulated(t, workload, "total-time")},
 	} {
 		gpuHours := func(d time.Duration) float64 { return cluster.GPUs * d.Hours() }
-		fmt.Fprintf(w, "%s\t%d\t%.0f h\t%.0f\t%.0f\t%.0f\t%.0f\t\n", row.name, row.ended, row.total.Hours(), gpuHours(row.work),
-			gpuHours(row.held), gpuHours(row.trained), gpuHours(time.Duration(*replayNodes)*day-row.held))
+		fmt.Fprintf(w, "%s\t%d\t%.0f h\t%.0f\t%.0f\t%.0f\t%.0f\t\n", row.name, row.completed, row.total.Hours(), gpuHours(row.work),
+			gpuHours(row.allocated), gpuHours(row.trained), gpuHours(time.Duration(*replayNodes)*day-row.allocated))
 	}
 	w.Flush()
 	t.Logf("%d jobs, %d nodes of %d GPUs, a day in %v (%.0f times as fast)\n%s", len(elastic.jobs), *replayNodes, cluster.GPUs, *replayDay, compress, &table)
-	t.Logf("total job time: %.0f h less (%.1f %%); idle GPU hours: %.0f less", (f.total - e.total).Hours(),
-		100*(f.total-e.total).Seconds()/f.total.Seconds(), cluster.GPUs*(e.held-f.held).Hours())
+	t.Logf("sum of JCT: %.0f h less (%.1f%%); idle GPU hours: %.0f less", (f.total - e.total).Hours(),
+		100*(f.total-e.total).Seconds()/f.total.Seconds(), cluster.GPUs*(e.allocated-f.allocated).Hours())
 	if e.total >= f.total {
-		t.Errorf("elastic jobs take %v, with fixed sizes %v", e.total, f.total)
+		t.Errorf("the sum of JCT is %v with elastic jobs and %v with fixed sizes", e.total, f.total)
 	}
 	t.Logf("%v; %d writes of jobs", h.check(t), checkWrites(t, before, release, elastic.pool))
 }
 
-// dayOf returns what is submitted on the first day of a trace, in names of Kubernetes.
+// dayOf returns the jobs that are submitted on the first day of a trace, with valid names for Kubernetes.
 func dayOf(t *testing.T, path string) sim.Workload {
 	t.Helper()
 	file, err := os.Open(path)
@@ -143,54 +143,54 @@ func dayOf(t *testing.T, path string) sim.Workload {
 	return workload
 }
 
-// arm is a pool in which the jobs are played.
-type arm struct {
-	pool string
-	pods listers.PodLister
-	jobs []*played
-	at   time.Duration
-	held time.Duration
-	// writes are under way: none may hold up the clock.
+// replayedPool is a pool with simulated trainers.
+type replayedPool struct {
+	pool      string
+	pods      listers.PodLister
+	jobs      []*replayedJob
+	at        time.Duration
+	allocated time.Duration
+	// writes are asynchronous, so that they do not delay the simulated time.
 	writes sync.WaitGroup
 }
 
-// played is a job whose trainers are played.
-type played struct {
+// replayedJob is a job with simulated trainers.
+type replayedJob struct {
 	*sim.WorkloadJob
 	course    *sim.Progress
 	result    sim.JobResult
 	submitted bool
-	// running pods, and alive ones: those that have not ended.
+	// running is the number of running pods, alive the number of pods that have not completed.
 	running, alive int
 	succeed        map[types.UID]bool
 }
 
-func newArm(t *testing.T, pool string, workload sim.Workload) *arm {
+func newReplayedPool(t *testing.T, pool string, workload sim.Workload) *replayedPool {
 	t.Helper()
 	newPool(t, pool, *replayNodes)
 	factory := informers.NewSharedInformerFactoryWithOptions(kube.Client, 0, informers.WithNamespace(pool))
-	a := &arm{pool: pool, pods: factory.Core().V1().Pods().Lister()}
+	a := &replayedPool{pool: pool, pods: factory.Core().V1().Pods().Lister()}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
 	factory.StartWithContext(ctx)
 	factory.WaitForCacheSyncWithContext(ctx)
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
-		a.jobs = append(a.jobs, &played{
+		a.jobs = append(a.jobs, &replayedJob{
 			WorkloadJob: job, course: sim.NewProgress(job, nil), succeed: map[types.UID]bool{}, result: sim.JobResult{ID: job.ID, Submit: job.Submit, End: -1},
 		})
 	}
 	return a
 }
 
-// observe lets every job train on the pods that run.
-func (a *arm) observe(t *testing.T, now time.Duration) {
+// observe advances every job on its running pods.
+func (a *replayedPool) observe(t *testing.T, now time.Duration) {
 	t.Helper()
 	list, err := a.pods.List(labels.Everything())
 	must(t, err)
 	running := map[string][]*corev1.Pod{}
 	for _, p := range a.jobs {
-		a.held += time.Duration(p.alive) * (now - a.at)
+		a.allocated += time.Duration(p.alive) * (now - a.at)
 		p.alive = 0
 	}
 	a.at = now
@@ -222,8 +222,8 @@ func (a *arm) observe(t *testing.T, now time.Duration) {
 	}
 }
 
-// metrics returns the progress of the jobs that run, for Prometheus.
-func (a *arm) metrics(now time.Duration) string {
+// metrics returns the progress of the running jobs as metrics.
+func (a *replayedPool) metrics(now time.Duration) string {
 	var text strings.Builder
 	for _, p := range a.jobs {
 		if p.running > 0 {
@@ -233,31 +233,31 @@ func (a *arm) metrics(now time.Duration) string {
 	return text.String()
 }
 
-// succeed ends the pods of a job as trainers do that are done.
-func (a *arm) succeed(t *testing.T, p *played, pods []*corev1.Pod) {
+// succeed sets the pods of a job to Succeeded.
+func (a *replayedPool) succeed(t *testing.T, p *replayedJob, pods []*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
 		if p.succeed[pod.UID] {
-			continue // The cache will have it.
+			continue // The cache is updated later.
 		}
 		p.succeed[pod.UID] = true
 		a.writes.Go(func() {
-			wait.For(t, "a pod succeeded", func() (bool, string) {
+			wait.For(t, "the phase of a pod", func() (bool, string) {
 				_, err := kube.Client.CoreV1().Pods(a.pool).Patch(t.Context(), pod.Name, types.MergePatchType,
 					[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
-				return err == nil || apierrors.IsNotFound(err), fmt.Sprint(err) // Gone is as good.
+				return err == nil || apierrors.IsNotFound(err), fmt.Sprint(err) // The pod may have been removed.
 			})
 		})
 	}
 }
 
-// submit creates the Job of a job once.
-func (a *arm) submit(t *testing.T, p *played, j job) {
+// submit creates the Job of a job unless it exists.
+func (a *replayedPool) submit(t *testing.T, p *replayedJob, j job) {
 	t.Helper()
 	if !p.submitted {
 		p.submitted = true
 		a.writes.Go(func() {
-			wait.For(t, "a job submitted", func() (bool, string) {
+			wait.For(t, "the creation of a job", func() (bool, string) {
 				_, err := kube.Client.BatchV1().Jobs(a.pool).Create(t.Context(),
 					&batchv1.Job{ObjectMeta: j.metadata(a.pool), Spec: j.indexed(a.pool)}, metav1.CreateOptions{})
 				return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
@@ -266,8 +266,8 @@ func (a *arm) submit(t *testing.T, p *played, j job) {
 	}
 }
 
-// startInOrder starts jobs in the order of arrival as long as the next one fits.
-func (a *arm) startInOrder(t *testing.T, now time.Duration) {
+// startInOrder starts jobs in the order of submission as long as the next one fits.
+func (a *replayedPool) startInOrder(t *testing.T, now time.Duration) {
 	t.Helper()
 	free := *replayNodes
 	for _, p := range a.jobs {
@@ -288,28 +288,28 @@ func (a *arm) startInOrder(t *testing.T, now time.Duration) {
 	}
 }
 
-// tally is what became of jobs within the day.
+// tally contains the results of the jobs within the day.
 type tally struct {
-	ended int
-	// total is the sum of the times from submission to end; work is run time on one node;
-	// trained and held are node times, of pods that run and of all that have not ended.
-	total, work, trained, held time.Duration
+	completed int
+	// total is the sum of job completion times, up to the end of the day. work is run time on one node. trained and
+	// allocated are node times of running pods and of all pods that have not completed.
+	total, work, trained, allocated time.Duration
 }
 
-func (a *arm) tally() tally {
-	sum := tally{held: a.held}
+func (a *replayedPool) tally() tally {
+	sum := tally{allocated: a.allocated}
 	for _, p := range a.jobs {
 		sum.add(p.WorkloadJob, &p.result)
 	}
 	return sum
 }
 
-// add adds a job's day. An end before its submission is none.
+// add adds the results of a job. A negative completion time means that it has not completed.
 func (s *tally) add(job *sim.WorkloadJob, r *sim.JobResult) {
 	end := day
 	if r.End >= 0 && r.End < day {
 		end = r.End
-		s.ended++
+		s.completed++
 	}
 	s.total += end - r.Submit
 	s.trained += sim.NodeTime(r.Nodes, 0, 0, end)
@@ -322,7 +322,7 @@ func (s *tally) add(job *sim.WorkloadJob, r *sim.JobResult) {
 	s.work += min(course.Served(end), job.Demand)
 }
 
-// simulated returns what a simulation says of the day.
+// simulated returns the results of a simulation of the day.
 func simulated(t *testing.T, workload sim.Workload, name string) tally {
 	t.Helper()
 	policy, err := sim.FindPolicy(name)
@@ -335,12 +335,12 @@ func simulated(t *testing.T, workload sim.Workload, name string) tally {
 	for i := range result.Jobs {
 		sum.add(&workload.Jobs[i], &result.Jobs[i])
 	}
-	sum.held = sum.trained
+	sum.allocated = sum.trained
 	return sum
 }
 
-// serveCompressed starts a server that decides as if time were not compressed: what changes
-// cost and how long jobs wait is weighed in the hours of the trace. It returns its address.
+// serveCompressed starts a server that converts all durations to the time of the trace before it decides. It returns its
+// address.
 func serveCompressed(t *testing.T, compress float64) string {
 	t.Helper()
 	allocator, err := elastalloc.New(elastalloc.Options{})

@@ -17,24 +17,24 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// spotNotice marks a node that is wanted back, and scaleDown one that the autoscaler removes.
+// spotNotice is the taint of a node that will be reclaimed. scaleDown is the taint of a node that the autoscaler removes.
 const (
 	spotNotice = "aws-node-termination-handler/spot-itn"
 	scaleDown  = "ToBeDeletedByClusterAutoscaler"
 )
 
-// autoscaler adds a node for each pod that waits and removes nodes that have been idle for a while,
-// as cluster-autoscaler does: it marks such a node first. It never drains one.
+// autoscaler adds a node for each pending pod and removes nodes that have been idle for some time. Like cluster-autoscaler,
+// it first taints such a node. It never drains nodes.
 type autoscaler struct {
 	t    *testing.T
 	pool string
 
-	mu         sync.Mutex
-	made, most int
-	idle       map[string]int // rounds, by node
+	mu               sync.Mutex
+	created, largest int
+	idle             map[string]int // number of rounds, by node
 }
 
-// run goes on until ctx ends.
+// run runs until ctx is canceled.
 func (a *autoscaler) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := a.round(ctx); err != nil && ctx.Err() == nil {
@@ -63,13 +63,13 @@ func (a *autoscaler) round(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	leaving := 0 // Such a node may be replaced before it is gone, because pods were about to run on it.
+	leaving := 0 // A tainted node may be replaced before it is removed, because pods were assigned to it.
 	for i := range nodes.Items {
 		if slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == spotNotice || taint.Key == scaleDown }) {
 			leaving++
 		}
 	}
-	a.most = max(a.most, len(nodes.Items)-leaving)
+	a.largest = max(a.largest, len(nodes.Items)-leaving)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if busy[node.Name] {
@@ -90,10 +90,10 @@ func (a *autoscaler) round(ctx context.Context) error {
 		}
 	}
 	for ; waiting > 0; waiting-- {
-		if err := kube.AddNode(ctx, a.pool, a.made); err != nil {
+		if err := kube.AddNode(ctx, a.pool, a.created); err != nil {
 			return err
 		}
-		a.made++
+		a.created++
 	}
 	return nil
 }
@@ -109,8 +109,8 @@ func (a *autoscaler) until(what string, want int) {
 	})
 }
 
-// TestScaling: a pool of no nodes gets as many as are worth their price, never more than it may have,
-// and none once nothing is left to do. No pod is ever evicted for it.
+// TestScaling checks that a pool without nodes scales to the number of nodes that are worth their price, never beyond its
+// maximum, and to 0 when no job is left. No pod is evicted for this.
 func TestScaling(t *testing.T) {
 	const pool = "scaling"
 	newPool(t, pool, 0)
@@ -123,11 +123,11 @@ func TestScaling(t *testing.T) {
 	controller{pool: pool, account: release, more: ", maxNodes: 6, nodePrice: 1.5"}.start(t)
 
 	job{name: "first", size: 1, annotations: elastic(100)}.submit(t, pool)
-	a.until("the nodes that are worth their price to one job", 4)
+	a.until("the nodes that one job is worth", 4)
 	job{name: "second", size: 1, annotations: elastic(100)}.submit(t, pool)
-	a.until("as many nodes as there may be", 6)
+	a.until("the maximum number of nodes", 6)
 
-	// A spot instance is wanted back: a notice, a drain, and it is gone. Another node takes its place.
+	// A spot instance is reclaimed: it gets a notice, is drained and removed. Another node replaces it.
 	list, err := kube.Client.CoreV1().Pods(pool).List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	spot := list.Items[0].Spec.NodeName
@@ -137,19 +137,19 @@ func TestScaling(t *testing.T) {
 	on := metav1.ListOptions{FieldSelector: "spec.nodeName=" + spot}
 	must(t, kube.Client.CoreV1().Pods(pool).DeleteCollection(t.Context(), metav1.DeleteOptions{}, on))
 	must(t, kube.Client.CoreV1().Nodes().Delete(t.Context(), spot, metav1.DeleteOptions{}))
-	a.until("a node instead of the one that was taken away", 6)
+	a.until("a replacement of the reclaimed node", 6)
 
 	for _, name := range []string{"first", "second"} {
 		background := metav1.DeletePropagationBackground
 		must(t, kube.Client.BatchV1().Jobs(pool).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &background}))
 		if name == "first" {
-			a.until("the nodes that are worth their price to the other job", 4)
+			a.until("the nodes that the other job is worth", 4)
 		}
 	}
 	a.until("no nodes", 0)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.most > 6 {
-		t.Errorf("the pool had %d nodes; want at most 6", a.most)
+	if a.largest > 6 {
+		t.Errorf("the pool had %d nodes; want at most 6", a.largest)
 	}
 }

@@ -53,13 +53,13 @@ func TestSchedulerScoring(t *testing.T) {
 	const (
 		nodes   = 8
 		settle  = 10 * time.Second
-		arrival = 2 * time.Second // Between two jobs.
+		arrival = 2 * time.Second // between two submissions
 		poll    = 200 * time.Millisecond
 	)
 	pools := []*scored{newScored("least-allocated"), newScored("most-allocated")}
 	for _, s := range pools {
 		newPool(t, s.pool, nodes)
-		for i, n := range []int{3, 2, 1} { // Of other workloads.
+		for i, n := range []int{3, 2, 1} { // other workloads
 			_, err := kube.Client.CoreV1().Pods(s.pool).Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("notebook-%d", i), Namespace: s.pool}, Spec: s.template(n, nil).Spec,
 			}, metav1.CreateOptions{})
@@ -88,7 +88,7 @@ func TestSchedulerScoring(t *testing.T) {
 		for _, waited := range s.waited {
 			longest, sum = max(longest, waited), sum+waited
 		}
-		t.Logf("%s: %d of %d pods had no node although enough GPUs were free, for %.0f s together and %.0f s at most; the last job completed after %.0f s",
+		t.Logf("%s: %d of %d pods had no node although enough GPUs were free, for %.0f s in total and at most %.0f s; the last job completed after %.0f s",
 			s.pool, len(s.waited), len(s.pods), sum.Seconds(), longest.Seconds(), s.completed.Sub(began).Seconds())
 	}
 }
@@ -130,8 +130,7 @@ func (s *scored) submit(t *testing.T, name string, perPod int, runs time.Duratio
 	s.jobs[name] = true
 }
 
-// observe adds the time since the last observation to the pods that the scheduler has found no node for, if the
-// GPUs that no pod has are enough for them.
+// observe adds the time since the last observation to the pending pods for which enough GPUs are free.
 func (s *scored) observe(t *testing.T) {
 	t.Helper()
 	list, err := kube.Client.CoreV1().Pods(s.pool).List(t.Context(), metav1.ListOptions{})

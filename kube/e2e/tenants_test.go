@@ -16,8 +16,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// TestTenants: a tenant who asks for everything, by every annotation that there is for it, gets the
-// limit of its group and no more, and the sample policy refuses such jobs.
+// TestTenants checks that a tenant that sets every annotation to its advantage gets at most the limit of its group, and
+// that the sample policy rejects such jobs.
 func TestTenants(t *testing.T) {
 	const pool, greedy, nodes = "tenants", "tenants-greedy", 8
 	newPool(t, pool, nodes)
@@ -42,7 +42,7 @@ func TestTenants(t *testing.T) {
 	}
 	greed := []job{
 		{name: "heavy", size: 8, annotations: with("weight", "1e12")},
-		{name: "ended", size: 8, annotations: with("work", "1s"), running: true},
+		{name: "nearly-complete", size: 8, annotations: with("work", "1s"), running: true},
 		{name: "paused", size: 8, annotations: with("paused", "true"), running: true},
 		{name: "unreadable", size: 8, annotations: with("nodes", "all"), running: true},
 	}
@@ -50,15 +50,15 @@ func TestTenants(t *testing.T) {
 		j.namespace = greedy
 		j.submit(t, pool)
 	}
-	// Of nodes that become free, the first to come has some for a moment.
-	wait.For(t, "the limit of the group and no more", func() (bool, string) {
+	// The first job may temporarily have some of the nodes that become free.
+	wait.For(t, "the limit of the group", func() (bool, string) {
 		modest, running := pods(t, pool)
 		theirs, bound := pods(t, greedy)
-		return running == nodes-2 && bound == 2, fmt.Sprintf("%v (%d run) beside %v (%d run)", modest, running, theirs, bound)
+		return running == nodes-2 && bound == 2, fmt.Sprintf("%v (%d run) and %v (%d run)", modest, running, theirs, bound)
 	})
-	sleep(t.Context(), 12*time.Second) // Two more cadences.
+	sleep(t.Context(), 12*time.Second) // two more cadences
 	if _, bound := pods(t, greedy); bound > 2 {
-		t.Errorf("later it has %d nodes; want its limit of 2", bound)
+		t.Errorf("later the group has %d nodes; want its limit of 2", bound)
 	}
 
 	_, err = kubectl(t.Context(), kube, "", "apply", "-f", root+"/examples/tenants.yaml")
@@ -69,12 +69,12 @@ func TestTenants(t *testing.T) {
 	for annotation, annotations := range map[string]map[string]string{
 		"weight": with("weight", "1e12"), "work": with("work", "1s"), "decision": forged,
 	} {
-		wait.For(t, "a refusal by its "+annotation, func() (bool, string) {
+		wait.For(t, "a rejection because of its "+annotation, func() (bool, string) {
 			err := job{name: "another", size: 1, namespace: greedy, annotations: annotations}.create(t, pool, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err != nil && strings.Contains(err.Error(), "'elastalloc-tenants'") && strings.Contains(err.Error(), "elastalloc.dev/"+annotation), fmt.Sprint(err)
 		})
 	}
-	// Others, and the controller, go on.
+	// Other jobs and the controller are not affected.
 	job{name: "third", size: 1, annotations: with("weight", "10")}.submit(t, pool)
 	wait.For(t, "a decision on a job within bounds", func() (bool, string) {
 		got := targets(t, pool)

@@ -16,19 +16,18 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// agent is the command of docs/schedulers/torchrun.md as Debian's PyTorch spells it. Index 0 is HOST:
-// it is the last to go.
+// agent is the command of docs/schedulers/torchrun.md for the PyTorch of Debian. Index 0 is HOST, because it is the last
+// pod that a resize removes.
 const agent = `exec /usr/bin/python3 -m torch.distributed.run -r 1 -t 1 --nnodes=1:3 --nproc_per_node=1 --max_restarts=100 \
   --rdzv_backend=c10d --rdzv_id=train --rdzv_endpoint=localhost:%s \
   --rdzv_conf=last_call_timeout=5,is_host=$([ "$JOB_COMPLETION_INDEX" = 0 ] && echo true || echo false) train.py`
 
 // TestTorchrun trains with a real torchrun whose agents are the pods of a Job: the
-// controller takes a node from it for another job and gives the node back. Each time the
-// training goes on from its checkpoint at the other size.
+// controller resizes it for another job and back. After each resize, the training continues from its checkpoint.
 func TestTorchrun(t *testing.T) {
 	const pool = "torchrun"
 	if _, err := os.Stat("/usr/lib/python3/dist-packages/torch"); err != nil && os.Getenv("CI") == "" {
-		t.Skip("PyTorch is not installed: scripts/torch.sh installs it")
+		t.Skip("PyTorch is not installed; scripts/torch.sh installs it")
 	}
 	newPool(t, pool, 3)
 	folder := t.TempDir()
@@ -46,7 +45,7 @@ func TestTorchrun(t *testing.T) {
 
 	ports, err := cluster.FreePorts(1)
 	must(t, err)
-	train := job{name: "train", size: 3, pods: map[string]string{byHand: ""}, annotations: map[string]string{
+	train := job{name: "train", size: 3, pods: map[string]string{ownKubelet: ""}, annotations: map[string]string{
 		"elastalloc.dev/work": "5h", "elastalloc.dev/nodes": "1,2,3", "elastalloc.dev/restart": "30s",
 	}}
 	spec := train.indexed(pool)
@@ -65,38 +64,38 @@ func TestTorchrun(t *testing.T) {
 	training.untilOn(t, 3)
 }
 
-// training is what a train.py has printed up to a line of its log.
+// training is the state of train.py up to a line of its log.
 type training struct {
 	log  string
 	line int
-	step int     // the last
+	step int     // the last step
 	loss float64 // at that step
 }
 
-// untilOn waits until the training has taken ten steps on that number of nodes after what was read
-// before. No step is lost, and the loss never rises.
+// untilOn waits until the training has made ten further steps on a number of nodes. No step is lost, and the loss never
+// rises.
 func (r *training) untilOn(t *testing.T, nodes int) {
 	t.Helper()
-	began := -1 // with that step, on these nodes
+	first := -1 // first step on these nodes
 	wait.For(t, fmt.Sprintf("ten steps on %d nodes", nodes), func() (bool, string) {
 		text, err := os.ReadFile(r.log)
 		if err != nil {
 			return false, err.Error()
 		}
 		lines := strings.Split(string(text), "\n")
-		for ; r.line < len(lines)-1; r.line++ { // The last is not yet whole.
+		for ; r.line < len(lines)-1; r.line++ { // The last line may be incomplete.
 			_, line, _ := strings.Cut(lines[r.line], "]:")
 			var on, step int
 			var loss float64
 			switch {
 			case scan(line, "on %d nodes from step %d", &on, &step):
 				if step < r.step {
-					t.Fatalf("it went on from step %d after step %d", step, r.step)
+					t.Fatalf("the training continued from step %d after step %d", step, r.step)
 				}
 				t.Log(line)
 				r.step = step
-				if began = -1; on == nodes {
-					began = step
+				if first = -1; on == nodes {
+					first = step
 				}
 			case scan(line, "step %d loss %f", &step, &loss):
 				if r.step > 0 && (step > r.step+1 || loss > r.loss+1e-6) {
@@ -107,7 +106,7 @@ func (r *training) untilOn(t *testing.T, nodes int) {
 				t.Log(line)
 			}
 		}
-		return began >= 0 && r.step >= began+10, fmt.Sprintf("step %d", r.step)
+		return first >= 0 && r.step >= first+10, fmt.Sprintf("step %d", r.step)
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// TestUnused: nodes go to the job that uses them, where a ResourceQuota, a LimitRange, a node
-// selector and another controller each keep pods of a job from running, and events say which.
+// TestUnused checks that nodes are allocated to the job that uses them, if a ResourceQuota, a LimitRange, a node selector or
+// another controller prevents pods of other jobs from running. Events name the reason.
 func TestUnused(t *testing.T) {
 	const pool, nodes = "unused", 8
 	newPool(t, pool, nodes)
@@ -39,19 +39,19 @@ func TestUnused(t *testing.T) {
 		}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	wish := func(sizes string) map[string]string {
+	withSizes := func(sizes string) map[string]string {
 		annotations := elastic(50)
 		annotations["elastalloc.dev/nodes"] = sizes
 		return annotations
 	}
-	job{name: "other", size: 1, annotations: wish("1,2,3,4,5,6,7,8")}.submit(t, pool)
-	heavy := wish("2,4") // It is worth 4 nodes.
+	job{name: "other", size: 1, annotations: withSizes("1,2,3,4,5,6,7,8")}.submit(t, pool)
+	heavy := withSizes("2,4") // with this weight it gets 4 nodes
 	heavy["elastalloc.dev/weight"] = "10"
 	job{name: "quota", namespace: "unused-quota", size: 4, annotations: heavy}.submit(t, pool)
-	job{name: "range", namespace: "unused-range", size: 2, annotations: wish("2")}.submit(t, pool)
+	job{name: "range", namespace: "unused-range", size: 2, annotations: withSizes("2")}.submit(t, pool)
 	elsewhere := "example.com/elsewhere"
-	job{name: "managed", size: 2, annotations: wish("2"), managedBy: &elsewhere}.submit(t, pool)
-	selects := job{name: "selects", size: 2, annotations: wish("2")}
+	job{name: "managed", size: 2, annotations: withSizes("2"), managedBy: &elsewhere}.submit(t, pool)
+	selects := job{name: "selects", size: 2, annotations: withSizes("2")}
 	spec := selects.indexed(pool)
 	spec.Template.Spec.NodeSelector["zone"] = "nowhere"
 	_, err = kube.Client.BatchV1().Jobs(pool).Create(t.Context(), &batchv1.Job{ObjectMeta: selects.metadata(pool), Spec: spec}, metav1.CreateOptions{})
@@ -68,9 +68,9 @@ func TestUnused(t *testing.T) {
 		"managed": {"NotElastic", "another controller creates its pods"}, "selects": {"Elsewhere", "matches no node of the pool"},
 	} {
 		wait.For(t, "an event on "+name, func() (bool, string) {
-			told, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")
+			notes, err := kubectl(t.Context(), kube, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+name, "-o", "custom-columns=REASON:.reason,NOTE:.message,TYPE:.type")
 			must(t, err)
-			return strings.Contains(told, want[0]) && strings.Contains(told, want[1]), told
+			return strings.Contains(notes, want[0]) && strings.Contains(notes, want[1]), notes
 		})
 	}
 }

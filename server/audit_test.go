@@ -105,11 +105,11 @@ func TestAuditsOfSearch(t *testing.T) {
 // needs the slot, and is completed later.
 func TestAuditsLeaveSlotsToCalls(t *testing.T) {
 	t.Parallel()
-	begun, finish := make(chan struct{}, 100), make(chan struct{})
+	started, finish := make(chan struct{}, 100), make(chan struct{})
 	h := start(t, func(c *Config) {
 		c.MaxInflight, c.AuditShare = 1, 1
 		c.Audit = func(ctx context.Context, _ *elastallocv1.AllocateRequest, _ *elastallocv1.AllocateResponse) (verdict, reason string) {
-			begun <- struct{}{}
+			started <- struct{}{}
 			select {
 			case <-ctx.Done():
 				return AuditOpen, "hurried"
@@ -123,7 +123,7 @@ func TestAuditsLeaveSlotsToCalls(t *testing.T) {
 		if err != nil || len(response.GetReport().GetWarnings()) > 0 {
 			t.Fatalf("%v, warnings %v; must be a decision with a search", err, response.GetReport().GetWarnings())
 		}
-		<-begun
+		<-started
 	}
 	close(finish)
 	h.await(t, `elastalloc_audits_total{verdict="confirmed"}`, "3")

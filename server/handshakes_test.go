@@ -200,12 +200,12 @@ func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	var logs syncbuffer.Buffer
 	observer := logObserver{limitLines(slog.New(slog.NewJSONHandler(&logs, nil)), 100, 500)}
-	began := time.Now()
+	startTime := time.Now()
 	for range 20_000 {
 		observer.Observe(t.Context(), &ingress.Event{Method: "Allocate", Caller: "attacker", Err: status.Error(codes.InvalidArgument, "bad")})
 	}
-	lines, most := strings.Count(logs.String(), "\n"), 500+100*(1+int(time.Since(began)/time.Second))
-	if lines > most {
-		t.Errorf("20,000 calls make %d lines; want at most %d", lines, most)
+	lines, limit := strings.Count(logs.String(), "\n"), 500+100*(1+int(time.Since(startTime)/time.Second))
+	if lines > limit {
+		t.Errorf("20,000 calls make %d lines; want at most %d", lines, limit)
 	}
 }

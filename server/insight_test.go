@@ -82,11 +82,11 @@ func TestAnalysisWithinBudget(t *testing.T) {
 	for n := range 3 {
 		whatIf.Scenarios = append(whatIf.Scenarios, &elastallocv1.Scenario{TotalNodes: new(int32(30001 + n))})
 	}
-	answer, err := h.client.WhatIf(t.Context(), whatIf)
+	response, err := h.client.WhatIf(t.Context(), whatIf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, result := range answer.GetResults() {
+	for n, result := range response.GetResults() {
 		report := result.GetDecision().GetReport()
 		if len(result.GetDecision().GetAllocations()) != 10000 || report.GetBound() < report.GetObjective() ||
 			report.GetSolveTime().AsDuration() > time.Minute {
@@ -161,10 +161,10 @@ func TestStatusPageReasons(t *testing.T) {
 	checkPage(t, page, "Last decision", "no slot was idle", "<bdi>job-4</bdi>", "<td>never fits</td>")
 	release()
 	// A canceled request does not affect the explanations of later requests.
-	left, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	gone := httptest.NewRequestWithContext(left, http.MethodGet, "http://127.0.0.1/", http.NoBody)
-	h.admin.Handler.ServeHTTP(httptest.NewRecorder(), gone)
+	canceled := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1/", http.NoBody)
+	h.admin.Handler.ServeHTTP(httptest.NewRecorder(), canceled)
 	_, page = h.get(t, "/")
 	checkPage(t, page, "Last decision",
 		"<bdi>job-0</bdi>", "<td>only size <span", "job-0 has 2 nodes, its only size.",

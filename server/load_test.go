@@ -68,11 +68,11 @@ func TestGreedyWithoutASlot(t *testing.T) {
 	g := newGate(t)
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight = fakeAllocator(g.solveWithoutContext), 1 })
 	first := h.occupy(t, g)
-	answer, err := h.client.Allocate(t.Context(), smallRequest())
+	response, err := h.client.Allocate(t.Context(), smallRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := answer.GetReport()
+	report := response.GetReport()
 	if report.GetBackend() != elastallocv1.Backend_BACKEND_GREEDY || report.GetReason() != elastallocv1.Reason_REASON_HEURISTIC ||
 		report.GetBound() < report.GetObjective() || report.GetBound() == 0 {
 		t.Errorf("the report is %v", report)
@@ -126,7 +126,7 @@ func TestQueue(t *testing.T) {
 	g := newGate(t)
 	h := start(t, func(c *Config) { c.Allocator, c.MaxInflight, c.MaxQueue = fakeAllocator(g.solveWithoutContext), 1, 2 })
 	const calls = 3
-	answered := make(chan error, calls)
+	results := make(chan error, calls)
 	for range calls {
 		go func() {
 			for {
@@ -134,7 +134,7 @@ func TestQueue(t *testing.T) {
 				if status.Code(err) == codes.ResourceExhausted {
 					continue // It has waited for half a second, and is retried.
 				}
-				answered <- err
+				results <- err
 				return
 			}
 		}()
@@ -149,7 +149,7 @@ func TestQueue(t *testing.T) {
 	}
 	close(g.open)
 	for range calls {
-		if err := <-answered; err != nil {
+		if err := <-results; err != nil {
 			t.Errorf("a queued call failed: %v", err)
 		}
 	}

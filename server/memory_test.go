@@ -151,11 +151,11 @@ func randomJob(r *rand.Rand, s *elastallocv1.Snapshot, kind, id string, i, sums 
 func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
 // unevenSizes returns sizes of a job with many different sums, and a speed for each.
-func unevenSizes(r *rand.Rand, most int) ([]int32, *elastallocv1.Scaling) {
+func unevenSizes(r *rand.Rand, limit int) ([]int32, *elastallocv1.Scaling) {
 	var sizes []int32
 	table, size, speed := &elastallocv1.SpeedTable{}, 0, 0.0
 	for range 2 + r.IntN(31) {
-		size, speed = size+1+r.IntN(most), speed+r.Float64()
+		size, speed = size+1+r.IntN(limit), speed+r.Float64()
 		sizes, table.Speeds = append(sizes, int32(size)), append(table.Speeds, speed)
 	}
 	return sizes, &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
@@ -181,7 +181,7 @@ func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Mes
 		return nil, 0, err
 	}
 	before := reachableBytes()
-	stop, most := make(chan struct{}), make(chan int)
+	stop, peak := make(chan struct{}), make(chan int)
 	go func() {
 		sample, seen := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}, 0
 		for ended := false; !ended; {
@@ -193,7 +193,7 @@ func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Mes
 			runtimemetrics.Read(sample)
 			seen = max(seen, int(sample[0].Value.Uint64()))
 		}
-		most <- seen
+		peak <- seen
 	}()
 	decoded := request.ProtoReflect().New().Interface()
 	err = proto.Unmarshal(wire, decoded)
@@ -206,7 +206,7 @@ func peakMemory(in apiconv.InProcess, request proto.Message) (response proto.Mes
 	}
 	reachableBytes()
 	close(stop)
-	used = <-most - before
+	used = <-peak - before
 	runtime.KeepAlive(wire)
 	runtime.KeepAlive(decoded)
 	runtime.KeepAlive(response)
@@ -278,7 +278,7 @@ func TestMemoryInUse(t *testing.T) {
 	}
 	in, needs := apiconv.InProcess{Allocator: oneSlot{allocator}}, methods(allocator.MaxJobs())
 	checkRecorded(t, explainedInFull())
-	most := make(map[string]float64)
+	shares := make(map[string]float64)
 	// The quick tier uses one in five requests, which include every kind and every method.
 	for n := 0; n < testtier.Conformance.Examples(1, 4)*len(requestKinds)*len(needs); n += testtier.Conformance.Examples(5, 1) {
 		kind := requestKinds[n%len(requestKinds)]
@@ -293,12 +293,12 @@ func TestMemoryInUse(t *testing.T) {
 		if err == nil {
 			checkRecorded(t, &ingress.Event{Request: request, Response: response, RequestBytes: len(wire), Size: needs[method].Memory.Size(wire)})
 		}
-		most[method] = max(most[method], float64(used)/float64(reserved))
+		shares[method] = max(shares[method], float64(used)/float64(reserved))
 		if float64(used) > 1.2*float64(reserved) {
 			t.Errorf("%s, %s, request %d: %d bytes are in use, %d are reserved", method, kind, n, used, reserved)
 		}
 	}
-	for method, share := range most {
+	for method, share := range shares {
 		t.Logf("%s: at most %.2f times what is reserved", method, share)
 	}
 }
@@ -306,11 +306,11 @@ func TestMemoryInUse(t *testing.T) {
 // checkRecorded checks that a recorder gets at least the memory of copies of the messages.
 func checkRecorded(t *testing.T, e *ingress.Event) {
 	t.Helper()
-	told, before := recordedBytes(e), reachableBytes()
+	recorded, before := recordedBytes(e), reachableBytes()
 	copies := []proto.Message{proto.Clone(e.Request), proto.Clone(e.Response)}
 	const others = 64 << 10
-	if used := reachableBytes() - before; used > told+told/5+others {
-		t.Errorf("the messages have %d bytes; the recorder gets %d", used, told)
+	if used := reachableBytes() - before; used > recorded+recorded/5+others {
+		t.Errorf("the messages have %d bytes; the recorder gets %d", used, recorded)
 	}
 	runtime.KeepAlive(copies)
 	runtime.KeepAlive(e)
@@ -318,15 +318,15 @@ func checkRecorded(t *testing.T, e *ingress.Event) {
 
 // explainedInFull returns a call whose response has many small elements, the values of many sizes.
 func explainedInFull() *ingress.Event {
-	answer := new(elastallocv1.ExplainResponse)
+	response := new(elastallocv1.ExplainResponse)
 	for range 1000 {
 		job := new(elastallocv1.JobExplanation)
 		for n := range int32(31) {
 			job.Sizes = append(job.Sizes, &elastallocv1.SizeOption{Nodes: 1 + n, Proven: true})
 		}
-		answer.Jobs = append(answer.Jobs, job)
+		response.Jobs = append(response.Jobs, job)
 	}
-	return &ingress.Event{Request: new(elastallocv1.ExplainRequest), Response: answer}
+	return &ingress.Event{Request: new(elastallocv1.ExplainRequest), Response: response}
 }
 
 // BenchmarkEstimator measures the memory that the constants of guard.Need estimate.
@@ -409,12 +409,12 @@ func BenchmarkEstimator(b *testing.B) {
 		b.Run(row.each, func(b *testing.B) {
 			few, many := math.MaxInt, math.MaxInt // The minimum, because other load on the machine increases the time.
 			for b.Loop() {
-				for n, least := range map[int]*int{row.few: &few, row.many: &many} {
+				for n, smallest := range map[int]*int{row.few: &few, row.many: &many} {
 					_, used, err := peakMemory(in, row.request(n))
 					if err != nil {
 						b.Fatal(err)
 					}
-					*least = min(*least, used)
+					*smallest = min(*smallest, used)
 				}
 			}
 			_, fewSaid := reservation(b, needs[row.method], needs[row.method].Work, row.request(row.few))

@@ -141,7 +141,7 @@ func TestPath(t *testing.T) {
 		logged  string // the logged error; "" means the message
 		retry   string // the retry pushback
 	}{
-		"answered": {code: codes.OK, level: "INFO"},
+		"success": {code: codes.OK, level: "INFO"},
 		"malformed": {
 			call: send([]byte{0xff, 0xff, 0xff}), code: codes.InvalidArgument, message: "parse StringValue: proto:", level: "INFO",
 		},
@@ -236,7 +236,7 @@ func TestPath(t *testing.T) {
 			if !strings.Contains(line, `"level":"`+test.level+`"`) || !strings.Contains(line, test.logged) {
 				t.Errorf("the log does not contain %s, %q:\n%s", test.level, test.logged, h.logs)
 			}
-			if name == "answered" && !strings.Contains(line, fmt.Sprintf(`"request_bytes":%d`, len(encoded))) {
+			if name == "success" && !strings.Contains(line, fmt.Sprintf(`"request_bytes":%d`, len(encoded))) {
 				t.Errorf("the log has no size of the request: %s", line)
 			}
 			if name == "bad fields" && strings.Contains(h.logs.String(), "secret") {

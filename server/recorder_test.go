@@ -38,7 +38,7 @@ func TestCallsAreRecorded(t *testing.T) {
 	recorder, kept := newRecorder(t)
 	h := start(t, func(c *Config) { c.Recorder = recorder })
 	request := smallRequest()
-	answer, err := h.client.Allocate(t.Context(), request)
+	response, err := h.client.Allocate(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestCallsAreRecorded(t *testing.T) {
 		request, response proto.Message
 		code              codes.Code
 	}{
-		{"Allocate", request, answer, codes.OK},
+		{"Allocate", request, response, codes.OK},
 		{"Allocate", bad, nil, codes.InvalidArgument},
 		{"FillIdle", fill, filled, codes.OK},
 	}

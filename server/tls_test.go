@@ -57,7 +57,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	h := start(t, func(c *Config) {
 		c.TLSCert, c.TLSKey, c.ClientCA = server.CertFile, server.KeyFile, client.CertFile
 	})
-	answers := func(server, client testcert.Identity) bool {
+	succeeds := func(server, client testcert.Identity) bool {
 		conn := dial(t, h.listener, credentials.NewTLS(&tls.Config{
 			RootCAs: server.Pool, ServerName: testcert.ServerName, Certificates: []tls.Certificate{client.Certificate},
 		}))
@@ -68,7 +68,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 		}
 		return err == nil
 	}
-	if !answers(server, client) {
+	if !succeeds(server, client) {
 		t.Fatal("the first certificate is not accepted")
 	}
 	if expires, found := h.series(t, "elastalloc_certificate_expiration_timestamp_seconds"); !found || expires == "0" {
@@ -80,7 +80,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.Until(t, "the bad key is noticed", func() bool {
-		if !answers(server, client) {
+		if !succeeds(server, client) {
 			t.Fatal("the previous certificate is no longer used")
 		}
 		return h.logs.Line(`"level":"WARN"`, "TLS files are invalid") != ""
@@ -90,8 +90,8 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	}
 
 	renewedServer, renewedClient := testcert.New(t, serverFiles), testcert.New(t, clientFiles)
-	wait.Until(t, "the renewed certificates are served", func() bool { return answers(renewedServer, renewedClient) })
-	if answers(server, renewedClient) || answers(renewedServer, client) {
+	wait.Until(t, "the renewed certificates are served", func() bool { return succeeds(renewedServer, renewedClient) })
+	if succeeds(server, renewedClient) || succeeds(renewedServer, client) {
 		t.Error("a client certificate of the previous authority is accepted")
 	}
 	if h.logs.Line(`"level":"INFO"`, "TLS files changed") == "" {

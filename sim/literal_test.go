@@ -417,8 +417,8 @@ func arbitrary(_ context.Context, s *solver.Snapshot, histories []jobHistory) ([
 
 // randomContinuation lets a workload start from the state of a cluster, with a pool that changes.
 func randomContinuation(t *rapid.T, w *Workload, config *Config) {
-	seconds := func(most int, name string) time.Duration {
-		return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second
+	seconds := func(limit int, name string) time.Duration {
+		return time.Duration(rapid.IntRange(0, limit).Draw(t, name)) * time.Second
 	}
 	idle := config.Nodes
 	for i := range w.Jobs {
@@ -496,8 +496,8 @@ func TestCourse(t *testing.T) {
 			}
 		}
 		until := config.Frequency
-		if used, most := NodeTime(config.Resized, config.Nodes, 0, until), time.Duration(config.Nodes)*until; used > most {
-			t.Fatalf("the pool had %v of %v", used, most)
+		if used, limit := NodeTime(config.Resized, config.Nodes, 0, until), time.Duration(config.Nodes)*until; used > limit {
+			t.Fatalf("the pool had %v of %v", used, limit)
 		}
 	})
 }
@@ -509,10 +509,10 @@ func randomShape(t *rapid.T) Shape {
 	if rapid.Bool().Draw(t, "plain") {
 		return Shape{}
 	}
-	least := rapid.SampledFrom([]int{0, 1, 2, 3, maxMinNodes}).Draw(t, "min")
+	minNodes := rapid.SampledFrom([]int{0, 1, 2, 3, maxMinNodes}).Draw(t, "min")
 	return Shape{
-		MinNodes:           least,
-		MaxNodes:           rapid.SampledFrom([]int{0, max(1, least), 4, 8, 32}).Draw(t, "max"),
+		MinNodes:           minNodes,
+		MaxNodes:           rapid.SampledFrom([]int{0, max(1, minNodes), 4, 8, 32}).Draw(t, "max"),
 		DoublingEfficiency: rapid.SampledFrom([]float64{0, 0.6, 0.95, 1}).Draw(t, "efficiency"),
 		Weight:             rapid.SampledFrom([]float64{0, 0.5, 1, 8}).Draw(t, "weight"),
 	}

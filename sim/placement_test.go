@@ -67,7 +67,7 @@ func (r rack) units() int {
 }
 
 // machines returns the number of machines of the largest block.
-func (r rack) machines() (most int) {
+func (r rack) machines() (largest int) {
 	for _, node := range r.nodes {
 		count := 0
 		for _, other := range r.nodes {
@@ -75,9 +75,9 @@ func (r rack) machines() (most int) {
 				count++
 			}
 		}
-		most = max(most, count)
+		largest = max(largest, count)
 	}
-	return most
+	return largest
 }
 
 // cap returns the maximum number of units of pieces of a size, given the free units of each machine.
@@ -213,9 +213,9 @@ func randomMachines(t *rapid.T, config *Config) Workload {
 	config.Placer, config.NeverMove = r, random.IntN(2) == 0
 	w, submit := Workload{Name: "drawn"}, time.Duration(0)
 	for n := range 4 * len(r.nodes) {
-		least := 1 << random.IntN(3)
+		minNodes := 1 << random.IntN(3)
 		j := job(fmt.Sprint("job ", n), submit, time.Second+seconds(200))
-		j.Shape, j.RequestedNodes = Shape{MinNodes: least, MaxNodes: least << random.IntN(3)}, least
+		j.Shape, j.RequestedNodes = Shape{MinNodes: minNodes, MaxNodes: minNodes << random.IntN(3)}, minNodes
 		w.Jobs = append(w.Jobs, j)
 		submit += seconds(30)
 	}

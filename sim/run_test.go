@@ -164,8 +164,8 @@ func TestRecorded(t *testing.T) {
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
 	}
-	if most := result.PeakNodes(); most != 10 {
-		t.Errorf("the jobs occupied up to %d nodes; want 10", most)
+	if peak := result.PeakNodes(); peak != 10 {
+		t.Errorf("the jobs occupied up to %d nodes; want 10", peak)
 	}
 	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, policy(t, "recorded"), DefaultConfig(1), nil)
 	if err == nil || !strings.Contains(err.Error(), `job "c" of w has no start_s`) {

@@ -86,9 +86,9 @@ func TestSiaIsExact(t *testing.T) {
 // bestOfAll returns the maximum value of a choice of options, by dynamic programming over the numbers of
 // free nodes of each type.
 func bestOfAll(types []solver.NodeType, options [][]siaOption) float64 {
-	states, stride, most := 1, make(map[string]int), make(map[string]int)
+	states, stride, nodes := 1, make(map[string]int), make(map[string]int)
 	for _, t := range types {
-		stride[t.ID], most[t.ID] = states, t.Nodes
+		stride[t.ID], nodes[t.ID] = states, t.Nodes
 		states *= t.Nodes + 1
 	}
 	best := make([]float64, states)
@@ -97,7 +97,7 @@ func bestOfAll(types []solver.NodeType, options [][]siaOption) float64 {
 		for free := range next {
 			next[free] = math.Inf(-1)
 			for _, o := range options[job] {
-				if o.nodes == 0 || free/stride[o.nodeType]%(most[o.nodeType]+1) >= o.nodes {
+				if o.nodes == 0 || free/stride[o.nodeType]%(nodes[o.nodeType]+1) >= o.nodes {
 					next[free] = max(next[free], o.value+best[free-o.nodes*stride[o.nodeType]])
 				}
 			}

@@ -91,7 +91,7 @@ func TestLoadIsCalibrated(t *testing.T) {
 	for seed := range uint64(seeds) {
 		trace := syntheticTrace(t, Baseline, seed)
 		workload := NewWorkload("", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
-		most := 0
+		peak := 0
 		for _, at := range workload.Jobs {
 			left := syntheticSpan - at.Submit
 			one += min(at.Demand, left).Hours()
@@ -102,9 +102,9 @@ func TestLoadIsCalibrated(t *testing.T) {
 					active++
 				}
 			}
-			most = max(most, active)
+			peak = max(peak, active)
 		}
-		busiest += float64(most) / seeds
+		busiest += float64(peak) / seeds
 	}
 	one, sixteen = one/seeds/syntheticSpan.Hours(), sixteen/seeds/syntheticSpan.Hours()
 	if !(one < 70 && 70 < busiest) {

@@ -87,8 +87,8 @@ func TestGPUsAsNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	applied := NewWorkload("trace", Trace{{ID: "a", Duration: time.Hour, GPUs: 4, Application: "bert"}}, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
-	if most := applied.Jobs[0].MaxNodes; most != 32 {
-		t.Errorf("the maximum size of a job whose application runs on 32 GPUs is %d", most)
+	if got := applied.Jobs[0].MaxNodes; got != 32 {
+		t.Errorf("the maximum size of a job whose application runs on 32 GPUs is %d", got)
 	}
 	trace := Trace{{ID: "large", Duration: time.Hour, GPUs: 64}}
 	if job := SnapshotAt(trace, 100, time.Minute, 1).Jobs[0]; job.CurrentNodes != 64 || job.MaxNodes != 64 {

@@ -122,14 +122,14 @@ func TestMoves(t *testing.T) {
 	for seed, seen := 0, 0; seen < cases; seed++ {
 		c := seeded(chains, seed)
 		placed, err := placement.Place(c.Nodes, c.Sizes, c.Jobs)
-		least, exists := c.fewestMoves()
-		if exists != (err == nil) || len(placed.Moved) < least {
-			t.Fatalf("seed %d: a placement with %d moves exists: %v; Place: %v, %v", seed, least, exists, placed.Moved, err)
+		minMoves, exists := c.fewestMoves()
+		if exists != (err == nil) || len(placed.Moved) < minMoves {
+			t.Fatalf("seed %d: a placement with %d moves exists: %v; Place: %v, %v", seed, minMoves, exists, placed.Moved, err)
 		}
-		if least > 0 {
+		if minMoves > 0 {
 			seen++
 		}
-		moves, fewest = moves+len(placed.Moved), fewest+least
+		moves, fewest = moves+len(placed.Moved), fewest+minMoves
 	}
 	t.Logf("%d moves; at least %d", moves, fewest)
 	if float64(moves) > 1.15*float64(fewest) {

@@ -134,11 +134,11 @@ func TestElapsedETA(t *testing.T) {
 	const message = `job "hangs" has done 2.5 times its estimated work; pause or cap it if it hangs`
 	for _, objective := range []elastallocv1.Objective{elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME} {
 		request.Options = &elastallocv1.AllocateOptions{Objective: objective, IncludePlan: true, TimeBudget: durationpb.New(time.Minute)}
-		answer, err := service.Allocate(t.Context(), request)
+		response, err := service.Allocate(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := audit.Check(t.Context(), request, answer, audit.Options{}); got.Verdict != audit.Confirmed {
+		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
 			t.Errorf("%v: audit %+v", objective, got)
 		}
 		text, err := protojson.Marshal(request)
@@ -160,7 +160,7 @@ func TestElapsedETA(t *testing.T) {
 		want.Report.Warnings = append(want.Report.Warnings, &elastallocv1.Warning{
 			Code: elastallocv1.WarningCode_WARNING_CODE_ETA_RAN_OUT, JobId: "hangs", Message: message,
 		})
-		if diff := cmp.Diff(want, answer, protocmp.Transform(), protocmp.IgnoreFields(&elastallocv1.SolveReport{}, "solve_time"),
+		if diff := cmp.Diff(want, response, protocmp.Transform(), protocmp.IgnoreFields(&elastallocv1.SolveReport{}, "solve_time"),
 			protocmp.IgnoreFields(&elastallocv1.Attempt{}, "duration")); diff != "" {
 			t.Errorf("%v (-without +with):\n%s", objective, diff)
 		}

@@ -124,7 +124,7 @@ func TestGPUs(t *testing.T) {
 			annotations: map[string]string{"elastalloc.dev/work": "10s", "elastalloc.dev/nodes": []string{"1,2", "2"}[gpus/16]},
 		}, perPod)
 	}
-	began := time.Now()
+	start := time.Now()
 	pending, worst := make(map[types.UID]time.Time), time.Duration(0)
 	wait.For(t, "all jobs to complete", func() (bool, string) {
 		waits := make(map[types.UID]time.Time)
@@ -150,7 +150,7 @@ func TestGPUs(t *testing.T) {
 		}
 		return completed == jobs, fmt.Sprintf("%d of %d are complete; %d pods are pending", completed, jobs, len(pending))
 	})
-	t.Logf("%d jobs completed in %.0f s; a pod was pending for at most %.1f s", jobs, time.Since(began).Seconds(), worst.Seconds())
+	t.Logf("%d jobs completed in %.0f s; a pod was pending for at most %.1f s", jobs, time.Since(start).Seconds(), worst.Seconds())
 	running("steady-", len(steady)-1+4)
 	wait.For(t, "no pending pods", func() (bool, string) {
 		waiting := slices.DeleteFunc(gpuPods(t, ""), func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })

@@ -64,7 +64,7 @@ func (k *kubelet) sync(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if _, ours := pod.Annotations[ownKubelet]; !ours || ended(pod) {
+		if _, annotated := pod.Annotations[ownKubelet]; !annotated || ended(pod) {
 			continue
 		}
 		terminate, started := k.started[pod.UID]

@@ -33,7 +33,7 @@ func TestThousandNodes(t *testing.T) {
 	submits.Wait()
 	h := record(t, pool)
 	before := auditLength(t)
-	began := time.Now()
+	start := time.Now()
 	process := controller{pool: pool, account: release, cadence: "5m"}.start(t)
 	want := 0
 	wait.For(t, "the pods of 300 jobs", func() (bool, string) {
@@ -47,7 +47,7 @@ func TestThousandNodes(t *testing.T) {
 		sleep(t.Context(), 500*time.Millisecond) // The lists are long.
 		return want >= nodes*9/10 && running == want, fmt.Sprintf("%d pods run; jobs request %d", running, want)
 	})
-	took := time.Since(began)
+	took := time.Since(start)
 	process.Kill()
 	cpu, memory := process.Used()
 	t.Logf("%d pods of %d jobs run on %d nodes after %.1f s; the controller used %.1f s of CPU time and at most %d MB",

@@ -68,9 +68,9 @@ func TestSchedulerScoring(t *testing.T) {
 		controller{pool: s.pool, account: release, settle: settle.String(), more: ", count: units"}.start(t)
 	}
 	random := rand.New(rand.NewPCG(0, 1))
-	began := time.Now()
+	start := time.Now()
 	for submitted := 0; submitted < *scoringJobs || pools[0].running()+pools[1].running() > 0; {
-		if submitted < *scoringJobs && time.Since(began) >= time.Duration(submitted)*arrival {
+		if submitted < *scoringJobs && time.Since(start) >= time.Duration(submitted)*arrival {
 			perPod, runs := 1<<random.IntN(4), time.Duration(5+random.IntN(26))*time.Second
 			for _, s := range pools {
 				s.submit(t, fmt.Sprintf("job-%03d", submitted), perPod, runs)
@@ -89,7 +89,7 @@ func TestSchedulerScoring(t *testing.T) {
 			longest, sum = max(longest, waited), sum+waited
 		}
 		t.Logf("%s: %d of %d pods had no node although enough GPUs were free, for %.0f s in total and at most %.0f s; the last job completed after %.0f s",
-			s.pool, len(s.waited), len(s.pods), sum.Seconds(), longest.Seconds(), s.completed.Sub(began).Seconds())
+			s.pool, len(s.waited), len(s.pods), sum.Seconds(), longest.Seconds(), s.completed.Sub(start).Seconds())
 	}
 }
 

@@ -194,8 +194,8 @@ func idleFills(atOnce int) func(context.Context, *attacker, *grpc.ClientConn, in
 func requestUneven(types int) func(context.Context, *attacker, *grpc.ClientConn, int) {
 	return func(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
 		r := rand.New(rand.NewPCG(uint64(caller), 2))
-		const most = 300_000
-		base := randomRequest(40+40*caller, 70*most, uint64(caller))
+		const limit = 300_000
+		base := randomRequest(40+40*caller, 70*limit, uint64(caller))
 		base.Options = &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour), Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true}
 		if types > 0 {
 			base.Snapshot.TotalNodes, base.Options.Objective = 0, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
@@ -204,7 +204,7 @@ func requestUneven(types int) func(context.Context, *attacker, *grpc.ClientConn,
 			base.Snapshot.NodeTypes = append(base.Snapshot.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: 48, Speed: proto.Float64(0.5 + r.Float64())})
 		}
 		for _, job := range base.GetSnapshot().GetJobs() {
-			table, size, speed, step := &elastallocv1.SpeedTable{}, int32(0), 0.0, int32(most)
+			table, size, speed, step := &elastallocv1.SpeedTable{}, int32(0), 0.0, int32(limit)
 			if types > 0 {
 				job.CurrentNodes, step = 0, 2
 			}
@@ -268,7 +268,7 @@ func sendRandom(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int
 // randomMessage returns a random method and a message for it. Half of the messages are small, and some have the
 // maximum size.
 func randomMessage(r *rand.Rand) (method string, message []byte) {
-	upTo := func(most float64) int { return int(math.Exp(r.Float64() * math.Log(most))) }
+	upTo := func(limit float64) int { return int(math.Exp(r.Float64() * math.Log(limit))) }
 	jobs := upTo(10_000)
 	base := randomRequest(jobs, upTo(20_000), r.Uint64())
 	if r.IntN(4) == 0 {

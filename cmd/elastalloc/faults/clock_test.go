@@ -174,9 +174,9 @@ func (l *steadyLoad) call(ctx context.Context, t *testing.T, s *scene, request *
 	const budget = elastalloc.DefaultBudget
 	limited, cancel := context.WithTimeout(ctx, budget+generous)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	response, err := s.client.Allocate(limited, request)
-	took := time.Since(began)
+	took := time.Since(start)
 	if ctx.Err() != nil {
 		return // The load has stopped.
 	}

@@ -24,12 +24,12 @@ func TestFreeze(t *testing.T) {
 	ask := func(number int) {
 		for range number {
 			calls++
-			began := time.Now()
+			start := time.Now()
 			if _, err := allocator.Allocate(t.Context(), randomRequest(40, 70, uint64(calls%50))); err != nil {
 				failed++
 				t.Log(err)
 			}
-			if time.Since(began) > 4*time.Second {
+			if time.Since(start) > 4*time.Second {
 				slow++
 			}
 		}

@@ -33,7 +33,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 	const calls = 40
 	var requests []*elastallocv1.AllocateRequest
 	var responses []*elastallocv1.AllocateResponse
-	began := time.Now()
+	start := time.Now()
 	for i := range calls {
 		request := randomRequest(20, 40, uint64(i))
 		response, err := client.Allocate(t.Context(), request)
@@ -58,7 +58,7 @@ func TestRecordingSurvivesKill(t *testing.T) {
 		t.Fatalf("%d calls, cuts %v, error %v; want %d calls and the cut of the kill", len(entries), cuts, err, calls+1)
 	}
 	for i, e := range entries[:calls] {
-		if e.Method != "Allocate" || e.Caller != "127.0.0.1" || e.Time.Before(began) || e.Status != nil {
+		if e.Method != "Allocate" || e.Caller != "127.0.0.1" || e.Time.Before(start) || e.Status != nil {
 			t.Fatalf("call %d is %s by %s at %v, status %v", i, e.Method, e.Caller, e.Time, e.Status)
 		}
 		if !proto.Equal(e.Request, requests[i]) || !proto.Equal(e.Response, responses[i]) {

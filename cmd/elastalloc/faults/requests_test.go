@@ -30,9 +30,9 @@ func randomRequest(jobs, nodes int, seed uint64) *elastallocv1.AllocateRequest {
 			RescaleDelay: durationpb.New(15 * time.Second),
 			TrainingTime: durationpb.New(time.Duration(r.IntN(7200)) * time.Second),
 		}
-		if held := 1 << r.IntN(3); held <= free && r.IntN(4) > 0 {
-			job.CurrentNodes = int32(held)
-			free -= held
+		if current := 1 << r.IntN(3); current <= free && r.IntN(4) > 0 {
+			job.CurrentNodes = int32(current)
+			free -= current
 		}
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}

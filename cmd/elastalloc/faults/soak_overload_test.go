@@ -64,13 +64,13 @@ func TestSoakOverload(t *testing.T) {
 // memory slowly.
 func (s *target) settled() float64 {
 	s.t.Helper()
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	for range min(30, max(15, int(soakTime.Minutes()*3))) {
 		time.Sleep(time.Second)
 		servertest.Page(s.t, s.Server, "/debug/pprof/heap?gc=1")
-		least = min(least, readGauges(s.t, s.Server).Memory)
+		lowest = min(lowest, readGauges(s.t, s.Server).Memory)
 	}
-	return least
+	return lowest
 }
 
 // honestLoad makes calls of all methods, like a scheduler and its users: five decisions and one analysis per second.

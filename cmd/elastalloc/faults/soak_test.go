@@ -104,10 +104,10 @@ func soak(t *testing.T, server *servertest.Server, callers *mix, temporary strin
 		group.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(worker), 0))
 			for ctx.Err() == nil {
-				began := time.Now()
+				start := time.Now()
 				callers.act(r)
 				// An action uses a core for nearly all of its time.
-				rest := time.Duration(float64(time.Since(began)) * max(0, soakWorkers/cores-1))
+				rest := time.Duration(float64(time.Since(start)) * max(0, soakWorkers/cores-1))
 				select {
 				case <-ctx.Done():
 				case <-time.After(rest):
@@ -115,12 +115,12 @@ func soak(t *testing.T, server *servertest.Server, callers *mix, temporary strin
 			}
 		})
 	}
-	began, interval := time.Now(), max(200*time.Millisecond, min(*soakTime/400, 5*time.Second))
+	start, interval := time.Now(), max(200*time.Millisecond, min(*soakTime/400, 5*time.Second))
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for time.Since(began) < *soakTime {
+	for time.Since(start) < *soakTime {
 		<-ticker.C
-		samples = append(samples, sample{time.Since(began), readGauges(t, server), foldersIn(t, temporary)})
+		samples = append(samples, sample{time.Since(start), readGauges(t, server), foldersIn(t, temporary)})
 	}
 	return samples
 }
@@ -200,11 +200,11 @@ func report(t *testing.T, callers *mix, samples []sample) {
 		}
 		fmt.Fprintf(table, "\t%v\t%v", slice[0].at.Round(time.Second), slice[len(slice)-1].at.Round(time.Second))
 		for _, f := range figures() {
-			least, most := math.Inf(1), math.Inf(-1)
+			lowest, highest := math.Inf(1), math.Inf(-1)
 			for _, s := range slice {
-				least, most = min(least, f.of(s)), max(most, f.of(s))
+				lowest, highest = min(lowest, f.of(s)), max(highest, f.of(s))
 			}
-			fmt.Fprintf(table, "\t%.0f/%.0f/%.0f", least/f.unit, median(slice, f.of)/f.unit, most/f.unit)
+			fmt.Fprintf(table, "\t%.0f/%.0f/%.0f", lowest/f.unit, median(slice, f.of)/f.unit, highest/f.unit)
 		}
 		fmt.Fprintln(table)
 	}

@@ -43,7 +43,7 @@ func TestUnauthorizedClients(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	began := time.Now()
+	start := time.Now()
 	var attackers sync.WaitGroup
 	var handshakes, calls atomic.Int64
 	for i := range 20 {
@@ -100,7 +100,7 @@ func TestUnauthorizedClients(t *testing.T) {
 		counted := sumOf(shown, "elastalloc_refused_handshakes_total", `reason="rejected"`)
 		return counted >= 800, fmt.Sprint(counted, " are counted")
 	})
-	seconds := int(time.Since(began).Seconds()) + 1
+	seconds := int(time.Since(start).Seconds()) + 1
 	logs := server.Logs()
 	refused, ofGarbage := strings.Count(logs, `"msg":"TLS handshake failed"`), strings.Count(logs, `"caller":"rude.example"`)
 	t.Logf("%d handshakes and %d calls in %d s make %d and %d lines, %d KB; %d honest calls", handshakes.Load(), calls.Load(), seconds,

@@ -15,7 +15,7 @@ import (
 )
 
 // TestParseMessage checks that every duration of Go's and of protojson's is read, and
-// that the rest of the text stays what it was.
+// that the rest of the text does not change.
 func TestParseMessage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,7 +41,7 @@ func TestParseMessage(t *testing.T) {
 	})
 }
 
-func TestParseMessageSaysWhatIsWanted(t *testing.T) {
+func TestParseMessageErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"snapshot": {"jobs": [{}, {"remainingEta": 10800}]}}`:                       `remainingEta must be a time with its unit, such as "10800s", "90m" or "3h"`,

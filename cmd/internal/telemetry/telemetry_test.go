@@ -265,9 +265,9 @@ func (h hanging) Export(ctx context.Context, _ *collectortrace.ExportTraceServic
 	}
 }
 
-// TestACollectorThatHangs checks that spans are dropped, that the end of a span does not
+// TestHangingCollector checks that spans are dropped, that the end of a span does not
 // block, and that Shutdown returns and reports lost spans.
-func TestACollectorThatHangs(t *testing.T) {
+func TestHangingCollector(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +307,7 @@ func TestACollectorThatHangs(t *testing.T) {
 	}
 }
 
-// TestErrorsAreBounded checks that a collector that is away for hours does not fill the log.
+// TestErrorsAreBounded checks that a collector that is unavailable for hours does not fill the log.
 func TestErrorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs syncbuffer.Buffer

@@ -29,8 +29,8 @@ func TestMemory(t *testing.T) {
 			for _, r := range calls {
 				sum += r.Bytes()
 			}
-			if held, most := m.Usage(); held != sum || held > limit || most != limit {
-				t.Fatalf("%d of %d bytes are in use; the calls use %d", held, most, sum)
+			if used, size := m.Usage(); used != sum || used > limit || size != limit {
+				t.Fatalf("%d of %d bytes are in use; the calls use %d", used, size, sum)
 			}
 		}
 		calls = append(calls, m.NewReservation("newcomer"))

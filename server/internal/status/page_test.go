@@ -186,8 +186,8 @@ func TestHistoryIsBounded(t *testing.T) {
 			size += len(attempt.Detail)
 		}
 	}
-	if most := keptCalls * (1 + keptAttempts) * 210; size > most {
-		t.Errorf("%d bytes of text are kept; want at most %d", size, most)
+	if limit := keptCalls * (1 + keptAttempts) * 210; size > limit {
+		t.Errorf("%d bytes of text are kept; want at most %d", size, limit)
 	}
 	if got := h.recall(&v)[solver.BackendCBC]; got != (tally{Failed: 100 * many}) {
 		t.Errorf("tally %+v; want every failure counted", got)
@@ -278,8 +278,8 @@ func TestHistoryIsSmall(t *testing.T) {
 			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
 		})
 	}
-	if held := live() - before; held > 8<<20 {
-		t.Errorf("the page keeps %d bytes; want at most 8 MiB", held)
+	if used := live() - before; used > 8<<20 {
+		t.Errorf("the page keeps %d bytes; want at most 8 MiB", used)
 	}
 	runtime.KeepAlive(page)
 }

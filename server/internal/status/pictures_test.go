@@ -32,13 +32,13 @@ func TestPast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h history
 		want := make(map[string]string)
-		began := now.Add(-7 * time.Hour)
+		start := now.Add(-7 * time.Hour)
 		counts := make(map[string][5]int)
 		for range rapid.IntRange(0, 40).Draw(t, "decisions") {
-			began = began.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds")) * time.Second)
-			event, state, did := randomDecision(t, began)
+			start = start.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds")) * time.Second)
+			event, state, changes := randomDecision(t, start)
 			h.Observe(t.Context(), event)
-			from := began.Add(event.Total).Truncate(each)
+			from := start.Add(event.Total).Truncate(each)
 			if from.After(now) {
 				delete(want, from.Add(-columns*each).Format("15:04")) // It replaces the oldest column.
 				continue
@@ -49,7 +49,7 @@ func TestPast(t *testing.T) {
 			label := from.Format("15:04")
 			sums := counts[label]
 			for i := range sums {
-				sums[i] += did[i]
+				sums[i] += changes[i]
 			}
 			counts[label] = sums
 			want[label] = fmt.Sprint(state, sums)
@@ -79,7 +79,7 @@ func TestPast(t *testing.T) {
 }
 
 // randomDecision returns a random call, the state after it, and the numbers of its changes.
-func randomDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []int, did [5]int) {
+func randomDecision(t *rapid.T, start time.Time) (event *ingress.Event, state []int, changes [5]int) {
 	snapshot := new(elastallocv1.Snapshot)
 	decision := new(solver.Decision)
 	state = make([]int, 5)
@@ -92,13 +92,13 @@ func randomDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []
 			a = solver.Allocation{Nodes: 2, Current: 2, Change: solver.ChangeKeep}
 		case 1:
 			a = solver.Allocation{Nodes: 4, Change: solver.ChangeStart}
-			did[0]++
+			changes[0]++
 		case 2:
 			a = solver.Allocation{Nodes: 1, Current: 2, Change: solver.ChangeScaleDown}
-			did[1]++
+			changes[1]++
 		case 3:
 			a = solver.Allocation{Current: 8, Change: solver.ChangePreempt}
-			did[2]++
+			changes[2]++
 		case 4:
 			a = solver.Allocation{Change: solver.ChangeWait}
 			job.TrainingTime = durationpb.New(time.Minute) // It was paused before.
@@ -119,18 +119,18 @@ func randomDecision(t *rapid.T, began time.Time) (event *ingress.Event, state []
 	}
 	state[1] = 20 - state[0]
 	event = &ingress.Event{
-		Method: "Allocate", Began: began, Total: time.Second, Nodes: 20, Outcome: ingress.Outcome{Decision: decision},
+		Method: "Allocate", Began: start, Total: time.Second, Nodes: 20, Outcome: ingress.Outcome{Decision: decision},
 		Request: &elastallocv1.AllocateRequest{Snapshot: snapshot},
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "by") {
 	case 0:
 		decision.Report.Backend, event.Report = solver.BackendExact, &decision.Report
-		did[3]++
+		changes[3]++
 	case 1:
 		decision.Report.Backend, event.Report = solver.BackendGreedy, &decision.Report
-		did[4]++
+		changes[4]++
 	}
-	return event, state, did
+	return event, state, changes
 }
 
 // TestPricesOfOneUnit checks that the picture has only prices of the newest objective, and that the state of a

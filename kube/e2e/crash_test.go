@@ -193,7 +193,7 @@ func TestAPIServerRestarted(t *testing.T) {
 	setPhase(t, pool, 0)
 	before := auditLength(t)
 	h := record(t, pool)
-	h.lostAnswers = true
+	h.duplicates = true
 	controller{pool: pool, account: release}.start(t)
 	untilPhase(t, pool, 0)
 	for phase := 1; phase <= 3; phase++ {
@@ -209,7 +209,7 @@ func TestAPIServerRestarted(t *testing.T) {
 		t.Errorf("%s: %s", event.InvolvedObject.Name, event.Message)
 	}
 	v := h.check(t)
-	t.Logf("%v; %d writes of jobs; %d pods that the Job controller created twice", v, checkWrites(t, before, release, pool), v.doubles)
+	t.Logf("%v; %d writes of jobs; %d pods that the Job controller created twice", v, checkWrites(t, before, release, pool), v.duplicates)
 }
 
 // TestTwoControllers kills the leader of two controllers and checks that the other one takes over.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +33,9 @@ import (
 	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
-// blindness is how long a controller may not know that a node is gone, or that a pod came which
-// no decision asked for: far longer than any event takes to it.
-const blindness = 20 * time.Second
+// maxLag is the maximum time after which the controller must have observed a lost node, or a pod that no decision
+// requested. It is far longer than the usual lag of a watch.
+const maxLag = 20 * time.Second
 
 // folders are the folders of etcd, with the kinds of their objects, that contain the pods and jobs of a
 // namespace. A TrainJob has none, because its JobSet sets its size.
@@ -50,31 +51,31 @@ func jobFolders() map[string]string {
 	return found
 }
 
-// history records every event of the nodes, pods and jobs of a pool, from etcd: one
-// watch, so in the order in which they happened, which no restart of the API server cuts off.
+// history records all events of the nodes, pods and jobs of a pool. It uses one watch of etcd, so that the events are in
+// order and a restart of the API server does not interrupt it.
 type history struct {
 	pool string
-	// lostAnswers says that the Job controller may make a pod twice: the API server was killed
-	// before it answered. The two have one index and count as one.
-	lostAnswers bool
-	stop        context.CancelFunc
-	done        sync.WaitGroup
+	// duplicates is true if the Job controller may create a pod twice, because the API server was killed before it
+	// responded. Both pods have the same index and count once.
+	duplicates bool
+	stop       context.CancelFunc
+	done       sync.WaitGroup
 
 	mu       sync.Mutex
 	revision int64 // of the last event
-	err      error // why the watch ended
-	events   []happened
+	err      error // the error with which the watch failed
+	events   []event
 }
 
-// happened is that an object was written, or deleted where it is nil.
-type happened struct {
+// event is a write of an object, or its deletion if object is nil.
+type event struct {
 	revision   int64
 	at         time.Time
 	kind, name string
 	object     runtime.Object
 }
 
-// record begins to record what happens in a pool.
+// record starts to record the events of a pool.
 func record(t *testing.T, pool string) *history {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -91,7 +92,7 @@ func record(t *testing.T, pool string) *history {
 			Header etcdHeader
 			Kvs    []etcdObject
 		}
-		body := askEtcd(ctx, t, "/v3/kv/range", map[string]any{"key": key, "range_end": end, "revision": began})
+		body := requestEtcd(ctx, t, "/v3/kv/range", map[string]any{"key": key, "range_end": end, "revision": began})
 		must(t, json.NewDecoder(body).Decode(&found))
 		must(t, body.Close())
 		if began == 0 {
@@ -102,13 +103,13 @@ func record(t *testing.T, pool string) *history {
 		}
 	}
 	key, end := rangeOf("/registry/")
-	body := askEtcd(ctx, t, "/v3/watch", map[string]any{"create_request": map[string]any{
+	body := requestEtcd(ctx, t, "/v3/watch", map[string]any{"create_request": map[string]any{
 		"key": key, "range_end": end, "start_revision": began + 1,
 	}})
 	h.done.Go(func() {
 		defer body.Close()
 		for decoder := json.NewDecoder(body); ; {
-			var answer struct {
+			var response struct {
 				Result struct {
 					Canceled bool
 					Events   []struct {
@@ -117,9 +118,9 @@ func record(t *testing.T, pool string) *history {
 					}
 				}
 			}
-			err := decoder.Decode(&answer)
-			if err == nil && answer.Result.Canceled {
-				err = errors.New("etcd canceled it")
+			err := decoder.Decode(&response)
+			if err == nil && response.Result.Canceled {
+				err = errors.New("etcd canceled the watch")
 			}
 			if err != nil {
 				h.mu.Lock()
@@ -127,15 +128,15 @@ func record(t *testing.T, pool string) *history {
 				h.mu.Unlock()
 				return
 			}
-			for _, event := range answer.Result.Events {
-				h.add(event.Kv, event.Type == "DELETE")
+			for _, e := range response.Result.Events {
+				h.add(e.Kv, e.Type == "DELETE")
 			}
 		}
 	})
 	return h
 }
 
-// etcdHeader and etcdObject are what etcd answers in JSON.
+// etcdHeader and etcdObject are parts of the JSON responses of etcd.
 type etcdHeader struct {
 	Revision int64 `json:",string"`
 }
@@ -145,212 +146,275 @@ type etcdObject struct {
 	ModRevision int64 `json:"mod_revision,string"`
 }
 
-// rangeOf returns the keys that begin with a prefix, as etcd wants a range.
+// rangeOf returns the range of the keys with a prefix, as a request to etcd specifies it.
 func rangeOf(prefix string) (key, end []byte) {
 	end = []byte(prefix)
 	end[len(end)-1]++
 	return []byte(prefix), end
 }
 
-// askEtcd returns the body of etcd's answer.
-func askEtcd(ctx context.Context, t *testing.T, path string, question any) io.ReadCloser {
+// requestEtcd sends a request to etcd and returns the body of its response.
+func requestEtcd(ctx context.Context, t *testing.T, path string, body any) io.ReadCloser {
 	t.Helper()
-	text, err := json.Marshal(question)
+	text, err := json.Marshal(body)
 	must(t, err)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, kube.EtcdURL+path, bytes.NewReader(text))
 	must(t, err)
 	response, err := http.DefaultClient.Do(request)
 	must(t, err)
 	if response.StatusCode != http.StatusOK {
-		t.Fatalf("etcd answers %s to %s", response.Status, text)
+		t.Fatalf("etcd responds with %s to %s", response.Status, text)
 	}
 	return response.Body
 }
 
-// add adds what happened to an object of the pool.
+// add records a write or the deletion of an object.
 func (h *history) add(o etcdObject, deleted bool) {
-	event := happened{revision: o.ModRevision, at: time.Now(), name: path.Base(string(o.Key))}
+	e := event{revision: o.ModRevision, at: time.Now(), name: path.Base(string(o.Key))}
 	folder := strings.TrimPrefix(path.Dir(string(o.Key)), "/registry/")
 	if inPool, found := strings.CutSuffix(folder, "/"+h.pool); found {
-		event.kind = folders[inPool]
-	} else if folder == "minions" && strings.HasPrefix(event.name, h.pool+"-") {
-		event.kind = "Node"
+		e.kind = folders[inPool]
+	} else if folder == "minions" && strings.HasPrefix(e.name, h.pool+"-") {
+		e.kind = "Node"
 	}
 	var err error
-	switch event.kind {
+	switch e.kind {
 	case "":
 	case "Node", "Pod", "Job":
 		if !deleted {
-			event.object, _, err = scheme.Codecs.UniversalDeserializer().Decode(o.Value, nil, nil)
+			e.object, _, err = scheme.Codecs.UniversalDeserializer().Decode(o.Value, nil, nil)
 		}
 	default:
 		if !deleted {
-			event.object, _, err = unstructured.UnstructuredJSONScheme.Decode(o.Value, nil, nil)
+			e.object, _, err = unstructured.UnstructuredJSONScheme.Decode(o.Value, nil, nil)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.err = errors.Join(h.err, err)
 	h.revision = max(h.revision, o.ModRevision)
-	if event.kind != "" {
-		h.events = append(h.events, event)
+	if e.kind != "" {
+		h.events = append(h.events, e)
 	}
 }
 
-// demand is what a job asks for.
+// demand is the nodes that a job requests and occupies.
 type demand struct {
-	// size is its size, 0 while it is suspended and when it has ended.
+	// size is the size of the job, 0 while it is suspended and once it has completed.
 	size int
-	// alive pods have not ended and are not on a node that takes no new ones, where they are away;
-	// succeeded ones are not replaced.
+	// alive counts the running and pending pods on usable nodes or without a node, and away those on other nodes.
+	// succeeded counts the pods that have succeeded, which are not replaced.
 	alive, away, succeeded int
 }
 
-// nodes returns how many usable nodes the job holds or may get without another write of its
-// size.
+// nodes returns the number of usable nodes that the job occupies, or may occupy without another write of its size.
 func (d demand) nodes() int { return max(d.size-d.succeeded-d.away, d.alive) }
 
-// verdict is what a history tells.
-type verdict struct {
+// summary describes a history.
+type summary struct {
 	events, grows int
-	// mostPods and mostNodes are the most pods at once and the nodes then.
+	// mostPods is the maximum number of pods at a time, and mostNodes the number of nodes at that time.
 	mostPods, mostNodes int
-	// doubles are the most pods at once that the Job controller had made twice.
-	doubles int
+	// duplicates is the maximum number of duplicate pods at a time.
+	duplicates int
 }
 
-// check ends the recording and fails the test where at any event more pods were bound than the
-// pool has nodes, or more pods asked for, or where a job was made to grow and all jobs together
-// then asked for more nodes than were usable. Asked for is every pod but those that are surplus,
-// for as long as a controller may not know of them.
-func (h *history) check(t *testing.T) verdict {
+// state is the state of a pool after an event.
+type state struct {
+	usable map[string]bool        // nodes by name
+	sizes  map[string]int         // sizes of jobs by name
+	alive  map[string]*corev1.Pod // pods that occupy nodes, or may, by name
+	// succeeded maps the pods that have succeeded to their jobs. completed counts the indexes that have succeeded by
+	// name of the Job, whose pods may have been deleted. jobSets maps Jobs to their JobSets.
+	succeeded map[string]string
+	completed map[string]int
+	jobSets   map[string]string
+	// surplus has the times at which pods were created that exceed the size of their job.
+	surplus map[types.UID]time.Time
+}
+
+// apply applies an event, and reports whether it increases the size of a job.
+func (s *state) apply(e event) (grows bool) {
+	name := e.name
+	before, pod := s.sizes[name], s.alive[name]
+	switch e.kind {
+	case "Node":
+		delete(s.usable, name)
+	case "Pod":
+		delete(s.alive, name)
+		delete(s.succeeded, name)
+	default:
+		delete(s.sizes, name)
+		if e.kind == "Job" {
+			delete(s.completed, name)
+		}
+	}
+	switch object := e.object.(type) {
+	case *corev1.Node:
+		s.usable[name] = cluster.Usable(object)
+	case *corev1.Pod:
+		switch job := jobOf(object); {
+		case job == "":
+		case occupies(object):
+			s.alive[name] = object
+			if isNew := pod == nil || pod.UID != object.UID; isNew && surplus(object, s.sizes[job]) {
+				s.surplus[object.UID] = e.at
+			}
+		case object.Status.Phase == corev1.PodSucceeded:
+			s.succeeded[name] = job
+		}
+	case *batchv1.Job:
+		s.completed[name] = int(object.Status.Succeeded)
+		s.jobSets[name] = object.Labels["jobset.sigs.k8s.io/jobset-name"]
+		if object.Labels[poolLabel] != "" { // The Job is neither part of a JobSet nor foreign.
+			s.sizes[name] = jobSize(object)
+		}
+	case *unstructured.Unstructured:
+		s.sizes[name] = sizeOf(object)
+	}
+	return s.sizes[name] > before && e.kind != "Node" && e.kind != "Pod"
+}
+
+// usableNodes returns the number of usable nodes.
+func (s *state) usableNodes() int {
+	n := 0
+	for _, is := range s.usable {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// demands returns the demands of all jobs for the given pods.
+func (s *state) demands(pods map[string]*corev1.Pod) map[string]demand {
+	demands := make(map[string]demand)
+	for name, size := range s.sizes {
+		demands[name] = demand{size: size}
+	}
+	for _, pod := range pods {
+		d := demands[jobOf(pod)]
+		takes, exists := s.usable[pod.Spec.NodeName]
+		switch {
+		case takes, pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
+			d.alive++
+		case exists && pod.DeletionTimestamp == nil:
+			d.away++
+		} // A pod that is deleted before it is bound never occupies a node.
+		demands[jobOf(pod)] = d
+	}
+	succeeded, completed := make(map[string]int), make(map[string]int)
+	for _, job := range s.succeeded {
+		succeeded[job]++
+	}
+	for job, n := range s.completed {
+		completed[cmp.Or(s.jobSets[job], job)] += n
+	}
+	for job, d := range demands {
+		d.succeeded = max(succeeded[job], completed[job])
+		demands[job] = d
+	}
+	return demands
+}
+
+// check stops the recording. It fails the test if, after any event, more pods were bound or requested than the pool has
+// nodes, or if a job grew and all jobs together then requested more nodes than were usable within maxLag. Surplus pods
+// count as requested once they are older than maxLag.
+func (h *history) check(t *testing.T) summary {
 	t.Helper()
 	h.untilCaughtUp(t)
 	h.stop()
 	h.done.Wait()
 
-	usable := map[string]bool{} // nodes by name
-	jobs := map[string]int{}    // sizes by name
-	alive := map[string]*corev1.Pod{}
-	cameSurplus := map[types.UID]time.Time{}
-	succeeded := map[string]string{} // jobs by name of the pod
+	s := &state{
+		usable: make(map[string]bool), sizes: make(map[string]int), alive: make(map[string]*corev1.Pod),
+		succeeded: make(map[string]string), completed: make(map[string]int), jobSets: make(map[string]string),
+		surplus: make(map[types.UID]time.Time),
+	}
 	type count struct {
 		at     time.Time
 		usable int
 	}
-	counts := []count{}
-	var v verdict
-	for _, event := range h.events {
-		v.events++
-		name := event.name
-		before, pod := jobs[name], alive[name]
-		switch event.kind {
-		case "Node":
-			delete(usable, name)
-		case "Pod":
-			delete(alive, name)
-			delete(succeeded, name)
-		default:
-			delete(jobs, name)
+	var counts []count
+	var sum summary
+	for i, e := range h.events {
+		sum.events++
+		grows := s.apply(e)
+		if e.kind == "Node" {
+			counts = append(counts, count{e.at, s.usableNodes()})
 		}
-		switch object := event.object.(type) {
-		case *corev1.Node:
-			usable[name] = cluster.Usable(object)
-		case *corev1.Pod:
-			switch job := jobOf(object); {
-			case job == "":
-			case holds(object):
-				alive[name] = object
-				if isNew := pod == nil || pod.UID != object.UID; isNew && surplus(object, jobs[job]) {
-					cameSurplus[object.UID] = event.at
-				}
-			case object.Status.Phase == corev1.PodSucceeded:
-				succeeded[name] = job
-			}
-		case *batchv1.Job:
-			if object.Labels[poolLabel] != "" { // Not a JobSet's, nor a foreign one.
-				jobs[name] = jobSize(object)
-			}
-		case *unstructured.Unstructured:
-			jobs[name] = sizeOf(object)
-		}
-		grows := jobs[name] > before && event.kind != "Node" && event.kind != "Pod"
-		if event.kind == "Node" {
-			n := 0
-			for _, is := range usable {
-				if is {
-					n++
-				}
-			}
-			counts = append(counts, count{event.at, n})
-		}
-		counted, bound := map[string]*corev1.Pod{}, 0
-		for name, pod := range alive {
+		counted, bound := make(map[string]*corev1.Pod), 0
+		for name, pod := range s.alive {
 			if pod.Spec.NodeName != "" && !ended(pod) {
 				bound++
 			}
-			if came, is := cameSurplus[pod.UID]; is && event.at.Sub(came) <= blindness {
+			if created, is := s.surplus[pod.UID]; is && e.at.Sub(created) <= maxLag {
 				continue
 			}
-			if h.lostAnswers {
+			if h.duplicates {
 				name = jobOf(pod) + " " + pod.Annotations["batch.kubernetes.io/job-completion-index"]
 			}
 			counted[name] = pod
 		}
-		demands := map[string]demand{}
-		for name, size := range jobs {
-			demands[name] = demand{size: size}
+		if h.duplicates {
+			sum.duplicates = max(sum.duplicates, len(s.alive)-len(counted))
 		}
-		for _, pod := range counted {
-			// A pod that is deleted before it is bound never holds a node.
-			d := demands[jobOf(pod)]
-			takes, exists := usable[pod.Spec.NodeName]
-			switch {
-			case takes, pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
-				d.alive++
-			case exists && pod.DeletionTimestamp == nil:
-				d.away++
+		if n := len(counted); n > sum.mostPods {
+			sum.mostPods, sum.mostNodes = n, len(s.usable)
+		}
+		demands := s.demands(counted)
+		if len(counted) > len(s.usable) || bound > len(s.usable) {
+			t.Fatalf("after event %d, %d pods are requested and %d are bound on %d nodes: %v of %v; the last events:\n%s",
+				e.revision, len(counted), bound, len(s.usable), slices.Sorted(maps.Keys(s.alive)), demands, describeEvents(h.events[:i+1]))
+		}
+		if !grows {
+			continue
+		}
+		sum.grows++
+		requested, most := 0, 0
+		for _, d := range demands {
+			requested += d.nodes()
+		}
+		for _, c := range slices.Backward(counts) {
+			most = max(most, c.usable)
+			if e.at.Sub(c.at) > maxLag {
+				break // This count was valid at the beginning of maxLag.
 			}
-			demands[jobOf(pod)] = d
 		}
-		for _, job := range succeeded {
-			d := demands[job]
-			d.succeeded++
-			demands[job] = d
-		}
-		if h.lostAnswers {
-			v.doubles = max(v.doubles, len(alive)-len(counted))
-		}
-		if n := len(counted); n > v.mostPods {
-			v.mostPods, v.mostNodes = n, len(usable)
-		}
-		if len(counted) > len(usable) || bound > len(usable) {
-			t.Fatalf("after event %d there are %d pods asked for and %d bound on %d nodes: %v of %v",
-				event.revision, len(counted), bound, len(usable), slices.Sorted(maps.Keys(alive)), demands)
-		}
-		if grows {
-			v.grows++
-			sum := 0
-			for _, d := range demands {
-				sum += d.nodes()
-			}
-			most := 0
-			for i := len(counts) - 1; i >= 0; i-- {
-				most = max(most, counts[i].usable)
-				if event.at.Sub(counts[i].at) > blindness {
-					break // What held until then, held at the beginning of the time.
-				}
-			}
-			if sum > most {
-				t.Fatalf("event %d makes a job grow, and all ask for %d nodes; %d are usable: %v", event.revision, sum, most, demands)
-			}
+		if requested > most {
+			t.Fatalf("after event %d, in which %s grows, all jobs request %d nodes; %d are usable: %v; the last events:\n%s",
+				e.revision, e.name, requested, most, demands, describeEvents(h.events[:i+1]))
 		}
 	}
-	return v
+	return sum
 }
 
-// untilCaughtUp waits until the watch has told of something that is written now, and so of
-// all that happened before.
+// describeEvents describes the events of the last 30 seconds, one per line.
+func describeEvents(events []event) string {
+	var b strings.Builder
+	last := events[len(events)-1].at
+	for _, e := range events {
+		if last.Sub(e.at) > 30*time.Second {
+			continue
+		}
+		fmt.Fprintf(&b, "%d %v %s %s: ", e.revision, e.at.Sub(last).Round(time.Millisecond), e.kind, e.name)
+		switch object := e.object.(type) {
+		case nil:
+			fmt.Fprintln(&b, "deleted")
+		case *corev1.Node:
+			fmt.Fprintln(&b, "usable:", cluster.Usable(object))
+		case *corev1.Pod:
+			fmt.Fprintf(&b, "%s on %q, deletion %v\n", object.Status.Phase, object.Spec.NodeName, object.DeletionTimestamp)
+		case *batchv1.Job:
+			fmt.Fprintf(&b, "size %d, %d pods have succeeded\n", jobSize(object), object.Status.Succeeded)
+		case *unstructured.Unstructured:
+			fmt.Fprintf(&b, "size %d\n", sizeOf(object))
+		}
+	}
+	return b.String()
+}
+
+// untilCaughtUp writes to a node and waits until the watch has returned this write, and so all earlier events.
 func (h *history) untilCaughtUp(t *testing.T) {
 	t.Helper()
 	node, err := kube.Client.CoreV1().Nodes().Patch(t.Context(), cluster.NodeName(h.pool, 0), types.MergePatchType,
@@ -366,7 +430,7 @@ func (h *history) untilCaughtUp(t *testing.T) {
 	})
 }
 
-// jobOf returns the name of the job that a pod belongs to and holds a node for, or "".
+// jobOf returns the name of the job of a pod that occupies a node, or "".
 func jobOf(pod *corev1.Pod) string {
 	if pod.Labels["ray.io/node-type"] == "head" {
 		return "" // It requests no GPU.
@@ -381,17 +445,17 @@ func jobOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// replicaIndex is the label that training-operator gives its pods.
+// replicaIndex is a label of the pods of training-operator.
 const replicaIndex = "training.kubeflow.org/replica-index"
 
-// holds reports whether a pod holds a node, or makes training-operator take one: it makes the
-// pods of all indexes below that of a pod which is not gone, a failed one too.
-func holds(pod *corev1.Pod) bool {
+// occupies reports whether a pod occupies a node, or makes training-operator create pods that do: it creates the pods of
+// all indexes below the index of an existing pod, even of a failed one.
+func occupies(pod *corev1.Pod) bool {
 	return !ended(pod) || pod.Labels[replicaIndex] != "" && pod.DeletionTimestamp != nil
 }
 
-// surplus reports whether training-operator made a pod by itself, of an index that its running
-// job of that size does not ask for.
+// surplus reports whether training-operator created a pod with an index that its running job of that size does not
+// request.
 func surplus(pod *corev1.Pod, size int) bool {
 	index, err := strconv.Atoi(pod.Labels[replicaIndex])
 	return err == nil && 0 < size && size <= index
@@ -406,7 +470,7 @@ func jobSize(job *batchv1.Job) int {
 	return int(*job.Spec.Parallelism)
 }
 
-// sizeOf returns for how many pods a job of a kind other than Job asks.
+// sizeOf returns the number of pods that a job of a kind other than Job requests.
 func sizeOf(job *unstructured.Unstructured) int {
 	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
 	paused, _, _ := unstructured.NestedBool(job.Object, "spec", "runPolicy", "suspend")
@@ -432,6 +496,6 @@ func sizeOf(job *unstructured.Unstructured) int {
 	return sum
 }
 
-func (v verdict) String() string {
-	return fmt.Sprintf("%d events, %d of them jobs that grew; at most %d pods on %d nodes", v.events, v.grows, v.mostPods, v.mostNodes)
+func (s summary) String() string {
+	return fmt.Sprintf("%d events, in %d of which a job grew; at most %d pods on %d nodes", s.events, s.grows, s.mostPods, s.mostNodes)
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -15,14 +16,15 @@ import (
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 )
 
-// TestStorm has jobs come, end, be deleted and change their mind, and nodes be lost, come
-// back and be drained, for a minute. At no event are there more pods than nodes, and nothing
-// foreign is written.
+var stormSeed = flag.Uint64("storm-seed", 1, "seed of the random events of TestStorm")
+
+// TestStorm submits, deletes and changes jobs, and loses, restores and drains nodes at random for a minute. At no time
+// may there be more pods than nodes, and the controller must not write to foreign jobs.
 func TestStorm(t *testing.T) {
 	const (
-		pool  = "storm"
-		nodes = 12
-		long  = time.Minute
+		pool     = "storm"
+		nodes    = 12
+		duration = time.Minute
 	)
 	newPool(t, pool, nodes)
 	job{name: "foreign", size: 3, unlabelled: true, annotations: elastic(1)}.submit(t, pool)
@@ -31,12 +33,12 @@ func TestStorm(t *testing.T) {
 	h := record(t, pool)
 	controller{pool: pool, account: release}.start(t)
 
-	// The same storm every time, as far as the cluster goes along.
-	random := rand.New(rand.NewPCG(1, 2))
+	// The events depend on the seed; their effects depend on the timing of the cluster.
+	random := rand.New(rand.NewPCG(*stormSeed, 2))
 	ctx := t.Context()
 	lost, drained := map[int]bool{}, map[int]bool{}
 	submitted := 0
-	for began := time.Now(); time.Since(began) < long; sleep(ctx, time.Duration(100+random.IntN(700))*time.Millisecond) {
+	for began := time.Now(); time.Since(began) < duration; sleep(ctx, time.Duration(100+random.IntN(700))*time.Millisecond) {
 		node := random.IntN(nodes)
 		name := cluster.NodeName(pool, node)
 		switch random.IntN(10) {
@@ -55,14 +57,14 @@ func TestStorm(t *testing.T) {
 			} else {
 				j.submit(t, pool)
 			}
-		case 0, 1: // Deleted, if it is there and a Job.
+		case 0, 1: // Delete a job, if it exists and is a Job.
 			background := metav1.DeletePropagationBackground
 			_ = kube.Client.BatchV1().Jobs(pool).Delete(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)), metav1.DeleteOptions{PropagationPolicy: &background})
-		case 2: // Much less or more to do than was thought.
+		case 2: // Change the work of a job.
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, 1+random.IntN(200))
 			_, _ = kube.Client.BatchV1().Jobs(pool).Patch(ctx, fmt.Sprintf("job-%03d", 1+random.IntN(submitted+1)),
 				types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		case 3: // Lost or back; a third of the nodes at most is away.
+		case 3: // Lose or restore a node. At most a third of the nodes is lost or drained.
 			if lost[node] || len(lost)+len(drained) < nodes/3 {
 				if lost[node] {
 					delete(lost, node)
@@ -71,7 +73,7 @@ func TestStorm(t *testing.T) {
 				}
 				must(t, setLost(ctx, name, lost[node]))
 			}
-		case 4: // Drained or back.
+		case 4: // Drain or restore a node.
 			if !drained[node] && len(lost)+len(drained) < nodes/3 {
 				drained[node] = true
 				must(t, setCordoned(ctx, name, true))
@@ -80,7 +82,7 @@ func TestStorm(t *testing.T) {
 				delete(drained, node)
 				must(t, setCordoned(ctx, name, false))
 			}
-		case 5: // A pod is deleted and comes again.
+		case 5: // Delete a pod.
 			list, err := kube.Client.CoreV1().Pods(pool).List(ctx, metav1.ListOptions{})
 			must(t, err)
 			if len(list.Items) > 0 {
@@ -93,17 +95,18 @@ func TestStorm(t *testing.T) {
 		must(t, setCordoned(ctx, cluster.NodeName(pool, node), false))
 	}
 
-	v := h.check(t)
-	t.Logf("%d jobs; %v; %d writes of jobs", submitted, v, checkWrites(t, before, release, pool))
-	if v.grows < submitted/4 {
-		t.Errorf("only %d times a job grew, of %d that were submitted: there was no storm", v.grows, submitted)
+	s := h.check(t)
+	t.Logf("%d jobs; %v; %d writes of jobs", submitted, s, checkWrites(t, before, release, pool))
+	// With some seeds, jobs whose pods failed several times wait for the back-off of the Job controller and grow rarely.
+	if s.grows == 0 || *stormSeed == 1 && s.grows < submitted/4 {
+		t.Errorf("%d jobs grew, of %d that were submitted, so the test checked little", s.grows, submitted)
 	}
 	if after := annotatedSpec(t, pool, "foreign"); after != foreign {
 		t.Errorf("the job without a label was\n%s\nand is\n%s", foreign, after)
 	}
 }
 
-// annotatedSpec returns the specification and the annotations of a job.
+// annotatedSpec returns the specification, the annotations and the labels of a job as JSON.
 func annotatedSpec(t *testing.T, pool, name string) string {
 	t.Helper()
 	job, err := kube.Client.BatchV1().Jobs(pool).Get(t.Context(), name, metav1.GetOptions{})

@@ -62,8 +62,9 @@ func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (a
 // patch. Patches fail with a conflict if the object changed since the step was planned.
 func (l *Loop) resize(ctx context.Context, step plan.Step, now time.Time) error {
 	j := step.Job
-	record := j.NextRecord(step.To, now)
-	for _, patch := range j.Kind.Resize(j.Shape, step.To) {
+	patches, nodes := step.Patches()
+	record := j.NextRecord(nodes, now)
+	for _, patch := range patches {
 		object := j.Object
 		if patch.Child {
 			object = j.Child
@@ -89,7 +90,9 @@ func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err e
 	switch {
 	case err == nil:
 		delete(l.pins.refusals, j.UID)
-		l.usage.resized(j.UID, step.To, !step.Frees(), now)
+		if !step.Queued {
+			l.usage.resized(j.UID, step.To, !step.Frees(), now)
+		}
 		change, reason := changeOf(step)
 		l.Metrics.changes.WithLabelValues(l.pool.Name, j.Kind.Name, change).Inc()
 		l.event(j, normal, reason, "%s", l.describe(step, j.Record.Gap))
@@ -145,6 +148,7 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 		restart = 0
 	}
 	switch {
+	case step.Queued:
 	case step.To == 0 && j.Capped():
 		return text + " that its pods do not use"
 	case step.To == 0:

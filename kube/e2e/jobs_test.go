@@ -68,9 +68,10 @@ type job struct {
 	annotations map[string]string
 	pods        map[string]string // annotations of its pods
 	unlabelled  bool
-	// queue is the LocalQueue of Kueue; "" means none. managedBy is the controller that creates the pods; nil
+	// queue is the LocalQueue of Kueue, and priority its WorkloadPriorityClass; "" means none. managedBy is the controller that creates the pods; nil
 	// means the Job controller.
 	queue     string
+	priority  string
 	managedBy *string
 	// evictAfter is the time until its pods are evicted from a lost node.
 	evictAfter time.Duration
@@ -106,6 +107,9 @@ func (j job) metadata(pool string) metav1.ObjectMeta {
 	}
 	if j.queue != "" {
 		m.Labels["kueue.x-k8s.io/queue-name"] = j.queue
+	}
+	if j.priority != "" {
+		m.Labels["kueue.x-k8s.io/priority-class"] = j.priority
 	}
 	return m
 }

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,7 +133,7 @@ func TestKueue(t *testing.T) {
 		run          func(t *testing.T)
 	}{
 		{"quota", "", kueueQuota}, {"cohort", "", kueueCohort}, {"not granted", "10s", kueueNotGranted}, {"not ours", "10s", kueueNotOurs},
-		{"RayCluster", "", kueueRayCluster},
+		{"RayCluster", "", kueueRayCluster}, {"RayJob", "", kueueRayJob}, {"preemption", "", kueuePreemption},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle}.start(t)
@@ -306,4 +307,65 @@ func runningHead(t *testing.T) (uid types.UID) {
 		uid = list.Items[i].UID
 	}
 	return uid
+}
+
+// kueueRayJob checks that the RayCluster of a RayJob keeps its size, because Kueue admits the workers of the RayJob, and that
+// another elastic Job grows into the rest of the quota.
+func kueueRayJob(t *testing.T) {
+	t.Helper()
+	setQueue(t, "team", 8)
+	template := job{}.template(kueue)
+	template.Spec.RestartPolicy = ""
+	pod, err := json.Marshal(template)
+	must(t, err)
+	_, err = kubectl(t.Context(), kube, fmt.Sprintf(`
+apiVersion: ray.io/v1
+kind: RayJob
+metadata:
+  {name: rayjob, namespace: kueue, labels: {kueue.x-k8s.io/queue-name: team, %s: kueue}, annotations: {elastalloc.dev/work: 100h}}
+spec:
+  submissionMode: HTTPMode
+  shutdownAfterJobFinishes: true
+  entrypoint: train
+  rayClusterSpec:
+    headGroupSpec: {rayStartParams: {}, template: {spec: {containers: [{name: head, image: head}]}}}
+    workerGroupSpecs: [{groupName: gpu, replicas: 2, minReplicas: 2, maxReplicas: 8, rayStartParams: {}, template: %s}]`, poolLabel, pod), "apply", "--server-side", "-f", "-")
+	must(t, err)
+	wait.For(t, "the workers of the RayJob", func() (bool, string) {
+		byJob, running := pods(t, kueue)
+		return running == 2, fmt.Sprint(byJob)
+	})
+	job{name: "first", size: 1, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+	wait.For(t, "the job in the rest of the quota", func() (bool, string) {
+		byJob, running := pods(t, kueue)
+		return running == 6 && byJob["first"] == 4, fmt.Sprint(byJob)
+	})
+	rays := dynamicClient(t, kube.Config).Resource(resourceOf("RayCluster")).Namespace(kueue)
+	list, err := rays.List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	untilEvent(t, list.Items[0].GetName(), "KueueOwned", "in its RayJob")
+	rayJobs := schema.GroupVersionResource{Group: "ray.io", Version: "v1", Resource: "rayjobs"}
+	must(t, dynamicClient(t, kube.Config).Resource(rayJobs).Namespace(kueue).Delete(t.Context(), "rayjob", metav1.DeleteOptions{}))
+	untilAdmitted(t, "the job in all of the quota", map[string]int{"first": 8})
+}
+
+// kueuePreemption checks that an elastic Job that has grown is started again after Kueue preempted it, at a size that fits
+// the quota that the other job leaves.
+func kueuePreemption(t *testing.T) {
+	t.Helper()
+	setQueue(t, "team", 8)
+	_, err := kubectl(t.Context(), kube, "", "patch", "clusterqueue", "team", "--type=merge", `-p={"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`)
+	must(t, err)
+	_, err = kubectl(t.Context(), kube, `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 1000`, "apply", "--server-side", "-f", "-")
+	must(t, err)
+	job{name: "first", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
+	untilAdmitted(t, "the job in all of the quota", map[string]int{"first": 8})
+	job{name: "urgent", size: 6, queue: "team", unlabelled: true, priority: "urgent"}.submit(t, kueue)
+	untilAdmitted(t, "the urgent job, and the other in the rest of the quota", map[string]int{"first": 2, "urgent": 6})
+	remove(t, "urgent")
+	untilAdmitted(t, "the job in all of the quota again", map[string]int{"first": 8})
 }

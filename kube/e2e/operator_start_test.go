@@ -146,7 +146,7 @@ internalCertManagement: {enable: false}
 webhook: {host: 127.0.0.1, port: %s, certDir: %s/k8s-webhook-server/serving-certs}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
-integrations: {frameworks: [batch/job, ray.io/raycluster]}
+integrations: {frameworks: [batch/job, ray.io/raycluster, ray.io/rayjob]}
 featureGates: {ElasticJobsViaWorkloadSlices: true, VisibilityOnDemand: false}
 `, webhookPort, directory, health)
 	case trainingOperator:
@@ -230,7 +230,7 @@ func kueueWebhooks(all []any) (kept []any) {
 	for _, element := range all {
 		webhook, _ := element.(map[string]any)
 		switch path, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "path"); {
-		case strings.HasSuffix(path, "-batch-v1-job"), strings.HasSuffix(path, "-ray-io-v1-raycluster"):
+		case strings.HasSuffix(path, "-batch-v1-job"), strings.HasSuffix(path, "-ray-io-v1-raycluster"), strings.HasSuffix(path, "-ray-io-v1-rayjob"):
 			webhook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": kueue}}
 			kept = append(kept, webhook)
 		case strings.Contains(path, "-kueue-x-k8s-io-"):

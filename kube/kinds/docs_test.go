@@ -34,7 +34,7 @@ func TestVersions(t *testing.T) {
 		{"etcd", programs, "go.etcd.io/etcd/server/v3", "all", ""},
 		{"kwok", programs, "sigs.k8s.io/kwok", "all", ""},
 		{"JobSet", programs, "sigs.k8s.io/jobset", "TestDecisions, TestOperators/TrainJob", "JobSet"},
-		{"KubeRay", script, "github.com/ray-project/kuberay/ray-operator", "TestOperators/RayCluster, TestKueue/RayCluster", "RayCluster"},
+		{"KubeRay", script, "github.com/ray-project/kuberay/ray-operator", "TestOperators/RayCluster, TestKueue/RayCluster, TestKueue/RayJob", "RayCluster"},
 		{"training-operator", script, "github.com/kubeflow/training-operator", "TestOperators/PyTorchJob", "PyTorchJob"},
 		{"Kubeflow Trainer", script, "github.com/kubeflow/trainer/v2", "TestOperators/TrainJob", "TrainJob"},
 		{"Kueue", script, "sigs.k8s.io/kueue", "TestKueue", ""},

@@ -21,8 +21,9 @@ func write(c *worldtest.Cluster, t plan.Target) {
 // take takes a step as the API server would.
 func take(c *worldtest.Cluster, s plan.Step) error {
 	job := c.Jobs[s.Job.Object.GetName()]
-	record := s.Job.NextRecord(s.To, c.Now)
-	for _, patch := range s.Job.Kind.Resize(s.Job.Shape, s.To) {
+	patches, nodes := s.Patches()
+	record := s.Job.NextRecord(nodes, c.Now)
+	for _, patch := range patches {
 		patched, err := worldtest.Patch(job, patch)
 		if err != nil {
 			return err

@@ -27,8 +27,8 @@ func kueueObjects(t *testing.T, documents ...string) (objects []*unstructured.Un
 	return objects
 }
 
-// TestKueue: a decision makes room for jobs that Kueue is to start, within its quota, and its steps
-// start and suspend none of them.
+// TestKueue checks that a decision frees nodes for jobs that Kueue will start, within its quota, and that its steps start
+// and suspend none of them. A job that waits gets the size of the decision while it is suspended.
 func TestKueue(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
@@ -74,13 +74,13 @@ func TestKueue(t *testing.T) {
 		got[target.Job.Object.GetName()] = target.Nodes
 		write(c, target)
 	}
-	if got["runs"] != 4 || got["waits"] != 3 || got["own"] != 1 {
-		t.Errorf("targets are %v; want 4 and 3 within the quota of 7, and 1 for the job that is not Kueue's", got)
+	if got["runs"] != 4 || got["waits"] != 2 || got["own"] != 2 {
+		t.Errorf("targets are %v; want 4 and 2 within the quota of 7, and 2 for the job that is not Kueue's", got)
 	}
 	for range 4 {
 		p := plan.Steps(c.ClusterState(), "")
 		for _, step := range append(p.Ready, p.Waiting...) {
-			if step.Job.Kueue && (step.From == 0 || step.To == 0) {
+			if step.Job.Kueue && !step.Queued && (step.From == 0 || step.To == 0) {
 				t.Errorf("step %v of %s", step, step.Job.ID)
 			}
 		}
@@ -93,8 +93,8 @@ func TestKueue(t *testing.T) {
 		c.RemoveDeletedPods()
 	}
 	p := plan.Steps(c.ClusterState(), "")
-	if j := c.ClusterState().Jobs; !p.Done() || j[1].Nodes() != 4 || j[2].Nodes() != 0 {
-		t.Errorf("jobs have %d and %d nodes; want 4, and none for the one that Kueue is to start", j[1].Nodes(), j[2].Nodes())
+	if j := c.ClusterState().Jobs; !p.Done() || j[1].Nodes() != 4 || j[2].Nodes() != 0 || j[2].Shape.Size != 2 {
+		t.Errorf("jobs have %d and %d nodes, and the waiting one the size %d; want 4, 0 and 2", j[1].Nodes(), j[2].Nodes(), j[2].Shape.Size)
 	}
 	// Not even where the decision takes all nodes of a job that runs.
 	annotations := c.Jobs["runs"].GetAnnotations()

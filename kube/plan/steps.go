@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
 
@@ -64,10 +65,22 @@ type Step struct {
 	Job *world.Job
 	// From and To are the sizes before and after; 0 means suspended.
 	From, To int
+	// Queued is true if the job waits for Kueue and stays suspended. Kueue starts it with To nodes.
+	Queued bool
 }
 
 // Frees reports whether the step frees nodes.
 func (s Step) Frees() bool { return s.To < s.From }
+
+// Patches returns the patches that take the step, and the number of nodes that the job then has.
+func (s Step) Patches() (patches []kinds.Patch, nodes int) {
+	shape := s.Job.Shape
+	if !s.Queued {
+		return s.Job.Kind.Resize(shape, s.To), s.To
+	}
+	shape.Suspended = false // The patches do not resume the job.
+	return s.Job.Kind.Resize(shape, s.To), 0
+}
 
 // Plan contains the remaining steps of a decision.
 type Plan struct {
@@ -121,7 +134,9 @@ func Steps(w *world.ClusterState, current string) Plan {
 			case !j.Resizable() || step.From == step.To:
 			case step.To == 0 && !w.MayPause(j): // The decision was made before the outage.
 			case step.From == 0 && j.Shape.StartSize > 0 && step.To != j.Shape.StartSize: // The decision did not know StartSize.
-			case j.Kueue && (step.From == 0 || step.To == 0): // Kueue starts and suspends the job.
+			case j.Kueue && (step.To == 0 || step.From == 0 && step.To >= j.Shape.Size): // Kueue starts and suspends the job.
+			case j.Kueue && step.From == 0: // It needs no free nodes yet.
+				p.Ready = append(p.Ready, Step{Job: j, From: j.Shape.Size, To: step.To, Queued: true})
 			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 				p.Conflicts = append(p.Conflicts, step)
 			default:
@@ -176,6 +191,8 @@ func lastDecision(w *world.ClusterState, current string) (last *world.Record, wr
 // String describes the step.
 func (s Step) String() string {
 	switch {
+	case s.Queued:
+		return fmt.Sprintf("wait for %d instead of %d nodes", s.To, s.From)
 	case s.From == 0:
 		return fmt.Sprintf("start with %d nodes", s.To)
 	case s.To == 0:

@@ -171,7 +171,8 @@ func (o *observer) kueueOwned(j *Job) string {
 	j.Queue = o.queues.local[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetLabels()[kueueLabel]}]
 	annotations := j.Object.GetAnnotations()
 	_, partial := annotations[kueueMin]
-	gated := slices.Contains(j.Shape.Pod.SchedulingGates, corev1.PodSchedulingGate{Name: kueueGate})
+	elastic := !partial && annotations[kueueGate] == "true" &&
+		slices.Contains(j.Shape.Pod.SchedulingGates, corev1.PodSchedulingGate{Name: kueueGate})
 	switch {
 	case j.Kind.Name != "Job" && j.Kind.Name != "RayCluster":
 		return "Kueue admits its kind at a fixed size; Jobs and RayClusters can be elastic"
@@ -179,9 +180,12 @@ func (o *observer) kueueOwned(j *Job) string {
 		return "Kueue admits the number of workers in its RayJob or RayService, unless the autoscaler of Ray sets it"
 	case j.Shape.Suspended && j.Shape.Size == 0:
 		return "it has no workers that Kueue could admit; must have at least one replica"
+	case j.Shape.Suspended && elastic:
+		// Its size may be reduced while it waits. Kueue may have preempted it after it had grown.
+		j.Sizes = append(slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return n >= j.Shape.Size }), j.Shape.Size)
 	case j.Shape.Suspended:
 		j.Shape.StartSize = j.Shape.Size
-	case partial || !gated || annotations[kueueGate] != "true":
+	case !elastic:
 		return "Kueue suspends a job that is resized; must be an elastic job without partial admission"
 	case !o.queues.known[j.UID]:
 		return "Kueue has not admitted it"

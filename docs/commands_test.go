@@ -1,5 +1,5 @@
-// Package docs tests the documentation: what it tells a reader to type runs, what it shows
-// is what is printed, and what it names exists.
+// Package docs tests the documentation: its commands run, their output is the output that it shows, and everything that it
+// names exists.
 package docs
 
 import (
@@ -19,9 +19,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// TestCommands runs what every page tells a reader to type, as one session of a shell in a
-// copy of the repository with its programs built, and compares what a page shows after a
-// command, a block without a language, with what the command printed.
+// TestCommands runs the commands of each page as one session of a shell, in a copy of the repository with its programs
+// built. A block without a language after a command is compared with the output of the command.
 func TestCommands(t *testing.T) {
 	if !testtier.Docs.Selected() {
 		t.Skip("slow; make docs runs it")
@@ -122,7 +121,7 @@ type step struct {
 	line int // 0 of running text
 	text string
 	how  string
-	// shown are the lines that the page says it prints.
+	// shown are the lines of output that the page shows.
 	shown     []string
 	shownLine int
 }
@@ -155,7 +154,7 @@ func newSession(p page) *session {
 	return s
 }
 
-// leaveOut returns a block without the lines that begin as the mark says.
+// leaveOut returns a block without the lines with the beginning that the mark names.
 func (s *session) leaveOut(b block, mark string) string {
 	quoted, reason, _ := strings.Cut(mark, ": ")
 	begin := strings.Trim(quoted, `"`)
@@ -199,7 +198,7 @@ for ((step = 0; step < $1; step++)); do
 		await $!
 		stop $!
 		;;
-	"run beside a server")
+	"run with a server")
 		bin/elastalloc serve 2>/dev/null &
 		server=$!
 		await $server

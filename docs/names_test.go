@@ -95,7 +95,7 @@ func TestObjectives(t *testing.T) {
 }
 
 // TestDocumentedNames checks that the targets of make, the scripts and the Go tests, benchmarks
-// and fuzzers that the documentation tells to run are there.
+// and fuzzers that the documentation names exist.
 func TestDocumentedNames(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

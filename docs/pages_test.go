@@ -29,18 +29,18 @@ type block struct {
 	line     int // of its fence
 	language string
 	text     string
-	mark     string // what the comment before it says
+	mark     string // from the comment before it
 }
 
-// What a comment before a block of sh says; a block without one is run. "Not run" before
-// the title is said of all commands of the page.
+// The marks in the comment before a block of sh. A block without a comment is run. "Not run" before the title applies to all
+// commands of the page.
 const (
 	// notRun goes on with the reason.
 	notRun = "not run: "
 	// without goes on with a line to leave out, a colon, and the reason.
 	without = "run without "
-	// besideServer runs a block while a server does.
-	besideServer = "run beside a server"
+	// withServer runs a block while a server does.
+	withServer = "run with a server"
 	// serves runs a block until the server that it ends with serves, and then stops that.
 	serves = "serves"
 	// needs, before the title, goes on with programs without which nothing of the page is run.
@@ -54,7 +54,7 @@ var (
 	inline  = regexp.MustCompile(`^(?:bin/)?elastalloc(?:-lab)? [a-z-]+ .*examples/`)
 )
 
-// pages returns the pages that tell a reader to type something.
+// pages returns the pages with commands.
 func pages(t *testing.T) []page {
 	t.Helper()
 	var found []page
@@ -127,14 +127,14 @@ func parse(name, text string) (page, error) {
 
 func known(mark string) bool {
 	_, _, reasoned := strings.Cut(strings.TrimPrefix(mark, without), ": ")
-	return strings.HasPrefix(mark, notRun) || strings.HasPrefix(mark, without) && reasoned || mark == besideServer || mark == serves
+	return strings.HasPrefix(mark, notRun) || strings.HasPrefix(mark, without) && reasoned || mark == withServer || mark == serves
 }
 
 func TestParse(t *testing.T) {
-	p, err := parse("a.md", "<!-- not run: no cluster -->\n# A\n\n```sh\na\n```\n\n1. x\n\n   <!-- run beside a server -->\n   ```sh\n   b\n   ```\n\nSo `elastalloc explain -f examples/a.json`.\n")
+	p, err := parse("a.md", "<!-- not run: no cluster -->\n# A\n\n```sh\na\n```\n\n1. x\n\n   <!-- run with a server -->\n   ```sh\n   b\n   ```\n\nSo `elastalloc explain -f examples/a.json`.\n")
 	if err != nil || fmt.Sprintf("%+v %q", p.blocks, p.inline) != "[{line:4 language:sh text:a\n mark:not run: no cluster} "+
 		`{line:11 language:sh text:   b
- mark:run beside a server}] ["elastalloc explain -f examples/a.json"]` {
+ mark:run with a server}] ["elastalloc explain -f examples/a.json"]` {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for text, want := range map[string]string{

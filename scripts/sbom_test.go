@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestBill checks the bill of two programs with what the Go command says of one of them.
+// TestBill checks the bill of two programs with the output of the Go command for one of them.
 func TestBill(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("jq"); err != nil {

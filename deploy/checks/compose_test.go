@@ -58,6 +58,6 @@ func TestCompose(t *testing.T) {
 		t.Errorf("the image has no folder %s of the server's user", record)
 	}
 	if !server.ReadOnly || len(server.CapDrop) != 1 || server.CapDrop[0] != "ALL" {
-		t.Errorf("the server may write or holds capabilities: read-only %t, dropped %v", server.ReadOnly, server.CapDrop)
+		t.Errorf("the server may write or has capabilities: read-only %t, dropped %v", server.ReadOnly, server.CapDrop)
 	}
 }

@@ -72,7 +72,7 @@ func TestControllerChartRefuses(t *testing.T) {
 	}
 }
 
-// TestControllerAlerts checks that each alert says how bad it is and has an entry of the
+// TestControllerAlerts checks that each alert has a severity and an entry of the
 // runbook, that tests see it fire and keep quiet, and that its series, as those of the
 // dashboard, are some that the controller has.
 func TestControllerAlerts(t *testing.T) {

@@ -130,7 +130,7 @@ func TestDocumentedValues(t *testing.T) {
 	}
 }
 
-// TestChartRefusesBadValues checks that the schema tells mistakes.
+// TestChartRefusesBadValues checks that the schema rejects invalid values.
 func TestChartRefusesBadValues(t *testing.T) {
 	helm := program(t, "helm")
 	for _, bad := range []string{
@@ -331,7 +331,7 @@ func checkPod(t *testing.T, template *corev1.PodTemplateSpec) {
 		case probe.GRPC != nil && portNumber(container, intstr.FromString("grpc")) == probe.GRPC.Port:
 		case probe.HTTPGet != nil && portNumber(container, probe.HTTPGet.Port) != 0:
 		default:
-			t.Errorf("a probe asks no port of the container: %+v", probe)
+			t.Errorf("a probe uses no port of the container: %+v", probe)
 		}
 		withTLS := flagOf(container.Args, "tls-cert") != ""
 		if probe != nil && probe.GRPC != nil && withTLS {

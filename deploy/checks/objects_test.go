@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// objects are manifests, decoded and told apart by kind.
+// objects are decoded manifests by kind.
 type objects struct {
 	namespaces      []*corev1.Namespace
 	accounts        []*corev1.ServiceAccount
@@ -103,7 +103,7 @@ func decode(t *testing.T, manifests []byte) objects {
 	}
 }
 
-// isEmpty returns whether a document holds comments and separators alone.
+// isEmpty returns whether a document has only comments and separators.
 func isEmpty(document []byte) bool {
 	for line := range bytes.Lines(document) {
 		line = bytes.TrimSpace(line)

@@ -29,9 +29,9 @@ func readFile(t *testing.T, elements ...string) []byte {
 	return content
 }
 
-// program returns the path of a program that Go does not bring: the one that the
-// variable of its name says, the one in .tools/bin, or the one on the PATH. Where
-// there is none the test is skipped, and in CI it fails.
+// program returns the path of a program that is not part of Go: the value of the
+// environment variable with its name, or the program in .tools/bin or on the PATH. Without
+// the program, the test is skipped, and in CI it fails.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	for _, candidate := range []string{os.Getenv(strings.ToUpper(name)), atRoot(t, ".tools", "bin", name), name} {

@@ -26,13 +26,13 @@ import (
 
 // TestLoadedServer runs a server with the flags of the manifests, loads it, has a real
 // Prometheus scrape it with the configuration and the rules of deploy, and checks that
-// every query of the dashboard and of the rules has an answer.
+// every query of the dashboard and of the rules returns data.
 func TestLoadedServer(t *testing.T) {
 	prometheus := program(t, "prometheus")
 	container := decode(t, readFile(t, "deploy", "kubernetes", "elastalloc.yaml")).deployments[0].Spec.Template.Spec.Containers[0]
 	path := buildServer(t)
-	// One decision at a time, so that others get no turn, and CBC besides, which is
-	// missing. Backends add up.
+	// One decision at a time, so that other calls get no slot. CBC is missing. The values of several flags --backends
+	// are combined.
 	address, adminAddress := startServer(t, path, append(container.Args,
 		"--max-inflight=1", "--max-queue=0", "--backends=cbc", "--cbc="+filepath.Join(t.TempDir(), "missing"),
 		"--metrics-groups=research,vision,language,ads", "--record="+t.TempDir())...)
@@ -49,8 +49,8 @@ func TestLoadedServer(t *testing.T) {
 	}
 	eventually(t, "every rule evaluates", func() error { return api.rulesHealthy(t.Context(), len(alerts(t))) })
 
-	// CBC is missing, the server is there, and calls without a turn are greedy's or, where even
-	// that has no room, turned away.
+	// CBC is missing, the server is available, and calls without a slot are decided by greedy or, if there is no room
+	// for that either, rejected.
 	eventually(t, "the alert of a missing backend fires", func() error { return api.hasData(t.Context(), firing("ElastallocBackendDown")) })
 	eventually(t, "an alert of load fires", func() error {
 		return api.hasData(t.Context(), firing("ElastallocGreedyForLoad|ElastallocShedding"))
@@ -79,7 +79,7 @@ func firing(alert string) string {
 	return fmt.Sprintf(`ALERTS{alertname=~%q,alertstate="firing"}`, alert)
 }
 
-// checkHealth asks for what the probes of the manifests ask.
+// checkHealth sends the health checks of the probes of the manifests.
 func checkHealth(t *testing.T, address string, services ...*string) {
 	t.Helper()
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -99,12 +99,10 @@ func checkHealth(t *testing.T, address string, services ...*string) {
 	}
 }
 
-// patience is how long a test waits: only what hangs takes that long, on a busy machine
-// as well.
+// patience is the maximum time for which a test waits. Even on a busy machine, only a program that hangs takes that long.
 const patience = 5 * time.Minute
 
-// eventually checks a condition until it holds, and fails the test where it does not come
-// to hold.
+// eventually checks a condition until it is met, and fails the test if it is not met within patience.
 func eventually(t *testing.T, what string, condition func() error) {
 	t.Helper()
 	ticker := time.NewTicker(250 * time.Millisecond)
@@ -162,19 +160,19 @@ func startPrometheus(t *testing.T, path, target string) api {
 		err := prometheus.Wait()
 		log.Close()
 		if t.Failed() || err != nil {
-			said, _ := os.ReadFile(log.Name())
-			t.Logf("Prometheus ended with %v; it said\n%s", err, said)
+			output, _ := os.ReadFile(log.Name())
+			t.Logf("Prometheus exited with %v; its log is\n%s", err, output)
 		}
 	})
 	var address string
 	eventually(t, "Prometheus listens", func() error {
-		said, err := os.ReadFile(log.Name())
+		output, err := os.ReadFile(log.Name())
 		if err != nil {
 			return err
 		}
-		found := regexp.MustCompile(`msg="Listening on".* address=(\S+)`).FindSubmatch(said)
+		found := regexp.MustCompile(`msg="Listening on".* address=(\S+)`).FindSubmatch(output)
 		if found == nil {
-			return errors.New("it does not say so")
+			return errors.New("its log has no address")
 		}
 		address = string(found[1])
 		return nil
@@ -185,7 +183,7 @@ func startPrometheus(t *testing.T, path, target string) api {
 // api is that of a Prometheus.
 type api struct{ url string }
 
-// get reads the data of an answer.
+// get decodes the data of a response.
 func (a api) get(ctx context.Context, path string, data any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+path, http.NoBody)
 	if err != nil {
@@ -211,7 +209,7 @@ func (a api) get(ctx context.Context, path string, data any) error {
 
 var errNoData = errors.New("no data")
 
-// hasData returns nil if a query has a finite number in its answer.
+// hasData returns nil if a query returns a finite number.
 func (a api) hasData(ctx context.Context, expr string) error {
 	var data struct {
 		Result []struct {

@@ -83,13 +83,13 @@ func queriesOf(t *testing.T, content []byte) []query {
 		text := variable.Query.(map[string]any)["query"].(string)
 		matches := labelValues.FindStringSubmatch(text)
 		if matches == nil {
-			t.Errorf("variable %s: cannot tell the series of %s", variable.Name, text)
+			t.Errorf("variable %s: the series of %s are unknown", variable.Name, text)
 			continue
 		}
 		all = append(all, query{"variable " + variable.Name, fillIn(matches[1])})
 	}
 	if len(all) == 0 {
-		t.Fatal("the dashboard asks nothing")
+		t.Fatal("the dashboard has no queries")
 	}
 	return all
 }
@@ -99,8 +99,8 @@ func fillIn(expr string) string {
 	return strings.NewReplacer("$job", "elastalloc", "$namespace", ".*", "$instance", ".*", "$__rate_interval", "1m").Replace(expr)
 }
 
-// ruleQueries returns every query of the rules. That of an alert has no answer when all
-// is well, so there it is the series that the alert looks at.
+// ruleQueries returns every query of the rules. The query of an alert returns nothing while
+// the alert is inactive, so it is replaced by the series that the alert uses.
 func ruleQueries(t *testing.T) []query {
 	t.Helper()
 	var all []query
@@ -154,7 +154,7 @@ func TestQueriesParse(t *testing.T) {
 }
 
 // checkDocumented checks that docs/reference/metrics.md has the series of a query. Tests of both programs
-// hold the page to what they export.
+// compare the page with the exported metrics.
 func checkDocumented(t *testing.T, where, expr string) {
 	t.Helper()
 	page := string(readFile(t, "docs", "reference", "metrics.md"))
@@ -199,7 +199,7 @@ func TestDashboardLayout(t *testing.T) {
 		}
 		for _, target := range p.Targets {
 			if target.Datasource.UID != "${datasource}" {
-				t.Errorf("%s asks the data source %s", p.Title, target.Datasource.UID)
+				t.Errorf("%s uses the data source %s", p.Title, target.Datasource.UID)
 			}
 			if target.LegendFormat == "" {
 				t.Errorf("%s: %s has no legend", p.Title, target.Expr)
@@ -232,7 +232,7 @@ func TestDashboardShowsEveryMetric(t *testing.T) {
 		"grpc_server_handled_total", "grpc_server_handling_seconds_", "go_goroutines", "process_resident_memory_bytes",
 	} {
 		if !slices.ContainsFunc(asked, func(expr string) bool { return strings.Contains(expr, metric) }) {
-			t.Errorf("nothing asks for %s", metric)
+			t.Errorf("no query uses %s", metric)
 		}
 	}
 }

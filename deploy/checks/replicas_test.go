@@ -19,17 +19,17 @@ import (
 func TestUpgradeKeepsServers(t *testing.T) {
 	helm := program(t, "helm")
 	for name, test := range map[string]struct {
-		present *int32 // the replicas of the deployment that is there, nil where there is none
+		present *int32 // the replicas of the existing deployment, nil without one
 		flags   []string
 		want    int32
 	}{
-		"fresh":                                 {nil, nil, 3},
-		"fresh, with a larger minimum":          {nil, []string{"--set=autoscaling.minReplicas=5"}, 5},
-		"fresh, without autoscaling":            {nil, []string{"--set=autoscaling.enabled=false"}, 3},
-		"autoscaling is turned on":              {new(int32(4)), nil, 4},
-		"an upgrade after the autoscaler's":     {new(int32(9)), nil, 9},
-		"below the minimum":                     {new(int32(1)), nil, 3},
-		"autoscaling is off, and asks for more": {new(int32(2)), []string{"--set=autoscaling.enabled=false,replicas=6"}, 6},
+		"fresh":                                  {nil, nil, 3},
+		"fresh, with a larger minimum":           {nil, []string{"--set=autoscaling.minReplicas=5"}, 5},
+		"fresh, without autoscaling":             {nil, []string{"--set=autoscaling.enabled=false"}, 3},
+		"autoscaling is turned on":               {new(int32(4)), nil, 4},
+		"an upgrade after the autoscaler's":      {new(int32(9)), nil, 9},
+		"below the minimum":                      {new(int32(1)), nil, 3},
+		"autoscaling is off, with more replicas": {new(int32(2)), []string{"--set=autoscaling.enabled=false,replicas=6"}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(apiServer(t, test.present))
@@ -45,13 +45,13 @@ func TestUpgradeKeepsServers(t *testing.T) {
 			args := []string{"template", "release", "deploy/helm/elastalloc", "--namespace=somewhere", kubeVersion, "--dry-run=server", "--kubeconfig=" + config}
 			rendered := decode(t, output(t, helm, append(args, test.flags...)...))
 			if got := rendered.deployments[0].Spec.Replicas; got == nil || *got != test.want {
-				t.Errorf("the deployment asks for %v servers; want %d", got, test.want)
+				t.Errorf("the deployment has %v servers; want %d", got, test.want)
 			}
 		})
 	}
 }
 
-// apiServer answers what helm asks of a cluster in order to look up a deployment.
+// apiServer responds to the requests with which helm looks up a deployment.
 func apiServer(t *testing.T, replicas *int32) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -61,7 +61,7 @@ func startServer(t *testing.T, path string, args ...string) (address, adminAddre
 		_ = server.Process.Signal(syscall.SIGTERM)
 		<-read
 		if err := server.Wait(); err != nil {
-			t.Errorf("the server ended with %v; its first lines: %q", err, seen)
+			t.Errorf("the server exited with %v; its first lines: %q", err, seen)
 		}
 	})
 	if address == "" {
@@ -70,7 +70,7 @@ func startServer(t *testing.T, path string, args ...string) (address, adminAddre
 	return address, adminAddress
 }
 
-// load asks the server for decisions of every kind, over and over, until the test ends:
+// load requests decisions of every kind repeatedly until the test completes:
 // proven, cut short, greedy, of a backend that is missing, bad requests, and more at a
 // time than it takes.
 func load(t *testing.T, path, address string) {

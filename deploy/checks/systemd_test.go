@@ -56,7 +56,7 @@ func TestSystemdUnitRecords(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 		})
-		// The server has ended, so all calls are written.
+		// The server has exited, so all calls are written.
 		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl.zst"))
 		if err != nil || (len(files) == 0) != off {
 			t.Errorf("%s: the recordings are %q, %v", name, files, err)

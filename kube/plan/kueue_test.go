@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
@@ -105,5 +107,42 @@ func TestKueue(t *testing.T) {
 	c.Jobs["runs"].SetAnnotations(annotations)
 	if p = plan.Steps(c.ClusterState(), "late"); p.ID != "late" || len(p.Ready)+len(p.Waiting)+len(p.Conflicts) > 0 {
 		t.Errorf("plan is %+v; want nothing to do", p)
+	}
+}
+
+// TestQueuedStep checks the patches that reduce the size of a job that waits for Kueue: they write pods or replicas, not
+// units or hosts, and never the suspension.
+func TestQueuedStep(t *testing.T) {
+	t.Parallel()
+	const rayCluster = `{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: a, namespace: default, uid: uid-a}, spec: {suspend: true, workerGroupSpecs: [
+		{groupName: gpu, replicas: 4, minReplicas: 1, maxReplicas: 8, numOfHosts: 2, template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 8}}}]}}}]}}`
+	small := worldtest.SmallJob("a", 4, 2, nil)
+	_ = unstructured.SetNestedField(small.Object, true, "spec", "suspend")
+	for name, test := range map[string]struct {
+		object *unstructured.Unstructured
+		kind   string
+		units  bool
+		to     int
+		want   string
+	}{
+		"units":         {small, "Job", true, 4, `[{"op":"add","path":"/spec/parallelism","value":2},{"op":"add","path":"/spec/completions","value":2}]`},
+		"several hosts": {kueueObjects(t, rayCluster)[0], "RayCluster", false, 4, `[{"op":"add","path":"/spec/workerGroupSpecs/0/replicas","value":2}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := kinds.Named([]string{test.kind})[0]
+			shape, err := kind.Read(test.object, nil, worldtest.Unit)
+			if err == nil && test.units {
+				shape, err = shape.InUnits()
+			}
+			if err != nil || shape.Size != 8 || !shape.Suspended {
+				t.Fatalf("shape is %+v, error %v; want a suspended job of the size 8", shape, err)
+			}
+			patches, nodes := plan.Step{Job: &world.Job{Kind: kind, Object: test.object, Shape: shape}, From: 8, To: test.to, Queued: true}.Patches()
+			got, err := json.Marshal(patches[0].Operations)
+			if err != nil || len(patches) != 1 || string(got) != test.want || nodes != 0 {
+				t.Errorf("patches are %s for %d nodes, error %v; want %s for 0 nodes", got, nodes, err, test.want)
+			}
+		})
 	}
 }

@@ -191,6 +191,8 @@ func Legal(j *world.Job) []int {
 		sizes = []int{j.Nodes()}
 	case j.Nodes() == 0 && j.Shape.StartSize > 0:
 		sizes = []int{j.Shape.StartSize}
+	case j.QueuedSizes != nil:
+		sizes = j.QueuedSizes
 	}
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return !j.AllowsSize(n) })
 }

@@ -182,7 +182,7 @@ func (o *observer) kueueOwned(j *Job) string {
 		return "it has no workers that Kueue could admit; must have at least one replica"
 	case j.Shape.Suspended && elastic:
 		// Its size may be reduced while it waits. Kueue may have preempted it after it had grown.
-		j.Sizes = append(slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return n >= j.Shape.Size }), j.Shape.Size)
+		j.QueuedSizes = append(slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return n >= j.Shape.Size }), j.Shape.Size)
 	case j.Shape.Suspended:
 		j.Shape.StartSize = j.Shape.Size
 	case !elastic:

@@ -77,6 +77,9 @@ type Job struct {
 	Kueue   bool
 	Queue   string
 	Ceiling int
+	// QueuedSizes are the legal sizes of an elastic job that waits for Kueue: its size, and all smaller ones in
+	// Sizes. It is nil for all other jobs.
+	QueuedSizes []int
 	// Cooling is true if the job was resized less than the pool's MinInterval ago or has terminating pods.
 	Cooling bool
 	// Growing is true if the job was resized less than the pool's SettleTimeout ago and not all of its

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -65,5 +66,40 @@ func TestKueueDoesNotStart(t *testing.T) {
 	}
 	if left > 2*time.Hour {
 		t.Errorf("for %v of 10 h nodes were left to it", left)
+	}
+}
+
+// TestKueuePreempts checks that an elastic job which Kueue preempts several times waits each time for the quota that is
+// left, also if it takes longer than declared.
+func TestKueuePreempts(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		until       time.Duration // time until the first preemption
+		times       int
+	}{
+		"often":        {map[string]string{"work": "1000h", "nodes": "1-8"}, 20 * time.Minute, 5},
+		"past its end": {map[string]string{"work": "3h", "nodes": "1-8"}, 2 * time.Hour, 1},
+		"other size":   {map[string]string{"work": "1000h", "nodes": "1,2,4", "speeds": "1,1.9,3.6"}, 20 * time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKueueModel(t, 8, rand.New(rand.NewPCG(0, 0)))
+			q := k.submit(&queuedJob{size: 7, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}}, test.annotations)
+			pass := func(d time.Duration) {
+				for began := k.now; k.now.Sub(began) < d; {
+					k.pass()
+				}
+			}
+			pass(test.until)
+			for range test.times {
+				urgent := k.submit(&queuedJob{urgent: true, size: 6}, nil)
+				if pass(30 * time.Minute); q.size != 2 || q.admitted != 2 {
+					k.fatal("the preempted job has the size %d, of which %d are admitted; want 2", q.size, q.admitted)
+				}
+				k.complete(urgent)
+				pass(20 * time.Minute)
+			}
+		})
 	}
 }

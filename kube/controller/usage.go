@@ -97,6 +97,8 @@ func (t *usageTracker) observe(w *world.ClusterState) (unused []*world.Job) {
 func (u *jobUsage) countReverts(w *world.ClusterState, j *world.Job) {
 	switch {
 	case u.written < 0:
+	case j.Kueue && j.Nodes() == 0: // Kueue preempted the job, which reverts no resize.
+		u.written = -1
 	case j.Nodes() == u.written || j.Shape.Finished:
 		if w.Now.Sub(u.writtenAt) > maxCapped {
 			u.Reverted = 0

@@ -264,6 +264,7 @@ func (o *observer) judge(j *Job) {
 			j.Usage.Reverted, j.Usage.ConflictUntil.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Message)
+	case j.Kueue && j.Nodes() == 0: // Kueue may have preempted it past its estimated completion. It needs a size that fits the quota.
 	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Succeeded() > 0):
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it should have completed %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))

@@ -1,6 +1,8 @@
 package controller_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -9,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // TestKueueDoesNotStart: nodes that were left to a job which Kueue then does not start are used again,
@@ -102,4 +106,36 @@ func TestKueuePreempts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKueueWaitingIsNoWork checks that a job does no work while Kueue suspends it and no decision succeeds.
+func TestKueueWaitingIsNoWork(t *testing.T) {
+	t.Parallel()
+	k := newKueueModel(t, 8, rand.New(rand.NewPCG(0, 0)))
+	k.submit(&queuedJob{size: 8, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}}, map[string]string{"work": "20h", "nodes": "1-8"})
+	for range 10 {
+		k.pass()
+	}
+	k.allocator = failing{k.allocator}
+	k.start()
+	k.pass()
+	remaining := func() time.Duration { return k.loop.Report().State.Jobs[0].Estimate.Remaining }
+	k.submit(&queuedJob{urgent: true, size: 6}, nil)
+	k.pass()
+	k.pass()
+	before := remaining()
+	for range 20 {
+		k.pass()
+	}
+	// Each observation counts the time until the one before it.
+	if after := remaining(); before-after > 5*k.step || before <= 0 {
+		t.Errorf("%v of its work remain after %v without nodes; want about %v", after, 20*k.step, before)
+	}
+}
+
+// failing is an allocator that is not available.
+type failing struct{ controller.Allocator }
+
+func (failing) Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	return nil, errors.New("it is not available")
 }

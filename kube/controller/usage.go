@@ -73,7 +73,7 @@ func (t *usageTracker) observe(w *world.ClusterState) (unused []*world.Job) {
 		} else if u.idle {
 			u.Idle += max(0, w.Now.Sub(t.seen))
 		}
-		u.idle = j.Nodes() > 0 && j.Pods.Running == 0
+		u.idle = j.Pods.Running == 0 // Another writer may have suspended the job, so that its record still has nodes.
 		u.ObservedNodes = j.NodesInUse()
 		if !j.Growing {
 			u.grewTo = 0

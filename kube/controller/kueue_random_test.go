@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
 // kueueModel is a model of Kueue with one ClusterQueue. It admits waiting jobs in the order of their submission, and also
@@ -30,8 +33,19 @@ type kueueModel struct {
 	jobs    []*queuedJob
 	created int
 	history []string
-	// event is the time of the last event, other than a decision of the controller.
-	event time.Time
+	// event is the time of the last event, other than a decision of the controller. decided is the time of the last decision.
+	event, decided time.Time
+}
+
+// timedAllocator stores the time of the last decision.
+type timedAllocator struct {
+	controller.Allocator
+	model *kueueModel
+}
+
+func (a timedAllocator) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
+	a.model.decided = a.model.now
+	return a.Allocator.Allocate(ctx, r)
 }
 
 // queuedJob is a job in the ClusterQueue.
@@ -80,6 +94,7 @@ func newKueueModel(t *testing.T, quota int, random *rand.Rand) *kueueModel {
 			t.Fatal(err)
 		}
 	}
+	k.allocator = timedAllocator{k.allocator, k}
 	k.start()
 	return k
 }
@@ -317,7 +332,7 @@ func (k *kueueModel) idle(nodes int) string {
 
 // pass calls Reconcile once, and lets the jobs train.
 func (k *kueueModel) pass() {
-	before, event, began := k.requested(), k.event, k.now
+	before, began := k.requested(), k.now
 	// Kueue may act between a decision and its writes.
 	var races sync.Mutex
 	race := k.IntN(4) == 0
@@ -333,7 +348,8 @@ func (k *kueueModel) pass() {
 	k.follow = func() {
 		k.onPatch = nil
 		k.read()
-		if now := k.requested(); now > max(k.quota, before) && event.Equal(k.event) {
+		// Kueue does not admit the growth of a decision that is older than the last event, if the quota is in use since.
+		if now := k.requested(); now > max(k.quota, before) && k.event.Before(k.decided) {
 			k.fatal("the controller requests %d pods, more than the quota of %d", now, k.quota)
 		}
 		k.admit()

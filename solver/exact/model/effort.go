@@ -13,8 +13,8 @@ type Effort struct {
 	// With 1,000, BenchmarkDecision takes 2.8 times the CPU time at 700 jobs.
 	MinSampledJobs int
 	// MaxLabels limits the labels of one step of pricing. Beyond it, labels are merged in pairs,
-	// and the result remains an upper bound. It limits the memory. No benchmark reaches it with an
-	// effect.
+	// and the result remains an upper bound. It limits the memory. With 32, BenchmarkSolve/jobs=200 is
+	// not proven.
 	MaxLabels int
 	// MaxColumns limits the plans of one job in a core search. It trades memory for the size of the
 	// gaps that a core search closes. With a quarter BenchmarkHardEnd takes 1.2 times the work, and with

@@ -69,7 +69,7 @@ const (
 	// -run '^$' -bench LargePools -benchtime 1x) loses 65 proofs of pools of 120,000 GPUs.
 	maxStepCells = 3_000_000
 	// maxCallCells limits the tables if another method solves many knapsacks and needs memory of its
-	// own. No benchmark reaches it with an effect.
+	// own. With 100, BenchmarkSolve/jobs=200 is not proven.
 	maxCallCells = 100_000
 	// limitGrowth is the factor from one limit of the loss to the next. With 3, BenchmarkLargePools
 	// loses 2 proofs of pools of 120,000 GPUs, and with 4 it loses 5.

@@ -1,8 +1,6 @@
 package controller_test
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
-	"github.com/elastalloc/elastalloc/kube/world"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -35,17 +31,6 @@ type kueueModel struct {
 	history []string
 	// event is the time of the last event, other than a decision of the controller. decided is the time of the last decision.
 	event, decided time.Time
-}
-
-// timedAllocator stores the time of the last decision.
-type timedAllocator struct {
-	controller.Allocator
-	model *kueueModel
-}
-
-func (a timedAllocator) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	a.model.decided = a.model.now
-	return a.Allocator.Allocate(ctx, r)
 }
 
 // queuedJob is a job in the ClusterQueue.
@@ -94,7 +79,10 @@ func newKueueModel(t *testing.T, quota int, random *rand.Rand) *kueueModel {
 			t.Fatal(err)
 		}
 	}
-	k.allocator = timedAllocator{k.allocator, k}
+	k.allocator = &altering{Allocator: k.allocator, change: func(r *elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+		k.decided = k.now
+		return r, nil
+	}}
 	k.start()
 	return k
 }
@@ -107,15 +95,10 @@ func (k *kueueModel) submit(q *queuedJob, annotations map[string]string) *queued
 	for _, field := range []string{"parallelism", "completions"} {
 		_ = unstructured.SetNestedField(job.Object, int64(q.size), "spec", field)
 	}
-	labels := map[string]string{"kueue.x-k8s.io/queue-name": "team"}
-	if !q.urgent {
-		labels[world.PoolLabel] = "training"
-		set := job.GetAnnotations()
-		set["kueue.x-k8s.io/elastic-job"] = "true"
-		job.SetAnnotations(set)
-		_ = unstructured.SetNestedSlice(job.Object, []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}, "spec", "template", "spec", "schedulingGates")
+	if q.urgent {
+		job.SetLabels(nil)
 	}
-	job.SetLabels(labels)
+	worldtest.Queued(job, !q.urgent)
 	job.SetCreationTimestamp(metav1.NewTime(k.now))
 	job.SetResourceVersion("")
 	if err := k.client.Create(k.t.Context(), job); err != nil {
@@ -232,13 +215,15 @@ func (k *kueueModel) admit() {
 		q.admitted = min(q.admitted, q.size)
 	}
 	queue := slices.Clone(k.jobs)
-	rank := func(q *queuedJob) int {
-		if q.urgent {
+	slices.SortStableFunc(queue, func(a, b *queuedJob) int {
+		switch {
+		case a.urgent == b.urgent:
 			return 0
+		case a.urgent:
+			return -1
 		}
 		return 1
-	}
-	slices.SortStableFunc(queue, func(a, b *queuedJob) int { return cmp.Compare(rank(a), rank(b)) })
+	})
 	for _, q := range queue {
 		free := k.quota - k.reserved()
 		switch {

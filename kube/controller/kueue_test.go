@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/elastalloc/elastalloc/kube/controller"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
@@ -28,11 +26,7 @@ func TestKueueDoesNotStart(t *testing.T) {
 		_ = unstructured.SetNestedField(jobs[1].Object, int64(4), "spec", field)
 	}
 	for _, job := range jobs {
-		labels, annotations := job.GetLabels(), job.GetAnnotations()
-		labels["kueue.x-k8s.io/queue-name"], annotations["kueue.x-k8s.io/elastic-job"] = "team", "true"
-		job.SetLabels(labels)
-		job.SetAnnotations(annotations)
-		_ = unstructured.SetNestedSlice(job.Object, []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}, "spec", "template", "spec", "schedulingGates")
+		worldtest.Queued(job, true)
 	}
 	c := newCluster(t, 8, jobs...)
 	c.kueue = true
@@ -116,7 +110,9 @@ func TestKueueWaitingIsNoWork(t *testing.T) {
 	for range 10 {
 		k.pass()
 	}
-	k.allocator = failing{k.allocator}
+	k.allocator = &altering{Allocator: k.allocator, change: func(*elastallocv1.AllocateResponse) (*elastallocv1.AllocateResponse, error) {
+		return nil, errors.New("unavailable")
+	}}
 	k.start()
 	k.pass()
 	remaining := func() time.Duration { return k.loop.Report().State.Jobs[0].Estimate.Remaining }
@@ -131,11 +127,4 @@ func TestKueueWaitingIsNoWork(t *testing.T) {
 	if after := remaining(); before-after > 5*k.step || before <= 0 {
 		t.Errorf("%v of its work remain after %v without nodes; want about %v", after, 20*k.step, before)
 	}
-}
-
-// failing is an allocator that is not available.
-type failing struct{ controller.Allocator }
-
-func (failing) Allocate(context.Context, *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
-	return nil, errors.New("it is not available")
 }

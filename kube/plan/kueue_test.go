@@ -43,11 +43,7 @@ func TestKueue(t *testing.T) {
 		worldtest.Job("own", 0, map[string]string{"work": "1h", "nodes": "1,2"}), // Not Kueue's.
 	}
 	for _, job := range jobs[:2] {
-		labels, annotations := job.GetLabels(), job.GetAnnotations()
-		labels["kueue.x-k8s.io/queue-name"], annotations["kueue.x-k8s.io/elastic-job"] = "team", "true"
-		job.SetLabels(labels)
-		job.SetAnnotations(annotations)
-		_ = unstructured.SetNestedSlice(job.Object, []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}, "spec", "template", "spec", "schedulingGates")
+		worldtest.Queued(job, true)
 	}
 	for _, field := range []string{"parallelism", "completions"} {
 		_ = unstructured.SetNestedField(jobs[1].Object, int64(3), "spec", field)

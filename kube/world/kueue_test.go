@@ -24,21 +24,6 @@ func fromYAML(t *testing.T, text string) *unstructured.Unstructured {
 	return &object
 }
 
-// queued makes a job one of the queue team, and an elastic one that Kueue's webhook gated.
-func queued(job *unstructured.Unstructured, elastic bool) *unstructured.Unstructured {
-	labels := job.GetLabels()
-	labels["kueue.x-k8s.io/queue-name"] = "team"
-	job.SetLabels(labels)
-	if elastic {
-		annotations := job.GetAnnotations()
-		annotations["kueue.x-k8s.io/elastic-job"] = "true"
-		job.SetAnnotations(annotations)
-		gates := []any{map[string]any{"name": "kueue.x-k8s.io/elastic-job"}}
-		_ = unstructured.SetNestedSlice(job.Object, gates, "spec", "template", "spec", "schedulingGates")
-	}
-	return job
-}
-
 // workload returns a Workload of a job, "" for a stranger's, that is admitted with some GPUs or waits.
 func workload(t *testing.T, job string, admitted int64) *unstructured.Unstructured {
 	t.Helper()
@@ -135,11 +120,11 @@ func TestKueueJobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := queued(worldtest.Job("a", test.nodes, map[string]string{"work": "100h"}), test.elastic)
+			a := worldtest.Queued(worldtest.Job("a", test.nodes, map[string]string{"work": "100h"}), test.elastic)
 			if test.change != nil {
 				test.change(a)
 			}
-			c := worldtest.New(8, a, queued(worldtest.Job("b", 0, map[string]string{"work": "100h"}), true))
+			c := worldtest.New(8, a, worldtest.Queued(worldtest.Job("b", 0, map[string]string{"work": "100h"}), true))
 			c.Now = c.Now.Add(time.Hour)
 			queue := map[string]string{"": free, "limit": strings.ReplaceAll(borrows, "BORROW", ", borrowingLimit: 8")}[test.queue]
 			if test.queue == borrows {
@@ -163,5 +148,26 @@ func TestKueueJobs(t *testing.T) {
 				t.Errorf("quota is %d; want %d", quota, test.quota)
 			}
 		})
+	}
+}
+
+// TestQueuedSizes checks that an elastic job that waits for Kueue may have its size and all smaller legal ones, and that its
+// legal sizes still match its speeds.
+func TestQueuedSizes(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int64][]int{1: {1}, 2: {1, 2}, 3: {1, 2, 3}, 4: {1, 2, 4}, 7: {1, 2, 4, 7}} {
+		job := worldtest.Queued(worldtest.Job("a", 0, map[string]string{"work": "1h", "nodes": "1,2,4", "speeds": "1,1.9,3.6"}), true)
+		for _, field := range []string{"parallelism", "completions"} {
+			_ = unstructured.SetNestedField(job.Object, size, "spec", field)
+		}
+		c := worldtest.New(8, job)
+		c.Kueue = &world.Kueue{Workloads: []*unstructured.Unstructured{workload(t, "a", 0)}}
+		j := c.ClusterState().Jobs[0]
+		if !slices.Equal(j.QueuedSizes, want) || !slices.Equal(j.Sizes, []int{1, 2, 4}) {
+			t.Errorf("size %d: queued sizes %v, sizes %v; want %v and [1 2 4]", size, j.QueuedSizes, j.Sizes, want)
+		}
+		if speed := j.Speed(want[len(want)-1]); speed < 1 || speed > 3.6 {
+			t.Errorf("size %d: speed is %v; want 1 to 3.6", size, speed)
+		}
 	}
 }

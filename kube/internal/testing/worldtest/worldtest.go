@@ -95,6 +95,25 @@ func SmallJob(name string, pods, units int, annotations map[string]string) *unst
 	return job
 }
 
+// Queued adds a Job to the LocalQueue team of Kueue, and returns it. If elastic is true, the job is elastic and has the
+// scheduling gate that the webhook of Kueue adds.
+func Queued(job *unstructured.Unstructured, elastic bool) *unstructured.Unstructured {
+	labels := job.GetLabels()
+	if labels == nil {
+		labels = make(map[string]string)
+	}
+	labels["kueue.x-k8s.io/queue-name"] = "team"
+	job.SetLabels(labels)
+	if elastic {
+		const gate = "kueue.x-k8s.io/elastic-job"
+		annotations := job.GetAnnotations()
+		annotations[gate] = "true"
+		job.SetAnnotations(annotations)
+		_ = unstructured.SetNestedSlice(job.Object, []any{map[string]any{"name": gate}}, "spec", "template", "spec", "schedulingGates")
+	}
+	return job
+}
+
 // PodSpec returns the specification of a pod that requests the given amount of Unit.
 func PodSpec(units int) map[string]any {
 	return map[string]any{"containers": []any{map[string]any{

@@ -18,9 +18,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestETARanOut checks that under OBJECTIVE_PROGRESS a remaining ETA of less than a quarter of the work
-// done is replaced by this quarter, with a warning. Under other objectives it is not replaced. The
-// warning also names jobs that have done at least twice their estimated work.
+// TestETARanOut checks that a remaining ETA of less than a quarter of the work done is replaced by this
+// quarter, with a warning: under OBJECTIVE_PROGRESS of every job, under OBJECTIVE_TOTAL_TIME of jobs past
+// their end. The warning also names jobs that have done at least twice their estimated work.
 func TestETARanOut(t *testing.T) {
 	t.Parallel()
 	a := newAllocator(t, elastalloc.Options{})
@@ -36,9 +36,11 @@ func TestETARanOut(t *testing.T) {
 		for i := range s.Jobs {
 			job := &s.Jobs[i]
 			job.WorkDone = time.Duration(rapid.IntRange(0, 1000).Draw(t, "work done")) * 4 * time.Minute
-			job.Overrun = rapid.SampledFrom([]float64{0, 1.999, 2, 1e17}).Draw(t, "overrun")
+			job.Overrun = rapid.SampledFrom([]float64{0, 0.999, 1, 1.999, 2, 1e17}).Draw(t, "overrun")
 			named := job.Overrun >= 2
-			if minETA := job.WorkDone / 4; o.Objective == solver.ObjectiveProgress && job.Demand() < minETA.Seconds() {
+			adjusted.Jobs[i].WorkDone, adjusted.Jobs[i].Overrun = 0, 0
+			bounded := o.Objective == solver.ObjectiveProgress || job.Overrun >= 1
+			if minETA := job.WorkDone / 4; bounded && job.Demand() < minETA.Seconds() {
 				adjusted.Jobs[i].RemainingETA, adjusted.Jobs[i].ETANodes = minETA, 0
 				named = named || s.TotalNodes >= slices.Min(job.LegalSizes())
 			}
@@ -140,6 +142,33 @@ func TestManyPauses(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%d nodes: %v, warnings (-want +got):\n%s", nodes, err, diff)
+		}
+	}
+}
+
+// TestLongWait checks the warning about jobs that have waited for 24 h, which ADMISSION_FIFO does not give.
+func TestLongWait(t *testing.T) {
+	t.Parallel()
+	s := &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
+		{ID: "runs", RemainingETA: time.Hour, MinNodes: 8, CurrentNodes: 8, TrainingTime: time.Hour, WaitingTime: 48 * time.Hour},
+		{ID: "waits", RemainingETA: 10 * time.Hour, MinNodes: 8, WaitingTime: 24 * time.Hour},
+		{ID: "is younger", RemainingETA: 10 * time.Hour, MinNodes: 8, WaitingTime: 24*time.Hour - 1},
+		{ID: "never fits", RemainingETA: 10 * time.Hour, MinNodes: 16, WaitingTime: 48 * time.Hour},
+	}}
+	for _, admission := range solver.Admissions() {
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
+		var got []string
+		for _, w := range d.Report.Warnings {
+			if w.Code == solver.WarningLongWait {
+				got = append(got, w.Message)
+			}
+		}
+		want := []string{`job "waits" has waited 24h0m0s without nodes; ADMISSION_FIFO starts jobs in order, and a higher weight starts this job earlier`}
+		if admission == solver.AdmissionFIFO {
+			want = nil
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v, warnings (-want +got):\n%s", admission, err, diff)
 		}
 	}
 }

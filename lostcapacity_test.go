@@ -154,6 +154,10 @@ func loseCapacity(t *rapid.T, s *solver.Snapshot) *solver.Snapshot {
 	lose := func(nodes, need int) int {
 		return rapid.OneOf(rapid.Just(nodes), rapid.IntRange(0, min(nodes, need))).Draw(t, "remaining nodes")
 	}
+	shrunk.Jobs = slices.Clone(s.Jobs)
+	for i := range shrunk.Jobs {
+		shrunk.Jobs[i].RecentRestarts = nil // A used restart budget takes precedence.
+	}
 	shrunk.TotalNodes, shrunk.NodeTypes, shrunk.Groups = 0, slices.Clone(s.NodeTypes), slices.Clone(s.Groups)
 	for g := range shrunk.NodeTypes {
 		shrunk.NodeTypes[g].Nodes = lose(s.NodeTypes[g].Nodes, needs[g])

@@ -94,7 +94,18 @@ type sequenceJob struct {
 	loading            float64 // remaining loading time
 	trained, waited    float64
 	since              float64 // time of the last resize
-	c, demand          float64 // c_i, relative to the mean weight, and d_i at the last decision
+	restarted          bool    // whether it has been resized or has resumed
+	c, demand          float64 // c_i, relative to the mean weight, and the work of its key at the last decision
+}
+
+// keyWork returns the work that determines the key of a job, as snapshots state it.
+func (l *sequence) keyWork(j *sequenceJob) float64 {
+	work := math.Ceil(j.left*1e9) / 1e9
+	if j.nodes == 0 && j.trained == 0 {
+		share := max(1, float64(l.pool)/float64(len(l.jobs)), float64(j.sizes[0]))
+		work += j.restart * math.Pow(min(share, float64(j.largest())), j.exponent())
+	}
+	return work
 }
 
 func (j *sequenceJob) exponent() float64 { return math.Log2(2 * j.efficiency) }
@@ -120,7 +131,7 @@ func (j *sequenceJob) fastest(pool int) float64 {
 	return highest
 }
 
-// aging and payback return the effective aging and payback of the job, A_i and L_i.
+// aging returns the effective aging of the job, A_i. payback returns L_i after a short stretch.
 func (j *sequenceJob) aging() float64 { return max(solver.DefaultAging.Seconds(), 100*j.restart) }
 
 func (j *sequenceJob) payback() float64 { return max(solver.DefaultPayback.Seconds(), 4*j.restart) }
@@ -135,7 +146,7 @@ type piece struct {
 	allowed  float64 // bound of the proof on the declines
 
 	costs, bonus, lost float64 // sums over the decisions, as in step
-	charged            int
+	charged, late      int
 }
 
 // randomSequence returns a sequence before its first decision.
@@ -236,10 +247,16 @@ func (l *sequence) snapshot() *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: l.pool}
 	seconds := func(s float64) time.Duration { return time.Duration(math.Ceil(s * 1e9)) }
 	for _, j := range l.jobs {
+		var restarts []time.Duration // One entry determines L_i, and the restart budget needs three.
+		if j.restarted && j.nodes > 0 {
+			restarts = []time.Duration{seconds(l.now - j.since)}
+		} else if j.restarted {
+			restarts = []time.Duration{0}
+		}
 		s.Jobs = append(s.Jobs, solver.Job{
 			ID: j.id, RemainingETA: seconds(j.left), AllowedNodes: j.sizes, CurrentNodes: j.nodes, Weight: &j.weight,
 			Scaling: solver.Scaling{DoublingEfficiency: j.efficiency}, RestartTime: seconds(j.restart),
-			TrainingTime: seconds(j.trained), WaitingTime: seconds(j.waited),
+			TrainingTime: seconds(j.trained), WaitingTime: seconds(j.waited), RecentRestarts: restarts,
 		})
 	}
 	return s
@@ -249,7 +266,7 @@ func (l *sequence) snapshot() *solver.Snapshot {
 func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 	t.Helper()
 	s := l.snapshot()
-	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{RescalePrice: &l.price}}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{RescalePrice: &l.price, SharePrice: new(0.0)}}
 	d, err := a.Allocate(context.Background(), s, o)
 	if err != nil {
 		t.Fatal(err)
@@ -284,8 +301,8 @@ type step struct {
 	before, after float64   // values of the plan before and after
 	costs         float64   // of the changes
 	bonus         float64   // for first starts
-	charged       int       // resizes and pauses
-	lost          float64   // time that the jobs resized or paused spent restarting, by its value now
+	charged, late int       // growths after a stretch of more than L_i are late; all other resizes and pauses are charged
+	lost          float64   // time that jobs spent restarting in these stretches, by its value now
 	displacing    bool      // whether a job had to start on nodes in use
 }
 
@@ -316,9 +333,17 @@ func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, mea
 				now.bonus += bonus
 			}
 		case nodes != j.nodes:
-			now.charged++
-			now.lost += min(j.restart, l.now-j.since) * c * j.speed(j.nodes)
-			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / j.payback(); cost < due*(1-1e-9) {
+			stretch, longest := l.now-j.since, j.payback()
+			if nodes > j.nodes {
+				longest = max(longest, stretch)
+			}
+			if longest == j.payback() {
+				now.charged++
+				now.lost += min(j.restart, stretch) * c * j.speed(j.nodes)
+			} else {
+				now.late++
+			}
+			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / longest; cost < due*(1-1e-9) {
 				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d nodes may be wasted", j.id, j.nodes, nodes, cost, due)
 			}
 		}
@@ -335,7 +360,7 @@ func (p *piece) add(t rapid.TB, now step) {
 		t.Fatalf("the value of a decision including the cost of its changes is %v; the value without changes is %v", gained, now.before)
 	}
 	p.costs, p.bonus = p.costs+now.costs, p.bonus+now.bonus
-	p.charged, p.lost = p.charged+now.charged, p.lost+now.lost
+	p.charged, p.late, p.lost = p.charged+now.charged, p.late+now.late, p.lost+now.lost
 	if limit := now.after - p.first + p.declines + p.bonus; p.costs > limit+1e-6*(1+limit) {
 		t.Fatalf("changes cost %v; want at most %v", p.costs, limit)
 	}
@@ -345,7 +370,7 @@ func (p *piece) add(t rapid.TB, now step) {
 func (l *sequence) apply(d solver.Decision, s *solver.Snapshot, slope []float64, meanWeight float64) {
 	l.completed, l.decided, l.meanWeight = false, l.now, meanWeight
 	for i, j := range l.jobs {
-		j.c, j.demand = slope[i], s.Jobs[i].RemainingETA.Seconds()
+		j.c, j.demand = slope[i], l.keyWork(j)
 		nodes := d.Allocations[i].Nodes
 		switch {
 		case nodes == j.nodes:
@@ -358,6 +383,9 @@ func (l *sequence) apply(d solver.Decision, s *solver.Snapshot, slope []float64,
 			l.resumes++
 		default:
 			l.starts++
+		}
+		if nodes > 0 && (j.nodes > 0 || j.trained > 0) {
+			j.restarted = true
 		}
 		j.nodes, j.since, j.loading = nodes, l.now, 0
 		if nodes > 0 {
@@ -441,7 +469,7 @@ func (l *sequence) checkDeclines(t rapid.TB, now bounds, slope []float64) {
 		fallen, weighted := 0.0, 0.0 // logarithms of the demands of the other jobs
 		for _, other := range l.jobs {
 			if other != j {
-				fell := math.Log(other.demand / (math.Ceil(other.left*1e9) / 1e9))
+				fell := math.Log(other.demand / l.keyWork(other))
 				fallen, weighted = fallen+fell, weighted+fell*other.aged()/l.meanWeight
 			}
 		}
@@ -465,6 +493,7 @@ func (l *sequence) close() {
 		l.total.declines += l.piece.declines
 		l.total.allowed += l.piece.allowed
 		l.total.charged += l.piece.charged
+		l.total.late += l.piece.late
 		l.total.lost += l.piece.lost
 		l.total.bonus += l.piece.bonus
 	}
@@ -491,8 +520,12 @@ func (l *sequence) check(t rapid.TB) {
 			t.Fatalf("%d resizes and pauses; want at most %v", l.total.charged, limit)
 		}
 	}
-	if charged := l.resizes + l.pauses; charged > l.total.charged+n*l.displacing {
-		t.Fatalf("%d resizes and pauses, %d of them at decisions that displaced nothing; want at most %d others", charged, l.total.charged, n*l.displacing)
+	undisplaced := l.total.charged + l.total.late
+	if charged := l.resizes + l.pauses; charged > undisplaced+n*l.displacing {
+		t.Fatalf("%d resizes and pauses, %d of them at decisions that displaced nothing; want at most %d others", charged, undisplaced, n*l.displacing)
+	}
+	if most := int(float64(n) * l.now / solver.DefaultPayback.Seconds()); l.total.late > most {
+		t.Fatalf("%d resizes and pauses after long stretches in %.0f s; want at most %d", l.total.late, l.now, most)
 	}
 	if l.admission != solver.AdmissionPreemptive && l.starts > n {
 		t.Fatalf("%d first starts of %d jobs; a loading job lost its nodes", l.starts, n)

@@ -54,13 +54,14 @@ type loopJob struct {
 
 	current    allocation
 	started    bool
-	firstStart bool    // the last change was the first start
-	loaded     float64 // time at which the last restart ends
-	left       float64 // of work
-	trained    float64 // time on nodes without restarts
-	onNodes    float64 // time on nodes
-	end        float64 // time of completion, 0 before
-	resizes    int     // after the first start
+	firstStart bool      // the last change was the first start
+	loaded     float64   // time at which the last restart ends
+	left       float64   // of work
+	trained    float64   // time on nodes without restarts
+	onNodes    float64   // time on nodes
+	end        float64   // time of completion, 0 before
+	resizes    int       // after the first start
+	restarts   []float64 // values of onNodes at all restarts
 	changes    []string
 }
 
@@ -138,6 +139,9 @@ func (l *closedLoop) apply(active []*loopJob, d solver.Decision) {
 		if j.started {
 			j.resizes++
 		}
+		if j.started && to.nodes > 0 {
+			j.restarts = append(j.restarts, j.onNodes)
+		}
 		j.firstStart, j.started = !j.started, true
 		j.current, j.loaded = to, l.now+restart.Seconds()
 		j.changes = append(j.changes, strings.TrimSpace(fmt.Sprintf("%v: %d %s", duration(l.now), to.nodes, to.nodeType)))
@@ -147,6 +151,17 @@ func (l *closedLoop) apply(active []*loopJob, d solver.Decision) {
 // check returns an error if an allocation is not legal, if a loading job loses its nodes, or if a job
 // that is alone does not get its largest size.
 func (l *closedLoop) check(active []*loopJob, s *solver.Snapshot, d solver.Decision) error {
+	if err := l.checkLegal(active, s, d); err != nil {
+		return err
+	}
+	if len(active) == 1 && len(l.pool.Groups)+len(l.pool.NodeTypes) == 0 {
+		return l.checkAlone(active[0], d.Allocations[0].Nodes)
+	}
+	return nil
+}
+
+// checkLegal returns an error if an allocation is not legal, or if a loading job loses its nodes.
+func (l *closedLoop) checkLegal(active []*loopJob, s *solver.Snapshot, d solver.Decision) error {
 	room, groups := map[string]int{"": l.pool.TotalNodes}, map[string]int{}
 	for _, t := range l.pool.NodeTypes {
 		room[t.ID] = t.Nodes
@@ -168,9 +183,6 @@ func (l *closedLoop) check(active []*loopJob, s *solver.Snapshot, d solver.Decis
 		if g.Limit != nil && groups[g.ID] > *g.Limit {
 			return fmt.Errorf("group %s gets %d nodes; its limit is %d", g.ID, groups[g.ID], *g.Limit)
 		}
-	}
-	if len(active) == 1 && len(l.pool.Groups)+len(l.pool.NodeTypes) == 0 {
-		return l.checkAlone(active[0], d.Allocations[0].Nodes)
 	}
 	return nil
 }

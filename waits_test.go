@@ -198,10 +198,12 @@ func TestHold(t *testing.T) {
 		}
 		// A job that does not fit only because of the nodes of frozen jobs waits for room, and there is
 		// no warning. The threshold of WarningManyPauses depends on the number of running jobs.
-		got.Report.Warnings = slices.DeleteFunc(got.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses })
+		// WarningETARanOut and WarningLongWait depend on whether the job fits.
+		depends := []solver.WarningCode{solver.WarningManyPauses, solver.WarningETARanOut, solver.WarningLongWait}
+		got.Report.Warnings = slices.DeleteFunc(got.Report.Warnings, func(w solver.Warning) bool { return slices.Contains(depends, w.Code) })
 		want.Report.Warnings = slices.DeleteFunc(want.Report.Warnings, func(w solver.Warning) bool {
 			i := slices.IndexFunc(s.Jobs, func(j solver.Job) bool { return j.ID == w.JobID })
-			return w.Code == solver.WarningManyPauses || w.Code == solver.WarningNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes
+			return slices.Contains(depends, w.Code) || w.Code == solver.WarningNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes
 		})
 		for i := range want.Allocations {
 			if a := &want.Allocations[i]; a.WaitReason == solver.WaitNeverFits && s.Jobs[i].LegalSizes()[0] <= mixed.TotalNodes {

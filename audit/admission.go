@@ -25,14 +25,17 @@ func (s *snapshot) admit() ([]admissionClass, error) {
 		a.groupIdle = append(a.groupIdle, g.limit)
 	}
 	a.blocked = make([]bool, len(a.groupIdle))
+	a.minimums = make([]*profile, len(s.jobs))
 	isRunning := func(j *job) bool { return j.currentNodes > 0 }
 	isQueued := func(j *job) bool { return j.currentNodes == 0 }
 	isOptional := func(*job) bool { return false }
 	switch s.admission {
 	case elastallocv1.Admission_ADMISSION_PREEMPTIVE:
 		isOptional = func(*job) bool { return true }
+		a.requireTogether(s.usedBudget)
 	case elastallocv1.Admission_ADMISSION_START_FIRST:
 		isOptional = func(*job) bool { return true }
+		a.requireTogether(s.usedBudget)
 		a.requireInOrder(func(j *job) bool { return j.loading }, runningPhase)
 		a.rankRunning()
 		a.requireInOrder(func(j *job) bool { return !j.trained }, startPhase)
@@ -49,6 +52,9 @@ func (s *snapshot) admit() ([]admissionClass, error) {
 		if a.classes[i] == excluded && !j.frozen && isOptional(j) {
 			a.classes[i] = optional
 		}
+		if p := a.minimums[i]; s.usedBudget(j) && (p == nil || p.nodeType == j.nodeType) {
+			j.cannotGrow = true
+		}
 	}
 	if a.tie {
 		return nil, leaveOpen("rounding decides which running jobs have at most as much remaining work as a new job")
@@ -60,6 +66,7 @@ func (s *snapshot) admit() ([]admissionClass, error) {
 type admitter struct {
 	*snapshot
 	classes   []admissionClass
+	minimums  []*profile     // where the smallest size of each required job was assigned
 	idle      []int          // nodes of each type, and of each size limit, that are not assigned
 	groupIdle []int          // nodes of each group's limit that are not assigned
 	blocked   []bool         // groups in which a job waits because of the limit
@@ -115,7 +122,7 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 	empty := a.available()
 	for i := range a.jobs {
 		j := &a.jobs[i]
-		if j.frozen || !filter(j) || a.bestFit(j, empty) == nil {
+		if j.frozen || a.classes[i] == required || !filter(j) || a.bestFit(j, empty) == nil {
 			continue
 		}
 		need, left, limit := j.profiles[0].sizes[0], unlimited, unlimited // With groups there is one profile.
@@ -135,16 +142,38 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 			allFit = false
 		case p == startPhase && !a.fitsWithRunning(j, fit):
 		default:
-			for _, n := range a.countedIn(j, fit) {
-				a.idle[n] -= fit.sizes[0]
-			}
-			for g := range a.withAncestors(j.group) {
-				a.groupIdle[g] -= need // A limit that is not set is never used up.
-			}
-			a.classes[i] = required
+			a.require(i, fit)
 		}
 	}
 	return allFit
+}
+
+// require assigns a job its smallest size on a profile.
+func (a *admitter) require(i int, on *profile) {
+	j := &a.jobs[i]
+	for _, n := range a.countedIn(j, on) {
+		a.idle[n] -= on.sizes[0]
+	}
+	for g := range a.withAncestors(j.group) {
+		a.groupIdle[g] -= on.sizes[0] // A limit that is not set is never used up.
+	}
+	a.classes[i], a.minimums[i] = required, on
+}
+
+// requireTogether assigns smallest sizes to all jobs for which filter is true and that fit an empty pool, or
+// to none of them if these do not fit together. No job has been assigned a size before.
+func (a *admitter) requireTogether(filter func(j *job) bool) {
+	idle, groupIdle, empty := slices.Clone(a.idle), slices.Clone(a.groupIdle), a.available()
+	for i := range a.jobs {
+		if fit := a.bestFit(&a.jobs[i], empty); fit != nil && filter(&a.jobs[i]) {
+			a.require(i, fit)
+		}
+	}
+	if slices.Min(a.idle) < 0 || len(groupIdle) > 0 && slices.Min(a.groupIdle) < 0 {
+		a.idle, a.groupIdle = idle, groupIdle
+		clear(a.classes)
+		clear(a.minimums)
+	}
 }
 
 // weightedRemaining returns the remaining work of a job on a mean node, plus some additional work,

@@ -38,7 +38,25 @@ func (d generator) small() *elastallocv1.AllocateRequest {
 	if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && s.GetGroups() == nil && d.chance(2) {
 		d.sizeLimits(s)
 	}
+	if o := r.GetOptions().GetTotalTime(); o != nil && d.chance(2) {
+		o.SharePrice = new([]float64{0, 0.1, 10, d.Float64()}[d.IntN(4)])
+	}
+	for _, j := range s.GetJobs() {
+		d.history(j)
+	}
 	return r
+}
+
+// history sets the restarts of a job. Half of the jobs with three restarts have used their restart budget.
+func (d generator) history(j *elastallocv1.Job) {
+	if j.RestartTime == nil && d.chance(4) {
+		j.RestartTime = durationpb.New(0)
+	}
+	since, restart := time.Duration(0), j.GetRestartTime().AsDuration()
+	for range d.IntN(4) {
+		since += time.Duration(d.Float64() * 8 * float64(restart))
+		j.RecentRestarts = append(j.RecentRestarts, durationpb.New(since))
+	}
 }
 
 func (d generator) smallWithoutLimits() *elastallocv1.AllocateRequest {
@@ -239,6 +257,7 @@ func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job
 		bad := []func(){
 			func() { j.RemainingEta = nil }, func() { j.Weight = new(-1.0) }, func() { j.MinNodes = new(int32(0)) },
 			func() { j.RestartTime, j.RescaleDelay = d.span(1, 2), d.span(1, 2) }, func() { j.Id = "job-0" },
+			func() { j.RecentRestarts = []*durationpb.Duration{durationpb.New(2), durationpb.New(1)} },
 			func() { j.AllowedNodes = []int32{2, 1} }, func() { j.EtaNodes = new(int32(-1)) },
 			func() { j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{}} },
 		}

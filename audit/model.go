@@ -148,6 +148,9 @@ func (m *model) setUnit() bool {
 // newMember returns job i of the request, without rows.
 func (m *model) newMember(i int, class admissionClass) member {
 	j := member{job: &m.jobs[i], index: i, canWait: class == optional}
+	if j.cannotGrow {
+		j.job = j.withoutGrowth()
+	}
 	if j.canWait || m.coupled() {
 		j.sizes = []int{0}
 	}

@@ -46,10 +46,10 @@ func TestNodeTypes(t *testing.T) {
 		request := new(elastallocv1.AllocateRequest)
 		if err := protojson.Unmarshal([]byte(`{
 			"snapshot": {"nodeTypes": [{"id": "fast", "nodes": 2}, {"id": "slow", "nodes": 4}], "jobs": [
-				{"id": "bert", "remainingEta": "14400s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 4}, {"nodeType": "slow"}]},
-				{"id": "resnet", "remainingEta": "14400s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 1.5}, {"nodeType": "slow"}]},
-				{"id": "short", "remainingEta": "1800s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 2}, {"nodeType": "slow"}]}]},
-			"options": {"objective": "OBJECTIVE_TOTAL_TIME"}}`), request); err != nil {
+				{"id": "bert", "remainingEta": "14400s", "restartTime": "0s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 4}, {"nodeType": "slow"}]},
+				{"id": "resnet", "remainingEta": "14400s", "restartTime": "0s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 1.5}, {"nodeType": "slow"}]},
+				{"id": "short", "remainingEta": "1800s", "restartTime": "0s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 2}, {"nodeType": "slow"}]}]},
+			"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"sharePrice": 0}}}`), request); err != nil {
 			t.Fatal(err)
 		}
 		test.change(request.GetSnapshot().GetJobs())

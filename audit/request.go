@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protopath"
@@ -74,8 +75,12 @@ type job struct {
 	moveTime      float64
 	waitingTime   float64
 	etaError      float64 // negative if the job has none of its own
+	free          bool    // its restart time is set to 0
+	manyRestarts  bool    // its third last restart is less than 12 restart times of its time with nodes ago
+	sinceChange   float64 // time with nodes since its last restart, or in total
 	trained       bool    // it has current nodes or has trained before
 	loading       bool    // it has current nodes and has not trained yet
+	cannotGrow    bool    // it has used its restart budget and keeps its type, set by admit
 }
 
 // profile is the legal sizes and the speed of a job on one node type: speed(k) = factor curve(k).
@@ -254,6 +259,7 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r reader) {
 		cadence:          from.number("cadence", 0, 0, year),
 		quotaPrice:       from.number("quota_price", 0.3, 0, 1e6),
 		etaError:         from.number("eta_error", 0, 0, 5),
+		sharePrice:       from.number("share_price", 0.1, 0, 10),
 	}
 	from.require(t.aging == 0 || t.aging >= 1, "aging", t.aging)
 	if s.admission != elastallocv1.Admission_ADMISSION_OPTIMIZED {
@@ -320,7 +326,7 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 	j := job{
 		id: from.GetId(), group: -1,
 		currentNodes:  max(0, r.count("current_nodes", 0, 0)),
-		weight:        r.number("weight", 1, 0, 1e12),
+		weight:        min(r.number("weight", 1, 0, 1e12), 1e9),
 		rescaleDelay:  r.number("rescale_delay", 0, 0, maxSeconds),
 		restartTime:   r.number("restart_time", 0, 0, maxSeconds),
 		waitingTime:   r.number("waiting_time", 0, 0, maxSeconds),
@@ -328,10 +334,12 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 		etaError:      r.number("eta_error", -1, 0, 5),
 	}
 	j.moveTime = r.number("move_time", j.restartTime, 0, maxSeconds)
-	j.trained = r.number("training_time", 0, 0, maxSeconds) > 0
+	j.free = from.RestartTime != nil && j.restartTime == 0
+	j.sinceChange = r.number("training_time", 0, 0, maxSeconds)
+	j.trained = j.sinceChange > 0
+	j.readRestarts(from, r)
 	j.loading = j.currentNodes > 0 && !j.trained
 	j.trained = j.trained || j.currentNodes > 0
-	r.number("overrun", 0, 0, maxSeconds)
 	if j.pieceNodes = r.count("piece_nodes", unlimited, 1); j.pieceNodes < 1 {
 		j.pieceNodes = unlimited
 	}
@@ -348,10 +356,50 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 	}
 	j.remainingWork *= measured.factor
 	r.require(j.remainingWork >= nanosecond, "remaining_eta on one node", j.remainingWork)
-	if worked := r.number("work_done", 0, 0, maxSeconds); s.totalTime == nil {
+	worked, overrun := r.number("work_done", 0, 0, maxSeconds), r.number("overrun", 0, 0, maxSeconds)
+	if s.totalTime == nil || overrun >= 1 {
 		j.remainingWork = max(j.remainingWork, worked/4)
 	}
 	return j
+}
+
+// readRestarts reads the recent restarts of a job.
+func (j *job) readRestarts(from *elastallocv1.Job, r reader) {
+	r.require(len(from.GetRecentRestarts()) <= 3, "recent_restarts", "too long")
+	last := time.Duration(0)
+	for _, d := range from.GetRecentRestarts() {
+		t := d.AsDuration()
+		r.require(t >= last && proto.Equal(durationpb.New(t), d), "recent_restarts", t)
+		last = t
+	}
+	if restarts := from.GetRecentRestarts(); len(restarts) > 0 {
+		j.sinceChange = restarts[0].AsDuration().Seconds()
+		j.manyRestarts = len(restarts) == 3 && last/12 < from.GetRestartTime().AsDuration()
+	}
+}
+
+// usedBudget reports whether a job has used its restart budget: the third last of its restarts is less
+// than 12 restart times of its time with nodes ago, and its nodes are a legal size of their type.
+func (s *snapshot) usedBudget(j *job) bool {
+	if j.frozen || j.currentNodes == 0 || !j.manyRestarts {
+		return false
+	}
+	usable := s.fittingProfiles(j)
+	if len(usable) == 0 {
+		usable = j.profiles
+	}
+	return slices.ContainsFunc(usable, func(p *profile) bool {
+		return p.nodeType == j.nodeType && slices.Contains(p.sizes, j.currentNodes)
+	})
+}
+
+// withoutGrowth returns a job that can have only the current nodes of j, or fewer on their type.
+func (j *job) withoutGrowth() *job {
+	reduced := *j
+	p := *j.profileOn(j.nodeType)
+	p.sizes = slices.DeleteFunc(slices.Clone(p.sizes), func(k int) bool { return k > j.currentNodes })
+	reduced.profiles = []*profile{&p}
+	return &reduced
 }
 
 // readProfiles reads the profiles of a job. It returns the profile of the nodes on which its ETA is

@@ -11,7 +11,7 @@ import (
 type totalTime struct {
 	fairness, aging, rescalePrice, payback float64
 	pausePriceFactor, startBonus, cadence  float64
-	quotaPrice, etaError                   float64
+	quotaPrice, etaError, sharePrice       float64
 	meanWeight                             float64
 	terms                                  []terms // of every job
 }
@@ -23,6 +23,11 @@ type terms struct {
 	weight   float64    // w', with aging
 	rho      float64    // mean factor of the profiles
 	work     float64    // delta, the remaining work on a mean node
+	needed   float64    // work, and what the loading of a first start would do
+	share    float64    // kbar, the fair share
+	fair     float64    // speed on the fair share, on a mean node
+	fairness float64    // value of work up to that speed, in addition to c
+	exceeds  bool       // its current nodes are in a bound that current nodes exceed
 	maxSize  float64    // K
 	maxSpeed float64    // the highest speed at the largest size of a type
 	etaError float64
@@ -41,13 +46,13 @@ const (
 
 // ties reports whether two jobs have equal keys however they are rounded.
 func (of *terms) ties(other *terms) bool {
-	return of.work == other.work && of.weight == other.weight
+	return of.needed == other.needed && of.weight == other.weight
 }
 
 // precedes reports whether a job whose key is not below the key of another precedes it, or ties,
 // however both keys are rounded.
 func (of *terms) precedes(other *terms) bool {
-	if of.work == other.work {
+	if of.needed == other.needed {
 		return of.weight == other.weight || of.weight < other.weight*(1-0x1p-50)
 	}
 	return of.key-other.key >= nearTie*max(1, math.Abs(of.key))
@@ -95,6 +100,7 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 			order = append(order, &o.terms[i])
 		}
 	}
+	o.setExceeding(s)
 	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
 	o.meanWeight = 0
 	for _, of := range order {
@@ -128,12 +134,15 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 		a = (exponents[m/2] + exponents[(m-1)/2]) / 2
 	}
 	a = min(max(a, 0.05), 0.97)
+	for _, of := range order {
+		of.setShare(s, pool/n)
+	}
 
 	roundErrors(order)
 	order = slices.DeleteFunc(order, func(of *terms) bool { return of.weight == 0 })
 	total := 0.0
 	for _, of := range order {
-		of.key = math.Log(of.work) - a*math.Log(of.weight)
+		of.key = math.Log(of.needed) - a*math.Log(of.weight)
 		total += of.weight
 	}
 	slices.SortStableFunc(order, func(x, y *terms) int { return cmp.Compare(y.key, x.key) })
@@ -167,15 +176,62 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 			}
 		}
 		of.doubt = nearTie * off / v // The relative error of c is at most the relative error of V.
-		minSize := slices.MinFunc(of.profiles, func(x, y *profile) int { return cmp.Compare(x.sizes[0], y.sizes[0]) }).sizes[0]
-		share := min(max(pool/n, 1, float64(minSize)), of.maxSize) // kbar
-		u := s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(share) }) / of.rho / math.Pow(share, a)
-		// 1 - (V_(i-1) / V_i)^p, without cancellation.
-		power := 1 / (1 - a)
-		left := -math.Expm1(power * math.Log1p(-of.weight/v))
-		of.gradient = max(of.gradient, v*math.Pow(left, 1/power)/(math.Pow(pool, a)*u))
+		u := of.fair / math.Pow(of.share, a)
+		// saves returns the value of work if the jobs up to this one have so much weight: without
+		// cancellation in 1 - (V_(i-1) / V_i)^p.
+		saves := func(v float64) float64 {
+			power := 1 / (1 - a)
+			left := -math.Expm1(power * math.Log1p(-of.weight/v))
+			return v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
+		}
+		of.gradient, of.fairness = max(of.gradient, saves(v)), o.sharePrice*saves(v0+total)
 	}
 	return nil
+}
+
+// setShare sets the terms that depend on the fair share of a job.
+func (of *terms) setShare(s *snapshot, share float64) {
+	minSize := slices.MinFunc(of.profiles, func(x, y *profile) int { return cmp.Compare(x.sizes[0], y.sizes[0]) }).sizes[0]
+	of.share = min(max(share, 1, float64(minSize)), of.maxSize)
+	of.fair = s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(of.share) }) / of.rho
+	if of.needed = of.work; !of.job.trained {
+		of.needed += of.job.restartTime * of.fair
+	}
+}
+
+// setExceeding sets exceeds of all jobs.
+func (o *totalTime) setExceeding(s *snapshot) {
+	left, groups := s.available(), make([]int, len(s.groups))
+	for g := range groups {
+		groups[g] = s.groups[g].limit
+	}
+	// counts returns the bounds that count the current nodes of a job.
+	counts := func(j *job) (bounds []int) {
+		if j.currentNodes == 0 || j.frozen {
+			return nil
+		}
+		bounds = []int{max(0, j.nodeType)}
+		for n := range s.limits {
+			if s.limits[n].usage(j, max(0, j.nodeType), j.currentNodes) > 0 {
+				bounds = append(bounds, len(s.nodes)+n)
+			}
+		}
+		return bounds
+	}
+	each := func(visit func(of *terms, bound, group *int)) {
+		for i := range o.terms {
+			for _, n := range counts(&s.jobs[i]) {
+				visit(&o.terms[i], &left[n], nil)
+			}
+			for g := range s.withAncestors(s.jobs[i].group) {
+				if !s.jobs[i].frozen {
+					visit(&o.terms[i], nil, &groups[g])
+				}
+			}
+		}
+	}
+	each(func(of *terms, bound, group *int) { *cmp.Or(bound, group) -= of.job.currentNodes })
+	each(func(of *terms, bound, group *int) { of.exceeds = of.exceeds || *cmp.Or(bound, group) < 0 })
 }
 
 // setTerms sets the terms that depend on one job only, and the lower bound of its gradient. An ETA
@@ -203,13 +259,13 @@ func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	of.etaError = max(of.etaError, j.minETAError())
 }
 
-// minETAError returns the smallest ETA error that counts. It is above 0 if a change costs a restart,
-// so that ranks are continuous.
+// minETAError returns the smallest ETA error that counts. It is above 0 unless changes are known to be
+// free, so that ranks are continuous.
 func (j *job) minETAError() float64 {
-	if j.restartTime > 0 {
-		return 0.1
+	if j.free {
+		return 0
 	}
-	return 0
+	return 0.1
 }
 
 // roundErrors rounds ETA errors to quarters, except the smallest that count, if more than 1,000 jobs
@@ -231,19 +287,26 @@ func roundErrors(jobs []*terms) {
 // type that it could move from.
 func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitude float64) {
 	of, speed, now := &o.terms[i], 0.0, 0.0
-	saved, bonus, cost, moves, restart := 0.0, 0.0, 0.0, false, j.restartTime
+	saved, share, bonus, cost, moves, restart := 0.0, 0.0, 0.0, 0.0, false, j.restartTime
 	if nodes > 0 {
 		moves, restart = j.restartOn(p.nodeType)
 		speed = floorSpeed(p.speed(float64(nodes))) / of.rho
-		saved = of.gradient * speed
+		saved, share = of.gradient*speed, of.fairness*min(speed, of.fair)
 		if o.cadence > 0 {
-			saved = (of.gradient*min(o.cadence*speed, of.work) + of.weight*max(0, o.cadence-of.work/speed)) / o.cadence
+			work := of.work
+			if !j.trained {
+				work += j.restartTime * speed
+			}
+			saved = (of.gradient*min(o.cadence*speed, work) + of.weight*max(0, o.cadence-work/speed)) / o.cadence
 		}
 	}
 	if j.currentNodes > 0 {
 		now = j.current.flooredSpeed(float64(j.currentNodes)) / of.rho
 	}
 	price, payback, faster := o.rescalePrice*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
+	if j.currentNodes > 0 && speed > now {
+		payback = max(payback, j.sinceChange)
+	}
 	switch {
 	case nodes == j.currentNodes && !moves:
 	case !j.trained:
@@ -258,7 +321,11 @@ func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitud
 		if nodes == 0 {
 			price *= o.pausePriceFactor
 		}
-		cost = (price + restart*of.gradient*lost) / min(max(of.work/faster, 1), payback)
+		span := min(max(of.work/faster, 1), payback)
+		if of.exceeds && !moves && nodes < j.currentNodes {
+			span = payback
+		}
+		cost = (price + restart*of.gradient*lost) / span
 	}
-	return saved + bonus - cost, saved + bonus + cost
+	return saved + share + bonus - cost, saved + share + bonus + cost
 }

@@ -1,6 +1,8 @@
 package greedy
 
 import (
+	"iter"
+
 	"github.com/elastalloc/elastalloc/solver/problem"
 	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
@@ -14,12 +16,12 @@ import (
 //
 // If the pool or a size limit has fewer nodes than the running jobs occupy, a running job that does not
 // fit together with those before it loses its nodes, and no job is started. The same applies to the jobs of a
-// group whose limit is too small.
+// group whose limit is too small. Jobs that have used their restart budgets precede other running jobs.
 func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
 	options := make([]snapshot.Option, len(s.Jobs))
 	room, member := problem.SnapshotHeadroom(s)
 	shrunk := false
-	for i := range s.Jobs {
+	for i := range exhaustedFirst(s) {
 		switch current, job := s.Current(i), member(i); {
 		case current.IsZero():
 		case room.Fits(job, current):
@@ -45,4 +47,17 @@ func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
 		room.Allocate(job, options[i])
 	}
 	return options
+}
+
+// exhaustedFirst yields the positions of all jobs, first those that have used their restart budgets.
+func exhaustedFirst(s *snapshot.Snapshot) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, exhausted := range []bool{true, false} {
+			for i := range s.Jobs {
+				if s.UsedRestartBudget(i) == exhausted && !yield(i) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -14,8 +14,8 @@ import (
 // TestFillIdleSizeLimits compares FillIdle with a direct implementation of its rules, in which the sum over all
 // jobs so far never exceeds the pool, a node type or a size limit.
 func TestFillIdleSizeLimits(t *testing.T) {
-	shrunk, waiting := 0, 0
-	for seed := range 600 {
+	shrunk, waiting, exhausted := 0, 0, 0
+	for seed := range 1000 {
 		s := solvertest.LimitedSnapshots(solvertest.Limits{Jobs: 8, Steps: 1, Sizes: 4, Nodes: 24}).Example(seed)
 		given := make([]solver.Option, len(s.Jobs))
 		fits := func(given []solver.Option) bool {
@@ -57,7 +57,18 @@ func TestFillIdleSizeLimits(t *testing.T) {
 			return next
 		}
 		lost := false
+		var order, others []int
 		for i := range s.Jobs {
+			if s.UsedRestartBudget(i) {
+				order = append(order, i)
+			} else {
+				others = append(others, i)
+			}
+		}
+		if len(order) > 0 {
+			exhausted++
+		}
+		for _, i := range append(order, others...) {
 			if next := with(given, i, s.Current(i)); fits(next) {
 				given = next
 			} else {
@@ -95,7 +106,7 @@ func TestFillIdleSizeLimits(t *testing.T) {
 			t.Fatalf("seed %d: FillIdle() (-want +got):\n%s\n%+v", seed, diff, s)
 		}
 	}
-	if t.Logf("%d snapshots with jobs that lose nodes, %d with a queue that waits", shrunk, waiting); min(shrunk, waiting) < 20 {
+	if t.Logf("%d snapshots with jobs that lose nodes, %d with a queue that waits, %d with a used restart budget", shrunk, waiting, exhausted); min(shrunk, waiting, exhausted) < 20 {
 		t.Error("want at least 20 of each")
 	}
 }

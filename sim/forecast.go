@@ -123,6 +123,9 @@ func (s *simulation) resumedJob(spec *solver.Job, work time.Duration, job *Workl
 	if j.move = j.restart; spec.MoveTime != nil {
 		j.move = wholeSeconds(min(*spec.MoveTime, longestSpan))
 	}
+	for _, since := range spec.RecentRestarts {
+		j.restartedAt = append(j.restartedAt, -since)
+	}
 	j.spec.ETANodes = 0 // UserEstimate is on one node.
 	if sigma := spec.ETAError; sigma != nil && *sigma > 0 {
 		// The first estimate of client/eta then equals the remaining ETA of the snapshot.

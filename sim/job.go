@@ -40,6 +40,23 @@ type simulatedJob struct {
 	// delay is the scaling delay, restart the restart time, and move the restart time after a
 	// change of the node type.
 	delay, restart, move time.Duration
+	// restartedAt has the values of trained at the last restarts, newest first.
+	restartedAt []time.Duration
+}
+
+// recentRestarts returns the times with nodes since the last restarts, newest first.
+func (j *simulatedJob) recentRestarts() []time.Duration {
+	var times []time.Duration
+	for _, at := range j.restartedAt {
+		times = append(times, j.trained-at)
+	}
+	return times
+}
+
+// noteRestart adds a restart now to restartedAt.
+func (j *simulatedJob) noteRestart() {
+	last := j.restartedAt[:min(len(j.restartedAt), solver.MaxRecentRestarts-1)]
+	j.restartedAt = append([]time.Duration{j.trained}, last...)
 }
 
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
@@ -47,6 +64,7 @@ func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 		WorkloadJob: job, spec: job.SnapshotJob(), types: config.NodeTypes, start: never, end: never, growsAt: never,
 		delay: max(config.ScalingDelay, job.RescaleDelay), restart: max(config.RestartTime, job.RestartTime),
 	}
+	j.spec.FreeResizes = j.restart == 0
 	j.spec.Speeds = speedsAmong(j.spec.Speeds, j.types)
 	if j.move = j.restart; j.spec.MoveTime != nil {
 		j.move = max(config.RestartTime, wholeSeconds(min(*j.spec.MoveTime, longestSpan)))
@@ -193,6 +211,9 @@ func (j *simulatedJob) resize(to allocation, now time.Duration) {
 		j.start = now
 	} else {
 		j.resizes++
+		if nodes > 0 {
+			j.noteRestart()
+		}
 		if moves && j.nodeType != "" {
 			j.moves++ // Including a return from a pause on another type.
 		}

@@ -28,6 +28,7 @@ type literalJob struct {
 	served                        time.Duration
 	trained, unserved             int
 	resizes, moves                int
+	restarts                      []int // values of trained
 	timeline                      []NodesAt
 	nodeType, firstType, pin      string
 	on                            map[string]int
@@ -93,6 +94,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 					continue
 				}
 				job.placementMoves++
+				job.restarts = append(job.restarts, job.trained)
 				if restart := int(max(config.RestartTime, job.RestartTime) / time.Second); restart > 0 {
 					job.trainsOn, job.waits = 0, restart
 				}
@@ -110,6 +112,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 			job.timeline = append(job.timeline, NodesAt{At: time.Duration(second) * time.Second, Nodes: nodes[i], NodeType: to[i].nodeType})
 			if job.started {
 				job.resizes++
+				if nodes[i] > 0 {
+					job.restarts = append(job.restarts, job.trained)
+				}
 				if other {
 					job.moves++
 				}
@@ -292,6 +297,10 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		spec.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
 		spec.RescaleDelay = config.ScalingDelay
 		spec.RestartTime = max(config.RestartTime, job.RestartTime)
+		spec.FreeResizes = spec.RestartTime == 0
+		for n := len(job.restarts) - 1; n >= 0 && n >= len(job.restarts)-3; n-- {
+			spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(job.trained-job.restarts[n])*time.Second)
+		}
 		if p.Name == "greedy-eta" {
 			spec.TrainingTime = spec.RemainingETA
 		}

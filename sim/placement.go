@@ -103,6 +103,7 @@ func reduceJob(snapshot *solver.Snapshot, to []allocation, size int) bool {
 // changeMachines restarts the job on other machines.
 func (j *simulatedJob) changeMachines(now time.Duration) {
 	j.placementMoves++
+	j.noteRestart()
 	if j.restart > 0 {
 		j.trainOn(0)
 		j.growsAt = now + j.restart

@@ -35,9 +35,6 @@ type Policy struct {
 	// EveryEvent adds a decision one second after each submission and completion, in place of the
 	// regular-time rule (FillIdle).
 	EveryEvent bool
-	// InsteadOfPauses, if set, is the admission of a second call that replaces a decision that would
-	// pause more than a quarter of the running jobs at once.
-	InsteadOfPauses solver.Admission
 	// Teams adds the groups of the pool, with their limits, to snapshots.
 	Teams bool
 	// NeedsTeams rejects pools without teams.
@@ -111,10 +108,6 @@ func Policies() []Policy {
 		{
 			Name: "total-time-waiting", Options: totalTime(solver.AdmissionOptimized), EveryEvent: true, Teams: true,
 			Description: "total-time that never pauses jobs and may leave queued jobs waiting",
-		},
-		{
-			Name: "total-time-gentle", Options: totalTime(solver.AdmissionStartFirst), InsteadOfPauses: solver.AdmissionOptimized, EveryEvent: true, Teams: true,
-			Description: "total-time, or total-time-waiting for decisions that would pause over a quarter of the running jobs",
 		},
 		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the minimum mean JCT with a decision every 5 minutes, first in, first out"},
 		{Name: "greedy", Options: paper(solver.BackendGreedy, fifo), Description: "the baseline of the paper; ranks by training time"},
@@ -196,11 +189,6 @@ func (p *Policy) allocate(
 	}
 	options.NoBound = true // A simulation does not use the bound of a greedy decision.
 	decision, err := allocator.Allocate(ctx, s, options)
-	many := func(w solver.Warning) bool { return w.Code == solver.WarningManyPauses }
-	if err == nil && p.InsteadOfPauses != "" && slices.ContainsFunc(decision.Report.Warnings, many) {
-		options.Admission = p.InsteadOfPauses
-		decision, err = allocator.Allocate(ctx, s, options)
-	}
 	if err != nil {
 		return nil, Decision{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
 func TestRankByETA(t *testing.T) {
@@ -60,47 +59,6 @@ func TestSnapshotTimes(t *testing.T) {
 	}
 }
 
-// warning is an allocator that returns a warning, like the allocator of the root package.
-type warning struct{ realAllocator }
-
-func (w warning) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	d, err := w.realAllocator.Allocate(ctx, s, o)
-	d.Report.Warnings = decision.Warnings(s, &o, &d)
-	return d, err
-}
-
-// TestGentle checks that total-time-gentle pauses some jobs, but never more than a quarter of the running
-// jobs at once, and that total-time does.
-func TestGentle(t *testing.T) {
-	trace := syntheticTrace(t, Baseline, 1)
-	w := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
-	for name, gentle := range map[string]bool{"total-time": false, "total-time-gentle": true} {
-		pauses, many := 0, 0
-		config := DefaultConfig(12)
-		config.Observe = func(s *solver.Snapshot, d solver.Decision) {
-			running, paused := 0, 0
-			for i := range s.Jobs {
-				if s.Jobs[i].CurrentNodes > 0 {
-					running++
-					if d.Allocations[i].Nodes == 0 {
-						paused++
-					}
-				}
-			}
-			pauses += paused
-			if 4*paused > running {
-				many++
-			}
-		}
-		if _, err := Run(t.Context(), w, policy(t, name), config, warning{newAllocator()}); err != nil {
-			t.Fatal(err)
-		}
-		if pauses == 0 || (many == 0) != gentle {
-			t.Errorf("%s pauses %d times, and over a quarter at once %d times", name, pauses, many)
-		}
-	}
-}
-
 // TestOptions checks the options of a request. A policy with OBJECTIVE_TOTAL_TIME that decides only at
 // decision times sets the time to the next one.
 func TestOptions(t *testing.T) {
@@ -145,7 +103,7 @@ func TestSnapshot(t *testing.T) {
 		ID: "test@0s", TotalNodes: 4, Horizon: solver.Horizon{Step: 60 * second, Steps: 3},
 		Jobs: []solver.Job{solver.NewJob("large", time.Hour)},
 	}
-	want.Jobs[0].AllowedNodes, want.Jobs[0].RescaleDelay = []int{4}, 15*second
+	want.Jobs[0].AllowedNodes, want.Jobs[0].RescaleDelay, want.Jobs[0].FreeResizes = []int{4}, 15*second, true
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}

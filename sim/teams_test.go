@@ -302,7 +302,7 @@ func TestWeightsAreNoQuotas(t *testing.T) {
 		{"total-time", nil, nil, []int{8, 8, 8, 2, 1}},
 		{"total-time", new(1.0), nil, []int{8, 8, 8, 8, 1}},
 		{"total-time", new(0.0), new(8), []int{8, 8, 8, 8, 8}},
-		{"total-time-waiting", new(1.0), nil, []int{8, 8, 8, 8, 4}},
+		{"total-time-waiting", new(1.0), nil, []int{8, 8, 8, 8, 2}},
 		{"total-time-steady", new(1.0), nil, []int{8, 8, 8, 8, 1}},
 	} {
 		for n, count := range others {

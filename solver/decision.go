@@ -101,6 +101,8 @@ const (
 	WhyGroupLimit = decision.WhyGroupLimit
 	WhySizeLimit  = decision.WhySizeLimit
 
+	WhyRestartBudget = decision.WhyRestartBudget
+
 	MaxSamples          = decision.MaxSamples
 	DefaultErrorSamples = decision.DefaultErrorSamples
 	DefaultUntil        = decision.DefaultUntil
@@ -124,6 +126,8 @@ const (
 	WaitNotWorthIt = decision.WaitNotWorthIt
 	WaitSizeLimit  = decision.WaitSizeLimit
 
+	WaitRestartBudget = decision.WaitRestartBudget
+
 	WarningNeverFits        = decision.WarningNeverFits
 	WarningIdleWithQueue    = decision.WarningIdleWithQueue
 	WarningEmptyPool        = decision.WarningEmptyPool
@@ -134,6 +138,8 @@ const (
 	WarningETARanOut        = decision.WarningETARanOut
 	WarningManyPauses       = decision.WarningManyPauses
 	WarningSizesNotNested   = decision.WarningSizesNotNested
+	WarningLongWait         = decision.WarningLongWait
+	LongWait                = decision.LongWait
 
 	MaxScenarios = decision.MaxScenarios
 	ScenarioJobs = decision.ScenarioJobs

@@ -74,6 +74,8 @@ const (
 	MaxIDBytes     = snapshot.MaxIDBytes
 	MaxGroupDepth  = snapshot.MaxGroupDepth
 	MaxETAError    = snapshot.MaxETAError
+
+	MaxRecentRestarts = snapshot.MaxRecentRestarts
 )
 
 // NewOption returns the option with nodes of the type at a position in Snapshot.NodeTypes. The type

@@ -169,7 +169,7 @@ func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, arg
 func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 	factors := map[string]**float64{
 		"fairness": &o.Fairness, "pause_price_factor": &o.PausePriceFactor, "quota_price": &o.QuotaPrice,
-		"eta_error": &o.ETAError,
+		"eta_error": &o.ETAError, "share_price": &o.SharePrice,
 	}
 	spans := map[string]**time.Duration{
 		"aging": &o.Aging, "rescale_price": &o.RescalePrice, "payback": &o.Payback, "start_bonus": &o.StartBonus,

@@ -23,9 +23,12 @@ from typing import Dict, List
 from elastalloc import Client, pb
 from elastisim_python import InvocationType, JobState, JobType, NodeState, pass_algorithm
 
-# ElastiSim cannot pause a job. This admission never takes all nodes of a running job.
+# ElastiSim cannot pause a job. This admission never takes all nodes of a running job. Without a share
+# price, decisions minimize the mean job completion time alone.
 OPTIONS = pb.AllocateOptions(
-    objective=pb.OBJECTIVE_TOTAL_TIME, admission=pb.ADMISSION_OPTIMIZED
+    objective=pb.OBJECTIVE_TOTAL_TIME,
+    admission=pb.ADMISSION_OPTIMIZED,
+    total_time=pb.TotalTimeOptions(share_price=0),
 )
 
 

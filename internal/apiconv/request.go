@@ -218,6 +218,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		Weight:       job.Weight,
 		RescaleDelay: c.duration(job.GetRescaleDelay(), "rescale_delay"),
 		RestartTime:  c.duration(job.GetRestartTime(), "restart_time"),
+		FreeResizes:  job.RestartTime != nil && job.RestartTime.AsDuration() == 0,
 		WaitingTime:  c.duration(job.GetWaitingTime(), "waiting_time"),
 		ETANodes:     c.atLeastOne(job.EtaNodes, "eta_nodes"),
 		GroupID:      job.GetGroupId(),
@@ -231,6 +232,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		MoveTime:        c.optionalDuration(job.GetMoveTime(), "move_time"),
 		Overrun:         job.GetOverrun(),
 		PieceNodes:      c.atLeastOne(job.PieceNodes, "piece_nodes"),
+		RecentRestarts:  c.durations(job.GetRecentRestarts(), "recent_restarts"),
 	}
 	converted.Bad = c.violations
 	return converted
@@ -285,6 +287,7 @@ func (c *converter) totalTime(o *elastallocv1.TotalTimeOptions) solver.TotalTime
 		Cadence:          optional(o.GetCadence(), "cadence"),
 		QuotaPrice:       o.QuotaPrice,
 		ETAError:         o.EtaError,
+		SharePrice:       o.SharePrice,
 	}
 }
 
@@ -309,6 +312,16 @@ func (c *converter) duration(d *durationpb.Duration, path string) time.Duration 
 		c.addf(path, "is not a valid duration (%d s and %d ns)", d.GetSeconds(), d.GetNanos())
 	} else if back.GetSeconds() != d.GetSeconds() || back.GetNanos() != d.GetNanos() {
 		c.addf(path, "is out of range (%d s); must be at most 292 years", d.GetSeconds())
+	}
+	return converted
+}
+
+// durations converts a list of Durations. It returns nil if there are none. If there are too many, it
+// converts one more than the maximum, which the validation rejects.
+func (c *converter) durations(list []*durationpb.Duration, path string) []time.Duration {
+	var converted []time.Duration
+	for n, d := range list[:min(len(list), solver.MaxRecentRestarts+1)] {
+		converted = append(converted, c.duration(d, fmt.Sprintf("%s[%d]", path, n)))
 	}
 	return converted
 }
@@ -405,6 +418,7 @@ func toTotalTime(o *solver.TotalTimeOptions) *elastallocv1.TotalTimeOptions {
 		Cadence:          toTime(o.Cadence),
 		QuotaPrice:       o.QuotaPrice,
 		EtaError:         o.ETAError,
+		SharePrice:       o.SharePrice,
 	}
 }
 
@@ -434,7 +448,7 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			Scaling:      toScaling(job.Scaling),
 			Weight:       job.Weight,
 			RescaleDelay: optionalDuration(job.RescaleDelay),
-			RestartTime:  optionalDuration(job.RestartTime),
+			RestartTime:  toRestartTime(job),
 			WaitingTime:  optionalDuration(job.WaitingTime),
 			EtaNodes:     optional(int32(job.ETANodes)),
 			GroupId:      job.GroupID,
@@ -447,6 +461,7 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			MoveTime:        toTime(job.MoveTime),
 			Overrun:         job.Overrun,
 			PieceNodes:      optional(int32(job.PieceNodes)),
+			RecentRestarts:  toDurations(job.RecentRestarts),
 		}
 	}
 	for _, t := range s.NodeTypes {
@@ -494,6 +509,22 @@ func toScaling(s solver.Scaling) *elastallocv1.Scaling {
 	default:
 		return nil
 	}
+}
+
+// toRestartTime converts the restart time of a job, unknown to unset.
+func toRestartTime(job *solver.Job) *durationpb.Duration {
+	if job.FreeResizes {
+		return durationpb.New(job.RestartTime)
+	}
+	return optionalDuration(job.RestartTime)
+}
+
+func toDurations(list []time.Duration) []*durationpb.Duration {
+	var converted []*durationpb.Duration
+	for _, d := range list {
+		converted = append(converted, durationpb.New(d))
+	}
+	return converted
 }
 
 // toTime converts a duration, nil to unset.

@@ -49,6 +49,9 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 		}
 	}
 	switch {
+	case e.snapshot.UsedRestartBudget(r.job) && r.option == e.snapshot.Current(r.job) && job.MaxNodes > a.Nodes:
+		return solver.WhyRestartBudget, fmt.Sprintf("%s: it has restarted %d times lately and is not resized until it has had nodes for another %s",
+			keeps, solver.MaxRecentRestarts, formatSeconds(job.RestartBudgetWait(), 2))
 	case !larger && e.sizeLimited(r):
 		return solver.WhySizeLimit, has + ": the size limits allow no more nodes"
 	case len(sizes) == 1 && sizes[0] == r.option:
@@ -211,6 +214,8 @@ func (e *explainer) waiting(r *reason, smallest int) string {
 		return fmt.Sprintf("%s: the limit of its group leaves less than %s", waits, needed)
 	case solver.WaitSizeLimit:
 		return fmt.Sprintf("%s: the size limits leave less than %s", waits, needed)
+	case solver.WaitRestartBudget:
+		return fmt.Sprintf("%s: %s would fit only if jobs that have used their restart budget were paused", waits, needed)
 	case solver.WaitNotWorthIt:
 		if next, found := r.next(); found {
 			larger := formatNodes(next.Nodes, next.NodeType)

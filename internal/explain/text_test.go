@@ -91,8 +91,8 @@ func TestReasons(t *testing.T) {
 			snapshot: solver.Snapshot{TotalNodes: 6, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 4), job("b", 100*time.Hour, 0, 1, 4)}},
 			options:  totalTime,
 			want: []reason{
-				{solver.WhyPricedOut, "a has 2 nodes: 2 → 4 would save this job 40 min per hour but delay other jobs by "},
-				{solver.WhyLargest, "b has 4 nodes, its largest size."},
+				{solver.WhyLargest, "a has 4 nodes, its largest size."},
+				{solver.WhyPricedOut, "b has 2 nodes: 2 → 4 would save this job "},
 			},
 		},
 		"change cost": {

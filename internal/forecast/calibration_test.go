@@ -54,7 +54,7 @@ func TestForecastIsCalibrated(t *testing.T) {
 	const rate, until = 4.0, 24 * time.Hour
 	a := newAllocator(t, elastalloc.Options{})
 	jobs, early, late := 0, 0, [2]int{}
-	for seed := range uint64(testtier.Conformance.Examples(8, 100)) {
+	for seed := range uint64(testtier.Conformance.Examples(12, 100)) {
 		workload := randomWorkload(seed, rate)
 		var snapshots []*solver.Snapshot
 		config := sim.DefaultConfig(8)

@@ -158,7 +158,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 				test.change(&config)
 			}
 			p := policy(t, test.policy)
-			w := plain.Disturb(test.disturbance, 1)
+			w := plain.Disturb(test.disturbance, 2)
 			for i := range w.Jobs {
 				if len(config.NodeTypes) > 0 && i%3 == 0 { // Others run everywhere, at the speed of the type.
 					w.Jobs[i].Phases = []sim.Phase{{Until: 1, Speeds: []solver.TypeSpeed{{NodeType: "fast"}, {NodeType: "slow", Factor: 0.9}}}}
@@ -167,7 +167,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 			want, entries := record(t, w, p, config)
 			r, recorded := replayed(t, entries, Options{Name: "replayed"})
 			checkRecorded(t, r, want, recorded)
-			checkUserETAs(t, r, plain.Disturb(test.disturbance, 1).Jobs)
+			checkUserETAs(t, r, plain.Disturb(test.disturbance, 2).Jobs)
 			run, err := sim.Run(t.Context(), r.Workload, p, r.Config, newAllocator(t))
 			if err != nil {
 				t.Fatal(err)

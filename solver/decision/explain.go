@@ -22,6 +22,9 @@ const (
 	WhyGroupLimit Why = "group-limit"
 	// WhySizeLimit means that a size limit, not the pool, leaves no more nodes.
 	WhySizeLimit Why = "size-limit"
+	// WhyRestartBudget means that the job has used its restart budget, so that it neither grows nor
+	// moves nor pauses.
+	WhyRestartBudget Why = "restart-budget"
 )
 
 // Explanation is a decision with its reasons.

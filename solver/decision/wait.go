@@ -26,6 +26,9 @@ const (
 	WaitNotWorthIt WaitReason = "not-worth-it"
 	// WaitSizeLimit means that a size limit, not the pool, leaves too few nodes.
 	WaitSizeLimit WaitReason = "size-limit"
+	// WaitRestartBudget means that the job never started and would fit without the jobs that have used
+	// their restart budgets.
+	WaitRestartBudget WaitReason = "restart-budget"
 )
 
 // availability is the number of nodes that were available to a job.
@@ -38,6 +41,9 @@ type availability struct {
 	limits int
 	// sizeLimited reports whether the nodes suffice for the smallest size and a size limit does not.
 	sizeLimited bool
+	// fitsWithoutExhausted reports whether the smallest size fits without the jobs that have used their
+	// restart budgets.
+	fitsWithoutExhausted bool
 }
 
 // explainWaits sets the wait reason of every job without nodes. Jobs on which no optimizer decided form a
@@ -70,6 +76,8 @@ func (d *Decision) explainWaits(s *snapshot.Snapshot, p *problem.Problem, availa
 				} else if left.SizeLimited(s, i) {
 					a.WaitReason = WaitSizeLimit
 				}
+			case available[i].pool >= 0 && available[i].fitsWithoutExhausted && job.NeverStarted():
+				a.WaitReason = WaitRestartBudget
 			case available[i].pool >= 0:
 				a.WaitReason = noRoom(available[i])
 			case !queued:
@@ -144,10 +152,17 @@ func behind(left *problem.Headroom, group int, blockers map[int]string) string {
 // availableTo returns the nodes that an optimizer of p could allocate to each job of a snapshot in
 // addition to the minimums of all other jobs.
 func availableTo(s *snapshot.Snapshot, p *problem.Problem) []availability {
-	headroom := p.HeadroomAtMinimum()
+	headroom, withoutExhausted, exhausted := p.HeadroomAtMinimum(), p.HeadroomAtMinimum(), false
+	for i := range p.Jobs {
+		if p.Jobs[i].Exhausted {
+			withoutExhausted.Release(p.Jobs[i].Member, p.MinOption(i))
+			exhausted = true
+		}
+	}
 	available := make([]availability, len(s.Jobs))
 	for i := range available {
 		available[i] = availability{pool: -1, limits: headroom.FreeInGroup(p.JobGroup(i)), sizeLimited: headroom.SizeLimited(s, i)}
+		available[i].fitsWithoutExhausted = exhausted && withoutExhausted.FitsSmallest(s, i) && s.SmallestSize(i) <= withoutExhausted.FreeInGroup(p.JobGroup(i))
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &available[p.Jobs[i].Index]

@@ -39,7 +39,13 @@ const (
 	// WarningSizesNotNested means that the snapshot has size limits and the pieces of the jobs do not
 	// divide each other. The limits then do not guarantee a placement.
 	WarningSizesNotNested WarningCode = "sizes-not-nested"
+	// WarningLongWait means that a job that fits the pool has waited for at least LongWait without
+	// nodes, under an admission that does not start jobs in order.
+	WarningLongWait WarningCode = "long-wait"
 )
+
+// LongWait is the waiting time from which WarningLongWait names a job, three times DefaultAging.
+const LongWait = 3 * problem.DefaultAging
 
 // Warning is a warning about a decision for operators.
 type Warning struct {
@@ -104,6 +110,7 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, text)})
 		}
 	}
+	warnings = append(warnings, longWaits(s, o, d)...)
 	running, pauses := 0, 0
 	for i := range d.Allocations {
 		if d.Allocations[i].Current > 0 {
@@ -123,6 +130,30 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 			warnings = append(warnings, Warning{
 				Code:    WarningOptionsIgnored,
 				Message: fmt.Sprintf("options.%s is set and has no effect: options.objective is %s", field, problem.APIName("OBJECTIVE", o.Objective)),
+			})
+		}
+	}
+	return warnings
+}
+
+// longWaits returns the warnings about jobs that may wait for ever. The allocations are in the order of the
+// snapshot, with frozen jobs among them.
+func longWaits(s *snapshot.Snapshot, o *problem.Options, d *Decision) (warnings []Warning) {
+	if o.Admission == problem.AdmissionFIFO {
+		return nil
+	}
+	waiting := make(map[string]bool)
+	for i := range d.Allocations {
+		if a := &d.Allocations[i]; a.Nodes == 0 && a.WaitReason != WaitNeverFits {
+			waiting[a.JobID] = true
+		}
+	}
+	for i := range s.Jobs {
+		if job := &s.Jobs[i]; job.WaitingTime >= LongWait && waiting[job.ID] {
+			warnings = append(warnings, Warning{
+				Code: WarningLongWait, JobID: job.ID,
+				Message: fmt.Sprintf("job %q has waited %v without nodes; %s starts jobs in order, and a higher weight starts this job earlier",
+					job.ID, job.WaitingTime.Round(time.Minute), problem.APIName("ADMISSION", problem.AdmissionFIFO)),
 			})
 		}
 	}

@@ -23,10 +23,10 @@ const (
 	// The optimizer may leave queued jobs waiting: size 0 is legal for them.
 	AdmissionOptimized Admission = "optimized"
 	// AdmissionPreemptive admits every job. Size 0 is legal for every job, so the optimizer may
-	// also preempt running jobs.
+	// also preempt running jobs, except those that have used their restart budget.
 	AdmissionPreemptive Admission = "preemptive"
-	// AdmissionStartFirst admits every job. Running jobs that have not trained yet keep at least
-	// their smallest legal size if it fits. Then the jobs that never started get at least their
+	// AdmissionStartFirst admits every job. Running jobs that have used their restart budget, and then
+	// those that have not trained yet, keep at least their smallest legal size if it fits. Then the jobs that never started get at least their
 	// smallest legal size, in order, up to the first that does not fit. A new job is skipped if it
 	// would displace a running job with at most the same remaining work. Size 0 is legal for all
 	// other jobs.
@@ -40,8 +40,9 @@ func Admissions() []Admission {
 
 // admission is an admitted job of the snapshot.
 type admission struct {
-	index   int
-	mayWait bool
+	index int
+	// exhausted reports that the job has no choice of waiting because it has used its restart budget.
+	mayWait, exhausted bool
 	// option is the minimum of the job, no nodes if mayWait. The minimums of all jobs fit together.
 	option snapshot.Option
 }
@@ -52,7 +53,9 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 	who, queue := o.Admission, false
 	switch who {
 	case AdmissionPreemptive:
+		m.keepExhausted()
 	case AdmissionStartFirst:
+		m.keepExhausted()
 		m.keepStarting()
 		m.startNew()
 	case AdmissionFIFO, AdmissionOptimized:
@@ -66,7 +69,8 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
 			who == AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.headroom.Blocked(p.JobGroup(i))
 		if !m.assigned[i].IsZero() || mayWait {
-			list = append(list, admission{index: i, mayWait: m.assigned[i].IsZero(), option: m.assigned[i]})
+			_, exhausted := m.exhausted[i]
+			list = append(list, admission{index: i, mayWait: m.assigned[i].IsZero(), exhausted: exhausted, option: m.assigned[i]})
 		}
 	}
 	return list
@@ -79,7 +83,9 @@ type minimums struct {
 	pool     *Headroom // of the unallocated pool
 	headroom *Headroom
 	assigned []snapshot.Option
-	places   []snapshot.Place
+	// exhausted has the minimums that keepExhausted assigned.
+	exhausted map[int]snapshot.Option
+	places    []snapshot.Place
 }
 
 // fitting yields the selected jobs that fit into an unallocated pool, in the order of the snapshot, each
@@ -97,6 +103,8 @@ func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, gro
 		}
 	}
 }
+
+func running(j *snapshot.Job) bool { return !j.Queued() }
 
 // groupNodes is the group of a job and its smallest size in nodes.
 type groupNodes struct{ group, smallest int }
@@ -123,7 +131,7 @@ func (m *minimums) assign(i int, option snapshot.Option) {
 // limit of its group, no queued job of that group is admitted.
 func (m *minimums) keepRunning() bool {
 	all := true
-	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() }) {
+	for i, needs := range m.fitting(running) {
 		switch {
 		case m.headroom.FreeInGroup(needs.group) < needs.smallest:
 			m.headroom.BlockedByLimit(needs.group, needs.smallest) // This blocks the group.
@@ -144,11 +152,32 @@ func (m *minimums) startQueue() {
 	}
 }
 
+// keepExhausted assigns the jobs that have used their restart budgets their smallest sizes, if these fit
+// together. Otherwise any of the jobs may be paused.
+func (m *minimums) keepExhausted() {
+	room, exhausted := m.p.SnapshotHeadroom(m.s), make(map[int]snapshot.Option)
+	for i := range m.fitting(running) {
+		if !m.s.UsedRestartBudget(i) {
+			continue
+		}
+		member := m.p.Member(m.s, i)
+		if exhausted[i] = m.smallestOption(i, m.pool); !room.Fits(member, exhausted[i]) {
+			return
+		}
+		room.Allocate(member, exhausted[i])
+	}
+	m.exhausted = exhausted
+	for i, option := range exhausted {
+		m.assign(i, option)
+	}
+}
+
 // keepStarting assigns running jobs that have not trained yet their smallest sizes, as far as they
 // fit. Preempting such a job would waste its startup.
 func (m *minimums) keepStarting() {
-	for i, needs := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() && j.TrainingTime == 0 }) {
-		if needs.smallest <= m.headroom.FreeInGroup(needs.group) {
+	starting := func(j *snapshot.Job) bool { return running(j) && j.TrainingTime == 0 }
+	for i, needs := range m.fitting(starting) {
+		if m.assigned[i].IsZero() && needs.smallest <= m.headroom.FreeInGroup(needs.group) {
 			m.admit(i)
 		}
 	}
@@ -230,7 +259,7 @@ type displaceableJob struct {
 // none later, because only jobs that never started do.
 func (m *minimums) displaceable() *displaceable {
 	d := &displaceable{sizes: m.noNodes()}
-	for i := range m.fitting(func(j *snapshot.Job) bool { return !j.Queued() }) {
+	for i := range m.fitting(running) {
 		if m.assigned[i].IsZero() {
 			job := displaceableJob{index: i, option: m.smallestOption(i, m.pool)}
 			d.jobs = append(d.jobs, job)
@@ -312,4 +341,17 @@ func (d *displaceable) sort(m *minimums) {
 		d.jobs[n].addTo(sizes, m.s)
 		add()
 	}
+}
+
+// withoutRestarts returns the options of a job that has used its restart budget: no nodes, if it may wait,
+// and the sizes up to its current size on its node type. The job is not restricted if its minimum is not
+// among them, because it then has to move.
+func withoutRestarts(options []snapshot.Option, current, minimum snapshot.Option) []snapshot.Option {
+	allowed := func(o snapshot.Option) bool {
+		return o.IsZero() || o.Type == current.Type && o.Nodes <= current.Nodes
+	}
+	if !allowed(minimum) {
+		return options
+	}
+	return slices.DeleteFunc(options, func(o snapshot.Option) bool { return !allowed(o) })
 }

@@ -268,7 +268,7 @@ func TestStartFirstProperties(t *testing.T) {
 		smallest := func(i int) int { return s.Jobs[i].LegalSizes()[0] }
 		left := func(i int) float64 {
 			job := &s.Jobs[i]
-			work := job.Demand()
+			work := max(job.Demand(), job.WorkDone.Seconds()/4)
 			if job.Queued() {
 				work += job.RestartTime.Seconds() * job.Speed(smallest(i))
 			}
@@ -276,8 +276,11 @@ func TestStartFirstProperties(t *testing.T) {
 		}
 		want := make([]bool, len(s.Jobs))
 		room := s.TotalNodes
+		if exhausted, nodes := exhaustedJobs(s); nodes <= room {
+			want, room = exhausted, room-nodes
+		}
 		for i := range s.Jobs {
-			if job := &s.Jobs[i]; !job.Queued() && job.TrainingTime == 0 && smallest(i) <= room {
+			if job := &s.Jobs[i]; !want[i] && !job.Queued() && job.TrainingTime == 0 && smallest(i) <= room {
 				want[i], room = true, room-smallest(i)
 			}
 		}
@@ -304,6 +307,58 @@ func TestStartFirstProperties(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Fatalf("jobs that must have nodes: %v; want %v", got, want)
+		}
+	})
+}
+
+// exhaustedJobs returns the jobs of a pool of identical nodes that have used their restart budgets and fit the
+// pool, and the sum of their smallest sizes.
+func exhaustedJobs(s *solver.Snapshot) (exhausted []bool, nodes int) {
+	exhausted = make([]bool, len(s.Jobs))
+	for i := range s.Jobs {
+		job, sizes := &s.Jobs[i], s.Jobs[i].LegalSizes()
+		if !slices.Contains(sizes, job.CurrentNodes) || len(job.RecentRestarts) < 3 || sizes[0] > s.TotalNodes {
+			continue
+		}
+		if job.RecentRestarts[2] < 12*job.RestartTime {
+			exhausted[i], nodes = true, nodes+sizes[0]
+		}
+	}
+	return exhausted, nodes
+}
+
+// TestRestartBudget checks, for all admissions and both objectives, that a job that has used its restart
+// budget gets no more than its nodes, and that it must not be paused unless jobs like it do not fit.
+func TestRestartBudget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 9, Steps: 2, Sizes: 3, Nodes: 20}).Draw(t, "snapshot")
+		o := solver.Options{
+			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
+			Objective: rapid.SampledFrom([]solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}).Draw(t, "objective"),
+		}
+		exhausted, nodes := exhaustedJobs(s)
+		unrestricted := (&solver.Snapshot{TotalNodes: s.TotalNodes, Horizon: s.Horizon, Jobs: slices.Clone(s.Jobs)}).WithDefaults()
+		for i := range unrestricted.Jobs {
+			unrestricted.Jobs[i].RecentRestarts = nil
+		}
+		options := map[int][]solver.Option{}
+		for _, job := range solver.NewProblemFor(unrestricted, o.WithDefaults()).Jobs {
+			options[job.Index] = job.Options
+		}
+		mayPause := o.Admission == solver.AdmissionPreemptive || o.Admission == solver.AdmissionStartFirst
+		for _, job := range solver.NewProblemFor(s, o.WithDefaults()).Jobs {
+			if !exhausted[job.Index] {
+				continue
+			}
+			if keeps := mayPause && nodes <= s.TotalNodes; keeps != job.Exhausted || keeps && job.Options[0].IsZero() {
+				t.Fatalf("%s: job %d must keep nodes: %v with the options %v; want %v", o.Admission, job.Index, job.Exhausted, job.Options, keeps)
+			}
+			want := slices.DeleteFunc(slices.Clone(options[job.Index]), func(k solver.Option) bool {
+				return int(k.Nodes) > s.Jobs[job.Index].CurrentNodes || k.IsZero() && !job.Options[0].IsZero()
+			})
+			if !slices.Equal(job.Options, want) {
+				t.Fatalf("%s: job %d has the options %v; want %v", o.Admission, job.Index, job.Options, want)
+			}
 		}
 	})
 }

@@ -76,11 +76,11 @@ func Objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
 		{
 			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", FormatShares},
-			Demand: progressDemand, Fill: (*Problem).fillProgress,
+			Demand: atLeastShareOfWork, Fill: (*Problem).fillProgress,
 		},
 		{
 			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", FormatTime},
-			Fill: (*Problem).fillTotalTime, Step: totalTimeStep, UsesETAErrors: true, parameters: totalTimeParameters(),
+			Demand: totalTimeDemand, Fill: (*Problem).fillTotalTime, Step: totalTimeStep, UsesETAErrors: true, parameters: totalTimeParameters(),
 		},
 	}
 }

@@ -50,6 +50,8 @@ type AdmittedJob struct {
 	Member
 	// Demand is the job's entry in Problem.Demands, d_i.
 	Demand float64
+	// Exhausted reports that the job would be allowed to wait if it had not used its restart budget.
+	Exhausted bool
 	// Current is the current allocation of the job. The zero value means that the job is queued.
 	Current snapshot.Option
 	// TrainingTime is the time for which the job has trained so far.
@@ -114,10 +116,13 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		for k := range places {
 			options, sizes = places[k].AppendOptions(options, sizes, p.Rows)
 		}
+		if s.UsedRestartBudget(a.index) {
+			options = withoutRestarts(options, s.Current(a.index), a.option)
+		}
 		served = append(served[:0], make([]float64, 2*len(options))...)
 		job, last := &p.Jobs[n], p.Jobs[previous[len(options)]]
 		*job = AdmittedJob{
-			Index: a.index, Member: p.Member(s, a.index), Demand: p.Demands[a.index], Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
+			Index: a.index, Member: p.Member(s, a.index), Demand: p.Demands[a.index], Exhausted: a.exhausted, Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Options: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
 		setWork(s, job, places, horizon.Step, longestRestart, &powers)

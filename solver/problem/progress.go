@@ -16,8 +16,9 @@ import (
 // minRemainingShare is the minimum remaining work as a share of the work done.
 const minRemainingShare = 0.25
 
-// progressDemand returns the demand d_i of job i in seconds on one reference node.
-func progressDemand(s *snapshot.Snapshot, i int) float64 {
+// atLeastShareOfWork returns the demand d_i of job i in seconds on one reference node, at least
+// minRemainingShare of the work done.
+func atLeastShareOfWork(s *snapshot.Snapshot, i int) float64 {
 	return max(s.Demand(i), minRemainingShare*s.Jobs[i].WorkDone.Seconds())
 }
 

@@ -25,7 +25,7 @@ import (
 
 const (
 	minETAError        = 1e-4 // smaller errors count as 0, because keys have too few digits for them
-	minRestartETAError = 0.1  // the minimum for jobs with a restart time
+	minRestartETAError = 0.1  // the minimum unless resizes are free
 	maxExactJobs       = 1000 // with up to so many jobs, errors are not rounded
 	maxETAErrorClasses = 24   // with more different errors, errors are rounded to quarters
 	maxPairs           = 4096 // pairs of jobs that are summed term by term
@@ -34,13 +34,13 @@ const (
 	farCells           = 5    // Phi is 0 or 1 between cells at this distance
 )
 
-// etaErrors returns s of every job. For jobs with a restart time, it is at least minRestartETAError.
+// etaErrors returns s of every job. For jobs without free resizes, it is at least minRestartETAError.
 // Otherwise c_i would jump if similar jobs swap their positions in the order, and they would preempt
 // each other repeatedly.
 func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
 	s := make([]float64, len(jobs))
 	raise := func(i int) {
-		if jobs[i].RestartTime > 0 {
+		if !jobs[i].FreeResizes {
 			s[i] = max(s[i], minRestartETAError)
 		}
 	}

@@ -92,22 +92,28 @@ func TestRanksWithoutETAs(t *testing.T) {
 // TestETAErrors checks which errors count: the job's own error, otherwise the common one. Tiny errors count as 0, and
 // many different errors of many jobs are rounded to quarters.
 func TestETAErrors(t *testing.T) {
+	if got, want := etaErrors([]snapshot.Job{{}, {ETAError: new(0.05)}, {ETAError: new(0.77)}}, 0), []float64{0.1, 0.1, 0.77}; !slices.Equal(got, want) {
+		t.Errorf("errors of jobs without free resizes are %v; want %v", got, want)
+	}
 	jobs := []snapshot.Job{{}, {ETAError: new(0.0)}, {ETAError: new(1e-7)}, {ETAError: new(0.77)}}
+	for i := range jobs {
+		jobs[i].FreeResizes = true
+	}
 	if got, want := etaErrors(jobs, 1.4), []float64{1.4, 0, 0, 0.77}; !slices.Equal(got, want) {
 		t.Errorf("errors %v; want %v", got, want)
 	}
 	for i := range maxExactJobs - len(jobs) {
-		jobs = append(jobs, snapshot.Job{ETAError: new(1 + float64(i)/1024)})
+		jobs = append(jobs, snapshot.Job{FreeResizes: true, ETAError: new(1 + float64(i)/1024)})
 	}
 	if got, want := len(distinct(etaErrors(jobs, 1.4))), maxExactJobs-1; got != want {
 		t.Errorf("%d different errors of %d jobs; want %d", got, maxExactJobs, want)
 	}
-	jobs = append(jobs, snapshot.Job{ETAError: new(4.96)})
+	jobs = append(jobs, snapshot.Job{FreeResizes: true, ETAError: new(4.96)})
 	if got, want := distinct(etaErrors(jobs, 1.4)), []float64{0, 0.75, 1, 1.25, 1.5, 1.75, 2, 5}; !slices.Equal(got, want) {
 		t.Errorf("quarters %v; want %v", got, want)
 	}
 	for i := range jobs {
-		jobs[i].ETAError = new(float64(i%maxETAErrorClasses) / 7)
+		jobs[i].FreeResizes, jobs[i].ETAError = true, new(float64(i%maxETAErrorClasses)/7)
 	}
 	if got := distinct(etaErrors(jobs, 1.4)); len(got) != maxETAErrorClasses || got[1] != 1.0/7 {
 		t.Errorf("%d different errors of many jobs are %v", maxETAErrorClasses, got)

@@ -25,6 +25,9 @@ import (
 //
 // over the legal sizes k_i that fit into the pool, which is a knapsack problem. chi_i(k) is the cost of
 // the change to k nodes. docs/explanation/completion-time-objective.md derives it.
+//
+// Nodes up to the fair share of a job, N divided by the number of jobs, have an additional value: its
+// speed there times SharePrice times the c_i that it would have as the shortest job.
 
 // Defaults of TotalTimeOptions.
 const (
@@ -35,6 +38,7 @@ const (
 	DefaultPausePriceFactor = 1.0
 	DefaultStartBonus       = 500 * time.Second
 	DefaultQuotaPrice       = 0.3
+	DefaultSharePrice       = 0.1
 )
 
 // TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of the field.
@@ -50,7 +54,7 @@ type TotalTimeOptions struct {
 	// save at least its price. At least 0.
 	RescalePrice *time.Duration
 	// Payback is the time within which a resize has to save its cost, L. Greater than 0. For each
-	// job, it is at least 4 restart times.
+	// job, it is at least 4 restart times and, if the job becomes faster, at least Job.SinceRestart.
 	Payback *time.Duration
 	// PausePriceFactor is the price of preempting a running job, as a multiple of RescalePrice. 0 to
 	// MaxFactor.
@@ -67,8 +71,11 @@ type TotalTimeOptions struct {
 	// second. 0 to MaxFactor.
 	QuotaPrice *float64
 	// ETAError is the ETA error of jobs that do not set Job.ETAError. 0 to MaxETAError. Nil means 0.
-	// For a job with a restart time, it is at least 0.1.
+	// For a job without FreeResizes, it is at least 0.1.
 	ETAError *float64
+	// SharePrice is the additional value of nodes up to the fair share of a job, as a multiple of the
+	// value of work of the shortest job. 0 to MaxSharePrice.
+	SharePrice *float64
 }
 
 // totalTimeParameters describes TotalTimeOptions for Objectives.
@@ -92,11 +99,13 @@ func totalTimeStep(o *Options) time.Duration {
 
 // totalTime has the parameters of the objective, in seconds, and statistics of all jobs.
 type totalTime struct {
-	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError float64
+	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError, sharePrice float64
 	// exponent is a of speed(k) = u k^a, power is 1/(1-a).
 	exponent, power float64
 	// meanWeight is the mean weight of the jobs after aging, wbar.
 	meanWeight float64
+	// occupied has the free nodes while the running jobs have their current nodes.
+	occupied *Headroom
 }
 
 // fillTotalTime sets the option values of the jobs of p, the problem of s. The values depend on all
@@ -112,6 +121,11 @@ func (p *Problem) fillTotalTime(s *snapshot.Snapshot, options *Options) {
 		pauseFactor: snapshot.ValueOr(o.PausePriceFactor, DefaultPausePriceFactor),
 		cadence:     snapshot.ValueOr(o.Cadence, 0).Seconds(),
 		etaError:    snapshot.ValueOr(o.ETAError, 0),
+		sharePrice:  snapshot.ValueOr(o.SharePrice, DefaultSharePrice),
+		occupied:    p.SnapshotHeadroom(s),
+	}
+	for i := range s.Jobs {
+		m.occupied.Allocate(p.Member(s, i), s.Current(i))
 	}
 	if options.Admission == AdmissionOptimized {
 		m.startBonus = snapshot.ValueOr(o.StartBonus, DefaultStartBonus).Seconds()
@@ -127,9 +141,13 @@ func (p *Problem) fillTotalTime(s *snapshot.Snapshot, options *Options) {
 	}
 }
 
-// slope is c_i of a job: the job-seconds saved per second of work on its mean node. rho_i is the speed
-// of the mean node, 1 if all nodes are alike.
-type slope struct{ c, rho float64 }
+// slope is the value of the work of a job on its mean node, whose speed is rho_i, 1 if all nodes are
+// alike.
+type slope struct {
+	// c is c_i, the job-seconds saved per second of work. share is the additional value per second of
+	// work up to the speed fairSpeed, which the job has on its fair share.
+	c, share, fairSpeed, rho float64
+}
 
 // gradient returns the slope of every job of the snapshot. demands are the demands of its jobs.
 func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
@@ -138,6 +156,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 		return nil
 	}
 	pool := usableNodes(s)
+	fairShare := max(1, pool/float64(jobs))
 	on := make([]scalingSummary, jobs)
 	weight := make([]float64, jobs)
 	meanLargest := 0.0
@@ -150,6 +169,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 		} else {
 			places = s.Places(i, places)
 			on[i], sizes = newScalingSummary(places, sizes)
+			on[i].setFairShare(places, fairShare)
 		}
 		weight[i] = m.weight(&s.Jobs[i])
 		m.meanWeight += weight[i] / float64(jobs)
@@ -161,15 +181,20 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	m.exponent = min(max(median(exponents, math.Log2(2*snapshot.DefaultDoublingEfficiency)), 0.05), 0.97)
 	m.power = 1 / (1 - m.exponent)
 
-	// The sort key is the logarithm of d_i / w'_i^a. Jobs of weight 0 are left out.
+	// The sort key is the logarithm of d_i / w'_i^a. A first start adds its restart at the speed of the
+	// fair share. Jobs of weight 0 are left out.
 	key := make([]float64, jobs)
 	order := make([]int, 0, jobs)
 	slopes := make([]slope, jobs)
 	for i := range key {
-		slopes[i].rho = on[i].rho
+		slopes[i].rho, slopes[i].fairSpeed = on[i].rho, on[i].fairSpeed
 		if weight[i] > 0 {
 			order = append(order, i)
-			key[i] = math.Log(demands[i]/on[i].rho) - m.exponent*math.Log(weight[i])
+			demand := demands[i] / on[i].rho
+			if s.Jobs[i].NeverStarted() {
+				demand += s.Jobs[i].RestartTime.Seconds() * on[i].fairSpeed
+			}
+			key[i] = math.Log(demand) - m.exponent*math.Log(weight[i])
 		}
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
@@ -178,26 +203,35 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	if pool > 0 {
 		futureWeight = m.fairness * pool / meanLargest * m.meanWeight
 	}
-	share, poolSpeed := max(1, pool/float64(jobs)), math.Pow(pool, m.exponent)
+	poolSpeed := math.Pow(pool, m.exponent)
 	ranks := ranking{key: key, weight: weight, sd: etaErrors(s.Jobs, m.etaError)}
 	before := ranks.before(order, futureWeight)
+	total := futureWeight // V of the shortest job, at least the weight of each
+	for _, w := range weight {
+		total += w
+	}
 	u, last := 0.0, -1
 	for _, i := range order {
-		upTo := before[i] + weight[i]
 		if pool > 0 {
-			if last < 0 || !sameShape(s, last, i) {
-				nodes := min(max(share, on[i].smallest), on[i].largest)
-				places = s.Places(i, places)
-				u = meanSpeed(places, nodes) / (on[i].rho * math.Pow(nodes, m.exponent))
+			if last < 0 || on[i].fairNodes != on[last].fairNodes || on[i].fairSpeed != on[last].fairSpeed {
+				u = on[i].fairSpeed / math.Pow(on[i].fairNodes, m.exponent)
 			}
 			last = i
-			// 1 - (before/upTo)^p, without cancellation if there are many jobs.
-			left := -math.Expm1(m.power * math.Log1p(-weight[i]/upTo))
-			slopes[i].c = upTo * math.Pow(left, 1/m.power) / (poolSpeed * u)
+			slopes[i].c = m.value(weight[i], before[i]+weight[i]) / (poolSpeed * u)
+			if m.sharePrice > 0 {
+				slopes[i].share = m.sharePrice * m.value(weight[i], total) / (poolSpeed * u)
+			}
 		}
 		slopes[i].c = max(slopes[i].c, weight[i]*on[i].rho/on[i].fastest)
 	}
 	return slopes
+}
+
+// value returns V (1 - ((V - weight)/V)^p)^(1/p) of a job, where V is the weight of the jobs up to it. It
+// does not cancel if there are many jobs.
+func (m *totalTime) value(weight, upTo float64) float64 {
+	left := -math.Expm1(m.power * math.Log1p(-weight/upTo))
+	return upTo * math.Pow(left, 1/m.power)
 }
 
 // sameShape reports whether two jobs scale alike. It compares few fields, so it may report false for
@@ -215,6 +249,15 @@ type scalingSummary struct {
 	smallest, largest float64 // legal sizes
 	exponent          float64 // mean exponent of the speed at the largest sizes that exceed 1 node
 	fastest           float64 // the highest speed at a largest size
+	// fairNodes is the fair share within the legal sizes, and fairSpeed is the mean speed on it,
+	// relative to rho.
+	fairNodes, fairSpeed float64
+}
+
+// setFairShare sets the fair share of a job, which need not be a whole number of nodes.
+func (on *scalingSummary) setFairShare(places []snapshot.Place, nodes float64) {
+	on.fairNodes = min(max(nodes, on.smallest), on.largest)
+	on.fairSpeed = meanSpeed(places, on.fairNodes) / on.rho
 }
 
 // newScalingSummary returns the summary of a job and a buffer for sizes, which it reuses.
@@ -285,6 +328,15 @@ func meanSpeed(places []snapshot.Place, nodes float64) float64 {
 	return speed
 }
 
+// totalTimeDemand returns the demand d_i of job i in seconds on one reference node. The estimate of a job
+// past its end is no estimate of the rest.
+func totalTimeDemand(s *snapshot.Snapshot, i int) float64 {
+	if s.Jobs[i].Overrun < 1 {
+		return s.Demand(i)
+	}
+	return atLeastShareOfWork(s, i)
+}
+
 // weight returns the weight of a job after aging, w'_i.
 func (m *totalTime) weight(job *snapshot.Job) float64 {
 	weight := job.WeightOrDefault()
@@ -341,16 +393,21 @@ func median(values []float64, fallback float64) float64 {
 func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted *AdmittedJob) {
 	job, c, demand := &s.Jobs[admitted.Index], slope.c, admitted.Demand/slope.rho
 	values, costs := admitted.OptionValue, admitted.ChangeCost
-	neverStarted := job.NeverStarted()
+	neverStarted, loading := job.NeverStarted(), 0.0
+	if neverStarted {
+		loading = job.RestartTime.Seconds()
+	}
+	exceeded := m.occupied.Excess(admitted.Member, admitted.Current) > 0
 	bonus := m.startBonus * m.meanWeight / m.payback
 	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
 	current := s.CurrentPlace(admitted.Index)
 	now := current.Factor * speedOf(current.Job, float64(job.CurrentNodes)) / slope.rho
 	for n, option := range admitted.Options {
-		speed := 0.0
+		speed, saving := 0.0, 0.0
 		if !option.IsZero() {
 			speed = max(admitted.StepWork[n]/m.payback, minSpeed) / slope.rho // A step is as long as payback.
-			values[n] = m.savingRate(job, c, speed, demand)
+			saving = m.savingRate(job, c, speed, demand+loading*speed)
+			values[n] = saving + slope.share*min(speed, slope.fairSpeed)
 		}
 		if option == admitted.Current {
 			continue
@@ -361,13 +418,17 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted 
 			restart = move
 		}
 		payback := max(m.payback, paybackRestarts*restart)
+		if speed > now && !job.Queued() {
+			// A job that has kept its size for long may expect to keep the next one too.
+			payback = max(payback, job.SinceRestart().Seconds())
+		}
 		switch {
 		case neverStarted:
 			values[n] += bonus
 		case job.Queued():
 			// The preceding pause has paid for the restart. The cost is capped so that a paused job
 			// resumes in an idle pool.
-			costs[n] = min(m.price*m.meanWeight/payback, values[n]/2)
+			costs[n] = min(m.price*m.meanWeight/payback, saving/2)
 		default:
 			// The cost uses the higher speed, because the job may still be restarting at the speed
 			// that it gives up.
@@ -378,8 +439,12 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted 
 			case moves:
 				lost = c * speed
 			}
-			left := demand / max(speed, now)
-			costs[n] = (price*m.meanWeight + restart*lost) / min(max(left, 1), payback)
+			span := min(max(demand/max(speed, now), 1), payback)
+			if exceeded && !moves && option.Nodes < admitted.Current.Nodes {
+				// Some job has to release nodes, and it need not be the one with the most time left.
+				span = payback
+			}
+			costs[n] = (price*m.meanWeight + restart*lost) / span
 		}
 		values[n] -= costs[n]
 	}
@@ -388,6 +453,7 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted 
 // Limits of TotalTimeOptions. Beyond them, sums of values would lose precision.
 const (
 	MaxFactor        = 1e6                  // Fairness, PausePriceFactor, QuotaPrice
+	MaxSharePrice    = 10                   // SharePrice
 	MaxTotalTimeSpan = 365 * 24 * time.Hour // all durations
 	MinTotalTimeSpan = time.Second          // Payback, and Aging if it is not 0
 )
@@ -403,6 +469,7 @@ func (o *TotalTimeOptions) validate(bad *snapshot.Violations) {
 	factor("pause_price_factor", o.PausePriceFactor)
 	factor("quota_price", o.QuotaPrice)
 	bad.CheckFactor("total_time.eta_error", o.ETAError, snapshot.MaxETAError)
+	bad.CheckFactor("total_time.share_price", o.SharePrice, MaxSharePrice)
 	if v := o.Aging; v != nil && *v != 0 {
 		span("aging", v, MinTotalTimeSpan)
 	}

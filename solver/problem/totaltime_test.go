@@ -57,34 +57,57 @@ func (m spec) speed(i int, k float64) float64 {
 
 func (m spec) demand(i int) float64 {
 	job := &m.snapshot.Jobs[i]
-	if job.ETANodes == 0 {
-		return job.RemainingETA.Seconds()
+	d := job.RemainingETA.Seconds()
+	if job.ETANodes > 0 {
+		d *= m.speed(i, float64(job.ETANodes))
 	}
-	return job.RemainingETA.Seconds() * m.speed(i, float64(job.ETANodes))
+	if job.Overrun >= 1 {
+		d = max(d, job.WorkDone.Seconds()/4)
+	}
+	return d
 }
+
+// share returns the fair share of a job within its legal sizes.
+func (m spec) share(i int) float64 {
+	sizes := m.snapshot.Jobs[i].LegalSizes()
+	share := max(1, float64(m.snapshot.TotalNodes)/float64(len(m.snapshot.Jobs)))
+	return max(float64(slices.Min(sizes)), min(float64(slices.Max(sizes)), share))
+}
+
+// loading returns the restart time of a job that never started.
+func (m spec) loading(i int) float64 {
+	job := &m.snapshot.Jobs[i]
+	if job.CurrentNodes > 0 || job.TrainingTime > 0 {
+		return 0
+	}
+	return job.RestartTime.Seconds()
+}
+
+// needed returns the work that orders the jobs.
+func (m spec) needed(i int) float64 { return m.demand(i) + m.loading(i)*m.speed(i, m.share(i)) }
 
 func (m spec) etaError(i int) float64 {
 	told := *m.options.ETAError
 	if own := m.snapshot.Jobs[i].ETAError; own != nil {
 		told = *own
 	}
-	if m.snapshot.Jobs[i].RestartTime > 0 && told < 0.1 {
+	if !m.snapshot.Jobs[i].FreeResizes && told < 0.1 {
 		return 0.1
 	}
 	return told
 }
 
 func (m spec) weight(job *solver.Job) float64 {
-	w := *job.Weight
+	w := min(*job.Weight, 1e9)
 	if aging := m.options.Aging.Seconds(); aging > 0 {
 		w *= 1 + job.WaitingTime.Seconds()/max(aging, 100*job.RestartTime.Seconds())
 	}
 	return w
 }
 
-// coefficients returns c_i of every job with its rounding error, relative, and the mean
-// weight.
-func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
+// coefficients returns c_i of every job with its rounding error, relative, the value of work on its fair
+// share, and the mean weight.
+func (m spec) coefficients() (c, rounding, fair []float64, meanWeight float64) {
 	count := float64(len(m.snapshot.Jobs))
 	pool := float64(m.snapshot.TotalNodes)
 	var weights, exponents []float64
@@ -113,9 +136,13 @@ func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(x, y int) int {
-		return cmp.Compare(m.demand(y)/math.Pow(weights[y], a), m.demand(x)/math.Pow(weights[x], a))
+		return cmp.Compare(m.needed(y)/math.Pow(weights[y], a), m.needed(x)/math.Pow(weights[x], a))
 	})
-	c, rounding = make([]float64, len(order)), make([]float64, len(order))
+	c, rounding, fair = make([]float64, len(order)), make([]float64, len(order)), make([]float64, len(order))
+	all := *m.options.Fairness * (pool / meanLargest) * meanWeight
+	for _, w := range weights {
+		all += w
+	}
 	for n, i := range order {
 		if weights[i] == 0 {
 			continue
@@ -125,53 +152,74 @@ func (m spec) coefficients() (c, rounding []float64, meanWeight float64) {
 			switch sd := math.Hypot(m.etaError(i), m.etaError(j)); {
 			case j == i || weights[j] == 0:
 			case sd > 0:
-				ratio := m.demand(i) / math.Pow(weights[i], a) / (m.demand(j) / math.Pow(weights[j], a))
+				ratio := m.needed(i) / math.Pow(weights[i], a) / (m.needed(j) / math.Pow(weights[j], a))
 				v += weights[j] * math.Erfc(math.Log(ratio)/sd/math.Sqrt2) / 2
 			case other < n:
 				v += weights[j]
 			}
 		}
 		sizes := m.snapshot.Jobs[i].LegalSizes()
-		share := max(float64(slices.Min(sizes)), min(float64(slices.Max(sizes)), max(1, pool/count)))
+		share := m.share(i)
 		u := m.speed(i, share) / math.Pow(share, a)
 		up := v + weights[i]
+		fair[i] = *m.options.SharePrice * all * math.Pow(1-math.Pow(1-weights[i]/all, p), 1/p) / (math.Pow(pool, a) * u)
 		c[i] = max(
 			up*math.Pow(1-math.Pow(v/up, p), 1/p)/(math.Pow(pool, a)*u),
 			weights[i]/m.speed(i, float64(slices.Max(sizes))),
 		)
-		if rounding[i] = 1e-11 + 1e-15*p*up/weights[i]; rounding[i] > 1e-6 {
+		if rounding[i] = 1e-11 + 1e-15*p*all/weights[i]; rounding[i] > 1e-6 {
 			rounding[i] = math.Inf(1) // No digit is left of 1 - (v/up)^p.
 		}
 	}
-	return c, rounding, meanWeight
+	return c, rounding, fair, meanWeight
+}
+
+// exceeded reports whether the running jobs have more nodes than the pool.
+func (m spec) exceeded() bool {
+	nodes := 0
+	for i := range m.snapshot.Jobs {
+		nodes += m.snapshot.Jobs[i].CurrentNodes
+	}
+	return nodes > m.snapshot.TotalNodes
 }
 
 // value returns what k nodes are worth to job i.
-func (m spec) value(i, k int, c, meanWeight float64) float64 {
+func (m spec) value(i, k int, c, fair, meanWeight float64) float64 {
 	job := &m.snapshot.Jobs[i]
 	o := &m.options
 	beta, payback, r := o.RescalePrice.Seconds(), o.Payback.Seconds(), job.RestartTime.Seconds()
-	s := m.speed(i, float64(k))
+	longest, s := max(payback, 4*r), m.speed(i, float64(k))
+	if job.CurrentNodes > 0 && s > m.speed(i, float64(job.CurrentNodes)) {
+		since := job.TrainingTime
+		if len(job.RecentRestarts) > 0 {
+			since = job.RecentRestarts[0]
+		}
+		longest = max(longest, since.Seconds())
+	}
 	saved := c * s
 	if p := o.Cadence.Seconds(); p > 0 && k > 0 {
-		if end := m.demand(i) / s; end < p {
-			saved = c*m.demand(i)/p + m.weight(job)*(p-end)/p
+		if end := m.demand(i)/s + m.loading(i); end < p {
+			saved = c*end*s/p + m.weight(job)*(p-end)/p
 		}
 	}
-	value := saved
+	value := saved + fair*min(s, m.speed(i, m.share(i)))
 	started := job.CurrentNodes > 0 || job.TrainingTime > 0
 	switch {
 	case k > 0 && !started && m.bonus:
 		value += o.StartBonus.Seconds() * meanWeight / payback
 	case k == job.CurrentNodes || !started:
 	case job.CurrentNodes == 0:
-		value -= min(beta*meanWeight/max(payback, 4*r), saved/2)
+		value -= min(beta*meanWeight/longest, saved/2)
 	default:
 		if k == 0 {
 			beta *= *o.PausePriceFactor
 		}
 		higher := max(s, m.speed(i, float64(job.CurrentNodes)))
-		value -= (beta*meanWeight + r*c*higher) / min(max(payback, 4*r), max(1, m.demand(i)/higher))
+		span := min(longest, max(1, m.demand(i)/higher))
+		if k < job.CurrentNodes && m.exceeded() {
+			span = longest
+		}
+		value -= (beta*meanWeight + r*c*higher) / span
 	}
 	return value
 }
@@ -190,6 +238,7 @@ func drawTotalTime(t *rapid.T) solver.TotalTimeOptions {
 		StartBonus:       seconds("start bonus", 0, 500),
 		Cadence:          seconds("cadence", 0, 0, 300, 3600),
 		ETAError:         new(rapid.SampledFrom([]float64{0, 0.7, 5}).Draw(t, "eta error of all")),
+		SharePrice:       new(rapid.SampledFrom([]float64{0, 0.1, 10}).Draw(t, "share price")),
 	}
 }
 
@@ -210,7 +259,7 @@ func TestTotalTime(t *testing.T) {
 		if p.Steps != 1 || len(p.Capacity) != 1 || p.Capacity[0] != s.TotalNodes {
 			t.Fatalf("%d steps of capacity %v; want one of %d", p.Steps, p.Capacity, s.TotalNodes)
 		}
-		c, rounding, meanWeight := m.coefficients()
+		c, rounding, fair, meanWeight := m.coefficients()
 		for n := range p.Jobs {
 			job := &p.Jobs[n]
 			if job.Gain[0] != 0 {
@@ -218,10 +267,10 @@ func TestTotalTime(t *testing.T) {
 			}
 			for at, option := range job.Options {
 				k := int(option.Nodes)
-				want := m.value(job.Index, k, c[job.Index], meanWeight)
+				want := m.value(job.Index, k, c[job.Index], fair[job.Index], meanWeight)
 				r := s.Jobs[job.Index].RestartTime.Seconds()
 				// A smaller size, or none, loses what the current one brings.
-				most := c[job.Index] * max(m.speed(job.Index, float64(k)), m.speed(job.Index, float64(s.Jobs[job.Index].CurrentNodes)))
+				most := (c[job.Index] + fair[job.Index]) * max(m.speed(job.Index, float64(k)), m.speed(job.Index, float64(s.Jobs[job.Index].CurrentNodes)))
 				tolerance := rounding[job.Index]*most*(1+r) + 1e-12*(math.Abs(want)+m.weight(&s.Jobs[job.Index])) + 1e-300
 				if got := job.OptionValue[at]; math.IsNaN(got) || math.Abs(got-want) > tolerance {
 					t.Fatalf("%d nodes for job %d are worth %.15g; want %.15g", k, job.Index, got, want)
@@ -296,11 +345,11 @@ func TestTotalTimeIsHeSRPT(t *testing.T) {
 		for i := range rapid.IntRange(1, 40).Draw(t, "jobs") {
 			demands = append(demands, time.Duration(rapid.IntRange(1e4, 1e6).Draw(t, "demand"))*time.Second)
 			job := solver.NewJob(fmt.Sprint(i), demands[i])
-			job.MaxNodes, job.Weight = pool, &weight
+			job.MaxNodes, job.Weight, job.FreeResizes = pool, &weight, true
 			s.Jobs = append(s.Jobs, job)
 		}
 		p := totalTimeProblem(s, solver.AdmissionPreemptive, solver.TotalTimeOptions{
-			Fairness: new(0.0), RescalePrice: new(time.Duration(0)),
+			Fairness: new(0.0), RescalePrice: new(time.Duration(0)), SharePrice: new(0.0),
 		})
 		total, powers, sum := 0.0, make([]float64, len(p.Jobs)), 0.0
 		for i := range p.Jobs {

@@ -23,7 +23,7 @@ const (
 const (
 	MaxSteps       = 24            // steps of a horizon
 	MaxSizes       = 32            // legal sizes of a job
-	MaxWeight      = 1e12          // weight of a job
+	MaxWeight      = 1e12          // weight of a job, see Job.Weight
 	MaxSpeed       = 1e9           // measured speed relative to one node
 	MaxNodes       = math.MaxInt32 // nodes of the pool or of a job
 	DefaultMaxJobs = 100_000       // jobs of a snapshot
@@ -33,7 +33,14 @@ const (
 	MaxIDBytes     = 256           // bytes of an id or a name
 	MaxGroupDepth  = 4             // groups on the path from a root group to a job
 	MaxETAError    = 5             // standard deviation of the logarithm of an error
+
+	// MaxRecentRestarts is the maximum length of Job.RecentRestarts, and the restart budget of a job.
+	MaxRecentRestarts = 3
 )
+
+// maxCountedWeight is the largest weight that counts. Beyond it, the values of other jobs would vanish
+// in the relative gap at which a plan counts as optimal.
+const maxCountedWeight = 1e9
 
 // Snapshot is the state of the resource pool and its jobs at the decision time. In a snapshot that is
 // passed to an allocator, the zero value of an optional field means its default. All other functions
@@ -116,22 +123,30 @@ type Job struct {
 	AllowedNodes []int
 	// Scaling is the training speed by number of nodes.
 	Scaling Scaling
-	// Weight is the factor of the job in the objective. Nil means 1.
+	// Weight is the factor of the job in the objective. 0 to MaxWeight, of which values above 1e9 count
+	// as 1e9. Nil means 1.
 	Weight *float64
 	// RescaleDelay is the time for which a started or scaled-up job stays on its current nodes in
 	// the first step. Scaling down is free. ObjectiveTotalTime ignores it.
 	RescaleDelay time.Duration
 	// RestartTime is the time without progress if a running job is resized or a paused job resumes.
-	// It cannot be combined with RescaleDelay.
+	// It cannot be combined with RescaleDelay. 0 means that it is unknown, and costs nothing.
 	RestartTime time.Duration
+	// FreeResizes states that RestartTime is known to be 0. ETAError then has no minimum.
+	FreeResizes bool
+	// RecentRestarts has, for each of the last restarts of the job, newest first, the time with nodes
+	// since then. A restart is a resize, a move or a resume, but not the first start. At most
+	// MaxRecentRestarts, ascending. Nil means that the job has no restart budget.
+	RecentRestarts []time.Duration
 	// WaitingTime is the time without nodes since the submission of the job, including
 	// pauses. ObjectiveTotalTime uses it for aging.
 	WaitingTime time.Duration
 	// ETAError is the standard deviation of the logarithm of the actual remaining time divided by
 	// RemainingETA. 0 to MaxETAError. Nil means TotalTimeOptions.ETAError.
 	ETAError *float64
-	// WorkDone is the work done so far, as run time on one node. Under ObjectiveProgress, the demand
-	// is at least a quarter of it.
+	// WorkDone is the work done so far, as run time on one node. The demand is at least a quarter of
+	// it: under ObjectiveProgress of every job, under ObjectiveTotalTime of jobs with an Overrun of at
+	// least 1.
 	WorkDone time.Duration
 	// GroupID is the id of the group of the job. It is required if the snapshot has groups.
 	GroupID string
@@ -143,8 +158,8 @@ type Job struct {
 	Speeds []TypeSpeed
 	// MoveTime is the restart time if the node type changes. Nil means RestartTime.
 	MoveTime *time.Duration
-	// Overrun is the work done divided by the estimated total work. It does not affect decisions. If
-	// it is at least 2, a warning names the job.
+	// Overrun is the work done divided by the estimated total work. From 1 on, the job is past its
+	// estimate, see WorkDone. From 2 on, a warning names the job.
 	Overrun float64
 	// PieceNodes is the number of nodes of an allocation that must be placed together, for
 	// SizeLimits. 0 means the whole allocation.
@@ -192,8 +207,10 @@ func (j *Job) withDefaults(types bool) (filled Job, missing bool) {
 	return filled, missing
 }
 
-// WeightOrDefault returns the weight of the job, DefaultWeight if it is not set.
-func (j *Job) WeightOrDefault() float64 { return ValueOr(j.Weight, DefaultWeight) }
+// WeightOrDefault returns the weight with which the job counts, DefaultWeight if it is not set.
+func (j *Job) WeightOrDefault() float64 {
+	return min(ValueOr(j.Weight, DefaultWeight), maxCountedWeight)
+}
 
 // Queued reports whether the job occupies no nodes.
 func (j *Job) Queued() bool { return j.CurrentNodes == 0 }

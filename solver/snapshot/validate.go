@@ -244,6 +244,7 @@ func (j *Job) validate(bad *Violations) {
 	if j.RestartTime > 0 && j.RescaleDelay > 0 {
 		bad.Addf(".restart_time", "is %v in addition to a rescale_delay of %v; must be 0 if rescale_delay is set", j.RestartTime, j.RescaleDelay)
 	}
+	j.validateRecentRestarts(bad)
 	bad.checkTime(".waiting_time", j.WaitingTime)
 	bad.CheckFactor(".eta_error", j.ETAError, MaxETAError)
 	bad.checkTime(".work_done", j.WorkDone)
@@ -253,6 +254,21 @@ func (j *Job) validate(bad *Violations) {
 	bad.checkTime(".move_time", ValueOr(j.MoveTime, 0))
 	if j.PieceNodes < 0 || j.PieceNodes > MaxNodes {
 		bad.Addf(".piece_nodes", "is %d; must be 1 to %d", j.PieceNodes, MaxNodes)
+	}
+}
+
+// validateRecentRestarts reports invalid RecentRestarts.
+func (j *Job) validateRecentRestarts(bad *Violations) {
+	if n := len(j.RecentRestarts); n > MaxRecentRestarts {
+		bad.Addf(".recent_restarts", "has %d times; must have at most %d", n, MaxRecentRestarts)
+		return
+	}
+	for n, since := range j.RecentRestarts {
+		path := fmt.Sprintf(".recent_restarts[%d]", n)
+		bad.checkTime(path, since)
+		if n > 0 && since < j.RecentRestarts[n-1] {
+			bad.Addf(path, "is %v after %v; must be ascending", since, j.RecentRestarts[n-1])
+		}
 	}
 }
 

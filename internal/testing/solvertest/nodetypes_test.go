@@ -15,7 +15,7 @@ import (
 func twoTypes() *solver.Snapshot {
 	job := func(id string, eta time.Duration, fast float64) solver.Job {
 		return solver.Job{
-			ID: id, RemainingETA: eta, AllowedNodes: []int{1, 2, 4},
+			ID: id, RemainingETA: eta, AllowedNodes: []int{1, 2, 4}, FreeResizes: true,
 			Speeds: []solver.TypeSpeed{{NodeType: "fast", Factor: fast}, {NodeType: "slow", Factor: 1}},
 		}
 	}
@@ -29,7 +29,8 @@ func twoTypes() *solver.Snapshot {
 func TestNodeTypes(t *testing.T) {
 	hold := func(s *solver.Snapshot, i int, on string, nodes int, restart time.Duration) {
 		job := &s.Jobs[i]
-		job.CurrentNodes, job.CurrentNodeType, job.RestartTime, job.TrainingTime = nodes, on, restart, time.Hour
+		job.CurrentNodes, job.CurrentNodeType, job.RestartTime, job.TrainingTime = nodes, on, restart, time.Minute
+		job.FreeResizes = false
 	}
 	tests := []struct {
 		name      string
@@ -58,7 +59,10 @@ func TestNodeTypes(t *testing.T) {
 			s := twoTypes()
 			test.change(s)
 			s = s.WithDefaults()
-			options := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults()
+			options := solver.Options{
+				Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+				TotalTime: solver.TotalTimeOptions{SharePrice: new(0.0)},
+			}.WithDefaults()
 			if bad := solver.Validate(s, options, 10, []solver.BackendName{solver.BackendExact}); len(bad) > 0 {
 				t.Fatal(bad)
 			}

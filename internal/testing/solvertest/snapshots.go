@@ -80,7 +80,7 @@ func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
 	job.TrainingTime = time.Duration(rapid.IntRange(0, 5).Draw(t, "training time")) * 20 * time.Minute
 	weight := rapid.OneOf(
 		rapid.Just(1.0),
-		rapid.SampledFrom([]float64{0, 0.5, 2, 3, 1e-9, 1e-3, 1e3, 1e9}),
+		rapid.SampledFrom([]float64{0, 0.5, 2, 3, 1e-9, 1e-3, 1e3, 1e9, solver.MaxWeight}),
 		rapid.Float64Range(0, 10),
 	).Draw(t, "weight")
 	job.Weight = &weight
@@ -89,7 +89,22 @@ func drawJob(t *rapid.T, limits Limits, horizon solver.Horizon) solver.Job {
 		job.WaitingTime = time.Duration(rapid.IntRange(1, 50).Draw(t, "waiting time")) * time.Hour / 2
 	}
 	drawETANodes(t, limits, &job)
+	drawHistory(t, &job)
 	return job
+}
+
+// drawHistory sets random restarts, half of which use the restart budget, and work beyond the estimate.
+func drawHistory(t *rapid.T, job *solver.Job) {
+	job.FreeResizes = job.RestartTime == 0 && rapid.Bool().Draw(t, "free resizes")
+	since := time.Duration(0)
+	for range rapid.IntRange(0, solver.MaxRecentRestarts).Draw(t, "recent restarts") {
+		since += job.RestartTime * time.Duration(rapid.IntRange(0, 8).Draw(t, "restart times between restarts"))
+		job.RecentRestarts = append(job.RecentRestarts, since)
+	}
+	job.Overrun = rapid.SampledFrom([]float64{0, 0, 0, 0.99, 1, 3}).Draw(t, "overrun")
+	if job.Overrun > 0 {
+		job.WorkDone = job.RemainingETA * time.Duration(rapid.SampledFrom([]int{0, 2, 8}).Draw(t, "work done in remaining ETAs"))
+	}
 }
 
 // drawChangeCost sets a random `RescaleDelay` or `RestartTime`.

@@ -360,6 +360,9 @@ const (
 	WaitReason_WAIT_REASON_NOT_WORTH_IT WaitReason = 5
 	// A size limit leaves too few nodes, while the capacity of the pool does not.
 	WaitReason_WAIT_REASON_SIZE_LIMIT WaitReason = 6
+	// It never started and would fit if jobs that have used their restart budget (see
+	// Job.recent_restarts) could be paused.
+	WaitReason_WAIT_REASON_RESTART_BUDGET WaitReason = 7
 )
 
 // Enum value maps for WaitReason.
@@ -372,15 +375,17 @@ var (
 		4: "WAIT_REASON_GROUP_LIMIT",
 		5: "WAIT_REASON_NOT_WORTH_IT",
 		6: "WAIT_REASON_SIZE_LIMIT",
+		7: "WAIT_REASON_RESTART_BUDGET",
 	}
 	WaitReason_value = map[string]int32{
-		"WAIT_REASON_UNSPECIFIED":  0,
-		"WAIT_REASON_NO_ROOM":      1,
-		"WAIT_REASON_BEHIND":       2,
-		"WAIT_REASON_NEVER_FITS":   3,
-		"WAIT_REASON_GROUP_LIMIT":  4,
-		"WAIT_REASON_NOT_WORTH_IT": 5,
-		"WAIT_REASON_SIZE_LIMIT":   6,
+		"WAIT_REASON_UNSPECIFIED":    0,
+		"WAIT_REASON_NO_ROOM":        1,
+		"WAIT_REASON_BEHIND":         2,
+		"WAIT_REASON_NEVER_FITS":     3,
+		"WAIT_REASON_GROUP_LIMIT":    4,
+		"WAIT_REASON_NOT_WORTH_IT":   5,
+		"WAIT_REASON_SIZE_LIMIT":     6,
+		"WAIT_REASON_RESTART_BUDGET": 7,
 	}
 )
 
@@ -505,14 +510,17 @@ const (
 	// Some options have no effect because of another option: AllocateOptions.total_time without
 	// OBJECTIVE_TOTAL_TIME.
 	WarningCode_WARNING_CODE_OPTIONS_IGNORED WarningCode = 7
-	// Either the remaining ETA of the job is less than a quarter of its work_done, and
-	// OBJECTIVE_PROGRESS uses the quarter instead, or its overrun is at least 2.
+	// Either the remaining ETA of the job is less than a quarter of its work_done, and the
+	// objective uses the quarter instead (see Job.work_done), or its overrun is at least 2.
 	WarningCode_WARNING_CODE_ETA_RAN_OUT WarningCode = 8
 	// More than a quarter of the running jobs pause in this decision.
 	WarningCode_WARNING_CODE_MANY_PAUSES WarningCode = 9
 	// The snapshot has size limits, and the piece sizes of its jobs do not divide each other. The
 	// limits are then neither necessary nor sufficient for a placement.
 	WarningCode_WARNING_CODE_SIZES_NOT_NESTED WarningCode = 10
+	// The job fits the pool and has a waiting_time of at least 24 h without nodes. Not with
+	// ADMISSION_FIFO, which starts jobs in order.
+	WarningCode_WARNING_CODE_LONG_WAIT WarningCode = 11
 )
 
 // Enum value maps for WarningCode.
@@ -529,6 +537,7 @@ var (
 		8:  "WARNING_CODE_ETA_RAN_OUT",
 		9:  "WARNING_CODE_MANY_PAUSES",
 		10: "WARNING_CODE_SIZES_NOT_NESTED",
+		11: "WARNING_CODE_LONG_WAIT",
 	}
 	WarningCode_value = map[string]int32{
 		"WARNING_CODE_UNSPECIFIED":         0,
@@ -542,6 +551,7 @@ var (
 		"WARNING_CODE_ETA_RAN_OUT":         8,
 		"WARNING_CODE_MANY_PAUSES":         9,
 		"WARNING_CODE_SIZES_NOT_NESTED":    10,
+		"WARNING_CODE_LONG_WAIT":           11,
 	}
 )
 
@@ -789,6 +799,9 @@ const (
 	// A size limit leaves no more nodes, while the capacity of the pool does not bind. A job
 	// without nodes waits because of WAIT_REASON_SIZE_LIMIT.
 	Why_WHY_SIZE_LIMIT Why = 11
+	// The job has used its restart budget (see Job.recent_restarts), so it neither grows nor moves
+	// nor pauses. A job without nodes waits because of WAIT_REASON_RESTART_BUDGET.
+	Why_WHY_RESTART_BUDGET Why = 12
 )
 
 // Enum value maps for Why.
@@ -806,20 +819,22 @@ var (
 		9:  "WHY_GROUP_LIMIT",
 		10: "WHY_NOT_WORTH_IT",
 		11: "WHY_SIZE_LIMIT",
+		12: "WHY_RESTART_BUDGET",
 	}
 	Why_value = map[string]int32{
-		"WHY_UNSPECIFIED":  0,
-		"WHY_LARGEST":      1,
-		"WHY_ENOUGH":       2,
-		"WHY_PRICED_OUT":   3,
-		"WHY_CHANGE_COST":  4,
-		"WHY_ONLY_SIZE":    5,
-		"WHY_NO_ROOM":      6,
-		"WHY_BEHIND":       7,
-		"WHY_NEVER_FITS":   8,
-		"WHY_GROUP_LIMIT":  9,
-		"WHY_NOT_WORTH_IT": 10,
-		"WHY_SIZE_LIMIT":   11,
+		"WHY_UNSPECIFIED":    0,
+		"WHY_LARGEST":        1,
+		"WHY_ENOUGH":         2,
+		"WHY_PRICED_OUT":     3,
+		"WHY_CHANGE_COST":    4,
+		"WHY_ONLY_SIZE":      5,
+		"WHY_NO_ROOM":        6,
+		"WHY_BEHIND":         7,
+		"WHY_NEVER_FITS":     8,
+		"WHY_GROUP_LIMIT":    9,
+		"WHY_NOT_WORTH_IT":   10,
+		"WHY_SIZE_LIMIT":     11,
+		"WHY_RESTART_BUDGET": 12,
 	}
 )
 
@@ -1485,7 +1500,8 @@ type Job struct {
 	// Training speed as a function of the number of nodes. Defaults to a doubling_efficiency of
 	// 0.8.
 	Scaling *Scaling `protobuf:"bytes,8,opt,name=scaling,proto3" json:"scaling,omitempty"`
-	// Factor of the job in the objective. 0 to 1e12. Defaults to 1.
+	// Factor of the job in the objective. 0 to 1e12, of which values above 1e9 count as 1e9.
+	// Defaults to 1.
 	Weight *float64 `protobuf:"fixed64,9,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// How long a job that starts or scales up still trains on its previous nodes, in the first step
 	// (15 s in the paper). Scaling down is free. A value above the step counts as the step.
@@ -1511,14 +1527,14 @@ type Job struct {
 	GroupId string `protobuf:"bytes,14,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
 	// Uncertainty of remaining_eta: the standard deviation of ln(true time / remaining_eta). 0.7
 	// means a factor of two. OBJECTIVE_TOTAL_TIME ranks jobs by remaining_eta, and jobs whose order
-	// is uncertain share their ranks. 0 to 5. Defaults to TotalTimeOptions.eta_error. If
-	// restart_time is greater than 0, values below 0.1 count as 0.1, so that nearly equal jobs do
-	// not preempt each other.
+	// is uncertain share their ranks. 0 to 5. Defaults to TotalTimeOptions.eta_error. Unless
+	// restart_time is set to 0, values below 0.1 count as 0.1, so that nearly equal jobs do not
+	// preempt each other.
 	EtaError *float64 `protobuf:"fixed64,15,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
-	// Completed work, as training time on exactly one node. For OBJECTIVE_PROGRESS, the remaining
-	// work is at least a quarter of the completed work, so that a job whose estimate is used up
-	// does not keep nodes. WARNING_CODE_ETA_RAN_OUT names a job whose remaining ETA was raised for
-	// this reason. Defaults to 0, which raises nothing.
+	// Completed work, as training time on exactly one node. The remaining work is at least a
+	// quarter of the completed work: for OBJECTIVE_PROGRESS of every job, for OBJECTIVE_TOTAL_TIME
+	// of jobs with an overrun of at least 1. WARNING_CODE_ETA_RAN_OUT names a job whose remaining
+	// ETA was raised for this reason. Defaults to 0, which raises nothing.
 	WorkDone *durationpb.Duration `protobuf:"bytes,16,opt,name=work_done,json=workDone,proto3" json:"work_done,omitempty"`
 	// Node type of the nodes in current_nodes. All nodes of a job have the same type. Required if
 	// the snapshot has node types and current_nodes is greater than 0. Ignored if the snapshot has
@@ -1535,15 +1551,22 @@ type Job struct {
 	// restart_time.
 	MoveTime *durationpb.Duration `protobuf:"bytes,20,opt,name=move_time,json=moveTime,proto3" json:"move_time,omitempty"`
 	// Completed work divided by the estimate of the whole job's work, as the client library
-	// reports it. From 1 on, the estimate is used up. From 2 on, WARNING_CODE_ETA_RAN_OUT names the
-	// job. It has no influence on decisions. Finite, at least 0. Defaults to 0.
+	// reports it. From 1 on, the estimate is used up, and work_done bounds the remaining work. From
+	// 2 on, WARNING_CODE_ETA_RAN_OUT names the job. Finite, at least 0. Defaults to 0.
 	Overrun float64 `protobuf:"fixed64,21,opt,name=overrun,proto3" json:"overrun,omitempty"`
 	// Number of nodes of the largest part of an allocation that must be placed together, for
 	// example the GPUs of one pod if a node is a GPU. Only Snapshot.size_limits use it. At least 1.
 	// Defaults to the whole allocation.
-	PieceNodes    *int32 `protobuf:"varint,22,opt,name=piece_nodes,json=pieceNodes,proto3,oneof" json:"piece_nodes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PieceNodes *int32 `protobuf:"varint,22,opt,name=piece_nodes,json=pieceNodes,proto3,oneof" json:"piece_nodes,omitempty"`
+	// The last restarts of the job, newest first: for each, how long the job has had nodes since. A
+	// restart is a resize, a move to another node type or a resume, whether a decision caused it or
+	// not. The first start and a pause are no restarts. A running job with restart_time greater than
+	// 0 and three entries has used its restart budget if the third is below 12 times restart_time: a
+	// decision then does not grow, move or pause it by choice, but can shrink it. At most 3, in
+	// ascending order. Empty means that the job has no restart budget.
+	RecentRestarts []*durationpb.Duration `protobuf:"bytes,23,rep,name=recent_restarts,json=recentRestarts,proto3" json:"recent_restarts,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1728,6 +1751,13 @@ func (x *Job) GetPieceNodes() int32 {
 		return *x.PieceNodes
 	}
 	return 0
+}
+
+func (x *Job) GetRecentRestarts() []*durationpb.Duration {
+	if x != nil {
+		return x.RecentRestarts
+	}
+	return nil
 }
 
 // TypeSpeed is the training speed of a job on nodes of one type.
@@ -2100,8 +2130,10 @@ type TotalTimeOptions struct {
 	// to 75 s.
 	RescalePrice *durationpb.Duration `protobuf:"bytes,3,opt,name=rescale_price,json=rescalePrice,proto3" json:"rescale_price,omitempty"`
 	// Time in which a resize must pay for itself, or the job's remaining time if that is shorter.
-	// Values below 4 restart times of the job count as 4 restart times. 1 s to 365 days. Defaults to
-	// 900 s.
+	// Values below 4 restart times of the job count as 4 restart times. If the resize makes the job
+	// faster, values below the time for which it has had nodes since its last restart (the first of
+	// Job.recent_restarts, or training_time without entries) count as that time. 1 s to 365 days.
+	// Defaults to 900 s.
 	Payback *durationpb.Duration `protobuf:"bytes,4,opt,name=payback,proto3" json:"payback,omitempty"`
 	// Cost of a pause, as a multiple of rescale_price. 0 to 1e6. Defaults to 1.
 	PausePriceFactor *float64 `protobuf:"fixed64,5,opt,name=pause_price_factor,json=pausePriceFactor,proto3,oneof" json:"pause_price_factor,omitempty"`
@@ -2116,9 +2148,14 @@ type TotalTimeOptions struct {
 	// Cost of each node below a group's quota, in job-seconds per second. 0 to 1e6. Defaults to
 	// 0.3.
 	QuotaPrice *float64 `protobuf:"fixed64,7,opt,name=quota_price,json=quotaPrice,proto3,oneof" json:"quota_price,omitempty"`
-	// Value of Job.eta_error for jobs that do not set it. 0 to 5. Defaults to 0. For a job with a
-	// restart_time greater than 0, values below 0.1 count as 0.1.
-	EtaError      *float64 `protobuf:"fixed64,9,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
+	// Value of Job.eta_error for jobs that do not set it. 0 to 5. Defaults to 0. Unless a job's
+	// restart_time is set to 0, values below 0.1 count as 0.1.
+	EtaError *float64 `protobuf:"fixed64,9,opt,name=eta_error,json=etaError,proto3,oneof" json:"eta_error,omitempty"`
+	// Additional value of the nodes up to the job's fair share, which is the pool divided by the
+	// number of jobs. It is a multiple of the value of work of the shortest job. Higher values pause
+	// fewer jobs and make fewer jobs complete later than with max-min fair shares. 0 to 10. Defaults
+	// to 0.1.
+	SharePrice    *float64 `protobuf:"fixed64,10,opt,name=share_price,json=sharePrice,proto3,oneof" json:"share_price,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2212,6 +2249,13 @@ func (x *TotalTimeOptions) GetQuotaPrice() float64 {
 func (x *TotalTimeOptions) GetEtaError() float64 {
 	if x != nil && x.EtaError != nil {
 		return *x.EtaError
+	}
+	return 0
+}
+
+func (x *TotalTimeOptions) GetSharePrice() float64 {
+	if x != nil && x.SharePrice != nil {
+		return *x.SharePrice
 	}
 	return 0
 }
@@ -4111,7 +4155,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
-	"\x06_steps\"\x92\b\n" +
+	"\x06_steps\"\xd6\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\rremaining_eta\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fremainingEta\x12 \n" +
@@ -4136,7 +4180,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\tmove_time\x18\x14 \x01(\v2\x19.google.protobuf.DurationR\bmoveTime\x12\x18\n" +
 	"\aoverrun\x18\x15 \x01(\x01R\aoverrun\x12$\n" +
 	"\vpiece_nodes\x18\x16 \x01(\x05H\x05R\n" +
-	"pieceNodes\x88\x01\x01B\f\n" +
+	"pieceNodes\x88\x01\x01\x12B\n" +
+	"\x0frecent_restarts\x18\x17 \x03(\v2\x19.google.protobuf.DurationR\x0erecentRestartsB\f\n" +
 	"\n" +
 	"_min_nodesB\f\n" +
 	"\n" +
@@ -4175,7 +4220,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"price_hint\x18\n" +
 	" \x03(\x01R\tpriceHint\x12 \n" +
-	"\vcertificate\x18\v \x01(\bR\vcertificate\"\x87\x04\n" +
+	"\vcertificate\x18\v \x01(\bR\vcertificate\"\xbd\x04\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
@@ -4187,12 +4232,16 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\acadence\x18\b \x01(\v2\x19.google.protobuf.DurationR\acadence\x12$\n" +
 	"\vquota_price\x18\a \x01(\x01H\x02R\n" +
 	"quotaPrice\x88\x01\x01\x12 \n" +
-	"\teta_error\x18\t \x01(\x01H\x03R\betaError\x88\x01\x01B\v\n" +
+	"\teta_error\x18\t \x01(\x01H\x03R\betaError\x88\x01\x01\x12$\n" +
+	"\vshare_price\x18\n" +
+	" \x01(\x01H\x04R\n" +
+	"sharePrice\x88\x01\x01B\v\n" +
 	"\t_fairnessB\x15\n" +
 	"\x13_pause_price_factorB\x0e\n" +
 	"\f_quota_priceB\f\n" +
 	"\n" +
-	"_eta_error\"\xb5\x02\n" +
+	"_eta_errorB\x0e\n" +
+	"\f_share_price\"\xb5\x02\n" +
 	"\n" +
 	"Allocation\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
@@ -4366,7 +4415,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x0eADMISSION_FIFO\x10\x01\x12\x17\n" +
 	"\x13ADMISSION_OPTIMIZED\x10\x02\x12\x18\n" +
 	"\x14ADMISSION_PREEMPTIVE\x10\x03\x12\x19\n" +
-	"\x15ADMISSION_START_FIRST\x10\x04*\xcd\x01\n" +
+	"\x15ADMISSION_START_FIRST\x10\x04*\xed\x01\n" +
 	"\n" +
 	"WaitReason\x12\x1b\n" +
 	"\x17WAIT_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -4375,7 +4424,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x16WAIT_REASON_NEVER_FITS\x10\x03\x12\x1b\n" +
 	"\x17WAIT_REASON_GROUP_LIMIT\x10\x04\x12\x1c\n" +
 	"\x18WAIT_REASON_NOT_WORTH_IT\x10\x05\x12\x1a\n" +
-	"\x16WAIT_REASON_SIZE_LIMIT\x10\x06*\xa5\x01\n" +
+	"\x16WAIT_REASON_SIZE_LIMIT\x10\x06\x12\x1e\n" +
+	"\x1aWAIT_REASON_RESTART_BUDGET\x10\a*\xa5\x01\n" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCHANGE_START\x10\x01\x12\x13\n" +
@@ -4384,7 +4434,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\vCHANGE_KEEP\x10\x04\x12\x0f\n" +
 	"\vCHANGE_WAIT\x10\x05\x12\x12\n" +
 	"\x0eCHANGE_PREEMPT\x10\x06\x12\x0f\n" +
-	"\vCHANGE_MOVE\x10\a*\xf2\x02\n" +
+	"\vCHANGE_MOVE\x10\a*\x8e\x03\n" +
 	"\vWarningCode\x12\x1c\n" +
 	"\x18WARNING_CODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WARNING_CODE_NEVER_FITS\x10\x01\x12 \n" +
@@ -4397,7 +4447,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x18WARNING_CODE_ETA_RAN_OUT\x10\b\x12\x1c\n" +
 	"\x18WARNING_CODE_MANY_PAUSES\x10\t\x12!\n" +
 	"\x1dWARNING_CODE_SIZES_NOT_NESTED\x10\n" +
-	"*_\n" +
+	"\x12\x1a\n" +
+	"\x16WARNING_CODE_LONG_WAIT\x10\v*_\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OPTIMAL\x10\x01\x12\x13\n" +
@@ -4418,7 +4469,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x13OUTCOME_UNAVAILABLE\x10\x02\x12\x15\n" +
 	"\x11OUTCOME_TIMED_OUT\x10\x03\x12\x13\n" +
 	"\x0fOUTCOME_CRASHED\x10\x04\x12\x18\n" +
-	"\x14OUTCOME_INVALID_PLAN\x10\x05*\xeb\x01\n" +
+	"\x14OUTCOME_INVALID_PLAN\x10\x05*\x83\x02\n" +
 	"\x03Why\x12\x13\n" +
 	"\x0fWHY_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vWHY_LARGEST\x10\x01\x12\x0e\n" +
@@ -4434,7 +4485,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x0fWHY_GROUP_LIMIT\x10\t\x12\x14\n" +
 	"\x10WHY_NOT_WORTH_IT\x10\n" +
 	"\x12\x12\n" +
-	"\x0eWHY_SIZE_LIMIT\x10\v2\xa3\x03\n" +
+	"\x0eWHY_SIZE_LIMIT\x10\v\x12\x16\n" +
+	"\x12WHY_RESTART_BUDGET\x10\f2\xa3\x03\n" +
 	"\x10AllocatorService\x12P\n" +
 	"\bAllocate\x12\x1e.elastalloc.v1.AllocateRequest\x1a\x1f.elastalloc.v1.AllocateResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\bFillIdle\x12\x1e.elastalloc.v1.FillIdleRequest\x1a\x1f.elastalloc.v1.FillIdleResponse\"\x03\x90\x02\x01\x12M\n" +
@@ -4530,82 +4582,83 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	48, // 18: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
 	22, // 19: elastalloc.v1.Job.speeds:type_name -> elastalloc.v1.TypeSpeed
 	48, // 20: elastalloc.v1.Job.move_time:type_name -> google.protobuf.Duration
-	23, // 21: elastalloc.v1.TypeSpeed.scaling:type_name -> elastalloc.v1.Scaling
-	24, // 22: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
-	2,  // 23: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
-	3,  // 24: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	48, // 25: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
-	4,  // 26: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
-	0,  // 27: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
-	26, // 28: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
-	1,  // 29: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	48, // 30: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	48, // 31: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
-	48, // 32: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	48, // 33: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	48, // 34: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
-	6,  // 35: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
-	5,  // 36: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
-	2,  // 37: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
-	8,  // 38: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
-	9,  // 39: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	48, // 40: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	34, // 41: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	33, // 42: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	30, // 43: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
-	29, // 44: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
-	31, // 45: elastalloc.v1.SolveReport.node_types:type_name -> elastalloc.v1.NodeTypeReport
-	32, // 46: elastalloc.v1.SolveReport.size_limits:type_name -> elastalloc.v1.SizeLimitReport
-	47, // 47: elastalloc.v1.Certificate.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
-	7,  // 48: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
-	2,  // 49: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
-	10, // 50: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	48, // 51: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	16, // 52: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 53: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	13, // 54: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
-	37, // 55: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
-	11, // 56: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
-	38, // 57: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
-	39, // 58: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
-	16, // 59: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 60: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	41, // 61: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
-	21, // 62: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
-	25, // 63: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
-	18, // 64: elastalloc.v1.Scenario.put_node_types:type_name -> elastalloc.v1.NodeType
-	13, // 65: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
-	43, // 66: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
-	13, // 67: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
-	49, // 68: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
-	16, // 69: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 70: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	48, // 71: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
-	48, // 72: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
-	46, // 73: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
-	48, // 74: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
-	48, // 75: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
-	48, // 76: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
-	48, // 77: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
-	48, // 78: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
-	48, // 79: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
-	48, // 80: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
-	48, // 81: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
-	12, // 82: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	14, // 83: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	35, // 84: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
-	40, // 85: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
-	44, // 86: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
-	13, // 87: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	15, // 88: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	36, // 89: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
-	42, // 90: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
-	45, // 91: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
-	87, // [87:92] is the sub-list for method output_type
-	82, // [82:87] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	48, // 21: elastalloc.v1.Job.recent_restarts:type_name -> google.protobuf.Duration
+	23, // 22: elastalloc.v1.TypeSpeed.scaling:type_name -> elastalloc.v1.Scaling
+	24, // 23: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
+	2,  // 24: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
+	3,  // 25: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
+	48, // 26: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	4,  // 27: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
+	0,  // 28: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
+	26, // 29: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
+	1,  // 30: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
+	48, // 31: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	48, // 32: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	48, // 33: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	48, // 34: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	48, // 35: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	6,  // 36: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
+	5,  // 37: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
+	2,  // 38: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
+	8,  // 39: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
+	9,  // 40: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
+	48, // 41: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	34, // 42: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	33, // 43: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	30, // 44: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
+	29, // 45: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
+	31, // 46: elastalloc.v1.SolveReport.node_types:type_name -> elastalloc.v1.NodeTypeReport
+	32, // 47: elastalloc.v1.SolveReport.size_limits:type_name -> elastalloc.v1.SizeLimitReport
+	47, // 48: elastalloc.v1.Certificate.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
+	7,  // 49: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
+	2,  // 50: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
+	10, // 51: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
+	48, // 52: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	16, // 53: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	25, // 54: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 55: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
+	37, // 56: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
+	11, // 57: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
+	38, // 58: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
+	39, // 59: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
+	16, // 60: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	25, // 61: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	41, // 62: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
+	21, // 63: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
+	25, // 64: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
+	18, // 65: elastalloc.v1.Scenario.put_node_types:type_name -> elastalloc.v1.NodeType
+	13, // 66: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
+	43, // 67: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
+	13, // 68: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
+	49, // 69: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	16, // 70: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	25, // 71: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	48, // 72: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	48, // 73: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	46, // 74: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
+	48, // 75: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	48, // 76: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	48, // 77: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	48, // 78: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	48, // 79: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	48, // 80: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	48, // 81: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	48, // 82: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	12, // 83: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 84: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	35, // 85: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	40, // 86: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	44, // 87: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 88: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 89: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	36, // 90: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	42, // 91: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	45, // 92: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	88, // [88:93] is the sub-list for method output_type
+	83, // [83:88] is the sub-list for method input_type
+	83, // [83:83] is the sub-list for extension type_name
+	83, // [83:83] is the sub-list for extension extendee
+	0,  // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }

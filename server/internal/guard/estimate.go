@@ -17,7 +17,7 @@ import (
 // The memory of a call in addition to its decoded request, in bytes. BenchmarkEstimator of package server
 // measures it.
 const (
-	workPerJob    = 1150 // of a search: the job, its model and its plans
+	workPerJob    = 1120 // of a search: the job, its model and its plans
 	workPerNumber = 96   // of each legal size and speed
 	workPerStep   = 100  // of each step beyond the default horizon
 	defaultSizes  = 5    // number of legal sizes included in workPerJob

@@ -6,8 +6,8 @@
 // machine lies on one machine, and a larger piece consists of whole machines of one block, such
 // as a rack or an NVLink domain. A decision by counts alone can be impossible to place. Two
 // blocks of 18 machines have room for 36, but not for jobs of 16, 16 and 4 machines. Limits
-// returns the few size limits that exclude such decisions, and Place puts a decision that keeps
-// them on machines.
+// returns the few size limits that exclude such decisions, Place puts a decision that keeps them on
+// machines, and Steps returns the order in which this is carried out.
 //
 // # Theorem
 //
@@ -26,6 +26,10 @@
 // Sufficiency: everything placed so far is a multiple of the size s that is placed next.
 // Wherever it was put, it took exactly its own share of the places for pieces of s. The condition
 // keeps at least one place free while a piece of s is left.
+//
+// Machines may have several sizes. A piece then lies on one machine, or on whole machines of one size
+// in one block, and cap(s) is summed over the sizes of machines. Both directions apply to each size
+// of machines alone, because g is in the chain if pieces larger than g lie on machines of g units.
 //
 // Three consequences shape this package. A limit is implied by the limit of the next smaller size
 // if both have the same cap, so few remain. Kept jobs only reduce the free units, so the theorem

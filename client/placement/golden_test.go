@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -17,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-// goldenCase is a problem with what Limits and Place return. The Python package has the same results.
+// goldenCase is a problem with what Limits, Place and Steps return. The Python package has the same results.
 type goldenCase struct {
 	Nodes []goldenNode `json:"nodes"`
 	Sizes []int        `json:"sizes"`
@@ -28,6 +29,14 @@ type goldenCase struct {
 	Placed      map[string]map[string]int `json:"placed"`
 	Moved       []string                  `json:"moved,omitempty"`
 	PlaceError  string                    `json:"place_error,omitempty"`
+	Steps       []goldenStep              `json:"steps,omitempty"` // Steps has the error of Place.
+}
+
+type goldenStep struct {
+	Job   string           `json:"job"`
+	Do    placement.Action `json:"do"`
+	On    map[string]int   `json:"on"`
+	After []string         `json:"after"`
 }
 
 type goldenNode struct {
@@ -35,6 +44,8 @@ type goldenNode struct {
 	Block string `json:"block"`
 	Units int    `json:"units"`
 	Free  int    `json:"free"`
+	// Releasing is the number of units that are being released.
+	Releasing int `json:"releasing,omitempty"`
 }
 
 type goldenJob struct {
@@ -63,6 +74,13 @@ func golden(c problem) *goldenCase {
 	g.Placed, g.Moved = placed.On, placed.Moved
 	if err != nil {
 		g.PlaceError = err.Error()
+	}
+	steps, stepsErr := placement.Steps(c.Nodes, c.Sizes, c.Jobs)
+	if fmt.Sprint(stepsErr) != fmt.Sprint(err) {
+		g.PlaceError += fmt.Sprint("; Steps: ", stepsErr)
+	}
+	for _, step := range steps {
+		g.Steps = append(g.Steps, goldenStep{step.Job, step.Do, step.On, append([]string{}, step.After...)})
 	}
 	return g
 }

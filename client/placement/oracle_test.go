@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,13 +19,27 @@ type problem struct {
 	Jobs  []placement.Job
 }
 
-// machine returns the units of a whole machine.
-func (c *problem) machine() int {
-	units := 1
+// block is the machines of one size that share a block.
+type block struct {
+	name  string
+	units int
+}
+
+// machines returns the number of machines of some units that a piece lies on, 0 if it lies on none of them.
+// Only of the largest machines it may use a part.
+func (c *problem) machines(piece, units int) int {
+	largest := 0
 	for _, n := range c.Nodes {
-		units = max(units, n.Units)
+		largest = max(largest, n.Units)
 	}
-	return units
+	switch {
+	case piece <= units:
+		return 1
+	case units > 0 && (piece%units == 0 || units == largest):
+		return (piece + units - 1) / units
+	default:
+		return 0
+	}
 }
 
 // pieces returns the pieces of a job. A piece that fits in no empty block is cut into pieces of the
@@ -34,16 +49,21 @@ func (c *problem) pieces(job placement.Job) (pieces []int) {
 	if job.Piece > 0 {
 		size = min(size, job.Piece)
 	}
-	blockUnits, largest := make(map[string]int), 0
+	blocks := make(map[block]int)
 	for _, n := range c.Nodes {
-		if n.Units == c.machine() {
-			blockUnits[n.Block] += n.Units
-			largest = max(largest, blockUnits[n.Block])
-		}
+		blocks[block{n.Block, n.Units}]++
 	}
-	if size > largest {
+	fits := func(piece int) bool {
+		for b, count := range blocks {
+			if machines := c.machines(piece, b.units); machines > 0 && machines <= count {
+				return true
+			}
+		}
+		return false
+	}
+	if !fits(size) {
 		for _, s := range slices.Sorted(slices.Values(c.Sizes)) {
-			if s <= largest {
+			if fits(s) {
 				size = s
 			}
 		}
@@ -75,7 +95,7 @@ func (c *problem) fit(free, pieces []int) bool {
 		}
 		var nodes []string
 		for n := range free {
-			nodes = append(nodes, fmt.Sprint(c.Nodes[n].Block, free[n]))
+			nodes = append(nodes, fmt.Sprint(c.Nodes[n].Block, c.Nodes[n].Units, free[n]))
 		}
 		slices.Sort(nodes)
 		key := fmt.Sprint(nodes, len(pieces))
@@ -85,7 +105,7 @@ func (c *problem) fit(free, pieces []int) bool {
 		for _, on := range c.places(free, pieces[0]) {
 			after := slices.Clone(free)
 			for _, n := range on {
-				after[n] -= min(pieces[0], c.machine())
+				after[n] -= min(pieces[0], c.Nodes[n].Units)
 			}
 			if try(after, pieces[1:]) {
 				return true
@@ -97,21 +117,24 @@ func (c *problem) fit(free, pieces []int) bool {
 	return try(free, slices.SortedFunc(slices.Values(pieces), func(a, b int) int { return b - a }))
 }
 
-// places returns the nodes of every place for a piece. Of the whole machines of a block, which are
-// alike, it takes the first ones.
+// places returns the nodes of every place for a piece. Of the whole machines of one size in one block,
+// which are alike, it takes the first ones.
 func (c *problem) places(free []int, piece int) (places [][]int) {
-	whole := make(map[string][]int)
+	whole := make(map[block][]int)
 	for n, node := range c.Nodes {
-		if piece <= c.machine() && free[n] >= piece {
+		if free[n] >= piece {
 			places = append(places, []int{n})
 		}
-		if free[n] == c.machine() {
-			whole[node.Block] = append(whole[node.Block], n)
+		if free[n] == node.Units && node.Units < piece {
+			b := block{node.Block, node.Units}
+			whole[b] = append(whole[b], n)
 		}
 	}
-	for _, block := range slices.Sorted(maps.Keys(whole)) {
-		if count := piece / c.machine(); piece > c.machine() && len(whole[block]) >= count {
-			places = append(places, whole[block][:count])
+	for _, b := range slices.SortedFunc(maps.Keys(whole), func(a, b block) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), a.units-b.units)
+	}) {
+		if count := c.machines(piece, b.units); count > 0 && len(whole[b]) >= count {
+			places = append(places, whole[b][:count])
 		}
 	}
 	return places
@@ -124,10 +147,10 @@ func sum(list []int) (sum int) {
 	return sum
 }
 
-// free returns the free units of the nodes.
+// free returns the units of the nodes that are free, or will be.
 func (c *problem) free() (free []int) {
 	for _, n := range c.Nodes {
-		free = append(free, n.Free)
+		free = append(free, n.Free+n.Releasing)
 	}
 	return free
 }
@@ -202,15 +225,19 @@ func seeded(kinds [][]int, seed int) problem {
 	return randomProblem(kinds, rand.New(rand.NewPCG(uint64(seed), 0)).IntN)
 }
 
-// randomProblem returns a problem with running jobs, of which some change, new jobs, and nodes with
-// missing units. intN returns random numbers from 0 to below its argument.
+// randomProblem returns a problem with running jobs, of which some change, new jobs, nodes of one or several
+// sizes, and nodes with missing units. intN returns random numbers from 0 to below its argument.
 func randomProblem(kinds [][]int, intN func(n int) int) problem {
 	kind := kinds[intN(len(kinds))]
 	c := problem{Sizes: kind[1:]}
 	size := func() int { return c.Sizes[min(intN(len(c.Sizes)), intN(len(c.Sizes)))] }
-	nodes, inBlock, damaged := intN(7), intN(4), intN(2) == 0
+	nodes, inBlock, damaged, mixed := intN(7), intN(4), intN(2) == 0, nested(c.Sizes) && intN(3) == 0
 	for n := range nodes {
-		node := placement.Node{ID: fmt.Sprint("n", n), Units: kind[0], Free: kind[0]}
+		node := placement.Node{ID: fmt.Sprint("n", n), Units: kind[0]}
+		if mixed {
+			node.Units = kind[intN(len(kind))]
+		}
+		node.Free = node.Units
 		if inBlock > 0 {
 			node.Block = fmt.Sprint("b", n/inBlock)
 		}
@@ -226,6 +253,9 @@ func randomProblem(kinds [][]int, intN func(n int) int) problem {
 		if intN(4) == 0 {
 			job.Piece = job.Units
 			job.Units *= 1 + intN(3)
+			if rest := size(); rest < job.Piece && intN(2) == 0 {
+				job.Units += rest
+			}
 		}
 		running := intN(4) > 0
 		if !running && intN(2) == 0 {
@@ -254,7 +284,23 @@ func randomProblem(kinds [][]int, intN func(n int) int) problem {
 	if nodes > 1 && intN(16) == 0 {
 		c.Nodes = c.Nodes[1:]
 	}
+	for n := range c.Nodes {
+		if intN(8) == 0 {
+			c.Nodes[n].Releasing = intN(c.Nodes[n].Free + 1)
+			c.Nodes[n].Free -= c.Nodes[n].Releasing
+		}
+	}
 	return c
+}
+
+// nested reports whether each of some ascending sizes divides the next.
+func nested(sizes []int) bool {
+	for i := 1; i < len(sizes); i++ {
+		if sizes[i]%sizes[i-1] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // run returns random nodes for a job, and takes their free units; nil if it does not fit.
@@ -266,7 +312,7 @@ func (c *problem) run(intN func(n int) int, free []int, job placement.Job) map[s
 			return nil
 		}
 		for _, n := range places[intN(len(places))] {
-			units := min(piece, c.machine())
+			units := min(piece, c.Nodes[n].Units)
 			after[n] -= units
 			on[c.Nodes[n].ID] += units
 		}

@@ -13,12 +13,14 @@ type Node struct {
 	ID string
 	// Block names the machines that share a rack or an NVLink domain; optional.
 	Block string
-	// Units is the number of units of the machine, for example 8 GPUs. A machine that has fewer
-	// units than the largest machine never counts as a whole machine.
+	// Units is the number of units of the machine, for example 8 GPUs.
 	Units int
 	// Free is the number of units available to the jobs to be placed, 0 to Units. Units that
-	// these jobs occupy now count as free.
+	// these jobs occupy now count as free. Units that are being released do not.
 	Free int
+	// Releasing is the number of units that are being released now and are not free yet, 0 to Units
+	// less Free. The default is 0. Limits and Place may use them, and Steps waits for them.
+	Releasing int
 }
 
 // Job is an allocation to be placed.
@@ -27,8 +29,9 @@ type Job struct {
 	ID string
 	// Units is the number of units of the allocation; 0 pauses the job.
 	Units int
-	// Piece is the number of units of the largest part that must lie together; 0 means all of
-	// the allocation.
+	// Piece is the number of units of the largest part that must lie together, as in
+	// elastallocv1.Job.PieceNodes. 0 means all of the allocation; PieceNodes is then unset. If Units
+	// is no multiple, the remainder is a smaller piece.
 	Piece int
 	// On has the units that the job occupies now, by node id; nil if none.
 	On map[string]int
@@ -71,6 +74,10 @@ var ErrNotNested = errors.New("no placement was found; one may exist, because th
 // capacity of the pool, by ascending size. sizes are the piece sizes in use. A limit that follows
 // from the capacity of the pool or from the limit of a smaller size is left out. In a snapshot
 // with several node types, call Limits for the machines of each type and set node_type.
+//
+// Each piece of an allocation counts at its own size, the remainder too. A machine that is added,
+// also one of a new size, makes no limit smaller, unless it makes a block the first that one of sizes
+// fits: then pieces of this size are no longer cut.
 //
 // The error names every field of a node that is not valid, or sizes that do not form a chain.
 func Limits(nodes []Node, sizes []int) ([]*elastallocv1.SizeLimit, error) {

@@ -1,7 +1,6 @@
 package placement_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,7 +69,7 @@ func checkPlacement(t *rapid.T, c *problem, placed placement.Placement) {
 		}
 	}
 	for _, node := range c.Nodes {
-		if used[node.ID] > node.Free {
+		if used[node.ID] > node.Free+node.Releasing {
 			t.Fatalf("%d units are placed on %+v", used[node.ID], node)
 		}
 	}
@@ -150,9 +149,9 @@ func TestLimitsAreExact(t *testing.T) {
 		kept := sum(c.allPieces()) <= last
 		for _, limit := range limits {
 			used := 0
-			for _, job := range c.Jobs {
-				if piece := min(job.Units, cmp.Or(job.Piece, job.Units)); piece >= int(limit.GetSize()) {
-					used += job.Units
+			for _, piece := range c.allPieces() {
+				if piece >= int(limit.GetSize()) {
+					used += piece
 				}
 			}
 			kept = kept && used <= int(limit.GetNodes())
@@ -165,6 +164,57 @@ func TestLimitsAreExact(t *testing.T) {
 			t.Fatalf("a placement exists: %v; the jobs keep %v: %v", exists, limits, kept)
 		}
 	})
+}
+
+// TestAddMachine adds a machine of any size: jobs that could be placed still can, and no limit becomes smaller,
+// unless the machine makes a block the first that a piece fits.
+func TestAddMachine(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		before := problems(chains).Draw(t, "problem")
+		added := placement.Node{ID: "added", Units: rapid.SampledFrom(append([]int{1}, before.Sizes...)).Draw(t, "units")}
+		added.Free = added.Units
+		if len(before.Nodes) > 0 {
+			added.Block = rapid.SampledFrom(before.Nodes).Draw(t, "in the block of").Block
+		}
+		after := before
+		after.Nodes = append(slices.Clone(before.Nodes), added)
+		for _, size := range before.Sizes {
+			if job := (placement.Job{Units: size}); !slices.Equal(before.pieces(job), after.pieces(job)) {
+				return // It is no longer cut, or it is cut into larger pieces.
+			}
+		}
+		small, large := before.limits(t), after.limits(t)
+		for _, size := range before.Sizes {
+			if large[size] < small[size] {
+				t.Fatalf("the limit of %d is %d; it was %d", size, large[size], small[size])
+			}
+		}
+		if _, err := placement.Place(before.Nodes, before.Sizes, before.Jobs); err != nil {
+			return
+		}
+		if _, err := placement.Place(after.Nodes, after.Sizes, after.Jobs); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// limits returns the most units of pieces of at least each size.
+func (c *problem) limits(t *rapid.T) map[int]int {
+	got, err := placement.Limits(c.Nodes, c.Sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, limits := sum(c.free()), make(map[int]int)
+	for _, size := range c.Sizes {
+		for _, limit := range got {
+			if int(limit.GetSize()) == size {
+				most = int(limit.GetNodes())
+			}
+		}
+		limits[size] = most
+	}
+	return limits
 }
 
 func TestLimits(t *testing.T) {
@@ -181,22 +231,26 @@ func TestLimits(t *testing.T) {
 		sizes []int
 		want  string
 	}{
-		"no nodes":                      {nil, powers, ""},
-		"no sizes":                      {machines(2, 8, 0), nil, ""},
-		"free whole machines":           {machines(8, 8, 0), powers, ""},
-		"blocks that sizes divide":      {machines(8, 8, 4), powers, ""},
-		"blocks of 18 machines":         {machines(36, 1, 18), []int{1, 2, 4, 8, 16}, "4:32"},
-		"blocks of 18 machines of 8":    {machines(36, 8, 18), powers, "32:256"},
-		"block larger than others":      {append(machines(4, 8, 4), placement.Node{ID: "x", Block: "y", Units: 8, Free: 8}), powers, "16:32"},
-		"no machine is free":            {lacking(machines(2, 8, 0), 8, 8), powers, ""},
-		"machines that lack units":      {lacking(machines(4, 8, 0), 1, 4, 7), powers, "2:18 4:16 8:8 16:0"},
-		"all lack a unit":               {lacking(machines(2, 8, 0), 1, 1), powers, "2:12 4:8 8:0"},
-		"sizes that do not fill":        {machines(2, 8, 0), []int{3, 6}, "3:12"},
-		"sizes larger than a machine":   {machines(2, 8, 1), []int{32, 64}, "32:0"},
-		"machines of no units":          {machines(2, 0, 0), powers, ""},
-		"unsorted sizes, some twice":    {lacking(machines(2, 8, 0), 1), []int{8, 2, 4, 2, 1}, "2:14 4:12 8:8"},
-		"a small machine is not whole":  {append(machines(1, 8, 0), placement.Node{ID: "small", Units: 4, Free: 4}), powers, "8:8"},
-		"two small machines are no one": {append(machines(2, 4, 0), placement.Node{ID: "large", Units: 8, Free: 8}), powers, "8:8"},
+		"no nodes":                           {nil, powers, ""},
+		"no sizes":                           {machines(2, 8, 0), nil, ""},
+		"free whole machines":                {machines(8, 8, 0), powers, ""},
+		"blocks that sizes divide":           {machines(8, 8, 4), powers, ""},
+		"blocks of 18 machines":              {machines(36, 1, 18), []int{1, 2, 4, 8, 16}, "4:32"},
+		"blocks of 18 machines of 8":         {machines(36, 8, 18), powers, "32:256"},
+		"block larger than others":           {append(machines(4, 8, 4), placement.Node{ID: "x", Block: "y", Units: 8, Free: 8}), powers, "16:32"},
+		"no machine is free":                 {lacking(machines(2, 8, 0), 8, 8), powers, ""},
+		"machines that lack units":           {lacking(machines(4, 8, 0), 1, 4, 7), powers, "2:18 4:16 8:8 16:0"},
+		"all lack a unit":                    {lacking(machines(2, 8, 0), 1, 1), powers, "2:12 4:8 8:0"},
+		"sizes that do not fill":             {machines(2, 8, 0), []int{3, 6}, "3:12"},
+		"sizes larger than a machine":        {machines(2, 8, 1), []int{32, 64}, "32:0"},
+		"machines of no units":               {machines(2, 0, 0), powers, ""},
+		"unsorted sizes, some twice":         {lacking(machines(2, 8, 0), 1), []int{8, 2, 4, 2, 1}, "2:14 4:12 8:8"},
+		"a small machine is not whole":       {append(machines(1, 8, 0), placement.Node{ID: "small", Units: 4, Free: 4}), powers, "8:8"},
+		"two small machines are a large one": {append(machines(2, 4, 0), placement.Node{ID: "large", Units: 8, Free: 8}), powers, ""},
+		"unless each is a block":             {append(machines(2, 4, 1), placement.Node{ID: "large", Units: 8, Free: 8}), powers, "8:8"},
+		"or they do not divide it":           {append(machines(2, 6, 0), placement.Node{ID: "large", Units: 8, Free: 8}), powers, "4:16 8:8"},
+		"a larger machine joins":             {append(machines(6, 8, 0), placement.Node{ID: "large", Units: 16, Free: 16}), []int{16}, ""},
+		"units that are being released":      {[]placement.Node{{ID: "a", Units: 8, Free: 2, Releasing: 6}}, powers, ""},
 	} {
 		limits, err := placement.Limits(test.nodes, test.sizes)
 		if err != nil {
@@ -215,9 +269,9 @@ func TestLimits(t *testing.T) {
 		sizes   []int
 		want    string
 	}{
-		"3 after 2":              {8, []int{1, 2, 3}, "2 does not divide 3"},
-		"12 on machines of 8":    {8, []int{1, 3, 6, 12}, "6 does not divide 8"},
-		"12 on machines of 8, 4": {8, []int{4, 12}, "8 does not divide 12"},
+		"3 after 2":                 {8, []int{1, 2, 3}, "2 does not divide 3"},
+		"12 on machines of 8":       {8, []int{1, 3, 6, 12}, "6 does not divide 8"},
+		"12 and 4 on machines of 8": {8, []int{4, 12}, "8 does not divide 12"},
 	} {
 		if _, err := placement.Limits(machines(8, test.machine, 0), test.sizes); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error is %v; want %q", name, err, test.want)

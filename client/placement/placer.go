@@ -137,9 +137,9 @@ func (p *placer) unchanged(j int) bool {
 
 // liesTogether reports whether the pieces of a job lie on its machines as Place puts them.
 func (p *placer) liesTogether(j int) bool {
-	own := bins{machine: p.machine, whole: make([]int, len(p.whole))}
+	own := bins{units: p.units, classes: p.classes, whole: make([]int, len(p.whole))}
 	for _, n := range slices.Sorted(maps.Keys(p.on[j])) {
-		own.block, own.free = append(own.block, p.block[n]), append(own.free, 0)
+		own.group, own.free = append(own.group, p.group[n]), append(own.free, 0)
 		own.take(len(own.free)-1, -p.on[j][n])
 	}
 	_, failed := own.put(p.parts[j])
@@ -190,16 +190,17 @@ func (p *placer) release(jobs []int) {
 func (p *placer) makePlace(size int) bool {
 	var best []int
 	consider := func(jobs []int, ok bool) {
-		if ok && (best == nil || len(jobs) < len(best) || len(jobs) == len(best) && p.units(jobs) < p.units(best)) {
+		if ok && (best == nil || len(jobs) < len(best) || len(jobs) == len(best) && p.unitsOf(jobs) < p.unitsOf(best)) {
 			best = jobs
 		}
 	}
-	if size > p.machine {
-		for b := range p.whole {
-			consider(p.fewestInBlock(b, size))
+	for g, units := range p.units {
+		if p.machines(size, units) > 1 {
+			consider(p.fewestInGroup(g, size))
 		}
-	} else {
-		for n, free := range p.free {
+	}
+	for n, free := range p.free {
+		if size <= p.units[p.group[n]] {
 			consider(p.fewest(nil, n, size-free%size, size))
 		}
 	}
@@ -210,8 +211,8 @@ func (p *placer) makePlace(size int) bool {
 	return best != nil
 }
 
-// units returns the units of jobs.
-func (p *placer) units(jobs []int) (units int) {
+// unitsOf returns the units of jobs.
+func (p *placer) unitsOf(jobs []int) (units int) {
 	for _, j := range jobs {
 		units += p.jobs[j].Units
 	}
@@ -243,20 +244,21 @@ func (p *placer) fewest(jobs []int, n, units, below int) ([]int, bool) {
 	return jobs, units <= 0
 }
 
-// fewestInBlock returns few jobs without which a block has place for one more piece of a size,
-// larger than a machine, and whether there are any.
-func (p *placer) fewestInBlock(b, size int) (jobs []int, ok bool) {
+// fewestInGroup returns few jobs without which a group has place for one more piece of a size, larger
+// than its machines, and whether there are any.
+func (p *placer) fewestInGroup(g, size int) (jobs []int, ok bool) {
 	var machines []int // That could become whole.
 	for n := range p.nodes {
-		if p.block[n] == b && p.nodes[n].Free == p.machine && p.free[n] < p.machine {
+		if p.group[n] == g && p.usable[n] == p.units[g] && p.free[n] < p.units[g] {
 			machines = append(machines, n)
 		}
 	}
-	for range p.machines(size) - p.whole[b]%p.machines(size) {
+	count := p.machines(size, p.units[g])
+	for range count - p.whole[g]%count {
 		var best []int
 		at := -1
 		for i, n := range machines {
-			if with, ok := p.fewest(jobs, n, p.machine-p.free[n], size); ok && (at < 0 || len(with) < len(best)) {
+			if with, ok := p.fewest(jobs, n, p.units[g]-p.free[n], size); ok && (at < 0 || len(with) < len(best)) {
 				best, at = with, i
 			}
 		}

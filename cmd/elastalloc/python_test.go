@@ -316,8 +316,18 @@ with open(sys.argv[1]) as lines:
         assert error == case.get("place_error", ""), (number, error)
         assert (placed.on if placed else None) == case["placed"], (number, placed)
         assert (placed.moved if placed else []) == case.get("moved", []), (number, placed)
+        steps, error = result(placement.steps, nodes, case["sizes"], jobs)
+        assert error == case.get("place_error", ""), (number, error)
+        assert [step._asdict() for step in steps or []] == case.get("steps", []), (number, steps)
 assert number > 300, number
 `, "../../client/placement/testdata/cases.jsonl")
+	})
+	t.Run("steps on a slow cluster", func(t *testing.T) { // like TestStepsOnSlowCluster
+		script, err := os.ReadFile("testdata/slow_cluster.py")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, string(script), "100")
 	})
 	t.Run("hanging server", func(t *testing.T) {
 		// Both servers start at the same time, so that the client soon knows both. The healthy server returns

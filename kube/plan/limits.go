@@ -21,7 +21,9 @@ func sizeLimits(w *world.ClusterState, kept, decided []*world.Job) []*elastalloc
 	nodes := make([]placement.Node, len(w.NodeStatuses))
 	for i := range w.NodeStatuses {
 		s := &w.NodeStatuses[i]
-		nodes[i] = placement.Node{ID: s.Node.Name, Units: s.Size, Free: max(0, s.Free-occupied[s.Node.Name])}
+		nodes[i] = placement.Node{ // Each node is a block, because a pod lies on one node.
+			ID: s.Node.Name, Block: s.Node.Name, Units: s.Size, Free: max(0, s.Free-occupied[s.Node.Name]),
+		}
 	}
 	limits, err := placement.Limits(nodes, limitedSizes(decided))
 	if err != nil {

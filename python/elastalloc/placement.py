@@ -3,8 +3,8 @@
 elastalloc decides how many units each job gets. A unit is a machine or, for example, one of its
 GPUs. A piece is the part of an allocation that must lie together: a piece smaller than a machine
 lies on one machine, and a larger piece consists of whole machines of one block. limits() returns
-the size limits that the machines imply beyond the capacity of the pool, and place() puts jobs on
-machines. The Go package client/placement has the same results, and documents the theorem that
+the size limits that the machines imply beyond the capacity of the pool, place() puts jobs on
+machines, and steps() returns the order in which a placement is carried out. The Go package client/placement has the same results, and documents the theorem that
 makes both exact.
 """
 
@@ -18,8 +18,10 @@ __all__ = [
     "Node",
     "NotNestedError",
     "Placement",
+    "Step",
     "limits",
     "place",
+    "steps",
 ]
 
 MOST = 2**31 - 1
@@ -30,12 +32,13 @@ class Node(NamedTuple):
 
     id: str  # Required and unique.
     block: str = ""  # Machines that share a rack or an NVLink domain; optional.
-    # Units of the machine, for example 8 GPUs. A machine that has fewer units than the largest
-    # machine never counts as a whole machine.
-    units: int = 0
+    units: int = 0  # Units of the machine, for example 8 GPUs.
     # Units available to the jobs to be placed, 0 to units. Units that these jobs occupy now count
-    # as free.
+    # as free. Units that are being released do not.
     free: int = 0
+    # Units that are being released now and are not free yet, 0 to units less free. limits() and
+    # place() may use them, and steps() waits for them.
+    releasing: int = 0
 
 
 class Job(NamedTuple):
@@ -52,6 +55,19 @@ class Placement(NamedTuple):
 
     on: Dict[str, Dict[str, int]]  # By job id and node id. A paused job has an empty dict.
     moved: List[str]  # Jobs of unchanged units that had to move, in the order of the jobs.
+
+
+class Step(NamedTuple):
+    """A change of the machines of one job."""
+
+    job: str
+    # "stop", "shrink", "move", "start" or "grow". A stop and a shrink release units and take none.
+    # A start and a grow take units and release none. A move does both.
+    do: str
+    on: Dict[str, int]  # Units after the step, by node id; empty after a stop.
+    # Jobs that must have released the units that they leave before the step begins, in the order of
+    # the jobs.
+    after: List[str]
 
 
 class LimitError(Exception):
@@ -133,6 +149,35 @@ def place(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> P
     return placer.placement(on)
 
 
+def steps(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> List[Step]:
+    """Places jobs as place() does and returns the steps that carry the placement out, in an order in
+    which they can be executed.
+
+    A step may begin once the jobs in after have released their units. Then no machine ever has more
+    units in use and being released than it has, however long each release takes, and whichever steps
+    fail. Stops and shrinks come first. If moves wait for each other, one of these jobs stops, and
+    starts after itself.
+
+    Steps that wait for Node.releasing, directly or through other steps, are left out: call steps()
+    again once these units are free. A job that changed its machines and still releases old units
+    counts with its new machines in on; the old units count as releasing. The errors are those of
+    place().
+    """
+    return _Sequence(nodes, jobs, _target(nodes, sizes, jobs)).order()
+
+
+def _target(nodes: Sequence[Node], sizes: Sequence[int], jobs: Sequence[Job]) -> Placement:
+    """Returns a placement of jobs. It uses no units that are being released if no job has to move
+    then."""
+    try:
+        placed = place([node._replace(releasing=0) for node in nodes], sizes, jobs)
+        if not placed.moved:
+            return placed
+    except (LimitError, NotNestedError):
+        pass
+    return place(nodes, sizes, jobs)
+
+
 class _Piece(NamedTuple):
     """A number of pieces of one size of one job."""
 
@@ -145,61 +190,75 @@ _On = Dict[int, Dict[int, int]]  # Units by job and machine.
 
 
 class _Bins:
-    """The free units of machines: how many, and in which block."""
+    """The free units of machines. The machines of one size in one block are a group."""
 
-    def __init__(self, machine: int, block: List[int], free: List[int]) -> None:
-        self.machine, self.block, self.free = machine, block, free
-        self.whole = dict.fromkeys(block, 0)  # Free whole machines by block.
-        for n, units in enumerate(free):
-            self.whole[block[n]] += units == machine
+    def __init__(self, group: List[int], units: List[int], free: List[int]) -> None:
+        self.group, self.free = group, free  # By machine.
+        self.units = units  # of a machine of each group
+        self.largest = max(units, default=0)  # units of a machine
+        self.whole = [0] * len(units)  # Free whole machines by group.
+        for n in range(len(free)):
+            self.whole[group[n]] += self._is_whole(n)
+
+    def _is_whole(self, n: int) -> bool:
+        return self.free[n] == self.units[self.group[n]]
 
     def take(self, n: int, units: int) -> None:
         """Takes free units of a machine; returns them if units are negative."""
-        self.whole[self.block[n]] -= self.free[n] == self.machine
+        self.whole[self.group[n]] -= self._is_whole(n)
         self.free[n] -= units
-        self.whole[self.block[n]] += self.free[n] == self.machine
+        self.whole[self.group[n]] += self._is_whole(n)
 
-    def machines(self, size: int) -> int:
-        """Returns the number of machines that a piece lies on."""
-        return -(-size // self.machine)
+    def machines(self, size: int, units: int) -> int:
+        """Returns the number of machines of some units that a piece lies on, 0 if it lies on none of
+        them. A piece that is no multiple of a machine lies on a part of several of the largest
+        machines only."""
+        if not units or (size > units and size % units and units < self.largest):
+            return 0
+        return -(-size // units)
 
     def places(self, size: int) -> int:
         """Returns the number of pieces of a size that fit in the free units."""
-        if size > self.machine:
-            return sum(whole // self.machines(size) for whole in self.whole.values())
-        return sum(free // size for free in self.free)
+        places = sum(free // size for free in self.free)
+        for units, whole in zip(self.units, self.whole):
+            count = self.machines(size, units)
+            if count > 1:
+                places += whole // count
+        return places
 
     def within(self, piece: int, size: int) -> int:
-        """Returns the number of places for pieces of a size that a piece takes."""
-        if size > self.machine:
-            return self.machines(piece) // self.machines(size)
-        whole, rest = divmod(piece, self.machine)
-        return whole * (self.machine // size) + rest // size
+        """Returns the least number of places for pieces of a size that a piece takes."""
+        found = []
+        for units in set(self.units):
+            count, each = self.machines(piece, units), self.machines(size, units)
+            if count == 1:
+                found.append(piece // size)
+            elif count and size <= units:
+                found.append(piece // units * (units // size) + piece % units // size)
+            elif count:
+                found.append(count // each if each else 0)
+        return min(found, default=piece // size)
 
     def fit(self, size: int) -> List[int]:
-        """Returns the machines for a piece: the fullest machine that fits, or whole machines of the
-        block with the fewest of them. Of equally full machines, it returns the first one in the
-        block with the fewest whole machines. It returns none if the piece does not fit."""
-        count = self.machines(size)
-
-        def fits(n: int) -> bool:
-            if size <= self.machine:
-                return self.free[n] >= size
-            return self.free[n] == self.machine and self.whole[self.block[n]] >= count
-
-        best = min(
-            filter(fits, range(len(self.free))),
-            key=lambda n: (self.free[n], self.whole[self.block[n]]),
-            default=None,
-        )
-        if best is None:
+        """Returns the machines for a piece: the fullest machine that fits or, if there is none, whole
+        machines of the group with the fewest of them. Of equally full machines, it returns the first
+        one in the group with the fewest whole machines. It returns none if the piece does not
+        fit."""
+        found = []
+        for n, free in enumerate(self.free):
+            group = self.group[n]
+            count = self.machines(size, self.units[group])
+            if self._is_whole(n) and self.whole[group] >= count if count > 1 else free >= size:
+                found.append((count, free, self.whole[group], n))
+        if not found:
             return []
-        if size <= self.machine:
+        count, free, _, best = min(found)
+        if count == 1:
             return [best]
         together = (
             n
-            for n, block in enumerate(self.block)
-            if block == self.block[best] and self.free[n] == self.machine
+            for n in range(best, len(self.free))
+            if self.group[n] == self.group[best] and self.free[n] == free
         )
         return [n for n, _ in zip(together, range(count))]
 
@@ -215,8 +274,8 @@ class _Bins:
                 if not machines:
                     failed = size
                     break
-                together = 1  # As many as fit on a machine.
-                if size <= self.machine:
+                together = 1
+                if len(machines) == 1:  # As many as fit on the machine.
                     together = min(count, self.free[machines[0]] // size)
                 count -= together
                 units = together * size
@@ -275,28 +334,37 @@ class _Cluster:
             total += node.units
             if not 0 <= node.free <= node.units:
                 bad.append(f"nodes[{n}].free: is {node.free}; must be 0 to units ({node.units})")
+            elif not 0 <= node.releasing <= node.units - node.free:
+                bad.append(
+                    f"nodes[{n}].releasing: is {node.releasing}; "
+                    f"must be 0 to units less free ({node.units - node.free})"
+                )
         _raise(bad)
-        machine = max([1] + [node.units for node in nodes])
-        names = list(dict.fromkeys(node.block for node in nodes))
-        block = [names.index(node.block) for node in nodes]
-        self.bins = _Bins(machine, block, [node.free for node in nodes])
-        full = [node.block for node in nodes if node.units == machine]
-        self.largest = max((full.count(name) for name in names), default=0)  # Machines of a block.
-        held = [size for size in sizes if self.bins.machines(size) <= self.largest]
-        self.most = max(held, default=0)  # of the sizes that fit a block
+        groups: Dict[Tuple[str, int], int] = {}
+        group = [groups.setdefault((node.block, node.units), len(groups)) for node in nodes]
+        self.usable = [node.free + node.releasing for node in nodes]  # Units, in use or not.
+        self.bins = _Bins(group, [units for _, units in groups], list(self.usable))
+        self.count = [group.count(g) for g in range(len(groups))]  # Machines by group.
+        self.most = max(filter(self.can_fit, sizes), default=0)  # Largest size that fits a block.
+
+    def can_fit(self, size: int) -> bool:
+        """Returns whether a piece of a size fits an empty block."""
+        return any(
+            0 < self.bins.machines(size, units) <= count
+            for units, count in zip(self.bins.units, self.count)
+        )
 
     def cut(self, size: int) -> int:
         """Returns the size of the pieces that a piece is cut into: its own if it fits a block."""
-        if self.bins.machines(size) <= self.largest or not self.most:
-            return size
-        return self.most
+        return size if not self.most or self.can_fit(size) else self.most
 
     def check_nested(self, sizes: Sequence[int]) -> None:
-        """Raises ValueError unless each size divides the next. If a size is larger than a machine,
-        the units of a machine count as a size."""
+        """Raises ValueError unless each size divides the next. If a size fits on several machines of
+        a block, the units of these machines count as a size."""
         chain = set(sizes)
-        if sizes and self.cut(max(sizes)) > self.bins.machine:
-            chain.add(self.bins.machine)
+        for units, count in zip(self.bins.units, self.count):
+            if any(1 < self.bins.machines(size, units) <= count for size in sizes):
+                chain.add(units)
         ordered = sorted(chain)
         for small, large in zip(ordered, ordered[1:]):
             if large % small:
@@ -380,8 +448,8 @@ class _Placer:
     def lies_together(self, j: int) -> bool:
         """Reports whether the pieces of a job lie on its machines as place() puts them."""
         on = sorted(self.on[j].items())
-        block = [self.bins.block[n] for n, _ in on]
-        own = _Bins(self.bins.machine, block, [units for _, units in on])
+        group = [self.bins.group[n] for n, _ in on]
+        own = _Bins(group, self.bins.units, [units for _, units in on])
         _, failed = own.put(self.parts[j])
         return not failed
 
@@ -412,13 +480,13 @@ class _Placer:
     def make_place(self, size: int) -> bool:
         """Releases the fewest kept jobs that make place for one more piece of a size or, if none do,
         the first kept job. Reports whether it released any."""
-        free, found = self.bins.free, []
-        if size > self.bins.machine:
-            for block in self.bins.whole:
-                found.append(self.fewest_in_block(block, size))
-        else:
-            for n in range(len(free)):
-                found.append(self.fewest([], n, size - free[n] % size, size))
+        bins, found = self.bins, []
+        for group, units in enumerate(bins.units):
+            if bins.machines(size, units) > 1:
+                found.append(self.fewest_in_group(group, size))
+        for n, free in enumerate(bins.free):
+            if size <= bins.units[bins.group[n]]:
+                found.append(self.fewest([], n, size - free % size, size))
         best = min(
             (jobs for jobs, enough in found if enough),
             key=lambda jobs: (len(jobs), sum(self.jobs[j].units for j in jobs)),
@@ -447,20 +515,22 @@ class _Placer:
             jobs.append(chosen)
         return jobs, units <= 0
 
-    def fewest_in_block(self, block: int, size: int) -> Tuple[List[int], bool]:
-        """Returns few jobs without which a block has place for one more piece of a size, larger than
-        a machine, and whether there are any."""
+    def fewest_in_group(self, group: int, size: int) -> Tuple[List[int], bool]:
+        """Returns few jobs without which a group has place for one more piece of a size, larger than
+        its machines, and whether there are any."""
         bins = self.bins
+        units = bins.units[group]
         machines = [  # That could become whole.
             n
-            for n, node in enumerate(self.cluster.nodes)
-            if bins.block[n] == block and bins.free[n] < bins.machine == node.free
+            for n, usable in enumerate(self.cluster.usable)
+            if bins.group[n] == group and bins.free[n] < units == usable
         ]
         jobs: List[int] = []
-        for _ in range(bins.machines(size) - bins.whole[block] % bins.machines(size)):
+        count = bins.machines(size, units)
+        for _ in range(count - bins.whole[group] % count):
             found = []
             for n in machines:
-                others, enough = self.fewest(jobs, n, bins.machine - bins.free[n], size)
+                others, enough = self.fewest(jobs, n, units - bins.free[n], size)
                 if enough:
                     found.append((others, n))
             if not found:
@@ -478,3 +548,127 @@ class _Placer:
             if self.unchanged(j) and own != self.on[j]:
                 placed.moved.append(job.id)
         return placed
+
+
+class _Release(NamedTuple):
+    """The units of a machine that a job leaves with its step."""
+
+    job: int
+    units: int
+    late: bool  # Whether the step is left out.
+
+
+class _Machine:
+    """The units of a machine that jobs leave."""
+
+    def __init__(self, free: int, releasing: int) -> None:
+        self.free = free  # Units that may be taken; below 0 if the machine lost units.
+        self.left: List[_Release] = []  # Units that are not part of free yet.
+        self.releasing = releasing
+        self.after: List[int] = []  # Jobs that have to release units of free before all is free.
+        self.late = False  # Whether free has units that steps() cannot wait for.
+
+    def take(self, units: int) -> None:
+        """Takes units: those that are free, then those that jobs leave, in the order of their steps,
+        and those that are being released last."""
+        while self.free < units and self.left:
+            release = self.left.pop(0)
+            self.free += release.units
+            self.after.append(release.job)
+            self.late |= release.late
+        if self.free < units:
+            self.free, self.releasing, self.late = self.free + self.releasing, 0, True
+        self.free -= units
+
+
+class _Sequence:
+    """Puts the changes of jobs in an order."""
+
+    def __init__(self, nodes: Sequence[Node], jobs: Sequence[Job], placed: Placement) -> None:
+        self.jobs = jobs
+        self.machines = {node.id: _Machine(node.free, node.releasing) for node in nodes}
+        # Units of each job by node id, before and after its next step.
+        self.now = [{id: units for id, units in (job.on or {}).items() if units} for job in jobs]
+        self.to = [placed.on[job.id] for job in jobs]
+        for now in self.now:
+            for id, units in now.items():
+                if id in self.machines:
+                    self.machines[id].free -= units
+        self.stopped = [False] * len(jobs)  # Whether each job stops to break a cycle.
+        self.steps: List[Step] = []
+
+    def order(self) -> List[Step]:
+        """Returns the steps."""
+        waiting = []  # Jobs that take units.
+        for j in range(len(self.jobs)):
+            if self.takes(j):
+                waiting.append(j)
+            elif self.now[j] != self.to[j]:
+                self.do(j)
+        while waiting:
+            blocked = []
+            for j in waiting:
+                if self.lacks(j) is None:
+                    self.do(j)
+                else:
+                    blocked.append(j)
+            if len(blocked) == len(waiting):
+                self.stop(self.in_cycle(blocked))
+            waiting = blocked
+        return self.steps
+
+    def takes(self, j: int) -> bool:
+        """Returns whether a job takes units of any machine."""
+        return any(units > self.now[j].get(id, 0) for id, units in self.to[j].items())
+
+    def action(self, j: int) -> str:
+        """Returns what the next step of a job does."""
+        if not self.to[j]:
+            return "stop"
+        if not self.now[j]:
+            return "start"
+        if not self.takes(j):
+            return "shrink"
+        leaves = any(units > self.to[j].get(id, 0) for id, units in self.now[j].items())
+        return "move" if leaves else "grow"
+
+    def lacks(self, j: int) -> Optional[str]:
+        """Returns the first machine that has too few units for a job, whatever jobs have left."""
+        for id, machine in self.machines.items():
+            units = machine.free + machine.releasing + sum(r.units for r in machine.left)
+            if self.to[j].get(id, 0) - self.now[j].get(id, 0) > max(0, units):
+                return id
+        return None
+
+    def in_cycle(self, blocked: List[int]) -> int:
+        """Returns one of several jobs that wait for each other to leave machines."""
+        j = blocked[0]
+        for _ in blocked:  # Each of them lacks units that another one occupies: all fit in the end.
+            id = self.lacks(j)
+            j = next(k for k in blocked if self.now[k].get(id, 0) > self.to[k].get(id, 0))
+        return j
+
+    def stop(self, j: int) -> None:
+        """Stops a job that is to start again."""
+        to, self.to[j] = self.to[j], {}
+        self.do(j)
+        self.now[j], self.to[j], self.stopped[j] = {}, to, True
+
+    def do(self, j: int) -> None:
+        """Adds the next step of a job, which lacks no units, unless it waits for units that are being
+        released."""
+        after, late = {j} if self.stopped[j] else set(), False
+        for id, units in self.to[j].items():
+            need = units - self.now[j].get(id, 0)
+            if need > 0:
+                machine = self.machines[id]
+                machine.take(need)
+                after.update(machine.after)
+                late |= machine.late
+        for id, units in self.now[j].items():
+            left = units - self.to[j].get(id, 0)
+            if left > 0 and id in self.machines:
+                self.machines[id].left.append(_Release(j, left, late))
+        if not late:
+            names = [self.jobs[k].id for k in sorted(after)]
+            self.steps.append(Step(self.jobs[j].id, self.action(j), self.to[j], names))

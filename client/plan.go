@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/elastalloc/elastalloc/client/placement"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -23,6 +24,23 @@ const (
 	DefaultMaxShrink = 0.3
 )
 
+// firstRetry is the time after which a decision is due again if the call for it failed. It doubles with
+// each consecutive failure, up to the cadence.
+const firstRetry = 10 * time.Second
+
+// Reason is why a decision is due.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonEvent means that the cluster changed: see Plan.Due.
+	ReasonEvent Reason = "event"
+	// ReasonCadence means that nothing happened for Plan.Cadence.
+	ReasonCadence Reason = "cadence"
+	// ReasonRetry means that the call for the last decision failed.
+	ReasonRetry Reason = "retry"
+)
+
 // lossDecisions is the number of cadences for which a Plan refuses a loss of nodes.
 const lossDecisions = 3
 
@@ -33,6 +51,10 @@ const lossDecisions = 3
 //
 //	steps, warnings, err := plan.Reconcile(now, snapshot, decide)
 //	// Log err and warnings.
+//	for _, jobID := range plan.Overdue(now) {
+//		kill(jobID) // SIGTERM, and SIGKILL after a grace period.
+//		plan.Failed(now, jobID)
+//	}
 //	for _, step := range steps {
 //		if resize(step) != nil {
 //			plan.Failed(now, step.JobID)
@@ -66,11 +88,17 @@ type Plan struct {
 	Jobs []PlanJob
 	// LastProgress is the time of the last decision or of the last step that was carried out.
 	LastProgress time.Time
+	// Reason is why the decision was due that Snapshot was last called for. A function that requests
+	// decisions may depend on it.
+	Reason Reason
 
 	requested time.Time  // when Snapshot was last called
+	failures  int        // consecutive failed calls for a decision
+	retry     time.Time  // when a decision is due again if failures is above 0
 	event     bool       // the cluster changed since requested
 	lostSince time.Time  // zero if the pool has not lost too many nodes
 	refused   *PoolError // nil if the pool is plausible
+	machines  *machines  // nil before ObserveMachines
 }
 
 // PlanJob is the state of a job in a Plan.
@@ -90,12 +118,16 @@ type PlanJob struct {
 	Type string
 	// TargetType is the node type of Target.
 	TargetType string
+	// On has the units of the last step by machine, if ObserveMachines is called.
+	On map[string]int
 	// Begun is when the last step was returned, zero once it is carried out.
 	Begun time.Time
 	// Until is the end of the cool-down, or of the back-off if Failures is above 0.
 	Until time.Time
 	// Failures is the number of consecutive failures.
 	Failures int
+
+	warned bool // whether Reconcile has returned a warning that the step is overdue
 }
 
 // PoolError reports that a Plan refuses a snapshot because the pool has no nodes, or too few of the
@@ -123,12 +155,14 @@ func (e *PoolError) Error() string {
 }
 
 // Reconcile observes the cluster, calls decide if a decision is due, and returns the steps to begin
-// now and the warnings of that decision. Call it every few seconds. It combines Observe, Due,
-// Snapshot, Decide and Next; use these if a decision arrives asynchronously.
+// now. The warnings are those of the decision, and one for each step that has become overdue. Call
+// Reconcile every few seconds. It combines Observe, Due, Snapshot, Decide, DecisionFailed and Next; use
+// these if a decision arrives asynchronously.
 //
 // If decide fails, Reconcile returns its error and no steps. The next call continues with the last
-// decision, and calls decide again at the next event or after Cadence. If the pool lost too many
-// nodes, Reconcile returns a *PoolError and no steps, and does not call decide.
+// decision, and decide is called again at the next event or after 10 s, which double with each
+// consecutive failure up to Cadence. If the pool lost too many nodes, Reconcile returns a *PoolError
+// and no steps, and does not call decide.
 func (p *Plan) Reconcile(
 	now time.Time, s *elastallocv1.Snapshot, decide func(*elastallocv1.Snapshot) (Decision, error),
 ) (steps []Step, warnings []*elastallocv1.Warning, err error) {
@@ -143,16 +177,32 @@ func (p *Plan) Reconcile(
 		}
 		decision, err := decide(sent)
 		if err != nil {
+			p.DecisionFailed(now)
 			return nil, nil, err
 		}
 		p.Decide(now, decision)
 		if reporting, ok := decision.(interface {
 			GetReport() *elastallocv1.SolveReport
 		}); ok { // A response of FillIdle has no report.
-			warnings = reporting.GetReport().GetWarnings()
+			warnings = slices.Clone(reporting.GetReport().GetWarnings())
 		}
 	}
-	return p.Next(now), warnings, nil
+	return p.Next(now), append(warnings, p.warnOverdue(now)...), nil
+}
+
+// warnOverdue returns a warning for each step that is overdue, once.
+func (p *Plan) warnOverdue(now time.Time) (warnings []*elastallocv1.Warning) {
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		overdue := p.overdue(*j, now)
+		if overdue && !j.warned {
+			warnings = append(warnings, &elastallocv1.Warning{JobId: j.ID, Message: fmt.Sprintf(
+				"job %s: its step to %d nodes has not completed within %.0f s, and its nodes stay reserved; send SIGTERM to its "+
+					"processes, SIGKILL after a grace period, and report the step as failed", j.ID, j.Size, cmp.Or(p.Patience, DefaultPatience).Seconds())})
+		}
+		j.warned = overdue
+	}
+	return warnings
 }
 
 // Observe updates the state of the cluster. In the snapshot, total_nodes or node_types are the
@@ -235,15 +285,18 @@ func (p *Plan) checkPool(now time.Time) {
 // Due reports whether a new decision is due. It is due at the first call, and after an event since
 // the last call of Snapshot: a job arrived, completed or changed its nodes, the pool changed, a step
 // failed or is overdue, a back-off has elapsed, or the rest of the decision was abandoned. Without
-// an event it is due after Cadence, once the last decision is carried out.
-func (p *Plan) Due(now time.Time) bool {
+// an event it is due after Cadence, once the last decision is carried out, and after DecisionFailed.
+func (p *Plan) Due(now time.Time) bool { return p.reason(now) != "" }
+
+// reason returns why a decision is due, "" if none is.
+func (p *Plan) reason(now time.Time) Reason {
 	if p.event || p.requested.IsZero() {
-		return true
+		return ReasonEvent
 	}
 	busy := false
 	for _, j := range p.Jobs {
 		if p.backingOff(j, p.requested) && !p.backingOff(j, now) {
-			return true
+			return ReasonEvent
 		}
 		since := p.LastProgress
 		if !j.Begun.IsZero() {
@@ -253,11 +306,18 @@ func (p *Plan) Due(now time.Time) bool {
 		}
 		late := p.late(since, now)
 		if late && !p.late(since, p.requested) {
-			return true
+			return ReasonEvent
 		}
 		busy = busy || !late
 	}
-	return !busy && now.Sub(p.requested) >= cmp.Or(p.Cadence, DefaultCadence)
+	switch {
+	case p.failures > 0 && !now.Before(p.retry):
+		return ReasonRetry
+	case !busy && now.Sub(p.requested) >= cmp.Or(p.Cadence, DefaultCadence):
+		return ReasonCadence
+	default:
+		return ""
+	}
 }
 
 // Snapshot observes the cluster and returns the snapshot to send. It is a copy of s with these
@@ -275,7 +335,7 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 	if p.refused != nil {
 		return nil, p.refused
 	}
-	p.requested, p.event = now, false
+	p.Reason, p.requested, p.event = cmp.Or(p.reason(now), ReasonCadence), now, false
 	for i := range p.Jobs {
 		p.Jobs[i].InUse = p.Jobs[i].Occupied
 	}
@@ -306,7 +366,7 @@ func (p *Plan) Decide(now time.Time, d Decision) {
 	for _, a := range d.GetAllocations() {
 		decided[a.GetJobId()] = a
 	}
-	p.LastProgress = now
+	p.LastProgress, p.failures = now, 0
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		j.Target, j.TargetType = j.Size, j.Type
@@ -316,23 +376,36 @@ func (p *Plan) Decide(now time.Time, d Decision) {
 	}
 }
 
+// DecisionFailed reports that the call for the last Snapshot failed. A decision is due again after 10 s,
+// which double with each consecutive failure up to Cadence.
+func (p *Plan) DecisionFailed(now time.Time) {
+	wait, cadence := firstRetry, cmp.Or(p.Cadence, DefaultCadence)
+	for n := 0; n < p.failures && wait < cadence; n++ {
+		wait *= 2
+	}
+	p.failures, p.retry = p.failures+1, now.Add(min(wait, cadence))
+}
+
 // Next returns the steps to begin now, and marks them as begun. Steps that release nodes come first.
-// Each step resizes a job as a gang. A job that moves to another node type is paused first. A job
-// has at most one step in progress. While the pool is refused, Next returns no steps.
+// Each step resizes a job as a gang. A job that moves to another node type, or to other machines, is
+// paused first. A job has at most one step in progress. While the pool is refused, Next returns no
+// steps.
 func (p *Plan) Next(now time.Time) []Step {
 	if p.refused != nil || p.late(p.LastProgress, now) {
 		return nil
 	}
-	free := p.free()
+	free, places := p.free(), p.places(now)
 	var frees, takes []Step
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
-		if !j.Begun.IsZero() || !j.pending() || p.backingOff(*j, now) {
+		place := places[j.ID]
+		leaves := place.Do == placement.Stop || place.Do == placement.Move
+		if !j.Begun.IsZero() || p.backingOff(*j, now) || !j.pending() && !leaves || p.machines != nil && place.Do == "" {
 			continue
 		}
 		step := Step{JobID: j.ID, Nodes: j.Target, NodeType: j.TargetType, Change: elastallocv1.Change_CHANGE_SCALE_UP}
 		switch {
-		case j.Size > 0 && (j.Target == 0 || j.Type != j.TargetType):
+		case j.Size > 0 && (j.Target == 0 || j.Type != j.TargetType || leaves):
 			step.Nodes, step.NodeType, step.Change = 0, "", elastallocv1.Change_CHANGE_PREEMPT
 		case j.Size > j.Target:
 			step.Change = elastallocv1.Change_CHANGE_SCALE_DOWN
@@ -348,7 +421,10 @@ func (p *Plan) Next(now time.Time) []Step {
 			free[j.TargetType] -= j.Target - j.Size
 			takes, j.Type = append(takes, step), j.TargetType
 		}
-		j.Size, j.Begun = step.Nodes, now
+		j.Size, j.Begun, j.On = step.Nodes, now, place.On
+		if step.Nodes == 0 {
+			j.On = nil
+		}
 	}
 	return append(frees, takes...)
 }

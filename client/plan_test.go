@@ -94,16 +94,21 @@ type planCase struct {
 
 // planCall is one call of Reconcile.
 type planCall struct {
-	At      float64         `json:"at"`
-	Observe json.RawMessage `json:"observe"`
-	Late    json.RawMessage `json:"late,omitempty"`    // the response to an earlier request
-	Refused string          `json:"refused,omitempty"` // the error if the pool lost too many nodes
-	Due     bool            `json:"due"`
-	Sent    json.RawMessage `json:"sent,omitempty"`
-	Decide  json.RawMessage `json:"decide,omitempty"`
-	Next    []string        `json:"next,omitempty"`
-	Failed  []string        `json:"failed,omitempty"`
-	Overdue []string        `json:"overdue,omitempty"`
+	At float64 `json:"at"`
+	// Machines are the arguments of ObserveMachines.
+	Machines *planMachines    `json:"machines,omitempty"`
+	Observe  json.RawMessage  `json:"observe"`
+	Late     json.RawMessage  `json:"late,omitempty"`    // the response to an earlier request
+	Refused  string           `json:"refused,omitempty"` // the error if the pool lost too many nodes
+	Due      bool             `json:"due"`
+	Sent     json.RawMessage  `json:"sent,omitempty"`
+	Decide   json.RawMessage  `json:"decide,omitempty"`
+	Next     []string         `json:"next,omitempty"`
+	On       []map[string]int `json:"on,omitempty"` // the machines of each step
+	Failed   []string         `json:"failed,omitempty"`
+	Overdue  []string         `json:"overdue,omitempty"`
+	Reason   client.Reason    `json:"reason,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
 }
 
 func newFakeCluster(seed uint64, fail func(string, ...any)) *fakeCluster {
@@ -414,7 +419,8 @@ func (c *fakeCluster) reconcile() {
 		c.plan.Decide(c.now, c.pending)
 		record.Late = c.record()
 	}
-	steps, _, err := c.plan.Reconcile(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
+	steps, warnings, err := c.plan.Reconcile(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
+		record.Reason = c.plan.Reason
 		c.checkRequest(sent, record.Overdue)
 		for _, j := range c.jobs {
 			j.inUse = len(c.on(j))
@@ -430,6 +436,7 @@ func (c *fakeCluster) reconcile() {
 		record.Decide = c.record()
 		return response, nil
 	})
+	record.Warnings = messages(warnings)
 	if rejected := new(client.PoolError); errors.As(err, &rejected) != tooSmall || tooSmall && record.Due {
 		c.fail("%v: %d nodes: error %v, requests a decision: %t; want the pool rejected: %t", c.now, len(c.nodes), err, record.Due, tooSmall)
 	} else if tooSmall {
@@ -449,6 +456,14 @@ func (c *fakeCluster) reconcile() {
 		record.Next = append(record.Next, fmt.Sprint(step.JobID, " ", step.Nodes, " ", step.NodeType))
 	}
 	c.calls = append(c.calls, record)
+}
+
+// messages returns the messages of warnings.
+func messages(warnings []*elastallocv1.Warning) (messages []string) {
+	for _, warning := range warnings {
+		messages = append(messages, warning.GetMessage())
+	}
+	return messages
 }
 
 func marshal(m proto.Message) json.RawMessage {
@@ -516,26 +531,46 @@ func TestPlanGolden(t *testing.T) {
 	const path = "testdata/plans.json"
 	text := []byte("[\n")
 	rejected, accepted := 0, 0 // calls, and calls that accept the pool again
-	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 32, 41} {
-		c := newFakeCluster(seed, t.Fatalf)
-		for range 30 {
-			c.reconcile()
-		}
-		for n := range c.calls {
-			if c.calls[n].Refused != "" {
+	seen := make(map[string]int)
+	write := func(plan *client.Plan, calls []planCall) {
+		for n, call := range calls {
+			if call.Refused != "" {
 				rejected++
-			} else if n > 0 && c.calls[n-1].Refused != "" {
+			} else if n > 0 && calls[n-1].Refused != "" {
 				accepted++
 			}
+			seen[string(call.Reason)]++
+			seen["warning"] += len(call.Warnings)
+			seen["place"] += len(call.On)
 		}
 		line, err := json.Marshal(planCase{
-			Cadence: c.plan.Cadence.Seconds(), Patience: c.plan.Patience.Seconds(),
-			CoolDown: c.plan.CoolDown.Seconds(), Backoff: c.plan.Backoff.Seconds(), MaxShrink: c.plan.MaxShrink, Calls: c.calls,
+			Cadence: plan.Cadence.Seconds(), Patience: plan.Patience.Seconds(),
+			CoolDown: plan.CoolDown.Seconds(), Backoff: plan.Backoff.Seconds(), MaxShrink: plan.MaxShrink, Calls: calls,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		text = append(append(text, line...), ",\n"...)
+	}
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 6, 7, 32, 41} {
+		c := newFakeCluster(seed, t.Fatalf)
+		for range 30 {
+			c.reconcile()
+		}
+		write(&c.plan, c.calls)
+	}
+	for seed := range uint64(5) {
+		c := newGPUCluster(seed, t.Fatalf)
+		c.recording = true
+		for range 30 {
+			c.reconcile()
+		}
+		write(&c.plan, c.calls)
+	}
+	for _, what := range []string{"event", "cadence", "retry", "warning", "place"} {
+		if seen[what] == 0 {
+			t.Errorf("no %s", what)
+		}
 	}
 	text = append(text[:len(text)-2], "\n]\n"...)
 	if rejected == 0 || accepted == 0 {
@@ -694,6 +729,51 @@ func TestPlanRules(t *testing.T) {
 		next(&stale, 10)
 		stale.Observe(at(20), snapshot(8, 4, 4))
 		next(&stale, 20, "a2", "b2")
+	})
+	t.Run("failed calls", func(t *testing.T) {
+		p, fail := client.Plan{Cadence: time.Minute}, true
+		var calls []string
+		for second := range 300 {
+			if second == 210 {
+				fail = false
+			}
+			_, _, err := p.Reconcile(at(second), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) {
+				calls = append(calls, fmt.Sprint(second, p.Reason))
+				if fail {
+					return nil, errNoResponse
+				}
+				return decision(4), nil
+			})
+			if err != nil && !errors.Is(err, errNoResponse) {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"0event", "10retry", "30retry", "70retry", "130retry", "190retry", "250retry"}
+		if !slices.Equal(calls, want) {
+			t.Errorf("calls at %v; want %v", calls, want)
+		}
+	})
+	t.Run("overdue steps", func(t *testing.T) {
+		p := client.Plan{Patience: patience}
+		var warned []string
+		for second := range 200 {
+			_, warnings, err := p.Reconcile(at(second), snapshot(8, 8, 0), func(*elastallocv1.Snapshot) (client.Decision, error) {
+				return decision(0, 8), nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, warning := range warnings {
+				warned = append(warned, fmt.Sprint(second, warning.GetJobId()))
+			}
+			if second == 100 {
+				p.Failed(at(second), "a")
+			}
+		}
+		// a is paused again after its back-off.
+		if want := []string{"61a"}; !slices.Equal(warned, want) {
+			t.Errorf("warnings at %v; want %v", warned, want)
+		}
 	})
 	t.Run("warnings", func(t *testing.T) {
 		p := client.Plan{}

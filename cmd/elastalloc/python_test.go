@@ -155,13 +155,17 @@ for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300),
 		run(t, `
 import json
 from google.protobuf.json_format import MessageToDict, ParseDict
-from elastalloc import Plan, PoolError, message, pb, reserve, steps
+from elastalloc import Plan, PoolError, message, pb, placement, reserve, steps
 
 for number, case in enumerate(json.load(open("../../client/testdata/plans.json"))):
     calls = case.pop("calls")
     plan = Plan(**case)
     for call in calls:
         now, snapshot = call["at"], ParseDict(call["observe"], pb.Snapshot())
+        if "machines" in call:
+            machines = call["machines"]
+            nodes = [placement.Node(**node) for node in machines["nodes"]]
+            plan.observe_machines(nodes, machines["sizes"], [placement.Job(**job) for job in machines["jobs"] or []])
         plan.observe(now, snapshot)
         for job in call.get("failed", []):
             plan.failed(now, job)
@@ -172,6 +176,7 @@ for number, case in enumerate(json.load(open("../../client/testdata/plans.json")
         def request(snapshot):
             sent = MessageToDict(snapshot)
             assert call["due"] and sent == call["sent"], (number, call, sent)
+            assert plan.reason == call["reason"], (number, call, plan.reason)
             if "decide" not in call:
                 raise ConnectionError
             return ParseDict(call["decide"], pb.AllocateResponse())
@@ -185,9 +190,11 @@ for number, case in enumerate(json.load(open("../../client/testdata/plans.json")
             continue
         assert plan.due(now) == call["due"], (number, call)
         try:
-            taken, _ = plan.reconcile(now, snapshot, request)
+            taken, warnings = plan.reconcile(now, snapshot, request)
         except ConnectionError:
-            taken = plan.next(now)  # Steps of the last decision continue.
+            taken, warnings = plan.next(now), []  # Steps of the last decision continue.
+        assert [w.message for w in warnings] == call.get("warnings", []), (number, call, warnings)
+        assert [plan.on(step.job_id) for step in taken] == call.get("on", [{}] * len(taken)), (number, call)
         taken = [f"{step.job_id} {step.nodes} {step.node_type}" for step in taken]
         assert taken == call.get("next", []), (number, call, taken)
 

@@ -4,14 +4,18 @@ Times are in seconds of any monotonic clock. The Plan of the Go client behaves t
 """
 
 import copy
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from elastalloc import placement
 from elastalloc.messages import message
 from elastalloc.v1 import allocator_pb2 as pb
 
 __all__ = ["Plan", "PoolError", "Step", "reserve", "steps"]
 
 MAX_BACKOFF = 3600.0  # longest back-off of a job after failures
+# Seconds after which a decision is due again if the call for it failed. They double with each
+# consecutive failure, up to the cadence.
+FIRST_RETRY = 10.0
 LOSS_DECISIONS = 3  # number of cadences for which a Plan refuses a loss of nodes
 
 
@@ -82,6 +86,8 @@ class _Job:
         self.target, self.target_type = nodes, node_type  # of the last decision
         self.begun = None  # when the last step was returned, None once it is carried out
         self.until, self.failures = 0.0, 0  # end of the cool-down or back-off
+        self.on: Dict[str, int] = {}  # units of the last step by machine, with observe_machines
+        self.warned = False  # whether reconcile has returned a warning that the step is overdue
 
     def pending(self) -> bool:
         return self.target != self.size or self.target > 0 and self.target_type != self.type
@@ -94,12 +100,23 @@ class _Job:
         return self.failures > 0 and now < self.until
 
 
+class _Machines(NamedTuple):
+    """The machines of a pool and those that jobs occupy."""
+
+    nodes: List[placement.Node]
+    sizes: List[int]
+    jobs: Dict[str, placement.Job]
+
+
 class Plan:
     """Carries decisions out on a cluster that changes meanwhile: nodes take time to be released,
     resizes fail, jobs arrive and complete, and nodes appear and disappear. A Plan makes no call and
     has no clock. The loop of a scheduler is
 
         steps, warnings = plan.reconcile(now, snapshot, decide)  # Log warnings and exceptions.
+        for job_id in plan.overdue(now):
+            kill(job_id)  # SIGTERM, and SIGKILL after a grace period.
+            plan.failed(now, job_id)
         for step in steps:
             if not resize(step):
                 plan.failed(now, step.job_id)
@@ -107,6 +124,10 @@ class Plan:
     Jobs never get more nodes than are free: a step that needs nodes waits until observe has seen
     enough free nodes. The state of a Plan may be lost, for example by a restart. The next observe
     rebuilds it.
+
+    reason is why the decision was due that snapshot was last called for: "event", "cadence", or
+    "retry" if the call for the last decision failed. A function that requests decisions may depend
+    on it.
 
     All times are in seconds.
 
@@ -137,6 +158,9 @@ class Plan:
         self._nodes: Dict[str, int] = {}
         self._jobs: Dict[str, _Job] = {}
         self._last_progress = self._requested = -float("inf")
+        self.reason = ""
+        self._failures, self._retry = 0, 0.0  # Consecutive failed calls, and when the next is due.
+        self._machines: Optional[_Machines] = None  # None before observe_machines
         self._event = True  # the cluster changed since snapshot was last called
         self._lost_since: Optional[float] = None  # None if the pool has not lost too many nodes
         self._refused: Optional[PoolError] = None  # None if the pool is plausible
@@ -145,13 +169,15 @@ class Plan:
         self, now: float, snapshot: Any, decide: Callable[[Any], Any]
     ) -> Tuple[List[Step], List[Any]]:
         """Observes the cluster, calls decide if a decision is due, and returns the steps to begin
-        now and the warnings of that decision. Call it every few seconds. The snapshot is a message,
-        or a dict as message() accepts it. It combines observe, due, snapshot, decide and next; use
-        these if a decision arrives asynchronously.
+        now. The warnings are those of the decision, and one for each step that has become overdue.
+        Call it every few seconds. The snapshot is a message, or a dict as message() accepts it. It
+        combines observe, due, snapshot, decide, decision_failed and next; use these if a decision
+        arrives asynchronously.
 
         If decide raises an exception, reconcile raises it too. The next call continues with the
-        last decision, and calls decide again at the next event or after the cadence. If the pool
-        lost too many nodes, reconcile raises a PoolError and does not call decide.
+        last decision, and decide is called again at the next event or after 10 s, which double with
+        each consecutive failure up to the cadence. If the pool lost too many nodes, reconcile raises
+        a PoolError and does not call decide.
         """
         if isinstance(snapshot, dict):
             snapshot = message(pb.Snapshot, **snapshot)
@@ -160,11 +186,31 @@ class Plan:
             raise self._refused
         warnings: List[Any] = []
         if self.due(now):
-            response = decide(self.snapshot(now, snapshot))
+            sent = self.snapshot(now, snapshot)
+            try:
+                response = decide(sent)
+            except Exception:
+                self.decision_failed(now)
+                raise
             self.decide(now, response)
             if isinstance(response, pb.AllocateResponse):  # fill_idle returns no report.
                 warnings = list(response.report.warnings)
-        return self.next(now), warnings
+        return self.next(now), warnings + self._warn_overdue(now)
+
+    def _warn_overdue(self, now: float) -> List[Any]:
+        """Returns a warning for each step that is overdue, once."""
+        warnings = []
+        for job_id, job in self._jobs.items():
+            overdue = self._is_overdue(job, now)
+            if overdue and not job.warned:
+                text = (
+                    f"job {job_id}: its step to {job.size} nodes has not completed within "
+                    f"{self.patience:.0f} s, and its nodes stay reserved; send SIGTERM to its "
+                    "processes, SIGKILL after a grace period, and report the step as failed"
+                )
+                warnings.append(pb.Warning(job_id=job_id, message=text))
+            job.warned = overdue
+        return warnings
 
     def observe(self, now: float, snapshot: Any) -> None:
         """Updates the state of the cluster. In the snapshot, total_nodes or node_types are the
@@ -217,13 +263,17 @@ class Plan:
         since the last call of snapshot: a job arrived, completed or changed its nodes, the pool
         changed, a step failed or is overdue, a back-off has elapsed, or the rest of the decision was
         abandoned. Without an event it is due after the cadence, once the last decision is carried
-        out."""
+        out, and after decision_failed."""
+        return self._due_reason(now) != ""
+
+    def _due_reason(self, now: float) -> str:
+        """Returns why a decision is due, "" if none is."""
         if self._event:
-            return True
+            return "event"
         busy = False
         for job in self._jobs.values():
             if job.backing_off(self._requested) and not job.backing_off(now):
-                return True
+                return "event"
             since = self._last_progress
             if job.begun is not None:
                 since = job.begun
@@ -231,9 +281,11 @@ class Plan:
                 continue
             late = self._late(since, now)
             if late and not self._late(since, self._requested):
-                return True
+                return "event"
             busy |= not late
-        return not busy and now - self._requested >= self.cadence
+        if self._failures and now >= self._retry:
+            return "retry"
+        return "cadence" if not busy and now - self._requested >= self.cadence else ""
 
     def snapshot(self, now: float, snapshot: Any) -> Any:
         """Observes the cluster and returns the snapshot to send. It is a copy with these changes:
@@ -249,6 +301,7 @@ class Plan:
         self.observe(now, snapshot)
         if self._refused is not None:
             raise self._refused
+        self.reason = self._due_reason(now) or "cadence"
         self._requested, self._event = now, False
         for job in self._jobs.values():
             job.in_use = job.occupied
@@ -270,26 +323,63 @@ class Plan:
         """Sets the targets of a response of allocate or fill_idle to the last snapshot. Steps of
         earlier decisions that were not begun are void."""
         decided = {a.job_id: a for a in response.allocations}
-        self._last_progress = now
+        self._last_progress, self._failures = now, 0
         for job_id, job in self._jobs.items():
             job.target, job.target_type = job.size, job.type
             if job_id in decided:
                 job.target, job.target_type = decided[job_id].nodes, decided[job_id].node_type
 
+    def decision_failed(self, now: float) -> None:
+        """Reports that the call for the last snapshot failed. A decision is due again after 10 s,
+        which double with each consecutive failure up to the cadence."""
+        wait = min(FIRST_RETRY * 2 ** min(self._failures, 64), self.cadence)
+        self._failures, self._retry = self._failures + 1, now + wait
+
+    def observe_machines(
+        self,
+        nodes: Sequence[placement.Node],
+        sizes: Sequence[int],
+        jobs: Sequence[placement.Job],
+    ) -> None:
+        """Updates the machines of a pool whose nodes are units of machines. From then on, next
+        returns a step only when its place is free: no machine ever has more units in use and being
+        released than it has. on returns the place. A job that has to move is paused, and started on
+        its new machines once they are free. Call it before each observe or reconcile, for a pool
+        without node types.
+
+        nodes and sizes are those of placement.steps. Units that a completed job still releases are
+        releasing of their node, not free. The jobs are those of the snapshot. Their on has the units
+        that they occupy, including units that they are still releasing. units is ignored.
+
+        ValueError names every field that is not valid. Machines are then as before.
+        """
+        placement.place(nodes, sizes, [job._replace(units=0) for job in jobs])
+        self._machines = _Machines(list(nodes), list(sizes), {job.id: job for job in jobs})
+
+    def on(self, job_id: str) -> Dict[str, int]:
+        """Returns the units of the last step of a job by machine, if observe_machines is called. It
+        is empty after a pause."""
+        job = self._jobs.get(job_id)
+        return job.on if job else {}
+
     def next(self, now: float) -> List[Step]:
         """Returns the steps to begin now, and marks them as begun. Steps that release nodes come
-        first. Each step resizes a job as a gang. A job that moves to another node type is paused
-        first. A job has at most one step in progress. While the pool is refused, it returns no
-        steps."""
+        first. Each step resizes a job as a gang. A job that moves to another node type, or to other
+        machines, is paused first. A job has at most one step in progress. While the pool is refused,
+        it returns no steps."""
         frees: List[Step] = []
         takes: List[Step] = []
         if self._refused is not None or self._late(self._last_progress, now):
             return frees
-        free = self._free()
+        free, places = self._free(), self._places(now)
         for job_id, job in self._jobs.items():
-            if job.begun is not None or not job.pending() or job.backing_off(now):
+            place = places.get(job_id)
+            leaves = place is not None and place.do in ("stop", "move")
+            if job.begun is not None or job.backing_off(now) or not (job.pending() or leaves):
                 continue
-            if job.size and (job.target == 0 or job.type != job.target_type):
+            if self._machines and place is None:
+                continue
+            if job.size and (job.target == 0 or job.type != job.target_type or leaves):
                 frees.append(Step(job_id, 0, True))
             elif job.target < job.size:
                 frees.append(Step(job_id, job.target, True, job.type))
@@ -299,10 +389,87 @@ class Plan:
                 takes.append(Step(job_id, job.target, False, job.type))
             else:
                 continue  # A later step may use the free nodes: all targets fit together.
-            job.begun = now
+            job.begun, job.on = now, place.on if place else {}
         for step in frees + takes:
-            self._jobs[step.job_id].size = step.nodes
+            job = self._jobs[step.job_id]
+            job.size = step.nodes
+            if not step.nodes:
+                job.on = {}
         return frees + takes
+
+    def _places(self, now: float) -> Dict[str, placement.Step]:
+        """Returns the next change of each job whose place is free, and of each job that leaves its
+        place, by job id. It is empty without machines."""
+        places: Dict[str, placement.Step] = {}
+        for step in self._placement_steps(now) if self._machines else []:
+            if step.job not in places and (not step.after or step.do == "move"):
+                places[step.job] = step
+        return places
+
+    def _placement_steps(self, now: float) -> List[placement.Step]:
+        """Returns the steps that carry the decision out on the machines, as far as they have places
+        for it. Jobs that are left alone keep theirs."""
+        nodes, machines = self._unreserved(now), self._machines
+        jobs: Dict[str, placement.Job] = {}
+        grow: Dict[str, int] = {}  # Jobs that take units, and how many they have after that.
+        for job_id, job in self._jobs.items():
+            if self._left_alone(job, now):
+                continue
+            units = min(job.target, job.size)
+            observed = machines.jobs.get(job_id) or placement.Job(job_id)
+            jobs[job_id] = observed._replace(units=units)
+            if job.target > job.size:
+                grow[job_id] = job.target
+
+        def attempt(grow: Dict[str, int]) -> Optional[List[placement.Step]]:
+            tried = [job._replace(units=grow.get(job.id, job.units)) for job in jobs.values()]
+            try:
+                return placement.steps(nodes, machines.sizes, tried)
+            except (placement.LimitError, placement.NotNestedError):
+                return None
+
+        steps = attempt(grow)
+        if steps is not None:
+            return steps
+        steps = attempt({})
+        if steps is None:  # Machines lost units: only pauses need no place.
+            paused = [job.id for job in jobs.values() if not job.units and job.on]
+            return [placement.Step(job_id, "stop", {}, []) for job_id in paused]
+        placed: Dict[str, int] = {}
+        for job_id, units in grow.items():
+            more = attempt({**placed, job_id: units})
+            if more is not None:
+                steps, placed[job_id] = more, units
+        return steps
+
+    def _left_alone(self, job: _Job, now: float) -> bool:
+        """Returns whether a job keeps its machines now: its step is in progress, or it is in back-off
+        or cools down."""
+        return (
+            job.begun is not None
+            or job.backing_off(now)
+            or (not job.pending() and now < job.until)
+        )
+
+    def _unreserved(self, now: float) -> List[placement.Node]:
+        """Returns the nodes without the units of the jobs that are left alone. Units that the step of
+        a job releases are being released, unless the step is overdue."""
+        alone = {id: job for id, job in self._jobs.items() if self._left_alone(job, now)}
+        nodes = []
+        for node in self._machines.nodes:
+            free, releasing = node.free, node.releasing
+            for job_id, job in alone.items():
+                observed = self._machines.jobs.get(job_id)
+                occupied = kept = ((observed and observed.on) or {}).get(node.id, 0)
+                if job.begun is not None:
+                    kept = job.on.get(node.id, 0)
+                free -= max(occupied, kept)
+                if not self._is_overdue(job, now):
+                    releasing += max(0, occupied - kept)
+            if free < 0:  # A machine may have lost units.
+                free, releasing = 0, max(0, releasing + free)
+            nodes.append(node._replace(free=free, releasing=releasing))
+        return nodes
 
     def failed(self, now: float, job_id: str) -> None:
         """Reports that the step of a job in progress failed. The job keeps the nodes that it

@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/elastalloc/elastalloc/client/placement"
 )
 
 const (
@@ -22,13 +20,22 @@ const (
 type job struct {
 	id                           string
 	submitted                    int
-	requested, nodes             int            // nodes that the user requested, and has now
+	requested                    int            // nodes that the user requested
 	on                           map[string]int // nodes that it has now, by machine
-	releasing, released          int            // nodes in addition that it is releasing, until the time released
+	releasing                    map[string]int // nodes in addition that it is releasing, until the time released
+	released                     int
 	trained, restarting          int
 	speed, efficiency, stepsLeft float64
 	guess                        float64 // the user's estimate of the run time on the requested nodes, wrong by a factor of up to 2
 	workDone                     float64 // in seconds on one node
+}
+
+// total returns the number of nodes on all machines.
+func total(on map[string]int) (nodes int) {
+	for _, n := range on {
+		nodes += n
+	}
+	return nodes
 }
 
 // rate returns the steps per second on some nodes.
@@ -49,9 +56,9 @@ func (c *cluster) tick() {
 	c.now++
 	c.jobs = slices.DeleteFunc(c.jobs, func(j *job) bool {
 		if c.now >= j.released {
-			j.releasing = 0
+			j.releasing = nil
 		}
-		if j.nodes == 0 {
+		if len(j.on) == 0 {
 			return false
 		}
 		j.trained++
@@ -59,8 +66,9 @@ func (c *cluster) tick() {
 			j.restarting--
 			return false
 		}
-		j.stepsLeft -= j.rate(j.nodes)
-		j.workDone += j.rate(j.nodes) / j.rate(1)
+		rate := j.rate(total(j.on))
+		j.stepsLeft -= rate
+		j.workDone += rate / j.rate(1)
 		if j.stepsLeft > 0 {
 			return false
 		}
@@ -85,34 +93,57 @@ func (c *cluster) find(id string) *job {
 	return c.jobs[slices.IndexFunc(c.jobs, func(j *job) bool { return j.id == id })]
 }
 
-// resize changes the nodes of a job, and restarts the jobs that move to make place for it. It fails
-// every twentieth time, and panics if the cluster or a machine has too few nodes.
-func (c *cluster) resize(j *job, nodes int, placed placement.Placement) error {
-	idle := clusterNodes
-	for _, other := range c.jobs {
-		idle -= other.nodes + other.releasing
-	}
-	if nodes-j.nodes > idle {
-		panic(fmt.Sprintf("%s would get %d nodes with %d idle", j.id, nodes, idle))
-	}
-	if c.resizes++; c.resizes%20 == 0 {
+// resize changes the nodes of a job. It fails every twentieth time. Every fiftieth time the job does not
+// release its nodes before it is killed.
+func (c *cluster) resize(j *job, on map[string]int) error {
+	c.resizes++
+	if c.resizes%20 == 0 {
 		return errors.New("the cluster is busy")
 	}
 	if j.trained > 0 {
 		j.restarting = restart
 	}
-	j.releasing, j.released, j.nodes = max(0, j.nodes-nodes), c.now+grace, nodes
-	for _, id := range placed.Moved {
-		c.find(id).restarting = restart
+	j.leave(on, c.now+grace)
+	if c.resizes%50 == 49 && len(j.releasing) > 0 {
+		j.released = math.MaxInt
 	}
+	c.check()
+	return nil
+}
+
+// kill sends SIGTERM to the processes of a job and, after a grace period, SIGKILL.
+func (c *cluster) kill(j *job) { j.leave(nil, c.now+grace) }
+
+// leave releases the nodes of a job that it does not keep, at a time.
+func (j *job) leave(on map[string]int, released int) {
+	releasing := make(map[string]int)
+	for machine, nodes := range j.occupied() {
+		if left := nodes - on[machine]; left > 0 {
+			releasing[machine] = left
+		}
+	}
+	j.on, j.releasing, j.released = on, releasing, released
+}
+
+// occupied returns the nodes that a job has or is releasing, by machine.
+func (j *job) occupied() map[string]int {
+	occupied := make(map[string]int)
+	for _, nodes := range []map[string]int{j.on, j.releasing} {
+		for machine, n := range nodes {
+			occupied[machine] += n
+		}
+	}
+	return occupied
+}
+
+// check panics if a machine has more nodes in use and being released than it has.
+func (c *cluster) check() {
 	used := make(map[string]int)
-	for _, other := range c.jobs {
-		other.on = placed.On[other.id]
-		for machine, units := range other.on {
-			if used[machine] += units; used[machine] > gpus {
-				panic(fmt.Sprintf("%s has %d nodes in use", machine, used[machine]))
+	for _, j := range c.jobs {
+		for machine, nodes := range j.occupied() {
+			if used[machine] += nodes; used[machine] > gpus {
+				panic(fmt.Sprintf("%s has %d nodes in use and being released", machine, used[machine]))
 			}
 		}
 	}
-	return nil
 }

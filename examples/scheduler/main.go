@@ -73,48 +73,55 @@ type scheduler struct {
 	second          time.Duration // of the cluster
 	logger          *slog.Logger
 	changes, failed int
-	moves           int // of jobs to other machines, at the same size
+	moves           int             // pauses of jobs that go to other machines
+	decided         client.Decision // the last decision
 }
+
+// sizes are the legal numbers of nodes.
+var sizes = []int{1, 2, 4, 8, 16} //nolint:gochecknoglobals // constant
 
 // reconcile requests a decision if one is due, and begins the steps that can be begun.
 func (s *scheduler) reconcile() {
 	now := time.Unix(int64(s.cluster.now), 0)
+	machines, jobs := s.machines()
+	if err := s.plan.ObserveMachines(machines, sizes, jobs); err != nil {
+		s.logger.Error("machines are not valid", "error", err)
+		return
+	}
 	steps, warnings, err := s.plan.Reconcile(now, s.snapshot(), s.decide)
 	if err != nil {
 		s.logger.Warn("jobs keep their nodes", "error", err)
 	}
 	for _, warning := range warnings {
-		s.logger.Warn("decision has a warning", "message", warning.GetMessage())
+		s.logger.Warn("warning", "message", warning.GetMessage())
+	}
+	for _, id := range s.plan.Overdue(now) {
+		s.cluster.kill(s.cluster.find(id))
+		s.plan.Failed(now, id)
 	}
 	for _, step := range steps {
-		if err := s.resize(step); err != nil {
+		if err := s.cluster.resize(s.cluster.find(step.JobID), s.plan.On(step.JobID)); err != nil {
 			s.plan.Failed(now, step.JobID)
 			continue
 		}
 		s.changes++
+		for _, a := range s.decided.GetAllocations() {
+			if a.GetJobId() == step.JobID && a.GetNodes() > 0 && step.Nodes == 0 {
+				s.moves++
+			}
+		}
 	}
 }
 
-// resize places a job of a new size on machines. The other jobs keep theirs, but for few if it has no place.
-func (s *scheduler) resize(step client.Step) error {
-	var machines []placement.Node // Omit machines that failed.
-	for n := range clusterNodes / gpus {
+// machines describes the machines, and the jobs on them.
+func (s *scheduler) machines() (machines []placement.Node, jobs []placement.Job) {
+	for n := range clusterNodes / gpus { // Omit machines that failed.
 		machines = append(machines, placement.Node{ID: fmt.Sprintf("machine-%d", n), Units: gpus, Free: gpus})
 	}
-	var jobs []placement.Job
 	for _, j := range s.cluster.jobs {
-		units := j.nodes
-		if j.id == step.JobID {
-			units = int(step.Nodes)
-		}
-		jobs = append(jobs, placement.Job{ID: j.id, Units: units, On: j.on})
+		jobs = append(jobs, placement.Job{ID: j.id, On: j.occupied()})
 	}
-	placed, err := placement.Place(machines, []int{1, 2, 4, 8, 16}, jobs)
-	if err != nil {
-		return err
-	}
-	s.moves += len(placed.Moved)
-	return s.cluster.resize(s.cluster.find(step.JobID), int(step.Nodes), placed)
+	return machines, jobs
 }
 
 // snapshot describes the cluster, with the jobs in the order of submission.
@@ -128,7 +135,7 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 	}
 	for _, j := range s.cluster.jobs {
 		described := &elastallocv1.Job{
-			Id: j.id, CurrentNodes: int32(j.nodes + j.releasing), RestartTime: durationpb.New(s.seconds(restart)),
+			Id: j.id, CurrentNodes: int32(total(j.occupied())), RestartTime: durationpb.New(s.seconds(restart)),
 			TrainingTime: durationpb.New(s.seconds(float64(j.trained))),
 			WaitingTime:  durationpb.New(s.seconds(float64(s.cluster.now - j.submitted - j.trained))),
 		}
@@ -142,8 +149,8 @@ func (s *scheduler) snapshot() *elastallocv1.Snapshot {
 // trains, the remaining steps and their time on its nodes.
 func (s *scheduler) progress(j *job) eta.Job {
 	known := eta.Job{UserEstimate: s.seconds(j.guess * eta.Speed(j.requested, efficiency)), WorkDone: s.seconds(j.workDone)}
-	if j.nodes > 0 {
-		known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, s.second.Seconds()/j.rate(j.nodes), j.nodes
+	if nodes := total(j.on); nodes > 0 {
+		known.StepsLeft, known.SecondsPerStep, known.Nodes = j.stepsLeft, s.second.Seconds()/j.rate(nodes), nodes
 	}
 	return known
 }
@@ -153,8 +160,14 @@ func (s *scheduler) seconds(n float64) time.Duration { return time.Duration(n * 
 
 // decide returns the decision of the server. If there is none, no job loses nodes.
 func (s *scheduler) decide(snapshot *elastallocv1.Snapshot) (client.Decision, error) {
+	s.decided = s.request(snapshot)
+	return s.decided, nil
+}
+
+// request requests a decision.
+func (s *scheduler) request(snapshot *elastallocv1.Snapshot) client.Decision {
 	if s.client == nil {
-		return s.firstFit(snapshot), nil
+		return s.firstFit(snapshot)
 	}
 	decision, err := s.client.Decide(context.Background(), nil)(snapshot)
 	switch {
@@ -166,9 +179,9 @@ func (s *scheduler) decide(snapshot *elastallocv1.Snapshot) (client.Decision, er
 			s.logger.Info("shadow", "job", step.JobID, "nodes", step.Nodes, "change", step.Change)
 		}
 	default:
-		return decision, nil
+		return decision
 	}
-	return s.firstFit(snapshot), nil
+	return s.firstFit(snapshot)
 }
 
 // firstFit is a rule of your own: idle nodes go to the queue, first come, first served.

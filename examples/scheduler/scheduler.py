@@ -17,7 +17,7 @@ from typing import Dict, Optional
 
 import grpc
 
-from elastalloc import Client, Plan, PoolError, Step, message, pb, placement
+from elastalloc import Client, Plan, PoolError, message, pb, placement
 from elastalloc.eta import Estimator, speed
 
 NODES = 32  # GPUs: a node of elastalloc is a GPU here
@@ -32,14 +32,29 @@ class Job:
         self.id = f"job-{number:03d}"
         self.submitted = now
         self.requested = 2 ** rng.randrange(4)
-        self.nodes = self.releasing = self.released = 0
         self.on: Dict[str, int] = {}  # nodes that it has now, by machine
+        # Nodes in addition that it is releasing, until the time released.
+        self.releasing: Dict[str, int] = {}
+        self.released = 0.0
         self.trained = self.restarting = 0
         self.speed, self.efficiency = rng.uniform(5, 20), rng.uniform(0.7, 0.9)
         self.steps_left = self.speed * rng.expovariate(1 / 14400)
         # The user's estimate of the run time on the requested nodes, wrong by a factor of up to 2.
         self.guess = self.steps_left / self.rate(self.requested) * 2 ** rng.uniform(-1, 1)
         self.work_done = 0.0  # in seconds on one node
+
+    def nodes(self) -> int:
+        return sum(self.on.values())
+
+    def occupied(self) -> Dict[str, int]:
+        """Returns the nodes that it has or is releasing, by machine."""
+        return {m: self.on.get(m, 0) + self.releasing.get(m, 0) for m in {**self.on, **self.releasing}}
+
+    def leave(self, on: Dict[str, int], released: float) -> None:
+        """Releases the nodes that it does not keep, at a time."""
+        left = {m: n - on.get(m, 0) for m, n in self.occupied().items()}
+        self.releasing = {m: n for m, n in left.items() if n > 0}
+        self.on, self.released = on, released
 
     def rate(self, nodes: int) -> float:
         """Returns the steps per second on some nodes."""
@@ -59,15 +74,16 @@ class Cluster:
         self.now += 1
         for job in list(self.jobs.values()):
             if self.now >= job.released:
-                job.releasing = 0
-            if job.nodes == 0:
+                job.releasing = {}
+            if not job.on:
                 continue
             job.trained += 1
             if job.restarting > 0:
                 job.restarting -= 1
                 continue
-            job.steps_left -= job.rate(job.nodes)
-            job.work_done += job.rate(job.nodes) / job.rate(1)
+            rate = job.rate(job.nodes())
+            job.steps_left -= rate
+            job.work_done += rate / job.rate(1)
             if job.steps_left <= 0:
                 self.completed.append((job, self.now - job.submitted))
                 del self.jobs[job.id]
@@ -79,30 +95,30 @@ class Cluster:
     def done(self) -> bool:
         return self._number == self._coming and not self.jobs
 
-    def resize(self, job_id: str, nodes: int, placed: placement.Placement) -> bool:
-        """Changes the nodes of a job, and restarts the jobs that move to make place for it. Returns
-        whether it succeeded: every twentieth resize fails. It exits if the cluster or a machine has
-        too few nodes."""
+    def resize(self, job_id: str, on: Dict[str, int]) -> bool:
+        """Changes the nodes of a job, and returns whether it succeeded: every twentieth resize fails.
+        Every fiftieth time the job does not release its nodes before it is killed. It exits if a
+        machine has more nodes in use and being released than it has."""
         job = self.jobs[job_id]
-        if nodes - job.nodes > NODES - sum(j.nodes + j.releasing for j in self.jobs.values()):
-            sys.exit(f"{job_id} would get more nodes than are idle")
         self._resizes += 1
         if self._resizes % 20 == 0:
             return False
         if job.trained > 0:
             job.restarting = RESTART
-        job.releasing, job.released = max(0, job.nodes - nodes), self.now + GRACE
-        job.nodes = nodes
-        for moved in placed.moved:
-            self.jobs[moved].restarting = RESTART
+        job.leave(on, self.now + GRACE)
+        if self._resizes % 50 == 49 and job.releasing:
+            job.released = float("inf")
         used: Dict[str, int] = {}
         for other in self.jobs.values():
-            other.on = placed.on[other.id]
-            for machine, units in other.on.items():
-                used[machine] = used.get(machine, 0) + units
+            for machine, nodes in other.occupied().items():
+                used[machine] = used.get(machine, 0) + nodes
                 if used[machine] > GPUS:
-                    sys.exit(f"{machine} has {used[machine]} nodes in use")
+                    sys.exit(f"{machine} has {used[machine]} nodes in use and being released")
         return True
+
+    def kill(self, job_id: str) -> None:
+        """Sends SIGTERM to the processes of a job and, after a grace period, SIGKILL."""
+        self.jobs[job_id].leave({}, self.now + GRACE)
 
 
 class Scheduler:
@@ -111,7 +127,8 @@ class Scheduler:
         self.plan, self.estimator = Plan(), Estimator()
         self.learned = 0  # completed jobs that the estimator has seen
         self.changes = self.failed = 0
-        self.moves = 0  # of jobs to other machines, at the same size
+        self.moves = 0  # pauses of jobs that go to other machines
+        self.decided: Dict[str, int] = {}  # nodes of the last decision
 
     def snapshot(self) -> pb.Snapshot:
         """Describes the cluster, with the jobs in the order of submission."""
@@ -121,11 +138,11 @@ class Scheduler:
         now = self.cluster.now
         snapshot = pb.Snapshot(id=f"second-{now}", total_nodes=NODES)
         for job in self.cluster.jobs.values():
-            described = snapshot.jobs.add(id=job.id, current_nodes=job.nodes + job.releasing)
+            described = snapshot.jobs.add(id=job.id, current_nodes=sum(job.occupied().values()))
             known = {"user_estimate": job.guess * speed(job.requested), "work_done": job.work_done}
-            if job.nodes:
-                known |= {"steps_left": job.steps_left, "nodes": job.nodes}
-                known["seconds_per_step"] = 1 / job.rate(job.nodes)
+            if job.on:
+                known |= {"steps_left": job.steps_left, "nodes": job.nodes()}
+                known["seconds_per_step"] = 1 / job.rate(job.nodes())
             self.estimator.estimate(**known).set_on(described)
             described.training_time.FromSeconds(job.trained)
             described.waiting_time.FromSeconds(now - job.submitted - job.trained)
@@ -135,6 +152,10 @@ class Scheduler:
     def reconcile(self) -> None:
         """Requests a decision if one is due, and begins the steps that can be begun."""
         now = self.cluster.now
+        # Omit machines that failed.
+        machines = [placement.Node(f"machine-{n}", units=GPUS, free=GPUS) for n in range(NODES // GPUS)]
+        jobs = [placement.Job(job.id, on=job.occupied()) for job in self.cluster.jobs.values()]
+        self.plan.observe_machines(machines, [1, 2, 4, 8, 16], jobs)
         try:
             steps, warnings = self.plan.reconcile(now, self.snapshot(), self.decide)
         except PoolError as error:
@@ -142,30 +163,24 @@ class Scheduler:
             return
         for warning in warnings:
             print(warning.message, file=sys.stderr)
+        for job_id in self.plan.overdue(now):
+            self.cluster.kill(job_id)
+            self.plan.failed(now, job_id)
         for step in steps:
-            if self.resize(step):
+            if self.cluster.resize(step.job_id, self.plan.on(step.job_id)):
                 self.changes += 1
+                self.moves += step.nodes == 0 < self.decided.get(step.job_id, 0)
             else:
                 self.plan.failed(now, step.job_id)
 
-    def resize(self, step: Step) -> bool:
-        """Places a job of a new size on machines. The other jobs keep theirs, but for few if it has
-        no place."""
-        # Omit machines that failed.
-        machines = [placement.Node(f"machine-{n}", units=GPUS, free=GPUS) for n in range(NODES // GPUS)]
-        jobs = [
-            placement.Job(j.id, units=step.nodes if j.id == step.job_id else j.nodes, on=j.on)
-            for j in self.cluster.jobs.values()
-        ]
-        try:
-            placed = placement.place(machines, [1, 2, 4, 8, 16], jobs)
-        except placement.LimitError:
-            return False
-        self.moves += len(placed.moved)
-        return self.cluster.resize(step.job_id, step.nodes, placed)
-
     def decide(self, snapshot: pb.Snapshot):
         """Returns the decision of the server. If there is none, no job loses nodes."""
+        response = self.request(snapshot)
+        self.decided = {a.job_id: a.nodes for a in response.allocations}
+        return response
+
+    def request(self, snapshot: pb.Snapshot):
+        """Requests a decision."""
         if self.client is None:
             return self.first_fit(snapshot)
         try:

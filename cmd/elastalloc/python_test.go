@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -10,11 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
@@ -336,6 +339,15 @@ assert number > 300, number
 		}
 		run(t, string(script), "100")
 	})
+	for _, away := range []time.Duration{3 * time.Second, 10 * time.Second, time.Minute} {
+		t.Run("server away for "+away.String(), func(t *testing.T) {
+			if away > 5*time.Second && !testtier.Faults.Selected() {
+				t.Skip("slow; make faults runs it")
+			}
+			t.Parallel()
+			testReconnect(t, path, away)
+		})
+	}
 	t.Run("hanging server", func(t *testing.T) {
 		// Both servers start at the same time, so that the client soon knows both. The healthy server returns
 		// the number of calls of the hanging one.
@@ -359,6 +371,61 @@ with Client(sys.argv[1], timeout=6) as c:
 	})
 }
 
+// testReconnect stops a server for a while, during which a call begins. The call returns soon after the server
+// is back.
+func testReconnect(t *testing.T, path string, away time.Duration) {
+	t.Helper()
+	answers := func(context.Context) (string, error) { return "", nil }
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	stop := serveFake(t, listener, answers)
+	command := exec.Command(python, "-c", `
+import sys
+from elastalloc import Client, pb
+
+with Client(sys.argv[1], timeout=120) as c:
+    c.allocate(pb.Snapshot())
+    print("connected", flush=True)
+    input()
+    c.allocate(pb.Snapshot())
+`, address)
+	command.Env = append(os.Environ(), "PYTHONPATH="+path)
+	command.Stderr = os.Stderr
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if _, err := input.Write([]byte("\n")); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(away)
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	t.Cleanup(serveFake(t, listener, answers))
+	err = command.Wait()
+	late := time.Since(back)
+	t.Logf("the call returned %v after the server", late)
+	if err != nil || late > 8*time.Second { // The longest back-off is 3.6 s.
+		t.Errorf("the call returned %v after the server: %v", late, err)
+	}
+}
+
 // fakeServer returns an id of a snapshot for Allocate calls.
 type fakeServer struct {
 	elastallocv1.UnimplementedAllocatorServiceServer
@@ -377,19 +444,25 @@ func startFake(t *testing.T, snapshotID func(context.Context) (string, error)) s
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(serveFake(t, listener, snapshotID))
+	return listener.Addr().String()
+}
+
+// serveFake serves on a listener until the function that it returns is called.
+func serveFake(t *testing.T, listener net.Listener, snapshotID func(context.Context) (string, error)) (stop func()) {
+	t.Helper()
 	server, healthy := grpc.NewServer(), health.NewServer()
 	elastallocv1.RegisterAllocatorServiceServer(server, fakeServer{snapshotID: snapshotID})
 	grpc_health_v1.RegisterHealthServer(server, healthy)
 	healthy.SetServingStatus(elastallocv1.AllocatorService_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
+	return func() {
 		server.Stop()
 		if err := <-served; err != nil {
 			t.Errorf("Serve returned %v", err)
 		}
-	})
-	return listener.Addr().String()
+	}
 }
 
 // python is the Python of Debian, which has the package python3-grpcio.

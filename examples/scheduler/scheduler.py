@@ -207,11 +207,12 @@ class Scheduler:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", default="localhost:50051", help="empty: first come first served")
+    parser.add_argument("--timeout", type=float, default=5, help="seconds to wait for a decision")
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     cluster = Cluster(arguments.jobs, arguments.seed)
-    client = Client(arguments.server, timeout=5) if arguments.server else None
+    client = Client(arguments.server, timeout=arguments.timeout) if arguments.server else None
     scheduler = Scheduler(cluster, client)
     while not cluster.done():
         for _ in range(PERIOD):  # A real loop sleeps here.

@@ -4,6 +4,7 @@ The messages are those of elastalloc.v1.allocator_pb2. See docs/schedulers/integ
 """
 
 import ipaddress
+import json
 import pkgutil
 import re
 import time
@@ -22,6 +23,16 @@ __all__ = ["Client", "Plan", "PoolError", "Step", "message", "pb", "reserve", "s
 # servers, and are retried, possibly on another server, if a server is unavailable or busy.
 SERVICE_CONFIG = pkgutil.get_data(__name__, "service_config.json").decode()
 
+
+def _waiting(service_config: str) -> str:
+    """Returns a service configuration with which calls wait for a server within their deadlines. The Go
+    client retries them instead."""
+    config = json.loads(service_config)
+    for method in config["methodConfig"]:
+        method["waitForReady"] = True
+    return json.dumps(config)
+
+
 MAX_RESPONSE_BYTES = 128 << 20
 
 MAX_ATTEMPTS = 4
@@ -31,6 +42,13 @@ KEEPALIVE = [
     ("grpc.keepalive_time_ms", 15_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
+]
+
+# The client reconnects as the Go client does: it tries again after at most 3 s.
+RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 3_000),
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # Time of one attempt.
 ]
 
 
@@ -51,7 +69,8 @@ class Client:
     attempt has half of the remaining time, and at least the time budget and half of the rest. If it
     times out, the client calls the next server, with up to four attempts in total, so that a server
     that hangs does not fail a call. gRPC itself retries UNAVAILABLE, and RESOURCE_EXHAUSTED after the
-    delay that the server requests, within its retry budget. Calls have no side effects. They raise
+    delay that the server requests, within its retry budget. If no server can be reached, a call waits
+    for one until its timeout, and connections are tried again after at most 3 s. Calls have no side effects. They raise
     grpc.RpcError. Its code() is the gRPC status, and for INVALID_ARGUMENT its details() name every
     bad field.
     """
@@ -65,9 +84,10 @@ class Client:
         if timeout <= 0:
             raise ValueError(f"timeout is {timeout}; must be greater than 0")
         options = [
-            ("grpc.service_config", SERVICE_CONFIG),
+            ("grpc.service_config", _waiting(SERVICE_CONFIG)),
             ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
             *KEEPALIVE,
+            *RECONNECT,
         ]
         target = _grpc_target(target)
         if credentials is None:

@@ -88,6 +88,16 @@ func TestSlurm(t *testing.T) {
 		"GPUs of several types": {
 			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7"), kept,
 		},
+		"parts of GPUs": {
+			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100_1g.5gb=1,gres/gpu=1") + "\n" +
+				strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:nvidia_h100_80gb_hbm3_3g.40gb=2") + "\n" +
+				strings.ReplaceAll(line, "gres/gpu=4", "gres/shard=2") + "\n" +
+				strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu=4,gres/shard=0"),
+			kept + "3 jobs left out: ran on parts of GPUs\n" +
+				"  a:1: AllocTRES is \"billing=1,gres/gpu:a100_1g.5gb=1,gres/gpu=1\"; must be whole GPUs, without MIG slices and shards\n" +
+				"  a:2: AllocTRES is \"billing=1,gres/gpu:nvidia_h100_80gb_hbm3_3g.40gb=2\"; must be whole GPUs, without MIG slices and shards\n" +
+				"  a:3: AllocTRES is \"billing=1,gres/shard=2\"; must be whole GPUs, without MIG slices and shards\n",
+		},
 		"GPUs with and without types": {
 			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=1,gres/gpu=4,gres/gpu:v100=3"), kept,
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,13 +146,22 @@ func (c *Converter) slurmTimes(r *row, name string) ([]time.Time, *refusal) {
 	return times, nil
 }
 
+// migProfile matches the type of a MIG slice, such as a100_1g.5gb.
+var migProfile = regexp.MustCompile(`\d+g\.\d+gb`)
+
 // tresGPUs returns the GPUs in a list of trackable resources. gres/gpu counts those of all types;
-// without it, the types add up.
+// without it, the types add up. Jobs on parts of GPUs are refused: a MIG slice counts as one there,
+// and a shard as none.
 func tresGPUs(tres string) (int, *refusal) {
 	all, typed, untyped := 0, 0, false
 	for entry := range strings.SplitSeq(tres, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
-		if name != "gres/gpu" && !strings.HasPrefix(name, "gres/gpu:") {
+		gpuType, isTyped := strings.CutPrefix(name, "gres/gpu:")
+		isShard := name == "gres/shard" || strings.HasPrefix(name, "gres/shard:")
+		if value != "0" && (isShard || isTyped && migProfile.MatchString(gpuType)) {
+			return 0, &refusal{"ran on parts of GPUs", quoted(slurmTRES, tres) + "; must be whole GPUs, without MIG slices and shards"}
+		}
+		if name != "gres/gpu" && !isTyped {
 			continue
 		}
 		gpus, err := strconv.ParseInt(value, 10, 32)

@@ -74,14 +74,15 @@ func slimPod(object any) (any, error) {
 		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
 		InitContainers: slimContainers(pod.Spec.InitContainers), Containers: slimContainers(pod.Spec.Containers),
 	}
+	failed := pod.Status.Phase == corev1.PodFailed
 	var troubled []corev1.ContainerStatus
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting != nil || c.RestartCount > 0 {
+		if c.State.Waiting != nil || c.RestartCount > 0 || failed {
 			troubled = append(troubled, corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, RestartCount: c.RestartCount})
 		}
 	}
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: troubled, Conditions: slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue
+		return (c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue) && (c.Type != corev1.PodReady || !failed)
 	})}
 	return pod, nil
 }

@@ -75,6 +75,9 @@ func (t *usageTracker) observe(w *world.ClusterState) (unused []*world.Job) {
 		}
 		u.idle = j.Pods.Running == 0 // Another writer may have suspended the job, so that its record still has nodes.
 		u.ObservedNodes = j.NodesInUse()
+		if u.Lent = j.Pinned == world.Lending || u.Lent && j.LacksPods(); u.Lent {
+			u.ObservedNodes = j.Pods.Bound // It did not lose the nodes that it lends.
+		}
 		if !j.Growing {
 			u.grewTo = 0
 		}
@@ -138,11 +141,14 @@ func (u *jobUsage) updateCap(w *world.ClusterState, j *world.Job) bool {
 		}
 		return false
 	}
-	if u.shortSince.IsZero() || lacksNodes(w, j) {
+	if u.shortSince.IsZero() || lacksNodes(w, j) || j.Awaits != "" {
 		u.shortSince = w.Now
+		if j.Pinned == world.Lending && j.Pods.Waiting > 0 && w.Now.After(u.CappedUntil) {
+			u.CappedUntil, u.Cap = time.Time{}, 0 // Its pods wait for the nodes that other jobs got.
+		}
 	}
 	short := w.Now.Sub(u.shortSince)
-	used := j.Pods.Bound + j.Succeeded()
+	used := j.Pods.Bound + j.Done()
 	if short >= brokenTimeouts*w.Pool.SettleTimeout {
 		used -= j.Pods.Broken
 	}

@@ -23,14 +23,16 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 			StartTime        metav1.Time
 			Succeeded        int
 			CompletedIndexes string
+			FailedIndexes    string
 		}
 	}](object)
 	s := Shape{
-		Succeeded: max(job.Status.Succeeded, countIndexes(job.Status.CompletedIndexes)),
+		Done:      max(job.Status.Succeeded, countIndexes(job.Status.CompletedIndexes)) + countIndexes(job.Status.FailedIndexes),
 		Suspended: ptr.Deref(job.Spec.Suspend, false),
 		Finished:  job.Status.Conditions.anyTrue("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
 		Started:   job.Status.StartTime.Time,
 		Selector:  map[string]string{"batch.kubernetes.io/job-name": object.GetName()},
+		Index:     batchv1.JobCompletionIndexAnnotation,
 		suspend:   "/spec/suspend",
 	}
 	if err != nil {
@@ -92,27 +94,79 @@ func (s *Shape) setIndexed(spec *batchv1.JobSpec, jobs int, pointer string) erro
 	return nil
 }
 
+// jobSet has the fields of a JobSet that are read.
+type jobSet struct {
+	Spec struct {
+		Suspend        bool
+		StartupPolicy  struct{ StartupPolicyOrder string }
+		ReplicatedJobs []replicatedJob
+	}
+	Status struct {
+		Conditions           conditions
+		TerminalState        string
+		ReplicatedJobsStatus []struct {
+			Name                     string
+			Ready, Succeeded, Failed int
+		}
+	}
+}
+
+// replicatedJob is a replicated job of a JobSet.
+type replicatedJob struct {
+	Name      string
+	Replicas  *int
+	DependsOn []struct{ Name, Status string }
+	Template  struct{ Spec batchv1.JobSpec }
+}
+
+// dependencyComplete is the status of a dependency that must complete. Other dependencies must be ready.
+const dependencyComplete = "Complete"
+
+// awaits returns why the JobSet controller does not create the pods of a replicated job yet, "" if it does. Trainer
+// starts its initializers in the same way.
+func (s *jobSet) awaits(index int) string {
+	waiting := &s.Spec.ReplicatedJobs[index]
+	for _, d := range waiting.DependsOn {
+		if !s.reached(d.Name, d.Status) {
+			return fmt.Sprintf("replicated job %q waits until %q is %s", waiting.Name, d.Name, strings.ToLower(d.Status))
+		}
+	}
+	if s.Spec.StartupPolicy.StartupPolicyOrder != "InOrder" {
+		return ""
+	}
+	for _, earlier := range s.Spec.ReplicatedJobs[:index] {
+		if !s.reached(earlier.Name, "Ready") {
+			return fmt.Sprintf("replicated job %q starts after %q", waiting.Name, earlier.Name)
+		}
+	}
+	return ""
+}
+
+// reached reports whether a replicated job has the status of a dependency.
+func (s *jobSet) reached(name, status string) bool {
+	replicas := 1
+	for _, r := range s.Spec.ReplicatedJobs {
+		if r.Name == name {
+			replicas = ptr.Deref(r.Replicas, 1)
+		}
+	}
+	for _, r := range s.Status.ReplicatedJobsStatus {
+		if r.Name == name {
+			return r.Succeeded >= replicas || status != dependencyComplete && r.Ready+r.Succeeded+r.Failed >= replicas
+		}
+	}
+	return false
+}
+
 // readJobSet reads a JobSet. The replicated job whose pods request the unit is resized like a Job, and
 // all its replicas have the same size. This needs JobSet 0.12 with the feature gate ElasticJobSet.
 func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
-	set, err := read[struct {
-		Spec struct {
-			Suspend        bool
-			ReplicatedJobs []struct {
-				Name     string
-				Replicas *int
-				Template struct{ Spec batchv1.JobSpec }
-			}
-		}
-		Status struct {
-			Conditions    conditions
-			TerminalState string
-		}
-	}](object)
+	set, err := read[jobSet](object)
 	s := Shape{
 		Suspended: set.Spec.Suspend,
 		Finished:  set.Status.TerminalState != "" || set.Status.Conditions.anyTrue("Completed", "Failed"),
 		Selector:  map[string]string{"jobset.sigs.k8s.io/jobset-name": object.GetName()},
+		Index:     batchv1.JobCompletionIndexAnnotation,
 		suspend:   "/spec/suspend",
 	}
 	if err != nil {
@@ -128,6 +182,7 @@ func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) 
 	}
 	replicated := set.Spec.ReplicatedJobs[elastic]
 	s.Selector["jobset.sigs.k8s.io/replicatedjob-name"] = replicated.Name
+	s.Awaits = set.awaits(elastic)
 	replicas := ptr.Deref(replicated.Replicas, 1)
 	if replicas < 1 {
 		return s, notElastic("replicated job %q has no replicas", replicated.Name)

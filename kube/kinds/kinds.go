@@ -73,7 +73,7 @@ type Shape struct {
 	Suspended bool      // the job requests no pods now
 	Finished  bool      // the job has completed or failed
 	Started   time.Time // start time, zero if unknown
-	Succeeded int       // pods that have succeeded, according to the job's status
+	Done      int       // pods that have succeeded, or failed for good, according to the job's status
 	Min, Max  int       // limits of Size; 0 means unlimited
 	Multiple  int       // common divisor of all legal sizes, at least 1
 	StartSize int       // the only size at which the job can be resumed, 0 for any
@@ -81,9 +81,13 @@ type Shape struct {
 	// FillsGaps is true if the job's controller creates pods for all indexes below the highest existing
 	// one, regardless of the size. The node of a failed pod is then free only once the pod is deleted.
 	FillsGaps bool
-	Selector  map[string]string // labels of the job's pods
-	Unit      int64             // amount of the pool's unit that each pod requests
-	// PerPod is the number by which each pod counts in Size, Min, Max, Multiple, StartSize and Succeeded: 1,
+	// Awaits is the reason why the job's controller creates no pods yet, "" if it creates them.
+	Awaits   string
+	Selector map[string]string // labels of the job's pods
+	// Index is the label with the index of a pod, if the pods with the highest indexes go first, or "".
+	Index string
+	Unit  int64 // amount of the pool's unit that each pod requests
+	// PerPod is the number by which each pod counts in Size, Min, Max, Multiple, StartSize and Done: 1,
 	// or Unit after InUnits.
 	PerPod int
 	Pod    corev1.PodSpec // template of the pods that request the unit
@@ -128,7 +132,7 @@ func All() []Kind {
 				Size:     "`parallelism` and `completions`, equal; the highest indexes go first",
 				Pause:    "`suspend`",
 				Smallest: "the minimum that `successPolicy`, `maxFailedIndexes` and the `minCount` of a gang need",
-				Fixed:    "some of its indexes have succeeded, or the API server refuses it as a [gang](#other-schedulers)",
+				Fixed:    "some of its indexes have succeeded or failed for good, or the API server refuses it as a [gang](#other-schedulers)",
 
 				managedBy: managedBy, controller: batchv1.JobControllerName,
 			},
@@ -235,7 +239,7 @@ func (s Shape) InUnits() (Shape, error) {
 		return s, notElastic("its pods request %d units; must be at most %d", s.Unit, MaxPerPod)
 	}
 	s.PerPod = int(max(1, s.Unit))
-	for _, n := range []*int{&s.Size, &s.Min, &s.Max, &s.Multiple, &s.StartSize, &s.Succeeded} {
+	for _, n := range []*int{&s.Size, &s.Min, &s.Max, &s.Multiple, &s.StartSize, &s.Done} {
 		*n *= s.PerPod
 	}
 	return s, nil

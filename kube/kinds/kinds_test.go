@@ -247,6 +247,43 @@ func at(value any, path []string) any {
 	return value
 }
 
+// TestAwaits checks that a JobSet creates the pods of its elastic replicated job only once the replicated jobs before
+// it have the status that its dependencies or its startup policy name.
+func TestAwaits(t *testing.T) {
+	t.Parallel()
+	complete, ready := "[{name: driver, status: Complete}]", "[{name: driver, status: Ready}]"
+	for name, test := range map[string]struct {
+		dependsOn, order, status string
+		awaits                   bool
+	}{
+		"no order":            {"[]", "AnyOrder", "{ready: 0}", false},
+		"not complete":        {complete, "AnyOrder", "{ready: 1}", true},
+		"complete":            {complete, "AnyOrder", "{succeeded: 1}", false},
+		"not ready":           {ready, "AnyOrder", "{ready: 0}", true},
+		"ready":               {ready, "AnyOrder", "{ready: 1}", false},
+		"ready and complete":  {ready, "AnyOrder", "{succeeded: 1}", false},
+		"in order, not ready": {"[]", "InOrder", "{ready: 0}", true},
+		"in order, ready":     {"[]", "InOrder", "{ready: 1}", false},
+	} {
+		text := strings.Replace(jobSet, "{name: node,", "{name: node, dependsOn: "+test.dependsOn+",", 1) +
+			"  startupPolicy: {startupPolicyOrder: " + test.order + "}\n" +
+			"status: {replicatedJobsStatus: [" + strings.Replace(test.status, "{", "{name: driver, ", 1) + "]}\n"
+		for _, kind := range []string{"JobSet", "TrainJob"} {
+			job, child := parse(t, text), (*unstructured.Unstructured)(nil)
+			if kind == "TrainJob" {
+				job, child = parse(t, "kind: TrainJob\nspec: {trainer: {numNodes: 4}}"), job
+			}
+			s, err := kinds.Named([]string{kind})[0].Read(job, child, worldtest.Unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (s.Awaits != "") != test.awaits {
+				t.Errorf("%s, %s: awaits %q; want something: %v", name, kind, s.Awaits, test.awaits)
+			}
+		}
+	}
+}
+
 func TestNotElastic(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, job, child, want string }{

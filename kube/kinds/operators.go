@@ -99,7 +99,7 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 		}
 	}](object)
 	s := Shape{
-		Succeeded: job.Status.ReplicaStatuses["Worker"].Succeeded,
+		Done:      job.Status.ReplicaStatuses["Worker"].Succeeded,
 		Suspended: job.Spec.RunPolicy != nil && job.Spec.RunPolicy.Suspend,
 		Finished:  job.Status.Conditions.anyTrue("Succeeded", "Failed"),
 		Started:   job.Status.StartTime.Time,
@@ -107,6 +107,7 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 			"training.kubeflow.org/job-name":     object.GetName(),
 			"training.kubeflow.org/replica-type": "worker",
 		},
+		Index:     "training.kubeflow.org/replica-index",
 		FillsGaps: true,
 		Size:      1,
 		sizes:     []string{"/spec/pytorchReplicaSpecs/Worker/replicas"},

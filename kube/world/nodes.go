@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -236,6 +237,9 @@ func (o *observer) countState(j *Job, pod *corev1.Pod, exists bool) {
 	}
 	if pod.Status.Phase == corev1.PodRunning && !waits && exists {
 		j.Pods.Running += j.PerPod
+		if index, err := strconv.Atoi(pod.Labels[j.Shape.Index]); err == nil {
+			j.Pods.Reach = max(j.Pods.Reach, (index+1)*j.Shape.Multiple)
+		}
 	}
 }
 

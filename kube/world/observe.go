@@ -3,6 +3,7 @@ package world
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,8 +89,8 @@ func Observe(in Input) *ClusterState {
 	for _, j := range w.Jobs {
 		kept += j.RetainedNodes() - j.UnplannedNodes()
 	}
-	if w.Missing = max(0, kept-w.Nodes.Accepting-w.Nodes.Expected); w.Missing > 0 {
-		// Nodes were lost. Shrinking a job during its cooldown is better than pausing it.
+	if w.Missing = max(0, kept-w.Nodes.Accepting-w.Nodes.Expected); w.Missing > 0 || slices.ContainsFunc(w.Jobs, (*Job).Returning) {
+		// Nodes were lost or are returned. Shrinking a job during its cooldown is better than pausing one.
 		for _, j := range w.Jobs {
 			j.Cooling = j.Cooling && j.Nodes() == 0
 		}
@@ -183,41 +184,105 @@ func (j *Job) pin(reason Reason, why string) {
 	}
 }
 
-// assignPods assigns the pods to their jobs.
+// assignPods assigns the pods to their jobs. A pod belongs to the job that owns it, otherwise to the oldest job with
+// its labels.
 func (o *observer) assignPods() {
 	type label struct{ namespace, key, value string }
-	byLabel := make(map[label][]*Job)
-	keys := make(map[string]bool)
-	for _, j := range o.world.Jobs {
-		for key, value := range j.Shape.Selector {
+	byLabel := make(map[label][]int) // indexes of the jobs
+	for i, j := range o.world.Jobs {
+		for _, key := range slices.Sorted(maps.Keys(j.Shape.Selector)) {
 			// The label with the job's name is the most selective one.
-			if value == j.Object.GetName() {
-				l := label{j.Object.GetNamespace(), key, value}
-				byLabel[l] = append(byLabel[l], j)
-				keys[key] = true
+			if name := j.Object.GetName(); j.Shape.Selector[key] == name {
+				l := label{j.Object.GetNamespace(), key, name}
+				byLabel[l] = append(byLabel[l], i)
 				break
 			}
 		}
 	}
 	o.podsOf = make(map[*Job][]*corev1.Pod)
 	for _, pod := range o.Pods {
-		failed := pod.Status.Phase == corev1.PodFailed
-		if failed && pod.DeletionTimestamp == nil || metav1.GetControllerOfNoCopy(pod) == nil {
+		owner := metav1.GetControllerOfNoCopy(pod)
+		if owner == nil {
 			continue // A pod without an owner is an orphan of an earlier job with the same name.
 		}
-		for key := range keys {
-			value, found := pod.Labels[key]
-			if !found {
-				continue
-			}
-			for _, j := range byLabel[label{pod.Namespace, key, value}] {
-				if (!failed || j.Shape.FillsGaps) && o.jobOf[pod.UID] == nil && labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)) {
-					o.podsOf[j] = append(o.podsOf[j], pod)
-					o.jobOf[pod.UID] = j
+		of := -1
+		for key, value := range pod.Labels {
+			for _, i := range byLabel[label{pod.Namespace, key, value}] {
+				if of < 0 || o.world.Jobs[i].UID == owner.UID || i < of && o.world.Jobs[of].UID != owner.UID {
+					of = i
 				}
 			}
 		}
+		if of >= 0 {
+			o.assign(pod, o.world.Jobs[of])
+		}
 	}
+}
+
+// assign assigns a pod to its job, if the job's size counts the pod.
+func (o *observer) assign(pod *corev1.Pod, j *Job) {
+	live, failed := pod.DeletionTimestamp == nil, pod.Status.Phase == corev1.PodFailed
+	switch counted := labels.SelectorFromSet(j.Shape.Selector).Matches(labels.Set(pod.Labels)); {
+	case !counted && live && pod.Status.Phase == corev1.PodRunning:
+		j.Pods.Others++
+	case !counted:
+	case failed && (live || !j.Shape.FillsGaps):
+		if at := failedAt(pod); at.After(j.Pods.Failed) {
+			j.Pods.Failed = at
+		}
+	default:
+		o.podsOf[j] = append(o.podsOf[j], pod)
+		o.jobOf[pod.UID] = j
+	}
+}
+
+// failedAt returns the time at which a pod failed, as far as it is known.
+func failedAt(pod *corev1.Pod) time.Time {
+	var at time.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			at = c.LastTransitionTime.Time
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if end := c.State.Terminated; end != nil && end.FinishedAt.After(at) {
+			at = end.FinishedAt.Time
+		}
+	}
+	return at
+}
+
+// maxPodBackOff is the maximum time for which the Job controller delays new pods after failures of pods.
+const maxPodBackOff = 10 * time.Minute
+
+// awaits returns why the controller of a job's kind creates no pods yet, "" if it should create them.
+func (o *observer) awaits(j *Job) string {
+	switch {
+	case j.Pods.Seen >= j.Nodes()-j.Done():
+		return ""
+	case j.Shape.Awaits != "":
+		return j.Shape.Awaits
+	case o.Now.Sub(j.Pods.Failed) < maxPodBackOff:
+		return fmt.Sprintf("its controller delays new pods by up to %v after failures of pods", maxPodBackOff)
+	}
+	return ""
+}
+
+// lends returns why other jobs may use the nodes of a job that its pods do not use, "" if they must not. The job
+// keeps its size, because a smaller one would stop pods that run.
+func (o *observer) lends(j *Job) string {
+	since := j.Since()
+	if j.Pods.Failed.After(since) {
+		since = j.Pods.Failed
+	}
+	switch {
+	case j.Awaits != "" && o.Now.Sub(since) >= o.Pool.SettleTimeout:
+		return "its other pods do not exist yet, and other jobs may use their nodes: " + j.Awaits
+	case j.Capped() && j.Pods.Running+j.Pods.Others > 0 && j.LacksPods() && !slices.ContainsFunc(j.Sizes, j.withinCap):
+		return fmt.Sprintf("%d of its %d pods run, and other jobs may use the other nodes; no smaller size keeps these pods",
+			j.PodsOf(j.Pods.Running), j.PodsOf(j.Nodes()))
+	}
+	return ""
 }
 
 // judge sets the estimate of the remaining work, and pins the job if it must not be resized.
@@ -235,6 +300,7 @@ func (o *observer) judge(j *Job) {
 	j.Cooling = j.Cooling || j.Pods.Terminating > 0 && j.Nodes() > 0
 	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Usage.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
+	j.Awaits = o.awaits(j)
 	estimate, unknownErr := j.history.estimate(o.reports(j), staleAfter*o.Pool.Cadence)
 	if unknownErr != nil {
 		fallback := o.ETAs.Estimate(eta.Job{WorkDone: j.WorkDone()})
@@ -242,15 +308,15 @@ func (o *observer) judge(j *Job) {
 	}
 	j.Estimate = estimate
 	pin, pinned := o.Pins[j.UID]
-	if j.Succeeded() > 0 && j.Nodes() == 0 {
-		j.Shape.StartSize = j.Shape.Size // Resuming at another size would repeat the work of the pods that have succeeded.
+	if j.Done() > 0 && j.Nodes() == 0 {
+		j.Shape.StartSize = j.Shape.Size // Resuming at another size would repeat the work of the pods that are done.
 	}
 	if pinned && pin.Reason == Gang && j.Nodes() == 0 {
 		j.Shape.StartSize, pinned = j.Shape.Size, false // A suspended gang may be started at its size.
 	}
-	switch unit := j.Shape.Unit; {
-	case j.Succeeded() > 0 && j.Nodes() > 0:
-		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded; it gets no new ones", j.PodsOf(j.Succeeded()), j.PodsOf(j.Nodes())))
+	switch unit, lends := j.Shape.Unit, o.lends(j); {
+	case j.Done() > 0 && j.Nodes() > 0:
+		j.pin(Completing, fmt.Sprintf("%d of its %d pods have succeeded or failed for good; it gets no new ones", j.PodsOf(j.Done()), j.PodsOf(j.Nodes())))
 	case o.Pool.CountsUnits() && len(o.nodes) > 0 && j.PerPod > o.largest:
 		j.pin(NotElastic, fmt.Sprintf("its pods request %d %s; must request at most %d, which the largest node of the pool has",
 			unit, o.Pool.Unit, o.largest))
@@ -264,8 +330,10 @@ func (o *observer) judge(j *Job) {
 			j.Usage.Reverted, j.Usage.ConflictUntil.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Message)
+	case lends != "":
+		j.pin(Lending, lends)
 	case j.Kueue && j.Nodes() == 0: // Kueue may have preempted it past its estimated completion. It needs a size that fits the quota.
-	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Succeeded() > 0):
+	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Done() > 0):
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it should have completed %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}

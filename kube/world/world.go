@@ -68,6 +68,8 @@ type Job struct {
 	Record    *Record
 	Target    int
 	HasTarget bool
+	// Awaits is the reason why the controller of the kind creates no pods yet, "" if it creates them.
+	Awaits string
 	// Pinned is the reason why the job is not resized, and Message explains it. Both are empty for a job
 	// that may be resized.
 	Pinned  Reason
@@ -109,6 +111,11 @@ type PodCounts struct {
 	Running, Succeeded, Broken, Bound, Seen int
 	// Unschedulable is the scheduler's message about a waiting pod. Trouble describes a broken pod.
 	Unschedulable, Trouble string
+	// Others counts running pods of the same object that do not request the unit or are not resized. Suspending
+	// the job stops them, too. Reach is the smallest size that keeps all running pods, if the kind removes the
+	// pods with the highest indexes first, and 0 otherwise. Failed is the time of the last failure of a pod.
+	Others, Reach int
+	Failed        time.Time
 }
 
 // Usage describes how a job uses the nodes that it requests, as the controller observed it. After a
@@ -121,6 +128,8 @@ type Usage struct {
 	// Cap limits the job's nodes until CappedUntil, because it did not use all of its nodes for long.
 	CappedUntil time.Time
 	Cap         int
+	// Lent is true from the time at which the job lends nodes until all its pods run.
+	Lent bool
 	// Until ConflictUntil the job is not resized, because another writer reverted several changes.
 	// Reverted counts them.
 	ConflictUntil time.Time
@@ -145,6 +154,7 @@ const (
 	Stuck          Reason = "Stuck"
 	Retained       Reason = "Retained"
 	Completing     Reason = "Completing"
+	Lending        Reason = "Lending"
 	Conflict       Reason = "Conflict"
 	Refused        Reason = "Refused"
 	Gang           Reason = "Gang"
@@ -154,7 +164,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
-		PastItsEnd, Deleting, Stuck, Retained, Completing, Conflict, Refused, Gang,
+		PastItsEnd, Deleting, Stuck, Retained, Completing, Lending, Conflict, Refused, Gang,
 	}
 }
 
@@ -174,19 +184,19 @@ func (j *Job) claims() int {
 		return max(j.Nodes(), j.Pods.Live)
 	}
 	on := j.Pods.Live - j.Pods.Waiting
-	if j.Capped() || j.Pinned == NotAllowed || j.Shape.Elsewhere {
-		return on // Its pending pods were missing for long, or will not be created.
+	if j.Capped() || j.Pinned == NotAllowed || j.Pinned == Lending || j.Shape.Elsewhere {
+		return on // Its pending pods were missing for long, or will not be created for now.
 	}
 	return on + min(j.SchedulableNodes, j.PendingPods())
 }
 
-// Succeeded returns the number of the job's pods that have succeeded. They need no nodes.
-func (j *Job) Succeeded() int { return max(j.Shape.Succeeded, j.Pods.Succeeded) }
+// Done returns the number of the job's pods that have succeeded or failed for good. They need no nodes.
+func (j *Job) Done() int { return max(j.Shape.Done, j.Pods.Succeeded) }
 
 // PendingPods returns the number of pods of the job that have no node yet.
 func (j *Job) PendingPods() int {
 	on := j.Pods.Live - j.Pods.Waiting
-	return max(j.Nodes()-j.Succeeded()-j.Pods.Away, j.Pods.Live) - on
+	return max(j.Nodes()-j.Done()-j.Pods.Away, j.Pods.Live) - on
 }
 
 // OccupiedNodes returns the number of nodes that the job occupies or may get without a further write: the
@@ -210,9 +220,9 @@ func (j *Job) RetainedNodes() int {
 // AwaitedNodes returns the number of nodes that an autoscaler adds for the job if it is not resized. They are
 // for pods of the job's size that RetainedNodes does not count, whether or not these pods exist.
 func (j *Job) AwaitedNodes() int {
-	granted := j.Nodes() - j.Succeeded() - j.Pods.Away
+	granted := j.Nodes() - j.Done() - j.Pods.Away
 	switch j.Pinned {
-	case NotAllowed, Elsewhere, NotWholeNodes, Deleting:
+	case NotAllowed, Elsewhere, NotWholeNodes, Deleting, Lending:
 		granted = 0
 	}
 	if j.Capped() || j.Shape.Elsewhere || j.Shape.Unit == 0 {
@@ -228,7 +238,7 @@ func (j *Job) NodesInUse() int { return min(j.Nodes(), max(j.Pods.Bound, j.Usage
 // LostNodes returns the number of nodes in use that no longer have a pod of the job.
 func (j *Job) LostNodes() int {
 	p := &j.Pods
-	return max(0, j.NodesInUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-j.Succeeded())
+	return max(0, j.NodesInUse()-(p.Live-p.Waiting)-p.Away-p.Terminating-j.Done())
 }
 
 // UnplacedNodes returns the number of nodes that are reserved for the job and have no pod of it.
@@ -257,16 +267,27 @@ func (j *Job) Capped() bool { return !j.Usage.CappedUntil.IsZero() }
 // AllowsSize reports whether the cap and the queue ceiling of the job allow a number of nodes. It does not
 // check the annotations.
 func (j *Job) AllowsSize(nodes int) bool {
-	return (!j.Capped() || nodes <= j.Usage.Cap) && (j.Ceiling == 0 || nodes <= j.Ceiling)
+	return (!j.Capped() || j.withinCap(nodes)) && (j.Ceiling == 0 || nodes <= j.Ceiling)
 }
 
-// LacksPods reports whether the running and succeeded pods of the job are fewer than its requested nodes.
-func (j *Job) LacksPods() bool { return j.Pods.Running+j.Succeeded() < j.Nodes() }
+// withinCap reports whether the cap of the job allows a number of nodes. If pods are missing, a smaller size must
+// not stop pods that run.
+func (j *Job) withinCap(nodes int) bool {
+	return nodes <= j.Usage.Cap && (nodes >= j.Pods.Reach || !j.LacksPods())
+}
 
-// MayPause reports whether the job may be paused: its kind must allow it, and during an outage none of its
-// pods may be running.
+// Returning reports whether the job lent nodes and gets them back, because its pods exist now.
+func (j *Job) Returning() bool {
+	return j.Usage.Lent && j.Resizable() && j.LacksPods() && !j.Capped()
+}
+
+// LacksPods reports whether the running and done pods of the job are fewer than its requested nodes.
+func (j *Job) LacksPods() bool { return j.Pods.Running+j.Done() < j.Nodes() }
+
+// MayPause reports whether the job may be paused: its kind must allow it, it must not wait for nodes that it
+// lent, and during an outage none of its pods may be running.
 func (w *ClusterState) MayPause(j *Job) bool {
-	return !j.Shape.NoPause && (!w.Outage || j.Pods.Running == 0)
+	return !j.Shape.NoPause && !j.Returning() && (!w.Outage || j.Pods.Running == 0)
 }
 
 // PodsOf returns the number of pods that have the given size.

@@ -141,7 +141,7 @@ func (l *Loop) inUnits(text string) string { return format.InUnits(text, l.pool.
 func (l *Loop) describe(step plan.Step, gap *float64) string {
 	j, text := step.Job, l.inUnits(step.String())
 	completion := func(nodes int) time.Duration {
-		return time.Duration(float64(j.Estimate.Remaining) / j.Speed(nodes)).Round(time.Second)
+		return time.Duration(float64(j.RemainingWork()) / j.Speed(nodes)).Round(time.Second)
 	}
 	restart := j.Restart
 	if j.Trained == 0 {

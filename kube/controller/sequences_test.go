@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
@@ -90,5 +92,46 @@ func TestSweep(t *testing.T) {
 				t.Logf("%d jobs completed after %v with %v changes", n, c.now.Sub(began), c.count("changes_total", ""))
 			})
 		}
+	}
+}
+
+// TestPastItsEndStarts checks that a job that takes longer than declared is started again after it lost its nodes, and
+// after its user suspended it.
+func TestPastItsEndStarts(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"lost nodes", "its user"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 6,
+				worldtest.Job("late", 2, map[string]string{"work": "100m", "nodes": "2"}), worldtest.Job("other", 4, map[string]string{"work": "1000h", "nodes": "4"}))
+			c.scales, c.step = true, 20*time.Second
+			c.passUntil(3 * time.Hour)
+			c.want(map[string]int{"late": 2, "other": 4})
+			nodes := c.nodesOf("late")
+			if by == "its user" {
+				var job batchv1.Job
+				if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "late"}, &job); err != nil {
+					t.Fatal(err)
+				}
+				job.Spec.Suspend = new(true)
+				if err := c.client.Update(t.Context(), &job); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				for _, node := range nodes {
+					c.ready(node, corev1.ConditionUnknown)
+					c.evict(node)
+				}
+				c.passUntil(time.Hour)
+				for _, node := range nodes {
+					c.ready(node, corev1.ConditionTrue)
+				}
+			}
+			c.passUntil(time.Hour)
+			c.want(map[string]int{"late": 2, "other": 4})
+			if n := len(c.nodesOf("late")); n != 2 {
+				t.Errorf("it runs on %d nodes; want 2\n%s", n, c.events())
+			}
+		})
 	}
 }

@@ -107,7 +107,7 @@ func (u *jobUsage) countReverts(w *world.ClusterState, j *world.Job) {
 			u.Reverted = 0
 		}
 	default:
-		u.written = -1
+		u.written, u.Stopped = -1, j.Nodes() == 0
 		if u.Reverted++; u.Reverted >= maxReverts {
 			u.ConflictUntil = w.Now.Add(backOff(w, u.Reverted-maxReverts, maxForeign))
 		}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -152,7 +151,7 @@ func groupOf(w *world.ClusterState, j *world.Job) string {
 func request(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
 	described := &elastallocv1.Job{
 		Id:           j.ID,
-		RemainingEta: durationpb.New(max(time.Second, j.Estimate.Remaining)),
+		RemainingEta: durationpb.New(j.RemainingWork()),
 		CurrentNodes: int32(j.Nodes()),
 		TrainingTime: durationpb.New(j.Trained),
 		WaitingTime:  durationpb.New(j.Waited),

@@ -311,8 +311,9 @@ func (o *observer) judge(j *Job) {
 	if j.Done() > 0 && j.Nodes() == 0 {
 		j.Shape.StartSize = j.Shape.Size // Resuming at another size would repeat the work of the pods that are done.
 	}
-	if pinned && pin.Reason == Gang && j.Nodes() == 0 {
-		j.Shape.StartSize, pinned = j.Shape.Size, false // A suspended gang may be started at its size.
+	conflict := o.Now.Before(j.Usage.ConflictUntil)
+	if j.Nodes() == 0 && (pinned && pin.Reason == Gang || conflict && !j.Usage.Stopped) {
+		j.Shape.StartSize, pinned, conflict = j.Shape.Size, false, false // A suspended job may be started at its size.
 	}
 	switch unit, lends := j.Shape.Unit, o.lends(j); {
 	case j.Done() > 0 && j.Nodes() > 0:
@@ -325,15 +326,14 @@ func (o *observer) judge(j *Job) {
 			unit, o.Pool.Unit, o.minAllocatable))
 	case j.Pods.Overdue > 0:
 		j.pin(Stuck, fmt.Sprintf("%d of its pods did not terminate within their grace period and %v", j.PodsOf(j.Pods.Overdue), o.Pool.SettleTimeout))
-	case o.Now.Before(j.Usage.ConflictUntil):
+	case conflict:
 		j.pin(Conflict, fmt.Sprintf("another writer reverted %d resizes; it is not resized until %s",
 			j.Usage.Reverted, j.Usage.ConflictUntil.UTC().Format(time.RFC3339)))
 	case pinned:
 		j.pin(pin.Reason, pin.Message)
 	case lends != "":
 		j.pin(Lending, lends)
-	case j.Kueue && j.Nodes() == 0: // Kueue may have preempted it past its estimated completion. It needs a size that fits the quota.
-	case estimate.Remaining <= 0 && (j.Nodes() == 0 || j.Pods.Running+j.Done() > 0):
+	case estimate.Remaining <= 0 && j.Nodes() > 0 && !j.LacksPods(): // Other jobs past their end need nodes.
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it should have completed %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}

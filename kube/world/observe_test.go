@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
@@ -224,6 +225,66 @@ func TestPinned(t *testing.T) {
 			if j.Pinned != test.want || !strings.Contains(j.Message, test.why) || j.Resizable() != (test.want == "") {
 				t.Errorf("pinned %q: %s; want %q: %s", j.Pinned, j.Message, test.want, test.why)
 			}
+		})
+	}
+}
+
+// TestPinsOfWaitingJobs checks that a job without nodes is decided, although with nodes it would keep them.
+func TestPinsOfWaitingJobs(t *testing.T) {
+	t.Parallel()
+	later := worldtest.Begin().Add(24 * time.Hour)
+	for name, test := range map[string]struct {
+		work                string
+		usage               world.Usage
+		pin                 world.Pin
+		running, incomplete world.Reason // with all pods, and with one of two pods
+		waiting             world.Reason
+		start               int // the only legal size of the waiting job
+	}{
+		"within its work": {work: "9h"},
+		"past its end":    {work: "1h", running: world.PastItsEnd},
+		"gang": {
+			work: "9h", pin: world.Pin{Reason: world.Gang, Until: later}, running: world.Gang, incomplete: world.Gang, start: 2,
+		},
+		"reverted resizes": {
+			work: "9h", usage: world.Usage{Reverted: 3, ConflictUntil: later}, running: world.Conflict, incomplete: world.Conflict, start: 2,
+		},
+		"reverted starts": {
+			work: "9h", usage: world.Usage{Reverted: 3, ConflictUntil: later, Stopped: true},
+			running: world.Conflict, incomplete: world.Conflict, waiting: world.Conflict,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := worldtest.New(4, worldtest.Job("a", 2, map[string]string{"work": test.work}))
+			c.Now = c.Now.Add(3 * time.Hour)
+			look := func(suspended bool, pods int, want world.Reason, start int) {
+				job := c.Jobs["a"].DeepCopy()
+				_ = unstructured.SetNestedField(job.Object, suspended, "spec", "suspend")
+				record := world.Record{UID: job.GetUID(), Since: worldtest.Begin(), Nodes: 2}
+				if suspended {
+					record = world.Record{UID: job.GetUID(), Since: c.Now, Done: metav1.Duration{Duration: 4 * time.Hour}}
+				}
+				job.SetAnnotations(map[string]string{world.WorkAnnotation: test.work, world.DecisionAnnotation: record.String()})
+				in := world.Input{
+					Now: c.Now, Pool: c.Pool, Nodes: c.Nodes, Pods: c.Pods[:pods], ETAs: new(eta.Estimator),
+					Jobs:  []world.Object{{Kind: kinds.Named([]string{"Job"})[0], Job: job}},
+					Usage: map[types.UID]world.Usage{job.GetUID(): test.usage}, Pins: map[types.UID]world.Pin{},
+				}
+				if test.pin.Reason != "" {
+					in.Pins[job.GetUID()] = test.pin
+				}
+				j := world.Observe(in).Jobs[0]
+				if j.Pinned != want || j.Shape.StartSize != start {
+					t.Errorf("suspended %v, %d pods: pinned %q, start size %d; want %q, %d", suspended, pods, j.Pinned, j.Shape.StartSize, want, start)
+				}
+				if past := test.work == "1h"; past && suspended && j.RemainingWork() != time.Hour {
+					t.Errorf("%v of its work remain after %v; want a quarter", j.RemainingWork(), j.WorkDone())
+				}
+			}
+			look(false, 2, test.running, 0)
+			look(false, 1, test.incomplete, 0)
+			look(true, 0, test.waiting, test.start)
 		})
 	}
 }

@@ -131,9 +131,10 @@ type Usage struct {
 	// Lent is true from the time at which the job lends nodes until all its pods run.
 	Lent bool
 	// Until ConflictUntil the job is not resized, because another writer reverted several changes.
-	// Reverted counts them.
+	// Reverted counts them. Stopped is true if the last of them was a start.
 	ConflictUntil time.Time
 	Reverted      int
+	Stopped       bool
 }
 
 // Reason is the reason why a job is pinned, as events and metrics name it.
@@ -295,6 +296,15 @@ func (j *Job) PodsOf(size int) int { return size / max(1, j.PerPod) }
 
 // Resizable reports whether the job may be resized.
 func (j *Job) Resizable() bool { return !j.Shape.Finished && j.Pinned == "" }
+
+// RemainingWork returns the estimated remaining work of the job, as run time on one node, at least 1 s. A job past
+// its estimated completion counts as having a quarter of its completed work left.
+func (j *Job) RemainingWork() time.Duration {
+	if j.Estimate.Remaining > 0 {
+		return max(time.Second, j.Estimate.Remaining)
+	}
+	return max(time.Second, j.WorkDone()/4)
+}
 
 // Since returns the time since which the job has had its current size, as far as it is known.
 func (j *Job) Since() time.Time { return j.history.Since }

@@ -149,6 +149,8 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 	}
 	switch {
 	case step.Queued:
+	case j.Shape.Over:
+		return text + " because the work of its " + j.Kind.Parent.Kind + " is over"
 	case step.To == 0 && j.Capped():
 		return text + " that its pods do not use"
 	case step.To == 0:

@@ -130,9 +130,11 @@ func (l *Loop) requestDecision(ctx context.Context, w *world.ClusterState, id, t
 		}
 	}
 	if len(r.Jobs) == 0 {
-		paused := func(o plan.Omitted) bool { return o.Reason == plan.Unused && o.Job.Nodes() > 0 }
 		// An autoscaler sees pods that wait, and may add nodes later.
-		if l.pool.MaxNodes == 0 && slices.ContainsFunc(r.Omitted, paused) {
+		paused := func(o plan.Omitted) bool {
+			return o.Reason == plan.Unused && o.Job.Nodes() > 0 && (l.pool.MaxNodes == 0 || o.Job.Shape.Over)
+		}
+		if slices.ContainsFunc(r.Omitted, paused) {
 			return &elastallocv1.FillIdleResponse{SnapshotId: id}, r, resultDecided, nil
 		}
 		return nil, r, resultEmpty, nil

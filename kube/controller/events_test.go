@@ -168,6 +168,9 @@ func (e *eventful) submit(variant string, sizes []int, restart time.Duration, pa
 		object.SetCreationTimestamp(metav1.Time{Time: e.now})
 		object.SetLabels(labels)
 		object.SetAnnotations(annotations)
+		if labels == nil { // A child belongs to its job.
+			object.SetOwnerReferences([]metav1.OwnerReference{{Kind: j.kind.Name, Name: name, UID: types.UID("uid-" + j.kind.Name + name), Controller: new(true)}})
+		}
 		if err := e.client.Create(e.t.Context(), &object); err != nil {
 			e.t.Fatal(err)
 		}

@@ -231,7 +231,7 @@ func inputsOf(w *world.ClusterState) map[types.UID]uint64 {
 		if j.Shape.Finished {
 			left = j.RetainedNodes()
 		}
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.Over, j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
 		inputs[j.UID] = h.Sum64()
 	}
 	return inputs

@@ -48,6 +48,9 @@ func CacheOptions(watched []kinds.Kind, kueue bool) (cache.Options, error) {
 		byObject[object(kueueKinds()[0])] = cache.ByObject{Transform: slimWorkload}
 	}
 	for _, kind := range watched {
+		if kind.Parent != nil {
+			byObject[object(*kind.Parent)] = cache.ByObject{Transform: slimParent}
+		}
 		// Children need not have the label.
 		if !slices.ContainsFunc(watched, func(k kinds.Kind) bool { return k.Child != nil && *k.Child == kind.GVK }) {
 			byObject[object(kind.GVK)] = cache.ByObject{Label: labels.NewSelector().Add(*labelled)}
@@ -126,6 +129,15 @@ func slimWorkload(object any) (any, error) {
 	return object, nil
 }
 
+// slimParent removes the fields of a parent that its kind does not read.
+func slimParent(object any) (any, error) {
+	if parent, ok := object.(*unstructured.Unstructured); ok {
+		parent.SetManagedFields(nil)
+		delete(parent.Object, "spec")
+	}
+	return object, nil
+}
+
 // gather is the time for which events are collected before a Reconcile.
 const gather = 100 * time.Millisecond
 
@@ -152,8 +164,10 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	sources := []client.Object{&corev1.Node{}, &corev1.Pod{}}
 	for _, kind := range o.Kinds {
 		watched[kind.GVK] = true
-		if kind.Child != nil {
-			watched[*kind.Child] = true
+		for _, related := range []*schema.GroupVersionKind{kind.Child, kind.Parent} {
+			if related != nil {
+				watched[*related] = true
+			}
 		}
 	}
 	if o.Kueue {

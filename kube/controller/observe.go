@@ -7,12 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
@@ -102,26 +104,45 @@ func (l *Loop) postUnusedEvents(ctx context.Context, unused []*world.Job) {
 func (l *Loop) jobs(ctx context.Context, from client.Reader) ([]world.Object, error) {
 	var jobs []world.Object
 	for _, kind := range l.Kinds {
-		var children map[types.NamespacedName]*unstructured.Unstructured
-		if kind.Child != nil {
-			list, err := l.list(ctx, from, *kind.Child)
-			if err != nil {
-				return nil, err
-			}
-			children = make(map[types.NamespacedName]*unstructured.Unstructured, len(list))
-			for _, child := range list {
-				children[client.ObjectKeyFromObject(child)] = child
-			}
+		children, parents, err := l.related(ctx, from, kind)
+		if err != nil {
+			return nil, err
 		}
 		list, err := l.list(ctx, from, kind.GVK, client.MatchingLabels{world.PoolLabel: l.pool.Name})
 		if err != nil {
 			return nil, err
 		}
 		for _, job := range list {
-			jobs = append(jobs, world.Object{Kind: kind, Job: job, Child: children[client.ObjectKeyFromObject(job)]})
+			object := world.Object{Kind: kind, Job: job, Child: children[job.GetUID()]}
+			if owner := metav1.GetControllerOf(job); owner != nil {
+				object.Parent = parents[owner.UID]
+			}
+			jobs = append(jobs, object)
 		}
 	}
 	return jobs, nil
+}
+
+// related returns the children of the jobs of a kind by the UID of their owner, and the parents by their own UID. Names
+// do not count, because an object of another user may have the name.
+func (l *Loop) related(ctx context.Context, from client.Reader, kind kinds.Kind) (children, parents map[types.UID]*unstructured.Unstructured, err error) {
+	children, parents = make(map[types.UID]*unstructured.Unstructured), make(map[types.UID]*unstructured.Unstructured)
+	var list []*unstructured.Unstructured
+	if kind.Child != nil {
+		list, err = l.list(ctx, from, *kind.Child)
+	}
+	for _, child := range list {
+		if owner := metav1.GetControllerOf(child); owner != nil {
+			children[owner.UID] = child
+		}
+	}
+	if list = nil; kind.Parent != nil && err == nil {
+		list, err = l.list(ctx, from, *kind.Parent)
+	}
+	for _, parent := range list {
+		parents[parent.GetUID()] = parent
+	}
+	return children, parents, err
 }
 
 // kueue lists the objects of Kueue's API, nil if Kueue is not installed.

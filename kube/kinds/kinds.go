@@ -23,13 +23,16 @@ import (
 type Kind struct {
 	Name string
 	GVK  schema.GroupVersionKind
-	// Child is the kind of the object that sets the size and has the job's name, or nil if the job
-	// itself sets the size.
+	// Child is the kind of the object that the job owns and that sets the size, or nil if the job itself sets
+	// the size.
 	Child *schema.GroupVersionKind
+	// Parent is the kind of an object that may own the job and that reports when its work is over, or nil.
+	Parent *schema.GroupVersionKind
 	// Support documents how jobs of the kind are resized.
 	Support Support
-	// read returns the shape of a job. child is nil if the kind has none or the object does not exist.
-	read func(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error)
+	// read returns the shape of a job. related is its child or its parent, nil if the kind has neither or the object
+	// does not exist.
+	read func(job, related *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error)
 }
 
 // Support documents how jobs of a kind are resized. Table prints it for docs/schedulers/kubernetes.md.
@@ -72,6 +75,7 @@ type Shape struct {
 	Size      int       // requested pods while the job is not suspended
 	Suspended bool      // the job requests no pods now
 	Finished  bool      // the job has completed or failed
+	Over      bool      // the job's work is over, although its controller keeps its pods
 	Started   time.Time // start time, zero if unknown
 	Done      int       // pods that have succeeded, or failed for good, according to the job's status
 	Min, Max  int       // limits of Size; 0 means unlimited
@@ -151,10 +155,11 @@ func All() []Kind {
 		},
 		{
 			Name: "RayCluster", GVK: schema.GroupVersionKind{Group: "ray.io", Version: "v1", Kind: "RayCluster"}, read: readRayCluster,
+			Parent: &schema.GroupVersionKind{Group: "ray.io", Version: "v1", Kind: "RayJob"},
 			Support: Support{
 				Versions: "(KubeRay 1.6.0)",
 				Size:     "`replicas` × `numOfHosts` of the one worker group that requests the unit, up to `maxReplicas`",
-				Pause:    "`replicas: 0`, the head stays; never with `minReplicas` above 0 or as part of a RayJob",
+				Pause:    "`replicas: 0`, the head stays; never with `minReplicas` above 0, or as part of a RayJob before that has completed or failed",
 				Smallest: "`minReplicas`",
 				Fixed:    "in-tree autoscaling is on, or the head requests the unit",
 
@@ -213,10 +218,10 @@ func Owner(job *unstructured.Unstructured) string {
 	return ""
 }
 
-// Read returns the shape of a job in a pool of the given unit. If the job cannot be resized, it returns
+// Read returns the shape of a job in a pool of the given unit. related is its child or its parent, if any. If the job cannot be resized, it returns
 // a NotElasticError and a shape that has at least the selector and the size.
-func (k Kind) Read(job, child *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
-	s, err := k.read(job, child, unit)
+func (k Kind) Read(job, related *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+	s, err := k.read(job, related, unit)
 	s.Multiple, s.PerPod = max(s.Multiple, 1), 1
 	by := k.Support.otherController(job)
 	s.Elsewhere = by != ""

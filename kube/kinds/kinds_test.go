@@ -409,7 +409,11 @@ func TestChart(t *testing.T) {
 		if !strings.Contains(string(helpers), fmt.Sprintf("if eq $kind %q", k.Name)) {
 			t.Errorf("controller.specification in _helpers.tpl has no case of a %s", k.Name)
 		}
-		want = append(want, fmt.Sprintf("%s: {group: %s, resource: %ss}", k.Name, k.GVK.Group, strings.ToLower(k.Name)))
+		parent := ""
+		if k.Parent != nil {
+			parent = fmt.Sprintf(", parent: %ss", strings.ToLower(k.Parent.Kind))
+		}
+		want = append(want, fmt.Sprintf("%s: {group: %s, resource: %ss%s}", k.Name, k.GVK.Group, strings.ToLower(k.Name), parent))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the chart has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

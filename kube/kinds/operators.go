@@ -9,8 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// readRayCluster reads a RayCluster of KubeRay. The worker group whose pods request the unit is resized.
-func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
+// readRayCluster reads a RayCluster of KubeRay, and the RayJob that owns it, if any. The worker group whose pods
+// request the unit is resized.
+func readRayCluster(object, rayJob *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error) {
 	ray, err := read[struct {
 		Spec struct {
 			Suspend, EnableInTreeAutoscaling bool
@@ -32,9 +33,14 @@ func readRayCluster(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 		// delete the head and all work that was submitted to it.
 		s.suspend = "/spec/suspend"
 	}
+	if rayJob != nil {
+		// KubeRay keeps the RayCluster after the end of its RayJob, unless shutdownAfterJobFinishes is true.
+		status, _, _ := unstructured.NestedString(rayJob.Object, "status", "jobDeploymentStatus")
+		s.Over = status == "Complete" || status == "Failed"
+	}
 	for _, owner := range object.GetOwnerReferences() {
 		// The driver of a RayJob may fail without workers.
-		s.NoPause = s.NoPause || owner.Kind == "RayJob"
+		s.NoPause = s.NoPause || owner.Kind == "RayJob" && !s.Over
 	}
 	if err != nil {
 		return s, err

@@ -39,8 +39,8 @@ type Omitted struct {
 const (
 	Cooldown world.Reason = "Cooldown" // resized less than the pool's MinInterval ago
 	NoPause  world.Reason = "NoPause"  // would be paused but must not be
-	// Unused means that no size of the job is legal: its pods did not run on its nodes, or its group exceeds
-	// its limit.
+	// Unused means that no size of the job is legal: its pods did not run on its nodes, its group exceeds its
+	// limit, or its work is over.
 	Unused world.Reason = "Unused"
 	// Spared means that other jobs lost nodes and are resized first.
 	Spared world.Reason = "Spared"
@@ -186,6 +186,8 @@ func request(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
 func Legal(j *world.Job) []int {
 	sizes := j.Sizes
 	switch {
+	case j.Shape.Over: // The kind may not allow fewer nodes.
+		sizes = slices.DeleteFunc([]int{j.Shape.Min}, func(n int) bool { return n == 0 })
 	case j.Cooling && j.Nodes() > 0:
 		sizes = []int{j.Nodes()}
 	case j.Nodes() == 0 && j.Shape.StartSize > 0:

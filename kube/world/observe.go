@@ -2,6 +2,7 @@ package world
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,11 +38,11 @@ type Input struct {
 	NodeHistory map[string]NodeHistory
 }
 
-// Object is a job as stored by the API server, with its child if its kind has one.
+// Object is a job as stored by the API server, with its child or its parent if its kind has one.
 type Object struct {
-	Kind  kinds.Kind
-	Job   *unstructured.Unstructured
-	Child *unstructured.Unstructured
+	Kind          kinds.Kind
+	Job           *unstructured.Unstructured
+	Child, Parent *unstructured.Unstructured
 }
 
 // Sample is a result of a pool's query for one job.
@@ -66,7 +67,13 @@ func Observe(in Input) *ClusterState {
 	o := &observer{
 		Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), counted: make(map[string]bool),
 		foreign: make(map[string]int64), requested: make(map[string]int64), inUse: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
-		podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
+		owners: make(map[types.UID]bool), podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
+	}
+	for _, object := range in.Jobs {
+		o.owners[object.Job.GetUID()] = true
+		if object.Child != nil {
+			o.owners[object.Child.GetUID()] = true
+		}
 	}
 	for _, object := range in.Jobs {
 		w.Jobs = append(w.Jobs, o.identify(object))
@@ -103,6 +110,7 @@ type observer struct {
 	Input
 	world  *ClusterState
 	queues *queues
+	owners map[types.UID]bool // the jobs of the pool and their children
 	// podsOf maps jobs to their pods, and jobOf maps the UIDs of pods to their jobs.
 	podsOf map[*Job][]*corev1.Pod
 	jobOf  map[types.UID]*Job
@@ -135,7 +143,7 @@ func (o *observer) identify(object Object) *Job {
 	}
 	annotations := object.Job.GetAnnotations()
 	var notElastic error
-	j.Shape, notElastic = object.Kind.Read(object.Job, object.Child, corev1.ResourceName(o.Pool.Unit))
+	j.Shape, notElastic = object.Kind.Read(object.Job, cmp.Or(object.Child, object.Parent), corev1.ResourceName(o.Pool.Unit))
 	var bad error
 	j.JobAnnotations, bad = ParseAnnotations(annotations, j.Shape.Min, j.Shape.Max, j.Shape.Multiple)
 	if o.Pool.CountsUnits() {
@@ -157,6 +165,10 @@ func (o *observer) identify(object Object) *Job {
 		j.Weight = min(j.Weight, group.MaxWeight)
 	}
 	switch owner := kinds.Owner(object.Job); {
+	case o.partOfJob(object.Job):
+		// Its pods are those of its owner.
+		j.Shape.Selector, j.Shape.Suspended = nil, true
+		j.pin(Owned, "it belongs to a "+owner+", which has the label as well and is decided instead")
 	case object.Job.GetDeletionTimestamp() != nil:
 		j.pin(Deleting, "it is being deleted")
 	case j.Shape.Finished:
@@ -176,6 +188,12 @@ func (o *observer) identify(object Object) *Job {
 		}
 	}
 	return j
+}
+
+// partOfJob reports whether another job of the pool, or its child, owns a job.
+func (o *observer) partOfJob(job *unstructured.Unstructured) bool {
+	owner := metav1.GetControllerOf(job)
+	return owner != nil && o.owners[owner.UID]
 }
 
 func (j *Job) pin(reason Reason, why string) {

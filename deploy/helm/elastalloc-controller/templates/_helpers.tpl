@@ -32,7 +32,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- define "controller.resources" -}}
 Job: {group: batch, resource: jobs}
 JobSet: {group: jobset.x-k8s.io, resource: jobsets}
-RayCluster: {group: ray.io, resource: rayclusters}
+RayCluster: {group: ray.io, resource: rayclusters, parent: rayjobs}
 PyTorchJob: {group: kubeflow.org, resource: pytorchjobs}
 TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{- end -}}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ const (
 
 // apply takes the ready steps of a plan, and reports whether there were any. It takes steps that free nodes
 // first.
-func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (acted bool, err error) {
+func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (acted bool) {
 	for _, step := range p.Conflicts {
 		l.pins.byJob[step.Job.UID] = world.Pin{Reason: world.Conflict, Message: "another writer resized it while a decision was carried out"}
 	}
@@ -36,10 +35,7 @@ func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (a
 		steps := slices.DeleteFunc(slices.Clone(p.Ready), func(s plan.Step) bool { return s.Frees() != frees })
 		errs := parallel(steps, func(step plan.Step) error { return l.resize(ctx, step, w.Now) })
 		for i, step := range steps {
-			errs[i] = l.resized(ctx, step, w.Now, errs[i])
-		}
-		if err := errors.Join(errs...); err != nil {
-			return true, err
+			l.resized(ctx, step, w.Now, errs[i])
 		}
 	}
 	if p.Done() && len(p.Conflicts) == 0 && l.settled != p.ID {
@@ -53,9 +49,9 @@ func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (a
 			}
 		}
 	}
-	// Refused steps are retried later.
-	taken := func(step plan.Step) bool { return l.pins.refusals[step.Job.UID].IsZero() }
-	return slices.ContainsFunc(p.Ready, taken) || len(p.Conflicts) > 0, nil
+	// Failed steps are retried later.
+	taken := func(step plan.Step) bool { return l.pins.refusals[step.Job.UID].since.IsZero() }
+	return slices.ContainsFunc(p.Ready, taken) || len(p.Conflicts) > 0
 }
 
 // resize writes a step. If the kind has no child, it writes the size, the suspension and the record with one
@@ -84,8 +80,8 @@ func (l *Loop) resize(ctx context.Context, step plan.Step, now time.Time) error 
 	return nil
 }
 
-// resized records the result of a step. It returns an error that is not due to the job.
-func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err error) error {
+// resized records the result of a step.
+func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err error) {
 	j := step.Job
 	switch {
 	case err == nil:
@@ -102,15 +98,12 @@ func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err e
 		l.pins.conflict(j.UID)
 	case refusedAsGang(err):
 		l.pins.byJob[j.UID] = world.Pin{Reason: world.Gang, Message: err.Error(), Until: now.Add(maxForeign)}
-	case denied(err) && l.pins.refusal(j.UID, now):
-		l.Log.InfoContext(ctx, "write was refused and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
-	case denied(err):
-		l.pins.refuse(j.UID, err.Error())
-		l.event(j, warning, string(world.Refused), "%v: %v", step, err)
+	case l.pins.refusal(j.UID, now):
+		l.Log.InfoContext(ctx, "write failed and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
 	default:
-		return fmt.Errorf("resize %s: %w", j.ID, err)
+		l.leaveOut(ctx, j, now, err)
+		l.event(j, warning, string(world.Refused), "%v: %v", step, err)
 	}
-	return nil
 }
 
 // The kinds of resizes, as metrics name them.

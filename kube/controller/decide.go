@@ -32,8 +32,10 @@ const (
 	// maxExplained is the maximum number of jobs to explain. Both are small because resizing waits for them.
 	explainTimeout = time.Second
 	maxExplained   = 50
-	// writers is the number of parallel writes.
-	writers = 8
+	// writers is the number of parallel writes. writeTimeout is the timeout of a write. It exceeds the default
+	// timeout of an admission webhook. The API server waits for slow webhooks for up to 34 s.
+	writers      = 8
+	writeTimeout = 15 * time.Second
 	// outageCadences is the number of cadences after which missing nodes count as lost.
 	outageCadences = 3
 	// undecided is an ID that no decision has.
@@ -199,7 +201,7 @@ func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Reque
 }
 
 // commit writes the targets of a decision on the jobs. The decision is valid only once all targets are
-// written. A job is pinned if the API server refuses its target but accepts others, or refuses it for long.
+// written. A job is left out if its target cannot be written, but other targets can, or if it fails for long.
 func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *DecisionReport, r plan.Request, response plan.Response) error {
 	d := plan.Decision{ID: report.ID, Mode: l.Mode, Total: l.worthwhile}
 	l.why = nil
@@ -237,15 +239,14 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 		}
 		return err
 	})
-	accepts := slices.ContainsFunc(errs, func(err error) bool { return err == nil || !denied(err) })
+	accepts := slices.Contains(errs, nil)
 	for i, t := range targets {
 		switch err := errs[i]; {
-		case err == nil || !denied(err):
+		case err == nil:
 		case l.pins.refusal(t.Job.UID, w.Now) && !accepts:
 			errs[i] = fmt.Errorf("%s: %w", t.Job.ID, err)
 		default:
-			l.Log.WarnContext(ctx, "job is pinned because its target was refused", "job", t.Job.ID, "error", err)
-			l.pins.refuse(t.Job.UID, err.Error())
+			l.leaveOut(ctx, t.Job, w.Now, err)
 			errs[i] = nil
 		}
 	}
@@ -327,12 +328,18 @@ func refusedAsGang(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "gang-scheduled PodGroup")
 }
 
-// denied reports whether a write probably failed because of its object: the API server refused it, or an
-// admission webhook failed.
-func denied(err error) bool { return refused(err) || apierrors.IsInternalError(err) }
+// leaveOut pins a job on which writes fail, and has the others decided without it. It is retried alone, at
+// increasing intervals.
+func (l *Loop) leaveOut(ctx context.Context, j *world.Job, now time.Time, err error) {
+	l.Log.WarnContext(ctx, "job is pinned because writes on it fail", "pool", l.pool.Name, "job", j.ID, "error", err)
+	l.pins.refuse(j.UID, err.Error())
+	l.dirty, l.dirtyReason = now, triggerRetry
+}
 
 // patch patches an object and stores the result.
 func (l *Loop) patch(ctx context.Context, object *unstructured.Unstructured, patch client.Patch) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	err := l.Client.Patch(ctx, object, patch, client.FieldOwner("elastalloc-controller"))
 	if err != nil {
 		l.Metrics.patchErrors.WithLabelValues(l.pool.Name, object.GetKind(), string(apierrors.ReasonForError(err))).Inc()

@@ -101,7 +101,7 @@ func NewLoop(pool config.Pool, o Options) *Loop {
 	return &Loop{
 		Options: o, pool: pool,
 		writes: writeCache{objects: make(map[types.UID]*unstructured.Unstructured)},
-		pins:   pins{byJob: make(map[types.UID]world.Pin), conflicts: make(map[types.UID]int), refusals: make(map[types.UID]time.Time)},
+		pins:   pins{byJob: make(map[types.UID]world.Pin), conflicts: make(map[types.UID]int), refusals: make(map[types.UID]refusal)},
 		report: Report{Pool: pool.Name, Mode: o.Mode},
 	}
 }
@@ -138,6 +138,7 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	l.writes.retain(w.Jobs)
+	l.pins.retain(w.Jobs)
 	l.publish(w)
 	p := plan.Steps(w, l.current)
 	l.postPinEvents(w)
@@ -154,9 +155,8 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 		again = min(again, settling)
 	}
 	if l.Mode == plan.ModeApply && p.ID != "" {
-		acted, err := l.apply(ctx, w, p)
-		if err != nil || acted {
-			return min(again, soon), err
+		if l.apply(ctx, w, p) {
+			return min(again, soon), nil
 		}
 		if !p.Done() {
 			again = min(again, settling)

@@ -152,6 +152,7 @@ func Add(manager ctrl.Manager, pools []config.Pool, o Options) ([]*Loop, error) 
 	}
 	c, err := ctrlcontroller.New("elastalloc", manager, ctrlcontroller.Options{
 		MaxConcurrentReconciles: len(pools),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](gather, settling),
 		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			again, err := loops[request.Name].Reconcile(ctx)
 			return reconcile.Result{RequeueAfter: again}, err

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -12,20 +13,27 @@ import (
 const (
 	// maxConflicts is the number of conflicts in one decision after which a job is pinned.
 	maxConflicts = 5
-	// refusedPatience is the time for which refused writes are retried. For a few seconds after its start, an
+	// refusedPatience is the time for which failed writes are retried. For a few seconds after its start, an
 	// API server may not know all roles, and may use an old version of an admission policy.
 	refusedPatience = 30 * time.Second
-	// refusedFor is the time after the first refusal until a new decision may restart refusedPatience. Without
-	// it, decisions every few seconds would restart it each time.
+	// refusedFor is the time from the first failed write until a new decision writes on the job again. It doubles
+	// each time up to maxRefused.
 	refusedFor = 2 * time.Minute
+	maxRefused = time.Hour
 )
 
 // pins contains the jobs that are not resized for a while because writes to them failed. apply and commit record
 // failures, and world.Observe reads byJob. A new loop has no pins, so it tries each write again.
 type pins struct {
 	byJob     map[types.UID]world.Pin
-	conflicts map[types.UID]int       // conflicts of the current decision
-	refusals  map[types.UID]time.Time // first refused write, if the last write was refused
+	conflicts map[types.UID]int // conflicts of the current decision
+	refusals  map[types.UID]refusal
+}
+
+// refusal counts the failed writes on a job since the last successful resize.
+type refusal struct {
+	since   time.Time // first failed write since the last pin, zero if there is none
+	earlier int       // pins
 }
 
 // conflict records a write that failed with a conflict. Its step is planned again, up to maxConflicts times.
@@ -35,24 +43,34 @@ func (p *pins) conflict(job types.UID) {
 	}
 }
 
-// refusal records a refused write, and reports whether to retry it.
+// refusal records a failed write, and reports whether to retry it at once.
 func (p *pins) refusal(job types.UID, now time.Time) (retry bool) {
-	if p.refusals[job].IsZero() {
-		p.refusals[job] = now
+	r := p.refusals[job]
+	if r.since.IsZero() {
+		r.since = now
+		p.refusals[job] = r
 	}
-	return now.Sub(p.refusals[job]) < refusedPatience
+	return r.earlier == 0 && now.Sub(r.since) < refusedPatience
 }
 
-// refuse pins a job after refused writes.
+// refuse pins a job after failed writes.
 func (p *pins) refuse(job types.UID, why string) {
-	p.byJob[job] = world.Pin{Reason: world.Refused, Message: why, Until: p.refusals[job].Add(refusedFor)}
+	r := p.refusals[job]
+	p.byJob[job] = world.Pin{Reason: world.Refused, Message: why, Until: r.since.Add(min(maxRefused, refusedFor<<min(r.earlier, 10)))}
+	p.refusals[job] = refusal{earlier: r.earlier + 1}
 }
 
 // decide starts a decision: it removes what is over.
 func (p *pins) decide(now time.Time) {
 	clear(p.conflicts)
-	maps.DeleteFunc(p.refusals, func(_ types.UID, first time.Time) bool { return now.Sub(first) >= refusedFor })
 	maps.DeleteFunc(p.byJob, func(_ types.UID, pin world.Pin) bool { return !now.Before(pin.Until) })
+}
+
+// retain removes the refusals of all other jobs.
+func (p *pins) retain(jobs []*world.Job) {
+	maps.DeleteFunc(p.refusals, func(uid types.UID, _ refusal) bool {
+		return !slices.ContainsFunc(jobs, func(j *world.Job) bool { return j.UID == uid })
+	})
 }
 
 // rewind limits all pins to the next decision, because the clock was set back.

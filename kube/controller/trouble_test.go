@@ -224,32 +224,49 @@ func TestRefusedNotes(t *testing.T) {
 	}
 }
 
-// TestWebhookDown lets a webhook fail for some jobs, either for targets or for resizes. Other jobs must get theirs.
-func TestWebhookDown(t *testing.T) {
+// TestOneJobFails lets every write on one job fail in one way, either for targets or for resizes. The other jobs must
+// get their nodes, and the writes must become rarer until they succeed.
+func TestOneJobFails(t *testing.T) {
 	t.Parallel()
-	for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
-		t.Run(string(of), func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
-			c.onPatch = func(patch, name string) error {
-				if name == "long" && patch == string(of) {
-					return apierrors.NewInternalError(errors.New("failed calling webhook"))
+	jobs := schema.GroupResource{Resource: "jobs"}
+	for name, failure := range map[string]error{
+		"forbidden":       apierrors.NewForbidden(jobs, "long", errors.New("a policy")),
+		"webhook fails":   apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"timeout":         apierrors.NewTimeoutError("request did not complete within requested timeout", 0),
+		"unavailable":     apierrors.NewServiceUnavailable("the server is currently unable to handle the request"),
+		"overloaded":      apierrors.NewTooManyRequests("webhook is overloaded", 1),
+		"too large":       apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
+		"connection lost": errors.New("http2: client connection lost"),
+		"slow":            context.DeadlineExceeded,
+	} {
+		for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
+			t.Run(name+" "+string(of), func(t *testing.T) {
+				t.Parallel()
+				c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
+				var attempts atomic.Int64
+				c.onPatch = func(patch, name string) error {
+					if name == "long" && patch == string(of) {
+						attempts.Add(1)
+						return failure
+					}
+					return nil
 				}
-				return nil
-			}
-			for began := c.now; c.now.Sub(began) < time.Minute; {
-				c.passes(1)
-			}
-			c.want(map[string]int{"long": 8, "short": 0, "other": 2})
-			if posted := c.events(); !strings.Contains(posted, "Warning Refused") {
-				t.Errorf("events are %s", posted)
-			}
-			c.onPatch = nil
-			for began := c.now; c.now.Sub(began) < 12*time.Minute; {
-				c.passes(1)
-			}
-			c.want(map[string]int{"long": 4, "short": 4, "other": 2})
-		})
+				c.passUntil(time.Minute)
+				c.want(map[string]int{"long": 8, "short": 0, "other": 2})
+				if posted := c.events(); !strings.Contains(posted, "Warning Refused") {
+					t.Errorf("events are %s", posted)
+				}
+				attempts.Store(0)
+				c.step = time.Minute
+				c.passUntil(100 * time.Minute)
+				if n := attempts.Load(); n < 3 || n > 10 {
+					t.Errorf("%d writes in 100 min; want retries at increasing intervals", n)
+				}
+				c.onPatch = nil
+				c.passUntil(70 * time.Minute)
+				c.want(map[string]int{"long": 4, "short": 4, "other": 2})
+			})
+		}
 	}
 }
 

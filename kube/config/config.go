@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -66,10 +67,12 @@ type Pool struct {
 	SettleTimeout time.Duration `json:"-"` // time for pods to start, and to terminate after their grace period
 	// NodeGracePeriod is the time for which a node that stopped accepting pods is expected to return.
 	NodeGracePeriod time.Duration `json:"-"`
-	// MaxShrink is the fraction of the nodes in use that may be lost at once. If more nodes are lost, the
-	// controller assumes an outage.
-	MaxShrink float64   `json:"-"`
-	Objective Objective `json:"objective"`
+	// MaxShrink is the fraction of the nodes in use that may be lost at once, and MaxShrinkNodes a number of nodes that
+	// may be lost in any case, unless they are all nodes in use. If more nodes are lost, the controller assumes an
+	// outage.
+	MaxShrink      float64   `json:"-"`
+	MaxShrinkNodes int       `json:"-"`
+	Objective      Objective `json:"objective"`
 	// RemainingQuery is a PromQL query for the jobs' remaining time, "" for none.
 	RemainingQuery string        `json:"remainingQuery"`
 	RemainingIn    RemainingUnit `json:"remainingIn"` // unit of the query's results
@@ -171,6 +174,7 @@ const (
 	DefaultSettleTimeout   = time.Minute
 	DefaultNodeGracePeriod = 2 * time.Minute
 	DefaultMaxShrink       = 0.3
+	DefaultMaxShrinkNodes  = 2
 )
 
 // scalar is the text of a string or number in the configuration file.
@@ -205,6 +209,7 @@ type poolFile struct {
 	SettleTimeout   scalar `json:"settleTimeout"`
 	NodeGracePeriod scalar `json:"nodeGracePeriod"`
 	MaxShrink       scalar `json:"maxShrink"`
+	MaxShrinkNodes  *int   `json:"maxShrinkNodes"`
 }
 
 // Parse parses a configuration in YAML or JSON for a controller that supports the given kinds. The error
@@ -293,6 +298,9 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	p.SettleTimeout = c.duration(path+".settleTimeout", f.SettleTimeout, DefaultSettleTimeout, time.Second)
 	p.NodeGracePeriod = c.duration(path+".nodeGracePeriod", f.NodeGracePeriod, DefaultNodeGracePeriod, 0)
 	p.MaxShrink = c.share(path+".maxShrink", f.MaxShrink, DefaultMaxShrink)
+	if p.MaxShrinkNodes = ptr.Deref(f.MaxShrinkNodes, DefaultMaxShrinkNodes); p.MaxShrinkNodes < 0 {
+		c.bad(path+".maxShrinkNodes", "is %d; must be at least 0", p.MaxShrinkNodes)
+	}
 	if p.Name == "" {
 		c.bad(path+".name", "is missing; must be set")
 	}

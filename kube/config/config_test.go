@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: "nvidia.com/gpu", Count: config.CountNodes,
 		Cadence: 5 * time.Minute, Debounce: 10 * time.Second, MinInterval: 10 * time.Minute, Restart: 2 * time.Minute, SettleTimeout: time.Minute,
 		NodeGracePeriod: 2 * time.Minute,
-		MaxShrink:       0.3, Objective: config.TotalTime, RemainingIn: config.Seconds,
+		MaxShrink:       0.3, MaxShrinkNodes: 2, Objective: config.TotalTime, RemainingIn: config.Seconds,
 	}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v; want %+v", got, want)
@@ -52,6 +52,7 @@ pools:
     settleTimeout: 90s
     nodeGracePeriod: 3m
     maxShrink: 50%
+    maxShrinkNodes: 0
     objective: total-time
     remainingQuery: training_progress_ratio
     remainingIn: ratio
@@ -70,7 +71,7 @@ func TestEveryField(t *testing.T) {
 	}
 	p := got.Pools[0]
 	if p.Unit != "amd.com/gpu" || p.Cadence != 2*time.Minute || p.Debounce != 0 || p.MinInterval != 0 || p.Restart != 45*time.Second ||
-		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
+		p.SettleTimeout != 90*time.Second || p.MaxShrink != 0.5 || p.MaxShrinkNodes != 0 || p.Objective != config.TotalTime || len(p.Namespaces) != 2 || *p.Groups[1].Limit != 4 ||
 		p.RemainingQuery != "training_progress_ratio" || p.RemainingIn != config.Ratio || !p.Paused || p.MaxNodes != 64 || p.NodePrice != 0.5 ||
 		p.Tolerations[0].Key != "gpu" || got.Prometheus != "http://prometheus:9090" || len(got.Kinds) != 2 {
 		t.Errorf("got %+v", got)
@@ -92,6 +93,7 @@ pools:
     restart: -1s
     settleTimeout: 0s
     maxShrink: 130%
+    maxShrinkNodes: -1
     objective: fairness
     remainingIn: minutes
     minIntervall: 5m
@@ -114,7 +116,7 @@ pools:
 	}
 	want := []string{
 		`"color"`, `"pools[0].minIntervall"`, `kinds[1]: unknown kind "CronJob"; must be one of Job, JobSet`, "kinds[2]:", "prometheus:",
-		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:",
+		"pools[0].cadence:", "pools[0].debounce:", "pools[0].minInterval:", "pools[0].restart:", "pools[0].settleTimeout:", "pools[0].maxShrink:", "pools[0].maxShrinkNodes:",
 		`pools[0].nodeSelector["a b"]:`, "pools[0].unit:", "pools[0].count:", "pools[0].tolerations[0].operator:", "pools[0].tolerations[0].effect:", "pools[0].objective:", "pools[0].remainingIn:",
 		"pools[1].maxShrink:", "pools[1].nodeSelector:", "pools[1].name:", "pools[2].name:", "pools[2].maxNodes:",
 		"pools[2].groups[0].namespaces: is set; must be empty", "pools[2].groups[0].parent: is nested more", "pools[2].groups[1].namespaces: is set; must be empty",

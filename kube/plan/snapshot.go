@@ -338,7 +338,7 @@ func Pauses(r Request, a Response) bool {
 
 // Outage returns an error if so many nodes stopped accepting pods that an outage is more likely than a loss
 // of nodes. It compares the nodes in use that are lost or not healthy with the pool's MaxShrink, a fraction
-// of all nodes in use.
+// of all nodes in use, and with its MaxShrinkNodes.
 func Outage(w *world.ClusterState, r Request) error {
 	inUse := 0
 	for _, j := range r.Jobs {
@@ -351,9 +351,13 @@ func Outage(w *world.ClusterState, r Request) error {
 			missing += omitted.Job.Unhealthy
 		}
 	}
-	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(inUse) {
-		return fmt.Errorf("%d of the %d nodes in use are lost or not healthy, more than the %.0f%% of maxShrink",
-			missing, inUse, 100*w.Pool.MaxShrink)
+	few := w.Pool.MaxShrinkNodes
+	if w.Pool.CountsUnits() {
+		few *= int(w.PerNode)
+	}
+	if missing > 0 && float64(missing) > w.Pool.MaxShrink*float64(inUse) && missing > min(few, inUse-1) {
+		return fmt.Errorf("%d of the %d nodes in use are lost or not healthy, more than the %.0f%% of maxShrink and the %d nodes of maxShrinkNodes",
+			missing, inUse, 100*w.Pool.MaxShrink, w.Pool.MaxShrinkNodes)
 	}
 	return nil
 }

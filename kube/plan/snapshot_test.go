@@ -236,6 +236,25 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestOutageOfSmallPool checks that the loss of few nodes is not an outage, unless it is the loss of all nodes in use.
+func TestOutageOfSmallPool(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		nodes, left, few int
+		outage           bool
+	}{{1, 0, 2, true}, {2, 1, 2, false}, {2, 0, 2, true}, {3, 1, 2, false}, {3, 2, 0, true}, {5, 3, 2, false}, {5, 2, 2, true}, {5, 3, 1, true}} {
+		for _, pool := range []config.Pool{worldtest.Pool(), worldtest.UnitPool()} {
+			pool.MaxShrinkNodes = test.few
+			c := worldtest.NewOf(pool, test.nodes, worldtest.SmallJob("a", test.nodes, worldtest.PerNode, map[string]string{"work": "100h"}))
+			c.Nodes = c.Nodes[:test.left]
+			w := c.ClusterState()
+			if err := plan.Outage(w, plan.Snapshot(w, "id", nil)); (err != nil) != test.outage {
+				t.Errorf("with %d of %d nodes and maxShrinkNodes %d, counting %s: %v", test.left, test.nodes, test.few, pool.Count, err)
+			}
+		}
+	}
+}
+
 // TestPodsThatLeave checks that the nodes of terminating pods are available to other jobs, also if their job is
 // pinned and about to replace them or to be deleted.
 func TestPodsThatLeave(t *testing.T) {

@@ -37,6 +37,7 @@ func Pool() config.Pool {
 		Name: "training", NodeSelector: map[string]string{"pool": "training"}, Unit: Unit,
 		Cadence: config.DefaultCadence, Debounce: config.DefaultDebounce, MinInterval: config.DefaultMinInterval,
 		Restart: config.DefaultRestart, SettleTimeout: config.DefaultSettleTimeout, NodeGracePeriod: config.DefaultNodeGracePeriod, MaxShrink: config.DefaultMaxShrink,
+		MaxShrinkNodes: config.DefaultMaxShrinkNodes,
 		Objective: config.TotalTime, RemainingIn: config.Seconds,
 	}
 }

@@ -2,9 +2,15 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/kube/controller"
@@ -59,4 +65,51 @@ func TestJobsWithoutRemainingTime(t *testing.T) {
 	c.submit("late", one)
 	c.passes(10)
 	check("late", 5*time.Hour, 0)
+}
+
+// TestOnlyCompletedJobsCount checks that jobs that fail, are deleted or leave the pool after a few minutes do not
+// change the estimate of a job that reports nothing.
+func TestOnlyCompletedJobsCount(t *testing.T) {
+	t.Parallel()
+	for how, counts := range map[string]bool{"Complete": true, "Failed": false, "deleted": false, "unlabeled": false} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			var jobs []*unstructured.Unstructured
+			for i := range 4 {
+				jobs = append(jobs, worldtest.Job(fmt.Sprint("job-", i), 1, map[string]string{"work": "100h", "nodes": "1"}))
+			}
+			c := newCluster(t, 4, jobs...)
+			a := lastRequests{c.allocator, make(map[string]*elastallocv1.Job)}
+			c.allocator, c.step = a, time.Minute
+			c.start()
+			c.passes(10)
+			for i := range 4 {
+				var job batchv1.Job
+				if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: fmt.Sprint("job-", i)}, &job); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				switch how {
+				case "deleted":
+					err = c.client.Delete(t.Context(), &job)
+				case "unlabeled":
+					job.Labels = nil
+					err = c.client.Update(t.Context(), &job)
+				default:
+					job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobConditionType(how), Status: corev1.ConditionTrue}}
+					err = c.client.Status().Update(t.Context(), &job)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.passes(10)
+			c.submit("new", map[string]string{"nodes": "1"})
+			c.passes(10)
+			// Without completed jobs, the estimate is 40 min.
+			if got := a.jobs["Job/default/new"].GetRemainingEta().AsDuration(); (got > 41*time.Minute) != counts {
+				t.Errorf("its remaining work is estimated as %v", got)
+			}
+		})
+	}
 }

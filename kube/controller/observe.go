@@ -65,12 +65,11 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 func (l *Loop) recordCompletions(w *world.ClusterState) {
 	running := make(map[types.UID]time.Duration, len(w.Jobs))
 	for _, j := range w.Jobs {
-		if !j.Shape.Finished {
+		work, ran := l.running[j.UID]
+		switch {
+		case !j.Shape.Finished:
 			running[j.UID] = j.WorkDone()
-		}
-	}
-	for uid, work := range l.running {
-		if _, still := running[uid]; !still {
+		case ran && j.Shape.Completed: // A job that failed or was deleted does not show how much work a job has.
 			l.etas.Completed(eta.Job{WorkDone: work})
 		}
 	}

@@ -30,6 +30,7 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		Done:      max(job.Status.Succeeded, countIndexes(job.Status.CompletedIndexes)) + countIndexes(job.Status.FailedIndexes),
 		Suspended: ptr.Deref(job.Spec.Suspend, false),
 		Finished:  job.Status.Conditions.anyTrue("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"),
+		Completed: job.Status.Conditions.anyTrue("Complete", "SuccessCriteriaMet"),
 		Started:   job.Status.StartTime.Time,
 		Selector:  map[string]string{"batch.kubernetes.io/job-name": object.GetName()},
 		Index:     batchv1.JobCompletionIndexAnnotation,
@@ -165,6 +166,7 @@ func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) 
 	s := Shape{
 		Suspended: set.Spec.Suspend,
 		Finished:  set.Status.TerminalState != "" || set.Status.Conditions.anyTrue("Completed", "Failed"),
+		Completed: set.Status.TerminalState == "Completed" || set.Status.Conditions.anyTrue("Completed"),
 		Selector:  map[string]string{"jobset.sigs.k8s.io/jobset-name": object.GetName()},
 		Index:     batchv1.JobCompletionIndexAnnotation,
 		suspend:   "/spec/suspend",
@@ -209,14 +211,15 @@ func readTrainJob(object, jobSet *unstructured.Unstructured, unit corev1.Resourc
 		}
 	}](object)
 	nodes, finished := ptr.Deref(job.Spec.Trainer.NumNodes, 0), job.Status.Conditions.anyTrue("Complete", "Failed")
+	completed := job.Status.Conditions.anyTrue("Complete")
 	if jobSet == nil && err == nil {
 		err = notElastic("it has no JobSet yet")
 	}
 	if err != nil {
-		return Shape{Size: nodes, Suspended: job.Spec.Suspend, Finished: finished}, err
+		return Shape{Size: nodes, Suspended: job.Spec.Suspend, Finished: finished, Completed: completed}, err
 	}
 	s, err := readJobSet(jobSet, nil, unit)
-	s.Suspended, s.Finished, s.suspend = job.Spec.Suspend, finished, "/spec/suspend"
+	s.Suspended, s.Finished, s.Completed, s.suspend = job.Spec.Suspend, finished, completed, "/spec/suspend"
 	s.Started = object.GetCreationTimestamp().Time
 	if s.StartSize = nodes; job.Spec.Trainer.NumNodes == nil && err == nil {
 		err = notElastic("spec.trainer.numNodes is unset")

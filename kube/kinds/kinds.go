@@ -75,6 +75,7 @@ type Shape struct {
 	Size      int       // requested pods while the job is not suspended
 	Suspended bool      // the job requests no pods now
 	Finished  bool      // the job has completed or failed
+	Completed bool      // the job has completed
 	Over      bool      // the job's work is over, although its controller keeps its pods
 	Started   time.Time // start time, zero if unknown
 	Done      int       // pods that have succeeded, or failed for good, according to the job's status

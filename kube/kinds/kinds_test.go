@@ -331,14 +331,22 @@ func TestTooManyUnits(t *testing.T) {
 
 func TestFinished(t *testing.T) {
 	t.Parallel()
-	for kind, status := range map[string]string{
-		"Job": "conditions: [{type: Failed, status: 'True'}]", "JobSet": "terminalState: Completed",
-		"PyTorchJob": "conditions: [{type: Running, status: 'False'}, {type: Succeeded, status: 'True'}]",
-		"TrainJob":   "conditions: [{type: Complete, status: 'True'}]",
+	for _, test := range []struct {
+		kind, status string
+		completed    bool
+	}{
+		{"Job", "conditions: [{type: Failed, status: 'True'}]", false},
+		{"Job", "conditions: [{type: SuccessCriteriaMet, status: 'True'}]", true},
+		{"JobSet", "terminalState: Completed", true},
+		{"JobSet", "terminalState: Failed", false},
+		{"PyTorchJob", "conditions: [{type: Running, status: 'False'}, {type: Succeeded, status: 'True'}]", true},
+		{"PyTorchJob", "conditions: [{type: Failed, status: 'True'}]", false},
+		{"TrainJob", "conditions: [{type: Complete, status: 'True'}]", true},
+		{"TrainJob", "conditions: [{type: Failed, status: 'True'}]", false},
 	} {
-		job := parse(t, "kind: "+kind+"\nspec: {}\nstatus: {"+status+"}")
-		if s, _ := kinds.Named([]string{kind})[0].Read(job, nil, worldtest.Unit); !s.Finished {
-			t.Errorf("%s with status %s is not finished", kind, status)
+		job := parse(t, "kind: "+test.kind+"\nspec: {}\nstatus: {"+test.status+"}")
+		if s, _ := kinds.Named([]string{test.kind})[0].Read(job, nil, worldtest.Unit); !s.Finished || s.Completed != test.completed {
+			t.Errorf("%s with status %s: finished %v, completed %v; want true, %v", test.kind, test.status, s.Finished, s.Completed, test.completed)
 		}
 	}
 }

@@ -108,6 +108,7 @@ func readPyTorchJob(object, _ *unstructured.Unstructured, unit corev1.ResourceNa
 		Done:      job.Status.ReplicaStatuses["Worker"].Succeeded,
 		Suspended: job.Spec.RunPolicy != nil && job.Spec.RunPolicy.Suspend,
 		Finished:  job.Status.Conditions.anyTrue("Succeeded", "Failed"),
+		Completed: job.Status.Conditions.anyTrue("Succeeded"),
 		Started:   job.Status.StartTime.Time,
 		Selector: map[string]string{
 			"training.kubeflow.org/job-name":     object.GetName(),

@@ -38,7 +38,7 @@ func Pool() config.Pool {
 		Cadence: config.DefaultCadence, Debounce: config.DefaultDebounce, MinInterval: config.DefaultMinInterval,
 		Restart: config.DefaultRestart, SettleTimeout: config.DefaultSettleTimeout, NodeGracePeriod: config.DefaultNodeGracePeriod, MaxShrink: config.DefaultMaxShrink,
 		MaxShrinkNodes: config.DefaultMaxShrinkNodes,
-		Objective: config.TotalTime, RemainingIn: config.Seconds,
+		Objective:      config.TotalTime, RemainingIn: config.Seconds,
 	}
 }
 

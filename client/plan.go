@@ -63,7 +63,7 @@ const lossDecisions = 3
 //
 // Jobs never get more nodes than are free: a step that needs nodes waits until Observe has seen
 // enough free nodes. The state of a Plan may be lost, for example by a restart. The next Observe
-// rebuilds it.
+// rebuilds it, except Restarts, which you can save.
 type Plan struct {
 	// Cadence is the time between two decisions if nothing happens; 0 means DefaultCadence.
 	Cadence time.Duration
@@ -91,6 +91,9 @@ type Plan struct {
 	// Reason is why the decision was due that Snapshot was last called for. A function that requests
 	// decisions may depend on it.
 	Reason Reason
+	// Restarts has the recent restarts of the jobs. Its JSON is a state to keep over restarts of the
+	// scheduler.
+	Restarts Restarts
 
 	requested time.Time  // when Snapshot was last called
 	failures  int        // consecutive failed calls for a decision
@@ -208,7 +211,7 @@ func (p *Plan) warnOverdue(now time.Time) (warnings []*elastallocv1.Warning) {
 // Observe updates the state of the cluster. In the snapshot, total_nodes or node_types are the
 // usable nodes, without those on which a completed job still runs. The jobs are those that have not
 // completed, and current_nodes is the number of nodes that a job occupies, including nodes that it
-// is still releasing. Observe ignores all other fields.
+// is still releasing. A new job with training_time has started before. Observe ignores all other fields.
 //
 // A step is carried out once its job occupies the nodes of the step. If a job changes its nodes in
 // another way, its step is void.
@@ -252,7 +255,17 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 		p.Jobs = append(p.Jobs, j)
 	}
 	p.event = p.event || len(known) > 0 // They completed.
+	p.observeRestarts(now, s)
 	p.checkPool(now)
+}
+
+// observeRestarts updates Restarts. A step counts once it is carried out.
+func (p *Plan) observeRestarts(now time.Time, s *elastallocv1.Snapshot) {
+	resizing := make(map[string]bool)
+	for _, j := range p.Jobs {
+		resizing[j.ID] = !j.Begun.IsZero()
+	}
+	p.Restarts.Observe(now, s.GetJobs(), resizing)
 }
 
 // checkPool sets refused if the pool is not plausible: see MaxShrink.
@@ -324,6 +337,7 @@ func (p *Plan) reason(now time.Time) Reason {
 // changes:
 //
 //   - A job has the size of its last step as current_nodes.
+//   - A job without recent_restarts has those of Restarts. If s has some for a job, they are sent.
 //   - A job whose step is not carried out yet, or that cools down, has its size as its only legal
 //     size. Exceptions are jobs that occupy more nodes than the pool has, whose speed table does not
 //     match allowed_nodes, or that have sizes or a scaling per node type.
@@ -353,6 +367,9 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 			job.CurrentNodeType = ""
 		} else if job.CurrentNodeType = j.Type; free[j.Type] >= 0 && (!j.Begun.IsZero() || now.Before(j.Until)) {
 			pin(job)
+		}
+		if len(job.GetRecentRestarts()) == 0 {
+			job.RecentRestarts = p.Restarts.Recent(job.GetId())
 		}
 		s.Jobs = append(s.Jobs, job)
 	}

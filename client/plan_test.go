@@ -80,6 +80,14 @@ type fakeJob struct {
 	// inUse is the number of nodes that the job occupied at the last request for a decision, or received
 	// since then.
 	inUse int
+	// settled has the nodes of the job at each call at which no step was in progress.
+	settled []settledNodes
+}
+
+// settledNodes are the nodes of a job at a time, as describe returns them.
+type settledNodes struct {
+	at    time.Time
+	nodes string
 }
 
 // planCase is a sequence of calls in the golden file, with times in seconds.
@@ -90,6 +98,8 @@ type planCase struct {
 	Backoff   float64    `json:"backoff"`
 	MaxShrink float64    `json:"max_shrink,omitempty"`
 	Calls     []planCall `json:"calls"`
+	// Restarts is the state of the restarts after the calls.
+	Restarts json.RawMessage `json:"restarts"`
 }
 
 // planCall is one call of Reconcile.
@@ -302,12 +312,15 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 
 // checkRequest checks the snapshot of a request for a decision.
 func (c *fakeCluster) checkRequest(sent *elastallocv1.Snapshot, overdue []string) {
-	left, sentNodes := make(map[string]int), make(map[string]string)
+	left, sentNodes, restarts := make(map[string]int), make(map[string]string), make(map[string][]time.Duration)
 	for _, n := range c.nodes {
 		left[n.nodeType]++
 	}
 	for _, j := range sent.GetJobs() {
 		sentNodes[j.GetId()] = fmt.Sprint(j.GetCurrentNodes(), j.GetCurrentNodeType())
+		for _, since := range j.GetRecentRestarts() {
+			restarts[j.GetId()] = append(restarts[j.GetId()], since.AsDuration())
+		}
 	}
 	for _, j := range c.jobs {
 		want, nodeType, on := c.describe(j), "", c.on(j)
@@ -329,11 +342,41 @@ func (c *fakeCluster) checkRequest(sent *elastallocv1.Snapshot, overdue []string
 			left[nodeType] -= len(on)
 		case sentNodes[j.id] != want:
 			c.fail("the request contains %s with %s nodes; want %s", j.id, sentNodes[j.id], want)
+		case !slices.Equal(restarts[j.id], c.recentRestarts(j)):
+			c.fail("the request contains %s with the restarts %v; want %v", j.id, restarts[j.id], c.recentRestarts(j))
 		}
 	}
 	total := max(0, left[""]) + max(0, left["a"]) + max(0, left["b"])
 	if int(sent.GetTotalNodes()) != total {
 		c.fail("the request has %d nodes; want %d", sent.GetTotalNodes(), total)
+	}
+}
+
+// recentRestarts returns the times with nodes since the last three restarts of a job, newest first.
+func (c *fakeCluster) recentRestarts(j *fakeJob) (recent []time.Duration) {
+	trained, next := time.Duration(0), c.now
+	for i, now := range slices.Backward(j.settled) {
+		if now.nodes != "0" {
+			trained += next.Sub(now.at)
+		}
+		hadNodes := slices.ContainsFunc(j.settled[:i], func(before settledNodes) bool { return before.nodes != "0" })
+		if now.nodes != "0" && hadNodes && now.nodes != j.settled[i-1].nodes && len(recent) < 3 {
+			recent = append(recent, trained)
+		}
+		next = now.at
+	}
+	return recent
+}
+
+// restoreRestarts restarts the plan's Restarts from its state.
+func (c *fakeCluster) restoreRestarts() {
+	state, err := json.Marshal(&c.plan.Restarts)
+	if err != nil {
+		c.fail("%v", err)
+	}
+	c.plan.Restarts = client.Restarts{}
+	if err := json.Unmarshal(state, &c.plan.Restarts); err != nil {
+		c.fail("%v", err)
 	}
 }
 
@@ -419,6 +462,12 @@ func (c *fakeCluster) reconcile() {
 		c.plan.Decide(c.now, c.pending)
 		record.Late = c.record()
 	}
+	for _, j := range c.jobs {
+		if j.step == nil {
+			j.settled = append(j.settled, settledNodes{c.now, c.describe(j)})
+		}
+	}
+	c.restoreRestarts()
 	steps, warnings, err := c.plan.Reconcile(c.now, s, func(sent *elastallocv1.Snapshot) (client.Decision, error) {
 		record.Reason = c.plan.Reason
 		c.checkRequest(sent, record.Overdue)
@@ -525,6 +574,26 @@ func TestPlan(t *testing.T) {
 	})
 }
 
+// TestRestartsState checks which texts are no state of restarts.
+func TestRestartsState(t *testing.T) {
+	for _, text := range []string{
+		``, `[]`, `{"at": 1, "jobs": {"a": 1}}`, `{"at": 1, "jobs": {}, "more": 1}`, `{"at": 1, "jobs": {"a": {"nodes": 1, "since": [2, 1]}}}`,
+		`{"at": 1, "jobs": {"a": {"nodes": 1, "since": [-1]}}}`, `{"at": 1, "jobs": {"a": {"nodes": 1, "since": [1, 2, 3, 4]}}}`,
+	} {
+		var r client.Restarts
+		r.Observe(time.Unix(1, 0), []*elastallocv1.Job{{Id: "a", CurrentNodes: 1}}, nil)
+		before, err := json.Marshal(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.UnmarshalJSON([]byte(text))
+		after, _ := json.Marshal(&r)
+		if err == nil || !strings.HasPrefix(err.Error(), "parse state of restarts: ") || !bytes.Equal(before, after) {
+			t.Errorf("%s: error %v, and the state is %s; want an error and %s", text, err, after, before)
+		}
+	}
+}
+
 // TestPlanGolden compares calls of Reconcile with a golden file, which the tests of the Python client
 // use too.
 func TestPlanGolden(t *testing.T) {
@@ -543,9 +612,13 @@ func TestPlanGolden(t *testing.T) {
 			seen["warning"] += len(call.Warnings)
 			seen["place"] += len(call.On)
 		}
+		state, err := json.Marshal(&plan.Restarts)
+		if err != nil {
+			t.Fatal(err)
+		}
 		line, err := json.Marshal(planCase{
 			Cadence: plan.Cadence.Seconds(), Patience: plan.Patience.Seconds(),
-			CoolDown: plan.CoolDown.Seconds(), Backoff: plan.Backoff.Seconds(), MaxShrink: plan.MaxShrink, Calls: calls,
+			CoolDown: plan.CoolDown.Seconds(), Backoff: plan.Backoff.Seconds(), MaxShrink: plan.MaxShrink, Calls: calls, Restarts: state,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -790,6 +863,28 @@ func TestPlanRules(t *testing.T) {
 		_, warnings, err := p.Reconcile(at(500), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return idle, nil })
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("warnings %v, %v; want none", warnings, err)
+		}
+	})
+	t.Run("restarts", func(t *testing.T) {
+		p := client.Plan{}
+		s := snapshot(8, 0, 0, 2, 1)
+		s.Jobs[0].TrainingTime = durationpb.New(time.Hour)
+		s.Jobs[2].RecentRestarts = []*durationpb.Duration{durationpb.New(time.Minute)}
+		p.Observe(at(0), s)
+		s.Jobs[0].CurrentNodes, s.Jobs[1].CurrentNodes, s.Jobs[2].CurrentNodes, s.Jobs[3].CurrentNodeType = 2, 2, 4, "a"
+		p.Observe(at(0), s)
+		q := p
+		q.Observe(at(5), s) // A copy is independent.
+		var got []string
+		for _, job := range sends(&p, 10, s).GetJobs() {
+			for _, since := range job.GetRecentRestarts() {
+				got = append(got, fmt.Sprint(job.GetId(), since.AsDuration()))
+			}
+		}
+		// The first job resumes, the second starts for the first time, the third has restarts in the snapshot, and the
+		// fourth moves to another node type.
+		if want := []string{"a10s", "c1m0s", "d10s"}; !slices.Equal(got, want) {
+			t.Errorf("the request has the restarts %v; want %v", got, want)
 		}
 	})
 	t.Run("pins are legal", func(t *testing.T) {

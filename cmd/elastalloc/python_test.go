@@ -157,13 +157,15 @@ for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300),
 		// The calls in the golden file of the Go client, and tests of groups and speed tables.
 		run(t, `
 import json
+from datetime import timedelta
 from google.protobuf.json_format import MessageToDict, ParseDict
-from elastalloc import Plan, PoolError, message, pb, placement, reserve, steps
+from elastalloc import Plan, PoolError, Restarts, message, pb, placement, reserve, steps
 
 for number, case in enumerate(json.load(open("../../client/testdata/plans.json"))):
-    calls = case.pop("calls")
+    calls, restarts = case.pop("calls"), case.pop("restarts")
     plan = Plan(**case)
     for call in calls:
+        plan.restarts = Restarts.from_json(plan.restarts.to_json())
         now, snapshot = call["at"], ParseDict(call["observe"], pb.Snapshot())
         if "machines" in call:
             machines = call["machines"]
@@ -200,6 +202,23 @@ for number, case in enumerate(json.load(open("../../client/testdata/plans.json")
         assert [plan.on(step.job_id) for step in taken] == call.get("on", [{}] * len(taken)), (number, call)
         taken = [f"{step.job_id} {step.nodes} {step.node_type}" for step in taken]
         assert taken == call.get("next", []), (number, call, taken)
+    assert Restarts.from_json(json.dumps(restarts))._jobs == plan.restarts._jobs, (number, restarts, plan.restarts.to_json())
+
+kept = message(pb.Job, id="a", training_time=1, recent_restarts=[60, timedelta(hours=1)])
+for job, want in (kept, [60, 3600]), (message(pb.Job, id="a", training_time=1), [10]), (message(pb.Job, id="a"), []):
+    plan, running = Plan(), message(pb.Job, id="a", current_nodes=1)
+    running.recent_restarts.extend(job.recent_restarts)
+    plan.observe(0, message(pb.Snapshot, total_nodes=8, jobs=[job]))
+    plan.observe(0, message(pb.Snapshot, total_nodes=8, jobs=[running]))
+    sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[running])).jobs[0]
+    assert [time.ToSeconds() for time in sent.recent_restarts] == want, sent
+for text in "", "[]", "[" * 100000, "{}", '{"at": 1, "jobs": {"a": 1}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [2, 1]}}}', \
+        '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [-1]}}}', '{"at": 1, "jobs": {"a": {"nodes": 1, "since": [1, 2, 3, 4]}}}':
+    try:
+        Restarts.from_json(text)
+        raise AssertionError(text)
+    except ValueError as error:
+        assert str(error).startswith("parse state of restarts: "), error
 
 groups = [{"id": "all", "limit": 6}, {"id": "team", "parent_id": "all", "quota": 3}, {"id": "x", "parent_id": "x"}]
 snapshot = message(pb.Snapshot, total_nodes=8, groups=groups)

@@ -24,21 +24,25 @@ def _plain(descriptor: Any, fields: Any) -> Any:
         field = descriptor.fields_by_name.get(name)
         if field is None or field.message_type is None:
             continue  # A name that protobuf refuses, or a plain value.
-        inner = field.message_type
         if isinstance(value, (list, tuple)):
-            plain[name] = [
-                _plain(inner, one) if isinstance(one, dict) else one for one in value
-            ]
-        elif isinstance(value, dict):
-            plain[name] = _plain(inner, value)
-        elif isinstance(value, (timedelta, int, float)):
-            if isinstance(value, timedelta):
-                nanos = value // timedelta(microseconds=1) * 1000
-            elif abs(value) <= MAX_SECONDS:  # NaN is not.
-                nanos = round(value * 1e9)
-            else:
-                raise ValueError(f"{name} is {value}; must be at most {MAX_SECONDS} seconds")
-            sign = 1 if nanos >= 0 else -1  # Of both parts.
-            seconds, nanos = divmod(abs(nanos), 10**9)
-            plain[name] = {"seconds": sign * seconds, "nanos": sign * nanos}
+            plain[name] = [_plain_value(name, field.message_type, one) for one in value]
+        else:
+            plain[name] = _plain_value(name, field.message_type, value)
     return plain
+
+
+def _plain_value(name: str, descriptor: Any, value: Any) -> Any:
+    """Returns the value of a field that is a message, or one of its list, as protobuf takes it."""
+    if isinstance(value, dict):
+        return _plain(descriptor, value)
+    if isinstance(value, timedelta):
+        nanos = value // timedelta(microseconds=1) * 1000
+    elif not isinstance(value, (int, float)):
+        return value
+    elif abs(value) <= MAX_SECONDS:  # NaN is not.
+        nanos = round(value * 1e9)
+    else:
+        raise ValueError(f"{name} is {value}; must be at most {MAX_SECONDS} seconds")
+    sign = 1 if nanos >= 0 else -1  # Of both parts.
+    seconds, nanos = divmod(abs(nanos), 10**9)
+    return {"seconds": sign * seconds, "nanos": sign * nanos}

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from elastalloc import placement
 from elastalloc.messages import message
+from elastalloc.restarts import Restarts
 from elastalloc.v1 import allocator_pb2 as pb
 
 __all__ = ["Plan", "PoolError", "Step", "reserve", "steps"]
@@ -123,7 +124,8 @@ class Plan:
 
     Jobs never get more nodes than are free: a step that needs nodes waits until observe has seen
     enough free nodes. The state of a Plan may be lost, for example by a restart. The next observe
-    rebuilds it.
+    rebuilds it, except restarts, which you can save: plan.restarts.to_json(), and before the loop
+    plan.restarts = Restarts.from_json(text).
 
     reason is why the decision was due that snapshot was last called for: "event", "cadence", or
     "retry" if the call for the last decision failed. A function that requests decisions may depend
@@ -155,6 +157,7 @@ class Plan:
         self.cadence, self.patience = cadence, patience
         self.cool_down, self.backoff = cool_down, backoff
         self.max_shrink = max_shrink
+        self.restarts = Restarts()
         self._nodes: Dict[str, int] = {}
         self._jobs: Dict[str, _Job] = {}
         self._last_progress = self._requested = -float("inf")
@@ -216,7 +219,8 @@ class Plan:
         """Updates the state of the cluster. In the snapshot, total_nodes or node_types are the
         usable nodes, without those on which a completed job still runs. The jobs are those that have
         not completed, and current_nodes is the number of nodes that a job occupies, including nodes
-        that it is still releasing. All other fields are ignored.
+        that it is still releasing. A new job with training_time has started before. All other fields
+        are ignored.
 
         A step is carried out once its job occupies the nodes of the step. If a job changes its nodes
         in another way, its step is void.
@@ -240,6 +244,8 @@ class Plan:
                 job.size, job.type, job.target, job.target_type = occupied, node_type, occupied, node_type
             self._jobs[job_message.id] = job
         self._event |= bool(known)  # They completed.
+        resizing = {job_id for job_id, job in self._jobs.items() if job.begun is not None}
+        self.restarts.observe(now, snapshot.jobs, resizing)  # A step counts once it is carried out.
         self._check_pool(now)
 
     def _check_pool(self, now: float) -> None:
@@ -291,6 +297,8 @@ class Plan:
         """Observes the cluster and returns the snapshot to send. It is a copy with these changes:
 
         - A job has the size of its last step as current_nodes.
+        - A job without recent_restarts has those of restarts. If the snapshot has some for a job, they
+          are sent.
         - A job whose step is not carried out yet, or that cools down, has its size as its only
           legal size. Exceptions are jobs that occupy more nodes than the pool has, whose speed table
           does not match allowed_nodes, or that have sizes or a scaling per node type.
@@ -317,6 +325,9 @@ class Plan:
             job_message.current_nodes, job_message.current_node_type = job.size, job.type if job.size else ""
             if job.size and free[job.type] >= 0 and (job.begun is not None or now < job.until):
                 _pin(job_message)
+            if not job_message.recent_restarts:
+                recent = message(pb.Job, recent_restarts=self.restarts.recent(job_message.id))
+                job_message.MergeFrom(recent)
         return sent
 
     def decide(self, now: float, response: Any) -> None:

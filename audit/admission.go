@@ -103,7 +103,7 @@ func (a *admitter) isBlocked(j *job) (blocked bool) {
 func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
 	for _, p := range j.profiles {
 		switch {
-		case slices.ContainsFunc(a.countedIn(j, p), func(n int) bool { return p.sizes[0] > nodes[n] }):
+		case slices.ContainsFunc(a.countedIn(j, p.nodeType, p.sizes[0]), func(n int) bool { return p.sizes[0] > nodes[n] }):
 		case j.currentNodes > 0 && p.nodeType == j.nodeType:
 			return p
 		case best == nil || nodes[p.nodeType] > nodes[best.nodeType]:
@@ -151,7 +151,7 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 // require assigns a job its smallest size on a profile.
 func (a *admitter) require(i int, on *profile) {
 	j := &a.jobs[i]
-	for _, n := range a.countedIn(j, on) {
+	for _, n := range a.countedIn(j, on.nodeType, on.sizes[0]) {
 		a.idle[n] -= on.sizes[0]
 	}
 	for g := range a.withAncestors(j.group) {
@@ -189,7 +189,7 @@ func (a *admitter) rankRunning() {
 	for i := range a.jobs {
 		j := &a.jobs[i]
 		if fit := a.bestFit(j, empty); j.currentNodes > 0 && !j.frozen && a.classes[i] == excluded && fit != nil {
-			for _, n := range a.countedIn(j, fit) {
+			for _, n := range a.countedIn(j, fit.nodeType, fit.sizes[0]) {
 				a.running[n] = append(a.running[n], runningJob{a.weightedRemaining(j, 0), fit.sizes[0]})
 			}
 		}
@@ -226,7 +226,7 @@ func (a *admitter) fitsWithRunning(j *job, fit *profile) bool {
 		u, l := left(p.nodeType)
 		upper, lower = upper+u, lower+l
 	}
-	for _, n := range a.countedIn(j, fit)[1:] {
+	for _, n := range a.countedIn(j, fit.nodeType, fit.sizes[0])[1:] {
 		u, l := left(n)
 		upper, lower = min(upper, u), min(lower, l)
 	}

@@ -319,7 +319,7 @@ func TestLeavesOpen(t *testing.T) {
 	many := proto.CloneOf(unknown)
 	unknown.Snapshot.Jobs[0].ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1})
 	// Values cancel, so that the rounding of some values exceeds the tolerance.
-	cancels := generate("hostile numbers", 60094450)
+	cancels := generate("hostile numbers", 60130125)
 	for i := range 1 << 14 {
 		many.Snapshot.Jobs = append(many.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(i), RemainingEta: durationpb.New(time.Hour)})
 	}

@@ -85,6 +85,7 @@ func classes() []class {
 			}
 			return d.costly(totalTime(d, n, kind == 1, kind == 2))
 		}},
+		{"restart budgets", func(d generator) *elastallocv1.AllocateRequest { return d.restarted(2 + d.IntN(20)) }},
 		{"hostile numbers", func(d generator) *elastallocv1.AllocateRequest {
 			r := d.request(d.IntN(100), 1+d.IntN(6), d.IntN(12), 1+d.IntN(6))
 			d.makeHostile(r)
@@ -100,6 +101,20 @@ func classes() []class {
 			return r
 		}},
 	}
+}
+
+// restarted returns a request of costly changes in which many running jobs have used their restart budgets: with
+// every objective, with groups, and with node types and size limits.
+func (d generator) restarted(jobs int) *elastallocv1.AllocateRequest {
+	r := d.costly(d.request(1+d.IntN(4*jobs), 1+d.IntN(3), jobs, 1+d.IntN(3)))
+	s := r.GetSnapshot()
+	if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && s.GetGroups() == nil && d.chance(2) {
+		d.sizeLimits(s)
+	}
+	for _, j := range s.GetJobs() {
+		d.restarts(j)
+	}
+	return r
 }
 
 // generate returns the request of a class for a seed.

@@ -42,20 +42,35 @@ func (d generator) small() *elastallocv1.AllocateRequest {
 		o.SharePrice = new([]float64{0, 0.1, 10, d.Float64()}[d.IntN(4)])
 	}
 	for _, j := range s.GetJobs() {
-		d.history(j)
+		d.restarts(j)
 	}
 	return r
 }
 
-// history sets the restarts of a job. Half of the jobs with three restarts have used their restart budget.
-func (d generator) history(j *elastallocv1.Job) {
+// restarts sets the restarts of a job. Half of the running jobs have used their restart budgets if their restart
+// times are not 0. Few jobs have restarts that are not valid.
+func (d generator) restarts(j *elastallocv1.Job) {
 	if j.RestartTime == nil && d.chance(4) {
 		j.RestartTime = durationpb.New(0)
 	}
-	since, restart := time.Duration(0), j.GetRestartTime().AsDuration()
-	for range d.IntN(4) {
+	times, since, restart := d.IntN(4), time.Duration(0), j.GetRestartTime().AsDuration()
+	if j.GetCurrentNodes() > 0 && d.chance(2) {
+		times, restart = 3, restart/2
+		if sizes := j.GetAllowedNodes(); len(sizes) > 0 {
+			j.CurrentNodes = sizes[d.IntN(len(sizes))]
+		} else {
+			j.CurrentNodes = 1 << d.IntN(4)
+		}
+	}
+	if d.chance(40) {
+		times = 4
+	}
+	for range times {
 		since += time.Duration(d.Float64() * 8 * float64(restart))
 		j.RecentRestarts = append(j.RecentRestarts, durationpb.New(since))
+	}
+	if d.chance(40) {
+		slices.Reverse(j.RecentRestarts)
 	}
 }
 
@@ -257,7 +272,6 @@ func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job
 		bad := []func(){
 			func() { j.RemainingEta = nil }, func() { j.Weight = new(-1.0) }, func() { j.MinNodes = new(int32(0)) },
 			func() { j.RestartTime, j.RescaleDelay = d.span(1, 2), d.span(1, 2) }, func() { j.Id = "job-0" },
-			func() { j.RecentRestarts = []*durationpb.Duration{durationpb.New(2), durationpb.New(1)} },
 			func() { j.AllowedNodes = []int32{2, 1} }, func() { j.EtaNodes = new(int32(-1)) },
 			func() { j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{}} },
 		}

@@ -60,12 +60,12 @@ func (s *snapshot) available() []int {
 	return nodes
 }
 
-// countedIn returns the positions in available that count the smallest size of a job on a node type:
-// first the type, then the size limits.
-func (s *snapshot) countedIn(j *job, p *profile) []int {
-	counted := []int{p.nodeType}
+// countedIn returns the positions in available that count some nodes of a job on a node type: first the
+// type, then the size limits.
+func (s *snapshot) countedIn(j *job, nodeType, nodes int) []int {
+	counted := []int{nodeType}
 	for n := range s.limits {
-		if s.limits[n].usage(j, p.nodeType, p.sizes[0]) > 0 {
+		if s.limits[n].usage(j, nodeType, nodes) > 0 {
 			counted = append(counted, len(s.nodes)+n)
 		}
 	}

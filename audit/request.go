@@ -378,17 +378,10 @@ func (j *job) readRestarts(from *elastallocv1.Job, r reader) {
 	}
 }
 
-// usedBudget reports whether a job has used its restart budget: the third last of its restarts is less
-// than 12 restart times of its time with nodes ago, and its nodes are a legal size of their type.
+// usedBudget reports whether a job has used its restart budget: the oldest of three restarts is less than 12
+// restart times of its time with nodes ago, and its current nodes are a legal size of their type.
 func (s *snapshot) usedBudget(j *job) bool {
-	if j.frozen || j.currentNodes == 0 || !j.manyRestarts {
-		return false
-	}
-	usable := s.fittingProfiles(j)
-	if len(usable) == 0 {
-		usable = j.profiles
-	}
-	return slices.ContainsFunc(usable, func(p *profile) bool {
+	return !j.frozen && j.manyRestarts && slices.ContainsFunc(s.usableProfiles(j), func(p *profile) bool {
 		return p.nodeType == j.nodeType && slices.Contains(p.sizes, j.currentNodes)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,7 +108,7 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// TestAdmission checks the admission classes of jobs: + is required, o is optional, - is excluded.
+// TestAdmission checks the admission classes of jobs.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	const startFirst = `"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_TOTAL_TIME"}`
@@ -169,13 +170,84 @@ func TestAdmission(t *testing.T) {
 			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-o"},
 	} {
-		classes, err := parse(t, "{"+test.text+"}").admit()
-		got := ""
-		for _, of := range classes {
-			got += map[admissionClass]string{excluded: "-", optional: "o", required: "+"}[of]
+		if got := parse(t, "{"+test.text+"}").admissionClasses(t); got != test.want {
+			t.Errorf("%s: %s; want %s", name, got, test.want)
 		}
-		if got != test.want || err != nil {
-			t.Errorf("%s: %s, %v; want %s", name, got, err, test.want)
+	}
+}
+
+// admissionClasses returns the classes of all jobs: + is required, o is optional, - is excluded.
+func (s *snapshot) admissionClasses(t *testing.T) (signs string) {
+	t.Helper()
+	classes, err := s.admit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range classes {
+		signs += map[admissionClass]string{excluded: "-", optional: "o", required: "+"}[of]
+	}
+	return signs
+}
+
+// TestRestartBudget checks the admission classes of jobs, as in TestAdmission, and the sizes of the admitted jobs,
+// if some have used their restart budgets.
+func TestRestartBudget(t *testing.T) {
+	t.Parallel()
+	const (
+		preemptive = elastallocv1.Admission_ADMISSION_PREEMPTIVE
+		startFirst = elastallocv1.Admission_ADMISSION_START_FIRST
+		fifo       = elastallocv1.Admission_ADMISSION_FIFO
+		optimized  = elastallocv1.Admission_ADMISSION_OPTIMIZED
+		used       = `"remainingEta": "9000s", "trainingTime": "1s", "restartTime": "60s", "recentRestarts": ["0s", "0s", "719.999999999s"]`
+		unused     = `"remainingEta": "9000s", "trainingTime": "1s", "restartTime": "60s", "recentRestarts": ["0s", "0s", "720s"]`
+		types      = `"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 8}]`
+	)
+	for name, test := range map[string]struct {
+		admission elastallocv1.Admission
+		text      string
+		classes   string
+		sizes     string
+	}{
+		"it does not grow or pause": {preemptive, `"totalNodes": 8, "jobs": [{"id": "a", "currentNodes": 4, ` + used + `}]`, "+", "[1 2 4]"},
+		"it does not grow":          {fifo, `"totalNodes": 8, "jobs": [{"id": "a", "currentNodes": 4, ` + used + `}]`, "+", "[1 2 4]"},
+		"12 restart times":          {preemptive, `"totalNodes": 8, "jobs": [{"id": "a", "currentNodes": 4, ` + unused + `}]`, "o", "[0 1 2 4 8 16]"},
+		"two restarts": {preemptive, `"totalNodes": 8, "jobs": [{"id": "a", "currentNodes": 4,
+			"remainingEta": "9000s", "restartTime": "60s", "recentRestarts": ["0s", "0s"]}]`, "o", "[0 1 2 4 8 16]"},
+		"no restart time": {preemptive, `"totalNodes": 8, "jobs": [{"id": "a", "currentNodes": 4,
+			"remainingEta": "9000s", "recentRestarts": ["0s", "0s", "0s"]}]`, "o", "[0 1 2 4 8 16]"},
+		"a queued job":             {preemptive, `"totalNodes": 8, "jobs": [{"id": "a", ` + used + `}]`, "o", "[0 1 2 4 8 16]"},
+		"a size that is not legal": {preemptive, `"totalNodes": 8, "jobs": [{"id": "a", "currentNodes": 3, ` + used + `}]`, "o", "[0 1 2 4 8 16]"},
+		"a type without its smallest size": {preemptive, types + `, "jobs": [{"id": "a", "currentNodes": 8, "currentNodeType": "x", "allowedNodes": [8], ` +
+			used + `}]`, "o", "[0 8]"},
+		"it does not move": {optimized, types + `, "jobs": [{"id": "a", "currentNodes": 4, "currentNodeType": "x", ` + used + `}]`, "+", "[0 1 2 4]"},
+		"it has to move": {fifo, types + `, "jobs": [{"id": "a", "currentNodes": 4, "currentNodeType": "x", "allowedNodes": [4], ` + unused + `},
+			{"id": "b", "currentNodes": 4, "currentNodeType": "x", "allowedNodes": [4, 8], ` + used + `}]`, "++", "[0 4] [0 4 8]"},
+		"smallest sizes that do not fit together": {preemptive, `"totalNodes": 5, "jobs": [{"id": "a", "currentNodes": 4, "minNodes": 2, ` + used + `},
+			{"id": "b", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 2 4] [0 4]"},
+		"smallest sizes of a group that do not fit together": {preemptive, `"totalNodes": 9, "groups": [{"id": "top", "limit": 5},
+			{"id": "g", "parentId": "top"}, {"id": "h", "parentId": "top"}], "jobs": [{"id": "a", "groupId": "g", "currentNodes": 4, "minNodes": 2, ` + used + `},
+			{"id": "b", "groupId": "h", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 2 4] [0 4]"},
+		"smallest sizes that do not fit a size limit together": {preemptive, `"totalNodes": 9, "sizeLimits": [{"size": 4, "nodes": 4}], "jobs": [
+			{"id": "a", "currentNodes": 4, "minNodes": 4, ` + used + `}, {"id": "b", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 4] [0 4]"},
+		"before loading jobs and new jobs": {startFirst, `"totalNodes": 3, "jobs": [{"id": "new", "remainingEta": "1s"},
+			{"id": "loads", "currentNodes": 2, "minNodes": 2, "remainingEta": "9000s", "restartTime": "60s"},
+			{"id": "a", "currentNodes": 2, "minNodes": 2, ` + used + `}]`, "+o+", "[1 2 4 8 16] [0 2 4 8 16] [2]"},
+		"it loads": {startFirst, `"totalNodes": 2, "jobs": [{"id": "a", "currentNodes": 1, "remainingEta": "1s", "restartTime": "60s",
+			"recentRestarts": ["0s", "0s", "0s"]}, {"id": "new", "remainingEta": "1s"}, {"id": "next", "remainingEta": "1s"}]`, "++o", "[1] [1 2 4 8 16] [0 1 2 4 8 16]"},
+		"running jobs in order": {fifo, `"totalNodes": 3, "jobs": [{"id": "a", "currentNodes": 2, "minNodes": 2, ` + unused + `},
+			{"id": "b", "currentNodes": 2, "minNodes": 2, ` + used + `}]`, "+-", "[2 4 8 16]"},
+	} {
+		s := parse(t, fmt.Sprintf(`{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": %d}, "snapshot": {%s}}`, test.admission, test.text))
+		classes, sizes := s.admissionClasses(t), []string{}
+		m, err := newModel(s, 10, nil, newBudget(t.Context(), Options{}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i := range m.members {
+			sizes = append(sizes, fmt.Sprint(m.members[i].sizes))
+		}
+		if got := strings.Join(sizes, " "); classes != test.classes || got != test.sizes {
+			t.Errorf("%s: %s with the sizes %s; want %s with %s", name, classes, got, test.classes, test.sizes)
 		}
 	}
 }

@@ -24,16 +24,15 @@ type terms struct {
 	rho      float64    // mean factor of the profiles
 	work     float64    // delta, the remaining work on a mean node
 	needed   float64    // work, and what the loading of a first start would do
-	share    float64    // kbar, the fair share
-	fair     float64    // speed on the fair share, on a mean node
-	fairness float64    // value of work up to that speed, in addition to c
-	exceeds  bool       // its current nodes are in a bound that current nodes exceed
+	exceeds  bool       // a bound that counts its current nodes has fewer than all current nodes together
 	maxSize  float64    // K
 	maxSpeed float64    // the highest speed at the largest size of a type
 	etaError float64
 	key      float64 // logarithm of the sort key
 	gradient float64 // c
 	doubt    float64 // bound of the relative error of c
+	// The fair share kbar, the speed on it, and chat with the factor share_price.
+	fairNodes, fairSpeed, fairGradient float64
 }
 
 const (
@@ -85,6 +84,15 @@ func (s *snapshot) fittingProfiles(j *job) []*profile {
 	return slices.DeleteFunc(slices.Clone(j.profiles), func(p *profile) bool { return p.sizes[0] > s.nodes[p.nodeType] })
 }
 
+// usableProfiles returns the profiles of a job on types that have enough nodes for it, or all profiles if
+// no type has.
+func (s *snapshot) usableProfiles(j *job) []*profile {
+	if fitting := s.fittingProfiles(j); len(fitting) > 0 {
+		return fitting
+	}
+	return j.profiles
+}
+
 // meanFactor returns rho, the speed of a job on a mean node of the given types.
 func (s *snapshot) meanFactor(profiles []*profile) float64 {
 	return s.mean(profiles, func(p *profile) float64 { return p.factor })
@@ -100,7 +108,7 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 			order = append(order, &o.terms[i])
 		}
 	}
-	o.setExceeding(s)
+	o.setExceeds(s)
 	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
 	o.meanWeight = 0
 	for _, of := range order {
@@ -176,15 +184,14 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 			}
 		}
 		of.doubt = nearTie * off / v // The relative error of c is at most the relative error of V.
-		u := of.fair / math.Pow(of.share, a)
-		// saves returns the value of work if the jobs up to this one have so much weight: without
-		// cancellation in 1 - (V_(i-1) / V_i)^p.
+		u := of.fairSpeed / math.Pow(of.fairNodes, a)
+		// saves returns c if V_i is v. There is no cancellation in 1 - (V_(i-1) / V_i)^p.
 		saves := func(v float64) float64 {
 			power := 1 / (1 - a)
 			left := -math.Expm1(power * math.Log1p(-of.weight/v))
 			return v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
 		}
-		of.gradient, of.fairness = max(of.gradient, saves(v)), o.sharePrice*saves(v0+total)
+		of.gradient, of.fairGradient = max(of.gradient, saves(v)), o.sharePrice*saves(v0+total)
 	}
 	return nil
 }
@@ -192,55 +199,43 @@ func (o *totalTime) prepare(s *snapshot, b *budget) error {
 // setShare sets the terms that depend on the fair share of a job.
 func (of *terms) setShare(s *snapshot, share float64) {
 	minSize := slices.MinFunc(of.profiles, func(x, y *profile) int { return cmp.Compare(x.sizes[0], y.sizes[0]) }).sizes[0]
-	of.share = min(max(share, 1, float64(minSize)), of.maxSize)
-	of.fair = s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(of.share) }) / of.rho
+	of.fairNodes = min(max(share, 1, float64(minSize)), of.maxSize)
+	of.fairSpeed = s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(of.fairNodes) }) / of.rho
 	if of.needed = of.work; !of.job.trained {
-		of.needed += of.job.restartTime * of.fair
+		of.needed += of.job.restartTime * of.fairSpeed
 	}
 }
 
-// setExceeding sets exceeds of all jobs.
-func (o *totalTime) setExceeding(s *snapshot) {
-	left, groups := s.available(), make([]int, len(s.groups))
-	for g := range groups {
-		groups[g] = s.groups[g].limit
+// setExceeds sets exceeds of all jobs. Frozen jobs are not included in the bounds.
+func (o *totalTime) setExceeds(s *snapshot) {
+	left := s.available() // what the current nodes leave of each bound, followed by the groups
+	for _, g := range s.groups {
+		left = append(left, g.limit)
 	}
-	// counts returns the bounds that count the current nodes of a job.
-	counts := func(j *job) (bounds []int) {
+	bounds := make([][]int, len(s.jobs)) // that count the current nodes of each job
+	for i := range s.jobs {
+		j := &s.jobs[i]
 		if j.currentNodes == 0 || j.frozen {
-			return nil
+			continue
 		}
-		bounds = []int{max(0, j.nodeType)}
-		for n := range s.limits {
-			if s.limits[n].usage(j, max(0, j.nodeType), j.currentNodes) > 0 {
-				bounds = append(bounds, len(s.nodes)+n)
-			}
+		bounds[i] = s.countedIn(j, j.nodeType, j.currentNodes)
+		for g := range s.withAncestors(j.group) {
+			bounds[i] = append(bounds[i], len(left)-len(s.groups)+g)
 		}
-		return bounds
-	}
-	each := func(visit func(of *terms, bound, group *int)) {
-		for i := range o.terms {
-			for _, n := range counts(&s.jobs[i]) {
-				visit(&o.terms[i], &left[n], nil)
-			}
-			for g := range s.withAncestors(s.jobs[i].group) {
-				if !s.jobs[i].frozen {
-					visit(&o.terms[i], nil, &groups[g])
-				}
-			}
+		for _, n := range bounds[i] {
+			left[n] -= j.currentNodes
 		}
 	}
-	each(func(of *terms, bound, group *int) { *cmp.Or(bound, group) -= of.job.currentNodes })
-	each(func(of *terms, bound, group *int) { of.exceeds = of.exceeds || *cmp.Or(bound, group) < 0 })
+	for i := range o.terms {
+		o.terms[i].exceeds = slices.ContainsFunc(bounds[i], func(n int) bool { return left[n] < 0 })
+	}
 }
 
 // setTerms sets the terms that depend on one job only, and the lower bound of its gradient. An ETA
 // error below 1e-4 counts as none.
 func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	j := of.job
-	if of.profiles = s.fittingProfiles(j); len(of.profiles) == 0 {
-		of.profiles = j.profiles
-	}
+	of.profiles = s.usableProfiles(j)
 	if of.weight = j.weight; o.aging > 0 {
 		of.weight *= 1 + j.waitingTime/max(o.aging, 100*j.restartTime)
 	}
@@ -291,7 +286,7 @@ func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitud
 	if nodes > 0 {
 		moves, restart = j.restartOn(p.nodeType)
 		speed = floorSpeed(p.speed(float64(nodes))) / of.rho
-		saved, share = of.gradient*speed, of.fairness*min(speed, of.fair)
+		saved, share = of.gradient*speed, of.fairGradient*min(speed, of.fairSpeed)
 		if o.cadence > 0 {
 			work := of.work
 			if !j.trained {

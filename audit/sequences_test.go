@@ -229,6 +229,9 @@ func TestRestartBudget(t *testing.T) {
 			{"id": "b", "groupId": "h", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 2 4] [0 4]"},
 		"smallest sizes that do not fit a size limit together": {preemptive, `"totalNodes": 9, "sizeLimits": [{"size": 4, "nodes": 4}], "jobs": [
 			{"id": "a", "currentNodes": 4, "minNodes": 4, ` + used + `}, {"id": "b", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 4] [0 4]"},
+		"smallest sizes that would move and do not fit together": {preemptive, types + `, "sizeLimits": [{"size": 4, "nodes": 3, "nodeType": "x"}], "jobs": [
+			{"id": "a", "currentNodes": 4, "currentNodeType": "x", "minNodes": 4, ` + used + `},
+			{"id": "b", "currentNodes": 8, "currentNodeType": "y", "minNodes": 8, ` + used + `}]`, "oo", "[0 4] [0 8]"},
 		"before loading jobs and new jobs": {startFirst, `"totalNodes": 3, "jobs": [{"id": "new", "remainingEta": "1s"},
 			{"id": "loads", "currentNodes": 2, "minNodes": 2, "remainingEta": "9000s", "restartTime": "60s"},
 			{"id": "a", "currentNodes": 2, "minNodes": 2, ` + used + `}]`, "+o+", "[1 2 4 8 16] [0 2 4 8 16] [2]"},

@@ -139,7 +139,7 @@ func values(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 			values = append(values, protoreflect.ValueOfInt64(v))
 		}
 	case protoreflect.DoubleKind:
-		for _, v := range []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()} {
+		for _, v := range []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 10, 10.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()} {
 			values = append(values, protoreflect.ValueOfFloat64(v))
 		}
 	case protoreflect.BoolKind:

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // TestCornerCases audits decisions that random requests rarely contain.
@@ -48,6 +50,30 @@ func TestCornerCases(t *testing.T) {
 		if got := audit.Check(t.Context(), request, decide(t, request), audit.Options{}); got.Verdict != audit.Confirmed {
 			t.Errorf("%s: %s: %s", name, got.Verdict, got.Reason)
 		}
+	}
+}
+
+// TestEqualSpeeds audits plans in which a job changes to other nodes of the same speed: to as many nodes of
+// another type, and to more nodes of its type. Such a change is not paid back over the time since the last restart,
+// and rounding does not decide whether it is.
+func TestEqualSpeeds(t *testing.T) {
+	t.Parallel()
+	for n := range 200 {
+		request := new(elastallocv1.AllocateRequest)
+		if err := protojson.Unmarshal(fmt.Appendf(nil, `{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE", "includePlan": true},
+			"snapshot": {"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 4}], "jobs": [{"id": "a", "remainingEta": "360000s",
+			"currentNodes": 3, "currentNodeType": "x", "trainingTime": "72000s", "restartTime": "60s", "allowedNodes": [3, 4],
+			"scaling": {"table": {"speeds": [%[1]v, %[1]v]}}, "speeds": [{"nodeType": "x"},
+			{"nodeType": "y", "factor": 3, "scaling": {"table": {"speeds": [%[2]v, %[2]v]}}}]}]}}`, 1+0.0371*float64(n), (1+0.0371*float64(n))/3), request); err != nil {
+			t.Fatal(err)
+		}
+		m := newModel(t, request)
+		m.each(func(plan solver.Plan, v float64) {
+			response := m.respond(plan, v+10, solver.ReasonFeasible, nil)
+			if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
+				t.Errorf("%v: %v", plan, got)
+			}
+		})
 	}
 }
 

@@ -299,7 +299,7 @@ func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitud
 		now = j.current.flooredSpeed(float64(j.currentNodes)) / of.rho
 	}
 	price, payback, faster := o.rescalePrice*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
-	if j.currentNodes > 0 && speed > now {
+	if j.currentNodes > 0 && speed > now*(1+1e-9) { // Otherwise rounding could decide.
 		payback = max(payback, j.sinceChange)
 	}
 	switch {

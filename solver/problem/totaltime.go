@@ -367,6 +367,10 @@ func (m *totalTime) savingRate(job *snapshot.Job, c, speed, left float64) float6
 // would exceed the range of floating-point numbers.
 const minSpeed = 1e-30
 
+// minSpeedup is the smallest ratio of speeds at which a resize makes a job faster. A smaller one may be a
+// rounding error of equal speeds.
+const minSpeedup = 1 + 1e-9
+
 // speedOf returns the speed of the job on the given nodes, 0 for no nodes.
 func speedOf(job *snapshot.Job, nodes float64) float64 {
 	if nodes <= 0 {
@@ -418,7 +422,7 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted 
 			restart = move
 		}
 		payback := max(m.payback, paybackRestarts*restart)
-		if speed > now && !job.Queued() {
+		if speed > now*minSpeedup && !job.Queued() {
 			// A job that has kept its size for long may expect to keep the next one too.
 			payback = max(payback, job.SinceRestart().Seconds())
 		}

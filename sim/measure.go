@@ -42,6 +42,9 @@ type Summary struct {
 	// absent if MaxMinPolicy was not run on the same pool.
 	LaterShare *float64 `json:"later_than_max_min,omitempty"`
 	WorstLater *float64 `json:"worst_ratio_to_max_min,omitempty"`
+	// LaterThanIdeal is the share of jobs whose completion time exceeds MaxIdealRatio times
+	// JobResult.Ideal.
+	LaterThanIdeal float64 `json:"later_than_ideal_share"`
 	// MakespanSeconds is the time from the first submission to the last completion.
 	MakespanSeconds float64 `json:"makespan_s"`
 	// Decisions is the number of decisions. SolveMillis is the distribution of their solve times.
@@ -151,6 +154,9 @@ func Summarize(r *Result, seed uint64) Summary {
 		weights += job.Weight
 		weighted += job.Weight * job.TotalTime().Seconds()
 		s.MaxSlowdown = max(s.MaxSlowdown, job.Slowdown())
+		if job.TotalTime().Seconds() > MaxIdealRatio*job.Ideal.Seconds() {
+			s.LaterThanIdeal++
+		}
 		if job.MinSize >= BigMinimum {
 			s.MaxUnservedBigSeconds = max(s.MaxUnservedBigSeconds, job.Unserved.Seconds())
 		}
@@ -176,6 +182,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		s.PlacementMoves = new(placementMoves / float64(max(1, len(r.Jobs))))
 	}
 	s.Pauses /= float64(max(1, len(r.Jobs)))
+	s.LaterThanIdeal /= float64(max(1, len(r.Jobs)))
 	s.Moves /= float64(max(1, len(r.Jobs)))
 	s.MakespanSeconds = (end - begin).Seconds()
 	if Optimizes(r.Policy) {

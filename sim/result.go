@@ -42,6 +42,8 @@ type JobResult struct {
 	MinSize int
 	// Alone is the completion time of the job alone in the pool, at least 1 s.
 	Alone time.Duration
+	// Ideal is the completion time of the job under ideal fair shares plus one restart time.
+	Ideal time.Duration
 	// Start is the time at which the job first had nodes.
 	Submit, Start, End time.Duration
 	// Unserved is the time without nodes, in the queue and in pauses.

@@ -28,6 +28,15 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	if policy.Rounds > 0 {
 		config.Frequency, config.Round = policy.Rounds, policy.Rounds
 	}
+	result, err := runPolicy(ctx, workload, policy, config, allocator)
+	if err != nil {
+		return nil, err
+	}
+	result.setIdeal(&workload, &config)
+	return result, nil
+}
+
+func runPolicy(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
 	switch {
 	case policy.Name == RecordedPolicy:
 		return recordedResult(workload, policy, config), nil

@@ -155,9 +155,12 @@ func TestRecorded(t *testing.T) {
 	b.Recorded = []NodesAt{{At: 30 * second, Nodes: 2}, {At: 50 * second, Nodes: 0}}
 	result := run(t, policy(t, "recorded"), DefaultConfig(1), a, b)
 	want := []JobResult{
-		{ID: "a", Weight: 1, MinSize: 1, Alone: 100 * second, Start: 5 * second, End: 55 * second, Unserved: 15 * second, Resizes: 2, Nodes: a.Recorded, Outcome: OutcomeCompleted},
 		{
-			ID: "b", Weight: 1, MinSize: 1, Alone: 100 * second, Submit: 10 * second, Start: 30 * second, End: 50 * second,
+			ID: "a", Weight: 1, MinSize: 1, Alone: 100 * second, Ideal: 190 * second, Start: 5 * second, End: 55 * second,
+			Unserved: 15 * second, Resizes: 2, Nodes: a.Recorded, Outcome: OutcomeCompleted,
+		},
+		{
+			ID: "b", Weight: 1, MinSize: 1, Alone: 100 * second, Ideal: 190 * second, Submit: 10 * second, Start: 30 * second, End: 50 * second,
 			Unserved: 20 * second, Nodes: b.Recorded, Outcome: OutcomeCompleted,
 		},
 	}
@@ -310,9 +313,9 @@ func TestFates(t *testing.T) {
 	killed.Fate, killed.Work = OutcomeKilled, 40*second
 	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
 	want := []JobResult{
-		{ID: "hung", Weight: 1, MinSize: 1, Alone: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
-		{ID: "early", Weight: 1, MinSize: 1, Alone: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
-		{ID: "killed", Weight: 1, MinSize: 1, Alone: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
+		{ID: "hung", Weight: 1, MinSize: 1, Alone: 30 * second, Ideal: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
+		{ID: "early", Weight: 1, MinSize: 1, Alone: 20 * second, Ideal: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
+		{ID: "killed", Weight: 1, MinSize: 1, Alone: 40 * second, Ideal: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)

@@ -109,11 +109,7 @@ func (a *Application) largest() int {
 func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 	times := make(map[allocation]float64)
 	spec, begin := j.SnapshotJob(), time.Duration(0)
-	phases := j.Phases
-	if len(phases) == 0 {
-		phases = []Phase{{Until: 1, Speeds: spec.Speeds}}
-	}
-	for _, phase := range phases {
+	for _, phase := range j.phases() {
 		spec.Speeds = phase.Speeds
 		end := min(scale(j.Demand, phase.Until), j.Work)
 		for option, speed := range optionsOf(spec, types) {
@@ -144,6 +140,14 @@ func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[allocation, fl
 			}
 		}
 	}
+}
+
+// phases returns the Phases of the job, one phase of all its work if it has none.
+func (j *WorkloadJob) phases() []Phase {
+	if len(j.Phases) == 0 {
+		return []Phase{{Until: 1, Speeds: j.SnapshotJob().Speeds}}
+	}
+	return j.Phases
 }
 
 // phaseEnd returns the work at which phase n of the job is complete.

@@ -24,10 +24,10 @@ func TestSimulate(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace=../elastalloc/testdata/trace.csv", "--nodes=4,6",
 		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout,
-		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%", "UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 25 files to "+out)
+		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%", "UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 27 files to "+out)
 	want := []string{
 		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg", "decision_times.png", "decision_times.svg",
-		"jobs.csv", "jobs_fifo.png", "jobs_fifo.svg", "jobs_optimal.png", "jobs_optimal.svg", "queueing_time.png",
+		"jobs.csv", "jobs_fifo.png", "jobs_fifo.svg", "jobs_optimal.png", "jobs_optimal.svg", "later.png", "later.svg", "queueing_time.png",
 		"queueing_time.svg", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
 		"slowdown_p95.svg", "summary.json", "total_time.png", "total_time.svg", "unserved_time.png", "unserved_time.svg",
 		"utilization.png", "utilization.svg",
@@ -55,7 +55,7 @@ func checkSummary(t *testing.T, out string) {
 	}
 	run := summary.Runs[0]
 	if diff := cmp.Diff([]string{
-		"completed", "decisions", "idle_node_hours", "jobs", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
+		"completed", "decisions", "idle_node_hours", "jobs", "later_than_ideal_share", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
 		"mean_queue_s", "mean_total_s", "mean_unserved_s", "moves", "node_price", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
 		"pauses", "policy", "rescales", "seed", "solve_ms", "trace", "unproven", "utilization", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
@@ -193,7 +193,7 @@ func TestSimulateMachines(t *testing.T) {
 		unplaced int
 		says     string
 	}{
-		"--placement=move": {0.25, 0, "fifo 1.2 0.00 0.00 0.00 ms 0.25 0"},
+		"--placement=move": {0.25, 0, "fifo 1.2 0% 0.00 0.00 0.00 ms 0.25 0"},
 		// The decisions from 600 s to 3600 s, and the starts 1 s after each decision and submission.
 		"--placement=stay": {0, 11 + 12, "MOVED restarts per job on other machines, without a resize"},
 		"--placement=none": {0, -1, "A machine has 4 gpus."},

@@ -39,6 +39,7 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		{"queueing_time", "Queueing time", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
 		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
 		{"changes", "Resizes after the start", "resizes per job", (*sim.Summary).ResizesPerJob},
+		{"later", "Jobs later than under ideal fair shares", "jobs (%)", func(s *sim.Summary) float64 { return 100 * s.LaterThanIdeal }},
 		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " completed 100", "per 100 jobs", summary.ExtraJobs},
 		{"worst_team", "The worst team compared with its own partition", "ratio of mean JCTs", func(s *sim.Summary) float64 {
 			if s.WorstTeam == nil {

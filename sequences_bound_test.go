@@ -21,7 +21,7 @@ const minError = 0.1 * math.Sqrt2
 
 // TestSequenceOfDecisions runs closed loops, each with a fixed set of jobs on a fixed pool until
 // all jobs that fit have completed, and checks every step of the proof in docs/explanation/sequences.md and
-// the bound on the number of resizes. The test computes the quantities of
+// the bounds on resizes and lost time. The test computes the quantities of
 // the bounds from the jobs. Only c_i and the change costs are results of the solver.
 func TestSequenceOfDecisions(t *testing.T) {
 	t.Parallel()
@@ -46,14 +46,14 @@ func TestSweepCompletes(t *testing.T) {
 		for _, loadingCounts := range []bool{false, true} {
 			l := &sequence{
 				pool: 1, admission: admission, interval: 300, loadingCounts: loadingCounts,
-				price: solver.DefaultRescalePrice, random: rand.New(rand.NewPCG(1, 2)),
+				price: solver.DefaultRescalePrice, sharePrice: solver.DefaultSharePrice, random: rand.New(rand.NewPCG(1, 2)),
 			}
 			for i := range 4 {
 				l.jobs = append(l.jobs, &sequenceJob{id: fmt.Sprint("s", i), left: 3600, sizes: []int{1}, efficiency: 0.8, weight: 1, restart: 300})
 			}
 			l.run(t, a)
-			if charged := l.resizes + l.pauses; charged > 0 {
-				t.Errorf("%s: %d resizes and pauses; want none, because the jobs are identical", admission, charged)
+			if l.pauses > 0 {
+				t.Errorf("%s: %d pauses; want none, because the jobs are identical", admission, l.pauses)
 			}
 		}
 	}
@@ -69,18 +69,21 @@ type sequence struct {
 	atCompletions bool           // whether there is a decision at every completion too
 	loadingCounts bool           // whether training time includes the time that a job loads
 	price         time.Duration
+	sharePrice    float64
 	random        *rand.Rand
 
-	all                              []*sequenceJob
-	now, decided                     float64 // decided is the time of the last decision
-	meanWeight                       float64 // at the last decision
-	starts, resumes, resizes, pauses int
-	displacing                       int  // decisions that start a job on nodes in use
-	completed                        bool // whether a job has completed since the last decision
-	piece                            *piece
-	total                            piece // the sums over the pieces that are closed
-	pieces                           int
-	largestValue                     float64 // of all plans under any set of jobs, F_max
+	all                     []*sequenceJob
+	now, decided            float64 // decided is the time of the last decision
+	meanWeight              float64 // at the last decision
+	starts, resumes, pauses int
+	growths, shrinks        int
+	displacing              int  // decisions that start a job on nodes in use
+	completed               bool // whether a job has completed since the last decision
+	piece                   *piece
+	total                   piece // the sums over the pieces that are closed
+	pieces                  int
+	largestValue            float64 // of all plans under any set of jobs, Q_max
+	value, lost             float64 // of the time with nodes, and of its part in restarts
 }
 
 // sequenceJob is a job of a sequence.
@@ -93,29 +96,34 @@ type sequenceJob struct {
 	nodes              int
 	loading            float64 // remaining loading time
 	trained, waited    float64
-	since              float64 // time of the last resize
-	restarted          bool    // whether it has been resized or has resumed
-	c, demand          float64 // c_i, relative to the mean weight, and the work of its key at the last decision
+	onNodes            float64   // time with nodes
+	changed            float64   // onNodes at the last change
+	restarts           []float64 // onNodes at the restarts
+	c, share           float64   // c_i and the value of the fair share at the last decision, relative to the mean weight
+	need               float64   // at the last decision, see sequence.need
+	first, fallen      float64   // the largest need possible, and the sum of the decreases of its logarithm
 }
 
-// keyWork returns the work that determines the key of a job, as snapshots state it.
-func (l *sequence) keyWork(j *sequenceJob) float64 {
+// need returns the work by which a job is ranked, with the first start of a job that never started.
+func (l *sequence) need(j *sequenceJob) float64 {
 	work := math.Ceil(j.left*1e9) / 1e9
 	if j.nodes == 0 && j.trained == 0 {
-		share := max(1, float64(l.pool)/float64(len(l.jobs)), float64(j.sizes[0]))
-		work += j.restart * math.Pow(min(share, float64(j.largest())), j.exponent())
+		work += j.restart * j.speedOn(l.fairShare(j))
 	}
 	return work
 }
 
+// fairShare returns the nodes of the fair share of a job.
+func (l *sequence) fairShare(j *sequenceJob) float64 {
+	share := max(1, float64(l.pool)/float64(len(l.jobs)))
+	return min(max(share, float64(j.sizes[0])), float64(j.largest()))
+}
+
 func (j *sequenceJob) exponent() float64 { return math.Log2(2 * j.efficiency) }
 
-func (j *sequenceJob) speed(nodes int) float64 {
-	if nodes == 0 {
-		return 0
-	}
-	return math.Pow(float64(nodes), j.exponent())
-}
+func (j *sequenceJob) speed(nodes int) float64 { return j.speedOn(float64(nodes)) }
+
+func (j *sequenceJob) speedOn(nodes float64) float64 { return math.Pow(nodes, j.exponent()) }
 
 // largest returns the largest size.
 func (j *sequenceJob) largest() int { return j.sizes[len(j.sizes)-1] }
@@ -131,7 +139,7 @@ func (j *sequenceJob) fastest(pool int) float64 {
 	return highest
 }
 
-// aging returns the effective aging of the job, A_i. payback returns L_i after a short stretch.
+// aging returns the effective aging of the job, A_i. payback returns L_i of a job that has just restarted.
 func (j *sequenceJob) aging() float64 { return max(solver.DefaultAging.Seconds(), 100*j.restart) }
 
 func (j *sequenceJob) payback() float64 { return max(solver.DefaultPayback.Seconds(), 4*j.restart) }
@@ -142,11 +150,11 @@ func (j *sequenceJob) aged() float64 { return j.weight * (1 + j.waited/j.aging()
 // piece is a sequence of decisions with the same jobs, none of which starts a job on nodes in use. All values are divided by the mean weight.
 type piece struct {
 	first    float64 // value of the plan before the first decision
-	declines float64 // of c_i, times the current speed
+	declines float64 // of the values of the jobs on their current nodes
 	allowed  float64 // bound of the proof on the declines
 
-	costs, bonus, lost float64 // sums over the decisions, as in step
-	charged, late      int
+	costs, bonus float64 // sums over the decisions, as in step
+	slower       int
 }
 
 // randomSequence returns a sequence before its first decision.
@@ -158,6 +166,7 @@ func randomSequence(t *rapid.T) *sequence {
 		atCompletions: rapid.Bool().Draw(t, "decisions at completions"),
 		loadingCounts: rapid.Bool().Draw(t, "loading counts"),
 		price:         rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, solver.DefaultRescalePrice}).Draw(t, "RescalePrice"),
+		sharePrice:    rapid.SampledFrom([]float64{solver.DefaultSharePrice, 0, 10}).Draw(t, "SharePrice"),
 		random:        rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 	}
 	restart := rapid.SampledFrom([]float64{15, 60, 300, 900}).Draw(t, "restart")
@@ -197,6 +206,9 @@ func (l *sequence) fits(j *sequenceJob) bool { return j.sizes[0] <= l.pool }
 func (l *sequence) run(t rapid.TB, a *elastalloc.Allocator) {
 	t.Helper()
 	l.all = l.jobs
+	for _, j := range l.jobs {
+		j.first = j.left + j.restart*j.speed(j.largest())
+	}
 	next := 0.0
 	for decisions := 0; slices.ContainsFunc(l.jobs, l.fits); {
 		if l.now >= next || l.completed && l.atCompletions {
@@ -232,6 +244,9 @@ func (l *sequence) advance(next float64) {
 		}
 		loading := min(j.loading, passed)
 		j.loading -= loading
+		j.onNodes += passed
+		l.value += passed * j.c * j.speed(j.nodes)
+		l.lost += loading * j.c * j.speed(j.nodes)
 		j.left -= (passed - loading) * j.speed(j.nodes)
 		if j.trained += passed - loading; l.loadingCounts {
 			j.trained += loading
@@ -247,11 +262,9 @@ func (l *sequence) snapshot() *solver.Snapshot {
 	s := &solver.Snapshot{TotalNodes: l.pool}
 	seconds := func(s float64) time.Duration { return time.Duration(math.Ceil(s * 1e9)) }
 	for _, j := range l.jobs {
-		var restarts []time.Duration // One entry determines L_i, and the restart budget needs three.
-		if j.restarted && j.nodes > 0 {
-			restarts = []time.Duration{seconds(l.now - j.since)}
-		} else if j.restarted {
-			restarts = []time.Duration{0}
+		var restarts []time.Duration
+		for n := len(j.restarts) - 1; n >= max(0, len(j.restarts)-solver.MaxRecentRestarts); n-- {
+			restarts = append(restarts, seconds(j.onNodes-j.restarts[n]))
 		}
 		s.Jobs = append(s.Jobs, solver.Job{
 			ID: j.id, RemainingETA: seconds(j.left), AllowedNodes: j.sizes, CurrentNodes: j.nodes, Weight: &j.weight,
@@ -266,7 +279,7 @@ func (l *sequence) snapshot() *solver.Snapshot {
 func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 	t.Helper()
 	s := l.snapshot()
-	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{RescalePrice: &l.price, SharePrice: new(0.0)}}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{RescalePrice: &l.price, SharePrice: &l.sharePrice}}
 	d, err := a.Allocate(context.Background(), s, o)
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +288,7 @@ func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 		t.Fatal("greedy decided; the theorem is about optimal decisions")
 	}
 	limits := l.bounds()
-	step := l.observe(t, solver.NewProblemFor(s.WithDefaults(), o.WithDefaults()), d, limits.meanWeight)
+	step := l.observe(t, solver.NewProblemFor(s.WithDefaults(), o.WithDefaults()), d, limits)
 	if l.largestValue = max(l.largestValue, limits.largestValue); step.after > limits.largestValue*(1+1e-9) {
 		t.Fatalf("the value of a plan is %v; want at most %v", step.after, limits.largestValue)
 	}
@@ -292,7 +305,7 @@ func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 	} else {
 		l.piece.add(t, step)
 	}
-	l.apply(d, s, step.slope, limits.meanWeight)
+	l.apply(d, step.slope, limits)
 }
 
 // step is what a decision changes, with all values divided by the mean weight.
@@ -301,30 +314,33 @@ type step struct {
 	before, after float64   // values of the plan before and after
 	costs         float64   // of the changes
 	bonus         float64   // for first starts
-	charged, late int       // growths after a stretch of more than L_i are late; all other resizes and pauses are charged
-	lost          float64   // time that jobs spent restarting in these stretches, by its value now
+	slower        int       // pauses, and resizes to smaller sizes
 	displacing    bool      // whether a job had to start on nodes in use
 }
 
 // observe computes the changes of a decision and checks the cost of every resize and pause.
-func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, meanWeight float64) step {
+func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, limits bounds) step {
 	t.Helper()
 	now := step{slope: make([]float64, len(l.jobs))}
 	inUse, forced := 0, 0
 	for n := range p.Jobs {
 		admitted := &p.Jobs[n]
-		j, nodes := l.jobs[admitted.Index], d.Allocations[admitted.Index].Nodes
+		i := admitted.Index
+		j, nodes := l.jobs[i], d.Allocations[i].Nodes
 		bonus := 0.0
 		if j.nodes == 0 && j.trained == 0 && l.admission == solver.AdmissionOptimized {
 			bonus = solver.DefaultStartBonus.Seconds() / solver.DefaultPayback.Seconds()
 		}
+		share := func(nodes int) float64 { return limits.share[i] * min(j.speed(nodes), j.speedOn(l.fairShare(j))) }
 		c, largest := 0.0, len(admitted.Options)-1
 		if size := int(admitted.Options[largest].Nodes); size > 0 {
-			c = ((admitted.OptionValue[largest]+admitted.ChangeCost[largest])/meanWeight - bonus) / j.speed(size)
+			c = ((admitted.OptionValue[largest]+admitted.ChangeCost[largest])/limits.meanWeight - bonus - share(size)) / j.speed(size)
 		}
-		cost := admitted.ChangeCost[slices.Index(admitted.Options, solver.NewOption(0, nodes))] / meanWeight
-		now.slope[admitted.Index] = c
-		now.before, now.after, now.costs = now.before+c*j.speed(j.nodes), now.after+c*j.speed(nodes), now.costs+cost
+		cost := admitted.ChangeCost[slices.Index(admitted.Options, solver.NewOption(0, nodes))] / limits.meanWeight
+		now.slope[i] = c
+		now.before += c*j.speed(j.nodes) + share(j.nodes)
+		now.after += c*j.speed(nodes) + share(nodes)
+		now.costs += cost
 		inUse += j.nodes
 		switch {
 		case j.nodes == 0:
@@ -333,17 +349,13 @@ func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, mea
 				now.bonus += bonus
 			}
 		case nodes != j.nodes:
-			stretch, longest := l.now-j.since, j.payback()
+			payback := j.payback()
 			if nodes > j.nodes {
-				longest = max(longest, stretch)
-			}
-			if longest == j.payback() {
-				now.charged++
-				now.lost += min(j.restart, stretch) * c * j.speed(j.nodes)
+				payback = max(payback, j.onNodes-j.changed)
 			} else {
-				now.late++
+				now.slower++
 			}
-			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / longest; cost < due*(1-1e-9) {
+			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / payback; cost < due*(1-1e-9) {
 				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d nodes may be wasted", j.id, j.nodes, nodes, cost, due)
 			}
 		}
@@ -360,34 +372,36 @@ func (p *piece) add(t rapid.TB, now step) {
 		t.Fatalf("the value of a decision including the cost of its changes is %v; the value without changes is %v", gained, now.before)
 	}
 	p.costs, p.bonus = p.costs+now.costs, p.bonus+now.bonus
-	p.charged, p.late, p.lost = p.charged+now.charged, p.late+now.late, p.lost+now.lost
+	p.slower += now.slower
 	if limit := now.after - p.first + p.declines + p.bonus; p.costs > limit+1e-6*(1+limit) {
 		t.Fatalf("changes cost %v; want at most %v", p.costs, limit)
 	}
 }
 
 // apply applies a decision and stores the values for the comparison with the next one.
-func (l *sequence) apply(d solver.Decision, s *solver.Snapshot, slope []float64, meanWeight float64) {
-	l.completed, l.decided, l.meanWeight = false, l.now, meanWeight
+func (l *sequence) apply(d solver.Decision, slope []float64, limits bounds) {
+	l.completed, l.decided, l.meanWeight = false, l.now, limits.meanWeight
 	for i, j := range l.jobs {
-		j.c, j.demand = slope[i], l.keyWork(j)
+		j.c, j.share, j.need = slope[i], limits.share[i], l.need(j)
 		nodes := d.Allocations[i].Nodes
 		switch {
 		case nodes == j.nodes:
 			continue
 		case nodes == 0:
 			l.pauses++
+		case j.nodes > nodes:
+			l.shrinks++
 		case j.nodes > 0:
-			l.resizes++
+			l.growths++
 		case j.trained > 0:
 			l.resumes++
 		default:
 			l.starts++
 		}
 		if nodes > 0 && (j.nodes > 0 || j.trained > 0) {
-			j.restarted = true
+			j.restarts = append(j.restarts, j.onNodes)
 		}
-		j.nodes, j.since, j.loading = nodes, l.now, 0
+		j.nodes, j.changed, j.loading = nodes, j.onNodes, 0
 		if nodes > 0 {
 			j.loading = j.restart
 		}
@@ -401,6 +415,7 @@ type bounds struct {
 	futureWork   float64   // V_0 relative to the mean weight, F N / mean largest size
 	unit         []float64 // N^a u_i
 	maxSlope     []float64 // of c_i, C_i
+	share        []float64 // share_price chat_i relative to the mean weight
 	largestValue float64   // of a plan, F_max
 	rate         float64   // at which aging lowers the logarithm of c_i at most, mu
 }
@@ -424,12 +439,15 @@ func (l *sequence) bounds() (b bounds) {
 	}
 	b.exponent = min(max(b.exponent, 0.05), 0.97)
 	b.futureWork = pool / meanLargest
+	all, power := b.futureWork+n, 1/(1-b.exponent)
 	for _, j := range l.jobs {
-		share := min(max(1, pool/n, float64(j.sizes[0])), float64(j.largest()))
-		unit := math.Pow(pool, b.exponent) * math.Pow(share, j.exponent()-b.exponent)
-		highest := max((b.futureWork+n)/unit, n/j.speed(j.largest()))
+		fair := l.fairShare(j)
+		unit := math.Pow(pool, b.exponent) * math.Pow(fair, j.exponent()-b.exponent)
+		highest := max(all/unit, n/j.speed(j.largest()))
 		b.unit, b.maxSlope = append(b.unit, unit), append(b.maxSlope, highest)
-		b.largestValue += highest * j.fastest(l.pool)
+		rest := 1 - j.aged()/b.meanWeight/all
+		b.share = append(b.share, l.sharePrice*all*math.Pow(1-math.Pow(rest, power), 1/power)/unit)
+		b.largestValue += (highest + l.sharePrice*all/unit) * j.fastest(l.pool)
 	}
 	b.rate = (1 + agingRate(b.exponent, n/b.futureWork)) / minAging
 	return b
@@ -456,34 +474,56 @@ func TestAgingRate(t *testing.T) {
 	}
 }
 
-// checkDeclines checks how far each c_i has fallen since the last decision, which had the same
+// checkDeclines checks how far the value of each job has fallen since the last decision, which had the same
 // jobs, and adds up the declines.
 func (l *sequence) checkDeclines(t rapid.TB, now bounds, slope []float64) {
 	t.Helper()
 	peak := 1 / math.Sqrt(2*math.Pi) / minError // the highest slope of an expected order
 	n, aged := float64(len(l.jobs)), math.Log(now.meanWeight/l.meanWeight)
+	fallen, weighted := 0.0, 0.0 // sums of the decreases of the logarithms of the needs
+	falls := make([]float64, len(l.jobs))
+	for i, j := range l.jobs {
+		falls[i] = l.fall(t, j)
+		fallen, weighted = fallen+falls[i], weighted+falls[i]*j.aged()/l.meanWeight
+	}
 	for i, j := range l.jobs {
 		if slope[i] == 0 {
 			continue // It does not fit.
 		}
-		fallen, weighted := 0.0, 0.0 // logarithms of the demands of the other jobs
-		for _, other := range l.jobs {
-			if other != j {
-				fell := math.Log(other.demand / l.keyWork(other))
-				fallen, weighted = fallen+fell, weighted+fell*other.aged()/l.meanWeight
-			}
-		}
-		limit := now.rate*(l.now-l.decided) + now.exponent*peak*weighted/now.futureWork
+		others, othersWeighted := fallen-falls[i], weighted-falls[i]*j.aged()/l.meanWeight
+		limit := now.rate*(l.now-l.decided) + now.exponent*peak*othersWeighted/now.futureWork
 		if decline := math.Log(j.c / slope[i]); decline > limit+1e-8 {
 			t.Fatalf("%s: ln c fell by %v in %.0f s; want at most %v", j.id, decline, l.now-l.decided, limit)
 		}
-		decline := max(0, j.c-slope[i])
-		l.piece.declines += decline * j.speed(j.nodes)
-		l.piece.allowed += j.fastest(l.pool) * (now.maxSlope[i]*aged + peak/now.unit[i]*n*(now.exponent*aged+fallen))
+		shareFell := 0.0
+		if j.share > 0 {
+			if shareFell = math.Log(j.share / now.share[i]); shareFell > (1-now.exponent)*aged+1e-9 {
+				t.Fatalf("%s: the logarithm of the value of its fair share fell by %v; want at most %v", j.id, shareFell, (1-now.exponent)*aged)
+			}
+		}
+		l.piece.declines += max(0, j.c-slope[i])*j.speed(j.nodes) +
+			max(0, j.share-now.share[i])*min(j.speed(j.nodes), j.speedOn(l.fairShare(j)))
+		l.piece.allowed += j.fastest(l.pool) * (now.maxSlope[i]*aged + peak/now.unit[i]*n*(now.exponent*aged+others) +
+			(1-now.exponent)*l.sharePrice*(now.futureWork+n)/now.unit[i]*aged)
 		if l.piece.declines > l.piece.allowed+1e-8 {
 			t.Fatalf("declines total %v; want at most %v", l.piece.declines, l.piece.allowed)
 		}
 	}
+}
+
+// fall returns the decrease of the logarithm of the need of a job since the last decision, and checks the sum of
+// these decreases. If a job is paused in its first start and training_time does not count it, the job counts
+// as never started again, and the sum has no bound.
+func (l *sequence) fall(t rapid.TB, j *sequenceJob) float64 {
+	t.Helper()
+	need := l.need(j)
+	fell := max(0, math.Log(j.need/need))
+	j.fallen += fell
+	startsOnce := l.loadingCounts || l.admission != solver.AdmissionPreemptive
+	if limit := math.Log(j.first / need); startsOnce && j.fallen > limit+1e-9 {
+		t.Fatalf("%s: the logarithm of its need fell by %v; want at most %v", j.id, j.fallen, limit)
+	}
+	return fell
 }
 
 // close ends a piece.
@@ -492,9 +532,7 @@ func (l *sequence) close() {
 		l.pieces++
 		l.total.declines += l.piece.declines
 		l.total.allowed += l.piece.allowed
-		l.total.charged += l.piece.charged
-		l.total.late += l.piece.late
-		l.total.lost += l.piece.lost
+		l.total.slower += l.piece.slower
 		l.total.bonus += l.piece.bonus
 	}
 	l.piece = nil
@@ -504,28 +542,26 @@ func (l *sequence) close() {
 func (l *sequence) check(t rapid.TB) {
 	t.Helper()
 	n := len(l.all)
-	longest := 0.0 // payback
+	payback, restart, sizes := 0.0, 0.0, 0 // the largest of all jobs
 	for _, j := range l.all {
-		longest = max(longest, j.payback())
+		payback, restart, sizes = max(payback, j.payback()), max(restart, j.restart), max(sizes, len(j.sizes))
 	}
 	if l.displacing > n || l.pieces > 2*n+1 {
 		t.Fatalf("%d decisions displaced jobs and there were %d pieces; want at most %d and %d", l.displacing, l.pieces, n, 2*n+1)
 	}
-	if limit := longest * (float64(l.pieces)*l.largestValue + l.total.declines + l.total.bonus); l.total.lost > limit*(1+1e-6) {
-		t.Fatalf("restarts cost %v; want at most %v", l.total.lost, limit)
-	}
 	for _, declines := range []float64{l.total.declines, l.total.allowed} {
-		limit := longest / l.price.Seconds() * (float64(l.pieces)*l.largestValue + declines + l.total.bonus)
-		if float64(l.total.charged) > limit {
-			t.Fatalf("%d resizes and pauses; want at most %v", l.total.charged, limit)
+		costs := float64(l.pieces)*l.largestValue + declines + l.total.bonus
+		slower := payback/l.price.Seconds()*costs + float64(n*l.displacing)
+		if float64(l.shrinks+l.pauses) > slower || float64(l.total.slower+n*l.displacing) < float64(l.shrinks+l.pauses) {
+			t.Fatalf("%d pauses and %d resizes to smaller sizes, %d of both without displacing; want at most %v", l.pauses, l.shrinks, l.total.slower, slower)
 		}
-	}
-	undisplaced := l.total.charged + l.total.late
-	if charged := l.resizes + l.pauses; charged > undisplaced+n*l.displacing {
-		t.Fatalf("%d resizes and pauses, %d of them at decisions that displaced nothing; want at most %d others", charged, undisplaced, n*l.displacing)
-	}
-	if most := int(float64(n) * l.now / solver.DefaultPayback.Seconds()); l.total.late > most {
-		t.Fatalf("%d resizes and pauses after long stretches in %.0f s; want at most %d", l.total.late, l.now, most)
+		if most := float64(sizes) * (slower + float64(n)); float64(l.shrinks+l.pauses+l.growths) > most {
+			t.Fatalf("%d resizes; want at most %v", l.shrinks+l.pauses+l.growths, most)
+		}
+		limit := (payback+restart)*costs + float64(n+l.displacing)*restart*l.largestValue + restart/(4*payback)*l.value
+		if l.lost > limit*(1+1e-6) {
+			t.Fatalf("restarts cost %v; want at most %v", l.lost, limit)
+		}
 	}
 	if l.admission != solver.AdmissionPreemptive && l.starts > n {
 		t.Fatalf("%d first starts of %d jobs; a loading job lost its nodes", l.starts, n)

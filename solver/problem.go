@@ -126,6 +126,7 @@ const (
 	DefaultPausePriceFactor = problem.DefaultPausePriceFactor
 	DefaultStartBonus       = problem.DefaultStartBonus
 	DefaultQuotaPrice       = problem.DefaultQuotaPrice
+	DefaultSharePrice       = problem.DefaultSharePrice
 
 	MaxFactor        = problem.MaxFactor
 	MaxTotalTimeSpan = problem.MaxTotalTimeSpan

@@ -3,10 +3,16 @@ package elastalloc_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/internal/apiconv"
+	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -103,6 +109,99 @@ func TestOpenWorldScenarios(t *testing.T) {
 						t.Errorf("%s, %s, %s: the first job %s; must complete within %.0f s", test.name, objective, admission, ends, test.most)
 					}
 				}
+			}
+		}
+	}
+}
+
+// TestUnknownRestartTime runs two equal jobs on one node whose restarts take 5 min, which the scheduler does not
+// know. Both complete one after the other, without a change.
+func TestUnknownRestartTime(t *testing.T) {
+	t.Parallel()
+	for _, admission := range solver.Admissions() {
+		w := newOpenWorld(1)
+		w.allocator, w.options = newAllocator(t, elastalloc.Options{}).Allocator, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}
+		w.hides = func(job *solver.Job) { job.RestartTime = 0 }
+		w.add("a", 0, 1, 1, 7200)
+		w.add("b", 0, 1, 1, 7200)
+		for _, j := range w.jobs {
+			j.RestartTime = 5 * time.Minute
+		}
+		err := w.runFor(t.Context(), tenDays, func(*loopJob) bool { return true })
+		if first, last := w.jobs[0], w.jobs[1]; err != nil || max(first.end, last.end) != 15_000 || first.resizes+last.resizes > 0 {
+			t.Errorf("%s: the jobs complete after %.0f and %.0f s with %d and %d resizes, %v", admission, first.end, last.end, first.resizes, last.resizes, err)
+		}
+	}
+}
+
+// TestSmallGrowth runs a long job on 3 of 4 nodes, with legal sizes of 3 and 4 and restarts of 10 min. It grows within
+// hours, although 4 nodes are less than 4/3 times as fast.
+func TestSmallGrowth(t *testing.T) {
+	t.Parallel()
+	w := newOpenWorld(3)
+	w.capacities = append(w.capacities, capacity{600, 4})
+	w.allocator, w.options = newAllocator(t, elastalloc.Options{}).Allocator, solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+		TotalTime: solver.TotalTimeOptions{SharePrice: new(0.0)}, // The value of the fair share would be enough.
+	}
+	j := w.add("long", 0, 3, 4, 1e7)
+	j.AllowedNodes, j.RestartTime = []int{3, 4}, 10*time.Minute
+	if err := w.runFor(t.Context(), 6*3600, func(*loopJob) bool { return true }); err != nil || j.current.nodes != 4 {
+		t.Errorf("the job has %d nodes after 6 h, %v", j.current.nodes, err)
+	}
+}
+
+// TestLargestWeights checks that no node is idle next to a paused job that fits, although another job has the largest
+// weight.
+func TestLargestWeights(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	random := rand.New(rand.NewPCG(8, 0))
+	for range 2000 {
+		s := &solver.Snapshot{TotalNodes: 2 + random.IntN(20)}
+		for i := range 2 + random.IntN(6) {
+			job := solver.Job{
+				ID: fmt.Sprint(i), RemainingETA: time.Duration(1+random.IntN(100_000)) * time.Second, MaxNodes: 1 + random.IntN(4),
+				TrainingTime: time.Hour, CurrentNodes: random.IntN(2), Weight: new(math.Pow(10, 6*random.Float64()-3)),
+			}
+			if i == 0 {
+				job.Weight = new(solver.MaxWeight)
+			}
+			s.Jobs = append(s.Jobs, job)
+		}
+		d, err := a.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, allocation := range d.Allocations {
+			if allocation.Nodes == 0 && d.Report.IdleNodes > 0 {
+				t.Fatalf("job %s waits next to %d idle nodes: %+v", allocation.JobID, d.Report.IdleNodes, s.Jobs)
+			}
+		}
+	}
+}
+
+// TestLargerPoolPausesNoJob decides the snapshot of the demo with up to 20 more nodes. No job is paused.
+func TestLargerPoolPausesNoJob(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("examples/busy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAllocator(t, elastalloc.Options{})
+	for more := range int32(21) {
+		request := new(elastallocv1.AllocateRequest)
+		if err := protojson.Unmarshal(text, request); err != nil {
+			t.Fatal(err)
+		}
+		request.Snapshot.TotalNodes += more
+		response, err := apiconv.InProcess{Allocator: a.Allocator}.Allocate(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, allocation := range response.GetAllocations() {
+			if allocation.GetChange() == elastallocv1.Change_CHANGE_PREEMPT {
+				t.Errorf("%d more nodes: job %s is paused", more, allocation.GetJobId())
 			}
 		}
 	}

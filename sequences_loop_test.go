@@ -29,6 +29,8 @@ type closedLoop struct {
 	onEvent  eventAction
 	// countsLoading states that training_time includes the time in which a job loads.
 	countsLoading bool
+	// hides removes fields from the snapshot of a job that the scheduler does not know. It may be nil.
+	hides func(job *solver.Job)
 
 	now        float64
 	workedAt   float64 // the last time at which a job made progress
@@ -115,6 +117,9 @@ func (l *closedLoop) snapshot(active []*loopJob) *solver.Snapshot {
 		job.TrainingTime = duration(j.trained)
 		if l.countsLoading {
 			job.TrainingTime = duration(j.onNodes)
+		}
+		if l.hides != nil {
+			l.hides(&job)
 		}
 		s.Jobs = append(s.Jobs, job)
 	}

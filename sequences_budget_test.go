@@ -16,7 +16,7 @@ import (
 func TestRestartsWithinBudget(t *testing.T) {
 	t.Parallel()
 	for sizes := 1; sizes <= 4; sizes++ {
-		for forced := 0; forced <= 2; forced++ {
+		for forced := range 3 {
 			most := solver.MaxRecentRestarts + sizes - 1 + forced*sizes
 			if got := mostRestarts(sizes, forced); got != most {
 				t.Errorf("%d legal sizes, %d forced pauses: at most %d restarts; want %d", sizes, forced, got, most)

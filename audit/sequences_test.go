@@ -165,6 +165,10 @@ func TestAdmission(t *testing.T) {
 			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 1}, {"id": "p", "groupId": "g", "remainingEta": "1s"}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+-+-+"},
+		"a second running job that does not fit its group": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
+			"groups": [{"id": "d", "limit": 4}, {"id": "g", "parentId": "d", "limit": 3}, {"id": "h", "parentId": "d"}], "jobs": [
+			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 3, "minNodes": 3, "maxNodes": 3}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 1},
+			{"id": "c", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "q", "groupId": "h", "remainingEta": "1s"}]}`, "+---"},
 		"a running job that does not fit its group, OPTIMIZED": {`"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
 			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "groupId": "g", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},

@@ -133,8 +133,9 @@ func (m *minimums) keepRunning() bool {
 	all := true
 	for i, needs := range m.fitting(running) {
 		switch {
-		case m.headroom.FreeInGroup(needs.group) < needs.smallest:
-			m.headroom.BlockedByLimit(needs.group, needs.smallest) // This blocks the group.
+		case needs.smallest > m.headroom.SmallestLimit(needs.group):
+		case needs.smallest > m.headroom.FreeInGroup(needs.group):
+			m.headroom.BlockGroups(needs.group, needs.smallest)
 		case !m.admit(i):
 			all = false
 		}

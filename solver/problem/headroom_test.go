@@ -73,6 +73,14 @@ func TestAdmissionWithGroups(t *testing.T) {
 			},
 		},
 		{
+			name: "running jobs that a limit stops have their department behind them, in any order", nodes: 20,
+			groups: []solver.Group{{ID: "d", Limit: new(4)}, {ID: "a", ParentID: "d", Limit: new(3)}, {ID: "b", ParentID: "d"}},
+			jobs:   []solver.Job{inGroup("a3", "a", 3, 3), inGroup("a1", "a", 1, 1), inGroup("a2", "a", 2, 2), never("b1", "b", 1)},
+			forced: map[solver.Admission][]string{
+				solver.AdmissionFIFO: {"a3"}, solver.AdmissionOptimized: {"a3"}, solver.AdmissionStartFirst: {"a3", "b1"},
+			},
+		},
+		{
 			name: "the pool ends the line for all", nodes: 6,
 			groups: []solver.Group{{ID: "a", Limit: new(9)}, {ID: "b"}},
 			jobs:   []solver.Job{never("a4", "a", 4), never("b3", "b", 3), never("a2", "a", 2)},

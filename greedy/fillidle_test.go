@@ -74,7 +74,14 @@ func TestFillIdleProperties(t *testing.T) {
 		s := snapshots().Draw(t, "snapshot")
 		options := FillIdle(s)
 		used, current, waits := 0, 0, false
-		kept := 0 // nodes kept by running jobs so far
+		keeps, kept := make([]int, len(s.Jobs)), 0 // nodes that each running job keeps, and their sum
+		for _, exhausted := range []bool{true, false} {
+			for i := range s.Jobs {
+				if nodes := s.Jobs[i].CurrentNodes; s.UsedRestartBudget(i) == exhausted && kept+nodes <= s.TotalNodes {
+					keeps[i], kept = nodes, kept+nodes
+				}
+			}
+		}
 		for i := range s.Jobs {
 			job := &s.Jobs[i]
 			nodes := int(options[i].Nodes)
@@ -82,14 +89,9 @@ func TestFillIdleProperties(t *testing.T) {
 			current += job.CurrentNodes
 			switch {
 			case !job.Queued():
-				want := 0
-				if kept+job.CurrentNodes <= s.TotalNodes {
-					want = job.CurrentNodes
+				if nodes != keeps[i] {
+					t.Fatalf("running job %d is resized from %d to %d nodes; must have %d", i, job.CurrentNodes, nodes, keeps[i])
 				}
-				if nodes != want {
-					t.Fatalf("running job %d is resized from %d to %d nodes; the jobs before it have %d", i, job.CurrentNodes, nodes, kept)
-				}
-				kept += want
 			case nodes == 0:
 				// A job that never fits does not block the queue.
 				waits = waits || job.LegalSizes()[0] <= s.TotalNodes

@@ -226,11 +226,12 @@ func TestRestartBudget(t *testing.T) {
 		"it does not move": {optimized, types + `, "jobs": [{"id": "a", "currentNodes": 4, "currentNodeType": "x", ` + used + `}]`, "+", "[0 1 2 4]"},
 		"it has to move": {fifo, types + `, "jobs": [{"id": "a", "currentNodes": 4, "currentNodeType": "x", "allowedNodes": [4], ` + unused + `},
 			{"id": "b", "currentNodes": 4, "currentNodeType": "x", "allowedNodes": [4, 8], ` + used + `}]`, "++", "[0 4] [0 4 8]"},
-		"smallest sizes that do not fit together": {preemptive, `"totalNodes": 5, "jobs": [{"id": "a", "currentNodes": 4, "minNodes": 2, ` + used + `},
-			{"id": "b", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 2 4] [0 4]"},
-		"smallest sizes of a group that do not fit together": {preemptive, `"totalNodes": 9, "groups": [{"id": "top", "limit": 5},
+		"smallest sizes that do not fit together": {startFirst, `"totalNodes": 5, "jobs": [{"id": "a", "currentNodes": 4, "minNodes": 2, ` + used + `},
+			{"id": "b", "currentNodes": 4, "minNodes": 4, ` + used + `}, {"id": "new", "remainingEta": "1s"}]`, "oo+", "[0 2 4] [0 4] [1 2 4 8 16]"},
+		"smallest sizes of a group that do not fit together": {startFirst, `"totalNodes": 9, "groups": [{"id": "top", "limit": 5},
 			{"id": "g", "parentId": "top"}, {"id": "h", "parentId": "top"}], "jobs": [{"id": "a", "groupId": "g", "currentNodes": 4, "minNodes": 2, ` + used + `},
-			{"id": "b", "groupId": "h", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 2 4] [0 4]"},
+			{"id": "b", "groupId": "h", "currentNodes": 4, "minNodes": 4, ` + used + `}, {"id": "new", "groupId": "g", "remainingEta": "1s"}]`,
+			"oo+", "[0 2 4] [0 4] [1 2 4 8 16]"},
 		"smallest sizes that do not fit a size limit together": {preemptive, `"totalNodes": 9, "sizeLimits": [{"size": 4, "nodes": 4}], "jobs": [
 			{"id": "a", "currentNodes": 4, "minNodes": 4, ` + used + `}, {"id": "b", "currentNodes": 4, "minNodes": 4, ` + used + `}]`, "oo", "[0 4] [0 4]"},
 		"smallest sizes that would move and do not fit together": {preemptive, types + `, "sizeLimits": [{"size": 4, "nodes": 3, "nodeType": "x"}], "jobs": [

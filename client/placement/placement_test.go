@@ -234,6 +234,7 @@ func TestLimits(t *testing.T) {
 		"no nodes":                           {nil, powers, ""},
 		"no sizes":                           {machines(2, 8, 0), nil, ""},
 		"free whole machines":                {machines(8, 8, 0), powers, ""},
+		"5 machines of 8":                    {machines(5, 8, 0), []int{1, 2, 4, 8, 16}, "16:32"},
 		"blocks that sizes divide":           {machines(8, 8, 4), powers, ""},
 		"blocks of 18 machines":              {machines(36, 1, 18), []int{1, 2, 4, 8, 16}, "4:32"},
 		"blocks of 18 machines of 8":         {machines(36, 8, 18), powers, "32:256"},

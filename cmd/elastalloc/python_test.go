@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -356,7 +357,7 @@ assert number > 300, number
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(t, string(script), "100")
+		run(t, string(script), strconv.Itoa(testtier.Conformance.Examples(100, 1000)))
 	})
 	for _, away := range []time.Duration{3 * time.Second, 10 * time.Second, time.Minute} {
 		t.Run("server away for "+away.String(), func(t *testing.T) {
@@ -431,7 +432,9 @@ with Client(sys.argv[1], timeout=120) as c:
 	if _, err := input.Write([]byte("\n")); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(away)
+	if gap := refuse(t, address, away); gap > 7*time.Second { // The longest back-off is 3.6 s.
+		t.Errorf("the client did not try to connect for %v", gap)
+	}
 	if listener, err = net.Listen("tcp", address); err != nil {
 		t.Fatal(err)
 	}
@@ -440,8 +443,27 @@ with Client(sys.argv[1], timeout=120) as c:
 	err = command.Wait()
 	late := time.Since(back)
 	t.Logf("the call returned %v after the server", late)
-	if err != nil || late > 8*time.Second { // The longest back-off is 3.6 s.
+	if err != nil || late > 8*time.Second {
 		t.Errorf("the call returned %v after the server: %v", late, err)
+	}
+}
+
+// refuse closes all connections to an address for a while, and returns the longest time between two of them.
+func refuse(t *testing.T, address string, away time.Duration) (gap time.Duration) {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := time.Now()
+	time.AfterFunc(away, func() { _ = listener.Close() })
+	for {
+		connection, err := listener.Accept()
+		gap, last = max(gap, time.Since(last)), time.Now()
+		if err != nil {
+			return gap
+		}
+		_ = connection.Close()
 	}
 }
 

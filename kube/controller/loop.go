@@ -267,9 +267,13 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 		if j.Pinned == world.Retained && j.Transient {
 			pinned = "" // The node may accept pods again soon.
 		}
-		notify := pinned != "" && j.Pinned != "" && j.Pinned != world.Deleting && j.Pinned != world.Paused
+		reason := j.Pinned
+		if j.GrowsOnly {
+			reason, pinned = world.Retained, string(world.Retained)
+		}
+		notify := pinned != "" && reason != "" && reason != world.Deleting && reason != world.Paused
 		if notify && l.pinEvents[j.UID] != pinned {
-			l.event(j, warning, string(j.Pinned), "keeps its %d %ss: %s", j.Nodes(), l.pool.UnitName(), j.Message)
+			l.event(j, warning, string(reason), "keeps its %d %ss: %s", j.Nodes(), l.pool.UnitName(), j.Message)
 			if j.Pinned == world.Stuck {
 				l.Metrics.stuck.WithLabelValues(l.pool.Name).Inc()
 			}

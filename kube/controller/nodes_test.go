@@ -428,3 +428,41 @@ func TestStartingNodesHaveNoEvents(t *testing.T) {
 		t.Errorf("events are %q; want %q", events, want)
 	}
 }
+
+// TestBlockedDrain checks that a job grows on other nodes if its pods remain on a node that is only cordoned or tainted,
+// that it does not shrink, and that it keeps its size while the node may still be drained or is not healthy.
+func TestBlockedDrain(t *testing.T) {
+	t.Parallel()
+	unready := func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
+	for name, test := range map[string]struct {
+		change func(*corev1.Node)
+		want   int
+	}{
+		"cordoned":     {cordon, 8},
+		"tainted":      {taint("maintenance", corev1.TaintEffectNoSchedule), 8},
+		"will go soon": {taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), 2},
+		"not ready":    {unready, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 9, worldtest.Job("a", 2, map[string]string{"work": "1000h", "nodes": "1-8"}), worldtest.Job("full", 7, map[string]string{"work": "1000h", "nodes": "7"}))
+			c.passes(4)
+			node := c.nodesOf("a")[0]
+			c.changeNode(node, test.change)
+			c.end("full")
+			c.step = time.Minute
+			c.passUntil(25 * time.Minute)
+			c.want(map[string]int{"a": 2})
+			c.passUntil(40 * time.Minute)
+			c.want(map[string]int{"a": test.want})
+			c.submit("waits", map[string]string{"work": "1h", "nodes": "1"})
+			c.passUntil(20 * time.Minute)
+			if n, _ := c.job("a"); n < test.want || !slices.Contains(c.nodesOf("a"), node) {
+				t.Errorf("a has %d nodes %v; want at least %d with %s", n, c.nodesOf("a"), test.want, node)
+			}
+			if posted := c.events(); strings.Count(posted, "Warning Retained keeps its") != 1 {
+				t.Errorf("events are %s", posted)
+			}
+		})
+	}
+}

@@ -90,6 +90,7 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 			r.Omitted = append(r.Omitted, Omitted{j, Cooldown})
 		default:
 			inUse += j.NodesInUse()
+			total += j.Pods.Away // Only the job itself uses these nodes.
 			r.Jobs = append(r.Jobs, j)
 			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(w, j))
 		}

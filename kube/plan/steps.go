@@ -140,7 +140,7 @@ func Steps(w *world.ClusterState, current string) Plan {
 			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 				p.Conflicts = append(p.Conflicts, step)
 			default:
-				pending[j.ID], job.Size, job.Target = step, int32(step.From), int32(step.To)
+				pending[j.ID], job.Size, job.Target = step, int32(step.From-j.Pods.Away), int32(step.To-j.Pods.Away)
 				if step.Frees() && j.Growing {
 					job.Begun = w.Now
 				}

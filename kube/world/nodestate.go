@@ -80,6 +80,7 @@ type NodeHistory struct {
 	Accepted time.Time // last time at which it was accepting, zero if never
 	Refused  time.Time // last time after Accepted at which a condition kept new pods away, zero if never
 	Units    int64     // allocatable units at the time Accepted
+	Since    time.Time // first time after Accepted at which it was not accepting, zero if it is accepting
 }
 
 // NodeCounts counts the nodes of a pool, or the units of its nodes if the pool counts units.
@@ -113,7 +114,10 @@ func (o *observer) classify(node *corev1.Node) NodeStatus {
 		s.Reason, s.Message = Returning, "accepts pods again, for less than "+o.settlingTime().String()
 		wait += o.settlingTime()
 	default:
-		history.Accepted, history.Units = o.Now, amount(node.Status.Allocatable, o.unit())
+		history.Accepted, history.Units, history.Since = o.Now, amount(node.Status.Allocatable, o.unit()), time.Time{}
+	}
+	if s.Reason != "" && history.Since.IsZero() {
+		history.Since = o.Now
 	}
 	o.world.NodeHistory[node.Name] = history
 	s.Transient = s.Reason != "" && !history.Accepted.IsZero() && o.Now.Sub(history.Accepted) < wait
@@ -212,7 +216,7 @@ func (o *observer) historyOf(node *corev1.Node) NodeHistory {
 		}
 	}
 	// The clock may have been set back.
-	for _, t := range []*time.Time{&h.Accepted, &h.Refused} {
+	for _, t := range []*time.Time{&h.Accepted, &h.Refused, &h.Since} {
 		if t.After(o.Now) {
 			*t = o.Now
 		}
@@ -335,6 +339,15 @@ func (o *observer) admits(node *corev1.Node, j *Job) bool {
 		}
 	}
 	return true
+}
+
+// blockedDrain is the time after which the drain of a node that retains pods counts as blocked.
+const blockedDrain = 30 * time.Minute
+
+// drainBlocked reports whether a healthy node has retained its pods for so long that its drain seems to be blocked.
+func (o *observer) drainBlocked(s *NodeStatus) bool {
+	since := o.world.NodeHistory[s.Node.Name].Since
+	return (s.Reason == Cordoned || s.Reason == Tainted) && !since.IsZero() && o.Now.Sub(since) >= blockedDrain
 }
 
 // NodesBy returns the number of nodes, or of their units, that are not accepting for a reason.

@@ -355,24 +355,26 @@ func (o *observer) judge(j *Job) {
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it should have completed %v ago",
 			estimate.Source, (-estimate.Remaining).Round(time.Second)))
 	}
-	j.retain()
+	o.retain(j)
 }
 
 // maxNamed is the maximum number of nodes that a message names.
 const maxNamed = 3
 
 // retain pins a job that has pods on nodes that are not accepting. Its size does not change while these
-// pods run.
-func (j *Job) retain() {
+// pods run. If the drains of all these nodes are blocked, the job may grow on other nodes.
+func (o *observer) retain(j *Job) {
 	if len(j.retainedOn) == 0 {
 		return
 	}
 	var names []string
 	j.Transient = true
+	blocked := !o.Pool.CountsUnits() && o.Pool.MaxNodes == 0
 	nodes := make(map[string]bool)
 	for i := range j.retainedOn {
 		s := &j.retainedOn[i]
 		j.Transient = j.Transient && s.Transient
+		blocked = blocked && o.drainBlocked(s)
 		if s.Reason == NotReady || s.Reason == Unallocatable {
 			j.Unhealthy += j.PerPod
 		}
@@ -384,7 +386,12 @@ func (j *Job) retain() {
 	if more := len(nodes) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	j.pin(Retained, fmt.Sprintf("%d of its pods run on nodes that accept no new pods (%s)", j.PodsOf(j.Pods.Away), strings.Join(names, ", ")))
+	why := fmt.Sprintf("%d of its pods run on nodes that accept no new pods (%s)", j.PodsOf(j.Pods.Away), strings.Join(names, ", "))
+	if j.GrowsOnly = blocked && j.Pinned == ""; j.GrowsOnly {
+		j.Message = why
+		return
+	}
+	j.pin(Retained, why)
 }
 
 // unpin removes pins that users caused from jobs of groups that exceed their limits, the newest jobs first.

@@ -87,6 +87,9 @@ type Job struct {
 	// Growing is true if the job was resized less than the pool's SettleTimeout ago and not all of its
 	// pods have been observed yet. If it shrinks now, the missing pods may still be created.
 	Growing bool
+	// GrowsOnly is true if the job has pods on nodes whose drain is blocked. It may grow on other nodes, and must not
+	// shrink or be paused. Message explains it.
+	GrowsOnly bool
 	// Transient is true if the job is Retained and all nodes concerned stopped accepting pods less than
 	// the pool's NodeGracePeriod ago.
 	Transient bool
@@ -182,7 +185,7 @@ func (j *Job) Nodes() int {
 // without a node to run on.
 func (j *Job) claims() int {
 	if j.Pinned == "" {
-		return max(j.Nodes(), j.Pods.Live)
+		return max(j.Nodes()-j.Pods.Away, j.Pods.Live)
 	}
 	on := j.Pods.Live - j.Pods.Waiting
 	if j.Capped() || j.Pinned == NotAllowed || j.Pinned == Lending || j.Shape.Elsewhere {
@@ -265,10 +268,10 @@ func (j *Job) UnplannedNodes() int {
 // Capped reports whether the job is limited to the nodes that it was observed to use.
 func (j *Job) Capped() bool { return !j.Usage.CappedUntil.IsZero() }
 
-// AllowsSize reports whether the cap and the queue ceiling of the job allow a number of nodes. It does not
-// check the annotations.
+// AllowsSize reports whether the cap, the queue ceiling and the retained pods of the job allow a number of nodes. It
+// does not check the annotations.
 func (j *Job) AllowsSize(nodes int) bool {
-	return (!j.Capped() || j.withinCap(nodes)) && (j.Ceiling == 0 || nodes <= j.Ceiling)
+	return (!j.Capped() || j.withinCap(nodes)) && (j.Ceiling == 0 || nodes <= j.Ceiling) && (!j.GrowsOnly || nodes >= j.Nodes())
 }
 
 // withinCap reports whether the cap of the job allows a number of nodes. If pods are missing, a smaller size must
@@ -286,9 +289,9 @@ func (j *Job) Returning() bool {
 func (j *Job) LacksPods() bool { return j.Pods.Running+j.Done() < j.Nodes() }
 
 // MayPause reports whether the job may be paused: its kind must allow it, it must not wait for nodes that it
-// lent, and during an outage none of its pods may be running.
+// lent, it must not have pods whose drain is blocked, and during an outage none of its pods may be running.
 func (w *ClusterState) MayPause(j *Job) bool {
-	return !j.Shape.NoPause && !j.Returning() && (!w.Outage || j.Pods.Running == 0)
+	return !j.Shape.NoPause && !j.GrowsOnly && !j.Returning() && (!w.Outage || j.Pods.Running == 0)
 }
 
 // PodsOf returns the number of pods that have the given size.

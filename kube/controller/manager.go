@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -114,19 +115,36 @@ func slimNode(object any) (any, error) {
 	return node, nil
 }
 
-// slimWorkload removes the pod templates of a Workload.
+// slimWorkload removes the fields of the pod templates of a Workload that do not determine their requests.
 func slimWorkload(object any) (any, error) {
 	if w, ok := object.(*unstructured.Unstructured); ok {
 		w.SetManagedFields(nil)
 		sets, _, _ := unstructured.NestedSlice(w.Object, "spec", "podSets")
 		for _, set := range sets {
 			if fields, ok := set.(map[string]any); ok {
-				delete(fields, "template")
+				slimTemplate(fields)
 			}
 		}
 		_ = unstructured.SetNestedSlice(w.Object, sets, "spec", "podSets")
 	}
 	return object, nil
+}
+
+// slimTemplate removes the fields of the pod template of a pod set that do not determine its requests.
+func slimTemplate(set map[string]any) {
+	spec := make(map[string]any)
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, found, _ := unstructured.NestedSlice(set, "template", "spec", list)
+		for _, c := range containers {
+			if fields, ok := c.(map[string]any); ok {
+				maps.DeleteFunc(fields, func(key string, _ any) bool { return key != "name" && key != "resources" && key != "restartPolicy" })
+			}
+		}
+		if found {
+			spec[list] = containers
+		}
+	}
+	set["template"] = map[string]any{"spec": spec}
 }
 
 // slimParent removes the fields of a parent that its kind does not read.

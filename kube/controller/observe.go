@@ -149,20 +149,22 @@ func (l *Loop) kueue(ctx context.Context) (*world.Kueue, error) {
 	if !l.Kueue {
 		return nil, nil
 	}
-	var objects [3][]*unstructured.Unstructured
+	var objects [5][]*unstructured.Unstructured
 	for i, gvk := range kueueKinds() {
 		var err error
 		if objects[i], err = l.list(ctx, l.Client, gvk, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
 	}
-	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1], ClusterQueues: objects[2]}, nil
+	return &world.Kueue{Workloads: objects[0], LocalQueues: objects[1], ClusterQueues: objects[2], Cohorts: objects[3], ResourceFlavors: objects[4]}, nil
 }
 
 // kueueKinds returns the kinds of Kueue's objects that are read.
 func kueueKinds() []schema.GroupVersionKind {
 	kueue := schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
-	return []schema.GroupVersionKind{kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue")}
+	return []schema.GroupVersionKind{
+		kueue.WithKind("Workload"), kueue.WithKind("LocalQueue"), kueue.WithKind("ClusterQueue"), kueue.WithKind("Cohort"), kueue.WithKind("ResourceFlavor"),
+	}
 }
 
 // list lists objects of a kind. It returns the result of the loop's last write if the cache is older.

@@ -3,9 +3,9 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -111,15 +111,12 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 	return r
 }
 
-// groups returns the groups of a pool. If Kueue limits its jobs, the groups are the ClusterQueues instead.
+// groups returns the groups of a pool. If Kueue limits its jobs, the groups are the ClusterQueues and Cohorts instead.
 func groups(w *world.ClusterState) []*elastallocv1.Group {
 	var all []*elastallocv1.Group
 	described := w.Pool.Groups
-	if len(w.Quotas) > 0 {
-		described = []config.Group{{Name: queueGroup("")}} // Jobs without a limited queue.
-		for _, name := range slices.Sorted(maps.Keys(w.Quotas)) {
-			described = append(described, config.Group{Name: queueGroup(name), Limit: new(w.Quotas[name])})
-		}
+	if len(w.Queues) > 0 {
+		described = append([]config.Group{{Name: noQueue}}, w.Queues...)
 	}
 	for _, group := range described {
 		one := &elastallocv1.Group{Id: group.Name, ParentId: group.Parent, Quota: int32(group.Quota)}
@@ -131,16 +128,13 @@ func groups(w *world.ClusterState) []*elastallocv1.Group {
 	return all
 }
 
-// queueGroup returns the name of the group for the jobs of a ClusterQueue.
-func queueGroup(name string) string { return "ClusterQueue/" + name }
+// noQueue is the group of the jobs without a known ClusterQueue.
+const noQueue = "ClusterQueue/"
 
 // groupOf returns the name of a job's group, "" if the job has none.
 func groupOf(w *world.ClusterState, j *world.Job) string {
-	if _, limited := w.Quotas[j.Queue]; limited {
-		return queueGroup(j.Queue)
-	}
-	if len(w.Quotas) > 0 {
-		return queueGroup("")
+	if len(w.Queues) > 0 {
+		return cmp.Or(w.QueueOf(j), noQueue)
 	}
 	if group := w.Pool.GroupOf(j.Object.GetNamespace()); group != nil {
 		return group.Name

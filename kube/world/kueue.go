@@ -5,13 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastalloc/elastalloc/kube/config"
+	"github.com/elastalloc/elastalloc/kube/kinds"
 )
 
 const (
@@ -27,21 +27,35 @@ const (
 )
 
 // Kueue contains the objects of Kueue's API. They are not modified.
-type Kueue struct{ Workloads, LocalQueues, ClusterQueues []*unstructured.Unstructured }
+type Kueue struct{ Workloads, LocalQueues, ClusterQueues, Cohorts, ResourceFlavors []*unstructured.Unstructured }
 
 // queues is the state of Kueue's queues and workloads.
 type queues struct {
-	// local maps LocalQueues to the names of their ClusterQueues.
-	local map[types.NamespacedName]string
+	unit corev1.ResourceName
+	// local are the LocalQueues.
+	local map[types.NamespacedName]localQueue
 	// known contains the owners of Workloads that are not evicted.
 	known map[types.UID]bool
-	// waiting lists the owners of waiting Workloads by ClusterQueue. why maps the owners to the reason.
-	waiting map[string][]types.UID
+	// waiting lists the waiting Workloads by ClusterQueue. why maps their owners to the reason.
+	waiting map[string][]waitingWorkload
 	why     map[types.UID]string
-	// quota is the quota of the pool's unit by ClusterQueue; a queue that borrows without limit has none.
-	// granted is the part of the quota in use by ClusterQueue and owner.
-	quota   map[string]int64
-	granted map[string]map[types.UID]int64
+	// quotas are the ClusterQueues and Cohorts by the names of their groups.
+	quotas map[string]*quota
+	// flavors are the labels of the nodes of the known flavors. assigned contains the flavors of the pool's jobs.
+	flavors  map[string]map[string]string
+	assigned map[string]bool
+}
+
+// localQueue is a LocalQueue. It is stopped if it, or its ClusterQueue, admits no jobs.
+type localQueue struct {
+	cluster string
+	stopped bool
+}
+
+// waitingWorkload is a Workload that waits. units is the amount of the unit that it requests, -1 if unknown.
+type waitingWorkload struct {
+	owner types.UID
+	units int64
 }
 
 // workload has the fields of a Workload that are read.
@@ -50,116 +64,141 @@ type workload struct {
 		QueueName string `json:"queueName"`
 		Active    *bool  `json:"active"`
 		PodSets   []struct {
-			Count int64 `json:"count"`
+			Count    int64 `json:"count"`
+			Template *struct {
+				Spec corev1.PodSpec `json:"spec"`
+			} `json:"template"`
 		} `json:"podSets"`
 	} `json:"spec"`
 	Status struct {
 		Admission struct {
 			ClusterQueue      string `json:"clusterQueue"`
 			PodSetAssignments []struct {
-				Count         int64               `json:"count"`
-				ResourceUsage corev1.ResourceList `json:"resourceUsage"`
+				Count         int64                          `json:"count"`
+				Flavors       map[corev1.ResourceName]string `json:"flavors"`
+				ResourceUsage corev1.ResourceList            `json:"resourceUsage"`
 			} `json:"podSetAssignments"`
 		} `json:"admission"`
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
 
-// clusterQueue has the fields of a ClusterQueue that are read.
-type clusterQueue struct {
-	Spec struct {
-		CohortName     string `json:"cohortName"`
-		ResourceGroups []struct {
-			Flavors []struct {
-				Resources []struct {
-					Name           corev1.ResourceName `json:"name"`
-					NominalQuota   resource.Quantity   `json:"nominalQuota"`
-					BorrowingLimit *resource.Quantity  `json:"borrowingLimit"`
-				} `json:"resources"`
-			} `json:"flavors"`
-		} `json:"resourceGroups"`
-	} `json:"spec"`
+// units returns the amount of a unit that a Workload requests, -1 if it is unknown.
+func (w *workload) units(unit corev1.ResourceName) int64 {
+	sum := int64(0)
+	for _, set := range w.Spec.PodSets {
+		if set.Template == nil {
+			return -1
+		}
+		sum += set.Count * kinds.Requests(&set.Template.Spec, unit)
+	}
+	if len(w.Spec.PodSets) == 0 {
+		return -1
+	}
+	return sum
 }
 
-// read returns the queues for a unit, nil without Kueue. It ignores invalid objects.
-func (k *Kueue) read(unit corev1.ResourceName) *queues {
+// read returns the queues for a pool whose jobs have the given UIDs, nil without Kueue. It ignores invalid objects.
+func (k *Kueue) read(pool *config.Pool, jobs map[types.UID]bool) *queues {
 	if k == nil {
 		return nil
 	}
 	q := &queues{
-		local: make(map[types.NamespacedName]string), known: make(map[types.UID]bool), waiting: make(map[string][]types.UID),
-		why: make(map[types.UID]string), quota: make(map[string]int64), granted: make(map[string]map[types.UID]int64),
+		unit:  corev1.ResourceName(pool.Unit),
+		local: make(map[types.NamespacedName]localQueue), known: make(map[types.UID]bool), waiting: make(map[string][]waitingWorkload),
+		why: make(map[types.UID]string), quotas: make(map[string]*quota), flavors: make(map[string]map[string]string), assigned: make(map[string]bool),
+	}
+	stopped := make(map[string]bool)
+	for _, object := range k.ClusterQueues {
+		stopped[object.GetName()] = isStopped(object)
 	}
 	for _, object := range k.LocalQueues {
 		name, _, _ := unstructured.NestedString(object.Object, "spec", "clusterQueue")
-		q.local[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = name
+		q.local[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = localQueue{name, stopped[name] || isStopped(object)}
 	}
-	for _, object := range k.ClusterQueues {
-		var c clusterQueue
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &c) == nil {
-			q.readQuota(object.GetName(), &c, unit)
-		}
+	for _, object := range k.ResourceFlavors {
+		q.flavors[object.GetName()], _, _ = unstructured.NestedStringMap(object.Object, "spec", "nodeLabels")
 	}
+	workloads := make(map[*unstructured.Unstructured]*workload, len(k.Workloads))
 	for _, object := range k.Workloads {
 		var w workload
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &w) == nil {
-			q.readWorkload(object, &w, unit)
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &w) != nil {
+			continue
+		}
+		workloads[object] = &w
+		if jobs[ownerOf(object)] {
+			for _, assigned := range w.Status.Admission.PodSetAssignments {
+				q.assigned[assigned.Flavors[q.unit]] = true
+			}
+		}
+	}
+	delete(q.assigned, "")
+	q.readQuotas(k, pool)
+	for _, object := range k.Workloads {
+		if w := workloads[object]; w != nil {
+			q.readWorkload(object, w, pool)
 		}
 	}
 	return q
 }
 
-func (q *queues) readQuota(name string, c *clusterQueue, unit corev1.ResourceName) {
-	quota, limited := int64(0), true
-	for _, group := range c.Spec.ResourceGroups {
-		for _, flavor := range group.Flavors {
-			for _, r := range flavor.Resources {
-				if r.Name != unit {
-					continue
-				}
-				if quota += r.NominalQuota.Value(); c.Spec.CohortName != "" {
-					if limited = limited && r.BorrowingLimit != nil; limited {
-						quota += r.BorrowingLimit.Value()
-					}
-				}
-			}
-		}
-	}
-	if limited {
-		q.quota[name] = quota
-	}
+// isStopped reports whether a ClusterQueue or LocalQueue admits no jobs.
+func isStopped(object *unstructured.Unstructured) bool {
+	policy, _, _ := unstructured.NestedString(object.Object, "spec", "stopPolicy")
+	return policy != "" && policy != "None"
 }
 
-func (q *queues) readWorkload(object *unstructured.Unstructured, w *workload, unit corev1.ResourceName) {
-	owner := object.GetUID()
-	if c := metav1.GetControllerOf(object); c != nil {
-		owner = c.UID
+// ownerOf returns the UID of the owner of a Workload, or its own UID.
+func ownerOf(workload *unstructured.Unstructured) types.UID {
+	if c := metav1.GetControllerOf(workload); c != nil {
+		return c.UID
 	}
+	return workload.GetUID()
+}
+
+// belongs reports whether a flavor is for nodes of the pool: no label of its nodes contradicts the pool's selector. An
+// unknown flavor belongs to the pool unless Kueue assigned another one to the pool's jobs.
+func (q *queues) belongs(flavor string, pool *config.Pool) bool {
+	nodeLabels, known := q.flavors[flavor]
+	if !known {
+		return q.assigned[flavor] || len(q.assigned) == 0
+	}
+	for key, value := range nodeLabels {
+		if selected, both := pool.NodeSelector[key]; both && selected != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (q *queues) readWorkload(object *unstructured.Unstructured, w *workload, pool *config.Pool) {
+	owner := ownerOf(object)
 	is := func(condition string) bool { return meta.IsStatusConditionTrue(w.Status.Conditions, condition) }
 	if is("Finished") || w.Spec.Active != nil && !*w.Spec.Active {
 		return
 	}
 	q.known[owner] = q.known[owner] || !is("Evicted")
 	if !is("QuotaReserved") {
-		name := q.local[types.NamespacedName{Namespace: object.GetNamespace(), Name: w.Spec.QueueName}]
-		q.waiting[name] = append(q.waiting[name], owner)
+		if in := q.local[types.NamespacedName{Namespace: object.GetNamespace(), Name: w.Spec.QueueName}]; !in.stopped {
+			q.waiting[in.cluster] = append(q.waiting[in.cluster], waitingWorkload{owner, w.units(q.unit)})
+		}
 		if c := meta.FindStatusCondition(w.Status.Conditions, "QuotaReserved"); c != nil {
 			q.why[owner] = "Kueue: " + c.Message
 		}
 		return
 	}
-	granted := q.granted[w.Status.Admission.ClusterQueue]
-	if granted == nil {
-		granted = make(map[types.UID]int64)
-		q.granted[w.Status.Admission.ClusterQueue] = granted
-	}
+	units := int64(0)
 	for i, assigned := range w.Status.Admission.PodSetAssignments {
-		units := amount(assigned.ResourceUsage, unit)
-		if i < len(w.Spec.PodSets) && w.Spec.PodSets[i].Count < assigned.Count {
-			units = units / assigned.Count * w.Spec.PodSets[i].Count // The Workload shrank after its admission.
+		if flavor := assigned.Flavors[q.unit]; flavor != "" && !q.belongs(flavor, pool) {
+			continue
 		}
-		granted[owner] += units
+		used := amount(assigned.ResourceUsage, q.unit)
+		if i < len(w.Spec.PodSets) && w.Spec.PodSets[i].Count < assigned.Count {
+			used = used / assigned.Count * w.Spec.PodSets[i].Count // The Workload shrank after its admission.
+		}
+		units += used
 	}
+	q.grant(queueGroup(w.Status.Admission.ClusterQueue), owner, units)
 }
 
 // kueueOwned marks a job as started and suspended by Kueue. It returns why Kueue sets the size as well, and
@@ -168,7 +207,8 @@ func (o *observer) kueueOwned(j *Job) string {
 	if o.queues == nil {
 		return "Kueue sets its suspension and its size"
 	}
-	j.Queue = o.queues.local[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetLabels()[kueueLabel]}]
+	queue := o.queues.local[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetLabels()[kueueLabel]}]
+	j.Queue = queue.cluster
 	annotations := j.Object.GetAnnotations()
 	_, partial := annotations[kueueMin]
 	elastic := !partial && annotations[kueueGate] == "true" &&
@@ -180,6 +220,8 @@ func (o *observer) kueueOwned(j *Job) string {
 		return "Kueue admits the number of workers in its RayJob or RayService, unless the autoscaler of Ray sets it"
 	case j.Shape.Suspended && j.Shape.Size == 0:
 		return "it has no workers that Kueue could admit; must have at least one replica"
+	case j.Shape.Suspended && queue.stopped:
+		return "its queue is stopped, so Kueue does not start it; the stopPolicy of its LocalQueue and of its ClusterQueue must be None"
 	case j.Shape.Suspended && elastic:
 		// Its size may be reduced while it waits. Kueue may have preempted it after it had grown.
 		j.QueuedSizes = append(slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return n >= j.Shape.Size }), j.Shape.Size)
@@ -194,29 +236,28 @@ func (o *observer) kueueOwned(j *Job) string {
 	return ""
 }
 
-// queue sets the node quota of each ClusterQueue and the reason why jobs wait in it. Running jobs get a
-// ceiling at their size while a workload waits in their queue that decisions do not cover.
+// queue sets the groups of the ClusterQueues and the reason why jobs wait in them. Running jobs get a ceiling at their
+// size while their queue is stopped, or while a workload waits in it that decisions do not cover and that Kueue may admit.
+// In pools whose decisions have no groups for the queues, no job gets a larger size than Kueue can admit now.
 func (o *observer) queue() {
 	if o.queues == nil {
 		return
 	}
-	poolJobs, decided := make(map[types.UID]*Job), make(map[types.UID]bool)
+	poolJobs := make(map[types.UID]*Job)
 	for _, j := range o.world.Jobs {
-		poolJobs[j.UID], decided[j.UID] = j, j.Kueue && j.Pinned == ""
+		poolJobs[j.UID] = j
 	}
-	if o.Pool.Groups == nil && o.Pool.Objective == config.TotalTime { // Quotas replace groups, which need this objective.
-		o.world.Quotas = make(map[string]int)
-		for name, quota := range o.queues.quota {
-			for owner, units := range o.queues.granted[name] {
-				switch j := poolJobs[owner]; {
-				case j == nil:
-					quota -= units
-				case j.Pinned != "": // Its nodes are reserved; its pods may run in another cluster.
-					quota -= max(0, units-int64(j.RetainedNodes())*o.allocatable)
-				}
+	grouped := o.Pool.Groups == nil && o.Pool.Objective == config.TotalTime // Queues replace groups, which need this objective.
+	if grouped {
+		o.world.Queues = o.queues.groups(o.allocatable, func(owner types.UID, units int64) int64 {
+			switch j := poolJobs[owner]; {
+			case j == nil:
+				return units
+			case j.Pinned != "": // Its nodes are reserved; its pods may run in another cluster.
+				return max(0, units-int64(j.RetainedNodes())*o.allocatable)
 			}
-			o.world.Quotas[name] = int(max(0, quota) / max(1, o.allocatable))
-		}
+			return 0
+		})
 	}
 	for _, j := range o.world.Jobs {
 		if !j.Kueue {
@@ -225,8 +266,21 @@ func (o *observer) queue() {
 		if why := o.queues.why[j.UID]; why != "" {
 			j.Pods.Unschedulable = why
 		}
-		if slices.ContainsFunc(o.queues.waiting[j.Queue], func(owner types.UID) bool { return !decided[owner] }) {
+		available, limited := o.queues.available(queueGroup(j.Queue))
+		nodes := int(max(0, available) / max(1, o.allocatable))
+		local := o.queues.local[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetLabels()[kueueLabel]}]
+		held := local.stopped || slices.ContainsFunc(o.queues.waiting[j.Queue], func(w waitingWorkload) bool {
+			other := poolJobs[w.owner]
+			return (other == nil || !other.Kueue || other.Pinned != "") && o.queues.mayAdmit(j.Queue, w.units)
+		})
+		switch {
+		case held:
 			j.Ceiling = j.Nodes()
+		case grouped || !limited:
+		case j.Nodes() > 0:
+			j.Ceiling = j.Nodes() + nodes
+		case slices.ContainsFunc(j.QueuedSizes, func(n int) bool { return n <= nodes }):
+			j.Ceiling = nodes
 		}
 	}
 }

@@ -144,7 +144,13 @@ func TestKueueJobs(t *testing.T) {
 			if j.Pinned != test.pinned || j.Ceiling != test.ceiling || j.Kueue != (test.pinned == "") || j.Kueue && !j.Shape.NoPause {
 				t.Errorf("pinned %q (%s), ceiling %d, Kueue's %t; want %q and %d", j.Pinned, j.Message, j.Ceiling, j.Kueue, test.pinned, test.ceiling)
 			}
-			if quota, limited := w.Quotas["shared"]; limited && quota != test.quota || limited != (test.quota >= 0) {
+			quota := -1
+			for _, group := range w.Queues {
+				if group.Name == "ClusterQueue/shared" && group.Limit != nil {
+					quota = *group.Limit
+				}
+			}
+			if quota != test.quota {
 				t.Errorf("quota is %d; want %d", quota, test.quota)
 			}
 		})

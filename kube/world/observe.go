@@ -65,7 +65,7 @@ const staleAfter = 2
 func Observe(in Input) *ClusterState {
 	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
 	o := &observer{
-		Input: in, world: w, queues: in.Kueue.read(corev1.ResourceName(in.Pool.Unit)), counted: make(map[string]bool),
+		Input: in, world: w, counted: make(map[string]bool),
 		foreign: make(map[string]int64), requested: make(map[string]int64), inUse: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
 		owners: make(map[types.UID]bool), podsOn: make(map[string][]*corev1.Pod), jobOf: make(map[types.UID]*Job), tolerated: make(map[string]bool),
 	}
@@ -75,6 +75,7 @@ func Observe(in Input) *ClusterState {
 			o.owners[object.Child.GetUID()] = true
 		}
 	}
+	o.queues = in.Kueue.read(&in.Pool, o.owners)
 	for _, object := range in.Jobs {
 		w.Jobs = append(w.Jobs, o.identify(object))
 	}

@@ -4,6 +4,7 @@
 package world
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +34,9 @@ type ClusterState struct {
 	// Outage is true while most nodes are not accepting for a reason other than foreign pods. During an
 	// outage, jobs with running pods are not paused.
 	Outage bool
-	Quotas map[string]int // node quota of the pool's jobs by ClusterQueue; only limited queues have an entry
-	Jobs   []*Job         // all jobs, oldest first, including jobs that are being deleted
+	// Queues are the ClusterQueues and Cohorts of Kueue, as groups with limits for the pool's jobs, nil without Kueue.
+	Queues []config.Group
+	Jobs   []*Job // all jobs, oldest first, including jobs that are being deleted
 }
 
 // Job is a job of the pool. All its sizes and counts are numbers of nodes or, if the pool counts units, numbers
@@ -350,6 +352,15 @@ func (w *ClusterState) Idle() int {
 		idle -= j.Pods.Live - j.Pods.Waiting + j.Pods.Terminating
 	}
 	return idle
+}
+
+// QueueOf returns the group of a job's ClusterQueue, "" if no known ClusterQueue limits the job.
+func (w *ClusterState) QueueOf(j *Job) string {
+	name := queueGroup(j.Queue)
+	if j.Queue == "" || !slices.ContainsFunc(w.Queues, func(g config.Group) bool { return g.Name == name }) {
+		return ""
+	}
+	return name
 }
 
 // NodesToAdd returns the number of nodes that an autoscaler must add for a decision on the given number of

@@ -19,7 +19,8 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// kueueModel is a model of Kueue with one ClusterQueue. It admits waiting jobs in the order of their submission, and also
+// kueueModel is a model of Kueue with two ClusterQueues of one cohort, one for elastic and one for urgent jobs, and with quota of
+// another flavor, which is for nodes of another pool. It admits waiting jobs in the order of their submission, and also
 // a later job if an earlier one does not fit. It admits elastic jobs that grow, and preempts elastic jobs for urgent jobs,
 // which the controller does not manage.
 type kueueModel struct {
@@ -70,9 +71,10 @@ func newKueueModel(t *testing.T, quota int, random *rand.Rand) *kueueModel {
 	k.kueue, k.scales, k.step = true, true, 5*time.Minute
 	for _, object := range []map[string]any{
 		{"kind": "LocalQueue", "metadata": map[string]any{"name": "team", "namespace": "default"}, "spec": map[string]any{"clusterQueue": "shared"}},
-		{"kind": "ClusterQueue", "metadata": map[string]any{"name": "shared"}, "spec": map[string]any{"resourceGroups": []any{map[string]any{
-			"flavors": []any{map[string]any{"resources": []any{map[string]any{"name": worldtest.Unit, "nominalQuota": fmt.Sprint(quota * worldtest.PerNode)}}}},
-		}}}},
+		{"kind": "LocalQueue", "metadata": map[string]any{"name": "urgent", "namespace": "default"}, "spec": map[string]any{"clusterQueue": "urgent"}},
+		{"kind": "ResourceFlavor", "metadata": map[string]any{"name": "here"}, "spec": map[string]any{"nodeLabels": map[string]any{"pool": "training"}}},
+		{"kind": "ResourceFlavor", "metadata": map[string]any{"name": "away"}, "spec": map[string]any{"nodeLabels": map[string]any{"pool": "other"}}},
+		clusterQueueOf("shared", quota/2), clusterQueueOf("urgent", quota-quota/2),
 	} {
 		object["apiVersion"] = "kueue.x-k8s.io/v1beta2"
 		if err := k.client.Create(t.Context(), &unstructured.Unstructured{Object: object}); err != nil {
@@ -85,6 +87,16 @@ func newKueueModel(t *testing.T, quota int, random *rand.Rand) *kueueModel {
 	}}
 	k.start()
 	return k
+}
+
+// clusterQueueOf returns a ClusterQueue of the cohort with quota for some pods.
+func clusterQueueOf(name string, pods int) map[string]any {
+	flavor := func(name string, pods int) any {
+		return map[string]any{"name": name, "resources": []any{map[string]any{"name": worldtest.Unit, "nominalQuota": fmt.Sprint(pods * worldtest.PerNode)}}}
+	}
+	return map[string]any{"kind": "ClusterQueue", "metadata": map[string]any{"name": name}, "spec": map[string]any{
+		"cohortName": "all", "resourceGroups": []any{map[string]any{"flavors": []any{flavor("here", pods), flavor("away", 100)}}},
+	}}
 }
 
 // submit creates a suspended job with the given sizes and annotations. The pods of urgent jobs belong to no pool.
@@ -259,6 +271,10 @@ func (k *kueueModel) write(q *queuedJob) {
 		return
 	}
 	q.workloads = now
+	queue, clusterQueue := "team", "shared"
+	if q.urgent {
+		queue, clusterQueue = "urgent", "urgent"
+	}
 	object := func(name string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
@@ -266,7 +282,7 @@ func (k *kueueModel) write(q *queuedJob) {
 				"name": q.name + name, "namespace": "default",
 				"ownerReferences": []any{map[string]any{"apiVersion": "batch/v1", "kind": "Job", "name": q.name, "uid": "uid-" + q.name, "controller": true}},
 			},
-			"spec": map[string]any{"queueName": "team"},
+			"spec": map[string]any{"queueName": queue},
 		}}
 	}
 	for _, name := range []string{"", "-next"} {
@@ -284,8 +300,8 @@ func (k *kueueModel) write(q *queuedJob) {
 		}
 	}
 	if q.admitted > 0 {
-		create("", q.admitted, "QuotaReserved", "True", map[string]any{"clusterQueue": "shared", "podSetAssignments": []any{map[string]any{
-			"name": "main", "count": int64(q.admitted), "resourceUsage": map[string]any{worldtest.Unit: fmt.Sprint(q.admitted * worldtest.PerNode)},
+		create("", q.admitted, "QuotaReserved", "True", map[string]any{"clusterQueue": clusterQueue, "podSetAssignments": []any{map[string]any{
+			"name": "main", "count": int64(q.admitted), "flavors": map[string]any{worldtest.Unit: "here"}, "resourceUsage": map[string]any{worldtest.Unit: fmt.Sprint(q.admitted * worldtest.PerNode)},
 		}}})
 	}
 	if q.size > q.admitted {

@@ -33,10 +33,10 @@ func TestVersions(t *testing.T) {
 		{"Kubernetes", programs, "k8s.io/kubernetes", "all", ""},
 		{"etcd", programs, "go.etcd.io/etcd/server/v3", "all", ""},
 		{"kwok", programs, "sigs.k8s.io/kwok", "all", ""},
-		{"JobSet", programs, "sigs.k8s.io/jobset", "TestDecisions, TestOperators/TrainJob", "JobSet"},
+		{"JobSet", programs, "sigs.k8s.io/jobset", "TestDecisions, TestOperators/TrainJob, TestPodsThatStartLater", "JobSet"},
 		{"KubeRay", script, "github.com/ray-project/kuberay/ray-operator", "TestOperators/RayCluster, TestKueue/RayCluster, TestKueue/RayJob", "RayCluster"},
 		{"training-operator", script, "github.com/kubeflow/training-operator", "TestOperators/PyTorchJob", "PyTorchJob"},
-		{"Kubeflow Trainer", script, "github.com/kubeflow/trainer/v2", "TestOperators/TrainJob", "TrainJob"},
+		{"Kubeflow Trainer", script, "github.com/kubeflow/trainer/v2", "TestOperators/TrainJob, TestPodsThatStartLater", "TrainJob"},
 		{"Kueue", script, "sigs.k8s.io/kueue", "TestKueue", ""},
 		{"client libraries (client-go)", client, "k8s.io/client-go", "all", ""},
 	} {

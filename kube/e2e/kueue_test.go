@@ -132,8 +132,8 @@ func TestKueue(t *testing.T) {
 		name, settle string
 		run          func(t *testing.T)
 	}{
-		{"quota", "", kueueQuota}, {"cohort", "", kueueCohort}, {"not granted", "10s", kueueNotGranted}, {"not ours", "10s", kueueNotOurs},
-		{"RayCluster", "", kueueRayCluster}, {"RayJob", "", kueueRayJob}, {"preemption", "", kueuePreemption},
+		{"quota", "", kueueQuota}, {"cohort", "", kueueCohort}, {"cohort quota", "10s", kueueCohortQuota}, {"not ours", "10s", kueueNotOurs},
+		{"RayCluster", "", kueueRayCluster}, {"RayJob", "", kueueRayJob}, {"preemption", "", kueuePreemption}, {"flavors", "", kueueFlavors},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle}.start(t)
@@ -214,15 +214,20 @@ func kueueCohort(t *testing.T) {
 	untilAdmitted(t, "room for a job of the lender", map[string]int{"borrower": 4, "owner": 4})
 }
 
-// kueueNotGranted checks that nodes that Kueue does not grant are released, and the job trains on its previous nodes, if
-// the cohort has less quota than the borrowing limit.
-func kueueNotGranted(t *testing.T) {
+// kueueCohortQuota checks that a job that may borrow without limit requests no more than the quota of its cohort.
+func kueueCohortQuota(t *testing.T) {
 	t.Helper()
 	setQueue(t, "team", 2, "")
 	setQueue(t, "lender", 4, "")
 	job{name: "borrower", size: 4, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
-	untilEvent(t, "borrower", "Unused", "gets only the nodes that it uses")
-	untilAdmitted(t, "the granted nodes", map[string]int{"borrower": 4})
+	untilAdmitted(t, "the quota of the cohort", map[string]int{"borrower": 4})
+	sleep(t.Context(), 20*time.Second) // two cadences and the time for pods to start
+	untilAdmitted(t, "the quota of the cohort", map[string]int{"borrower": 4})
+	for _, e := range eventsOf(t, kueue, "borrower") {
+		if strings.HasPrefix(e, "Unused: ") {
+			t.Errorf("the controller requested more than the quota of the cohort: %s", e)
+		}
+	}
 }
 
 // kueueNotOurs checks that a job with partial admission keeps its nodes, and that a job whose pods run in another cluster

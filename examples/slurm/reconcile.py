@@ -70,6 +70,7 @@ def describe(id, state, nodes, comment):
     """Returns the submission time of a job, and the job of the snapshot, from its comment."""
     fields = dict(word.split("=", 1) for word in comment.split())
     since, trained = int(fields["since"]), int(fields.get("trained", 0))
+    restarts = sorted(max(0, trained - int(at)) for at in fields.get("restarts", "").split(",") if at)
     low, _, high = fields["sizes"].partition("-")
     return since, {
         "id": id,
@@ -77,6 +78,7 @@ def describe(id, state, nodes, comment):
         "minNodes": int(low), "maxNodes": int(high or low),
         "remainingEta": fields["left"] + "s", "etaNodes": int(fields["on"]),
         "restartTime": fields["restart"] + "s",
+        "recentRestarts": [f"{seconds}s" for seconds in restarts],
         "trainingTime": f"{trained}s",
         "waitingTime": f"{max(0, int(time.time()) - since - trained)}s",
     }
@@ -116,10 +118,22 @@ def requeue(ids):
         time.sleep(1)
 
 
-def start(id, nodes):
+def started(comment):
+    """Returns the comment of a job that starts. The field restarts lists the values of trained at the last three restarts,
+    newest first. Every start but the first one is a restart."""
+    fields = {"restarts": None} | dict(word.split("=", 1) for word in comment.split())
+    restarts = []
+    if fields["restarts"] is not None:
+        restarts = [fields.get("trained", "0"), *filter(None, fields["restarts"].split(","))]
+    fields["restarts"] = ",".join(restarts[:3])
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def start(id, nodes, comment):
     """Releases a job that waits on `hold`. Without NumCPUs, Slurm would not start it on fewer nodes than it had before. Without
     StartTime, a requeued job would wait for two minutes."""
-    run("scontrol", "update", f"JobId={id}", f"NumNodes={nodes}-{nodes}", f"NumTasks={nodes}", f"NumCPUs={nodes}", "StartTime=now")
+    run("scontrol", "update", f"JobId={id}", f"NumNodes={nodes}-{nodes}", f"NumTasks={nodes}", f"NumCPUs={nodes}", "StartTime=now",
+        f"Comment={started(comment)}")
     run("scontrol", "release", id)
 
 
@@ -142,11 +156,11 @@ def main():
     target = {a["jobId"]: a.get("nodes", 0) for a in decision["allocations"]}
     changed = [id for id in target if target[id] != current[id]]
     requeue([id for id in changed if current[id]])
-    active = [id for id, *_ in squeue("--partition", PARTITION)]
+    comments = {id: comment for id, _, _, _, comment in squeue("--partition", PARTITION)}
     for id in changed:
         print(f"{id}: {current[id]} -> {target[id]}")
-        if target[id] and id in active:  # The job may have completed.
-            start(id, target[id])
+        if target[id] and id in comments:  # The job may have completed.
+            start(id, target[id], comments[id])
 
 
 if __name__ == "__main__":

@@ -139,5 +139,26 @@ class Snapshot(unittest.TestCase):
         self.assertEqual(self.snapshot(nodes(node1="allocated+drain"), bad, B)[:2], (4, {"2": 4}))
 
 
+class Restarts(unittest.TestCase):
+    def test_starts(self):
+        # Every start of a job but the first one is a restart. The job reports how long it has trained.
+        comment = "sizes=1-8 restart=60 since=1 left=3600 on=1"
+        want = {None: [], 0: ["0s"], 100: ["0s", "100s"], 250: ["0s", "150s", "250s"], 300: ["0s", "50s", "200s"]}
+        for trained, recent in want.items():
+            if trained is not None:
+                comment = comment.split(" trained=")[0].split(" left=")[0] + f" trained={trained} left=3600 on=1"  # as train.sh does
+            comment = reconcile.started(comment)
+            self.assertEqual(reconcile.describe("1", "RUNNING", 4, comment)[1]["recentRestarts"], recent)
+        running = reconcile.describe("1", "RUNNING", 4, comment.replace("trained=300", "trained=400"))[1]
+        self.assertEqual((running["recentRestarts"], running["minNodes"]), (["100s", "150s", "300s"], 1))
+
+    def test_forged(self):
+        # Times are legal whatever a user writes, or the job is excluded.
+        comment = "restarts=1,50,3 trained=20 sizes=1-8 restart=60 since=1 left=3600 on=1"
+        self.assertEqual(reconcile.describe("1", "RUNNING", 4, comment)[1]["recentRestarts"], ["0s", "17s", "19s"])
+        with self.assertRaises(ValueError):
+            reconcile.describe("1", "RUNNING", 4, comment.replace("50", "soon"))
+
+
 if __name__ == "__main__":
     unittest.main()

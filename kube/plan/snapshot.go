@@ -157,6 +157,9 @@ func request(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
 	if j.Estimate.Error > 0 {
 		described.EtaError = &j.Estimate.Error
 	}
+	for _, since := range j.RecentRestarts() {
+		described.RecentRestarts = append(described.RecentRestarts, durationpb.New(since))
+	}
 	described.GroupId = groupOf(w, j)
 	sizes := Legal(j)
 	speeds := make([]float64, len(sizes))

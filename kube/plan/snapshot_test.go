@@ -26,7 +26,9 @@ import (
 func changed(c *worldtest.Cluster, name string, nodes int) {
 	at := c.Now.Add(-time.Minute)
 	annotations := c.Jobs[name].GetAnnotations()
-	annotations[world.DecisionAnnotation] = (&world.Record{UID: c.Jobs[name].GetUID(), Since: at, Nodes: nodes, Changed: &at}).String()
+	annotations[world.DecisionAnnotation] = (&world.Record{
+		UID: c.Jobs[name].GetUID(), Since: at, Nodes: nodes, Changed: &at, Restarts: []metav1.Duration{{Duration: time.Hour}},
+	}).String()
 	c.Jobs[name].SetAnnotations(annotations)
 }
 
@@ -50,7 +52,8 @@ func TestRequest(t *testing.T) {
 				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4, WorkDone: durationpb.New(3 * time.Minute),
 				MinNodes: proto.Int32(4), MaxNodes: proto.Int32(4), AllowedNodes: []int32{4}, Weight: proto.Float64(1),
 				TrainingTime: durationpb.New(time.Minute), WaitingTime: durationpb.New(59 * time.Minute), RestartTime: durationpb.New(config.DefaultRestart),
-				Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{3}}}},
+				Scaling:        &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{3}}}},
+				RecentRestarts: []*durationpb.Duration{durationpb.New(time.Hour + time.Minute)},
 			},
 			{
 				Id: "Job/default/free", RemainingEta: durationpb.New(10*time.Hour - 108*time.Minute), CurrentNodes: 2, WorkDone: durationpb.New(108 * time.Minute),

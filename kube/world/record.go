@@ -34,6 +34,9 @@ type Record struct {
 	Done    metav1.Duration `json:"done,omitzero"`
 	Trained metav1.Duration `json:"trained,omitzero"`
 	Changed *time.Time      `json:"changed,omitempty"`
+	// Restarts has, for each of the last restarts of the job, newest first, the time with nodes between the
+	// restart and Since: at most maxRestarts, ascending. See Job.recent_restarts of the API.
+	Restarts []metav1.Duration `json:"restarts,omitempty"`
 	// Remaining is the estimated run time on one node that was left at Since, and Source its source. Age is
 	// the time with nodes between the source's report and Since.
 	Remaining metav1.Duration `json:"remaining,omitzero"`
@@ -50,6 +53,21 @@ func (r *Record) String() string {
 	return string(text)
 }
 
+// maxRestarts is the maximum number of restarts in a record, as in the API.
+const maxRestarts = 3
+
+// validRestarts reports whether the restarts of a record are at most maxRestarts ascending times.
+func validRestarts(restarts []metav1.Duration) bool {
+	last := time.Duration(0)
+	for _, since := range restarts {
+		if since.Duration < last {
+			return false
+		}
+		last = since.Duration
+	}
+	return len(restarts) <= maxRestarts
+}
+
 // skew is the tolerated difference between the clocks of two controllers.
 const skew = time.Minute
 
@@ -59,7 +77,7 @@ const skew = time.Minute
 func parseRecord(uid types.UID, annotations map[string]string, now time.Time) *Record {
 	var r Record
 	if json.Unmarshal([]byte(annotations[DecisionAnnotation]), &r) != nil || r.UID != uid || r.Since.IsZero() || r.Nodes < 0 ||
-		r.Done.Duration < 0 || r.Trained.Duration < 0 || r.Remaining.Duration < 0 {
+		r.Done.Duration < 0 || r.Trained.Duration < 0 || r.Remaining.Duration < 0 || !validRestarts(r.Restarts) {
 		return nil
 	}
 	if r.Changed != nil && r.Changed.Sub(now) > skew {

@@ -85,6 +85,19 @@ func (h *history) worked(from time.Time) time.Duration {
 func (h *history) workDone() time.Duration   { return h.Done.Duration + h.worked(h.Since) }
 func (h *history) trainedFor() time.Duration { return h.Trained.Duration + h.trainedSince(h.Since) }
 
+// restarts returns the times with nodes since the last restarts of the job, newest first, if it has the given
+// nodes from now on. A restart is a resize, or a start that is not the first one.
+func (h *history) restarts(nodes int) []time.Duration {
+	var restarts []time.Duration
+	if nodes > 0 && nodes != h.Nodes && h.trainedFor() > 0 {
+		restarts = append(restarts, 0)
+	}
+	for _, since := range h.Restarts {
+		restarts = append(restarts, since.Duration+h.trainedSince(h.Since))
+	}
+	return restarts[:min(len(restarts), maxRestarts)]
+}
+
 // age returns the time with nodes since a time. It assumes that the job had nodes all the time before its
 // last resize.
 func (h *history) age(from time.Time) time.Duration {

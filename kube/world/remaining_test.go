@@ -2,6 +2,7 @@ package world_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,12 +116,14 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-// TestRecordGoesOn resizes a job a few times. The work done in its record must be the work that it did.
+// TestRecordGoesOn resizes a job a few times. The work done in its record must be the work that it did, and the
+// restarts must be those of the last three resizes to sizes above 0.
 func TestRecordGoesOn(t *testing.T) {
 	t.Parallel()
 	c := worldtest.New(8, worldtest.Job("a", 2, map[string]string{"work": "100h", "restart": "0s"}))
 	done, trained := time.Duration(0), time.Duration(0)
-	for _, nodes := range []int{4, 0, 8, 8, 1} {
+	var restarted []time.Duration // values of trained, newest first
+	for _, nodes := range []int{4, 0, 8, 8, 1, 2} {
 		before := c.ClusterState().Jobs[0]
 		c.Now = c.Now.Add(time.Hour)
 		done += time.Duration(float64(time.Hour) * before.Speed(before.Nodes()))
@@ -130,6 +133,13 @@ func TestRecordGoesOn(t *testing.T) {
 		j := c.ClusterState().Jobs[0]
 		if want := 100*time.Hour - done; (j.Estimate.Remaining-want).Abs() > 10*time.Second || (j.Trained-trained).Abs() > 10*time.Second {
 			t.Fatalf("at %v with %d nodes %v remain after %v of training; want %v after %v", c.Now, j.Nodes(), j.Estimate.Remaining, j.Trained, want, trained)
+		}
+		near := func(since, at time.Duration) bool { return (since - trained + at).Abs() < 10*time.Second }
+		if !slices.EqualFunc(j.RecentRestarts(), restarted, near) {
+			t.Errorf("with %d nodes after %v of training, the restarts are %v; want restarts after %v of training", j.Nodes(), trained, j.RecentRestarts(), restarted)
+		}
+		if nodes > 0 && nodes != j.Nodes() {
+			restarted = append([]time.Duration{trained}, restarted[:min(len(restarted), 2)]...)
 		}
 		record := j.NextRecord(nodes, c.Now)
 		for _, patch := range j.Kind.Resize(j.Shape, nodes) {
@@ -145,6 +155,48 @@ func TestRecordGoesOn(t *testing.T) {
 		if cooling := c.ClusterState().Jobs[0].Cooling; !cooling && nodes != j.Nodes() {
 			t.Errorf("after a change to %d nodes the job does not cool down", nodes)
 		}
+	}
+}
+
+// TestRecentRestarts derives the restarts of a job from its record of 10 min ago and from its nodes now.
+func TestRecentRestarts(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		recorded int // nodes
+		trained  time.Duration
+		restarts []int // in minutes
+		nodes    int
+		want     []int // in minutes
+	}{
+		"none":                            {2, time.Hour, nil, 2, nil},
+		"the same size":                   {2, time.Hour, []int{1, 2}, 2, []int{11, 12}},
+		"resized by another writer":       {4, time.Hour, []int{1, 2, 3}, 2, []int{0, 11, 12}},
+		"first resized by another writer": {4, 0, nil, 2, []int{0}},
+		"resumed by another writer":       {0, time.Hour, []int{1, 2}, 2, []int{0, 1, 2}},
+		"paused by another writer":        {2, time.Hour, []int{1, 2}, 0, []int{11, 12}},
+		"paused":                          {0, time.Hour, []int{1, 2}, 0, []int{1, 2}},
+		"started for the first time":      {0, 0, nil, 2, nil},
+		"too many":                        {2, time.Hour, []int{1, 2, 3, 4}, 2, nil},
+		"descending":                      {2, time.Hour, []int{2, 1}, 2, nil},
+		"negative":                        {2, time.Hour, []int{-1}, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := worldtest.New(8, worldtest.Job("a", test.nodes, map[string]string{"work": "100h"}))
+			record := world.Record{UID: c.Jobs["a"].GetUID(), Since: c.Now, Nodes: test.recorded, Trained: metav1.Duration{Duration: test.trained}}
+			for _, minutes := range test.restarts {
+				record.Restarts = append(record.Restarts, metav1.Duration{Duration: time.Duration(minutes) * time.Minute})
+			}
+			c.Jobs["a"].SetAnnotations(map[string]string{world.WorkAnnotation: "100h", world.DecisionAnnotation: record.String()})
+			c.Now = c.Now.Add(10 * time.Minute)
+			var got []int
+			for _, since := range c.ClusterState().Jobs[0].RecentRestarts() {
+				got = append(got, int(since.Minutes()))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("the restarts are %v min ago; want %v", got, test.want)
+			}
+		})
 	}
 }
 

@@ -317,6 +317,9 @@ func (j *Job) Since() time.Time { return j.history.Since }
 // WorkDone returns the observed work of the job, as run time on one node.
 func (j *Job) WorkDone() time.Duration { return j.history.workDone() }
 
+// RecentRestarts returns the times with nodes since the last restarts of the job, newest first.
+func (j *Job) RecentRestarts() []time.Duration { return j.history.restarts(j.Nodes()) }
+
 // NeedsRecord reports whether the record of the job is missing or has another size than the job.
 func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
 
@@ -329,6 +332,10 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 	}
 	r.UID, r.Since, r.Nodes = j.UID, now.UTC().Truncate(time.Millisecond), nodes
 	r.Done, r.Trained = rounded(j.history.workDone()), rounded(j.history.trainedFor())
+	r.Restarts = nil
+	for _, since := range j.history.restarts(nodes) {
+		r.Restarts = append(r.Restarts, rounded(since))
+	}
 	var reported Estimate // Estimates from completed jobs are not recorded.
 	if j.FallbackReason == "" {
 		reported = j.Estimate

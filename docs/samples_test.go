@@ -45,6 +45,7 @@ func TestGo(t *testing.T) {
 		"durationpb":   "google.golang.org/protobuf/types/known/durationpb",
 		"elastallocv1": "github.com/elastalloc/elastalloc/proto/elastalloc/v1",
 		"placement":    "github.com/elastalloc/elastalloc/client/placement",
+		"teams":        "github.com/elastalloc/elastalloc/client/teams",
 		"log":          "log",
 		"time":         "time",
 	}

@@ -1,16 +1,17 @@
 package client_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
+	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -40,17 +41,7 @@ type trial struct {
 // decision is optimal for its snapshot, but the sequence of decisions must not resize jobs repeatedly.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
-	if err != nil {
-		t.Fatal(err)
-	}
-	decide := func(ctx context.Context, s *elastallocv1.Snapshot) (*elastallocv1.AllocateResponse, error) {
-		return apiconv.InProcess{Allocator: allocator}.Allocate(ctx, &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
-			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
-			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
-		}})
-	}
+	decide := decideInProcess(t)
 	for _, nodes := range []int32{1, 8} {
 		for _, restart := range []time.Duration{10 * time.Minute, 5 * time.Minute}[:testtier.Conformance.Examples(1, 2)] {
 			for _, submitEvery := range []time.Duration{0, 7 * time.Minute} {
@@ -66,8 +57,77 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// decideInProcess returns a function that makes decisions without a server.
+func decideInProcess(t *testing.T) func(*elastallocv1.Snapshot) (client.Decision, error) {
+	t.Helper()
+	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(s *elastallocv1.Snapshot) (client.Decision, error) {
+		return apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
+		}})
+	}
+}
+
+// TestArrivalsLetJobsProgress runs a job of 10 hours on 8 nodes, which may have 4 or 8, while a job of 5 minutes on one node
+// arrives every 15 minutes. Without recent_restarts, each arrival shrinks the long job and each completion grows it, so
+// that it restarts all the time.
+func TestArrivalsLetJobsProgress(t *testing.T) {
+	t.Parallel()
+	const (
+		interval = 10 * time.Second
+		arrival  = 15 * time.Minute
+		restart  = 10 * time.Minute
+	)
+	decide, plan, start := decideInProcess(t), client.Plan{}, time.Unix(1e9, 0)
+	long := time.Duration(10 * eta.Speed(8, 0.8) * float64(time.Hour)) // remaining time on one node
+	var loading, short time.Duration                                   // remaining times
+	var longNodes, shortNodes int32
+	for now := time.Duration(0); long > 0; now += interval {
+		if now > 28*time.Hour {
+			t.Fatalf("the long job has %v left on one node after %v; want it to complete", long, now)
+		}
+		if now%arrival == 0 {
+			short, shortNodes = 5*time.Minute, 0
+		}
+		s := &elastallocv1.Snapshot{TotalNodes: 8, Jobs: []*elastallocv1.Job{{
+			Id: "long", RemainingEta: durationpb.New(long), CurrentNodes: longNodes, RestartTime: durationpb.New(restart),
+			MinNodes: proto.Int32(4), MaxNodes: proto.Int32(8), TrainingTime: durationpb.New(now),
+		}}}
+		if short > 0 {
+			s.Jobs = append(s.Jobs, &elastallocv1.Job{
+				Id: fmt.Sprint("short-", now/arrival), RemainingEta: durationpb.New(short), CurrentNodes: shortNodes, MaxNodes: proto.Int32(1),
+			})
+		}
+		steps, _, err := plan.Reconcile(start.Add(now), s, decide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range steps {
+			if step.JobID != "long" {
+				shortNodes = step.Nodes
+				continue
+			}
+			if now > 0 {
+				loading = restart
+			}
+			longNodes = step.Nodes
+		}
+		if shortNodes > 0 {
+			short -= interval
+		}
+		if loading -= interval; loading < 0 && longNodes > 0 {
+			long -= time.Duration(float64(interval) * eta.Speed(int(longNodes), 0.8))
+		}
+	}
+}
+
 // run runs 20 jobs until they have completed.
-func (c *sweep) run(t *testing.T, decide func(context.Context, *elastallocv1.Snapshot) (*elastallocv1.AllocateResponse, error)) {
+func (c *sweep) run(t *testing.T, decide func(*elastallocv1.Snapshot) (client.Decision, error)) {
 	t.Helper()
 	const (
 		count    = 20
@@ -86,9 +146,7 @@ func (c *sweep) run(t *testing.T, decide func(context.Context, *elastallocv1.Sna
 		if now > maxTime {
 			t.Fatalf("%d of %d jobs run after %v", running, count, now)
 		}
-		steps, _, err := plan.Reconcile(start.Add(now), s, func(s *elastallocv1.Snapshot) (client.Decision, error) {
-			return decide(t.Context(), s)
-		})
+		steps, _, err := plan.Reconcile(start.Add(now), s, decide)
 		if err != nil {
 			t.Fatal(err)
 		}

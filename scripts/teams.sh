@@ -2,6 +2,7 @@
 # The tables of docs/evaluation/teams.md. Needs jq.
 #
 #   scripts/teams.sh run LAB TRACES OUT   simulate into the new folder OUT, about ten minutes of one core
+#   scripts/teams.sh burst LAB TRACES OUT simulate teams that idle for 50 hours into OUT, about a minute
 #   scripts/teams.sh tables OUT           print the tables as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with helios_venus_may2020_50h.csv and
@@ -59,6 +60,41 @@ run() {
 			simulate venus-many "$seed" "$price" ${venus}_50h.csv "$@"
 			simulate synthetic-many "$seed" "$price" --synthetic baseline "$@"
 		done
+	done
+}
+
+# late TEAM prints 100 hours of the trace with four teams. TEAM submits nothing for 50 hours, and the jobs of the
+# other 50 hours within 5 hours.
+late() {
+	awk -F, -v OFS=, -v late="$1" '
+		NR == 1 { print "job_id", "submit_s", "duration_s", "gpus", "group" }
+		NR > 1 && $2 < 360000 && $3 >= 300 {
+			if (!($5 in team)) team[$5] = "team-" (users++ % 4 + 1)
+			if (team[$5] == late && $2 < 180000) next
+			if (team[$5] == late) $2 = 180000 + int(($2 - 180000) / 10)
+			print $1, $2, $3, $4, team[$5]
+		}' "$traces/helios_venus_may2020_20d.csv" | sort -t, -s -n -k2,2
+}
+
+burst() {
+	for team in 1 2 3 4; do
+		for hours in 6 24 100; do
+			late "team-$team" | "$lab" simulate --trace - --nodes 70 --quotas equal --restart-time 60 --workers 1 \
+				--policy static-partitions,total-time,total-time-open,total-time-usage --usage-half-life "${hours}h" --out "$out/burst/$team-$hours"
+		done
+	done
+}
+
+# bursts OUT prints the mean JCT of the team that idles, and of all jobs, in minutes.
+bursts() {
+	echo "| policy | team 1 | team 2 | team 3 | team 4 |"
+	echo "|---|--:|--:|--:|--:|"
+	for row in static-partitions-24 total-time-24 total-time-open-24 total-time-usage-6 total-time-usage-24 total-time-usage-100; do
+		policy=${row%-*} hours=${row##*-}
+		for team in 1 2 3 4; do
+			jq --arg policy "$policy" --arg team "team-$team" '.runs[] | select(.policy == $policy) |
+				"\(.teams[] | select(.team == $team) | .mean_total_s / 60 | round), \(.mean_total_s / 60 | round)"' "$1/burst/$team-$hours/summary.json"
+		done | jq -rs --arg policy "$policy" --arg hours "$hours" '"| `\($policy)`, half-life \($hours) h | " + join(" | ") + " |"'
 	done
 }
 
@@ -121,11 +157,16 @@ worse() {
 }
 
 case ${1-} in
-run)
+run | burst)
 	lab=$2 traces=$3 out=$4
-	run
+	"$1"
 	;;
 tables)
+	if [ -d "$2/burst" ]; then
+		printf '\nA team that idles for 50 hours: its mean JCT, and the mean JCT of all jobs, in minutes\n\n'
+		bursts "$2"
+	fi
+	[ -d "$2/venus-60" ] || exit 0
 	for name in venus-60 synthetic-60; do
 		printf '\n%s\n\n' "$name"
 		table "$2/$name"
@@ -140,7 +181,7 @@ tables)
 	done
 	;;
 *)
-	sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -35,6 +35,8 @@ type Config struct {
 	DecisionBudget time.Duration
 	// Groups are the teams that share the pool, with their departments.
 	Groups []solver.Group
+	// UsageHalfLife is the half-life of node time for policies with OverTime. Greater than 0.
+	UsageHalfLife time.Duration
 	// Resized lists the changes of the pool size in ascending order of time, in whole seconds. Sizes
 	// are at most Nodes, and the last one is Nodes. Policies decide at each change.
 	Resized []NodesAt
@@ -63,6 +65,9 @@ type Observer func(*solver.Snapshot, solver.Decision)
 // of the machine.
 const DefaultDecisionBudget = 10 * time.Second
 
+// DefaultUsageHalfLife is the UsageHalfLife of DefaultConfig.
+const DefaultUsageHalfLife = 24 * time.Hour
+
 // DefaultConfig returns the setting of the paper for a pool of nodes, without a scaling delay.
 func DefaultConfig(nodes int) Config {
 	return Config{
@@ -70,6 +75,7 @@ func DefaultConfig(nodes int) Config {
 		Frequency:      solver.DefaultStep,
 		Steps:          solver.DefaultSteps,
 		DecisionBudget: DefaultDecisionBudget,
+		UsageHalfLife:  DefaultUsageHalfLife,
 	}
 }
 

@@ -325,7 +325,7 @@ func policiesThat(current func(Policy) bool) []Policy {
 // policy without an external solver.
 func TestRunEqualsReference(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
-		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.NeedsTypes
+		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
 	})
 	typed := append(policiesThat(func(p Policy) bool { return p.knowsTypes() }), Policy{
 		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, decideTypes: arbitrary,

@@ -39,6 +39,8 @@ type Policy struct {
 	Teams bool
 	// NeedsTeams rejects pools without teams.
 	NeedsTeams bool
+	// OverTime multiplies weights by the factors of teams.Usage.
+	OverTime bool
 	// KeepsType keeps every job on the node type on which it started.
 	KeepsType bool
 	// NeedsTypes rejects pools without node types.
@@ -285,6 +287,10 @@ func teamPolicies() []Policy {
 		{
 			Name: "total-time-weights", Options: options, EveryEvent: true, Prepare: weighTeams, NeedsTeams: true,
 			Description: "total-time with a weight for each team instead of limits: its quota per active job",
+		},
+		{
+			Name: "total-time-usage", Options: options, EveryEvent: true, OverTime: true, NeedsTeams: true,
+			Description: "total-time with higher weights for teams that used less than their quotas lately, instead of limits",
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/client/eta"
+	"github.com/elastalloc/elastalloc/client/teams"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -44,6 +45,13 @@ func runPolicy(ctx context.Context, workload Workload, policy Policy, config Con
 		return runPartitions(ctx, workload, policy, config, allocator)
 	}
 	s := newSimulation(workload, policy, config, allocator)
+	if policy.OverTime {
+		usage, err := newUsage(&config)
+		if err != nil {
+			return nil, err
+		}
+		s.usage = usage
+	}
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
@@ -76,6 +84,8 @@ type simulation struct {
 	stalledSince time.Duration
 	// estimator estimates remaining work from the completed jobs.
 	estimator eta.Estimator
+	// usage is the node time of the teams, nil for a policy without OverTime.
+	usage *teams.Usage
 }
 
 // never is later than all events.
@@ -180,6 +190,7 @@ func (s *simulation) endJobs() bool {
 	}
 	completed := len(kept) < len(s.active)
 	s.active = kept
+	s.observeUsage()
 	return completed
 }
 
@@ -356,6 +367,9 @@ func (s *simulation) snapshot() *solver.Snapshot {
 	if s.policy.Prepare != nil {
 		s.policy.Prepare(snapshot, s.config.Groups)
 	}
+	if s.usage != nil {
+		s.weighByUsage(snapshot)
+	}
 	return snapshot
 }
 
@@ -388,6 +402,7 @@ func (s *simulation) apply(snapshot *solver.Snapshot, allocations []allocation) 
 			job.pin = job.nodeType
 		}
 	}
+	s.observeUsage()
 	return nil
 }
 

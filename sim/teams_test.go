@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -229,6 +230,7 @@ func TestSuitsTeams(t *testing.T) {
 		groups []solver.Group
 	}{
 		"the policy static-partitions needs teams":                        {PartitionsPolicy, nil},
+		"quotas: their sum is 0":                                          {"total-time-usage", groups(0, 0)},
 		`job "big" of w has the group "b", which is none of the teams`:    {"total-time", groups(1, 1)[:1]},
 		"0 teams have a quota":                                            {PartitionsPolicy, groups(0, 0)},
 		`job "small" of w needs at least 1 nodes; the partition of a has`: {PartitionsPolicy, groups(0, 8)},
@@ -283,6 +285,47 @@ func TestWeighted(t *testing.T) {
 	// Both jobs are active at second 0. The first has completed by second 2.
 	if diff := cmp.Diff([]float64{3, 3, 3, 6, 3}, got[:5]); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
+	}
+}
+
+// TestUsage checks the weights of total-time-usage. Team a occupies 4 nodes from second 0 to its completion at second
+// 4000, and team b 2 nodes from second 1001 on. Nodes since t seconds count n (1 - 2^(-t / half-life)), apart from a constant.
+func TestUsage(t *testing.T) {
+	rigid := func(j WorkloadJob, nodes int) WorkloadJob {
+		j.AllowedNodes, j.Speeds = []int{nodes}, []float64{1}
+		return j
+	}
+	config := DefaultConfig(8)
+	config.Groups = []solver.Group{{ID: "a", Quota: 3}, {ID: "b", Quota: 1}}
+	config.UsageHalfLife = 1000 * second
+	decayed := func(since, until, now float64) float64 {
+		return math.Exp2(-(now-min(now, until))/1000) - math.Exp2(-(now-min(now, since))/1000)
+	}
+	last := 0.0
+	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
+		at, err := time.ParseDuration(strings.TrimPrefix(s.ID, "test@"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = at.Seconds()
+		a, b := 4*decayed(0, 4000, last), 2*decayed(1001, 1e9, last)
+		want := map[string]float64{"a": 2 * 0.75 * (a + b) / a, "b": min(2*0.25*(a+b)/b, 2*4)}
+		if last == 0 {
+			want["a"] = 2
+		}
+		for i := range s.Jobs {
+			if got, want := s.Jobs[i].WeightOrDefault(), min(want[s.Jobs[i].GroupID], 8); math.Abs(got-want) > 1e-9 {
+				t.Errorf("at second %v, the weight of a job of %s is %v; want %v", last, s.Jobs[i].GroupID, got, want)
+			}
+		}
+	}
+	jobs := []WorkloadJob{inTeam("a", rigid(job("a", 0, 4000*second), 4)), inTeam("b", rigid(job("b", 1000*second, 5000*second), 2))}
+	for i := range jobs {
+		jobs[i].Weight = 2
+	}
+	run(t, policy(t, "total-time-usage"), config, jobs...)
+	if last < 5700 {
+		t.Errorf("the last decision is at second %v", last)
 	}
 }
 

@@ -141,6 +141,7 @@ The policies:
 	flags.StringToStringVar(&f.totalTime, "total-time", nil,
 		"parameters of the total-time policies as `name=value`, such as aging=0s,quota_price=1, with the names of the API")
 	f.teams.add(flags)
+	flags.Var((*secondsFlag)(&f.config.UsageHalfLife), "usage-half-life", "time after which the node time of a team counts half, for total-time-usage")
 	f.types.add(flags)
 	f.machines.add(flags)
 	cli.AddProgramFlags(flags, &f.programs)
@@ -327,6 +328,9 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		addf("--bug-share is %v and --kill-share %v; each must be at least 0, together at most 1", bug, kill)
 	}
 	f.teams.check(addf)
+	if f.config.UsageHalfLife <= 0 {
+		addf("--usage-half-life is %v; must be greater than 0s", f.config.UsageHalfLife)
+	}
 	f.machines.check(f.nodes, len(f.types.clusters) > 0, addf)
 	totalTimeFlag(f.totalTime).apply(policies, addf)
 	if f.workers < 1 {

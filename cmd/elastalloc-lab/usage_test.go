@@ -139,6 +139,7 @@ func TestBadUsage(t *testing.T) {
 			good + " --quotas=fair":                                  `"--quotas" flag: must be one of demand, equal`,
 			good + " --teams=-1 --team-limit=0.5":                    "--teams is -1; must be at least 1\n  --team-limit is 0.5; must be 1 to 1e+06",
 			good + " --team-limit=2":                                 "--team-limit is set without teams",
+			good + " --usage-half-life=0":                            "--usage-half-life is 0s; must be greater than 0s",
 			good + " --teams=1000":                                   "trace has 2 users; must be at least one for each of 1000 teams",
 			good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; must be a duration, such as 90s, 5m or 300\n" +
 				"  --total-time: fairness is \"x\"; must be a number\n  --total-time: unknown parameter \"speed\" (must be among aging, eta_error, fairness, ",

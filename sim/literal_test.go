@@ -298,7 +298,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		spec.RescaleDelay = config.ScalingDelay
 		spec.RestartTime = max(config.RestartTime, job.RestartTime)
 		spec.FreeResizes = spec.RestartTime == 0
-		for n := len(job.restarts) - 1; n >= 0 && n >= len(job.restarts)-3; n-- {
+		for n := len(job.restarts) - 1; p.Decide == nil && n >= 0 && n >= len(job.restarts)-3; n-- {
 			spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(job.trained-job.restarts[n])*time.Second)
 		}
 		if p.Name == "greedy-eta" {

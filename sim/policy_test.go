@@ -109,6 +109,24 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestRuleHasNoRestartBudget checks that max-min and other rules are not restricted by restarts.
+func TestRuleHasNoRestartBudget(t *testing.T) {
+	resizes := 0
+	alternate := Policy{Name: "alternate", Decide: func(s *solver.Snapshot) []solver.Option {
+		if s.Jobs[0].RecentRestarts != nil {
+			t.Errorf("after %d resizes, the restarts are %v", resizes, s.Jobs[0].RecentRestarts)
+		}
+		resizes++
+		return []solver.Option{solver.NewOption(0, 1+resizes%2)}
+	}}
+	config := DefaultConfig(2)
+	config.RestartTime = 60 * second
+	run(t, alternate, config, job("a", 0, time.Hour))
+	if resizes < 4 {
+		t.Errorf("there are %d decisions", resizes)
+	}
+}
+
 // optionsSpy records the options of requests.
 type optionsSpy struct {
 	realAllocator

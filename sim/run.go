@@ -354,7 +354,9 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		spec.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
 		spec.RescaleDelay = job.delay
 		spec.RestartTime = job.restart
-		spec.RecentRestarts = job.recentRestarts()
+		if s.policy.Decide == nil { // A Rule has no restart budget.
+			spec.RecentRestarts = job.recentRestarts()
+		}
 		if s.policy.FixedSize {
 			size := job.atMost(min(job.RequestedNodes, nodeLimit(s.config.available(), snapshot.Groups, spec.GroupID)))
 			spec.AllowedNodes = []int{size}

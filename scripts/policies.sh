@@ -4,6 +4,7 @@
 #   scripts/policies.sh public LAB TRACES OUT  simulate the set "public" into OUT, about three minutes
 #   scripts/policies.sh run LAB TRACES OUT     simulate the set "mixed" into OUT, about ten minutes
 #   scripts/policies.sh unseen LAB TRACES OUT  simulate the two other traces at three restart times, about a minute
+#   scripts/policies.sh fair LAB TRACES OUT    simulate the set "public" at four values of share_price, about a minute
 #   scripts/policies.sh tables OUT             print the tables of all of them as Markdown
 #
 # LAB is the program elastalloc-lab, TRACES a folder with the files NAME_50h.csv of itp_cluster04,
@@ -12,6 +13,7 @@ set -eu
 
 pools=70,90,110,130,150,170,190
 policies=total-time,total-time-waiting,total-time-steady,hesrpt-event,optimal,optimal-event,hesrpt,max-min,greedy,fifo,srpt
+prices='0 0.1 0.2 0.5'
 elastic=total-time,total-time-waiting,optimal,max-min,fifo
 
 # simulate FLAGS... runs the four workloads into folders of their own.
@@ -40,6 +42,15 @@ public() {
 		for trace in itp_cluster04_50h itp_cluster02_50h itp_cluster08_50h helios_venus_may2020_50h; do
 			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/public-$vary/$trace" \
 				--nodes "$pools" --policy "$elastic" --restart-time 180s --vary "$vary"
+		done
+	done
+}
+
+fair() {
+	for price in $prices; do
+		for trace in itp_cluster04_50h itp_cluster02_50h itp_cluster08_50h helios_venus_may2020_50h; do
+			"$lab" simulate --trace "$traces/$trace.csv" --min-duration 5m --workers 1 --out "$out/fair-$price/$trace" \
+				--nodes "$pools" --policy total-time,max-min --restart-time 180s --total-time "share_price=$price"
 		done
 	done
 }
@@ -154,6 +165,42 @@ shares() {
 	done
 }
 
+# fairness OUT prints max-min and total-time compared with max-min, by share_price.
+fairness() {
+	echo "| policy | mean JCT | p95 JCT | longest JCT | later | over 10% later | later than ideal | pauses per job | resizes per job |"
+	echo "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+	fairnessOf max-min '`max-min`' "$1/fair-0"
+	for price in $prices; do
+		fairnessOf total-time "\`share_price\` $price" "$1/fair-$price"
+	done
+}
+
+# fairnessOf POLICY NAME FOLDER prints a row of the table.
+fairnessOf() {
+	# The share of jobs that take more than 10% longer than under max-min.
+	much=$(awk -F, -v policy="$1" '
+		$2 == "max-min" { fair[FILENAME, $3, $5] = $10 }
+		$2 == policy { time[FILENAME, $3, $5] = $10 }
+		END {
+			for (job in time) {
+				split(job, part, SUBSEP)
+				pair = part[1] SUBSEP part[2]
+				jobs[pair]++
+				late[pair] += time[job] > 1.1 * fair[job]
+			}
+			for (pair in jobs) sum += late[pair] / jobs[pair]
+			print sum / length(jobs)
+		}' "$3"/*/jobs.csv)
+	jq -rs --arg policy "$1" --arg name "$2" --argjson much "$much" "$names"'
+		[.[].runs[]] as $runs | ([$runs[] | select(.policy == "max-min")] | INDEX("\(.trace) \(.nodes)")) as $fair |
+		[$runs[] | select(.policy == $policy) | . + {fair: $fair["\(.trace) \(.nodes)"]}] |
+		def change(of): [.[] | of / (.fair | of) - 1] | mean | percent;
+		def share(of): [.[] | of * 100] | mean | point;
+		def perJob(of): [.[] | of] | mean | . * 100 | round / 100;
+		"| \($name) | \(change(.mean_total_s)) | \(change(.p95_total_s)) | \(change(.max_total_s)) | \(share(.later_than_max_min))% | \(
+			$much * 100 | point)% | \(share(.later_than_ideal_share))% | \(perJob(.pauses)) | \(perJob(.rescales / .jobs)) |"' "$3"/*/summary.json
+}
+
 # traces OUT prints the traces of the set and their loads.
 traces() {
 	echo "| trace | jobs | smaller than a node | load at 70, 110, 150 and 190 nodes |"
@@ -188,7 +235,7 @@ ranges() {
 }
 
 case ${1-} in
-run | unseen | public)
+run | unseen | public | fair)
 	lab=$2 traces=$3 out=$4
 	"$1"
 	;;
@@ -196,6 +243,10 @@ tables)
 	if [ -d "$2/unseen" ]; then
 		printf '\nTwo further traces: total-time, ranges over the pools\n\n'
 		ranges "$2"
+	fi
+	if [ -d "$2/fair-0" ]; then
+		printf '\nThe set "public": total-time compared with max-min by share_price, restarts of 180 s\n\n'
+		fairness "$2"
 	fi
 	if [ -d "$2/public-" ]; then
 		printf '\nThe set "public": its traces\n\n'
@@ -216,7 +267,7 @@ tables)
 	differing "$2"
 	;;
 *)
-	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

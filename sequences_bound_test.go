@@ -495,10 +495,8 @@ func (l *sequence) checkDeclines(t rapid.TB, now bounds, slope []float64) {
 		if decline := math.Log(j.c / slope[i]); decline > limit+1e-8 {
 			t.Fatalf("%s: ln c fell by %v in %.0f s; want at most %v", j.id, decline, l.now-l.decided, limit)
 		}
-		if j.share > 0 {
-			if shareFell := math.Log(j.share / now.share[i]); shareFell > (1-now.exponent)*aged+1e-9 {
-				t.Fatalf("%s: the logarithm of the value of its fair share fell by %v; want at most %v", j.id, shareFell, (1-now.exponent)*aged)
-			}
+		if most := (1 - now.exponent) * aged; j.share*math.Exp(-most) > now.share[i]*(1+1e-9) {
+			t.Fatalf("%s: the value of its fair share fell from %v to %v; want at most a factor of %v", j.id, j.share, now.share[i], math.Exp(most))
 		}
 		l.piece.declines += max(0, j.c-slope[i])*j.speed(j.nodes) +
 			max(0, j.share-now.share[i])*min(j.speed(j.nodes), j.speedOn(l.fairShare(j)))

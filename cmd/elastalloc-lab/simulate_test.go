@@ -193,7 +193,7 @@ func TestSimulateMachines(t *testing.T) {
 		unplaced int
 		says     string
 	}{
-		"--placement=move": {0.25, 0, "fifo 1.2 0% 0.00 0.00 0.00 ms 0.25 0"},
+		"--placement=move": {0.25, 0, "fifo 1.2 0.00 0.00 0.00 ms 0.25 0"},
 		// The decisions from 600 s to 3600 s, and the starts 1 s after each decision and submission.
 		"--placement=stay": {0, 11 + 12, "MOVED restarts per job on other machines, without a resize"},
 		"--placement=none": {0, -1, "A machine has 4 gpus."},

@@ -110,6 +110,9 @@ func (f *Simulated) runTables() []Table {
 			}
 			return percent(*s.LaterShare)
 		}},
+		{"late", "share of jobs that complete later than under ideal fair shares, by over a quarter", func(_ int, s *sim.Summary) string {
+			return percent(s.LaterThanIdeal)
+		}},
 		{"used", "utilization: share of the pool's nodes occupied until the last submission", func(_ int, s *sim.Summary) string {
 			return number("%.1f%%", 100*float64(s.Utilization))
 		}},
@@ -117,9 +120,6 @@ func (f *Simulated) runTables() []Table {
 	price := []column{
 		policy,
 		{"slowdown", "the largest JCT of a job by its time alone in the pool", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
-		{"late", "share of jobs that complete later than under ideal fair shares, by over a quarter", func(_ int, s *sim.Summary) string {
-			return percent(s.LaterThanIdeal)
-		}},
 		{"resizes", "resizes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
 		{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
 		{"extra", "jobs per 100 that had completed in addition to those of " + summary.Baseline(), func(_ int, s *sim.Summary) string {

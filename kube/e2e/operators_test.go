@@ -236,21 +236,23 @@ func (o operatedKind) create(t *testing.T, pool, kind, name string, size, hours 
 }
 
 // setRemaining sets the remaining work of one of the two jobs to one hour and of the other to 300 hours: in the status of
-// TrainJobs, as a trainer does, and otherwise in annotations.
+// TrainJobs, as a trainer does, and otherwise in annotations. The short job has the weight 10, since the fair share of the
+// long job is worth more to one of weight 1.
 func setRemaining(t *testing.T, kind, pool, short string) {
 	t.Helper()
 	jobs := dynamicClient(t, kube.Config).Resource(resourceOf(kind)).Namespace(pool)
 	for _, name := range []string{"first", "second"} {
-		hours := 300
+		hours, weight := 300, 1
 		if name == short {
-			hours = 1
+			hours, weight = 1, 10
 		}
+		annotations := fmt.Sprintf(`"elastalloc.dev/weight":"%d"`, weight)
 		if kind == "TrainJob" {
 			reportStatus(t, jobs, name, hours)
-			continue
+		} else {
+			annotations += fmt.Sprintf(`,"elastalloc.dev/work":"%dh"`, hours)
 		}
-		_, err := jobs.Patch(t.Context(), name, types.MergePatchType,
-			[]byte(fmt.Sprintf(`{"metadata":{"annotations":{"elastalloc.dev/work":"%dh"}}}`, hours)), metav1.PatchOptions{})
+		_, err := jobs.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{`+annotations+`}}}`), metav1.PatchOptions{})
 		must(t, err)
 	}
 }

@@ -13,6 +13,8 @@ import time
 
 PARTITION = "elastic"
 STOP_SECONDS = 300  # until stopped jobs have released their nodes, including KillWait and epilogs
+# A node rejects a job that starts in the second in which the node stopped it, and such a job fails.
+REVOKED_SECONDS = 2
 
 # Flags of nodes on which Slurm starts jobs.
 HARMLESS = {"cloud", "dynamic_norm", "planned", "powered_down", "powering_up"}
@@ -116,6 +118,8 @@ def requeue(ids):
             # The command fails for a job that is starting or completing. The loop repeats it.
             subprocess.run(["scontrol", "requeuehold", ",".join(running)])
         time.sleep(1)
+    if ids:
+        time.sleep(REVOKED_SECONDS)
 
 
 def started(comment):

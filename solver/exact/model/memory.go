@@ -15,12 +15,11 @@ func (a *Arena[Item]) Take(n int) []Item {
 	if a.at < len(a.blocks) && a.used > 0 && a.used+n > len(a.blocks[a.at]) {
 		a.at, a.used = a.at+1, 0
 	}
-	if a.at == len(a.blocks) {
-		a.blocks = append(a.blocks, nil)
-	}
-	if n > len(a.blocks[a.at]) {
-		// Allocate a little more, for sizes that grow slowly.
-		a.blocks[a.at] = make([]Item, max(n+n/8, 1<<min(8+a.at, 16)))
+	if a.at == len(a.blocks) || n > len(a.blocks[a.at]) {
+		// Allocate a little more, for sizes that grow slowly. Release the later blocks, so that the
+		// blocks together are not much larger than the slices of one round.
+		clear(a.blocks[a.at:])
+		a.blocks = append(a.blocks[:a.at], make([]Item, max(n+n/8, 1<<min(8+a.at, 16))))
 	}
 	a.used += n
 	return a.blocks[a.at][a.used-n : a.used : a.used]

@@ -180,7 +180,7 @@ func (a *Allocator) WhatIf(
 // expires, the result is partial. Samples run in parallel on all processors, or on as many as
 // solver.Options.AcquireWorker grants.
 //
-// Jobs that are frozen because they have bad fields keep their nodes and do not complete. The errors
+// Frozen jobs keep their nodes and do not complete. The errors
 // are those of Allocate.
 func (a *Allocator) Forecast(
 	ctx context.Context, s *solver.Snapshot, o solver.Options, f solver.ForecastOptions,
@@ -218,7 +218,7 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 	if err := ctx.Err(); err != nil {
 		return solver.Decision{}, err
 	}
-	return solver.DecideNow(r.snapshot, greedy.FillIdle(r.snapshot)), nil
+	return decision.RestoreFrozen(r.held, solver.DecideNow(r.snapshot, greedy.FillIdle(r.snapshot)), 0), nil
 }
 
 // request is a valid request for decisions, with its defaults.
@@ -239,8 +239,12 @@ func (a *Allocator) valid(
 	}
 	all := s.WithDefaults()
 	r := &request{snapshot: all, all: all, options: o.WithDefaults()}
-	if r.options.BadJobs == solver.BadJobsHold && len(all.Jobs) <= a.maxJobs {
-		r.snapshot, r.held = all.FreezeBadJobs()
+	if len(all.Jobs) <= a.maxJobs {
+		hold := r.options.BadJobs == solver.BadJobsHold
+		if hold {
+			r.all = all.MergeDuplicates()
+		}
+		r.snapshot, r.held = r.all.Freeze(hold)
 	}
 	bad := solver.Validate(r.snapshot, r.options, a.maxJobs, a.known)
 	if check != nil {

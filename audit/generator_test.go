@@ -44,7 +44,29 @@ func (d generator) small() *elastallocv1.AllocateRequest {
 	for _, j := range s.GetJobs() {
 		d.restarts(j)
 	}
+	for n, j := range s.GetJobs() {
+		if d.chance(10) {
+			s.Jobs[n] = d.kept(j)
+		}
+	}
 	return r
+}
+
+// kept returns a job that keeps its nodes. Half of these jobs have no other fields than those that place the
+// nodes.
+func (d generator) kept(j *elastallocv1.Job) *elastallocv1.Job {
+	j.Keep = true
+	if d.chance(2) {
+		return j
+	}
+	kept := &elastallocv1.Job{Id: j.GetId(), CurrentNodes: j.GetCurrentNodes(), CurrentNodeType: j.GetCurrentNodeType(), PieceNodes: j.PieceNodes, Keep: true}
+	if d.chance(2) {
+		kept.GroupId = j.GetGroupId()
+	}
+	if d.chance(20) {
+		kept.CurrentNodes = -1
+	}
+	return kept
 }
 
 // restarts sets the restarts of a job. Half of the running jobs have used their restart budgets if their restart
@@ -324,9 +346,11 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	}
 	m := &model{request: request, options: converted.Options.WithDefaults()}
 	m.good = converted.Snapshot.WithDefaults()
-	if m.options.BadJobs == solver.BadJobsHold {
-		m.good, m.held = m.good.FreezeBadJobs()
+	hold := m.options.BadJobs == solver.BadJobsHold
+	if hold {
+		m.good = m.good.MergeDuplicates()
 	}
+	m.good, m.held = m.good.Freeze(hold)
 	if solver.Validate(m.good, m.options, 1000, elastalloc.BackendNames()) != nil {
 		return nil
 	}
@@ -414,15 +438,10 @@ func (d generator) nonsense() float64 {
 	return []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64}[d.IntN(5)]
 }
 
-// index returns the position in the request of job i of the model.
+// index returns the position of the allocation of job i of the model.
 func (m *model) index(i int) int {
 	id := m.good.Jobs[m.Jobs[i].Index].ID
-	for n, j := range m.request.GetSnapshot().GetJobs() {
-		if j.GetId() == id && !m.held.Contains(n) {
-			return n
-		}
-	}
-	panic("job " + id + " is not in the request")
+	return slices.IndexFunc(m.held.Snapshot().Jobs, func(j solver.Job) bool { return j.ID == id })
 }
 
 // plan returns the plan of a response.

@@ -61,7 +61,7 @@ type nodeType struct {
 // job is a job of the request. Its remaining work is the remaining ETA on one reference node.
 type job struct {
 	id            string
-	frozen        bool // it has bad fields and keeps its nodes (BAD_JOBS_HOLD)
+	frozen        bool // it keeps its nodes, because of keep or bad fields (BAD_JOBS_HOLD)
 	currentNodes  int
 	pieceNodes    int        // largest part of an allocation that must be placed together
 	nodeType      int        // position of the type of its current nodes, -1 if unknown
@@ -206,20 +206,34 @@ func parseRequest(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 	s.readSizeLimits(from, r)
 	ids := s.readGroups(from.GetGroups(), r)
 	freeze := request.GetOptions().GetBadJobs() == elastallocv1.BadJobs_BAD_JOBS_HOLD
-	seen := make(map[string]bool, len(from.GetJobs()))
+	seen := make(map[string]int, len(from.GetJobs())) // position plus 1
 	for i, f := range from.GetJobs() {
 		if *r.invalid != nil {
 			break
 		}
 		jobReader := reader{f.ProtoReflect(), "", new(error)}
-		jobReader.require(f.GetId() != "" && !seen[f.GetId()], "id", "empty or not unique")
-		seen[f.GetId()] = true
+		same := seen[f.GetId()]
+		jobReader.require(f.GetId() != "" && same == 0, "id", "empty or not unique")
 		j := s.readJob(f, ids, jobReader)
-		if j.frozen = *jobReader.invalid != nil; j.frozen {
+		if *jobReader.invalid != nil {
 			r.require(freeze, fmt.Sprintf("jobs[%d]", i), *jobReader.invalid)
-			s.reserve(&j)
+			j.frozen = true
 		}
-		s.jobs = append(s.jobs, j)
+		if f.GetId() == "" || same == 0 {
+			s.jobs = append(s.jobs, j)
+			seen[f.GetId()] = len(s.jobs)
+			continue
+		}
+		// Jobs with one id are one frozen job, the first of those with the most nodes.
+		first := &s.jobs[same-1]
+		if first.frozen = true; j.currentNodes > first.currentNodes {
+			*first = j
+		}
+	}
+	for i := range s.jobs {
+		if j := &s.jobs[i]; j.frozen {
+			s.reserve(j)
+		}
 	}
 	return s, *r.invalid
 }
@@ -321,8 +335,24 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r reader) map[string]i
 	return ids
 }
 
-// readJob reads a job. The caller reads its id.
+// readJob reads a job. The caller reads its id. A job with keep is frozen, and only the fields that place its
+// nodes must be valid.
 func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader) job {
+	if !from.GetKeep() {
+		return s.readDecided(from, ids, r)
+	}
+	j := s.readDecided(from, ids, reader{r.message, r.path, new(error)})
+	r.count("current_nodes", 0, 0)
+	r.count("piece_nodes", unlimited, 1)
+	r.require(from.GetGroupId() == "" || len(s.groups) == 0 || j.group >= 0 && !s.groups[j.group].hasChildren, "group_id", "not the id of a group without children")
+	known := j.nodeType >= 0 || j.currentNodes == 0 && from.GetCurrentNodeType() == ""
+	r.require(known, "current_node_type", from.GetCurrentNodeType())
+	j.frozen = true
+	return j
+}
+
+// readDecided reads a job without keep.
+func (s *snapshot) readDecided(from *elastallocv1.Job, ids map[string]int, r reader) job {
 	j := job{
 		id: from.GetId(), group: -1,
 		currentNodes:  max(0, r.count("current_nodes", 0, 0)),

@@ -52,7 +52,7 @@ func (m *model) forbids(plan solver.Plan) (change string) {
 func TestUsedRestartBudgets(t *testing.T) {
 	t.Parallel()
 	refuted := make(map[string]int)
-	for seed := range uint64(iterations(6000, 200_000)) {
+	for seed := range uint64(iterations(8000, 200_000)) {
 		d := newGenerator(seed)
 		request := d.restarted(1 + d.IntN(4))
 		m, other := newModel(t, request), newModel(t, withoutThirdRestart(request))

@@ -112,10 +112,10 @@ func (p *Plan) placementSteps(now time.Time) []placement.Step {
 	return steps
 }
 
-// leftAlone reports whether a job keeps its machines now: its step is in progress, or it is in back-off or
-// cools down.
+// leftAlone reports whether a job keeps its machines now: it is observed with keep, its step is in progress, or
+// it is in back-off or cools down.
 func (p *Plan) leftAlone(j PlanJob, now time.Time) bool {
-	return !j.Begun.IsZero() || p.backingOff(j, now) || !j.pending() && now.Before(j.Until)
+	return j.excluded || !j.Begun.IsZero() || p.backingOff(j, now) || !j.pending() && now.Before(j.Until)
 }
 
 // unreserved returns the nodes without the units of the jobs that are left alone. Units that the step of

@@ -191,14 +191,20 @@ func (c *gpuCluster) change() {
 // decide returns a random decision that the machines have places for if all jobs of the request may move.
 func (c *gpuCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateResponse {
 	response := &elastallocv1.AllocateResponse{}
+	keep := func(j *elastallocv1.Job) int {
+		if j.GetKeep() {
+			return 0
+		}
+		return 1
+	}
 	var jobs []placement.Job
-	for _, j := range s.GetJobs() {
+	for _, j := range slices.SortedStableFunc(slices.Values(s.GetJobs()), func(a, b *elastallocv1.Job) int { return keep(a) - keep(b) }) {
 		units := int(j.GetCurrentNodes())
-		if j.MinNodes == nil && c.intN(2) == 0 {
+		if j.MinNodes == nil && !j.GetKeep() && c.intN(2) == 0 {
 			units = c.sizes[c.intN(len(c.sizes))]
 		}
 		job := placement.Job{ID: j.GetId(), Piece: c.find(j.GetId()).piece, Units: units}
-		if _, err := placement.Place(c.nodes, c.sizes, append(jobs, job)); err != nil {
+		if _, err := placement.Place(c.nodes, c.sizes, append(jobs, job)); err != nil && !j.GetKeep() {
 			job.Units = 0
 		}
 		jobs = append(jobs, job)

@@ -130,7 +130,9 @@ type PlanJob struct {
 	// Failures is the number of consecutive failures.
 	Failures int
 
-	warned bool // whether Reconcile has returned a warning that the step is overdue
+	excluded bool // whether the observed job has keep set
+	kept     bool // whether the last snapshot that was sent has keep set
+	warned   bool // whether Reconcile has returned a warning that the step is overdue
 }
 
 // PoolError reports that a Plan refuses a snapshot because the pool has no nodes, or too few of the
@@ -211,7 +213,8 @@ func (p *Plan) warnOverdue(now time.Time) (warnings []*elastallocv1.Warning) {
 // Observe updates the state of the cluster. In the snapshot, total_nodes or node_types are the
 // usable nodes, without those on which a completed job still runs. The jobs are those that have not
 // completed, and current_nodes is the number of nodes that a job occupies, including nodes that it
-// is still releasing. A new job with training_time has started before. Observe ignores all other fields.
+// is still releasing. A new job with training_time has started before. A job with keep, which another
+// program resizes for example, is not resized. Observe ignores all other fields.
 //
 // A step is carried out once its job occupies the nodes of the step. If a job changes its nodes in
 // another way, its step is void.
@@ -251,6 +254,10 @@ func (p *Plan) Observe(now time.Time, s *elastallocv1.Snapshot) {
 		if j.Begun.IsZero() && (occupied != j.Size || occupied > 0 && nodeType != j.Type) {
 			p.event = true
 			j.Size, j.Type, j.Target, j.TargetType = occupied, nodeType, occupied, nodeType
+		}
+		p.event = p.event || j.excluded != job.GetKeep()
+		if j.excluded = job.GetKeep(); j.excluded {
+			j.Target, j.TargetType = j.Size, j.Type
 		}
 		p.Jobs = append(p.Jobs, j)
 	}
@@ -296,7 +303,7 @@ func (p *Plan) checkPool(now time.Time) {
 }
 
 // Due reports whether a new decision is due. It is due at the first call, and after an event since
-// the last call of Snapshot: a job arrived, completed or changed its nodes, the pool changed, a step
+// the last call of Snapshot: a job arrived, completed, or changed its nodes or keep, the pool changed, a step
 // failed or is overdue, a back-off has elapsed, or the rest of the decision was abandoned. Without
 // an event it is due after Cadence, once the last decision is carried out, and after DecisionFailed.
 func (p *Plan) Due(now time.Time) bool { return p.reason(now) != "" }
@@ -338,10 +345,12 @@ func (p *Plan) reason(now time.Time) Reason {
 //
 //   - A job has the size of its last step as current_nodes.
 //   - A job without recent_restarts has those of Restarts. If s has some for a job, they are sent.
-//   - A job whose step is not carried out yet, or that cools down, has its size as its only legal
-//     size. Exceptions are jobs that occupy more nodes than the pool has, whose speed table does not
-//     match allowed_nodes, or that have sizes or a scaling per node type.
-//   - A job whose step is overdue, or that is in back-off, is left out with its nodes: see Reserve.
+//   - A job whose step is overdue, or that is in back-off or cools down, has keep set, and the nodes
+//     that it occupies or may still acquire as current_nodes. A job does not cool down while jobs occupy
+//     more nodes than the pool has.
+//   - A job whose step is not carried out yet has its size as its only legal size. Exceptions are jobs that
+//     occupy more nodes than the pool has, whose speed table does not match allowed_nodes, or that have
+//     sizes or a scaling per node type.
 //
 // The error is a *PoolError if the pool lost too many nodes.
 func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.Snapshot, error) {
@@ -355,23 +364,23 @@ func (p *Plan) Snapshot(now time.Time, s *elastallocv1.Snapshot) (*elastallocv1.
 	}
 	free := p.free()
 	s = proto.CloneOf(s)
-	all := s.GetJobs()
-	s.Jobs = nil
-	for i, job := range all {
-		j := p.Jobs[i]
-		if p.overdue(j, now) || p.backingOff(j, now) {
-			Reserve(s, job.GetGroupId(), j.Type, j.reserved())
-			continue
+	for i, job := range s.GetJobs() {
+		j := &p.Jobs[i]
+		fits := j.Size > 0 && free[j.Type] >= 0
+		cools := fits && j.Begun.IsZero() && now.Before(j.Until)
+		j.kept = j.excluded || cools || p.overdue(*j, now) || p.backingOff(*j, now)
+		if job.Keep, job.CurrentNodes = j.kept, j.Size; j.kept {
+			job.CurrentNodes = j.reserved()
 		}
-		if job.CurrentNodes = j.Size; j.Size == 0 {
+		if job.CurrentNodeType = j.Type; job.GetCurrentNodes() == 0 {
 			job.CurrentNodeType = ""
-		} else if job.CurrentNodeType = j.Type; free[j.Type] >= 0 && (!j.Begun.IsZero() || now.Before(j.Until)) {
+		}
+		if !j.kept && fits && !j.Begun.IsZero() {
 			pin(job)
 		}
 		if len(job.GetRecentRestarts()) == 0 {
 			job.RecentRestarts = p.Restarts.Recent(job.GetId())
 		}
-		s.Jobs = append(s.Jobs, job)
 	}
 	return s, nil
 }
@@ -387,7 +396,7 @@ func (p *Plan) Decide(now time.Time, d Decision) {
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		j.Target, j.TargetType = j.Size, j.Type
-		if a := decided[j.ID]; a != nil {
+		if a := decided[j.ID]; a != nil && !j.kept {
 			j.Target, j.TargetType = a.GetNodes(), a.GetNodeType()
 		}
 	}
@@ -417,7 +426,7 @@ func (p *Plan) Next(now time.Time) []Step {
 		j := &p.Jobs[i]
 		place := places[j.ID]
 		leaves := place.Do == placement.Stop || place.Do == placement.Move
-		if !j.Begun.IsZero() || p.backingOff(*j, now) || !j.pending() && !leaves || p.machines != nil && place.Do == "" {
+		if !j.Begun.IsZero() || j.excluded || p.backingOff(*j, now) || !j.pending() && !leaves || p.machines != nil && place.Do == "" {
 			continue
 		}
 		step := Step{JobID: j.ID, Nodes: j.Target, NodeType: j.TargetType, Change: elastallocv1.Change_CHANGE_SCALE_UP}
@@ -525,33 +534,5 @@ func pin(job *elastallocv1.Job) {
 		if len(job.GetSpeeds()) == 0 {
 			job.Speeds = []*elastallocv1.TypeSpeed{{NodeType: nodeType}}
 		}
-	}
-}
-
-// Reserve removes the nodes of a job from a snapshot that leaves the job out. It subtracts them from
-// the pool or their node type, and from quota and limit of the job's group and its ancestors.
-func Reserve(s *elastallocv1.Snapshot, groupID, nodeType string, nodes int32) {
-	taken := nodes
-	for _, t := range s.GetNodeTypes() {
-		if t.GetId() == nodeType {
-			taken = min(nodes, t.GetNodes())
-			t.Nodes -= taken
-		}
-	}
-	s.TotalNodes = max(0, s.GetTotalNodes()-taken) // With types 0 or their sum.
-	of := make(map[string]*elastallocv1.Group, len(s.GetGroups()))
-	for _, group := range s.GetGroups() {
-		of[group.GetId()] = group
-	}
-	group := of[groupID]
-	for range of { // A cycle of groups ends, too.
-		if group == nil {
-			break
-		}
-		group.Quota = max(0, group.GetQuota()-nodes)
-		if group.Limit != nil {
-			*group.Limit = max(0, group.GetLimit()-nodes)
-		}
-		group = of[group.GetParentId()]
 	}
 }

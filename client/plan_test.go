@@ -74,6 +74,8 @@ type fakeJob struct {
 	// hangs reports that the step does not complete before it is overdue.
 	hangs   bool
 	started time.Time
+	// excluded reports that another program resizes the job.
+	excluded bool
 	// retryAt is the time until which the job gets no step, after consecutive failures.
 	retryAt  time.Time
 	failures int
@@ -172,7 +174,7 @@ func (c *fakeCluster) snapshot() *elastallocv1.Snapshot {
 		}
 	}
 	for _, j := range c.jobs {
-		described := &elastallocv1.Job{Id: j.id}
+		described := &elastallocv1.Job{Id: j.id, Keep: j.excluded}
 		if on := c.on(j); len(on) > 0 {
 			described.CurrentNodes, described.CurrentNodeType = int32(len(on)), on[0].nodeType
 		}
@@ -208,6 +210,12 @@ func (c *fakeCluster) changeRandomly() bool {
 		for range 1 + c.intN(4) {
 			c.addNode()
 		}
+	case 6:
+		if len(c.jobs) == 0 {
+			return false
+		}
+		j := c.jobs[c.intN(len(c.jobs))]
+		j.excluded = !j.excluded
 	default:
 		return false
 	}
@@ -217,6 +225,9 @@ func (c *fakeCluster) changeRandomly() bool {
 // start starts a step. It fails the test if another job may still use one of its nodes.
 func (c *fakeCluster) start(s client.Step) {
 	j := c.jobs[slices.IndexFunc(c.jobs, func(j *fakeJob) bool { return j.id == s.JobID })]
+	if j.excluded {
+		c.fail("%s gets %+v although another program resizes it", j.id, s)
+	}
 	if j.step != nil {
 		c.fail("%s gets %+v while %+v is in progress", j.id, s, *j.step)
 	}
@@ -293,8 +304,17 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 		types = []string{"a", "b"}
 		left = map[string]int32{"a": s.GetNodeTypes()[0].GetNodes(), "b": s.GetNodeTypes()[1].GetNodes()}
 	}
+	for _, j := range s.GetJobs() {
+		if j.GetKeep() {
+			left[j.GetCurrentNodeType()] -= j.GetCurrentNodes()
+		}
+	}
 	response := &elastallocv1.AllocateResponse{}
 	for _, j := range s.GetJobs() {
+		if j.GetKeep() {
+			response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: j.GetId(), Nodes: j.GetCurrentNodes(), NodeType: j.GetCurrentNodeType()})
+			continue
+		}
 		a := &elastallocv1.Allocation{JobId: j.GetId(), NodeType: types[c.intN(len(types))]}
 		if highest := min(8, left[a.GetNodeType()]); j.MinNodes == nil && highest > 0 {
 			a.Nodes = int32(c.intN(int(highest) + 1))
@@ -312,43 +332,31 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 
 // checkRequest checks the snapshot of a request for a decision.
 func (c *fakeCluster) checkRequest(sent *elastallocv1.Snapshot, overdue []string) {
-	left, sentNodes, restarts := make(map[string]int), make(map[string]string), make(map[string][]time.Duration)
-	for _, n := range c.nodes {
-		left[n.nodeType]++
-	}
+	sentNodes, kept, restarts := make(map[string]string), make(map[string]bool), make(map[string][]time.Duration)
 	for _, j := range sent.GetJobs() {
-		sentNodes[j.GetId()] = fmt.Sprint(j.GetCurrentNodes(), j.GetCurrentNodeType())
+		sentNodes[j.GetId()], kept[j.GetId()] = fmt.Sprint(j.GetCurrentNodes(), j.GetCurrentNodeType()), j.GetKeep()
 		for _, since := range j.GetRecentRestarts() {
 			restarts[j.GetId()] = append(restarts[j.GetId()], since.AsDuration())
 		}
 	}
 	for _, j := range c.jobs {
-		want, nodeType, on := c.describe(j), "", c.on(j)
-		if len(on) > 0 {
-			nodeType = on[0].nodeType
-		}
-		if j.step != nil {
+		keeps := j.excluded || slices.Contains(overdue, j.id) || c.now.Before(j.retryAt)
+		cools := c.plan.CoolDown > 0 && j.step == nil
+		want := c.describe(j)
+		if j.step != nil && (!keeps || int(j.step.Nodes) > len(c.on(j))) {
 			want = fmt.Sprint(j.step.Nodes, j.step.NodeType)
-			if len(on) == 0 {
-				nodeType = j.step.NodeType
-			}
 		}
-		switch out := slices.Contains(overdue, j.id) || c.now.Before(j.retryAt); {
-		case out && sentNodes[j.id] != "":
-			c.fail("the request contains %s", j.id)
-		case out && j.step != nil:
-			left[nodeType] -= max(len(on), int(j.step.Nodes))
-		case out:
-			left[nodeType] -= len(on)
+		switch {
+		case kept[j.id] != keeps && !cools:
+			c.fail("the request states that %s keeps its nodes: %t; want %t", j.id, kept[j.id], keeps)
 		case sentNodes[j.id] != want:
 			c.fail("the request contains %s with %s nodes; want %s", j.id, sentNodes[j.id], want)
 		case !slices.Equal(restarts[j.id], c.recentRestarts(j)):
 			c.fail("the request contains %s with the restarts %v; want %v", j.id, restarts[j.id], c.recentRestarts(j))
 		}
 	}
-	total := max(0, left[""]) + max(0, left["a"]) + max(0, left["b"])
-	if int(sent.GetTotalNodes()) != total {
-		c.fail("the request has %d nodes; want %d", sent.GetTotalNodes(), total)
+	if int(sent.GetTotalNodes()) != len(c.nodes) {
+		c.fail("the request has %d nodes; want %d", sent.GetTotalNodes(), len(c.nodes))
 	}
 }
 
@@ -539,7 +547,7 @@ func TestPlan(t *testing.T) {
 		}
 		c.quiet = true
 		for _, j := range c.jobs {
-			j.fails = false
+			j.fails, j.excluded = false, false
 		}
 		// Hanging steps become overdue, and the wait after six consecutive failures expires.
 		for end := c.now.Add(patience + backoff<<6); c.now.Before(end); {
@@ -723,7 +731,7 @@ func TestPlanRules(t *testing.T) {
 		sends(&p, 0, snapshot(8, 4, 2))
 		p.Decide(at(0), decision(6, 2))
 		next(&p, 0, "a6")
-		for seconds, pinned := range map[int]bool{10: true, 20: true, 79: true, 80: false} {
+		for seconds, want := range map[int]string{10: "pinned", 20: "kept", 79: "kept", 80: ""} {
 			q := p
 			current := snapshot(8, 4, 2)
 			if seconds >= 20 {
@@ -732,15 +740,16 @@ func TestPlanRules(t *testing.T) {
 			}
 			current.Jobs[1].AllowedNodes = []int32{1, 2, 4}
 			sent := sends(&q, seconds, current).GetJobs()
-			if sent[0].GetCurrentNodes() != 6 || (sent[0].GetMinNodes() == 6 && sent[0].GetMaxNodes() == 6) != pinned || len(sent[1].GetAllowedNodes()) != 3 {
-				t.Errorf("after %d s the request is %v; want pinned: %t", seconds, sent, pinned)
+			pinned := sent[0].GetMinNodes() == 6 && sent[0].GetMaxNodes() == 6
+			if sent[0].GetCurrentNodes() != 6 || pinned != (want == "pinned") || sent[0].GetKeep() != (want == "kept") || len(sent[1].GetAllowedNodes()) != 3 {
+				t.Errorf("after %d s the request is %v; want the first job %q", seconds, sent, want)
 			}
 		}
-		if sent := sends(&p, 30, snapshot(6, 6, 2)).GetJobs(); sent[0].MinNodes != nil {
-			t.Errorf("pins %v although jobs occupy more nodes than the pool has", sent[0])
+		if sent := sends(&p, 30, snapshot(6, 6, 2)).GetJobs(); sent[0].MinNodes != nil || sent[0].GetKeep() {
+			t.Errorf("keeps %v although jobs occupy more nodes than the pool has", sent[0])
 		}
 	})
-	t.Run("back-off and groups", func(t *testing.T) {
+	t.Run("back-off", func(t *testing.T) {
 		p := client.Plan{Backoff: 10 * time.Second}
 		s := snapshot(8, 4, 2)
 		s.Groups = []*elastallocv1.Group{{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1}}
@@ -752,12 +761,12 @@ func TestPlanRules(t *testing.T) {
 			next(&p, offset, "a6")
 			p.Failed(at(offset), "a")
 			p.Failed(at(offset), "a") // The second report of a failure has no effect.
-			if sent := sends(&p, offset+wait-1, s); len(sent.GetJobs()) != 1 || sent.GetTotalNodes() != 4 ||
-				sent.GetGroups()[0].GetLimit() != 2 || sent.GetGroups()[1].GetQuota() != 0 || sent.GetGroups()[2].GetQuota() != 1 {
-				t.Errorf("after %d failures the request is %v; want a excluded with its nodes", failures+1, sent)
+			if sent := sends(&p, offset+wait-1, s); !sent.GetJobs()[0].GetKeep() || sent.GetJobs()[0].GetCurrentNodes() != 4 || sent.GetJobs()[1].GetKeep() ||
+				!proto.Equal(sent.GetGroups()[0], s.GetGroups()[0]) || sent.GetTotalNodes() != 8 {
+				t.Errorf("after %d failures the request is %v; want that a keeps its nodes", failures+1, sent)
 			}
-			if sent := sends(&p, offset+wait, s); len(sent.GetJobs()) != 2 || sent.GetTotalNodes() != 8 {
-				t.Errorf("%d s after %d failures the request is %v; want all jobs and nodes", wait, failures+1, sent)
+			if sent := sends(&p, offset+wait, s); sent.GetJobs()[0].GetKeep() || sent.GetJobs()[1].GetKeep() {
+				t.Errorf("%d s after %d failures the request is %v; want no job to keep its nodes", wait, failures+1, sent)
 			}
 		}
 	})
@@ -915,11 +924,10 @@ func TestPlanRules(t *testing.T) {
 				c.job.CurrentNodeType = "a"
 			}
 			c.job.Id, c.job.RemainingEta, c.job.CurrentNodes = "a", durationpb.New(time.Hour), 2
-			p := client.Plan{CoolDown: time.Hour}
+			var p client.Plan
 			sends(&p, 0, s)
 			p.Decide(at(0), &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 4, NodeType: c.job.GetCurrentNodeType()}}})
 			p.Next(at(0))
-			c.job.CurrentNodes = 4
 			sent := sends(&p, 10, s)
 			response, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{
 				Snapshot: sent, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},

@@ -102,6 +102,7 @@ const (
 	WhySizeLimit  = decision.WhySizeLimit
 
 	WhyRestartBudget = decision.WhyRestartBudget
+	WhyKept          = decision.WhyKept
 
 	MaxSamples          = decision.MaxSamples
 	DefaultErrorSamples = decision.DefaultErrorSamples

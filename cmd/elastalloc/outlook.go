@@ -30,14 +30,14 @@ func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
 	return snapshot.WithDefaults()
 }
 
-// newOutlook returns the outlook of a decision, without jobs that have bad fields.
+// newOutlook returns the outlook of a decision, without frozen jobs.
 func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
 	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
-	good, _ := snapshot.FreezeBadJobs()
+	good, _ := snapshot.Freeze(true)
 	for i, n := 0, 0; i < len(allocations) && n < len(good.Jobs); i++ {
 		job := &good.Jobs[n]
 		if job.ID != snapshot.Jobs[i].ID {
-			continue // It has bad fields.
+			continue // It is frozen.
 		}
 		o.now[i] = endingOf(good, n, good.Current(n))
 		o.then[i] = endingOf(good, n, good.Option(allocations[i].GetNodeType(), int(allocations[i].GetNodes())))

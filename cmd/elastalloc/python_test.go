@@ -160,7 +160,7 @@ for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300),
 import json
 from datetime import timedelta
 from google.protobuf.json_format import MessageToDict, ParseDict
-from elastalloc import Plan, PoolError, Restarts, message, pb, placement, reserve, steps
+from elastalloc import Plan, PoolError, Restarts, message, pb, placement, steps
 
 for number, case in enumerate(json.load(open("../../client/testdata/plans.json"))):
     calls, restarts = case.pop("calls"), case.pop("restarts")
@@ -221,17 +221,12 @@ for text in "", "[]", "[" * 100000, "{}", '{"at": 1, "jobs": {"a": 1}}', '{"at":
     except ValueError as error:
         assert str(error).startswith("parse state of restarts: "), error
 
-groups = [{"id": "all", "limit": 6}, {"id": "team", "parent_id": "all", "quota": 3}, {"id": "x", "parent_id": "x"}]
-snapshot = message(pb.Snapshot, total_nodes=8, groups=groups)
-reserve(snapshot, "team", "", 4)
-reserve(snapshot, "x", "", 1)
-assert (snapshot.total_nodes, snapshot.groups[0].limit, snapshot.groups[1].quota) == (3, 2, 0), snapshot
 for sizes, pinned in ([1, 2, 4], True), ([], False), ([1, 2], False):
-    plan, table = Plan(cool_down=3600), {"table": {"speeds": [1, 1.8, 3]}}
+    plan, table = Plan(), {"table": {"speeds": [1, 1.8, 3]}}
     plan.snapshot(0, message(pb.Snapshot, total_nodes=8, jobs=[{"id": "a", "current_nodes": 2}]))
     plan.decide(0, message(pb.AllocateResponse, allocations=[{"job_id": "a", "nodes": 4}]))
     assert plan.next(0) == [("a", 4, False, "")]
-    job = {"id": "a", "current_nodes": 4, "allowed_nodes": sizes, "scaling": table}
+    job = {"id": "a", "current_nodes": 2, "allowed_nodes": sizes, "scaling": table}
     sent = plan.snapshot(10, message(pb.Snapshot, total_nodes=8, jobs=[job])).jobs[0]
     assert (sent.max_nodes == 4) == pinned and list(sent.allowed_nodes) == sizes, sent
 

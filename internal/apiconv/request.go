@@ -73,8 +73,8 @@ func (c *converter) err(s *solver.Snapshot, o solver.Options, maxJobs int) error
 	}
 	o, s = o.WithDefaults(), s.WithDefaults()
 	all := s
-	if o.BadJobs == solver.BadJobsHold {
-		s, _ = s.FreezeBadJobs()
+	if hold := o.BadJobs == solver.BadJobsHold; len(s.Jobs) <= maxJobs {
+		s, _ = s.Freeze(hold)
 	}
 	bad := solver.Validate(s, o, maxJobs, []solver.BackendName{o.Backend})
 	if c.validate != nil {
@@ -233,6 +233,7 @@ func convertJob(job *elastallocv1.Job) solver.Job {
 		Overrun:         job.GetOverrun(),
 		PieceNodes:      c.atLeastOne(job.PieceNodes, "piece_nodes"),
 		RecentRestarts:  c.durations(job.GetRecentRestarts(), "recent_restarts"),
+		Keep:            job.GetKeep(),
 	}
 	converted.Bad = c.violations
 	return converted
@@ -462,6 +463,7 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 			Overrun:         job.Overrun,
 			PieceNodes:      optional(int32(job.PieceNodes)),
 			RecentRestarts:  toDurations(job.RecentRestarts),
+			Keep:            job.Keep,
 		}
 	}
 	for _, t := range s.NodeTypes {

@@ -55,7 +55,9 @@ func Jobs(ctx context.Context, decider Decider, d Input, ids []string) ([]solver
 			position++
 		}
 		if a := &d.Decision.Allocations[i]; len(ids) == 0 || selected[a.JobID] {
-			reasons = append(reasons, e.newReason(n, a))
+			r := e.newReason(n, a)
+			r.bad = len(d.Frozen.Violations(i)) > 0
+			reasons = append(reasons, r)
 		}
 	}
 	// Losses take less time than remedies, so they are computed first for all jobs.
@@ -150,6 +152,7 @@ type reason struct {
 	// job is the index in the snapshot without frozen jobs, -1 if the job is frozen. admitted is the
 	// index in the problem, -1 if the job is not admitted.
 	job, admitted int
+	bad           bool          // The job is frozen because of invalid fields.
 	option        solver.Option // of the decision
 	sizes         []sizeReason
 	remedies      []solver.Remedy

@@ -30,8 +30,11 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	a, pool := r.allocation, e.all.TotalNodes
 	nodes := formatNodes(a.Nodes, a.NodeType)
 	has, keeps := shortName(a.JobID)+" has "+nodes, shortName(a.JobID)+" keeps its "+nodes
-	if r.job < 0 {
+	switch {
+	case r.bad:
 		return solver.WhyOnlySize, keeps + ": its fields are invalid"
+	case r.job < 0:
+		return solver.WhyKept, keeps + ": the request states that it does"
 	}
 	job := &e.snapshot.Jobs[r.job]
 	sizes := solver.Nodes(job.LegalSizes()...)

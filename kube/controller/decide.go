@@ -183,8 +183,8 @@ func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Reque
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
 		total := plan.WorthwhileNodes(w, r)
-		l.worthwhile = w.Nodes.Accepting + w.Nodes.Expected + total - int(snapshot.GetTotalNodes()) + r.Awaited
-		snapshot.TotalNodes = int32(total)
+		l.worthwhile = w.Nodes.Accepting + w.Nodes.Expected + total - r.Available() + r.Awaited
+		snapshot.TotalNodes = int32(r.Kept + total)
 	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
 		response, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})

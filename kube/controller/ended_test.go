@@ -26,7 +26,9 @@ type lastRequests struct {
 
 func (a lastRequests) Allocate(ctx context.Context, r *elastallocv1.AllocateRequest) (*elastallocv1.AllocateResponse, error) {
 	for _, j := range r.GetSnapshot().GetJobs() {
-		a.jobs[j.GetId()] = j
+		if !j.GetKeep() {
+			a.jobs[j.GetId()] = j
+		}
 	}
 	return a.Allocator.Allocate(ctx, r)
 }

@@ -190,7 +190,7 @@ func TestBystanders(t *testing.T) {
 		c.Now = c.Now.Add(untilDecision)
 		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
-		total := int(r.Allocate.GetSnapshot().GetTotalNodes())
+		total := r.Available()
 		if total < held {
 			t.Fatalf("the request has %d nodes, but bystanders occupy %d; nodes %+v", total, held, w.Nodes)
 		}

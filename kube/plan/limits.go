@@ -79,10 +79,16 @@ func exceeded(snapshot *elastallocv1.Snapshot, a Response) []*elastallocv1.SizeL
 	return slices.DeleteFunc(slices.Clone(snapshot.GetSizeLimits()), func(limit *elastallocv1.SizeLimit) bool {
 		used := int64(0)
 		for i, j := range snapshot.GetJobs() {
-			if nodes := a.GetAllocations()[i].GetNodes(); min(nodes, j.GetPieceNodes()) >= limit.GetSize() {
-				used += int64(nodes)
-			}
+			used += int64(counted(limit, j, a.GetAllocations()[i].GetNodes()))
 		}
 		return used <= int64(limit.GetNodes())
 	})
+}
+
+// counted returns how many of the nodes that a job gets count in a size limit.
+func counted(limit *elastallocv1.SizeLimit, j *elastallocv1.Job, nodes int32) int32 {
+	if min(nodes, j.GetPieceNodes()) < limit.GetSize() {
+		return 0
+	}
+	return nodes
 }

@@ -32,8 +32,8 @@ func TestUnitRequest(t *testing.T) {
 	c.Now = c.Now.Add(time.Hour)
 	r := plan.Snapshot(c.ClusterState(), "d", nil)
 	s := r.Allocate.GetSnapshot()
-	if s.GetTotalNodes() != 7+5+8 {
-		t.Errorf("total is %d; want 20", s.GetTotalNodes())
+	if r.Available() != 7+5+8 {
+		t.Errorf("%d units are available; want 20", r.Available())
 	}
 	// Of 7, 5 and 8 units, pods of 2 can use 6, 4 and 8, pods of 4 4, 4 and 8, pods of 8 8.
 	var limits []string
@@ -73,6 +73,7 @@ func TestUnitRequest(t *testing.T) {
 		answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
 			{JobId: "Job/default/a", Nodes: 2}, {JobId: "Job/default/b", Nodes: nodes}, {JobId: "Job/default/c"},
 		}}
+		keep(r, answer)
 		if err := plan.Check(r, answer); (err == nil) != valid {
 			t.Errorf("%d units for b: error %v", nodes, err)
 		}
@@ -122,7 +123,7 @@ func TestWholeNodesAsUnits(t *testing.T) {
 		for i, j := range a.GetJobs() {
 			other := b.GetJobs()[i]
 			same := other.GetId() == j.GetId() && other.GetCurrentNodes() == worldtest.PerNode*j.GetCurrentNodes() && len(other.GetAllowedNodes()) == len(j.GetAllowedNodes()) &&
-				other.GetRemainingEta().AsDuration() == j.GetRemainingEta().AsDuration() && j.PieceNodes == nil
+				other.GetRemainingEta().AsDuration() == j.GetRemainingEta().AsDuration() && j.PieceNodes == nil && j.GetKeep() == other.GetKeep()
 			for k, n := range j.GetAllowedNodes() {
 				same = same && other.GetAllowedNodes()[k] == worldtest.PerNode*n
 			}
@@ -178,7 +179,7 @@ func TestSizeLimits(t *testing.T) {
 		answer := &elastallocv1.AllocateResponse{SnapshotId: "d"}
 		total := 0
 		for _, j := range r.Jobs {
-			left := int(r.Allocate.GetSnapshot().GetTotalNodes()) - total
+			left := r.Available() - total
 			nodes := 0
 			if legal := slices.DeleteFunc(plan.Legal(j), func(n int) bool { return n > left }); len(legal) > 0 {
 				nodes = rapid.SampledFrom(legal).Draw(t, "decided")
@@ -189,6 +190,7 @@ func TestSizeLimits(t *testing.T) {
 				pieces = append(pieces, j.PerPod)
 			}
 		}
+		keep(r, answer)
 		slices.SortFunc(pieces, func(a, b int) int { return b - a })
 		var bins []int
 		for _, n := range free {

@@ -60,9 +60,18 @@ func freeNode(c *worldtest.Cluster) string {
 	return ""
 }
 
+// keep adds the allocations of the jobs that keep their nodes to a response.
+func keep(r plan.Request, answer *elastallocv1.AllocateResponse) {
+	for _, j := range r.Allocate.GetSnapshot().GetJobs() {
+		if j.GetKeep() {
+			answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.GetId(), Nodes: j.GetCurrentNodes()})
+		}
+	}
+}
+
 // drawResponse returns a random legal response.
 func drawResponse(t *rapid.T, r plan.Request) *elastallocv1.AllocateResponse {
-	left := int(r.Allocate.GetSnapshot().GetTotalNodes())
+	left := r.Available()
 	answer := &elastallocv1.AllocateResponse{SnapshotId: r.Allocate.GetSnapshot().GetId()}
 	for _, j := range r.Jobs {
 		sizes := []int{0}
@@ -75,6 +84,7 @@ func drawResponse(t *rapid.T, r plan.Request) *elastallocv1.AllocateResponse {
 		left -= nodes
 		answer.Allocations = append(answer.Allocations, &elastallocv1.Allocation{JobId: j.ID, Nodes: int32(nodes)})
 	}
+	keep(r, answer)
 	return answer
 }
 
@@ -183,11 +193,17 @@ func TestSnapshot(t *testing.T) {
 		if len(r.Jobs)+len(r.Omitted) != len(w.Jobs) {
 			t.Fatalf("%d jobs included and %d omitted of %d", len(r.Jobs), len(r.Omitted), len(w.Jobs))
 		}
-		if total := int(r.Allocate.GetSnapshot().GetTotalNodes()); total+kept != w.Nodes.Accepting {
+		if total := r.Available(); total+kept != w.Nodes.Accepting || r.Kept != kept {
 			t.Fatalf("%d nodes in the request and %d kept of %d", total, kept, w.Nodes.Accepting)
 		}
-		for i, j := range r.Allocate.GetSnapshot().GetJobs() {
-			if j.GetId() != r.Jobs[i].ID || j.GetRemainingEta().AsDuration() <= 0 || len(j.GetAllowedNodes()) == 0 {
+		jobs := r.Allocate.GetSnapshot().GetJobs()
+		for _, j := range jobs[len(r.Jobs):] {
+			if !j.GetKeep() {
+				t.Fatalf("job %v does not keep its nodes", j)
+			}
+		}
+		for i, j := range jobs[:len(r.Jobs)] {
+			if j.GetKeep() || j.GetId() != r.Jobs[i].ID || j.GetRemainingEta().AsDuration() <= 0 || len(j.GetAllowedNodes()) == 0 {
 				t.Fatalf("job %v", j)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/world"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -20,16 +19,22 @@ import (
 
 // Request is an allocation request with the jobs that it includes and omits.
 type Request struct {
+	// Allocate has the included jobs, and after them the jobs that keep their nodes.
 	Allocate *elastallocv1.AllocateRequest
 	// Jobs are the included jobs in the order of the request.
 	Jobs []*world.Job
-	// Omitted are the jobs that the request omits. They keep their nodes, unless the reason is Unused.
+	// Omitted are the jobs that are not decided. They keep their nodes, unless the reason is Unused.
 	Omitted []Omitted
+	// Kept is the number of nodes of the request that jobs keep.
+	Kept int
 	// Awaited is the number of nodes that an autoscaler adds for omitted jobs.
 	Awaited int
 }
 
-// Omitted is a job that a request omits.
+// Available returns the number of nodes for the included jobs.
+func (r *Request) Available() int { return int(r.Allocate.GetSnapshot().GetTotalNodes()) - r.Kept }
+
+// Omitted is a job that a request does not decide.
 type Omitted struct {
 	Job    *world.Job
 	Reason world.Reason
@@ -46,8 +51,8 @@ const (
 	Spared world.Reason = "Spared"
 )
 
-// Snapshot returns the request for a decision on the state of a pool. It omits pinned jobs and the jobs in
-// frozen, which maps job IDs to reasons, and subtracts their nodes from the pool.
+// Snapshot returns the request for a decision on the state of a pool. Pinned jobs and the jobs in frozen, which
+// maps job IDs to reasons, keep their nodes.
 func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) Request {
 	r := Request{Allocate: &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{Id: id, Groups: groups(w)},
@@ -55,13 +60,12 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
 	total, inUse, waits := w.Nodes.Accepting+w.Nodes.Expected, 0, 0
-	var kept []*world.Job // jobs that keep their nodes
+	var kept []*world.Job // jobs that keep their nodes, also finished ones
+	var keeping []*elastallocv1.Job
 	// keep omits a job together with its nodes and the nodes that its pods wait for.
 	keep := func(j *world.Job, reason world.Reason) {
-		r.Omitted, kept = append(r.Omitted, Omitted{j, reason}), append(kept, j)
-		if group := groupOf(w, j); group != "" {
-			client.Reserve(r.Allocate.GetSnapshot(), group, "", int32(j.RetainedNodes()))
-		}
+		r.Omitted, kept, r.Kept = append(r.Omitted, Omitted{j, reason}), append(kept, j), r.Kept+j.RetainedNodes()
+		keeping = append(keeping, keptJob(w, j))
 		total -= j.RetainedNodes()
 		waits += j.UnplacedNodes()
 		r.Awaited += j.AwaitedNodes()
@@ -97,10 +101,16 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		// Other terminating pods are gone before another job uses their nodes.
 		total -= j.Pods.Overdue
 	}
-	r.Allocate.Snapshot.TotalNodes = int32(lessWaiting(total+waits, waits, inUse))
+	r.Allocate.Snapshot.TotalNodes = int32(r.Kept + lessWaiting(total+waits, waits, inUse))
 	if w.Pool.CountsUnits() {
 		r.Allocate.Snapshot.SizeLimits = sizeLimits(w, kept, r.Jobs)
+		for _, limit := range r.Allocate.Snapshot.SizeLimits {
+			for _, j := range keeping {
+				limit.Nodes += counted(limit, j, j.GetCurrentNodes())
+			}
+		}
 	}
+	r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, keeping...)
 	if w.Pool.Objective == config.TotalTime {
 		r.Allocate.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_START_FIRST
@@ -140,6 +150,15 @@ func groupOf(w *world.ClusterState, j *world.Job) string {
 		return group.Name
 	}
 	return ""
+}
+
+// keptJob describes a job that keeps its nodes for the allocator.
+func keptJob(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
+	described := &elastallocv1.Job{Id: j.ID, GroupId: groupOf(w, j), CurrentNodes: int32(j.RetainedNodes()), Keep: true}
+	if w.Pool.CountsUnits() {
+		described.PieceNodes = proto.Int32(int32(j.PerPod))
+	}
+	return described
 }
 
 // request describes a job for the allocator. During the cooldown, its current size is the only legal one.
@@ -203,26 +222,35 @@ type Response interface {
 }
 
 // Check verifies the response to a request, because servers are not trusted. The response must have an
-// allocation for every job in order, each of a legal size or of the current one. The sums must not exceed
-// the nodes of the pool, the limits of groups and the size limits. The error joins all violations.
+// allocation for every job in order, each of a legal size or of the current one. Jobs with keep must have their
+// current nodes. The sums must not exceed the nodes of the pool, the limits of groups and the size limits. The error
+// joins all violations.
 func Check(r Request, a Response) error {
 	snapshot := r.Allocate.GetSnapshot()
 	if a.GetSnapshotId() != snapshot.GetId() {
 		return fmt.Errorf("snapshot_id: is %q; must be %q", a.GetSnapshotId(), snapshot.GetId())
 	}
-	if len(a.GetAllocations()) != len(r.Jobs) {
-		return fmt.Errorf("allocations: has %d entries; must have %d", len(a.GetAllocations()), len(r.Jobs))
+	if len(a.GetAllocations()) != len(snapshot.GetJobs()) {
+		return fmt.Errorf("allocations: has %d entries; must have %d", len(a.GetAllocations()), len(snapshot.GetJobs()))
 	}
 	var bad []error
+	for i, j := range snapshot.GetJobs() {
+		switch allocation := a.GetAllocations()[i]; {
+		case allocation.GetJobId() != j.GetId():
+			bad = append(bad, fmt.Errorf("allocations[%d].job_id: is %q; must be %q", i, allocation.GetJobId(), j.GetId()))
+		case j.GetKeep() && allocation.GetNodes() != j.GetCurrentNodes():
+			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must keep its %d", j.GetId(), allocation.GetNodes(), j.GetCurrentNodes()))
+		}
+	}
 	var sum, present int64
-	byGroup := make(map[string]int32)
+	byGroup, kept := make(map[string]int32), make(map[string]int32)
+	for _, j := range snapshot.GetJobs()[len(r.Jobs):] {
+		kept[j.GetGroupId()] += j.GetCurrentNodes()
+	}
 	for i, j := range r.Jobs {
 		allocation := a.GetAllocations()[i]
 		nodes := int(allocation.GetNodes())
-		switch {
-		case allocation.GetJobId() != j.ID:
-			bad = append(bad, fmt.Errorf("allocations[%d].job_id: is %q; must be %q", i, allocation.GetJobId(), j.ID))
-		case nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes):
+		if nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes) {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must be one of %v", j.ID, nodes, Legal(j)))
 		}
 		if given := snapshot.GetJobs()[i].GetGroupId(); given != "" {
@@ -232,7 +260,7 @@ func Check(r Request, a Response) error {
 		present += int64(j.Nodes())
 	}
 	// If the pool shrank, jobs that the allocator froze may keep more nodes than the pool has.
-	if total := int64(snapshot.GetTotalNodes()); sum > total && (sum > present || !frozeJobs(a)) {
+	if total := int64(r.Available()); sum > total && (sum > present || !frozeJobs(a)) {
 		bad = append(bad, fmt.Errorf("allocations: have %d nodes; must have at most the %d nodes of the pool", sum, total))
 	}
 	for _, limit := range exceeded(snapshot, a) {
@@ -241,7 +269,10 @@ func Check(r Request, a Response) error {
 		}
 	}
 	for _, group := range snapshot.GetGroups() {
-		if group.Limit != nil && within(snapshot, byGroup, group.GetId()) > group.GetLimit() && !frozeJobs(a) {
+		if group.Limit == nil || frozeJobs(a) {
+			continue
+		}
+		if limit := max(0, group.GetLimit()-within(snapshot, kept, group.GetId())); within(snapshot, byGroup, group.GetId()) > limit {
 			bad = append(bad, fmt.Errorf("group %q: is allocated more nodes than its limit of %d", group.GetId(), group.GetLimit()))
 		}
 	}
@@ -280,7 +311,7 @@ func frozeJobs(a Response) bool {
 // during an outage all jobs with running pods. Pass them to Snapshot to request a decision without them.
 func ForbiddenPauses(w *world.ClusterState, r Request, a Response, outage bool) map[string]world.Reason {
 	frozen, strict := make(map[string]world.Reason), false
-	free := int(r.Allocate.GetSnapshot().GetTotalNodes())
+	free := r.Available()
 	paused := false
 	for i, j := range r.Jobs {
 		never := !w.MayPause(j) || outage && j.Pods.Running > 0
@@ -342,7 +373,7 @@ func Outage(w *world.ClusterState, r Request) error {
 	for _, j := range r.Jobs {
 		inUse += j.NodesInUse()
 	}
-	missing := max(0, inUse-int(r.Allocate.GetSnapshot().GetTotalNodes()))
+	missing := max(0, inUse-r.Available())
 	for _, omitted := range r.Omitted {
 		if omitted.Reason == world.Retained {
 			inUse += omitted.Job.NodesInUse()
@@ -368,7 +399,7 @@ func Outage(w *world.ClusterState, r Request) error {
 // Beyond that size, an additional node-hour saves less than p job-hours. A waiting job saves no node-hours,
 // so every job counts with its best size.
 func WorthwhileNodes(w *world.ClusterState, r Request) int {
-	present := int(r.Allocate.GetSnapshot().GetTotalNodes())
+	present := r.Available()
 	worth, inUse := 0, 0
 	for _, j := range r.Jobs {
 		inUse += j.NodesInUse()

@@ -47,7 +47,7 @@ func TestRequest(t *testing.T) {
 	r := plan.Snapshot(c.ClusterState(), "id", nil)
 
 	want := &elastallocv1.AllocateRequest{
-		Snapshot: &elastallocv1.Snapshot{Id: "id", TotalNodes: 13, Jobs: []*elastallocv1.Job{
+		Snapshot: &elastallocv1.Snapshot{Id: "id", TotalNodes: 16, Jobs: []*elastallocv1.Job{
 			{
 				Id: "Job/default/cooling", RemainingEta: durationpb.New(100*time.Hour - 3*time.Minute), CurrentNodes: 4, WorkDone: durationpb.New(3 * time.Minute),
 				MinNodes: proto.Int32(4), MaxNodes: proto.Int32(4), AllowedNodes: []int32{4}, Weight: proto.Float64(1),
@@ -66,6 +66,7 @@ func TestRequest(t *testing.T) {
 				MinNodes: proto.Int32(2), MaxNodes: proto.Int32(4), AllowedNodes: []int32{2, 4}, Weight: proto.Float64(1),
 				TrainingTime: durationpb.New(0), WaitingTime: durationpb.New(time.Hour), RestartTime: durationpb.New(config.DefaultRestart),
 			},
+			{Id: "Job/default/pinned", CurrentNodes: 3, Keep: true},
 		}},
 		Options: &elastallocv1.AllocateOptions{
 			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
@@ -162,7 +163,8 @@ func TestGroups(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := make(map[string]int32)
-			for _, a := range answer.GetAllocations() {
+			for i := range r.Jobs {
+				a := answer.GetAllocations()[i]
 				got[a.GetJobId()] = a.GetNodes()
 			}
 			for job, nodes := range got {
@@ -209,8 +211,8 @@ func TestUnwanted(t *testing.T) {
 		t.Fatalf("freezes %v; want the job that cools down", hold)
 	}
 	again := plan.Snapshot(w, "id", hold)
-	if len(again.Jobs) != 1 || again.Allocate.GetSnapshot().GetTotalNodes() != 4 {
-		t.Errorf("the request has %d jobs on %d nodes; want 1 on 4", len(again.Jobs), again.Allocate.GetSnapshot().GetTotalNodes())
+	if len(again.Jobs) != 1 || again.Available() != 4 {
+		t.Errorf("the request has %d jobs on %d nodes; want 1 on 4", len(again.Jobs), again.Available())
 	}
 	// Its cooldown does not outlast its nodes: it may shrink, and then be paused as well.
 	c.Nodes = c.Nodes[:3]
@@ -274,13 +276,13 @@ func TestPodsThatLeave(t *testing.T) {
 				pod.DeletionTimestamp = &metav1.Time{Time: c.Now.Add(30 * time.Second)}
 			}
 		}
-		want := int32(12)
+		want := 12
 		if change(c); c.Jobs["a"].GetDeletionTimestamp() != nil {
 			want = 16
 		}
 		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
-		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
+		if total := r.Available(); total != want {
 			t.Errorf("%s: the request has %d nodes; want %d", name, total, want)
 		}
 		if err := plan.Outage(w, r); err != nil {
@@ -288,13 +290,14 @@ func TestPodsThatLeave(t *testing.T) {
 		}
 		// Those that do not go keep their nodes, and nothing makes room for those that replace them.
 		c.Now = c.Now.Add(time.Hour)
-		if total := plan.Snapshot(c.ClusterState(), "id", nil).Allocate.GetSnapshot().GetTotalNodes(); total != 12 {
-			t.Errorf("%s: the request has %d nodes once the pods are overdue; want 12", name, total)
+		if r := plan.Snapshot(c.ClusterState(), "id", nil); r.Available() != 12 {
+			t.Errorf("%s: the request has %d nodes once the pods are overdue; want 12", name, r.Available())
 		}
 		// The nodes of the request are free in the end, also if a finalizer keeps the job.
 		c.Pods = slices.DeleteFunc(c.Pods, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 		w = c.ClusterState()
-		if free, want := w.Free(), int(plan.Snapshot(w, "id", nil).Allocate.GetSnapshot().GetTotalNodes())-12; free != want {
+		r = plan.Snapshot(w, "id", nil)
+		if free, want := w.Free(), r.Available()-12; free != want {
 			t.Errorf("%s: %d nodes are free; want %d", name, free, want)
 		}
 	}
@@ -311,11 +314,11 @@ func TestPodsThatWait(t *testing.T) {
 		c.Reconcile() // Two of its pods find nodes.
 		w := c.ClusterState()
 		r := plan.Snapshot(w, "id", nil)
-		want := int32(16)
+		want := 16
 		if name == "pinned" {
 			want = 14
 		}
-		if total := r.Allocate.GetSnapshot().GetTotalNodes(); total != want {
+		if total := r.Available(); total != want {
 			t.Errorf("%s: the request has %d nodes; want %d", name, total, want)
 		}
 		if err := plan.Outage(w, r); err != nil {

@@ -79,9 +79,7 @@ func newCall(e *recording.Entry) *Call {
 		return nil
 	}
 	m.Snapshot = m.Snapshot.WithDefaults()
-	if m.Options.BadJobs == solver.BadJobsHold {
-		m.Snapshot, _ = m.Snapshot.FreezeBadJobs()
-	}
+	m.Snapshot, _ = m.Snapshot.Freeze(m.Options.BadJobs == solver.BadJobsHold)
 	if len(solver.Validate(m.Snapshot, m.Options, math.MaxInt32, []solver.BackendName{m.Options.Backend})) > 0 {
 		return nil
 	}

@@ -13,12 +13,12 @@ from typing import Any, Optional
 import grpc
 
 from elastalloc.messages import message
-from elastalloc.plan import Plan, PoolError, Step, reserve, steps
+from elastalloc.plan import Plan, PoolError, Step, steps
 from elastalloc.restarts import Restarts
 from elastalloc.v1 import allocator_pb2 as pb
 from elastalloc.v1 import allocator_pb2_grpc as rpc
 
-__all__ = ["Client", "Plan", "PoolError", "Restarts", "Step", "message", "pb", "reserve", "steps"]
+__all__ = ["Client", "Plan", "PoolError", "Restarts", "Step", "message", "pb", "steps"]
 
 # The service configuration of gRPC, the same as in the Go client: calls rotate over the healthy
 # servers, and are retried, possibly on another server, if a server is unavailable or busy.

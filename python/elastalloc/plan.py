@@ -11,7 +11,7 @@ from elastalloc.messages import message
 from elastalloc.restarts import Restarts
 from elastalloc.v1 import allocator_pb2 as pb
 
-__all__ = ["Plan", "PoolError", "Step", "reserve", "steps"]
+__all__ = ["Plan", "PoolError", "Step", "steps"]
 
 MAX_BACKOFF = 3600.0  # longest back-off of a job after failures
 # Seconds after which a decision is due again if the call for it failed. They double with each
@@ -88,6 +88,8 @@ class _Job:
         self.begun = None  # when the last step was returned, None once it is carried out
         self.until, self.failures = 0.0, 0  # end of the cool-down or back-off
         self.on: Dict[str, int] = {}  # units of the last step by machine, with observe_machines
+        self.excluded = False  # whether the observed job has keep set
+        self.kept = False  # whether the last snapshot that was sent has keep set
         self.warned = False  # whether reconcile has returned a warning that the step is overdue
 
     def pending(self) -> bool:
@@ -219,8 +221,8 @@ class Plan:
         """Updates the state of the cluster. In the snapshot, total_nodes or node_types are the
         usable nodes, without those on which a completed job still runs. The jobs are those that have
         not completed, and current_nodes is the number of nodes that a job occupies, including nodes
-        that it is still releasing. A new job with training_time has started before. All other fields
-        are ignored.
+        that it is still releasing. A new job with training_time has started before. A job with keep,
+        which another program resizes for example, is not resized. All other fields are ignored.
 
         A step is carried out once its job occupies the nodes of the step. If a job changes its nodes
         in another way, its step is void.
@@ -242,6 +244,10 @@ class Plan:
             if job.begun is None and (occupied != job.size or occupied > 0 and node_type != job.type):
                 self._event = True
                 job.size, job.type, job.target, job.target_type = occupied, node_type, occupied, node_type
+            self._event |= job.excluded != job_message.keep
+            job.excluded = job_message.keep
+            if job.excluded:
+                job.target, job.target_type = job.size, job.type
             self._jobs[job_message.id] = job
         self._event |= bool(known)  # They completed.
         resizing = {job_id for job_id, job in self._jobs.items() if job.begun is not None}
@@ -299,11 +305,12 @@ class Plan:
         - A job has the size of its last step as current_nodes.
         - A job without recent_restarts has those of restarts. If the snapshot has some for a job, they
           are sent.
-        - A job whose step is not carried out yet, or that cools down, has its size as its only
-          legal size. Exceptions are jobs that occupy more nodes than the pool has, whose speed table
-          does not match allowed_nodes, or that have sizes or a scaling per node type.
-        - A job whose step is overdue, or that is in back-off, is left out with its nodes: see
-          reserve.
+        - A job whose step is overdue, or that is in back-off or cools down, has keep set, and the
+          nodes that it occupies or may still acquire as current_nodes. A job does not cool down while
+          jobs occupy more nodes than the pool has.
+        - A job whose step is not carried out yet has its size as its only legal size. Exceptions are
+          jobs that occupy more nodes than the pool has, whose speed table does not match
+          allowed_nodes, or that have sizes or a scaling per node type.
 
         Raises a PoolError if the pool lost too many nodes."""
         self.observe(now, snapshot)
@@ -314,16 +321,15 @@ class Plan:
         for job in self._jobs.values():
             job.in_use = job.occupied
         free, sent = self._free(), copy.deepcopy(snapshot)
-        del sent.jobs[:]
-        for job_message in snapshot.jobs:
+        for job_message in sent.jobs:
             job = self._jobs[job_message.id]
-            if self._is_overdue(job, now) or job.backing_off(now):
-                reserve(sent, job_message.group_id, job.type, job.reserved())
-                continue
-            sent.jobs.add().CopyFrom(job_message)
-            job_message = sent.jobs[-1]
-            job_message.current_nodes, job_message.current_node_type = job.size, job.type if job.size else ""
-            if job.size and free[job.type] >= 0 and (job.begun is not None or now < job.until):
+            fits = job.size > 0 and free[job.type] >= 0
+            cools = fits and job.begun is None and now < job.until
+            job.kept = job.excluded or cools or self._is_overdue(job, now) or job.backing_off(now)
+            job_message.keep = job.kept
+            job_message.current_nodes = job.reserved() if job.kept else job.size
+            job_message.current_node_type = job.type if job_message.current_nodes else ""
+            if not job.kept and fits and job.begun is not None:
                 _pin(job_message)
             if not job_message.recent_restarts:
                 recent = message(pb.Job, recent_restarts=self.restarts.recent(job_message.id))
@@ -337,7 +343,7 @@ class Plan:
         self._last_progress, self._failures = now, 0
         for job_id, job in self._jobs.items():
             job.target, job.target_type = job.size, job.type
-            if job_id in decided:
+            if job_id in decided and not job.kept:
                 job.target, job.target_type = decided[job_id].nodes, decided[job_id].node_type
 
     def decision_failed(self, now: float) -> None:
@@ -386,9 +392,9 @@ class Plan:
         for job_id, job in self._jobs.items():
             place = places.get(job_id)
             leaves = place is not None and place.do in ("stop", "move")
-            if job.begun is not None or job.backing_off(now) or not (job.pending() or leaves):
+            if job.begun is not None or job.excluded or job.backing_off(now):
                 continue
-            if self._machines and place is None:
+            if not (job.pending() or leaves) or self._machines and place is None:
                 continue
             if job.size and (job.target == 0 or job.type != job.target_type or leaves):
                 frees.append(Step(job_id, 0, True))
@@ -454,10 +460,11 @@ class Plan:
         return steps
 
     def _left_alone(self, job: _Job, now: float) -> bool:
-        """Returns whether a job keeps its machines now: its step is in progress, or it is in back-off
-        or cools down."""
+        """Returns whether a job keeps its machines now: it is observed with keep, its step is in
+        progress, or it is in back-off or cools down."""
         return (
-            job.begun is not None
+            job.excluded
+            or job.begun is not None
             or job.backing_off(now)
             or (not job.pending() and now < job.until)
         )
@@ -531,23 +538,3 @@ def _pin(job: Any) -> None:
         kept = kept or [pb.TypeSpeed(node_type=job.current_node_type)]
         del job.speeds[:]
         job.speeds.extend(kept)
-
-
-def reserve(snapshot: Any, group_id: str, node_type: str, nodes: int) -> None:
-    """Removes the nodes of a job from a snapshot that leaves the job out. It subtracts them from the
-    pool or their node type, and from quota and limit of the job's group and its ancestors."""
-    taken = nodes
-    for t in snapshot.node_types:
-        if t.id == node_type:
-            taken = min(nodes, t.nodes)
-            t.nodes -= taken
-    snapshot.total_nodes = max(0, snapshot.total_nodes - taken)  # With types 0 or their sum.
-    groups = {group.id: group for group in snapshot.groups}
-    for _ in snapshot.groups:  # A cycle of groups ends, too.
-        group = groups.get(group_id)
-        if group is None:
-            break
-        group.quota = max(0, group.quota - nodes)
-        if group.HasField("limit"):
-            group.limit = max(0, group.limit - nodes)
-        group_id = group.parent_id

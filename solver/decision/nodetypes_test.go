@@ -187,7 +187,7 @@ func TestHoldOnNodeTypes(t *testing.T) {
 	s := mixed()
 	s.Jobs[1].RemainingETA = -1
 	s = s.WithDefaults()
-	rest, held := s.FreezeBadJobs()
+	rest, held := s.Freeze(true)
 	if rest.NodeTypes[0].Nodes != 4 || rest.NodeTypes[1].Nodes != 6 || rest.TotalNodes != 10 || s.NodeTypes[1].Nodes != 8 {
 		t.Fatalf("types %v, %d nodes in all", rest.NodeTypes, rest.TotalNodes)
 	}

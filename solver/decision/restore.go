@@ -21,8 +21,8 @@ func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 	var positions []int // of the other jobs in the snapshot
 	d.Allocations = make([]Allocation, len(s.Jobs))
 	for i := range s.Jobs {
-		job, bad := &s.Jobs[i], h.Violations(i)
-		if bad == nil {
+		job := &s.Jobs[i]
+		if !h.Contains(i) {
 			d.Allocations[i], others = others[0], others[1:]
 			positions = append(positions, i)
 			if a := &d.Allocations[i]; a.WaitReason == WaitNeverFits && s.Fits(i) {
@@ -44,10 +44,12 @@ func RestoreFrozen(h snapshot.FrozenJobs, d Decision, steps int) Decision {
 			PlannedNodes: slices.Repeat([]int{nodes}, steps),
 		}
 		d.Report.use(s, i, &d.Allocations[i])
-		d.Report.Warnings = append(d.Report.Warnings, Warning{
-			Code: WarningBadJobHeld, JobID: job.ID,
-			Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
-		})
+		if bad := h.Violations(i); len(bad) > 0 {
+			d.Report.Warnings = append(d.Report.Warnings, Warning{
+				Code: WarningBadJobHeld, JobID: job.ID,
+				Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
+			})
+		}
 	}
 	for g := range d.Report.NodeTypes {
 		d.Report.NodeTypes[g].Nodes = s.NodeTypes[g].Nodes

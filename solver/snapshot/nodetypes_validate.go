@@ -50,14 +50,18 @@ func (s *Snapshot) checkNodeType(path, id string, bad *Violations) int {
 	return g
 }
 
-func (s *Snapshot) validateTypesOf(i int, bad *Violations) {
-	job := &s.Jobs[i]
+func (s *Snapshot) validateCurrentType(job *Job, bad *Violations) {
 	switch {
 	case job.CurrentNodeType != "":
 		s.checkNodeType(".current_node_type", job.CurrentNodeType, bad)
 	case job.CurrentNodes > 0:
 		bad.Addf(".current_node_type", "is empty; a job with current_nodes needs their node type")
 	}
+}
+
+func (s *Snapshot) validateTypesOf(i int, bad *Violations) {
+	job := &s.Jobs[i]
+	s.validateCurrentType(job, bad)
 	known := len(*bad)
 	if len(job.Speeds) > MaxNodeTypes {
 		bad.Addf(".speeds", "has %d entries; must have at most one per node type", len(job.Speeds))

@@ -164,6 +164,9 @@ type Job struct {
 	// PieceNodes is the number of nodes of an allocation that must be placed together, for
 	// SizeLimits. 0 means the whole allocation.
 	PieceNodes int
+	// Keep states that the job keeps CurrentNodes and is not decided. Only ID, GroupID, CurrentNodes,
+	// CurrentNodeType and PieceNodes are read. GroupID may be empty.
+	Keep bool
 	// Bad are violations that a Job cannot represent. The code that converts another format to a Job
 	// sets them, and Validate reports them. Their paths are relative to the job.
 	Bad []Violation

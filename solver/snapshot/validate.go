@@ -185,16 +185,14 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 		first[job.ID] = i
 	}
 	// Paths are relative to the job until a violation is found, to save time for valid jobs.
-	known := len(*bad)
-	job.validate(bad)
-	tree.validateJob(job, bad)
-	if len(s.NodeTypes) > 0 {
-		s.validateTypesOf(i, bad)
+	known, converted := len(*bad), job.Bad
+	if job.Keep {
+		s.validateKept(i, tree, bad)
+		converted = job.badIfKept()
+	} else {
+		s.validateDecided(i, tree, bad)
 	}
-	if len(*bad) == known {
-		s.validateDemand(i, bad)
-	}
-	if len(*bad) == known && len(job.Bad) == 0 {
+	if len(*bad) == known && len(converted) == 0 {
 		return
 	}
 	path := fmt.Sprintf("jobs[%d]", i)
@@ -202,18 +200,18 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 		v := &(*bad)[known+n]
 		v.Path = path + v.Path
 	}
-	if len(job.Bad) == 0 {
+	if len(converted) == 0 {
 		return
 	}
 	// If both report the same field, job.Bad takes precedence, because the field has only a
 	// substitute for the invalid value.
-	seen := make(map[string]bool, len(job.Bad))
-	for _, v := range job.Bad {
+	seen := make(map[string]bool, len(converted))
+	for _, v := range converted {
 		seen[path+"."+v.Path] = true
 	}
 	own := slices.Clone((*bad)[known:])
 	*bad = (*bad)[:known]
-	for _, v := range job.Bad {
+	for _, v := range converted {
 		bad.Addf(path+"."+v.Path, "%s", v.Description)
 	}
 	for _, v := range own {
@@ -221,6 +219,44 @@ func (s *Snapshot) validateJob(i int, first map[string]int, tree GroupTree, bad 
 			bad.Addf(v.Path, "%s", v.Description)
 		}
 	}
+}
+
+// validateDecided reports the invalid fields of job i, which is decided, except its id.
+func (s *Snapshot) validateDecided(i int, tree GroupTree, bad *Violations) {
+	known := len(*bad)
+	s.Jobs[i].validate(bad)
+	tree.validateJob(&s.Jobs[i], bad)
+	if len(s.NodeTypes) > 0 {
+		s.validateTypesOf(i, bad)
+	}
+	if len(*bad) == known {
+		s.validateDemand(i, bad)
+	}
+}
+
+// validateKept reports the invalid fields of job i, which has Keep, except its id. Other fields than
+// these are not read.
+func (s *Snapshot) validateKept(i int, tree GroupTree, bad *Violations) {
+	job := &s.Jobs[i]
+	bad.checkNodes(".current_nodes", job.CurrentNodes, 0)
+	job.validatePiece(bad)
+	if job.GroupID != "" {
+		tree.validateJob(job, bad)
+	}
+	if len(s.NodeTypes) > 0 {
+		s.validateCurrentType(job, bad)
+	}
+}
+
+// badIfKept returns the violations in Bad of the fields that are read of a job with Keep.
+func (j *Job) badIfKept() []Violation {
+	var bad []Violation
+	for _, v := range j.Bad {
+		if v.Path == "id" || v.Path == "piece_nodes" {
+			bad = append(bad, v)
+		}
+	}
+	return bad
 }
 
 // validate reports the invalid fields of one job except its id.
@@ -252,6 +288,10 @@ func (j *Job) validate(bad *Violations) {
 		bad.Addf(".overrun", "is %v; must be at least 0 and finite", j.Overrun)
 	}
 	bad.checkTime(".move_time", ValueOr(j.MoveTime, 0))
+	j.validatePiece(bad)
+}
+
+func (j *Job) validatePiece(bad *Violations) {
 	if j.PieceNodes < 0 || j.PieceNodes > MaxNodes {
 		bad.Addf(".piece_nodes", "is %d; must be 1 to %d", j.PieceNodes, MaxNodes)
 	}

@@ -106,9 +106,10 @@ const (
 	BadJobs_BAD_JOBS_UNSPECIFIED BadJobs = 0
 	// The whole request is rejected with INVALID_ARGUMENT, which names every bad field.
 	BadJobs_BAD_JOBS_REFUSE BadJobs = 1
-	// A job with bad fields is frozen: it keeps its current nodes, which are not available to other
-	// jobs, and WARNING_CODE_BAD_JOB_HELD names it. All other jobs are decided. Of two jobs with
-	// the same id, the second is bad.
+	// A job with bad fields is frozen: it is treated as with Job.keep, and
+	// WARNING_CODE_BAD_JOB_HELD names it. All other jobs are decided. Several jobs with the same id
+	// are one bad job, the one with the most current_nodes, at the position of the first. They have
+	// one allocation.
 	BadJobs_BAD_JOBS_HOLD BadJobs = 2
 )
 
@@ -802,6 +803,8 @@ const (
 	// The job has used its restart budget (see Job.recent_restarts), so it neither grows nor moves
 	// nor pauses. A job without nodes waits because of WAIT_REASON_RESTART_BUDGET.
 	Why_WHY_RESTART_BUDGET Why = 12
+	// The job keeps its nodes because of Job.keep.
+	Why_WHY_KEPT Why = 13
 )
 
 // Enum value maps for Why.
@@ -820,6 +823,7 @@ var (
 		10: "WHY_NOT_WORTH_IT",
 		11: "WHY_SIZE_LIMIT",
 		12: "WHY_RESTART_BUDGET",
+		13: "WHY_KEPT",
 	}
 	Why_value = map[string]int32{
 		"WHY_UNSPECIFIED":    0,
@@ -835,6 +839,7 @@ var (
 		"WHY_NOT_WORTH_IT":   10,
 		"WHY_SIZE_LIMIT":     11,
 		"WHY_RESTART_BUDGET": 12,
+		"WHY_KEPT":           13,
 	}
 )
 
@@ -1565,8 +1570,14 @@ type Job struct {
 	// decision then does not grow, move or pause it by choice, but can shrink it. At most 3, in
 	// ascending order. Empty means that the job has no restart budget.
 	RecentRestarts []*durationpb.Duration `protobuf:"bytes,23,rep,name=recent_restarts,json=recentRestarts,proto3" json:"recent_restarts,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether the job keeps current_nodes (none, if 0) and takes part in nothing, for example while
+	// its resize is overdue or another program resizes it. Its nodes are not available to other
+	// jobs: the pool, its node type, its group and the groups above, and the size limits that count
+	// its pieces are reduced by them. Only id, group_id, current_nodes, current_node_type and
+	// piece_nodes are read, and group_id may be empty. Defaults to false.
+	Keep          bool `protobuf:"varint,24,opt,name=keep,proto3" json:"keep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1758,6 +1769,13 @@ func (x *Job) GetRecentRestarts() []*durationpb.Duration {
 		return x.RecentRestarts
 	}
 	return nil
+}
+
+func (x *Job) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
 }
 
 // TypeSpeed is the training speed of a job on nodes of one type.
@@ -2273,10 +2291,10 @@ type Allocation struct {
 	// value is equal to nodes. A job that completes within the plan keeps its smallest size.
 	PlannedNodes []int32 `protobuf:"varint,4,rep,packed,name=planned_nodes,json=plannedNodes,proto3" json:"planned_nodes,omitempty"`
 	// With AllocateOptions.include_plan: fraction of the remaining work that is done by the end of
-	// each step, 0 to 1. Empty for a frozen job (BAD_JOBS_HOLD).
+	// each step, 0 to 1. Empty for a frozen job (Job.keep, BAD_JOBS_HOLD).
 	PlannedProgress []float64 `protobuf:"fixed64,5,rep,packed,name=planned_progress,json=plannedProgress,proto3" json:"planned_progress,omitempty"`
-	// Why the job has no nodes. Unspecified for a job with nodes and for a frozen job
-	// (BAD_JOBS_HOLD).
+	// Why the job has no nodes. Unspecified for a job with nodes and for a frozen job (Job.keep,
+	// BAD_JOBS_HOLD).
 	WaitReason WaitReason `protobuf:"varint,6,opt,name=wait_reason,json=waitReason,proto3,enum=elastalloc.v1.WaitReason" json:"wait_reason,omitempty"`
 	// With WAIT_REASON_BEHIND: id of the job that blocks this job.
 	BehindJobId string `protobuf:"bytes,7,opt,name=behind_job_id,json=behindJobId,proto3" json:"behind_job_id,omitempty"`
@@ -4050,7 +4068,7 @@ func (x *JobForecast) GetEnded() bool {
 // SizePrices are the prices of the sizes of one job in each step.
 type Certificate_SizePrices struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Index of the job in Snapshot.jobs.
+	// Index of the job's allocation in AllocateResponse.allocations.
 	Job int32 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
 	// One row per step, concatenated. A row contains one price per size that the admission allows
 	// the job, by ascending size, including size 0 if the job may wait. Prices can be positive or
@@ -4155,7 +4173,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
-	"\x06_steps\"\xd6\b\n" +
+	"\x06_steps\"\xea\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\rremaining_eta\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fremainingEta\x12 \n" +
@@ -4181,7 +4199,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\aoverrun\x18\x15 \x01(\x01R\aoverrun\x12$\n" +
 	"\vpiece_nodes\x18\x16 \x01(\x05H\x05R\n" +
 	"pieceNodes\x88\x01\x01\x12B\n" +
-	"\x0frecent_restarts\x18\x17 \x03(\v2\x19.google.protobuf.DurationR\x0erecentRestartsB\f\n" +
+	"\x0frecent_restarts\x18\x17 \x03(\v2\x19.google.protobuf.DurationR\x0erecentRestarts\x12\x12\n" +
+	"\x04keep\x18\x18 \x01(\bR\x04keepB\f\n" +
 	"\n" +
 	"_min_nodesB\f\n" +
 	"\n" +
@@ -4469,7 +4488,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x13OUTCOME_UNAVAILABLE\x10\x02\x12\x15\n" +
 	"\x11OUTCOME_TIMED_OUT\x10\x03\x12\x13\n" +
 	"\x0fOUTCOME_CRASHED\x10\x04\x12\x18\n" +
-	"\x14OUTCOME_INVALID_PLAN\x10\x05*\x83\x02\n" +
+	"\x14OUTCOME_INVALID_PLAN\x10\x05*\x91\x02\n" +
 	"\x03Why\x12\x13\n" +
 	"\x0fWHY_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vWHY_LARGEST\x10\x01\x12\x0e\n" +
@@ -4486,7 +4505,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x10WHY_NOT_WORTH_IT\x10\n" +
 	"\x12\x12\n" +
 	"\x0eWHY_SIZE_LIMIT\x10\v\x12\x16\n" +
-	"\x12WHY_RESTART_BUDGET\x10\f2\xa3\x03\n" +
+	"\x12WHY_RESTART_BUDGET\x10\f\x12\f\n" +
+	"\bWHY_KEPT\x10\r2\xa3\x03\n" +
 	"\x10AllocatorService\x12P\n" +
 	"\bAllocate\x12\x1e.elastalloc.v1.AllocateRequest\x1a\x1f.elastalloc.v1.AllocateResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\bFillIdle\x12\x1e.elastalloc.v1.FillIdleRequest\x1a\x1f.elastalloc.v1.FillIdleResponse\"\x03\x90\x02\x01\x12M\n" +

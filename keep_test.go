@@ -148,7 +148,7 @@ func TestKeepSizeLimits(t *testing.T) {
 	}
 }
 
-// TestKeepQuestions checks what the other methods answer about a job that keeps its nodes.
+// TestKeepQuestions checks the responses of the other methods for a job that keeps its nodes.
 func TestKeepQuestions(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{})
 	s := &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{

@@ -260,3 +260,35 @@ func TestSizeLimitLoop(t *testing.T) {
 		t.Error("no limit was binding")
 	}
 }
+
+// TestNeverWithinLimit checks the warning and the forecast of a job that no size limit ever lets run.
+func TestNeverWithinLimit(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	o := solver.Options{Objective: solver.ObjectiveTotalTime}
+	for limit, never := range map[int]bool{0: true, 7: true, 8: false} {
+		s := &solver.Snapshot{TotalNodes: 16, SizeLimits: []solver.SizeLimit{{Size: 8, Nodes: limit}}, Jobs: []solver.Job{sized("large", 8, 0), sized("small", 2, 0)}}
+		d, err := a.Allocate(t.Context(), s, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningNeverFits && w.JobID == "large" })
+		future, err := a.Forecast(t.Context(), s, o, solver.ForecastOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warns != never || future.Stalled != never || future.Complete == never || future.Jobs[1].End == nil {
+			t.Errorf("limit %d: warnings %+v, forecast %+v; want that the job never fits: %t", limit, d.Report.Warnings, future, never)
+		}
+		// A job that keeps its nodes takes part of the limit, but not for ever.
+		kept := solver.Job{ID: "kept", CurrentNodes: limit, Keep: true}
+		s.Jobs = append(s.Jobs, kept)
+		if d, err = a.Allocate(t.Context(), s, o); err != nil {
+			t.Fatal(err)
+		}
+		warns = slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningNeverFits })
+		if warns != never {
+			t.Errorf("limit %d with a kept job: warnings %+v", limit, d.Report.Warnings)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -17,8 +18,8 @@ type Future struct {
 	Decisions int
 	// Cut reports that the simulation was stopped by its context, MaxDecisions or MaxSubmissions.
 	Cut bool
-	// Stalled reports that the simulation stopped because no job made progress, although an unfinished
-	// job of the snapshot fits the pool.
+	// Stalled reports that the simulation stopped because no job made progress, or because of the size
+	// limits no job ever will, although an unfinished job of the snapshot fits the pool.
 	Stalled bool
 }
 
@@ -182,6 +183,11 @@ func (s *simulation) forecast(ctx context.Context, from *solver.Snapshot, next f
 		}
 		if err := s.step(ctx); err != nil {
 			return err
+		}
+	}
+	for _, i := range s.active {
+		if i < jobs && from.Fits(i) {
+			return fmt.Errorf("%w: the size limits never let the remaining jobs run", ErrStalled)
 		}
 	}
 	return nil

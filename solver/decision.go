@@ -139,6 +139,7 @@ const (
 	WarningETARanOut        = decision.WarningETARanOut
 	WarningManyPauses       = decision.WarningManyPauses
 	WarningSizesNotNested   = decision.WarningSizesNotNested
+	WarningSizeLimitsKept   = decision.WarningSizeLimitsKept
 	WarningLongWait         = decision.WarningLongWait
 	LongWait                = decision.LongWait
 

@@ -158,7 +158,7 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 }
 
 // stalled explains a forecast that stalled.
-const stalled = "no job made progress in 1,000 decisions in a row, so the simulation stopped: jobs without a completion time never complete with these options, or restart for longer"
+const stalled = "no job makes progress, so the simulation stopped: jobs without a completion time never complete with these options and size limits, or restart for longer than 1,000 decisions"
 
 // means returns the mean times to the completion and to the first nodes, or dashes if there are none.
 func means(f *elastallocv1.ForecastResponse) (total, queue string) {

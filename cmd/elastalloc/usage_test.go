@@ -76,7 +76,7 @@ func TestWrongUsage(t *testing.T) {
 		"whatif --scenarios=../../go.mod -f testdata/queue.json":                                  "parse WhatIfRequest",
 		"whatif -f - --nodes 5 --scenarios -":                                                     "[nodes scenarios] were all set",
 		"whatif -f - --nodes 70-190":                                                              `invalid argument "70-190" for "--nodes" flag: `,
-		"whatif -f testdata/queue.json":                                                           "[nodes node-type put remove scenarios] is required",
+		"whatif -f testdata/queue.json":                                                           "[nodes node-type machines put remove scenarios] is required",
 		"whatif -f testdata/node_types.json --node-type a100":                                     `--node-type: is "a100"; must be ID=N`,
 		"whatif -f testdata/node_types.json --node-type h100=2":                                   `must be a node type of the snapshot, which has no "h100"`,
 		"whatif -f testdata/queue.json --put=" + job:                                              `unknown field "priority"`,

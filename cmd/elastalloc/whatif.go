@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ type whatIfFlags struct {
 	decideFlags
 	nodes     []int
 	types     []string
+	machines  []string
 	put       string
 	remove    []string
 	scenarios string
@@ -32,7 +34,7 @@ type whatIfFlags struct {
 func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
 	var f whatIfFlags
 	command := &cobra.Command{
-		Use:   "whatif -f FILE --nodes N|--node-type ID=N|--put FILE|--remove ID|…",
+		Use:   "whatif -f FILE --nodes N|--machines FILE|--put FILE|--remove ID|…",
 		Short: "Decide one snapshot and variations of it",
 		Long: `Decide one snapshot and variations of it, in this process or at a server, and
 compare the decisions, for example with a larger pool, another job or another
@@ -40,8 +42,12 @@ weight.
 
 The input is an AllocateRequest in protojson. Each number of --nodes is a
 scenario, and so is each --node-type, the number of nodes of one type or, with
-commas, of several types. --put and --remove apply to every scenario. Without
---nodes and --node-type, they are one scenario. --put names a file with a Job in
+commas, of several types. If a node is a unit of a machine, such as a GPU, each
+--machines is a scenario: a file with a list of machines, such as
+[{"units": 8, "count": 4}, {"units": 8, "free": 5, "block": "rack-2"}]. It sets
+the number of nodes and the size limits that the machines imply. --put and
+--remove apply to every scenario. Without --nodes, --node-type and --machines,
+they are one scenario. --put names a file with a Job in
 protojson, or with a list of jobs. Each job replaces the job with the same id,
 or is added at the end of the queue. --scenarios names a file with the scenarios
 of a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
@@ -57,12 +63,13 @@ of a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "numbers of nodes of the pool, each a scenario")
 	flags.StringArrayVar(&f.types, "node-type", nil, "`ID=N`: number of nodes of a node type; each flag is a scenario")
+	flags.StringArrayVar(&f.machines, "machines", nil, "file with the machines of a pool; each flag is a scenario")
 	flags.StringVar(&f.put, "put", "", "file with a job or a list of jobs to add")
 	f.addIDs(command, &f.remove, "remove", "job to remove; may be given more than once")
 	flags.StringVar(&f.scenarios, "scenarios", "", "file with scenarios")
-	cli.CompleteFiles(command, "json", "put", "scenarios")
-	command.MarkFlagsOneRequired("nodes", "node-type", "put", "remove", "scenarios")
-	for _, name := range []string{"nodes", "node-type", "put", "remove"} {
+	cli.CompleteFiles(command, "json", "machines", "put", "scenarios")
+	command.MarkFlagsOneRequired("nodes", "node-type", "machines", "put", "remove", "scenarios")
+	for _, name := range []string{"nodes", "node-type", "machines", "put", "remove"} {
 		command.MarkFlagsMutuallyExclusive("scenarios", name)
 	}
 	return command
@@ -137,6 +144,15 @@ func (f *whatIfFlags) readScenarios(cmd *cobra.Command, snapshot *elastallocv1.S
 			return nil, err
 		}
 		add(text).PutNodeTypes = types
+	}
+	for _, name := range f.machines {
+		nodes, err := readMachines(cmd, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := putMachines(add(filepath.Base(name)), nodes, snapshot); err != nil {
+			return nil, err
+		}
 	}
 	if len(scenarios) == 0 {
 		add()
@@ -336,8 +352,8 @@ func differingIn(base *scenarioView, views []*scenarioView) []string {
 
 // varied applies a decided scenario to a snapshot.
 func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapshot {
-	put := inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs(), NodeTypes: scenario.GetPutNodeTypes()})
-	change := solver.Scenario{RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: put.Jobs, PutNodeTypes: put.NodeTypes}
+	put := inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs(), NodeTypes: scenario.GetPutNodeTypes(), SizeLimits: scenario.GetPutSizeLimits()})
+	change := solver.Scenario{RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: put.Jobs, PutNodeTypes: put.NodeTypes, PutSizeLimits: put.SizeLimits}
 	if scenario.TotalNodes != nil {
 		change.TotalNodes = new(int(scenario.GetTotalNodes()))
 	}

@@ -129,6 +129,7 @@ func (c *converter) fromScenarios(
 		if s != nil && s.TotalNodes != nil {
 			scenario.TotalNodes = new(int(s.GetTotalNodes()))
 		}
+		scenario.PutSizeLimits = convertSizeLimits(s.GetPutSizeLimits())
 		scenario.PutNodeTypes = sub.nodeTypes(s.GetPutNodeTypes(), "put_node_types")
 		if n := len(s.GetPutJobs()); n > maxJobs {
 			sub.addf("put_jobs", "has %d jobs; must have at most %d", n, maxJobs)

@@ -83,6 +83,9 @@ func decideScenario(
 	}
 	if err == nil {
 		*jobs += len(varied.Jobs)
+		if warning, kept := scenario.KeptLimits(s, varied); kept {
+			d.Report.Warnings = append(d.Report.Warnings, warning)
+		}
 	}
 	return d, err
 }

@@ -357,3 +357,49 @@ func TestNodeTypesArePut(t *testing.T) {
 		}
 	}
 }
+
+// TestSizeLimitsArePut checks scenarios that change the size limits, and the warning if a scenario changes the
+// nodes alone.
+func TestSizeLimitsArePut(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	s := &solver.Snapshot{TotalNodes: 24, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 16}, {Size: 8, Nodes: 8}}}
+	for _, id := range []string{"a", "b", "c"} {
+		s.Jobs = append(s.Jobs, solver.Job{ID: id, RemainingETA: time.Hour, AllowedNodes: []int{8}})
+	}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime}
+	w, err := a.WhatIf(t.Context(), s, o, []solver.Scenario{
+		{TotalNodes: new(64)},
+		{TotalNodes: new(64), PutSizeLimits: []solver.SizeLimit{{Size: 8, Nodes: 24}, {Size: 4, Nodes: 24}, {Size: 16, Nodes: 16}}},
+		{PutSizeLimits: []solver.SizeLimit{{Size: 8, Nodes: 16}}},
+		{TotalNodes: new(24)},
+		{PutSizeLimits: []solver.SizeLimit{{Size: 8, Nodes: 16}, {Size: 8, Nodes: 8}}},
+		{PutSizeLimits: []solver.SizeLimit{{Size: 2, Nodes: 2}, {Size: 1, Nodes: -1}}},
+		{PutSizeLimits: []solver.SizeLimit{{Size: 8, Nodes: 16, NodeType: "a100"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []struct {
+		nodes int
+		kept  bool
+		bad   []string
+	}{
+		{nodes: 8, kept: true}, {nodes: 24}, {nodes: 16}, {nodes: 8},
+		{bad: []string{"scenarios[4].put_size_limits[1].size"}},
+		{bad: []string{"scenarios[5].put_size_limits[1].size", "scenarios[5].put_size_limits[1].nodes"}},
+		{bad: []string{"scenarios[6].put_size_limits[0].node_type"}},
+	} {
+		got, nodes := w.Results[n], 0
+		for _, a := range got.Decision.Allocations {
+			nodes += a.Nodes
+		}
+		kept := slices.ContainsFunc(got.Decision.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningSizeLimitsKept })
+		if nodes != want.nodes || kept != want.kept || (got.Err != nil) != (want.bad != nil) {
+			t.Errorf("scenario %d: %d nodes, limits kept: %t, error %v; want %+v", n, nodes, kept, got.Err, want)
+		}
+		if paths := solvertest.InvalidPaths(t, got.Err); want.bad != nil && !slices.Equal(paths, want.bad) {
+			t.Errorf("scenario %d: bad fields %v; want %v", n, paths, want.bad)
+		}
+	}
+}

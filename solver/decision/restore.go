@@ -100,7 +100,7 @@ func restoreWarnings(h snapshot.FrozenJobs, d *Decision) {
 			continue
 		}
 		if w.Code == WarningNeverFits {
-			if s.Fits(jobs[w.JobID]) {
+			if s.FitsRows(jobs[w.JobID], s.Rows()) {
 				continue
 			}
 			w = neverFits(s, jobs[w.JobID])

@@ -39,6 +39,8 @@ const (
 	// WarningSizesNotNested means that the snapshot has size limits and the pieces of the jobs do not
 	// divide each other. The limits then do not guarantee a placement.
 	WarningSizesNotNested WarningCode = "sizes-not-nested"
+	// WarningSizeLimitsKept means that a scenario changes the number of nodes and not the size limits.
+	WarningSizeLimitsKept WarningCode = "size-limits-kept"
 	// WarningLongWait means that a job that fits the pool has waited for at least LongWait without
 	// nodes, under an admission that does not start jobs in order.
 	WarningLongWait WarningCode = "long-wait"
@@ -74,10 +76,10 @@ func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 	if text := notNested(s); text != "" {
 		add(WarningSizesNotNested, "", "%s", text)
 	}
-	waiting, first, limited := 0, -1, make(map[string]bool)
+	waiting, first, limited, rows := 0, -1, make(map[string]bool), s.Rows()
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		if !s.Fits(i) {
+		if !s.FitsRows(i, rows) {
 			d.Report.Warnings = append(d.Report.Warnings, neverFits(s, i))
 			continue
 		}
@@ -199,11 +201,17 @@ func quotas(s *snapshot.Snapshot, p *problem.Problem) (total int) {
 	return total
 }
 
-// neverFits returns the warning for a job whose smallest size exceeds the pool.
+// neverFits returns the warning for a job whose smallest size exceeds the pool or a size limit.
 func neverFits(s *snapshot.Snapshot, i int) Warning {
 	id, has := s.Jobs[i].ID, strconv.Itoa(s.TotalNodes)
 	if s.Typed() {
 		has = "no type with as many that it runs on"
+	}
+	if s.Fits(i) {
+		return Warning{
+			Code: WarningNeverFits, JobID: id,
+			Message: fmt.Sprintf("job %q needs at least %d nodes in pieces of %d; the size limits allow fewer", id, s.SmallestSize(i), s.Jobs[i].Piece(s.SmallestSize(i))),
+		}
 	}
 	return Warning{
 		Code: WarningNeverFits, JobID: id,

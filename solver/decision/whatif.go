@@ -25,6 +25,8 @@ type Scenario struct {
 	TotalNodes *int
 	// PutNodeTypes replace the node types with the same ids.
 	PutNodeTypes []snapshot.NodeType
+	// PutSizeLimits replace the size limits of the same size and node type. Others are added.
+	PutSizeLimits []snapshot.SizeLimit
 	// PutJobs replace the jobs with the same ids. Other jobs are added to the end of the queue.
 	PutJobs []snapshot.Job
 	// RemoveJobIDs are the ids of the jobs to remove before PutJobs is applied.
@@ -84,6 +86,7 @@ func (c *Scenario) Apply(s *snapshot.Snapshot) (*Varied, error) {
 	if c.TotalNodes != nil {
 		varied.TotalNodes, varied.paths["total_nodes"] = *c.TotalNodes, "total_nodes"
 	}
+	c.putSizeLimits(varied, &bad)
 	put := make(map[string]int, len(c.PutJobs))
 	for n := range c.PutJobs {
 		id := c.PutJobs[n].ID
@@ -142,6 +145,44 @@ func (c *Scenario) putNodeTypes(varied *Varied, bad *snapshot.Violations) {
 			varied.NodeTypes[g], varied.paths[field] = c.PutNodeTypes[n], path
 		}
 	}
+}
+
+// putSizeLimits replaces the size limits of the same size and node type, and adds the others.
+func (c *Scenario) putSizeLimits(varied *Varied, bad *snapshot.Violations) {
+	if len(c.PutSizeLimits) == 0 {
+		return
+	}
+	varied.SizeLimits, varied.paths["size_limits"] = slices.Clone(varied.SizeLimits), "put_size_limits"
+	for n, put := range c.PutSizeLimits {
+		path := fmt.Sprintf("put_size_limits[%d]", n)
+		if bad.CheckID(path+".node_type", put.NodeType) {
+			continue
+		}
+		same := func(l snapshot.SizeLimit) bool { return l.Size == put.Size && l.NodeType == put.NodeType }
+		at := slices.IndexFunc(varied.SizeLimits, same)
+		if at < 0 {
+			at, varied.SizeLimits = len(varied.SizeLimits), append(varied.SizeLimits, put)
+		}
+		field := fmt.Sprintf("size_limits[%d]", at)
+		if other, twice := varied.paths[field]; twice {
+			bad.Addf(path+".size", "is %d like %s.size; must be unique per node type", put.Size, other)
+			continue
+		}
+		varied.SizeLimits[at], varied.paths[field] = put, path
+	}
+}
+
+// KeptLimits returns the warning that the varied snapshot has another number of nodes than s and the size
+// limits of s, and whether that is so.
+func (c *Scenario) KeptLimits(s *snapshot.Snapshot, varied *Varied) (Warning, bool) {
+	sameNodes := func(a, b snapshot.NodeType) bool { return a.ID == b.ID && a.Nodes == b.Nodes }
+	resized := c.TotalNodes != nil && *c.TotalNodes != s.WithDefaults().TotalNodes || !slices.EqualFunc(s.NodeTypes, varied.NodeTypes, sameNodes)
+	if len(s.SizeLimits) == 0 || len(c.PutSizeLimits) > 0 || !resized {
+		return Warning{}, false
+	}
+	return Warning{
+		Code: WarningSizeLimitsKept, Message: "the scenario changes the number of nodes and keeps the size limits of the snapshot; set put_size_limits to those of the other machines",
+	}, true
 }
 
 // Varied is a snapshot after a scenario is applied.

@@ -496,7 +496,7 @@ type WarningCode int32
 const (
 	// Never returned.
 	WarningCode_WARNING_CODE_UNSPECIFIED WarningCode = 0
-	// The smallest legal size of the job exceeds the pool.
+	// The smallest legal size of the job exceeds the pool, or a size limit at any time.
 	WarningCode_WARNING_CODE_NEVER_FITS WarningCode = 1
 	// Nodes stay idle while a job waits that would fit the pool.
 	WarningCode_WARNING_CODE_IDLE_WITH_QUEUE WarningCode = 2
@@ -522,6 +522,9 @@ const (
 	// The job fits the pool and has a waiting_time of at least 24 h without nodes. Not with
 	// ADMISSION_FIFO, which starts jobs in order.
 	WarningCode_WARNING_CODE_LONG_WAIT WarningCode = 11
+	// A scenario changes the number of nodes of a snapshot with size limits and sets no
+	// put_size_limits, so that the size limits are those of the other pool.
+	WarningCode_WARNING_CODE_SIZE_LIMITS_KEPT WarningCode = 12
 )
 
 // Enum value maps for WarningCode.
@@ -539,6 +542,7 @@ var (
 		9:  "WARNING_CODE_MANY_PAUSES",
 		10: "WARNING_CODE_SIZES_NOT_NESTED",
 		11: "WARNING_CODE_LONG_WAIT",
+		12: "WARNING_CODE_SIZE_LIMITS_KEPT",
 	}
 	WarningCode_value = map[string]int32{
 		"WARNING_CODE_UNSPECIFIED":         0,
@@ -553,6 +557,7 @@ var (
 		"WARNING_CODE_MANY_PAUSES":         9,
 		"WARNING_CODE_SIZES_NOT_NESTED":    10,
 		"WARNING_CODE_LONG_WAIT":           11,
+		"WARNING_CODE_SIZE_LIMITS_KEPT":    12,
 	}
 )
 
@@ -3502,7 +3507,11 @@ type Scenario struct {
 	Options *AllocateOptions `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	// Node types that replace the node types with the same ids. An unknown id is an error of the
 	// scenario.
-	PutNodeTypes  []*NodeType `protobuf:"bytes,6,rep,name=put_node_types,json=putNodeTypes,proto3" json:"put_node_types,omitempty"`
+	PutNodeTypes []*NodeType `protobuf:"bytes,6,rep,name=put_node_types,json=putNodeTypes,proto3" json:"put_node_types,omitempty"`
+	// Size limits that replace the size limits of the same size and node type, or are added. If the
+	// scenario changes the number of nodes and sets no size limits, those of the snapshot apply, and
+	// WARNING_CODE_SIZE_LIMITS_KEPT is in its decision.
+	PutSizeLimits []*SizeLimit `protobuf:"bytes,7,rep,name=put_size_limits,json=putSizeLimits,proto3" json:"put_size_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3575,6 +3584,13 @@ func (x *Scenario) GetOptions() *AllocateOptions {
 func (x *Scenario) GetPutNodeTypes() []*NodeType {
 	if x != nil {
 		return x.PutNodeTypes
+	}
+	return nil
+}
+
+func (x *Scenario) GetPutSizeLimits() []*SizeLimit {
+	if x != nil {
+		return x.PutSizeLimits
 	}
 	return nil
 }
@@ -3857,8 +3873,9 @@ type ForecastResponse struct {
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Whether the forecast assumes that no other job is submitted: arrivals_per_hour is 0.
 	IfNothingElse bool `protobuf:"varint,6,opt,name=if_nothing_else,json=ifNothingElse,proto3" json:"if_nothing_else,omitempty"`
-	// Whether a sample stopped because no job made progress in 1,000 consecutive decisions although
-	// an incomplete job fits the pool. Then complete is false. Jobs whose end is unset never complete
+	// Whether a sample stopped because no job made progress in 1,000 consecutive decisions, or because
+	// the size limits never let the remaining jobs run, although an incomplete job fits the pool.
+	// Then complete is false. Jobs whose end is unset never complete
 	// with these options, or they restart for longer than 1,000 decisions. The sample counts in the
 	// medians.
 	Stalled       bool `protobuf:"varint,7,opt,name=stalled,proto3" json:"stalled,omitempty"`
@@ -4361,7 +4378,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\rWhatIfRequest\x123\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x125\n" +
-	"\tscenarios\x18\x03 \x03(\v2\x17.elastalloc.v1.ScenarioR\tscenarios\"\xa2\x02\n" +
+	"\tscenarios\x18\x03 \x03(\v2\x17.elastalloc.v1.ScenarioR\tscenarios\"\xe4\x02\n" +
 	"\bScenario\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
 	"\vtotal_nodes\x18\x02 \x01(\x05H\x00R\n" +
@@ -4369,7 +4386,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\bput_jobs\x18\x03 \x03(\v2\x12.elastalloc.v1.JobR\aputJobs\x12$\n" +
 	"\x0eremove_job_ids\x18\x04 \x03(\tR\fremoveJobIds\x128\n" +
 	"\aoptions\x18\x05 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x12=\n" +
-	"\x0eput_node_types\x18\x06 \x03(\v2\x17.elastalloc.v1.NodeTypeR\fputNodeTypesB\x0e\n" +
+	"\x0eput_node_types\x18\x06 \x03(\v2\x17.elastalloc.v1.NodeTypeR\fputNodeTypes\x12@\n" +
+	"\x0fput_size_limits\x18\a \x03(\v2\x18.elastalloc.v1.SizeLimitR\rputSizeLimitsB\x0e\n" +
 	"\f_total_nodes\"~\n" +
 	"\x0eWhatIfResponse\x123\n" +
 	"\x04base\x18\x01 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\x04base\x127\n" +
@@ -4453,7 +4471,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\vCHANGE_KEEP\x10\x04\x12\x0f\n" +
 	"\vCHANGE_WAIT\x10\x05\x12\x12\n" +
 	"\x0eCHANGE_PREEMPT\x10\x06\x12\x0f\n" +
-	"\vCHANGE_MOVE\x10\a*\x8e\x03\n" +
+	"\vCHANGE_MOVE\x10\a*\xb1\x03\n" +
 	"\vWarningCode\x12\x1c\n" +
 	"\x18WARNING_CODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17WARNING_CODE_NEVER_FITS\x10\x01\x12 \n" +
@@ -4467,7 +4485,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x18WARNING_CODE_MANY_PAUSES\x10\t\x12!\n" +
 	"\x1dWARNING_CODE_SIZES_NOT_NESTED\x10\n" +
 	"\x12\x1a\n" +
-	"\x16WARNING_CODE_LONG_WAIT\x10\v*_\n" +
+	"\x16WARNING_CODE_LONG_WAIT\x10\v\x12!\n" +
+	"\x1dWARNING_CODE_SIZE_LIMITS_KEPT\x10\f*_\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_OPTIMAL\x10\x01\x12\x13\n" +
@@ -4647,38 +4666,39 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	21, // 63: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
 	25, // 64: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
 	18, // 65: elastalloc.v1.Scenario.put_node_types:type_name -> elastalloc.v1.NodeType
-	13, // 66: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
-	43, // 67: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
-	13, // 68: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
-	49, // 69: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
-	16, // 70: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 71: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	48, // 72: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
-	48, // 73: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
-	46, // 74: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
-	48, // 75: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
-	48, // 76: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
-	48, // 77: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
-	48, // 78: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
-	48, // 79: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
-	48, // 80: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
-	48, // 81: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
-	48, // 82: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
-	12, // 83: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	14, // 84: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	35, // 85: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
-	40, // 86: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
-	44, // 87: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
-	13, // 88: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	15, // 89: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	36, // 90: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
-	42, // 91: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
-	45, // 92: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
-	88, // [88:93] is the sub-list for method output_type
-	83, // [83:88] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	17, // 66: elastalloc.v1.Scenario.put_size_limits:type_name -> elastalloc.v1.SizeLimit
+	13, // 67: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
+	43, // 68: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
+	13, // 69: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
+	49, // 70: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	16, // 71: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	25, // 72: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	48, // 73: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	48, // 74: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	46, // 75: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
+	48, // 76: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	48, // 77: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	48, // 78: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	48, // 79: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	48, // 80: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	48, // 81: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	48, // 82: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	48, // 83: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	12, // 84: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 85: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	35, // 86: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	40, // 87: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	44, // 88: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 89: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 90: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	36, // 91: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	42, // 92: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	45, // 93: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	89, // [89:94] is the sub-list for method output_type
+	84, // [84:89] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }

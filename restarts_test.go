@@ -105,3 +105,26 @@ func TestShrunkPoolKeepsPrecious(t *testing.T) {
 		}
 	}
 }
+
+// TestRestartBudgetOfMovableJob has a node type that is too small for the smallest sizes of its jobs. The job that has used its
+// restart budget may move to the other type, but does not grow on its own type in exchange for another job.
+func TestRestartBudgetOfMovableJob(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	spent := restarted("spent", 2, time.Minute, 0, 0, 0)
+	spent.RemainingETA = 1000 * time.Hour
+	spent.MinNodes, spent.MaxNodes, spent.CurrentNodeType = 2, 4, "a"
+	spent.Speeds = []solver.TypeSpeed{{NodeType: "a", Factor: 10}, {NodeType: "b", Factor: 1}}
+	s := &solver.Snapshot{NodeTypes: []solver.NodeType{{ID: "a", Nodes: 5}, {ID: "b", Nodes: 4}}, Jobs: []solver.Job{
+		{ID: "rigid", RemainingETA: 10 * time.Hour, MinNodes: 4, MaxNodes: 4, CurrentNodes: 4, CurrentNodeType: "a", TrainingTime: time.Hour},
+		spent,
+	}}
+	for _, admission := range []solver.Admission{solver.AdmissionFIFO, solver.AdmissionOptimized} {
+		d, err := a.Allocate(t.Context(), s, solver.Options{
+			Objective: solver.ObjectiveTotalTime, Admission: admission, TotalTime: solver.TotalTimeOptions{Payback: new(24 * time.Hour)},
+		})
+		if err != nil || d.Allocations[1].NodeType == "a" && d.Allocations[1].Nodes > 2 || d.Allocations[1].Nodes == 0 {
+			t.Errorf("%s: %+v, %v", admission, d.Allocations, err)
+		}
+	}
+}

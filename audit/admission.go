@@ -52,8 +52,9 @@ func (s *snapshot) admit() ([]admissionClass, error) {
 		if a.classes[i] == excluded && !j.frozen && isOptional(j) {
 			a.classes[i] = optional
 		}
-		if p := a.minimums[i]; s.usedBudget(j) && (p == nil || p.nodeType == j.nodeType) {
-			j.cannotGrow = true
+		if s.usedBudget(j) {
+			p := a.minimums[i]
+			j.cannotGrow, j.mayMove = true, p != nil && p.nodeType != j.nodeType
 		}
 	}
 	if a.tie {

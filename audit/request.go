@@ -80,7 +80,8 @@ type job struct {
 	sinceChange   float64 // time with nodes since its last restart, or in total
 	trained       bool    // it has current nodes or has trained before
 	loading       bool    // it has current nodes and has not trained yet
-	cannotGrow    bool    // it has used its restart budget and keeps its type, set by admit
+	cannotGrow    bool    // it has used its restart budget, set by admit
+	mayMove       bool    // although it has, because its smallest size needs another type, set by admit
 }
 
 // profile is the legal sizes and the speed of a job on one node type: speed(k) = factor curve(k).
@@ -416,12 +417,21 @@ func (s *snapshot) usedBudget(j *job) bool {
 	})
 }
 
-// withoutGrowth returns a job that can have only the current nodes of j, or fewer on their type.
+// withoutGrowth returns a job that can have only the current nodes of j, or fewer on their type, and if it may
+// move all sizes on other types.
 func (j *job) withoutGrowth() *job {
 	reduced := *j
-	p := *j.profileOn(j.nodeType)
-	p.sizes = slices.DeleteFunc(slices.Clone(p.sizes), func(k int) bool { return k > j.currentNodes })
-	reduced.profiles = []*profile{&p}
+	reduced.profiles = nil
+	for _, p := range j.profiles {
+		if p.nodeType == j.nodeType {
+			smaller := *p
+			smaller.sizes = slices.DeleteFunc(slices.Clone(p.sizes), func(k int) bool { return k > j.currentNodes })
+			p = &smaller
+		} else if !j.mayMove {
+			continue
+		}
+		reduced.profiles = append(reduced.profiles, p)
+	}
 	return &reduced
 }
 

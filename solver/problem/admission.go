@@ -345,14 +345,14 @@ func (d *displaceable) sort(m *minimums) {
 }
 
 // withoutRestarts returns the options of a job that has used its restart budget: no nodes, if it may wait,
-// and the sizes up to its current size on its node type. The job is not restricted if its minimum is not
-// among them, because it then has to move.
+// and the sizes up to its current size on its node type. If its minimum is on another type, it may have to
+// move. It then has all options on other types in addition.
 func withoutRestarts(options []snapshot.Option, current, minimum snapshot.Option) []snapshot.Option {
-	allowed := func(o snapshot.Option) bool {
-		return o.IsZero() || o.Type == current.Type && o.Nodes <= current.Nodes
-	}
-	if !allowed(minimum) {
-		return options
-	}
-	return slices.DeleteFunc(options, func(o snapshot.Option) bool { return !allowed(o) })
+	mayMove := !minimum.IsZero() && minimum.Type != current.Type
+	return slices.DeleteFunc(options, func(o snapshot.Option) bool {
+		if o.IsZero() {
+			return false
+		}
+		return o.Type == current.Type && o.Nodes > current.Nodes || o.Type != current.Type && !mayMove
+	})
 }

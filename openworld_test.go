@@ -206,3 +206,93 @@ func TestLargerPoolPausesNoJob(t *testing.T) {
 		}
 	}
 }
+
+// runsOut lets the estimate of a job run out: the job reports an hour on its smallest size, as
+// client.SetEstimate does, however long it takes.
+func (w *openWorld) runsOut(j *loopJob) {
+	estimate := 3600 * w.speed(j, allocation{nodes: j.MinNodes})
+	w.hides = func(job *solver.Job) {
+		if job.ID == j.ID {
+			done := j.work - j.left
+			job.RemainingETA, job.WorkDone, job.Overrun = duration(max(1, estimate-done)), duration(done), done/estimate
+		}
+	}
+}
+
+// TestEstimateRunsOut runs a job that reports a remaining time of an hour and takes 50 h on 4 nodes. It grows once 4 more
+// nodes are idle, so that it completes as early as with its true remaining time.
+func TestEstimateRunsOut(t *testing.T) {
+	t.Parallel()
+	for _, admission := range solver.Admissions() {
+		var ends [2]float64
+		for n := range ends {
+			w := newOpenWorld(8)
+			w.allocator = newAllocator(t, elastalloc.Options{}).Allocator
+			w.options = solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}
+			long := w.add("long", 0, 4, 8, 50*3600*4*math.Pow(0.8, 2))
+			long.RestartTime = 10 * time.Minute
+			w.add("short", 0, 4, 4, 2*3600*4*math.Pow(0.8, 2))
+			if n == 1 {
+				w.runsOut(long)
+			}
+			if err := w.runFor(t.Context(), tenDays, func(*loopJob) bool { return true }); err != nil {
+				t.Fatalf("%s: %v", admission, err)
+			}
+			ends[n] = long.end
+		}
+		if ends[1] == 0 || ends[1] > 1.05*ends[0] {
+			t.Errorf("%s: the job completes after %.0f s; with its true remaining time after %.0f s", admission, ends[1], ends[0])
+		}
+	}
+}
+
+// TestEstimateOfRigidJobRunsOut runs such a job on all nodes of the pool for 20 h. Small jobs that arrive meanwhile do not
+// wait until it completes.
+func TestEstimateOfRigidJobRunsOut(t *testing.T) {
+	t.Parallel()
+	w := newOpenWorld(8)
+	w.allocator = newAllocator(t, elastalloc.Options{}).Allocator
+	w.options = solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}
+	rigid := w.add("rigid", 0, 8, 8, 20*3600*8*math.Pow(0.8, 3))
+	rigid.RestartTime = 2 * time.Minute
+	w.runsOut(rigid)
+	for at := 5400.0; at < 20*3600; at += 7200 {
+		w.add(fmt.Sprint("small-", at), at, 1, 1, 300)
+	}
+	if err := w.runFor(t.Context(), tenDays, func(*loopJob) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range w.jobs[1:] {
+		if waited := j.end - j.submit - j.work; j.end == 0 || waited > 1800 {
+			t.Errorf("job %s waits for %.0f s", j.ID, waited)
+		}
+	}
+	if rigid.end == 0 || rigid.end > 22*3600 {
+		t.Errorf("the rigid job completes after %.0f s", rigid.end)
+	}
+}
+
+// TestLongLoading has two jobs that train for 2 min and load for 2 h, and after them in the queue five jobs that train for
+// 10 min. The short ones are first, because loading counts in the time that a job needs.
+func TestLongLoading(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{6, 7} {
+		w := newOpenWorld(nodes)
+		w.allocator = newAllocator(t, elastalloc.Options{}).Allocator
+		w.options = solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}
+		for n := range 2 {
+			w.add(fmt.Sprint("loads-", n), 0, 3, 3, 120*3*math.Pow(0.8, math.Log2(3))).RestartTime = 2 * time.Hour
+		}
+		for n := range 5 {
+			w.add(fmt.Sprint("trains-", n), 0, 2, 2, 600*2*0.8)
+		}
+		if err := w.runFor(t.Context(), tenDays, func(*loopJob) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		for n, j := range w.jobs {
+			if most := []float64{1200 + 7320, 1200}[min(n/2, 1)]; j.end == 0 || j.end > most+1 {
+				t.Errorf("%d nodes: job %s completes after %.0f s; must be at most %.0f s", nodes, j.ID, j.end, most)
+			}
+		}
+	}
+}

@@ -98,5 +98,12 @@ func sharedWorkload(t *testing.T, name string) Workload {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range trace { // The other simulator rounds requests up to 1, 2, 4, 8 or 16 nodes.
+		nodes := 1
+		for nodes < 16 && nodes*DefaultGPUsPerNode < trace[i].GPUs {
+			nodes *= 2
+		}
+		trace[i].GPUs = nodes * DefaultGPUsPerNode
+	}
 	return NewWorkload(name, trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode, MinDuration: 5 * time.Minute})
 }

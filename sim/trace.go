@@ -143,12 +143,24 @@ func validateName(column, name string) error {
 // Nodes returns the number of requested nodes for a number of GPUs per node.
 func (j *TraceJob) Nodes(gpusPerNode int) int { return j.RequestedNodes(j.GPUs, gpusPerNode) }
 
-// shapeOn returns the shape of the job for a number of GPUs per node. If a node is a single GPU, the
-// default of MaxNodes is at least the request.
+// shapeOn returns the shape of the job for a number of GPUs per node. Its legal sizes include the
+// requested nodes. If neither MaxNodes nor AllowedNodes is set, MaxNodes is at least the request.
 func (j *TraceJob) shapeOn(gpusPerNode int) Shape {
-	shape := j.Shape
-	if gpusPerNode == 1 && shape.MaxNodes == 0 {
-		shape.MaxNodes = max(solver.DefaultMaxNodes, j.Nodes(gpusPerNode))
+	shape, requested := j.Shape, j.Nodes(gpusPerNode)
+	if shape.As != nil || len(shape.AllowedNodes) > 0 {
+		return shape
+	}
+	if shape.MaxNodes == 0 {
+		shape.MaxNodes = max(solver.DefaultMaxNodes, requested)
+	}
+	spec := shape.job("")
+	sizes := spec.LegalSizes()
+	at, legal := slices.BinarySearch(sizes, requested)
+	if !legal && requested >= spec.MinNodes && requested <= spec.MaxNodes {
+		shape.AllowedNodes = slices.Insert(slices.Clone(sizes), at, requested)
+	}
+	if shape.MaxNodes = j.MaxNodes; requested > solver.DefaultMaxNodes && j.MaxNodes == 0 && shape.AllowedNodes == nil {
+		shape.MaxNodes = requested
 	}
 	return shape
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -124,26 +125,26 @@ func TestReadTraceErrors(t *testing.T) {
 	}
 }
 
-func TestNodesAsked(t *testing.T) {
+func TestRequestedNodes(t *testing.T) {
 	for _, test := range []struct{ gpus, gpusPerNode, want int }{
-		{1, 8, 1}, {8, 8, 1}, {9, 8, 2}, {16, 8, 2}, {17, 8, 4}, {24, 8, 4}, {64, 8, 8},
-		{65, 8, 16}, {128, 8, 16}, {129, 8, 16}, {1 << 62, 8, 16}, {3, 1, 4}, {1, 1 << 62, 1},
-		{129, 1, 256}, {4096, 1, 4096}, {math.MaxInt32, 1, 1 << 30},
+		{1, 8, 1}, {8, 8, 1}, {9, 8, 2}, {16, 8, 2}, {17, 8, 3}, {24, 8, 3}, {64, 8, 8},
+		{65, 8, 9}, {96, 8, 12}, {129, 8, 17}, {1 << 62, 8, math.MaxInt32}, {3, 1, 3}, {6, 1, 6}, {96, 1, 96}, {1, 1 << 62, 1},
+		{129, 1, 129}, {4096, 1, 4096}, {math.MaxInt32, 1, math.MaxInt32},
 	} {
 		if got := new(Shape).RequestedNodes(test.gpus, test.gpusPerNode); got != test.want {
-			t.Errorf("NodesAsked(%d, %d) = %d; want %d", test.gpus, test.gpusPerNode, got, test.want)
+			t.Errorf("RequestedNodes(%d, %d) = %d; want %d", test.gpus, test.gpusPerNode, got, test.want)
 		}
 	}
 }
 
-func TestNodesAskedBeyondTheDefault(t *testing.T) {
+func TestRequestedNodesOfShapes(t *testing.T) {
 	for _, test := range []struct {
 		shape Shape
 		gpus  int
 		want  int
 	}{
-		{Shape{MaxNodes: 64}, 500, 64}, {Shape{MaxNodes: 64}, 100, 16}, {Shape{MaxNodes: 4}, 64, 8},
-		{Shape{MinNodes: 3, MaxNodes: 3}, 64, 3}, {Shape{MaxNodes: 50}, 500, 32},
+		{Shape{MaxNodes: 64}, 500, 63}, {Shape{MaxNodes: 64}, 100, 13}, {Shape{MaxNodes: 4}, 64, 8},
+		{Shape{MinNodes: 3, MaxNodes: 3}, 64, 3}, {Shape{MaxNodes: 50}, 500, 63},
 		{Shape{AllowedNodes: []int{3, 6, 12}}, 8, 3}, {Shape{AllowedNodes: []int{3, 6, 12}}, 25, 6},
 		{Shape{AllowedNodes: []int{3, 6, 12}}, 48, 6}, {Shape{AllowedNodes: []int{3, 6, 12}, MaxNodes: 64}, 500, 12},
 	} {
@@ -151,6 +152,70 @@ func TestNodesAskedBeyondTheDefault(t *testing.T) {
 			t.Errorf("a job of %+v with %d GPUs requests %d nodes; want %d", test.shape, test.gpus, got, test.want)
 		}
 	}
+}
+
+// TestRequestedSizesAreLegal checks that the requested nodes are a legal size, unless the trace sets the sizes, and
+// that no other size changes.
+func TestRequestedSizesAreLegal(t *testing.T) {
+	for _, test := range []struct {
+		job         TraceJob
+		gpusPerNode int
+		want        []int
+	}{
+		{TraceJob{GPUs: 24}, 8, []int{1, 2, 3, 4, 8, 16}},
+		{TraceJob{GPUs: 32}, 8, []int{1, 2, 4, 8, 16}},
+		{TraceJob{GPUs: 96}, 1, []int{1, 2, 4, 8, 16, 32, 64, 96}},
+		{TraceJob{GPUs: 256}, 8, []int{1, 2, 4, 8, 16, 32}},
+		{TraceJob{GPUs: 6, Shape: Shape{MinNodes: 4}}, 1, []int{4, 6, 8, 16}},
+		{TraceJob{GPUs: 3, Shape: Shape{MinNodes: 4}}, 1, []int{4, 8, 16}},
+		{TraceJob{GPUs: 12, Shape: Shape{MaxNodes: 8}}, 1, []int{1, 2, 4, 8}},
+		{TraceJob{GPUs: 5, Shape: Shape{MinNodes: 3, MaxNodes: 3}}, 1, []int{3}},
+		{TraceJob{GPUs: 5, Shape: Shape{AllowedNodes: []int{4, 8}}}, 1, []int{4, 8}},
+	} {
+		shape := test.job.shapeOn(test.gpusPerNode)
+		if diff := cmp.Diff(test.want, shape.job("").LegalSizes()); diff != "" {
+			t.Errorf("sizes of %+v (-want +got):\n%s", test.job, diff)
+		}
+	}
+}
+
+// TestMaxGrowth checks the sizes under a growth limit against the rule: no size above the limit, except the smallest,
+// and all others as without a limit. The work does not change.
+func TestMaxGrowth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		trace := randomTrace(t)
+		for i := range trace {
+			trace[i].MinNodes = rapid.SampledFrom([]int{0, 0, 2, 4}).Draw(t, "min_nodes")
+			if trace[i].MinNodes == 0 && rapid.Bool().Draw(t, "speeds") {
+				trace[i].AllowedNodes, trace[i].Speeds = []int{2, 3, 12}, []float64{1.5, 2, 4}
+			}
+		}
+		options := WorkloadOptions{GPUsPerNode: rapid.SampledFrom([]int{1, 8}).Draw(t, "GPUs per node")}
+		free := NewWorkload("w", trace, options)
+		options.MaxGrowth = rapid.SampledFrom([]float64{1, 1.5, 2, 3}).Draw(t, "growth")
+		limited := NewWorkload("w", trace, options)
+		for i := range limited.Jobs {
+			before, after := free.Jobs[i].SnapshotJob(), limited.Jobs[i].SnapshotJob()
+			sizes := before.LegalSizes()
+			want := sizes[:1]
+			for _, size := range sizes[1:] {
+				if float64(size) <= options.MaxGrowth*float64(free.Jobs[i].RequestedNodes) {
+					want = append(want[:len(want):len(want)], size)
+				}
+			}
+			if diff := cmp.Diff(want, after.LegalSizes()); diff != "" {
+				t.Errorf("%+v, %v times (-want +got):\n%s", trace[i], options.MaxGrowth, diff)
+			}
+			for _, size := range want {
+				if before.Speed(size) != after.Speed(size) {
+					t.Errorf("the speed on %d nodes is %v; without a limit %v", size, after.Speed(size), before.Speed(size))
+				}
+			}
+			if free.Jobs[i].Demand != limited.Jobs[i].Demand {
+				t.Errorf("the limit changes the work of %+v", trace[i])
+			}
+		}
+	})
 }
 
 func TestRemainingDemand(t *testing.T) {
@@ -173,7 +238,7 @@ func checkDemand(t *testing.T, job *TraceJob, gpusPerNode int) {
 	requested, shape := job.Nodes(gpusPerNode), job.shapeOn(gpusPerNode)
 	spec := shape.job(job.ID)
 	spec.RemainingETA = time.Second
-	if gpusPerNode == 1 && job.MaxNodes == 0 && len(job.AllowedNodes) == 0 && requested < min(job.GPUs, 1<<30) {
+	if gpusPerNode == 1 && job.MaxNodes == 0 && len(job.AllowedNodes) == 0 && requested != job.GPUs {
 		t.Errorf("%+v has %d nodes of one GPU", job, requested)
 	}
 	if size := shape.atMost(requested); job.MaxNodes == 0 && !slices.Contains(spec.LegalSizes(), size) {

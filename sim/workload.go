@@ -25,7 +25,8 @@ type Workload struct {
 type Cuts struct {
 	// TooShort is the number of omitted jobs with less than WorkloadOptions.MinDuration.
 	TooShort int `json:"jobs_too_short"`
-	// Jobs is the number of jobs that requested more GPUs than RequestedNodes has. GPUs is the number
+	// Jobs is the number of jobs that requested more GPUs than RequestedNodes has, because the trace
+	// limits their sizes. GPUs is the number
 	// of their excess GPUs, and MaxGPUs the largest request.
 	Jobs    int `json:"jobs_cut"`
 	GPUs    int `json:"gpus_cut"`
@@ -103,6 +104,9 @@ type WorkloadOptions struct {
 	MinDuration time.Duration
 	// Speeds are the speeds of the applications. nil ignores TraceJob.Application.
 	Speeds Speeds
+	// MaxGrowth limits the nodes of a job to a multiple of its requested nodes, of at least 1. 0 means
+	// no limit. A job keeps its smallest size.
+	MaxGrowth float64
 }
 
 // smallestDemand is the minimum demand of a job. A duration of 0 in a trace is a duration below the
@@ -139,7 +143,10 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
 			job.Phases, job.RestartTime = app.Phases, app.RestartTime
-			job.MaxNodes = cmp.Or(traced.MaxNodes, app.largest())
+			job.Shape, job.MaxNodes = traced.Shape, cmp.Or(traced.MaxNodes, app.largest())
+		}
+		if options.MaxGrowth > 0 {
+			job.limitGrowth(options.MaxGrowth)
 		}
 		if traced.Start != nil {
 			started := wholeSeconds(*traced.Start - begin)
@@ -351,8 +358,8 @@ func (s *Shape) atMost(nodes int) int {
 
 // RequestedNodes converts a requested number of GPUs into nodes. Both arguments are at least 1. With
 // AllowedNodes, it returns the smallest of these sizes with enough GPUs, or the largest size. For a
-// job with a single legal size, it returns this size. Otherwise it rounds up to a power of two, which
-// is limited to the larger of MaxNodes and solver.DefaultMaxNodes unless a node is a single GPU.
+// job with a single legal size, it returns this size. Otherwise it returns the smallest number of
+// nodes with enough GPUs, at most solver.MaxNodes.
 func (s *Shape) RequestedNodes(gpus, gpusPerNode int) int {
 	needed := (gpus-1)/gpusPerNode + 1
 	if n := len(s.AllowedNodes); n > 0 {
@@ -362,16 +369,37 @@ func (s *Shape) RequestedNodes(gpus, gpusPerNode int) int {
 	if s.MinNodes != 0 && s.MinNodes == s.MaxNodes {
 		return s.MinNodes
 	}
-	limit := max(solver.DefaultMaxNodes, s.MaxNodes)
-	if gpusPerNode == 1 {
-		limit = maxGPUNodes
-	}
-	nodes := 1
-	for nodes < needed && 2*nodes <= limit {
-		nodes *= 2
-	}
-	return nodes
+	return min(needed, solver.MaxNodes)
 }
 
-// maxGPUNodes is the largest power of two that the number of nodes of a job may be in a request.
-const maxGPUNodes = 1 << 30
+// limitGrowth removes the sizes of the job above growth times the requested nodes, except the smallest
+// size.
+func (j *WorkloadJob) limitGrowth(growth float64) {
+	limit := int(min(growth*float64(j.RequestedNodes), solver.MaxNodes))
+	kept := func(sizes []int) int {
+		above, _ := slices.BinarySearch(sizes, limit+1)
+		return max(1, above)
+	}
+	j.Phases = slices.Clone(j.Phases)
+	for p := range j.Phases {
+		phase := &j.Phases[p]
+		phase.Speeds = slices.Clone(phase.Speeds)
+		for i := range phase.Speeds {
+			speed := &phase.Speeds[i]
+			n := kept(speed.AllowedNodes)
+			speed.AllowedNodes, speed.Scaling.Speeds = speed.AllowedNodes[:n], speed.Scaling.Speeds[:min(n, len(speed.Scaling.Speeds))]
+		}
+	}
+	if len(j.Phases) > 0 {
+		return
+	}
+	sizes := j.job("").LegalSizes()
+	n := kept(sizes)
+	if n == len(sizes) {
+		return
+	}
+	j.AllowedNodes = slices.Clone(sizes[:n])
+	if len(j.Speeds) > 0 {
+		j.Speeds = j.Speeds[:n]
+	}
+}

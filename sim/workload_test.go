@@ -13,7 +13,7 @@ func TestNewWorkload(t *testing.T) {
 	trace := Trace{
 		{ID: "short", Submit: 0, Duration: 299 * second, GPUs: 8},
 		{ID: "a", Submit: 10*second + 1, Duration: 300 * second, GPUs: 8},
-		{ID: "b", Submit: 11*second + 2, Duration: 1000 * second, GPUs: 17},
+		{ID: "b", Submit: 11*second + 2, Duration: 1000 * second, GPUs: 25},
 		{ID: "empty", Submit: 12 * second, Duration: 0, GPUs: 1000},
 	}
 	whole := func(id string, submit, demand time.Duration, requested int) WorkloadJob {
@@ -29,9 +29,11 @@ func TestNewWorkload(t *testing.T) {
 		t.Errorf("of 5 minutes and more (-want +got):\n%s", diff)
 	}
 	got = NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8})
-	if last := got.Jobs[len(got.Jobs)-1]; len(got.Jobs) != 4 || last.Demand != second || last.RequestedNodes != 16 {
+	if last := got.Jobs[len(got.Jobs)-1]; len(got.Jobs) != 4 || last.Demand != second || last.RequestedNodes != 125 {
 		t.Errorf("the job without a duration is %+v; want a second of work", last)
 	}
+	trace[3].AllowedNodes = []int{1, 16}
+	got = NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8})
 	if diff := cmp.Diff(Cuts{Jobs: 1, GPUs: 1000 - 16*8, MaxGPUs: 1000}, got.Cut); diff != "" {
 		t.Errorf("cut (-want +got):\n%s", diff)
 	}

@@ -37,6 +37,7 @@ type simulateFlags struct {
 	disturbance      sim.Disturbance
 	eta              string // etaTold or etaUnknown
 	vary             []string
+	maxGrowth        float64
 	teams            teamFlags
 	types            typeFlags
 	machines         machineFlags
@@ -71,8 +72,8 @@ columns are start_s, min_nodes, max_nodes, doubling_efficiency, allowed_nodes,
 speeds, weight, user, group, application, node_type and work_s, the run time on
 one reference node. If work_s is set, duration_s may be empty. allowed_nodes and
 speeds are lists separated by spaces: the sizes of the job, and its training
-speed on each size relative to one node. With --gpus-per-node 1, a node is a
-GPU, and jobs may have as many nodes as they requested.
+speed on each size relative to one node. By default, the sizes are the powers of
+two up to 16 and the requested nodes. With --gpus-per-node 1, a node is a GPU.
 
 --vary replaces properties of the jobs by random ones, which policies know:
 ` + describeVariations() + `
@@ -123,6 +124,7 @@ The policies:
 	flags.Var((*secondsFlag)(&f.minDuration), "min-duration", "minimum duration of jobs in the trace, such as 5m; shorter jobs are omitted")
 	flags.IntVar(&f.gpusPerNode, "gpus-per-node", sim.DefaultGPUsPerNode, "GPUs of one node of the trace")
 	flags.StringSliceVar(&f.vary, "vary", nil, "random properties of jobs: weights, efficiencies, minimums, rigid-half (see above)")
+	flags.Float64Var(&f.maxGrowth, "max-growth", 0, "largest number of nodes of a job as a multiple of the nodes that it requested, at least 1 (default no limit)")
 	flags.Float64Var(&f.disturbance.ETAError, "eta-error", 0, "largest relative error of the ETAs in snapshots, 0.1 for 10%")
 	flags.Float64Var(&f.disturbance.ETASigma, "eta-sigma", 0,
 		"standard deviation of the logarithm of the error of user estimates, 0.69 for a factor of 2; snapshots contain estimates of client/eta")
@@ -316,6 +318,9 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 		addf("--vary: %v", err)
 	}
 	// The negated conditions also reject NaN.
+	if !(f.maxGrowth == 0 || f.maxGrowth >= 1 && !math.IsInf(f.maxGrowth, 0)) {
+		addf("--max-growth is %v; must be at least 1, or 0 for no limit", f.maxGrowth)
+	}
 	if !(f.disturbance.ETAError >= 0 && f.disturbance.ETAError < 1) {
 		addf("--eta-error is %v; must be at least 0 and less than 1", f.disturbance.ETAError)
 	}
@@ -349,7 +354,7 @@ func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variat
 		return sim.Workload{}, err
 	}
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
-		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Speeds: f.types.speeds,
+		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Speeds: f.types.speeds, MaxGrowth: f.maxGrowth,
 	})
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)

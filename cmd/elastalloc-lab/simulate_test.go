@@ -105,7 +105,7 @@ func TestSimulateReportsCuts(t *testing.T) {
 	folder := t.TempDir()
 	out := filepath.Join(folder, "results")
 	trace := write(t, folder, "own.csv",
-		"job_id,submit_s,duration_s,gpus,start_s,max_nodes\nhuge,0,600,500,10,\nwide,1,600,500,11,64\nshort,2,9,8,12,\n")
+		"job_id,submit_s,duration_s,gpus,start_s,allowed_nodes\nhuge,0,600,500,10,1 2 4 8 16\nwide,1,600,512,11,1 8 64\nshort,2,9,8,12,\n")
 	stdout := succeed(t, "simulate", "--trace", trace, "--nodes=64", "--min-duration=10s",
 		"--policy=recorded,optimal,max-min", "--restart-time=10m", "--vary=weights", "--out", out)
 	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "),

@@ -311,6 +311,11 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 				}
 			}
 		}
+		if p.UserLimits {
+			size := spec.LegalSizes()[0]
+			limit := cmp.Or(job.UserLimit, wholeSeconds(time.Duration(2*float64(job.Demand)/job.speed(size))))
+			spec.RemainingETA = max(1, scale(limit-min(limit, spec.TrainingTime), job.speed(size)))
+		}
 		s.Jobs = append(s.Jobs, spec)
 	}
 	return s

@@ -32,6 +32,9 @@ type Policy struct {
 	Decide Rule
 	// FixedSize makes the requested number of nodes the only legal size of every job.
 	FixedSize bool
+	// UserLimits replaces the remaining ETA of every job with what is left of its user limit. It requires
+	// FixedSize.
+	UserLimits bool
 	// EveryEvent adds a decision one second after each submission and completion, in place of the
 	// regular-time rule (FillIdle).
 	EveryEvent bool
@@ -116,6 +119,10 @@ func Policies() []Policy {
 		{Name: "greedy-eta", Options: paper(solver.BackendGreedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
 		{Name: RecordedPolicy, Description: "the recorded schedule: start_s and duration_s of the trace, regardless of the pool"},
 		{Name: "fifo", Decide: greedy.FillIdle, FixedSize: true, Description: "fixed sizes, in the order of submission"},
+		{
+			Name: BackfillPolicy, Decide: backfill, FixedSize: true, UserLimits: true, EveryEvent: true,
+			Description: "fifo with EASY backfill by the user limits (limit_s, by default twice the duration), like Slurm",
+		},
 		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, shortest remaining processing time first, preemptive"},
 		{Name: MaxMinPolicy, Decide: maxMin, Description: "max-min fair shares, rounded to legal sizes"},
 		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, optimal mean JCT for divisible nodes, rounded to legal sizes"},

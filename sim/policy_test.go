@@ -143,7 +143,7 @@ func TestOptimizes(t *testing.T) {
 	t.Parallel()
 	for _, p := range Policies() {
 		rule := slices.Contains([]string{
-			"greedy", "greedy-eta", "recorded", "fifo", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
+			"greedy", "greedy-eta", "recorded", "fifo", "fifo-backfill", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
 		}, p.Name)
 		if p.Optimizes() == rule {
 			t.Errorf("%s: Optimizes is %v; TestOptimizes lists the policies without optimization", p.Name, p.Optimizes())

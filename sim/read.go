@@ -23,6 +23,7 @@ const (
 	columnGPUs     = "gpus"
 
 	columnStart      = "start_s"
+	columnUserLimit  = "limit_s"
 	columnMinNodes   = "min_nodes"
 	columnMaxNodes   = "max_nodes"
 	columnEfficiency = "doubling_efficiency"
@@ -49,7 +50,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 		[]string{columnID, columnSubmit, columnDuration, columnGPUs},
 		// These columns may be missing or empty, which means their default.
 		[]string{
-			columnStart, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
+			columnStart, columnUserLimit, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
 			columnAllowedNodes, columnSpeeds, columnApplication, columnWork, columnNodeType,
 		},
 		func(line csvLine) error {
@@ -111,6 +112,12 @@ func (l csvLine) job() (TraceJob, error) {
 			return job, err
 		}
 		job.Start = &start
+	}
+	if err := optional(l, columnUserLimit, &job.Limit, l.seconds); err != nil {
+		return job, err
+	}
+	if l.text(columnUserLimit) != "" && job.Limit == 0 {
+		return job, fmt.Errorf("%s is %q; must be greater than 0, or empty if unknown", columnUserLimit, l.text(columnUserLimit))
 	}
 	if job.Shape, err = l.shape(); err != nil {
 		return job, err

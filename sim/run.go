@@ -364,6 +364,9 @@ func (s *simulation) snapshot() *solver.Snapshot {
 				spec.Scaling.Speeds = []float64{job.speed(size)}
 			}
 		}
+		if s.policy.UserLimits {
+			job.withUserLimit(&spec)
+		}
 		snapshot.Jobs[n] = spec
 	}
 	if s.policy.Prepare != nil {

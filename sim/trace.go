@@ -45,6 +45,8 @@ type TraceJob struct {
 	RestartTime time.Duration
 	// Start is the recorded start since the first submission, not before Submit; nil for unknown.
 	Start *time.Duration
+	// Limit is the time limit that the user set for the run time, 0 for unknown.
+	Limit time.Duration
 	// Shape contains the scaling and the weight.
 	Shape
 }
@@ -65,7 +67,7 @@ func (j *TraceJob) Validate() error {
 	for _, seconds := range []struct {
 		column string
 		value  time.Duration
-	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}} {
+	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}, {columnUserLimit, j.Limit}} {
 		if seconds.value < 0 || seconds.value > maxTraceTime {
 			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, formatSeconds(seconds.value), maxTraceTime.Seconds())
 		}
@@ -293,6 +295,12 @@ func (t Trace) Write(w io.Writer) error {
 		{columnWeight, func(j *TraceJob) string { return formatNumber(j.Weight) }},
 		{columnAllowedNodes, func(j *TraceJob) string { return formatList(j.AllowedNodes) }},
 		{columnSpeeds, func(j *TraceJob) string { return formatList(j.Speeds) }},
+		{columnUserLimit, func(j *TraceJob) string {
+			if j.Limit == 0 {
+				return ""
+			}
+			return formatSeconds(j.Limit)
+		}},
 		{columnUser, func(j *TraceJob) string { return j.User }},
 		{columnGroup, func(j *TraceJob) string { return j.Group }},
 		{columnApplication, func(j *TraceJob) string { return j.Application }},

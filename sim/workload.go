@@ -67,6 +67,9 @@ type WorkloadJob struct {
 	UserError float64
 	// ReportsWork adds the work done to snapshots.
 	ReportsWork bool
+	// UserLimit is the time with nodes after which the user expects the job to be complete, in whole
+	// seconds. 0 means twice the run time on its requested nodes. Jobs that exceed it keep running.
+	UserLimit time.Duration
 	// Phases are the speeds on node types in the course of Demand. If empty, Shape applies on all node
 	// types.
 	Phases []Phase
@@ -140,6 +143,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			Fate:           OutcomeCompleted,
 			Work:           demand,
 			RestartTime:    traced.RestartTime,
+			UserLimit:      wholeSeconds(traced.Limit),
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
 			job.Phases, job.RestartTime = app.Phases, app.RestartTime

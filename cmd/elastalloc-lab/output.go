@@ -71,7 +71,7 @@ func produce(cmd *cobra.Command, env cli.LookupEnv, out string, work func(contex
 }
 
 // longestFirst is the largest length of the first cell of a line that has other cells.
-const longestFirst = 24
+const longestFirst = 26
 
 func onScreen(table report.Table, screen cli.Screen) string {
 	t := screen.NewTable().AlignRight(1, len(table.Header))

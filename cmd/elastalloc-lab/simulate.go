@@ -64,13 +64,15 @@ pool sizes, and write the results to a folder:
 Nothing is written before all runs are complete.
 
 The verdict compares the best policy with what the cluster did (recorded) if the
-trace has the start of every job, otherwise with FIFO and fixed sizes, and then
-with max-min fair shares.
+trace has the start of every job, otherwise with FIFO and fixed sizes (with
+backfill if it was simulated), and then with max-min fair shares. It leads with
+the most careful of three scenarios in which the policy still gains: as assumed,
+with one job in five elastic, and with no job above its request.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus. Optional
-columns are start_s, min_nodes, max_nodes, doubling_efficiency, allowed_nodes,
-speeds, weight, user, group, application, node_type and work_s, the run time on
-one reference node. If work_s is set, duration_s may be empty. allowed_nodes and
+columns are start_s, limit_s, min_nodes, max_nodes, doubling_efficiency,
+allowed_nodes, speeds, weight, user, group, application, node_type and work_s,
+the run time on one reference node. If work_s is set, duration_s may be empty. allowed_nodes and
 speeds are lists separated by spaces: the sizes of the job, and its training
 speed on each size relative to one node. By default, the sizes are the powers of
 two up to 16 and the requested nodes. With --gpus-per-node 1, a node is a GPU.
@@ -113,7 +115,7 @@ The policies:
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
 	// The policies of the paper, total-time, and simple rules.
-	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", "srpt"}
+	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", sim.BackfillPolicy, "srpt"}
 	flags.StringSliceVar(&f.policies, "policy", usual, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddUnit(flags, &f.unit)
@@ -199,7 +201,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if len(f.vary) > 0 {
 		name += "+" + strings.Join(f.vary, "+")
 	}
-	workload, err := f.workload(trace, name, f.variations())
+	workload, err := f.workload(trace, name, f.variations(), f.maxGrowth)
 	if err != nil {
 		return err
 	}
@@ -233,7 +235,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		found.Summary.Unit = f.unit
 		found.Conclude()
 		found.Summary.Origin = new(originOf(cmd))
-		return found, f.pin(ctx, found, trace, policies, configs, allocator, bar)
+		return found, f.addScenarios(ctx, found, trace, policies, configs, allocator, bar)
 	})
 }
 
@@ -249,34 +251,43 @@ func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Worklo
 	return append(slices.Clone(policies), recorded)
 }
 
-// pin adds the verdict for 80% of the jobs with their requested sizes only, if all jobs are assumed to be
-// elastic.
-func (f *simulateFlags) pin(
+// addScenarios adds the more careful scenarios to the verdict: one job in five elastic, unless the sizes of jobs are
+// given, and no job above its request.
+func (f *simulateFlags) addScenarios(
 	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []sim.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
 ) error {
 	verdict := found.Summary.Verdict
+	if verdict == nil || len(f.types.pools) > 0 || !sim.Optimizes(verdict.Policy) {
+		return nil
+	}
 	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
-	sized := slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes+len(j.AllowedNodes) > 0 })
-	if err != nil || sized || len(f.types.pools) > 0 || verdict == nil || !sim.Optimizes(verdict.Policy) {
+	if err != nil {
 		return err
 	}
 	references := verdict.References()
 	policies = slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool {
 		return p.Name != verdict.Policy && !slices.Contains(references, p.Name)
 	})
-	pinned, err := f.workload(trace, found.Workload.Name, append(f.variations(), sim.VaryRigidMost))
-	if err != nil {
+	add := func(name string, vary []sim.Variation, growth float64) error {
+		workload, err := f.workload(trace, found.Workload.Name, vary, growth)
+		if err != nil {
+			return err
+		}
+		possible := slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
+			return slices.ContainsFunc(policies, func(p sim.Policy) bool { return workload.CheckPolicy(&p, &c) != nil })
+		})
+		runs, err := runTasks(ctx, tasksOf(workload, policies, possible), allocator, f.workers, bar)
+		if len(runs) > 0 {
+			verdict.AddScenario(name, new(results.Summarize(runs, "", f.seed, workload.Cut)))
+		}
 		return err
 	}
-	configs = slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
-		return slices.ContainsFunc(policies, func(p sim.Policy) bool { return pinned.CheckPolicy(&p, &c) != nil })
-	})
-	runs, err := runTasks(ctx, tasksOf(pinned, policies, configs), allocator, f.workers, bar)
-	if len(runs) > 0 {
-		summary := results.Summarize(runs, "", f.seed, pinned.Cut)
-		verdict.FewElastic = summary.CompareWith(verdict.Policy, references)
+	if !slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes+len(j.AllowedNodes) > 0 }) {
+		if err := add(results.FewElastic, append(f.variations(), sim.VaryRigidMost), f.maxGrowth); err != nil {
+			return err
+		}
 	}
-	return err
+	return add(results.NoGrowth, f.variations(), 1)
 }
 
 func syntheticFlag(kind *string) pflag.Value {
@@ -347,14 +358,14 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	return policies, nil
 }
 
-// workload converts a trace into a workload with variations and the disturbance.
-func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variation) (sim.Workload, error) {
+// workload converts a trace into a workload with variations, a growth limit and the disturbance.
+func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variation, growth float64) (sim.Workload, error) {
 	trace, err := trace.Vary(vary, f.seed, f.gpusPerNode)
 	if err != nil {
 		return sim.Workload{}, err
 	}
 	workload := sim.NewWorkload(name, trace, sim.WorkloadOptions{
-		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Speeds: f.types.speeds, MaxGrowth: f.maxGrowth,
+		GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Speeds: f.types.speeds, MaxGrowth: growth,
 	})
 	if len(workload.Jobs) == 0 {
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)

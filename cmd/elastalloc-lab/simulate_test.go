@@ -116,28 +116,49 @@ func TestSimulateReportsCuts(t *testing.T) {
 		`"jobs_cut": 1`, `"gpus_cut": 372`, `"most_gpus": 500`, `"later_than_max_min": `, `"trace": "own+weights"`)
 }
 
-// TestSimulateFewElastic checks that the verdict about one elastic job in five equals the result of
-// --vary rigid-most, for every policy of the comparison.
-func TestSimulateFewElastic(t *testing.T) {
+// TestSimulateScenarios checks that the scenarios of the verdict equal the results of --vary rigid-most and
+// --max-growth 1, for every policy of the comparison, and that the leading sentence is about the most careful one
+// that gains.
+func TestSimulateScenarios(t *testing.T) {
 	folder := t.TempDir()
 	text := "job_id,submit_s,duration_s,gpus\n"
 	for i := range 30 {
 		text += fmt.Sprintf("%d,%d,%d,%d\n", i, 60*i, 300+700*(i%7), 1+7*(i%5))
 	}
 	trace := write(t, folder, "own.csv", text)
-	verdict := func(name string, args ...string) results.Verdict {
+	simulate := func(name string, args ...string) (results.Verdict, string) {
 		out := filepath.Join(folder, name)
-		succeed(t, append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min,fifo", "--out", out}, args...)...)
+		stdout := succeed(t, append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min,fifo", "--out", out}, args...)...)
 		var summary results.Summary
 		readJSON(t, &summary, out, "summary.json")
-		return *summary.Verdict
+		return *summary.Verdict, strings.Join(strings.Fields(stdout), " ")
 	}
-	pinned, all := verdict("pinned", "--vary=rigid-most"), verdict("all")
-	if diff := cmp.Diff(pinned.ComparedWith, all.FewElastic); diff != "" || len(all.FewElastic) != 2 {
-		t.Errorf("one job in five elastic, %d comparisons (-with --vary rigid-most +in the verdict):\n%s", len(all.FewElastic), diff)
+	all, stdout := simulate("all")
+	pinned, _ := simulate("pinned", "--vary=rigid-most")
+	limited, _ := simulate("limited", "--max-growth=1")
+	want := map[string][]results.Reference{
+		"as-assumed": all.ComparedWith, "one-in-five-elastic": pinned.ComparedWith, "no-job-above-its-request": limited.ComparedWith,
 	}
-	if cmp.Equal(all.ComparedWith, all.FewElastic) {
-		t.Error("the share of elastic jobs changes nothing")
+	got, leading := make(map[string][]results.Reference), ""
+	for _, scenario := range all.Scenarios {
+		got[scenario.Name] = scenario.ComparedWith
+		if len(scenario.Runs) != 3 || len(scenario.ComparedWith) != 2 {
+			t.Errorf("%s has %d runs and %d comparisons; want 3 and 2", scenario.Name, len(scenario.Runs), len(scenario.ComparedWith))
+		}
+		lower := func(r results.Reference) bool { return r.Pools[0].MeanTotalSeconds <= 0.99*r.Pools[0].ReferenceSeconds }
+		if lower(scenario.ComparedWith[0]) && lower(scenario.ComparedWith[1]) {
+			leading = scenario.Name // The last one is the most careful one.
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("scenarios (-runs with the same assumptions +verdict):\n%s", diff)
+	}
+	if all.Leading != leading {
+		t.Errorf("%q leads; want %q", all.Leading, leading)
+	}
+	clitest.CheckContains(t, "stdout", stdout, "SCENARIO FIFO MAX-MIN TOTAL-TIME TO FIFO TO MAX-MIN", "no-job-above-its-request")
+	if cmp.Equal(got["as-assumed"], got["one-in-five-elastic"]) || cmp.Equal(got["as-assumed"], got["no-job-above-its-request"]) {
+		t.Error("the assumptions change nothing")
 	}
 }
 
@@ -151,8 +172,9 @@ func TestSimulateRecorded(t *testing.T) {
 		{"--nodes=4 --trace=" + known, "recorded", "what the cluster did (recorded)"},
 		{"--nodes=4 --policy=total-time,fifo --trace=" + known, "recorded", "recorded 3.8 (utilization 52.1%)"},
 		{"--nodes=4,2 --trace=" + known, "recorded", "(recorded), on 4 nodes: the mean"},
-		{"--nodes=4 --trace=" + unknown, "fifo", "FIFO with fixed sizes (fifo)"},
-		{"--nodes=4 --bug-share=0.5 --trace=" + known, "fifo", "FIFO with fixed sizes (fifo)"},
+		{"--nodes=4 --trace=" + unknown, "fifo-backfill", "FIFO with backfill (fifo-backfill)"},
+		{"--nodes=4 --policy=total-time,fifo --trace=" + unknown, "fifo", "FIFO with fixed sizes (fifo)"},
+		{"--nodes=4 --bug-share=0.5 --trace=" + known, "fifo-backfill", "FIFO with backfill (fifo-backfill)"},
 	} {
 		out := filepath.Join(folder, fmt.Sprint(n))
 		stdout := succeed(t, append([]string{"simulate", "--out", out}, strings.Fields(test.flags)...)...)

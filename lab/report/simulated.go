@@ -65,7 +65,7 @@ func (f *Simulated) page() (*Page, error) {
 		return nil, err
 	}
 	page := &Page{
-		Title: "Policies on " + f.Workload.Name, Unit: f.Summary.Unit, Lead: f.Lead(), Verdict: verdictTable(&f.Summary), Figure: drawn[0], Origin: *f.Summary.Origin,
+		Title: "Policies on " + f.Workload.Name, Unit: f.Summary.Unit, Lead: f.Lead(), Verdict: slices.Concat(scenariosTable(&f.Summary), verdictTable(&f.Summary)), Figure: drawn[0], Origin: *f.Summary.Origin,
 	}
 	page.Sections = append(page.Sections, Section{
 		Name: "policies", Title: "Policies",
@@ -90,8 +90,10 @@ func (f *Simulated) page() (*Page, error) {
 	return page, err
 }
 
-// Tables returns the tables of the runs and of the verdict.
-func (f *Simulated) Tables() []Table { return append(f.runTables(), verdictTable(&f.Summary)...) }
+// Tables returns the tables of the runs, of the verdict and of its scenarios.
+func (f *Simulated) Tables() []Table {
+	return slices.Concat(f.runTables(), verdictTable(&f.Summary), scenariosTable(&f.Summary))
+}
 
 // runTables returns the tables of the runs, grouped by pool: the times of jobs, then resizes and decisions.
 func (f *Simulated) runTables() []Table {

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +80,11 @@ func golden(t *testing.T, f *Simulated) string {
 			text += strings.Join(row, " | ") + "\n"
 		}
 	}
+	if v := f.Summary.Verdict; v != nil {
+		for i := range v.Scenarios {
+			v.Scenarios[i].Runs = nil // They are those of the summary.
+		}
+	}
 	for _, value := range []any{f.Summary.Verdict, f.Summary.Conditions} {
 		encoded, err := json.Marshal(value)
 		if err != nil {
@@ -131,6 +137,64 @@ func TestVerdict(t *testing.T) {
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
+}
+
+// TestLeadingSentence checks that the verdict leads with the most careful scenario whose mean is lower than that of
+// every reference by at least 1%, and shows all scenarios in a table.
+func TestLeadingSentence(t *testing.T) {
+	for _, test := range []struct {
+		few, noGrowth map[string][2]int // minutes by policy and pool
+		want          string
+	}{
+		{
+			map[string][2]int{"total-time": {98, 98}, "max-min": {100, 100}, "fifo": {110, 110}},
+			map[string][2]int{"total-time": {99, 97}, "max-min": {100, 100}, "fifo": {120, 120}},
+			"If no job has more nodes than it requested, the mean job completion time (JCT) of total-time is 18 to 19% lower than fifo, 1 to 3% lower than max-min.",
+		},
+		{
+			map[string][2]int{"total-time": {90, 95}, "max-min": {100, 100}, "fifo": {110, 110}},
+			map[string][2]int{"total-time": {100, 100}, "max-min": {100, 100}, "fifo": {120, 120}},
+			"If one job in five is elastic, and the others have the nodes that they requested, the mean job completion time (JCT) of total-time is 14 to 18% lower than fifo, 5 to 10% lower than max-min.",
+		},
+		{
+			map[string][2]int{"total-time": {90, 120}, "max-min": {100, 100}, "fifo": {110, 110}},
+			map[string][2]int{"total-time": {101, 100}, "max-min": {100, 100}, "fifo": {120, 120}},
+			"Only with all assumptions of the simulation, the mean job completion time (JCT) of total-time is 73% lower to 6% higher than fifo, 10 to 20% lower than max-min.",
+		},
+	} {
+		f := simulated("total-time", "max-min", "fifo")
+		f.Conclude()
+		f.Summary.Verdict.AddScenario(results.FewElastic, meansOf(test.few))
+		f.Summary.Verdict.AddScenario(results.NoGrowth, meansOf(test.noGrowth))
+		if got := verdict(&f.Summary, 8)[0]; got != test.want {
+			t.Errorf("the verdict leads with\n%s\nwant\n%s", got, test.want)
+		}
+		if table := scenariosTable(&f.Summary)[0]; len(table.Rows) != 8 || table.Rows[2][0] != results.FewElastic ||
+			table.Rows[2][3] != fmt.Sprintf("%d.0", test.few["total-time"][0]) {
+			t.Errorf("the table of scenarios is %v", table.Rows)
+		}
+	}
+	f := simulated("total-time", "max-min")
+	f.Conclude()
+	equal := meansOf(map[string][2]int{"total-time": {100, 100}, "max-min": {100, 100}})
+	v := &f.Summary.Verdict
+	*v = &results.Verdict{Policy: "total-time", ComparedWith: (*v).ComparedWith}
+	(*v).AddScenario(results.AsAssumed, equal)
+	(*v).AddScenario(results.NoGrowth, equal)
+	if got, want := leading(*v)[0], "In no scenario is the mean job completion time (JCT) of total-time lower than under max-min by at least 1%."; got != want {
+		t.Errorf("the verdict leads with %q; want %q", got, want)
+	}
+}
+
+// meansOf returns a summary of runs with means in minutes, by policy, on pools of 70 and 90 nodes.
+func meansOf(minutes map[string][2]int) *results.Summary {
+	s := new(results.Summary)
+	for policy, means := range minutes {
+		for n, nodes := range []int{70, 90} {
+			s.Runs = append(s.Runs, sim.Summary{Policy: policy, Nodes: nodes, MeanTotalSeconds: 60 * float64(means[n])})
+		}
+	}
+	return s
 }
 
 // TestPageMarksTheBest: the page shows the verdict's table before the figure, with the best value of

@@ -17,6 +17,8 @@ func explain(policy string) string {
 	switch policy {
 	case sim.RecordedPolicy:
 		return "what the cluster did (recorded)"
+	case sim.BackfillPolicy:
+		return "FIFO with backfill (fifo-backfill)"
 	case results.FIFOPolicy:
 		return "FIFO with fixed sizes (fifo)"
 	case sim.MaxMinPolicy:
@@ -32,8 +34,10 @@ func verdict(s *results.Summary, gpusPerNode int) []string {
 	if v == nil {
 		return []string{validity(s, gpusPerNode)}
 	}
-	var lines []string
-	mean := "mean job completion time (JCT)"
+	lines, mean := leading(v), "mean job completion time (JCT)"
+	if len(lines) > 0 {
+		mean = "mean JCT"
+	}
 	for _, reference := range v.ComparedWith {
 		lines = append(lines, fmt.Sprintf("%s compared with %s%s: the %s is %s.",
 			v.Policy, explain(reference.Policy), poolOf(s, &reference), mean, lowered(s, &reference)))
@@ -49,11 +53,79 @@ func verdict(s *results.Summary, gpusPerNode int) []string {
 		lines = append(lines, idle)
 	}
 	lines = append(lines, losers(s), validity(s, gpusPerNode))
-	if v.FewElastic != nil {
-		lines = append(lines, fmt.Sprintf("With one job in five elastic, and the others on the nodes that they requested: the mean JCT of %s is %s.",
-			v.Policy, loweredAll(v.FewElastic)))
-	}
 	return lines
+}
+
+// leading describes the most careful scenario that still gains, if there are several scenarios.
+func leading(v *results.Verdict) []string {
+	if len(v.Scenarios) < 2 {
+		return nil
+	}
+	for i := range v.Scenarios {
+		if scenario := &v.Scenarios[i]; scenario.Name == v.Leading {
+			return []string{fmt.Sprintf("%s, the mean job completion time (JCT) of %s is %s.", assumption(v.Leading), v.Policy, loweredAll(scenario.ComparedWith))}
+		}
+	}
+	return []string{fmt.Sprintf("In no scenario is the mean job completion time (JCT) of %s lower than under %s by at least 1%%.",
+		v.Policy, strings.Join(v.References(), " and "))}
+}
+
+// assumption describes the assumption of a scenario at the start of a sentence.
+func assumption(scenario string) string {
+	switch scenario {
+	case results.NoGrowth:
+		return "If no job has more nodes than it requested"
+	case results.FewElastic:
+		return "If one job in five is elastic, and the others have the nodes that they requested"
+	default:
+		return "Only with all assumptions of the simulation"
+	}
+}
+
+// scenariosTable returns the table of the scenarios of a verdict, nil if there is only one.
+func scenariosTable(s *results.Summary) []Table {
+	v := s.Verdict
+	if v == nil || len(v.Scenarios) < 2 {
+		return nil
+	}
+	in, unit := unitOf(s)
+	policies := append(v.References(), v.Policy)
+	t := Table{Header: []string{"scenario"}, Legend: [][2]string{
+		{"scenario", "mean JCT (" + unit + ") of each policy, and the change with " + v.Policy + " in percent; negative is better"},
+		{results.AsAssumed, "the sizes of the trace, or their defaults"},
+		{results.FewElastic, "four jobs in five have the nodes that they requested"},
+		{results.NoGrowth, "jobs are elastic, up to the nodes that they requested"},
+	}}
+	t.Header = append(t.Header, policies...)
+	for _, reference := range v.References() {
+		t.Header = append(t.Header, "to "+reference)
+	}
+	for _, nodes := range s.Pools() {
+		t.Rows = append(t.Rows, []string{format.Plural(nodes, "node")})
+		for i := range v.Scenarios {
+			scenario := &v.Scenarios[i]
+			there := results.Summary{Runs: scenario.Runs}
+			cells := []string{scenario.Name}
+			for _, policy := range policies {
+				cell := ""
+				if run := there.Run(policy, nodes); run != nil && slices.Contains(there.PoolsOf(policy), nodes) {
+					cell = in(run.MeanTotalSeconds)
+				}
+				cells = append(cells, cell)
+			}
+			for _, reference := range scenario.ComparedWith {
+				cell := ""
+				for _, pool := range reference.Pools {
+					if pool.Nodes == nodes {
+						cell = fmt.Sprintf("%+.1f%%", 100*pool.Change)
+					}
+				}
+				cells = append(cells, cell)
+			}
+			t.Rows = append(t.Rows, cells)
+		}
+	}
+	return []Table{t}
 }
 
 // poolOf names the pool that a comparison is of, unless it is of all pools.

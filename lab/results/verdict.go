@@ -19,11 +19,64 @@ type Verdict struct {
 	// Calm is the best policy that optimizes and pauses no job; "" if Policy pauses none.
 	Calm string `json:"policy_without_pauses,omitempty"`
 	// ComparedWith are the references of Policy: the recorded schedule of the cluster if it is known,
-	// otherwise FIFO with fixed sizes, and then max-min fair shares.
+	// otherwise FIFO with fixed sizes, with backfill if it was run, and then max-min fair shares.
 	ComparedWith []Reference `json:"compared_with"`
-	// FewElastic is the same comparison if one job in five is elastic and the others are pinned to
-	// the nodes that they requested; missing if that was not run.
-	FewElastic []Reference `json:"with_one_job_in_five_elastic,omitempty"`
+	// Scenarios compare the same policies under assumptions that are more and more careful, starting with
+	// AsAssumed. Scenarios that do not apply to the workload are missing.
+	Scenarios []Scenario `json:"scenarios"`
+	// Leading is the name of the most careful scenario that still gains, "" if none does.
+	Leading string `json:"leading_scenario,omitempty"`
+}
+
+// The names of the scenarios, from the least careful to the most careful.
+const (
+	// AsAssumed has the sizes of the workload.
+	AsAssumed = "as-assumed"
+	// FewElastic has one job in five elastic, and the others on the nodes that they requested.
+	FewElastic = "one-in-five-elastic"
+	// NoGrowth has no job with more nodes than it requested.
+	NoGrowth = "no-job-above-its-request"
+)
+
+// Scenario is a comparison under one assumption about the sizes of jobs.
+type Scenario struct {
+	Name string `json:"name"`
+	// ComparedWith has the references of Verdict.ComparedWith.
+	ComparedWith []Reference `json:"compared_with"`
+	// Runs are the measures of the policy and of its references.
+	Runs []sim.Summary `json:"runs"`
+}
+
+// smallestGain is the reduction of the mean completion time from which on a scenario gains.
+const smallestGain = 0.01
+
+// Gains reports whether the mean completion time is lower than that of every reference, by at least 1% in the
+// mean over the pools.
+func (s *Scenario) Gains() bool {
+	for i := range s.ComparedWith {
+		var changes []float64
+		for _, pool := range s.ComparedWith[i].Pools {
+			changes = append(changes, pool.Change)
+		}
+		if sim.Mean(changes) > -smallestGain {
+			return false
+		}
+	}
+	return len(s.ComparedWith) > 0
+}
+
+// AddScenario adds a scenario with the measures of its runs, after all less careful ones.
+func (v *Verdict) AddScenario(name string, runs *Summary) {
+	scenario := Scenario{Name: name, ComparedWith: runs.CompareWith(v.Policy, v.References())}
+	for i := range runs.Runs {
+		if policy := runs.Runs[i].Policy; policy == v.Policy || slices.Contains(v.References(), policy) {
+			scenario.Runs = append(scenario.Runs, runs.Runs[i])
+		}
+	}
+	v.Scenarios = append(v.Scenarios, scenario)
+	if scenario.Gains() {
+		v.Leading = name
+	}
 }
 
 // Reference compares a policy with another one.
@@ -129,6 +182,7 @@ func (s *Summary) Conclude(conditions Conditions) {
 		return
 	}
 	s.Verdict = &Verdict{Policy: best, ComparedWith: s.CompareWith(best, references)}
+	s.Verdict.AddScenario(AsAssumed, s)
 	if s.pauses(best) {
 		s.Verdict.Calm = s.Best(func(policy string) bool {
 			return !slices.Contains(references, policy) && sim.Optimizes(policy) && !s.pauses(policy)
@@ -186,15 +240,15 @@ func (s *Summary) PoolsOf(policy string) []int {
 	return []int{smallest}
 }
 
-// references returns the policies that the best policy is compared with: the recorded schedule or FIFO, then
-// max-min fair shares; without any of them the best plain rule, otherwise the baseline.
+// references returns the policies that the best policy is compared with: the recorded schedule or FIFO, with
+// backfill if it was run, then max-min fair shares; without any of them the best plain rule, otherwise the baseline.
 func (s *Summary) references() []string {
 	policies := s.Policies()
 	var references []string
 	if len(s.PoolsOf(sim.RecordedPolicy)) > 0 {
 		references = append(references, sim.RecordedPolicy)
-	} else if slices.Contains(policies, FIFOPolicy) {
-		references = append(references, FIFOPolicy)
+	} else if fifo := slices.IndexFunc([]string{sim.BackfillPolicy, FIFOPolicy}, func(name string) bool { return slices.Contains(policies, name) }); fifo >= 0 {
+		references = append(references, []string{sim.BackfillPolicy, FIFOPolicy}[fifo])
 	}
 	if slices.Contains(policies, sim.MaxMinPolicy) {
 		references = append(references, sim.MaxMinPolicy)

@@ -17,8 +17,8 @@ type Allocator interface {
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
 }
 
-// Policy decides how many nodes every job has. Policies returns all of them. A Policy has no state
-// and depends on the snapshot only.
+// Policy decides how many nodes every job has. Policies returns all built-in ones. Without Open, a Policy has no
+// state and depends on the snapshot only.
 type Policy struct {
 	// Name identifies the policy in flags and results.
 	Name string
@@ -30,6 +30,9 @@ type Policy struct {
 	Prepare func(*solver.Snapshot, []solver.Group)
 	// Decide, if set, makes the decisions instead of the Allocator.
 	Decide Rule
+	// Open, if set, returns an Allocator that makes the decisions of one run, and a function that is called
+	// after the run. Such a policy may have a state.
+	Open func() (Allocator, func() error, error)
 	// FixedSize makes the requested number of nodes the only legal size of every job.
 	FixedSize bool
 	// UserLimits replaces the remaining ETA of every job with what is left of its user limit. It requires
@@ -73,7 +76,7 @@ type Rule func(*solver.Snapshot) []solver.Option
 
 // Optimizes reports whether the policy computes optimal decisions.
 func (p *Policy) Optimizes() bool {
-	return p.Name != RecordedPolicy && p.Decide == nil && p.Options.Backend != solver.BackendGreedy
+	return p.Name != RecordedPolicy && p.Decide == nil && p.Open == nil && p.Options.Backend != solver.BackendGreedy
 }
 
 // Optimizes reports whether the named policy computes optimal decisions. It returns false for an
@@ -85,7 +88,7 @@ func Optimizes(name string) bool {
 
 // PassesSnapshots reports whether the policy passes snapshots to the Allocator without changes.
 func (p *Policy) PassesSnapshots() bool {
-	return p.Decide == nil && p.Prepare == nil && !p.FixedSize && !p.Partitioned && p.Name != RecordedPolicy
+	return p.Decide == nil && p.Open == nil && p.Prepare == nil && !p.FixedSize && !p.Partitioned && p.Name != RecordedPolicy
 }
 
 // Policies returns all policies. Policies that need teams or node types are last.
@@ -201,7 +204,7 @@ func (p *Policy) allocate(
 	if err != nil {
 		return nil, Decision{}, err
 	}
-	if observe != nil {
+	if observe != nil && p.Open == nil {
 		observe(s, decision)
 	}
 	report := decision.Report

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,15 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 	if policy.Rounds > 0 {
 		config.Frequency, config.Round = policy.Rounds, policy.Rounds
 	}
+	end := func() error { return nil }
+	if policy.Open != nil {
+		var err error
+		if allocator, end, err = policy.Open(); err != nil {
+			return nil, fmt.Errorf("%s: %w", policy.Name, err)
+		}
+	}
 	result, err := runPolicy(ctx, workload, policy, config, allocator)
-	if err != nil {
+	if err := cmp.Or(err, end()); err != nil {
 		return nil, err
 	}
 	result.setIdeal(&workload, &config)

@@ -40,7 +40,7 @@ func typePolicies() []Policy {
 
 // knowsTypes reports whether the policy supports node types.
 func (p *Policy) knowsTypes() bool {
-	return p.NeedsTypes || p.Teams && !p.NeedsTeams
+	return p.NeedsTypes || p.Teams && !p.NeedsTeams || p.Open != nil
 }
 
 // speedsOn returns the speeds of a job restricted to one node type.

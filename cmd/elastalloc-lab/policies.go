@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/external"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -36,7 +39,7 @@ func findPolicies(names []string, addf func(format string, args ...any)) []sim.P
 	}
 	var policies []sim.Policy
 	for i, name := range names {
-		policy, err := sim.FindPolicy(name)
+		policy, err := findPolicy(name)
 		if err != nil {
 			addf("--policy: %v", err)
 		}
@@ -48,11 +51,35 @@ func findPolicies(names []string, addf func(format string, args ...any)) []sim.P
 	return policies
 }
 
+// findPolicy returns a built-in policy, or the policy of a program or a service.
+func findPolicy(name string) (sim.Policy, error) {
+	if command, found := strings.CutPrefix(name, external.CommandPrefix); found {
+		return external.Command(command, os.Stderr) //nolint:forbidigo // The messages of the program are the user's.
+	}
+	target, found := strings.CutPrefix(name, external.ServicePrefix)
+	if !found {
+		return sim.FindPolicy(name)
+	}
+	if target == "" {
+		return sim.Policy{}, fmt.Errorf("%s has no address; must be %sHOST:PORT", name, external.ServicePrefix)
+	}
+	return external.Policy(name, "the service at "+target+", in plain text", func() (external.Caller, func() error, error) {
+		c, err := client.New(target)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.Allocate, c.Close, nil
+	}), nil
+}
+
 // newAllocator returns an allocator with the backends of policies. It returns an error if the program of a
 // backend is missing.
 func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
 	names := elastalloc.DefaultBackends()
 	for _, policy := range policies {
+		if policy.Open != nil {
+			continue
+		}
 		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)

@@ -70,12 +70,14 @@ the most careful of three scenarios in which the policy still gains: as assumed,
 with one job in five elastic, and with no job above its request.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus. Optional
-columns are start_s, limit_s, min_nodes, max_nodes, doubling_efficiency,
-allowed_nodes, speeds, weight, user, group, application, node_type and work_s,
-the run time on one reference node. If work_s is set, duration_s may be empty. allowed_nodes and
-speeds are lists separated by spaces: the sizes of the job, and its training
-speed on each size relative to one node. By default, the sizes are the powers of
-two up to 16 and the requested nodes. With --gpus-per-node 1, a node is a GPU.
+columns are eligible_s, start_s, limit_s, min_nodes, max_nodes, weight, user,
+doubling_efficiency, allowed_nodes, speeds, group, application, node_type and
+work_s, the run time on one reference node. If work_s is set, duration_s may be
+empty. allowed_nodes and speeds are lists separated by spaces: the sizes of the
+job, and its training speed on each size relative to one node. By default, the
+sizes are the powers of two up to 16 and the requested nodes. With
+--gpus-per-node 1, a node is a GPU. Times count from eligible_s if it is later
+than submit_s.
 
 --vary replaces properties of the jobs by random ones, which policies know:
 ` + describeVariations() + `
@@ -105,7 +107,11 @@ longer than its time budget, ` + sim.DefaultDecisionBudget.String() + `. Runs sh
 decision times, set --workers 1.
 
 The policies:
-` + describePolicies(),
+` + describePolicies() + `
+
+Policies of others are command:PROGRAM, a program with arguments that reads an
+AllocateRequest in JSON per line and writes an AllocateResponse in JSON per
+line, and grpc:HOST:PORT, a service with the method Allocate in plain text.`,
 		Example: `  elastalloc-lab simulate --trace trace.csv --nodes 70,110,150 --out results
   elastalloc-lab simulate --synthetic baseline --nodes 110 --out results
   elastalloc-lab simulate --trace trace.csv --node-types a100=8:4,t4=48 --out o`,
@@ -231,6 +237,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
 			Machines: f.machines.describe(configs),
+			External: slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool { return p.Open == nil }),
 		}
 		found.Summary.Unit = f.unit
 		found.Conclude()

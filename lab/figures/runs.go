@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -147,7 +148,7 @@ func Gantt(unit string, runs ...*sim.Result) []Named {
 		for nodes := 1; nodes <= most; nodes *= 2 {
 			f.legend.Add(format.InUnits(format.Plural(nodes, "node"), unit), line(nodes))
 		}
-		named = append(named, Named{Name: "jobs_" + run.Policy, Figure: f})
+		named = append(named, Named{Name: "jobs_" + fileName(run.Policy), Figure: f})
 	}
 	return named
 }
@@ -276,4 +277,14 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 	f.plot.X.Min, f.plot.X.Max = 1.12*slices.Min(append([]float64{0}, values...)), 1.18*slices.Max(append([]float64{1e-9}, values...))
 	f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 	return f, nil
+}
+
+// fileName returns the name of a policy as a part of a file name. Programs and services have other characters.
+func fileName(policy string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_' {
+			return r
+		}
+		return '_'
+	}, policy)
 }

@@ -24,6 +24,8 @@ type Simulated struct {
 	Disturbance sim.Disturbance
 	// Machines describes the machines of the pools, "" for none.
 	Machines string
+	// External are the policies that are not built in.
+	External []sim.Policy
 	// RestartTime is the time without progress after every resize.
 	RestartTime time.Duration
 }
@@ -169,7 +171,7 @@ func (f *Simulated) runTables() []Table {
 
 func (f *Simulated) policiesTable() Table {
 	table := Table{Header: []string{"policy", "description"}, TextColumns: []int{1}}
-	for _, policy := range sim.Policies() {
+	for _, policy := range slices.Concat(sim.Policies(), f.External) {
 		if slices.Contains(f.Summary.Policies(), policy.Name) {
 			table.Rows = append(table.Rows, []string{policy.Name, policy.Description})
 		}

@@ -23,6 +23,7 @@ const (
 	columnGPUs     = "gpus"
 
 	columnStart      = "start_s"
+	columnEligible   = "eligible_s"
 	columnUserLimit  = "limit_s"
 	columnMinNodes   = "min_nodes"
 	columnMaxNodes   = "max_nodes"
@@ -50,7 +51,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 		[]string{columnID, columnSubmit, columnDuration, columnGPUs},
 		// These columns may be missing or empty, which means their default.
 		[]string{
-			columnStart, columnUserLimit, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
+			columnEligible, columnStart, columnUserLimit, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
 			columnAllowedNodes, columnSpeeds, columnApplication, columnWork, columnNodeType,
 		},
 		func(line csvLine) error {
@@ -106,12 +107,15 @@ func (l csvLine) job() (TraceJob, error) {
 	if job.GPUs, err = l.count(columnGPUs); err != nil {
 		return job, err
 	}
-	if l.text(columnStart) != "" {
-		start, err := l.seconds(columnStart)
+	for name, value := range map[string]**time.Duration{columnEligible: &job.Eligible, columnStart: &job.Start} {
+		if l.text(name) == "" {
+			continue
+		}
+		seconds, err := l.seconds(name)
 		if err != nil {
 			return job, err
 		}
-		job.Start = &start
+		*value = &seconds
 	}
 	if err := optional(l, columnUserLimit, &job.Limit, l.seconds); err != nil {
 		return job, err
@@ -192,7 +196,7 @@ func (l csvLine) seconds(name string) (time.Duration, error) {
 	seconds, err := ParseSeconds(l.text(name))
 	if err != nil || seconds > maxTraceTime {
 		valid := fmt.Sprintf("seconds, a number from 0 to %.0f", maxTraceTime.Seconds())
-		if name == columnSubmit || name == columnStart {
+		if name == columnSubmit || name == columnEligible || name == columnStart {
 			valid += ", since the first submission (convert dates and Unix times by subtracting its time)"
 		}
 		return 0, fmt.Errorf("%s is %q; must be %s", name, l.text(name), valid)

@@ -43,6 +43,9 @@ type TraceJob struct {
 	Work time.Duration
 	// RestartTime is the time without progress after every resize. It is not a column.
 	RestartTime time.Duration
+	// Eligible is the time since the first submission from which the job could run, such as the end of a
+	// dependency; nil for unknown. It counts if it is later than Submit.
+	Eligible *time.Duration
 	// Start is the recorded start since the first submission, not before Submit; nil for unknown.
 	Start *time.Duration
 	// Limit is the time limit that the user set for the run time, 0 for unknown.
@@ -78,6 +81,12 @@ func (j *TraceJob) Validate() error {
 	if j.Start != nil && (*j.Start < j.Submit || *j.Start > maxTraceTime) {
 		return fmt.Errorf("%s is %s; must be at least %s (%s) and at most %.0f",
 			columnStart, formatSeconds(*j.Start), columnSubmit, formatSeconds(j.Submit), maxTraceTime.Seconds())
+	}
+	if j.Eligible != nil && (*j.Eligible < 0 || *j.Eligible > maxTraceTime) {
+		return fmt.Errorf("%s is %s; must be from 0 to %.0f", columnEligible, formatSeconds(*j.Eligible), maxTraceTime.Seconds())
+	}
+	if j.Start != nil && *j.Start < j.arrival() {
+		return fmt.Errorf("%s is %s; must be at least %s (%s)", columnStart, formatSeconds(*j.Start), columnEligible, formatSeconds(*j.Eligible))
 	}
 	if err := j.validateSizes(); err != nil {
 		return err
@@ -142,6 +151,15 @@ func validateName(column, name string) error {
 	return nil
 }
 
+// arrival returns the time from which the job waits: the later one of its submission and the time from which it could
+// run.
+func (j *TraceJob) arrival() time.Duration {
+	if j.Eligible != nil {
+		return max(j.Submit, *j.Eligible)
+	}
+	return j.Submit
+}
+
 // Nodes returns the number of requested nodes for a number of GPUs per node.
 func (j *TraceJob) Nodes(gpusPerNode int) int { return j.RequestedNodes(j.GPUs, gpusPerNode) }
 
@@ -204,8 +222,8 @@ func SnapshotAt(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solv
 		if traced.Submit > at {
 			break
 		}
-		elapsed := at - traced.Submit
-		if elapsed >= traced.runTime(gpusPerNode) {
+		elapsed := at - traced.arrival()
+		if elapsed < 0 || elapsed >= traced.runTime(gpusPerNode) {
 			continue
 		}
 		shape := traced.shapeOn(gpusPerNode)
@@ -241,6 +259,9 @@ func (t Trace) Window(from, length time.Duration) Trace {
 		job := &window[len(window)-1-i] // The first job is last, since its submission is subtracted.
 		if job.Start != nil {
 			job.Start = new(*job.Start - window[0].Submit)
+		}
+		if job.Eligible != nil {
+			job.Eligible = new(max(0, *job.Eligible-window[0].Submit))
 		}
 		job.Submit -= window[0].Submit
 	}
@@ -283,12 +304,8 @@ func (t Trace) Write(w io.Writer) error {
 		{columnSubmit, func(j *TraceJob) string { return formatSeconds(j.Submit) }},
 		{columnDuration, func(j *TraceJob) string { return formatSeconds(j.Duration) }},
 		{columnGPUs, func(j *TraceJob) string { return strconv.Itoa(j.GPUs) }},
-		{columnStart, func(j *TraceJob) string {
-			if j.Start == nil {
-				return ""
-			}
-			return formatSeconds(*j.Start)
-		}},
+		{columnEligible, func(j *TraceJob) string { return formatOptional(j.Eligible) }},
+		{columnStart, func(j *TraceJob) string { return formatOptional(j.Start) }},
 		{columnMinNodes, func(j *TraceJob) string { return formatNumber(float64(j.MinNodes)) }},
 		{columnMaxNodes, func(j *TraceJob) string { return formatNumber(float64(j.MaxNodes)) }},
 		{columnEfficiency, func(j *TraceJob) string { return formatNumber(j.DoublingEfficiency) }},
@@ -343,6 +360,14 @@ func formatSeconds(d time.Duration) string {
 	}
 	text := fmt.Sprintf("%s%d.%09d", sign, d/time.Second, d%time.Second)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// formatOptional formats a duration. It returns "" for nil.
+func formatOptional(d *time.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return formatSeconds(*d)
 }
 
 // formatNumber formats a number. It returns "" for 0, the default.

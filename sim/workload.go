@@ -31,6 +31,8 @@ type Cuts struct {
 	Jobs    int `json:"jobs_cut"`
 	GPUs    int `json:"gpus_cut"`
 	MaxGPUs int `json:"most_gpus"`
+	// Eligible is the number of jobs that could run only after their submission. Their times count from then on.
+	Eligible int `json:"jobs_eligible_later"`
 	// BelowNode is the number of jobs that requested less than one node and get a whole node.
 	BelowNode int `json:"jobs_below_node"`
 }
@@ -116,24 +118,25 @@ type WorkloadOptions struct {
 // resolution of its clock.
 const smallestDemand = time.Second
 
-// NewWorkload converts a trace into a workload. Time 0 is the submission of the first job that is not
-// omitted. Submissions are rounded up to whole seconds. Demands are at least 1 s.
+// NewWorkload converts a trace into a workload. Jobs are submitted when they could run, and time 0 is the submission
+// of the first job that is not omitted. Submissions are rounded up to whole seconds. Demands are at least 1 s.
 func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	workload := Workload{Name: name}
 	var begin time.Duration
-	for i := range trace {
+	arrivals := ordered(len(trace), func(a, b int) int { return cmp.Compare(trace[a].arrival(), trace[b].arrival()) })
+	for _, i := range arrivals {
 		traced := &trace[i]
 		if traced.runTime(options.GPUsPerNode) < options.MinDuration {
 			workload.Cut.TooShort++
 			continue
 		}
 		if len(workload.Jobs) == 0 {
-			begin = traced.Submit
+			begin = traced.arrival()
 		}
 		demand := max(traced.RemainingDemand(0, options.GPUsPerNode), smallestDemand)
 		job := WorkloadJob{
 			ID:             traced.ID,
-			Submit:         wholeSeconds(traced.Submit - begin),
+			Submit:         wholeSeconds(traced.arrival() - begin),
 			Demand:         demand,
 			RequestedNodes: traced.Nodes(options.GPUsPerNode),
 			Shape:          traced.shapeOn(options.GPUsPerNode),
@@ -157,6 +160,9 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			job.Recorded = []NodesAt{{At: started, Nodes: job.RequestedNodes}, {At: started + wholeSeconds(traced.runTime(options.GPUsPerNode))}}
 		}
 		workload.Jobs = append(workload.Jobs, job)
+		if traced.arrival() > traced.Submit {
+			workload.Cut.Eligible++
+		}
 		if traced.GPUs < options.GPUsPerNode {
 			workload.Cut.BelowNode++
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,51 @@ func TestNewWorkload(t *testing.T) {
 	if diff := cmp.Diff(Cuts{Jobs: 1, GPUs: 1000 - 16*8, MaxGPUs: 1000}, got.Cut); diff != "" {
 		t.Errorf("cut (-want +got):\n%s", diff)
 	}
+}
+
+// TestEligible checks that jobs count from the time from which they could run, in this order.
+func TestEligible(t *testing.T) {
+	trace := workloadTrace(t, "job_id,submit_s,duration_s,gpus,eligible_s,start_s\nlate,0,60,8,100,130\nsoon,5,60,8,,50\nearly,10,60,8,8,20\n")
+	w := NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8})
+	want := map[string][2]time.Duration{"soon": {0, 45 * second}, "early": {5 * second, 15 * second}, "late": {95 * second, 125 * second}}
+	for i, id := range []string{"soon", "early", "late"} {
+		if job := &w.Jobs[i]; job.ID != id || job.Submit != want[id][0] || job.Recorded[0].At != want[id][1] {
+			t.Errorf("job %d is %+v; want %s at %v", i, job, id, want[id])
+		}
+	}
+	if w.Cut.Eligible != 1 {
+		t.Errorf("%d jobs count from a later time; want 1", w.Cut.Eligible)
+	}
+	result, err := Run(t.Context(), w, policy(t, RecordedPolicy), DefaultConfig(4), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Summarize(result, 0).MeanQueueSeconds; got != (45+10+30)/3.0 {
+		t.Errorf("the mean queueing time is %v s; want %v", got, (45+10+30)/3.0)
+	}
+	// Ten jobs of a chain on an idle pool have no queue.
+	text, end := "job_id,submit_s,duration_s,gpus,eligible_s,start_s\n", 0
+	for i := range 10 {
+		text += fmt.Sprintf("%d,0,600,8,%d,%d\n", i, end, end)
+		end += 600
+	}
+	result, err = Run(t.Context(), NewWorkload("w", workloadTrace(t, text), WorkloadOptions{GPUsPerNode: 8}), policy(t, RecordedPolicy), DefaultConfig(4), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := Summarize(result, 0); s.MeanQueueSeconds != 0 || s.MeanTotalSeconds != 600 {
+		t.Errorf("a chain of jobs waits %v s of %v s; want 0 of 600", s.MeanQueueSeconds, s.MeanTotalSeconds)
+	}
+}
+
+// workloadTrace reads a trace.
+func workloadTrace(t *testing.T, text string) Trace {
+	t.Helper()
+	trace, err := ReadTrace(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
 }
 
 func TestDisturb(t *testing.T) {

@@ -26,7 +26,8 @@ submission. The files of a history, - for standard input, are in the format of
 their source:
 
   slurm   what sacct -P prints, with a header or with the columns JobIDRaw,
-          Submit, Start, ElapsedRaw, AllocTRES, User, Account, optionally State
+          Submit, Start, ElapsedRaw, AllocTRES, User, Account, optionally State;
+          with a header also Eligible and TimelimitRaw
   philly  cluster_job_log (Microsoft, 2017)
   helios  cluster_log.csv (SenseTime, 2020)
   pai     pai_job_table.csv, then pai_task_table.csv (Alibaba, 2020)
@@ -36,7 +37,8 @@ Jobs without GPUs, jobs that never started or are not complete, and jobs whose
 data contradict each other are omitted. Omitted jobs are counted by reason on
 standard error, with their lines. If no job is left, the exit status is 1.`,
 		Example: `  sacct -a -X -P -S 2026-05-01 -E now --state=CD,F,TO,CA,OOM,NF,PR,DL,BF \
-    -o JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,User,Account,State |
+    -o JobIDRaw,Submit,Start,ElapsedRaw,AllocTRES,User,Account,State,\
+  Eligible,TimelimitRaw |
     elastalloc-lab trace convert --from slurm - > trace.csv
   elastalloc-lab trace convert --from helios Venus/cluster_log.csv > venus.csv`,
 		Args: func(_ *cobra.Command, files []string) error {
@@ -100,6 +102,9 @@ func printHistory(cmd *cobra.Command, history *convert.History) error {
 	for _, remark := range history.Remarks {
 		remarkf("%s", remark)
 	}
+	if history.NoGPUs {
+		remarkf("No AllocTRES has gres/gpu. AccountingStorageTRES in slurm.conf must contain gres/gpu.")
+	}
 	if len(history.Trace) == 0 {
 		return cli.Failed(fmt.Errorf("no job is left of %d; nothing was written", history.Jobs))
 	}
@@ -109,6 +114,9 @@ func printHistory(cmd *cobra.Command, history *convert.History) error {
 	}
 	if len(history.Remarks) > 0 {
 		remarkf("%d of %s written", len(history.Trace), format.Plural(history.Jobs, "job"))
+	}
+	if history.NoEligible {
+		remarkf("The export has no column Eligible, so time spent on dependencies and array limits counts as time in the queue.")
 	}
 	_, err := written.WriteTo(cmd.OutOrStdout())
 	return cli.Failed(err)

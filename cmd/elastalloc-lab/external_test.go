@@ -72,7 +72,7 @@ func randomJobs(n int) string {
 	return text.String()
 }
 
-// service answers calls with the decisions of an allocator.
+// service responds to calls with the decisions of an allocator.
 type service struct {
 	elastallocv1.UnimplementedAllocatorServiceServer
 	decider apiconv.InProcess

@@ -236,8 +236,13 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		found := &report.Simulated{
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
-			Machines: f.machines.describe(configs),
+			Machines: f.machines.describe(configs), HasEligible: slices.ContainsFunc(trace, func(j sim.TraceJob) bool { return j.Eligible != nil }),
 			External: slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool { return p.Open == nil }),
+		}
+		for i := range workload.Jobs {
+			if len(workload.Jobs[i].Recorded) == 0 {
+				found.WithoutStart++
+			}
 		}
 		found.Summary.Unit = f.unit
 		found.Conclude()

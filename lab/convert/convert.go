@@ -5,6 +5,7 @@ package convert
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +35,13 @@ type Converter struct {
 	zone    *time.Location
 	read    int // jobs
 	jobs    []job
-	places  map[string]string // of the jobs that are kept, by id
+	kept    map[string][]int // jobs that are kept, by the id of the source
 	remarks []*Remark
 	files   int
 	pai     paiTables
+	// eligible reports whether a line of Slurm's has the time from which the job could run, and gres whether one
+	// has GPUs.
+	eligible, gres bool
 }
 
 // job is a job that is kept. Its times of a trace are set in the end.
@@ -45,12 +49,17 @@ type job struct {
 	place  string
 	submit time.Time
 	start  *time.Time
+	// eligible is the time from which the job could run, nil for the submission.
+	eligible *time.Time
+	// rerun reports whether the job may have been run again, and gpuType is the type of its GPUs, "" for unknown.
+	rerun   bool
+	gpuType string
 	sim.TraceJob
 }
 
 // New returns a converter. The zone is that of Slurm's times without an offset.
 func New(source Source, zone *time.Location) *Converter {
-	return &Converter{source: source, zone: zone, places: make(map[string]string)}
+	return &Converter{source: source, zone: zone, kept: make(map[string][]int)}
 }
 
 // Read reads a file. An error names the file, the line, and what is wrong with the file as a
@@ -82,6 +91,9 @@ type History struct {
 	// Remarks describe omitted jobs and uncertainties, one remark per reason, in the order of first
 	// occurrence.
 	Remarks []*Remark
+	// NoEligible reports that an export of Slurm does not have the time from which jobs could run, and NoGPUs that it
+	// has no GPUs at all.
+	NoEligible, NoGPUs bool
 }
 
 // Remark counts the occurrences of one reason.
@@ -142,13 +154,23 @@ func (c *Converter) leaveOut(what, place string, r *refusal) {
 	c.remark(what, leftOut, r.reason, place, r.detail)
 }
 
+// overlaps reports whether neither job was submitted after the other one had completed. Ids repeat when the
+// counter of a cluster starts again.
+func (j *job) overlaps(other *job) bool {
+	end := func(j *job) time.Time {
+		if j.start != nil {
+			return j.start.Add(j.Duration)
+		}
+		return j.submit.Add(j.Duration)
+	}
+	return j.submit.Before(end(other)) && other.submit.Before(end(j))
+}
+
 // add keeps a job, or leaves it out if it cannot be in a trace.
 func (c *Converter) add(j job, refused *refusal) {
 	c.read++
 	if refused == nil {
-		if place, seen := c.places[j.ID]; seen {
-			refused = &refusal{"job id repeated", quoted("the id", j.ID) + ", as in " + place}
-		} else if err := j.Validate(); err != nil {
+		if err := j.Validate(); err != nil {
 			refused = &refusal{"not valid in a trace", err.Error()}
 		}
 	}
@@ -156,7 +178,27 @@ func (c *Converter) add(j job, refused *refusal) {
 		c.leaveOut("job", j.place, refused)
 		return
 	}
-	c.places[j.ID] = j.place
+	id := j.ID
+	for _, i := range c.kept[id] {
+		switch other := &c.jobs[i]; {
+		case !other.rerun && !j.rerun && j.overlaps(other):
+			c.leaveOut("job", j.place, &refusal{"job id repeated", quoted("the id", id) + ", as in " + other.place})
+			return
+		case j.rerun && (!other.rerun || !j.submit.After(other.submit)):
+			c.leaveOut("run", j.place, &refusal{"the job ran again", quoted("the id", id) + ", as in " + other.place})
+			return
+		case other.rerun:
+			c.leaveOut("run", other.place, &refusal{"the job ran again", quoted("the id", id) + ", as in " + j.place})
+			j.ID = other.ID
+			c.jobs[i] = j
+			return
+		}
+	}
+	if n := len(c.kept[id]); n > 0 {
+		j.ID = fmt.Sprintf("%s#%d", id, n+1)
+		c.remark("job", "renamed", "another job has its id", j.place, quoted("the id", id)+", now "+j.ID)
+	}
+	c.kept[id] = append(c.kept[id], len(c.jobs))
 	c.jobs = append(c.jobs, j)
 }
 
@@ -166,7 +208,8 @@ func (c *Converter) Finish() (*History, error) {
 		c.joinPAI()
 	}
 	slices.SortStableFunc(c.jobs, func(a, b job) int { return a.submit.Compare(b.submit) })
-	history := &History{Jobs: c.read}
+	history := &History{Jobs: c.read, NoEligible: c.source == Slurm && !c.eligible, NoGPUs: !c.gres && slices.ContainsFunc(c.remarks, func(r *Remark) bool { return c.source == Slurm && r.Reason == noGPUs("", "").reason })}
+	c.remarkOnExport()
 	for i := range c.jobs {
 		j := &c.jobs[i]
 		first := &c.jobs[0]
@@ -174,17 +217,39 @@ func (c *Converter) Finish() (*History, error) {
 		if err := j.Validate(); err != nil {
 			return nil, fmt.Errorf("%s: %w, counted from the first submission in %s", j.place, err, first.place)
 		}
+		if j.eligible != nil {
+			j.Eligible = new(j.eligible.Sub(first.submit))
+		}
 		if j.start != nil {
 			j.Start = new(j.start.Sub(first.submit))
 			if err := j.Validate(); err != nil {
-				c.remark("start", leftOut, "not valid in a trace", j.place, err.Error())
-				j.Start = nil
+				c.leaveOut("job", j.place, &refusal{"start not valid in a trace", err.Error()})
+				continue
 			}
 		}
 		history.Trace = append(history.Trace, j.TraceJob)
 	}
 	history.Remarks = c.remarks
 	return history, nil
+}
+
+// remarkOnExport adds what is true of the history as a whole.
+func (c *Converter) remarkOnExport() {
+	if c.source != Slurm || c.read == 0 {
+		return
+	}
+	counts := make(map[string]int)
+	for i := range c.jobs {
+		if gpuType := c.jobs[i].gpuType; gpuType != "" {
+			counts[gpuType]++
+		}
+	}
+	if len(counts) < 2 {
+		return
+	}
+	for _, gpuType := range slices.Sorted(maps.Keys(counts)) {
+		c.remark("GPU type", "in one export", "types differ in speed; convert the jobs of each type or partition separately", gpuType, format.Plural(counts[gpuType], "job"))
+	}
 }
 
 // quoted returns the name and the value of a field for a message.
@@ -201,8 +266,8 @@ type column struct {
 	name string
 	// alias is another name, "" for none, that is used if there is no column of the first.
 	alias string
-	// optional columns may be missing.
-	optional bool
+	// optional columns may be missing, and headed ones are always missing in a table without a header.
+	optional, headed bool
 }
 
 // layout is the columns of a table. The first is the id of the job.
@@ -310,8 +375,9 @@ func (c *Converter) readTable(l *layout, name, what string, next func() ([]strin
 		}
 		if first {
 			at = make(map[string]int)
-			for i, column := range l.columns {
-				if !column.optional || len(record) == len(l.columns) {
+			plain := slices.DeleteFunc(slices.Clone(l.columns), func(c column) bool { return c.headed })
+			for i, column := range plain {
+				if !column.optional || len(record) == len(plain) {
 					at[column.name] = i
 					width++
 				}

@@ -86,7 +86,35 @@ func TestSlurm(t *testing.T) {
 			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=4"), kept,
 		},
 		"GPUs of several types": {
-			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7"), kept,
+			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7"),
+			"job_id,submit_s,duration_s,gpus\n1 job left out: ran on several GPU types\n" +
+				"  a:1: AllocTRES is \"billing=1,gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7\"; must be of one type, because GPUs of different types differ in speed\n",
+		},
+		"GPU types of several jobs": {
+			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu=4,gres/gpu:v100=4") + "\n" + strings.Replace(strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=4"), "7", "8", 1),
+			kept + "8,0,3600,4,5,bob,speech\n" +
+				"2 GPU types in one export: types differ in speed; convert the jobs of each type or partition separately\n  a100: 1 job\n  v100: 1 job\n",
+		},
+		"Eligible and the limit of the user": {
+			"JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|User|Account|State|Eligible|TimelimitRaw\n" +
+				"7|2026-05-01T10:00:00|2026-05-01T10:30:00|60|gres/gpu=4|bob|speech|COMPLETED|2026-05-01T10:20:00|90\n" +
+				"8|2026-05-01T10:00:00|2026-05-01T10:30:00|60|gres/gpu=4|bob|speech|COMPLETED|2026-05-01T10:00:00|UNLIMITED\n" +
+				"9|2026-05-01T10:00:00|2026-05-01T10:30:00|60|gres/gpu=4|bob|speech|COMPLETED|2026-05-01T10:40:00|Partition_Limit\n" +
+				"10|2026-05-01T10:00:00|2026-05-01T10:30:00|60|gres/gpu=4|bob|speech|COMPLETED|Unknown|\n",
+			"job_id,submit_s,duration_s,gpus,eligible_s,start_s,limit_s,user,group\n7,0,60,4,1200,1800,5400,bob,speech\n" +
+				"8,0,60,4,,1800,,bob,speech\n9,0,60,4,,1800,,bob,speech\n10,0,60,4,,1800,,bob,speech\n",
+		},
+		"runs of requeued jobs, in either order": {
+			"7|2026-05-01T10:00:00|2026-05-01T10:00:10|100|gres/gpu=4|bob|speech|NODE_FAIL\n" +
+				"8|2026-05-01T10:30:00|2026-05-01T10:30:05|60|gres/gpu=4|ann|vision|COMPLETED\n" +
+				"7|2026-05-01T10:00:00|2026-05-01T10:10:00|300|gres/gpu=4|bob|speech|COMPLETED\n" +
+				"8|2026-05-01T10:20:00|2026-05-01T10:20:05|60|gres/gpu=4|ann|vision|PREEMPTED\n",
+			slurmHeader + "7,0,300,4,600,bob,speech\n8,1800,60,4,1805,ann,vision\n" +
+				"2 runs left out: the job ran again\n  a:1: the id is \"7\", as in a:3\n  a:4: the id is \"8\", as in a:2\n",
+		},
+		"ids after a wrap-around": {
+			line + "\n" + strings.ReplaceAll(line, "2026-05-01", "2026-05-02"),
+			kept + "7#2,86400,3600,4,86405,bob,speech\n1 job renamed: another job has its id\n  a:2: the id is \"7\", now 7#2\n",
 		},
 		"parts of GPUs": {
 			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100_1g.5gb=1,gres/gpu=1") + "\n" +
@@ -99,7 +127,7 @@ func TestSlurm(t *testing.T) {
 				"  a:3: AllocTRES is \"billing=1,gres/shard=2\"; must be whole GPUs, without MIG slices and shards\n",
 		},
 		"GPUs with and without types": {
-			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=1,gres/gpu=4,gres/gpu:v100=3"), kept,
+			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=4,gres/gpu=4,gres/gpu:v100=0"), kept,
 		},
 		"Unix seconds": {
 			"7|1777622400|1777622405|3600|gres/gpu=4|bob|speech", kept,
@@ -125,8 +153,8 @@ func TestSlurm(t *testing.T) {
 		},
 		"a start that cannot be resolved": {
 			"7|2026-10-26T02:50:00|2026-10-26T02:10:00|1200|gres/gpu=4|bob|speech",
-			"job_id,submit_s,duration_s,gpus,user,group\n7,0,1200,4,bob,speech\n" +
-				"1 start left out: before the submission\n  a:1: Start is \"2026-10-26T02:10:00\", Submit is \"2026-10-26T02:50:00\"\n",
+			"job_id,submit_s,duration_s,gpus\n" +
+				"1 job left out: started before its submission\n  a:1: Start is \"2026-10-26T02:10:00\", Submit is \"2026-10-26T02:50:00\"\n",
 		},
 		"left out": {
 			line + "\n" +
@@ -199,12 +227,16 @@ func TestHelios(t *testing.T) {
 			"7,u2,1,8,1,COMPLETED,2020-05-01 00:02:00,,,-7,0\n"+
 			"8,u2,1,8,1,COMPLETED,2020-13-01 00:02:00,,,7,0\n"+
 			"9,u2,1,8,1,COMPLETED,2020-05-01 00:02:00,,,6e8,0\n")
+	check(t, Helios, "job_id,submit_s,duration_s,gpus,start_s,user,group\n1,0,100,8,60,u1,vc1\n2,0,100,8,,u1,vc2\n"+
+		"1 job left out: started before its submission\n  a:4: start_time is \"2020-05-01 00:00:59\", submit_time is \"2020-05-01 00:01:00\"\n",
+		"job_id,user,vc,gpu_num,submit_time,start_time,duration\n1,u1,vc1,8,2020-05-01 00:01:00,2020-05-01 00:02:00,100\n"+
+			"2,u1,vc2,8,2020-05-01 00:01:00,None,100\n3,u1,vc2,8,2020-05-01 00:01:00,2020-05-01 00:00:59,100\n")
 	check(t, Helios, "job_id,submit_s,duration_s,gpus\n1,0,7,1\n2,5,7,1\n",
 		"submit_time,\"Job_ID\",duration, gpu_num\n2020-05-01 00:00:00,1,7,1\n", "job_id,gpu_num,duration,submit_time\n2,1,7,2020-05-01T00:00:05\n")
 }
 
 func TestPhilly(t *testing.T) {
-	check(t, Philly, "job_id,submit_s,duration_s,gpus,user\na,0,2,1,u\nb,10,90,3,u\n"+
+	check(t, Philly, "job_id,submit_s,duration_s,gpus,start_s,user\na,0,2,1,1,u\nb,10,90,3,240,u\n"+
 		"2 attempts left out: start_time or end_time unknown\n  a:2\n  a:9\n"+
 		"2 jobs left out: no attempt with a start and an end\n  a:8\n  a:9\n"+
 		"1 job left out: ends before it starts\n  a:10: start_time is \"2017-10-01 01:00:00\", end_time is \"2017-10-01 00:00:00\"\n"+
@@ -212,7 +244,7 @@ func TestPhilly(t *testing.T) {
 		"2 jobs left out: field of the wrong type\n  a:12: attempts.start_time is of the type number; must be a string\n"+
 		"  a:12: attempts is of the type string; must be a list\n"+
 		"1 job left out: submitted_time empty\n  a:13\n"+
-		"1 job left out: not valid in a trace\n  a:14: duration_s is 3153600000; must be from 0 to 576460752\n",
+		"1 job left out: started before its submission\n  a:14: submitted_time is \"2017-10-01 00:00:00\"\n",
 		`[
 			{"jobid": "b", "user": "u", "status": "Pass", "submitted_time": "2017-10-01 00:00:10", "attempts": [
 				{"start_time": "2017-10-01 00:01:00", "end_time": "2017-10-01 00:02:00", "detail": [{"gpus": ["0"]}]},

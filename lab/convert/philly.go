@@ -14,6 +14,7 @@ import (
 type phillyJob struct {
 	ID        string          `json:"jobid"`
 	User      string          `json:"user"`
+	VC        string          `json:"vc"`
 	Submitted string          `json:"submitted_time"`
 	Attempts  []phillyAttempt `json:"attempts"`
 }
@@ -85,7 +86,7 @@ func jsonType(t reflect.Type) string {
 }
 
 // parsePhilly reads a job. Its duration is the sum over its attempts, its GPUs are those of the
-// last one.
+// last one. The start leaves out the time between attempts.
 func (c *Converter) parsePhilly(raw json.RawMessage, j *job) *refusal {
 	var logged phillyJob
 	if err := json.Unmarshal(raw, &logged); err != nil {
@@ -94,7 +95,8 @@ func (c *Converter) parsePhilly(raw json.RawMessage, j *job) *refusal {
 		}
 		return &refusal{"not valid JSON", err.Error()}
 	}
-	j.ID, j.User = logged.ID, logged.User
+	j.ID, j.User, j.Group = logged.ID, logged.User, logged.VC
+	var last time.Time
 	attempts := logged.Attempts[:0]
 	for _, attempt := range logged.Attempts {
 		if unknown(attempt.Start) || unknown(attempt.End) {
@@ -118,6 +120,9 @@ func (c *Converter) parsePhilly(raw json.RawMessage, j *job) *refusal {
 		if end.Before(start) {
 			return &refusal{"ends before it starts", quoted("start_time", attempt.Start) + ", " + quoted("end_time", attempt.End)}
 		}
+		if end.After(last) {
+			last = end
+		}
 		// More than any trace takes, so that sums cannot overflow.
 		const century = 100 * 365 * 24 * time.Hour
 		j.Duration += min(end.Sub(start), century-j.Duration)
@@ -129,8 +134,14 @@ func (c *Converter) parsePhilly(raw json.RawMessage, j *job) *refusal {
 		return &refusal{reason: "ran on no GPUs"}
 	}
 	var refused *refusal
-	j.submit, refused = utc("submitted_time", logged.Submitted)
-	return refused
+	if j.submit, refused = utc("submitted_time", logged.Submitted); refused != nil {
+		return refused
+	}
+	start := last.Add(-j.Duration) // So that the job completes when it did.
+	if j.start = &start; start.Before(j.submit) {
+		return &refusal{"started before its submission", quoted("submitted_time", logged.Submitted)}
+	}
+	return nil
 }
 
 // unknown reports whether a time is not known. A null is read as "".

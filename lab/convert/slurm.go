@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -22,6 +23,9 @@ const (
 	slurmUser    = "User"
 	slurmAccount = "Account"
 	slurmState   = "State"
+
+	slurmEligible = "Eligible"
+	slurmLimit    = "TimelimitRaw"
 )
 
 //nolint:gochecknoglobals // A constant.
@@ -29,6 +33,7 @@ var slurmLayout = layout{
 	columns: []column{
 		{name: slurmID, alias: "JobID"}, {name: slurmSubmit}, {name: slurmStart}, {name: slurmElapsed}, {name: slurmTRES},
 		{name: slurmUser}, {name: slurmAccount}, {name: slurmState, optional: true},
+		{name: slurmEligible, optional: true, headed: true}, {name: slurmLimit, optional: true, headed: true},
 	},
 	separator: "|",
 }
@@ -100,22 +105,44 @@ func (c *Converter) parseSlurm(r *row, j *job) *refusal {
 		return &refusal{"ran for 0 seconds", quoted(slurmElapsed, elapsed)}
 	}
 	j.Duration = time.Duration(seconds) * time.Second
-	if j.GPUs, refused = tresGPUs(r.text(slurmTRES)); refused != nil {
+	c.gres = c.gres || strings.Contains(r.text(slurmTRES), "gres/gpu")
+	if j.GPUs, j.gpuType, refused = tresGPUs(r.text(slurmTRES)); refused != nil {
 		return refused
 	}
 	j.submit = submits[0]
-	c.resolveStart(r, j, submits, starts)
+	j.rerun = slices.Contains(rerunStates(), strings.SplitN(r.text(slurmState), " ", 2)[0])
+	if minutes, err := strconv.ParseUint(r.text(slurmLimit), 10, 24); err == nil && minutes > 0 { // Otherwise it has no limit.
+		j.Limit = time.Duration(minutes) * time.Minute
+	}
+	if refused := c.resolveStart(r, j, submits, starts); refused != nil {
+		return refused
+	}
+	return c.resolveEligible(r, j)
+}
+
+// rerunStates returns the states of runs after which Slurm may run a job again.
+func rerunStates() []string { return []string{"BOOT_FAIL", "NODE_FAIL", "PREEMPTED"} }
+
+// resolveEligible sets the time from which a job could run, if it is later than the submission. A job that could run
+// only after its start was changed after it, so the time is ignored.
+func (c *Converter) resolveEligible(r *row, j *job) *refusal {
+	c.eligible = c.eligible || r.text(slurmEligible) != ""
+	times, refused := c.slurmTimes(r, slurmEligible)
+	if refused != nil {
+		return refused
+	}
+	if i := slices.IndexFunc(times, func(t time.Time) bool { return t.After(j.submit) && !t.After(*j.start) }); i >= 0 {
+		j.eligible = &times[i]
+	}
 	return nil
 }
 
 // resolveStart sets the start of a job: the first of the possible ones that is not before the
 // submission.
-func (c *Converter) resolveStart(r *row, j *job, submits, starts []time.Time) {
+func (c *Converter) resolveStart(r *row, j *job, submits, starts []time.Time) *refusal {
 	i := slices.IndexFunc(starts, func(t time.Time) bool { return !t.Before(j.submit) })
 	if i < 0 {
-		c.remark("start", leftOut, "before the submission", j.place,
-			quoted(slurmStart, r.text(slurmStart))+", "+quoted(slurmSubmit, r.text(slurmSubmit)))
-		return
+		return &refusal{"started before its submission", quoted(slurmStart, r.text(slurmStart)) + ", " + quoted(slurmSubmit, r.text(slurmSubmit))}
 	}
 	j.start = &starts[i]
 	ambiguous := func(name string) {
@@ -127,6 +154,7 @@ func (c *Converter) resolveStart(r *row, j *job, submits, starts []time.Time) {
 	if i+1 < len(starts) {
 		ambiguous(slurmStart)
 	}
+	return nil
 }
 
 // slurmTimes returns the instants that a time of sacct may mean, none if it is unknown.
@@ -150,16 +178,16 @@ func (c *Converter) slurmTimes(r *row, name string) ([]time.Time, *refusal) {
 var migProfile = regexp.MustCompile(`\d+g\.\d+gb`)
 
 // tresGPUs returns the GPUs in a list of trackable resources. gres/gpu counts those of all types;
-// without it, the types add up. Jobs on parts of GPUs are refused: a MIG slice counts as one there,
-// and a shard as none.
-func tresGPUs(tres string) (int, *refusal) {
-	all, typed, untyped := 0, 0, false
+// without it, it counts those of the only type, which is returned too. Jobs on several types and on parts of GPUs are
+// refused: a MIG slice counts as one there, and a shard as none.
+func tresGPUs(tres string) (count int, gpuType string, refused *refusal) {
+	all, typed, untyped, gpuTypes := 0, 0, false, make(map[string]bool)
 	for entry := range strings.SplitSeq(tres, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
-		gpuType, isTyped := strings.CutPrefix(name, "gres/gpu:")
+		model, isTyped := strings.CutPrefix(name, "gres/gpu:")
 		isShard := name == "gres/shard" || strings.HasPrefix(name, "gres/shard:")
-		if value != "0" && (isShard || isTyped && migProfile.MatchString(gpuType)) {
-			return 0, &refusal{"ran on parts of GPUs", quoted(slurmTRES, tres) + "; must be whole GPUs, without MIG slices and shards"}
+		if value != "0" && (isShard || isTyped && migProfile.MatchString(model)) {
+			return 0, "", &refusal{"ran on parts of GPUs", quoted(slurmTRES, tres) + "; must be whole GPUs, without MIG slices and shards"}
 		}
 		if name != "gres/gpu" && !isTyped {
 			continue
@@ -169,19 +197,27 @@ func tresGPUs(tres string) (int, *refusal) {
 			err = errors.New("out of range")
 		}
 		if err != nil {
-			return 0, invalid(slurmTRES, tres, "a list with whole numbers of GPUs, such as gres/gpu:a100=4")
+			return 0, "", invalid(slurmTRES, tres, "a list with whole numbers of GPUs, such as gres/gpu:a100=4")
 		}
 		if name == "gres/gpu" {
 			all, untyped = int(gpus), true
 		} else {
 			typed += int(gpus)
+			gpuTypes[model] = gpus > 0 || gpuTypes[model]
 		}
+	}
+	maps.DeleteFunc(gpuTypes, func(_ string, used bool) bool { return !used })
+	if len(gpuTypes) > 1 {
+		return 0, "", &refusal{"ran on several GPU types", quoted(slurmTRES, tres) + "; must be of one type, because GPUs of different types differ in speed"}
+	}
+	for name := range gpuTypes {
+		gpuType = name
 	}
 	if !untyped {
 		all = typed
 	}
 	if all == 0 {
-		return 0, noGPUs(slurmTRES, tres)
+		return 0, "", noGPUs(slurmTRES, tres)
 	}
-	return all, nil
+	return all, gpuType, nil
 }

@@ -12,7 +12,7 @@ import (
 //nolint:gochecknoglobals // Constants.
 var (
 	heliosLayout = layout{
-		columns:   []column{{name: "job_id"}, {name: "submit_time"}, {name: "duration"}, {name: "gpu_num"}, {name: "user", optional: true}},
+		columns:   []column{{name: "job_id"}, {name: "submit_time"}, {name: "duration"}, {name: "gpu_num"}, {name: "user", optional: true}, {name: "vc", optional: true}, {name: "start_time", optional: true}},
 		separator: ",", headed: true,
 	}
 	itpLayout = layout{
@@ -56,14 +56,21 @@ func (c *Converter) addHelios(r *row) {
 }
 
 func parseHelios(r *row, j *job) (refused *refusal) {
-	j.ID, j.User = r.text("job_id"), r.text("user")
+	j.ID, j.User, j.Group = r.text("job_id"), r.text("user"), r.text("vc")
 	if j.GPUs, refused = r.gpus("gpu_num"); refused != nil {
 		return refused
 	}
 	if j.Duration, refused = r.seconds("duration"); refused != nil {
 		return refused
 	}
-	j.submit, refused = utc("submit_time", r.text("submit_time"))
+	if j.submit, refused = utc("submit_time", r.text("submit_time")); refused != nil || unknown(r.text("start_time")) {
+		return refused
+	}
+	start, refused := utc("start_time", r.text("start_time"))
+	if refused == nil && start.Before(j.submit) {
+		refused = &refusal{"started before its submission", quoted("start_time", r.text("start_time")) + ", " + quoted("submit_time", r.text("submit_time"))}
+	}
+	j.start = &start
 	return refused
 }
 

@@ -24,6 +24,10 @@ type Simulated struct {
 	Disturbance sim.Disturbance
 	// Machines describes the machines of the pools, "" for none.
 	Machines string
+	// WithoutStart is the number of jobs whose recorded start is unknown.
+	WithoutStart int
+	// HasEligible reports whether the trace has times from which jobs could run.
+	HasEligible bool
 	// External are the policies that are not built in.
 	External []sim.Policy
 	// RestartTime is the time without progress after every resize.
@@ -244,6 +248,13 @@ func (f *Simulated) notes() []string {
 		notes = append(notes, fmt.Sprintf("%s simulated on fewer GPUs than requested (up to %d): %d GPUs are not simulated.",
 			jobsAre(cut.Jobs), cut.MaxGPUs, cut.GPUs))
 	}
+	if cut.Eligible > 0 {
+		notes = append(notes, fmt.Sprintf("%s counted from the time from which they could run (eligible_s), not from their submission.", jobsAre(cut.Eligible)))
+	}
+	if f.WithoutStart > 0 && f.WithoutStart < len(f.Workload.Jobs) {
+		notes = append(notes, fmt.Sprintf("%d of %s have no start_s, so the policies are not compared with what the cluster did.",
+			f.WithoutStart, format.Plural(len(f.Workload.Jobs), "job")))
+	}
 	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == sim.RecordedPolicy })
 	if at < 0 {
 		return notes
@@ -251,6 +262,9 @@ func (f *Simulated) notes() []string {
 	peak := f.Runs[at].PeakNodes() // The same for every pool.
 	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %d nodes at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
 		sim.RecordedPolicy, peak))
+	if !f.HasEligible {
+		notes = append(notes, "The trace has no eligible_s, so waits for dependencies and limits of users count as time in the queue of "+sim.RecordedPolicy+".")
+	}
 	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= peak }); len(small) > 0 {
 		pools := "A pool of %s nodes is smaller, so %s cannot be compared there."
 		if len(small) > 1 {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/client/placement"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -252,4 +253,88 @@ func codes(warnings []solver.Warning) []solver.WarningCode {
 		all = append(all, w.Code)
 	}
 	return all
+}
+
+// packs reports whether machines with the given free units have places for all pieces, by trying all ways.
+func packs(free, pieces []int) bool {
+	if len(pieces) == 0 {
+		return true
+	}
+	for i := range free {
+		if free[i] < pieces[0] || slices.Contains(free[:i], free[i]) {
+			continue
+		}
+		free[i] -= pieces[0]
+		packed := packs(free, pieces[1:])
+		free[i] += pieces[0]
+		if packed {
+			return true
+		}
+	}
+	return false
+}
+
+// TestKeptJobsArePlaced decides on damaged machines with jobs that keep their units, with the size limits of all
+// machines. An exhaustive packer places every decision together with the kept jobs.
+func TestKeptJobsArePlaced(t *testing.T) {
+	allocator := newAllocator(t, elastalloc.Options{})
+	limited := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		var machines []placement.Node
+		s := new(solver.Snapshot)
+		free := make([]int, rapid.IntRange(1, 5).Draw(rt, "machines"))
+		for n := range free {
+			free[n] = 8 - max(0, rapid.IntRange(-7, 7).Draw(rt, "missing units"))
+			s.TotalNodes += free[n]
+			id := fmt.Sprint(n)
+			machines = append(machines, placement.Node{ID: id, Block: id, Units: 8, Free: free[n]})
+		}
+		sizes := []int{1, 2, 4, 8}
+		limits, err := placement.Limits(machines, sizes)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for _, l := range limits {
+			s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: int(l.GetSize()), Nodes: int(l.GetNodes())})
+		}
+		var kept []int
+		for n := range rapid.IntRange(1, 3).Draw(rt, "kept jobs") {
+			if size := rapid.SampledFrom(sizes).Draw(rt, "kept units"); packs(free, append(kept, size)) {
+				kept = append(kept, size)
+				s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint("kept-", n), CurrentNodes: size, Keep: true})
+			}
+		}
+		for n := range rapid.IntRange(0, 5).Draw(rt, "jobs") {
+			current := rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units")
+			smallest := rapid.IntRange(0, 3).Draw(rt, "smallest")
+			s.Jobs = append(s.Jobs, solver.Job{
+				ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n), AllowedNodes: sizes[smallest:], CurrentNodes: current,
+			})
+		}
+		o := randomOptions(rt)
+		o.Objective = solver.ObjectiveTotalTime
+		d, err := allocator.Allocate(rt.Context(), s, o)
+		if rapid.Bool().Draw(rt, "fill idle") {
+			d, err = allocator.FillIdle(rt.Context(), s)
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var pieces []int
+		for _, a := range d.Allocations {
+			if a.Nodes > 0 {
+				pieces = append(pieces, a.Nodes)
+			}
+			if a.WaitReason == solver.WaitSizeLimit {
+				limited++
+			}
+		}
+		slices.SortFunc(pieces, func(a, b int) int { return b - a })
+		if !packs(free, pieces) {
+			rt.Fatalf("machines with %v free units have no places for %v, of which %v are kept", free, pieces, kept)
+		}
+	})
+	if limited == 0 {
+		t.Error("no job waited because of a size limit")
+	}
 }

@@ -235,10 +235,14 @@ func describeRemedy(remedy *elastallocv1.Remedy) string {
 	case *elastallocv1.Remedy_Weight:
 		return "weight " + strconv.FormatFloat(change.Weight, 'g', -1, 64)
 	case *elastallocv1.Remedy_TotalNodes:
+		what := fmt.Sprintf("a pool of %d nodes", change.TotalNodes)
 		if remedy.GetNodeType() != "" {
-			return fmt.Sprintf("%d %s", change.TotalNodes, remedy.GetNodeType())
+			what = fmt.Sprintf("%d %s", change.TotalNodes, remedy.GetNodeType())
 		}
-		return fmt.Sprintf("a pool of %d nodes", change.TotalNodes)
+		if remedy.GetMachineNodes() > 0 {
+			what += fmt.Sprintf(", with more machines of %d", remedy.GetMachineNodes())
+		}
+		return what
 	case *elastallocv1.Remedy_MinNodes:
 		return fmt.Sprintf("min_nodes %d", change.MinNodes)
 	default:

@@ -163,16 +163,30 @@ func searchFirst(guess, n int, works func(int) (bool, error)) error {
 // pool is a number of nodes, with the index of their type, which is 0 without node types.
 type pool struct{ nodeType, nodes int }
 
-// remedyPool finds the smallest pool or, with node types, the smallest number of nodes of a type.
+// machine returns the size of the machines that remedyPool adds to a node type: the largest size of its size
+// limits, or 0 if it has none. A machine of this size is added to each of the limits.
+func (e *explainer) machine(id string) int {
+	size := 0
+	for _, limit := range e.snapshot.SizeLimits {
+		if limit.NodeType == "" || limit.NodeType == id {
+			size = max(size, limit.Size)
+		}
+	}
+	return size
+}
+
+// remedyPool finds the smallest pool or, with node types, the smallest number of nodes of a type. With size
+// limits, whole machines are added.
 func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (remedy solver.Remedy, err error) {
 	now, all, id := e.snapshot.TotalNodes, e.all.TotalNodes, ""
 	if len(e.snapshot.NodeTypes) > 0 {
 		now, all, id = e.snapshot.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].Nodes, e.all.NodeTypes[nodeType].ID
 	}
-	frozen := e.frozenNodes[id]
-	maxMore := min(all*decision.MaxRemedyPool, solver.MaxNodes) - frozen - now
+	frozen, machine := e.frozenNodes[id], e.machine(id)
+	step := max(1, machine)
+	maxMore := (min(all*decision.MaxRemedyPool, solver.MaxNodes) - frozen - now) / step
 	works := func(n int) (bool, error) {
-		total := now + 1 + n
+		total := now + (1+n)*step
 		at := pool{nodeType, total}
 		options, known := e.pools[at]
 		if !known {
@@ -181,6 +195,12 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 				if s.TotalNodes += total - now; len(s.NodeTypes) > 0 {
 					s.NodeTypes = slices.Clone(s.NodeTypes)
 					s.NodeTypes[nodeType].Nodes = total
+				}
+				s.SizeLimits = slices.Clone(s.SizeLimits)
+				for n := range s.SizeLimits {
+					if l := &s.SizeLimits[n]; l.NodeType == "" || l.NodeType == id {
+						l.Nodes += total - now
+					}
 				}
 			}
 			if options, err = e.decide(ctx, e.changed(r.job, resize)); options == nil {
@@ -192,7 +212,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 			return false, nil
 		}
 		remedy = solver.Remedy{
-			TotalNodes: total + frozen, NodeType: id, Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
+			TotalNodes: total + frozen, MachineNodes: machine, NodeType: id, Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
 		}
 		return true, nil
 	}

@@ -266,6 +266,8 @@ func (e *explainer) suggestion(r *reason) string {
 		switch {
 		case remedy.Weight > 0:
 			changes = append(changes, fmt.Sprintf("weight %s%s", strconv.FormatFloat(remedy.Weight, 'g', -1, 64), more))
+		case remedy.MachineNodes > 0:
+			changes = append(changes, e.moreMachines(remedy)+more)
 		case remedy.NodeType != "":
 			changes = append(changes, fmt.Sprintf("%d %s%s (more may not help)", remedy.TotalNodes, shortName(remedy.NodeType), more))
 		case remedy.TotalNodes > 0:
@@ -278,6 +280,22 @@ func (e *explainer) suggestion(r *reason) string {
 		return ""
 	}
 	return fmt.Sprintf("; it would get %s with %s", first, strings.Join(changes, " or "))
+}
+
+// moreMachines describes the machines that a remedy adds.
+func (e *explainer) moreMachines(remedy solver.Remedy) string {
+	now := e.all.TotalNodes
+	if remedy.NodeType != "" {
+		now = e.all.NodeTypes[e.all.TypeIndex(remedy.NodeType)].Nodes
+	}
+	machines := "1 more machine"
+	if n := (remedy.TotalNodes - now) / remedy.MachineNodes; n > 1 {
+		machines = fmt.Sprintf("%d more machines", n)
+	}
+	if remedy.NodeType != "" {
+		machines += " of type " + shortName(remedy.NodeType)
+	}
+	return fmt.Sprintf("%s of %d", machines, remedy.MachineNodes)
 }
 
 // tolerance returns the difference up to which objectives are treated as equal.

@@ -78,6 +78,9 @@ type Remedy struct {
 	// TotalNodes is the new number of nodes of the pool, or of NodeType if there are node types.
 	TotalNodes int
 	NodeType   string
+	// MachineNodes is the number of nodes of each machine that is added to the pool, and to all size
+	// limits, if the snapshot has size limits. 0 means that any nodes are added.
+	MachineNodes int
 	// MinNodes is the new minimum of the job.
 	MinNodes int
 	// Nodes is the number of nodes that the job gets after the change.

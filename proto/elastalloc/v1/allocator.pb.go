@@ -3310,7 +3310,10 @@ type Remedy struct {
 	// With node types: the node type that total_nodes refers to.
 	NodeType string `protobuf:"bytes,5,opt,name=node_type,json=nodeType,proto3" json:"node_type,omitempty"`
 	// With node types: the type of the nodes that the job gets.
-	NodesType     string `protobuf:"bytes,6,opt,name=nodes_type,json=nodesType,proto3" json:"nodes_type,omitempty"`
+	NodesType string `protobuf:"bytes,6,opt,name=nodes_type,json=nodesType,proto3" json:"nodes_type,omitempty"`
+	// With total_nodes and size limits: the number of nodes of each machine that is added to the pool
+	// and to all its size limits. It is the largest size of the limits.
+	MachineNodes  int32 `protobuf:"varint,7,opt,name=machine_nodes,json=machineNodes,proto3" json:"machine_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3398,6 +3401,13 @@ func (x *Remedy) GetNodesType() string {
 		return x.NodesType
 	}
 	return ""
+}
+
+func (x *Remedy) GetMachineNodes() int32 {
+	if x != nil {
+		return x.MachineNodes
+	}
+	return 0
 }
 
 type isRemedy_Change interface {
@@ -4364,7 +4374,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x01(\x05R\x05nodes\x12\x12\n" +
 	"\x04loss\x18\x02 \x01(\x01R\x04loss\x12\x16\n" +
 	"\x06proven\x18\x03 \x01(\bR\x06proven\x12\x1b\n" +
-	"\tnode_type\x18\x04 \x01(\tR\bnodeType\"\xc0\x01\n" +
+	"\tnode_type\x18\x04 \x01(\tR\bnodeType\"\xe5\x01\n" +
 	"\x06Remedy\x12\x18\n" +
 	"\x06weight\x18\x01 \x01(\x01H\x00R\x06weight\x12!\n" +
 	"\vtotal_nodes\x18\x02 \x01(\x05H\x00R\n" +
@@ -4373,7 +4383,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x05nodes\x18\x04 \x01(\x05R\x05nodes\x12\x1b\n" +
 	"\tnode_type\x18\x05 \x01(\tR\bnodeType\x12\x1d\n" +
 	"\n" +
-	"nodes_type\x18\x06 \x01(\tR\tnodesTypeB\b\n" +
+	"nodes_type\x18\x06 \x01(\tR\tnodesType\x12#\n" +
+	"\rmachine_nodes\x18\a \x01(\x05R\fmachineNodesB\b\n" +
 	"\x06change\"\xb5\x01\n" +
 	"\rWhatIfRequest\x123\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -32,7 +33,7 @@ func TestSummarize(t *testing.T) {
 	want := `{"trace":"w","policy":"optimal","nodes":7,"seed":9,"jobs":2,"completed":1,` +
 		`"mean_queue_s":15,"mean_total_s":200,"p50_total_s":200,"p95_total_s":290,"p99_total_s":298,"max_total_s":300,` +
 		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,"later_than_ideal_share":0.5,"makespan_s":310,"decisions":3,` +
-		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"rescales":3,"pauses":0.5,"moves":0,"utilization":0.5,"idle_node_hours":0.009722222222222222}`
+		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"rescales":3,"pauses":0.5,"moves":0,"utilization":0.5,"idle_node_hours":0.3013888888888889}`
 	summary := Summarize(r, 9)
 	got, err := json.Marshal(summary)
 	if err != nil {
@@ -44,6 +45,45 @@ func TestSummarize(t *testing.T) {
 	if percent := summary.ProvenPercent(); percent != 66.66 {
 		t.Errorf("%v%% of the decisions are proven; want two thirds, rounded down", percent)
 	}
+}
+
+// TestUtilizationEqualsReference compares the utilization and the idle node hours of random runs with counts of every
+// second: those in which a job is present, and those of nodes with a job. An array of jobs that are submitted
+// together has them too.
+func TestUtilizationEqualsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, at, unit := Workload{Name: "drawn"}, 0, rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "unit")
+		for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
+			w.Jobs = append(w.Jobs, rigidJob(fmt.Sprint(i), at, rapid.IntRange(1, 90).Draw(t, "run"), 0, rapid.IntRange(1, 5).Draw(t, "size")))
+			at += unit * rapid.IntRange(0, 5).Draw(t, "wait")
+		}
+		policy, err := FindPolicy("fifo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := Run(t.Context(), w, policy, DefaultConfig(5), newAllocator())
+		if err != nil {
+			t.Fatal(err)
+		}
+		present, occupied := 0, 0
+		for second := range 3000 {
+			now, here := time.Duration(second)*time.Second, 0
+			for i := range result.Jobs {
+				job := &result.Jobs[i]
+				if job.Submit <= now && now < job.End {
+					here = 1
+				}
+				if job.Start <= now && now < job.End {
+					occupied += w.Jobs[i].RequestedNodes
+				}
+			}
+			present += here
+		}
+		used, idle := float64(occupied)/float64(5*present), float64(5*present-occupied)/3600
+		if math.Abs(result.Utilization-used) > 1e-9 || math.Abs(result.IdleNodeHours()-idle) > 1e-9 {
+			t.Errorf("utilization %v and %v idle node hours; want %v and %v", result.Utilization, result.IdleNodeHours(), used, idle)
+		}
+	})
 }
 
 func TestCompareWithFairShares(t *testing.T) {

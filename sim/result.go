@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -16,9 +17,8 @@ type Result struct {
 	Nodes int
 	// Groups are the teams that share the pool, with their departments.
 	Groups []solver.Group
-	// Utilization is the mean share of the nodes that jobs occupy from the first submission to the
-	// last. It is NaN if all jobs are submitted in the same second, or if the recorded schedule does
-	// not fit the pool.
+	// Utilization is the mean share of the nodes that jobs occupy while jobs are present (Present). It is NaN
+	// if the recorded schedule does not fit the pool.
 	Utilization float64
 	// NodeTypes are the node types of the pool, if any.
 	NodeTypes []solver.NodeType
@@ -127,14 +127,25 @@ func (s *simulation) result() *Result {
 	return r
 }
 
-// meanUtilization returns the mean share of nodes that jobs occupy from the first submission to the
-// last. It includes the allocations for which counts returns true. It is NaN if all jobs are submitted
-// in the same second.
-func (r *Result) meanUtilization(nodes int, counts func(NodesAt) bool) float64 {
-	if len(r.Jobs) == 0 {
-		return math.NaN()
+// Present returns the time in which at least one job was submitted and not complete.
+func (r *Result) Present() time.Duration {
+	type span struct{ from, until time.Duration }
+	spans := make([]span, len(r.Jobs))
+	for i := range r.Jobs {
+		spans[i] = span{r.Jobs[i].Submit, r.Jobs[i].End}
 	}
-	begin, until := r.Jobs[0].Submit, r.Jobs[len(r.Jobs)-1].Submit
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	sum, until := time.Duration(0), time.Duration(0)
+	for _, s := range spans {
+		sum += max(0, s.until-max(s.from, until))
+		until = max(until, s.until)
+	}
+	return sum
+}
+
+// meanUtilization returns the mean share of nodes that jobs occupy while jobs are present. It includes the
+// allocations for which counts returns true. It is NaN if no job is ever present.
+func (r *Result) meanUtilization(nodes int, counts func(NodesAt) bool) float64 {
 	sum := time.Duration(0)
 	for i := range r.Jobs {
 		changes := slices.Clone(r.Jobs[i].Nodes)
@@ -143,18 +154,15 @@ func (r *Result) meanUtilization(nodes int, counts func(NodesAt) bool) float64 {
 				changes[n].Nodes = 0
 			}
 		}
-		sum += NodeTime(changes, 0, begin, until)
+		sum += NodeTime(changes, 0, r.Jobs[i].Submit, r.Jobs[i].End)
 	}
-	return sum.Seconds() / ((until - begin).Seconds() * float64(nodes))
+	return sum.Seconds() / (r.Present().Seconds() * float64(nodes))
 }
 
-// IdleNodeHours returns the node hours that no job occupies from the first submission to the last. It
-// is NaN if Utilization is NaN.
+// IdleNodeHours returns the node hours that no job occupies while jobs are present. It is NaN if Utilization is
+// NaN.
 func (r *Result) IdleNodeHours() float64 {
-	if len(r.Jobs) == 0 {
-		return math.NaN()
-	}
-	return (1 - r.Utilization) * float64(r.Nodes) * (r.Jobs[len(r.Jobs)-1].Submit - r.Jobs[0].Submit).Hours()
+	return (1 - r.Utilization) * float64(r.Nodes) * r.Present().Hours()
 }
 
 // poolTooSmall reports whether the recorded schedule does not fit the pool.
@@ -164,11 +172,11 @@ func (r *Result) poolTooSmall() bool { return r.Policy == RecordedPolicy && r.Pe
 type TypeSummary struct {
 	ID    string `json:"id"`
 	Nodes int    `json:"nodes"`
-	// Utilization is the mean share of the nodes that jobs occupy from the first submission to the
-	// last, and IdleNodes the mean number of idle nodes.
+	// Utilization is the mean share of the nodes that jobs occupy while jobs are present, and IdleNodes the
+	// mean number of idle nodes.
 	Utilization Share `json:"utilization"`
 	IdleNodes   Share `json:"idle_nodes"`
-	// Price is the mean value of one additional node in that time, in job-seconds saved per second.
+	// Price is the mean value of one additional node until the last submission, in job-seconds saved per second.
 	// It is null if decisions have no node prices.
 	Price Share `json:"price"`
 }

@@ -48,7 +48,7 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 			}
 			return *s.WorstTeam
 		}},
-		{"utilization", "Utilization until the last submission", "nodes in use (%)", func(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }},
+		{"utilization", "Utilization while jobs are present", "nodes in use (%)", func(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }},
 	}
 	var named []Named
 	for _, m := range measures {

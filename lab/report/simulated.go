@@ -121,7 +121,7 @@ func (f *Simulated) runTables() []Table {
 		{"late", "share of jobs that complete later than under ideal fair shares, by over a quarter", func(_ int, s *sim.Summary) string {
 			return percent(s.LaterThanIdeal)
 		}},
-		{"used", "utilization: share of the pool's nodes occupied until the last submission", func(_ int, s *sim.Summary) string {
+		{"used", "utilization: share of the pool's nodes occupied while jobs are present", func(_ int, s *sim.Summary) string {
 			return number("%.1f%%", 100*float64(s.Utilization))
 		}},
 	}
@@ -211,7 +211,7 @@ func (f *Simulated) teamsTables() []Table {
 
 func (f *Simulated) typesTable() Table {
 	table := Table{
-		Title:  "Node types until the last submission; one more: job hours that one more node would save per day, at the prices of the decisions",
+		Title:  "Node types while jobs are present; one more: job hours that one more node would save per day, at the prices of the decisions",
 		Header: []string{"policy", "type", "nodes", "used", "idle", "one more"}, TextColumns: []int{1},
 	}
 	for i := range f.Summary.Runs {

@@ -170,7 +170,7 @@ func TestSimulateRecorded(t *testing.T) {
 	unknown := write(t, folder, "unknown.csv", "job_id,submit_s,duration_s,gpus,start_s\na,0,3600,32,600\nb,60,600,8,\nc,7200,60,8,7200\n")
 	for n, test := range []struct{ flags, first, says string }{
 		{"--nodes=4 --trace=" + known, "recorded", "what the cluster did (recorded)"},
-		{"--nodes=4 --policy=total-time,fifo --trace=" + known, "recorded", "recorded 3.8 (utilization 52.1%)"},
+		{"--nodes=4 --policy=total-time,fifo --trace=" + known, "recorded", "recorded 1.2 (utilization 77.5%)"},
 		{"--nodes=4,2 --trace=" + known, "recorded", "(recorded), on 4 nodes: the mean"},
 		{"--nodes=4 --trace=" + unknown, "fifo-backfill", "FIFO with backfill (fifo-backfill)"},
 		{"--nodes=4 --policy=total-time,fifo --trace=" + unknown, "fifo", "FIFO with fixed sizes (fifo)"},

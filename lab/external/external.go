@@ -3,6 +3,7 @@ package external
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,12 +140,11 @@ func (p *program) call(ctx context.Context, request *elastallocv1.AllocateReques
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.in.Write(append(line, '\n')); err != nil {
-		return nil, fmt.Errorf("the program does not read requests: %w", err)
-	}
+	// A program that has exited may have written a response, which explains more than the failed write.
+	_, writeErr := p.in.Write(append(line, '\n'))
 	text, err := p.out.ReadString('\n')
 	if err != nil {
-		return nil, fmt.Errorf("the program wrote no response: %w", err)
+		return nil, fmt.Errorf("the program wrote no response: %w", cmp.Or(writeErr, err))
 	}
 	response := new(elastallocv1.AllocateResponse)
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(text), response); err != nil {

@@ -251,6 +251,14 @@ func (f *Simulated) notes() []string {
 	if cut.Eligible > 0 {
 		notes = append(notes, fmt.Sprintf("%s counted from the time from which they could run (eligible_s), not from their submission.", jobsAre(cut.Eligible)))
 	}
+	if f.Summary.NodesTooLarge() {
+		compared := ""
+		if slices.Contains(f.Summary.Policies(), sim.RecordedPolicy) {
+			compared = ", so the policies are not compared with what the cluster did"
+		}
+		notes = append(notes, fmt.Sprintf("%d of %s requested less than a node and have a whole one here%s. Count in GPUs with --gpus-per-node 1 --unit gpu and %d times the nodes.",
+			cut.BelowNode, format.Plural(len(f.Workload.Jobs), "job"), compared, f.GPUsPerNode))
+	}
 	if f.WithoutStart > 0 && f.WithoutStart < len(f.Workload.Jobs) {
 		notes = append(notes, fmt.Sprintf("%d of %s have no start_s, so the policies are not compared with what the cluster did.",
 			f.WithoutStart, format.Plural(len(f.Workload.Jobs), "job")))

@@ -49,6 +49,7 @@ func simulated(policies ...string) *Simulated {
 // recorded adds what the cluster did: two jobs, on so many nodes at once.
 func (f *Simulated) recorded(nodes int) *Simulated {
 	baseline := f.Summary.Baseline()
+	f.Workload.Cut.BelowNode = 0 // Otherwise it is not compared.
 	for _, pool := range f.Summary.Pools() {
 		run := &sim.Result{Policy: sim.RecordedPolicy, Nodes: pool, Utilization: 0.5}
 		for i := range f.Workload.Jobs {
@@ -108,6 +109,8 @@ func TestVerdict(t *testing.T) {
 		run.Jobs[1].Submit, run.Utilization = 2*time.Hour, map[string]float64{"total-time": 0.9, "fifo": 0.6, "max-min": 0.9}[run.Policy]
 	}
 	few.Summary = results.Summarize(few.Runs, "fifo", 1, few.Workload.Cut)
+	belowNode := simulated("total-time", "max-min", "fifo").recorded(80)
+	belowNode.Workload.Cut.BelowNode, belowNode.Summary.Cut.BelowNode = 1, 1
 	text := ""
 	for _, test := range []struct {
 		name string
@@ -121,6 +124,7 @@ func TestVerdict(t *testing.T) {
 		{"one policy", simulated("total-time")},
 		{"ETAs that are wrong, restarts", noisy},
 		{"rigid jobs, load, idle nodes", few},
+		{"jobs below a node", belowNode},
 	} {
 		text += "== " + test.name + "\n" + golden(t, test.of)
 	}

@@ -240,12 +240,22 @@ func (s *Summary) PoolsOf(policy string) []int {
 	return []int{smallest}
 }
 
+// maxBelowNode is the largest share of jobs that requested less than a node with which runs are compared with the
+// recorded schedule.
+const maxBelowNode = 0.1
+
+// NodesTooLarge reports whether so many jobs requested less than a node that runs, in which they have whole nodes,
+// cannot be compared with the recorded schedule.
+func (s *Summary) NodesTooLarge() bool {
+	return len(s.Runs) > 0 && float64(s.Cut.BelowNode) > maxBelowNode*float64(s.Runs[0].Jobs)
+}
+
 // references returns the policies that the best policy is compared with: the recorded schedule or FIFO, with
 // backfill if it was run, then max-min fair shares; without any of them the best plain rule, otherwise the baseline.
 func (s *Summary) references() []string {
 	policies := s.Policies()
 	var references []string
-	if len(s.PoolsOf(sim.RecordedPolicy)) > 0 {
+	if len(s.PoolsOf(sim.RecordedPolicy)) > 0 && !s.NodesTooLarge() {
 		references = append(references, sim.RecordedPolicy)
 	} else if fifo := slices.IndexFunc([]string{sim.BackfillPolicy, FIFOPolicy}, func(name string) bool { return slices.Contains(policies, name) }); fifo >= 0 {
 		references = append(references, []string{sim.BackfillPolicy, FIFOPolicy}[fifo])

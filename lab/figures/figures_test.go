@@ -226,6 +226,14 @@ func TestReadableOnAPhone(t *testing.T) {
 	}
 }
 
+// TestBarColors checks that a bar has the color of its policy in other figures, not of its position.
+func TestBarColors(t *testing.T) {
+	series := []Series{{Name: "b", Style: 3, Y: []float64{1}}, {Name: "a", Y: []float64{2}}}
+	if barStyle(series, 0).line.Color != styleOf(2).line.Color || barStyle(series, 1).line.Color != styleOf(1).line.Color {
+		t.Error("a bar has another color than its series")
+	}
+}
+
 func TestOfRuns(t *testing.T) {
 	var runs []*sim.Result
 	for _, policy := range []string{"optimal", "greedy"} {
@@ -238,8 +246,8 @@ func TestOfRuns(t *testing.T) {
 		}
 	}
 	for baseline, want := range map[string][]string{
-		"greedy": {"total_time", "queueing_time", "unserved_time", "changes", "later", "additional_jobs", "utilization", "decision_times"},
-		"fifo":   {"total_time", "queueing_time", "unserved_time", "changes", "later", "utilization", "decision_times"},
+		"greedy": {"total_time", "queueing_time", "unserved_time", "changes", "later", "additional_jobs", "utilization", "distribution", "decision_times"},
+		"fifo":   {"total_time", "queueing_time", "unserved_time", "changes", "later", "utilization", "distribution", "decision_times"},
 	} {
 		named, err := OfRuns(runs, new(results.Summarize(runs, baseline, 0, sim.Cuts{})))
 		if err != nil {

@@ -58,18 +58,22 @@ func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 		}
 		figure, err := Lines(format.InUnits(m.title, summary.Unit), format.InUnits("nodes in the pool", summary.Unit), format.InUnits(m.label, summary.Unit), series...)
 		if len(summary.Pools()) == 1 {
-			var names []string
-			var values []float64
-			for _, s := range series {
-				names, values = append(names, s.Name), append(values, s.Y[0])
-			}
-			figure, err = Bars(format.InUnits(m.title, summary.Unit), format.InUnits(m.label, summary.Unit), names, values)
+			figure, err = Bars(format.InUnits(m.title, summary.Unit), format.InUnits(m.label, summary.Unit), series)
 		}
 		if err != nil {
 			return nil, err
 		}
 		named = append(named, Named{Name: m.name, Figure: figure})
 	}
+	times, err := distribution(runs, summary)
+	if err != nil {
+		return nil, err
+	}
+	return appendDecisionTimes(append(named, Named{Name: "distribution", Figure: times}), runs, summary)
+}
+
+// appendDecisionTimes appends the histogram of decision times.
+func appendDecisionTimes(named []Named, runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	var times []Sample
 	for _, policy := range summary.Shown() {
 		sample := Sample{Name: policy}
@@ -244,9 +248,14 @@ func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
 // logSlowdown returns where a slowdown is on a logarithmic axis.
 func logSlowdown(slowdown float64) float64 { return math.Log10(max(slowdown, smallestSlowdown)) }
 
-// Bars plots a bar for each name, with its value.
-func Bars(title, label string, names []string, values []float64) (*Figure, error) {
+// Bars plots a bar for each series, with its first value. A series has the color of other figures.
+func Bars(title, label string, series []Series) (*Figure, error) {
 	f := newFigure(title, label, "")
+	var names []string
+	var values []float64
+	for _, s := range series {
+		names, values = append(names, s.Name), append(values, s.Y[0])
+	}
 	for i, value := range values {
 		// From top to bottom, with the colors of other figures.
 		bar, err := plotter.NewBarChart(plotter.Values{value}, vg.Points(18))
@@ -254,7 +263,7 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 			return nil, err
 		}
 		bar.Horizontal, bar.XMin = true, float64(len(values)-1-i)
-		bar.Color, bar.LineStyle.Width = styleOf(i).line.Color, 0
+		bar.Color, bar.LineStyle.Width = barStyle(series, i).line.Color, 0
 		text, err := plotter.NewLabels(plotter.XYLabels{
 			XYs: plotter.XYs{{X: value, Y: bar.XMin}}, Labels: []string{fmt.Sprintf("%.1f", value)},
 		})
@@ -277,6 +286,46 @@ func Bars(title, label string, names []string, values []float64) (*Figure, error
 	f.plot.X.Min, f.plot.X.Max = 1.12*slices.Min(append([]float64{0}, values...)), 1.18*slices.Max(append([]float64{1e-9}, values...))
 	f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 	return f, nil
+}
+
+// barStyle returns the style of a bar: that of its series, otherwise that of its position.
+func barStyle(series []Series, i int) style {
+	if series[i].Style > 0 {
+		i = series[i].Style - 1
+	}
+	return styleOf(i)
+}
+
+// shortestTime is the shortest completion time in a figure with a logarithmic axis, in minutes.
+const shortestTime = 0.1
+
+// distribution plots the distribution of completion times for each policy of Summary.Shown on the smallest pool.
+func distribution(runs []*sim.Result, summary *results.Summary) (*Figure, error) {
+	const step = 0.05
+	nodes := slices.Min(summary.Pools())
+	var series []Series
+	for n, policy := range summary.Shown() {
+		for _, run := range runs {
+			if run.Policy != policy || run.Nodes != nodes || len(run.Jobs) == 0 {
+				continue
+			}
+			var times []float64
+			for i := range run.Jobs {
+				times = append(times, run.Jobs[i].TotalTime().Minutes())
+			}
+			s := Series{Name: policy, Style: n + 1}
+			for k := range int(math.Round(1/step)) + 1 {
+				share := step * float64(k)
+				s.X, s.Y = append(s.X, math.Log10(max(sim.Quantile(times, min(share, 1)), shortestTime))), append(s.Y, 100*share)
+			}
+			series = append(series, s)
+		}
+	}
+	figure, err := Lines(format.InUnits(fmt.Sprintf("Distribution of JCT on %s", format.Plural(nodes, "node")), summary.Unit), "JCT (min)", "jobs complete (%)", series...)
+	if err == nil {
+		figure.plot.X.Tick.Marker = logTicks(1)
+	}
+	return figure, err
 }
 
 // fileName returns the name of a policy as a part of a file name. Programs and services have other characters.

@@ -143,16 +143,15 @@ func (f *Replayed) longest(i int) string {
 
 func (f *Replayed) page() (*Page, error) {
 	_, unit := unitOf(&f.Summary)
-	var names []string
-	var values []float64
+	var bars []figures.Series
 	for i := range f.Summary.Runs {
 		total := f.Summary.Runs[i].MeanTotalSeconds
 		if unit == "min" {
 			total /= 60
 		}
-		names, values = append(names, f.Summary.Runs[i].Policy), append(values, total)
+		bars = append(bars, figures.Series{Name: f.Summary.Runs[i].Policy, Y: []float64{total}})
 	}
-	figure, err := figures.Bars("Mean job completion time", unit, names, values)
+	figure, err := figures.Bars("Mean job completion time", unit, bars)
 	if err != nil {
 		return nil, err
 	}

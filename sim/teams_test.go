@@ -153,9 +153,9 @@ func TestPartitionsAreNotShared(t *testing.T) {
 	if got := times(result.Jobs[0]); got != [2]int64{0, 100} { // 8 nodes train 4.096 times as fast
 		t.Errorf("start and end are %v; want 0 and 100", got)
 	}
-	// 8 of 16 nodes for 100 of the 300 seconds until the last submission.
-	if result.Utilization != 1.0/6 {
-		t.Errorf("the utilization is %v; want a sixth", result.Utilization)
+	// 8 of 16 nodes in the 101 seconds in which a job is present.
+	if result.Utilization != 0.5 {
+		t.Errorf("the utilization is %v; want a half", result.Utilization)
 	}
 	if result.Jobs[0].Alone != wholeSeconds(scale(409600*time.Millisecond, 1/6.5536)) {
 		t.Errorf("without other jobs it takes %v; want the time in the whole pool", result.Jobs[0].Alone)

@@ -12,7 +12,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// TestMachines asks what a pool of other machines would do: its size limits follow from them.
+// TestMachines checks what a pool of other machines would do: its size limits follow from them.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -100,8 +100,11 @@ func (a *admitter) isBlocked(j *job) (blocked bool) {
 
 // bestFit returns the profile on which the smallest size of a job fits in the given nodes of each
 // type and size limit: on the type of its current nodes if possible, otherwise on the type with the
-// most nodes. It returns nil if it fits nowhere.
+// most nodes. It returns nil if it fits nowhere, and for a frozen job, whose sizes may be missing.
 func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
+	if j.frozen {
+		return nil
+	}
 	for _, p := range j.profiles {
 		switch {
 		case slices.ContainsFunc(a.countedIn(j, p.nodeType, p.sizes[0]), func(n int) bool { return p.sizes[0] > nodes[n] }):

@@ -16,7 +16,8 @@ import (
 func TestCornerCases(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"a frozen job without sizes on node types": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
+		"a frozen job without sizes on node types": `"options": {
+			"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
 			"nodeTypes": [{"id": "x", "nodes": 2}, {"id": "y", "nodes": 2}],
 			"jobs": [{"id": "a", "remainingEta": "3600s", "minNodes": 5, "maxNodes": 2}]}`,
 		"frozen jobs of a group with more nodes than an int32": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {

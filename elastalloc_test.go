@@ -22,6 +22,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -141,9 +142,9 @@ func TestLiteralSnapshot(t *testing.T) {
 	if got.Report.Reason != solver.ReasonOptimal || got.Report.Objective != want.Report.Objective {
 		t.Errorf("report %+v; want the proven optimum %v", got.Report, want.Report.Objective)
 	}
-	paper := solver.DefaultOptions()
-	if paper.Objective != solver.ObjectiveProgress || paper.Admission != solver.AdmissionFIFO || len(got.Report.Warnings) > 0 {
-		t.Errorf("the default options are %+v with the warnings %v; want the options of the paper and no warnings", paper, got.Report.Warnings)
+	byName, err := a.Allocate(t.Context(), explicit, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst})
+	if err != nil || byName.Report.Objective != got.Report.Objective || len(got.Report.Warnings) > 0 {
+		t.Errorf("report %+v, %v by name and the warnings %v; want the objective %v of the defaults", byName.Report, err, got.Report.Warnings, got.Report.Objective)
 	}
 	if diff := cmp.Diff(twoJobs(), literal); diff != "" {
 		t.Errorf("the caller's snapshot was changed (-before +after):\n%s", diff)
@@ -243,10 +244,56 @@ func TestFillIdle(t *testing.T) {
 	}
 }
 
+// TestFormulationIgnored checks that a formulation without effect is a warning, and that an external
+// backend cannot decide the default objective with the formulation of the paper.
+func TestFormulationIgnored(t *testing.T) {
+	a := newAllocator(t, elastalloc.Options{Backends: []solver.BackendName{solver.BackendExact, solver.BackendCBC}})
+	s := &solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", time.Hour)}}
+	for _, formulation := range []solver.Formulation{solver.FormulationPaper, solver.FormulationOneHot, ""} {
+		d, err := a.Allocate(t.Context(), s, solver.Options{Formulation: formulation})
+		want := "options.formulation is " + problem.APIName("FORMULATION", formulation) +
+			" and has no effect: options.backend is BACKEND_EXACT and options.objective is OBJECTIVE_TOTAL_TIME"
+		if w := d.Report.Warnings; err != nil || (formulation == "") != (len(w) == 0) || len(w) > 0 && (w[0].Code != solver.WarningOptionsIgnored || w[0].Message != want) {
+			t.Errorf("%q: warnings %+v, %v; want %s", formulation, w, err, want)
+		}
+		if d, err := a.Allocate(t.Context(), s, solver.Options{Formulation: formulation, Objective: solver.ObjectiveProgress}); err != nil || len(d.Report.Warnings) > 0 {
+			t.Errorf("%q with the objective progress: warnings %+v, %v", formulation, d.Report.Warnings, err)
+		}
+	}
+	for _, backend := range []solver.BackendName{solver.BackendCBC, solver.BackendHiGHS} {
+		_, err := a.Allocate(t.Context(), s, solver.Options{Backend: backend, Formulation: solver.FormulationPaper})
+		want := "options.formulation: is FORMULATION_PAPER, for which options.objective must be OBJECTIVE_PROGRESS; it is OBJECTIVE_TOTAL_TIME"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", backend, err, want)
+		}
+	}
+}
+
+// TestDefaultObjectiveDecidesAll checks that a snapshot that the objective of the paper cannot decide needs
+// no options.
+func TestDefaultObjectiveDecidesAll(t *testing.T) {
+	a := newAllocator(t, elastalloc.Options{})
+	job := solver.NewJob("a", time.Hour)
+	grouped := job
+	grouped.GroupID = "team"
+	for name, s := range map[string]*solver.Snapshot{
+		"groups":      {TotalNodes: 4, Jobs: []solver.Job{grouped}, Groups: []solver.Group{{ID: "team", Limit: new(2)}}},
+		"node types":  {TotalNodes: 4, Jobs: []solver.Job{job}, NodeTypes: []solver.NodeType{{ID: "x", Nodes: 2}, {ID: "y", Nodes: 2}}},
+		"size limits": {TotalNodes: 4, Jobs: []solver.Job{job}, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 0}}},
+	} {
+		if d, err := a.Allocate(t.Context(), s, solver.Options{}); err != nil || d.Allocations[0].Nodes != 2 {
+			t.Errorf("%s: %+v, %v; want 2 nodes", name, d.Allocations, err)
+		}
+		if _, err := a.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveProgress}); err == nil {
+			t.Errorf("%s with the objective progress: no error", name)
+		}
+	}
+}
+
 // TestOptionsIgnored checks the warning for parameters of the other objective.
 func TestOptionsIgnored(t *testing.T) {
 	s := &solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", time.Hour)}}
-	for objective, want := range map[solver.Objective]int{"": 1, solver.ObjectiveProgress: 1, solver.ObjectiveTotalTime: 0} {
+	for objective, want := range map[solver.Objective]int{"": 0, solver.ObjectiveProgress: 1, solver.ObjectiveTotalTime: 0} {
 		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{
 			Objective: objective, TotalTime: solver.TotalTimeOptions{Aging: new(time.Hour)},
 		})
@@ -365,7 +412,7 @@ func TestClaimsAreVerified(t *testing.T) {
 		t.Fatal(missing)
 	}
 	for range chain.FailureThreshold {
-		d, err := a.Allocate(t.Context(), twoJobs(), solver.Options{Backend: solver.BackendCBC})
+		d, err := a.Allocate(t.Context(), twoJobs(), solver.Options{Backend: solver.BackendCBC, Objective: solver.ObjectiveProgress})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,17 +116,17 @@ func TestCustomObjectiveTexts(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].GroupID = "team"
 		}
-		o := solver.Options{CustomObjective: objective, Admission: solver.AdmissionPreemptive, Formulation: solver.FormulationPaper}
+		o := solver.Options{CustomObjective: objective, Admission: solver.AdmissionPreemptive, Backend: solver.BackendCBC, Formulation: solver.FormulationPaper}
 		o.TotalTime.Fairness = new(2.0)
 		_, err = a.Allocate(t.Context(), s, o)
-		want := `options.formulation: is FORMULATION_PAPER, which OBJECTIVE_SPREAD does not support; must be FORMULATION_ONE_HOT`
+		want := `options.formulation: is FORMULATION_PAPER, for which options.objective must be OBJECTIVE_PROGRESS; it is OBJECTIVE_SPREAD`
 		if objective.Step == nil {
 			want = "snapshot.groups: is set, for which options.objective must be OBJECTIVE_TOTAL_TIME"
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), "invalid request: "+want) { // Other objectives may follow.
 			t.Errorf("%s: error %v; want %s", objective.Name, err, want)
 		}
-		if s.Groups, o.Formulation = nil, ""; objective.Step != nil {
+		if s.Groups, o.Formulation, o.Backend = nil, "", ""; objective.Step != nil {
 			s.Groups = []solver.Group{{ID: "team", Limit: new(2)}}
 		}
 		d, err := a.Allocate(t.Context(), s, o)

@@ -168,7 +168,7 @@ func TestSequenceRegressions(t *testing.T) {
 		{
 			"a running job that fits keeps its node behind one that does not", 6,
 			[]solver.Job{rigid("A", 3, 10*time.Hour), rigid("B", 4, 10*time.Hour), rigid("C", 1, 2*time.Minute)},
-			solver.Options{},
+			solver.Options{Objective: solver.ObjectiveProgress},
 			[]int{3, 0, 1},
 		},
 		{"a long restart pays back in an idle pool", 16, []solver.Job{patient}, totalTime(solver.AdmissionStartFirst), []int{16}},

@@ -79,6 +79,7 @@ func TestWaitReasons(t *testing.T) {
 		{name: "no pool for no jobs"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			test.options.Objective = solver.ObjectiveProgress // Its default admission keeps the order of the queue.
 			s := &solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}
 			d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, test.options)
 			if err != nil {

@@ -76,7 +76,7 @@ func TestOrder(t *testing.T) {
 	for seed := range uint64(iterations(100, 3000)) {
 		d := newGenerator(seed)
 		request := d.small()
-		request.Options.Objective, request.Options.TotalTime, request.Snapshot.Groups = 0, nil, nil
+		request.Options.Objective, request.Options.TotalTime, request.Snapshot.Groups = elastallocv1.Objective_OBJECTIVE_PROGRESS, nil, nil
 		request.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
 		request.Options.BadJobs = elastallocv1.BadJobs_BAD_JOBS_REFUSE
 		m := newModel(t, request)
@@ -117,7 +117,7 @@ func TestWrongResponses(t *testing.T) {
 	types := readRequest(t, "../examples/two-kinds.json")
 	queued := readRequest(t, "../cmd/elastalloc/testdata/more_jobs_than_nodes.json")
 	bad := proto.CloneOf(queued)
-	bad.Options = &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD}
+	bad.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD}
 	bad.Snapshot.Jobs[0].RemainingEta = nil
 	empty := proto.CloneOf(queued)
 	empty.Snapshot.TotalNodes = 0
@@ -133,7 +133,7 @@ func TestWrongResponses(t *testing.T) {
 	// because it is admitted. The value of greedy's plan exceeds that of all legal plans by many
 	// orders of magnitude.
 	greedy := proto.CloneOf(queued)
-	greedy.Options = &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY}
+	greedy.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY}
 	greedy.Snapshot.TotalNodes, greedy.Snapshot.Jobs = 11, []*elastallocv1.Job{
 		{
 			Id: "all", RemainingEta: durationpb.New(365 * 24 * time.Hour), AllowedNodes: []int32{1, 11},
@@ -245,10 +245,10 @@ func TestKnowsAllFields(t *testing.T) {
 // objective, so that no test would compare how the check and the core read it.
 func TestGeneratorSetsAllFields(t *testing.T) {
 	t.Parallel()
-	set, objectives := make(map[protoreflect.FullName]bool), map[elastallocv1.Objective]bool{elastallocv1.Objective_OBJECTIVE_PROGRESS: true}
+	set, objectives := make(map[protoreflect.FullName]bool), make(map[elastallocv1.Objective]bool)
 	for seed := range uint64(300) {
 		request := newGenerator(seed).small()
-		objectives[request.GetOptions().GetObjective()] = true                         // PROGRESS is the default.
+		objectives[request.GetOptions().GetObjective()] = true
 		_ = protorange.Range(request.ProtoReflect(), func(at protopath.Values) error { // The function returns no error.
 			if step := at.Index(-1).Step; step.Kind() == protopath.FieldAccessStep {
 				set[step.FieldDescriptor().FullName()] = true
@@ -367,6 +367,7 @@ func TestNoETAError(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/snapshot.json")
+	request.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}
 	response := decide(t, request)
 	if got := audit.Check(t.Context(), request, response, audit.Options{Work: 1000}); got.Verdict != audit.Open {
 		t.Errorf("%v with too little work", got)

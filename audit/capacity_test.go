@@ -15,7 +15,7 @@ import (
 func TestOverfull(t *testing.T) {
 	t.Parallel()
 	request := readRequest(t, "../examples/teams.json")
-	request.Options.Admission = elastallocv1.Admission_ADMISSION_PREEMPTIVE
+	request.Options = &elastallocv1.AllocateOptions{Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE}
 	response := decide(t, request)
 	idle := response.GetReport().GetIdleNodes()
 	request.Snapshot.TotalNodes -= idle + 1
@@ -73,7 +73,7 @@ func TestNegativeNodes(t *testing.T) {
 			{Id: "borrows", RemainingEta: durationpb.New(time.Hour), MaxNodes: new(int32(2))},
 			{Id: "lends", RemainingEta: durationpb.New(time.Hour)},
 		}},
-		Options: &elastallocv1.AllocateOptions{Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE},
+		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE},
 	}
 	progress := 1.6 * 300 / 3600
 	got := audit.Check(t.Context(), request, &elastallocv1.AllocateResponse{

@@ -33,7 +33,7 @@ type class struct {
 func classes() []class {
 	progress := func(d generator, nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
 		r := d.request(nodes, steps, jobs, sizes)
-		for r.GetOptions().GetObjective() != 0 {
+		for r.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_PROGRESS {
 			r = d.request(nodes, steps, jobs, sizes)
 		}
 		return r
@@ -43,7 +43,7 @@ func classes() []class {
 		for {
 			r := d.request(nodes, 1, jobs, sizes)
 			s := r.GetSnapshot()
-			if r.GetOptions().GetObjective() != 0 && (len(s.GetGroups()) > 0) == groups && (len(s.GetNodeTypes()) > 1) == types {
+			if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && (len(s.GetGroups()) > 0) == groups && (len(s.GetNodeTypes()) > 1) == types {
 				return r
 			}
 		}
@@ -141,7 +141,7 @@ func (d generator) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
 		s.Jobs[i].Id = fmt.Sprint("job-", i)
 	}
 	return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission(d.IntN(5)),
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: max(elastallocv1.Admission_ADMISSION_FIFO, elastallocv1.Admission(d.IntN(5))),
 		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD, IncludePlan: true,
 	}}
 }
@@ -280,7 +280,7 @@ func TestSizePrices(t *testing.T) {
 				s.Jobs = append(s.Jobs, j)
 			}
 			request := &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-				Admission: c.admission, IncludePlan: true, TimeBudget: durationpb.New(time.Minute),
+				Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: c.admission, IncludePlan: true, TimeBudget: durationpb.New(time.Minute),
 			}}
 			answer := decide(t, request)
 			if got := audit.Check(t.Context(), request, answer, audit.Options{Work: 100_000_000}); got.Verdict != audit.Confirmed {

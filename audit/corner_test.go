@@ -23,7 +23,9 @@ func TestCornerCases(t *testing.T) {
 		"frozen jobs of a group with more nodes than an int32": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
 			"totalNodes": 3, "groups": [{"id": "g", "quota": 3}], "jobs": [{"id": "a", "groupId": "g", "currentNodes": 2147483647},
 			{"id": "b", "groupId": "g", "currentNodes": 2147483647}, {"id": "c", "groupId": "g", "remainingEta": "3600s"}]}`,
-		"tiny values": `"options": {"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
+		"no options": `"snapshot": {"totalNodes": 6, "groups": [{"id": "g", "limit": 2}], "jobs": [{"id": "a", "groupId": "g", "remainingEta": "3600s"},
+			{"id": "b", "groupId": "g", "remainingEta": "7200s", "currentNodes": 4, "trainingTime": "60s"}]}`,
+		"tiny values": `"options": {"objective": "OBJECTIVE_PROGRESS", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
 			"jobs": [{"id": "a", "remainingEta": "60s", "weight": 1e-300}, {"id": "b", "remainingEta": "9000000000s", "weight": 5e-324}]}`,
 		"the quotient of two speeds overflows": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
 			"totalNodes": 9, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s",

@@ -49,6 +49,12 @@ func (d generator) small() *elastallocv1.AllocateRequest {
 			s.Jobs[n] = d.kept(j)
 		}
 	}
+	if o := r.GetOptions(); o.GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && d.chance(4) {
+		o.Objective = elastallocv1.Objective_OBJECTIVE_UNSPECIFIED // The default is the same.
+		if d.chance(2) {
+			o.Admission = elastallocv1.Admission_ADMISSION_UNSPECIFIED
+		}
+	}
 	return r
 }
 
@@ -113,11 +119,11 @@ func (d generator) smallWithoutLimits() *elastallocv1.AllocateRequest {
 func (d generator) request(nodes, steps, jobs, sizes int) *elastallocv1.AllocateRequest {
 	s := &elastallocv1.Snapshot{Id: "random", TotalNodes: int32(nodes)}
 	o := &elastallocv1.AllocateOptions{
-		Admission: elastallocv1.Admission(d.IntN(5)), IncludePlan: true,
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: elastallocv1.Admission(d.IntN(5)), IncludePlan: true,
 		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
 	}
 	if d.chance(3) {
-		o.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
+		o.Objective, o.Admission = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, max(o.Admission, elastallocv1.Admission_ADMISSION_FIFO)
 		o.TotalTime = d.totalTime()
 		steps, jobs = 1, jobs+d.IntN(3)
 		switch d.IntN(4) {

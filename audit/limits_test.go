@@ -33,7 +33,7 @@ func TestSizeLimitRules(t *testing.T) {
 		"no size":                      {totalTime + `"snapshot": {` + limits(`{"nodes": 2}`) + `}`, "size_limits[0].size"},
 		"negative nodes":               {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodes": -1}`) + `}`, "size_limits[0].nodes"},
 		"twice":                        {totalTime + `"snapshot": {` + limits(`{"size": 2}`, `{"size": 2, "nodes": 1}`) + `}`, "size_limits[1].size"},
-		"objective of progress":        {`"snapshot": {` + limits(`{"size": 2}`) + `}`, "size_limits"},
+		"objective of progress":        {`"options": {"objective": "OBJECTIVE_PROGRESS"}, "snapshot": {` + limits(`{"size": 2}`) + `}`, "size_limits"},
 		"groups":                       {totalTime + `"snapshot": {"groups": [{"id": "g"}], ` + limits(`{"size": 2}`) + `}`, "size_limits"},
 		"each type":                    {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "x"}`, `{"size": 2, "nodeType": "y"}`) + `}`, ""},
 		"twice on a type":              {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "y"}`, `{"size": 2, "nodeType": "y"}`) + `}`, "size_limits[1].size"},

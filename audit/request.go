@@ -280,10 +280,14 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r reader) {
 	if s.admission != elastallocv1.Admission_ADMISSION_OPTIMIZED {
 		t.startBonus = 0
 	}
-	if o.GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
-		s.totalTime, s.steps, s.step = t, 1, t.payback
-		r.require(o.GetFormulation() != elastallocv1.Formulation_FORMULATION_PAPER, "formulation", "valid for OBJECTIVE_PROGRESS only")
+	if o.GetObjective() == elastallocv1.Objective_OBJECTIVE_PROGRESS {
+		s.admission = cmp.Or(s.admission, elastallocv1.Admission_ADMISSION_FIFO)
+		return
 	}
+	s.totalTime, s.steps, s.step = t, 1, t.payback
+	s.admission = cmp.Or(s.admission, elastallocv1.Admission_ADMISSION_START_FIRST)
+	buildsMILP := o.GetBackend() == elastallocv1.Backend_BACKEND_CBC || o.GetBackend() == elastallocv1.Backend_BACKEND_HIGHS
+	r.require(!buildsMILP || o.GetFormulation() != elastallocv1.Formulation_FORMULATION_PAPER, "formulation", "valid for OBJECTIVE_PROGRESS only")
 }
 
 // readTypes reads the node types. total_nodes must be unset or the sum of their nodes. Without node

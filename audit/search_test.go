@@ -24,7 +24,9 @@ func randomModel(t *testing.T, r *rand.Rand) *model {
 	span := func(low, high float64) *durationpb.Duration {
 		return durationpb.New(time.Duration(low * math.Pow(high/low, r.Float64()) * 1e9))
 	}
-	snapshot, options := &elastallocv1.Snapshot{}, &elastallocv1.AllocateOptions{Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE}
+	snapshot, options := &elastallocv1.Snapshot{}, &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE,
+	}
 	steps := 2 + r.IntN(3)
 	snapshot.TotalNodes, snapshot.Horizon = int32(3+r.IntN(8)), &elastallocv1.Horizon{Steps: new(int32(steps))}
 	kind := r.IntN(6) // 0: node types, 1: groups, 4: size limits, 5: node types and size limits
@@ -47,7 +49,7 @@ func randomModel(t *testing.T, r *rand.Rand) *model {
 		snapshot.Groups[0].ParentId = "2"
 	}
 	if kind > 3 {
-		options.Admission = elastallocv1.Admission(r.IntN(5))
+		options.Admission = max(elastallocv1.Admission_ADMISSION_FIFO, elastallocv1.Admission(r.IntN(5)))
 		for size := int32(2); size < 6; size += 1 + r.Int32N(2) {
 			l := &elastallocv1.SizeLimit{Size: size, Nodes: r.Int32N(9)}
 			if kind == 5 {
@@ -322,7 +324,7 @@ func TestManyMembers(t *testing.T) {
 				Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Duration(300+300*r.Float64()) * time.Second), AllowedNodes: []int32{1, 2, 4},
 			})
 		}
-		s, err := parseRequest(&elastallocv1.AllocateRequest{Snapshot: snapshot})
+		s, err := parseRequest(&elastallocv1.AllocateRequest{Snapshot: snapshot, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}})
 		if err != nil {
 			t.Fatal(err)
 		}

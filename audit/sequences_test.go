@@ -78,12 +78,13 @@ func TestSequences(t *testing.T) {
 		// 4 nodes train at 2.56, for 200 s of the first step; what a step brings counts in all from it on.
 		"a restart takes a third of a step": {`{"snapshot": {"totalNodes": 4, "jobs": [
 			{"id": "a", "remainingEta": "36000s", "trainingTime": "600s", "waitingTime": "600s", "restartTime": "300s"}]},
-			"options": {"admission": "ADMISSION_OPTIMIZED"}}`, 2.56 * (5*200 + 10*300) / 36000, []int{4}},
+			"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_PROGRESS"}}`, 2.56 * (5*200 + 10*300) / 36000, []int{4}},
 		"a running job that fits runs on": {`{"snapshot": {"totalNodes": 6, "jobs": [
 			{"id": "A", "minNodes": 3, "maxNodes": 3, "currentNodes": 3, "remainingEta": "36000s", "etaNodes": 3, "trainingTime": "600s", "restartTime": "300s"},
 			{"id": "B", "minNodes": 4, "maxNodes": 4, "currentNodes": 4, "remainingEta": "36000s", "etaNodes": 4, "trainingTime": "600s", "restartTime": "300s"},
 			{"id": "C", "minNodes": 1, "maxNodes": 1, "currentNodes": 1, "remainingEta": "120s", "trainingTime": "600s", "restartTime": "300s"},
-			{"id": "queued", "remainingEta": "3600s", "maxNodes": 1}]}}`, 5 + 15*300./36000, []int{3, 0, 1, 0}},
+			{"id": "queued", "remainingEta": "3600s", "maxNodes": 1}]},
+			"options": {"objective": "OBJECTIVE_PROGRESS"}}`, 5 + 15*300./36000, []int{3, 0, 1, 0}},
 	} {
 		s := parse(t, test.text)
 		if s.totalTime != nil {
@@ -151,15 +152,15 @@ func TestAdmission(t *testing.T) {
 			{"id": "a", "remainingEta": "600s", "trainingTime": "1s", "currentNodes": 4, "currentNodeType": "x", "minNodes": 4, "maxNodes": 4},
 			{"id": "b", "remainingEta": "600s", "trainingTime": "1s", "currentNodes": 6, "currentNodeType": "y", "allowedNodes": [4, 6]},
 			{"id": "c", "remainingEta": "3600s", "speeds": [{"nodeType": "x", "allowedNodes": [4]}, {"nodeType": "y", "allowedNodes": [1]}]}]}`, "oo+"},
-		"to the objective of progress, an ETA that has run out is what the work done makes it": {`"options": {"admission": "ADMISSION_START_FIRST"}, "snapshot": {"totalNodes": 1, "jobs": [
+		"to the objective of progress, an ETA that has run out is what the work done makes it": {`"options": {"admission": "ADMISSION_START_FIRST", "objective": "OBJECTIVE_PROGRESS"}, "snapshot": {"totalNodes": 1, "jobs": [
 			{"id": "a", "remainingEta": "60s", "workDone": "36000s", "trainingTime": "1s", "currentNodes": 1}, {"id": "b", "remainingEta": "3600s"}]}`, "o+"},
-		"a running job that does not fit, with a queue": {`"options": {"admission": "ADMISSION_FIFO"}, "snapshot": {"totalNodes": 3, "jobs": [
+		"a running job that does not fit, with a queue": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_PROGRESS"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
-		"a running job that does not fit, with optional jobs": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
+		"a running job that does not fit, with optional jobs": {`"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_PROGRESS"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2}, {"id": "b", "remainingEta": "1s", "currentNodes": 2, "minNodes": 2},
 			{"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "-+-+"},
-		"a running job that never fits": {`"options": {"admission": "ADMISSION_OPTIMIZED"}, "snapshot": {"totalNodes": 3, "jobs": [
+		"a running job that never fits": {`"options": {"admission": "ADMISSION_OPTIMIZED", "objective": "OBJECTIVE_PROGRESS"}, "snapshot": {"totalNodes": 3, "jobs": [
 			{"id": "q", "remainingEta": "1s"}, {"id": "a", "remainingEta": "1s", "currentNodes": 4, "minNodes": 4}, {"id": "c", "remainingEta": "1s", "currentNodes": 1}]}`, "o-+"},
 		"a running job that does not fit its group, FIFO": {`"options": {"admission": "ADMISSION_FIFO", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9,
 			"groups": [{"id": "g", "limit": 3}, {"id": "h"}], "jobs": [

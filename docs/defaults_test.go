@@ -9,27 +9,26 @@ import (
 	"testing"
 )
 
-// TestRecommendedOptions checks that the commands of all pages decide with the recommended options, except on
-// the pages about the model of the paper.
-func TestRecommendedOptions(t *testing.T) {
-	const flags = "--objective total-time --admission start-first"
+// TestDefaultOptions checks that the commands of all pages decide with the defaults, except on the pages about
+// the objective of the paper, and that no example has options.
+func TestDefaultOptions(t *testing.T) {
 	command := regexp.MustCompile(`elastalloc (allocate|explain|whatif|forecast) [^\n` + "`" + `]*?-f (\S*examples/\w\S*\.json)[^\n` + "`" + `]*`)
-	ofThePaper := map[string]bool{"../docs/explanation/allocation-model.md": true, "../docs/explanation/optimality-proofs.md": true}
+	namesPaper := map[string]bool{"../docs/explanation/allocation-model.md": true, "../docs/start/quickstart.md": true}
 	commands := 0
 	for _, name := range markdown(t) {
 		text := strings.ReplaceAll(read(t, name), "\\\n", " ")
 		for _, found := range command.FindAllStringSubmatch(text, -1) {
 			commands++
-			var request struct {
-				Options struct{ Objective, Admission string }
-			}
+			var request map[string]json.RawMessage
 			content, err := os.ReadFile(filepath.Join("..", found[2]))
 			if err == nil {
 				err = json.Unmarshal(content, &request)
 			}
-			recommended := request.Options.Objective == "OBJECTIVE_TOTAL_TIME" && request.Options.Admission == "ADMISSION_START_FIRST"
-			if err != nil || !recommended && !strings.Contains(found[0], flags) && !ofThePaper[filepath.ToSlash(name)] {
-				t.Errorf("%s: %s decides with the options %+v (%v); must be the recommended ones, or have %s", name, found[0], request.Options, err, flags)
+			if err != nil || request["options"] != nil {
+				t.Errorf("%s: %s has the options %s (%v); must have the defaults", name, found[2], request["options"], err)
+			}
+			if regexp.MustCompile(`--(objective|admission)`).MatchString(found[0]) && !namesPaper[filepath.ToSlash(name)] {
+				t.Errorf("%s: %s has options; must have the defaults", name, found[0])
 			}
 		}
 	}
@@ -38,7 +37,7 @@ func TestRecommendedOptions(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreNamed checks that the first pages name the default objective and the recommended options.
+// TestDefaultsAreNamed checks that the first pages name the objectives and the default admission.
 func TestDefaultsAreNamed(t *testing.T) {
 	for _, name := range []string{"../README.md", "README.md", "start/overview.md", "schedulers/choose-an-objective.md"} {
 		for _, word := range []string{"PROGRESS", "TOTAL_TIME", "START_FIRST"} {

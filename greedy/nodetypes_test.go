@@ -54,7 +54,7 @@ func TestNodeTypes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			options := solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults()
+			options := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionFIFO}.WithDefaults()
 			if bad := solver.Validate(test.s, options, 10, []solver.BackendName{solver.BackendExact}); len(bad) > 0 {
 				t.Fatal(bad)
 			}

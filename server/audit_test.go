@@ -174,12 +174,12 @@ func TestContradictions(t *testing.T) {
 	for _, ask := range []func() error{
 		func() error { _, err := h.client.Allocate(ctx, good); return err },
 		func() error {
-			_, err := h.client.Explain(ctx, &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot()})
+			_, err := h.client.Explain(ctx, &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions()})
 			return err
 		},
 		func() error { _, err := h.client.WhatIf(ctx, searchRequest()); return err },
 		func() error {
-			_, err := h.client.Forecast(ctx, &elastallocv1.ForecastRequest{Snapshot: smallRequest().GetSnapshot()})
+			_, err := h.client.Forecast(ctx, &elastallocv1.ForecastRequest{Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions()})
 			return err
 		},
 	} {

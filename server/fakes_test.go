@@ -134,6 +134,6 @@ func smallRequest() *elastallocv1.AllocateRequest {
 				{Id: "queued", RemainingEta: durationpb.New(10 * time.Minute)},
 			},
 		},
-		Options: &elastallocv1.AllocateOptions{IncludePlan: true},
+		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, IncludePlan: true},
 	}
 }

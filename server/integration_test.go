@@ -84,7 +84,7 @@ func TestDecisions(t *testing.T) {
 				t.Parallel()
 				request := &elastallocv1.AllocateRequest{
 					Snapshot: snapshot,
-					Options:  &elastallocv1.AllocateOptions{Admission: admission, IncludePlan: true},
+					Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: admission, IncludePlan: true},
 				}
 				response := h.allocate(t, request)
 				checkResponse(t, snapshot, response)
@@ -168,7 +168,7 @@ func TestCertifiedInstance(t *testing.T) {
 		if err := protojson.Unmarshal(text, request); err != nil {
 			t.Fatal(err)
 		}
-		request.Options = &elastallocv1.AllocateOptions{IncludePlan: true}
+		request.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, IncludePlan: true}
 		response := h.allocate(t, request)
 		checkResponse(t, request.GetSnapshot(), response)
 		if want, got := certified[name].Objective, response.GetReport().GetObjective(); math.Abs(got-want) > 1e-8*want {

@@ -369,7 +369,8 @@ func BenchmarkEstimator(b *testing.B) {
 			s := queue(2000, 4000)
 			s.Horizon = &elastallocv1.Horizon{Steps: new(int32(n))}
 			return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-				Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true,
+				Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS,
+				Backend:   elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true,
 			}}
 		}},
 		{"group", "Allocate", 1000, 4000, func(n int) proto.Message {
@@ -383,7 +384,7 @@ func BenchmarkEstimator(b *testing.B) {
 			return &elastallocv1.AllocateRequest{Snapshot: s, Options: options()}
 		}},
 		{"scenario of 300 jobs", "WhatIf", 8, 64, func(n int) proto.Message {
-			r := &elastallocv1.WhatIfRequest{Snapshot: queue(300, 600), Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY}}
+			r := &elastallocv1.WhatIfRequest{Snapshot: queue(300, 600), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY}}
 			for i := range n {
 				r.Scenarios = append(r.Scenarios, &elastallocv1.Scenario{TotalNodes: new(int32(600 + i))})
 			}
@@ -398,11 +399,11 @@ func BenchmarkEstimator(b *testing.B) {
 			for i, job := range s.GetJobs() {
 				job.Id, job.MinNodes, job.CurrentNodes = strings.Repeat("x", 70)+job.GetId(), new(int32(4)), int32(i%2*4)
 			}
-			return &elastallocv1.ExplainRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(200 * time.Millisecond)}}
+			return &elastallocv1.ExplainRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(200 * time.Millisecond)}}
 		}},
 		{"sample of 500 jobs", "Forecast", 10, 100, func(n int) proto.Message {
 			return &elastallocv1.ForecastRequest{
-				Snapshot: queue(500, 1000), EtaError: 0.2, Samples: int32(n), Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY},
+				Snapshot: queue(500, 1000), EtaError: 0.2, Samples: int32(n), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY},
 			}
 		}},
 	} {

@@ -100,7 +100,7 @@ func TestObjectiveLabel(t *testing.T) {
 	t.Parallel()
 	h := startReal(t)
 	for objective, calls := range map[elastallocv1.Objective]int{
-		elastallocv1.Objective_OBJECTIVE_UNSPECIFIED: 1, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME: 2,
+		elastallocv1.Objective_OBJECTIVE_PROGRESS: 1, elastallocv1.Objective_OBJECTIVE_UNSPECIFIED: 2,
 	} {
 		for range calls {
 			request := smallRequest()

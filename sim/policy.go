@@ -98,7 +98,7 @@ func Policies() []Policy {
 		fifo  = solver.AdmissionFIFO
 	)
 	paper := func(backend solver.BackendName, admission solver.Admission) solver.Options {
-		return solver.Options{Backend: backend, Admission: admission}
+		return solver.Options{Backend: backend, Objective: solver.ObjectiveProgress, Admission: admission}
 	}
 	steady := totalTime(fifo)
 	steady.TotalTime.RescalePrice = new(15 * time.Second)

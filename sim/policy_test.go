@@ -63,8 +63,8 @@ func TestSnapshotTimes(t *testing.T) {
 // decision times sets the time to the next one.
 func TestOptions(t *testing.T) {
 	for name, want := range map[string]solver.Options{
-		"optimal":            {Backend: solver.BackendExact, Admission: solver.AdmissionFIFO},
-		"optimal-preemptive": {Backend: solver.BackendExact, Admission: solver.AdmissionPreemptive},
+		"optimal":            {Backend: solver.BackendExact, Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO},
+		"optimal-preemptive": {Backend: solver.BackendExact, Objective: solver.ObjectiveProgress, Admission: solver.AdmissionPreemptive},
 		"total-time":         totalTime(solver.AdmissionStartFirst),
 		"total-time-waiting": totalTime(solver.AdmissionOptimized),
 		"total-time-steady": {

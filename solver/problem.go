@@ -111,6 +111,7 @@ const (
 
 	ObjectiveProgress  = problem.ObjectiveProgress
 	ObjectiveTotalTime = problem.ObjectiveTotalTime
+	DefaultObjective   = problem.DefaultObjective
 
 	FormatNumber = problem.FormatNumber
 	FormatTime   = problem.FormatTime

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // maxAudits is the largest number of listed decisions for each verdict other than CONFIRMED.
@@ -105,7 +107,8 @@ func (a *audits) add(ctx context.Context, e *recording.Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	class := cli.EnumName(max(request.GetOptions().GetObjective(), 1)) + ", " + cli.EnumName(response.GetReport().GetReason())
+	objective := cmp.Or(request.GetOptions().GetObjective(), apiconv.Number[elastallocv1.Objective](solver.DefaultObjective))
+	class := cli.EnumName(objective) + ", " + cli.EnumName(response.GetReport().GetReason())
 	if a.classes[class] == nil {
 		a.classes[class] = make(map[audit.Verdict]int)
 	}

@@ -354,7 +354,7 @@ func compare(
 
 func measure(ctx context.Context, instance instance, candidate candidate) (benchRow, error) {
 	options := instance.options
-	options.Backend, options.Formulation = candidate.backend.Name, cmp.Or(candidate.formulation, solver.FormulationOneHot)
+	options.Backend, options.Formulation = candidate.backend.Name, candidate.formulation
 	options.TimeBudget = 0
 
 	*candidate.trial = trial{}

@@ -96,8 +96,8 @@ func readInstance(cmd *cobra.Command, name string) (instance, error) {
 	if err != nil {
 		return instance{}, fmt.Errorf("%s: %w", name, err)
 	}
-	converted.Snapshot, converted.Options = converted.Snapshot.WithDefaults(), converted.Options.WithDefaults()
-	bad := solver.Validate(converted.Snapshot, converted.Options, solver.DefaultMaxJobs, elastalloc.BackendNames())
+	converted.Snapshot = converted.Snapshot.WithDefaults()
+	bad := solver.Validate(converted.Snapshot, converted.Options.WithDefaults(), solver.DefaultMaxJobs, elastalloc.BackendNames())
 	if len(bad) > 0 {
 		return instance{}, fmt.Errorf("%s: %w", name, &solver.InvalidError{Violations: bad})
 	}

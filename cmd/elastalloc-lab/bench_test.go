@@ -49,7 +49,7 @@ func parseBench(t *testing.T, stdout string) []benchRow {
 }
 
 func TestBench(t *testing.T) {
-	rows := benchResults(t, nil, "--backends", "exact,greedy", "-f", "../elastalloc/testdata/queue.json", "../../examples/snapshot.json")
+	rows := benchResults(t, nil, "--backends", "exact,greedy", "--objective", "progress", "-f", "../elastalloc/testdata/queue.json", "../../examples/snapshot.json")
 	row := func(name string, jobs, nodes int, backend solver.BackendName, reason string, objective float64) benchRow {
 		return benchRow{Instance: name, Jobs: jobs, Nodes: nodes, Backend: backend, Reason: reason, Objective: &objective}
 	}
@@ -227,7 +227,7 @@ func oneInstance(name string) instance {
 	return instance{
 		name:     name,
 		snapshot: &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{solver.NewJob("a", time.Hour)}},
-		options:  solver.DefaultOptions(),
+		options:  solver.Options{Objective: solver.ObjectiveProgress}.WithDefaults(),
 	}
 }
 

@@ -186,8 +186,8 @@ func (f *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
 	flags := command.Flags()
 	flags.Var(&o.formulation, "formulation", "model for cbc and highs (default one-hot)")
 	flags.Var(&o.backend, "backend", "backend to call first (default exact)")
-	flags.Var(&o.objective, "objective", "objective to maximize (default progress)")
-	flags.Var(&o.admission, "admission", "rule for which jobs get nodes if the smallest sizes of all jobs do not fit (default fifo)")
+	flags.Var(&o.objective, "objective", "objective to maximize (default total-time)")
+	flags.Var(&o.admission, "admission", "rule for which jobs get nodes if the smallest sizes of all jobs do not fit (default start-first, with the objective progress fifo)")
 	usage := "time budget of the decision (default: default of the server, 900ms)"
 	if budget > 0 {
 		usage = "time budget of the response"

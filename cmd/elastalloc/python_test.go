@@ -89,13 +89,13 @@ with Client(address, timeout=60) as c:
     decided = c.decide({"total_nodes": 4, "jobs": [job, broken]})
     assert [w.code for w in decided.report.warnings] == [pb.WARNING_CODE_BAD_JOB_HELD], decided
     c.allocate = lambda snapshot, options, timeout: (options.objective, options.admission, options.bad_jobs, options.time_budget.seconds)
-    total, start, hold = pb.OBJECTIVE_TOTAL_TIME, pb.ADMISSION_START_FIRST, pb.BAD_JOBS_HOLD
+    hold = pb.BAD_JOBS_HOLD
     for options, want in [
-        (None, (total, start, hold, 0)),
-        (pb.AllocateOptions(), (total, start, hold, 0)),
-        ({"time_budget": 3}, (total, start, hold, 3)),
-        ({"objective": pb.OBJECTIVE_PROGRESS}, (pb.OBJECTIVE_PROGRESS, pb.ADMISSION_UNSPECIFIED, hold, 0)),
-        ({"admission": pb.ADMISSION_OPTIMIZED, "bad_jobs": pb.BAD_JOBS_REFUSE}, (total, pb.ADMISSION_OPTIMIZED, pb.BAD_JOBS_REFUSE, 0)),
+        (None, (0, 0, hold, 0)),
+        (pb.AllocateOptions(), (0, 0, hold, 0)),
+        ({"time_budget": 3}, (0, 0, hold, 3)),
+        ({"objective": pb.OBJECTIVE_PROGRESS}, (pb.OBJECTIVE_PROGRESS, 0, hold, 0)),
+        ({"admission": pb.ADMISSION_OPTIMIZED, "bad_jobs": pb.BAD_JOBS_REFUSE}, (0, pb.ADMISSION_OPTIMIZED, pb.BAD_JOBS_REFUSE, 0)),
     ]:
         assert c.decide(snapshot, options) == want, (options, c.decide(snapshot, options))
 for target, want in {

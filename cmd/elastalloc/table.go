@@ -268,8 +268,16 @@ func describeCapped(request *elastallocv1.AllocateRequest, response *elastallocv
 // maxWarnings is the maximum number of warnings in the table. JSON has all warnings.
 const maxWarnings = 10
 
+// optionsOf returns the objective and the admission of a request, with their defaults.
+func optionsOf(request *elastallocv1.AllocateRequest) solver.Options {
+	return solver.Options{
+		Objective: solver.Objective(apiconv.Name(request.GetOptions().GetObjective())),
+		Admission: solver.Admission(apiconv.Name(request.GetOptions().GetAdmission())),
+	}.WithDefaults()
+}
+
 func objectiveOf(request *elastallocv1.AllocateRequest) solver.ObjectiveSpec {
-	o := solver.Options{Objective: solver.Objective(apiconv.Name(request.GetOptions().GetObjective()))}
+	o := optionsOf(request)
 	return o.Spec()
 }
 
@@ -338,7 +346,7 @@ func describeGain(report *elastallocv1.SolveReport) string {
 // if the objective is not below the objective of the greedy baseline.
 func describeStart(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) string {
 	report, paused := response.GetReport(), 0
-	if request.GetOptions().GetAdmission() != elastallocv1.Admission_ADMISSION_START_FIRST ||
+	if optionsOf(request).Admission != solver.AdmissionStartFirst ||
 		report.GetReason() != elastallocv1.Reason_REASON_OPTIMAL || !behindGreedy(report) {
 		return ""
 	}

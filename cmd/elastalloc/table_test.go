@@ -33,7 +33,7 @@ func TestDescribeProgress(t *testing.T) {
 func TestTableOfUnusualIDs(t *testing.T) {
 	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*elastallocv1.Job{
 		{Id: "évil\x1b[2J", RemainingEta: durationpb.New(time.Second)}, {Id: "zürich", CurrentNodes: 16},
-	}}}
+	}}, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}}
 	response := &elastallocv1.AllocateResponse{
 		Allocations: []*elastallocv1.Allocation{
 			{JobId: "évil\x1b[2J", Nodes: 1, Change: elastallocv1.Change_CHANGE_START},

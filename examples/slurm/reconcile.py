@@ -153,7 +153,7 @@ def main():
     hold()
     request = {
         "snapshot": snapshot(),
-        "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST", "badJobs": "BAD_JOBS_HOLD"},
+        "options": {"badJobs": "BAD_JOBS_HOLD"},
     }
     decision = json.loads(run("elastalloc", "allocate", "-f", "-", "-o", "json", *sys.argv[1:], input=json.dumps(request)))
     current = {job["id"]: job["currentNodes"] for job in request["snapshot"]["jobs"]}

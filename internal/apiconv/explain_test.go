@@ -18,7 +18,7 @@ func TestExplain(t *testing.T) {
 			{"id": "a", "remainingEta": "36000s", "maxNodes": 4, "currentNodes": 4},
 			{"id": "b", "remainingEta": "36000s", "minNodes": 4, "currentNodes": 4},
 			{"id": "large", "remainingEta": "60s", "minNodes": 16}]},
-		"jobIds": ["large", "b"]}`, new(elastallocv1.ExplainRequest))
+		"jobIds": ["large", "b"], "options": {"objective": "OBJECTIVE_PROGRESS"}}`, new(elastallocv1.ExplainRequest))
 	a := inProcess(t)
 	got, err := a.Explain(t.Context(), request)
 	if err != nil {

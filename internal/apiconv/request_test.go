@@ -238,7 +238,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
 		"total-time in the paper's formulation": {onOptions(func(o *options) {
-			o.Objective, o.Formulation = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, elastallocv1.Formulation_FORMULATION_PAPER
+			o.Backend, o.Formulation = elastallocv1.Backend_BACKEND_HIGHS, elastallocv1.Formulation_FORMULATION_PAPER
 		}), []string{"options.formulation"}},
 		"two costs of a change": {onJob(func(j *job) { j.RescaleDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
 			[]string{"snapshot.jobs[1].restart_time"}},
@@ -256,7 +256,7 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"negative piece":        {onJob(func(j *job) { j.PieceNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].piece_nodes"}},
 		"size limits of every kind of fault": {request(t, `{"snapshot": {"sizeLimits": [
 			{"size": 1}, {"size": 2, "nodes": -1}, {"size": 4, "nodeType": "x"}, {"size": 8}, {"size": 8, "nodes": 1}
-		]}}`), []string{
+		]}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`), []string{
 			"snapshot.size_limits[0].size", "snapshot.size_limits[1].nodes", "snapshot.size_limits[2].node_type", "snapshot.size_limits[4].size",
 			"snapshot.size_limits",
 		}},
@@ -276,18 +276,21 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"size limits of groups": {request(t, `{
 			"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_TOTAL_TIME"}
 		}`), []string{"snapshot.size_limits"}},
-		"size limits of groups without total-time": {request(t, `{"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}}`),
+		"size limits of groups without total-time": {request(t, `{
+			"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_PROGRESS"}
+		}`),
 			[]string{"snapshot.size_limits", "snapshot.groups"}},
-		"size limits without total-time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}}`), []string{"snapshot.size_limits"}},
-		"explicitly 0 eta nodes":         {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
-		"negative eta nodes":             {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
+		"size limits without total-time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`),
+			[]string{"snapshot.size_limits"}},
+		"explicitly 0 eta nodes": {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
+		"negative eta nodes":     {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"eta nodes beyond the table": {onJob(func(j *job) {
 			j.EtaNodes, j.AllowedNodes, j.Scaling = new(int32(1)), []int32{2, 4}, table(1.5, 2)
 		}), []string{"snapshot.jobs[1].eta_nodes"}},
 		"groups of every kind of fault": {request(t, `{"snapshot": {
 			"groups": [{"id": "a", "parentId": "b"}, {"id": "b", "parentId": "a", "quota": -1}, {"limit": -1}, {"id": "a", "parentId": "x"}],
 			"jobs": [{"id": "1", "remainingEta": "1s"}, {"id": "2", "remainingEta": "1s", "groupId": "y"}, {"id": "3", "remainingEta": "1s", "groupId": "b"}]
-		}}`), []string{
+		}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`), []string{
 			"snapshot.groups[0].parent_id", "snapshot.groups[1].quota", "snapshot.groups[1].parent_id", "snapshot.groups[2].id",
 			"snapshot.groups[2].limit", "snapshot.groups[3].id", "snapshot.groups[3].parent_id",
 			"snapshot.jobs[0].group_id", "snapshot.jobs[1].group_id", "snapshot.jobs[2].group_id", "snapshot.groups",

@@ -29,7 +29,8 @@ func TestReasons(t *testing.T) {
 	unsure := job("unsure", 100*time.Hour, 0, 1, 4)
 	unsure.ETAError = new(2 * math.Ln2)
 	totalTime := solver.Options{Objective: solver.ObjectiveTotalTime}
-	preemptive := solver.Options{Admission: solver.AdmissionPreemptive}
+	progress := solver.Options{Objective: solver.ObjectiveProgress}
+	preemptive := solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionPreemptive}
 	type reason struct {
 		Why  solver.Why
 		Text string // how the sentence begins
@@ -59,6 +60,7 @@ func TestReasons(t *testing.T) {
 		},
 		"ETA errors that the objective does not use": {
 			snapshot: solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{unsure}},
+			options:  progress,
 			want:     []reason{{solver.WhyLargest, "unsure has 4 nodes, its largest size."}},
 		},
 		"one size, and frozen because of invalid fields": {
@@ -85,6 +87,7 @@ func TestReasons(t *testing.T) {
 		},
 		"enough": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("short", time.Minute, 0, 1, 8)}},
+			options:  progress,
 			want:     []reason{{solver.WhyEnough, "short has 1 node: 1 → 2 would bring no benefit; "}},
 		},
 		"priced out": {
@@ -102,6 +105,7 @@ func TestReasons(t *testing.T) {
 		},
 		"no room with jobs that keep their nodes": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("runs", time.Hour, 6, 6, 6), job("small", 100*time.Hour, 2, 2, 4)}},
+			options:  progress,
 			want: []reason{
 				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},
 				{solver.WhyNoRoom, "small has 2 nodes: no larger size fits in addition to the smallest sizes of the other jobs; "},
@@ -111,6 +115,7 @@ func TestReasons(t *testing.T) {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
 				job("runs", time.Hour, 6, 6, 6), job("huge", time.Hour, 0, 9, 9), job("front", time.Hour, 0, 4, 4), job("next", time.Hour, 0, 1, 1),
 			}},
+			options: progress,
 			want: []reason{
 				{solver.WhyOnlySize, "runs has 6 nodes, its only size."},
 				{solver.Why(solver.WaitNeverFits), "huge waits: it needs at least 9 nodes, and the pool has 8"},

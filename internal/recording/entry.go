@@ -6,6 +6,7 @@
 package recording
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,8 +42,13 @@ type Entry struct {
 	Status   *spb.Status
 }
 
+// format is the version of the lines. Before version 2, requests without an objective had the
+// objective of the paper, and requests without an admission had ADMISSION_FIFO.
+const format = 2
+
 // line is the JSON object of an entry.
 type line struct {
+	Format    int             `json:"format,omitempty"` // 0 before version 2
 	Time      time.Time       `json:"time"`
 	Method    string          `json:"method"`
 	Caller    string          `json:"caller"`
@@ -58,7 +64,7 @@ func (e *Entry) JSON() ([]byte, error) { return e.line() }
 // line returns the entry as a line. It omits messages that are nil or that JSON cannot represent, for
 // example a rejected request with a duration out of range.
 func (e *Entry) line() ([]byte, error) {
-	text, err := json.Marshal(line{Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID})
+	text, err := json.Marshal(line{Format: format, Time: e.Time.UTC(), Method: e.Method, Caller: e.Caller, RequestID: e.RequestID})
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +130,9 @@ func parse(text []byte) (Entry, error) {
 	if e.Response, err = parseMessage(l.Response, output); err != nil {
 		return Entry{}, fmt.Errorf("response: %w", err)
 	}
+	if l.Format < format {
+		nameOptions(e.Request)
+	}
 	if l.Status != nil {
 		e.Status = new(spb.Status)
 		// Details of unknown types are ignored.
@@ -132,6 +141,33 @@ func parse(text []byte) (Entry, error) {
 		}
 	}
 	return e, nil
+}
+
+// nameOptions sets the options of a request that an earlier version recorded to what was decided.
+func nameOptions(request proto.Message) {
+	complete := func(o *elastallocv1.AllocateOptions) *elastallocv1.AllocateOptions {
+		if o == nil {
+			o = new(elastallocv1.AllocateOptions)
+		}
+		o.Objective = cmp.Or(o.Objective, elastallocv1.Objective_OBJECTIVE_PROGRESS)
+		o.Admission = cmp.Or(o.Admission, elastallocv1.Admission_ADMISSION_FIFO)
+		return o
+	}
+	switch r := request.(type) {
+	case *elastallocv1.AllocateRequest:
+		r.Options = complete(r.Options)
+	case *elastallocv1.ExplainRequest:
+		r.Options = complete(r.Options)
+	case *elastallocv1.ForecastRequest:
+		r.Options = complete(r.Options)
+	case *elastallocv1.WhatIfRequest:
+		r.Options = complete(r.Options)
+		for _, scenario := range r.Scenarios {
+			if scenario.Options != nil { // Otherwise it has the options of the request.
+				scenario.Options = complete(scenario.Options)
+			}
+		}
+	}
 }
 
 // messageTypes returns the types of the request and the response of a method of AllocatorService, or

@@ -18,6 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -466,5 +468,45 @@ func TestClockSetBack(t *testing.T) {
 	}
 	if len(errs) != 1 || errs[0].Calls != 3 || !errors.Is(errs[0].Err, ErrClockSetBack) {
 		t.Errorf("read errors %v; want one after 3 calls", errs)
+	}
+}
+
+// TestEarlierDefaults checks that a request of an earlier version has the options with which it was decided.
+func TestEarlierDefaults(t *testing.T) {
+	const start = `{"time":"2026-11-21T10:00:00Z","method":`
+	for text, want := range map[string]string{
+		`"Allocate","request":{"snapshot":{}}}`:                                  `{"snapshot":{},"options":{"objective":1,"admission":1}}`,
+		`"Allocate","request":{"options":{"objective":"OBJECTIVE_TOTAL_TIME"}}}`: `{"options":{"objective":2,"admission":1}}`,
+		`"Explain","request":{"options":{"admission":"ADMISSION_OPTIMIZED"}}}`:   `{"options":{"objective":1,"admission":2}}`,
+		`"Forecast","request":{}}`:                                               `{"options":{"objective":1,"admission":1}}`,
+		`"WhatIf","request":{"scenarios":[{"options":{}},{}]}}`:                  `{"options":{"objective":1,"admission":1},"scenarios":[{"options":{"objective":1,"admission":1}},{}]}`,
+		`"FillIdle","request":{}}`:                                               `{}`,
+		`"Allocate"}`:                                                            ``,
+		`"Allocate","format":2,"request":{}}`:                                    `{}`,
+		`"Allocate","format":3,"request":{"new":1}}`:                             `{}`,
+	} {
+		e, err := parse([]byte(start + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			if e.Request != nil {
+				t.Errorf("%s: request %v", text, e.Request)
+			}
+			continue
+		}
+		expected := e.Request.ProtoReflect().New().Interface()
+		if err := protojson.Unmarshal([]byte(want), expected); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(e.Request, expected) {
+			t.Errorf("%s: request %v; want %v", text, e.Request, expected)
+		}
+		// A line that is written again has the current format.
+		if line, err := e.JSON(); err != nil {
+			t.Error(err)
+		} else if again, err := parse(line); err != nil || !proto.Equal(again.Request, e.Request) {
+			t.Errorf("%s: read again: %v, %v; want %v", line, again.Request, err, e.Request)
+		}
 	}
 }

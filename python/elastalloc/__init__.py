@@ -109,10 +109,10 @@ class Client:
     ) -> pb.AllocateResponse:
         """Decides like allocate(), for Plan.reconcile().
 
-        Options that are unset have the recommended values instead of the defaults of the API:
-        OBJECTIVE_TOTAL_TIME, with ADMISSION_START_FIRST for this objective, and BAD_JOBS_HOLD.
+        Options that are unset have the defaults of the API, except for the treatment of bad
+        jobs: it defaults to BAD_JOBS_HOLD, so that one bad job does not stop all decisions.
         """
-        return self.allocate(snapshot, _recommended(options), timeout=timeout)
+        return self.allocate(snapshot, _hold_bad_jobs(options), timeout=timeout)
 
     def fill_idle(
         self, snapshot: Any, *, timeout: Optional[float] = None
@@ -192,15 +192,12 @@ class Client:
         self.close()
 
 
-def _recommended(options: Any) -> pb.AllocateOptions:
-    """Returns a copy of options in which unset ones have the recommended values."""
-    recommended = pb.AllocateOptions()
-    recommended.CopyFrom(message(pb.AllocateRequest, options=options).options)
-    recommended.objective = recommended.objective or pb.OBJECTIVE_TOTAL_TIME
-    if recommended.objective == pb.OBJECTIVE_TOTAL_TIME:
-        recommended.admission = recommended.admission or pb.ADMISSION_START_FIRST
-    recommended.bad_jobs = recommended.bad_jobs or pb.BAD_JOBS_HOLD
-    return recommended
+def _hold_bad_jobs(options: Any) -> pb.AllocateOptions:
+    """Returns a copy of options with BAD_JOBS_HOLD if the treatment of bad jobs is unset."""
+    completed = pb.AllocateOptions()
+    completed.CopyFrom(message(pb.AllocateRequest, options=options).options)
+    completed.bad_jobs = completed.bad_jobs or pb.BAD_JOBS_HOLD
+    return completed
 
 
 def _budget(request: Any) -> float:

@@ -33,7 +33,7 @@ func TestDetailIsSanitized(t *testing.T) {
 	backend := returning(solver.BackendExact, solver.Result{
 		Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitNone, Detail: "status \xff\n",
 	})
-	d, err := newChain(returning(solver.BackendGreedy, solver.Result{Plan: greedyPlan(), Heuristic: true}), backend).Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+	d, err := newChain(returning(solver.BackendGreedy, solver.Result{Plan: greedyPlan(), Heuristic: true}), backend).Allocate(t.Context(), twoJobs(), paperOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

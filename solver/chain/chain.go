@@ -57,7 +57,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 	}
 	start := time.Now()
 	p := solver.NewProblemFor(s, o)
-	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.Formulation, Certificate: o.Certificate}
+	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.MILP(), Certificate: o.Certificate}
 	// Greedy is limited by the context of the caller, not by the budget, because it is the last fallback.
 	greedy := call(ctx, c.config.Greedy, p, options)
 	if greedy.Outcome == solver.OutcomeAnswered {

@@ -21,6 +21,12 @@ type fake struct {
 	solve func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error)
 }
 
+// paperOptions returns the defaults with the objective of the paper, for whose horizon the plans of the
+// tests are written.
+func paperOptions() solver.Options {
+	return solver.Options{Objective: solver.ObjectiveProgress}.WithDefaults()
+}
+
 func (f fake) Name() solver.BackendName { return f.name }
 
 func (f fake) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
@@ -127,7 +133,7 @@ func boundProver(bound func(context.Context, *solver.Problem) float64) prover {
 }
 
 func options(change func(*solver.Options)) solver.Options {
-	o := solver.DefaultOptions()
+	o := paperOptions()
 	if change != nil {
 		change(&o)
 	}
@@ -147,7 +153,7 @@ func equal() cmp.Option {
 func TestAllocations(t *testing.T) {
 	// The backend keeps both nodes on the completed job, and the chain releases one.
 	backend := returning(solver.BackendExact, solver.Result{Plan: greedyPlan(), Bound: bestObjective})
-	d, err := newChain(greedy(), backend).Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+	d, err := newChain(greedy(), backend).Allocate(t.Context(), twoJobs(), paperOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +177,7 @@ func TestCancellation(t *testing.T) {
 		}}
 	c := newChain(panicking(solver.BackendGreedy), canceling, panicking(solver.BackendCBC))
 	for _, when := range []string{"during the call of a backend", "before the decision"} {
-		if d, err := c.Allocate(ctx, twoJobs(), solver.DefaultOptions()); !errors.Is(err, context.Canceled) {
+		if d, err := c.Allocate(ctx, twoJobs(), paperOptions()); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: Allocate() = %+v, %v; want context.Canceled", when, d, err)
 		}
 	}
@@ -181,7 +187,7 @@ func TestExpiredDeadline(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 
-	d, err := newChain(greedy(), panicking(solver.BackendExact)).Allocate(ctx, twoJobs(), solver.DefaultOptions())
+	d, err := newChain(greedy(), panicking(solver.BackendExact)).Allocate(ctx, twoJobs(), paperOptions())
 	if err != nil {
 		t.Fatalf("error %v; must be greedy's plan", err)
 	}
@@ -194,7 +200,7 @@ func TestExpiredDeadline(t *testing.T) {
 	}
 
 	c := newChain(failing(solver.BackendGreedy, solver.ErrTimedOut))
-	if d, err := c.Allocate(ctx, twoJobs(), solver.DefaultOptions()); !errors.Is(err, context.DeadlineExceeded) {
+	if d, err := c.Allocate(ctx, twoJobs(), paperOptions()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Allocate() = %+v, %v; want context.DeadlineExceeded", d, err)
 	}
 }
@@ -273,7 +279,7 @@ func TestNoBudget(t *testing.T) {
 		unlimited("bound", ctx)
 		return proverBound
 	})
-	if _, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err != nil {
+	if _, err := c.Allocate(t.Context(), twoJobs(), paperOptions()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -287,7 +293,7 @@ func TestBoundStopsWithTheBudget(t *testing.T) {
 			<-ctx.Done()
 			return proverBound
 		})
-		d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+		d, err := c.Allocate(t.Context(), twoJobs(), paperOptions())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +377,7 @@ func TestEmptyProblems(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(returning(solver.BackendGreedy, empty), returning(solver.BackendExact, empty))
-			d, err := c.Allocate(t.Context(), test.snapshot, solver.DefaultOptions())
+			d, err := c.Allocate(t.Context(), test.snapshot, paperOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,7 +50,7 @@ func newChain(program string) *chain.Chain {
 }
 
 func paperCBCOptions() solver.Options {
-	o := solver.DefaultOptions()
+	o := solver.Options{Objective: solver.ObjectiveProgress}.WithDefaults()
 	o.Backend, o.Formulation = solver.BackendCBC, solver.FormulationPaper
 	return o
 }

@@ -250,7 +250,7 @@ func TestNoBound(t *testing.T) {
 		t.Error("the prover is called")
 		return proverBound
 	})
-	o := solver.Options{Backend: solver.BackendGreedy, NoBound: true}.WithDefaults()
+	o := solver.Options{Backend: solver.BackendGreedy, Objective: solver.ObjectiveProgress, NoBound: true}.WithDefaults()
 	d, err := c.Allocate(t.Context(), twoJobs(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func TestContradiction(t *testing.T) {
 			p := boundProver(func(context.Context, *solver.Problem) float64 { return test.bound })
 			p.contradiction = test.prover
 			c.config.Prover = p
-			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+			d, err := c.Allocate(t.Context(), twoJobs(), paperOptions())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +326,7 @@ func TestTinyObjective(t *testing.T) {
 		s.Jobs[i].Weight = new(math.SmallestNonzeroFloat64)
 	}
 	c := newChain(greedy(), returning(solver.BackendExact, solver.Result{Plan: bestPlan(), Bound: 0}))
-	d, err := c.Allocate(t.Context(), s, solver.DefaultOptions())
+	d, err := c.Allocate(t.Context(), s, paperOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func TestContradictionWithoutPlan(t *testing.T) {
 		t.Errorf("Solve() = %+v, %v; want an error and the contradiction", result, err)
 	}
 	failingChain := newChain(fake{solver.BackendGreedy, broken.solve}, broken)
-	if d, err := failingChain.Allocate(t.Context(), twoJobs(), solver.DefaultOptions()); err == nil || d.Report.Contradiction != found {
+	if d, err := failingChain.Allocate(t.Context(), twoJobs(), paperOptions()); err == nil || d.Report.Contradiction != found {
 		t.Errorf("Allocate() = %+v, %v; want an error and the contradiction", d, err)
 	}
 }
@@ -429,7 +429,7 @@ func TestErrors(t *testing.T) {
 				}
 				return test.bound
 			})
-			d, err := c.Allocate(t.Context(), twoJobs(), solver.DefaultOptions())
+			d, err := c.Allocate(t.Context(), twoJobs(), paperOptions())
 			if err == nil {
 				t.Fatalf("Allocate() = %+v; want an error", d)
 			}

@@ -81,7 +81,7 @@ func TestValidateNodeTypes(t *testing.T) {
 			}
 		})
 	}
-	bad := problem.Validate(mixed().WithDefaults(), problem.DefaultOptions(), 10, []problem.BackendName{problem.BackendExact})
+	bad := problem.Validate(mixed().WithDefaults(), problem.Options{Objective: problem.ObjectiveProgress}.WithDefaults(), 10, []problem.BackendName{problem.BackendExact})
 	if len(bad) != 1 || bad[0].Path != "snapshot.node_types" || !strings.Contains(bad[0].Description, "OBJECTIVE_TOTAL_TIME") {
 		t.Errorf("with the paper's objective: %v", bad)
 	}

@@ -135,6 +135,13 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 			})
 		}
 	}
+	if o.IgnoresFormulation() {
+		warnings = append(warnings, Warning{
+			Code: WarningOptionsIgnored,
+			Message: fmt.Sprintf("options.formulation is %s and has no effect: options.backend is %s and options.objective is %s",
+				problem.APIName("FORMULATION", o.Formulation), problem.APIName("BACKEND", o.Backend), problem.APIName("OBJECTIVE", o.Objective)),
+		})
+	}
 	return warnings
 }
 

@@ -70,7 +70,7 @@ func decide(t *rapid.T, s *solver.Snapshot, admission solver.Admission) (*solver
 	t.Helper()
 	p := solver.NewProblem(s, admission)
 	result, objective := solve(t, p, solver.SolveOptions{})
-	auditOptimum(t, s, solver.Options{Admission: admission}.WithDefaults(), p, result)
+	auditOptimum(t, s, solver.Options{Objective: solver.ObjectiveProgress, Admission: admission}.WithDefaults(), p, result)
 	return p, result, objective
 }
 

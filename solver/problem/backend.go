@@ -18,6 +18,9 @@ const (
 	BackendGreedy BackendName = "greedy" // the four rules of the paper
 )
 
+// buildsMILP reports whether the backend passes a MILP to an external solver.
+func (b BackendName) buildsMILP() bool { return b == BackendCBC || b == BackendHiGHS }
+
 // Formulation is the mixed-integer linear program (MILP) that is passed to an external solver.
 type Formulation string
 

@@ -35,10 +35,17 @@ func TestRelativeGap(t *testing.T) {
 
 func TestDefaultOptions(t *testing.T) {
 	want := solver.Options{
-		Backend: solver.BackendExact, Formulation: solver.FormulationOneHot,
-		Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO, BadJobs: solver.BadJobsRefuse,
+		Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+		BadJobs: solver.BadJobsRefuse,
 	}
 	if diff := cmp.Diff(want, solver.DefaultOptions()); diff != "" {
 		t.Errorf("DefaultOptions() (-want +got):\n%s", diff)
+	}
+	want.Objective, want.Admission = solver.ObjectiveProgress, solver.AdmissionFIFO
+	if diff := cmp.Diff(want, solver.Options{Objective: solver.ObjectiveProgress}.WithDefaults()); diff != "" {
+		t.Errorf("defaults of ObjectiveProgress (-want +got):\n%s", diff)
+	}
+	if spec := new(solver.Options).Spec(); spec.Name != solver.DefaultObjective {
+		t.Errorf("unset options have the objective %s; want %s", spec.Name, solver.DefaultObjective)
 	}
 }

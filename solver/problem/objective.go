@@ -18,6 +18,9 @@ const (
 	// decision maximizes the job-seconds that it saves per second less the costs of its resizes.
 	// It plans one step and ignores the horizon.
 	ObjectiveTotalTime Objective = "total-time"
+
+	// DefaultObjective is the objective of a decision whose options name none.
+	DefaultObjective = ObjectiveTotalTime
 )
 
 // ObjectiveSpec describes an objective. Validation, model and all outputs use the specifications in
@@ -36,6 +39,8 @@ type ObjectiveSpec struct {
 	// Step returns the length of the step of an objective that plans a single step. Nil means that
 	// the objective plans the horizon of the snapshot. The snapshot then has no groups.
 	Step func(o *Options) time.Duration
+	// Admission is the admission of a decision whose options name none. "" means AdmissionFIFO.
+	Admission Admission
 	// UsesETAErrors reports whether the objective depends on the errors of ETAs.
 	UsesETAErrors bool
 
@@ -80,13 +85,14 @@ func Objectives() [2]ObjectiveSpec {
 		},
 		{
 			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", FormatTime},
-			Demand: totalTimeDemand, Fill: (*Problem).fillTotalTime, Step: totalTimeStep, UsesETAErrors: true, parameters: totalTimeParameters(),
+			Demand: totalTimeDemand, Fill: (*Problem).fillTotalTime, Step: totalTimeStep, Admission: AdmissionStartFirst,
+			UsesETAErrors: true, parameters: totalTimeParameters(),
 		},
 	}
 }
 
-// Spec returns the specification of the objective. An unknown objective has that of
-// ObjectiveProgress.
+// Spec returns the specification of the objective. An unset or unknown objective has that of
+// DefaultObjective.
 func (o *Options) Spec() ObjectiveSpec {
 	if o.CustomObjective != nil {
 		return *o.CustomObjective
@@ -97,7 +103,7 @@ func (o *Options) Spec() ObjectiveSpec {
 			return all[i]
 		}
 	}
-	return all[0]
+	return all[1]
 }
 
 // DemandOf returns the demand of job i of a snapshot in seconds on one reference node.

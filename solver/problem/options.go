@@ -16,8 +16,8 @@ import (
 type Options struct {
 	// Backend is the backend that is called first. "" means BackendExact.
 	Backend BackendName
-	// Formulation is the MILP that a backend passes to an external solver. "" means
-	// FormulationOneHot.
+	// Formulation is the MILP that a backend passes to an external solver, see Options.MILP. Only
+	// ObjectiveProgress and the backends cbc and highs use it. "" means FormulationOneHot.
 	Formulation Formulation
 	// TimeBudget limits the time for the decision. 0 means the default of the allocator and the
 	// deadline of the context.
@@ -25,7 +25,7 @@ type Options struct {
 	// RelativeGap stops the search if the plan is proven within this share of the optimum. It is
 	// at least 0 and less than 1. 0 means that the search has to prove optimality.
 	RelativeGap float64
-	// Objective is the objective of the decision. "" means ObjectiveProgress.
+	// Objective is the objective of the decision. "" means ObjectiveTotalTime.
 	Objective Objective
 	// CustomObjective is the specification of an objective that is not one of Objectives. It takes
 	// precedence over Objective. Nil means none.
@@ -33,7 +33,7 @@ type Options struct {
 	// TotalTime are the parameters of ObjectiveTotalTime.
 	TotalTime TotalTimeOptions
 	// Admission selects the jobs that take part in the decision if not all minimums fit. "" means
-	// AdmissionFIFO.
+	// AdmissionStartFirst with ObjectiveTotalTime and otherwise AdmissionFIFO.
 	Admission Admission
 	// PriceHint is Report.NodePrices of the previous decision. Each price is finite and at least
 	// 0. It changes no decision and has no effect on the speed at present, because a search finds
@@ -82,18 +82,32 @@ func FillIdleOptions() Options {
 	return Options{CustomObjective: &ObjectiveSpec{Step: func(*Options) time.Duration { return snapshot.DefaultStep }}}.WithDefaults()
 }
 
-// WithDefaults returns the options with the default of every field that is not set. The default of
-// TimeBudget is set by the allocator.
+// WithDefaults returns the options with the default of every field that is not set, except for
+// TimeBudget, which the allocator sets, and Formulation, because a warning names one that is set.
 func (o Options) WithDefaults() Options {
 	o.Backend = cmp.Or(o.Backend, BackendExact)
-	o.Formulation = cmp.Or(o.Formulation, FormulationOneHot)
 	if o.CustomObjective != nil {
 		o.Objective = o.CustomObjective.Name
 	}
-	o.Objective = cmp.Or(o.Objective, ObjectiveProgress)
-	o.Admission = cmp.Or(o.Admission, AdmissionFIFO)
+	o.Objective = cmp.Or(o.Objective, DefaultObjective)
+	o.Admission = cmp.Or(o.Admission, o.Spec().Admission, AdmissionFIFO)
 	o.BadJobs = cmp.Or(o.BadJobs, BadJobsRefuse)
 	return o
+}
+
+// MILP returns the formulation for external solvers. An objective that decides one step has only
+// FormulationOneHot.
+func (o *Options) MILP() Formulation {
+	if o.Spec().Step != nil {
+		return FormulationOneHot
+	}
+	return cmp.Or(o.Formulation, FormulationOneHot)
+}
+
+// IgnoresFormulation reports whether Formulation is set and has no effect: the objective has only one
+// formulation, and Backend builds no MILP.
+func (o *Options) IgnoresFormulation() bool {
+	return o.Formulation != "" && o.Spec().Step != nil && !o.Backend.buildsMILP()
 }
 
 // Horizon returns the look-ahead of the decision on a snapshot, which has its defaults.
@@ -109,7 +123,7 @@ func (o *Options) Horizon(s *snapshot.Snapshot) snapshot.Horizon {
 func (o Options) Validate(known []BackendName) []snapshot.Violation {
 	var bad snapshot.Violations
 	validateName(&bad, "backend", o.Backend, known)
-	validateName(&bad, "formulation", o.Formulation, []Formulation{FormulationOneHot, FormulationPaper})
+	validateName(&bad, "formulation", cmp.Or(o.Formulation, FormulationOneHot), []Formulation{FormulationOneHot, FormulationPaper})
 	if o.TimeBudget < 0 {
 		bad.Addf("time_budget", "is %v; must be greater than 0", o.TimeBudget)
 	}
@@ -120,9 +134,9 @@ func (o Options) Validate(known []BackendName) []snapshot.Violation {
 	if spec.Name != o.Objective {
 		validateName(&bad, "objective", o.Objective, objectiveNames(func(ObjectiveSpec) bool { return true }))
 	}
-	if spec.Step != nil && o.Formulation == FormulationPaper {
-		bad.Addf("formulation", "is %s, which %s does not support; must be %s", APIName("FORMULATION", o.Formulation),
-			APIName("OBJECTIVE", o.Objective), APIName("FORMULATION", FormulationOneHot))
+	if spec.Step != nil && o.Formulation == FormulationPaper && o.Backend.buildsMILP() {
+		bad.Addf("formulation", "is %s, for which options.objective must be %s; it is %s", APIName("FORMULATION", o.Formulation),
+			APIName("OBJECTIVE", ObjectiveProgress), APIName("OBJECTIVE", o.Objective))
 	}
 	for _, spec := range Objectives() {
 		if validate := spec.parameters.validate; validate != nil {

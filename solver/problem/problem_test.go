@@ -191,7 +191,7 @@ func TestDemandIsTheObjectives(t *testing.T) {
 		"total-time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
 		"an own row":     {solver.Options{CustomObjective: &double}, []float64{7200, 7200}},
 		"a row without":  {solver.Options{CustomObjective: &solver.ObjectiveSpec{Name: "none", Fill: double.Fill}}, []float64{3600, 3600}},
-		"all admissions": {solver.Options{Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},
+		"all admissions": {solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},
 	} {
 		p := solver.NewProblemFor(s, test.options.WithDefaults())
 		if !slices.Equal(p.Demands, test.want) {

@@ -86,7 +86,7 @@ func behind(jobs, idBytes int) *elastallocv1.AllocateRequest {
 	for n := range jobs {
 		s.Jobs = append(s.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Hour)})
 	}
-	return &elastallocv1.AllocateRequest{Snapshot: s}
+	return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}}
 }
 
 func named(id string) *elastallocv1.AllocateRequest {
@@ -129,7 +129,7 @@ func whatIfs(base *elastallocv1.AllocateRequest) *elastallocv1.WhatIfRequest {
 func shortJobs(jobs int) *elastallocv1.ForecastRequest {
 	request := &elastallocv1.ForecastRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 10_000}, EtaError: 0.5, Samples: 100,
-		Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY},
+		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY},
 	}
 	for n := range jobs {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Second)})
@@ -149,7 +149,7 @@ func everySecond() *elastallocv1.ForecastRequest {
 func byMissing() *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
 		Snapshot: randomRequest(10, 16, 1).GetSnapshot(), EtaError: 0.2,
-		Options: &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_CBC},
+		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_CBC},
 	}
 }
 
@@ -157,7 +157,7 @@ func byMissing() *elastallocv1.ForecastRequest {
 func plans(jobs int) *elastallocv1.AllocateRequest {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: int32(jobs), Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
-		Options:  &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
+		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
 	}
 	for n := range jobs {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: durationpb.New(2 * time.Hour)})
@@ -196,7 +196,7 @@ func requestUneven(types int) func(context.Context, *attacker, *grpc.ClientConn,
 		r := rand.New(rand.NewPCG(uint64(caller), 2))
 		const limit = 300_000
 		base := randomRequest(40+40*caller, 70*limit, uint64(caller))
-		base.Options = &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour), Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true}
+		base.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour), Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true}
 		if types > 0 {
 			base.Snapshot.TotalNodes, base.Options.Objective = 0, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		}

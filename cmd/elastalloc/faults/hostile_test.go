@@ -181,6 +181,7 @@ func hostileRequest(bytes []byte) *elastallocv1.AllocateRequest {
 	d := &byteSource{bytes: bytes}
 	d.wild = d.below(4) == 3
 	request := &elastallocv1.AllocateRequest{Options: &elastallocv1.AllocateOptions{
+		Objective:   elastallocv1.Objective_OBJECTIVE_PROGRESS,
 		Backend:     elastallocv1.Backend(d.enum(5)),
 		Formulation: elastallocv1.Formulation(d.enum(3)),
 		RelativeGap: orInvalid(d, choose(d, 0, 0, 0.01, 0.999), -1, 1, math.NaN(), math.Inf(1)),

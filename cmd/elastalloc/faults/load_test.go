@@ -84,7 +84,8 @@ func startLoad(t *testing.T, addresses ...string) *load {
 func slowRequest(seed uint64) *elastallocv1.AllocateRequest {
 	request := randomRequest(10, 16, seed)
 	request.Options = &elastallocv1.AllocateOptions{
-		Backend: elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(generous),
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS,
+		Backend:   elastallocv1.Backend_BACKEND_CBC, TimeBudget: durationpb.New(generous),
 		// The solver returns the plan of greedy, which is legal then.
 		Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED,
 	}

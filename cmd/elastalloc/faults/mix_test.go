@@ -113,6 +113,7 @@ func oneOf[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values
 // randomOptions returns random options.
 func randomOptions(r *rand.Rand, budget time.Duration) *elastallocv1.AllocateOptions {
 	return &elastallocv1.AllocateOptions{
+		Objective:   elastallocv1.Objective_OBJECTIVE_PROGRESS,
 		Backend:     oneOf(r, elastallocv1.Backend(r.IntN(5)), elastallocv1.Backend_BACKEND_EXACT),
 		Formulation: elastallocv1.Formulation(r.IntN(3)),
 		TimeBudget:  durationpb.New(budget),

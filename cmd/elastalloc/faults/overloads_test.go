@@ -90,7 +90,7 @@ func badThroughout(jobs int) *elastallocv1.AllocateRequest {
 // manyScenarios returns a request with the maximum number of scenarios.
 func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
 	base := randomRequest(jobs, jobs*3/2, 1)
-	request := &elastallocv1.WhatIfRequest{Snapshot: base.GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}}
+	request := &elastallocv1.WhatIfRequest{Snapshot: base.GetSnapshot(), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)}}
 	for n := range 64 {
 		request.Scenarios = append(request.Scenarios, &elastallocv1.Scenario{
 			Name: fmt.Sprint(n), TotalNodes: new(int32(jobs + n)), PutJobs: randomRequest(jobs, jobs, uint64(n)).GetSnapshot().GetJobs(),
@@ -102,7 +102,7 @@ func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
 // manySamples returns a request for the maximum number of simulations, which use all slots.
 func manySamples(jobs int) *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
-		Snapshot: randomRequest(jobs, jobs*3/2, 1).GetSnapshot(), Options: &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)},
+		Snapshot: randomRequest(jobs, jobs*3/2, 1).GetSnapshot(), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)},
 		EtaError: 0.5, Samples: 100, EveryEvent: true,
 	}
 }
@@ -122,7 +122,7 @@ func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
 		job.MaxNodes = new(int32(32))
 		job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
 	}
-	request.Options = &elastallocv1.AllocateOptions{TimeBudget: durationpb.New(time.Hour)}
+	request.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)}
 	return request
 }
 
@@ -204,7 +204,7 @@ func onConnections(count int, do func(context.Context, *hostileConnection) error
 func readNoResponses(ctx context.Context, b *attacker) {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 5000, Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
-		Options:  &elastallocv1.AllocateOptions{Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
+		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
 	}
 	for n := range 4000 {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: &durationpb.Duration{Seconds: 9000}})

@@ -36,5 +36,7 @@ func randomRequest(jobs, nodes int, seed uint64) *elastallocv1.AllocateRequest {
 		}
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}
-	return &elastallocv1.AllocateRequest{Snapshot: snapshot}
+	return &elastallocv1.AllocateRequest{
+		Snapshot: snapshot, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS},
+	}
 }

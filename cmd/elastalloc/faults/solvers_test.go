@@ -238,7 +238,8 @@ func (s *scene) tryAllocate(ctx context.Context, request *elastallocv1.AllocateR
 	return s.client.Allocate(ctx, &elastallocv1.AllocateRequest{
 		Snapshot: request.GetSnapshot(),
 		Options: &elastallocv1.AllocateOptions{
-			Backend: s.kind.backend, TimeBudget: durationpb.New(s.budget),
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS,
+			Backend:   s.kind.backend, TimeBudget: durationpb.New(s.budget),
 		},
 	})
 }

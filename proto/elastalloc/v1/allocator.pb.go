@@ -46,7 +46,7 @@ const (
 type Objective int32
 
 const (
-	// The default, OBJECTIVE_PROGRESS.
+	// The default, OBJECTIVE_TOTAL_TIME.
 	Objective_OBJECTIVE_UNSPECIFIED Objective = 0
 	// Training progress over the horizon, as in the paper, in job shares times steps.
 	Objective_OBJECTIVE_PROGRESS Objective = 1
@@ -275,7 +275,8 @@ func (Formulation) EnumDescriptor() ([]byte, []int) {
 type Admission int32
 
 const (
-	// The default, ADMISSION_FIFO.
+	// The default: ADMISSION_START_FIRST with OBJECTIVE_TOTAL_TIME, ADMISSION_FIFO with
+	// OBJECTIVE_PROGRESS.
 	Admission_ADMISSION_UNSPECIFIED Admission = 0
 	// Running jobs first, then queued jobs in order, up to the first that does not fit. If the
 	// smallest sizes of the running jobs exceed the pool, jobs are admitted in order: a running job
@@ -509,7 +510,7 @@ const (
 	// The sum of the groups' quotas exceeds the pool.
 	WarningCode_WARNING_CODE_QUOTAS_EXCEED_POOL WarningCode = 6
 	// Some options have no effect because of another option: AllocateOptions.total_time without
-	// OBJECTIVE_TOTAL_TIME.
+	// OBJECTIVE_TOTAL_TIME, or AllocateOptions.formulation with it and a backend that builds no MILP.
 	WarningCode_WARNING_CODE_OPTIONS_IGNORED WarningCode = 7
 	// Either the remaining ETA of the job is less than a quarter of its work_done, and the
 	// objective uses the quarter instead (see Job.work_done), or its overrun is at least 2.
@@ -2002,7 +2003,9 @@ type AllocateOptions struct {
 	// Backend to call first. If it fails, the server's other backends follow. Defaults to
 	// BACKEND_EXACT.
 	Backend Backend `protobuf:"varint,1,opt,name=backend,proto3,enum=elastalloc.v1.Backend" json:"backend,omitempty"`
-	// Model for BACKEND_CBC and BACKEND_HIGHS. Defaults to FORMULATION_ONE_HOT.
+	// Model for BACKEND_CBC and BACKEND_HIGHS. Defaults to FORMULATION_ONE_HOT, the only one for
+	// OBJECTIVE_TOTAL_TIME. If this objective is decided by another backend, the field has no effect
+	// and causes WARNING_CODE_OPTIONS_IGNORED.
 	Formulation Formulation `protobuf:"varint,2,opt,name=formulation,proto3,enum=elastalloc.v1.Formulation" json:"formulation,omitempty"`
 	// Time budget of the decision. Greater than 0. Defaults to the server's --default-budget,
 	// 900 ms. The deadline of the call is always an upper bound.
@@ -2011,11 +2014,12 @@ type AllocateOptions struct {
 	// to prove optimality.
 	RelativeGap float64 `protobuf:"fixed64,4,opt,name=relative_gap,json=relativeGap,proto3" json:"relative_gap,omitempty"`
 	// Which jobs get nodes if the smallest sizes of all jobs do not fit. Defaults to
-	// ADMISSION_FIFO.
+	// ADMISSION_START_FIRST with OBJECTIVE_TOTAL_TIME, and to ADMISSION_FIFO with
+	// OBJECTIVE_PROGRESS.
 	Admission Admission `protobuf:"varint,5,opt,name=admission,proto3,enum=elastalloc.v1.Admission" json:"admission,omitempty"`
 	// Whether to return every job's plan over the horizon. Defaults to false.
 	IncludePlan bool `protobuf:"varint,6,opt,name=include_plan,json=includePlan,proto3" json:"include_plan,omitempty"`
-	// The objective to maximize. Defaults to OBJECTIVE_PROGRESS.
+	// The objective to maximize. Defaults to OBJECTIVE_TOTAL_TIME.
 	Objective Objective `protobuf:"varint,7,opt,name=objective,proto3,enum=elastalloc.v1.Objective" json:"objective,omitempty"`
 	// Parameters of OBJECTIVE_TOTAL_TIME. With another objective they have no effect and cause
 	// WARNING_CODE_OPTIONS_IGNORED.

@@ -406,7 +406,7 @@ func (w *randomWorld) checkIdle(all *occupancy, to []place) error {
 
 // checkAlone returns an error if the only job does not grow into idle nodes, although it has kept its nodes for long
 // and has much work left by its estimate. A job past its estimate has a quarter of its work left. The growth pays
-// if it saves the restart and rescale_price, which is at most that of a job that could use all nodes.
+// if it saves the restart and resize_price, which is at most that of a job that could use all nodes.
 func (w *randomWorld) checkAlone(to []place) error {
 	j := w.jobs[0]
 	if len(w.jobs) > 1 || w.greedy || w.options.Objective != solver.ObjectiveTotalTime || j.nodes == 0 || to[0] != j.place || w.usedBudget(j) {
@@ -433,7 +433,7 @@ func (w *randomWorld) checkAlone(to []place) error {
 		if k <= j.nodes || !w.fits(empty, j, larger) {
 			continue
 		}
-		price := rescalePrice * j.speed(place{max(total, k), j.nodeType})
+		price := resizePrice * j.speed(place{max(total, k), j.nodeType})
 		if enough := 2 * (j.reported*j.speed(larger) + price) / gain; kept > enough && left/j.speed(larger) > enough {
 			return fmt.Errorf("job %s is alone, has kept %d nodes for %.0f s and has %.0f s left on %d nodes, and does not grow", j.id, j.nodes, kept, left/j.speed(larger), k)
 		}
@@ -441,8 +441,8 @@ func (w *randomWorld) checkAlone(to []place) error {
 	return nil
 }
 
-// rescalePrice is the default of total_time.rescale_price.
-const rescalePrice = 75
+// resizePrice is the default of total_time.resize_price.
+const resizePrice = 75
 
 // checkRestarts returns an error if a job has more restarts within a window than the theorem of
 // docs/explanation/sequences.md allows, or has had nodes for longer than it allows.

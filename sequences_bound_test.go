@@ -46,7 +46,7 @@ func TestSweepCompletes(t *testing.T) {
 		for _, loadingCounts := range []bool{false, true} {
 			l := &sequence{
 				pool: 1, admission: admission, interval: 300, loadingCounts: loadingCounts,
-				price: solver.DefaultRescalePrice, sharePrice: solver.DefaultSharePrice, random: rand.New(rand.NewPCG(1, 2)),
+				price: solver.DefaultResizePrice, sharePrice: solver.DefaultSharePrice, random: rand.New(rand.NewPCG(1, 2)),
 			}
 			for i := range 4 {
 				l.jobs = append(l.jobs, &sequenceJob{id: fmt.Sprint("s", i), left: 3600, sizes: []int{1}, efficiency: 0.8, weight: 1, restart: 300})
@@ -165,7 +165,7 @@ func randomSequence(t *rapid.T) *sequence {
 		irregular:     rapid.Bool().Draw(t, "irregular"),
 		atCompletions: rapid.Bool().Draw(t, "decisions at completions"),
 		loadingCounts: rapid.Bool().Draw(t, "loading counts"),
-		price:         rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, solver.DefaultRescalePrice}).Draw(t, "RescalePrice"),
+		price:         rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, solver.DefaultResizePrice}).Draw(t, "ResizePrice"),
 		sharePrice:    rapid.SampledFrom([]float64{solver.DefaultSharePrice, 0, 10}).Draw(t, "SharePrice"),
 		random:        rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 	}
@@ -279,7 +279,7 @@ func (l *sequence) snapshot() *solver.Snapshot {
 func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 	t.Helper()
 	s := l.snapshot()
-	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{RescalePrice: &l.price, SharePrice: &l.sharePrice}}
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{ResizePrice: &l.price, SharePrice: &l.sharePrice}}
 	d, err := a.Allocate(context.Background(), s, o)
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func TestWrongResponses(t *testing.T) {
 	pause := proto.CloneOf(queued)
 	pause.Options = &elastallocv1.AllocateOptions{
 		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE,
-		TotalTime: &elastallocv1.TotalTimeOptions{PausePriceFactor: new(1e6), RescalePrice: durationpb.New(365 * 24 * time.Hour)},
+		TotalTime: &elastallocv1.TotalTimeOptions{PausePriceFactor: new(1e6), ResizePrice: durationpb.New(365 * 24 * time.Hour)},
 	}
 	pause.Snapshot.Jobs = pause.Snapshot.Jobs[:1]
 	pause.Snapshot.Jobs[0].CurrentNodes = 1

@@ -180,7 +180,7 @@ func (d generator) makeHostile(r *elastallocv1.AllocateRequest) {
 		if d.chance(3) {
 			j.WaitingTime = second(1e-9, 9e9)
 		}
-		if d.chance(3) && j.RescaleDelay == nil {
+		if d.chance(3) && j.ResizeDelay == nil {
 			j.RestartTime = second(1e-9, 9e9)
 		}
 	}
@@ -190,7 +190,7 @@ func (d generator) makeHostile(r *elastallocv1.AllocateRequest) {
 	if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && d.chance(2) {
 		r.Options.TotalTime = &elastallocv1.TotalTimeOptions{
 			Fairness: new(d.extreme(1e-300, 1e6)), PausePriceFactor: new(d.extreme(1e-300, 1e6)), QuotaPrice: new(d.extreme(1e-300, 1e6)),
-			Aging: second(1, year), RescalePrice: second(1e-9, year), Payback: second(1, year), StartBonus: second(1e-9, year),
+			Aging: second(1, year), ResizePrice: second(1e-9, year), Payback: second(1, year), StartBonus: second(1e-9, year),
 		}
 	}
 }

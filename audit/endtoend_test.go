@@ -1,11 +1,14 @@
 package audit_test
 
 import (
+	"bytes"
+	"cmp"
 	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,8 +30,13 @@ func readRequest(t *testing.T, file string) *elastallocv1.AllocateRequest {
 		t.Fatal(err)
 	}
 	request := &elastallocv1.AllocateRequest{}
-	if err := protojson.Unmarshal(text, request); err != nil {
+	if err := protojson.Unmarshal(bytes.ReplaceAll(text, []byte(`"rescale`), []byte(`"resize`)), request); err != nil {
 		t.Fatalf("%s: %v", file, err)
+	}
+	if strings.Contains(file, "shared") { // The files next to the checkout have the names and defaults of an earlier version.
+		request.Options = cmp.Or(request.Options, new(elastallocv1.AllocateOptions))
+		request.Options.Objective = cmp.Or(request.Options.Objective, elastallocv1.Objective_OBJECTIVE_PROGRESS)
+		request.Options.Admission = cmp.Or(request.Options.Admission, elastallocv1.Admission_ADMISSION_FIFO)
 	}
 	return request
 }

@@ -160,7 +160,7 @@ func (d generator) costly(r *elastallocv1.AllocateRequest) *elastallocv1.Allocat
 				speed.AllowedNodes = j.GetAllowedNodes()[len(j.GetAllowedNodes())-n:]
 			}
 		}
-		if j.RescaleDelay == nil && !d.chance(4) {
+		if j.ResizeDelay == nil && !d.chance(4) {
 			j.RestartTime = d.span(10, 5000)
 		}
 		if d.chance(2) {
@@ -185,7 +185,7 @@ func (d generator) totalTime() *elastallocv1.TotalTimeOptions {
 		o.Fairness, o.PausePriceFactor, o.QuotaPrice = new(d.Float64()*3), new(d.Float64()*3), new(d.Float64())
 	}
 	if d.chance(2) {
-		o.Aging, o.RescalePrice, o.Payback = d.span(1, 1e6), d.span(1, 1e3), d.span(1, 1e4)
+		o.Aging, o.ResizePrice, o.Payback = d.span(1, 1e6), d.span(1, 1e3), d.span(1, 1e4)
 	}
 	if d.chance(2) {
 		o.StartBonus, o.Cadence = d.span(1, 1e4), d.span(1, 1e4)
@@ -289,7 +289,7 @@ func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job
 	}
 	switch d.IntN(4) {
 	case 0:
-		j.RescaleDelay = d.span(1, 100)
+		j.ResizeDelay = d.span(1, 100)
 	case 1:
 		j.RestartTime = d.span(1, 1000)
 	}
@@ -299,7 +299,7 @@ func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job
 	if d.chance(12) {
 		bad := []func(){
 			func() { j.RemainingEta = nil }, func() { j.Weight = new(-1.0) }, func() { j.MinNodes = new(int32(0)) },
-			func() { j.RestartTime, j.RescaleDelay = d.span(1, 2), d.span(1, 2) }, func() { j.Id = "job-0" },
+			func() { j.RestartTime, j.ResizeDelay = d.span(1, 2), d.span(1, 2) }, func() { j.Id = "job-0" },
 			func() { j.AllowedNodes = []int32{2, 1} }, func() { j.EtaNodes = new(int32(-1)) },
 			func() { j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{}} },
 		}

@@ -225,7 +225,7 @@ func (m *model) newSizeValues(j *member, t int) *sizeValues {
 }
 
 // workDone returns the work that a job completes in a step. In the first step, a restart takes its
-// time, under OBJECTIVE_PROGRESS at most a third of the step. During the rescale_delay, the job trains
+// time, under OBJECTIVE_PROGRESS at most a third of the step. During the resize_delay, the job trains
 // on its current nodes.
 func (m *model) workDone(j *job, p *profile, size int, first bool) float64 {
 	moves, restart := j.restartOn(p.nodeType)
@@ -236,7 +236,7 @@ func (m *model) workDone(j *job, p *profile, size int, first bool) float64 {
 			delay = min(delay, m.step/3)
 		}
 	case first && (moves || size > j.currentNodes):
-		delay, meanwhile = j.rescaleDelay, j.current.speed(j.current.usableNodes(j.currentNodes))
+		delay, meanwhile = j.resizeDelay, j.current.speed(j.current.usableNodes(j.currentNodes))
 	}
 	delay = min(delay, m.step)
 	return delay*meanwhile + (m.step-delay)*p.speed(float64(size))

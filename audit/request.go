@@ -70,7 +70,7 @@ type job struct {
 	current       profile    // on the type of its current nodes
 	remainingWork float64
 	weight        float64
-	rescaleDelay  float64
+	resizeDelay   float64
 	restartTime   float64
 	moveTime      float64
 	waitingTime   float64
@@ -267,7 +267,7 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r reader) {
 	t := &totalTime{
 		fairness:         from.number("fairness", 1, 0, 1e6),
 		aging:            from.number("aging", 8*3600, 0, year),
-		rescalePrice:     from.number("rescale_price", 75, 0, year),
+		resizePrice:      from.number("resize_price", 75, 0, year),
 		payback:          from.number("payback", 900, 1, year),
 		pausePriceFactor: from.number("pause_price_factor", 1, 0, 1e6),
 		startBonus:       from.number("start_bonus", 500, 0, year),
@@ -362,7 +362,7 @@ func (s *snapshot) readDecided(from *elastallocv1.Job, ids map[string]int, r rea
 		id: from.GetId(), group: -1,
 		currentNodes:  max(0, r.count("current_nodes", 0, 0)),
 		weight:        min(r.number("weight", 1, 0, 1e12), 1e9),
-		rescaleDelay:  r.number("rescale_delay", 0, 0, maxSeconds),
+		resizeDelay:   r.number("resize_delay", 0, 0, maxSeconds),
 		restartTime:   r.number("restart_time", 0, 0, maxSeconds),
 		waitingTime:   r.number("waiting_time", 0, 0, maxSeconds),
 		remainingWork: r.number("remaining_eta", 0, nanosecond, maxSeconds),
@@ -378,7 +378,7 @@ func (s *snapshot) readDecided(from *elastallocv1.Job, ids map[string]int, r rea
 	if j.pieceNodes = r.count("piece_nodes", unlimited, 1); j.pieceNodes < 1 {
 		j.pieceNodes = unlimited
 	}
-	r.require(j.rescaleDelay == 0 || j.restartTime == 0, "restart_time", "set together with rescale_delay")
+	r.require(j.resizeDelay == 0 || j.restartTime == 0, "restart_time", "set together with resize_delay")
 	if len(s.groups) > 0 {
 		j.group = ids[from.GetGroupId()] - 1
 		r.require(j.group >= 0 && !s.groups[max(0, j.group)].hasChildren, "group_id", "not the id of a group without children")

@@ -9,11 +9,11 @@ import (
 // totalTime is OBJECTIVE_TOTAL_TIME: its options, and the terms that it computes from all jobs. The
 // formulas are in docs/explanation/completion-time-objective.md and docs/schedulers/node-types.md.
 type totalTime struct {
-	fairness, aging, rescalePrice, payback float64
-	pausePriceFactor, startBonus, cadence  float64
-	quotaPrice, etaError, sharePrice       float64
-	meanWeight                             float64
-	terms                                  []terms // of every job
+	fairness, aging, resizePrice, payback float64
+	pausePriceFactor, startBonus, cadence float64
+	quotaPrice, etaError, sharePrice      float64
+	meanWeight                            float64
+	terms                                 []terms // of every job
 }
 
 // terms are the terms of the objective for one job.
@@ -298,7 +298,7 @@ func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitud
 	if j.currentNodes > 0 {
 		now = j.current.flooredSpeed(float64(j.currentNodes)) / of.rho
 	}
-	price, payback, faster := o.rescalePrice*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
+	price, payback, faster := o.resizePrice*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
 	if j.currentNodes > 0 && speed > now*(1+1e-9) { // Otherwise rounding could decide.
 		payback = max(payback, j.sinceChange)
 	}

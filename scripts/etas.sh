@@ -61,7 +61,7 @@ tables() {
 	for workloads in 'itp|venus' synthetic; do
 		printf '\n%s\n\n' "$workloads"
 		find "$1" -name summary.json -exec jq -c '.runs[] | . +
-			{told: (input_filename | split("/")[-3]), draw: .seed} | {told, policy, trace, draw, nodes, mean_total_s, rescales, jobs}' {} + |
+			{told: (input_filename | split("/")[-3]), draw: .seed} | {told, policy, trace, draw, nodes, mean_total_s, resizes, jobs}' {} + |
 			jq -rs --arg workloads "$workloads" '
 			def mean: add / length;
 			def sd: mean as $m | (map(. - $m | . * .) | add) / ([length - 1, 1] | max) | sqrt;
@@ -77,7 +77,7 @@ tables() {
 					{shares: (map(.mean_total_s / $shares[$case].mean_total_s - 1) | mean),
 					true: (map(.mean_total_s / $true[$case].mean_total_s - 1) | mean),
 					spread: (map(.mean_total_s / $true[$case].mean_total_s) | sd),
-					changes: (map(.rescales / .jobs) | mean)}) |
+					changes: (map(.resizes / .jobs) | mean)}) |
 				"| \($of.told) | \($of.policy) | \(map(.shares) | mean | percent) (\(map(.shares) | max | percent)) | \(
 					map(.true) | mean | percent) (\(map(.true) | max | percent)) | \(
 					if map(.spread) | max > 0 then map(.spread) | mean * 1000 | round / 10 else "" end) | \(

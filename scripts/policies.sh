@@ -82,14 +82,14 @@ def change(of): [.[] | of / (.optimal | of) - 1];
 restarts() {
 	jq -rs "$against"'
 		[.[].runs[]] | pairs as $pairs |
-		"| policy | mean total (%) | worst, best pair (%) | p95 (%) | max (%) | without nodes (min) | largest slowdown | rescales per job | later than equal shares (% of jobs) | worst ratio to equal shares |",
+		"| policy | mean total (%) | worst, best pair (%) | p95 (%) | max (%) | without nodes (min) | largest slowdown | resizes per job | later than equal shares (% of jobs) | worst ratio to equal shares |",
 		"|---|---|---|---|---|---|---|---|---|---|",
 		(policies[] as $policy | [$pairs[] | select(.policy == $policy)] |
 			change(.mean_total_s) as $total |
 			"| `\($policy)` | \($total | mean | percent) | \($total | max | percent), \($total | min | percent) | \(
 				change(.p95_total_s) | mean | percent) | \(change(.max_total_s) | mean | percent) | \(
 				[.[].mean_unserved_s / 60] | mean | tenth) | \([.[].max_slowdown] | max | tenth) | \(
-				[.[] | .rescales / .jobs] | mean * 100 | round / 100) | \([.[].later_than_max_min * 100] | mean | round) | \(
+				[.[] | .resizes / .jobs] | mean * 100 | round / 100) | \([.[].later_than_max_min * 100] | mean | round) | \(
 				[.[].worst_ratio_to_max_min] | max | tenth) |")' "$@"
 }
 
@@ -143,7 +143,7 @@ results() {
 			"| \($vary | name) | `\($policy)` | \(change(.mean_total_s) | mean | percent) | \(change(.mean_total_s) | max | percent) | \(
 				change(.p95_total_s) | mean | percent) | \(change(.max_total_s) | mean | percent) | \(
 				[.[].utilization * 100] | mean | point)% | \([.[].idle_node_hours] | mean | round) | \(
-				[.[] | .rescales / .jobs] | mean | . * 100 | round / 100) | \([.[].later_than_max_min * 100] | mean | round)% |"' \
+				[.[] | .resizes / .jobs] | mean | . * 100 | round / 100) | \([.[].later_than_max_min * 100] | mean | round)% |"' \
 			"$1/public-$vary"/*/summary.json
 	done
 }
@@ -198,7 +198,7 @@ fairnessOf() {
 		def share(of): [.[] | of * 100] | mean | point;
 		def perJob(of): [.[] | of] | mean | . * 100 | round / 100;
 		"| \($name) | \(change(.mean_total_s)) | \(change(.p95_total_s)) | \(change(.max_total_s)) | \(share(.later_than_max_min))% | \(
-			$much * 100 | point)% | \(share(.later_than_ideal_share))% | \(perJob(.pauses)) | \(perJob(.rescales / .jobs)) |"' "$3"/*/summary.json
+			$much * 100 | point)% | \(share(.later_than_ideal_share))% | \(perJob(.pauses)) | \(perJob(.resizes / .jobs)) |"' "$3"/*/summary.json
 }
 
 # traces OUT prints the traces of the set and their loads.
@@ -212,7 +212,7 @@ traces() {
 
 # ranges OUT prints what total-time does on the further traces, as ranges over the pools.
 ranges() {
-	echo "| trace, restart | mean total against optimal (%) | against max-min: mean total (%) | p95 (%) | max (%) | rescales, times | later (% of jobs) | worst ratio | total-time-waiting: mean total against optimal (%) | against max-min (%) | later (% of jobs) |"
+	echo "| trace, restart | mean total against optimal (%) | against max-min: mean total (%) | p95 (%) | max (%) | resizes, times | later (% of jobs) | worst ratio | total-time-waiting: mean total against optimal (%) | against max-min (%) | later (% of jobs) |"
 	echo "|---|---|---|---|---|---|---|---|---|---|---|"
 	for file in "$1"/unseen/*/summary.json; do
 		jq -r --arg name "$(basename "$(dirname "$file")")" '
@@ -225,7 +225,7 @@ ranges() {
 				(change("total-time"; "max-min"; .mean_total_s) | range(percent)),
 				(change("total-time"; "max-min"; .p95_total_s) | range(percent)),
 				(change("total-time"; "max-min"; .max_total_s) | range(percent)),
-				(change("total-time"; "max-min"; .rescales) | map(. + 1) | range(. * 10 | round / 10 | tostring)),
+				(change("total-time"; "max-min"; .resizes) | map(. + 1) | range(. * 10 | round / 10 | tostring)),
 				(of("total-time") | map(.later_than_max_min) | range(. * 100 | round | tostring)),
 				(of("total-time") | map(.worst_ratio_to_max_min) | max | . * 10 | round / 10 | tostring),
 				(change("total-time-waiting"; "optimal"; .mean_total_s) | range(percent)),

@@ -137,7 +137,7 @@ table() {
 			([.[].mean_total_s] | mean) as $total |
 			([$here[] | select(.policy == "static-partitions") | .mean_total_s] | mean) as $static |
 			"\($total / 60 | round) (\($total / $static - 1 | percent) %), \([.[].worst_team_to_partition] | max | fixed(2)), \(
-			[.[].utilization] | mean | fixed(2)), \([.[] | .rescales / .jobs] | mean | fixed(1))"] | join(" | ")) + " |")
+			[.[].utilization] | mean | fixed(2)), \([.[] | .resizes / .jobs] | mean | fixed(1))"] | join(" | ")) + " |")
 		' "$1"/*/summary.json
 }
 

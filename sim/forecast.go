@@ -57,7 +57,7 @@ type Submission struct {
 const MaxSubmissions = 10_000
 
 // Forecast simulates the future of a valid snapshot with defaults. The simulation starts with a regular
-// decision and follows the rules of Run. A resize costs the rescale_delay or the restart_time of the job.
+// decision and follows the rules of Run. A resize costs the resize_delay or the restart_time of the job.
 // Jobs with nodes initially train on all of them. With node types, ETAs are for one reference node. For
 // jobs with an ETA error, later snapshots contain the estimates of client/eta.
 //
@@ -116,7 +116,7 @@ func (s *simulation) resumedJob(spec *solver.Job, work time.Duration, job *Workl
 	}
 	j := simulatedJob{
 		WorkloadJob: job, spec: *spec, types: s.config.NodeTypes, start: never, end: never, growsAt: never,
-		delay: wholeSeconds(min(spec.RescaleDelay, longestSpan)), restart: wholeSeconds(min(spec.RestartTime, longestSpan)),
+		delay: wholeSeconds(min(spec.ResizeDelay, longestSpan)), restart: wholeSeconds(min(spec.RestartTime, longestSpan)),
 	}
 	if spec.CurrentNodes > 0 {
 		job.History.Trained = max(1, job.History.Trained) // A job with nodes has started.

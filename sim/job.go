@@ -62,7 +62,7 @@ func (j *simulatedJob) noteRestart() {
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	j := simulatedJob{
 		WorkloadJob: job, spec: job.SnapshotJob(), types: config.NodeTypes, start: never, end: never, growsAt: never,
-		delay: max(config.ScalingDelay, job.RescaleDelay), restart: max(config.RestartTime, job.RestartTime),
+		delay: max(config.ScalingDelay, job.ResizeDelay), restart: max(config.RestartTime, job.RestartTime),
 	}
 	j.spec.FreeResizes = j.restart == 0
 	j.spec.Speeds = speedsAmong(j.spec.Speeds, j.types)

@@ -295,7 +295,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		}
 		spec.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
 		spec.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
-		spec.RescaleDelay = config.ScalingDelay
+		spec.ResizeDelay = config.ScalingDelay
 		spec.RestartTime = max(config.RestartTime, job.RestartTime)
 		spec.FreeResizes = spec.RestartTime == 0
 		for n := len(job.restarts) - 1; p.Decide == nil && n >= 0 && n >= len(job.restarts)-3; n-- {

@@ -57,7 +57,7 @@ type Summary struct {
 	NodePrice *NodePrice `json:"node_price,omitempty"`
 	// Resizes is the number of resizes of all jobs after their start. Pauses is the mean number of
 	// pauses per job.
-	Resizes int     `json:"rescales"`
+	Resizes int     `json:"resizes"`
 	Pauses  float64 `json:"pauses"`
 	// Moves is the mean number of changes of the node type per job. NodeTypes are the node types of
 	// the pool, if any.

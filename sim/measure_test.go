@@ -33,7 +33,7 @@ func TestSummarize(t *testing.T) {
 	want := `{"trace":"w","policy":"optimal","nodes":7,"seed":9,"jobs":2,"completed":1,` +
 		`"mean_queue_s":15,"mean_total_s":200,"p50_total_s":200,"p95_total_s":290,"p99_total_s":298,"max_total_s":300,` +
 		`"weighted_mean_total_s":150,"mean_unserved_s":20,"max_unserved_big_s":5,"max_slowdown":4,"later_than_ideal_share":0.5,"makespan_s":310,"decisions":3,` +
-		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"rescales":3,"pauses":0.5,"moves":0,"utilization":0.5,"idle_node_hours":0.3013888888888889}`
+		`"unproven":1,"solve_ms":{"mean":4,"median":3,"p95":7.5,"max":8},"node_price":{"median":1,"p90":1.4},"resizes":3,"pauses":0.5,"moves":0,"utilization":0.5,"idle_node_hours":0.3013888888888889}`
 	summary := Summarize(r, 9)
 	got, err := json.Marshal(summary)
 	if err != nil {

@@ -101,7 +101,7 @@ func Policies() []Policy {
 		return solver.Options{Backend: backend, Objective: solver.ObjectiveProgress, Admission: admission}
 	}
 	steady := totalTime(fifo)
-	steady.TotalTime.RescalePrice = new(15 * time.Second)
+	steady.TotalTime.ResizePrice = new(15 * time.Second)
 	policies := []Policy{
 		{Name: "optimal", Options: paper(exact, fifo), Description: "the optimum of the paper's model, by the embedded exact backend"},
 		{Name: "optimal-cbc", Options: paper(solver.BackendCBC, fifo), Description: "the same, by CBC"},

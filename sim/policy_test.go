@@ -69,7 +69,7 @@ func TestOptions(t *testing.T) {
 		"total-time-waiting": totalTime(solver.AdmissionOptimized),
 		"total-time-steady": {
 			Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionFIFO,
-			TotalTime: solver.TotalTimeOptions{RescalePrice: new(15 * second), Cadence: new(300 * second)},
+			TotalTime: solver.TotalTimeOptions{ResizePrice: new(15 * second), Cadence: new(300 * second)},
 		},
 	} {
 		var got solver.Options
@@ -103,7 +103,7 @@ func TestSnapshot(t *testing.T) {
 		ID: "test@0s", TotalNodes: 4, Horizon: solver.Horizon{Step: 60 * second, Steps: 3},
 		Jobs: []solver.Job{solver.NewJob("large", time.Hour)},
 	}
-	want.Jobs[0].AllowedNodes, want.Jobs[0].RescaleDelay, want.Jobs[0].FreeResizes = []int{4}, 15*second, true
+	want.Jobs[0].AllowedNodes, want.Jobs[0].ResizeDelay, want.Jobs[0].FreeResizes = []int{4}, 15*second, true
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("snapshot (-want +got):\n%s", diff)
 	}

@@ -360,7 +360,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		}
 		spec.TrainingTime = job.History.Trained + job.trained
 		spec.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
-		spec.RescaleDelay = job.delay
+		spec.ResizeDelay = job.delay
 		spec.RestartTime = job.restart
 		if s.policy.Decide == nil { // A Rule has no restart budget.
 			spec.RecentRestarts = job.recentRestarts()

@@ -57,10 +57,10 @@ type WorkloadJob struct {
 	Recorded []NodesAt
 	// History is the state at Submit of a job that started earlier.
 	History History
-	// RescaleDelay and RestartTime replace Config.ScalingDelay and Config.RestartTime for this job if
-	// they are longer. They are in whole seconds, and only one of them may be set. RescaleDelay is
+	// ResizeDelay and RestartTime replace Config.ScalingDelay and Config.RestartTime for this job if
+	// they are longer. They are in whole seconds, and only one of them may be set. ResizeDelay is
 	// less than Config.Frequency.
-	RescaleDelay, RestartTime time.Duration
+	ResizeDelay, RestartTime time.Duration
 	// UserEstimate is the estimate of Demand at submission, 0 for none.
 	UserEstimate time.Duration
 	// UserError is the standard deviation of ln(Demand / UserEstimate), 0 for a reliable estimate.

@@ -122,7 +122,7 @@ const (
 
 	DefaultFairness         = problem.DefaultFairness
 	DefaultAging            = problem.DefaultAging
-	DefaultRescalePrice     = problem.DefaultRescalePrice
+	DefaultResizePrice      = problem.DefaultResizePrice
 	DefaultPayback          = problem.DefaultPayback
 	DefaultPausePriceFactor = problem.DefaultPausePriceFactor
 	DefaultStartBonus       = problem.DefaultStartBonus

@@ -172,7 +172,7 @@ func setTotalTime(o *solver.TotalTimeOptions, name, value string) error {
 		"eta_error": &o.ETAError, "share_price": &o.SharePrice,
 	}
 	spans := map[string]**time.Duration{
-		"aging": &o.Aging, "rescale_price": &o.RescalePrice, "payback": &o.Payback, "start_bonus": &o.StartBonus,
+		"aging": &o.Aging, "resize_price": &o.ResizePrice, "payback": &o.Payback, "start_bonus": &o.StartBonus,
 	}
 	if factors[name] != nil {
 		factor, err := strconv.ParseFloat(value, 64)

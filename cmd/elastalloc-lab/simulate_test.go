@@ -57,7 +57,7 @@ func checkSummary(t *testing.T, out string) {
 	if diff := cmp.Diff([]string{
 		"completed", "decisions", "idle_node_hours", "jobs", "later_than_ideal_share", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
 		"mean_queue_s", "mean_total_s", "mean_unserved_s", "moves", "node_price", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
-		"pauses", "policy", "rescales", "seed", "solve_ms", "trace", "unproven", "utilization", "weighted_mean_total_s",
+		"pauses", "policy", "resizes", "seed", "solve_ms", "trace", "unproven", "utilization", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
 		t.Errorf("fields of a run (-want +got):\n%s", diff)
 	}
@@ -304,10 +304,10 @@ func TestSimulateTotalTime(t *testing.T) {
 		return simulatedJobs(t, append([]string{"--policy=total-time,greedy"}, args...)...)
 	}
 	plain := simulate()
-	if plain != simulate("--total-time=rescale_price=75,fairness=1,aging=8h") {
+	if plain != simulate("--total-time=resize_price=75,fairness=1,aging=8h") {
 		t.Error("the defaults differ from the documented values")
 	}
-	if plain == simulate("--total-time=rescale_price=1h") {
+	if plain == simulate("--total-time=resize_price=1h") {
 		t.Error("a price of resizes has no effect")
 	}
 }

@@ -48,7 +48,7 @@ func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocatio
 
 // endingOf returns the time to the completion of job i with the nodes of an option. If its nodes
 // change, the time includes its restart. If they increase, the job runs at its current speed during its
-// rescale_delay.
+// resize_delay.
 func endingOf(s *solver.Snapshot, i int, option solver.Option) ending {
 	job, current := &s.Jobs[i], s.Current(i)
 	left, before, speed := s.Demand(i), s.Speed(i, current), s.Speed(i, option)
@@ -58,7 +58,7 @@ func endingOf(s *solver.Snapshot, i int, option solver.Option) ending {
 	seconds := left / speed
 	moves := option.MovesFrom(current)
 	grows := moves || option.Nodes > current.Nodes
-	switch delay := job.RescaleDelay.Seconds(); {
+	switch delay := job.ResizeDelay.Seconds(); {
 	case option == current:
 	case job.Restart(moves) > 0 && !job.NeverStarted():
 		seconds += job.Restart(moves).Seconds()

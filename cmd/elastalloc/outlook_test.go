@@ -18,7 +18,7 @@ func TestEndingOf(t *testing.T) {
 		return &job
 	}
 	restart := func(j *solver.Job) { j.RestartTime = 100 * time.Second }
-	delay := func(j *solver.Job) { j.RescaleDelay = 100 * time.Second }
+	delay := func(j *solver.Job) { j.ResizeDelay = 100 * time.Second }
 	same := func(*solver.Job) {}
 	for name, test := range map[string]struct {
 		job   *solver.Job
@@ -34,7 +34,7 @@ func TestEndingOf(t *testing.T) {
 		"a start is not a restart":     {with(solver.NewJob("a", 1000*time.Second), restart), 2, 625 * time.Second},
 		"more nodes after a delay":     {with(running(1), delay), 2, 662500 * time.Millisecond},
 		"fewer nodes need no delay":    {with(running(4), delay), 2, 625 * time.Second},
-		"completion in the delay":      {with(running(1), func(j *solver.Job) { j.RescaleDelay = 2 * time.Hour }), 2, 1000 * time.Second},
+		"completion in the delay":      {with(running(1), func(j *solver.Job) { j.ResizeDelay = 2 * time.Hour }), 2, 1000 * time.Second},
 		"an ETA on four nodes":         {with(running(1), func(j *solver.Job) { j.ETANodes = 4 }), 1, 2560 * time.Second},
 		"a start after the same delay": {with(solver.NewJob("a", 1000*time.Second), delay), 2, 725 * time.Second},
 	} {

@@ -123,7 +123,7 @@ func hardRequest(t *testing.T) string {
 			"remainingEta": fmt.Sprintf("%ds", 200+random.IntN(90_000)),
 			"currentNodes": []int{0, 1, 2, 4}[random.IntN(4)],
 			"scaling":      map[string]any{"doublingEfficiency": 0.6 + 0.39*random.Float64()},
-			"rescaleDelay": "15s",
+			"resizeDelay":  "15s",
 		})
 	}
 	content, err := json.Marshal(map[string]any{"snapshot": map[string]any{"id": "hard", "totalNodes": 300, "jobs": jobs}})

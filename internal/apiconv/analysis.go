@@ -104,7 +104,7 @@ func (p InProcess) Forecast(ctx context.Context, request *elastallocv1.ForecastR
 			JobId: job.JobID,
 			Start: toTime(job.Start), StartLow: toTime(job.StartLow), StartHigh: toTime(job.StartHigh),
 			End: toTime(job.End), EndLow: toTime(job.EndLow), EndHigh: toTime(job.EndHigh),
-			Rescales: int32(job.Rescales), Ended: job.End != nil,
+			Resizes: int32(job.Resizes), Ended: job.End != nil,
 		})
 	}
 	return response, nil

@@ -74,7 +74,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					"jobs": [
 						{"id": "a", "remainingEta": "0.001s", "minNodes": 2, "maxNodes": 6, "currentNodes": 5,
 						 "trainingTime": "7s", "allowedNodes": [1, 2, 4, 6], "scaling": {"table": {"speeds": [2, 3, 4]}},
-						 "weight": 0, "rescaleDelay": "15s"},
+						 "weight": 0, "resizeDelay": "15s"},
 						{"id": "b", "remainingEta": "315360000s", "scaling": {"doublingEfficiency": 1}, "weight": 2.5,
 						 "restartTime": "90s", "waitingTime": "3600s", "etaNodes": 8, "groupId": "vision",
 						 "etaError": 0, "workDone": "60s", "overrun": 2.5, "pieceNodes": 4}
@@ -86,7 +86,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					"backend": "BACKEND_HIGHS", "formulation": "FORMULATION_PAPER", "timeBudget": "2s", "relativeGap": 0.01,
 					"admission": "ADMISSION_START_FIRST", "includePlan": true,
 					"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD",
-					"totalTime": {"fairness": 0, "aging": "0s", "rescalePrice": "15s", "payback": "300s", "pausePriceFactor": 8,
+					"totalTime": {"fairness": 0, "aging": "0s", "resizePrice": "15s", "payback": "300s", "pausePriceFactor": 8,
 						"startBonus": "60s", "cadence": "300s", "quotaPrice": 0, "etaError": 1.4}
 				}
 			}`,
@@ -98,7 +98,7 @@ func TestFromAllocateRequest(t *testing.T) {
 							ID: "a", RemainingETA: time.Millisecond, MinNodes: 2, MaxNodes: 6, CurrentNodes: 5,
 							TrainingTime: 7 * time.Second, AllowedNodes: []int{1, 2, 4, 6},
 							Scaling: solver.Scaling{Speeds: []float64{2, 3, 4}}, Weight: new(0.0),
-							RescaleDelay: 15 * time.Second,
+							ResizeDelay: 15 * time.Second,
 						},
 						{
 							ID: "b", RemainingETA: 3650 * 24 * time.Hour,
@@ -115,7 +115,7 @@ func TestFromAllocateRequest(t *testing.T) {
 					RelativeGap: 0.01, Admission: solver.AdmissionStartFirst,
 					Objective: solver.ObjectiveTotalTime, BadJobs: solver.BadJobsHold,
 					TotalTime: solver.TotalTimeOptions{
-						Fairness: new(0.0), Aging: new(time.Duration(0)), RescalePrice: new(15 * time.Second),
+						Fairness: new(0.0), Aging: new(time.Duration(0)), ResizePrice: new(15 * time.Second),
 						Payback: new(5 * time.Minute), PausePriceFactor: new(8.0), StartBonus: new(time.Minute), Cadence: new(5 * time.Minute),
 						QuotaPrice: new(0.0), ETAError: new(1.4),
 					},
@@ -205,14 +205,14 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			[]string{"snapshot.jobs[1].remaining_eta"}},
 		"training time far below 0": {onJob(func(j *job) { j.TrainingTime = &durationpb.Duration{Seconds: -1e10} }),
 			[]string{"snapshot.jobs[1].training_time"}},
-		"rescale_delay below 0": {onJob(func(j *job) { j.RescaleDelay = durationpb.New(-time.Second) }), []string{"snapshot.jobs[1].rescale_delay"}},
-		"explicitly 0 minimum":  {onJob(func(j *job) { j.MinNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].min_nodes"}},
-		"explicitly 0 maximum":  {onJob(func(j *job) { j.MaxNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].max_nodes"}},
-		"negative current":      {onJob(func(j *job) { j.CurrentNodes = -1 }), []string{"snapshot.jobs[1].current_nodes"}},
-		"no legal size":         {onJob(func(j *job) { j.AllowedNodes, j.MaxNodes = []int32{32}, new(int32(16)) }), []string{"snapshot.jobs[1].allowed_nodes"}},
-		"descending sizes":      {onJob(func(j *job) { j.AllowedNodes = []int32{4, 2} }), []string{"snapshot.jobs[1].allowed_nodes[1]"}},
-		"infinite weight":       {onJob(func(j *job) { j.Weight = proto.Float64(math.Inf(1)) }), []string{"snapshot.jobs[1].weight"}},
-		"weight that is NaN":    {onJob(func(j *job) { j.Weight = proto.Float64(math.NaN()) }), []string{"snapshot.jobs[1].weight"}},
+		"resize_delay below 0": {onJob(func(j *job) { j.ResizeDelay = durationpb.New(-time.Second) }), []string{"snapshot.jobs[1].resize_delay"}},
+		"explicitly 0 minimum": {onJob(func(j *job) { j.MinNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].min_nodes"}},
+		"explicitly 0 maximum": {onJob(func(j *job) { j.MaxNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].max_nodes"}},
+		"negative current":     {onJob(func(j *job) { j.CurrentNodes = -1 }), []string{"snapshot.jobs[1].current_nodes"}},
+		"no legal size":        {onJob(func(j *job) { j.AllowedNodes, j.MaxNodes = []int32{32}, new(int32(16)) }), []string{"snapshot.jobs[1].allowed_nodes"}},
+		"descending sizes":     {onJob(func(j *job) { j.AllowedNodes = []int32{4, 2} }), []string{"snapshot.jobs[1].allowed_nodes[1]"}},
+		"infinite weight":      {onJob(func(j *job) { j.Weight = proto.Float64(math.Inf(1)) }), []string{"snapshot.jobs[1].weight"}},
+		"weight that is NaN":   {onJob(func(j *job) { j.Weight = proto.Float64(math.NaN()) }), []string{"snapshot.jobs[1].weight"}},
 		"explicitly 0 efficiency": {onJob(func(j *job) { j.Scaling = efficiency(0) }),
 			[]string{"snapshot.jobs[1].scaling.doubling_efficiency"}},
 		"efficiency that is NaN": {onJob(func(j *job) { j.Scaling = efficiency(math.NaN()) }),
@@ -229,18 +229,18 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			[]string{"options.formulation", "options.objective", "options.admission", "options.bad_jobs"}},
 		"parameters of total-time": {onOptions(func(o *options) {
 			o.TotalTime = &elastallocv1.TotalTimeOptions{
-				Fairness: new(-1.0), Aging: durationpb.New(-1), RescalePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
+				Fairness: new(-1.0), Aging: durationpb.New(-1), ResizePrice: durationpb.New(-1), Payback: &durationpb.Duration{},
 				PausePriceFactor: new(math.NaN()), StartBonus: &durationpb.Duration{Seconds: 1e10}, Cadence: durationpb.New(-1),
 				QuotaPrice: new(math.Inf(1)), EtaError: new(5.1),
 			}
 		}), []string{
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
-			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging", "options.total_time.rescale_price", "options.total_time.payback", "options.total_time.cadence",
+			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging", "options.total_time.resize_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
 		"total-time in the paper's formulation": {onOptions(func(o *options) {
 			o.Backend, o.Formulation = elastallocv1.Backend_BACKEND_HIGHS, elastallocv1.Formulation_FORMULATION_PAPER
 		}), []string{"options.formulation"}},
-		"two costs of a change": {onJob(func(j *job) { j.RescaleDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
+		"two costs of a change": {onJob(func(j *job) { j.ResizeDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
 			[]string{"snapshot.jobs[1].restart_time"}},
 		"restart time below 0":  {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
 		"waiting time below 0":  {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
@@ -330,7 +330,7 @@ func TestFromAllocateRequestReportsEveryBadFieldOnce(t *testing.T) {
 			Jobs: []*elastallocv1.Job{
 				{
 					MinNodes: proto.Int32(-1), MaxNodes: proto.Int32(-2), CurrentNodes: -1, RemainingEta: bad,
-					TrainingTime: bad, RescaleDelay: bad, AllowedNodes: []int32{0}, Weight: proto.Float64(-1),
+					TrainingTime: bad, ResizeDelay: bad, AllowedNodes: []int32{0}, Weight: proto.Float64(-1),
 					Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: 2}},
 				},
 				{Id: "b", Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{}}}},
@@ -344,7 +344,7 @@ func TestFromAllocateRequestReportsEveryBadFieldOnce(t *testing.T) {
 		"options.admission", "options.backend", "options.formulation", "options.relative_gap", "options.time_budget",
 		"snapshot.horizon.step", "snapshot.horizon.steps",
 		"snapshot.jobs[0].allowed_nodes[0]", "snapshot.jobs[0].current_nodes", "snapshot.jobs[0].id", "snapshot.jobs[0].max_nodes",
-		"snapshot.jobs[0].min_nodes", "snapshot.jobs[0].remaining_eta", "snapshot.jobs[0].rescale_delay",
+		"snapshot.jobs[0].min_nodes", "snapshot.jobs[0].remaining_eta", "snapshot.jobs[0].resize_delay",
 		"snapshot.jobs[0].scaling.doubling_efficiency", "snapshot.jobs[0].training_time", "snapshot.jobs[0].weight",
 		"snapshot.jobs[1].remaining_eta", "snapshot.jobs[1].scaling.table.speeds", "snapshot.total_nodes",
 	}
@@ -440,7 +440,7 @@ func FuzzConvert(f *testing.F) {
 		j.AllowedNodes = []int32{1, 3, 40}
 		j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 2}}}}
 		j.Weight, j.MinNodes, j.MaxNodes = proto.Float64(math.NaN()), proto.Int32(1), proto.Int32(math.MaxInt32)
-		j.RescaleDelay = durationpb.New(math.MaxInt64)
+		j.ResizeDelay = durationpb.New(math.MaxInt64)
 	}))
 	seed(onOptions(func(o *elastallocv1.AllocateOptions) {
 		o.Objective, o.TotalTime = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, &elastallocv1.TotalTimeOptions{Aging: durationpb.New(0)}

@@ -106,7 +106,7 @@ func summarize(job *solver.JobForecast, futures []sim.Future, n int, total, queu
 	job.Start, job.StartLow, job.StartHigh = percentiles(starts)
 	job.End, job.EndLow, job.EndHigh = percentiles(ends)
 	median, _, _ := percentiles(resizes)
-	job.Rescales = int(*median)
+	job.Resizes = int(*median)
 }
 
 // never stands for a start or a completion after the end of the simulation.

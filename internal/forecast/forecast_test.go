@@ -154,7 +154,7 @@ func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, po
 	}
 	future := sim.Future{Decisions: int(got.Decisions)}
 	for _, job := range got.Jobs {
-		future.Jobs = append(future.Jobs, sim.JobFuture{Start: job.Start, End: job.End, Resizes: job.Rescales})
+		future.Jobs = append(future.Jobs, sim.JobFuture{Start: job.Start, End: job.End, Resizes: job.Resizes})
 	}
 	if diff := cmp.Diff(want, future); diff != "" {
 		t.Errorf("forecast (-simulated +got):\n%s", diff)
@@ -205,7 +205,7 @@ func TestForecast(t *testing.T) {
 	}
 	const half = 500 * time.Millisecond
 	paused := same("a", at(7, 1), at(127, 1))
-	paused.Rescales = 2
+	paused.Resizes = 2
 	for name, test := range map[string]struct {
 		snapshot solver.Snapshot
 		options  solver.Options
@@ -252,7 +252,7 @@ func TestForecast(t *testing.T) {
 		},
 		"no nodes": {
 			snapshot: solver.Snapshot{Jobs: []solver.Job{pinned("a", time.Hour, 2, 2)}},
-			want:     solver.Forecast{Jobs: []solver.JobForecast{{JobID: "a", Rescales: 1}}, Decisions: 1, Complete: true},
+			want:     solver.Forecast{Jobs: []solver.JobForecast{{JobID: "a", Resizes: 1}}, Decisions: 1, Complete: true},
 		},
 		"no jobs": {
 			snapshot: solver.Snapshot{TotalNodes: 4}, want: solver.Forecast{Jobs: []solver.JobForecast{}, Complete: true},
@@ -272,7 +272,7 @@ func TestForecast(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "times beyond all reason" { // Only that it ends, and in good order, counts.
-				got.Jobs[0].Rescales, test.want.Jobs[0].Rescales = 0, 0
+				got.Jobs[0].Resizes, test.want.Jobs[0].Resizes = 0, 0
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("forecast (-want +got):\n%s", diff)

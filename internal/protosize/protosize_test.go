@@ -54,7 +54,7 @@ func requests() map[string][]byte {
 		"tables":          request(1000, table(32)),
 		"one large table": request(1, table(100_000)),
 		"empty messages": request(10_000, &elastallocv1.Job{
-			RemainingEta: &durationpb.Duration{}, TrainingTime: &durationpb.Duration{}, RescaleDelay: &durationpb.Duration{},
+			RemainingEta: &durationpb.Duration{}, TrainingTime: &durationpb.Duration{}, ResizeDelay: &durationpb.Duration{},
 			Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{}}},
 		}),
 		"a long id":      request(1, &elastallocv1.Job{Id: strings.Repeat("x", 1<<20)}),

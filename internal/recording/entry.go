@@ -6,6 +6,7 @@
 package recording
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,8 @@ type Entry struct {
 }
 
 // format is the version of the lines. Before version 2, requests without an objective had the
-// objective of the paper, and requests without an admission had ADMISSION_FIFO.
+// objective of the paper, requests without an admission had ADMISSION_FIFO, and fields with resize in
+// their names had rescale instead.
 const format = 2
 
 // line is the JSON object of an entry.
@@ -123,6 +125,9 @@ func parse(text []byte) (Entry, error) {
 	}
 	e := Entry{Time: l.Time, Method: l.Method, Caller: l.Caller, RequestID: l.RequestID}
 	input, output := messageTypes(l.Method)
+	if l.Format < format {
+		l.Request, l.Response = renameFields(l.Request), renameFields(l.Response)
+	}
 	var err error
 	if e.Request, err = parseMessage(l.Request, input); err != nil {
 		return Entry{}, fmt.Errorf("request: %w", err)
@@ -141,6 +146,15 @@ func parse(text []byte) (Entry, error) {
 		}
 	}
 	return e, nil
+}
+
+// renameFields replaces the names of fields that an earlier version wrote. A quote in a string is
+// escaped, so a match is a name.
+func renameFields(text json.RawMessage) json.RawMessage {
+	for _, name := range []string{"Delay", "Price", "s"} {
+		text = bytes.ReplaceAll(text, []byte(`"rescale`+name+`":`), []byte(`"resize`+name+`":`))
+	}
+	return text
 }
 
 // nameOptions sets the options of a request that an earlier version recorded to what was decided.

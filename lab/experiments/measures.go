@@ -41,7 +41,7 @@ type Row struct {
 	// The means are over all jobs, and then over the runs.
 	QueueSeconds Number `json:"mean_queue_s"`
 	TotalSeconds Number `json:"mean_total_s"`
-	Resizes      Number `json:"rescales"`
+	Resizes      Number `json:"resizes"`
 	// CrowdedShare is the share of decisions with more active jobs than nodes.
 	CrowdedShare Number `json:"crowded_share"`
 	// ExtraJobsPer100 and the reductions compare with greedy, which lacks them. A

@@ -169,7 +169,7 @@ func (m *measures) variants() Experiment {
 	e.charts = slices.Concat(
 		m.chartsOf("variants-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, shown, queueMinutes),
 		m.chartsOf("variants-total", "Job completion time (JCT)", "mean JCT (min)", baselineSetting, shown, totalMinutes),
-		m.chartsOf("variants-rescales", "Resizes", "resizes of all jobs", baselineSetting, shown, resizes))
+		m.chartsOf("variants-resizes", "Resizes", "resizes of all jobs", baselineSetting, shown, resizes))
 	return e
 }
 

@@ -87,7 +87,7 @@ func (h *history) reconstruct(t *track) {
 		RestartTime: like.RestartTime.Round(time.Second), ReportsWork: like.WorkDone > 0,
 	}
 	if t.work.RestartTime == 0 {
-		t.work.RescaleDelay = min(like.RescaleDelay.Round(time.Second), h.frequency-time.Second)
+		t.work.ResizeDelay = min(like.ResizeDelay.Round(time.Second), h.frequency-time.Second)
 	}
 	t.initial = first.call == 0
 	h.submit(t)

@@ -130,7 +130,7 @@ func JobsCSV(runs []*sim.Result, seed uint64) []byte {
 	write := func(record ...string) { _ = w.Write(record) }
 	header := []string{
 		"trace", "policy", "nodes", "seed", "job_id",
-		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "rescales", "pauses", "group", "outcome",
+		"submit_s", "start_s", "end_s", "queue_s", "total_s", "unserved_s", "slowdown", "weight", "resizes", "pauses", "group", "outcome",
 	}
 	typed := len(runs) > 0 && len(runs[0].NodeTypes) > 0
 	if typed {

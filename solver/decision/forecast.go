@@ -110,6 +110,6 @@ type JobForecast struct {
 	Start, StartLow, StartHigh *time.Duration
 	// End is the completion time of the job.
 	End, EndLow, EndHigh *time.Duration
-	// Rescales is the number of resizes of the job without its first start.
-	Rescales int
+	// Resizes is the number of resizes of the job without its first start.
+	Resizes int
 }

@@ -50,7 +50,7 @@ func (d randomCase) problem() *solver.Problem {
 			}
 			job.MaxNodes = nodes
 			job.Weight = new(math.Exp(r.NormFloat64()))
-			job.RescaleDelay = 15 * time.Second
+			job.ResizeDelay = 15 * time.Second
 			if r.IntN(2) == 0 {
 				job.CurrentNodes = job.AllowedNodes[r.IntN(d.sizes)]
 			}

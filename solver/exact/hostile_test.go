@@ -50,8 +50,8 @@ func (h *hostile) snapshot() *solver.Snapshot {
 		}
 		job.Weight = new([]float64{0, 1, 1e-30, 1e-9, 1e9, solver.MaxWeight}[h.below(6)])
 		job.CurrentNodes = []int{0, 1, 3, 16, math.MaxInt32}[h.below(5)]
-		job.RescaleDelay = []time.Duration{0, 15 * time.Second, math.MaxInt64}[h.below(3)]
-		if job.RescaleDelay == 0 {
+		job.ResizeDelay = []time.Duration{0, 15 * time.Second, math.MaxInt64}[h.below(3)]
+		if job.ResizeDelay == 0 {
 			job.RestartTime = []time.Duration{0, time.Minute, math.MaxInt64}[h.below(3)]
 		}
 		job.TrainingTime, job.WaitingTime = time.Duration(h.below(2)), []time.Duration{0, math.MaxInt64}[h.below(2)]
@@ -70,7 +70,7 @@ func (h *hostile) options() solver.Options {
 	return solver.Options{
 		Objective: []solver.Objective{solver.ObjectiveProgress, solver.ObjectiveTotalTime}[h.below(2)],
 		TotalTime: solver.TotalTimeOptions{
-			Fairness: &factors[h.below(4)], Aging: &spans[h.below(4)], RescalePrice: &spans[h.below(4)],
+			Fairness: &factors[h.below(4)], Aging: &spans[h.below(4)], ResizePrice: &spans[h.below(4)],
 			Payback: &spans[1+h.below(3)], PausePriceFactor: &factors[h.below(4)], StartBonus: &spans[h.below(4)],
 		},
 		Admission: solver.Admissions()[h.below(4)],

@@ -17,7 +17,7 @@ import (
 type shape struct {
 	jobs, nodes, steps, groups int
 	sizes                      int  // uneven sizes with a speed table; 0: the default sizes
-	running                    bool // half of the jobs have nodes and a RescaleDelay
+	running                    bool // half of the jobs have nodes and a ResizeDelay
 	admission                  solver.Admission
 	seed                       uint64
 }
@@ -51,7 +51,7 @@ func (s shape) problem() *solver.Problem {
 		job := kinds[i%s.groups]
 		job.ID = fmt.Sprint(i)
 		if s.running && r.IntN(2) == 0 {
-			job.CurrentNodes, job.RescaleDelay = 1+r.IntN(8), 15*time.Second
+			job.CurrentNodes, job.ResizeDelay = 1+r.IntN(8), 15*time.Second
 		}
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}

@@ -63,7 +63,7 @@ func TestLossesOfLargeNumbers(t *testing.T) {
 	again := job("c", 411285217941, 0, []int{3, 4, 6}, 1.8001105722558226, 2.6001105722558226, 3.400110572255823)
 	again.Weight, again.TrainingTime, again.RestartTime = new(0.936677548687127), 15499721546664, 10021111040
 	slow := job("a", 2171784520373, 2, []int{1, 3, 4, 5}, 0.540972361666365, 1.3409723616663651, 2.140972361666365, 2.9409723616663648)
-	slow.RescaleDelay = 3008513648
+	slow.ResizeDelay = 3008513648
 	running := job("b", 646076858518, 2, []int{3, 4, 5}, 0.2595558969504106, 3.718816851929781, 0.8619529767281682)
 	running.TrainingTime = 6001704162
 	s := &solver.Snapshot{
@@ -72,7 +72,7 @@ func TestLossesOfLargeNumbers(t *testing.T) {
 	}
 	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionOptimized}.WithDefaults()
 	o.TotalTime.Fairness, o.TotalTime.PausePriceFactor = new(0.0), new(0.0)
-	o.TotalTime.RescalePrice, o.TotalTime.StartBonus, o.TotalTime.QuotaPrice = new(time.Duration(0)), new(365*24*time.Hour), new(1e6)
+	o.TotalTime.ResizePrice, o.TotalTime.StartBonus, o.TotalTime.QuotaPrice = new(time.Duration(0)), new(365*24*time.Hour), new(1e6)
 	p := solver.NewProblemFor(s, o)
 	want, _ := solvertest.Exhaustive(p)
 	result, err := exact.New().WithWitness(want.Plan).Solve(t.Context(), p, solver.SolveOptions{})

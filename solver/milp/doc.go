@@ -10,7 +10,7 @@
 // K is the set of legal sizes of the job, and n_min and n_max are the smallest and the largest of them.
 // A size of 0, which the admission may add, is a size without progress. The work of a size in a step, p
 // * k * 0.8^log2(k) in the paper, is problem.AdmittedJob.FirstStepWork in the first step, which
-// includes `rescale_delay`, and StepWork in later steps. The objective uses problem.AdmittedJob.Gain,
+// includes `resize_delay`, and StepWork in later steps. The objective uses problem.AdmittedJob.Gain,
 // and FormulationOneHot also OptionValue.
 //
 // # Unit of demand

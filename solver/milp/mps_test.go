@@ -22,7 +22,7 @@ func twoJobs() *solver.Problem {
 	running := solver.NewJob("running", 600*time.Second)
 	running.CurrentNodes, running.MaxNodes, running.Weight = 2, 2, new(2.0)
 	queued := solver.NewJob("queued", time.Hour)
-	queued.MaxNodes, queued.RescaleDelay = 4, 30*time.Second
+	queued.MaxNodes, queued.ResizeDelay = 4, 30*time.Second
 	return solver.NewProblem(&solver.Snapshot{
 		TotalNodes: 4,
 		Horizon:    solver.Horizon{Step: solver.DefaultStep, Steps: 2},

@@ -17,7 +17,7 @@ func (m *Model) buildOneHot() {
 	m.groupRows()
 	m.oneSizeRows()
 	m.progressRows(
-		"(training progress 1) s^1 <= p sum_k speed(k) x_k, after rescale_delay",
+		"(training progress 1) s^1 <= p sum_k speed(k) x_k, after resize_delay",
 		"(training progress 2) s^t <= s^(t-1) + p sum_k speed(k) x_k",
 		func(job *problem.AdmittedJob, t int, c *cell) float64 {
 			for size, work := range job.Work(t) {

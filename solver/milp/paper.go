@@ -20,7 +20,7 @@ func (m *Model) buildPaper() {
 		family{"plus_high", "(delta +), right: k - n <= M (1 - delta+)"})
 	m.exactlyHoldRows()
 	m.progressRows(
-		"(linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after rescale_delay",
+		"(linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after resize_delay",
 		"(linear 2) s^t <= s^(t-1) + p sum_k speed(k) (delta- + delta+ - 1)",
 		func(job *problem.AdmittedJob, t int, c *cell) float64 {
 			right := 0.0

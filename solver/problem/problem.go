@@ -60,7 +60,7 @@ type AdmittedJob struct {
 	// one. The first is no nodes if the admission allows the job to wait. Jobs may share this slice
 	// and the next two.
 	Options []snapshot.Option
-	// FirstStepWork is the work of each option in the first step, after RescaleDelay, and
+	// FirstStepWork is the work of each option in the first step, after ResizeDelay, and
 	// StepWork is the work in every later step. The unit is seconds on one reference node.
 	FirstStepWork, StepWork []float64
 	// Gain is the value, by step, of having done the work of the whole demand by the end of the step. A
@@ -168,12 +168,12 @@ const restartsPerStep = 3
 
 // setWork sets the work of each option of a job in the first and in the later steps of length p. In a
 // later step, the work is p * speed(k), equations (linear 1) and (linear 2) of the paper. In the first
-// step, a job that grows from c nodes to k stays on c nodes for r = RescaleDelay, so the work is
+// step, a job that grows from c nodes to k stays on c nodes for r = ResizeDelay, so the work is
 // r * speed(c) + (p - r) * speed(k). The work of a job with a restart time r that is resized or
 // resumed is (p - r) * speed(k). r is limited to longestRestart seconds.
 func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
-	r := min(job.RescaleDelay, step).Seconds()
+	r := min(job.ResizeDelay, step).Seconds()
 	stay, move := min(job.Restart(false).Seconds(), longestRestart), min(job.Restart(true).Seconds(), longestRestart)
 	if job.NeverStarted() {
 		stay, move = 0, 0

@@ -50,9 +50,9 @@ func TestNewProblem(t *testing.T) {
 	}
 }
 
-// TestRescaleDelay has steps of 100 s and the sizes 1, 2 and 4 at speeds 1, 1.6
+// TestResizeDelay has steps of 100 s and the sizes 1, 2 and 4 at speeds 1, 1.6
 // and 2.56, so that without delay they serve 100, 160 and 256.
-func TestRescaleDelay(t *testing.T) {
+func TestResizeDelay(t *testing.T) {
 	tests := []struct {
 		name    string
 		current int
@@ -80,7 +80,7 @@ func TestRescaleDelay(t *testing.T) {
 			s.Horizon.Step = 100 * time.Second
 			s.Jobs[0].MaxNodes = 4
 			s.Jobs[0].CurrentNodes = test.current
-			s.Jobs[0].RescaleDelay = test.delay
+			s.Jobs[0].ResizeDelay = test.delay
 			job := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
 			if diff := cmp.Diff(test.want, job.Work(0), approx()); diff != "" {
 				t.Errorf("work in the first step (-want +got):\n%s", diff)
@@ -92,13 +92,13 @@ func TestRescaleDelay(t *testing.T) {
 	}
 }
 
-// TestRescaleDelayBelowTheTable has a job with fewer current nodes than the smallest size of its speed table, so
+// TestResizeDelayBelowTheTable has a job with fewer current nodes than the smallest size of its speed table, so
 // that it does not train.
-func TestRescaleDelayBelowTheTable(t *testing.T) {
+func TestResizeDelayBelowTheTable(t *testing.T) {
 	s := valid(1)
 	s.Horizon.Step = 100 * time.Second
 	job := &s.Jobs[0]
-	job.CurrentNodes, job.RescaleDelay = 1, 20*time.Second
+	job.CurrentNodes, job.ResizeDelay = 1, 20*time.Second
 	job.MinNodes, job.MaxNodes, job.Scaling.Speeds = 2, 4, []float64{2, 3}
 	got := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
 	if diff := cmp.Diff([]float64{160, 240}, got.FirstStepWork, approx()); diff != "" {

@@ -33,7 +33,7 @@ import (
 const (
 	DefaultFairness         = 1.0
 	DefaultAging            = 8 * time.Hour
-	DefaultRescalePrice     = 75 * time.Second
+	DefaultResizePrice      = 75 * time.Second
 	DefaultPayback          = 900 * time.Second
 	DefaultPausePriceFactor = 1.0
 	DefaultStartBonus       = 500 * time.Second
@@ -50,13 +50,13 @@ type TotalTimeOptions struct {
 	// Aging is the waiting time that doubles the weight of a job, A. 0 disables aging. For each
 	// job, it is at least 100 restart times.
 	Aging *time.Duration
-	// RescalePrice is the price of a resize in job-seconds of an average job, beta. A resize has to
+	// ResizePrice is the price of a resize in job-seconds of an average job, beta. A resize has to
 	// save at least its price. At least 0.
-	RescalePrice *time.Duration
+	ResizePrice *time.Duration
 	// Payback is the time within which a resize has to save its cost, L. Greater than 0. For each
 	// job, it is at least 4 restart times and, if the job becomes faster, at least Job.SinceRestart.
 	Payback *time.Duration
-	// PausePriceFactor is the price of preempting a running job, as a multiple of RescalePrice. 0 to
+	// PausePriceFactor is the price of preempting a running job, as a multiple of ResizePrice. 0 to
 	// MaxFactor.
 	PausePriceFactor *float64
 	// StartBonus is the additional value of starting a job that never had nodes, in job-seconds of an
@@ -116,7 +116,7 @@ func (p *Problem) fillTotalTime(s *snapshot.Snapshot, options *Options) {
 	m := totalTime{
 		fairness:    snapshot.ValueOr(o.Fairness, DefaultFairness),
 		aging:       snapshot.ValueOr(o.Aging, DefaultAging).Seconds(),
-		price:       snapshot.ValueOr(o.RescalePrice, DefaultRescalePrice).Seconds(),
+		price:       snapshot.ValueOr(o.ResizePrice, DefaultResizePrice).Seconds(),
 		payback:     snapshot.ValueOr(o.Payback, DefaultPayback).Seconds(),
 		pauseFactor: snapshot.ValueOr(o.PausePriceFactor, DefaultPausePriceFactor),
 		cadence:     snapshot.ValueOr(o.Cadence, 0).Seconds(),
@@ -477,7 +477,7 @@ func (o *TotalTimeOptions) validate(bad *snapshot.Violations) {
 	if v := o.Aging; v != nil && *v != 0 {
 		span("aging", v, MinTotalTimeSpan)
 	}
-	span("rescale_price", o.RescalePrice, 0)
+	span("resize_price", o.ResizePrice, 0)
 	span("payback", o.Payback, MinTotalTimeSpan)
 	span("start_bonus", o.StartBonus, 0)
 	span("cadence", o.Cadence, 0)

@@ -187,7 +187,7 @@ func (m spec) exceeded() bool {
 func (m spec) value(i, k int, c, fair, meanWeight float64) float64 {
 	job := &m.snapshot.Jobs[i]
 	o := &m.options
-	beta, payback, r := o.RescalePrice.Seconds(), o.Payback.Seconds(), job.RestartTime.Seconds()
+	beta, payback, r := o.ResizePrice.Seconds(), o.Payback.Seconds(), job.RestartTime.Seconds()
 	longest, s := max(payback, 4*r), m.speed(i, float64(k))
 	if job.CurrentNodes > 0 && s > m.speed(i, float64(job.CurrentNodes)) {
 		since := job.TrainingTime
@@ -232,7 +232,7 @@ func drawTotalTime(t *rapid.T) solver.TotalTimeOptions {
 	return solver.TotalTimeOptions{
 		Fairness:         new(rapid.SampledFrom([]float64{0, 1, 4, 0.3}).Draw(t, "fairness")),
 		Aging:            seconds("aging", 0, 28800, 60),
-		RescalePrice:     seconds("RescalePrice", 0, 75, 15),
+		ResizePrice:      seconds("ResizePrice", 0, 75, 15),
 		Payback:          seconds("payback", 900, 1, 300),
 		PausePriceFactor: new(rapid.SampledFrom([]float64{0, 1, 8}).Draw(t, "pause price factor")),
 		StartBonus:       seconds("start bonus", 0, 500),
@@ -349,7 +349,7 @@ func TestTotalTimeIsHeSRPT(t *testing.T) {
 			s.Jobs = append(s.Jobs, job)
 		}
 		p := totalTimeProblem(s, solver.AdmissionPreemptive, solver.TotalTimeOptions{
-			Fairness: new(0.0), RescalePrice: new(time.Duration(0)), SharePrice: new(0.0),
+			Fairness: new(0.0), ResizePrice: new(time.Duration(0)), SharePrice: new(0.0),
 		})
 		total, powers, sum := 0.0, make([]float64, len(p.Jobs)), 0.0
 		for i := range p.Jobs {

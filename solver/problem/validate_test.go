@@ -39,7 +39,7 @@ func TestValidateReportsEverything(t *testing.T) {
 	s.TotalNodes = -1
 	s.Horizon = solver.Horizon{Step: -time.Second, Steps: 25}
 	s.Jobs[0] = solver.Job{ // Everything is bad, including what is just unset.
-		MinNodes: 0, MaxNodes: -1, CurrentNodes: -2, TrainingTime: -1, Weight: new(math.NaN()), RescaleDelay: -1,
+		MinNodes: 0, MaxNodes: -1, CurrentNodes: -2, TrainingTime: -1, Weight: new(math.NaN()), ResizeDelay: -1,
 		AllowedNodes: []int{0, 2, 2, 1},
 		Scaling:      solver.Scaling{Speeds: []float64{0, math.NaN(), math.Inf(1), -1, 1}},
 	}
@@ -68,7 +68,7 @@ func TestValidateReportsEverything(t *testing.T) {
 		{Path: "jobs[0].scaling.table.speeds[2]", Description: "is +Inf; must be greater than 0 and at most 1e+09"},
 		{Path: "jobs[0].scaling.table.speeds[3]", Description: "is -1; must be greater than 0 and at most 1e+09"},
 		{Path: "jobs[0].weight", Description: "is NaN; must be 0 to 1e+12"},
-		{Path: "jobs[0].rescale_delay", Description: "is -1ns; must be at least 0"},
+		{Path: "jobs[0].resize_delay", Description: "is -1ns; must be at least 0"},
 		{Path: "jobs[2].id", Description: `is "job-1" like jobs[1].id; ids must be unique`},
 		{Path: "jobs[3].allowed_nodes", Description: "is unset, which means the powers of two, and none is within " +
 			"[min_nodes, max_nodes] = [5, 7]; must be set"},
@@ -149,7 +149,7 @@ func TestValidateOneField(t *testing.T) {
 		{"the largest weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(solver.MaxWeight + 0.0) }, ""},
 		{"a weight above it", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(1.1 * solver.MaxWeight) }, "jobs[1].weight"},
 		{"infinite weight", func(s *solver.Snapshot) { s.Jobs[1].Weight = new(math.Inf(1)) }, "jobs[1].weight"},
-		{"a delay above the step", func(s *solver.Snapshot) { s.Jobs[1].RescaleDelay = time.Hour }, ""},
+		{"a delay above the step", func(s *solver.Snapshot) { s.Jobs[1].ResizeDelay = time.Hour }, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -172,9 +172,9 @@ func TestValidateNamesTheJob(t *testing.T) {
 		s := solvertest.Snapshots().Filter(func(s *solver.Snapshot) bool { return len(s.Jobs) > 0 }).Draw(t, "snapshot")
 		i := rapid.IntRange(0, len(s.Jobs)-1).Draw(t, "job")
 		s.Jobs[i].Weight = new(-1.0)
-		s.Jobs[i].RescaleDelay = -1
+		s.Jobs[i].ResizeDelay = -1
 		bad := s.Validate(len(s.Jobs))
-		want := []string{fmt.Sprintf("jobs[%d].weight", i), fmt.Sprintf("jobs[%d].rescale_delay", i)}
+		want := []string{fmt.Sprintf("jobs[%d].weight", i), fmt.Sprintf("jobs[%d].resize_delay", i)}
 		if diff := cmp.Diff(want, paths(bad)); diff != "" {
 			t.Fatalf("bad fields (-want +got):\n%s", diff)
 		}

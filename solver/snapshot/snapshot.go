@@ -126,11 +126,11 @@ type Job struct {
 	// Weight is the factor of the job in the objective. 0 to MaxWeight, of which values above 1e9 count
 	// as 1e9. Nil means 1.
 	Weight *float64
-	// RescaleDelay is the time for which a started or scaled-up job stays on its current nodes in
+	// ResizeDelay is the time for which a started or scaled-up job stays on its current nodes in
 	// the first step. Scaling down is free. ObjectiveTotalTime ignores it.
-	RescaleDelay time.Duration
+	ResizeDelay time.Duration
 	// RestartTime is the time without progress if a running job is resized or a paused job resumes.
-	// It cannot be combined with RescaleDelay. 0 means that it is unknown, and costs nothing.
+	// It cannot be combined with ResizeDelay. 0 means that it is unknown, and costs nothing.
 	RestartTime time.Duration
 	// FreeResizes states that RestartTime is known to be 0. ETAError then has no minimum.
 	FreeResizes bool

@@ -275,10 +275,10 @@ func (j *Job) validate(bad *Violations) {
 	j.validateSizes("", bad)
 	j.validateETANodes(bad)
 	bad.CheckFactor(".weight", j.Weight, MaxWeight)
-	bad.checkTime(".rescale_delay", j.RescaleDelay)
+	bad.checkTime(".resize_delay", j.ResizeDelay)
 	bad.checkTime(".restart_time", j.RestartTime)
-	if j.RestartTime > 0 && j.RescaleDelay > 0 {
-		bad.Addf(".restart_time", "is %v in addition to a rescale_delay of %v; must be 0 if rescale_delay is set", j.RestartTime, j.RescaleDelay)
+	if j.RestartTime > 0 && j.ResizeDelay > 0 {
+		bad.Addf(".restart_time", "is %v in addition to a resize_delay of %v; must be 0 if resize_delay is set", j.RestartTime, j.ResizeDelay)
 	}
 	j.validateRecentRestarts(bad)
 	bad.checkTime(".waiting_time", j.WaitingTime)

@@ -273,7 +273,7 @@ func (d *byteSource) job() *elastallocv1.Job {
 		job.TrainingTime = d.duration()
 	}
 	if d.below(4) == 0 {
-		job.RescaleDelay = d.duration()
+		job.ResizeDelay = d.duration()
 	}
 	switch d.below(6) {
 	case 0:

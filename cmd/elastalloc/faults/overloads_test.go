@@ -78,7 +78,7 @@ func badThroughout(jobs int) *elastallocv1.AllocateRequest {
 	bad := &elastallocv1.Job{
 		RemainingEta: durationpb.New(-1), MinNodes: new(int32(-1)), MaxNodes: new(int32(-2)), CurrentNodes: -1,
 		TrainingTime: durationpb.New(-1), AllowedNodes: []int32{3, 2, 1, 0, -1}, Weight: proto.Float64(-1),
-		RescaleDelay: durationpb.New(-1), RestartTime: durationpb.New(-1), WaitingTime: durationpb.New(-1), EtaNodes: new(int32(-1)),
+		ResizeDelay: durationpb.New(-1), RestartTime: durationpb.New(-1), WaitingTime: durationpb.New(-1), EtaNodes: new(int32(-1)),
 	}
 	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: -1}}
 	for range jobs {

@@ -27,7 +27,7 @@ func randomRequest(jobs, nodes int, seed uint64) *elastallocv1.AllocateRequest {
 		job := &elastallocv1.Job{
 			Id:           fmt.Sprintf("job-%d", i+1),
 			RemainingEta: durationpb.New(time.Duration(eta*1e3) * time.Millisecond),
-			RescaleDelay: durationpb.New(15 * time.Second),
+			ResizeDelay:  durationpb.New(15 * time.Second),
 			TrainingTime: durationpb.New(time.Duration(r.IntN(7200)) * time.Second),
 		}
 		if current := 1 << r.IntN(3); current <= free && r.IntN(4) > 0 {

@@ -44,7 +44,7 @@ func GridProblems() *rapid.Generator[*solver.Problem] {
 				job.CurrentNodes = rapid.SampledFrom(job.AllowedNodes).Draw(t, "current nodes")
 			}
 			if rapid.Bool().Draw(t, "loses the first step") {
-				job.RescaleDelay = solver.DefaultStep
+				job.ResizeDelay = solver.DefaultStep
 			}
 			s.Jobs = append(s.Jobs, job)
 		}

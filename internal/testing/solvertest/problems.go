@@ -63,12 +63,12 @@ func drawOptions(t *rapid.T, objectives ...solver.Objective) solver.Options {
 	}
 	span := func(name string, minimum time.Duration) *time.Duration {
 		return new(max(minimum, rapid.SampledFrom([]time.Duration{
-			0, time.Second, solver.DefaultRescalePrice, time.Hour, 24 * time.Hour, solver.MaxTotalTimeSpan,
+			0, time.Second, solver.DefaultResizePrice, time.Hour, 24 * time.Hour, solver.MaxTotalTimeSpan,
 		}).Draw(t, name)))
 	}
 	o.TotalTime = solver.TotalTimeOptions{
 		Fairness: factor("fairness"), PausePriceFactor: factor("pause price factor"), QuotaPrice: factor("quota price"),
-		Aging: span("aging", 0), RescalePrice: span("rescale_price", 0), StartBonus: span("start bonus", 0),
+		Aging: span("aging", 0), ResizePrice: span("resize_price", 0), StartBonus: span("start bonus", 0),
 		Payback: span("payback", solver.MinTotalTimeSpan),
 	}
 	return o

@@ -107,7 +107,7 @@ func drawHistory(t *rapid.T, job *solver.Job) {
 	}
 }
 
-// drawChangeCost sets a random `RescaleDelay` or `RestartTime`.
+// drawChangeCost sets a random `ResizeDelay` or `RestartTime`.
 func drawChangeCost(t *rapid.T, job *solver.Job, horizon solver.Horizon) {
 	cost := rapid.OneOf(
 		rapid.Just(time.Duration(0)),
@@ -118,7 +118,7 @@ func drawChangeCost(t *rapid.T, job *solver.Job, horizon solver.Horizon) {
 	if rapid.Bool().Draw(t, "restarts") {
 		job.RestartTime = cost
 	} else {
-		job.RescaleDelay = cost
+		job.ResizeDelay = cost
 	}
 }
 
@@ -211,7 +211,7 @@ func drawMostSizes(t *rapid.T, s *solver.Snapshot, job *solver.Job) {
 		s.TotalNodes = job.MaxNodes + rapid.IntRange(0, 12).Draw(t, "more nodes")
 		work := slices.Max(job.Scaling.Speeds) * s.Horizon.Step.Seconds()
 		share := rapid.SampledFrom([]float64{0.5, 1, 1.9, 2, 3}).Draw(t, "steps to the end")
-		job.RemainingETA, job.RescaleDelay, job.RestartTime = time.Duration(share*work*float64(time.Second)), 0, 0
+		job.RemainingETA, job.ResizeDelay, job.RestartTime = time.Duration(share*work*float64(time.Second)), 0, 0
 	}
 }
 

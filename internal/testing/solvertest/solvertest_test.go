@@ -86,7 +86,7 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 			note("non-monotone table", len(job.Scaling.Speeds) > 1 && job.Scaling.Speeds[0] > job.Scaling.Speeds[1])
 			note("speeds of sizes out of range", job.Scaling.Speeds != nil && len(job.Scaling.Speeds) != len(sizes))
 			note("explicit sizes", job.AllowedNodes != nil)
-			note("delay above the step", job.RescaleDelay > s.Horizon.Step)
+			note("delay above the step", job.ResizeDelay > s.Horizon.Step)
 			note("shortest ETA", job.RemainingETA == time.Millisecond)
 			note("longest ETA", job.RemainingETA == 10*365*24*time.Hour)
 			note("equal ETAs", i > 0 && job.RemainingETA == s.Jobs[i-1].RemainingETA)

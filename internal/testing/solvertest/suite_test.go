@@ -188,7 +188,7 @@ func (r *runner) edgeCases(t *testing.T) {
 	all := job(3)
 	all.AllowedNodes, all.MaxNodes = []int{1, 3, 6, 12}, 6
 	all.Scaling = solver.Scaling{Speeds: []float64{1, 2.5, 2, 9}}
-	all.Weight, all.RescaleDelay = new(2.5), 40*time.Second
+	all.Weight, all.ResizeDelay = new(2.5), 40*time.Second
 
 	tests := []struct {
 		name  string

@@ -1517,13 +1517,13 @@ type Job struct {
 	// How long a job that starts or scales up still trains on its previous nodes, in the first step
 	// (15 s in the paper). Scaling down is free. A value above the step counts as the step.
 	// Not together with restart_time. OBJECTIVE_TOTAL_TIME ignores it. Defaults to 0.
-	RescaleDelay *durationpb.Duration `protobuf:"bytes,10,opt,name=rescale_delay,json=rescaleDelay,proto3" json:"rescale_delay,omitempty"`
+	ResizeDelay *durationpb.Duration `protobuf:"bytes,10,opt,name=resize_delay,json=resizeDelay,proto3" json:"resize_delay,omitempty"`
 	// How long the job makes no progress after a resize or when it resumes, for example for a
 	// restart from a checkpoint as with torchrun or Ray Train. It applies to jobs that occupy nodes
 	// or have trained. OBJECTIVE_PROGRESS counts it in the first step, at most a third of the step.
 	// OBJECTIVE_TOTAL_TIME counts it as a cost of a resize, and as a cost of a pause, which causes
-	// a restart later. A resume costs only TotalTimeOptions.rescale_price. Not together with
-	// rescale_delay. Defaults to 0.
+	// a restart later. A resume costs only TotalTimeOptions.resize_price. Not together with
+	// resize_delay. Defaults to 0.
 	RestartTime *durationpb.Duration `protobuf:"bytes,11,opt,name=restart_time,json=restartTime,proto3" json:"restart_time,omitempty"`
 	// Time since submission in which the job had no nodes: queueing and pauses together.
 	// OBJECTIVE_TOTAL_TIME uses it for aging. Defaults to 0.
@@ -1679,9 +1679,9 @@ func (x *Job) GetWeight() float64 {
 	return 0
 }
 
-func (x *Job) GetRescaleDelay() *durationpb.Duration {
+func (x *Job) GetResizeDelay() *durationpb.Duration {
 	if x != nil {
-		return x.RescaleDelay
+		return x.ResizeDelay
 	}
 	return nil
 }
@@ -2155,14 +2155,14 @@ type TotalTimeOptions struct {
 	Aging *durationpb.Duration `protobuf:"bytes,2,opt,name=aging,proto3" json:"aging,omitempty"`
 	// Minimum benefit of a resize, in job-seconds of a job of mean weight. 0 to 365 days. Defaults
 	// to 75 s.
-	RescalePrice *durationpb.Duration `protobuf:"bytes,3,opt,name=rescale_price,json=rescalePrice,proto3" json:"rescale_price,omitempty"`
+	ResizePrice *durationpb.Duration `protobuf:"bytes,3,opt,name=resize_price,json=resizePrice,proto3" json:"resize_price,omitempty"`
 	// Time in which a resize must pay for itself, or the job's remaining time if that is shorter.
 	// Values below 4 restart times of the job count as 4 restart times. If the resize makes the job
 	// faster, values below the time for which it has had nodes since its last restart (the first of
 	// Job.recent_restarts, or training_time without entries) count as that time. 1 s to 365 days.
 	// Defaults to 900 s.
 	Payback *durationpb.Duration `protobuf:"bytes,4,opt,name=payback,proto3" json:"payback,omitempty"`
-	// Cost of a pause, as a multiple of rescale_price. 0 to 1e6. Defaults to 1.
+	// Cost of a pause, as a multiple of resize_price. 0 to 1e6. Defaults to 1.
 	PausePriceFactor *float64 `protobuf:"fixed64,5,opt,name=pause_price_factor,json=pausePriceFactor,proto3,oneof" json:"pause_price_factor,omitempty"`
 	// Benefit of the first start of a job in addition to its progress, in job-seconds of a job of
 	// mean weight. Only ADMISSION_OPTIMIZED uses it. 0 to 365 days. Defaults to 500 s.
@@ -2231,9 +2231,9 @@ func (x *TotalTimeOptions) GetAging() *durationpb.Duration {
 	return nil
 }
 
-func (x *TotalTimeOptions) GetRescalePrice() *durationpb.Duration {
+func (x *TotalTimeOptions) GetResizePrice() *durationpb.Duration {
 	if x != nil {
-		return x.RescalePrice
+		return x.ResizePrice
 	}
 	return nil
 }
@@ -3996,7 +3996,7 @@ type JobForecast struct {
 	// The 90th percentile of end.
 	EndHigh *durationpb.Duration `protobuf:"bytes,7,opt,name=end_high,json=endHigh,proto3" json:"end_high,omitempty"`
 	// Number of resizes, without the first start.
-	Rescales int32 `protobuf:"varint,8,opt,name=rescales,proto3" json:"rescales,omitempty"`
+	Resizes int32 `protobuf:"varint,8,opt,name=resizes,proto3" json:"resizes,omitempty"`
 	// Whether the job completes within the simulation in at least half of the samples.
 	Ended         bool `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4082,9 +4082,9 @@ func (x *JobForecast) GetEndHigh() *durationpb.Duration {
 	return nil
 }
 
-func (x *JobForecast) GetRescales() int32 {
+func (x *JobForecast) GetResizes() int32 {
 	if x != nil {
-		return x.Rescales
+		return x.Resizes
 	}
 	return 0
 }
@@ -4204,7 +4204,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
-	"\x06_steps\"\xea\b\n" +
+	"\x06_steps\"\xe8\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12>\n" +
 	"\rremaining_eta\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\fremainingEta\x12 \n" +
@@ -4214,9 +4214,9 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\rtraining_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\ftrainingTime\x12#\n" +
 	"\rallowed_nodes\x18\a \x03(\x05R\fallowedNodes\x120\n" +
 	"\ascaling\x18\b \x01(\v2\x16.elastalloc.v1.ScalingR\ascaling\x12\x1b\n" +
-	"\x06weight\x18\t \x01(\x01H\x02R\x06weight\x88\x01\x01\x12>\n" +
-	"\rrescale_delay\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\frescaleDelay\x12<\n" +
+	"\x06weight\x18\t \x01(\x01H\x02R\x06weight\x88\x01\x01\x12<\n" +
+	"\fresize_delay\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\vresizeDelay\x12<\n" +
 	"\frestart_time\x18\v \x01(\v2\x19.google.protobuf.DurationR\vrestartTime\x12<\n" +
 	"\fwaiting_time\x18\f \x01(\v2\x19.google.protobuf.DurationR\vwaitingTime\x12 \n" +
 	"\teta_nodes\x18\r \x01(\x05H\x03R\betaNodes\x88\x01\x01\x12\x19\n" +
@@ -4270,11 +4270,11 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"price_hint\x18\n" +
 	" \x03(\x01R\tpriceHint\x12 \n" +
-	"\vcertificate\x18\v \x01(\bR\vcertificate\"\xbd\x04\n" +
+	"\vcertificate\x18\v \x01(\bR\vcertificate\"\xbb\x04\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
-	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12>\n" +
-	"\rrescale_price\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\frescalePrice\x123\n" +
+	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12<\n" +
+	"\fresize_price\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\vresizePrice\x123\n" +
 	"\apayback\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\apayback\x121\n" +
 	"\x12pause_price_factor\x18\x05 \x01(\x01H\x01R\x10pausePriceFactor\x88\x01\x01\x12:\n" +
 	"\vstart_bonus\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
@@ -4432,7 +4432,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\tdecisions\x18\x04 \x01(\x03R\tdecisions\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12&\n" +
 	"\x0fif_nothing_else\x18\x06 \x01(\bR\rifNothingElse\x12\x18\n" +
-	"\astalled\x18\a \x01(\bR\astalled\"\x90\x03\n" +
+	"\astalled\x18\a \x01(\bR\astalled\"\x8e\x03\n" +
 	"\vJobForecast\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12/\n" +
 	"\x05start\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05start\x12+\n" +
@@ -4441,8 +4441,8 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"start_high\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tstartHigh\x122\n" +
 	"\aend_low\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06endLow\x124\n" +
-	"\bend_high\x18\a \x01(\v2\x19.google.protobuf.DurationR\aendHigh\x12\x1a\n" +
-	"\brescales\x18\b \x01(\x05R\brescales\x12\x14\n" +
+	"\bend_high\x18\a \x01(\v2\x19.google.protobuf.DurationR\aendHigh\x12\x18\n" +
+	"\aresizes\x18\b \x01(\x05R\aresizes\x12\x14\n" +
 	"\x05ended\x18\t \x01(\bR\x05ended*X\n" +
 	"\tObjective\x12\x19\n" +
 	"\x15OBJECTIVE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -4630,7 +4630,7 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	48, // 12: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
 	48, // 13: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
 	23, // 14: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
-	48, // 15: elastalloc.v1.Job.rescale_delay:type_name -> google.protobuf.Duration
+	48, // 15: elastalloc.v1.Job.resize_delay:type_name -> google.protobuf.Duration
 	48, // 16: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
 	48, // 17: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
 	48, // 18: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
@@ -4647,7 +4647,7 @@ var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	26, // 29: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
 	1,  // 30: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
 	48, // 31: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	48, // 32: elastalloc.v1.TotalTimeOptions.rescale_price:type_name -> google.protobuf.Duration
+	48, // 32: elastalloc.v1.TotalTimeOptions.resize_price:type_name -> google.protobuf.Duration
 	48, // 33: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
 	48, // 34: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
 	48, // 35: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration

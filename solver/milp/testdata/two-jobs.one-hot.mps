@@ -13,7 +13,7 @@ ROWS
  E one_1_2
  E one_2_1
  E one_2_2
-* (training progress 1) s^1 <= p sum_k speed(k) x_k, after rescale_delay
+* (training progress 1) s^1 <= p sum_k speed(k) x_k, after resize_delay
  L first_1_1
  L first_2_1
 * (training progress 2) s^t <= s^(t-1) + p sum_k speed(k) x_k

@@ -65,7 +65,7 @@ ROWS
  E hold_1_2
  E hold_2_1
  E hold_2_2
-* (linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after rescale_delay
+* (linear 1) s^1 <= p sum_k speed(k) (delta- + delta+ - 1), after resize_delay
  L first_1_1
  L first_2_1
 * (linear 2) s^t <= s^(t-1) + p sum_k speed(k) (delta- + delta+ - 1)

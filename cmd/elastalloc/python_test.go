@@ -72,6 +72,15 @@ with Client(address) as c:
         assert [(w.code, w.job_id) for w in response.report.warnings] == [(pb.WARNING_CODE_ETA_RAN_OUT, "hung")], response
     forecast = c.forecast(snapshot, pb.AllocateOptions(), cadence=60, timeout=60)
     assert forecast.jobs[0].job_id == "a", forecast
+    for name in "total-time", "TOTAL_TIME", "OBJECTIVE_TOTAL_TIME", "Objective-Total_Time":
+        assert message(pb.AllocateRequest, options={"objective": name}).options.objective == pb.OBJECTIVE_TOTAL_TIME, name
+    assert c.allocate(snapshot, {"bad_jobs": "hold", "admission": "fifo"}, timeout=60).allocations[0].nodes == 4
+    for name in "shortest", "", "hold", "ADMISSION_FIFO":
+        try:
+            message(pb.AllocateOptions, objective=name)
+            raise AssertionError(name)
+        except ValueError as error:
+            assert str(error) == f"objective is {name!r}; must be one of OBJECTIVE_PROGRESS, OBJECTIVE_TOTAL_TIME", error
     for wrong in lambda: c.forecast(snapshot, cadnce=60), lambda: message(pb.Job, remaining_eta="1h"):
         try:
             wrong()

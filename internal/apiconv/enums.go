@@ -49,6 +49,18 @@ func Names[E Enum]() []string {
 	return names
 }
 
+// FindValue returns the API's name of the enum value that a user means: OBJECTIVE_TOTAL_TIME for this name, for
+// TOTAL_TIME and for total-time, in any case, with - or _. It returns "" if there is no such value.
+func FindValue(enum protoreflect.EnumDescriptor, name string) protoreflect.Name {
+	name = strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	for _, full := range []string{name, prefix(enum) + name} {
+		if value := enum.Values().ByName(protoreflect.Name(full)); value != nil {
+			return value.Name()
+		}
+	}
+	return ""
+}
+
 // APINames returns the API's names of all values of an enum except 0.
 func APINames(enum protoreflect.EnumDescriptor) []string {
 	var names []string

@@ -11,17 +11,20 @@ MAX_SECONDS = 315_576_000_000  # of a protobuf Duration
 def message(kind: Any, **fields: Any) -> Any:
     """Returns a message of a kind, such as pb.Snapshot.
 
-    Messages in it may be dicts of their fields, and durations a timedelta or a number of
-    seconds: message(pb.Job, id="a", remaining_eta=3600).
+    Messages in it may be dicts of their fields, durations a timedelta or a number of seconds, and
+    values of enums their names, long or short: message(pb.Job, id="a", remaining_eta=3600),
+    message(pb.AllocateOptions, objective="total-time").
     """
     return kind(**_plain(kind.DESCRIPTOR, fields))
 
 
 def _plain(descriptor: Any, fields: Any) -> Any:
-    """Returns the fields of a message with durations as protobuf takes them."""
+    """Returns the fields of a message with durations and enums as protobuf takes them."""
     plain = dict(fields)
     for name, value in fields.items():
         field = descriptor.fields_by_name.get(name)
+        if field is not None and field.enum_type is not None and isinstance(value, str):
+            plain[name] = _enum_value(name, field.enum_type, value)
         if field is None or field.message_type is None:
             continue  # A name that protobuf refuses, or a plain value.
         if isinstance(value, (list, tuple)):
@@ -29,6 +32,17 @@ def _plain(descriptor: Any, fields: Any) -> Any:
         else:
             plain[name] = _plain_value(name, field.message_type, value)
     return plain
+
+
+def _enum_value(name: str, enum: Any, value: str) -> int:
+    """Returns the number of an enum value: "OBJECTIVE_TOTAL_TIME", "TOTAL_TIME" or "total-time"."""
+    prefix = enum.values_by_number[0].name[: -len("UNSPECIFIED")]
+    wanted = value.upper().replace("-", "_")
+    for full in (wanted, prefix + wanted):
+        if full in enum.values_by_name:
+            return enum.values_by_name[full].number
+    valid = ", ".join(v.name for v in enum.values if v.number)
+    raise ValueError(f"{name} is {value!r}; must be one of {valid}")
 
 
 def _plain_value(name: str, descriptor: Any, value: Any) -> Any:

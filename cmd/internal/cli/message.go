@@ -17,8 +17,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 )
 
-// ParseMessage parses a message in protojson. Durations may also have the format "3h". Unknown fields are
-// errors.
+// ParseMessage parses a message in protojson. Durations may also have the format "3h", and values of enums
+// short names, such as "total-time". Unknown fields are errors.
 func ParseMessage(text []byte, message proto.Message) error {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Some editors put a byte order mark first.
 	switch start := bytes.TrimSpace(text); {
@@ -31,7 +31,7 @@ func ParseMessage(text []byte, message proto.Message) error {
 	}
 	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor)}
 	m.add(message.ProtoReflect().Descriptor())
-	m.text = m.plainDurations(text)
+	m.text = m.plainValues(text)
 	if err := protojson.Unmarshal(m.text, message); err != nil {
 		return m.explain(err)
 	}
@@ -43,7 +43,7 @@ type messageText struct {
 	// fields are those of the message and of all within it, by the two names that each has in
 	// protojson; nil where two of one name differ in their type.
 	fields map[string]protoreflect.FieldDescriptor
-	// text has durations in the format of protojson.
+	// text has durations and values of enums in the format of protojson.
 	text []byte
 }
 
@@ -52,7 +52,7 @@ func (m *messageText) add(message protoreflect.MessageDescriptor) {
 		field := message.Fields().Get(i)
 		value := field
 		if other, known := m.fields[field.JSONName()]; known {
-			if other == nil || other.Kind() == field.Kind() && other.Message() == field.Message() && other.IsList() == field.IsList() {
+			if other == nil || other.Kind() == field.Kind() && other.Message() == field.Message() && other.Enum() == field.Enum() && other.IsList() == field.IsList() {
 				continue
 			}
 			value = nil
@@ -68,13 +68,24 @@ func isDuration(field protoreflect.FieldDescriptor) bool {
 	return field != nil && field.Message() != nil && field.Message().FullName() == "google.protobuf.Duration"
 }
 
-// plainDurations converts the durations of a text to the format of protojson, "10800s" for "3h".
-func (m *messageText) plainDurations(text []byte) []byte {
+// plainValues converts the durations and the values of enums of a text to the format of protojson: "3h" to
+// "10800s", and "total-time" to "OBJECTIVE_TOTAL_TIME".
+func (m *messageText) plainValues(text []byte) []byte {
 	pair := regexp.MustCompile(`"(\w+)"\s*:\s*("[^"\\]*")`)
 	return pair.ReplaceAllFunc(text, func(entry []byte) []byte {
 		parts := pair.FindSubmatch(entry)
+		field := m.fields[string(parts[1])]
 		var value string
-		if !isDuration(m.fields[string(parts[1])]) || json.Unmarshal(parts[2], &value) != nil {
+		if field == nil || json.Unmarshal(parts[2], &value) != nil {
+			return entry
+		}
+		if enum := field.Enum(); enum != nil {
+			if name := apiconv.FindValue(enum, value); name != "" {
+				return slices.Concat(bytes.TrimSuffix(entry, parts[2]), []byte(strconv.Quote(string(name))))
+			}
+			return entry
+		}
+		if !isDuration(field) {
 			return entry
 		}
 		duration, err := parseDuration(value)
@@ -96,7 +107,7 @@ var lastKey = regexp.MustCompile(`"(\w+)"\s*:\s*(\[?)\s*$`)
 var place = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 
 // explain adds the field and its valid values to an error of protojson. It removes the column, because it refers
-// to the text with converted durations.
+// to the text with converted values.
 func (m *messageText) explain(err error) error {
 	// The library varies the space after its prefix, so that programs do not depend on its texts.
 	message := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")

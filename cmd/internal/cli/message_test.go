@@ -41,6 +41,28 @@ func TestParseMessage(t *testing.T) {
 	})
 }
 
+// TestParseMessageEnums checks the names of enum values.
+func TestParseMessageEnums(t *testing.T) {
+	t.Parallel()
+	want := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Id: "total-time"}, Options: &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
+	}}
+	for objective, hold := range map[string]string{
+		"total-time": "hold", "TOTAL_TIME": "HOLD", "OBJECTIVE_TOTAL_TIME": "BAD_JOBS_HOLD", "Total-Time": "Hold", "objective-total_time": "bad-jobs-hold",
+	} {
+		text, got := `{"snapshot": {"id": "total-time"}, "options": {"objective": "`+objective+`", "bad_jobs" :  "`+hold+`"}}`, new(elastallocv1.AllocateRequest)
+		if err := ParseMessage([]byte(text), got); err != nil || !proto.Equal(got, want) {
+			t.Errorf("%s is read as %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, unknown := range []string{"shortest", "", "hold", "ADMISSION_FIFO", "total.time"} {
+		err := ParseMessage([]byte(`{"options": {"objective": "`+unknown+`"}}`), new(elastallocv1.AllocateRequest))
+		if err == nil || !strings.Contains(err.Error(), "objective must be one of OBJECTIVE_PROGRESS, OBJECTIVE_TOTAL_TIME") {
+			t.Errorf("%q: %v; want the valid names", unknown, err)
+		}
+	}
+}
+
 func TestParseMessageErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -52,7 +74,7 @@ func TestParseMessageErrors(t *testing.T) {
 		`{"snapshot": {"jobs": [{"max": 4}]}}`:                                        `unknown field "max"`,
 		`{"snapshot": {"jobs": [{"scaling": {}}, {"id": "}", "priority": 4}]}}`:       `unknown field "priority"`,
 		`{"options": {"timeBudget": "3h", "priority": 4}}`:                            `unknown field "priority"`,
-		`{"options": {"backend": "exact"}}`:                                           "backend must be one of BACKEND_EXACT, ",
+		`{"options": {"backend": "precise"}}`:                                         "backend must be one of BACKEND_EXACT, ",
 		`{"snapshot": {"id": "3h", "id": "4h"}}`:                                      `duplicate field "id"`,
 		`{"snapshot": {"totalNodes": "many"}}`:                                        `int32 field totalNodes: "many"`,
 		`{"snapshot": {"jobs": [{"id": 5}]}}`:                                         "string field id: 5",

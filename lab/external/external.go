@@ -54,17 +54,17 @@ func (a allocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Op
 		if job := request.Snapshot.Jobs[i]; len(s.NodeTypes) == 0 {
 			job.AllowedNodes = nil
 			for _, size := range s.Jobs[i].LegalSizes() {
-				job.AllowedNodes = append(job.AllowedNodes, int32(size)) //nolint:gosec // At most MaxNodes.
+				job.AllowedNodes = append(job.AllowedNodes, int32(size))
 			}
 		}
 	}
-	start := time.Now() //nolint:forbidigo // The time of a decision is a result.
+	start := time.Now()
 	response, err := a(ctx, request)
 	if err != nil {
 		return solver.Decision{}, err
 	}
 	decision := solver.Decision{Allocations: make([]solver.Allocation, len(s.Jobs))}
-	decision.Report.SolveTime = time.Since(start) //nolint:forbidigo // As above.
+	decision.Report.SolveTime = time.Since(start)
 	decision.Report.Reason = solver.ReasonHeuristic
 	for i := range s.Jobs {
 		decision.Allocations[i] = solver.Allocation{JobID: s.Jobs[i].ID, Current: s.Jobs[i].CurrentNodes}
@@ -104,7 +104,7 @@ func Command(command string, stderr io.Writer) (sim.Policy, error) {
 		return sim.Policy{}, err
 	}
 	open := func() (Caller, func() error, error) {
-		process := exec.Command(path, words[1:]...) //nolint:gosec,noctx // The user's program. The end of its input stops it.
+		process := exec.Command(path, words[1:]...) //nolint:noctx // The user's program. The end of its input stops it.
 		process.Stderr = stderr
 		in, err := process.StdinPipe()
 		if err != nil {

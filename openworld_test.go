@@ -229,9 +229,9 @@ func TestEstimateRunsOut(t *testing.T) {
 			w := newOpenWorld(8)
 			w.allocator = newAllocator(t, elastalloc.Options{}).Allocator
 			w.options = solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}
-			long := w.add("long", 0, 4, 8, 50*3600*4*math.Pow(0.8, 2))
+			long := w.add("long", 0, 4, 8, 50*3600*4*(0.8*0.8))
 			long.RestartTime = 10 * time.Minute
-			w.add("short", 0, 4, 4, 2*3600*4*math.Pow(0.8, 2))
+			w.add("short", 0, 4, 4, 2*3600*4*(0.8*0.8))
 			if n == 1 {
 				w.runsOut(long)
 			}
@@ -253,7 +253,7 @@ func TestEstimateOfRigidJobRunsOut(t *testing.T) {
 	w := newOpenWorld(8)
 	w.allocator = newAllocator(t, elastalloc.Options{}).Allocator
 	w.options = solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}
-	rigid := w.add("rigid", 0, 8, 8, 20*3600*8*math.Pow(0.8, 3))
+	rigid := w.add("rigid", 0, 8, 8, 20*3600*8*(0.8*0.8*0.8))
 	rigid.RestartTime = 2 * time.Minute
 	w.runsOut(rigid)
 	for at := 5400.0; at < 20*3600; at += 7200 {

@@ -98,21 +98,21 @@ const maxEscapedBytes = 6
 
 // textLength returns the number of bytes that the strings of a message take as JSON, or 0 if they
 // cannot exceed half a line. A control character is one byte in a request and several bytes in JSON.
-func textLength(message proto.Message) (bytes int) {
+func textLength(message proto.Message) (length int) {
 	if proto.Size(message) <= maxLine/2/maxEscapedBytes {
 		return 0
 	}
 	_ = protorange.Range(message.ProtoReflect(), func(p protopath.Values) error {
 		text, _ := p.Index(-1).Value.Interface().(string)
-		bytes += len(text)
+		length += len(text)
 		for i := range len(text) {
 			if text[i] < ' ' {
-				bytes += maxEscapedBytes - 1
+				length += maxEscapedBytes - 1
 			}
 		}
 		return nil
 	})
-	return bytes
+	return length
 }
 
 func parse(text []byte) (Entry, error) {

@@ -162,8 +162,7 @@ func (a *Allocator) Explain(
 	return solver.Explanation{Decision: d, Jobs: jobs}, cmp.Or(err, ctx.Err())
 }
 
-// WhatIf decides a snapshot and variations of it, each as Allocate would. The searches of the
-// variations start from the prices of the decision on the snapshot. The time budget applies to each
+// WhatIf decides a snapshot and variations of it, each as Allocate would. The time budget applies to each
 // decision. The remaining time until the deadline of ctx is divided equally among the remaining
 // decisions.
 //

@@ -230,7 +230,7 @@ func TestKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[proto.Message]int{
 		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 7, &elastallocv1.SizeLimit{}: 3, &elastallocv1.SizeLimitReport{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 4,
-		&elastallocv1.Job{}: 24, &elastallocv1.NodeType{}: 3, &elastallocv1.TypeSpeed{}: 4, &elastallocv1.NodeTypeReport{}: 4, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 11,
+		&elastallocv1.Job{}: 24, &elastallocv1.NodeType{}: 3, &elastallocv1.TypeSpeed{}: 4, &elastallocv1.NodeTypeReport{}: 4, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 10,
 		&elastallocv1.TotalTimeOptions{}: 10, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 8,
 		&elastallocv1.SolveReport{}: 16, &elastallocv1.GroupReport{}: 4, &elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
 	} {

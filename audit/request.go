@@ -259,10 +259,6 @@ func (s *snapshot) reserve(j *job) {
 func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r reader) {
 	r.number("time_budget", 0, nanosecond, maxSeconds)
 	s.relativeGap, s.admission = r.number("relative_gap", 0, 0, math.Nextafter(1, 0)), o.GetAdmission()
-	r.require(len(o.GetPriceHint()) <= maxSteps, "price_hint", "too long")
-	for _, price := range o.GetPriceHint() {
-		r.require(price >= 0 && price <= math.MaxFloat64, "price_hint", price)
-	}
 	from := r.in(o.GetTotalTime(), "total_time")
 	t := &totalTime{
 		fairness:         from.number("fairness", 1, 0, 1e6),

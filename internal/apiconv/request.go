@@ -266,7 +266,6 @@ func (c *converter) options(o *elastallocv1.AllocateOptions) solver.Options {
 		TotalTime:   c.totalTime(o.GetTotalTime()),
 		Admission:   fromEnum[solver.Admission](c, "options.admission", o.GetAdmission()),
 		BadJobs:     fromEnum[solver.BadJobs](c, "options.bad_jobs", o.GetBadJobs()),
-		PriceHint:   o.GetPriceHint(),
 		Certificate: o.GetCertificate(),
 	}
 }
@@ -396,7 +395,6 @@ func ToAllocateRequest(r Request) *elastallocv1.AllocateRequest {
 			TotalTime:   toTotalTime(&r.Options.TotalTime),
 			Admission:   Number[elastallocv1.Admission](r.Options.Admission),
 			BadJobs:     Number[elastallocv1.BadJobs](r.Options.BadJobs),
-			PriceHint:   r.Options.PriceHint,
 			IncludePlan: r.IncludePlan,
 			Certificate: r.Options.Certificate,
 			TimeBudget:  optionalDuration(r.Options.TimeBudget),

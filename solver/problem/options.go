@@ -3,8 +3,6 @@ package problem
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,10 +33,6 @@ type Options struct {
 	// Admission selects the jobs that take part in the decision if not all minimums fit. "" means
 	// AdmissionStartFirst with ObjectiveTotalTime and otherwise AdmissionFIFO.
 	Admission Admission
-	// PriceHint is Report.NodePrices of the previous decision. Each price is finite and at least
-	// 0. It changes no decision and has no effect on the speed at present, because a search finds
-	// prices as quickly as it could improve a hint.
-	PriceHint []float64
 	// NoBound omits the bound of a decision by the greedy backend, because the bound takes far
 	// longer than the decision. Report.Bound is then +Inf.
 	NoBound bool
@@ -145,15 +139,6 @@ func (o Options) Validate(known []BackendName) []snapshot.Violation {
 	}
 	validateName(&bad, "admission", o.Admission, Admissions())
 	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
-	if n := len(o.PriceHint); n > snapshot.MaxSteps {
-		bad.Addf("price_hint", "has %d prices; must have at most one per step, %d", n, snapshot.MaxSteps)
-		return bad
-	}
-	for t, price := range o.PriceHint {
-		if !(price >= 0 && !math.IsInf(price, 1)) {
-			bad.Addf(fmt.Sprintf("price_hint[%d]", t), "is %v; must be finite and at least 0", price)
-		}
-	}
 	return bad
 }
 

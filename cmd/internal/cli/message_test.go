@@ -114,7 +114,7 @@ func TestFieldNames(t *testing.T) {
 // FuzzParseMessage checks that what protojson takes is taken as protojson takes it.
 func FuzzParseMessage(f *testing.F) {
 	f.Add([]byte(`{"snapshot": {"totalNodes": 8, "jobs": [{"id": "a", "remainingEta": "3h"}]}, "options": {"timeBudget": "1s"}}`))
-	f.Add([]byte(`{"snapshot": null, "options": {"backend": 1, "priceHint": {}}}`))
+	f.Add([]byte(`{"snapshot": null, "options": {"backend": 1, "totalTime": []}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, want := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateRequest)
 		err := ParseMessage(text, got)

@@ -2026,9 +2026,6 @@ type AllocateOptions struct {
 	TotalTime *TotalTimeOptions `protobuf:"bytes,8,opt,name=total_time,json=totalTime,proto3" json:"total_time,omitempty"`
 	// How to treat jobs with bad fields. Defaults to BAD_JOBS_REFUSE.
 	BadJobs BadJobs `protobuf:"varint,9,opt,name=bad_jobs,json=badJobs,proto3,enum=elastalloc.v1.BadJobs" json:"bad_jobs,omitempty"`
-	// SolveReport.node_prices of the previous decision, each finite and at least 0, at most 24
-	// values. Hints never change a decision and currently do not speed it up.
-	PriceHint []float64 `protobuf:"fixed64,10,rep,packed,name=price_hint,json=priceHint,proto3" json:"price_hint,omitempty"`
 	// Whether to return what an independent checker needs: SolveReport.certificate and, as with
 	// include_plan, the plans. Defaults to false.
 	Certificate   bool `protobuf:"varint,11,opt,name=certificate,proto3" json:"certificate,omitempty"`
@@ -2127,13 +2124,6 @@ func (x *AllocateOptions) GetBadJobs() BadJobs {
 		return x.BadJobs
 	}
 	return BadJobs_BAD_JOBS_UNSPECIFIED
-}
-
-func (x *AllocateOptions) GetPriceHint() []float64 {
-	if x != nil {
-		return x.PriceHint
-	}
-	return nil
 }
 
 func (x *AllocateOptions) GetCertificate() bool {
@@ -4254,7 +4244,7 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x05curve\"$\n" +
 	"\n" +
 	"SpeedTable\x12\x16\n" +
-	"\x06speeds\x18\x01 \x03(\x01R\x06speeds\"\xa7\x04\n" +
+	"\x06speeds\x18\x01 \x03(\x01R\x06speeds\"\x9a\x04\n" +
 	"\x0fAllocateOptions\x120\n" +
 	"\abackend\x18\x01 \x01(\x0e2\x16.elastalloc.v1.BackendR\abackend\x12<\n" +
 	"\vformulation\x18\x02 \x01(\x0e2\x1a.elastalloc.v1.FormulationR\vformulation\x12:\n" +
@@ -4266,11 +4256,10 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\tobjective\x18\a \x01(\x0e2\x18.elastalloc.v1.ObjectiveR\tobjective\x12>\n" +
 	"\n" +
 	"total_time\x18\b \x01(\v2\x1f.elastalloc.v1.TotalTimeOptionsR\ttotalTime\x121\n" +
-	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\x12\x1d\n" +
-	"\n" +
-	"price_hint\x18\n" +
-	" \x03(\x01R\tpriceHint\x12 \n" +
-	"\vcertificate\x18\v \x01(\bR\vcertificate\"\xbb\x04\n" +
+	"\bbad_jobs\x18\t \x01(\x0e2\x16.elastalloc.v1.BadJobsR\abadJobs\x12 \n" +
+	"\vcertificate\x18\v \x01(\bR\vcertificateJ\x04\b\n" +
+	"\x10\vR\n" +
+	"price_hint\"\xbb\x04\n" +
 	"\x10TotalTimeOptions\x12\x1f\n" +
 	"\bfairness\x18\x01 \x01(\x01H\x00R\bfairness\x88\x01\x01\x12/\n" +
 	"\x05aging\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05aging\x12<\n" +

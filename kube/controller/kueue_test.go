@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func TestKueueDoesNotStart(t *testing.T) {
 }
 
 // TestKueuePreempts checks that an elastic job which Kueue preempts several times waits each time for the quota that is
-// left, also if it takes longer than declared.
+// left, also if it takes longer than declared, and in all kinds of pools. The cohort has no borrowing limits.
 func TestKueuePreempts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -80,32 +81,35 @@ func TestKueuePreempts(t *testing.T) {
 		"past its end": {map[string]string{"work": "3h", "nodes": "1-8"}, 2 * time.Hour, 1},
 		"other size":   {map[string]string{"work": "1000h", "nodes": "1,2,4", "speeds": "1,1.9,3.6"}, 20 * time.Minute, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k := newKueueModel(t, 8, rand.New(rand.NewPCG(0, 0)))
-			q := k.submit(&queuedJob{size: 7, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}}, test.annotations)
-			pass := func(d time.Duration) {
-				for began := k.now; k.now.Sub(began) < d; {
-					k.pass()
+		for n := range 2 * len(kueuePools) {
+			pool, nodes := n/2, 8+8*(n%2) // As many nodes as quota, and more nodes.
+			t.Run(fmt.Sprintf("%s, %s, %d nodes", name, kueuePools[pool].name, nodes), func(t *testing.T) {
+				t.Parallel()
+				k := newKueueModel(t, nodes, 8, rand.New(rand.NewPCG(0, 0)), pool)
+				q := k.submit(&queuedJob{size: 7, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}}, test.annotations)
+				pass := func(d time.Duration) {
+					for began := k.now; k.now.Sub(began) < d; {
+						k.pass()
+					}
 				}
-			}
-			pass(test.until)
-			for range test.times {
-				urgent := k.submit(&queuedJob{urgent: true, size: 6}, nil)
-				if pass(30 * time.Minute); q.size != 2 || q.admitted != 2 {
-					k.fatal("the preempted job has the size %d, of which %d are admitted; want 2", q.size, q.admitted)
+				pass(test.until)
+				for range test.times {
+					urgent := k.submit(&queuedJob{urgent: true, size: 6}, nil)
+					if pass(30 * time.Minute); q.size != 2 || q.admitted != 2 {
+						k.fatal("the preempted job has the size %d, of which %d are admitted; want 2", q.size, q.admitted)
+					}
+					k.complete(urgent)
+					pass(20 * time.Minute)
 				}
-				k.complete(urgent)
-				pass(20 * time.Minute)
-			}
-		})
+			})
+		}
 	}
 }
 
 // TestKueueWaitingIsNoWork checks that a job does no work while Kueue suspends it and no decision succeeds.
 func TestKueueWaitingIsNoWork(t *testing.T) {
 	t.Parallel()
-	k := newKueueModel(t, 8, rand.New(rand.NewPCG(0, 0)))
+	k := newKueueModel(t, 8, 8, rand.New(rand.NewPCG(0, 0)), 0)
 	k.submit(&queuedJob{size: 8, sizes: []int{1, 2, 4, 8}, training: training{left: 1000 * time.Hour}}, map[string]string{"work": "20h", "nodes": "1-8"})
 	for range 10 {
 		k.pass()

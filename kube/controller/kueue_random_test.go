@@ -73,7 +73,7 @@ var kueuePools = []struct {
 	name   string
 	change func(*config.Pool)
 }{
-	{"total time", func(*config.Pool) {}},
+	{"default", func(*config.Pool) {}},
 	{"groups", func(p *config.Pool) {
 		p.Groups = []config.Group{{Name: "team", Namespaces: []string{"default"}, Quota: 4}}
 	}},

@@ -55,6 +55,16 @@ func inUse(s *elastallocv1.Snapshot, l *elastallocv1.SizeLimit) (nodes int32) {
 	return nodes
 }
 
+// jobOf returns the job of an allocation: of several jobs with its id, the first with the most nodes.
+func jobOf(s *elastallocv1.Snapshot, id string) (of *elastallocv1.Job) {
+	for _, j := range s.GetJobs() {
+		if j.GetId() == id && (of == nil || j.GetCurrentNodes() > of.GetCurrentNodes()) {
+			of = j
+		}
+	}
+	return of
+}
+
 // limit adds the size limits of a request to its response. It reports whether the response satisfies them: a
 // limit has no nodes for other jobs if frozen jobs occupy them.
 func (m *model) limit(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, price float64) (satisfied bool) {
@@ -63,7 +73,7 @@ func (m *model) limit(request *elastallocv1.AllocateRequest, response *elastallo
 	for _, l := range s.GetSizeLimits() {
 		used, frozen := int32(0), int32(0)
 		for n, a := range response.GetAllocations() {
-			nodes := counted(s, l, s.GetJobs()[n], a.GetNodeType(), a.GetNodes())
+			nodes := counted(s, l, jobOf(s, a.GetJobId()), a.GetNodeType(), a.GetNodes())
 			if used += nodes; m.held.Contains(n) {
 				frozen += nodes
 			}

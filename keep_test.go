@@ -334,7 +334,7 @@ func TestKeptJobsArePlaced(t *testing.T) {
 			rt.Fatalf("machines with %v free units have no places for %v, of which %v are kept", free, pieces, kept)
 		}
 	})
-	if limited == 0 {
+	if limited == 0 && !testing.Short() { // Short tests have few pools.
 		t.Error("no job waited because of a size limit")
 	}
 }

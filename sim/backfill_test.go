@@ -146,7 +146,7 @@ func TestBackfillEqualsReference(t *testing.T) {
 			backfilled++
 		}
 	})
-	if backfilled < 10 {
+	if backfilled < 10 && !testing.Short() { // Short tests have few workloads.
 		t.Errorf("%d workloads have a job that overtakes; want more", backfilled)
 	}
 }

@@ -239,11 +239,8 @@ func (a *Allocator) valid(
 	all := s.WithDefaults()
 	r := &request{snapshot: all, all: all, options: o.WithDefaults()}
 	if len(all.Jobs) <= a.maxJobs {
-		hold := r.options.BadJobs == solver.BadJobsHold
-		if hold {
-			r.all = all.MergeDuplicates()
-		}
-		r.snapshot, r.held = r.all.Freeze(hold)
+		r.snapshot, r.held = all.Freeze(r.options.BadJobs == solver.BadJobsHold)
+		r.all = r.held.Snapshot()
 	}
 	bad := solver.Validate(r.snapshot, r.options, a.maxJobs, a.known)
 	if check != nil {

@@ -352,11 +352,7 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	}
 	m := &model{request: request, options: converted.Options.WithDefaults()}
 	m.good = converted.Snapshot.WithDefaults()
-	hold := m.options.BadJobs == solver.BadJobsHold
-	if hold {
-		m.good = m.good.MergeDuplicates()
-	}
-	m.good, m.held = m.good.Freeze(hold)
+	m.good, m.held = m.good.Freeze(m.options.BadJobs == solver.BadJobsHold)
 	if solver.Validate(m.good, m.options, 1000, elastalloc.BackendNames()) != nil {
 		return nil
 	}

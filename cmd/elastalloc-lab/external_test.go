@@ -47,8 +47,8 @@ func TestSimulateCommand(t *testing.T) {
 		t.Errorf("the example differs from fifo:\n%s\nfifo:\n%s", got, want)
 	}
 	clitest.CheckContains(t, "stdout", stdout, "fifo.py")
-	drawn := filepath.Join(folder, "times.svg")
-	table, err := exec.Command("python3", "../../examples/policies/results.py", out, drawn).CombinedOutput()
+	figure := filepath.Join(folder, "times.svg")
+	table, err := exec.Command("python3", "../../examples/policies/results.py", out, figure).CombinedOutput()
 	if err != nil {
 		t.Fatalf("results.py: %v\n%s", err, table)
 	}
@@ -58,7 +58,7 @@ func TestSimulateCommand(t *testing.T) {
 		clitest.CheckContains(t, "results.py", strings.Join(strings.Fields(string(table)), " "),
 			fmt.Sprintf("%s %d %.2f", run.Policy, run.Nodes, run.MeanTotalSeconds/3600))
 	}
-	clitest.CheckContains(t, "times.svg", read(t, drawn), "<polyline", "fifo, 3 nodes")
+	clitest.CheckContains(t, "times.svg", read(t, figure), "<polyline", "fifo, 3 nodes")
 	clitest.CheckContains(t, "report", read(t, out, "report.html"), "the program python3 ../../examples/policies/fifo.py")
 }
 

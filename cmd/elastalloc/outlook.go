@@ -33,10 +33,11 @@ func inCore(s *elastallocv1.Snapshot) *solver.Snapshot {
 // newOutlook returns the outlook of a decision, without frozen jobs.
 func newOutlook(snapshot *solver.Snapshot, allocations []*elastallocv1.Allocation) outlook {
 	o := outlook{now: make([]ending, len(allocations)), then: make([]ending, len(allocations))}
-	good, _ := snapshot.Freeze(true)
+	good, frozen := snapshot.Freeze(true)
+	all := frozen.Snapshot().Jobs
 	for i, n := 0, 0; i < len(allocations) && n < len(good.Jobs); i++ {
 		job := &good.Jobs[n]
-		if job.ID != snapshot.Jobs[i].ID {
+		if job.ID != all[i].ID {
 			continue // It is frozen.
 		}
 		o.now[i] = endingOf(good, n, good.Current(n))

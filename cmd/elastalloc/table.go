@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/elastalloc/elastalloc/cmd/internal/cli"
@@ -18,6 +19,7 @@ import (
 
 // decisionText formats a decision: one line per job in the order of the request, the groups, and the report.
 func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, screen cli.Screen) (string, error) {
+	request = &elastallocv1.AllocateRequest{Snapshot: withUniqueJobs(request.GetSnapshot()), Options: request.GetOptions()}
 	allocations := response.GetAllocations()
 	if err := checkCount(request.GetSnapshot(), allocations); err != nil {
 		return "", err
@@ -31,6 +33,29 @@ func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.
 		text = jobTable(request, allocations, objective, outlook, screen).String() + "\n" + text
 	}
 	return text, nil
+}
+
+// withUniqueJobs returns a snapshot with the jobs that have allocations: of several jobs with one id, the one
+// with the most nodes, at the position of the first (BAD_JOBS_HOLD). It returns s if all ids differ.
+func withUniqueJobs(s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
+	first := make(map[string]int, len(s.GetJobs()))
+	var jobs []*elastallocv1.Job
+	for _, job := range s.GetJobs() {
+		at, seen := first[job.GetId()]
+		switch {
+		case !seen || job.GetId() == "":
+			first[job.GetId()] = len(jobs)
+			jobs = append(jobs, job)
+		case job.GetCurrentNodes() > jobs[at].GetCurrentNodes():
+			jobs[at] = job
+		}
+	}
+	if len(jobs) == len(s.GetJobs()) {
+		return s
+	}
+	unique := proto.CloneOf(s)
+	unique.Jobs = jobs
+	return unique
 }
 
 // checkCount returns an error if a response does not have as many jobs as its request.

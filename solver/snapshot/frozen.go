@@ -17,7 +17,8 @@ type FrozenJobs struct {
 }
 
 // Freeze removes the frozen jobs and the nodes that they occupy from a snapshot, which has its defaults,
-// and from its limits. It returns s itself if no job is frozen. It also returns s if Validate rejects the
+// and from its limits. If badJobs is set, several jobs with one id are one frozen job: the one with the most
+// CurrentNodes, at the position of the first. FrozenJobs.Snapshot has one job per id then. It returns s itself if no job is frozen. It also returns s if Validate rejects the
 // snapshot because of a job, unless badJobs freezes such jobs, or because of an id that is too long for a
 // response.
 func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
@@ -26,6 +27,10 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	keeps := func(j Job) bool { return j.Keep }
 	if !badJobs && !slices.ContainsFunc(s.Jobs, keeps) || s.validateIDs(new(Violations)) {
 		return s, none
+	}
+	if badJobs {
+		s = s.mergeDuplicates()
+		none.snapshot = s
 	}
 	frozen := make(map[int]Violations)
 	first := make(map[string]int, len(s.Jobs))
@@ -64,18 +69,17 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
 }
 
-// MergeDuplicates returns the snapshot with one job per id, at the position of the first job with that
-// id: of several jobs the one with the most CurrentNodes, whose Bad states the positions. It returns s
-// itself if all ids differ. An empty id is no id.
-func (s *Snapshot) MergeDuplicates() *Snapshot {
-	positions := make(map[string]int, len(s.Jobs)) // in s, of the job with the most nodes
+// mergeDuplicates returns the snapshot with one job per id, see Freeze. The Bad of such a job states the
+// positions of the others. It returns s itself if all ids differ. An empty id is no id.
+func (s *Snapshot) mergeDuplicates() *Snapshot {
+	first := make(map[string]int, len(s.Jobs)) // positions in s by id
 	merged := *s
 	merged.Jobs = nil
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		other, seen := positions[job.ID]
-		if !seen || job.ID == "" || len(job.ID) > MaxIDBytes {
-			positions[job.ID] = i
+		other, seen := first[job.ID]
+		if !seen || job.ID == "" {
+			first[job.ID] = i
 			continue
 		}
 		if merged.Jobs == nil {
@@ -94,7 +98,7 @@ func (s *Snapshot) MergeDuplicates() *Snapshot {
 	}
 	jobs := merged.Jobs[:0]
 	for i := range merged.Jobs {
-		if job := &merged.Jobs[i]; positions[job.ID] == i || job.ID == "" || len(job.ID) > MaxIDBytes {
+		if job := &merged.Jobs[i]; first[job.ID] == i || job.ID == "" {
 			jobs = append(jobs, *job)
 		}
 	}

@@ -103,6 +103,12 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	result.Bound = proof.ObjectiveBound(in, bound, slack)
 	plan, objective := convertPlan(p, search.Incumbent)
 	slack *= in.Unit
+	// Tie costs may exceed the difference between the plan of the search and a plan that is better.
+	if p.Check(options.Incumbent) == nil {
+		if value := p.Objective(options.Incumbent); value > objective+slack {
+			plan, objective = options.Incumbent.Clone(), value
+		}
+	}
 	switch small := problem.RelativeGap(objective, objective+slack) <= problem.OptimalGap || math.Abs(objective) <= slack; {
 	case limit != problem.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
 	case small:

@@ -210,7 +210,7 @@ func (a *Allocator) Forecast(
 // before them lose their nodes, and no job is started. FillIdle does not optimize: of the report only
 // IdleNodes and Warnings are set. The errors are those of Allocate.
 func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	r, err := a.valid(s, solver.FillIdleOptions(), nil)
+	r, err := a.valid(s, solver.DefaultOptions(), nil)
 	if err != nil {
 		return solver.Decision{}, err
 	}

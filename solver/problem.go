@@ -49,8 +49,7 @@ type (
 	Objective = problem.Objective
 
 	// ObjectiveSpec describes an objective. Validation, model and all outputs use the specifications
-	// in problem.Objectives. A new objective needs a Fill function, a row in Objectives and a value of the
-	// enum of the API. A Go program can pass its own objective as Options.CustomObjective instead.
+	// in problem.Objectives.
 	ObjectiveSpec = problem.ObjectiveSpec
 
 	// Unit is the unit of the values of an objective.
@@ -151,10 +150,6 @@ func RelativeGap(objective, bound float64) float64 { return problem.RelativeGap(
 
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return problem.DefaultOptions() }
-
-// FillIdleOptions returns the options with which a snapshot for FillIdle is validated. They have no
-// objective of the API, so the snapshot may have all optional fields.
-func FillIdleOptions() Options { return problem.FillIdleOptions() }
 
 // NewPlan returns a plan in which no job occupies nodes. It allocates one block of memory.
 func NewPlan(jobs, steps int) Plan { return problem.NewPlan(jobs, steps) }

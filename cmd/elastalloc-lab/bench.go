@@ -193,7 +193,7 @@ type trial struct {
 
 // suits reports whether the candidate supports the objective of the instance.
 func (c candidate) suits(one instance) bool {
-	return c.formulation != solver.FormulationPaper || one.options.Spec().Step == nil
+	return c.formulation != solver.FormulationPaper || !one.options.Spec().OneStep
 }
 
 // newCandidate returns a backend with a time limit for every search, and a check with the same limit. wrap,

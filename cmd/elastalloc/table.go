@@ -120,7 +120,7 @@ func jobTable(
 	t := screen.NewTable()
 	t.Clipped[0], t.Clipped[2] = true, true // A change may name the job that it waits for.
 	jobs, plan := request.GetSnapshot().GetJobs(), request.GetOptions().GetIncludePlan()
-	progress := objective.Step == nil
+	progress := !objective.OneStep
 	header := []string{"JOB", "NODES", "CHANGE", "ENDS IN"}
 	typed := len(request.GetSnapshot().GetNodeTypes()) > 0
 	if typed {

@@ -62,13 +62,13 @@ func TestTableOfUnusualIDs(t *testing.T) {
 	}
 }
 
-// TestTablesOfCustomObjective checks that the tables have the unit of a custom objective, and progress if it covers
+// TestTablesOfObjective checks that the tables have the unit of the objective, and progress if it covers
 // several steps.
-func TestTablesOfCustomObjective(t *testing.T) {
+func TestTablesOfObjective(t *testing.T) {
 	t.Parallel()
 	added := solver.ObjectiveSpec{Unit: solver.Unit{Name: "roots of nodes"}}
 	oneStep := added
-	oneStep.Step = func(*solver.Options) time.Duration { return time.Minute }
+	oneStep.OneStep = true
 	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}}}
 	response := &elastallocv1.AllocateResponse{
 		Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1, Change: elastallocv1.Change_CHANGE_START}},
@@ -80,7 +80,7 @@ func TestTablesOfCustomObjective(t *testing.T) {
 			t.Errorf("the unit is missing:\n%s", text)
 		}
 		text := jobTable(request, response.GetAllocations(), objective, outlook, cli.Screen{}).String()
-		if looksAhead := objective.Step == nil; strings.Contains(text, "AFTER 25m") != looksAhead {
+		if looksAhead := !objective.OneStep; strings.Contains(text, "AFTER 25m") != looksAhead {
 			t.Errorf("looks ahead %t:\n%s", looksAhead, text)
 		}
 	}

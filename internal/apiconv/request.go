@@ -39,7 +39,7 @@ func FromAllocateRequest(request *elastallocv1.AllocateRequest, maxJobs int) (Re
 func FromSnapshot(snapshot *elastallocv1.Snapshot, maxJobs int) (*solver.Snapshot, error) {
 	var c converter
 	converted := c.snapshot(snapshot, maxJobs)
-	if err := c.err(converted, solver.FillIdleOptions(), maxJobs); err != nil {
+	if err := c.err(converted, solver.DefaultOptions(), maxJobs); err != nil {
 		return nil, err
 	}
 	return converted, nil

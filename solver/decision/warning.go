@@ -106,9 +106,8 @@ func (d *Decision) warn(s *snapshot.Snapshot, p *problem.Problem) {
 // and have their defaults. The snapshot has no frozen jobs.
 func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 	var warnings []Warning
-	spec := o.Spec()
 	for i := range s.Jobs {
-		if text := etaRanOut(s, i, spec.DemandOf(s, i)); text != "" {
+		if text := etaRanOut(s, i, problem.Demand(s, o, i)); text != "" {
 			warnings = append(warnings, Warning{Code: WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, text)})
 		}
 	}
@@ -127,13 +126,11 @@ func Warnings(s *snapshot.Snapshot, o *problem.Options, d *Decision) []Warning {
 			Code: WarningManyPauses, Message: count(pauses, "pause") + " at once among " + count(running, "running job"),
 		})
 	}
-	for _, spec := range problem.Objectives() {
-		if field := spec.ParameterField(o); field != "" && o.Objective != spec.Name {
-			warnings = append(warnings, Warning{
-				Code:    WarningOptionsIgnored,
-				Message: fmt.Sprintf("options.%s is set and has no effect: options.objective is %s", field, problem.APIName("OBJECTIVE", o.Objective)),
-			})
-		}
+	if o.TotalTime != (problem.TotalTimeOptions{}) && o.Objective != problem.ObjectiveTotalTime {
+		warnings = append(warnings, Warning{
+			Code:    WarningOptionsIgnored,
+			Message: fmt.Sprintf("options.total_time is set and has no effect: options.objective is %s", problem.APIName("OBJECTIVE", o.Objective)),
+		})
 	}
 	if o.IgnoresFormulation() {
 		warnings = append(warnings, Warning{

@@ -1,10 +1,6 @@
 package problem
 
-import (
-	"time"
-
-	"github.com/elastalloc/elastalloc/solver/snapshot"
-)
+import "time"
 
 // Objective is the name of an objective, which a decision maximizes.
 type Objective string
@@ -24,27 +20,19 @@ const (
 )
 
 // ObjectiveSpec describes an objective. Validation, model and all outputs use the specifications in
-// Objectives. A new objective needs a Fill function, a row in Objectives and a value of the enum of
-// the API. A Go program can pass its own objective as Options.CustomObjective instead.
+// Objectives. A new objective needs a row in Objectives, its values in package problem and a value of
+// the enum of the API.
 type ObjectiveSpec struct {
 	Name Objective
 	// Unit is the unit of the values of the objective.
 	Unit Unit
-	// Demand returns the demand d_i of job i of a snapshot, in seconds on one reference node. It
-	// is greater than 0. Nil means Snapshot.Demand.
-	Demand func(s *snapshot.Snapshot, i int) float64
-	// Fill sets Gain and OptionValue of the jobs of p, and QuotaPrice if there are groups. p is
-	// the problem of s. Fill changes nothing else.
-	Fill func(p *Problem, s *snapshot.Snapshot, o *Options)
-	// Step returns the length of the step of an objective that plans a single step. Nil means that
-	// the objective plans the horizon of the snapshot. The snapshot then has no groups.
-	Step func(o *Options) time.Duration
-	// Admission is the admission of a decision whose options name none. "" means AdmissionFIFO.
+	// OneStep reports whether the objective plans one step, which is the payback time. Otherwise it
+	// plans the horizon of the snapshot, and the snapshot has no groups, node types and size limits.
+	OneStep bool
+	// Admission is the admission of a decision whose options name none.
 	Admission Admission
 	// UsesETAErrors reports whether the objective depends on the errors of ETAs.
 	UsesETAErrors bool
-
-	parameters parameters
 }
 
 // Unit is the unit of the values of an objective.
@@ -65,28 +53,14 @@ const (
 	FormatShares                   // shares of a job summed over steps, formatted as percent of a job over the horizon
 )
 
-// parameters describe the options that only one objective has. The zero value means that there are
-// none.
-type parameters struct {
-	field    string // name in the options of the API
-	isSet    func(o *Options) bool
-	validate func(o *Options, bad *snapshot.Violations)
-	// setCadence sets the time between decisions of a caller that decides at fixed times.
-	setCadence func(o *Options, cadence time.Duration)
-}
-
 // Objectives returns the specifications of all objectives. It returns an array to avoid memory
 // allocations, because each decision calls it several times.
 func Objectives() [2]ObjectiveSpec {
 	return [...]ObjectiveSpec{
+		{Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", FormatShares}, Admission: AdmissionFIFO},
 		{
-			Name: ObjectiveProgress, Unit: Unit{"shares of a job done, summed over jobs and steps", FormatShares},
-			Demand: atLeastShareOfWork, Fill: (*Problem).fillProgress,
-		},
-		{
-			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", FormatTime},
-			Demand: totalTimeDemand, Fill: (*Problem).fillTotalTime, Step: totalTimeStep, Admission: AdmissionStartFirst,
-			UsesETAErrors: true, parameters: totalTimeParameters(),
+			Name: ObjectiveTotalTime, Unit: Unit{"job-seconds saved per second", FormatTime}, OneStep: true,
+			Admission: AdmissionStartFirst, UsesETAErrors: true,
 		},
 	}
 }
@@ -94,9 +68,6 @@ func Objectives() [2]ObjectiveSpec {
 // Spec returns the specification of the objective. An unset or unknown objective has that of
 // DefaultObjective.
 func (o *Options) Spec() ObjectiveSpec {
-	if o.CustomObjective != nil {
-		return *o.CustomObjective
-	}
 	all := Objectives()
 	for i := range all {
 		if all[i].Name == o.Objective {
@@ -106,28 +77,11 @@ func (o *Options) Spec() ObjectiveSpec {
 	return all[1]
 }
 
-// DemandOf returns the demand of job i of a snapshot in seconds on one reference node.
-func (spec *ObjectiveSpec) DemandOf(s *snapshot.Snapshot, i int) float64 {
-	if spec.Demand == nil {
-		return s.Demand(i)
-	}
-	return spec.Demand(s, i)
-}
-
-// ParameterField returns the name of the API field with the options that only this objective has, ""
-// if none of them is set.
-func (spec *ObjectiveSpec) ParameterField(o *Options) string {
-	if p := spec.parameters; p.isSet != nil && p.isSet(o) {
-		return p.field
-	}
-	return ""
-}
-
-// WithCadence returns the options for a caller that decides only once per cadence. It changes the
-// options of objectives that depend on the cadence, unless the caller has set them.
+// WithCadence returns the options for a caller that decides only once per cadence. With
+// ObjectiveTotalTime it sets TotalTime.Cadence, unless the caller has set it.
 func (o Options) WithCadence(cadence time.Duration) Options {
-	if pace := o.Spec().parameters.setCadence; pace != nil {
-		pace(&o, cadence)
+	if o.Spec().Name == ObjectiveTotalTime && o.TotalTime.Cadence == nil {
+		o.TotalTime.Cadence = &cadence
 	}
 	return o
 }

@@ -25,9 +25,6 @@ type Options struct {
 	RelativeGap float64
 	// Objective is the objective of the decision. "" means ObjectiveTotalTime.
 	Objective Objective
-	// CustomObjective is the specification of an objective that is not one of Objectives. It takes
-	// precedence over Objective. Nil means none.
-	CustomObjective *ObjectiveSpec
 	// TotalTime are the parameters of ObjectiveTotalTime.
 	TotalTime TotalTimeOptions
 	// Admission selects the jobs that take part in the decision if not all minimums fit. "" means
@@ -70,21 +67,12 @@ type AcquireWorker func(ctx context.Context) (workerCtx context.Context, release
 // DefaultOptions returns the options of an empty request.
 func DefaultOptions() Options { return Options{}.WithDefaults() }
 
-// FillIdleOptions returns the options with which a snapshot for FillIdle is validated. They have no
-// objective of the API, so the snapshot may have all optional fields.
-func FillIdleOptions() Options {
-	return Options{CustomObjective: &ObjectiveSpec{Step: func(*Options) time.Duration { return snapshot.DefaultStep }}}.WithDefaults()
-}
-
 // WithDefaults returns the options with the default of every field that is not set, except for
 // TimeBudget, which the allocator sets, and Formulation, because a warning names one that is set.
 func (o Options) WithDefaults() Options {
 	o.Backend = cmp.Or(o.Backend, BackendExact)
-	if o.CustomObjective != nil {
-		o.Objective = o.CustomObjective.Name
-	}
 	o.Objective = cmp.Or(o.Objective, DefaultObjective)
-	o.Admission = cmp.Or(o.Admission, o.Spec().Admission, AdmissionFIFO)
+	o.Admission = cmp.Or(o.Admission, o.Spec().Admission)
 	o.BadJobs = cmp.Or(o.BadJobs, BadJobsRefuse)
 	return o
 }
@@ -92,7 +80,7 @@ func (o Options) WithDefaults() Options {
 // MILP returns the formulation for external solvers. An objective that decides one step has only
 // FormulationOneHot.
 func (o *Options) MILP() Formulation {
-	if o.Spec().Step != nil {
+	if o.Spec().OneStep {
 		return FormulationOneHot
 	}
 	return cmp.Or(o.Formulation, FormulationOneHot)
@@ -101,13 +89,13 @@ func (o *Options) MILP() Formulation {
 // IgnoresFormulation reports whether Formulation is set and has no effect: the objective has only one
 // formulation, and Backend builds no MILP.
 func (o *Options) IgnoresFormulation() bool {
-	return o.Formulation != "" && o.Spec().Step != nil && !o.Backend.buildsMILP()
+	return o.Formulation != "" && o.Spec().OneStep && !o.Backend.buildsMILP()
 }
 
 // Horizon returns the look-ahead of the decision on a snapshot, which has its defaults.
 func (o *Options) Horizon(s *snapshot.Snapshot) snapshot.Horizon {
-	if step := o.Spec().Step; step != nil {
-		return snapshot.Horizon{Step: step(o), Steps: 1}
+	if o.Spec().OneStep {
+		return snapshot.Horizon{Step: snapshot.ValueOr(o.TotalTime.Payback, DefaultPayback), Steps: 1}
 	}
 	return s.Horizon
 }
@@ -128,15 +116,11 @@ func (o Options) Validate(known []BackendName) []snapshot.Violation {
 	if spec.Name != o.Objective {
 		validateName(&bad, "objective", o.Objective, objectiveNames(func(ObjectiveSpec) bool { return true }))
 	}
-	if spec.Step != nil && o.Formulation == FormulationPaper && o.Backend.buildsMILP() {
+	if spec.OneStep && o.Formulation == FormulationPaper && o.Backend.buildsMILP() {
 		bad.Addf("formulation", "is %s, for which options.objective must be %s; it is %s", APIName("FORMULATION", o.Formulation),
 			APIName("OBJECTIVE", ObjectiveProgress), APIName("OBJECTIVE", o.Objective))
 	}
-	for _, spec := range Objectives() {
-		if validate := spec.parameters.validate; validate != nil {
-			validate(&o, &bad)
-		}
-	}
+	o.TotalTime.validate(&bad)
 	validateName(&bad, "admission", o.Admission, Admissions())
 	validateName(&bad, "bad_jobs", o.BadJobs, []BadJobs{BadJobsRefuse, BadJobsHold})
 	return bad

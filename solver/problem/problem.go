@@ -85,16 +85,16 @@ func NewProblem(s *snapshot.Snapshot, admission Admission) *Problem {
 // which have their defaults.
 func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	horizon := o.Horizon(s)
-	spec := o.Spec()
+	oneStep := o.Spec().OneStep
 	p := new(Problem)
-	if spec.Step != nil {
+	if oneStep {
 		p = GroupsOf(s)
 	}
 	p.Capacity, p.Steps = slices.Repeat([]int{s.TotalNodes}, horizon.Steps), horizon.Steps
 	p.Rows = s.Rows()
 	p.Demands = make([]float64, len(s.Jobs))
 	for i := range p.Demands {
-		p.Demands[i] = spec.DemandOf(s, i)
+		p.Demands[i] = Demand(s, &o, i)
 	}
 	admitted := p.admit(s, &o)
 	p.Jobs = make([]AdmittedJob, len(admitted))
@@ -105,7 +105,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	previous := map[int]int{} // the previous job with each number of options
 	var powers speedsAtPowers
 	longestRestart := horizon.Step.Seconds()
-	if spec.Step == nil {
+	if !oneStep {
 		longestRestart /= restartsPerStep
 	}
 	for n, a := range admitted {
@@ -135,8 +135,21 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		}
 	}
 	p.admitGroups()
-	spec.Fill(p, s, &o)
+	if o.Objective == ObjectiveProgress {
+		p.fillProgress(s)
+	} else {
+		p.fillTotalTime(s, &o)
+	}
 	return p
+}
+
+// Demand returns the demand d_i of job i of a snapshot under the objective of the options, in seconds on
+// one reference node. It is greater than 0.
+func Demand(s *snapshot.Snapshot, o *Options, i int) float64 {
+	if o.Objective == ObjectiveProgress {
+		return atLeastShareOfWork(s, i)
+	}
+	return totalTimeDemand(s, i)
 }
 
 // carve removes n items from the start of a block of memory and returns them. If the block is too

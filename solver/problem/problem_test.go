@@ -177,20 +177,12 @@ func TestDemandIsTheObjectives(t *testing.T) {
 	done := solver.NewJob("done", time.Hour)
 	done.WorkDone = 8 * time.Hour
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("new", time.Hour), done}}).WithDefaults()
-	double := solver.ObjectiveSpec{
-		Name: "double", Demand: func(s *solver.Snapshot, i int) float64 { return 2 * s.Demand(i) },
-		Fill: func(p *solver.Problem, _ *solver.Snapshot, _ *solver.Options) {
-			p.Jobs[0].Gain = make([]float64, p.Steps)
-		},
-	}
 	for name, test := range map[string]struct {
 		options solver.Options
 		want    []float64
 	}{
 		"progress":       {solver.Options{Objective: solver.ObjectiveProgress}, []float64{3600, 7200}},
 		"total-time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
-		"an own row":     {solver.Options{CustomObjective: &double}, []float64{7200, 7200}},
-		"a row without":  {solver.Options{CustomObjective: &solver.ObjectiveSpec{Name: "none", Fill: double.Fill}}, []float64{3600, 3600}},
 		"all admissions": {solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},
 	} {
 		p := solver.NewProblemFor(s, test.options.WithDefaults())

@@ -24,7 +24,7 @@ func atLeastShareOfWork(s *snapshot.Snapshot, i int) float64 {
 
 // fillProgress sets the gains of the jobs of p, the problem of s. Consecutive jobs of the same weight
 // share one slice.
-func (p *Problem) fillProgress(s *snapshot.Snapshot, _ *Options) {
+func (p *Problem) fillProgress(s *snapshot.Snapshot) {
 	var gain []float64
 	for n := range p.Jobs {
 		job := &s.Jobs[p.Jobs[n].Index]

@@ -78,25 +78,6 @@ type TotalTimeOptions struct {
 	SharePrice *float64
 }
 
-// totalTimeParameters describes TotalTimeOptions for Objectives.
-func totalTimeParameters() parameters {
-	return parameters{
-		field:    "total_time",
-		isSet:    func(o *Options) bool { return o.TotalTime != (TotalTimeOptions{}) },
-		validate: func(o *Options, bad *snapshot.Violations) { o.TotalTime.validate(bad) },
-		setCadence: func(o *Options, cadence time.Duration) {
-			if o.TotalTime.Cadence == nil {
-				o.TotalTime.Cadence = &cadence
-			}
-		},
-	}
-}
-
-// totalTimeStep returns the length of the step, which is the payback time.
-func totalTimeStep(o *Options) time.Duration {
-	return snapshot.ValueOr(o.TotalTime.Payback, DefaultPayback)
-}
-
 // totalTime has the parameters of the objective, in seconds, and statistics of all jobs.
 type totalTime struct {
 	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError, sharePrice float64

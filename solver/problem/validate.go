@@ -10,9 +10,9 @@ import (
 // their defaults. The snapshot may have at most maxJobs jobs, and known are the existing backends.
 func Validate(s *snapshot.Snapshot, o Options, maxJobs int, known []BackendName) []snapshot.Violation {
 	bad := snapshot.Violations(snapshot.WithPrefix("snapshot", s.Validate(maxJobs)))
-	if spec := o.Spec(); spec.Step == nil && spec.Name == o.Objective {
+	if spec := o.Spec(); !spec.OneStep && spec.Name == o.Objective {
 		var supported []string
-		for _, name := range objectiveNames(func(spec ObjectiveSpec) bool { return spec.Step != nil }) {
+		for _, name := range objectiveNames(func(spec ObjectiveSpec) bool { return spec.OneStep }) {
 			supported = append(supported, APIName("OBJECTIVE", name))
 		}
 		required := "for which options.objective must be " + strings.Join(supported, " or ")

@@ -29,7 +29,7 @@ func Allocate(
 ) (solver.Decision, error) {
 	o.Certificate = true
 	d, err := allocate(ctx, s, o)
-	if err != nil || o.CustomObjective != nil || o.NoBound { // These options are not in the API.
+	if err != nil || o.NoBound { // These options are not in the API.
 		return d, err
 	}
 	return d, check(ctx, s, o, d)

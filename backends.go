@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Spec describes a backend. Flags, help texts, names in the API and environment variables follow from
@@ -26,7 +27,7 @@ type Spec struct {
 	// Program is the default executable of an external backend, "" for an embedded one.
 	Program string
 	// New returns the backend. An external backend runs the given program.
-	New func(program string) solver.Backend
+	New func(program string) problem.Backend
 }
 
 // External reports whether the backend runs a program. Such a backend has a formulation.
@@ -37,19 +38,19 @@ func Specs() []Spec {
 	return []Spec{
 		{
 			Name: solver.BackendExact, Description: "embedded exact solver",
-			New: func(string) solver.Backend { return exact.New() },
+			New: func(string) problem.Backend { return exact.New() },
 		},
 		{
 			Name: solver.BackendCBC, Description: "MILP on CBC", Program: external.DefaultCBC,
-			New: func(program string) solver.Backend { return external.CBC(program) },
+			New: func(program string) problem.Backend { return external.CBC(program) },
 		},
 		{
 			Name: solver.BackendHiGHS, Description: "MILP on HiGHS", Program: external.DefaultHiGHS,
-			New: func(program string) solver.Backend { return external.HiGHS(program) },
+			New: func(program string) problem.Backend { return external.HiGHS(program) },
 		},
 		{
 			Name: solver.BackendGreedy, Description: "greedy rules of the paper",
-			New: func(string) solver.Backend { return greedy.New() },
+			New: func(string) problem.Backend { return greedy.New() },
 		},
 	}
 }
@@ -135,7 +136,7 @@ type Backend struct {
 	// found, unless Options.NoBreakers is set.
 	Missing error
 
-	wrapped solver.Backend
+	wrapped problem.Backend
 	breaker *chain.Breaker
 }
 
@@ -184,7 +185,7 @@ func (o *Options) build(name solver.BackendName) Backend {
 }
 
 // wrap applies the middleware to a backend.
-func (o *Options) wrap(b solver.Backend) solver.Backend {
+func (o *Options) wrap(b problem.Backend) problem.Backend {
 	if o.Middleware == nil {
 		return b
 	}

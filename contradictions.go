@@ -7,6 +7,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // recordingChain is a chain that records the first contradiction of its proofs, for calls that make many
@@ -25,7 +26,7 @@ func (n *recordingChain) Allocate(ctx context.Context, s *solver.Snapshot, o sol
 }
 
 // Solve solves a problem.
-func (n *recordingChain) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (n *recordingChain) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	result, err := n.Chain.Solve(ctx, p, options)
 	n.note(result.Contradiction)
 	return result, err

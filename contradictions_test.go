@@ -10,17 +10,18 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // contradictingProver reports a contradiction in all searches after the first valid ones. It then calls
 // after and returns its error.
 type contradictingProver struct {
-	solver.Prover
+	problem.Prover
 	valid *atomic.Int64
 	after func() error
 }
 
-func (c contradictingProver) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+func (c contradictingProver) Solve(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 	result, err := c.Prover.Solve(ctx, p, o)
 	if c.valid.Add(-1) < 0 {
 		result.Contradiction = "2 above 1"
@@ -30,10 +31,10 @@ func (c contradictingProver) Solve(ctx context.Context, p *solver.Problem, o sol
 }
 
 // failingBackend is a backend that always fails.
-type failingBackend struct{ solver.Backend }
+type failingBackend struct{ problem.Backend }
 
-func (failingBackend) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-	return solver.Result{}, errBackend
+func (failingBackend) Solve(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
+	return problem.Result{}, errBackend
 }
 
 var errBackend = errors.New("backend failed")
@@ -70,7 +71,7 @@ func TestContradictionsAreReported(t *testing.T) {
 				valid.Store(test.valid)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				contradict := func(p solver.Prover) solver.Prover {
+				contradict := func(p problem.Prover) problem.Prover {
 					return contradictingProver{p, &valid, func() error {
 						switch outcome {
 						case "canceled":
@@ -83,8 +84,8 @@ func TestContradictionsAreReported(t *testing.T) {
 				}
 				a, err := elastalloc.New(elastalloc.Options{
 					ProverMiddleware: contradict,
-					Middleware: func(b solver.Backend) solver.Backend {
-						if p, ok := b.(solver.Prover); ok {
+					Middleware: func(b problem.Backend) problem.Backend {
+						if p, ok := b.(problem.Prover); ok {
 							return contradict(p)
 						}
 						if outcome == "failure" {

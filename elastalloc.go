@@ -23,9 +23,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/whatif"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
-	"github.com/elastalloc/elastalloc/solver/decision"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // DefaultBudget is the time budget of a decision whose options set none.
@@ -53,10 +53,10 @@ type Options struct {
 	MaxJobs int
 	// Middleware wraps every backend, for example to trace its searches. It may be nil. While the
 	// circuit breaker of a backend is open, calls do not reach it.
-	Middleware func(solver.Backend) solver.Backend
+	Middleware func(problem.Backend) problem.Backend
 	// ProverMiddleware wraps the prover, which verifies the claims of external backends and computes
 	// missing bounds. It may be nil.
-	ProverMiddleware func(solver.Prover) solver.Prover
+	ProverMiddleware func(problem.Prover) problem.Prover
 	// NoBreakers disables the circuit breakers of external backends, for measurements. With a
 	// breaker, a backend that keeps failing is skipped for some time.
 	NoBreakers bool
@@ -130,8 +130,8 @@ func (a *Allocator) decide(ctx context.Context, r *request) (solver.Decision, er
 	if err != nil {
 		return d, err
 	}
-	d = decision.RestoreFrozen(r.held, d, r.options.Horizon(r.snapshot).Steps)
-	d.Report.Warnings = append(d.Report.Warnings, decision.Warnings(r.snapshot, &r.options, &d)...)
+	d = report.RestoreFrozen(r.held, d, r.options.Horizon(r.snapshot).Steps)
+	d.Report.Warnings = append(d.Report.Warnings, report.Warnings(r.snapshot, &r.options, &d)...)
 	return d, nil
 }
 
@@ -200,7 +200,7 @@ func (a *Allocator) Forecast(
 		return solver.Forecast{Contradiction: decider.contradiction}, err
 	}
 	future.Contradiction = decider.contradiction
-	return decision.RestoreFrozenForecast(r.held, future), nil
+	return report.RestoreFrozenForecast(r.held, future), nil
 }
 
 // FillIdle applies the paper's rule for regular times, between two decisions. Running jobs keep their
@@ -217,14 +217,14 @@ func (a *Allocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.De
 	if err := ctx.Err(); err != nil {
 		return solver.Decision{}, err
 	}
-	return decision.RestoreFrozen(r.held, solver.DecideNow(r.snapshot, greedy.FillIdle(r.snapshot)), 0), nil
+	return report.RestoreFrozen(r.held, report.DecideNow(r.snapshot, greedy.FillIdle(r.snapshot)), 0), nil
 }
 
 // request is a valid request for decisions, with its defaults.
 type request struct {
 	snapshot *solver.Snapshot // without frozen jobs
 	all      *solver.Snapshot
-	held     snapshot.FrozenJobs
+	held     solver.FrozenJobs
 	options  solver.Options
 }
 
@@ -234,7 +234,7 @@ func (a *Allocator) valid(
 	s *solver.Snapshot, o solver.Options, check func(*solver.Snapshot) []solver.Violation,
 ) (*request, error) {
 	if s == nil {
-		return nil, snapshot.Invalid("snapshot", "is missing")
+		return nil, solver.Invalid("snapshot", "is missing")
 	}
 	all := s.WithDefaults()
 	r := &request{snapshot: all, all: all, options: o.WithDefaults()}

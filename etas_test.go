@@ -16,6 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestETARanOut checks that a remaining ETA of less than a quarter of the work done is replaced by this
@@ -92,7 +93,7 @@ func TestUncertainETAs(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].ETAError = rapid.SampledFrom([]*float64{nil, nil, new(0.0), new(1.4)}).Draw(t, "eta error")
 		}
-		problem := solver.NewProblemFor(s, o)
+		problem := problem.NewProblemFor(s, o)
 		best, found := solvertest.Exhaustive(problem)
 		want, err := a.Allocate(t.Context(), &certain, exact)
 		if err != nil {

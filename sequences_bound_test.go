@@ -13,6 +13,7 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // minError is the smallest standard deviation that two keys differ by if both jobs have a
@@ -288,7 +289,7 @@ func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 		t.Fatal("greedy decided; the theorem is about optimal decisions")
 	}
 	limits := l.bounds()
-	step := l.observe(t, solver.NewProblemFor(s.WithDefaults(), o.WithDefaults()), d, limits)
+	step := l.observe(t, problem.NewProblemFor(s.WithDefaults(), o.WithDefaults()), d, limits)
 	if l.largestValue = max(l.largestValue, limits.largestValue); step.after > limits.largestValue*(1+1e-9) {
 		t.Fatalf("the value of a plan is %v; want at most %v", step.after, limits.largestValue)
 	}
@@ -319,7 +320,7 @@ type step struct {
 }
 
 // observe computes the changes of a decision and checks the cost of every resize and pause.
-func (l *sequence) observe(t rapid.TB, p *solver.Problem, d solver.Decision, limits bounds) step {
+func (l *sequence) observe(t rapid.TB, p *problem.Problem, d solver.Decision, limits bounds) step {
 	t.Helper()
 	now := step{slope: make([]float64, len(l.jobs))}
 	inUse, forced := 0, 0

@@ -23,6 +23,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // iterations returns how many random requests a test generates: short, or long in the conformance
@@ -83,8 +84,8 @@ func TestOrder(t *testing.T) {
 		if m == nil || m.count() > 10_000 {
 			continue
 		}
-		var plan solver.Plan
-		m.each(func(p solver.Plan, _ float64) {
+		var plan problem.Plan
+		m.each(func(p problem.Plan, _ float64) {
 			if plan == nil || d.chance(7) {
 				plan = p.Clone()
 			}
@@ -403,8 +404,8 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		optimum := math.Inf(-1)
-		var best solver.Plan
-		m.each(func(plan solver.Plan, v float64) {
+		var best problem.Plan
+		m.each(func(plan problem.Plan, v float64) {
 			if v > optimum {
 				best, optimum = plan.Clone(), v
 			}
@@ -426,14 +427,14 @@ func TestExhaustive(t *testing.T) {
 		if m == nil || m.count() > 50_000 {
 			continue
 		}
-		var best, worse solver.Plan
+		var best, worse problem.Plan
 		optimum, less := math.Inf(-1), math.Inf(-1)
-		m.each(func(plan solver.Plan, v float64) {
+		m.each(func(plan problem.Plan, v float64) {
 			if v > optimum {
 				best, optimum = plan.Clone(), v
 			}
 		})
-		m.each(func(plan solver.Plan, v float64) {
+		m.each(func(plan problem.Plan, v float64) {
 			if v < optimum-10*audit.Tolerance*max(tiny, math.Abs(optimum)) && (worse == nil || d.chance(5)) {
 				worse, less = plan.Clone(), v
 			}

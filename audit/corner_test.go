@@ -10,6 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestCornerCases audits decisions that random requests rarely contain.
@@ -71,7 +72,7 @@ func TestEqualSpeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := newModel(t, request)
-		m.each(func(plan solver.Plan, v float64) {
+		m.each(func(plan problem.Plan, v float64) {
 			response := m.respond(plan, v+10, solver.ReasonFeasible, nil)
 			if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
 				t.Errorf("%v: %v", plan, got)

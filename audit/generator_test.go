@@ -15,8 +15,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/decision"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // generator generates random requests from a seed.
@@ -338,9 +338,9 @@ func (d generator) job(i, sizes int, s *elastallocv1.Snapshot) *elastallocv1.Job
 type model struct {
 	request *elastallocv1.AllocateRequest
 	good    *solver.Snapshot // without frozen jobs
-	held    snapshot.FrozenJobs
+	held    solver.FrozenJobs
 	options solver.Options
-	*solver.Problem
+	*problem.Problem
 }
 
 // newModel returns the model of a request, or nil if the request is invalid.
@@ -356,7 +356,7 @@ func newModel(t *testing.T, request *elastallocv1.AllocateRequest) *model {
 	if solver.Validate(m.good, m.options, 1000, elastalloc.BackendNames()) != nil {
 		return nil
 	}
-	m.Problem = solver.NewProblemFor(m.good, m.options)
+	m.Problem = problem.NewProblemFor(m.good, m.options)
 	return m
 }
 
@@ -370,8 +370,8 @@ func (m *model) count() float64 {
 }
 
 // each calls a function with every legal plan and its value.
-func (m *model) each(visit func(solver.Plan, float64)) {
-	plan := solver.NewPlan(len(m.Jobs), m.Steps)
+func (m *model) each(visit func(problem.Plan, float64)) {
+	plan := problem.NewPlan(len(m.Jobs), m.Steps)
 	var walk func(i, step int)
 	walk = func(i, step int) {
 		if step == m.Steps {
@@ -392,15 +392,15 @@ func (m *model) each(visit func(solver.Plan, float64)) {
 }
 
 // respond returns a response with a plan, a bound and a reason.
-func (m *model) respond(plan solver.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
+func (m *model) respond(plan problem.Plan, bound float64, reason solver.Reason, prices []float64) *elastallocv1.AllocateResponse {
 	plan = plan.Clone()
 	m.ReleaseFinished(plan)
-	d := solver.Decide(m.good, m.Problem, solver.Result{Plan: plan})
+	d := report.Decide(m.good, m.Problem, problem.Result{Plan: plan})
 	r := &d.Report
 	r.Backend, r.Reason, r.Limit, r.NodePrices = solver.BackendExact, reason, solver.LimitNone, prices
 	r.Objective, r.Bound = m.Objective(plan), bound
 	r.RelativeGap = solver.RelativeGap(r.Objective, r.Bound)
-	d = decision.RestoreFrozen(m.held, d, m.Steps)
+	d = report.RestoreFrozen(m.held, d, m.Steps)
 	response := apiconv.ToAllocateResponse(m.request.GetSnapshot().GetId(), d, true)
 	// Encode and decode the response, as for a caller.
 	text, err := proto.Marshal(response)
@@ -447,8 +447,8 @@ func (m *model) index(i int) int {
 }
 
 // plan returns the plan of a response.
-func (m *model) plan(response *elastallocv1.AllocateResponse) solver.Plan {
-	plan := solver.NewPlan(len(m.Jobs), m.Steps)
+func (m *model) plan(response *elastallocv1.AllocateResponse) problem.Plan {
+	plan := problem.NewPlan(len(m.Jobs), m.Steps)
 	for i := range plan {
 		of := response.GetAllocations()[m.index(i)]
 		for step, k := range of.GetPlannedNodes() {

@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestNodeTypes compares the gradients of three jobs on two types, and the best plans from several
@@ -123,7 +124,7 @@ func TestMaxNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := solver.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Options, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
+	if p := problem.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Options, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
 		t.Errorf("job a has the options %v", p.Jobs[0].Options)
 	}
 }

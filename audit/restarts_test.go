@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // withoutThirdRestart returns the request with two restarts of each job that has three, so that no job has used
@@ -28,7 +29,7 @@ func withoutThirdRestart(request *elastallocv1.AllocateRequest) *elastallocv1.Al
 
 // forbids returns "grows", "moves" or "pauses" for a plan in which only one job has options that it does not have
 // in the model, by the first of them, and otherwise "".
-func (m *model) forbids(plan solver.Plan) (change string) {
+func (m *model) forbids(plan problem.Plan) (change string) {
 	for i, row := range plan {
 		job := &m.Jobs[i]
 		n := slices.IndexFunc(row, func(k solver.Option) bool { return !slices.Contains(job.Options, k) })
@@ -59,8 +60,8 @@ func TestUsedRestartBudgets(t *testing.T) {
 		if m == nil || other.count() > 2000 {
 			continue
 		}
-		plans, optimum := make(map[string]solver.Plan), 0.0
-		other.each(func(plan solver.Plan, v float64) {
+		plans, optimum := make(map[string]problem.Plan), 0.0
+		other.each(func(plan problem.Plan, v float64) {
 			optimum = max(optimum, v)
 			plan = plan.Clone()
 			other.ReleaseFinished(plan)

@@ -15,6 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // sizeLimits adds random size limits to a request, and pieces to its jobs.
@@ -115,13 +116,13 @@ func TestSizeLimits(t *testing.T) {
 			continue // Decreases would cost less than without the limits.
 		}
 		price := 0.0
-		answer := func(plan solver.Plan, bound float64, reason solver.Reason) (*elastallocv1.AllocateResponse, bool) {
+		answer := func(plan problem.Plan, bound float64, reason solver.Reason) (*elastallocv1.AllocateResponse, bool) {
 			response := m.respond(plan, bound, reason, []float64{price})
 			return response, m.limit(request, response, price*d.Float64())
 		}
-		var best, worse, illegal solver.Plan
+		var best, worse, illegal problem.Plan
 		optimum, less, tooMuch := math.Inf(-1), math.Inf(-1), math.Inf(-1)
-		m.each(func(plan solver.Plan, v float64) {
+		m.each(func(plan problem.Plan, v float64) {
 			switch _, satisfied := answer(plan, v, solver.ReasonFeasible); {
 			case satisfied && v > optimum:
 				best, optimum = plan.Clone(), v
@@ -130,13 +131,13 @@ func TestSizeLimits(t *testing.T) {
 			}
 		})
 		distance := 10 * audit.Tolerance * max(tiny, math.Abs(optimum))
-		m.each(func(plan solver.Plan, v float64) {
+		m.each(func(plan problem.Plan, v float64) {
 			if _, satisfied := answer(plan, v, solver.ReasonFeasible); satisfied && v < optimum-distance && (worse == nil || d.chance(5)) {
 				worse, less = plan.Clone(), v
 			}
 		})
 		price = math.Abs(optimum) / float64(m.good.TotalNodes+1) * d.Float64() * 2
-		check := func(plan solver.Plan, bound float64, reason solver.Reason, want audit.Verdict) {
+		check := func(plan problem.Plan, bound float64, reason solver.Reason, want audit.Verdict) {
 			t.Helper()
 			response, _ := answer(plan, bound, reason)
 			got := audit.Check(t.Context(), request, response, audit.Options{Work: 1e8})
@@ -209,8 +210,8 @@ func TestSizeLimitExamples(t *testing.T) {
 		unlimited := proto.CloneOf(request)
 		unlimited.Snapshot.SizeLimits = nil
 		m := newModel(t, unlimited)
-		best, optimum, all := solver.Plan(nil), math.Inf(-1), solver.Plan(nil)
-		m.each(func(plan solver.Plan, v float64) {
+		best, optimum, all := problem.Plan(nil), math.Inf(-1), problem.Plan(nil)
+		m.each(func(plan problem.Plan, v float64) {
 			response := m.respond(plan, v, solver.ReasonOptimal, nil)
 			if m.limit(request, response, 0) && v > optimum {
 				best, optimum = plan.Clone(), v
@@ -230,7 +231,7 @@ func TestSizeLimitExamples(t *testing.T) {
 			t.Errorf("%s: the best plan: %v", name, got)
 		}
 		// A false claim of optimality: no job has nodes.
-		none := solver.NewPlan(len(m.Jobs), 1)
+		none := problem.NewPlan(len(m.Jobs), 1)
 		response = m.respond(none, m.Objective(none), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "a plan is worth") {
@@ -290,15 +291,15 @@ func TestManySizeLimits(t *testing.T) {
 	unlimited := proto.CloneOf(request)
 	unlimited.Snapshot.SizeLimits = nil
 	m := newModel(t, unlimited)
-	best, second, optimum, next := solver.Plan(nil), solver.Plan(nil), math.Inf(-1), math.Inf(-1)
-	m.each(func(plan solver.Plan, v float64) {
+	best, second, optimum, next := problem.Plan(nil), problem.Plan(nil), math.Inf(-1), math.Inf(-1)
+	m.each(func(plan problem.Plan, v float64) {
 		if v > next && m.limit(request, m.respond(plan, v, solver.ReasonOptimal, nil), 0) {
 			if second, next = plan.Clone(), v; v > optimum {
 				second, next, best, optimum = best, optimum, second, v
 			}
 		}
 	})
-	for want, plan := range map[audit.Verdict]solver.Plan{audit.Confirmed: best, audit.Refuted: second} {
+	for want, plan := range map[audit.Verdict]problem.Plan{audit.Confirmed: best, audit.Refuted: second} {
 		response := m.respond(plan, m.Objective(plan), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
 		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != want {

@@ -4,17 +4,17 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // allocation is the state of a decision while the paper's cases change it.
 type allocation struct {
 	jobs []problem.AdmittedJob
 	// start is a legal allocation if the problem has rows, otherwise nil.
-	start []snapshot.Option
+	start []solver.Option
 	// allocated is the option of each job.
-	allocated []snapshot.Option
+	allocated []solver.Option
 	// typed reports whether the pool has several node types.
 	typed bool
 	// room is the free capacity of the rows and of the limits of groups, negative while they are
@@ -28,10 +28,10 @@ type allocation struct {
 // that is at most its current size or, if there is none, its smallest size.
 func newAllocation(p *problem.Problem) *allocation {
 	empty := p.Headroom()
-	a := &allocation{jobs: p.Jobs, start: p.FeasibleOptions, typed: p.Rows.Typed(), allocated: make([]snapshot.Option, len(p.Jobs)), room: p.Headroom()}
+	a := &allocation{jobs: p.Jobs, start: p.FeasibleOptions, typed: p.Rows.Typed(), allocated: make([]solver.Option, len(p.Jobs)), room: p.Headroom()}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
-		fits := slices.ContainsFunc(job.Options, func(o snapshot.Option) bool { return !o.IsZero() && empty.Fits(job.Member, o) })
+		fits := slices.ContainsFunc(job.Options, func(o solver.Option) bool { return !o.IsZero() && empty.Fits(job.Member, o) })
 		if !fits && (job.Queued() || job.Options[0].IsZero()) {
 			continue // It gets no nodes and does not block the queue.
 		}
@@ -58,7 +58,7 @@ func (a *allocation) shrink() {
 		return
 	}
 	byTrainingTime := a.training(func(a, b *problem.AdmittedJob) int { return compareTrainingTime(b, a) })
-	for _, lower := range []func(int) snapshot.Option{a.halved, a.smallest} {
+	for _, lower := range []func(int) solver.Option{a.halved, a.smallest} {
 		for _, i := range byTrainingTime {
 			for a.over(i) && lower(i).Nodes < a.allocated[i].Nodes {
 				a.allocate(i, lower(i))
@@ -84,7 +84,7 @@ func (a *allocation) pause() {
 	mayPause := func(i int) bool { return !before[i].IsZero() && a.jobs[i].Options[0].IsZero() }
 	for i := range before {
 		if mayPause(i) {
-			a.allocate(i, snapshot.Option{})
+			a.allocate(i, solver.Option{})
 		}
 	}
 	for i, option := range before {
@@ -164,8 +164,8 @@ func (a *allocation) scaleUp() {
 			return
 		}
 		on := int(a.allocated[i].Type)
-		a.allocate(i, snapshot.Option{})
-		a.allocate(i, largestWithin(a.jobs[i].Options, snapshot.NewOption(on, a.room.MaxNodes(a.jobs[i].Member, on))))
+		a.allocate(i, solver.Option{})
+		a.allocate(i, largestWithin(a.jobs[i].Options, solver.NewOption(on, a.room.MaxNodes(a.jobs[i].Member, on))))
 	}
 }
 
@@ -205,7 +205,7 @@ func (a *allocation) halveForQueue() {
 }
 
 // allocate sets the option of a job and updates the room.
-func (a *allocation) allocate(i int, option snapshot.Option) {
+func (a *allocation) allocate(i int, option solver.Option) {
 	a.room.Release(a.jobs[i].Member, a.allocated[i])
 	a.room.Allocate(a.jobs[i].Member, option)
 	a.allocated[i] = option
@@ -213,9 +213,9 @@ func (a *allocation) allocate(i int, option snapshot.Option) {
 
 // best returns the best option of a queued job that fits: the one with the most nodes or, if there are
 // node types, the fastest one.
-func (a *allocation) best(job *problem.AdmittedJob) (option snapshot.Option) {
+func (a *allocation) best(job *problem.AdmittedJob) (option solver.Option) {
 	if !a.typed {
-		return largestWithin(job.Options, snapshot.NewOption(0, a.room.MaxNodes(job.Member, 0)))
+		return largestWithin(job.Options, solver.NewOption(0, a.room.MaxNodes(job.Member, 0)))
 	}
 	fastest := 0.0
 	for n, size := range job.Options {
@@ -228,7 +228,7 @@ func (a *allocation) best(job *problem.AdmittedJob) (option snapshot.Option) {
 
 // halved returns the largest legal option that is at most half of the option of a job, or the option
 // of the job if there is none.
-func (a *allocation) halved(i int) snapshot.Option {
+func (a *allocation) halved(i int) solver.Option {
 	limit := a.allocated[i]
 	limit.Nodes /= 2
 	if half := largestWithin(a.jobs[i].Options, limit); !half.IsZero() {
@@ -238,7 +238,7 @@ func (a *allocation) halved(i int) snapshot.Option {
 }
 
 // smallest returns the smallest option of a job on its node type.
-func (a *allocation) smallest(i int) snapshot.Option {
+func (a *allocation) smallest(i int) solver.Option {
 	return smallestOfType(a.jobs[i].Options, a.allocated[i].Type)
 }
 
@@ -263,32 +263,32 @@ func compareTrainingTime(a, b *problem.AdmittedJob) int {
 
 // largestWithin returns the largest of ascending options that has the type of limit and is at most
 // limit, or no nodes.
-func largestWithin(sizes []snapshot.Option, limit snapshot.Option) snapshot.Option {
-	n, exact := slices.BinarySearchFunc(sizes, limit, snapshot.Option.Compare)
+func largestWithin(sizes []solver.Option, limit solver.Option) solver.Option {
+	n, exact := slices.BinarySearchFunc(sizes, limit, solver.Option.Compare)
 	switch {
 	case exact:
 		return limit
 	case n == 0 || sizes[n-1].Type != limit.Type:
-		return snapshot.Option{}
+		return solver.Option{}
 	default:
 		return sizes[n-1]
 	}
 }
 
 // smallestOfType returns the smallest of ascending options on a node type, or no nodes.
-func smallestOfType(sizes []snapshot.Option, nodeType int32) snapshot.Option {
-	n, _ := slices.BinarySearchFunc(sizes, snapshot.Option{Type: nodeType, Nodes: 1}, snapshot.Option.Compare)
+func smallestOfType(sizes []solver.Option, nodeType int32) solver.Option {
+	n, _ := slices.BinarySearchFunc(sizes, solver.Option{Type: nodeType, Nodes: 1}, solver.Option.Compare)
 	if n < len(sizes) && sizes[n].Type == nodeType {
 		return sizes[n]
 	}
-	return snapshot.Option{}
+	return solver.Option{}
 }
 
-// smallestOn returns the smallest number of nodes of a job on a node type, snapshot.MaxNodes if it has
+// smallestOn returns the smallest number of nodes of a job on a node type, solver.MaxNodes if it has
 // none.
 func smallestOn(job *problem.AdmittedJob, nodeType int32) int32 {
 	if size := smallestOfType(job.Options, nodeType); !size.IsZero() {
 		return size.Nodes
 	}
-	return snapshot.MaxNodes
+	return solver.MaxNodes
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
@@ -22,8 +23,8 @@ type Allocator struct{}
 // New returns a greedy allocator.
 func New() *Allocator { return &Allocator{} }
 
-// Name returns problem.BackendGreedy.
-func (*Allocator) Name() problem.BackendName { return problem.BackendGreedy }
+// Name returns solver.BackendGreedy.
+func (*Allocator) Name() solver.BackendName { return solver.BackendGreedy }
 
 // errPoolTooSmall cannot happen to a problem that admission made.
 var errPoolTooSmall = errors.New("greedy: the smallest sizes of the running jobs exceed the pool or the limit of a group")
@@ -47,5 +48,5 @@ func (*Allocator) Solve(_ context.Context, p *problem.Problem, _ problem.SolveOp
 		}
 	}
 	p.ReleaseFinished(plan)
-	return problem.Result{Plan: plan, Bound: math.Inf(1), Limit: problem.LimitNone, Heuristic: true}, nil
+	return problem.Result{Plan: plan, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true}, nil
 }

@@ -14,9 +14,10 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-var _ solver.Backend = (*Allocator)(nil)
+var _ problem.Backend = (*Allocator)(nil)
 
 // running returns a running job with the sizes of the paper, 1, 2, 4, 8 and 16. No plan completes it.
 func running(nodes int, trained time.Duration) solver.Job {
@@ -44,13 +45,13 @@ func snapshotOf(nodes int, jobs ...solver.Job) *solver.Snapshot {
 }
 
 // solve returns the plan of the admitted jobs of a snapshot, and checks it.
-func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*solver.Problem, solver.Plan) {
+func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*problem.Problem, problem.Plan) {
 	t.Helper()
 	if bad := s.Validate(solver.DefaultMaxJobs); len(bad) > 0 {
 		t.Fatalf("bad snapshot: %v", bad)
 	}
-	p := solver.NewProblem(s, admission)
-	result, err := New().Solve(context.Background(), p, solver.SolveOptions{})
+	p := problem.NewProblem(s, admission)
+	result, err := New().Solve(context.Background(), p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatalf("Solve() failed: %v", err)
 	}
@@ -61,7 +62,7 @@ func solve(t rapid.TB, s *solver.Snapshot, admission solver.Admission) (*solver.
 }
 
 // firstStep returns the option of each job of the snapshot in the first step.
-func firstStep(s *solver.Snapshot, p *solver.Problem, plan solver.Plan) []solver.Option {
+func firstStep(s *solver.Snapshot, p *problem.Problem, plan problem.Plan) []solver.Option {
 	options := make([]solver.Option, len(s.Jobs))
 	for n := range p.Jobs {
 		options[p.Jobs[n].Index] = plan[n][0]
@@ -269,7 +270,7 @@ func TestSolveKeepsNodesUntilCompletion(t *testing.T) {
 		solver.AdmissionOptimized: 0,
 	} {
 		_, plan := solve(t, snapshotOf(5, short, long), admission)
-		want := solver.Plan{solver.Nodes(1, 1, 1, released, released), solver.Nodes(4, 4, 4, 4, 4)}
+		want := problem.Plan{solver.Nodes(1, 1, 1, released, released), solver.Nodes(4, 4, 4, 4, 4)}
 		if diff := cmp.Diff(want, plan); diff != "" {
 			t.Errorf("%s: plan (-want +got):\n%s", admission, diff)
 		}
@@ -277,8 +278,8 @@ func TestSolveKeepsNodesUntilCompletion(t *testing.T) {
 }
 
 func TestSolveResult(t *testing.T) {
-	p := solver.NewProblem(snapshotOf(8, queued()), solver.AdmissionFIFO)
-	result, err := New().Solve(t.Context(), p, solver.SolveOptions{})
+	p := problem.NewProblem(snapshotOf(8, queued()), solver.AdmissionFIFO)
+	result, err := New().Solve(t.Context(), p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,10 +292,10 @@ func TestSolveResult(t *testing.T) {
 }
 
 func TestSolveRejectsOversubscribedPool(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
+	p := &problem.Problem{Capacity: []int{1}, Steps: 1, Jobs: []problem.AdmittedJob{
 		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2}, Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
-	if result, err := New().Solve(t.Context(), p, solver.SolveOptions{}); err == nil {
+	if result, err := New().Solve(t.Context(), p, problem.SolveOptions{}); err == nil {
 		t.Errorf("Solve() = %v; want an error", result.Plan)
 	}
 }
@@ -348,7 +349,7 @@ func TestPlanProperties(t *testing.T) {
 
 // isCaseThree reports whether a decision starts with a queue and no idle nodes. Such a decision may leave
 // nodes idle that the first queued job cannot use.
-func isCaseThree(p *solver.Problem) bool {
+func isCaseThree(p *problem.Problem) bool {
 	a := newAllocation(p)
 	a.shrink()
 	return a.room.Idle == 0 && len(a.queue) > 0
@@ -393,9 +394,9 @@ func BenchmarkSolve(b *testing.B) {
 		nodes int
 	}{{"shrunken", 100_000}, {"idle", 2_000_000}} {
 		b.Run(bench.name, func(b *testing.B) {
-			p := solver.NewProblem(largeSnapshot(100_000, bench.nodes), solver.AdmissionFIFO)
+			p := problem.NewProblem(largeSnapshot(100_000, bench.nodes), solver.AdmissionFIFO)
 			for b.Loop() {
-				if _, err := New().Solve(b.Context(), p, solver.SolveOptions{}); err != nil {
+				if _, err := New().Solve(b.Context(), p, problem.SolveOptions{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -414,7 +415,7 @@ func TestOversizedJobDoesNotBlock(t *testing.T) {
 		} {
 			p, plan := solve(t, s, admission)
 			last := len(s.Jobs) - 1
-			n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == last })
+			n := slices.IndexFunc(p.Jobs, func(j problem.AdmittedJob) bool { return j.Index == last })
 			if n < 0 || plan[n][0].IsZero() {
 				t.Errorf("%s: the job behind one that never fits gets no nodes: %v", admission, plan)
 			}

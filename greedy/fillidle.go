@@ -3,8 +3,8 @@ package greedy
 import (
 	"iter"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // FillIdle returns the option of every job of a valid snapshot at a regular time, between two
@@ -17,8 +17,8 @@ import (
 // If the pool or a size limit has fewer nodes than the running jobs occupy, a running job that does not
 // fit together with those before it loses its nodes, and no job is started. The same applies to the jobs of a
 // group whose limit is too small. Jobs that have used their restart budgets precede other running jobs.
-func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
-	options := make([]snapshot.Option, len(s.Jobs))
+func FillIdle(s *solver.Snapshot) []solver.Option {
+	options := make([]solver.Option, len(s.Jobs))
 	room, member := problem.SnapshotHeadroom(s)
 	shrunk := false
 	for i := range exhaustedFirst(s) {
@@ -50,7 +50,7 @@ func FillIdle(s *snapshot.Snapshot) []snapshot.Option {
 }
 
 // exhaustedFirst yields the positions of all jobs, first those that have used their restart budgets.
-func exhaustedFirst(s *snapshot.Snapshot) iter.Seq[int] {
+func exhaustedFirst(s *solver.Snapshot) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, exhausted := range []bool{true, false} {
 			for i := range s.Jobs {

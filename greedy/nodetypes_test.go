@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // typed returns a snapshot with two node types of the speeds 4 and 1.
@@ -61,8 +62,8 @@ func TestNodeTypes(t *testing.T) {
 			if got := FillIdle(test.s); !slices.Equal(got, test.filled) {
 				t.Errorf("filled %v; want %v", got, test.filled)
 			}
-			p := solver.NewProblemFor(test.s, options)
-			result, err := New().Solve(context.Background(), p, solver.SolveOptions{})
+			p := problem.NewProblemFor(test.s, options)
+			result, err := New().Solve(context.Background(), p, problem.SolveOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

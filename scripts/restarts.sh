@@ -15,8 +15,8 @@ build() {
 	none) file=snapshot.go change='s/\(MaxRecentRestarts = \)3$/\11000000/' ;;
 	*) file=restarts.go change="s/\(restartBudgetTimes = \)4$/\1$1/" ;;
 	esac
-	sed "$change" "solver/snapshot/$file" >"$scratch/$file"
-	echo "{\"Replace\": {\"solver/snapshot/$file\": \"$scratch/$file\"}}" >"$scratch/overlay.json"
+	sed "$change" "solver/$file" >"$scratch/$file"
+	echo "{\"Replace\": {\"solver/$file\": \"$scratch/$file\"}}" >"$scratch/overlay.json"
 	go build -overlay "$scratch/overlay.json" -o "$2" ./cmd/elastalloc-lab
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server/internal/ingress"
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestAudits checks that responses are audited with their plans, even if the request does not request plans.
@@ -153,7 +153,7 @@ func TestContradictions(t *testing.T) {
 	dir := t.TempDir()
 	h := start(t, func(c *Config) {
 		c.DefectDir = dir
-		c.Allocator = fakeAllocator(func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+		c.Allocator = fakeAllocator(func(ctx context.Context, p *problem.Problem) (problem.Result, error) {
 			result, err := smallest(ctx, p)
 			if p.Capacity[0] == 8 {
 				result.Contradiction = "bound 1 below 2"

@@ -10,33 +10,35 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // fakeBackend is a backend whose results a test defines.
 type fakeBackend struct {
 	name  solver.BackendName
-	solve func(context.Context, *solver.Problem) (solver.Result, error)
+	solve func(context.Context, *problem.Problem) (problem.Result, error)
 }
 
 func (b fakeBackend) Name() solver.BackendName { return b.name }
 
-func (b fakeBackend) Solve(ctx context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+func (b fakeBackend) Solve(ctx context.Context, p *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 	return b.solve(ctx, p)
 }
 
 // smallest returns a plan with the smallest training size for every job.
-func smallest(_ context.Context, p *solver.Problem) (solver.Result, error) {
-	plan := solver.NewPlan(len(p.Jobs), p.Steps)
+func smallest(_ context.Context, p *problem.Problem) (problem.Result, error) {
+	plan := problem.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for t := range plan[i] {
 			plan[i][t] = solver.NewOption(0, p.Jobs[i].SmallestSize())
 		}
 	}
-	return solver.Result{Plan: plan, Bound: everythingDone(p), Limit: solver.LimitNone}, nil
+	return problem.Result{Plan: plan, Bound: everythingDone(p), Limit: solver.LimitNone}, nil
 }
 
 // everythingDone returns an upper bound on every plan: all jobs complete in the first step.
-func everythingDone(p *solver.Problem) float64 {
+func everythingDone(p *problem.Problem) float64 {
 	bound := 0.0
 	for i := range p.Jobs {
 		for _, gain := range p.Jobs[i].Gain {
@@ -70,7 +72,7 @@ func (d decider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decisio
 	for i := range s.Jobs {
 		nodes[i] = s.Jobs[i].CurrentNodes
 	}
-	return solver.DecideNow(s, solver.Nodes(nodes...)), nil
+	return report.DecideNow(s, solver.Nodes(nodes...)), nil
 }
 
 func (d decider) WhatIf(ctx context.Context, s *solver.Snapshot, o solver.Options, _ []solver.Scenario) (solver.WhatIf, error) {
@@ -92,27 +94,27 @@ func (decider) MaxJobs() int { return 1000 }
 
 // fakeAllocator returns an allocator with a given exact backend, and a greedy backend that plans the smallest
 // sizes.
-func fakeAllocator(solve func(context.Context, *solver.Problem) (solver.Result, error)) decider {
+func fakeAllocator(solve func(context.Context, *problem.Problem) (problem.Result, error)) decider {
 	return decider{chain: chain.New(fakeChainConfig(solve))}
 }
 
 // fakeProver bounds every plan, and does not solve problems.
 type fakeProver struct{ fakeBackend }
 
-func (fakeProver) Bound(_ context.Context, p *solver.Problem) (float64, []float64, string) {
+func (fakeProver) Bound(_ context.Context, p *problem.Problem) (float64, []float64, string) {
 	return everythingDone(p), nil, ""
 }
 
-func fakeChainConfig(solve func(context.Context, *solver.Problem) (solver.Result, error)) chain.Config {
+func fakeChainConfig(solve func(context.Context, *problem.Problem) (problem.Result, error)) chain.Config {
 	return chain.Config{
-		Backends: []solver.Backend{fakeBackend{name: solver.BackendExact, solve: solve}},
-		Greedy: fakeBackend{name: solver.BackendGreedy, solve: func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+		Backends: []problem.Backend{fakeBackend{name: solver.BackendExact, solve: solve}},
+		Greedy: fakeBackend{name: solver.BackendGreedy, solve: func(ctx context.Context, p *problem.Problem) (problem.Result, error) {
 			result, err := smallest(ctx, p)
 			result.Heuristic = true
 			return result, err
 		}},
-		Prover: fakeProver{fakeBackend{"prover", func(context.Context, *solver.Problem) (solver.Result, error) {
-			return solver.Result{}, solver.ErrUnavailable
+		Prover: fakeProver{fakeBackend{"prover", func(context.Context, *problem.Problem) (problem.Result, error) {
+			return problem.Result{}, solver.ErrUnavailable
 		}}},
 		DefaultBudget: time.Minute,
 	}

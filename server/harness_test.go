@@ -22,6 +22,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -166,18 +167,18 @@ func newGate(t *testing.T) *gate {
 }
 
 // solveWithoutContext returns the smallest sizes when the gate is open. It ignores its context.
-func (g *gate) solveWithoutContext(_ context.Context, p *solver.Problem) (solver.Result, error) {
+func (g *gate) solveWithoutContext(_ context.Context, p *problem.Problem) (problem.Result, error) {
 	return g.solve(g.test, p)
 }
 
 // solve returns the smallest sizes when the gate is open, or an error if ctx is done first.
-func (g *gate) solve(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+func (g *gate) solve(ctx context.Context, p *problem.Problem) (problem.Result, error) {
 	g.entered <- struct{}{}
 	select {
 	case <-g.open:
 		return smallest(ctx, p)
 	case <-ctx.Done():
-		return solver.Result{}, ctx.Err()
+		return problem.Result{}, ctx.Err()
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestShedding(t *testing.T) {
@@ -103,7 +103,7 @@ func TestMaxBudget(t *testing.T) {
 	left := make(chan time.Duration, 1)
 	h := start(t, func(c *Config) {
 		c.MaxBudget = 5 * time.Second
-		c.Allocator = fakeAllocator(func(ctx context.Context, p *solver.Problem) (solver.Result, error) {
+		c.Allocator = fakeAllocator(func(ctx context.Context, p *problem.Problem) (problem.Result, error) {
 			deadline, _ := ctx.Deadline()
 			left <- time.Until(deadline)
 			return smallest(ctx, p)

@@ -22,6 +22,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestMetrics(t *testing.T) {
@@ -236,8 +237,8 @@ func TestHistogramsAreNative(t *testing.T) {
 func TestFallbackIsCountedAndLogged(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) {
-		c.Allocator = fakeAllocator(func(context.Context, *solver.Problem) (solver.Result, error) {
-			return solver.Result{}, errors.New("out of luck")
+		c.Allocator = fakeAllocator(func(context.Context, *problem.Problem) (problem.Result, error) {
+			return problem.Result{}, errors.New("out of luck")
 		})
 	})
 	got, err := h.client.Allocate(t.Context(), smallRequest())

@@ -20,6 +20,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // mask removes the times of a response, because they differ between calls.
@@ -133,8 +134,8 @@ func TestBadFieldsOverGRPC(t *testing.T) {
 
 func TestBugBecomesInternal(t *testing.T) {
 	t.Parallel()
-	broken := func(context.Context, *solver.Problem) (solver.Result, error) {
-		return solver.Result{}, errors.New("secret of the house")
+	broken := func(context.Context, *problem.Problem) (problem.Result, error) {
+		return problem.Result{}, errors.New("secret of the house")
 	}
 	config := fakeChainConfig(broken)
 	config.Greedy = fakeBackend{name: solver.BackendGreedy, solve: broken}

@@ -15,6 +15,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // request makes a request to admin HTTP and returns the status code and the header.
@@ -110,8 +111,8 @@ func TestStatusPageShowsCalls(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(c *Config) {
 		config := fakeChainConfig(smallest)
-		broken := fakeBackend{name: solver.BackendCBC, solve: func(context.Context, *solver.Problem) (solver.Result, error) {
-			return solver.Result{}, errors.New(`it printed "<img src=x onerror=alert(1)>"`)
+		broken := fakeBackend{name: solver.BackendCBC, solve: func(context.Context, *problem.Problem) (problem.Result, error) {
+			return problem.Result{}, errors.New(`it printed "<img src=x onerror=alert(1)>"`)
 		}}
 		config.Backends = append(config.Backends, broken)
 		c.Allocator = decider{chain: chain.New(config)}

@@ -11,6 +11,8 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // realAllocator is an allocator with the embedded backends. The root package cannot be imported, because
@@ -19,7 +21,7 @@ type realAllocator struct{ chain *chain.Chain }
 
 func newAllocator() realAllocator {
 	return realAllocator{chain.New(chain.Config{
-		Backends: []solver.Backend{exact.New()}, Greedy: greedy.New(), Prover: exact.New(),
+		Backends: []problem.Backend{exact.New()}, Greedy: greedy.New(), Prover: exact.New(),
 	})}
 }
 
@@ -29,7 +31,7 @@ func (a realAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solve
 }
 
 func (realAllocator) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	return solver.DecideNow(s, greedy.FillIdle(s)), nil
+	return report.DecideNow(s, greedy.FillIdle(s)), nil
 }
 
 // allocatorFunc is an allocator that calls a function for every decision.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // shortestRemaining is preemptive SRPT for jobs of fixed size. In ascending order of the remaining run
@@ -131,13 +132,13 @@ func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
 // shares is the state of a rule that divides the pool among admitted jobs. level is the index of the
 // current legal size of each job.
 type shares struct {
-	jobs  []solver.AdmittedJob
+	jobs  []problem.AdmittedJob
 	level []int
 	idle  int
 }
 
 func newShares(s *solver.Snapshot, admission solver.Admission) *shares {
-	p := solver.NewProblem(s, admission)
+	p := problem.NewProblem(s, admission)
 	m := &shares{jobs: p.Jobs, level: make([]int, len(p.Jobs)), idle: p.Capacity[0]}
 	for n := range p.Jobs {
 		m.idle -= m.nodes(n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 const second = time.Second
@@ -335,7 +336,7 @@ func TestRunErrors(t *testing.T) {
 	broken := errors.New("broken")
 	decision := func(nodes int) allocatorFunc {
 		return func(s *solver.Snapshot) (solver.Decision, error) {
-			decision := solver.DecideNow(s, make([]solver.Option, len(s.Jobs)))
+			decision := report.DecideNow(s, make([]solver.Option, len(s.Jobs)))
 			for i := range decision.Allocations {
 				decision.Allocations[i].Nodes = nodes
 			}
@@ -406,7 +407,7 @@ func TestStalledRunNamesJobs(t *testing.T) {
 			for i := range s.Jobs {
 				nodes[i] = s.Jobs[i].CurrentNodes
 			}
-			return solver.DecideNow(s, solver.Nodes(nodes...)), nil
+			return report.DecideNow(s, solver.Nodes(nodes...)), nil
 		}))
 		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v; want one that ends with %q", name, err, test.want)

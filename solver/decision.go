@@ -1,158 +1,106 @@
 package solver
 
-import "github.com/elastalloc/elastalloc/solver/decision"
+// Decision has the allocations of all jobs of a snapshot and a report about them.
+type Decision struct {
+	// Allocations are in the order of Snapshot.Jobs, one each.
+	Allocations []Allocation
+	// Report describes how the decision was made and how good it is.
+	Report Report
+}
 
-// Names of package decision: results of decisions, explanations, forecasts and scenarios.
-type (
-	// Decision has the allocations of all jobs of a snapshot and a report about them.
-	Decision = decision.Decision
+// Allocation is the decision for one job.
+type Allocation struct {
+	JobID string
+	// Current is the number of nodes before the decision, and Nodes the number after it.
+	Current, Nodes int
+	// NodeType is the type of the nodes. "" means no nodes or no node types.
+	NodeType string
+	// Change is the change from Current to Nodes.
+	Change Change
+	// WaitReason is the reason why the job gets no nodes. BehindJobID is the job that it waits for if
+	// the reason is WaitBehind.
+	WaitReason  WaitReason
+	BehindJobID string
+	// PlannedNodes are the planned numbers of nodes, one per step of the horizon.
+	PlannedNodes []int
+	// PlannedProgress is the share of the remaining work (0 to 1) that is done by the end of each
+	// step.
+	PlannedProgress []float64
+}
 
-	// Allocation is the decision for one job.
-	Allocation = decision.Allocation
+// Steps returns the allocations that change nodes in the order in which to execute them: first the
+// allocations that release nodes, then the allocations that add nodes. So the jobs never occupy more
+// nodes than the pool has, or more than before if the pool shrank. A move consists of two steps. The
+// first one releases all nodes. If a step fails, skip the remaining steps and make a new decision.
+func (d *Decision) Steps() []Allocation {
+	var releases, additions []Allocation
+	for _, a := range d.Allocations {
+		switch {
+		case a.Change == ChangeMove:
+			release := a
+			release.Nodes, release.NodeType = 0, ""
+			releases, additions = append(releases, release), append(additions, a)
+		case a.Nodes < a.Current:
+			releases = append(releases, a)
+		case a.Nodes > a.Current:
+			additions = append(additions, a)
+		}
+	}
+	return append(releases, additions...)
+}
 
-	// Change is the effect of a decision on a job.
-	Change = decision.Change
+// Change is the effect of a decision on a job.
+type Change string
 
-	// Why is the reason why a job gets its number of nodes.
-	Why = decision.Why
-
-	// Explanation is a decision with its reasons.
-	Explanation = decision.Explanation
-
-	// JobExplanation is the reason why a job gets its number of nodes.
-	JobExplanation = decision.JobExplanation
-
-	// SizeOption is a possible size of a job.
-	SizeOption = decision.SizeOption
-
-	// Remedy is the smallest change of one kind that gives a job more nodes. A larger change may give
-	// it fewer nodes. With more than 256 jobs or more than 256 additional nodes, TotalNodes may not be
-	// the smallest. Exactly one of Weight, TotalNodes and MinNodes is set.
-	Remedy = decision.Remedy
-
-	// ForecastOptions are the options of a forecast, which simulates the future of a snapshot. The
-	// zero value of a field means its default.
-	ForecastOptions = decision.ForecastOptions
-
-	// Forecast has the simulated start and completion times of the jobs of a snapshot.
-	Forecast = decision.Forecast
-
-	// JobForecast has the simulated start and completion times of a job, relative to the snapshot.
-	// Over several samples, it has the medians, and the 10th (Low) and 90th (High) percentiles. A time
-	// beyond the end of the simulation is nil.
-	JobForecast = decision.JobForecast
-
-	// Reason states how good a decision is known to be.
-	Reason = decision.Reason
-
-	// Report describes how a decision was made and how good it is.
-	Report = decision.Report
-
-	// Attempt is the attempt of one backend to make a decision.
-	Attempt = decision.Attempt
-
-	// Outcome is the outcome of an attempt.
-	Outcome = decision.Outcome
-
-	// GroupReport describes the effect of a decision on a group.
-	GroupReport = decision.GroupReport
-
-	// NodeTypeReport describes the effect of a decision on a node type.
-	NodeTypeReport = decision.NodeTypeReport
-
-	// SizeLimitReport describes the effect of a decision on a size limit.
-	SizeLimitReport = decision.SizeLimitReport
-
-	// WaitReason is the reason why a job gets no nodes. "" means that it gets nodes.
-	WaitReason = decision.WaitReason
-
-	// WarningCode identifies the type of a warning.
-	WarningCode = decision.WarningCode
-
-	// Warning is a warning about a decision for operators.
-	Warning = decision.Warning
-
-	// Scenario is a variation of a snapshot. Apply returns the varied snapshot.
-	Scenario = decision.Scenario
-
-	// ScenarioResult is the decision on a scenario or an error.
-	ScenarioResult = decision.ScenarioResult
-
-	// WhatIf has the decisions on a snapshot and on scenarios.
-	WhatIf = decision.WhatIf
-)
-
-// Constants of package decision.
+// The changes.
 const (
-	ChangeStart     = decision.ChangeStart
-	ChangeScaleUp   = decision.ChangeScaleUp
-	ChangeScaleDown = decision.ChangeScaleDown
-	ChangeKeep      = decision.ChangeKeep
-	ChangeWait      = decision.ChangeWait
-	ChangePreempt   = decision.ChangePreempt
-	ChangeMove      = decision.ChangeMove
-
-	WhyLargest    = decision.WhyLargest
-	WhyEnough     = decision.WhyEnough
-	WhyPricedOut  = decision.WhyPricedOut
-	WhyChangeCost = decision.WhyChangeCost
-	WhyOnlySize   = decision.WhyOnlySize
-	WhyNoRoom     = decision.WhyNoRoom
-	WhyGroupLimit = decision.WhyGroupLimit
-	WhySizeLimit  = decision.WhySizeLimit
-
-	WhyRestartBudget = decision.WhyRestartBudget
-	WhyKept          = decision.WhyKept
-
-	MaxSamples          = decision.MaxSamples
-	DefaultErrorSamples = decision.DefaultErrorSamples
-	DefaultUntil        = decision.DefaultUntil
-	MaxForecastSpan     = decision.MaxForecastSpan
-	MaxArrivalsPerHour  = decision.MaxArrivalsPerHour
-
-	ReasonOptimal   = decision.ReasonOptimal
-	ReasonFeasible  = decision.ReasonFeasible
-	ReasonHeuristic = decision.ReasonHeuristic
-
-	OutcomeAnswered    = decision.OutcomeAnswered
-	OutcomeUnavailable = decision.OutcomeUnavailable
-	OutcomeTimedOut    = decision.OutcomeTimedOut
-	OutcomeCrashed     = decision.OutcomeCrashed
-	OutcomeInvalidPlan = decision.OutcomeInvalidPlan
-
-	WaitNoRoom     = decision.WaitNoRoom
-	WaitBehind     = decision.WaitBehind
-	WaitNeverFits  = decision.WaitNeverFits
-	WaitGroupLimit = decision.WaitGroupLimit
-	WaitNotWorthIt = decision.WaitNotWorthIt
-	WaitSizeLimit  = decision.WaitSizeLimit
-
-	WaitRestartBudget = decision.WaitRestartBudget
-
-	WarningNeverFits        = decision.WarningNeverFits
-	WarningIdleWithQueue    = decision.WarningIdleWithQueue
-	WarningEmptyPool        = decision.WarningEmptyPool
-	WarningBadJobHeld       = decision.WarningBadJobHeld
-	WarningLoadShedToGreedy = decision.WarningLoadShedToGreedy
-	WarningQuotasExceedPool = decision.WarningQuotasExceedPool
-	WarningOptionsIgnored   = decision.WarningOptionsIgnored
-	WarningETARanOut        = decision.WarningETARanOut
-	WarningManyPauses       = decision.WarningManyPauses
-	WarningSizesNotNested   = decision.WarningSizesNotNested
-	WarningSizeLimitsKept   = decision.WarningSizeLimitsKept
-	WarningLongWait         = decision.WarningLongWait
-	LongWait                = decision.LongWait
-
-	MaxScenarios = decision.MaxScenarios
-	ScenarioJobs = decision.ScenarioJobs
+	ChangeStart     Change = "start"
+	ChangeScaleUp   Change = "scale-up"
+	ChangeScaleDown Change = "scale-down"
+	ChangeKeep      Change = "keep"
+	ChangeWait      Change = "wait"
+	ChangePreempt   Change = "preempt"
+	ChangeMove      Change = "move" // to another node type, with any number of nodes
 )
 
-// DecideNow returns the decision with the given options, one per job of the snapshot. The options
-// must not exceed the pool. The decision has no plan, and its report has only IdleNodes, NodeTypes
-// and Warnings.
-func DecideNow(s *Snapshot, options []Option) Decision { return decision.DecideNow(s, options) }
+// ChangeOf returns the change of a job from current to nodes without a change of the node type.
+func ChangeOf(current, nodes int) Change {
+	switch {
+	case current == 0 && nodes == 0:
+		return ChangeWait
+	case current == 0:
+		return ChangeStart
+	case nodes == 0:
+		return ChangePreempt
+	case nodes > current:
+		return ChangeScaleUp
+	case nodes < current:
+		return ChangeScaleDown
+	default:
+		return ChangeKeep
+	}
+}
 
-// Decide converts the result of a backend to the decision for the snapshot of p. Jobs that are not
-// admitted get no nodes. The report has only the fields that follow from the allocations. The plan
-// must be legal for p.WithWaiting().
-func Decide(s *Snapshot, p *Problem, result Result) Decision { return decision.Decide(s, p, result) }
+// WaitReason is the reason why a job gets no nodes. "" means that it gets nodes.
+type WaitReason string
+
+// The reasons.
+const (
+	// WaitNoRoom means that the smallest size of the job does not fit in addition to the jobs that
+	// take precedence.
+	WaitNoRoom WaitReason = "no-room"
+	// WaitBehind means that the job is behind a job that does not fit, and jobs do not overtake each
+	// other.
+	WaitBehind WaitReason = "behind"
+	// WaitNeverFits means that the job's smallest size exceeds the pool.
+	WaitNeverFits WaitReason = "never-fits"
+	// WaitGroupLimit means that the limit of the job's group leaves too few nodes.
+	WaitGroupLimit WaitReason = "group-limit"
+	// WaitNotWorthIt means that the nodes have a higher value for other jobs.
+	WaitNotWorthIt WaitReason = "not-worth-it"
+	// WaitSizeLimit means that a size limit, not the pool, leaves too few nodes.
+	WaitSizeLimit WaitReason = "size-limit"
+	// WaitRestartBudget means that the job never started and would fit without the jobs that have used
+	// their restart budgets.
+	WaitRestartBudget WaitReason = "restart-budget"
+)

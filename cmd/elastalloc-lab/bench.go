@@ -18,6 +18,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 type benchFlags struct {
@@ -199,7 +200,7 @@ func (c candidate) suits(one instance) bool {
 // newCandidate returns a backend with a time limit for every search, and a check with the same limit. wrap,
 // which may be nil, is applied to the backend first.
 func newCandidate(
-	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(solver.Backend) solver.Backend,
+	name solver.BackendName, programs cli.Programs, limit time.Duration, wrap func(problem.Backend) problem.Backend,
 ) (candidate, error) {
 	var last trial
 	allocator, err := elastalloc.New(elastalloc.Options{
@@ -207,13 +208,13 @@ func newCandidate(
 		Programs:      programs,
 		DefaultBudget: elastalloc.NoBudget,
 		NoBreakers:    true,
-		Middleware: func(b solver.Backend) solver.Backend {
+		Middleware: func(b problem.Backend) problem.Backend {
 			if wrap != nil {
 				b = wrap(b)
 			}
 			return limited{b, limit, &last}
 		},
-		ProverMiddleware: func(p solver.Prover) solver.Prover {
+		ProverMiddleware: func(p problem.Prover) problem.Prover {
 			return check{p, limit, &last}
 		},
 	})
@@ -225,13 +226,13 @@ func newCandidate(
 
 // limited is a backend with a time limit for every search.
 type limited struct {
-	solver.Backend
+	problem.Backend
 	limit time.Duration
 	last  *trial
 }
 
 // Solve returns the best plan found within the limit.
-func (l limited) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (l limited) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.limit)
 	defer cancel()
 	result, err := l.Backend.Solve(ctx, p, options)
@@ -244,20 +245,20 @@ func (l limited) Solve(ctx context.Context, p *solver.Problem, options solver.So
 
 // check is a prover with a common time limit for a search and a bound.
 type check struct {
-	solver.Prover
+	problem.Prover
 	limit time.Duration
 	last  *trial
 }
 
 // Solve returns the best plan found within the remaining time.
-func (c check) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (c check) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	ctx, done := c.begin(ctx)
 	defer done()
 	return c.Prover.Solve(ctx, p, options)
 }
 
 // Bound returns the best bound found within the remaining time.
-func (c check) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
+func (c check) Bound(ctx context.Context, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	ctx, done := c.begin(ctx)
 	defer done()
 	return c.Prover.Bound(ctx, p)

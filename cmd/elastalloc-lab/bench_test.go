@@ -22,6 +22,7 @@ import (
 	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // benchResults runs bench with JSON output and returns its rows.
@@ -196,21 +197,21 @@ func TestBenchTable(t *testing.T) {
 // fake is a backend with a given Solve function.
 type fake struct {
 	name  solver.BackendName
-	solve func(context.Context, *solver.Problem) (solver.Result, error)
+	solve func(context.Context, *problem.Problem) (problem.Result, error)
 }
 
 func (f fake) Name() solver.BackendName { return f.name }
 
-func (f fake) Solve(ctx context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+func (f fake) Solve(ctx context.Context, p *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 	return f.solve(ctx, p)
 }
 
 // fakeCandidate returns HiGHS with a given Solve function.
 func fakeCandidate(
-	t *testing.T, limit time.Duration, solve func(context.Context, *solver.Problem) (solver.Result, error),
+	t *testing.T, limit time.Duration, solve func(context.Context, *problem.Problem) (problem.Result, error),
 ) candidate {
 	t.Helper()
-	c, err := newCandidate(solver.BackendHiGHS, nil, limit, func(b solver.Backend) solver.Backend {
+	c, err := newCandidate(solver.BackendHiGHS, nil, limit, func(b problem.Backend) problem.Backend {
 		if b.Name() == solver.BackendHiGHS {
 			return fake{solver.BackendHiGHS, solve}
 		}
@@ -234,15 +235,15 @@ func oneInstance(name string) instance {
 // TestBenchWithoutPlan checks that the row of a backend without a plan has its outcome, and no numbers of the
 // fallback.
 func TestBenchWithoutPlan(t *testing.T) {
-	for reason, solve := range map[string]func(context.Context, *solver.Problem) (solver.Result, error){
-		"unavailable": func(context.Context, *solver.Problem) (solver.Result, error) {
-			return solver.Result{}, solver.ErrUnavailable
+	for reason, solve := range map[string]func(context.Context, *problem.Problem) (problem.Result, error){
+		"unavailable": func(context.Context, *problem.Problem) (problem.Result, error) {
+			return problem.Result{}, solver.ErrUnavailable
 		},
-		"crashed":      func(context.Context, *solver.Problem) (solver.Result, error) { panic("a step of -1") },
-		"invalid-plan": func(context.Context, *solver.Problem) (solver.Result, error) { return solver.Result{Bound: 1}, nil },
-		"timed-out": func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
+		"crashed":      func(context.Context, *problem.Problem) (problem.Result, error) { panic("a step of -1") },
+		"invalid-plan": func(context.Context, *problem.Problem) (problem.Result, error) { return problem.Result{Bound: 1}, nil },
+		"timed-out": func(ctx context.Context, _ *problem.Problem) (problem.Result, error) {
 			<-ctx.Done() // until the limit
-			return solver.Result{}, ctx.Err()
+			return problem.Result{}, ctx.Err()
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -271,14 +272,14 @@ func TestBenchWithoutPlan(t *testing.T) {
 func TestBenchKeepsPlanOfBackend(t *testing.T) {
 	one := oneInstance("one")
 	one.snapshot.TotalNodes = 4
-	backend := fakeCandidate(t, time.Minute, func(_ context.Context, p *solver.Problem) (solver.Result, error) {
-		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+	backend := fakeCandidate(t, time.Minute, func(_ context.Context, p *problem.Problem) (problem.Result, error) {
+		plan := problem.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for step := range plan[i] {
 				plan[i][step] = p.Jobs[i].Options[0]
 			}
 		}
-		return solver.Result{Plan: plan, Bound: math.Inf(1), Claim: &solver.Claim{Objective: math.NaN(), Bound: math.NaN()}}, nil
+		return problem.Result{Plan: plan, Bound: math.Inf(1), Claim: &problem.Claim{Objective: math.NaN(), Bound: math.NaN()}}, nil
 	})
 	row, err := measure(t.Context(), one, backend)
 	if err != nil {
@@ -324,12 +325,12 @@ func TestBenchInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	calls := 0
-	backend := fakeCandidate(t, time.Minute, func(ctx context.Context, _ *solver.Problem) (solver.Result, error) {
+	backend := fakeCandidate(t, time.Minute, func(ctx context.Context, _ *problem.Problem) (problem.Result, error) {
 		if calls++; calls == 2 {
 			cancel()
-			return solver.Result{}, ctx.Err()
+			return problem.Result{}, ctx.Err()
 		}
-		return solver.Result{}, errors.New("broken")
+		return problem.Result{}, errors.New("broken")
 	})
 	instances := []instance{oneInstance("first"), oneInstance("second"), oneInstance("third")}
 	rows, err := compare(ctx, instances, []candidate{backend}, new(progress))

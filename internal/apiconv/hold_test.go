@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestHold checks that a job that the core's types cannot represent is frozen like other invalid jobs.
@@ -80,10 +81,10 @@ func TestHoldOnNodeTypes(t *testing.T) {
 
 // certifies is a backend that returns a certificate with every job that
 // is not frozen.
-type certifies struct{ solver.Backend }
+type certifies struct{ problem.Backend }
 
 // Solve adds the certificate.
-func (c certifies) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+func (c certifies) Solve(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 	result, err := c.Backend.Solve(ctx, p, o)
 	result.Certificate = nil
 	for i := range p.Jobs {
@@ -97,7 +98,7 @@ func (c certifies) Solve(ctx context.Context, p *solver.Problem, o solver.SolveO
 func TestCertificateNamesJobsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	allocator, err := elastalloc.New(elastalloc.Options{
-		Middleware: func(b solver.Backend) solver.Backend { return certifies{b} },
+		Middleware: func(b problem.Backend) problem.Backend { return certifies{b} },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"github.com/elastalloc/elastalloc/internal/parallel"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Decider makes decisions with checked plans, as *chain.Chain does.
@@ -20,7 +19,7 @@ type Decider interface {
 	// Allocate decides a valid snapshot.
 	Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error)
 	// Solve finds the best plan for a problem, and a proven bound.
-	Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error)
+	Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error)
 }
 
 // Input is a decision to explain.
@@ -32,7 +31,7 @@ type Input struct {
 	Options  solver.Options
 	// Decision is the decision for all jobs. Frozen are the jobs that are not in Snapshot.
 	Decision solver.Decision
-	Frozen   snapshot.FrozenJobs
+	Frozen   solver.FrozenJobs
 }
 
 // Jobs explains the nodes of the jobs with the given ids, or of all jobs if there are none. If ctx is
@@ -81,9 +80,9 @@ type explainer struct {
 	all         *solver.Snapshot
 	frozenNodes map[string]int // nodes of frozen jobs by type; the key is "" without node types
 	options     solver.Options // for decisions on changed snapshots
-	problem     *solver.Problem
+	problem     *problem.Problem
 	admitted    []int // index in the problem by job of the snapshot, or -1
-	plan        solver.Plan
+	plan        problem.Plan
 	// best is the largest known objective. proven reports that it is the optimum.
 	best   float64
 	proven bool
@@ -98,14 +97,14 @@ type explainer struct {
 func newExplainer(ctx context.Context, decider Decider, d Input) (*explainer, error) {
 	e := &explainer{
 		decider: decider, snapshot: d.Snapshot, all: d.All, frozenNodes: make(map[string]int),
-		options: d.Options, problem: solver.NewProblemFor(d.Snapshot, d.Options),
+		options: d.Options, problem: problem.NewProblemFor(d.Snapshot, d.Options),
 		admitted: slices.Repeat([]int{-1}, len(d.Snapshot.Jobs)), pools: make(map[pool][]solver.Option),
 	}
 	for _, group := range d.Decision.Report.Groups {
 		e.groupPrices = append(e.groupPrices, group.Price)
 	}
 	e.nodePrices = d.Decision.Report.Prices(e.problem.Rows)
-	var planned solver.Plan // of the jobs that are not frozen
+	var planned problem.Plan // of the jobs that are not frozen
 	for i := range d.Decision.Allocations {
 		if a := &d.Decision.Allocations[i]; d.Frozen.Contains(i) {
 			e.frozenNodes[a.NodeType] += a.Nodes
@@ -115,7 +114,7 @@ func newExplainer(ctx context.Context, decider Decider, d Input) (*explainer, er
 			planned = append(planned, solver.Nodes(a.PlannedNodes...))
 		}
 	}
-	e.plan = make(solver.Plan, len(e.problem.Jobs))
+	e.plan = make(problem.Plan, len(e.problem.Jobs))
 	for n := range e.problem.Jobs {
 		index := e.problem.Jobs[n].Index
 		e.admitted[index] = n
@@ -127,7 +126,7 @@ func newExplainer(ctx context.Context, decider Decider, d Input) (*explainer, er
 	e.headroom = e.problem.HeadroomAtMinimum()
 	e.best, e.proven = e.problem.Objective(e.plan), d.Decision.Report.Reason == solver.ReasonOptimal
 	if !e.proven && ctx.Err() == nil {
-		result, err := decider.Solve(ctx, e.problem, solver.SolveOptions{Incumbent: e.plan})
+		result, err := decider.Solve(ctx, e.problem, problem.SolveOptions{Incumbent: e.plan})
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +141,7 @@ func newExplainer(ctx context.Context, decider Decider, d Input) (*explainer, er
 }
 
 // isProven reports whether the objective of a result is proven to be the optimum.
-func isProven(objective float64, result solver.Result) bool {
+func isProven(objective float64, result problem.Result) bool {
 	return solver.RelativeGap(objective, result.Bound) <= solver.OptimalGap
 }
 
@@ -211,7 +210,7 @@ func (e *explainer) isMore(job int, than, option solver.Option) bool {
 }
 
 // cost returns the cost for other jobs, at the prices of nodes, if a job changes from one option to another.
-func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) float64 {
+func (e *explainer) cost(admitted *problem.AdmittedJob, from, to solver.Option) float64 {
 	price, before := e.nodePrice(admitted, to), e.nodePrice(admitted, from)
 	if price == before {
 		return price * float64(to.Nodes-from.Nodes)
@@ -221,7 +220,7 @@ func (e *explainer) cost(admitted *solver.AdmittedJob, from, to solver.Option) f
 
 // nodePrice returns the price of a node of an option of a job: the sum of the prices of all rows and
 // groups in which it counts.
-func (e *explainer) nodePrice(admitted *solver.AdmittedJob, option solver.Option) float64 {
+func (e *explainer) nodePrice(admitted *problem.AdmittedJob, option solver.Option) float64 {
 	if option.IsZero() {
 		return 0
 	}
@@ -241,11 +240,11 @@ func (e *explainer) capacityPrice(option solver.Option) float64 {
 	if len(e.nodePrices) == 0 {
 		return 0
 	}
-	return e.nodePrices[max(0, slices.IndexFunc(e.problem.Rows, func(row snapshot.Row) bool { return row.Type == int(option.Type) }))]
+	return e.nodePrices[max(0, slices.IndexFunc(e.problem.Rows, func(row solver.Row) bool { return row.Type == int(option.Type) }))]
 }
 
 // groupPrice returns the price of a node in the limits of a job's groups.
-func (e *explainer) groupPrice(admitted *solver.AdmittedJob) float64 {
+func (e *explainer) groupPrice(admitted *problem.AdmittedJob) float64 {
 	price := 0.0
 	if len(e.problem.Groups) > 0 && len(e.groupPrices) == len(e.problem.Groups) {
 		for g := admitted.Group; g >= 0; g = e.problem.Groups[g].Parent {
@@ -275,7 +274,7 @@ func (e *explainer) findLosses(ctx context.Context, r *reason) error {
 		// keeps its precision.
 		penalty := 2*(e.best-feasible) + 1e-6*cmp.Or(max(math.Abs(e.best), math.Abs(feasible)), 1)
 		pinned := pin(e.problem, r.admitted, position, penalty)
-		result, err := e.decider.Solve(ctx, pinned, solver.SolveOptions{Incumbent: plan})
+		result, err := e.decider.Solve(ctx, pinned, problem.SolveOptions{Incumbent: plan})
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/audittest"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // auditedAllocator audits all of its decisions.
@@ -172,7 +173,7 @@ func TestSizesWithFlexibleJobs(t *testing.T) {
 }
 
 // without returns a problem in which all options of a job except one have a penalty in the first step.
-func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
+func without(p *problem.Problem, job, size int, penalty float64) *problem.Problem {
 	own := *p
 	own.Jobs = slices.Clone(p.Jobs)
 	values := make([]float64, len(p.Jobs[job].Options))
@@ -189,8 +190,8 @@ func without(p *solver.Problem, job, size int, penalty float64) *solver.Problem 
 // checkSizes compares the losses of the sizes of a job with exhaustive search.
 func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation) {
 	t.Helper()
-	p := solver.NewProblemFor(s, o)
-	n := slices.IndexFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == i })
+	p := problem.NewProblemFor(s, o)
+	n := slices.IndexFunc(p.Jobs, func(j problem.AdmittedJob) bool { return j.Index == i })
 	if n < 0 {
 		if job.Sizes != nil || job.Nodes != 0 {
 			t.Fatalf("job %d is not admitted and has %+v", i, job)
@@ -356,10 +357,10 @@ func BenchmarkExplain(b *testing.B) {
 }
 
 // illegalProver is a prover that gives the last job of every problem one node too many.
-type illegalProver struct{ solver.Prover }
+type illegalProver struct{ problem.Prover }
 
 // Solve returns an illegal plan.
-func (c illegalProver) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+func (c illegalProver) Solve(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 	result, err := c.Prover.Solve(ctx, p, o)
 	if err == nil {
 		result.Plan[len(result.Plan)-1][0].Nodes++
@@ -369,12 +370,12 @@ func (c illegalProver) Solve(ctx context.Context, p *solver.Problem, o solver.So
 
 // counting counts the problems that a backend solves.
 type counting struct {
-	solver.Backend
+	problem.Backend
 	asked *atomic.Int32
 }
 
 // Solve calls the backend.
-func (c counting) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+func (c counting) Solve(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 	c.asked.Add(1)
 	return c.Backend.Solve(ctx, p, o)
 }
@@ -384,12 +385,12 @@ func (c counting) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOp
 func TestEveryPlanIsChecked(t *testing.T) {
 	t.Parallel()
 	s := solvertest.BusySnapshot(3, 4)
-	a := newAllocator(t, elastalloc.Options{ProverMiddleware: func(p solver.Prover) solver.Prover { return illegalProver{p} }})
+	a := newAllocator(t, elastalloc.Options{ProverMiddleware: func(p problem.Prover) problem.Prover { return illegalProver{p} }})
 	if _, err := a.Explain(t.Context(), s, solver.Options{}, nil); err == nil || !strings.Contains(err.Error(), "invalid-plan") {
 		t.Errorf("error %v; want that a plan is not legal", err)
 	}
 	var asked atomic.Int32
-	a = newAllocator(t, elastalloc.Options{Middleware: func(b solver.Backend) solver.Backend { return counting{b, &asked} }})
+	a = newAllocator(t, elastalloc.Options{Middleware: func(b problem.Backend) problem.Backend { return counting{b, &asked} }})
 	for _, noRemedies := range []bool{true, false} {
 		asked.Store(0)
 		if _, err := a.Explain(t.Context(), s, solver.Options{NoRemedies: noRemedies}, nil); err != nil {

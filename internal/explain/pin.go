@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // pin returns p with a penalty on all options of a job in the first step except one. If the penalty
 // exceeds the loss of that option, an optimal plan gives it to the job. job and size are indices in
 // Problem.Jobs and in its Options.
-func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
+func pin(p *problem.Problem, job, size int, penalty float64) *problem.Problem {
 	pinned := *p
 	pinned.Jobs = slices.Clone(p.Jobs)
 	j := &pinned.Jobs[job]
@@ -27,7 +28,7 @@ func pin(p *solver.Problem, job, size int, penalty float64) *solver.Problem {
 
 // planWithSize returns the plan with another size of a job in the first step. A greedy rule reduces
 // other jobs in the first step where that costs least. It returns false if it finds no such plan.
-func planWithSize(p *solver.Problem, plan solver.Plan, job, size int) (solver.Plan, bool) {
+func planWithSize(p *problem.Problem, plan problem.Plan, job, size int) (problem.Plan, bool) {
 	pinned := plan.Clone()
 	pinned[job][0] = p.Jobs[job].Options[size]
 	headroom := p.Headroom()
@@ -93,8 +94,8 @@ func (e *explainer) fits(job, position int) bool {
 // planStartingWith returns a plan of a problem with rows in which a job has the given option. In order
 // of decreasing size, the other jobs get the option that the admission found for them or, if it does
 // not fit, the first of their options that fits. It returns false if no option of a job fits.
-func planStartingWith(p *solver.Problem, job int, option solver.Option) (solver.Plan, bool) {
-	plan, headroom := solver.NewPlan(len(p.Jobs), p.Steps), p.Headroom()
+func planStartingWith(p *problem.Problem, job int, option solver.Option) (problem.Plan, bool) {
+	plan, headroom := problem.NewPlan(len(p.Jobs), p.Steps), p.Headroom()
 	allocate := func(i int, option solver.Option) bool {
 		plan[i][0] = option
 		headroom.Allocate(p.Jobs[i].Member, option)
@@ -127,7 +128,7 @@ func planStartingWith(p *solver.Problem, job int, option solver.Option) (solver.
 
 // changeCost returns the cost of the change to the first of the given options, one per step, in the
 // value of a job.
-func changeCost(j *solver.AdmittedJob, options []solver.Option) float64 {
+func changeCost(j *problem.AdmittedJob, options []solver.Option) float64 {
 	unchanged := *j
 	unchanged.FirstStepWork = j.StepWork
 	cost := unchanged.Value(options) - j.Value(options)

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/decision"
 )
 
 // maxLinearPools is the number of pool sizes that are tried one by one, in snapshots of at most as many
@@ -88,7 +87,7 @@ func (e *explainer) remedyWeight(ctx context.Context, r *reason, job *solver.Job
 		return remedy, nil
 	}
 	now := job.WeightOrDefault()
-	weights := twoDigitNumbers(now, min(now*decision.MaxRemedyWeight, solver.MaxWeight))
+	weights := twoDigitNumbers(now, min(now*solver.MaxRemedyWeight, solver.MaxWeight))
 	// At about this weight, the gain of a larger size exceeds its loss.
 	guess := math.Inf(1)
 	for _, size := range r.sizes {
@@ -184,7 +183,7 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 	}
 	frozen, machine := e.frozenNodes[id], e.machine(id)
 	step := max(1, machine)
-	maxMore := (min(all*decision.MaxRemedyPool, solver.MaxNodes) - frozen - now) / step
+	maxMore := (min(all*solver.MaxRemedyPool, solver.MaxNodes) - frozen - now) / step
 	works := func(n int) (bool, error) {
 		total := now + (1+n)*step
 		at := pool{nodeType, total}

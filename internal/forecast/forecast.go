@@ -13,6 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/parallel"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // Decider decides valid snapshots, as *chain.Chain does.
@@ -168,5 +169,5 @@ func (d *forecastDecider) Allocate(ctx context.Context, s *solver.Snapshot, o so
 
 // FillIdle allocates idle nodes to queued jobs.
 func (d *forecastDecider) FillIdle(_ context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	return solver.DecideNow(s, greedy.FillIdle(s)), nil
+	return report.DecideNow(s, greedy.FillIdle(s)), nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // newAllocator returns an allocator without a default time budget.
@@ -400,15 +401,15 @@ func TestForecastInParallel(t *testing.T) {
 
 // interrupting is a backend that interrupts its searches at their start.
 type interrupting struct {
-	solver.Backend
+	problem.Backend
 	hurry func()
 }
 
 // Solve returns the incumbent.
-func (b interrupting) Solve(ctx context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+func (b interrupting) Solve(ctx context.Context, _ *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 	b.hurry()
 	<-ctx.Done()
-	return solver.Result{Plan: o.Incumbent, Bound: math.Inf(1), Limit: solver.LimitTime}, nil
+	return problem.Result{Plan: o.Incumbent, Bound: math.Inf(1), Limit: solver.LimitTime}, nil
 }
 
 // TestInterruptedDecision checks that a forecast stops if a decision is interrupted, and does not use
@@ -416,7 +417,7 @@ func (b interrupting) Solve(ctx context.Context, _ *solver.Problem, o solver.Sol
 func TestInterruptedDecision(t *testing.T) {
 	t.Parallel()
 	hurried, hurry := context.WithCancel(t.Context())
-	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Minute, Middleware: func(b solver.Backend) solver.Backend {
+	a := newAllocator(t, elastalloc.Options{DefaultBudget: time.Minute, Middleware: func(b problem.Backend) problem.Backend {
 		if b.Name() == solver.BackendExact {
 			b = interrupting{b, hurry}
 		}

@@ -10,26 +10,27 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TraceBackend returns b with a stage for every search.
-func TraceBackend(b solver.Backend) solver.Backend {
+func TraceBackend(b problem.Backend) problem.Backend {
 	return tracedBackend{b, StageSolve + string(b.Name())}
 }
 
 // TraceProver returns p with a stage for every verification and every bound.
-func TraceProver(p solver.Prover) solver.Prover {
+func TraceProver(p problem.Prover) problem.Prover {
 	return tracedProver{tracedBackend{p, StageVerify + string(p.Name())}, p}
 }
 
 // tracedBackend is a backend with a stage for every search.
 type tracedBackend struct {
-	solver.Backend
+	problem.Backend
 	name string
 }
 
 // Solve calls the backend.
-func (t tracedBackend) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (t tracedBackend) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	ctx, span := Start(ctx, t.name)
 	if !span.IsRecording() {
 		return t.Backend.Solve(ctx, p, options)
@@ -55,7 +56,7 @@ func (t tracedBackend) Solve(ctx context.Context, p *solver.Problem, options sol
 
 // recordResult sets the attributes of a span: the outcome as the chain classifies it, and the objective and
 // bound of a legal plan. A later refutation of a claim is an event in the span of the call.
-func recordResult(span trace.Span, p *solver.Problem, result solver.Result, err error) {
+func recordResult(span trace.Span, p *problem.Problem, result problem.Result, err error) {
 	outcome, detail := chain.Classify(p, result, err)
 	if outcome != solver.OutcomeAnswered {
 		recordFailure(span, outcome, detail)
@@ -88,11 +89,11 @@ func recordFailure(span trace.Span, outcome solver.Outcome, detail string) {
 // tracedProver is a prover with a stage for every search and every bound.
 type tracedProver struct {
 	tracedBackend
-	prover solver.Prover
+	prover problem.Prover
 }
 
 // Bound calls the prover.
-func (t tracedProver) Bound(ctx context.Context, p *solver.Problem) (bound float64, nodePrices []float64, contradiction string) {
+func (t tracedProver) Bound(ctx context.Context, p *problem.Problem) (bound float64, nodePrices []float64, contradiction string) {
 	ctx, span := Start(ctx, StageBound)
 	defer span.End()
 	bound, nodePrices, contradiction = t.prover.Bound(ctx, p)

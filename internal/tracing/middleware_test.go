@@ -17,20 +17,21 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // fake is a backend cbc with the given function Solve.
-type fake func(*solver.Problem) (solver.Result, error)
+type fake func(*problem.Problem) (problem.Result, error)
 
 func (fake) Name() solver.BackendName { return solver.BackendCBC }
 
-func (f fake) Solve(_ context.Context, p *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+func (f fake) Solve(_ context.Context, p *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 	return f(p)
 }
 
 // constantPlan returns a plan with the same number of nodes for every job in every step.
-func constantPlan(p *solver.Problem, nodes int) solver.Plan {
-	plan := solver.NewPlan(len(p.Jobs), p.Steps)
+func constantPlan(p *problem.Problem, nodes int) problem.Plan {
+	plan := problem.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for t := range plan[i] {
 			plan[i][t] = solver.NewOption(0, nodes)
@@ -59,27 +60,29 @@ func TestStages(t *testing.T) {
 			want: []spanSummary{answered("solve greedy"), answered("solve exact")},
 		},
 		"a crash": {
-			cbc: func(*solver.Problem) (solver.Result, error) {
-				return solver.Result{}, errors.New("signal: aborted \xff")
+			cbc: func(*problem.Problem) (problem.Result, error) {
+				return problem.Result{}, errors.New("signal: aborted \xff")
 			},
 			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "crashed"), answered("solve exact")},
 		},
 		"a panic": {
-			cbc:  func(*solver.Problem) (solver.Result, error) { panic("a step of -1") },
+			cbc:  func(*problem.Problem) (problem.Result, error) { panic("a step of -1") },
 			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "crashed"), answered("solve exact")},
 		},
 		"a missing program": {
-			cbc:  func(*solver.Problem) (solver.Result, error) { return solver.Result{}, solver.ErrUnavailable },
+			cbc:  func(*problem.Problem) (problem.Result, error) { return problem.Result{}, solver.ErrUnavailable },
 			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "unavailable"), answered("solve exact")},
 		},
 		"an illegal plan": {
-			cbc:  func(p *solver.Problem) (solver.Result, error) { return solver.Result{Plan: constantPlan(p, 16)}, nil },
+			cbc: func(p *problem.Problem) (problem.Result, error) {
+				return problem.Result{Plan: constantPlan(p, 16)}, nil
+			},
 			want: []spanSummary{answered("solve greedy"), failed("solve cbc", "invalid-plan"), answered("solve exact")},
 		},
 		"a refuted claim": {
-			cbc: func(p *solver.Problem) (solver.Result, error) {
-				claim := &solver.Claim{Optimal: true, Objective: 1, Bound: 1}
-				return solver.Result{Plan: constantPlan(p, 1), Bound: math.Inf(1), Claim: claim, Detail: "Optimal"}, nil
+			cbc: func(p *problem.Problem) (problem.Result, error) {
+				claim := &problem.Claim{Optimal: true, Objective: 1, Bound: 1}
+				return problem.Result{Plan: constantPlan(p, 1), Bound: math.Inf(1), Claim: claim, Detail: "Optimal"}, nil
 			},
 			want: []spanSummary{answered("solve greedy"), answered("solve cbc"), answered("verify with exact")},
 		},
@@ -121,7 +124,7 @@ func decide(t *testing.T, cbc fake, backends []solver.BackendName, requested sol
 	t.Helper()
 	allocator, err := elastalloc.New(elastalloc.Options{
 		Backends: backends, DefaultBudget: elastalloc.NoBudget, NoBreakers: true,
-		Middleware: func(b solver.Backend) solver.Backend {
+		Middleware: func(b problem.Backend) problem.Backend {
 			if b.Name() == solver.BackendCBC {
 				b = cbc
 			}

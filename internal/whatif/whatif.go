@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
-	"github.com/elastalloc/elastalloc/solver/decision"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Allocator makes decisions. *elastalloc.Allocator implements it.
@@ -26,7 +24,7 @@ func Decide(
 	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, scenarios []solver.Scenario,
 ) (solver.WhatIf, error) {
 	if len(scenarios) > solver.MaxScenarios {
-		return solver.WhatIf{}, snapshot.Invalid("scenarios", "has %d scenarios; must have at most %d", len(scenarios), solver.MaxScenarios)
+		return solver.WhatIf{}, solver.Invalid("scenarios", "has %d scenarios; must have at most %d", len(scenarios), solver.MaxScenarios)
 	}
 	var w solver.WhatIf
 	err := within(ctx, 1+len(scenarios), func(ctx context.Context) (err error) {
@@ -44,7 +42,7 @@ func Decide(
 			return err
 		})
 		if result.Err == nil {
-			result.ChangedJobIDs = decision.ChangedJobIDs(w.Base, result.Decision)
+			result.ChangedJobIDs = solver.ChangedJobIDs(w.Base, result.Decision)
 		}
 		w.Results = append(w.Results, result) // Callers read its contradiction even if the call fails.
 		if err := result.Err; err != nil && !errors.As(err, new(*solver.InvalidError)) && !errors.Is(err, context.DeadlineExceeded) {
@@ -69,7 +67,7 @@ func decideScenario(
 		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).WithPrefix(path)
 	}
 	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
-		return solver.Decision{}, snapshot.Invalid(path, "increases the number of jobs in all scenarios to %d; must be at most %d",
+		return solver.Decision{}, solver.Invalid(path, "increases the number of jobs in all scenarios to %d; must be at most %d",
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {

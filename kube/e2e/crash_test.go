@@ -23,6 +23,7 @@ import (
 	"github.com/elastalloc/elastalloc/kube/plan"
 	"github.com/elastalloc/elastalloc/kube/world"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // crashPool creates a pool of 8 nodes with four jobs that decisions resize. setPhase selects the short jobs.
@@ -126,14 +127,14 @@ func objectives(t *testing.T, pool string, got, want map[string]int) (ofGot, ofW
 	}
 	request, err := apiconv.FromAllocateRequest(plan.Snapshot(w, "end", nil).Allocate, len(w.Jobs))
 	must(t, err)
-	problem := solver.NewProblemFor(request.Snapshot, request.Options)
+	model := problem.NewProblemFor(request.Snapshot, request.Options)
 	objective := func(sizes map[string]int) float64 {
-		p := solver.NewPlan(len(problem.Jobs), 1)
-		for i, admitted := range problem.Jobs {
+		p := problem.NewPlan(len(model.Jobs), 1)
+		for i, admitted := range model.Jobs {
 			p[i][0] = solver.NewOption(0, sizes[path.Base(request.Snapshot.Jobs[admitted.Index].ID)])
 		}
-		must(t, problem.Check(p))
-		return problem.Objective(p)
+		must(t, model.Check(p))
+		return model.Objective(p)
 	}
 	return objective(got), objective(want)
 }

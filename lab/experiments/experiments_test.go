@@ -23,6 +23,7 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,7 +57,7 @@ func (d oneNodeEach) Allocate(
 			nodes[i] = 1
 		}
 	}
-	decision := solver.DecideNow(s, solver.Nodes(nodes...))
+	decision := report.DecideNow(s, solver.Nodes(nodes...))
 	report := &decision.Report
 	report.Reason = solver.ReasonHeuristic
 	if exact {

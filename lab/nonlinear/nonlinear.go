@@ -13,7 +13,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // tieTolerance is the relative difference up to which two objectives are equal.
@@ -44,7 +44,7 @@ func (c Comparison) Loss() float64 {
 
 // Compare solves both formulations. It returns false if the problem has no plan. In the worst case, its
 // run time is proportional to sizes^(steps*jobs).
-func Compare(p *solver.Problem) (Comparison, bool) {
+func Compare(p *problem.Problem) (Comparison, bool) {
 	firsts := firstSteps(p)
 	simplified, nonlinear := newSearch(p, keepsMinSize), newSearch(p, returnsToZero)
 	simplifiedOptimum, optimum := simplified.optimum(firsts), nonlinear.optimum(firsts)
@@ -87,7 +87,7 @@ func reaches(value, best float64) bool { return value >= best-tieTolerance*math.
 
 // firstSteps returns every first step that fits the pool, in nodes per job, in the order in which the
 // allocator resolves ties.
-func firstSteps(p *solver.Problem) [][]int {
+func firstSteps(p *problem.Problem) [][]int {
 	var all [][]int
 	nodes := make([]int, len(p.Jobs))
 	var assign func(i, total int)
@@ -111,7 +111,7 @@ func firstSteps(p *solver.Problem) [][]int {
 	return all
 }
 
-func changed(p *solver.Problem, nodes []int) int {
+func changed(p *problem.Problem, nodes []int) int {
 	count := 0
 	for i, k := range nodes {
 		if k != int(p.Jobs[i].Current.Nodes) {

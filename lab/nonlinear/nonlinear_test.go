@@ -13,16 +13,17 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // linear returns a queued job of two steps that serves one unit of demand per node
 // and step.
-func linear(demand float64, sizes ...int) solver.AdmittedJob {
+func linear(demand float64, sizes ...int) problem.AdmittedJob {
 	work := make([]float64, len(sizes))
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
+	return problem.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
 // TestWhereTheyDiffer has jobs of demand 2, 3 and 4 on 4 nodes for two steps. Each
@@ -34,7 +35,7 @@ func linear(demand float64, sizes ...int) solver.AdmittedJob {
 // job 2 gets the node: 1/2 + 2/3 + 1/4, then 1 + 1 + 3/4, which is 4 1/6. No job
 // finishes in the first step, so this plan is legal in the nonlinear formulation as well.
 func TestWhereTheyDiffer(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{4, 4}, Steps: 2, Jobs: []solver.AdmittedJob{
+	p := &problem.Problem{Capacity: []int{4, 4}, Steps: 2, Jobs: []problem.AdmittedJob{
 		linear(2, 1, 2), linear(3, 1, 2), linear(4, 1, 2),
 	}}
 	got, ok := Compare(p)
@@ -57,7 +58,7 @@ func TestWhereTheyDiffer(t *testing.T) {
 // TestTied has two equal jobs of which the simplified model, too, lets either go
 // first; whichever it takes is one of the nonlinear best.
 func TestTied(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 1, 2), linear(2, 1, 2)}}
+	p := &problem.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []problem.AdmittedJob{linear(2, 1, 2), linear(2, 1, 2)}}
 	c, ok := Compare(p)
 	if !ok || c.Differs || c.Tied || c.Loss() != 0 {
 		t.Errorf("Compare() = %+v, %v; want no difference", c, ok)
@@ -65,7 +66,7 @@ func TestTied(t *testing.T) {
 }
 
 func TestNoPlan(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{1, 1}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2, 2)}}
+	p := &problem.Problem{Capacity: []int{1, 1}, Steps: 2, Jobs: []problem.AdmittedJob{linear(2, 2)}}
 	if c, ok := Compare(p); ok {
 		t.Errorf("Compare() = %+v; want no plan", c)
 	}
@@ -77,7 +78,7 @@ func TestCompareAgainstCounting(t *testing.T) {
 	limits := solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 2, Nodes: 9}
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(limits).Draw(t, "snapshot")
-		p := solver.NewProblem(s, solver.AdmissionFIFO)
+		p := problem.NewProblem(s, solver.AdmissionFIFO)
 		got, ok := Compare(p)
 		if !ok {
 			t.Fatal("Compare() found no plan of an admitted problem")
@@ -123,7 +124,7 @@ func TestCompareAgainstCounting(t *testing.T) {
 
 // count returns the best objective from step t on, given the demand served before.
 // The nodes of step t are the given ones, or any where those are nil.
-func count(p *solver.Problem, f finished, t int, servedBefore []float64, given []int) float64 {
+func count(p *problem.Problem, f finished, t int, servedBefore []float64, given []int) float64 {
 	if t == p.Steps {
 		return 0
 	}

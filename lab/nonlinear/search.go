@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // finished determines the possible nodes of a completed job in later steps.
@@ -28,11 +29,11 @@ type row struct {
 // search is a branch-and-bound search over all combinations of the rows of jobs. The bound assumes the
 // best row for every later job.
 type search struct {
-	problem *solver.Problem
+	problem *problem.Problem
 	rows    []map[int][]row // of each job by nodes in the first step, the best first
 }
 
-func newSearch(p *solver.Problem, f finished) *search {
+func newSearch(p *problem.Problem, f finished) *search {
 	s := &search{problem: p, rows: make([]map[int][]row, len(p.Jobs))}
 	for i := range p.Jobs {
 		s.rows[i] = rowsByFirst(&p.Jobs[i], p.Steps, f)
@@ -41,7 +42,7 @@ func newSearch(p *solver.Problem, f finished) *search {
 }
 
 // rowsByFirst returns the rows of a job by its nodes in the first step, the best first.
-func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
+func rowsByFirst(job *problem.AdmittedJob, steps int, f finished) map[int][]row {
 	byFirst := map[int][]row{}
 	var extend func(nodes []int)
 	extend = func(nodes []int) {
@@ -65,7 +66,7 @@ func rowsByFirst(job *solver.AdmittedJob, steps int, f finished) map[int][]row {
 	return byFirst
 }
 
-func isFinished(job *solver.AdmittedJob, nodes []int) bool {
+func isFinished(job *problem.AdmittedJob, nodes []int) bool {
 	progress := job.Progress(solver.Nodes(nodes...))
 	return len(progress) > 0 && progress[len(progress)-1] >= 1
 }

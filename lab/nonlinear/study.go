@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Study compares the formulations on random snapshots.
@@ -56,7 +57,7 @@ func (s Study) find(nodes, short int) finding {
 	random := rand.New(rand.NewPCG(s.Seed, uint64(nodes*(jobs+1)+short)))
 	f := finding{nodes: nodes, short: short}
 	for range s.Snapshots {
-		p := solver.NewProblem(randomSnapshot(random, nodes, short), solver.AdmissionFIFO)
+		p := problem.NewProblem(randomSnapshot(random, nodes, short), solver.AdmissionFIFO)
 		c, ok := Compare(p)
 		if !ok {
 			continue // Does not occur after admission.

@@ -9,13 +9,14 @@ import (
 	"unicode"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // attempt is the call of one backend. If its outcome is solver.OutcomeAnswered, result has a legal
 // plan and objective is the objective of that plan. Otherwise result has at most a contradiction.
 type attempt struct {
 	solver.Attempt
-	result    solver.Result
+	result    problem.Result
 	objective float64
 	// unsuited reports that the call failed because the backend does not support the problem.
 	unsuited bool
@@ -24,7 +25,7 @@ type attempt struct {
 // callUntil calls a backend with a deadline. The zero time sets no deadline. The backend is not
 // called if the deadline has passed.
 func callUntil(
-	ctx context.Context, deadline time.Time, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
+	ctx context.Context, deadline time.Time, backend problem.Backend, p *problem.Problem, options problem.SolveOptions,
 ) attempt {
 	ctx, cancel := withDeadline(ctx, deadline)
 	defer cancel()
@@ -38,7 +39,7 @@ func callUntil(
 
 // call calls a backend, checks its plan, releases the nodes of completed jobs, and computes the
 // objective. The chain may modify the plan afterwards.
-func call(ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions) attempt {
+func call(ctx context.Context, backend problem.Backend, p *problem.Problem, options problem.SolveOptions) attempt {
 	start := time.Now()
 	result, err := solve(ctx, backend, p, options)
 	a := attempt{
@@ -77,8 +78,8 @@ func sanitize(text string, maxBytes int) string {
 // solve calls backend.Solve and converts a panic into an error, so that a bug of one backend does not
 // fail the decision.
 func solve(
-	ctx context.Context, backend solver.Backend, p *solver.Problem, options solver.SolveOptions,
-) (result solver.Result, err error) {
+	ctx context.Context, backend problem.Backend, p *problem.Problem, options problem.SolveOptions,
+) (result problem.Result, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
@@ -89,7 +90,7 @@ func solve(
 
 // Classify returns the outcome of a call of a backend's Solve for p and a description of it for people.
 // It checks the plan, but does not verify claims: the chain may still refute the result.
-func Classify(p *solver.Problem, result solver.Result, err error) (outcome solver.Outcome, detail string) {
+func Classify(p *problem.Problem, result problem.Result, err error) (outcome solver.Outcome, detail string) {
 	if err != nil {
 		return classifyError(err), sanitize(err.Error(), maxDetailBytes)
 	}

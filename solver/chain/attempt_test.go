@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestSanitize checks that details are printable, on one line, and not too long.
@@ -30,10 +31,10 @@ func TestSanitize(t *testing.T) {
 }
 
 func TestDetailIsSanitized(t *testing.T) {
-	backend := returning(solver.BackendExact, solver.Result{
+	backend := returning(solver.BackendExact, problem.Result{
 		Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitNone, Detail: "status \xff\n",
 	})
-	d, err := newChain(returning(solver.BackendGreedy, solver.Result{Plan: greedyPlan(), Heuristic: true}), backend).Allocate(t.Context(), twoJobs(), paperOptions())
+	d, err := newChain(returning(solver.BackendGreedy, problem.Result{Plan: greedyPlan(), Heuristic: true}), backend).Allocate(t.Context(), twoJobs(), paperOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // maxCauseBytes is the maximum length of BackendState.Cause, without the ellipsis.
@@ -81,7 +82,7 @@ var (
 // them, they had less time than BreakerConfig.MinAttemptTime, or the backend does not support the problem
 // (solver.ErrUnsuited). A Breaker is safe for concurrent use.
 type Breaker struct {
-	solver.Backend
+	problem.Backend
 	config  BreakerConfig
 	circuit *gobreaker.CircuitBreaker[attempt]
 
@@ -90,7 +91,7 @@ type Breaker struct {
 }
 
 // NewBreaker returns a breaker around a backend.
-func NewBreaker(backend solver.Backend, config BreakerConfig) *Breaker {
+func NewBreaker(backend problem.Backend, config BreakerConfig) *Breaker {
 	b := &Breaker{Backend: backend, state: BackendState{Up: true}}
 	b.circuit = gobreaker.NewCircuitBreaker[attempt](gobreaker.Settings{
 		Timeout:       OpenDuration,

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // breakerChain is a chain of a backend behind a breaker and of the exact backend, which is also the prover.
@@ -27,7 +28,7 @@ type breakerChain struct {
 // newBreakerChain returns a chain in which backend(n) makes the n-th attempt, counted from 1.
 func newBreakerChain(config BreakerConfig, backend func(n int) fake) *breakerChain {
 	c := new(breakerChain)
-	counted := fake{solver.BackendCBC, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	counted := fake{solver.BackendCBC, func(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 		c.calls++
 		return backend(c.calls).solve(ctx, p, o)
 	}}
@@ -58,7 +59,7 @@ func always(backend fake) func(int) fake { return func(int) fake { return backen
 // TestFailures checks which attempts open the breaker if they are repeated.
 func TestFailures(t *testing.T) {
 	const cbc = solver.BackendCBC
-	illegal := returning(cbc, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 2)}})
+	illegal := returning(cbc, problem.Result{Plan: problem.Plan{solver.Nodes(2, 2), solver.Nodes(2, 2)}})
 	alternate := func(n int) fake {
 		if n%FailureThreshold == 0 {
 			return claiming(cbc, bestPlan(), true)
@@ -85,7 +86,7 @@ func TestFailures(t *testing.T) {
 		"a timeout after less time":            {backend: always(hanging(cbc)), available: 449 * time.Millisecond},
 		"a crash after less time":              {always(panicking(cbc)), 30 * time.Millisecond, true, "panic: a step of -1"},
 		"a confirmed claim":                    {backend: always(claiming(cbc, bestPlan(), true))},
-		"an incomplete search":                 {backend: always(returning(cbc, solver.Result{Plan: bestPlan(), Limit: solver.LimitTime, Bound: bestObjective}))},
+		"an incomplete search":                 {backend: always(returning(cbc, problem.Result{Plan: bestPlan(), Limit: solver.LimitTime, Bound: bestObjective}))},
 		"a problem that is too large":          {backend: always(failing(cbc, fmt.Errorf("%w: too many columns", solver.ErrUnsuited)))},
 		"failures that are not consecutive":    {backend: alternate},
 		"a plan without a claim of optimality": {backend: always(claiming(cbc, bestPlan(), false))},
@@ -250,7 +251,7 @@ func TestConcurrentDecisions(t *testing.T) {
 		const concurrency = 20
 		var breaker *Breaker
 		calls := make(chan struct{}, 3*concurrency)
-		backend := fake{solver.BackendCBC, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+		backend := fake{solver.BackendCBC, func(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 			calls <- struct{}{}
 			return hanging(solver.BackendCBC).solve(ctx, p, o)
 		}}
@@ -287,7 +288,7 @@ func TestConcurrentDecisions(t *testing.T) {
 // TestPanicDuringTrial checks that a panic of the chain during a trial does not leave the breaker half-open.
 func TestPanicDuringTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newBreakerChain(BreakerConfig{InitialError: errors.New("it hung")}, always(returning(solver.BackendCBC, solver.Result{})))
+		c := newBreakerChain(BreakerConfig{InitialError: errors.New("it hung")}, always(returning(solver.BackendCBC, problem.Result{})))
 		time.Sleep(OpenDuration + 1)
 		func() {
 			defer func() {

@@ -12,20 +12,22 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // Config configures a Chain. Greedy and Prover are required.
 type Config struct {
 	// Backends are called in this order, after the backend that the options of a decision name. A
 	// *Breaker is skipped while it is open.
-	Backends []solver.Backend
+	Backends []problem.Backend
 	// Greedy is the last fallback. Its plan is also the incumbent of the other backends, and its
 	// objective is Report.GreedyObjective.
-	Greedy solver.Backend
+	Greedy problem.Backend
 	// Prover proves the bound of a plan whose backend proves none. It also solves the problem of a plan
 	// with a claim, because a plan is reported as optimal only with the proof of this program, and is
 	// rejected if the proof refutes the claim. It may also be one of Backends.
-	Prover solver.Prover
+	Prover problem.Prover
 	// DefaultBudget is the time budget of a decision whose options set none. 0 means that only the
 	// deadline of the context limits the decision.
 	DefaultBudget time.Duration
@@ -56,8 +58,8 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 		return solver.Decision{}, ctx.Err()
 	}
 	start := time.Now()
-	p := solver.NewProblemFor(s, o)
-	options := solver.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.MILP(), Certificate: o.Certificate}
+	p := problem.NewProblemFor(s, o)
+	options := problem.SolveOptions{RelativeGap: o.RelativeGap, Formulation: o.MILP(), Certificate: o.Certificate}
 	// Greedy is limited by the context of the caller, not by the budget, because it is the last fallback.
 	greedy := call(ctx, c.config.Greedy, p, options)
 	if greedy.Outcome == solver.OutcomeAnswered {
@@ -82,24 +84,24 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 			chosen.result.Certificate = v.result.Certificate
 		}
 	}
-	decision := solver.Decide(s, p, chosen.result)
-	report := &decision.Report
-	report.Backend = chosen.Backend
-	report.Objective = chosen.objective
-	report.Bound, report.Contradiction = final.proof.bound, final.proof.contradiction
-	report.SetPrices(p.Rows, final.proof.nodePrices)
-	report.RelativeGap = solver.RelativeGap(report.Objective, report.Bound)
-	report.Reason, report.Limit = final.reasonAndLimit(chosen.result, attempts, report.Contradiction != "", report.RelativeGap)
-	report.GreedyObjective = greedy.objective
-	report.SolveTime = chosen.Duration
-	report.Attempts = attempts
+	decision := report.Decide(s, p, chosen.result)
+	out := &decision.Report
+	out.Backend = chosen.Backend
+	out.Objective = chosen.objective
+	out.Bound, out.Contradiction = final.proof.bound, final.proof.contradiction
+	out.SetPrices(p.Rows, final.proof.nodePrices)
+	out.RelativeGap = solver.RelativeGap(out.Objective, out.Bound)
+	out.Reason, out.Limit = final.reasonAndLimit(chosen.result, attempts, out.Contradiction != "", out.RelativeGap)
+	out.GreedyObjective = greedy.objective
+	out.SolveTime = chosen.Duration
+	out.Attempts = attempts
 	return decision, nil
 }
 
 // Solve solves a problem with the prover. The plan of the result is legal, and the bound is not below its
 // objective. If ctx stopped the search, the limit of the result is LimitTime. An error is a bug of this
 // program; the result then has at most a contradiction.
-func (c *Chain) Solve(ctx context.Context, p *solver.Problem, options solver.SolveOptions) (solver.Result, error) {
+func (c *Chain) Solve(ctx context.Context, p *problem.Problem, options problem.SolveOptions) (problem.Result, error) {
 	a := call(ctx, c.config.Prover, p, options)
 	if a.Outcome != solver.OutcomeAnswered {
 		return a.result, noPlanError([]solver.Attempt{a.Attempt})
@@ -111,15 +113,15 @@ func (c *Chain) Solve(ctx context.Context, p *solver.Problem, options solver.Sol
 }
 
 // fallbackOrder returns the backends to call before greedy.
-func (c *Chain) fallbackOrder(requested solver.BackendName) []solver.Backend {
+func (c *Chain) fallbackOrder(requested solver.BackendName) []problem.Backend {
 	if requested == solver.BackendGreedy {
 		return nil
 	}
 	all := c.config.Backends
-	i := slices.IndexFunc(all, func(b solver.Backend) bool { return b.Name() == requested })
+	i := slices.IndexFunc(all, func(b problem.Backend) bool { return b.Name() == requested })
 	if i < 0 {
 		missing := Unavailable{requested, fmt.Errorf("%w: %q is not configured", solver.ErrUnavailable, requested)}
-		return append([]solver.Backend{missing}, all...)
+		return append([]problem.Backend{missing}, all...)
 	}
 	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
 }
@@ -135,6 +137,6 @@ type Unavailable struct {
 func (u Unavailable) Name() solver.BackendName { return u.BackendName }
 
 // Solve returns u.Err.
-func (u Unavailable) Solve(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-	return solver.Result{}, u.Err
+func (u Unavailable) Solve(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
+	return problem.Result{}, u.Err
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // fake is a backend with the given function Solve.
 type fake struct {
 	name  solver.BackendName
-	solve func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error)
+	solve func(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error)
 }
 
 // paperOptions returns the defaults with the objective of the paper, for whose horizon the plans of the
@@ -29,13 +30,13 @@ func paperOptions() solver.Options {
 
 func (f fake) Name() solver.BackendName { return f.name }
 
-func (f fake) Solve(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+func (f fake) Solve(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 	return f.solve(ctx, p, o)
 }
 
 // returning returns a backend that returns a copy of a result, because the chain may modify the plan.
-func returning(name solver.BackendName, result solver.Result) fake {
-	return fake{name, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+func returning(name solver.BackendName, result problem.Result) fake {
+	return fake{name, func(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
 		copied := result
 		copied.Plan = result.Plan.Clone()
 		return copied, nil
@@ -43,22 +44,22 @@ func returning(name solver.BackendName, result solver.Result) fake {
 }
 
 func failing(name solver.BackendName, err error) fake {
-	return fake{name, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-		return solver.Result{}, err
+	return fake{name, func(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
+		return problem.Result{}, err
 	}}
 }
 
 func panicking(name solver.BackendName) fake {
-	return fake{name, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+	return fake{name, func(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
 		panic("a step of -1")
 	}}
 }
 
 // hanging returns a backend that returns an error when its context is done.
 func hanging(name solver.BackendName) fake {
-	return fake{name, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+	return fake{name, func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 		<-ctx.Done()
-		return solver.Result{}, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)
+		return problem.Result{}, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)
 	}}
 }
 
@@ -79,9 +80,9 @@ func twoJobs() *solver.Snapshot {
 	}
 }
 
-func bestPlan() solver.Plan   { return solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 2)} }
-func greedyPlan() solver.Plan { return solver.Plan{solver.Nodes(2, 2), solver.Nodes(1, 1)} }
-func worsePlan() solver.Plan  { return solver.Plan{solver.Nodes(1, 1), solver.Nodes(1, 1)} }
+func bestPlan() problem.Plan   { return problem.Plan{solver.Nodes(2, 1), solver.Nodes(1, 2)} }
+func greedyPlan() problem.Plan { return problem.Plan{solver.Nodes(2, 2), solver.Nodes(1, 1)} }
+func worsePlan() problem.Plan  { return problem.Plan{solver.Nodes(1, 1), solver.Nodes(1, 1)} }
 
 const (
 	bestObjective   = 2.4
@@ -92,18 +93,18 @@ const (
 )
 
 func greedy() fake {
-	return returning(solver.BackendGreedy, solver.Result{
+	return returning(solver.BackendGreedy, problem.Result{
 		Plan: greedyPlan(), Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
 	})
 }
 
 func exact() fake {
-	return returning(solver.BackendExact, solver.Result{
+	return returning(solver.BackendExact, problem.Result{
 		Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitNone, Detail: "1 node",
 	})
 }
 
-func newChain(greedy solver.Backend, backends ...solver.Backend) *Chain {
+func newChain(greedy problem.Backend, backends ...problem.Backend) *Chain {
 	return New(Config{
 		Backends: backends,
 		Greedy:   greedy,
@@ -113,22 +114,22 @@ func newChain(greedy solver.Backend, backends ...solver.Backend) *Chain {
 
 // prover adds a bound to a backend.
 type prover struct {
-	solver.Backend
-	bound         func(context.Context, *solver.Problem) float64
+	problem.Backend
+	bound         func(context.Context, *problem.Problem) float64
 	contradiction string // of the bound
 }
 
-func (p prover) Bound(ctx context.Context, problem *solver.Problem) (float64, []float64, string) {
+func (p prover) Bound(ctx context.Context, problem *problem.Problem) (float64, []float64, string) {
 	return p.bound(ctx, problem), nil, p.contradiction
 }
 
 // proverOf returns a prover that solves as the backend does and proves proverBound.
-func proverOf(backend solver.Backend) prover {
-	return prover{Backend: backend, bound: func(context.Context, *solver.Problem) float64 { return proverBound }}
+func proverOf(backend problem.Backend) prover {
+	return prover{Backend: backend, bound: func(context.Context, *problem.Problem) float64 { return proverBound }}
 }
 
 // boundProver returns a prover that only proves the given bound.
-func boundProver(bound func(context.Context, *solver.Problem) float64) prover {
+func boundProver(bound func(context.Context, *problem.Problem) float64) prover {
 	return prover{Backend: failing(solver.BackendExact, solver.ErrUnavailable), bound: bound}
 }
 
@@ -152,7 +153,7 @@ func equal() cmp.Option {
 
 func TestAllocations(t *testing.T) {
 	// The backend keeps both nodes on the completed job, and the chain releases one.
-	backend := returning(solver.BackendExact, solver.Result{Plan: greedyPlan(), Bound: bestObjective})
+	backend := returning(solver.BackendExact, problem.Result{Plan: greedyPlan(), Bound: bestObjective})
 	d, err := newChain(greedy(), backend).Allocate(t.Context(), twoJobs(), paperOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -171,9 +172,9 @@ func TestAllocations(t *testing.T) {
 func TestCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	canceling := fake{solver.BackendExact,
-		func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+		func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 			cancel()
-			return solver.Result{}, ctx.Err()
+			return problem.Result{}, ctx.Err()
 		}}
 	c := newChain(panicking(solver.BackendGreedy), canceling, panicking(solver.BackendCBC))
 	for _, when := range []string{"during the call of a backend", "before the decision"} {
@@ -270,12 +271,12 @@ func TestNoBudget(t *testing.T) {
 		}
 	}
 	spy := fake{solver.BackendExact,
-		func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+		func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 			unlimited("backend", ctx)
-			return solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}, nil
+			return problem.Result{Plan: bestPlan(), Bound: math.Inf(1)}, nil
 		}}
 	c := newChain(greedy(), spy)
-	c.config.Prover = boundProver(func(ctx context.Context, _ *solver.Problem) float64 {
+	c.config.Prover = boundProver(func(ctx context.Context, _ *problem.Problem) float64 {
 		unlimited("bound", ctx)
 		return proverBound
 	})
@@ -289,7 +290,7 @@ func TestBoundStopsWithTheBudget(t *testing.T) {
 		start := time.Now()
 		c := newChain(greedy(), hanging(solver.BackendExact))
 		c.config.DefaultBudget = time.Second
-		c.config.Prover = boundProver(func(ctx context.Context, _ *solver.Problem) float64 {
+		c.config.Prover = boundProver(func(ctx context.Context, _ *problem.Problem) float64 {
 			<-ctx.Done()
 			return proverBound
 		})
@@ -304,11 +305,11 @@ func TestBoundStopsWithTheBudget(t *testing.T) {
 }
 
 func TestSolveOptionsReachTheBackend(t *testing.T) {
-	var got solver.SolveOptions
+	var got problem.SolveOptions
 	spy := fake{solver.BackendCBC,
-		func(_ context.Context, _ *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+		func(_ context.Context, _ *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 			got = o
-			return solver.Result{Plan: bestPlan(), Bound: bestObjective}, nil
+			return problem.Result{Plan: bestPlan(), Bound: bestObjective}, nil
 		}}
 	o := options(func(o *solver.Options) {
 		o.Backend, o.Formulation, o.RelativeGap = solver.BackendCBC, solver.FormulationPaper, 0.01
@@ -317,9 +318,9 @@ func TestSolveOptionsReachTheBackend(t *testing.T) {
 	if _, err := newChain(greedy(), spy).Allocate(t.Context(), twoJobs(), o); err != nil {
 		t.Fatal(err)
 	}
-	want := solver.SolveOptions{
+	want := problem.SolveOptions{
 		RelativeGap: 0.01, Formulation: solver.FormulationPaper, Certificate: true,
-		Incumbent: solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}, // Greedy's plan, in which the completed job has released a node.
+		Incumbent: problem.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}, // Greedy's plan, in which the completed job has released a node.
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
@@ -334,10 +335,10 @@ func TestCertificate(t *testing.T) {
 	never.MinNodes = 16
 	s.Jobs = append([]solver.Job{never}, s.Jobs...)
 	of := func(job int) solver.Certificate { return solver.Certificate{{Job: job, Prices: []float64{3, 4, 5, 6}}} }
-	proof := solver.Result{Plan: bestPlan(), Bound: bestObjective, Certificate: of(1)}
-	none := solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: bestObjective}}
+	proof := problem.Result{Plan: bestPlan(), Bound: bestObjective, Certificate: of(1)}
+	none := problem.Result{Plan: bestPlan(), Bound: math.Inf(1), Claim: &problem.Claim{Optimal: true, Objective: bestObjective}}
 	for name, test := range map[string]struct {
-		backend solver.Backend
+		backend problem.Backend
 		want    solver.Certificate
 	}{
 		"of the backend":      {returning(solver.BackendExact, proof), of(2)},
@@ -345,7 +346,7 @@ func TestCertificate(t *testing.T) {
 		"of greedy":           {failing(solver.BackendCBC, solver.ErrUnavailable), nil},
 	} {
 		c := New(Config{
-			Backends: []solver.Backend{test.backend}, Greedy: greedy(),
+			Backends: []problem.Backend{test.backend}, Greedy: greedy(),
 			Prover: proverOf(returning(solver.BackendExact, proof)),
 		})
 		o := options(func(o *solver.Options) { o.Backend = test.backend.Name() })
@@ -360,7 +361,7 @@ func TestCertificate(t *testing.T) {
 }
 
 func TestEmptyProblems(t *testing.T) {
-	empty := solver.Result{Plan: solver.Plan{}, Limit: solver.LimitNone}
+	empty := problem.Result{Plan: problem.Plan{}, Limit: solver.LimitNone}
 	noNodes := twoJobs()
 	noNodes.TotalNodes = 0
 	noJobs := twoJobs()

@@ -22,6 +22,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/milp"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ func randomSnapshot(jobs, nodes int, seed uint64) *solver.Snapshot {
 // newChain returns a chain of CBC and the exact backend.
 func newChain(program string) *chain.Chain {
 	return chain.New(chain.Config{
-		Backends: []solver.Backend{external.CBC(program), exact.New()},
+		Backends: []problem.Backend{external.CBC(program), exact.New()},
 		Greedy:   greedy.New(),
 		Prover:   exact.New(),
 	})
@@ -58,8 +59,8 @@ func paperCBCOptions() solver.Options {
 // provenOptimum returns the optimum of a snapshot, by the exact backend.
 func provenOptimum(t *testing.T, s *solver.Snapshot) float64 {
 	t.Helper()
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
-	result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+	p := problem.NewProblem(s, solver.AdmissionFIFO)
+	result, err := exact.New().Solve(t.Context(), p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,13 +108,13 @@ func TestRealCBC(t *testing.T) {
 // are all forced to 1.
 func TestFakeCBC(t *testing.T) {
 	s := randomSnapshot(70, 70, 1)
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	p := problem.NewProblem(s, solver.AdmissionFIFO)
 	model, err := milp.Build(p, solver.FormulationPaper)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := provenOptimum(t, s)
-	plan := solver.NewPlan(len(p.Jobs), p.Steps)
+	plan := problem.NewPlan(len(p.Jobs), p.Steps)
 	for i := range plan {
 		for step := range plan[i] {
 			plan[i][step].Nodes = 1

@@ -7,32 +7,33 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestResponseBeforeTheDeadline checks that the caller gets the best plan so far before its deadline if a
 // search or the computation of a bound ignores its context.
 func TestResponseBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
-	ignoresContext := func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
+	ignoresContext := func(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
 		time.Sleep(time.Hour)
-		return solver.Result{}, solver.ErrTimedOut
+		return problem.Result{}, solver.ErrTimedOut
 	}
-	late := boundProver(func(ctx context.Context, _ *solver.Problem) float64 {
+	late := boundProver(func(ctx context.Context, _ *problem.Problem) float64 {
 		if ctx.Err() == nil {
 			time.Sleep(time.Hour)
 		}
 		return proverBound
 	})
 	for name, test := range map[string]struct {
-		backend   solver.Backend
-		prover    solver.Prover
+		backend   problem.Backend
+		prover    problem.Prover
 		requested solver.BackendName
 		want      solver.BackendName
 		limit     solver.Limit
 	}{
 		"a search":                       {backend: fake{solver.BackendExact, ignoresContext}, prover: proverOf(failing("prover", solver.ErrUnavailable)), requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
 		"a bound":                        {backend: exact(), prover: late, requested: solver.BackendGreedy, want: solver.BackendGreedy, limit: solver.LimitNone},
-		"a bound after a plan was found": {backend: returning(solver.BackendCBC, solver.Result{Plan: bestPlan(), Bound: proverBound * 2, Limit: solver.LimitNone}), prover: late, requested: solver.BackendCBC, want: solver.BackendCBC, limit: solver.LimitNone},
+		"a bound after a plan was found": {backend: returning(solver.BackendCBC, problem.Result{Plan: bestPlan(), Bound: proverBound * 2, Limit: solver.LimitNone}), prover: late, requested: solver.BackendCBC, want: solver.BackendCBC, limit: solver.LimitNone},
 		"a search and a bound":           {backend: fake{solver.BackendExact, ignoresContext}, prover: late, requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,12 +62,12 @@ func TestInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		interrupted, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, interrupt)
-		c := newChain(greedy(), fake{solver.BackendExact, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+		c := newChain(greedy(), fake{solver.BackendExact, func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 			<-ctx.Done()
 			if ctx.Err() != context.DeadlineExceeded {
 				t.Errorf("the error of the context is %v; must be context.DeadlineExceeded", ctx.Err())
 			}
-			return solver.Result{Plan: bestPlan(), Bound: 3, Limit: solver.LimitTime}, nil
+			return problem.Result{Plan: bestPlan(), Bound: 3, Limit: solver.LimitTime}, nil
 		}})
 		start := time.Now()
 		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.TimeBudget, o.Interrupt = time.Hour, interrupted }))

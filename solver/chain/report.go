@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // roundingTolerance is the relative gap up to which a bound below an objective is explained by rounding.
@@ -62,7 +63,7 @@ func (r *run) proveBound(ctx context.Context, a attempt) (proof, error) {
 // the proof has a contradiction already, it sets the bound to one that needs no search. The bound of a
 // heuristic plan is raised to its objective, because the plan may exceed the optimum of the model: it
 // may leave an admitted job waiting, which is not legal in the model.
-func (f *proof) checkAgainst(p *solver.Problem, a *attempt) {
+func (f *proof) checkAgainst(p *problem.Problem, a *attempt) {
 	refutes := solver.RelativeGap(f.bound, a.objective) > roundingTolerance && p.Check(a.result.Plan) == nil
 	if f.contradiction == "" && refutes {
 		f.contradiction = fmt.Sprintf("the bound %v is wrong: a legal plan of %s has objective %v", f.bound, a.Backend, a.objective)
@@ -78,7 +79,7 @@ func (f *proof) checkAgainst(p *solver.Problem, a *attempt) {
 }
 
 // callProver calls prover.Bound and converts a panic into an error, as solve does.
-func callProver(ctx context.Context, prover solver.Prover, p *solver.Problem) (proven proof, err error) {
+func callProver(ctx context.Context, prover problem.Prover, p *problem.Problem) (proven proof, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("bound of %s: panic: %v", prover.Name(), cause)
@@ -92,7 +93,7 @@ func callProver(ctx context.Context, prover solver.Prover, p *solver.Problem) (p
 // LimitTime however good its plan is, and so has a heuristic plan that replaces the plan of a backend that
 // timed out. If the gap is open although an external solver completed its search, the limit is the limit of
 // the verification.
-func (r *run) reasonAndLimit(result solver.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
+func (r *run) reasonAndLimit(result problem.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit
 	switch {

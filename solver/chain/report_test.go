@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestReport(t *testing.T) {
@@ -49,24 +50,24 @@ func TestReport(t *testing.T) {
 
 	tests := []struct {
 		name     string
-		backends []solver.Backend
-		greedy   solver.Backend // greedy() if nil
+		backends []problem.Backend
+		greedy   problem.Backend // greedy() if nil
 		options  func(*solver.Options)
 		want     solver.Report
 	}{
 		{
 			name:     "if the first backend has a plan, no other is called",
-			backends: []solver.Backend{exact(), panicking(cbc)},
+			backends: []problem.Backend{exact(), panicking(cbc)},
 			want:     optimum,
 		},
 		{
 			name:     "the requested backend is called first",
-			backends: []solver.Backend{panicking(cbc), panicking(highs), exact()},
+			backends: []problem.Backend{panicking(cbc), panicking(highs), exact()},
 			want:     optimum,
 		},
 		{
 			name: "then the configured backends in order, then greedy",
-			backends: []solver.Backend{
+			backends: []problem.Backend{
 				failing(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable)),
 				hanging(first),
 				failing(highs, fmt.Errorf("%w: no solution file", solver.ErrTimedOut)),
@@ -86,7 +87,7 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name:     "a backend that is not configured is unavailable",
-			backends: []solver.Backend{exact()},
+			backends: []problem.Backend{exact()},
 			options:  func(o *solver.Options) { o.Backend = cbc },
 			want: after(optimum, solver.Attempt{
 				Backend: cbc, Outcome: solver.OutcomeUnavailable,
@@ -95,29 +96,29 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name:     "context.DeadlineExceeded is a timeout",
-			backends: []solver.Backend{failing(first, context.DeadlineExceeded)},
+			backends: []problem.Backend{failing(first, context.DeadlineExceeded)},
 			want: after(late, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeTimedOut, Detail: "context deadline exceeded",
 			}),
 		},
 		{
 			name:     "any other error is a crash",
-			backends: []solver.Backend{failing(first, errors.New("exit status 255"))},
+			backends: []problem.Backend{failing(first, errors.New("exit status 255"))},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeCrashed, Detail: "exit status 255",
 			}),
 		},
 		{
 			name:     "a panic is a crash",
-			backends: []solver.Backend{panicking(first)},
+			backends: []problem.Backend{panicking(first)},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeCrashed, Detail: "panic: a step of -1",
 			}),
 		},
 		{
 			name: "an illegal plan is rejected",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(2, 1)}, Bound: 100}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: problem.Plan{solver.Nodes(2, 2), solver.Nodes(2, 1)}, Bound: 100}),
 			},
 			want: after(heuristic, solver.Attempt{
 				Backend: first, Outcome: solver.OutcomeInvalidPlan,
@@ -126,11 +127,11 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name: "only a heuristic may leave an admitted job waiting",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 2)}, Bound: 100}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: problem.Plan{solver.Nodes(2, 1), solver.Nodes(0, 2)}, Bound: 100}),
 			},
-			greedy: returning(last, solver.Result{
-				Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
+			greedy: returning(last, problem.Result{
+				Plan: problem.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Limit: solver.LimitNone, Heuristic: true,
 			}),
 			want: after(with(heuristic, func(r *solver.Report) {
 				r.Objective, r.GreedyObjective, r.RelativeGap, r.IdleNodes = 2, 2, (proverBound-2)/proverBound, 1
@@ -141,7 +142,7 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name:     "if greedy is requested, no other backend is called",
-			backends: []solver.Backend{panicking(first)},
+			backends: []problem.Backend{panicking(first)},
 			options:  func(o *solver.Options) { o.Backend = last },
 			want:     heuristic,
 		},
@@ -154,7 +155,7 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name:     "greedy fails, but another backend has a plan",
-			backends: []solver.Backend{exact()},
+			backends: []problem.Backend{exact()},
 			greedy:   panicking(last),
 			want: with(optimum, func(r *solver.Report) {
 				r.GreedyObjective = 0
@@ -166,15 +167,15 @@ func TestReport(t *testing.T) {
 
 		{
 			name: "an incomplete search",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: worsePlan(), Bound: 3, Limit: solver.LimitTime}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: worsePlan(), Bound: 3, Limit: solver.LimitTime}),
 			},
 			want: with(feasible(worseObjective, 3, solver.LimitTime), func(r *solver.Report) { r.IdleNodes = 1 }),
 		},
 		{
 			name: "an incomplete search that has proven the optimum",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitTime}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitTime}),
 			},
 			// A complete search might have found another optimum.
 			want: with(optimum, func(r *solver.Report) {
@@ -183,31 +184,31 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name: "an incomplete search within the requested gap",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: bestPlan(), Bound: proverBound, Limit: solver.LimitTime}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: bestPlan(), Bound: proverBound, Limit: solver.LimitTime}),
 			},
 			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
 			want:    feasible(bestObjective, proverBound, solver.LimitTime),
 		},
 		{
 			name: "the requested gap is reached",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: bestPlan(), Bound: proverBound, Limit: solver.LimitNone}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: bestPlan(), Bound: proverBound, Limit: solver.LimitNone}),
 			},
 			options: func(o *solver.Options) { o.RelativeGap = 0.05 },
 			want:    feasible(bestObjective, proverBound, solver.LimitGap),
 		},
 		{
 			name: "without a bound of the backend, the prover's is used",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1), Limit: solver.LimitNone}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: bestPlan(), Bound: math.Inf(1), Limit: solver.LimitNone}),
 			},
 			want: feasible(bestObjective, proverBound, solver.LimitNone),
 		},
 		{
 			name: "a bound below the objective by rounding is raised to it",
-			backends: []solver.Backend{
-				returning(first, solver.Result{Plan: bestPlan(), Bound: bestObjective * (1 - 1e-13), Detail: "1 node"}),
+			backends: []problem.Backend{
+				returning(first, problem.Result{Plan: bestPlan(), Bound: bestObjective * (1 - 1e-13), Detail: "1 node"}),
 			},
 			want: optimum,
 		},
@@ -233,8 +234,8 @@ func TestReport(t *testing.T) {
 
 // TestHeuristicPlanMayExceedTheBound checks a plan that leaves an admitted job waiting.
 func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
-	c := newChain(returning(solver.BackendGreedy, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Heuristic: true}))
-	c.config.Prover = boundProver(func(context.Context, *solver.Problem) float64 { return 1 })
+	c := newChain(returning(solver.BackendGreedy, problem.Result{Plan: problem.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Heuristic: true}))
+	c.config.Prover = boundProver(func(context.Context, *problem.Problem) float64 { return 1 })
 	d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.Backend = solver.BackendGreedy }))
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +247,7 @@ func TestHeuristicPlanMayExceedTheBound(t *testing.T) {
 
 func TestNoBound(t *testing.T) {
 	c := newChain(greedy(), exact())
-	c.config.Prover = boundProver(func(context.Context, *solver.Problem) float64 {
+	c.config.Prover = boundProver(func(context.Context, *problem.Problem) float64 {
 		t.Error("the prover is called")
 		return proverBound
 	})
@@ -274,43 +275,43 @@ func TestContradiction(t *testing.T) {
 	const first = solver.BackendExact
 	tests := []struct {
 		name    string
-		backend solver.Backend
+		backend problem.Backend
 		bound   float64 // of the prover
 		prover  string  // contradiction of the prover
 		want    string
 	}{
 		{
 			name:    "a backend's bound is wrong",
-			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: 2.39}),
+			backend: returning(first, problem.Result{Plan: bestPlan(), Bound: 2.39}),
 			want:    "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
 		},
 		{
 			name:    "the bound of the prover is wrong",
-			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
+			backend: returning(first, problem.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.39,
 			want: "the bound 2.39 is wrong: a legal plan of exact has objective 2.4",
 		},
 		{
 			name:    "the prover reports a contradiction",
-			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.5, prover: "lemma 1 bounds 3 by 2",
+			backend: returning(first, problem.Result{Plan: bestPlan(), Bound: math.Inf(1)}), bound: 2.5, prover: "lemma 1 bounds 3 by 2",
 			want: "lemma 1 bounds 3 by 2",
 		},
 		{
 			name:    "a backend reports a contradiction",
-			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: bestObjective, Contradiction: "lemma 1 bounds 3 by 2"}),
+			backend: returning(first, problem.Result{Plan: bestPlan(), Bound: bestObjective, Contradiction: "lemma 1 bounds 3 by 2"}),
 			want:    "lemma 1 bounds 3 by 2",
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(greedy(), test.backend)
-			p := boundProver(func(context.Context, *solver.Problem) float64 { return test.bound })
+			p := boundProver(func(context.Context, *problem.Problem) float64 { return test.bound })
 			p.contradiction = test.prover
 			c.config.Prover = p
 			d, err := c.Allocate(t.Context(), twoJobs(), paperOptions())
 			if err != nil {
 				t.Fatal(err)
 			}
-			trivial := solver.NewProblem(twoJobs(), solver.AdmissionFIFO).TrivialBound()
+			trivial := problem.NewProblem(twoJobs(), solver.AdmissionFIFO).TrivialBound()
 			if r := d.Report; r.Contradiction != test.want || r.Objective != bestObjective || r.Bound != trivial ||
 				r.Reason != solver.ReasonFeasible || r.Limit != solver.LimitWork {
 				t.Errorf("report = %+v; want contradiction %q and the bound %v that needs no search", r, test.want, trivial)
@@ -325,7 +326,7 @@ func TestTinyObjective(t *testing.T) {
 	for i := range s.Jobs {
 		s.Jobs[i].Weight = new(math.SmallestNonzeroFloat64)
 	}
-	c := newChain(greedy(), returning(solver.BackendExact, solver.Result{Plan: bestPlan(), Bound: 0}))
+	c := newChain(greedy(), returning(solver.BackendExact, problem.Result{Plan: bestPlan(), Bound: 0}))
 	d, err := c.Allocate(t.Context(), s, paperOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -339,24 +340,24 @@ func TestTinyObjective(t *testing.T) {
 // rejected or the decision fails.
 func TestContradictionWithoutPlan(t *testing.T) {
 	const first, next, found = solver.BackendExact, solver.BackendHiGHS, "lemma 1 bounds 3 by 2"
-	illegal := returning(first, solver.Result{Plan: solver.Plan{solver.Nodes(9, 9), solver.Nodes(9, 9)}, Bound: 3, Contradiction: found})
-	broken := fake{first, func(context.Context, *solver.Problem, solver.SolveOptions) (solver.Result, error) {
-		return solver.Result{Contradiction: found}, errors.New("broken")
+	illegal := returning(first, problem.Result{Plan: problem.Plan{solver.Nodes(9, 9), solver.Nodes(9, 9)}, Bound: 3, Contradiction: found})
+	broken := fake{first, func(context.Context, *problem.Problem, problem.SolveOptions) (problem.Result, error) {
+		return problem.Result{Contradiction: found}, errors.New("broken")
 	}}
-	other := returning(next, solver.Result{Plan: bestPlan(), Bound: bestObjective})
+	other := returning(next, problem.Result{Plan: bestPlan(), Bound: bestObjective})
 	tests := []struct {
 		name     string
-		backends []solver.Backend
-		prover   solver.Backend
+		backends []problem.Backend
+		prover   problem.Backend
 		noBound  bool
 		want     solver.BackendName
 	}{
-		{name: "the plan is illegal, greedy decides", backends: []solver.Backend{illegal}, prover: exact(), want: solver.BackendGreedy},
-		{name: "the backend fails, greedy decides", backends: []solver.Backend{broken}, prover: exact(), want: solver.BackendGreedy},
-		{name: "without a bound", backends: []solver.Backend{broken}, prover: exact(), noBound: true, want: solver.BackendGreedy},
-		{name: "another backend decides", backends: []solver.Backend{illegal, other}, prover: exact(), want: next},
-		{name: "the verification fails", backends: []solver.Backend{claiming(next, bestPlan(), true)}, prover: broken, want: next},
-		{name: "the plan of the verification is illegal", backends: []solver.Backend{claiming(next, bestPlan(), true)}, prover: illegal, want: next},
+		{name: "the plan is illegal, greedy decides", backends: []problem.Backend{illegal}, prover: exact(), want: solver.BackendGreedy},
+		{name: "the backend fails, greedy decides", backends: []problem.Backend{broken}, prover: exact(), want: solver.BackendGreedy},
+		{name: "without a bound", backends: []problem.Backend{broken}, prover: exact(), noBound: true, want: solver.BackendGreedy},
+		{name: "another backend decides", backends: []problem.Backend{illegal, other}, prover: exact(), want: next},
+		{name: "the verification fails", backends: []problem.Backend{claiming(next, bestPlan(), true)}, prover: broken, want: next},
+		{name: "the plan of the verification is illegal", backends: []problem.Backend{claiming(next, bestPlan(), true)}, prover: illegal, want: next},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -366,7 +367,7 @@ func TestContradictionWithoutPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bound := solver.NewProblem(twoJobs(), solver.AdmissionFIFO).TrivialBound()
+			bound := problem.NewProblem(twoJobs(), solver.AdmissionFIFO).TrivialBound()
 			if test.noBound {
 				bound = math.Inf(1)
 			}
@@ -377,7 +378,7 @@ func TestContradictionWithoutPlan(t *testing.T) {
 	}
 	c := newChain(greedy())
 	c.config.Prover = proverOf(illegal)
-	if result, err := c.Solve(t.Context(), solver.NewProblem(twoJobs(), solver.AdmissionFIFO), solver.SolveOptions{}); err == nil || result.Contradiction != found {
+	if result, err := c.Solve(t.Context(), problem.NewProblem(twoJobs(), solver.AdmissionFIFO), problem.SolveOptions{}); err == nil || result.Contradiction != found {
 		t.Errorf("Solve() = %+v, %v; want an error and the contradiction", result, err)
 	}
 	failingChain := newChain(fake{solver.BackendGreedy, broken.solve}, broken)
@@ -391,8 +392,8 @@ func TestErrors(t *testing.T) {
 	broken := errors.New("broken")
 	tests := []struct {
 		name    string
-		greedy  solver.Backend
-		backend solver.Backend
+		greedy  problem.Backend
+		backend problem.Backend
 		bound   float64 // of the prover, a panic if negative
 		want    string
 	}{
@@ -402,13 +403,13 @@ func TestErrors(t *testing.T) {
 		},
 		{
 			name:    "greedy has an illegal plan",
-			greedy:  returning(last, solver.Result{Plan: solver.Plan{solver.Nodes(2, 2)}, Heuristic: true}),
+			greedy:  returning(last, problem.Result{Plan: problem.Plan{solver.Nodes(2, 2)}, Heuristic: true}),
 			backend: failing(first, broken),
 			want:    "no backend returned a legal plan: exact crashed: broken; greedy invalid-plan: plan has 1 jobs; the problem has 2",
 		},
 		{
 			name: "a bound is NaN", greedy: greedy(),
-			backend: returning(first, solver.Result{Plan: bestPlan(), Bound: math.NaN()}),
+			backend: returning(first, problem.Result{Plan: bestPlan(), Bound: math.NaN()}),
 			want:    "the bound for the plan of exact is NaN; must be finite",
 		},
 		{
@@ -423,7 +424,7 @@ func TestErrors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newChain(test.greedy, test.backend)
-			c.config.Prover = boundProver(func(context.Context, *solver.Problem) float64 {
+			c.config.Prover = boundProver(func(context.Context, *problem.Problem) float64 {
 				if test.bound < 0 {
 					panic("a bound below 0")
 				}

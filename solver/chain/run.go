@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // run is the execution of one decision.
 type run struct {
 	chain     *Chain
 	budget    budget
-	problem   *solver.Problem
-	options   solver.SolveOptions
+	problem   *problem.Problem
+	options   problem.SolveOptions
 	greedy    attempt
 	noBound   bool
 	interrupt context.Context
@@ -36,7 +37,7 @@ type runResult struct {
 
 // decide calls the backends and proves a bound. It calls onPlan with the chosen plan before it computes the
 // bound.
-func (r *run) decide(ctx context.Context, backends []solver.Backend, onPlan func(runResult)) (result runResult, err error) {
+func (r *run) decide(ctx context.Context, backends []problem.Backend, onPlan func(runResult)) (result runResult, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
@@ -54,7 +55,7 @@ func (r *run) decide(ctx context.Context, backends []solver.Backend, onPlan func
 // decideInTime is decide, but if the response deadline passes, it returns the plan chosen so far, or
 // greedy's plan, with a bound that is computed immediately. Computations in progress stop soon afterwards,
 // because their deadlines have passed too.
-func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (runResult, error) {
+func (r *run) decideInTime(ctx context.Context, backends []problem.Backend) (runResult, error) {
 	search, release := withInterrupt(ctx, r.interrupt)
 	deadline := r.budget.responseDeadline
 	if deadline.IsZero() || !time.Now().Before(deadline) || r.greedy.Outcome != solver.OutcomeAnswered {
@@ -105,7 +106,7 @@ func (r *run) decideInTime(ctx context.Context, backends []solver.Backend) (runR
 
 // lateResult returns the result of a run whose response is due before any backend has returned:
 // greedy's plan.
-func (r *run) lateResult(backends []solver.Backend) runResult {
+func (r *run) lateResult(backends []problem.Backend) runResult {
 	late := runResult{run: &run{chain: r.chain, problem: r.problem, options: r.options, noBound: r.noBound}, chosen: r.greedy}
 	for _, backend := range backends[:min(1, len(backends))] {
 		late.attempts = append(late.attempts, solver.Attempt{
@@ -120,7 +121,7 @@ func (r *run) lateResult(backends []solver.Backend) runResult {
 // callBackends calls one backend after another until one has a legal plan that is not refuted, and returns
 // it with all attempts so far. It returns the prover's attempt instead if the verification found a better
 // plan, and greedy's if no backend has a plan. The chosen attempt has the contradiction of any attempt.
-func (r *run) callBackends(ctx context.Context, backends []solver.Backend) (chosen attempt, attempts []solver.Attempt, err error) {
+func (r *run) callBackends(ctx context.Context, backends []problem.Backend) (chosen attempt, attempts []solver.Attempt, err error) {
 	contradiction := ""
 	defer func() { chosen.result.Contradiction = cmp.Or(chosen.result.Contradiction, contradiction) }()
 	for _, backend := range backends {
@@ -158,7 +159,7 @@ func (r *run) callBackends(ctx context.Context, backends []solver.Backend) (chos
 
 // callBackend calls a backend within its share of the budget, verifies its claim, and reports the outcome
 // to its breaker if it has one.
-func (r *run) callBackend(ctx context.Context, backend solver.Backend) attempt {
+func (r *run) callBackend(ctx context.Context, backend problem.Backend) attempt {
 	if r.isProver(backend) && r.verification != nil {
 		return *r.verification
 	}
@@ -176,7 +177,7 @@ func (r *run) callBackend(ctx context.Context, backend solver.Backend) attempt {
 }
 
 // callAndVerify calls a backend and verifies its claim.
-func (r *run) callAndVerify(ctx context.Context, deadline time.Time, backend solver.Backend) attempt {
+func (r *run) callAndVerify(ctx context.Context, deadline time.Time, backend problem.Backend) attempt {
 	a := callUntil(ctx, deadline, backend, r.problem, r.options)
 	if a.Outcome == solver.OutcomeAnswered && a.result.Claim != nil {
 		r.verify(ctx, &a)
@@ -185,7 +186,7 @@ func (r *run) callAndVerify(ctx context.Context, deadline time.Time, backend sol
 }
 
 // isProver reports whether a backend is the prover, which does not have to solve the same problem twice.
-func (r *run) isProver(backend solver.Backend) bool {
+func (r *run) isProver(backend problem.Backend) bool {
 	return r.chain.config.Prover.Name() == backend.Name()
 }
 

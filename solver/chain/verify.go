@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // claimTolerance is the relative improvement from which a better plan refutes a claim of optimality. MILP
@@ -29,7 +30,7 @@ func (r *run) verificationIsBetter(a attempt) bool {
 
 // tieBreakKey returns the key that orders plans with the same objective; smaller is better. It has the
 // numbers of changed jobs, moved jobs and nodes, and the sum of the node types, in the first step.
-func tieBreakKey(p *solver.Problem, plan solver.Plan) []int {
+func tieBreakKey(p *problem.Problem, plan problem.Plan) []int {
 	changed, moved, nodes, types := 0, 0, 0, 0
 	for i := range plan {
 		option, current := plan[i][0], p.Jobs[i].Current

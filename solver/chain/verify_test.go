@@ -12,17 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // claiming returns an external solver that returns a plan with a claim.
-func claiming(name solver.BackendName, plan solver.Plan, optimal bool) fake {
+func claiming(name solver.BackendName, plan problem.Plan, optimal bool) fake {
 	limit := solver.LimitNone
 	if !optimal {
 		limit = solver.LimitTime
 	}
-	return returning(name, solver.Result{
+	return returning(name, problem.Result{
 		Plan: plan, Bound: math.Inf(1), Limit: limit, Detail: "from the solver",
-		Claim: &solver.Claim{Optimal: optimal, Objective: bestObjective, Bound: math.NaN()},
+		Claim: &problem.Claim{Optimal: optimal, Objective: bestObjective, Bound: math.NaN()},
 	})
 }
 
@@ -30,7 +31,7 @@ func claiming(name solver.BackendName, plan solver.Plan, optimal bool) fake {
 func calledOnce(t *testing.T, backend fake) fake {
 	t.Helper()
 	called := false
-	return fake{backend.name, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+	return fake{backend.name, func(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 		if called {
 			t.Errorf("%s was called twice", backend.name)
 		}
@@ -62,43 +63,43 @@ func TestVerification(t *testing.T) {
 		return r
 	}
 	cutShort := func(bound float64) fake {
-		return returning(prover, solver.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
+		return returning(prover, problem.Result{Plan: greedyPlan(), Bound: bound, Limit: solver.LimitTime})
 	}
 
 	tests := []struct {
 		name     string
-		backends []solver.Backend
+		backends []problem.Backend
 		prover   fake
 		gap      float64
 		want     solver.Report
 	}{
 		{
 			name:     "a confirmed claim is reported as optimal",
-			backends: []solver.Backend{claiming(cbc, bestPlan(), true)}, prover: exact(),
+			backends: []problem.Backend{claiming(cbc, bestPlan(), true)}, prover: exact(),
 			want: report(cbc, bestObjective, bestObjective, accepted),
 		},
 		{
 			name:     "a backend without a claim is not verified",
-			backends: []solver.Backend{returning(cbc, solver.Result{Plan: bestPlan(), Bound: bestObjective})},
+			backends: []problem.Backend{returning(cbc, problem.Result{Plan: bestPlan(), Bound: bestObjective})},
 			prover:   panicking(prover),
 			want:     report(cbc, bestObjective, bestObjective, attempt(cbc, solver.OutcomeAnswered, "")),
 		},
 		{
 			name:     "if a claim is refuted, the next backend is called",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true), claiming(highs, bestPlan(), true), panicking(prover)},
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true), claiming(highs, bestPlan(), true), panicking(prover)},
 			prover:   exact(),
 			want: report(highs, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(highs, solver.OutcomeAnswered, "from the solver")),
 		},
 		{
 			name:     "the next backend may be the prover",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true), panicking(prover)}, prover: exact(),
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true), panicking(prover)}, prover: exact(),
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name:     "the plan of the verification is used even if the prover is not a backend",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true), failing(highs, solver.ErrUnavailable)}, prover: exact(),
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true), failing(highs, solver.ErrUnavailable)}, prover: exact(),
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted),
 				attempt(highs, solver.OutcomeUnavailable, "backend is unavailable"),
@@ -106,9 +107,9 @@ func TestVerification(t *testing.T) {
 		},
 		{
 			name: "a wrong objective of the best plan refutes its claim",
-			backends: []solver.Backend{returning(cbc, solver.Result{
+			backends: []problem.Backend{returning(cbc, problem.Result{
 				Plan: bestPlan(), Bound: math.Inf(1), Detail: "from the solver",
-				Claim: &solver.Claim{Optimal: true, Objective: 2.3, Bound: 2.3},
+				Claim: &problem.Claim{Optimal: true, Objective: 2.3, Bound: 2.3},
 			})},
 			prover: exact(),
 			want: report(prover, bestObjective, bestObjective,
@@ -116,53 +117,53 @@ func TestVerification(t *testing.T) {
 		},
 		{
 			name: "an objective of NaN does not refute the claim",
-			backends: []solver.Backend{returning(cbc, solver.Result{
+			backends: []problem.Backend{returning(cbc, problem.Result{
 				Plan: bestPlan(), Bound: math.Inf(1), Detail: "from the solver",
-				Claim: &solver.Claim{Optimal: true, Objective: math.NaN(), Bound: math.NaN()},
+				Claim: &problem.Claim{Optimal: true, Objective: math.NaN(), Bound: math.NaN()},
 			})},
 			prover: exact(),
 			want:   report(cbc, bestObjective, bestObjective, accepted),
 		},
 		{
 			name:     "a worse plan that is not claimed to be optimal is replaced by the prover's",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), false)}, prover: exact(),
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), false)}, prover: exact(),
 			want: report(prover, bestObjective, bestObjective, accepted, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			// 2.3 is 4.1667% below 2.4.
 			name:     "a worse plan within the requested gap is replaced too",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0417,
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0417,
 			want: report(prover, bestObjective, bestObjective, accepted, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name:     "a plan outside the gap by a solver's tolerance is replaced too",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0416661,
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.0416661,
 			want: report(prover, bestObjective, bestObjective, accepted, attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name:     "a plan outside the gap by more is refuted",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.041665,
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true)}, prover: exact(), gap: 0.041665,
 			want: report(prover, bestObjective, bestObjective,
 				attempt(cbc, solver.OutcomeInvalidPlan, refuted), attempt(prover, solver.OutcomeAnswered, "1 node")),
 		},
 		{
 			name:     "the bound of an incomplete verification is used",
-			backends: []solver.Backend{claiming(cbc, bestPlan(), true)}, prover: cutShort(2.45),
+			backends: []problem.Backend{claiming(cbc, bestPlan(), true)}, prover: cutShort(2.45),
 			want: limited(solver.LimitTime, report(cbc, bestObjective, 2.45, accepted)),
 		},
 		{
 			name:     "unless the prover has a better bound",
-			backends: []solver.Backend{claiming(cbc, bestPlan(), true)}, prover: cutShort(2.6),
+			backends: []problem.Backend{claiming(cbc, bestPlan(), true)}, prover: cutShort(2.6),
 			want: limited(solver.LimitTime, report(cbc, bestObjective, proverBound, accepted)),
 		},
 		{
 			name:     "if the verification fails, the bound is the prover's",
-			backends: []solver.Backend{claiming(cbc, greedyPlan(), true)}, prover: failing(prover, errors.New("broken")),
+			backends: []problem.Backend{claiming(cbc, greedyPlan(), true)}, prover: failing(prover, errors.New("broken")),
 			want: report(cbc, greedyObjective, proverBound, accepted),
 		},
 		{
 			name:     "a prover that fails is not called again",
-			backends: []solver.Backend{failing(cbc, solver.ErrInvalidPlan), claiming(highs, bestPlan(), true)},
+			backends: []problem.Backend{failing(cbc, solver.ErrInvalidPlan), claiming(highs, bestPlan(), true)},
 			prover:   failing(prover, errors.New("broken")),
 			want: report(highs, bestObjective, proverBound,
 				attempt(cbc, solver.OutcomeInvalidPlan, "backend has no valid plan"),
@@ -170,7 +171,7 @@ func TestVerification(t *testing.T) {
 		},
 		{
 			name: "a claim of infeasibility is an invalid plan",
-			backends: []solver.Backend{
+			backends: []problem.Backend{
 				failing(cbc, fmt.Errorf("%w: CBC reports: Infeasible", solver.ErrInvalidPlan)), exact(),
 			},
 			prover: panicking(prover),
@@ -199,18 +200,18 @@ func TestVerification(t *testing.T) {
 // TestEqualPlans has a solver and the prover find two optima of one job, which completes within the
 // first step on one node and on two.
 func TestEqualPlans(t *testing.T) {
-	keep, grow := solver.Plan{solver.Nodes(1, 1)}, solver.Plan{solver.Nodes(2, 1)}
+	keep, grow := problem.Plan{solver.Nodes(1, 1)}, problem.Plan{solver.Nodes(2, 1)}
 	for _, test := range []struct {
-		solver, prover solver.Plan
+		solver, prover problem.Plan
 		want           solver.BackendName
 	}{{grow, keep, solver.BackendExact}, {keep, grow, solver.BackendCBC}, {keep, keep, solver.BackendCBC}} {
 		s := twoJobs()
 		s.Jobs = s.Jobs[:1]
 		s.Jobs[0].CurrentNodes, s.Jobs[0].RemainingETA = 1, 50*time.Second
-		c := newChain(returning(solver.BackendGreedy, solver.Result{Plan: grow, Bound: math.Inf(1), Heuristic: true}), returning(solver.BackendCBC, solver.Result{
-			Plan: test.solver, Bound: math.Inf(1), Claim: &solver.Claim{Optimal: true, Objective: 2, Bound: math.NaN()},
+		c := newChain(returning(solver.BackendGreedy, problem.Result{Plan: grow, Bound: math.Inf(1), Heuristic: true}), returning(solver.BackendCBC, problem.Result{
+			Plan: test.solver, Bound: math.Inf(1), Claim: &problem.Claim{Optimal: true, Objective: 2, Bound: math.NaN()},
 		}))
-		c.config.Prover = proverOf(returning(solver.BackendExact, solver.Result{Plan: test.prover, Bound: 2}))
+		c.config.Prover = proverOf(returning(solver.BackendExact, problem.Result{Plan: test.prover, Bound: 2}))
 		d, err := c.Allocate(t.Context(), s, options(func(o *solver.Options) { o.Backend = solver.BackendCBC }))
 		if err != nil {
 			t.Fatal(err)
@@ -226,7 +227,7 @@ func TestEqualPlans(t *testing.T) {
 func TestVerificationTime(t *testing.T) {
 	tests := []struct {
 		name           string
-		backend        solver.Backend
+		backend        problem.Backend
 		attempt, total time.Duration
 	}{
 		{"the backend hangs", hanging(solver.BackendCBC), 675 * time.Millisecond, 675 * time.Millisecond},
@@ -256,9 +257,9 @@ func TestVerificationTime(t *testing.T) {
 // no backend is called after it.
 func TestProverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		prover := fake{solver.BackendExact, func(ctx context.Context, _ *solver.Problem, _ solver.SolveOptions) (solver.Result, error) {
+		prover := fake{solver.BackendExact, func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
 			<-ctx.Done()
-			return solver.Result{Plan: greedyPlan(), Bound: bestObjective, Limit: solver.LimitTime}, nil
+			return problem.Result{Plan: greedyPlan(), Bound: bestObjective, Limit: solver.LimitTime}, nil
 		}}
 		c := newChain(greedy(), prover, panicking(solver.BackendCBC), panicking(solver.BackendHiGHS))
 		c.config.Prover = proverOf(prover)
@@ -277,21 +278,21 @@ func TestProverTime(t *testing.T) {
 // TestIncumbents checks the incumbents: greedy's plan for backends, even if it is not legal in the model,
 // and the plan to be verified for the prover.
 func TestIncumbents(t *testing.T) {
-	waiting := returning(solver.BackendGreedy, solver.Result{
-		Plan: solver.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Heuristic: true,
+	waiting := returning(solver.BackendGreedy, problem.Result{
+		Plan: problem.Plan{solver.Nodes(2, 2), solver.Nodes(0, 0)}, Bound: math.Inf(1), Heuristic: true,
 	})
 	for name, test := range map[string]struct {
-		greedy solver.Backend
-		want   solver.Plan
+		greedy problem.Backend
+		want   problem.Plan
 	}{
-		"greedy's":                    {greedy(), solver.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}},
-		"a plan in which a job waits": {waiting, solver.Plan{solver.Nodes(2, 1), solver.Nodes(0, 0)}},
+		"greedy's":                    {greedy(), problem.Plan{solver.Nodes(2, 1), solver.Nodes(1, 1)}},
+		"a plan in which a job waits": {waiting, problem.Plan{solver.Nodes(2, 1), solver.Nodes(0, 0)}},
 		"none if greedy fails":        {panicking(solver.BackendGreedy), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := make(map[solver.BackendName]solver.Plan)
+			got := make(map[solver.BackendName]problem.Plan)
 			spy := func(backend fake) fake {
-				return fake{backend.name, func(ctx context.Context, p *solver.Problem, o solver.SolveOptions) (solver.Result, error) {
+				return fake{backend.name, func(ctx context.Context, p *problem.Problem, o problem.SolveOptions) (problem.Result, error) {
 					got[backend.name] = o.Incumbent
 					return backend.solve(ctx, p, o)
 				}}
@@ -303,7 +304,7 @@ func TestIncumbents(t *testing.T) {
 			})); err != nil {
 				t.Fatal(err)
 			}
-			want := map[solver.BackendName]solver.Plan{solver.BackendCBC: test.want, solver.BackendExact: bestPlan()}
+			want := map[solver.BackendName]problem.Plan{solver.BackendCBC: test.want, solver.BackendExact: bestPlan()}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("incumbents (-want +got):\n%s", diff)
 			}

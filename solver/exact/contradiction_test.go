@@ -7,6 +7,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // meddler changes a problem while it is being solved, at a question about time.
@@ -27,7 +28,7 @@ func (m *meddler) Err() error {
 // it. Only the trivial bound remains.
 func TestContradictionOfPlan(t *testing.T) {
 	t.Parallel()
-	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
+	p := problem.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour), solver.NewJob("c", 7*time.Hour),
 	}}, solver.AdmissionPreemptive)
 	m := &meddler{Context: t.Context(), at: 50, meddle: func() {
@@ -37,7 +38,7 @@ func TestContradictionOfPlan(t *testing.T) {
 			}
 		}
 	}}
-	result, err := exact.NewWithQuantum(1).Solve(m, p, solver.SolveOptions{})
+	result, err := exact.NewWithQuantum(1).Solve(m, p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +63,8 @@ func TestContradictionOnTheWay(t *testing.T) {
 		}
 		o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive}.WithDefaults()
 		o.TotalTime.QuotaPrice = new(1e6)
-		meddled := func() (*solver.Problem, *meddler) {
-			p := solver.NewProblemFor(snapshot, o)
+		meddled := func() (*problem.Problem, *meddler) {
+			p := problem.NewProblemFor(snapshot, o)
 			return p, &meddler{Context: t.Context(), at: at, meddle: func() { p.Groups[0].Floor = 0 }}
 		}
 		p, m := meddled()
@@ -75,7 +76,7 @@ func TestContradictionOnTheWay(t *testing.T) {
 			t.Errorf("question %d: bound %v with %q; want %v", at, bound, contradiction, p.TrivialBound())
 		}
 		p, m = meddled()
-		result, err := exact.NewWithQuantum(1).Solve(m, p, solver.SolveOptions{})
+		result, err := exact.NewWithQuantum(1).Solve(m, p, problem.SolveOptions{})
 		if err != nil || result.Contradiction != contradiction || result.Limit != solver.LimitWork || result.Bound != p.TrivialBound() {
 			t.Errorf("question %d: result %+v, %v; want contradiction %q and bound %v", at, result, err, contradiction, p.TrivialBound())
 		}

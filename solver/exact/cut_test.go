@@ -13,6 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // countdown is a context that expires after a number of calls of Err.
@@ -42,10 +43,10 @@ const endless = math.MaxInt / 2
 // checkCuts stops a search at checks of the deadline from the first to the last: the plan
 // must be legal, the objective at most the optimum, and the bound at least the optimum. It
 // returns the number of stops. The argument work is the work between two checks.
-func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
+func checkCuts(t rapid.TB, p *problem.Problem, work int) int {
 	t.Helper()
 	whole := &countdown{Context: context.Background(), left: endless}
-	result, err := exact.NewWithQuantum(work).Solve(whole, p, solver.SolveOptions{})
+	result, err := exact.NewWithQuantum(work).Solve(whole, p, problem.SolveOptions{})
 	if err != nil || result.Limit != solver.LimitNone {
 		t.Fatalf("the search without a cut: limit %s, error %v", result.Limit, err)
 	}
@@ -54,7 +55,7 @@ func checkCuts(t rapid.TB, p *solver.Problem, work int) int {
 	most := optimum + 2*solver.OptimalGap*math.Abs(optimum) + 1e-12
 	cuts := 0
 	for left := 0; left < whole.checks; left += stride(whole.checks) {
-		result, err := exact.NewWithQuantum(work).Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+		result, err := exact.NewWithQuantum(work).Solve(&countdown{Context: context.Background(), left: left}, p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func TestCutInstances(t *testing.T) {
 	cuts := 0
 	for _, instance := range instances.Load(t, testtier.Conformance.Examples(25, 60)) {
 		t.Run(instance.Name, func(t *testing.T) {
-			cuts += checkCuts(t, solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO), frequentChecks)
+			cuts += checkCuts(t, problem.NewProblem(instance.Snapshot, solver.AdmissionFIFO), frequentChecks)
 		})
 	}
 	t.Logf("%d cuts", cuts)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // randomCase describes a random snapshot.
@@ -32,7 +33,7 @@ func (d randomCase) String() string {
 
 // problem generates the snapshot. Remaining ETAs are log-normal around a few steps, so that many jobs
 // can complete within the horizon.
-func (d randomCase) problem() *solver.Problem {
+func (d randomCase) problem() *problem.Problem {
 	r := rand.New(rand.NewPCG(d.seed, 0))
 	s := &solver.Snapshot{
 		TotalNodes: d.nodes,
@@ -57,7 +58,7 @@ func (d randomCase) problem() *solver.Problem {
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
-	return solver.NewProblem(s, d.admission)
+	return problem.NewProblem(s, d.admission)
 }
 
 // TestAnytime interrupts searches: whenever ctx is done, there is a legal plan and a bound, and the
@@ -75,7 +76,7 @@ func TestAnytime(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%v", d, budget), func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), budget)
 				defer cancel()
-				result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+				result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +93,7 @@ func TestAnytime(t *testing.T) {
 func TestRelativeGap(t *testing.T) {
 	p := randomCase{jobs: 300, nodes: 1000, steps: 5, admission: solver.AdmissionFIFO}.problem()
 	for _, limit := range []float64{0.5, 1e-2, 1e-4} {
-		result, objective := solve(t, p, solver.SolveOptions{RelativeGap: limit})
+		result, objective := solve(t, p, problem.SolveOptions{RelativeGap: limit})
 		gap := solver.RelativeGap(objective, result.Bound)
 		if gap > limit {
 			t.Errorf("gap %g; must be at most %g", gap, limit)
@@ -116,10 +117,10 @@ func BenchmarkSolve(b *testing.B) {
 	} {
 		p := d.problem()
 		b.Run(d.String(), func(b *testing.B) {
-			var result solver.Result
+			var result problem.Result
 			for b.Loop() {
 				var err error
-				if result, err = exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err != nil {
+				if result, err = exact.New().Solve(context.Background(), p, problem.SolveOptions{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -151,10 +152,10 @@ func BenchmarkGrowth(b *testing.B) {
 			if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 				b.Logf("no peak of memory here: %v", err)
 			}
-			var result solver.Result
+			var result problem.Result
 			for b.Loop() {
 				var err error
-				if result, err = exact.New().Solve(context.Background(), p, solver.SolveOptions{RelativeGap: 1e-4}); err != nil {
+				if result, err = exact.New().Solve(context.Background(), p, problem.SolveOptions{RelativeGap: 1e-4}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -210,13 +211,13 @@ func BenchmarkBudget(b *testing.B) {
 	}
 }
 
-func benchmarkBudget(b *testing.B, p *solver.Problem, budget time.Duration) {
+func benchmarkBudget(b *testing.B, p *problem.Problem, budget time.Duration) {
 	b.Helper()
-	var result solver.Result
+	var result problem.Result
 	for b.Loop() {
 		ctx, cancel := context.WithTimeout(context.Background(), budget)
 		var err error
-		if result, err = exact.New().Solve(ctx, p, solver.SolveOptions{}); err != nil {
+		if result, err = exact.New().Solve(ctx, p, problem.SolveOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		cancel()
@@ -245,8 +246,8 @@ func TestNearlyEqualJobs(t *testing.T) {
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
-	result, objective := solve(t, p, solver.SolveOptions{})
+	p := problem.NewProblem(s, solver.AdmissionFIFO)
+	result, objective := solve(t, p, problem.SolveOptions{})
 	if gap := solver.RelativeGap(objective, result.Bound); gap > solver.OptimalGap {
 		t.Errorf("not proven: gap %g, %s", gap, result.Detail)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/exact/proof"
 	"github.com/elastalloc/elastalloc/solver/problem"
@@ -31,8 +32,8 @@ func New() *Solver {
 	return &Solver{effort: *model.DefaultEffort(), memories: sync.Pool{New: func() any { return new(proof.Memory) }}}
 }
 
-// Name returns problem.BackendExact.
-func (*Solver) Name() problem.BackendName { return problem.BackendExact }
+// Name returns solver.BackendExact.
+func (*Solver) Name() solver.BackendName { return solver.BackendExact }
 
 // Solve returns an optimal plan and its proof. If ctx is done first, it returns the best plan and
 // the best bound found so far. It returns a plan for every admitted problem. It returns an error
@@ -66,26 +67,26 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	// job that makes little progress occupies the only node. Search again at the scale of the
 	// incumbent. If that scale is negligible, search without tie costs. Without these repetitions
 	// TestExtremeNumbers loses proofs.
-	tiesRemain := func() bool { return limit == problem.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
+	tiesRemain := func() bool { return limit == solver.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
 	for scale := in.Scale; tiesRemain() && scale > minScale*in.Scale; {
 		scale = max(math.Abs(search.Value), scale*1e-4)
 		searchAgain(scale)
 	}
 	normalize := func() {
-		if limit != problem.LimitTime {
+		if limit != solver.LimitTime {
 			in.Trim(search.Incumbent)
 			in.Order(clock, search.Incumbent)
 		}
 	}
 	normalize()
 	if tiesRemain() {
-		if searchAgain(0); limit == problem.LimitNone && search.Value != 0 {
+		if searchAgain(0); limit == solver.LimitNone && search.Value != 0 {
 			searchAgain(math.Abs(search.Value))
 			normalize()
 		}
 	}
 	prices := in.NodePrices(search.Prices)
-	if prices == nil && limit == problem.LimitNone {
+	if prices == nil && limit == solver.LimitNone {
 		// The search completed before it computed prices.
 		_, best := proof.LagrangianBound(clock, in)
 		prices = in.NodePrices(best)
@@ -109,8 +110,8 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 			plan, objective = options.Incumbent.Clone(), value
 		}
 	}
-	switch small := problem.RelativeGap(objective, objective+slack) <= problem.OptimalGap || math.Abs(objective) <= slack; {
-	case limit != problem.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
+	switch small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack; {
+	case limit != solver.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
 	case small:
 		result.Bound = objective
 	case p.Steps == 1 && search.Contradiction == "":
@@ -125,7 +126,7 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 		search.Refute(bound)
 	}
 	if search.Contradiction != "" {
-		result.Contradiction, result.Limit = search.Contradiction, problem.LimitWork
+		result.Contradiction, result.Limit = search.Contradiction, solver.LimitWork
 		result.Bound = p.TrivialBound()
 	}
 	return result, nil
@@ -160,7 +161,7 @@ func withoutSearch(p *problem.Problem, incumbent problem.Plan) problem.Result {
 			}
 		}
 	}
-	return problem.Result{Plan: plan.Clone(), Bound: p.TrivialBound(), Limit: problem.LimitTime}
+	return problem.Result{Plan: plan.Clone(), Bound: p.TrivialBound(), Limit: solver.LimitTime}
 }
 
 // Bound returns a proven upper bound on the optimum of p: the Lagrangian bound at the best prices

@@ -14,6 +14,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 var admissions = []solver.Admission{
@@ -21,7 +22,7 @@ var admissions = []solver.Admission{
 }
 
 // solve returns the result of the exact backend and its objective, both checked.
-func solve(t rapid.TB, p *solver.Problem, options solver.SolveOptions) (solver.Result, float64) {
+func solve(t rapid.TB, p *problem.Problem, options problem.SolveOptions) (problem.Result, float64) {
 	t.Helper()
 	result, err := exact.New().Solve(context.Background(), p, options)
 	if err != nil {
@@ -32,7 +33,7 @@ func solve(t rapid.TB, p *solver.Problem, options solver.SolveOptions) (solver.R
 
 // checked returns the objective of a result. It fails the test unless the plan is legal, the bound is finite and not
 // below the objective, and there is no contradiction.
-func checked(t rapid.TB, p *solver.Problem, result solver.Result) float64 {
+func checked(t rapid.TB, p *problem.Problem, result problem.Result) float64 {
 	t.Helper()
 	if err := p.Check(result.Plan); err != nil {
 		t.Fatalf("illegal plan: %v", err)
@@ -48,7 +49,7 @@ func checked(t rapid.TB, p *solver.Problem, result solver.Result) float64 {
 }
 
 // auditOptimum has the result for a valid snapshot audited if it is optimal.
-func auditOptimum(t rapid.TB, s *solver.Snapshot, o solver.Options, p *solver.Problem, result solver.Result) {
+func auditOptimum(t rapid.TB, s *solver.Snapshot, o solver.Options, p *problem.Problem, result problem.Result) {
 	t.Helper()
 	if solver.RelativeGap(p.Objective(result.Plan), result.Bound) > solver.OptimalGap {
 		return
@@ -66,10 +67,10 @@ func admittedSnapshot(t *rapid.T) (*solver.Snapshot, solver.Admission) {
 
 // decide returns the problem of a snapshot, the result for it, audited if it is optimal, and its
 // objective.
-func decide(t *rapid.T, s *solver.Snapshot, admission solver.Admission) (*solver.Problem, solver.Result, float64) {
+func decide(t *rapid.T, s *solver.Snapshot, admission solver.Admission) (*problem.Problem, problem.Result, float64) {
 	t.Helper()
-	p := solver.NewProblem(s, admission)
-	result, objective := solve(t, p, solver.SolveOptions{})
+	p := problem.NewProblem(s, admission)
+	result, objective := solve(t, p, problem.SolveOptions{})
 	auditOptimum(t, s, solver.Options{Objective: solver.ObjectiveProgress, Admission: admission}.WithDefaults(), p, result)
 	return p, result, objective
 }
@@ -96,7 +97,7 @@ func TestScalingAllWeightsChangesNothing(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].Weight = new(factor * s.Jobs[i].WeightOrDefault())
 		}
-		after, scaled := solve(t, solver.NewProblem(s, admission), solver.SolveOptions{})
+		after, scaled := solve(t, problem.NewProblem(s, admission), problem.SolveOptions{})
 		if diff := cmp.Diff(before.Plan, after.Plan); diff != "" {
 			t.Fatalf("another plan with weights times %g:\n%s", factor, diff)
 		}
@@ -136,9 +137,9 @@ func TestOrderOfRunningJobsChangesNoObjective(t *testing.T) {
 func TestSameProblemSamePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, admission := admittedSnapshot(t)
-		p := solver.NewProblem(s, admission)
-		first, _ := solve(t, p, solver.SolveOptions{})
-		second, _ := solve(t, p, solver.SolveOptions{})
+		p := problem.NewProblem(s, admission)
+		first, _ := solve(t, p, problem.SolveOptions{})
+		second, _ := solve(t, p, problem.SolveOptions{})
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Fatal(diff)
 		}
@@ -150,9 +151,9 @@ func TestInfeasibleProblem(t *testing.T) {
 	s := &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", time.Hour), solver.NewJob("b", time.Hour),
 	}}
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	p := problem.NewProblem(s, solver.AdmissionFIFO)
 	p.Jobs = append(p.Jobs, p.Jobs[0])
-	if _, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err == nil {
+	if _, err := exact.New().Solve(context.Background(), p, problem.SolveOptions{}); err == nil {
 		t.Fatal("no error for a problem without a legal plan")
 	}
 }

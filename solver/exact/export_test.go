@@ -1,8 +1,8 @@
 package exact
 
 import (
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // NewWithQuantum returns a backend that checks the deadline after each given amount of work.
@@ -45,7 +45,7 @@ func NewWithoutSizePrices() *Solver {
 
 // WithWitness sets an optimal plan. The backend reports a contradiction if a lemma proves a bound
 // below its value.
-func (s *Solver) WithWitness(plan solver.Plan) *Solver {
+func (s *Solver) WithWitness(plan problem.Plan) *Solver {
 	s.witness = plan
 	return s
 }

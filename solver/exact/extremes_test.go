@@ -11,6 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestExtremeNumbers solves random valid snapshots with extreme numbers that the API allows, with
@@ -26,9 +27,9 @@ func TestExtremeNumbers(t *testing.T) {
 		if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
 			continue
 		}
-		p := solver.NewProblemFor(s, o)
+		p := problem.NewProblemFor(s, o)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 		cancel()
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

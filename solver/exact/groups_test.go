@@ -21,7 +21,7 @@ import (
 
 // groupedProblem returns a random cluster with running jobs that belong to teams, in departments if there
 // are any. Half of the teams are at their limit. The quotas fill the pool.
-func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Problem {
+func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *problem.Problem {
 	s := totalTimeSnapshot(jobs, nodes, seed, true)
 	r := rand.New(rand.NewPCG(seed, 2))
 	share := max(1, nodes/teams)
@@ -43,7 +43,7 @@ func groupedProblem(jobs, nodes, teams, departments int, seed uint64) *solver.Pr
 	for i := range s.Jobs {
 		s.Jobs[i].GroupID = fmt.Sprint("team-", int(float64(teams)*math.Pow(r.Float64(), 1.5)))
 	}
-	return solver.NewProblemFor(s, solver.Options{
+	return problem.NewProblemFor(s, solver.Options{
 		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
 	})
 }
@@ -63,7 +63,7 @@ func TestGroupsOfHostileNumbers(t *testing.T) {
 		p.QuotaPrice = rapid.SampledFrom([]float64{0, 1e-300, 0.3, 1e6}).Draw(t, "quota price")
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,16 +83,16 @@ func TestGroupsOfHostileNumbers(t *testing.T) {
 // between the two.
 func TestGroupPrices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &solver.Problem{Capacity: []int{rapid.IntRange(3, 8).Draw(t, "nodes")}, Steps: 1, QuotaPrice: 3}
+		p := &problem.Problem{Capacity: []int{rapid.IntRange(3, 8).Draw(t, "nodes")}, Steps: 1, QuotaPrice: 3}
 		for g := range 3 {
-			limit := solver.NoLimit
+			limit := problem.NoLimit
 			if rapid.Bool().Draw(t, "limited") {
 				limit = rapid.IntRange(3, 9).Draw(t, "limit") // Sizes beyond a limit do not affect its price.
 			}
-			p.Groups = append(p.Groups, solver.AdmittedGroup{Parent: min(g, 1) - 1, Limit: limit, Floor: rapid.IntRange(0, 6).Draw(t, "floor")})
+			p.Groups = append(p.Groups, problem.AdmittedGroup{Parent: min(g, 1) - 1, Limit: limit, Floor: rapid.IntRange(0, 6).Draw(t, "floor")})
 		}
 		for i := range 3 {
-			job := solver.AdmittedJob{
+			job := problem.AdmittedJob{
 				Index: i, Member: problem.Member{Group: 1 + i%2}, Demand: 1, Options: solver.Nodes(0, 1, 2, 3), Gain: []float64{0},
 				FirstStepWork: make([]float64, 4), StepWork: make([]float64, 4), OptionValue: make([]float64, 4),
 			}
@@ -103,7 +103,7 @@ func TestGroupPrices(t *testing.T) {
 			}
 			p.Jobs = append(p.Jobs, job)
 		}
-		result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+		result, err := exact.New().Solve(t.Context(), p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestGroupPrices(t *testing.T) {
 		}
 		check(&p.Capacity[0], result.NodePrices[0])
 		for g := range p.Groups {
-			if price := result.GroupPrices[g]; p.Groups[g].Limit < solver.NoLimit {
+			if price := result.GroupPrices[g]; p.Groups[g].Limit < problem.NoLimit {
 				check(&p.Groups[g].Limit, price)
 			} else if price != 0 {
 				t.Fatalf("group %d without a limit has a price of %v: %+v, capacity %d", g, price, p.Groups, p.Capacity)
@@ -136,8 +136,8 @@ func TestGroupPrices(t *testing.T) {
 
 // legalMagnitude returns the sum of the largest value of each job in a plan in which the other jobs have
 // their smallest sizes, and of the costs of quotas.
-func legalMagnitude(p *solver.Problem) float64 {
-	plan := solver.Plan{}
+func legalMagnitude(p *problem.Problem) float64 {
+	plan := problem.Plan{}
 	for i := range p.Jobs {
 		plan = append(plan, []solver.Option{p.Jobs[i].Options[0]})
 	}
@@ -169,11 +169,11 @@ func TestGroupsAgreesWithHiGHS(t *testing.T) {
 		}
 		for seed := range seeds {
 			p := groupedProblem(d.jobs, d.nodes, d.teams, d.departments, uint64(seed))
-			result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+			result, err := exact.New().Solve(t.Context(), p, problem.SolveOptions{})
 			if err != nil || result.Limit != solver.LimitNone {
 				t.Fatalf("%v, seed %d: limit %s, error %v", d, seed, result.Limit, err)
 			}
-			theirs, err := oracle.Solve(t.Context(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+			theirs, err := oracle.Solve(t.Context(), p, problem.SolveOptions{Formulation: solver.FormulationOneHot})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,16 +194,16 @@ func groupSizes() []groupSize {
 // BenchmarkGroups measures decisions with groups, and HiGHS on decisions with at most 1,000 jobs.
 func BenchmarkGroups(b *testing.B) {
 	for _, d := range groupSizes() {
-		var problems []*solver.Problem
+		var problems []*problem.Problem
 		for seed := range max(1, min(50, 5000/d.jobs)) {
 			problems = append(problems, groupedProblem(d.jobs, d.nodes, d.teams, d.departments, uint64(seed)))
 		}
 		name := fmt.Sprintf("jobs=%d/nodes=%d/teams=%d/departments=%d", d.jobs, d.nodes, d.teams, d.departments)
-		run := func(name string, backend solver.Backend, who int) {
+		run := func(name string, backend problem.Backend, who int) {
 			b.Run(name, func(b *testing.B) {
 				before, proven := cpuTimeOf(b, who), 0
 				for n := 0; b.Loop(); n++ {
-					result, err := backend.Solve(context.Background(), problems[n%len(problems)], solver.SolveOptions{Formulation: solver.FormulationOneHot})
+					result, err := backend.Solve(context.Background(), problems[n%len(problems)], problem.SolveOptions{Formulation: solver.FormulationOneHot})
 					if err != nil {
 						b.Fatal(err)
 					}

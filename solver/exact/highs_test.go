@@ -19,6 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 var (
@@ -123,11 +124,11 @@ func (c cpuLimit) Err() error {
 
 // prove returns the CPU time that a backend takes for p, here or in its children, and the
 // gap that it leaves. A child that used up its limit has an error and no plan.
-func prove(ctx context.Context, b *testing.B, who int, backend solver.Backend, p *solver.Problem) (time.Duration, float64) {
+func prove(ctx context.Context, b *testing.B, who int, backend problem.Backend, p *problem.Problem) (time.Duration, float64) {
 	b.Helper()
 	runtime.GC()
 	start := cpuTimeOf(b, who)
-	result, err := backend.Solve(ctx, p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+	result, err := backend.Solve(ctx, p, problem.SolveOptions{Formulation: solver.FormulationOneHot})
 	if err != nil && who == syscall.RUSAGE_SELF {
 		b.Fatal(err)
 	}

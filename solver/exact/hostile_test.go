@@ -9,6 +9,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // hostile reads numbers off the fuzzer's bytes; zeros follow when they run out.
@@ -89,10 +90,10 @@ func FuzzHostileNumbers(f *testing.F) {
 			t.Fatalf("not a valid snapshot: %v", bad)
 		}
 		o := h.options().WithDefaults()
-		p := solver.NewProblemFor(s, o)
+		p := problem.NewProblemFor(s, o)
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

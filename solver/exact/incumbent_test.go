@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
-	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestIncumbentIsMadeLegal starts from plans with too many nodes or with illegal sizes. The plan is never worse than
@@ -15,13 +15,13 @@ import (
 func TestIncumbentIsMadeLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.Problems().Draw(t, "problem")
-		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		plan := problem.NewPlan(len(p.Jobs), p.Steps)
 		for i := range plan {
 			for step := range plan[i] {
 				plan[i][step].Nodes = rapid.Int32Range(-1, 20).Draw(t, "nodes")
 			}
 		}
-		result, err := exact.New().Solve(&countdown{Context: t.Context(), left: 1}, p, solver.SolveOptions{Incumbent: plan})
+		result, err := exact.New().Solve(&countdown{Context: t.Context(), left: 1}, p, problem.SolveOptions{Incumbent: plan})
 		if err != nil {
 			t.Fatal(err)
 		}

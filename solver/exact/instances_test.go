@@ -7,6 +7,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/instances"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // mostJobs is more than any instance has.
@@ -17,8 +18,8 @@ const mostJobs = 1 << 20
 func TestInstances(t *testing.T) {
 	for _, instance := range instances.Load(t, mostJobs) {
 		t.Run(instance.Name, func(t *testing.T) {
-			p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
-			result, objective := solve(t, p, solver.SolveOptions{})
+			p := problem.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
+			result, objective := solve(t, p, problem.SolveOptions{})
 			if want := instance.Objective; objective < want-1e-8 || objective > want+1e-8 {
 				t.Errorf("objective %.10f, certified %.10f", objective, want)
 			}
@@ -32,10 +33,10 @@ func TestInstances(t *testing.T) {
 // BenchmarkInstances measures the proof of every random instance.
 func BenchmarkInstances(b *testing.B) {
 	for _, instance := range instances.Load(b, mostJobs) {
-		p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
+		p := problem.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
 		b.Run(instance.Name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{}); err != nil {
+				if _, err := exact.New().Solve(context.Background(), p, problem.SolveOptions{}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // requests are distributions of the number of GPUs that a job requests, as equally likely values.
@@ -81,15 +82,15 @@ func TestLargePools(t *testing.T) {
 	for _, of := range requests {
 		for seed := uint64(2); seed < uint64(testtier.Conformance.Examples(3, 22)); seed++ {
 			s := largePool(2000, 24_000, of.gpus, seed)
-			p := solver.NewProblemFor(s, totalTimeOptions())
-			result, objective := solve(t, p, solver.SolveOptions{})
+			p := problem.NewProblemFor(s, totalTimeOptions())
+			result, objective := solve(t, p, problem.SolveOptions{})
 			if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap {
 				t.Fatalf("%s, seed %d: %v of %v, limit %s", of.name, seed, objective, result.Bound, result.Limit)
 			}
 			if want := bySteppingThrough(p); math.Abs(objective-want) > 1e-9*want {
 				t.Fatalf("%s, seed %d: %.12g; the dynamic program has %.12g", of.name, seed, objective, want)
 			}
-			if again, _ := solve(t, p, solver.SolveOptions{}); !reflect.DeepEqual(again.Plan, result.Plan) {
+			if again, _ := solve(t, p, problem.SolveOptions{}); !reflect.DeepEqual(again.Plan, result.Plan) {
 				t.Errorf("%s, seed %d: a repeated search has another plan", of.name, seed)
 			}
 		}
@@ -103,8 +104,8 @@ func TestDecisionsOfLargePools(t *testing.T) {
 	for _, seed := range []uint64{1, 3, 12} {
 		for _, decision := range poolDecisions {
 			for _, of := range requests {
-				p := solver.NewProblemFor(decision.of(largePool(1000, 12_000, of.gpus, seed)), decision.options)
-				result, objective := solve(t, p, solver.SolveOptions{})
+				p := problem.NewProblemFor(decision.of(largePool(1000, 12_000, of.gpus, seed)), decision.options)
+				result, objective := solve(t, p, problem.SolveOptions{})
 				if result.Limit != solver.LimitNone || solver.RelativeGap(objective, result.Bound) > solver.OptimalGap {
 					t.Errorf("%s, %s, seed %d: %v of %v, limit %s", decision.name, of.name, seed, objective, result.Bound, result.Limit)
 				}
@@ -125,10 +126,10 @@ func BenchmarkLargePools(b *testing.B) {
 				proven, stopped, gap := 0, 0, 0.0
 				for b.Loop() {
 					for seed := range uint64(40) {
-						p := solver.NewProblemFor(decision.of(largePool(d.jobs, d.gpus, of.gpus, seed)), decision.options)
+						p := problem.NewProblemFor(decision.of(largePool(d.jobs, d.gpus, of.gpus, seed)), decision.options)
 						runtime.GC()
 						before := cpuTime(b)
-						result, err := exact.New().Solve(cpuLimit{b.Context(), b, before + 900*time.Millisecond}, p, solver.SolveOptions{})
+						result, err := exact.New().Solve(cpuLimit{b.Context(), b, before + 900*time.Millisecond}, p, problem.SolveOptions{})
 						if err != nil {
 							b.Fatal(err)
 						}

@@ -16,6 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // typed describes a snapshot with node types: jobs of log-normal demand and speeds that differ
@@ -63,8 +64,8 @@ func typedOptions() solver.Options {
 // warm returns the snapshot at the decision after, in which 6 % of the jobs are new.
 func (d typed) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
 	tb.Helper()
-	p := solver.NewProblemFor(s, typedOptions())
-	result, err := exact.New().Solve(tb.Context(), p, solver.SolveOptions{})
+	p := problem.NewProblemFor(s, typedOptions())
+	result, err := exact.New().Solve(tb.Context(), p, problem.SolveOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func BenchmarkNodeTypes(b *testing.B) {
 						case "warm sweep":
 							s = d.warm(b, sweepOf(d.snapshot(), 1+n%5))
 						}
-						p := solver.NewProblemFor(s, typedOptions())
+						p := problem.NewProblemFor(s, typedOptions())
 						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
 						if ours, gap = append(ours, took), max(gap, open); open <= solver.OptimalGap {
 							proven++

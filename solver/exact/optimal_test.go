@@ -14,10 +14,11 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // rounding is how far apart two sums of the values of a problem may be.
-func rounding(p *solver.Problem, sum float64) float64 {
+func rounding(p *problem.Problem, sum float64) float64 {
 	return 1e-12*math.Abs(sum) + 1e-14*solvertest.Magnitude(p)
 }
 
@@ -27,7 +28,7 @@ func rounding(p *solver.Problem, sum float64) float64 {
 func TestOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := solvertest.SolvedProblems().Draw(t, "problem")
-		result, objective := solve(t, p.Problem, solver.SolveOptions{})
+		result, objective := solve(t, p.Problem, problem.SolveOptions{})
 		if math.Abs(objective-p.Best.Objective) > rounding(p.Problem, objective)+2*solver.OptimalGap*math.Abs(objective) {
 			t.Fatalf("objective %.15g, optimum %.15g", objective, p.Best.Objective)
 		}
@@ -68,9 +69,9 @@ func TestEveryWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { everyWay(t, solvertest.SolvedProblems().Draw(t, "problem")) })
 	for seed := range uint64(testtier.Conformance.Examples(40, 120)) { // Random snapshots are rarely hard enough.
 		r := rand.New(rand.NewPCG(seed, 10))
-		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
+		p := &problem.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for i := range 5 {
-			job := solver.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{r.Float64(), r.Float64()}}
+			job := problem.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{r.Float64(), r.Float64()}}
 			job.StepWork = []float64{0, 0.2 + 0.4*r.Float64(), 0.6 + 0.6*r.Float64()}
 			job.FirstStepWork = job.StepWork
 			if i > 0 && seed%3 == 0 { // equal jobs
@@ -90,7 +91,7 @@ func everyWay(t rapid.TB, p solvertest.Solved) {
 		ways = append(ways, exact.NewWithSmallEffort(kind))
 	}
 	for _, s := range ways {
-		result, err := s.WithWitness(p.Best.Plan).Solve(context.Background(), p.Problem, solver.SolveOptions{})
+		result, err := s.WithWitness(p.Best.Plan).Solve(context.Background(), p.Problem, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +125,8 @@ func TestSolverUsedAgain(t *testing.T) {
 			used := maker()
 			for n, p := range random {
 				for _, left := range []int{cut, endless} {
-					decide := func(by *exact.Solver) solver.Result {
-						result, err := by.Solve(&countdown{Context: context.Background(), left: left}, p, solver.SolveOptions{})
+					decide := func(by *exact.Solver) problem.Result {
+						result, err := by.Solve(&countdown{Context: context.Background(), left: left}, p, problem.SolveOptions{})
 						if err != nil {
 							t.Fatal(err)
 						}

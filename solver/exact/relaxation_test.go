@@ -11,6 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // segment is what a job gains per node by growing from one size of its concave envelope to the
@@ -24,7 +25,7 @@ type segment struct {
 // continuous knapsack over the concave envelopes of the jobs, solved by selecting the slope at
 // which the pool is full. It takes time linear in the number of sizes, as Frederickson and
 // Johnson (1982) do for concave curves. Nodes are split between sizes, so there is no plan.
-func bySelection(p *solver.Problem) float64 {
+func bySelection(p *problem.Problem) float64 {
 	free, value := p.Capacity[0], 0.0
 	var segments []segment
 	for i := range p.Jobs {
@@ -105,7 +106,7 @@ func TestBySelection(t *testing.T) {
 		if math.Abs(relaxed-want) > 1e-6*math.Abs(want) {
 			t.Errorf("seed %d: %v; the smallest Lagrangian bound is %v", seed, relaxed, want)
 		}
-		if _, objective := solve(t, p, solver.SolveOptions{}); objective > relaxed*(1+1e-12) {
+		if _, objective := solve(t, p, problem.SolveOptions{}); objective > relaxed*(1+1e-12) {
 			t.Errorf("seed %d: the integer optimum %v exceeds %v", seed, objective, relaxed)
 		}
 	}
@@ -116,12 +117,12 @@ func TestBySelection(t *testing.T) {
 func BenchmarkRelaxation(b *testing.B) {
 	for _, d := range []struct{ jobs, nodes int }{{40, 70}, {1000, 4000}, {100_000, 400_000}} {
 		for _, mixed := range []bool{false, true} {
-			var problems []*solver.Problem
+			var problems []*problem.Problem
 			for seed := range max(1, min(20, 5000/d.jobs)) {
 				problems = append(problems, totalTimeProblem(d.jobs, d.nodes, uint64(seed), mixed))
 			}
 			name := fmt.Sprintf("jobs=%d/nodes=%d/mixed=%t", d.jobs, d.nodes, mixed)
-			run := func(name string, who int, do func(p *solver.Problem) (gap float64)) {
+			run := func(name string, who int, do func(p *problem.Problem) (gap float64)) {
 				b.Run(name, func(b *testing.B) {
 					before, worst := cpuTimeOf(b, who), 0.0
 					for n := 0; b.Loop(); n++ {
@@ -131,16 +132,16 @@ func BenchmarkRelaxation(b *testing.B) {
 					b.ReportMetric(worst, "gap")
 				})
 			}
-			optimum := map[*solver.Problem]float64{}
-			run(name+"/exact", syscall.RUSAGE_SELF, func(p *solver.Problem) float64 {
-				result, err := exact.New().Solve(context.Background(), p, solver.SolveOptions{})
+			optimum := map[*problem.Problem]float64{}
+			run(name+"/exact", syscall.RUSAGE_SELF, func(p *problem.Problem) float64 {
+				result, err := exact.New().Solve(context.Background(), p, problem.SolveOptions{})
 				if err != nil {
 					b.Fatal(err)
 				}
 				optimum[p] = p.Objective(result.Plan)
 				return solver.RelativeGap(optimum[p], result.Bound)
 			})
-			run(name+"/relaxation", syscall.RUSAGE_SELF, func(p *solver.Problem) float64 {
+			run(name+"/relaxation", syscall.RUSAGE_SELF, func(p *problem.Problem) float64 {
 				relaxed := bySelection(p)
 				if objective, ok := optimum[p]; ok {
 					return solver.RelativeGap(objective, relaxed)
@@ -149,8 +150,8 @@ func BenchmarkRelaxation(b *testing.B) {
 			})
 			if d.jobs <= 1000 {
 				highs := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
-				run(name+"/highs", syscall.RUSAGE_CHILDREN, func(p *solver.Problem) float64 {
-					result, err := highs.Solve(context.Background(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+				run(name+"/highs", syscall.RUSAGE_CHILDREN, func(p *problem.Problem) float64 {
+					result, err := highs.Solve(context.Background(), p, problem.SolveOptions{Formulation: solver.FormulationOneHot})
 					if err != nil {
 						b.Fatal(err)
 					}

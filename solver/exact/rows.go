@@ -5,10 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // anyGap is larger than every relative gap: with it, nodetypes.Solve only minimizes the bound at
@@ -26,16 +26,16 @@ func solveRows(clock *model.Clock, p *problem.Problem, options problem.SolveOpti
 		result.Plan[i][0] = p.Jobs[i].Options[n]
 	}
 	switch {
-	case found.Complete && problem.RelativeGap(found.Value, found.Bound) <= problem.OptimalGap:
-		result.Limit = problem.LimitNone
+	case found.Complete && solver.RelativeGap(found.Value, found.Bound) <= solver.OptimalGap:
+		result.Limit = solver.LimitNone
 	case found.Contradiction != "":
-		result.Limit = problem.LimitWork
+		result.Limit = solver.LimitWork
 	case clock.Expired:
-		result.Limit = problem.LimitTime
-	case problem.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
-		result.Limit = problem.LimitGap
+		result.Limit = solver.LimitTime
+	case solver.RelativeGap(found.Value, found.Bound) <= options.RelativeGap:
+		result.Limit = solver.LimitGap
 	default:
-		result.Limit = problem.LimitWork
+		result.Limit = solver.LimitWork
 	}
 	if math.IsInf(result.Bound, 1) {
 		result.Bound = p.TrivialBound()
@@ -69,7 +69,7 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 			in.First = append(in.First, n)
 		}
 	}
-	allocation := func(job *problem.AdmittedJob, option snapshot.Option) nodetypes.Allocation {
+	allocation := func(job *problem.AdmittedJob, option solver.Option) nodetypes.Allocation {
 		a := nodetypes.Allocation{Type: int16(option.Type), Nodes: option.Nodes}
 		if counting := len(rows.Counting(option, job.PieceNodes)); counting > 0 {
 			a.Row = int16(in.First[option.Type] + counting - 1)
@@ -108,7 +108,7 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 // bindingRows returns the capacities and the size limits that can bind: a limit does not if it has at
 // least as many nodes as the row before, which counts more options, or if all options that count in it
 // fit together.
-func bindingRows(p *problem.Problem) (rows snapshot.Rows) {
+func bindingRows(p *problem.Problem) (rows solver.Rows) {
 	all := slices.Clone(p.Rows) // with the nodes of all options that count
 	for n := range all {
 		all[n].Nodes = 0

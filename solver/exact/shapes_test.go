@@ -10,6 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/instances"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // shape describes a snapshot of groups of equal jobs, as a sweep over settings makes
@@ -28,7 +29,7 @@ func (s shape) String() string {
 }
 
 // problem returns the problem of the random snapshot.
-func (s shape) problem() *solver.Problem {
+func (s shape) problem() *problem.Problem {
 	r := rand.New(rand.NewPCG(s.seed, uint64(s.jobs)))
 	snapshot := &solver.Snapshot{TotalNodes: s.nodes, Horizon: solver.Horizon{Step: solver.DefaultStep, Steps: s.steps}}
 	kinds := make([]solver.Job, s.groups)
@@ -55,7 +56,7 @@ func (s shape) problem() *solver.Problem {
 		}
 		snapshot.Jobs = append(snapshot.Jobs, job)
 	}
-	return solver.NewProblem(snapshot, s.admission)
+	return problem.NewProblem(snapshot, s.admission)
 }
 
 // shapes are sweeps of all kinds.
@@ -98,7 +99,7 @@ func BenchmarkShapes(b *testing.B) {
 // BenchmarkSizePrices counts the proofs within the work of about 1 s, with prices per
 // size and without: of sweeps, the hard end, snapshots of a trace, and the random instances.
 func BenchmarkSizePrices(b *testing.B) {
-	sets := make(map[string][]*solver.Problem)
+	sets := make(map[string][]*problem.Problem)
 	for _, s := range shapes() {
 		sets["sweeps"] = append(sets["sweeps"], s.problem())
 	}
@@ -110,7 +111,7 @@ func BenchmarkSizePrices(b *testing.B) {
 		sets["trace"] = append(sets["trace"], midTrace(seed))
 	}
 	for _, instance := range instances.Load(b, 300) {
-		sets["drawn"] = append(sets["drawn"], solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
+		sets["drawn"] = append(sets["drawn"], problem.NewProblem(instance.Snapshot, solver.AdmissionFIFO))
 	}
 	for name, problems := range sets {
 		b.Run(name, func(b *testing.B) {
@@ -118,7 +119,7 @@ func BenchmarkSizePrices(b *testing.B) {
 			for b.Loop() {
 				for _, p := range problems {
 					for without, backend := range map[bool]*exact.Solver{false: exact.New(), true: exact.NewWithoutSizePrices()} {
-						result, err := backend.Solve(&countdown{Context: b.Context(), left: 2000}, p, solver.SolveOptions{})
+						result, err := backend.Solve(&countdown{Context: b.Context(), left: 2000}, p, problem.SolveOptions{})
 						if err != nil {
 							b.Fatal(err)
 						}

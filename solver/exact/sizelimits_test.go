@@ -15,6 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // machines describes a pool of machines in blocks. A unit is a GPU or, with 1 unit per machine, a machine.
@@ -83,8 +84,8 @@ func (d machines) job(r *rand.Rand, i int) solver.Job {
 // warm returns the snapshot at the next decision, in which 6% of the jobs are new.
 func (d machines) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
 	tb.Helper()
-	p := solver.NewProblemFor(s, typedOptions())
-	result, err := exact.New().Solve(tb.Context(), p, solver.SolveOptions{})
+	p := problem.NewProblemFor(s, typedOptions())
+	result, err := exact.New().Solve(tb.Context(), p, problem.SolveOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -112,8 +113,8 @@ func TestSweepsWithinSizeLimits(t *testing.T) {
 		{machines{count: 972, units: 8, jobs: 2000, damaged: 0.3, seed: 1}, 2},
 		{machines{count: 7776, units: 1, jobs: 2000, block: 18, seed: 6}, 2},
 	} {
-		p := solver.NewProblemFor(sweepOf(d.snapshot(), d.kinds), typedOptions())
-		result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+		p := problem.NewProblemFor(sweepOf(d.snapshot(), d.kinds), typedOptions())
+		result, err := exact.New().Solve(t.Context(), p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func TestSweepsWithinSizeLimits(t *testing.T) {
 // TestSweepsAgreeWithExternalSolvers compares hyperparameter sweeps with HiGHS and CBC. In a third of them,
 // kinds have equal values at all sizes, and in a third, half of the jobs are running.
 func TestSweepsAgreeWithExternalSolvers(t *testing.T) {
-	oracles := []solver.Backend{
+	oracles := []problem.Backend{
 		external.HiGHS(solvertest.Program(t, solver.BackendHiGHS)), external.CBC(solvertest.Program(t, solver.BackendCBC)),
 	}
 	for seed := range testtier.Conformance.Examples(6, 200) {
@@ -142,14 +143,14 @@ func TestSweepsAgreeWithExternalSolvers(t *testing.T) {
 				job.CurrentNodes, job.TrainingTime = job.MinNodes, time.Hour
 			}
 		}
-		p := solver.NewProblemFor(s, typedOptions())
-		result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+		p := problem.NewProblemFor(s, typedOptions())
+		result, err := exact.New().Solve(t.Context(), p, problem.SolveOptions{})
 		if err != nil || result.Limit != solver.LimitNone {
 			t.Fatalf("seed %d: limit %s, error %v", seed, result.Limit, err)
 		}
 		for _, oracle := range oracles {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			theirs, err := oracle.Solve(ctx, p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+			theirs, err := oracle.Solve(ctx, p, problem.SolveOptions{Formulation: solver.FormulationOneHot})
 			cancel()
 			if err != nil || theirs.Claim == nil {
 				t.Logf("seed %d: %s has no result: %v", seed, oracle.Name(), err)
@@ -196,7 +197,7 @@ func BenchmarkSizeLimits(b *testing.B) {
 						case "running sweep":
 							s = d.warm(b, sweepOf(s, 1+n%5))
 						}
-						p := solver.NewProblemFor(s, typedOptions())
+						p := problem.NewProblemFor(s, typedOptions())
 						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
 						_, prices, _ := exact.New().Bound(b.Context(), p)
 						if slices.ContainsFunc(p.Rows, func(row solver.Row) bool { return row.Limit >= 0 && prices[slices.Index(p.Rows, row)] > 0 }) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // stretches is a context that measures the CPU time of one thread between two questions
@@ -61,7 +62,7 @@ func BenchmarkStretch(b *testing.B) {
 				percent := debug.SetGCPercent(-1)
 				now := threadTime()
 				c := &stretches{Context: context.Background(), began: now, last: now, budget: 900 * time.Millisecond}
-				if _, err := exact.New().Solve(c, p, solver.SolveOptions{}); err != nil {
+				if _, err := exact.New().Solve(c, p, problem.SolveOptions{}); err != nil {
 					b.Fatal(err)
 				}
 				search, after = max(search, c.longest), max(after, threadTime()-c.last)

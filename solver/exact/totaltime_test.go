@@ -13,13 +13,14 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // totalTimeProblem returns a random problem with OBJECTIVE_TOTAL_TIME: some jobs are
 // queued and new, some paused, most running, with ETAs over four orders of magnitude.
 // Mixed jobs have weights, efficiencies, minimums and restarts of their own.
-func totalTimeProblem(jobs, nodes int, seed uint64, mixed bool) *solver.Problem {
-	return solver.NewProblemFor(totalTimeSnapshot(jobs, nodes, seed, mixed), totalTimeOptions())
+func totalTimeProblem(jobs, nodes int, seed uint64, mixed bool) *problem.Problem {
+	return problem.NewProblemFor(totalTimeSnapshot(jobs, nodes, seed, mixed), totalTimeOptions())
 }
 
 func totalTimeOptions() solver.Options {
@@ -57,7 +58,7 @@ func totalTimeSnapshot(jobs, nodes int, seed uint64, mixed bool) *solver.Snapsho
 
 // bySteppingThrough solves a problem of one step by the plain dynamic program over jobs
 // and nodes, and returns the optimum.
-func bySteppingThrough(p *solver.Problem) float64 {
+func bySteppingThrough(p *problem.Problem) float64 {
 	best := make([]float64, p.Capacity[0]+1)
 	next := make([]float64, len(best))
 	for i := range p.Jobs {
@@ -84,8 +85,8 @@ func TestTotalTime(t *testing.T) {
 		for seed := range max(2, testtier.Conformance.Examples(d.seeds/20, d.seeds)) {
 			for _, mixed := range []bool{false, true} {
 				s := totalTimeSnapshot(d.jobs, d.nodes, uint64(seed), mixed)
-				p := solver.NewProblemFor(s, totalTimeOptions())
-				result, objective := solve(t, p, solver.SolveOptions{})
+				p := problem.NewProblemFor(s, totalTimeOptions())
+				result, objective := solve(t, p, problem.SolveOptions{})
 				if err := audittest.Result(t.Context(), s, totalTimeOptions(), p, result); err != nil {
 					t.Error(err)
 				}
@@ -106,7 +107,7 @@ func TestTotalTime(t *testing.T) {
 func BenchmarkTotalTime(b *testing.B) {
 	for _, d := range []struct{ jobs, nodes int }{{40, 70}, {1000, 4000}, {100_000, 400_000}} {
 		for _, mixed := range []bool{false, true} {
-			var problems []*solver.Problem
+			var problems []*problem.Problem
 			for seed := range max(1, min(50, 5000/d.jobs)) {
 				problems = append(problems, totalTimeProblem(d.jobs, d.nodes, uint64(seed), mixed))
 			}
@@ -114,7 +115,7 @@ func BenchmarkTotalTime(b *testing.B) {
 			b.Run(name+"/exact", func(b *testing.B) {
 				before := cpuTime(b)
 				for n := 0; b.Loop(); n++ {
-					if _, err := exact.New().Solve(context.Background(), problems[n%len(problems)], solver.SolveOptions{}); err != nil {
+					if _, err := exact.New().Solve(context.Background(), problems[n%len(problems)], problem.SolveOptions{}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -12,12 +12,13 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // midTrace returns a random snapshot as in the middle of a trace: about 20 jobs with
 // the default sizes on a pool of 90 or 130 nodes, some about to complete, two long jobs,
 // and a batch of nearly identical jobs.
-func midTrace(seed uint64) *solver.Problem {
+func midTrace(seed uint64) *problem.Problem {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := &solver.Snapshot{TotalNodes: []int{90, 130}[seed%2], Horizon: solver.DefaultHorizon()}
 	for i := range 20 + int(seed%3) {
@@ -34,7 +35,7 @@ func midTrace(seed uint64) *solver.Problem {
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
-	return solver.NewProblem(s, solver.AdmissionFIFO)
+	return problem.NewProblem(s, solver.AdmissionFIFO)
 }
 
 // TestWorkOfAProof limits what proofs of everyday snapshots may cost, counted in
@@ -45,7 +46,7 @@ func TestWorkOfAProof(t *testing.T) {
 	for seed := range uint64(testtier.Conformance.Examples(20, 60)) {
 		ctx := &countdown{Context: context.Background(), left: 2_000}
 		p := midTrace(seed)
-		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,9 +70,9 @@ func TestWorkOfManyJobs(t *testing.T) {
 		}
 		s.Jobs = append(s.Jobs, job)
 	}
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	p := problem.NewProblem(s, solver.AdmissionFIFO)
 	ctx := &countdown{Context: context.Background(), left: 10_000}
-	result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+	result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestWorkOfFullPools(t *testing.T) {
 	} {
 		ctx := &countdown{Context: context.Background(), left: 500}
 		p := d.problem()
-		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,16 +105,16 @@ func TestWorkOfFullPools(t *testing.T) {
 // TestWorkOfTies limits what goes on once a plan counts as optimal: here thousands of plans are
 // within a ten-billionth of it.
 func TestWorkOfTies(t *testing.T) {
-	job := func(demand, gain float64, sizes []int, work ...float64) solver.AdmittedJob {
-		return solver.AdmittedJob{Demand: demand, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work, Gain: slices.Repeat([]float64{gain}, 13)}
+	job := func(demand, gain float64, sizes []int, work ...float64) problem.AdmittedJob {
+		return problem.AdmittedJob{Demand: demand, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work, Gain: slices.Repeat([]float64{gain}, 13)}
 	}
-	p := &solver.Problem{Capacity: slices.Repeat([]int{12}, 13), Steps: 13, Jobs: []solver.AdmittedJob{
+	p := &problem.Problem{Capacity: slices.Repeat([]int{12}, 13), Steps: 13, Jobs: []problem.AdmittedJob{
 		job(3300, 1e9, []int{0, 3, 5, 7, 10, 11, 13}, 0, 1200, 900, 300, 1800, 300, 900),
 		job(1800, 1, []int{0, 1, 2, 4, 5, 6, 8}, 0, 300, 300, 300, 1200, 1200, 1200),
 	}}
 	p.Jobs[1].Current.Nodes = 4
 	ctx := &countdown{Context: context.Background(), left: 2_000}
-	result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+	result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestWorkOfSweeps(t *testing.T) {
 		ctx := &countdown{Context: context.Background(), left: 2_000}
 		s := shapes()[n]
 		p := s.problem()
-		result, err := exact.New().Solve(ctx, p, solver.SolveOptions{})
+		result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestNothingToGain checks that if no plan has a positive value, the search completes with the
@@ -36,8 +37,8 @@ func TestNothingToGain(t *testing.T) {
 				continue
 			}
 			for _, admission := range solver.Admissions() {
-				p := solver.NewProblemFor(s, solver.Options{Objective: objective, Admission: admission}.WithDefaults())
-				result, err := exact.New().Solve(t.Context(), p, solver.SolveOptions{})
+				p := problem.NewProblemFor(s, solver.Options{Objective: objective, Admission: admission}.WithDefaults())
+				result, err := exact.New().Solve(t.Context(), p, problem.SolveOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -73,9 +74,9 @@ func TestLossesOfLargeNumbers(t *testing.T) {
 	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionOptimized}.WithDefaults()
 	o.TotalTime.Fairness, o.TotalTime.PausePriceFactor = new(0.0), new(0.0)
 	o.TotalTime.ResizePrice, o.TotalTime.StartBonus, o.TotalTime.QuotaPrice = new(time.Duration(0)), new(365*24*time.Hour), new(1e6)
-	p := solver.NewProblemFor(s, o)
+	p := problem.NewProblemFor(s, o)
 	want, _ := solvertest.Exhaustive(p)
-	result, err := exact.New().WithWitness(want.Plan).Solve(t.Context(), p, solver.SolveOptions{})
+	result, err := exact.New().WithWitness(want.Plan).Solve(t.Context(), p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
@@ -21,7 +21,7 @@ const DefaultCBC = "cbc"
 // CBC returns the backend that runs CBC of COIN-OR. The program is a path or a name on the PATH; "" means
 // DefaultCBC.
 func CBC(program string) *subprocess.Backend {
-	return subprocess.NewBackend(problem.BackendCBC, cmp.Or(program, DefaultCBC), cbc{})
+	return subprocess.NewBackend(solver.BackendCBC, cmp.Or(program, DefaultCBC), cbc{})
 }
 
 // cbc is the dialect of CBC.

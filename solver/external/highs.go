@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
@@ -22,7 +22,7 @@ const DefaultHiGHS = "highs"
 // HiGHS returns the backend that runs HiGHS. The program is a path or a name on the PATH; "" means
 // DefaultHiGHS.
 func HiGHS(program string) *subprocess.Backend {
-	return subprocess.NewBackend(problem.BackendHiGHS, cmp.Or(program, DefaultHiGHS), highs{})
+	return subprocess.NewBackend(solver.BackendHiGHS, cmp.Or(program, DefaultHiGHS), highs{})
 }
 
 // highs is the dialect of HiGHS.

@@ -17,6 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/milp"
+	"github.com/elastalloc/elastalloc/solver/problem"
 	"github.com/elastalloc/elastalloc/solver/subprocess"
 )
 
@@ -89,8 +90,8 @@ func (s suite) missingProgram(t *testing.T) {
 	if version, err := backend.Probe(t.Context()); !errors.Is(err, solver.ErrUnavailable) {
 		t.Errorf("Probe() = %q, %v; want an error wrapping ErrUnavailable", version, err)
 	}
-	p := solver.NewProblem(solvertest.Snapshots().Example(1), solver.AdmissionFIFO)
-	options := solver.SolveOptions{Formulation: solver.FormulationOneHot}
+	p := problem.NewProblem(solvertest.Snapshots().Example(1), solver.AdmissionFIFO)
+	options := problem.SolveOptions{Formulation: solver.FormulationOneHot}
 	if result, err := backend.Solve(t.Context(), p, options); !errors.Is(err, solver.ErrUnavailable) {
 		t.Errorf("Solve() = %+v, %v; want an error wrapping ErrUnavailable", result, err)
 	}
@@ -99,7 +100,7 @@ func (s suite) missingProgram(t *testing.T) {
 // arguments checks in the output that the program accepts its arguments and the warm start.
 func (s suite) arguments(t *testing.T) {
 	program := solvertest.Program(t, s.new("").Name())
-	p := &solver.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []solver.AdmittedJob{
+	p := &problem.Problem{Capacity: []int{5, 5}, Steps: 2, Jobs: []problem.AdmittedJob{
 		{Demand: 3, Gain: []float64{1, 1}, Options: solver.Nodes(1, 2, 4), FirstStepWork: []float64{1, 2, 3}, StepWork: []float64{1, 2, 3}},
 		{Demand: 9, Gain: []float64{1, 1}, Options: solver.Nodes(0, 1), FirstStepWork: []float64{0, 2}, StepWork: []float64{0, 2}},
 	}}
@@ -109,7 +110,7 @@ func (s suite) arguments(t *testing.T) {
 				Dir: t.TempDir(), Model: "model.mps", Start: "start.txt", Solution: "solution.txt",
 				TimeLimit: time.Minute, RelativeGap: 1e-3,
 			}
-			s.writeModel(t, task, p, formulation, solver.Plan{solver.Nodes(2, 4), solver.Nodes(1, 0)})
+			s.writeModel(t, task, p, formulation, problem.Plan{solver.Nodes(2, 4), solver.Nodes(1, 0)})
 			arguments, err := s.dialect.Arguments(task)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +143,7 @@ func (s suite) arguments(t *testing.T) {
 }
 
 // writeModel writes the files of a task.
-func (s suite) writeModel(t *testing.T, task subprocess.Task, p *solver.Problem, f solver.Formulation, start solver.Plan) {
+func (s suite) writeModel(t *testing.T, task subprocess.Task, p *problem.Problem, f solver.Formulation, start problem.Plan) {
 	t.Helper()
 	model, err := milp.Build(p, f)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // file is a parsed MPS file. The tests check models by their files, so that they share no code with the
@@ -29,7 +30,7 @@ type fileRow struct {
 }
 
 // newFile builds the model of a problem, writes it and parses the file.
-func newFile(t fataler, p *solver.Problem, f solver.Formulation) (*Model, *file) {
+func newFile(t fataler, p *problem.Problem, f solver.Formulation) (*Model, *file) {
 	t.Helper()
 	m, err := Build(p, f)
 	if err != nil {

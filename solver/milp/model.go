@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // MaxColumns is the maximum number of columns of a model. A larger file has some hundred megabytes, and
@@ -18,7 +18,7 @@ const MaxColumns = 2_000_000
 // and safe for concurrent use.
 type Model struct {
 	problem     *problem.Problem
-	formulation problem.Formulation
+	formulation solver.Formulation
 	columns     []column
 	integers    int // number of integer columns, which precede the continuous ones
 	families    []family
@@ -58,11 +58,11 @@ type column struct {
 // group as job.
 type position struct {
 	job, step int
-	size      snapshot.Option
+	size      solver.Option
 }
 
 // noSize returns the size of a position without a size.
-func noSize() snapshot.Option { return snapshot.Option{Nodes: -1} }
+func noSize() solver.Option { return solver.Option{Nodes: -1} }
 
 // cell has the indices of the first columns of a job in a step by kind. Columns per size are in the
 // order of the sizes.
@@ -104,14 +104,14 @@ const minSpeed = 1e-9
 
 // Build returns the model of a problem in the given formulation. The model of a problem without jobs
 // has no columns and is a valid file. Build returns an error if the formulation is unknown or if a job
-// has no sizes. The error wraps problem.ErrUnsuited if the model exceeds MaxColumns, or if
+// has no sizes. The error wraps solver.ErrUnsuited if the model exceeds MaxColumns, or if
 // FormulationPaper cannot express the problem because it has groups or values of options.
-func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
-	if f != problem.FormulationPaper && f != problem.FormulationOneHot {
-		return nil, fmt.Errorf("formulation is %q; must be %q or %q", f, problem.FormulationPaper, problem.FormulationOneHot)
+func Build(p *problem.Problem, f solver.Formulation) (*Model, error) {
+	if f != solver.FormulationPaper && f != solver.FormulationOneHot {
+		return nil, fmt.Errorf("formulation is %q; must be %q or %q", f, solver.FormulationPaper, solver.FormulationOneHot)
 	}
-	if f == problem.FormulationPaper && len(p.Groups) > 0 {
-		return nil, fmt.Errorf("%w: the paper's formulation does not support groups", problem.ErrUnsuited)
+	if f == solver.FormulationPaper && len(p.Groups) > 0 {
+		return nil, fmt.Errorf("%w: the paper's formulation does not support groups", solver.ErrUnsuited)
 	}
 	count := len(p.Groups)
 	for i := range p.Jobs {
@@ -119,10 +119,10 @@ func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 		if sizes == 0 {
 			return nil, fmt.Errorf("job %d of the problem has no legal sizes", i+1)
 		}
-		if f == problem.FormulationPaper && p.Jobs[i].OptionValue != nil {
-			return nil, fmt.Errorf("%w: the paper's formulation does not support values of sizes", problem.ErrUnsuited)
+		if f == solver.FormulationPaper && p.Jobs[i].OptionValue != nil {
+			return nil, fmt.Errorf("%w: the paper's formulation does not support values of sizes", solver.ErrUnsuited)
 		}
-		if f == problem.FormulationPaper {
+		if f == solver.FormulationPaper {
 			count += p.Steps * (2*sizes + 2) // n, s, and delta- and delta+ per size
 		} else {
 			count += p.Steps * (sizes + 1) // s, and x per size
@@ -130,7 +130,7 @@ func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 	}
 	if count > MaxColumns {
 		return nil, fmt.Errorf("%w: the %s model has %d columns; must have at most %d",
-			problem.ErrUnsuited, f, count, MaxColumns)
+			solver.ErrUnsuited, f, count, MaxColumns)
 	}
 	m := &Model{
 		problem:     p,
@@ -139,7 +139,7 @@ func Build(p *problem.Problem, f problem.Formulation) (*Model, error) {
 		cells:       make([]cell, len(p.Jobs)*p.Steps),
 		scale:       1,
 	}
-	if f == problem.FormulationPaper {
+	if f == solver.FormulationPaper {
 		m.buildPaper()
 	} else {
 		m.buildOneHot()
@@ -256,7 +256,7 @@ func (m *Model) addRow(at position, s sense, right float64) {
 func at(job, step int) position { return position{job: job + 1, step: step + 1, size: noSize()} }
 
 // withSize returns the position with a size.
-func (p position) withSize(size snapshot.Option) position {
+func (p position) withSize(size solver.Option) position {
 	p.size = size
 	return p
 }
@@ -312,7 +312,7 @@ func (m *Model) workColumns() {
 // hasWork reports whether the model has the columns s of the job. FormulationOneHot has them only if
 // progress has a value.
 func (m *Model) hasWork(job *problem.AdmittedJob) bool {
-	return m.formulation == problem.FormulationPaper || slices.Max(job.Gain) > 0
+	return m.formulation == solver.FormulationPaper || slices.Max(job.Gain) > 0
 }
 
 // progressRows adds, for the first step and for every later one,
@@ -339,9 +339,9 @@ func (m *Model) progressRows(first, later string, speeds func(job *problem.Admit
 
 // addNodes adds the terms of the nodes of a job in a step, both counted from 0. Only options for which
 // counts returns true are included.
-func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {
+func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, solver.Option) bool) {
 	c := m.cell(job, step)
-	if m.formulation == problem.FormulationPaper {
+	if m.formulation == solver.FormulationPaper {
 		m.addTerm(1, c[nodes])
 		return
 	}
@@ -354,7 +354,7 @@ func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, snapsh
 }
 
 // everyOption includes all options.
-func everyOption(*problem.AdmittedJob, snapshot.Option) bool { return true }
+func everyOption(*problem.AdmittedJob, solver.Option) bool { return true }
 
 // poolRows adds
 //
@@ -363,14 +363,14 @@ func everyOption(*problem.AdmittedJob, snapshot.Option) bool { return true }
 // or, if the problem has rows, the same for every row and the options that count in it.
 func (m *Model) poolRows(equation string) {
 	m.addFamily("pool", equation)
-	add := func(at position, nodes int, counts func(*problem.AdmittedJob, snapshot.Option) bool) {
+	add := func(at position, nodes int, counts func(*problem.AdmittedJob, solver.Option) bool) {
 		for i := range m.problem.Jobs {
 			m.addNodes(i, at.step-1, counts)
 		}
 		m.addRow(at, atMost, float64(nodes))
 	}
 	for n, row := range m.problem.Rows {
-		add(position{step: 1, size: snapshot.NewOption(0, n+1)}, row.Nodes, func(job *problem.AdmittedJob, option snapshot.Option) bool {
+		add(position{step: 1, size: solver.NewOption(0, n+1)}, row.Nodes, func(job *problem.AdmittedJob, option solver.Option) bool {
 			return slices.Contains(m.problem.Rows.Counting(option, job.PieceNodes), row)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func formulations() []solver.Formulation {
@@ -19,30 +20,30 @@ func formulations() []solver.Formulation {
 }
 
 // job returns a job that does one unit of work per node and step.
-func job(demand float64, sizes ...int) solver.AdmittedJob {
+func job(demand float64, sizes ...int) problem.AdmittedJob {
 	work := make([]float64, len(sizes))
 	for n, k := range sizes {
 		work[n] = float64(k)
 	}
-	return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
+	return problem.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work}
 }
 
 func TestBuildErrors(t *testing.T) {
-	good := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{job(1, 1)}}
+	good := &problem.Problem{Capacity: []int{1}, Steps: 1, Jobs: []problem.AdmittedJob{job(1, 1)}}
 	if _, err := Build(good, "simplex"); err == nil {
 		t.Error("no error for an unknown formulation")
 	}
-	empty := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{job(1)}}
+	empty := &problem.Problem{Capacity: []int{1}, Steps: 1, Jobs: []problem.AdmittedJob{job(1)}}
 	if _, err := Build(empty, solver.FormulationPaper); err == nil {
 		t.Error("no error for a job without sizes")
 	}
 	sized := job(1, 1, 2)
 	sized.OptionValue = []float64{0, -1}
-	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{sized}}
+	p := &problem.Problem{Capacity: []int{2}, Steps: 1, Jobs: []problem.AdmittedJob{sized}}
 	if _, err := Build(p, solver.FormulationPaper); !errors.Is(err, solver.ErrUnsuited) {
 		t.Errorf("Build() in the paper's formulation with a value of a size: %v; want it to wrap %v", err, solver.ErrUnsuited)
 	}
-	huge := &solver.Problem{Capacity: slices.Repeat([]int{1}, solver.MaxSteps), Steps: solver.MaxSteps}
+	huge := &problem.Problem{Capacity: slices.Repeat([]int{1}, solver.MaxSteps), Steps: solver.MaxSteps}
 	one := job(1, 1, 2, 4, 8, 16)
 	for range MaxColumns / (solver.MaxSteps * 6) {
 		huge.Jobs = append(huge.Jobs, one)
@@ -66,20 +67,20 @@ func TestEveryAssignment(t *testing.T) {
 	costly.OptionValue = []float64{-2, -1}
 	tests := []struct {
 		name    string
-		problem solver.Problem
+		problem problem.Problem
 	}{
-		{"no nodes", solver.Problem{Capacity: []int{0, 0}, Steps: 2, Jobs: []solver.AdmittedJob{job(2, 0, 1)}}},
-		{"only size", solver.Problem{Capacity: []int{8, 8}, Steps: 2, Jobs: []solver.AdmittedJob{job(20, 8)}}},
-		{"only size 0", solver.Problem{Capacity: []int{8}, Steps: 1, Jobs: []solver.AdmittedJob{job(20, 0)}}},
-		{"gaps", solver.Problem{Capacity: []int{9}, Steps: 1, Jobs: []solver.AdmittedJob{job(20, 1, 4, 9)}}},
-		{"neighbours", solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{job(4, 2, 3)}}},
-		{"two jobs", solver.Problem{Capacity: []int{5}, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 1, 2), weighted}}},
-		{"waiting", solver.Problem{Capacity: []int{3}, Steps: 1, Jobs: []solver.AdmittedJob{job(3, 0, 2), job(2, 1, 2)}}},
-		{"first step", solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{withDelay}}},
-		{"more is slower", solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{falling}}},
-		{"values of sizes alone", solver.Problem{Capacity: []int{3}, Steps: 1, Jobs: []solver.AdmittedJob{valued, valued}}},
-		{"values and progress", solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{valued, costly}}},
-		{"ends at once", solver.Problem{Capacity: []int{2, 2}, Steps: 2, Jobs: []solver.AdmittedJob{job(1e-6, 0, 2)}}},
+		{"no nodes", problem.Problem{Capacity: []int{0, 0}, Steps: 2, Jobs: []problem.AdmittedJob{job(2, 0, 1)}}},
+		{"only size", problem.Problem{Capacity: []int{8, 8}, Steps: 2, Jobs: []problem.AdmittedJob{job(20, 8)}}},
+		{"only size 0", problem.Problem{Capacity: []int{8}, Steps: 1, Jobs: []problem.AdmittedJob{job(20, 0)}}},
+		{"gaps", problem.Problem{Capacity: []int{9}, Steps: 1, Jobs: []problem.AdmittedJob{job(20, 1, 4, 9)}}},
+		{"neighbours", problem.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []problem.AdmittedJob{job(4, 2, 3)}}},
+		{"two jobs", problem.Problem{Capacity: []int{5}, Steps: 1, Jobs: []problem.AdmittedJob{job(3, 1, 2), weighted}}},
+		{"waiting", problem.Problem{Capacity: []int{3}, Steps: 1, Jobs: []problem.AdmittedJob{job(3, 0, 2), job(2, 1, 2)}}},
+		{"first step", problem.Problem{Capacity: []int{4}, Steps: 1, Jobs: []problem.AdmittedJob{withDelay}}},
+		{"more is slower", problem.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []problem.AdmittedJob{falling}}},
+		{"values of sizes alone", problem.Problem{Capacity: []int{3}, Steps: 1, Jobs: []problem.AdmittedJob{valued, valued}}},
+		{"values and progress", problem.Problem{Capacity: []int{4}, Steps: 1, Jobs: []problem.AdmittedJob{valued, costly}}},
+		{"ends at once", problem.Problem{Capacity: []int{2, 2}, Steps: 2, Jobs: []problem.AdmittedJob{job(1e-6, 0, 2)}}},
 	}
 	for _, test := range tests {
 		for _, formulation := range formulations() {
@@ -128,8 +129,8 @@ func TestEveryAssignment(t *testing.T) {
 }
 
 // legalPlans counts the legal plans of a problem.
-func legalPlans(p *solver.Problem) int {
-	count, plan := 0, solver.NewPlan(len(p.Jobs), p.Steps)
+func legalPlans(p *problem.Problem) int {
+	count, plan := 0, problem.NewPlan(len(p.Jobs), p.Steps)
 	var choose func(cell int)
 	choose = func(cell int) {
 		if cell == len(p.Jobs)*p.Steps {
@@ -181,7 +182,7 @@ func sideSatisfied(difference, bigM float64) bool {
 }
 
 func TestColumnNames(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{9, 9}, Steps: 2, Jobs: []solver.AdmittedJob{job(9, 1), job(9, 0, 2)}}
+	p := &problem.Problem{Capacity: []int{9, 9}, Steps: 2, Jobs: []problem.AdmittedJob{job(9, 1), job(9, 0, 2)}}
 	want := map[solver.Formulation]string{
 		solver.FormulationPaper: "[n_1_1 n_1_2 n_2_1 n_2_2 dm_1_1_1 dm_1_2_1 dm_2_1_0 dm_2_1_2 dm_2_2_0 dm_2_2_2 " +
 			"dp_1_1_1 dp_1_2_1 dp_2_1_0 dp_2_1_2 dp_2_2_0 dp_2_2_2 s_1_1 s_1_2 s_2_1 s_2_2]",
@@ -210,8 +211,8 @@ func TestObjectiveScale(t *testing.T) {
 	for _, weight := range []float64{0, 5e-324, 1e-300, 1e-58, 1e-6, 1, 1e6, solver.MaxWeight} {
 		first := job(4, 1, 2)
 		first.Gain = []float64{weight, weight}
-		p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{first}}
-		plan := solver.Plan{solver.Nodes(2, 2)}
+		p := &problem.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []problem.AdmittedJob{first}}
+		plan := problem.Plan{solver.Nodes(2, 2)}
 		for _, formulation := range formulations() {
 			m, f := newFile(t, p, formulation)
 			values := map[string]float64{}
@@ -234,7 +235,7 @@ func TestObjectiveScale(t *testing.T) {
 // for long jobs.
 func TestCoefficients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := solver.NewProblem(solvertest.Snapshots().Draw(t, "snapshot"), solver.AdmissionPreemptive)
+		p := problem.NewProblem(solvertest.Snapshots().Draw(t, "snapshot"), solver.AdmissionPreemptive)
 		for _, formulation := range formulations() {
 			_, f := newFile(t, p, formulation)
 			for name, row := range f.rows {
@@ -253,7 +254,7 @@ func BenchmarkWriteMPS(b *testing.B) {
 	for i := range 1000 {
 		s.Jobs = append(s.Jobs, solver.NewJob(fmt.Sprint("job-", i), time.Duration(60+i*37)*time.Second))
 	}
-	p := solver.NewProblem(s, solver.AdmissionFIFO)
+	p := problem.NewProblem(s, solver.AdmissionFIFO)
 	for _, formulation := range formulations() {
 		b.Run(string(formulation), func(b *testing.B) {
 			b.ReportAllocs()

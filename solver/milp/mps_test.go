@@ -12,18 +12,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // twoJobs returns the problem of the golden files: a running job of weight 2 that can have
 // 1 or 2 nodes and complete within the horizon, and a queued job that needs 30 s to start.
-func twoJobs() *solver.Problem {
+func twoJobs() *problem.Problem {
 	running := solver.NewJob("running", 600*time.Second)
 	running.CurrentNodes, running.MaxNodes, running.Weight = 2, 2, new(2.0)
 	queued := solver.NewJob("queued", time.Hour)
 	queued.MaxNodes, queued.ResizeDelay = 4, 30*time.Second
-	return solver.NewProblem(&solver.Snapshot{
+	return problem.NewProblem(&solver.Snapshot{
 		TotalNodes: 4,
 		Horizon:    solver.Horizon{Step: solver.DefaultStep, Steps: 2},
 		Jobs:       []solver.Job{running, queued},
@@ -61,7 +62,7 @@ func TestGolden(t *testing.T) {
 // TestNoJobs checks that the file of a problem without jobs is valid and has one plan. CBC reports the
 // status optimal for it, and HiGHS the status empty.
 func TestNoJobs(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{3, 3}, Steps: 2}
+	p := &problem.Problem{Capacity: []int{3, 3}, Steps: 2}
 	for _, formulation := range formulations() {
 		m, f := newFile(t, p, formulation)
 		if m.Columns() != 0 || len(f.columns) != 0 || len(f.rows) != p.Steps {

@@ -6,15 +6,15 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // integralityTolerance is the maximum distance of a solver's value from an integer.
 const integralityTolerance = 1e-5
 
 // Plan returns the plan of a solver's values by column name. Missing columns are 0. The error wraps
-// problem.ErrInvalidPlan if a value is not integral within 1e-5 or violates the bounds of its column,
+// solver.ErrInvalidPlan if a value is not integral within 1e-5 or violates the bounds of its column,
 // or if a job does not have exactly one size in a step. The plan may still exceed the pool, so the
 // caller has to check it.
 func (m *Model) Plan(solution map[string]float64) (problem.Plan, error) {
@@ -31,14 +31,14 @@ func (m *Model) Plan(solution map[string]float64) (problem.Plan, error) {
 		job := &m.problem.Jobs[i]
 		for t := range plan[i] {
 			c := m.cell(i, t)
-			if m.formulation == problem.FormulationPaper {
-				plan[i][t] = snapshot.NewOption(0, values[c[nodes]])
+			if m.formulation == solver.FormulationPaper {
+				plan[i][t] = solver.NewOption(0, values[c[nodes]])
 				continue
 			}
 			chosen := values[c[choice] : c[choice]+len(job.Options)]
 			first := slices.Index(chosen, 1)
 			if first < 0 || slices.Contains(chosen[first+1:], 1) {
-				return nil, fmt.Errorf("%w: job %d does not have exactly one size in step %d", problem.ErrInvalidPlan, i+1, t+1)
+				return nil, fmt.Errorf("%w: job %d does not have exactly one size in step %d", solver.ErrInvalidPlan, i+1, t+1)
 			}
 			plan[i][t] = job.Options[first]
 		}
@@ -52,10 +52,10 @@ func (m *Model) integer(i int, solution map[string]float64) (int, error) {
 	v := solution[name]
 	rounded := math.Round(v)
 	if !(math.Abs(v-rounded) <= integralityTolerance) { // False for NaN.
-		return 0, fmt.Errorf("%w: %s is %v; must be an integer", problem.ErrInvalidPlan, name, v)
+		return 0, fmt.Errorf("%w: %s is %v; must be an integer", solver.ErrInvalidPlan, name, v)
 	}
 	if rounded < c.lower || rounded > c.upper {
-		return 0, fmt.Errorf("%w: %s is %v; must be between %v and %v", problem.ErrInvalidPlan, name, v, c.lower, c.upper)
+		return 0, fmt.Errorf("%w: %s is %v; must be between %v and %v", solver.ErrInvalidPlan, name, v, c.lower, c.upper)
 	}
 	return int(rounded), nil
 }

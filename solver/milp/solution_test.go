@@ -11,6 +11,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestStart checks that the warm start of any legal plan is feasible, has the
@@ -18,7 +19,7 @@ import (
 func TestStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
-		p := solver.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
+		p := problem.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
 		plan := randomPlan(t, p)
 		for _, formulation := range formulations() {
 			m, f := newFile(t, p, formulation)
@@ -53,8 +54,8 @@ func TestStart(t *testing.T) {
 
 // randomPlan returns a random legal plan. Each job gets at most the nodes that remain if all later jobs
 // get their smallest sizes.
-func randomPlan(t *rapid.T, p *solver.Problem) solver.Plan {
-	plan := solver.NewPlan(len(p.Jobs), p.Steps)
+func randomPlan(t *rapid.T, p *problem.Problem) problem.Plan {
+	plan := problem.NewPlan(len(p.Jobs), p.Steps)
 	for step := range p.Steps {
 		free := p.Capacity[step]
 		for i := range p.Jobs {
@@ -77,12 +78,12 @@ func randomPlan(t *rapid.T, p *solver.Problem) solver.Plan {
 }
 
 func TestStartStops(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 1, 2)}}
+	p := &problem.Problem{Capacity: []int{2}, Steps: 1, Jobs: []problem.AdmittedJob{job(9, 1, 2)}}
 	m, err := Build(p, solver.FormulationPaper)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range m.Start(solver.Plan{solver.Nodes(2)}) {
+	for name, v := range m.Start(problem.Plan{solver.Nodes(2)}) {
 		if name != "n_1_1" || v != 2 {
 			t.Errorf("first column is %s = %v; want n_1_1 = 2", name, v)
 		}
@@ -91,23 +92,23 @@ func TestStartStops(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{9}, Steps: 1, Jobs: []solver.AdmittedJob{job(9, 0, 2), job(9, 1, 2)}}
+	p := &problem.Problem{Capacity: []int{9}, Steps: 1, Jobs: []problem.AdmittedJob{job(9, 0, 2), job(9, 1, 2)}}
 	tests := []struct {
 		name        string
 		formulation solver.Formulation
 		values      map[string]float64
-		want        solver.Plan
+		want        problem.Plan
 		problem     string // part of the error
 	}{
 		{
 			name: "missing columns are 0", formulation: solver.FormulationPaper,
 			values: map[string]float64{"n_2_1": 2, "dm_1_1_0": 1, "unknown": 0.5},
-			want:   solver.Plan{solver.Nodes(0), solver.Nodes(2)},
+			want:   problem.Plan{solver.Nodes(0), solver.Nodes(2)},
 		},
 		{
 			name: "nearly integral", formulation: solver.FormulationOneHot,
 			values: map[string]float64{"x_1_1_2": 0.999991, "x_1_1_0": -9e-6, "x_2_1_1": 1.000009},
-			want:   solver.Plan{solver.Nodes(2), solver.Nodes(1)},
+			want:   problem.Plan{solver.Nodes(2), solver.Nodes(1)},
 		},
 		{
 			name: "fractional nodes", formulation: solver.FormulationPaper,

@@ -6,37 +6,8 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
-
-// Admission is the policy that selects which jobs take part in a decision if the smallest sizes of
-// all jobs do not fit into the pool together.
-type Admission string
-
-// The admissions. AdmissionFIFO makes the model of the paper feasible. The others extend that
-// model. Under each of them, a job whose smallest legal size exceeds the pool blocks no other job.
-const (
-	// AdmissionFIFO admits the running jobs and then the queued jobs in order. It stops at the
-	// first queued job whose smallest legal size does not fit.
-	AdmissionFIFO Admission = "fifo"
-	// AdmissionOptimized admits the running jobs as AdmissionFIFO does, and every queued job.
-	// The optimizer may leave queued jobs waiting: size 0 is legal for them.
-	AdmissionOptimized Admission = "optimized"
-	// AdmissionPreemptive admits every job. Size 0 is legal for every job, so the optimizer may
-	// also preempt running jobs, except those that have used their restart budget.
-	AdmissionPreemptive Admission = "preemptive"
-	// AdmissionStartFirst admits every job. Running jobs that have used their restart budget, and then
-	// those that have not trained yet, keep at least their smallest legal size if it fits. Then the jobs that never started get at least their
-	// smallest legal size, in order, up to the first that does not fit. A new job is skipped if it
-	// would displace a running job with at most the same remaining work. Size 0 is legal for all
-	// other jobs.
-	AdmissionStartFirst Admission = "start-first"
-)
-
-// Admissions returns all admissions.
-func Admissions() []Admission {
-	return []Admission{AdmissionFIFO, AdmissionOptimized, AdmissionPreemptive, AdmissionStartFirst}
-}
 
 // admission is an admitted job of the snapshot.
 type admission struct {
@@ -44,30 +15,30 @@ type admission struct {
 	// exhausted reports that the job has no choice of waiting because it has used its restart budget.
 	mayWait, exhausted bool
 	// option is the minimum of the job, no nodes if mayWait. The minimums of all jobs fit together.
-	option snapshot.Option
+	option solver.Option
 }
 
 // admit returns the admitted jobs in the order of the snapshot. p has the groups of the snapshot.
-func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
-	m := &minimums{s: s, p: p, pool: p.SnapshotHeadroom(s), headroom: p.SnapshotHeadroom(s), assigned: make([]snapshot.Option, len(s.Jobs))}
+func (p *Problem) admit(s *solver.Snapshot, o *solver.Options) []admission {
+	m := &minimums{s: s, p: p, pool: p.SnapshotHeadroom(s), headroom: p.SnapshotHeadroom(s), assigned: make([]solver.Option, len(s.Jobs))}
 	who, queue := o.Admission, false
 	switch who {
-	case AdmissionPreemptive:
+	case solver.AdmissionPreemptive:
 		m.keepExhausted()
-	case AdmissionStartFirst:
+	case solver.AdmissionStartFirst:
 		m.keepExhausted()
 		m.keepStarting()
 		m.startNew()
-	case AdmissionFIFO, AdmissionOptimized:
-		if queue = m.keepRunning(); queue && who == AdmissionFIFO {
+	case solver.AdmissionFIFO, solver.AdmissionOptimized:
+		if queue = m.keepRunning(); queue && who == solver.AdmissionFIFO {
 			m.startQueue()
 		}
 	}
 
 	list := make([]admission, 0, len(s.Jobs))
 	for i := range s.Jobs {
-		mayWait := who == AdmissionPreemptive || who == AdmissionStartFirst ||
-			who == AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.headroom.Blocked(p.JobGroup(i))
+		mayWait := who == solver.AdmissionPreemptive || who == solver.AdmissionStartFirst ||
+			who == solver.AdmissionOptimized && queue && s.Jobs[i].Queued() && !m.headroom.Blocked(p.JobGroup(i))
 		if !m.assigned[i].IsZero() || mayWait {
 			_, exhausted := m.exhausted[i]
 			list = append(list, admission{index: i, mayWait: m.assigned[i].IsZero(), exhausted: exhausted, option: m.assigned[i]})
@@ -78,19 +49,19 @@ func (p *Problem) admit(s *snapshot.Snapshot, o *Options) []admission {
 
 // minimums assigns jobs their smallest sizes one after the other.
 type minimums struct {
-	s        *snapshot.Snapshot
+	s        *solver.Snapshot
 	p        *Problem  // has the groups
 	pool     *Headroom // of the unallocated pool
 	headroom *Headroom
-	assigned []snapshot.Option
+	assigned []solver.Option
 	// exhausted has the minimums that keepExhausted assigned.
-	exhausted map[int]snapshot.Option
-	places    []snapshot.Place
+	exhausted map[int]solver.Option
+	places    []solver.Place
 }
 
 // fitting yields the selected jobs that fit into an unallocated pool, in the order of the snapshot, each
 // with its group and smallest size. It sets places to the node types of the yielded job.
-func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, groupNodes] {
+func (m *minimums) fitting(selected func(*solver.Job) bool) iter.Seq2[int, groupNodes] {
 	return func(yield func(int, groupNodes) bool) {
 		for i := range m.s.Jobs {
 			if !selected(&m.s.Jobs[i]) {
@@ -104,7 +75,7 @@ func (m *minimums) fitting(selected func(*snapshot.Job) bool) iter.Seq2[int, gro
 	}
 }
 
-func running(j *snapshot.Job) bool { return !j.Queued() }
+func running(j *solver.Job) bool { return !j.Queued() }
 
 // groupNodes is the group of a job and its smallest size in nodes.
 type groupNodes struct{ group, smallest int }
@@ -120,7 +91,7 @@ func (m *minimums) admit(i int) bool {
 }
 
 // assign allocates an option to job i.
-func (m *minimums) assign(i int, option snapshot.Option) {
+func (m *minimums) assign(i int, option solver.Option) {
 	m.headroom.Allocate(m.p.Member(m.s, i), option)
 	m.assigned[i] = option
 }
@@ -146,7 +117,7 @@ func (m *minimums) keepRunning() bool {
 // startQueue assigns queued jobs their smallest sizes in order, up to the first that does not fit
 // into the pool. A job that exceeds the limit of its group blocks only the jobs of that group.
 func (m *minimums) startQueue() {
-	for i, needs := range m.fitting((*snapshot.Job).Queued) {
+	for i, needs := range m.fitting((*solver.Job).Queued) {
 		if !m.headroom.BlockedByLimit(needs.group, needs.smallest) && !m.admit(i) {
 			return
 		}
@@ -156,7 +127,7 @@ func (m *minimums) startQueue() {
 // keepExhausted assigns the jobs that have used their restart budgets their smallest sizes, if these fit
 // together. Otherwise any of the jobs may be paused.
 func (m *minimums) keepExhausted() {
-	room, exhausted := m.p.SnapshotHeadroom(m.s), make(map[int]snapshot.Option)
+	room, exhausted := m.p.SnapshotHeadroom(m.s), make(map[int]solver.Option)
 	for i := range m.fitting(running) {
 		if !m.s.UsedRestartBudget(i) {
 			continue
@@ -176,7 +147,7 @@ func (m *minimums) keepExhausted() {
 // keepStarting assigns running jobs that have not trained yet their smallest sizes, as far as they
 // fit. Preempting such a job would waste its startup.
 func (m *minimums) keepStarting() {
-	starting := func(j *snapshot.Job) bool { return running(j) && j.TrainingTime == 0 }
+	starting := func(j *solver.Job) bool { return running(j) && j.TrainingTime == 0 }
 	for i, needs := range m.fitting(starting) {
 		if m.assigned[i].IsZero() && needs.smallest <= m.headroom.FreeInGroup(needs.group) {
 			m.admit(i)
@@ -189,7 +160,7 @@ func (m *minimums) keepStarting() {
 // job that would displace a running job with at most the same remaining work.
 func (m *minimums) startNew() {
 	running := m.displaceable()
-	for i, needs := range m.fitting((*snapshot.Job).NeverStarted) {
+	for i, needs := range m.fitting((*solver.Job).NeverStarted) {
 		if m.headroom.FreeInGroup(needs.group) < needs.smallest {
 			continue
 		}
@@ -206,11 +177,11 @@ func (m *minimums) startNew() {
 // smallestOption returns the smallest size of job i, whose node types are in m.places. It prefers the
 // current node type of the job, then the type with the most free nodes, then the first type. It
 // returns no nodes if the job fits on no type.
-func (m *minimums) smallestOption(i int, free *Headroom) (option snapshot.Option) {
+func (m *minimums) smallestOption(i int, free *Headroom) (option solver.Option) {
 	current, largest := m.s.Current(i), 0
 	for n := range m.places {
 		l := &m.places[n]
-		smallest := snapshot.NewOption(l.Type, l.Smallest())
+		smallest := solver.NewOption(l.Type, l.Smallest())
 		if !free.rows.Fit(smallest, m.s.Jobs[i].PieceNodes) {
 			continue
 		}
@@ -226,7 +197,7 @@ func (m *minimums) smallestOption(i int, free *Headroom) (option snapshot.Option
 
 // remainingWork returns the remaining work of job i divided by its weight, in seconds on one node of
 // its mean type. If option is not zero, it includes the restart of the job with that option.
-func (m *minimums) remainingWork(i int, option snapshot.Option, places []snapshot.Place) float64 {
+func (m *minimums) remainingWork(i int, option solver.Option, places []solver.Place) float64 {
 	job, rho := &m.s.Jobs[i], 1.0
 	if len(m.s.NodeTypes) > 0 {
 		on, _ := newScalingSummary(places, nil)
@@ -243,7 +214,7 @@ func (m *minimums) remainingWork(i int, option snapshot.Option, places []snapsho
 type displaceable struct {
 	jobs []displaceableJob
 	// sizes has the sums of the smallest sizes of the jobs as Row.Nodes.
-	sizes snapshot.Rows
+	sizes solver.Rows
 	// sums has the prefix sums of the smallest sizes, per row, in the order of remaining work. It is
 	// nil until a new job does not fit in addition to all jobs, because most decisions do not need the
 	// order.
@@ -252,7 +223,7 @@ type displaceable struct {
 
 type displaceableJob struct {
 	index         int
-	option        snapshot.Option // its smallest size
+	option        solver.Option // its smallest size
 	remainingWork float64
 }
 
@@ -271,7 +242,7 @@ func (m *minimums) displaceable() *displaceable {
 }
 
 // noNodes returns the rows with 0 nodes each.
-func (m *minimums) noNodes() snapshot.Rows {
+func (m *minimums) noNodes() solver.Rows {
 	rows := slices.Clone(m.pool.rows)
 	for n := range rows {
 		rows[n].Nodes = 0
@@ -280,7 +251,7 @@ func (m *minimums) noNodes() snapshot.Rows {
 }
 
 // addTo adds the smallest size of the job to the rows that count it.
-func (j *displaceableJob) addTo(rows snapshot.Rows, s *snapshot.Snapshot) {
+func (j *displaceableJob) addTo(rows solver.Rows, s *solver.Snapshot) {
 	counting := rows.Counting(j.option, s.Jobs[j.index].PieceNodes)
 	for n := range counting {
 		counting[n].Nodes += int(j.option.Nodes)
@@ -290,7 +261,7 @@ func (j *displaceableJob) addTo(rows snapshot.Rows, s *snapshot.Snapshot) {
 // fits reports whether an option of job i fits in addition to the smallest sizes of the running jobs
 // that have at most the same remaining work. Of the capacities, those of all node types that the job
 // runs on count together. They are in m.places.
-func (d *displaceable) fits(m *minimums, i int, option snapshot.Option) bool {
+func (d *displaceable) fits(m *minimums, i int, option solver.Option) bool {
 	if m.fitsBeside(i, option, d.sizes) {
 		return true
 	}
@@ -305,7 +276,7 @@ func (d *displaceable) fits(m *minimums, i int, option snapshot.Option) bool {
 }
 
 // fitsBeside reports whether an option of job i fits into the free nodes in addition to the given sizes.
-func (m *minimums) fitsBeside(i int, option snapshot.Option, sizes snapshot.Rows) bool {
+func (m *minimums) fitsBeside(i int, option solver.Option, sizes solver.Rows) bool {
 	free, pieceNodes := 0, m.s.Jobs[i].PieceNodes
 	for n := range m.places {
 		on := m.places[n].Type
@@ -323,11 +294,11 @@ func (d *displaceable) sort(m *minimums) {
 	if d.sums != nil {
 		return
 	}
-	var places []snapshot.Place
+	var places []solver.Place
 	for n := range d.jobs {
 		job := &d.jobs[n]
 		places = m.s.Places(job.index, places)
-		job.remainingWork = m.remainingWork(job.index, snapshot.Option{}, places)
+		job.remainingWork = m.remainingWork(job.index, solver.Option{}, places)
 	}
 	slices.SortFunc(d.jobs, func(a, b displaceableJob) int { return cmp.Compare(a.remainingWork, b.remainingWork) })
 	d.sums = make([][]int, len(d.sizes))
@@ -347,9 +318,9 @@ func (d *displaceable) sort(m *minimums) {
 // withoutRestarts returns the options of a job that has used its restart budget: no nodes, if it may wait,
 // and the sizes up to its current size on its node type. If its minimum is on another type, it may have to
 // move. It then has all options on other types in addition.
-func withoutRestarts(options []snapshot.Option, current, minimum snapshot.Option) []snapshot.Option {
+func withoutRestarts(options []solver.Option, current, minimum solver.Option) []solver.Option {
 	mayMove := !minimum.IsZero() && minimum.Type != current.Type
-	return slices.DeleteFunc(options, func(o snapshot.Option) bool {
+	return slices.DeleteFunc(options, func(o solver.Option) bool {
 		if o.IsZero() {
 			return false
 		}

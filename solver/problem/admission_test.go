@@ -11,7 +11,17 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
+
+// valid returns a valid snapshot of the given number of jobs.
+func valid(jobs int) *solver.Snapshot {
+	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon()}
+	for i := range jobs {
+		s.Jobs = append(s.Jobs, solver.NewJob(fmt.Sprintf("job-%d", i), time.Hour))
+	}
+	return s
+}
 
 // jobsOn returns a snapshot of jobs with the given current nodes and minimums.
 func jobsOn(nodes int, current, minimums []int) *solver.Snapshot {
@@ -79,7 +89,7 @@ func TestAdmission(t *testing.T) {
 			solver.AdmissionFIFO: test.fifo, solver.AdmissionOptimized: test.optimized, solver.AdmissionPreemptive: test.preempted,
 		} {
 			t.Run(test.name+"/"+string(admission), func(t *testing.T) {
-				p := solver.NewProblem(test.snapshot, admission)
+				p := problem.NewProblem(test.snapshot, admission)
 				got := smallest{}
 				for _, job := range p.Jobs {
 					got[job.Index] = int(job.Options[0].Nodes)
@@ -87,7 +97,7 @@ func TestAdmission(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("smallest size per admitted job (-want +got):\n%s", diff)
 				}
-				if !slices.IsSortedFunc(p.Jobs, func(a, b solver.AdmittedJob) int { return a.Index - b.Index }) {
+				if !slices.IsSortedFunc(p.Jobs, func(a, b problem.AdmittedJob) int { return a.Index - b.Index }) {
 					t.Error("the jobs are not in the order of the snapshot")
 				}
 			})
@@ -99,8 +109,8 @@ func TestAdmissionProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
 		for _, admission := range solver.Admissions() {
-			p := solver.NewProblem(s, admission)
-			plan := solver.NewPlan(len(p.Jobs), p.Steps)
+			p := problem.NewProblem(s, admission)
+			plan := problem.NewPlan(len(p.Jobs), p.Steps)
 			admitted := make([]bool, len(s.Jobs))
 			for n := range p.Jobs {
 				job := &p.Jobs[n]
@@ -194,7 +204,7 @@ func TestStartFirst(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := &solver.Snapshot{TotalNodes: test.nodes, Horizon: solver.DefaultHorizon(), Jobs: test.jobs}
 			forced := []string{}
-			for _, j := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+			for _, j := range problem.NewProblem(s, solver.AdmissionStartFirst).Jobs {
 				if !j.Options[0].IsZero() {
 					forced = append(forced, s.Jobs[j.Index].ID)
 				}
@@ -213,7 +223,7 @@ func TestStartFirstWithoutETA(t *testing.T) {
 	old.CurrentNodes, old.TrainingTime, old.WorkDone = 1, 10*time.Hour, 10*time.Hour
 	s := &solver.Snapshot{TotalNodes: 1, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{old, young}}
 	for objective, starts := range map[solver.Objective]bool{solver.ObjectiveProgress: true, solver.ObjectiveTotalTime: false} {
-		p := solver.NewProblemFor(s, solver.Options{Objective: objective, Admission: solver.AdmissionStartFirst}.WithDefaults())
+		p := problem.NewProblemFor(s, solver.Options{Objective: objective, Admission: solver.AdmissionStartFirst}.WithDefaults())
 		if got := !p.Jobs[1].Options[0].IsZero(); got != starts {
 			t.Errorf("%s: the new job has to start: %v; want %v", objective, got, starts)
 		}
@@ -233,7 +243,7 @@ func TestStartFirstOnTypes(t *testing.T) {
 		NodeTypes: []solver.NodeType{{ID: "x", Nodes: 4}, {ID: "y", Nodes: 6}}, Horizon: solver.DefaultHorizon(),
 		Jobs: []solver.Job{runs("a", "x"), runs("b", "y"), starts},
 	}).WithDefaults()
-	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults())
+	p := problem.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}.WithDefaults())
 	if got := p.Jobs[2].Options; got[0].IsZero() {
 		t.Errorf("the new job has the options %v; want a start in addition to the other jobs", got)
 	}
@@ -247,8 +257,8 @@ func TestNeverFittingBlocksNoJob(t *testing.T) {
 		small := solver.NewJob("small", time.Hour)
 		s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{big, small}}
 		for _, admission := range solver.Admissions() {
-			p := solver.NewProblem(s, admission)
-			if !slices.ContainsFunc(p.Jobs, func(j solver.AdmittedJob) bool { return j.Index == 1 }) {
+			p := problem.NewProblem(s, admission)
+			if !slices.ContainsFunc(p.Jobs, func(j problem.AdmittedJob) bool { return j.Index == 1 }) {
 				t.Errorf("%s, with %d nodes occupied: the job that fits is not admitted", admission, current)
 			}
 		}
@@ -302,7 +312,7 @@ func TestStartFirstProperties(t *testing.T) {
 			}
 		}
 		got := make([]bool, len(s.Jobs))
-		for _, job := range solver.NewProblem(s, solver.AdmissionStartFirst).Jobs {
+		for _, job := range problem.NewProblem(s, solver.AdmissionStartFirst).Jobs {
 			got[job.Index] = !job.Options[0].IsZero()
 		}
 		if !slices.Equal(got, want) {
@@ -342,11 +352,11 @@ func TestRestartBudget(t *testing.T) {
 			unrestricted.Jobs[i].RecentRestarts = nil
 		}
 		options := map[int][]solver.Option{}
-		for _, job := range solver.NewProblemFor(unrestricted, o.WithDefaults()).Jobs {
+		for _, job := range problem.NewProblemFor(unrestricted, o.WithDefaults()).Jobs {
 			options[job.Index] = job.Options
 		}
 		mayPause := o.Admission == solver.AdmissionPreemptive || o.Admission == solver.AdmissionStartFirst
-		for _, job := range solver.NewProblemFor(s, o.WithDefaults()).Jobs {
+		for _, job := range problem.NewProblemFor(s, o.WithDefaults()).Jobs {
 			if !exhausted[job.Index] {
 				continue
 			}

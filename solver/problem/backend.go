@@ -2,39 +2,15 @@ package problem
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math"
-)
 
-// BackendName names a backend in options, reports, flags and metrics.
-type BackendName string
-
-// The backends.
-const (
-	BackendExact  BackendName = "exact"  // embedded, the default
-	BackendCBC    BackendName = "cbc"    // the MILP on CBC
-	BackendHiGHS  BackendName = "highs"  // the MILP on HiGHS
-	BackendGreedy BackendName = "greedy" // the four rules of the paper
-)
-
-// buildsMILP reports whether the backend passes a MILP to an external solver.
-func (b BackendName) buildsMILP() bool { return b == BackendCBC || b == BackendHiGHS }
-
-// Formulation is the mixed-integer linear program (MILP) that is passed to an external solver.
-type Formulation string
-
-// The formulations. They have the same optimum.
-const (
-	FormulationOneHot Formulation = "one-hot" // one binary per job, step and size
-	FormulationPaper  Formulation = "paper"   // the paper's final formulation, verbatim
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Backend solves problems. Implementations are safe for concurrent use. They keep no state between
 // calls that could change a result.
 type Backend interface {
 	// Name returns the backend's name.
-	Name() BackendName
+	Name() solver.BackendName
 	// Solve returns the best plan for p that it finds until ctx is done. If ctx stopped the
 	// search, the limit of the result is LimitTime. An error means that no plan was found. It
 	// wraps ErrUnavailable, ErrTimedOut or ErrInvalidPlan if one of them is the cause.
@@ -56,26 +32,12 @@ type SolveOptions struct {
 	// means that the search has to prove optimality.
 	RelativeGap float64
 	// Formulation is the MILP that a backend passes to an external solver.
-	Formulation Formulation
+	Formulation solver.Formulation
 	// Incumbent is an initial plan. It may be nil or illegal. Backends do not change it.
 	Incumbent Plan
 	// Certificate requests Result.Certificate.
 	Certificate bool
 }
-
-// Errors of Backend.Solve.
-var (
-	// ErrUnavailable means that the backend cannot be called at present.
-	ErrUnavailable = errors.New("backend is unavailable")
-	// ErrUnsuited means that the backend does not support the problem, for example because the
-	// problem is too large. It wraps ErrUnavailable.
-	ErrUnsuited = fmt.Errorf("%w for this problem", ErrUnavailable)
-	// ErrTimedOut means that the backend had no plan when its time budget expired.
-	ErrTimedOut = errors.New("backend has no plan in time")
-	// ErrInvalidPlan means that the backend returned no legal plan: fractional values, an illegal
-	// size, or a claim that the problem is infeasible.
-	ErrInvalidPlan = errors.New("backend has no valid plan")
-)
 
 // Result is the result of Backend.Solve.
 type Result struct {
@@ -94,9 +56,9 @@ type Result struct {
 	// Certificate is the data that a checker of the bound needs in addition to the plan and
 	// NodePrices. It is nil if it was not requested, if the checker needs no further data, or if
 	// the backend proves no bound.
-	Certificate Certificate
+	Certificate solver.Certificate
 	// Limit is the reason why the search stopped.
-	Limit Limit
+	Limit solver.Limit
 	// Heuristic reports that no search was made. Such a plan may leave an admitted queued job
 	// waiting, so it is checked against Problem.WithWaiting.
 	Heuristic bool
@@ -115,31 +77,4 @@ type Claim struct {
 	Optimal bool
 	// Objective and Bound are the values that the solver reports, NaN if it reports none.
 	Objective, Bound float64
-}
-
-// Limit is the reason why a search stopped.
-type Limit string
-
-// The limits.
-const (
-	LimitNone Limit = "none" // the search is complete
-	LimitGap  Limit = "gap"  // the requested gap was reached
-	LimitTime Limit = "time" // the time budget expired
-	LimitWork Limit = "work" // the search used up its work limit, which is deterministic
-)
-
-// OptimalGap is the largest relative gap at which a plan counts as proven optimal.
-const OptimalGap = 1e-9
-
-// tiny keeps the relative gap of an objective of 0 defined.
-const tiny = 1e-12
-
-// RelativeGap returns the gap between an objective and an upper bound,
-// (bound - objective) / max(|bound|, |objective|, tiny). It is never negative, and +Inf if the
-// bound is +Inf.
-func RelativeGap(objective, bound float64) float64 {
-	if math.IsInf(bound, 1) {
-		return bound
-	}
-	return max(0, bound-objective) / max(math.Abs(bound), math.Abs(objective), tiny)
 }

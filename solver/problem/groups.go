@@ -3,7 +3,7 @@ package problem
 import (
 	"math"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // NoLimit is the limit of a group without a limit.
@@ -24,7 +24,7 @@ type AdmittedGroup struct {
 
 // GroupsOf returns a problem without jobs that has the groups of a valid snapshot. Their floors are
 // the quotas.
-func GroupsOf(s *snapshot.Snapshot) *Problem {
+func GroupsOf(s *solver.Snapshot) *Problem {
 	p := new(Problem)
 	if len(s.Groups) == 0 {
 		return p
@@ -32,7 +32,7 @@ func GroupsOf(s *snapshot.Snapshot) *Problem {
 	tree := s.GroupTree()
 	p.Groups, p.GroupOf = make([]AdmittedGroup, len(s.Groups)), make([]int, len(s.Jobs))
 	for g := range s.Groups {
-		p.Groups[g] = AdmittedGroup{Parent: tree.Parents[g], Limit: snapshot.ValueOr(s.Groups[g].Limit, NoLimit), Floor: s.Groups[g].Quota}
+		p.Groups[g] = AdmittedGroup{Parent: tree.Parents[g], Limit: solver.ValueOr(s.Groups[g].Limit, NoLimit), Floor: s.Groups[g].Quota}
 	}
 	for i := range s.Jobs {
 		p.GroupOf[i] = tree.Find(s.Jobs[i].GroupID)
@@ -49,7 +49,7 @@ func (p *Problem) JobGroup(i int) int {
 }
 
 // Member returns the bounds of job i of the snapshot of p.
-func (p *Problem) Member(s *snapshot.Snapshot, i int) Member {
+func (p *Problem) Member(s *solver.Snapshot, i int) Member {
 	return Member{Group: p.JobGroup(i), PieceNodes: s.Jobs[i].PieceNodes}
 }
 

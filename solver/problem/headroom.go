@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Member identifies the bounds that count the nodes of a job in addition to the capacity.
@@ -23,7 +23,7 @@ type Headroom struct {
 	// Idle is the number of free nodes of the pool. It is negative if more nodes are allocated than
 	// the pool has.
 	Idle      int
-	rows      snapshot.Rows // with the free nodes of each row
+	rows      solver.Rows // with the free nodes of each row
 	groups    []AdmittedGroup
 	groupFree []int // free nodes of the limit of each group, NoLimit if it has none
 	blocked   []bool
@@ -31,9 +31,9 @@ type Headroom struct {
 
 // NewHeadroom returns the headroom of an unallocated pool. Nil rows mean that the capacity is the only
 // row.
-func NewHeadroom(nodes int, rows snapshot.Rows, groups []AdmittedGroup) *Headroom {
+func NewHeadroom(nodes int, rows solver.Rows, groups []AdmittedGroup) *Headroom {
 	if rows == nil {
-		rows = snapshot.PoolRow(nodes)
+		rows = solver.PoolRow(nodes)
 	}
 	r := &Headroom{Idle: nodes, rows: slices.Clone(rows), groups: groups, groupFree: make([]int, len(groups)), blocked: make([]bool, len(groups))}
 	for g := range groups {
@@ -49,23 +49,23 @@ func (p *Problem) Headroom() *Headroom {
 
 // SnapshotHeadroom returns the headroom of the unallocated pool of a valid snapshot. It also returns
 // a function that returns the bounds of a job by its position in the snapshot.
-func SnapshotHeadroom(s *snapshot.Snapshot) (headroom *Headroom, member func(int) Member) {
+func SnapshotHeadroom(s *solver.Snapshot) (headroom *Headroom, member func(int) Member) {
 	p := GroupsOf(s)
 	return p.SnapshotHeadroom(s), func(i int) Member { return p.Member(s, i) }
 }
 
 // SnapshotHeadroom returns the headroom of the unallocated pool of a snapshot. p has its groups.
-func (p *Problem) SnapshotHeadroom(s *snapshot.Snapshot) *Headroom {
+func (p *Problem) SnapshotHeadroom(s *solver.Snapshot) *Headroom {
 	return NewHeadroom(s.TotalNodes, s.Rows(), p.Groups)
 }
 
 // Allocate allocates an option to a job.
-func (r *Headroom) Allocate(job Member, option snapshot.Option) { r.allocate(job, option, 1) }
+func (r *Headroom) Allocate(job Member, option solver.Option) { r.allocate(job, option, 1) }
 
 // Release releases the option of a job.
-func (r *Headroom) Release(job Member, option snapshot.Option) { r.allocate(job, option, -1) }
+func (r *Headroom) Release(job Member, option solver.Option) { r.allocate(job, option, -1) }
 
-func (r *Headroom) allocate(job Member, option snapshot.Option, times int) {
+func (r *Headroom) allocate(job Member, option solver.Option, times int) {
 	nodes := times * int(option.Nodes)
 	r.Idle -= nodes
 	counting := r.rows.Counting(option, job.PieceNodes)
@@ -83,31 +83,31 @@ func (r *Headroom) allocate(job Member, option snapshot.Option, times int) {
 func (r *Headroom) FreeOfType(nodeType int) int { return r.rows.Of(nodeType)[0].Nodes }
 
 // Fits reports whether an option of a job fits into all rows and group limits that count it.
-func (r *Headroom) Fits(job Member, option snapshot.Option) bool {
+func (r *Headroom) Fits(job Member, option solver.Option) bool {
 	return r.FitsRows(job, option) && int(option.Nodes) <= r.FreeInGroup(job.Group)
 }
 
 // FitsRows reports whether an option of a job fits into all rows that count it.
-func (r *Headroom) FitsRows(job Member, option snapshot.Option) bool {
+func (r *Headroom) FitsRows(job Member, option solver.Option) bool {
 	return r.rows.Fit(option, job.PieceNodes)
 }
 
 // FitsSmallest reports whether the smallest size of job i of a snapshot fits into the rows on any node
 // type.
-func (r *Headroom) FitsSmallest(s *snapshot.Snapshot, i int) bool {
+func (r *Headroom) FitsSmallest(s *solver.Snapshot, i int) bool {
 	return s.FitsRows(i, r.rows)
 }
 
 // SizeLimited reports whether the capacity suffices for the smallest size of job i of a snapshot on some
 // node type and size limits do not.
-func (r *Headroom) SizeLimited(s *snapshot.Snapshot, i int) bool {
+func (r *Headroom) SizeLimited(s *solver.Snapshot, i int) bool {
 	return len(s.SizeLimits) > 0 && !r.FitsSmallest(s, i) &&
-		slices.ContainsFunc(s.Places(i, nil), func(l snapshot.Place) bool { return l.Smallest() <= r.FreeOfType(l.Type) })
+		slices.ContainsFunc(s.Places(i, nil), func(l solver.Place) bool { return l.Smallest() <= r.FreeOfType(l.Type) })
 }
 
 // Excess returns the number of nodes by which the bounds that count an allocated option of a job are
 // exceeded: the maximum over its rows and groups, at most 0 if none is exceeded.
-func (r *Headroom) Excess(job Member, option snapshot.Option) int {
+func (r *Headroom) Excess(job Member, option solver.Option) int {
 	free := r.FreeInGroup(job.Group)
 	for _, row := range r.rows.Counting(option, job.PieceNodes) {
 		free = min(free, row.Nodes)
@@ -140,7 +140,7 @@ func (r *Headroom) MaxNodes(job Member, nodeType int) int {
 
 // LargestOption returns the fastest option of job i of a snapshot among the largest legal sizes that
 // fit on each node type. It returns no nodes if no size fits.
-func (r *Headroom) LargestOption(s *snapshot.Snapshot, i int, job Member) (option snapshot.Option) {
+func (r *Headroom) LargestOption(s *solver.Snapshot, i int, job Member) (option solver.Option) {
 	fastest := 0.0
 	for _, l := range s.Places(i, nil) {
 		sizes := l.AppendSizes(nil)
@@ -149,7 +149,7 @@ func (r *Headroom) LargestOption(s *snapshot.Snapshot, i int, job Member) (optio
 			continue
 		}
 		if speed := l.Factor * speedOf(l.Job, float64(sizes[n-1])); speed > fastest {
-			option, fastest = snapshot.NewOption(l.Type, sizes[n-1]), speed
+			option, fastest = solver.NewOption(l.Type, sizes[n-1]), speed
 		}
 	}
 	return option
@@ -166,7 +166,7 @@ func (r *Headroom) SmallestLimit(group int) int {
 
 // Exceeded reports whether more nodes are allocated than the pool has or a limit allows.
 func (r *Headroom) Exceeded() bool {
-	return slices.ContainsFunc(r.rows, func(row snapshot.Row) bool { return row.Nodes < 0 }) || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0
+	return slices.ContainsFunc(r.rows, func(row solver.Row) bool { return row.Nodes < 0 }) || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0
 }
 
 // BlockGroups blocks the group and those of its ancestors whose limits leave fewer than the given
@@ -235,7 +235,7 @@ func (p *Problem) HeadroomAtMinimum() *Headroom {
 }
 
 // MinOption returns the minimum of job i. The minimums of all jobs are a legal step of a plan.
-func (p *Problem) MinOption(i int) snapshot.Option {
+func (p *Problem) MinOption(i int) solver.Option {
 	if p.FeasibleOptions != nil {
 		return p.FeasibleOptions[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // inGroup returns a job of a group with one size and the given current nodes.
@@ -94,7 +95,7 @@ func TestAdmissionWithGroups(t *testing.T) {
 				t.Fatal(bad)
 			}
 			for _, admission := range solver.Admissions() {
-				p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
+				p := problem.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
 				var forced []string
 				for i := range p.Jobs {
 					if !p.Jobs[i].Options[0].IsZero() {
@@ -123,7 +124,7 @@ func TestFloors(t *testing.T) {
 			inGroup("beyond the limit", "b", 6, 0), inGroup("beyond the pool", "never", 16, 0),
 		},
 	}
-	p := solver.NewProblemFor(s, solver.Options{
+	p := problem.NewProblemFor(s, solver.Options{
 		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive,
 		TotalTime: solver.TotalTimeOptions{QuotaPrice: new(2.0)},
 	})
@@ -134,11 +135,11 @@ func TestFloors(t *testing.T) {
 	if diff := cmp.Diff([]int{9, 4, 3, 0, 0}, floors); diff != "" {
 		t.Errorf("wrong floors (-want +got):\n%s", diff)
 	}
-	nothing := solver.Plan{solver.Nodes(0), solver.Nodes(0), solver.Nodes(0), solver.Nodes(0)}
+	nothing := problem.Plan{solver.Nodes(0), solver.Nodes(0), solver.Nodes(0), solver.Nodes(0)}
 	if got, want := p.Objective(nothing), -2.0*(9+4+3); got != want {
 		t.Errorf("the objective of nothing is %v; want %v", got, want)
 	}
-	only := solver.Plan{solver.Nodes(0), solver.Nodes(5), solver.Nodes(0), solver.Nodes(0)}
+	only := problem.Plan{solver.Nodes(0), solver.Nodes(5), solver.Nodes(0), solver.Nodes(0)}
 	if got, want := p.Objective(only), p.Jobs[1].Value(solver.Nodes(5))-2*(4+4); got != want {
 		t.Errorf("the objective of b5 alone is %v; want %v", got, want)
 	}
@@ -151,11 +152,11 @@ func TestCheckLimits(t *testing.T) {
 		Groups: []solver.Group{{ID: "d", Limit: new(8)}, {ID: "a", ParentID: "d"}, {ID: "b", ParentID: "d"}},
 		Jobs:   []solver.Job{inGroup("a4", "a", 4, 0), inGroup("b5", "b", 5, 0)},
 	}
-	p := solver.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive})
-	if err := p.Check(solver.Plan{solver.Nodes(4), solver.Nodes(0)}); err != nil {
+	p := problem.NewProblemFor(s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive})
+	if err := p.Check(problem.Plan{solver.Nodes(4), solver.Nodes(0)}); err != nil {
 		t.Errorf("a legal plan: %v", err)
 	}
-	if err := p.Check(solver.Plan{solver.Nodes(4), solver.Nodes(5)}); err == nil {
+	if err := p.Check(problem.Plan{solver.Nodes(4), solver.Nodes(5)}); err == nil {
 		t.Error("a plan of 9 nodes for a group of at most 8 passes")
 	}
 }

@@ -5,17 +5,17 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Plan has the option of every admitted job in every step: plan[i][t] is the option of job i of
 // Problem.Jobs in step t, counted from 0. Only the first step is executed. The next decision starts
 // from a new snapshot, which is the rolling horizon of the paper.
-type Plan [][]snapshot.Option
+type Plan [][]solver.Option
 
 // NewPlan returns a plan in which no job occupies nodes. It allocates one block of memory.
 func NewPlan(jobs, steps int) Plan {
-	block := make([]snapshot.Option, jobs*steps)
+	block := make([]solver.Option, jobs*steps)
 	plan := make(Plan, jobs)
 	for i := range plan {
 		plan[i], block = block[:steps:steps], block[steps:]
@@ -85,7 +85,7 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 }
 
 // formatOptions formats options for people, with the position of their type if there are types.
-func (p *Problem) formatOptions(options ...snapshot.Option) string {
+func (p *Problem) formatOptions(options ...solver.Option) string {
 	parts := make([]string, len(options))
 	for n, option := range options {
 		if parts[n] = strconv.Itoa(int(option.Nodes)); p.Rows != nil {
@@ -129,7 +129,7 @@ func (p *Problem) RoundingError(plan Plan) float64 {
 }
 
 // Value returns the contribution of the job to the objective with the given options, one per step.
-func (j *AdmittedJob) Value(options []snapshot.Option) float64 {
+func (j *AdmittedJob) Value(options []solver.Option) float64 {
 	served, value, n, first := 0.0, 0.0, 0, 0
 	for t, k := range options {
 		n = j.position(k, n)
@@ -147,7 +147,7 @@ func (j *AdmittedJob) Value(options []snapshot.Option) float64 {
 
 // Progress returns the cumulative share (0 to 1) of the job's remaining work that is done by the end
 // of each step with the given options, one per step.
-func (j *AdmittedJob) Progress(options []snapshot.Option) []float64 {
+func (j *AdmittedJob) Progress(options []solver.Option) []float64 {
 	served, n := 0.0, 0
 	progress := make([]float64, len(options))
 	for t, k := range options {
@@ -160,7 +160,7 @@ func (j *AdmittedJob) Progress(options []snapshot.Option) []float64 {
 
 // position returns the position of an option in Options, -1 if it is not legal. It tries near first,
 // the position in the previous step, which is usually the same. A near of -1 means none.
-func (j *AdmittedJob) position(k snapshot.Option, near int) int {
+func (j *AdmittedJob) position(k solver.Option, near int) int {
 	if near >= 0 && j.Options[near] == k {
 		return near
 	}
@@ -198,7 +198,7 @@ func (p *Problem) ReleaseFinished(plan Plan) {
 // ReleaseFinished sets the job's option to its first legal option in every step after the job has
 // finished, as in the simplified model of the paper. The plan stays legal and its objective does not
 // change.
-func (j *AdmittedJob) ReleaseFinished(options []snapshot.Option) {
+func (j *AdmittedJob) ReleaseFinished(options []solver.Option) {
 	served, n := 0.0, 0
 	for t, k := range options {
 		if served >= j.Demand {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Problem is the optimization model of a snapshot after admission. It is immutable, so backends can
@@ -17,7 +17,7 @@ type Problem struct {
 	Capacity []int
 	// Rows are the capacities of the node types and the size limits. They are nil if Capacity is the
 	// only row. Only a problem with a single step and without groups has rows.
-	Rows snapshot.Rows
+	Rows solver.Rows
 	// Steps is the number of steps of the horizon, T.
 	Steps int
 	// Jobs are the admitted jobs in the order of the snapshot.
@@ -36,7 +36,7 @@ type Problem struct {
 	QuotaPrice float64
 	// FeasibleOptions has one option per job that fit together, from the admission. It is nil if
 	// Rows are nil, because the first options of all jobs then fit together.
-	FeasibleOptions []snapshot.Option
+	FeasibleOptions []solver.Option
 }
 
 // AdmittedJob is a job of the model. Its contribution to the objective under a plan is
@@ -53,13 +53,13 @@ type AdmittedJob struct {
 	// Exhausted reports that the job would be allowed to wait if it had not used its restart budget.
 	Exhausted bool
 	// Current is the current allocation of the job. The zero value means that the job is queued.
-	Current snapshot.Option
+	Current solver.Option
 	// TrainingTime is the time for which the job has trained so far.
 	TrainingTime time.Duration
 	// Options are the legal options (K_i in the paper) in the order of Option.Compare, at least
 	// one. The first is no nodes if the admission allows the job to wait. Jobs may share this slice
 	// and the next two.
-	Options []snapshot.Option
+	Options []solver.Option
 	// FirstStepWork is the work of each option in the first step, after ResizeDelay, and
 	// StepWork is the work in every later step. The unit is seconds on one reference node.
 	FirstStepWork, StepWork []float64
@@ -77,13 +77,13 @@ type AdmittedJob struct {
 
 // NewProblem admits jobs of a valid snapshot and builds the model of ObjectiveProgress, which is the
 // model of the paper.
-func NewProblem(s *snapshot.Snapshot, admission Admission) *Problem {
-	return NewProblemFor(s, Options{Objective: ObjectiveProgress, Admission: admission})
+func NewProblem(s *solver.Snapshot, admission solver.Admission) *Problem {
+	return NewProblemFor(s, solver.Options{Objective: solver.ObjectiveProgress, Admission: admission})
 }
 
 // NewProblemFor admits jobs of a valid snapshot and builds the model of the objective in the options,
 // which have their defaults.
-func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
+func NewProblemFor(s *solver.Snapshot, o solver.Options) *Problem {
 	horizon := o.Horizon(s)
 	oneStep := o.Spec().OneStep
 	p := new(Problem)
@@ -98,8 +98,8 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	}
 	admitted := p.admit(s, &o)
 	p.Jobs = make([]AdmittedJob, len(admitted))
-	var places []snapshot.Place
-	var options, block []snapshot.Option
+	var places []solver.Place
+	var options, block []solver.Option
 	var sizes []int
 	var served, work []float64
 	previous := map[int]int{} // the previous job with each number of options
@@ -111,7 +111,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 	for n, a := range admitted {
 		places, options = s.Places(a.index, places), options[:0]
 		if a.mayWait {
-			options = append(options, snapshot.Option{})
+			options = append(options, solver.Option{})
 		}
 		for k := range places {
 			options, sizes = places[k].AppendOptions(options, sizes, p.Rows)
@@ -135,7 +135,7 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 		}
 	}
 	p.admitGroups()
-	if o.Objective == ObjectiveProgress {
+	if o.Objective == solver.ObjectiveProgress {
 		p.fillProgress(s)
 	} else {
 		p.fillTotalTime(s, &o)
@@ -145,8 +145,8 @@ func NewProblemFor(s *snapshot.Snapshot, o Options) *Problem {
 
 // Demand returns the demand d_i of job i of a snapshot under the objective of the options, in seconds on
 // one reference node. It is greater than 0.
-func Demand(s *snapshot.Snapshot, o *Options, i int) float64 {
-	if o.Objective == ObjectiveProgress {
+func Demand(s *solver.Snapshot, o *solver.Options, i int) float64 {
+	if o.Objective == solver.ObjectiveProgress {
 		return atLeastShareOfWork(s, i)
 	}
 	return totalTimeDemand(s, i)
@@ -184,7 +184,7 @@ const restartsPerStep = 3
 // step, a job that grows from c nodes to k stays on c nodes for r = ResizeDelay, so the work is
 // r * speed(c) + (p - r) * speed(k). The work of a job with a restart time r that is resized or
 // resumed is (p - r) * speed(k). r is limited to longestRestart seconds.
-func setWork(s *snapshot.Snapshot, j *AdmittedJob, places []snapshot.Place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
+func setWork(s *solver.Snapshot, j *AdmittedJob, places []solver.Place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.ResizeDelay, step).Seconds()
 	stay, move := min(job.Restart(false).Seconds(), longestRestart), min(job.Restart(true).Seconds(), longestRestart)
@@ -227,7 +227,7 @@ type speedsAtPowers struct {
 }
 
 // speed returns j.Speed(nodes).
-func (p *speedsAtPowers) speed(j *snapshot.Job, nodes int) float64 {
+func (p *speedsAtPowers) speed(j *solver.Job, nodes int) float64 {
 	if j.Scaling.Speeds != nil || bits.OnesCount(uint(nodes)) != 1 {
 		return j.Speed(nodes)
 	}
@@ -273,7 +273,7 @@ func (j *AdmittedJob) Queued() bool { return j.Current.IsZero() }
 
 // SmallestSize returns the smallest legal size of the job above 0, in nodes.
 func (j *AdmittedJob) SmallestSize() int {
-	smallest := snapshot.MaxNodes
+	smallest := solver.MaxNodes
 	for _, option := range j.Options {
 		if !option.IsZero() {
 			smallest = min(smallest, int(option.Nodes))
@@ -293,7 +293,7 @@ func (p *Problem) WithWaiting() *Problem {
 		if !job.Queued() || job.Options[0].IsZero() {
 			continue
 		}
-		job.Options = append([]snapshot.Option{{}}, job.Options...)
+		job.Options = append([]solver.Option{{}}, job.Options...)
 		for _, data := range []*[]float64{&job.FirstStepWork, &job.StepWork, &job.OptionValue, &job.ChangeCost} {
 			if *data != nil {
 				*data = append([]float64{0}, *data...)

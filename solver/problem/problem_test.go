@@ -30,11 +30,11 @@ func TestNewProblem(t *testing.T) {
 	s.Jobs[1].TrainingTime = time.Minute
 	s.Jobs[1].AllowedNodes = []int{1, 3, 20}
 	s.Jobs[1].Scaling.Speeds = []float64{1, 2.5}
-	want := &solver.Problem{
+	want := &problem.Problem{
 		Capacity: []int{9, 9, 9},
 		Steps:    3,
 		Demands:  []float64{1.5, 3600},
-		Jobs: []solver.AdmittedJob{
+		Jobs: []problem.AdmittedJob{
 			{
 				Index: 0, Member: problem.Member{Group: -1}, Demand: 1.5, Gain: []float64{3, 3, 3}, Options: solver.Nodes(0, 2, 4),
 				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
@@ -45,7 +45,7 @@ func TestNewProblem(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, solver.NewProblem(s, solver.AdmissionOptimized), approx()); diff != "" {
+	if diff := cmp.Diff(want, problem.NewProblem(s, solver.AdmissionOptimized), approx()); diff != "" {
 		t.Errorf("NewProblem() (-want +got):\n%s", diff)
 	}
 }
@@ -81,7 +81,7 @@ func TestResizeDelay(t *testing.T) {
 			s.Jobs[0].MaxNodes = 4
 			s.Jobs[0].CurrentNodes = test.current
 			s.Jobs[0].ResizeDelay = test.delay
-			job := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
+			job := problem.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
 			if diff := cmp.Diff(test.want, job.Work(0), approx()); diff != "" {
 				t.Errorf("work in the first step (-want +got):\n%s", diff)
 			}
@@ -100,7 +100,7 @@ func TestResizeDelayBelowTheTable(t *testing.T) {
 	job := &s.Jobs[0]
 	job.CurrentNodes, job.ResizeDelay = 1, 20*time.Second
 	job.MinNodes, job.MaxNodes, job.Scaling.Speeds = 2, 4, []float64{2, 3}
-	got := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
+	got := problem.NewProblem(s, solver.AdmissionFIFO).Jobs[0]
 	if diff := cmp.Diff([]float64{160, 240}, got.FirstStepWork, approx()); diff != "" {
 		t.Errorf("work in the first step (-want +got):\n%s", diff)
 	}
@@ -108,7 +108,7 @@ func TestResizeDelayBelowTheTable(t *testing.T) {
 
 func TestSmallestTrainingSize(t *testing.T) {
 	for _, sizes := range [][]solver.Option{solver.Nodes(0, 2, 4), solver.Nodes(2, 4)} {
-		if got := (&solver.AdmittedJob{Options: sizes}).SmallestSize(); got != 2 {
+		if got := (&problem.AdmittedJob{Options: sizes}).SmallestSize(); got != 2 {
 			t.Errorf("SmallestSize() = %d of %v; want 2", got, sizes)
 		}
 	}
@@ -117,8 +117,8 @@ func TestSmallestTrainingSize(t *testing.T) {
 func TestWithWaiting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.Snapshots().Draw(t, "snapshot")
-		p := solver.NewProblem(s, solver.AdmissionFIFO)
-		before := solver.NewProblem(s, solver.AdmissionFIFO)
+		p := problem.NewProblem(s, solver.AdmissionFIFO)
+		before := problem.NewProblem(s, solver.AdmissionFIFO)
 		relaxed := p.WithWaiting()
 		if diff := cmp.Diff(before, p); diff != "" {
 			t.Fatalf("the problem changed (-before +after):\n%s", diff)
@@ -130,7 +130,7 @@ func TestWithWaiting(t *testing.T) {
 			// Exactly what optimized admission makes of the job.
 			want := p.Jobs[n]
 			if want.Queued() {
-				for _, job := range solver.NewProblem(s, solver.AdmissionOptimized).Jobs {
+				for _, job := range problem.NewProblem(s, solver.AdmissionOptimized).Jobs {
 					if job.Index == want.Index {
 						want = job
 					}
@@ -143,7 +143,7 @@ func TestWithWaiting(t *testing.T) {
 		if diff := cmp.Diff(relaxed, relaxed.WithWaiting()); diff != "" {
 			t.Fatalf("relaxing twice (-once +twice):\n%s", diff)
 		}
-		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		plan := problem.NewPlan(len(p.Jobs), p.Steps)
 		for n := range plan {
 			for step := range plan[n] {
 				plan[n][step] = rapid.SampledFrom(append(solver.Nodes(0, 0, 0), p.Jobs[n].Options...)).Draw(t, "nodes")
@@ -161,7 +161,7 @@ func TestWithWaiting(t *testing.T) {
 }
 
 func TestWithWaitingAddsNothing(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{2}, Steps: 1, Jobs: []solver.AdmittedJob{{
+	p := &problem.Problem{Capacity: []int{2}, Steps: 1, Jobs: []problem.AdmittedJob{{
 		Demand: 1, Gain: []float64{0}, Options: solver.Nodes(1, 2), OptionValue: []float64{-3, -2},
 		FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
@@ -185,7 +185,7 @@ func TestDemandIsTheObjectives(t *testing.T) {
 		"total-time":     {solver.Options{Objective: solver.ObjectiveTotalTime}, []float64{3600, 3600}},
 		"all admissions": {solver.Options{Objective: solver.ObjectiveProgress, Admission: solver.AdmissionPreemptive}, []float64{3600, 7200}},
 	} {
-		p := solver.NewProblemFor(s, test.options.WithDefaults())
+		p := problem.NewProblemFor(s, test.options.WithDefaults())
 		if !slices.Equal(p.Demands, test.want) {
 			t.Errorf("%s: demands %v; want %v", name, p.Demands, test.want)
 		}

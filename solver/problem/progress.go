@@ -3,7 +3,7 @@ package problem
 import (
 	"slices"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // The objective of the paper, equation (obj), is the weighted training progress over the horizon:
@@ -18,13 +18,13 @@ const minRemainingShare = 0.25
 
 // atLeastShareOfWork returns the demand d_i of job i in seconds on one reference node, at least
 // minRemainingShare of the work done.
-func atLeastShareOfWork(s *snapshot.Snapshot, i int) float64 {
+func atLeastShareOfWork(s *solver.Snapshot, i int) float64 {
 	return max(s.Demand(i), minRemainingShare*s.Jobs[i].WorkDone.Seconds())
 }
 
 // fillProgress sets the gains of the jobs of p, the problem of s. Consecutive jobs of the same weight
 // share one slice.
-func (p *Problem) fillProgress(s *snapshot.Snapshot) {
+func (p *Problem) fillProgress(s *solver.Snapshot) {
 	var gain []float64
 	for n := range p.Jobs {
 		job := &s.Jobs[p.Jobs[n].Index]

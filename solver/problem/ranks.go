@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Ranks of jobs whose remaining ETAs are uncertain.
@@ -37,7 +37,7 @@ const (
 // etaErrors returns s of every job. For jobs without free resizes, it is at least minRestartETAError.
 // Otherwise c_i would jump if similar jobs swap their positions in the order, and they would preempt
 // each other repeatedly.
-func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
+func etaErrors(jobs []solver.Job, fallback float64) []float64 {
 	s := make([]float64, len(jobs))
 	raise := func(i int) {
 		if !jobs[i].FreeResizes {
@@ -45,7 +45,7 @@ func etaErrors(jobs []snapshot.Job, fallback float64) []float64 {
 		}
 	}
 	for i := range jobs {
-		if s[i] = snapshot.ValueOr(jobs[i].ETAError, fallback); s[i] < minETAError {
+		if s[i] = solver.ValueOr(jobs[i].ETAError, fallback); s[i] < minETAError {
 			s[i] = 0
 		}
 		raise(i)

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // drawRanking returns random keys with ties, weights and errors, and the order by key.
@@ -92,10 +92,10 @@ func TestRanksWithoutETAs(t *testing.T) {
 // TestETAErrors checks which errors count: the job's own error, otherwise the common one. Tiny errors count as 0, and
 // many different errors of many jobs are rounded to quarters.
 func TestETAErrors(t *testing.T) {
-	if got, want := etaErrors([]snapshot.Job{{}, {ETAError: new(0.05)}, {ETAError: new(0.77)}}, 0), []float64{0.1, 0.1, 0.77}; !slices.Equal(got, want) {
+	if got, want := etaErrors([]solver.Job{{}, {ETAError: new(0.05)}, {ETAError: new(0.77)}}, 0), []float64{0.1, 0.1, 0.77}; !slices.Equal(got, want) {
 		t.Errorf("errors of jobs without free resizes are %v; want %v", got, want)
 	}
-	jobs := []snapshot.Job{{}, {ETAError: new(0.0)}, {ETAError: new(1e-7)}, {ETAError: new(0.77)}}
+	jobs := []solver.Job{{}, {ETAError: new(0.0)}, {ETAError: new(1e-7)}, {ETAError: new(0.77)}}
 	for i := range jobs {
 		jobs[i].FreeResizes = true
 	}
@@ -103,12 +103,12 @@ func TestETAErrors(t *testing.T) {
 		t.Errorf("errors %v; want %v", got, want)
 	}
 	for i := range maxExactJobs - len(jobs) {
-		jobs = append(jobs, snapshot.Job{FreeResizes: true, ETAError: new(1 + float64(i)/1024)})
+		jobs = append(jobs, solver.Job{FreeResizes: true, ETAError: new(1 + float64(i)/1024)})
 	}
 	if got, want := len(distinct(etaErrors(jobs, 1.4))), maxExactJobs-1; got != want {
 		t.Errorf("%d different errors of %d jobs; want %d", got, maxExactJobs, want)
 	}
-	jobs = append(jobs, snapshot.Job{FreeResizes: true, ETAError: new(4.96)})
+	jobs = append(jobs, solver.Job{FreeResizes: true, ETAError: new(4.96)})
 	if got, want := distinct(etaErrors(jobs, 1.4)), []float64{0, 0.75, 1, 1.25, 1.5, 1.75, 2, 5}; !slices.Equal(got, want) {
 		t.Errorf("quarters %v; want %v", got, want)
 	}

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // ObjectiveTotalTime minimizes the weighted sum of the job completion times.
@@ -29,55 +28,6 @@ import (
 // Nodes up to the fair share of a job, N divided by the number of jobs, have an additional value: its
 // speed there times SharePrice times the c_i that it would have as the shortest job.
 
-// Defaults of TotalTimeOptions.
-const (
-	DefaultFairness         = 1.0
-	DefaultAging            = 8 * time.Hour
-	DefaultResizePrice      = 75 * time.Second
-	DefaultPayback          = 900 * time.Second
-	DefaultPausePriceFactor = 1.0
-	DefaultStartBonus       = 500 * time.Second
-	DefaultQuotaPrice       = 0.3
-	DefaultSharePrice       = 0.1
-)
-
-// TotalTimeOptions are the parameters of ObjectiveTotalTime. Nil means the default of the field.
-type TotalTimeOptions struct {
-	// Fairness scales the weight of future jobs, F. The larger it is, the closer is the decision to
-	// the max-min fair share. 0 means that no future jobs are expected, as in heSRPT. 0 to
-	// MaxFactor.
-	Fairness *float64
-	// Aging is the waiting time that doubles the weight of a job, A. 0 disables aging. For each
-	// job, it is at least 100 restart times.
-	Aging *time.Duration
-	// ResizePrice is the price of a resize in job-seconds of an average job, beta. A resize has to
-	// save at least its price. At least 0.
-	ResizePrice *time.Duration
-	// Payback is the time within which a resize has to save its cost, L. Greater than 0. For each
-	// job, it is at least 4 restart times and, if the job becomes faster, at least Job.SinceRestart.
-	Payback *time.Duration
-	// PausePriceFactor is the price of preempting a running job, as a multiple of ResizePrice. 0 to
-	// MaxFactor.
-	PausePriceFactor *float64
-	// StartBonus is the additional value of starting a job that never had nodes, in job-seconds of an
-	// average job. It applies to AdmissionOptimized only. At least 0.
-	StartBonus *time.Duration
-	// Cadence is the time until the next decision of callers that decide only at fixed times. Work
-	// beyond the remaining work of a job then has no value, and a job that completes earlier saves
-	// its weight for the rest of the time. At least 0. Nil or 0 means that the next decision follows
-	// the next submission or completion.
-	Cadence *time.Duration
-	// QuotaPrice is the cost of each node that a group is below its quota, in job-seconds per
-	// second. 0 to MaxFactor.
-	QuotaPrice *float64
-	// ETAError is the ETA error of jobs that do not set Job.ETAError. 0 to MaxETAError. Nil means 0.
-	// For a job without FreeResizes, it is at least 0.1.
-	ETAError *float64
-	// SharePrice is the additional value of nodes up to the fair share of a job, as a multiple of the
-	// value of work of the shortest job. 0 to MaxSharePrice.
-	SharePrice *float64
-}
-
 // totalTime has the parameters of the objective, in seconds, and statistics of all jobs.
 type totalTime struct {
 	fairness, aging, price, payback, pauseFactor, startBonus, cadence, etaError, sharePrice float64
@@ -91,25 +41,25 @@ type totalTime struct {
 
 // fillTotalTime sets the option values of the jobs of p, the problem of s. The values depend on all
 // jobs of the snapshot, admitted or not.
-func (p *Problem) fillTotalTime(s *snapshot.Snapshot, options *Options) {
+func (p *Problem) fillTotalTime(s *solver.Snapshot, options *solver.Options) {
 	o := &options.TotalTime
-	p.QuotaPrice = snapshot.ValueOr(o.QuotaPrice, DefaultQuotaPrice)
+	p.QuotaPrice = solver.ValueOr(o.QuotaPrice, solver.DefaultQuotaPrice)
 	m := totalTime{
-		fairness:    snapshot.ValueOr(o.Fairness, DefaultFairness),
-		aging:       snapshot.ValueOr(o.Aging, DefaultAging).Seconds(),
-		price:       snapshot.ValueOr(o.ResizePrice, DefaultResizePrice).Seconds(),
-		payback:     snapshot.ValueOr(o.Payback, DefaultPayback).Seconds(),
-		pauseFactor: snapshot.ValueOr(o.PausePriceFactor, DefaultPausePriceFactor),
-		cadence:     snapshot.ValueOr(o.Cadence, 0).Seconds(),
-		etaError:    snapshot.ValueOr(o.ETAError, 0),
-		sharePrice:  snapshot.ValueOr(o.SharePrice, DefaultSharePrice),
+		fairness:    solver.ValueOr(o.Fairness, solver.DefaultFairness),
+		aging:       solver.ValueOr(o.Aging, solver.DefaultAging).Seconds(),
+		price:       solver.ValueOr(o.ResizePrice, solver.DefaultResizePrice).Seconds(),
+		payback:     solver.ValueOr(o.Payback, solver.DefaultPayback).Seconds(),
+		pauseFactor: solver.ValueOr(o.PausePriceFactor, solver.DefaultPausePriceFactor),
+		cadence:     solver.ValueOr(o.Cadence, 0).Seconds(),
+		etaError:    solver.ValueOr(o.ETAError, 0),
+		sharePrice:  solver.ValueOr(o.SharePrice, solver.DefaultSharePrice),
 		occupied:    p.SnapshotHeadroom(s),
 	}
 	for i := range s.Jobs {
 		m.occupied.Allocate(p.Member(s, i), s.Current(i))
 	}
-	if options.Admission == AdmissionOptimized {
-		m.startBonus = snapshot.ValueOr(o.StartBonus, DefaultStartBonus).Seconds()
+	if options.Admission == solver.AdmissionOptimized {
+		m.startBonus = solver.ValueOr(o.StartBonus, solver.DefaultStartBonus).Seconds()
 	}
 	slopes := m.gradient(s, p.Demands)
 	gain, block := []float64{0}, []float64(nil)
@@ -131,7 +81,7 @@ type slope struct {
 }
 
 // gradient returns the slope of every job of the snapshot. demands are the demands of its jobs.
-func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
+func (m *totalTime) gradient(s *solver.Snapshot, demands []float64) []slope {
 	jobs := len(s.Jobs)
 	if jobs == 0 {
 		return nil
@@ -142,7 +92,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 	weight := make([]float64, jobs)
 	meanLargest := 0.0
 	var exponents []float64
-	var places []snapshot.Place
+	var places []solver.Place
 	var sizes []int // a buffer
 	for i := range s.Jobs {
 		if i > 0 && sameShape(s, i-1, i) {
@@ -159,7 +109,7 @@ func (m *totalTime) gradient(s *snapshot.Snapshot, demands []float64) []slope {
 			exponents = append(exponents, on[i].exponent)
 		}
 	}
-	m.exponent = min(max(median(exponents, math.Log2(2*snapshot.DefaultDoublingEfficiency)), 0.05), 0.97)
+	m.exponent = min(max(median(exponents, math.Log2(2*solver.DefaultDoublingEfficiency)), 0.05), 0.97)
 	m.power = 1 / (1 - m.exponent)
 
 	// The sort key is the logarithm of d_i / w'_i^a. A first start adds its restart at the speed of the
@@ -217,9 +167,9 @@ func (m *totalTime) value(weight, upTo float64) float64 {
 
 // sameShape reports whether two jobs scale alike. It compares few fields, so it may report false for
 // jobs that scale alike. Logarithms and powers are then computed once for most jobs of a snapshot.
-func sameShape(s *snapshot.Snapshot, i, k int) bool {
+func sameShape(s *solver.Snapshot, i, k int) bool {
 	a, b := &s.Jobs[i], &s.Jobs[k]
-	plain := func(j *snapshot.Job) bool { return j.AllowedNodes == nil && j.Scaling.Speeds == nil && j.Speeds == nil }
+	plain := func(j *solver.Job) bool { return j.AllowedNodes == nil && j.Scaling.Speeds == nil && j.Speeds == nil }
 	return plain(a) && plain(b) && a.Scaling.DoublingEfficiency == b.Scaling.DoublingEfficiency &&
 		a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes
 }
@@ -236,13 +186,13 @@ type scalingSummary struct {
 }
 
 // setFairShare sets the fair share of a job, which need not be a whole number of nodes.
-func (on *scalingSummary) setFairShare(places []snapshot.Place, nodes float64) {
+func (on *scalingSummary) setFairShare(places []solver.Place, nodes float64) {
 	on.fairNodes = min(max(nodes, on.smallest), on.largest)
 	on.fairSpeed = meanSpeed(places, on.fairNodes) / on.rho
 }
 
 // newScalingSummary returns the summary of a job and a buffer for sizes, which it reuses.
-func newScalingSummary(places []snapshot.Place, sizes []int) (on scalingSummary, buffer []int) {
+func newScalingSummary(places []solver.Place, sizes []int) (on scalingSummary, buffer []int) {
 	on.smallest = math.Inf(1)
 	total, grows := totalNodes(places), 0.0
 	for n := range places {
@@ -263,7 +213,7 @@ func newScalingSummary(places []snapshot.Place, sizes []int) (on scalingSummary,
 }
 
 // totalNodes returns the number of nodes of all places. If there are none, it sets each to one node.
-func totalNodes(places []snapshot.Place) float64 {
+func totalNodes(places []solver.Place) float64 {
 	total := 0
 	for n := range places {
 		total += places[n].Nodes
@@ -279,9 +229,9 @@ func totalNodes(places []snapshot.Place) float64 {
 
 // usableNodes returns the number of nodes of the types that at least one job can use. If no job can use
 // any type, it returns all nodes.
-func usableNodes(s *snapshot.Snapshot) float64 {
+func usableNodes(s *solver.Snapshot) float64 {
 	used := make([]bool, len(s.NodeTypes))
-	var places []snapshot.Place
+	var places []solver.Place
 	for i := range s.Jobs {
 		if len(used) == 0 || !slices.Contains(used, false) {
 			break
@@ -301,7 +251,7 @@ func usableNodes(s *snapshot.Snapshot) float64 {
 }
 
 // meanSpeed returns the mean speed over the nodes of all places. nodes need not be a whole number.
-func meanSpeed(places []snapshot.Place, nodes float64) float64 {
+func meanSpeed(places []solver.Place, nodes float64) float64 {
 	speed, total := 0.0, totalNodes(places)
 	for n := range places {
 		speed += float64(places[n].Nodes) / total * places[n].Factor * speedOf(places[n].Job, nodes)
@@ -311,7 +261,7 @@ func meanSpeed(places []snapshot.Place, nodes float64) float64 {
 
 // totalTimeDemand returns the demand d_i of job i in seconds on one reference node. The estimate of a job
 // past its end is no estimate of the rest.
-func totalTimeDemand(s *snapshot.Snapshot, i int) float64 {
+func totalTimeDemand(s *solver.Snapshot, i int) float64 {
 	if s.Jobs[i].Overrun < 1 {
 		return s.Demand(i)
 	}
@@ -319,7 +269,7 @@ func totalTimeDemand(s *snapshot.Snapshot, i int) float64 {
 }
 
 // weight returns the weight of a job after aging, w'_i.
-func (m *totalTime) weight(job *snapshot.Job) float64 {
+func (m *totalTime) weight(job *solver.Job) float64 {
 	weight := job.WeightOrDefault()
 	if m.aging > 0 {
 		weight *= 1 + job.WaitingTime.Seconds()/max(m.aging, agingRestarts*job.RestartTime.Seconds())
@@ -337,7 +287,7 @@ const (
 
 // savingRate returns the job-seconds saved per second by a job with the remaining work left at a speed
 // above 0.
-func (m *totalTime) savingRate(job *snapshot.Job, c, speed, left float64) float64 {
+func (m *totalTime) savingRate(job *solver.Job, c, speed, left float64) float64 {
 	if m.cadence == 0 {
 		return c * speed
 	}
@@ -353,7 +303,7 @@ const minSpeed = 1e-30
 const minSpeedup = 1 + 1e-9
 
 // speedOf returns the speed of the job on the given nodes, 0 for no nodes.
-func speedOf(job *snapshot.Job, nodes float64) float64 {
+func speedOf(job *solver.Job, nodes float64) float64 {
 	if nodes <= 0 {
 		return 0
 	}
@@ -375,7 +325,7 @@ func median(values []float64, fallback float64) float64 {
 
 // setOptionValues sets OptionValue and ChangeCost of a job. The value of an option is the saving at its
 // speed less the cost of the change.
-func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted *AdmittedJob) {
+func (m *totalTime) setOptionValues(s *solver.Snapshot, slope slope, admitted *AdmittedJob) {
 	job, c, demand := &s.Jobs[admitted.Index], slope.c, admitted.Demand/slope.rho
 	values, costs := admitted.OptionValue, admitted.ChangeCost
 	neverStarted, loading := job.NeverStarted(), 0.0
@@ -433,33 +383,4 @@ func (m *totalTime) setOptionValues(s *snapshot.Snapshot, slope slope, admitted 
 		}
 		values[n] -= costs[n]
 	}
-}
-
-// Limits of TotalTimeOptions. Beyond them, sums of values would lose precision.
-const (
-	MaxFactor        = 1e6                  // Fairness, PausePriceFactor, QuotaPrice
-	MaxSharePrice    = 10                   // SharePrice
-	MaxTotalTimeSpan = 365 * 24 * time.Hour // all durations
-	MinTotalTimeSpan = time.Second          // Payback, and Aging if it is not 0
-)
-
-func (o *TotalTimeOptions) validate(bad *snapshot.Violations) {
-	factor := func(name string, v *float64) { bad.CheckFactor("total_time."+name, v, MaxFactor) }
-	span := func(name string, v *time.Duration, smallest time.Duration) {
-		if v != nil && (*v < smallest || *v > MaxTotalTimeSpan) {
-			bad.Addf("total_time."+name, "is %v; must be %v to %v", *v, smallest, MaxTotalTimeSpan)
-		}
-	}
-	factor("fairness", o.Fairness)
-	factor("pause_price_factor", o.PausePriceFactor)
-	factor("quota_price", o.QuotaPrice)
-	bad.CheckFactor("total_time.eta_error", o.ETAError, snapshot.MaxETAError)
-	bad.CheckFactor("total_time.share_price", o.SharePrice, MaxSharePrice)
-	if v := o.Aging; v != nil && *v != 0 {
-		span("aging", v, MinTotalTimeSpan)
-	}
-	span("resize_price", o.ResizePrice, 0)
-	span("payback", o.Payback, MinTotalTimeSpan)
-	span("start_bonus", o.StartBonus, 0)
-	span("cadence", o.Cadence, 0)
 }

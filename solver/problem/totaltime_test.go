@@ -13,11 +13,12 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // totalTimeProblem is the model of the objective with the given parameters.
-func totalTimeProblem(s *solver.Snapshot, admission solver.Admission, o solver.TotalTimeOptions) *solver.Problem {
-	return solver.NewProblemFor(s, solver.Options{
+func totalTimeProblem(s *solver.Snapshot, admission solver.Admission, o solver.TotalTimeOptions) *problem.Problem {
+	return problem.NewProblemFor(s, solver.Options{
 		Objective: solver.ObjectiveTotalTime, Admission: admission, TotalTime: o,
 	})
 }
@@ -316,7 +317,7 @@ func TestRestartTime(t *testing.T) {
 	for _, test := range tests {
 		job.CurrentNodes, job.TrainingTime = test.current, test.trained
 		s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{job}}
-		p := solver.NewProblem(s, solver.AdmissionPreemptive)
+		p := problem.NewProblem(s, solver.AdmissionPreemptive)
 		if got := p.Jobs[0].FirstStepWork; !slices.Equal(got, test.want) {
 			t.Errorf("%s: the first step serves %v; want %v", test.name, got, test.want)
 		}
@@ -327,7 +328,7 @@ func TestRestartTime(t *testing.T) {
 	job.RestartTime = time.Hour // At most a third of a step counts.
 	job.CurrentNodes = 1
 	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{job}}
-	if got, want := solver.NewProblem(s, solver.AdmissionFIFO).Jobs[0].FirstStepWork, []float64{300, 400, 600}; !slices.Equal(got, want) {
+	if got, want := problem.NewProblem(s, solver.AdmissionFIFO).Jobs[0].FirstStepWork, []float64{300, 400, 600}; !slices.Equal(got, want) {
 		t.Errorf("a restart beyond the step: the first step serves %v; want %v", got, want)
 	}
 }

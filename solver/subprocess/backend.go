@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/milp"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
@@ -28,21 +29,21 @@ const (
 // complete solution file with integral values whose plan is legal. The solver's objective and bound are
 // returned as a claim.
 type Backend struct {
-	name    problem.BackendName
+	name    solver.BackendName
 	program string
 	dialect Dialect
 }
 
 // NewBackend returns the backend of the given name. The program is a path or a name on the PATH, and the
 // dialect defines its arguments and file formats.
-func NewBackend(name problem.BackendName, program string, dialect Dialect) *Backend {
+func NewBackend(name solver.BackendName, program string, dialect Dialect) *Backend {
 	return &Backend{name: name, program: program, dialect: dialect}
 }
 
 // Name returns the backend's name.
-func (b *Backend) Name() problem.BackendName { return b.name }
+func (b *Backend) Name() solver.BackendName { return b.name }
 
-// Probe returns the version of the program. The error wraps problem.ErrUnavailable if the program is
+// Probe returns the version of the program. The error wraps solver.ErrUnavailable if the program is
 // missing or is not the solver.
 func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 	err = withTempDir(func(dir string) error {
@@ -52,7 +53,7 @@ func (b *Backend) Probe(ctx context.Context) (version string, err error) {
 		}
 		if version = b.dialect.ParseVersion(report.Output); version == "" {
 			return fmt.Errorf("%w: %s is not %s: no version in its output: %s",
-				problem.ErrUnavailable, b.program, b.dialect.DisplayName(), describeExit(report))
+				solver.ErrUnavailable, b.program, b.dialect.DisplayName(), describeExit(report))
 		}
 		return nil
 	})
@@ -101,7 +102,7 @@ func (b *Backend) solve(
 	task.TimeLimit = limits.solver
 	arguments, err := b.dialect.Arguments(task)
 	if err != nil {
-		return problem.Result{}, fmt.Errorf("%w: %w", problem.ErrUnavailable, err)
+		return problem.Result{}, fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
 	}
 	running, cancel := limits.withKillTime(ctx)
 	defer cancel()
@@ -149,12 +150,12 @@ func (b *Backend) run(ctx context.Context, dir string, arguments []string, fileL
 	case ctx.Err() != nil:
 		return Report{}, contextError(ctx, "before the solver started")
 	default:
-		return Report{}, fmt.Errorf("%w: %w", problem.ErrUnavailable, err)
+		return Report{}, fmt.Errorf("%w: %w", solver.ErrUnavailable, err)
 	}
 }
 
 // readSolution parses the solution file of a run. If there is no complete solution, the error wraps
-// problem.ErrTimedOut if the run was stopped, or if it exited by itself after its time limit had passed.
+// solver.ErrTimedOut if the run was stopped, or if it exited by itself after its time limit had passed.
 func (b *Backend) readSolution(name string, model *milp.Model, report Report, limitPassed bool) (Solution, error) {
 	solution, err := b.parseSolution(name, model)
 	switch {
@@ -162,7 +163,7 @@ func (b *Backend) readSolution(name string, model *milp.Model, report Report, li
 		return solution, nil
 	case report.Stopped || limitPassed && report.Exited:
 		return Solution{}, fmt.Errorf("%w: %s has no complete solution: %w; %s",
-			problem.ErrTimedOut, b.dialect.DisplayName(), err, describeExit(report))
+			solver.ErrTimedOut, b.dialect.DisplayName(), err, describeExit(report))
 	default:
 		return Solution{}, fmt.Errorf("%s has no complete solution: %w; %s", b.dialect.DisplayName(), err, describeExit(report))
 	}
@@ -210,9 +211,9 @@ func (b *Backend) toResult(
 	switch solution.Verdict {
 	case Optimal, Feasible:
 	case TimedOut:
-		return problem.Result{}, fmt.Errorf("%w: %s", problem.ErrTimedOut, detail)
+		return problem.Result{}, fmt.Errorf("%w: %s", solver.ErrTimedOut, detail)
 	case Infeasible:
-		return problem.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", problem.ErrInvalidPlan, detail)
+		return problem.Result{}, fmt.Errorf("%w: %s, but every problem has a plan", solver.ErrInvalidPlan, detail)
 	default:
 		return problem.Result{}, fmt.Errorf("%s; %s", detail, describeExit(report))
 	}
@@ -222,7 +223,7 @@ func (b *Backend) toResult(
 		return problem.Result{}, fmt.Errorf("%s: %w", detail, err)
 	}
 	if err := p.Check(plan); err != nil {
-		return problem.Result{}, fmt.Errorf("%w: %s: %w", problem.ErrInvalidPlan, detail, err)
+		return problem.Result{}, fmt.Errorf("%w: %s: %w", solver.ErrInvalidPlan, detail, err)
 	}
 
 	claim := &problem.Claim{
@@ -234,9 +235,9 @@ func (b *Backend) toResult(
 	if !math.IsNaN(claim.Bound) {
 		detail += fmt.Sprintf(", bound %.10g", claim.Bound)
 	}
-	result := problem.Result{Plan: plan, Bound: math.Inf(1), Limit: problem.LimitNone, Claim: claim, Detail: detail}
+	result := problem.Result{Plan: plan, Bound: math.Inf(1), Limit: solver.LimitNone, Claim: claim, Detail: detail}
 	if !claim.Optimal {
-		result.Limit = problem.LimitTime
+		result.Limit = solver.LimitTime
 	}
 	return result, nil
 }
@@ -254,7 +255,7 @@ func contextError(ctx context.Context, when string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: deadline passed %s", problem.ErrTimedOut, when)
+	return fmt.Errorf("%w: deadline passed %s", solver.ErrTimedOut, when)
 }
 
 // writeFile writes a file into a directory. It fails if ctx is done before it is written.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/milp"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // plain is the dialect of the shell scripts of these tests. A solution has the status on the first line, then
@@ -78,8 +79,8 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // oneJob returns a problem with one step and one job of the sizes 1 and 2. Its columns are x_1_1_1, x_1_1_2
 // and s_1_1.
-func oneJob(nodes int) *solver.Problem {
-	return &solver.Problem{Capacity: []int{nodes}, Steps: 1, Jobs: []solver.AdmittedJob{{
+func oneJob(nodes int) *problem.Problem {
+	return &problem.Problem{Capacity: []int{nodes}, Steps: 1, Jobs: []problem.AdmittedJob{{
 		Demand: 2, Gain: []float64{1, 1}, Options: solver.Nodes(1, 2), FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2},
 	}}}
 }
@@ -96,7 +97,9 @@ const (
 	twoNodes = "x_1_1_1 0\nx_1_1_2 1\ns_1_1 2"
 )
 
-func oneHot() solver.SolveOptions { return solver.SolveOptions{Formulation: solver.FormulationOneHot} }
+func oneHot() problem.SolveOptions {
+	return problem.SolveOptions{Formulation: solver.FormulationOneHot}
+}
 
 // emptyTempDir sets TMPDIR to a directory that must be empty at the end of the test.
 func emptyTempDir(t *testing.T) {
@@ -121,32 +124,32 @@ func TestBackendResults(t *testing.T) {
 	tests := []struct {
 		name    string
 		program string
-		want    solver.Result
+		want    problem.Result
 	}{
 		{
 			name:    "optimal",
 			program: solverScript(t, "optimal\n"+twoNodes, "echo bound"),
-			want: solver.Result{
-				Plan: solver.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
-				Claim:  &solver.Claim{Optimal: true, Objective: objective, Bound: bound},
+			want: problem.Result{
+				Plan: problem.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
+				Claim:  &problem.Claim{Optimal: true, Objective: objective, Bound: bound},
 				Detail: fmt.Sprintf("Plain 1.2 reports: optimal, objective %.10g, bound %.10g", objective, bound),
 			},
 		},
 		{
 			name:    "feasible, with exit status 1",
 			program: solverScript(t, "feasible\n"+oneNode, "exit 1"),
-			want: solver.Result{
-				Plan: solver.Plan{solver.Nodes(1)}, Bound: math.Inf(1), Limit: solver.LimitTime,
-				Claim:  &solver.Claim{Objective: objective, Bound: math.NaN()},
+			want: problem.Result{
+				Plan: problem.Plan{solver.Nodes(1)}, Bound: math.Inf(1), Limit: solver.LimitTime,
+				Claim:  &problem.Claim{Objective: objective, Bound: math.NaN()},
 				Detail: fmt.Sprintf("Plain 1.2 reports: feasible, objective %.10g", objective),
 			},
 		},
 		{
 			name:    "crashed after writing the solution",
 			program: solverScript(t, "optimal\nx_1_1_1 0.000001\nx_1_1_2 0.999999\ns_1_1 2", "kill -SEGV $$"),
-			want: solver.Result{
-				Plan: solver.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
-				Claim:  &solver.Claim{Optimal: true, Objective: objective, Bound: math.NaN()},
+			want: problem.Result{
+				Plan: problem.Plan{solver.Nodes(2)}, Bound: math.Inf(1), Limit: solver.LimitNone,
+				Claim:  &problem.Claim{Optimal: true, Objective: objective, Bound: math.NaN()},
 				Detail: fmt.Sprintf("Plain 1.2 reports: optimal, objective %.10g", objective),
 			},
 		},
@@ -266,7 +269,7 @@ func TestSolverStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			emptyTempDir(t)
 			var (
-				got solver.Result
+				got problem.Result
 				err error
 			)
 			for limit := 250 * time.Millisecond; limit < 5*time.Minute; limit *= 4 {
@@ -320,11 +323,11 @@ func TestCancellation(t *testing.T) {
 // TestIncumbent checks the warm start that the solver reads: a value for every column.
 func TestIncumbent(t *testing.T) {
 	for name, test := range map[string]struct {
-		incumbent solver.Plan
+		incumbent problem.Plan
 		want      string
 	}{
-		"legal":   {solver.Plan{solver.Nodes(1)}, "start.txt | 3 | x_1_1_1 1 | x_1_1_2 0 | s_1_1 1"},
-		"illegal": {solver.Plan{solver.Nodes(2)}, "none"},
+		"legal":   {problem.Plan{solver.Nodes(1)}, "start.txt | 3 | x_1_1_1 1 | x_1_1_2 0 | s_1_1 1"},
+		"illegal": {problem.Plan{solver.Nodes(2)}, "none"},
 		"none":    {nil, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {

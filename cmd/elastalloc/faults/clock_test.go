@@ -34,7 +34,7 @@ func TestClockJumps(t *testing.T) {
 		t.Skip("sets the clock of the machine; `make clock-jump` runs it in a virtual machine")
 	}
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	s := startScene(t, solverKinds()[0])
 	// The budget suffices for another backend after a hanging solver on an emulated, slow machine.
 	s.budget = 4 * time.Second
@@ -92,7 +92,7 @@ func setClock(t *testing.T, to time.Time) {
 }
 
 // requestHanging requests a decision with the hanging solver, and describes the result.
-func requestHanging(t *testing.T, s *scene, request *elastallocv1.AllocateRequest, p *problem) string {
+func requestHanging(t *testing.T, s *scene, request *elastallocv1.AllocateRequest, p *solved) string {
 	t.Helper()
 	response, err := s.tryAllocate(t.Context(), request)
 	if err != nil {

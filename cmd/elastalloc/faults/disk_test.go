@@ -19,7 +19,7 @@ import (
 // When the folder is usable again, the solver decides.
 func TestDiskFaults(t *testing.T) {
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	tests := map[string]struct {
 		spoil, repair func(t *testing.T, dir string)
 		detail        string
@@ -74,7 +74,7 @@ func TestDiskFaults(t *testing.T) {
 func TestNoDiskAtStart(t *testing.T) {
 	t.Parallel()
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	for _, kind := range solverKinds() {
 		s := newScene(t, kind)
 		s.tempDir = filepath.Join(s.tempDir, "none")
@@ -93,7 +93,7 @@ func TestNoDiskAtStart(t *testing.T) {
 // optimum. With enough space, the solvers decide again.
 func TestRealSolversOnFullDisk(t *testing.T) {
 	request := randomRequest(8, 14, 2)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	for _, kind := range solverKinds() {
 		program := solvertest.Program(t, solver.BackendName(kind.name))
 		t.Run(kind.name, func(t *testing.T) {

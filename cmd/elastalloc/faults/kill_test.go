@@ -20,7 +20,7 @@ import (
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	s := startScene(t, solverKinds()[0])
 	s.install(t, p.solution(p.optimal), "trap '' TERM; exec sleep 1000")
 	var calls sync.WaitGroup
@@ -53,7 +53,7 @@ func TestServerKilled(t *testing.T) {
 func TestServerStartsNextToAnother(t *testing.T) {
 	t.Parallel()
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	s := startScene(t, solverKinds()[0])
 	started := s.program + ".started"
 	s.install(t, p.solution(p.optimal), "while [ ! -e "+started+" ]; do sleep 0.01; done; "+writesSolution)

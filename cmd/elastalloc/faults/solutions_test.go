@@ -15,36 +15,37 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/milp"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// problem is the problem of a request with its optimum, computed in this process, and other legal plans.
-type problem struct {
+// solved is the problem of a request with its optimum, computed in this process, and other legal plans.
+type solved struct {
 	model *milp.Model
 	// optimal and smallest are legal plans: the best plan, and the plan with the smallest size of every job. The
 	// plan greatest exceeds the pool.
-	optimal, smallest, greatest solver.Plan
-	core                        *solver.Problem
+	optimal, smallest, greatest problem.Plan
+	core                        *problem.Problem
 	// optimum is the proven objective.
 	optimum float64
 }
 
-// newProblem computes the problem of a request.
-func newProblem(t *testing.T, request *elastallocv1.AllocateRequest) *problem {
+// newSolved solves the problem of a request.
+func newSolved(t *testing.T, request *elastallocv1.AllocateRequest) *solved {
 	t.Helper()
 	converted, err := apiconv.FromAllocateRequest(request, solver.DefaultMaxJobs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	core := solver.NewProblem(converted.Snapshot.WithDefaults(), converted.Options.WithDefaults().Admission)
+	core := problem.NewProblem(converted.Snapshot.WithDefaults(), converted.Options.WithDefaults().Admission)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	result, err := exact.New().Solve(ctx, core, solver.SolveOptions{})
+	result, err := exact.New().Solve(ctx, core, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &problem{
+	p := &solved{
 		core: core, optimal: result.Plan, optimum: core.Objective(result.Plan),
-		smallest: solver.NewPlan(len(core.Jobs), core.Steps), greatest: solver.NewPlan(len(core.Jobs), core.Steps),
+		smallest: problem.NewPlan(len(core.Jobs), core.Steps), greatest: problem.NewPlan(len(core.Jobs), core.Steps),
 	}
 	if gap := solver.RelativeGap(p.optimum, result.Bound); gap > solver.OptimalGap {
 		t.Fatalf("the optimum %v is not proven: gap %g", p.optimum, gap)
@@ -71,7 +72,7 @@ type solution struct {
 type column struct{ name, value string }
 
 // solution returns the solution file of a correct solver for a plan.
-func (p *problem) solution(plan solver.Plan) *solution {
+func (p *solved) solution(plan problem.Plan) *solution {
 	s := &solution{status: "Optimal", objective: p.core.Objective(plan) / p.model.Objective(1)}
 	for name, value := range p.model.Start(plan) {
 		s.columns = append(s.columns, column{name, fmt.Sprintf("%.12g", value)})

@@ -124,8 +124,8 @@ func outputs() []fault {
 // claims returns the faults of the claims of the program.
 func claims() []fault {
 	// edited returns an edit that changes the value of the first column that is 1 in the optimal plan.
-	edited := func(value string) func(*problem, *solution) {
-		return func(_ *problem, s *solution) {
+	edited := func(value string) func(*solved, *solution) {
+		return func(_ *solved, s *solution) {
 			for i := range s.columns {
 				if s.columns[i].value == "1" {
 					s.columns[i].value = value
@@ -136,19 +136,19 @@ func claims() []fault {
 	}
 	return []fault{
 		{
-			name: "claims a wrong optimum", edit: func(p *problem, s *solution) { *s = *p.solution(p.smallest) },
+			name: "claims a wrong optimum", edit: func(p *solved, s *solution) { *s = *p.solution(p.smallest) },
 			outcome: invalidPlan, detail: []string{"SOLVER", "reports: Optimal", "refuted: the claimed optimum is ", "exact has a plan of "},
 		},
 		{
-			name: "reports a wrong objective", edit: func(_ *problem, s *solution) { s.objective *= 0.99 },
+			name: "reports a wrong objective", edit: func(_ *solved, s *solution) { s.objective *= 0.99 },
 			outcome: invalidPlan, detail: []string{"reports: Optimal", "refuted"},
 		},
 		{
-			name: "claims infeasibility", edit: func(_ *problem, s *solution) { s.status = "Infeasible" },
+			name: "claims infeasibility", edit: func(_ *solved, s *solution) { s.status = "Infeasible" },
 			outcome: invalidPlan, detail: []string{"reports: Infeasible, but every problem has a plan"},
 		},
 		{
-			name: "uses more nodes than the pool has", edit: func(p *problem, s *solution) { *s = *p.solution(p.greatest) },
+			name: "uses more nodes than the pool has", edit: func(p *solved, s *solution) { *s = *p.solution(p.greatest) },
 			outcome: invalidPlan, detail: []string{"nodes"},
 		},
 		{
@@ -180,16 +180,16 @@ func claims() []fault {
 			outcome: crashed, detail: []string{"token too long"},
 		},
 		{
-			name: "repeats a column", edit: func(_ *problem, s *solution) { s.columns[7] = s.columns[3] },
+			name: "repeats a column", edit: func(_ *solved, s *solution) { s.columns[7] = s.columns[3] },
 			outcome: crashed, detail: []string{"has two values"},
 		},
 		{
-			name: "omits a column", edit: func(_ *problem, s *solution) { s.columns = s.columns[:len(s.columns)-1] },
+			name: "omits a column", edit: func(_ *solved, s *solution) { s.columns = s.columns[:len(s.columns)-1] },
 			outcome: crashed, detail: []string{"column", "is missing"},
 		},
 		{
 			name: "reports a status in bytes that are not text",
-			edit: func(_ *problem, s *solution) { s.status = "Stopped on \xff\x1b[31m\x00" },
+			edit: func(_ *solved, s *solution) { s.status = "Stopped on \xff\x1b[31m\x00" },
 			// The plan is valid independent of the status.
 			outcome: answered, detail: []string{"reports: "},
 		},

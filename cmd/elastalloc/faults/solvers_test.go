@@ -41,7 +41,7 @@ const (
 type fault struct {
 	name string
 	// edit modifies the correct solution that the program has in $SOLUTION.
-	edit func(*problem, *solution)
+	edit func(*solved, *solution)
 	// script is what the program does to solve the model, in the working directory of the run. The
 	// default is writesSolution.
 	script string
@@ -71,7 +71,7 @@ const (
 
 func TestSolverFaults(t *testing.T) {
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	for _, kind := range solverKinds() {
 		for _, f := range solverFaults() {
 			t.Run(kind.name+" "+f.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestSolverFaults(t *testing.T) {
 // another backend decides.
 func TestMissingSolver(t *testing.T) {
 	request := randomRequest(40, 70, 1)
-	p := newProblem(t, request)
+	p := newSolved(t, request)
 	for _, kind := range solverKinds() {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestMissingSolver(t *testing.T) {
 
 // testFault requests a decision of a solver that fails: exact decides instead, the report and the
 // metrics show the failure, no process and no file remain, and the solver is used again when it works.
-func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.AllocateRequest, p *problem) {
+func testFault(t *testing.T, kind solverKind, f *fault, request *elastallocv1.AllocateRequest, p *solved) {
 	t.Helper()
 	s := startScene(t, kind)
 	if f.hangs {
@@ -245,7 +245,7 @@ func (s *scene) tryAllocate(ctx context.Context, request *elastallocv1.AllocateR
 }
 
 // checkOptimal checks that a decision is the proven optimum.
-func checkOptimal(t *testing.T, response *elastallocv1.AllocateResponse, p *problem) {
+func checkOptimal(t *testing.T, response *elastallocv1.AllocateResponse, p *solved) {
 	t.Helper()
 	report := response.GetReport()
 	if report.GetReason() != elastallocv1.Reason_REASON_OPTIMAL || !closeTo(report.GetObjective(), p.optimum) {

@@ -16,6 +16,8 @@ import (
 	"github.com/elastalloc/elastalloc/audit"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // maxWork limits the verification of one decision to a fraction of a second.
@@ -36,11 +38,11 @@ func Allocate(
 }
 
 // Result verifies the optimum that a backend found for the problem of a valid snapshot.
-func Result(ctx context.Context, s *solver.Snapshot, o solver.Options, p *solver.Problem, result solver.Result) error {
+func Result(ctx context.Context, s *solver.Snapshot, o solver.Options, p *problem.Problem, result problem.Result) error {
 	plan := result.Plan.Clone()
 	p.ReleaseFinished(plan)
 	result.Plan = plan
-	d := solver.Decide(s, p, result)
+	d := report.Decide(s, p, result)
 	d.Report.Backend, d.Report.Reason, d.Report.Limit = solver.BackendExact, solver.ReasonOptimal, solver.LimitNone
 	d.Report.Objective, d.Report.Bound = p.Objective(plan), result.Bound
 	d.Report.SetPrices(p.Rows, result.NodePrices)
@@ -50,9 +52,9 @@ func Result(ctx context.Context, s *solver.Snapshot, o solver.Options, p *solver
 
 func check(ctx context.Context, s *solver.Snapshot, o solver.Options, d solver.Decision) error {
 	request := apiconv.ToAllocateRequest(apiconv.Request{Snapshot: s, Options: o, IncludePlan: true})
-	report := audit.Check(ctx, request, apiconv.ToAllocateResponse(s.ID, d, true), audit.Options{Work: maxWork})
-	if report.Verdict == audit.Refuted {
-		return fmt.Errorf("audit: %s: %v", report.Reason, request)
+	checked := audit.Check(ctx, request, apiconv.ToAllocateResponse(s.ID, d, true), audit.Options{Work: maxWork})
+	if checked.Verdict == audit.Refuted {
+		return fmt.Errorf("audit: %s: %v", checked.Reason, request)
 	}
 	return nil
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestBackendsAgree compares all backends on problems too large for exhaustive
 // search, with random features: no bound, proven or claimed, may be below a legal plan of
 // another backend, and exact must have proven its plan.
 func TestBackendsAgree(t *testing.T) {
-	backends := []solver.Backend{
+	backends := []problem.Backend{
 		exact.New(), greedy.New(),
 		external.HiGHS(solvertest.Program(t, solver.BackendHiGHS)), external.CBC(solvertest.Program(t, solver.BackendCBC)),
 	}
@@ -34,7 +35,7 @@ func TestBackendsAgree(t *testing.T) {
 		p := problems.Example(seed)
 		bounds, best, by := make(map[solver.BackendName]float64), math.Inf(-1), solver.BackendName("")
 		for _, backend := range backends {
-			result, err := backend.Solve(t.Context(), p, solver.SolveOptions{Formulation: solver.FormulationOneHot})
+			result, err := backend.Solve(t.Context(), p, problem.SolveOptions{Formulation: solver.FormulationOneHot})
 			if errors.Is(err, solver.ErrInvalidPlan) || errors.Is(err, solver.ErrUnsuited) {
 				continue // The suite lists the known ones.
 			}

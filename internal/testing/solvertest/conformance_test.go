@@ -12,6 +12,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
 	"github.com/elastalloc/elastalloc/solver/external"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,11 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // with fewer snapshots, and with the random instances only for backends that solve them
 // in milliseconds.
 func TestConformance(t *testing.T) {
-	newCBC := func(tb testing.TB) solver.Backend {
+	newCBC := func(tb testing.TB) problem.Backend {
 		tb.Helper()
 		return external.CBC(solvertest.Program(tb, solver.BackendCBC))
 	}
-	newHiGHS := func(tb testing.TB) solver.Backend {
+	newHiGHS := func(tb testing.TB) problem.Backend {
 		tb.Helper()
 		return external.HiGHS(solvertest.Program(tb, solver.BackendHiGHS))
 	}
@@ -34,12 +35,12 @@ func TestConformance(t *testing.T) {
 		suite solvertest.Suite
 	}{
 		{"exact", solvertest.Suite{
-			New: func(testing.TB) solver.Backend { return exact.New() },
+			New: func(testing.TB) problem.Backend { return exact.New() },
 			// Two or three jobs over 24 steps, and values that cancel down to their rounding.
 			Optimizes: true, Proves: true, Examples: examples(150, 20_000), TypedExamples: examples(150, 500), Open: []int{19919}, InstanceJobs: 100, Timeout: time.Minute,
 		}},
 		{"greedy", solvertest.Suite{
-			New:       func(testing.TB) solver.Backend { return greedy.New() },
+			New:       func(testing.TB) problem.Backend { return greedy.New() },
 			Heuristic: true, Examples: examples(150, 20_000), TypedExamples: examples(150, 500), InstanceJobs: 100, Timeout: time.Minute,
 		}},
 		{"highs one-hot", solvertest.Suite{

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // tieTolerance is the relative difference up to which Exhaustive treats two objectives as equal.
@@ -19,7 +20,7 @@ type Optimum struct {
 	// Plan is an optimal plan. Among the plans whose objective is within tieTolerance of the optimum,
 	// it has the fewest changed jobs, then the fewest moves, then the fewest nodes in the first step,
 	// then the smallest sum of the indices of the node types.
-	Plan solver.Plan
+	Plan problem.Plan
 	// Objective is the largest objective of any plan. The objective of Plan is within tieTolerance of it.
 	Objective float64
 	// Changed is the number of jobs whose option in the first step of Plan is not their current one.
@@ -34,7 +35,7 @@ type Optimum struct {
 
 // Exhaustive returns the optimum of a problem by enumerating all legal plans. It reports false if there
 // is none. The time grows with sizes^(steps*jobs).
-func Exhaustive(p *solver.Problem) (Optimum, bool) {
+func Exhaustive(p *problem.Problem) (Optimum, bool) {
 	s := &search{
 		problem: p,
 		choices: make([][]choice, len(p.Jobs)),
@@ -42,7 +43,7 @@ func Exhaustive(p *solver.Problem) (Optimum, bool) {
 		free:    slices.Clone(p.Capacity),
 		rows:    make([]int, len(p.Rows)),
 		used:    make([]int, len(p.Groups)),
-		chosen:  make(solver.Plan, len(p.Jobs)),
+		chosen:  make(problem.Plan, len(p.Jobs)),
 		best:    Optimum{Objective: math.Inf(-1)},
 	}
 	for i := range slices.Backward(p.Jobs) {
@@ -72,7 +73,7 @@ type choice struct {
 }
 
 // enumerate returns all plans of a job by decreasing value.
-func enumerate(job *solver.AdmittedJob, steps int) []choice {
+func enumerate(job *problem.AdmittedJob, steps int) []choice {
 	plans := [][]solver.Option{nil}
 	for range steps {
 		var longer [][]solver.Option
@@ -100,7 +101,7 @@ func enumerate(job *solver.AdmittedJob, steps int) []choice {
 
 // search is the state of the recursion over the jobs.
 type search struct {
-	problem *solver.Problem
+	problem *problem.Problem
 	choices [][]choice
 	// rest[i] is an upper bound on the value of the jobs from i on, without capacity limits.
 	rest []float64
@@ -109,7 +110,7 @@ type search struct {
 	free   []int // by step
 	rows   []int // nodes that count in each row
 	used   []int // by group, in the first step; problems with groups have no other
-	chosen solver.Plan
+	chosen problem.Plan
 	best   Optimum
 }
 

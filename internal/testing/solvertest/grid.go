@@ -9,13 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // GridProblems generates problems that are too large for exhaustive search: up to solver.MaxSteps
 // steps, up to solver.MaxSizes sizes above 0, and weights over 18 orders of magnitude. Speeds and
 // remaining ETAs are multiples of a step on one node, so that SolveGrid can solve the problems.
-func GridProblems() *rapid.Generator[*solver.Problem] {
-	return rapid.Custom(func(t *rapid.T) *solver.Problem {
+func GridProblems() *rapid.Generator[*problem.Problem] {
+	return rapid.Custom(func(t *rapid.T) *problem.Problem {
 		jobs := rapid.IntRange(1, 3).Draw(t, "jobs")
 		sizes := map[int]int{1: solver.MaxSizes, 2: 6, 3: 3}[jobs]
 		if rapid.IntRange(0, 3).Draw(t, "fewer sizes") > 0 {
@@ -49,14 +50,14 @@ func GridProblems() *rapid.Generator[*solver.Problem] {
 			s.Jobs = append(s.Jobs, job)
 		}
 		s.TotalNodes = rapid.OneOf(rapid.Just(largest), rapid.IntRange(smallest, largest)).Draw(t, "nodes")
-		return solver.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
+		return problem.NewProblem(s, rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"))
 	})
 }
 
 // SolveGrid returns the optimum of a problem of GridProblems by dynamic programming. A state is a step
 // and the work of every job, in steps on one node. The time grows with the product of steps, demands
 // and sizes, and not with sizes^steps. It uses no prices and no bounds.
-func SolveGrid(p *solver.Problem) (float64, solver.Plan) {
+func SolveGrid(p *problem.Problem) (float64, problem.Plan) {
 	g := grid{p: p, unit: solver.DefaultStep.Seconds(), stride: make([]int, len(p.Jobs)+1)}
 	g.stride[0] = 1
 	for i := range p.Jobs {
@@ -74,7 +75,7 @@ func SolveGrid(p *solver.Problem) (float64, solver.Plan) {
 			g.valueToGo[t][state], _ = g.best(t, 0, p.Capacity[t], done, 0, 0)
 		}
 	}
-	plan, state := solver.NewPlan(len(p.Jobs), p.Steps), 0
+	plan, state := problem.NewPlan(len(p.Jobs), p.Steps), 0
 	for t := range p.Steps {
 		for i := range done {
 			done[i] = state / g.stride[i] % (g.stride[i+1] / g.stride[i])
@@ -91,7 +92,7 @@ func SolveGrid(p *solver.Problem) (float64, solver.Plan) {
 
 // grid is the state of SolveGrid.
 type grid struct {
-	p         *solver.Problem
+	p         *problem.Problem
 	unit      float64
 	stride    []int
 	valueToGo [][]float64 // by step and state

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TypedSnapshots generates valid snapshots with node types and with defaults set.
@@ -16,7 +17,7 @@ func TypedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 }
 
 // TypedProblems generates problems of ObjectiveTotalTime with node types and any admission.
-func TypedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+func TypedProblems(limits Limits) *rapid.Generator[*problem.Problem] {
 	return totalTimeProblems(TypedSnapshots(limits))
 }
 
@@ -34,9 +35,9 @@ func validSnapshots(limits Limits, change func(*rapid.T, *solver.Snapshot)) *rap
 }
 
 // totalTimeProblems generates problems of ObjectiveTotalTime with any admission.
-func totalTimeProblems(snapshots *rapid.Generator[*solver.Snapshot]) *rapid.Generator[*solver.Problem] {
-	return rapid.Custom(func(t *rapid.T) *solver.Problem {
-		return solver.NewProblemFor(snapshots.Draw(t, "changed snapshot"), solver.Options{
+func totalTimeProblems(snapshots *rapid.Generator[*solver.Snapshot]) *rapid.Generator[*problem.Problem] {
+	return rapid.Custom(func(t *rapid.T) *problem.Problem {
+		return problem.NewProblemFor(snapshots.Draw(t, "changed snapshot"), solver.Options{
 			Objective: solver.ObjectiveTotalTime,
 			Admission: rapid.SampledFrom(solver.Admissions()).Draw(t, "admission"),
 		}.WithDefaults())

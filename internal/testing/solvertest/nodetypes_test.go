@@ -9,6 +9,8 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
+	"github.com/elastalloc/elastalloc/solver/report"
 )
 
 // twoTypes are the jobs and the pool that the gradient of node types was first worked out for.
@@ -66,12 +68,12 @@ func TestNodeTypes(t *testing.T) {
 			if bad := solver.Validate(s, options, 10, []solver.BackendName{solver.BackendExact}); len(bad) > 0 {
 				t.Fatal(bad)
 			}
-			p := solver.NewProblemFor(s, options)
+			p := problem.NewProblemFor(s, options)
 			best, _ := solvertest.Exhaustive(p)
 			if math.Abs(best.Objective-test.objective) > 1e-6 {
 				t.Errorf("objective %.6f; want %.6f", best.Objective, test.objective)
 			}
-			d := solver.Decide(s, p, solver.Result{Plan: best.Plan})
+			d := report.Decide(s, p, problem.Result{Plan: best.Plan})
 			var got []string
 			for _, a := range d.Allocations {
 				text := fmt.Sprintf("%s %d", a.NodeType, a.Nodes)

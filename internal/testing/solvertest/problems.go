@@ -9,19 +9,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Problems generates the problems of random snapshots with any objective and admission. Many of them
 // cannot result from a snapshot: gains differ by step and job, values of sizes have any sign, and the
 // capacity varies by step.
-func Problems() *rapid.Generator[*solver.Problem] { return ProblemsWithin(SmallLimits()) }
+func Problems() *rapid.Generator[*problem.Problem] { return ProblemsWithin(SmallLimits()) }
 
 // ProblemsWithin is Problems for snapshots within the given limits.
-func ProblemsWithin(limits Limits) *rapid.Generator[*solver.Problem] {
-	return rapid.Custom(func(t *rapid.T) *solver.Problem {
+func ProblemsWithin(limits Limits) *rapid.Generator[*problem.Problem] {
+	return rapid.Custom(func(t *rapid.T) *problem.Problem {
 		s := SnapshotsWithin(limits).Draw(t, "snapshot")
 		drawLargestPool(t, s)
-		p := solver.NewProblemFor(s, drawOptions(t, solver.ObjectiveProgress, solver.ObjectiveTotalTime))
+		p := problem.NewProblemFor(s, drawOptions(t, solver.ObjectiveProgress, solver.ObjectiveTotalTime))
 		if rapid.Bool().Draw(t, "gains") {
 			for i := range p.Jobs {
 				p.Jobs[i].Gain = drawGain(t, p.Steps)
@@ -90,7 +91,7 @@ func drawGain(t *rapid.T, steps int) []float64 {
 }
 
 // drawSizeValue sets random values of the sizes for two thirds of the jobs.
-func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
+func drawSizeValue(t *rapid.T, job *problem.AdmittedJob) {
 	if rapid.IntRange(0, 2).Draw(t, "sizes have no value") == 0 {
 		return
 	}
@@ -104,7 +105,7 @@ func drawSizeValue(t *rapid.T, job *solver.AdmittedJob) {
 }
 
 // drawCapacity reduces the capacity of some steps, at most to the sum of the smallest sizes.
-func drawCapacity(t *rapid.T, p *solver.Problem) {
+func drawCapacity(t *rapid.T, p *problem.Problem) {
 	smallest := 0
 	for i := range p.Jobs {
 		smallest += int(p.Jobs[i].Options[0].Nodes)
@@ -117,11 +118,11 @@ func drawCapacity(t *rapid.T, p *solver.Problem) {
 
 // GroupedProblems generates problems of ObjectiveTotalTime with groups and any admission, within the
 // given limits. A third of them have values of sizes of any sign.
-func GroupedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
-	return rapid.Custom(func(t *rapid.T) *solver.Problem {
+func GroupedProblems(limits Limits) *rapid.Generator[*problem.Problem] {
+	return rapid.Custom(func(t *rapid.T) *problem.Problem {
 		s := GroupedSnapshots(limits).Draw(t, "snapshot")
 		drawLargestPool(t, s)
-		p := solver.NewProblemFor(s, drawOptions(t, solver.ObjectiveTotalTime))
+		p := problem.NewProblemFor(s, drawOptions(t, solver.ObjectiveTotalTime))
 		if rapid.IntRange(0, 2).Draw(t, "values of sizes") == 0 {
 			for i := range p.Jobs {
 				drawSizeValue(t, &p.Jobs[i])

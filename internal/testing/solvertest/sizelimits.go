@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // LimitedSnapshots generates valid snapshots with size limits, with and without node types, and with
@@ -20,7 +21,7 @@ func LimitedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 }
 
 // LimitedProblems generates problems of ObjectiveTotalTime with size limits and any admission.
-func LimitedProblems(limits Limits) *rapid.Generator[*solver.Problem] {
+func LimitedProblems(limits Limits) *rapid.Generator[*problem.Problem] {
 	return totalTimeProblems(LimitedSnapshots(limits))
 }
 

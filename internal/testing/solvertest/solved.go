@@ -5,12 +5,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Solved is a problem with its optimum, which was computed without a backend.
 type Solved struct {
-	*solver.Problem
+	*problem.Problem
 	Best Optimum
 	// TiesBroken reports that Best.Plan also precedes all other optimal plans in the order of ties.
 	TiesBroken bool
@@ -33,7 +33,7 @@ func SolvedProblems() *rapid.Generator[Solved] {
 }
 
 // Solve solves a problem by exhaustive search.
-func Solve(t rapid.TB, p *solver.Problem) Solved {
+func Solve(t rapid.TB, p *problem.Problem) Solved {
 	t.Helper()
 	optimum, ok := Exhaustive(p)
 	if !ok {
@@ -44,7 +44,7 @@ func Solve(t rapid.TB, p *solver.Problem) Solved {
 
 // Magnitude returns the sum of the largest absolute values of all jobs. The rounding error of an
 // objective is relative to it, however small the objective is.
-func Magnitude(p *solver.Problem) float64 {
+func Magnitude(p *problem.Problem) float64 {
 	sum := 0.0
 	for i := range p.Jobs {
 		for _, gain := range p.Jobs[i].Gain {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 func TestSnapshotsAreValidAndWithinLimits(t *testing.T) {
@@ -90,7 +91,7 @@ func TestSnapshotsHaveEveryFeature(t *testing.T) {
 			note("shortest ETA", job.RemainingETA == time.Millisecond)
 			note("longest ETA", job.RemainingETA == 10*365*24*time.Hour)
 			note("equal ETAs", i > 0 && job.RemainingETA == s.Jobs[i-1].RemainingETA)
-			note("unfinishable", solver.NewProblem(s, solver.AdmissionPreemptive).Jobs[i].Demand > 1e6)
+			note("unfinishable", problem.NewProblem(s, solver.AdmissionPreemptive).Jobs[i].Demand > 1e6)
 		}
 		note("no jobs", len(s.Jobs) == 0)
 		note("no nodes", s.TotalNodes == 0)
@@ -152,7 +153,7 @@ func TestGeneratorsSetEveryField(t *testing.T) {
 }
 
 func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
-	p := &solver.Problem{Capacity: []int{1}, Steps: 1, Jobs: []solver.AdmittedJob{
+	p := &problem.Problem{Capacity: []int{1}, Steps: 1, Jobs: []problem.AdmittedJob{
 		{Demand: 1, Gain: []float64{1, 1}, Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if optimum, ok := Exhaustive(p); ok {
@@ -161,39 +162,39 @@ func TestExhaustiveFindsNoPlanWhereThereIsNone(t *testing.T) {
 }
 
 func TestExhaustive(t *testing.T) {
-	flat := func(current int32) solver.AdmittedJob { // Any size does the same.
-		return solver.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: solver.Option{Nodes: current}, Options: solver.Nodes(1, 2),
+	flat := func(current int32) problem.AdmittedJob { // Any size does the same.
+		return problem.AdmittedJob{Demand: 10, Gain: []float64{1, 1}, Current: solver.Option{Nodes: current}, Options: solver.Nodes(1, 2),
 			FirstStepWork: []float64{5, 5}, StepWork: []float64{5, 5}}
 	}
-	linear := func(demand float64) solver.AdmittedJob {
-		return solver.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: solver.Option{Nodes: 1}, Options: solver.Nodes(1, 2),
+	linear := func(demand float64) problem.AdmittedJob {
+		return problem.AdmittedJob{Demand: demand, Gain: []float64{1, 1}, Current: solver.Option{Nodes: 1}, Options: solver.Nodes(1, 2),
 			FirstStepWork: []float64{1, 2}, StepWork: []float64{1, 2}}
 	}
 	tests := []struct {
 		name    string
-		problem solver.Problem
+		problem problem.Problem
 		want    Optimum
 		any     bool // the plan itself is not unique
 	}{
 		{
 			name:    "no jobs",
-			problem: solver.Problem{Capacity: []int{3, 3}, Steps: 2},
-			want:    Optimum{Plan: solver.Plan{}},
+			problem: problem.Problem{Capacity: []int{3, 3}, Steps: 2},
+			want:    Optimum{Plan: problem.Plan{}},
 		},
 		{
 			name:    "ties go to the fewest changed jobs",
-			problem: solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{flat(2), flat(2)}},
-			want:    Optimum{Plan: solver.Plan{solver.Nodes(2), solver.Nodes(2)}, Objective: 1, Changed: 0, Nodes: 4},
+			problem: problem.Problem{Capacity: []int{4}, Steps: 1, Jobs: []problem.AdmittedJob{flat(2), flat(2)}},
+			want:    Optimum{Plan: problem.Plan{solver.Nodes(2), solver.Nodes(2)}, Objective: 1, Changed: 0, Nodes: 4},
 		},
 		{
 			name:    "then to the fewest nodes",
-			problem: solver.Problem{Capacity: []int{4}, Steps: 1, Jobs: []solver.AdmittedJob{flat(0), flat(7)}},
-			want:    Optimum{Plan: solver.Plan{solver.Nodes(1), solver.Nodes(1)}, Objective: 1, Changed: 2, Nodes: 2},
+			problem: problem.Problem{Capacity: []int{4}, Steps: 1, Jobs: []problem.AdmittedJob{flat(0), flat(7)}},
+			want:    Optimum{Plan: problem.Plan{solver.Nodes(1), solver.Nodes(1)}, Objective: 1, Changed: 2, Nodes: 2},
 		},
 		{
 			// Job 1 first: 2/2 + 2/2 and 1/4 + 3/4, against 1/2 + 2/2 and 2/4 + 4/4.
 			name: "the short job goes first", any: true,
-			problem: solver.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []solver.AdmittedJob{linear(2), linear(4)}},
+			problem: problem.Problem{Capacity: []int{3, 3}, Steps: 2, Jobs: []problem.AdmittedJob{linear(2), linear(4)}},
 			want:    Optimum{Objective: 3, Changed: 1, Nodes: 3},
 		},
 	}
@@ -224,9 +225,9 @@ func TestExhaustiveAgainstCounting(t *testing.T) {
 		admission := rapid.SampledFrom([]solver.Admission{
 			solver.AdmissionFIFO, solver.AdmissionOptimized, solver.AdmissionPreemptive,
 		}).Draw(t, "admission")
-		p := solver.NewProblem(s, admission)
+		p := problem.NewProblem(s, admission)
 		want := Optimum{Objective: math.Inf(-1)}
-		forEachPlan(p, func(plan solver.Plan) { want.Objective = max(want.Objective, p.Objective(plan)) })
+		forEachPlan(p, func(plan problem.Plan) { want.Objective = max(want.Objective, p.Objective(plan)) })
 		tie := tieTolerance * math.Abs(want.Objective)
 		for i := range p.Jobs { // A sum is not more exact than what is summed up.
 			largest := 0.0
@@ -236,7 +237,7 @@ func TestExhaustiveAgainstCounting(t *testing.T) {
 			tie += roundingError * largest
 		}
 		want.Changed = math.MaxInt
-		forEachPlan(p, func(plan solver.Plan) {
+		forEachPlan(p, func(plan problem.Plan) {
 			if p.Objective(plan) < want.Objective-tie {
 				return
 			}
@@ -267,10 +268,10 @@ func TestExhaustiveAgainstCounting(t *testing.T) {
 
 // forEachPlan calls visit for every legal plan, counting through the sizes like an
 // odometer.
-func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
+func forEachPlan(p *problem.Problem, visit func(problem.Plan)) {
 	digits := make([]int, len(p.Jobs)*p.Steps)
 	for {
-		plan := solver.NewPlan(len(p.Jobs), p.Steps)
+		plan := problem.NewPlan(len(p.Jobs), p.Steps)
 		for n, digit := range digits {
 			i := n / p.Steps
 			plan[i][n%p.Steps] = p.Jobs[i].Options[digit]
@@ -293,7 +294,7 @@ func forEachPlan(p *solver.Problem, visit func(solver.Plan)) {
 // TestByWork compares two oracles.
 func TestByWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := GridProblems().Filter(func(p *solver.Problem) bool {
+		p := GridProblems().Filter(func(p *problem.Problem) bool {
 			plans := 1.0
 			for i := range p.Jobs {
 				plans *= math.Pow(float64(len(p.Jobs[i].Options)), float64(p.Steps))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/instances"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Agreement is the maximum difference of the objectives of two optimal plans, relative to the optimum.
@@ -24,7 +25,7 @@ const Agreement = 1e-6
 // Suite is the conformance suite of a backend. Its fields describe the capabilities of the backend.
 type Suite struct {
 	// New returns the backend, or skips the test if it is not available.
-	New func(testing.TB) solver.Backend
+	New func(testing.TB) problem.Backend
 	// Formulation is the formulation for backends that use an external solver.
 	Formulation solver.Formulation
 	// Optimizes reports that plans are optimal to Agreement if there is no time limit.
@@ -77,22 +78,22 @@ func Run(t *testing.T, suite Suite) {
 // runner runs a suite on one backend.
 type runner struct {
 	Suite
-	backend solver.Backend
+	backend problem.Backend
 }
 
-func (r *runner) options() solver.SolveOptions {
-	return solver.SolveOptions{Formulation: r.Formulation}
+func (r *runner) options() problem.SolveOptions {
+	return problem.SolveOptions{Formulation: r.Formulation}
 }
 
 // mustSolve solves a problem without a time limit, checks the result, and returns the objective of its plan.
-func (r *runner) mustSolve(t *testing.T, p *solver.Problem, options solver.SolveOptions) float64 {
+func (r *runner) mustSolve(t *testing.T, p *problem.Problem, options problem.SolveOptions) float64 {
 	t.Helper()
 	result, err := r.backend.Solve(t.Context(), p, options)
 	return r.complete(t, p, result, err)
 }
 
 // complete checks the result of a search without a time limit and returns the objective of its plan.
-func (r *runner) complete(t *testing.T, p *solver.Problem, result solver.Result, err error) float64 {
+func (r *runner) complete(t *testing.T, p *problem.Problem, result problem.Result, err error) float64 {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("Solve() failed: %v", err)
@@ -104,7 +105,7 @@ func (r *runner) complete(t *testing.T, p *solver.Problem, result solver.Result,
 }
 
 // check checks the properties of any result and returns the objective of its plan.
-func (r *runner) check(t *testing.T, p *solver.Problem, result solver.Result) float64 {
+func (r *runner) check(t *testing.T, p *problem.Problem, result problem.Result) float64 {
 	t.Helper()
 	if result.Heuristic != r.Heuristic {
 		t.Errorf("heuristic is %t; want %t", result.Heuristic, r.Heuristic)
@@ -136,7 +137,7 @@ func (r *runner) check(t *testing.T, p *solver.Problem, result solver.Result) fl
 }
 
 // checkClaim checks that the claim is about a plan with the given objective.
-func (r *runner) checkClaim(t *testing.T, p *solver.Problem, result solver.Result, objective float64) {
+func (r *runner) checkClaim(t *testing.T, p *problem.Problem, result problem.Result, objective float64) {
 	t.Helper()
 	if result.Detail == "" {
 		t.Error("no detail of the claim")
@@ -151,12 +152,12 @@ func (r *runner) checkClaim(t *testing.T, p *solver.Problem, result solver.Resul
 
 // agreement returns the maximum difference of an objective from the given one. Solvers compute with
 // absolute tolerances, which matter near 0 and if large values cancel.
-func agreement(p *solver.Problem, objective float64) float64 {
+func agreement(p *problem.Problem, objective float64) float64 {
 	return Agreement * max(1e-5, math.Abs(objective), Magnitude(p)/10)
 }
 
 // checkOptimal checks an objective against the known optimum.
-func (r *runner) checkOptimal(t *testing.T, p *solver.Problem, objective, optimum float64) {
+func (r *runner) checkOptimal(t *testing.T, p *problem.Problem, objective, optimum float64) {
 	t.Helper()
 	tolerance := agreement(p, optimum)
 	if r.Proves {
@@ -221,7 +222,7 @@ func (r *runner) edgeCases(t *testing.T) {
 			t.Fatalf("%s: not valid: %v", test.name, bad)
 		}
 		for _, admission := range solver.Admissions() {
-			t.Run(test.name+"/"+string(admission), func(t *testing.T) { r.checkProblem(t, Solve(t, solver.NewProblem(s, admission))) })
+			t.Run(test.name+"/"+string(admission), func(t *testing.T) { r.checkProblem(t, Solve(t, problem.NewProblem(s, admission))) })
 		}
 	}
 }
@@ -256,7 +257,7 @@ func (r *runner) randomProblems(t *testing.T) {
 }
 
 // checkOpen checks a result that need not be proven.
-func (r *runner) checkOpen(t *testing.T, p Solved, result solver.Result) {
+func (r *runner) checkOpen(t *testing.T, p Solved, result problem.Result) {
 	t.Helper()
 	if err := p.Check(result.Plan); err != nil {
 		t.Fatalf("the plan is illegal: %v", err)
@@ -283,7 +284,7 @@ func (r *runner) instances(t *testing.T) {
 		t.Run(instance.Name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), r.Timeout)
 			defer cancel()
-			p := solver.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
+			p := problem.NewProblem(instance.Snapshot, solver.AdmissionFIFO)
 			result, err := r.backend.Solve(ctx, p, r.options())
 			if errors.Is(err, solver.ErrTimedOut) {
 				t.Skipf("no plan within %v", r.Timeout)
@@ -308,9 +309,9 @@ func (r *runner) instances(t *testing.T) {
 
 // incumbent checks that no incumbent, legal or not, makes a result worse.
 func (r *runner) incumbent(t *testing.T) {
-	p := solver.NewProblem(busy(4), solver.AdmissionFIFO)
+	p := problem.NewProblem(busy(4), solver.AdmissionFIFO)
 	want := r.mustSolve(t, p, r.options())
-	smallest := solver.NewPlan(len(p.Jobs), p.Steps)
+	smallest := problem.NewPlan(len(p.Jobs), p.Steps)
 	for i := range smallest {
 		for step := range smallest[i] {
 			smallest[i][step] = p.Jobs[i].Options[0]
@@ -318,7 +319,7 @@ func (r *runner) incumbent(t *testing.T) {
 	}
 	illegal := smallest.Clone()
 	illegal[0][0].Nodes = 3
-	for name, plan := range map[string]solver.Plan{"legal": smallest, "illegal": illegal, "empty": {}} {
+	for name, plan := range map[string]problem.Plan{"legal": smallest, "illegal": illegal, "empty": {}} {
 		t.Run(name, func(t *testing.T) {
 			options := r.options()
 			options.Incumbent = plan
@@ -334,8 +335,8 @@ func (r *runner) badOptions(t *testing.T) {
 	if !r.Claims {
 		t.Skip("the backend hands no model to a solver")
 	}
-	p := solver.NewProblem(busy(2), solver.AdmissionFIFO)
-	for name, options := range map[string]solver.SolveOptions{
+	p := problem.NewProblem(busy(2), solver.AdmissionFIFO)
+	for name, options := range map[string]problem.SolveOptions{
 		"formulation":  {Formulation: "quadratic"},
 		"negative gap": {Formulation: r.Formulation, RelativeGap: -1},
 		"infinite gap": {Formulation: r.Formulation, RelativeGap: math.Inf(1)},
@@ -350,7 +351,7 @@ func (r *runner) badOptions(t *testing.T) {
 func (r *runner) canceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := solver.NewProblem(busy(60), solver.AdmissionFIFO)
+	p := problem.NewProblem(busy(60), solver.AdmissionFIFO)
 	result, err := r.backend.Solve(ctx, p, r.options())
 	switch {
 	case err == nil:
@@ -383,7 +384,7 @@ func (r *runner) tooLittleTime(t *testing.T) {
 // wraps ErrTimedOut.
 func (r *runner) limited(ctx context.Context, t *testing.T) {
 	t.Helper()
-	p := solver.NewProblem(busy(60), solver.AdmissionFIFO)
+	p := problem.NewProblem(busy(60), solver.AdmissionFIFO)
 	result, err := r.backend.Solve(ctx, p, r.options())
 	switch {
 	case err == nil:
@@ -395,8 +396,8 @@ func (r *runner) limited(ctx context.Context, t *testing.T) {
 
 // concurrentCalls checks that concurrent calls with the same problem return the same plan.
 func (r *runner) concurrentCalls(t *testing.T) {
-	p := solver.NewProblem(busy(4), solver.AdmissionFIFO)
-	results := make([]solver.Result, 3)
+	p := problem.NewProblem(busy(4), solver.AdmissionFIFO)
+	results := make([]problem.Result, 3)
 	errs := make([]error, len(results))
 	var group sync.WaitGroup
 	for n := range results {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // nodeTypes solves boundary cases with several node types under every admission.
@@ -76,7 +77,7 @@ func (r *runner) checkAdmissions(t *testing.T, name string, s *solver.Snapshot) 
 			if bad := solver.Validate(s, o, len(s.Jobs), []solver.BackendName{o.Backend}); len(bad) > 0 {
 				t.Fatal(bad)
 			}
-			r.checkTyped(t, solver.NewProblemFor(s, o))
+			r.checkTyped(t, problem.NewProblemFor(s, o))
 		})
 	}
 }
@@ -94,9 +95,9 @@ func (r *runner) randomTypes(t *testing.T) {
 
 // checkTyped solves a problem with greedy's plan as the incumbent and compares the result with
 // exhaustive search.
-func (r *runner) checkTyped(t *testing.T, p *solver.Problem) {
+func (r *runner) checkTyped(t *testing.T, p *problem.Problem) {
 	t.Helper()
-	start, err := greedy.New().Solve(t.Context(), p, solver.SolveOptions{})
+	start, err := greedy.New().Solve(t.Context(), p, problem.SolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func (r *runner) checkTyped(t *testing.T, p *solver.Problem) {
 }
 
 // typeTies returns the numbers by which plans with the same objective are ordered.
-func typeTies(p *solver.Problem, plan solver.Plan) []int {
+func typeTies(p *problem.Problem, plan problem.Plan) []int {
 	tie := make([]int, 4)
 	for i := range plan {
 		option, current := plan[i][0], p.Jobs[i].Current

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Instance is a problem in the units of the search. Work is a share of the demand of the job, and a
@@ -78,11 +78,11 @@ type Shape struct {
 
 const (
 	// tieFraction limits the sum of all tie costs, as a fraction of the scale of the objective. It
-	// has to be far below problem.OptimalGap and above the rounding error. TestExtremeNumbers (go
+	// has to be far below solver.OptimalGap and above the rounding error. TestExtremeNumbers (go
 	// test ./solver/exact -run ExtremeNumbers) covers it.
 	tieFraction = 1e-11
 	// TiesOnly is the relative gap that tie costs alone may cause.
-	TiesOnly = problem.OptimalGap / 10
+	TiesOnly = solver.OptimalGap / 10
 	// Noise is the rounding error of a sum of values of plans, as a fraction of Instance.Scale.
 	Noise = 1e-15
 	// Finished is the share of its demand at which a job counts as finished. The difference from 1
@@ -151,7 +151,7 @@ func NewInstance(clock *Clock, p *problem.Problem, e *Effort, memory *Memory) (*
 		in.Unit = 1
 	}
 	in.QuotaPrice /= in.Unit
-	var alike [snapshot.MaxSizes + 2]int // last job with each number of sizes
+	var alike [solver.MaxSizes + 2]int // last job with each number of sizes
 	for i := range p.Jobs {
 		n := in.usable(&p.Jobs[i])
 		in.convert(p, i, alike[n], n)

@@ -1,7 +1,7 @@
 package model
 
 import (
-	"github.com/elastalloc/elastalloc/solver/snapshot"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Edge is an edge of an upper concave hull: its value per node and its number of nodes.
@@ -21,7 +21,7 @@ func AppendEdges(edges []Edge, nodes []int32, values []float64) []Edge {
 // AppendAllEdges appends all edges of the hull, including edges with a rate of 0 or less.
 func AppendAllEdges(edges []Edge, nodes []int32, values []float64) []Edge {
 	first := len(edges)
-	var starts [snapshot.MaxSizes + 1]int // first point of each edge
+	var starts [solver.MaxSizes + 1]int // first point of each edge
 	for at := 1; at < len(nodes); at++ {
 		from := at - 1
 		gain, width := values[at]-values[from], float64(nodes[at]-nodes[from])

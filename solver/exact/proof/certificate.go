@@ -1,19 +1,20 @@
 package proof
 
 import (
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // Certificate returns the best prices per size in units of the objective. It returns nil if the
 // search did not use prices per size; the node prices of the result then suffice for a check.
-func (s *Search) Certificate(p *problem.Problem) (certificate problem.Certificate) {
+func (s *Search) Certificate(p *problem.Problem) (certificate solver.Certificate) {
 	if s.bestSizePrices == nil {
 		return nil
 	}
 	cost := s.sizes.CostAt(s.bestSizePrices)
 	for f, i := range s.in.Finishing {
 		j, class := &s.in.Jobs[i], s.sizes.ClassOf[f]
-		of := problem.SizePrices{Job: i}
+		of := solver.SizePrices{Job: i}
 		for t := range s.in.Steps {
 			fitting := s.in.Fitting(j, t)
 			for k := range p.Jobs[i].Options {

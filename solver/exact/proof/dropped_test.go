@@ -10,6 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestDropped lets beams of one to three states drop the optimum of a problem of five jobs. The
@@ -19,9 +20,9 @@ func TestDropped(t *testing.T) {
 	seeds, dropped := testtier.Conformance.Examples(60, 300), 0
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 8))
-		p := &solver.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
+		p := &problem.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for range 5 {
-			job := solver.AdmittedJob{Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{r.Float64(), r.Float64()}}
+			job := problem.AdmittedJob{Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{r.Float64(), r.Float64()}}
 			job.StepWork = []float64{0, 0.2 + 0.4*r.Float64(), 0.6 + 0.6*r.Float64()}
 			job.FirstStepWork = job.StepWork
 			p.Jobs = append(p.Jobs, job)

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/problem"
-	"github.com/elastalloc/elastalloc/solver/snapshot"
 )
 
 // Groups: one step whose jobs share the pool in a tree of limits and soft floors.
@@ -81,7 +81,7 @@ func (s *Search) searchGroups(clock *model.Clock, _ int) {
 	}
 	s.Offer(clock, tree.round(clock))
 	s.prove(tree.bound, tree.poolCost/4, lemmaGroups) // Rounding multiplies by 4, but poolCost counts everything once.
-	if s.closed() || problem.RelativeGap(s.Value, s.upper) <= s.gap {
+	if s.closed() || solver.RelativeGap(s.Value, s.upper) <= s.gap {
 		return
 	}
 	complete := tree.minimize(clock, pool)
@@ -139,7 +139,7 @@ func newGroupTree(in *model.Instance) *groupTree {
 // are multiples of priceGrain. It returns false if the deadline has passed.
 func (t *groupTree) relax(clock *model.Clock, recount bool) bool {
 	in := t.in
-	values := make([]float64, 0, snapshot.MaxSizes+1)
+	values := make([]float64, 0, solver.MaxSizes+1)
 	for _, g := range t.bottomUp {
 		n := &t.nodes[g]
 		for _, i := range n.jobs {
@@ -330,7 +330,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	in.ShrinkGroups(p)
 	room := problem.NewHeadroom(in.Capacity[0], nil, in.Groups)
 	for i := range in.Jobs {
-		room.Allocate(problem.Member{Group: in.Jobs[i].Group}, snapshot.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
+		room.Allocate(problem.Member{Group: in.Jobs[i].Group}, solver.Option{Nodes: in.Jobs[i].Sizes[p.Of(i)[0]]})
 	}
 	if room.Idle < 0 {
 		return model.NewPlan(in)
@@ -362,7 +362,7 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 			j := &in.Jobs[at]
 			more := j.Sizes[to] - j.Sizes[p.Of(at)[0]]
 			p.Of(at)[0] = uint8(to)
-			room.Allocate(member, snapshot.Option{Nodes: more})
+			room.Allocate(member, solver.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
 				held[q] += int(more)
 			}

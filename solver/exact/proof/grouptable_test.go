@@ -15,12 +15,12 @@ import (
 func TestGroupTables(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 9))
-		p := &solver.Problem{Capacity: []int{8 + r.IntN(8)}, Steps: 1, QuotaPrice: r.Float64()}
+		p := &problem.Problem{Capacity: []int{8 + r.IntN(8)}, Steps: 1, QuotaPrice: r.Float64()}
 		for g := range 3 {
-			p.Groups = append(p.Groups, solver.AdmittedGroup{Parent: []int{2, 2, -1}[g], Limit: 3 + r.IntN(6), Floor: r.IntN(8)})
+			p.Groups = append(p.Groups, problem.AdmittedGroup{Parent: []int{2, 2, -1}[g], Limit: 3 + r.IntN(6), Floor: r.IntN(8)})
 		}
 		for i := range 3 + r.IntN(3) {
-			job := solver.AdmittedJob{Index: i, Member: problem.Member{Group: r.IntN(2)}, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
+			job := problem.AdmittedJob{Index: i, Member: problem.Member{Group: r.IntN(2)}, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
 			job.FirstStepWork = make([]float64, len(job.Options))
 			job.StepWork = job.FirstStepWork
 			for _, k := range job.Options {

@@ -15,6 +15,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // These tests check each lemma by itself, at random prices and limits that the search does not use. The oracle is the
@@ -57,7 +58,7 @@ func drawGround(t *rapid.T) *ground {
 }
 
 // groundOf lists the plans of a problem.
-func groundOf(t rapid.TB, p *solver.Problem, e *model.Effort) *ground {
+func groundOf(t rapid.TB, p *problem.Problem, e *model.Effort) *ground {
 	g := &ground{clock: model.NewClock(context.Background(), e.CheckInterval)}
 	in, err := model.NewInstance(g.clock, p, e, new(model.Memory))
 	if err != nil {
@@ -96,7 +97,7 @@ func (g *ground) enumerate(p *model.Plan, i, t int, free []int) {
 
 // search returns a search with an incumbent that is any plan, at any prices.
 func (g *ground) search(t *rapid.T) (s *Search, start heuristics.Start) {
-	s = NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory))
+	s = NewSearch(g.Instance, problem.SolveOptions{}, nil, new(Memory))
 	s.Offer(g.clock, g.plans[rapid.IntRange(0, len(g.plans)-1).Draw(t, "incumbent")])
 	start = startOf(g.clock, g.Instance)
 	for step := range start.Prices {
@@ -181,7 +182,7 @@ func TestLemmaGroups(t *testing.T) {
 		if !tree.relax(clock, false) {
 			t.Fatal("not relaxed")
 		}
-		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
+		s := NewSearch(in, problem.SolveOptions{}, nil, new(Memory))
 		s.Offer(clock, model.NewPlan(in))
 		rounding := Rounding(in, tree.bound, s.values, tree.poolCost) + in.Precision + in.TieTotal + 1e-12*math.Abs(want.Objective/in.Unit)
 		check := func(what string, bound float64) {
@@ -300,7 +301,7 @@ func TestLemmaSteps(t *testing.T) {
 // TestContradiction proves what is false: a bound below a legal plan, and a plan
 // found above a bound proven before.
 func TestContradiction(t *testing.T) {
-	p := solver.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
+	p := problem.NewProblem(&solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: []solver.Job{
 		solver.NewJob("a", 20*time.Minute), solver.NewJob("b", 10*time.Hour),
 	}}, solver.AdmissionFIFO)
 	clock := model.NewClock(t.Context(), model.DefaultEffort().CheckInterval)
@@ -309,7 +310,7 @@ func TestContradiction(t *testing.T) {
 		t.Fatal(err)
 	}
 	below := func() *Search {
-		s := NewSearch(in, solver.SolveOptions{}, nil, new(Memory))
+		s := NewSearch(in, problem.SolveOptions{}, nil, new(Memory))
 		s.Offer(clock, model.NewPlan(in))
 		return s
 	}

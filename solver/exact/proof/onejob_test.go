@@ -9,6 +9,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // TestOneJob compares what is found about one job at any prices with all its plans: more steps,
@@ -17,7 +18,7 @@ func TestOneJob(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		steps := 4 + r.IntN(3)
-		job := solver.AdmittedJob{Demand: 1, Options: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)]}
+		job := problem.AdmittedJob{Demand: 1, Options: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)]}
 		for _, k := range job.Options {
 			job.StepWork = append(job.StepWork, float64(min(k.Nodes, 1))*(0.02+0.6*r.Float64()))
 		}
@@ -32,7 +33,7 @@ func TestOneJob(t *testing.T) {
 		}
 		e := model.DefaultEffort()
 		clock := model.NewClock(context.Background(), e.CheckInterval)
-		in, err := model.NewInstance(clock, &solver.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []solver.AdmittedJob{job}}, e, new(model.Memory))
+		in, err := model.NewInstance(clock, &problem.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []problem.AdmittedJob{job}}, e, new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
 	"github.com/elastalloc/elastalloc/solver/problem"
@@ -64,8 +65,8 @@ const (
 )
 
 // provenGap is the relative gap at which the incumbent counts as optimal. It is smaller than
-// problem.OptimalGap because the rounding error is still added to the bound.
-const provenGap = 0.9 * problem.OptimalGap
+// solver.OptimalGap because the rounding error is still added to the bound.
+const provenGap = 0.9 * solver.OptimalGap
 
 // Search finds the best plan of an instance and proves its optimality.
 type Search struct {
@@ -111,7 +112,7 @@ func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem
 
 // Run searches until the gap is proven, the work limits are reached, or the deadline has passed. It
 // returns the upper bound and the limit that stopped the search.
-func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
+func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 	s.Offer(clock, model.NewPlan(s.in))
 	s.prove(s.in.UpperBound, 0, lemmaAlone)
 	for _, stage := range s.stages(clock) {
@@ -124,17 +125,17 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit problem.Limit) {
 		}
 	}
 	bound = max(s.Value+s.in.Precision, s.upper)
-	switch gap := problem.RelativeGap(s.Value, bound); {
+	switch gap := solver.RelativeGap(s.Value, bound); {
 	case s.closed():
-		return bound, problem.LimitNone
+		return bound, solver.LimitNone
 	case clock.Expired:
-		return bound, problem.LimitTime
+		return bound, solver.LimitTime
 	case gap <= provenGap:
-		return bound, problem.LimitNone
+		return bound, solver.LimitNone
 	case gap <= s.gap:
-		return bound, problem.LimitGap
+		return bound, solver.LimitGap
 	}
-	return bound, problem.LimitWork
+	return bound, solver.LimitWork
 }
 
 // stages returns the stages for the instance.
@@ -160,7 +161,7 @@ func (s *Search) stages(clock *model.Clock) []stage {
 // done reports whether the gap is as small as requested, or only plans of equal objective may be
 // left to find.
 func (s *Search) done() bool {
-	return s.closed() || problem.RelativeGap(s.Value, s.upper) <= max(s.gap, provenGap)
+	return s.closed() || solver.RelativeGap(s.Value, s.upper) <= max(s.gap, provenGap)
 }
 
 // searchIndependentSteps solves an instance in which all jobs are separable: each step is an
@@ -223,9 +224,9 @@ func (s *Search) searchPrices(clock *model.Clock, _ int) {
 		s.lagrangian.Evaluate(clock, start.Prices)
 		s.Offer(clock, s.builder.Build(clock, start.Prices))
 	}
-	goodEnough := func() bool { return s.closed() || problem.RelativeGap(s.Value, s.upper) <= s.gap }
+	goodEnough := func() bool { return s.closed() || solver.RelativeGap(s.Value, s.upper) <= s.gap }
 	start.Close = s.rollout != nil
-	for start.Rough = start.Trust > 0 && s.gap > problem.OptimalGap; ; start.Rough = false {
+	for start.Rough = start.Trust > 0 && s.gap > solver.OptimalGap; ; start.Rough = false {
 		s.bound, s.Prices = s.lagrangian.minimize(clock, start, s.Value+max(s.in.Precision, s.gap*math.Abs(s.Value)))
 		s.prove(s.bound, PoolCost(s.in, s.Prices), lemmaPrices)
 		if start.Prices = s.Prices; goodEnough() {

@@ -10,6 +10,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/heuristics"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
+	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
 // The lemmas at prices per size, each by itself, as in lemma_test.go.
@@ -75,15 +76,15 @@ func TestLemmaStepwise(t *testing.T) {
 func TestStepwiseFirstSteps(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 12))
-		p := &solver.Problem{Capacity: slices.Repeat([]int{4 + r.IntN(3)}, 2), Steps: 2}
+		p := &problem.Problem{Capacity: slices.Repeat([]int{4 + r.IntN(3)}, 2), Steps: 2}
 		work := []float64{0, 0.2 + 0.4*r.Float64(), 0.6 + 0.6*r.Float64()}
 		gain := []float64{r.Float64(), r.Float64()}
 		for i := range 3 {
 			first := []float64{0, r.Float64() * work[1], r.Float64() * work[2]}
-			p.Jobs = append(p.Jobs, solver.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1, 3), FirstStepWork: first, StepWork: work, Gain: gain})
+			p.Jobs = append(p.Jobs, problem.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1, 3), FirstStepWork: first, StepWork: work, Gain: gain})
 		}
 		g := groundOf(t, p, model.DefaultEffort())
-		s, start := NewSearch(g.Instance, solver.SolveOptions{}, nil, new(Memory)), startOf(g.clock, g.Instance)
+		s, start := NewSearch(g.Instance, problem.SolveOptions{}, nil, new(Memory)), startOf(g.clock, g.Instance)
 		s.Offer(g.clock, model.NewPlan(g.Instance))
 		sizes := newSizePrices(g.clock, g.Instance)
 		sizes.set(sizes.At(start.Prices), fineCells)

@@ -1,0 +1,148 @@
+package solver
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// FrozenJobs are the jobs of a snapshot that keep their nodes and are not decided: jobs with Keep, and
+// jobs with invalid fields if they do not invalidate the snapshot.
+type FrozenJobs struct {
+	snapshot *Snapshot
+	groups   GroupTree
+	// frozen has the invalid fields of each frozen job, by its position in the snapshot. They are empty,
+	// not nil, for a job with Keep.
+	frozen map[int]Violations
+}
+
+// Freeze removes the frozen jobs and the nodes that they occupy from a snapshot, which has its defaults,
+// and from its limits. If badJobs is set, several jobs with one id are one frozen job: the one with the most
+// CurrentNodes, at the position of the first. FrozenJobs.Snapshot has one job per id then. It returns s itself if no job is frozen. It also returns s if Validate rejects the
+// snapshot because of a job, unless badJobs freezes such jobs, or because of an id that is too long for a
+// response.
+func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
+	tree := s.GroupTree()
+	none := FrozenJobs{snapshot: s, groups: tree}
+	keeps := func(j Job) bool { return j.Keep }
+	if !badJobs && !slices.ContainsFunc(s.Jobs, keeps) || s.validateIDs(new(Violations)) {
+		return s, none
+	}
+	if badJobs {
+		s = s.mergeDuplicates()
+		none.snapshot = s
+	}
+	frozen := make(map[int]Violations)
+	first := make(map[string]int, len(s.Jobs))
+	for i := range s.Jobs {
+		bad := Violations{}
+		if s.validateJob(i, first, tree, &bad); len(bad) > 0 && !badJobs {
+			return s, none
+		}
+		if len(bad) > 0 || s.Jobs[i].Keep {
+			frozen[i] = bad
+		}
+	}
+	if len(frozen) == 0 {
+		return s, none
+	}
+	rest := *s
+	rest.Groups, rest.NodeTypes, rest.SizeLimits = slices.Clone(s.Groups), slices.Clone(s.NodeTypes), slices.Clone(s.SizeLimits)
+	rest.Jobs = make([]Job, 0, len(s.Jobs)-len(frozen))
+	for i := range s.Jobs {
+		if frozen[i] == nil {
+			rest.Jobs = append(rest.Jobs, s.Jobs[i])
+			continue
+		}
+		nodes := max(0, s.Jobs[i].CurrentNodes)
+		rest.reserve(nodes, s.Jobs[i].CurrentNodeType)
+		for n := range rest.SizeLimits {
+			limit := &rest.SizeLimits[n]
+			if counted := s.CountedNodes(limit, i, s.Jobs[i].CurrentNodeType, nodes); limit.Nodes > 0 {
+				limit.Nodes = max(0, limit.Nodes-counted)
+			}
+		}
+		for g := range tree.Ancestors(s.Jobs[i].GroupID) {
+			rest.Groups[g].reserve(nodes)
+		}
+	}
+	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
+}
+
+// mergeDuplicates returns the snapshot with one job per id, see Freeze. The Bad of such a job states the
+// positions of the others. It returns s itself if all ids differ. An empty id is no id.
+func (s *Snapshot) mergeDuplicates() *Snapshot {
+	first := make(map[string]int, len(s.Jobs)) // positions in s by id
+	merged := *s
+	merged.Jobs = nil
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		other, seen := first[job.ID]
+		if !seen || job.ID == "" {
+			first[job.ID] = i
+			continue
+		}
+		if merged.Jobs == nil {
+			merged.Jobs = slices.Clone(s.Jobs)
+		}
+		most := &merged.Jobs[other]
+		if job.CurrentNodes > most.CurrentNodes {
+			*most = *job
+		}
+		most.Bad = append(slices.Clone(most.Bad), Violation{
+			Path: "id", Description: fmt.Sprintf("is %q like jobs[%d].id; ids must be unique", job.ID, i),
+		})
+	}
+	if merged.Jobs == nil {
+		return s
+	}
+	jobs := merged.Jobs[:0]
+	for i := range merged.Jobs {
+		if job := &merged.Jobs[i]; first[job.ID] == i || job.ID == "" {
+			jobs = append(jobs, *job)
+		}
+	}
+	merged.Jobs = jobs
+	return &merged
+}
+
+// reserve subtracts the nodes of a frozen job from the pool and from their node type, if it is known.
+// An invalid number of nodes stays invalid.
+func (s *Snapshot) reserve(nodes int, nodeType string) {
+	if g := s.TypeIndex(nodeType); g >= 0 {
+		nodes = min(nodes, max(0, s.NodeTypes[g].Nodes))
+		s.NodeTypes[g].Nodes -= nodes
+	} else if len(s.NodeTypes) > 0 {
+		return
+	}
+	if s.TotalNodes > 0 {
+		s.TotalNodes = max(0, s.TotalNodes-nodes)
+	}
+}
+
+// reserve subtracts the nodes of a frozen job from the limit and the quota of a group. An invalid limit
+// or quota stays invalid.
+func (g *Group) reserve(nodes int) {
+	if g.Limit != nil && *g.Limit > 0 {
+		g.Limit = new(max(0, *g.Limit-nodes))
+	}
+	if g.Quota > 0 {
+		g.Quota = max(0, g.Quota-nodes)
+	}
+}
+
+// Contains reports whether job i of the snapshot is frozen.
+func (h FrozenJobs) Contains(i int) bool { return h.frozen[i] != nil }
+
+// Any reports whether any job is frozen.
+func (h FrozenJobs) Any() bool { return len(h.frozen) > 0 }
+
+// Violations returns the invalid fields of job i of the snapshot. They are empty if it is not frozen, or
+// frozen because of Keep alone.
+func (h FrozenJobs) Violations(i int) []Violation { return h.frozen[i] }
+
+// Snapshot returns the snapshot including the frozen jobs.
+func (h FrozenJobs) Snapshot() *Snapshot { return h.snapshot }
+
+// GroupAncestors yields the positions of the group with the given id and of its ancestors.
+func (h FrozenJobs) GroupAncestors(id string) iter.Seq[int] { return h.groups.Ancestors(id) }

@@ -52,84 +52,133 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	if clock.Expired {
 		return withoutSearch(p, options.Incumbent), nil
 	}
-	search := proof.NewSearch(in, options, s.witness, memory)
-	search.Offer(clock, in.PlanOf(options.Incumbent))
-	bound, limit := search.Run(clock)
-	searchAgain := func(scale float64) {
-		in.SetTies(clock, p, scale)
-		next := proof.NewSearch(in, options, s.witness, memory)
-		next.Contradiction = search.Contradiction
-		next.Offer(clock, search.Incumbent)
-		search = next
-		bound, limit = search.Run(clock)
+	r := &searches{clock: clock, problem: p, options: options, in: in, memory: memory, witness: s.witness}
+	r.search(in.PlanOf(options.Incumbent))
+	r.reduceTies()
+	return r.result(), nil
+}
+
+// searches are the searches of an instance with different tie costs, one after another. The last one is
+// embedded.
+type searches struct {
+	clock   *model.Clock
+	problem *problem.Problem
+	options problem.SolveOptions
+	in      *model.Instance
+	memory  *proof.Memory
+	witness problem.Plan
+
+	*proof.Search
+	// bound and limit are the result of the last search.
+	bound float64
+	limit solver.Limit
+}
+
+// search searches the instance from a plan, which may be nil.
+func (r *searches) search(from *model.Plan) {
+	next := proof.NewSearch(r.in, r.options, r.witness, r.memory)
+	if r.Search != nil {
+		next.Contradiction = r.Contradiction
 	}
-	// The tie costs are too large if the optimum is far below the estimated scale, for example if a
-	// job that makes little progress occupies the only node. Search again at the scale of the
-	// incumbent. If that scale is negligible, search without tie costs. Without these repetitions
-	// TestExtremeNumbers loses proofs.
-	tiesRemain := func() bool { return limit == solver.LimitNone && in.TieTotal > model.TiesOnly*math.Abs(search.Value) }
-	for scale := in.Scale; tiesRemain() && scale > minScale*in.Scale; {
-		scale = max(math.Abs(search.Value), scale*1e-4)
-		searchAgain(scale)
+	next.Offer(r.clock, from)
+	r.Search = next
+	r.bound, r.limit = next.Run(r.clock)
+}
+
+// searchAt searches again with tie costs of a scale. 0 means no tie costs.
+func (r *searches) searchAt(scale float64) {
+	r.in.SetTies(r.clock, r.problem, scale)
+	r.search(r.Incumbent)
+}
+
+// reduceTies searches again while the tie costs are too large. They are if the optimum is far below the
+// estimated scale, for example if a job that makes little progress occupies the only node. It searches
+// at the scale of the incumbent. If that scale is negligible, it searches without tie costs. Without
+// these repetitions TestExtremeNumbers loses proofs.
+func (r *searches) reduceTies() {
+	for scale := r.in.Scale; r.tiesRemain() && scale > minScale*r.in.Scale; {
+		scale = max(math.Abs(r.Value), scale*1e-4)
+		r.searchAt(scale)
 	}
-	normalize := func() {
-		if limit != solver.LimitTime {
-			in.Trim(search.Incumbent)
-			in.Order(clock, search.Incumbent)
-		}
+	r.normalize()
+	if !r.tiesRemain() {
+		return
 	}
-	normalize()
-	if tiesRemain() {
-		if searchAgain(0); limit == solver.LimitNone && search.Value != 0 {
-			searchAgain(math.Abs(search.Value))
-			normalize()
-		}
+	r.searchAt(0)
+	if r.limit == solver.LimitNone && r.Value != 0 {
+		r.searchAt(math.Abs(r.Value))
+		r.normalize()
 	}
-	prices := in.NodePrices(search.Prices)
-	if prices == nil && limit == solver.LimitNone {
-		// The search completed before it computed prices.
-		_, best := proof.LagrangianBound(clock, in)
-		prices = in.NodePrices(best)
+}
+
+// tiesRemain reports whether the search is complete and tie costs cause more of the gap than they may.
+func (r *searches) tiesRemain() bool {
+	return r.limit == solver.LimitNone && r.in.TieTotal > model.TiesOnly*math.Abs(r.Value)
+}
+
+// normalize selects one of the plans that are equally good, unless the time has expired.
+func (r *searches) normalize() {
+	if r.limit != solver.LimitTime {
+		r.in.Trim(r.Incumbent)
+		r.in.Order(r.clock, r.Incumbent)
 	}
-	result := problem.Result{
-		NodePrices: prices, GroupPrices: in.NodePrices(search.GroupPrices),
-		Limit: limit,
+}
+
+// result returns the result of the last search.
+func (r *searches) result() problem.Result {
+	result := problem.Result{NodePrices: r.nodePrices(), GroupPrices: r.in.NodePrices(r.GroupPrices), Limit: r.limit}
+	if r.options.Certificate {
+		result.Certificate = r.Certificate(r.problem)
 	}
-	if options.Certificate {
-		result.Certificate = search.Certificate(p)
+	result.Plan, result.Bound = r.planAndBound()
+	if r.Contradiction != "" {
+		result.Contradiction, result.Limit = r.Contradiction, solver.LimitWork
+		result.Bound = r.problem.TrivialBound()
 	}
-	// Set the bound to the objective if the gap is within the rounding error, and if this error is
-	// negligible relative to the objective or the objective is 0 within the error.
-	slack := search.Slack()
-	result.Bound = proof.ObjectiveBound(in, bound, slack)
-	plan, objective := convertPlan(p, search.Incumbent)
-	slack *= in.Unit
+	return result
+}
+
+// nodePrices returns the prices of the search. If it completed before it computed prices, they are
+// those of the Lagrangian bound.
+func (r *searches) nodePrices() []float64 {
+	prices := r.in.NodePrices(r.Prices)
+	if prices == nil && r.limit == solver.LimitNone {
+		_, best := proof.LagrangianBound(r.clock, r.in)
+		prices = r.in.NodePrices(best)
+	}
+	return prices
+}
+
+// planAndBound returns the best plan and the bound. The bound is the objective if the gap is within the
+// rounding error, and if this error is negligible relative to the objective or the objective is 0 within
+// the error.
+func (r *searches) planAndBound() (problem.Plan, float64) {
+	slack := r.Slack()
+	bound := proof.ObjectiveBound(r.in, r.bound, slack)
+	plan, objective := convertPlan(r.problem, r.Incumbent)
+	slack *= r.in.Unit
 	// Tie costs may exceed the difference between the plan of the search and a plan that is better.
-	if p.Check(options.Incumbent) == nil {
-		if value := p.Objective(options.Incumbent); value > objective+slack {
-			plan, objective = options.Incumbent.Clone(), value
+	if r.problem.Check(r.options.Incumbent) == nil {
+		if value := r.problem.Objective(r.options.Incumbent); value > objective+slack {
+			plan, objective = r.options.Incumbent.Clone(), value
 		}
 	}
-	switch small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack; {
-	case limit != solver.LimitNone || math.Abs(result.Bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
+	small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack
+	switch {
+	case r.limit != solver.LimitNone || math.Abs(bound-objective) > 2*slack: // A bound below the objective is a contradiction, reported below.
 	case small:
-		result.Bound = objective
-	case p.Steps == 1 && search.Contradiction == "":
-		in.SetTies(clock, p, 0)
-		if best, better, ok := proof.Recount(clock, in, search.Incumbent, model.TiesOnly*math.Abs(search.Value)); ok {
-			plan, objective = convertPlan(p, best)
-			result.Bound = objective + better*in.Unit
+		bound = objective
+	case r.problem.Steps == 1 && r.Contradiction == "":
+		r.in.SetTies(r.clock, r.problem, 0)
+		if best, better, ok := proof.Recount(r.clock, r.in, r.Incumbent, model.TiesOnly*math.Abs(r.Value)); ok {
+			plan, objective = convertPlan(r.problem, best)
+			bound = objective + better*r.in.Unit
 		}
 	}
-	result.Plan = plan
-	if result.Bound < objective && search.Contradiction == "" {
-		search.Refute(bound)
+	if bound < objective && r.Contradiction == "" {
+		r.Refute(r.bound)
 	}
-	if search.Contradiction != "" {
-		result.Contradiction, result.Limit = search.Contradiction, solver.LimitWork
-		result.Bound = p.TrivialBound()
-	}
-	return result, nil
+	return plan, bound
 }
 
 // convertPlan converts a plan of the search to options. It also returns the objective of the plan.

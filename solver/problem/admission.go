@@ -198,16 +198,16 @@ func (m *minimums) smallestOption(i int, free *Headroom) (option solver.Option) 
 // remainingWork returns the remaining work of job i divided by its weight, in seconds on one node of
 // its mean type. If option is not zero, it includes the restart of the job with that option.
 func (m *minimums) remainingWork(i int, option solver.Option, places []solver.Place) float64 {
-	job, rho := &m.s.Jobs[i], 1.0
+	job, meanSpeed := &m.s.Jobs[i], 1.0
 	if len(m.s.NodeTypes) > 0 {
 		on, _ := newScalingSummary(places, nil)
-		rho = on.rho
+		meanSpeed = on.meanSpeed
 	}
 	demand := m.p.Demands[i]
 	if !option.IsZero() && job.RestartTime > 0 {
 		demand += job.RestartTime.Seconds() * m.s.Speed(i, option)
 	}
-	return demand / rho / job.WeightOrDefault()
+	return demand / meanSpeed / job.WeightOrDefault()
 }
 
 // displaceable is the set of running jobs that fit into the pool and have no minimum.

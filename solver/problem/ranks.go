@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -68,6 +69,18 @@ func distinct(values []float64) []float64 {
 // ranking has the keys, weights and ETA errors of jobs.
 type ranking struct {
 	key, weight, sd []float64
+}
+
+// order returns the jobs of a weight above 0 by descending key.
+func (r *ranking) order() []int {
+	order := make([]int, 0, len(r.key))
+	for i, weight := range r.weight {
+		if weight > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(r.key[b], r.key[a]), cmp.Compare(a, b)) })
+	return order
 }
 
 // before returns V_(i-1) of every job in the order, which is sorted by descending key. start is V_0.

@@ -61,7 +61,7 @@ func (p *Problem) fillTotalTime(s *solver.Snapshot, options *solver.Options) {
 	if options.Admission == solver.AdmissionOptimized {
 		m.startBonus = solver.ValueOr(o.StartBonus, solver.DefaultStartBonus).Seconds()
 	}
-	slopes := m.gradient(s, p.Demands)
+	slopes := m.slopes(s, p.Demands)
 	gain, block := []float64{0}, []float64(nil)
 	for i := range p.Jobs {
 		admitted := &p.Jobs[i]
@@ -72,90 +72,91 @@ func (p *Problem) fillTotalTime(s *solver.Snapshot, options *solver.Options) {
 	}
 }
 
-// slope is the value of the work of a job on its mean node, whose speed is rho_i, 1 if all nodes are
-// alike.
+// slope is the value of the work of a job on its mean node.
 type slope struct {
-	// c is c_i, the job-seconds saved per second of work. share is the additional value per second of
-	// work up to the speed fairSpeed, which the job has on its fair share.
-	c, share, fairSpeed, rho float64
+	// perWork is c_i, the job-seconds saved per second of work. share is the additional value per second
+	// of work up to the speed fairSpeed, which the job has on its fair share.
+	perWork, share, fairSpeed float64
+	// meanSpeed is the speed of a mean node, 1 if all nodes are alike.
+	meanSpeed float64
 }
 
-// gradient returns the slope of every job of the snapshot. demands are the demands of its jobs.
-func (m *totalTime) gradient(s *solver.Snapshot, demands []float64) []slope {
+// slopes returns the slope of every job of the snapshot. demands are the demands of its jobs.
+func (m *totalTime) slopes(s *solver.Snapshot, demands []float64) []slope {
 	jobs := len(s.Jobs)
 	if jobs == 0 {
 		return nil
 	}
 	pool := usableNodes(s)
-	fairShare := max(1, pool/float64(jobs))
-	on := make([]scalingSummary, jobs)
-	weight := make([]float64, jobs)
-	meanLargest := 0.0
-	var exponents []float64
-	var places []solver.Place
-	var sizes []int // a buffer
-	for i := range s.Jobs {
-		if i > 0 && sameShape(s, i-1, i) {
-			on[i] = on[i-1]
-		} else {
-			places = s.Places(i, places)
-			on[i], sizes = newScalingSummary(places, sizes)
-			on[i].setFairShare(places, fairShare)
+	scaling := summarizeScaling(s, max(1, pool/float64(jobs)))
+	rankWeight, meanLargest := make([]float64, jobs), 0.0
+	for i := range scaling {
+		rankWeight[i] = m.weight(&s.Jobs[i])
+		m.meanWeight += rankWeight[i] / float64(jobs)
+		meanLargest += min(scaling[i].largest, pool) / float64(jobs)
+	}
+	m.setExponent(scaling)
+	slopes := make([]slope, jobs)
+	for i := range slopes {
+		on := &scaling[i]
+		slopes[i] = slope{perWork: rankWeight[i] * on.meanSpeed / on.fastest, fairSpeed: on.fairSpeed, meanSpeed: on.meanSpeed}
+	}
+	if pool == 0 {
+		return slopes
+	}
+
+	futureWeight := m.fairness * pool / meanLargest * m.meanWeight // V_0
+	total := futureWeight                                          // V of the shortest job, at least the weight of each
+	for _, w := range rankWeight {
+		total += w
+	}
+	ranks := ranking{key: m.sortKeys(s, demands, scaling, rankWeight), weight: rankWeight, sd: etaErrors(s.Jobs, m.etaError)}
+	order := ranks.order()
+	before := ranks.before(order, futureWeight) // V_(i-1)
+	poolSpeed := math.Pow(pool, m.exponent)
+	oneNode, previous := 0.0, -1 // oneNode is u_i, the speed on one node of the curve u_i k^a through the fair share.
+	for _, i := range order {
+		on := &scaling[i]
+		if previous < 0 || on.fairNodes != scaling[previous].fairNodes || on.fairSpeed != scaling[previous].fairSpeed {
+			oneNode = on.fairSpeed / math.Pow(on.fairNodes, m.exponent)
 		}
-		weight[i] = m.weight(&s.Jobs[i])
-		m.meanWeight += weight[i] / float64(jobs)
-		meanLargest += min(on[i].largest, pool) / float64(jobs)
-		if on[i].largest > 1 {
-			exponents = append(exponents, on[i].exponent)
+		previous = i
+		perWork := m.value(rankWeight[i], before[i]+rankWeight[i]) / (poolSpeed * oneNode)
+		slopes[i].perWork = max(slopes[i].perWork, perWork)
+		if m.sharePrice > 0 {
+			slopes[i].share = m.sharePrice * m.value(rankWeight[i], total) / (poolSpeed * oneNode)
+		}
+	}
+	return slopes
+}
+
+// setExponent sets a, the median exponent of the jobs whose largest size exceeds 1 node, and p.
+func (m *totalTime) setExponent(scaling []scalingSummary) {
+	var exponents []float64
+	for i := range scaling {
+		if scaling[i].largest > 1 {
+			exponents = append(exponents, scaling[i].exponent)
 		}
 	}
 	m.exponent = min(max(median(exponents, math.Log2(2*solver.DefaultDoublingEfficiency)), 0.05), 0.97)
 	m.power = 1 / (1 - m.exponent)
+}
 
-	// The sort key is the logarithm of d_i / w'_i^a. A first start adds its restart at the speed of the
-	// fair share. Jobs of weight 0 are left out.
-	key := make([]float64, jobs)
-	order := make([]int, 0, jobs)
-	slopes := make([]slope, jobs)
-	for i := range key {
-		slopes[i].rho, slopes[i].fairSpeed = on[i].rho, on[i].fairSpeed
-		if weight[i] > 0 {
-			order = append(order, i)
-			demand := demands[i] / on[i].rho
-			if s.Jobs[i].NeverStarted() {
-				demand += s.Jobs[i].RestartTime.Seconds() * on[i].fairSpeed
-			}
-			key[i] = math.Log(demand) - m.exponent*math.Log(weight[i])
+// sortKeys returns the key of every job, the logarithm of d_i / w_i^a. A first start adds its restart at
+// the speed of the fair share. The key of a job of weight 0 is 0.
+func (m *totalTime) sortKeys(s *solver.Snapshot, demands []float64, scaling []scalingSummary, rankWeight []float64) []float64 {
+	keys := make([]float64, len(demands))
+	for i := range keys {
+		if rankWeight[i] == 0 {
+			continue
 		}
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key[b], key[a]), cmp.Compare(a, b)) })
-
-	futureWeight := 0.0 // V_0
-	if pool > 0 {
-		futureWeight = m.fairness * pool / meanLargest * m.meanWeight
-	}
-	poolSpeed := math.Pow(pool, m.exponent)
-	ranks := ranking{key: key, weight: weight, sd: etaErrors(s.Jobs, m.etaError)}
-	before := ranks.before(order, futureWeight)
-	total := futureWeight // V of the shortest job, at least the weight of each
-	for _, w := range weight {
-		total += w
-	}
-	u, last := 0.0, -1
-	for _, i := range order {
-		if pool > 0 {
-			if last < 0 || on[i].fairNodes != on[last].fairNodes || on[i].fairSpeed != on[last].fairSpeed {
-				u = on[i].fairSpeed / math.Pow(on[i].fairNodes, m.exponent)
-			}
-			last = i
-			slopes[i].c = m.value(weight[i], before[i]+weight[i]) / (poolSpeed * u)
-			if m.sharePrice > 0 {
-				slopes[i].share = m.sharePrice * m.value(weight[i], total) / (poolSpeed * u)
-			}
+		demand := demands[i] / scaling[i].meanSpeed
+		if s.Jobs[i].NeverStarted() {
+			demand += s.Jobs[i].RestartTime.Seconds() * scaling[i].fairSpeed
 		}
-		slopes[i].c = max(slopes[i].c, weight[i]*on[i].rho/on[i].fastest)
+		keys[i] = math.Log(demand) - m.exponent*math.Log(rankWeight[i])
 	}
-	return slopes
+	return keys
 }
 
 // value returns V (1 - ((V - weight)/V)^p)^(1/p) of a job, where V is the weight of the jobs up to it. It
@@ -176,19 +177,36 @@ func sameShape(s *solver.Snapshot, i, k int) bool {
 
 // scalingSummary summarizes the scaling of a job over all of its node types.
 type scalingSummary struct {
-	rho               float64 // the mean speed of one node
+	meanSpeed         float64 // the mean speed of one node
 	smallest, largest float64 // legal sizes
 	exponent          float64 // mean exponent of the speed at the largest sizes that exceed 1 node
 	fastest           float64 // the highest speed at a largest size
 	// fairNodes is the fair share within the legal sizes, and fairSpeed is the mean speed on it,
-	// relative to rho.
+	// relative to meanSpeed.
 	fairNodes, fairSpeed float64
+}
+
+// summarizeScaling returns the summary of every job. fairShare is the number of nodes per job.
+func summarizeScaling(s *solver.Snapshot, fairShare float64) []scalingSummary {
+	all := make([]scalingSummary, len(s.Jobs))
+	var places []solver.Place
+	var sizes []int // a buffer
+	for i := range all {
+		if i > 0 && sameShape(s, i-1, i) {
+			all[i] = all[i-1]
+			continue
+		}
+		places = s.Places(i, places)
+		all[i], sizes = newScalingSummary(places, sizes)
+		all[i].setFairShare(places, fairShare)
+	}
+	return all
 }
 
 // setFairShare sets the fair share of a job, which need not be a whole number of nodes.
 func (on *scalingSummary) setFairShare(places []solver.Place, nodes float64) {
 	on.fairNodes = min(max(nodes, on.smallest), on.largest)
-	on.fairSpeed = meanSpeed(places, on.fairNodes) / on.rho
+	on.fairSpeed = meanSpeed(places, on.fairNodes) / on.meanSpeed
 }
 
 // newScalingSummary returns the summary of a job and a buffer for sizes, which it reuses.
@@ -200,7 +218,7 @@ func newScalingSummary(places []solver.Place, sizes []int) (on scalingSummary, b
 		sizes = l.AppendSizes(sizes[:0])
 		largest, share := float64(sizes[len(sizes)-1]), float64(l.Nodes)/total
 		speed := speedOf(l.Job, largest)
-		on.rho += share * l.Factor
+		on.meanSpeed += share * l.Factor
 		on.smallest, on.largest = min(on.smallest, float64(sizes[0])), max(on.largest, largest)
 		on.fastest = max(on.fastest, l.Factor*speed)
 		if largest > 1 {
@@ -326,7 +344,7 @@ func median(values []float64, fallback float64) float64 {
 // setOptionValues sets OptionValue and ChangeCost of a job. The value of an option is the saving at its
 // speed less the cost of the change.
 func (m *totalTime) setOptionValues(s *solver.Snapshot, slope slope, admitted *AdmittedJob) {
-	job, c, demand := &s.Jobs[admitted.Index], slope.c, admitted.Demand/slope.rho
+	job, demand := &s.Jobs[admitted.Index], admitted.Demand/slope.meanSpeed
 	values, costs := admitted.OptionValue, admitted.ChangeCost
 	neverStarted, loading := job.NeverStarted(), 0.0
 	if neverStarted {
@@ -336,12 +354,12 @@ func (m *totalTime) setOptionValues(s *solver.Snapshot, slope slope, admitted *A
 	bonus := m.startBonus * m.meanWeight / m.payback
 	stay, move := job.Restart(false).Seconds(), job.Restart(true).Seconds()
 	current := s.CurrentPlace(admitted.Index)
-	now := current.Factor * speedOf(current.Job, float64(job.CurrentNodes)) / slope.rho
+	now := current.Factor * speedOf(current.Job, float64(job.CurrentNodes)) / slope.meanSpeed
 	for n, option := range admitted.Options {
 		speed, saving := 0.0, 0.0
 		if !option.IsZero() {
-			speed = max(admitted.StepWork[n]/m.payback, minSpeed) / slope.rho // A step is as long as payback.
-			saving = m.savingRate(job, c, speed, demand+loading*speed)
+			speed = max(admitted.StepWork[n]/m.payback, minSpeed) / slope.meanSpeed // A step is as long as payback.
+			saving = m.savingRate(job, slope.perWork, speed, demand+loading*speed)
 			values[n] = saving + slope.share*min(speed, slope.fairSpeed)
 		}
 		if option == admitted.Current {
@@ -367,12 +385,12 @@ func (m *totalTime) setOptionValues(s *solver.Snapshot, slope slope, admitted *A
 		default:
 			// The cost uses the higher speed, because the job may still be restarting at the speed
 			// that it gives up.
-			price, lost := m.price, c*max(speed, now)
+			price, lost := m.price, slope.perWork*max(speed, now)
 			switch {
 			case option.IsZero():
 				price *= m.pauseFactor
 			case moves:
-				lost = c * speed
+				lost = slope.perWork * speed
 			}
 			span := min(max(demand/max(speed, now), 1), payback)
 			if exceeded && !moves && option.Nodes < admitted.Current.Nodes {

@@ -207,12 +207,12 @@ func (l *Loop) nextDecision(w *world.ClusterState, p plan.Plan) (trigger string,
 		decided:  !l.last.IsZero(),
 		applying: p.ID != "" && len(p.Conflicts) == 0 && !w.Now.After(p.Expires) && !p.Done(),
 		stuck:    p.ID != "" && p.ID != l.settled && !lost && w.Now.After(p.Expires) && len(p.Waiting) > 0,
-	}.next()
-	if next.to == phaseStuck {
+	}.phase()
+	if next == phaseStuck {
 		l.giveUp(w, p)
 	}
-	trigger, due = next.trigger, l.due(next.to, w.Now, p.Expires)
-	if early := l.dirty.Add(l.pool.Debounce); next.debounced && !l.dirty.IsZero() && early.Before(due) {
+	trigger, due = next.trigger(), l.due(next, w.Now, p.Expires)
+	if early := l.dirty.Add(l.pool.Debounce); next.debounced() && !l.dirty.IsZero() && early.Before(due) {
 		return l.dirtyReason, early
 	}
 	return trigger, due

@@ -22,43 +22,43 @@ type condition struct {
 	stuck    bool // the decision expired with waiting steps that were not given up, and no node was lost now
 }
 
-// transition is a row of the transition table of a loop.
-type transition struct {
-	to   phase
-	when func(condition) bool
-	// trigger is the trigger of the next decision.
-	trigger string
-	// debounced is true if an event triggers the decision earlier, after the pool's Debounce.
-	debounced bool
-}
-
-// transitions is the transition table. The phase is that of the first row whose condition is true, from any
-// earlier phase. Every decision is due in finite time, so no phase is final.
-func transitions() []transition {
-	return []transition{
-		{phaseRetrying, func(c condition) bool { return c.failed }, triggerRetry, false},
-		{phaseAdopting, func(c condition) bool { return !c.decided && c.applying }, triggerStart, true},
-		{phaseStarting, func(c condition) bool { return !c.decided }, triggerStart, false},
-		{phaseStuck, func(c condition) bool { return c.stuck }, triggerStuck, false},
-		{phaseSteady, func(condition) bool { return true }, triggerCadence, true},
+// phase returns the phase for a condition, from any earlier phase.
+func (c condition) phase() phase {
+	switch {
+	case c.failed:
+		return phaseRetrying
+	case !c.decided && c.applying:
+		return phaseAdopting
+	case !c.decided:
+		return phaseStarting
+	case c.stuck:
+		return phaseStuck
+	default:
+		return phaseSteady
 	}
 }
 
-// next returns the transition for a condition.
-func (c condition) next() transition {
-	all := transitions()
-	for _, row := range all[:len(all)-1] {
-		if row.when(c) {
-			return row
-		}
+// trigger returns the trigger of the next decision if no event triggers it earlier.
+func (p phase) trigger() string {
+	switch p {
+	case phaseRetrying:
+		return triggerRetry
+	case phaseStuck:
+		return triggerStuck
+	case phaseSteady:
+		return triggerCadence
+	default:
+		return triggerStart
 	}
-	return all[len(all)-1]
 }
 
-// due returns the time of the next decision in a phase, without events. expires is the time at which the
-// current decision expires.
-func (l *Loop) due(to phase, now, expires time.Time) time.Time {
-	switch to {
+// debounced reports whether an event triggers the next decision earlier, after the pool's Debounce.
+func (p phase) debounced() bool { return p == phaseAdopting || p == phaseSteady }
+
+// due returns the time of the next decision in a phase, without events. Every decision is due in finite
+// time, so no phase is final. expires is the time at which the current decision expires.
+func (l *Loop) due(in phase, now, expires time.Time) time.Time {
+	switch in {
 	case phaseRetrying:
 		return l.last.Add(min(l.pool.Cadence, time.Second<<min(l.failures, 10)))
 	case phaseAdopting:

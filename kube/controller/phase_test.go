@@ -7,8 +7,8 @@ import (
 	"github.com/elastalloc/elastalloc/kube/config"
 )
 
-// TestTransitions lists the phase and the trigger for all 16 conditions.
-func TestTransitions(t *testing.T) {
+// TestPhase lists the phase and the trigger for all 16 conditions.
+func TestPhase(t *testing.T) {
 	t.Parallel()
 	const failed, decided, applying, stuck = 8, 4, 2, 1
 	want := [16]phase{
@@ -25,8 +25,8 @@ func TestTransitions(t *testing.T) {
 			want[n] = phaseRetrying
 		}
 		c := condition{failed: n&failed != 0, decided: n&decided != 0, applying: n&applying != 0, stuck: n&stuck != 0}
-		if got := c.next(); got.to != want[n] || got.trigger != triggers[want[n]] {
-			t.Errorf("%+v: %s with the trigger %q; must be %s with %q", c, got.to, got.trigger, want[n], triggers[want[n]])
+		if got := c.phase(); got != want[n] || got.trigger() != triggers[want[n]] {
+			t.Errorf("%+v: %s with the trigger %q; must be %s with %q", c, got, got.trigger(), want[n], triggers[want[n]])
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // row is a line of a table: a metric, its type, its labels and what it means.
@@ -52,31 +53,38 @@ func Check(t testing.TB, path, section string, registry prometheus.Gatherer) {
 		if kind := strings.ToLower(family.GetType().String()); kind != match[2] {
 			t.Errorf("%s is a %s; the page has %s", name, kind, match[2])
 		}
-		listed := make(map[string][]string) // values by label; nil for any
-		for part := range strings.SplitSeq(match[3], "; ") {
-			if of := label.FindStringSubmatch(part); of != nil {
-				listed[of[1]] = nil
-				if of[2] != "" {
-					listed[of[1]] = strings.Split(of[2], ", ")
-				}
-			} else if part != "" && part != " " {
-				t.Errorf("%s: cannot read the label %q", name, part)
-			}
-		}
-		for _, metric := range family.GetMetric() {
-			if len(metric.GetLabel()) != len(listed) {
-				t.Errorf("%s has the labels %v; the page has %v", name, metric.GetLabel(), listed)
-				break
-			}
-			for _, pair := range metric.GetLabel() {
-				values, known := listed[pair.GetName()]
-				if !known || values != nil && !slices.Contains(values, pair.GetValue()) {
-					t.Errorf("%s has %s=%q, which its row in %s lacks", name, pair.GetName(), pair.GetValue(), path)
-				}
-			}
-		}
+		checkLabels(t, path, family, match[3])
 	}
 	for name := range rows {
 		t.Errorf("%s, %s: %s is not exported; create its series at start", path, section, name)
+	}
+}
+
+// checkLabels fails if the labels of a metric differ from those of its row on a page.
+func checkLabels(t testing.TB, path string, family *dto.MetricFamily, labels string) {
+	t.Helper()
+	name := family.GetName()
+	listed := make(map[string][]string) // values by label; nil for any
+	for part := range strings.SplitSeq(labels, "; ") {
+		if of := label.FindStringSubmatch(part); of != nil {
+			listed[of[1]] = nil
+			if of[2] != "" {
+				listed[of[1]] = strings.Split(of[2], ", ")
+			}
+		} else if part != "" && part != " " {
+			t.Errorf("%s: cannot read the label %q", name, part)
+		}
+	}
+	for _, metric := range family.GetMetric() {
+		if len(metric.GetLabel()) != len(listed) {
+			t.Errorf("%s has the labels %v; the page has %v", name, metric.GetLabel(), listed)
+			break
+		}
+		for _, pair := range metric.GetLabel() {
+			values, known := listed[pair.GetName()]
+			if !known || values != nil && !slices.Contains(values, pair.GetValue()) {
+				t.Errorf("%s has %s=%q, which its row in %s lacks", name, pair.GetName(), pair.GetValue(), path)
+			}
+		}
 	}
 }

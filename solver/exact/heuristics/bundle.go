@@ -170,8 +170,8 @@ func (b *Bundle) Minimize(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		x, smooth := b.minimizeMaster(clock, center, mu, temperature)
 		settled := clock.Work - start
 		here, found, ok := l.Evaluate(clock, x, b.add)
-		promised := bound - smooth
-		target, far := bound-0.05*max(promised, 0), here
+		step := bundleStep{bound: bound, value: value, promised: bound - smooth, far: here}
+		target := bound - 0.05*max(step.promised, 0)
 		if ok && found > 0 && here >= target && 8*(clock.Work-start-settled) < settled {
 			// The step was too long. Halfway to the center there are missing columns.
 			var more int
@@ -184,10 +184,9 @@ func (b *Bundle) Minimize(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		if !ok || clock.Expired || clock.Past(until) {
 			break
 		}
-		if here < target {
-			if bound-far > promised/2 {
-				mu *= 0.3
-			}
+		step.found, step.moved = found, here < target
+		mu, temperature = step.nextProximity(mu), step.nextTemperature(temperature, blocks, b.In.Scale)
+		if step.moved {
 			bound, center = here, x
 			l.Keep()
 			if moves++; moves%rolloutEvery == 0 {
@@ -200,23 +199,46 @@ func (b *Bundle) Minimize(clock *model.Clock, l SizeEvaluator, x []float64, unti
 					b.addPlan(incumbent)
 				}
 			}
-		} else if found > 0 {
-			if far-bound > 4*max(promised, bound-value) {
-				mu *= 3
-			} else {
-				mu *= 1.1
-			}
-		}
-		switch {
-		case found == 0 && promised <= 1e-13*b.In.Scale && promised >= -1e-13*b.In.Scale:
-			temperature = 0 // the master problem is exact and predicts no further decrease
-		case found == 0:
-			temperature *= 0.16
-		case promised < 0.25*blocks*temperature:
-			temperature *= 0.4
 		}
 	}
 	offer(center)
+}
+
+// bundleStep is one step of Minimize.
+type bundleStep struct {
+	bound, value float64 // L at the center before the step, and the value of the incumbent
+	promised     float64 // the decrease of L that the master problem predicts
+	far          float64 // L at the minimum of the master problem
+	found        int     // new columns
+	moved        bool    // the center moves
+}
+
+// nextProximity returns the weight of the distance to the center for the next step.
+func (s *bundleStep) nextProximity(mu float64) float64 {
+	switch {
+	case s.moved && s.bound-s.far > s.promised/2:
+		return mu * 0.3
+	case s.moved || s.found == 0:
+		return mu
+	case s.far-s.bound > 4*max(s.promised, s.bound-s.value):
+		return mu * 3
+	default:
+		return mu * 1.1
+	}
+}
+
+// nextTemperature returns the temperature of the next step.
+func (s *bundleStep) nextTemperature(temperature, blocks, scale float64) float64 {
+	switch {
+	case s.found == 0 && math.Abs(s.promised) <= 1e-13*scale:
+		return 0 // The master problem is exact and predicts no further decrease.
+	case s.found == 0:
+		return temperature * 0.16
+	case s.promised < 0.25*blocks*temperature:
+		return temperature * 0.4
+	default:
+		return temperature
+	}
 }
 
 // minimizeMaster returns the minimum of the master problem near the center, or the point reached

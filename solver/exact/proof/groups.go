@@ -335,26 +335,13 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 	if room.Idle < 0 {
 		return model.NewPlan(in)
 	}
-	held := in.GroupNodes(p)
+	occupied := in.GroupNodes(p)
 	for g := range in.Groups {
 		member := problem.Member{Group: g}
 		for n := 0; n < maxGroupRaises && room.MaxNodes(member, 0) > 0; n++ {
-			bestGain, at, to := 0.0, -1, 0
-			for _, i := range t.nodes[g].jobs {
-				j := &in.Jobs[i]
-				now := int(p.Of(i)[0])
-				for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= room.MaxNodes(member, 0); k++ {
-					gain := j.StepValue(0, k) - j.StepValue(0, now)
-					for q := g; q >= 0; q = in.Groups[q].Parent {
-						gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-held[q])))
-					}
-					if gain > bestGain {
-						bestGain, at, to = gain, i, k
-					}
-				}
-				if clock.Add(4 * len(j.Sizes)) {
-					return p
-				}
+			at, to := t.bestRaise(clock, p, g, room.MaxNodes(member, 0), occupied)
+			if clock.Expired {
+				return p
 			}
 			if at < 0 {
 				break
@@ -364,9 +351,33 @@ func (t *groupTree) round(clock *model.Clock) *model.Plan {
 			p.Of(at)[0] = uint8(to)
 			room.Allocate(member, solver.Option{Nodes: more})
 			for q := g; q >= 0; q = in.Groups[q].Parent {
-				held[q] += int(more)
+				occupied[q] += int(more)
 			}
 		}
 	}
 	return p
+}
+
+// bestRaise returns the job of a leaf and its larger size that gain the largest value with the given number of
+// additional nodes, -1 if none gains any. occupied are the nodes of all groups.
+func (t *groupTree) bestRaise(clock *model.Clock, p *model.Plan, leaf, nodes int, occupied []int) (at, to int) {
+	in, bestGain := t.in, 0.0
+	at = -1
+	for _, i := range t.nodes[leaf].jobs {
+		j := &in.Jobs[i]
+		now := int(p.Of(i)[0])
+		for k := now + 1; k < len(j.Sizes) && int(j.Sizes[k]-j.Sizes[now]) <= nodes; k++ {
+			gain := j.StepValue(0, k) - j.StepValue(0, now)
+			for q := leaf; q >= 0; q = in.Groups[q].Parent {
+				gain += in.QuotaPrice * float64(max(0, min(int(j.Sizes[k]-j.Sizes[now]), in.Groups[q].Floor-occupied[q])))
+			}
+			if gain > bestGain {
+				bestGain, at, to = gain, i, k
+			}
+		}
+		if clock.Add(4 * len(j.Sizes)) {
+			break
+		}
+	}
+	return at, to
 }

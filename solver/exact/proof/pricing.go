@@ -99,52 +99,64 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 		p.layers = append(p.layers, nil)
 	}
 	p.layers[0] = append(p.layers[0][:0], label{parent: -1})
-	best, end := floor, label{parent: -1}
-	endStep := -1
+	best := ending{value: floor, step: -1}
 	for t := range steps {
-		shares, gain := j.Shares(t), j.Gain[t]
-		closed, after, endless := p.outlook.minCost[t+1], j.Tail[t+1], p.outlook.uncapped[t+1]
-		finished := after - closed
-		layer := p.layers[t]
-		if clock.Add(len(p.layers[t]) + 4*len(layer)*len(j.Sizes)) {
+		if clock.Add(len(p.layers[t]) + 4*len(p.layers[t])*len(j.Sizes)) {
 			return math.Inf(1), nil
 		}
 		front := p.layers[t+1][:0]
 		for k, nodes := range j.Sizes[:fitting[t]] {
-			cost, served := prices[t]*float64(nodes), shares[k]
+			cost := prices[t] * float64(nodes)
 			if t == 0 {
 				cost += j.Cost[k]
 			}
-			extended := p.extended[:0]
-			for n := range layer {
-				from := &layer[n]
-				share := from.share + served
-				if share < model.Finished {
-					value := from.value + gain*share - cost
-					if value+finished > best && value+(after*share+endless) > best {
-						extended = append(extended, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
-					}
-				} else if value := from.value + j.Tail[t] - cost - closed; value > best {
-					best, endStep = value, t
-					end = label{parent: int32(n), choice: uint8(k)}
-				}
-			}
-			if p.extended = extended; len(extended) > 0 {
-				p.merged = mergeUndominated(p.merged[:0], front, extended)
+			if p.extend(j, t, k, cost, &best); len(p.extended) > 0 {
+				p.merged = mergeUndominated(p.merged[:0], front, p.extended)
 				front, p.merged = p.merged, front
 			}
 		}
 		p.layers[t+1] = thin(front, p.maxLabels)
 	}
 	for n, l := range p.layers[steps] {
-		if l.value > best {
-			best, endStep, end = l.value, steps, label{parent: int32(n)}
+		if l.value > best.value {
+			best = ending{value: l.value, step: steps, last: label{parent: int32(n)}}
 		}
 	}
-	if endStep < 0 {
+	if best.step < 0 {
 		return floor, nil
 	}
-	return best, p.trace(steps, endStep, end)
+	return best.value, p.trace(steps, best.step, best.last)
+}
+
+// ending is the best known plan of a job: its value, and its last label with the step at which the job
+// finishes. The step is -1 if no plan is known.
+type ending struct {
+	value float64
+	step  int
+	last  label
+}
+
+// extend extends the labels of step t by a size at a cost. It replaces best if the job finishes with a higher
+// value.
+func (p *pricer) extend(j *model.Job, t, k int, cost float64, best *ending) {
+	served, gain := j.Shares(t)[k], j.Gain[t]
+	closed, after, endless := p.outlook.minCost[t+1], j.Tail[t+1], p.outlook.uncapped[t+1]
+	finished, bestValue := after-closed, best.value
+	extended, layer := p.extended[:0], p.layers[t]
+	for n := range layer {
+		from := &layer[n]
+		share := from.share + served
+		if share < model.Finished {
+			value := from.value + gain*share - cost
+			if value+finished > bestValue && value+(after*share+endless) > bestValue {
+				extended = append(extended, label{share: share, value: value, parent: int32(n), choice: uint8(k)})
+			}
+		} else if value := from.value + j.Tail[t] - cost - closed; value > bestValue {
+			bestValue = value
+			*best = ending{value: value, step: t, last: label{parent: int32(n), choice: uint8(k)}}
+		}
+	}
+	p.extended = extended
 }
 
 // trace returns the plan that ends with the given label in the given step. In later steps the job

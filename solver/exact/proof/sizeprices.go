@@ -285,7 +285,6 @@ const (
 func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int, cells int) {
 	steps := len(sizes)
 	f.tail, f.cells = j.Tail, float64(cells)
-	width := 1 / f.cells
 	for len(f.value) <= steps {
 		f.value = append(f.value, nil)
 	}
@@ -307,35 +306,40 @@ func (f *valueToGo) fill(j *model.Job, costs []float64, stride int, sizes []int,
 		if t == 0 {
 			break // the first step has no table
 		}
-		now, next := f.value[t], f.value[t+1]
-		for cell := range now {
-			now[cell] = math.Inf(-1)
+		for cell := range f.value[t] {
+			f.value[t][cell] = math.Inf(-1)
 		}
 		for k, serves := range j.Shares(t)[:sizes[t]] {
-			cost := costs[t*stride+k]
-			whole := j.Tail[t] - cost + f.finished[t+1]
-			// The share after the step is in the interval whose end is this many intervals further.
-			ahead := int(math.Ceil(min(1, serves) * f.cells))
-			below := max(0, ahead-1)
-			rest := j.Tail[t+1] * (serves - float64(below)*width + unserved)
-			open := 0 // number of ends at which the job does not finish
-			for gain, above, below := j.Gain[t], next[ahead:], next[below:]; open < len(above); open++ {
-				share := float64(open)*width + serves
-				if share >= model.Finished {
-					break
-				}
-				if value := gain*share - cost + min(above[open], below[open]+rest); value > now[open] {
-					now[open] = value
-				}
-			}
-			for cell := open; cell < len(now); cell++ {
-				value := whole
-				if share := float64(cell)*width + serves; share < model.Finished {
-					value = j.Gain[t]*share - cost + next[cells]
-				}
-				now[cell] = max(now[cell], value)
-			}
+			f.raise(j, t, serves, costs[t*stride+k])
 		}
+	}
+}
+
+// raise raises the values of step t to those of a size, which serves a share of the demand at a cost.
+func (f *valueToGo) raise(j *model.Job, t int, serves, cost float64) {
+	now, next, width, gain := f.value[t], f.value[t+1], 1/f.cells, j.Gain[t]
+	whole := j.Tail[t] - cost + f.finished[t+1]
+	// The share after the step is in the interval whose end is this many intervals further.
+	ahead := int(math.Ceil(min(1, serves) * f.cells))
+	behind := max(0, ahead-1)
+	rest := j.Tail[t+1] * (serves - float64(behind)*width + unserved)
+	above, below := next[ahead:], next[behind:]
+	open := 0 // number of ends at which the job does not finish
+	for ; open < len(above); open++ {
+		share := float64(open)*width + serves
+		if share >= model.Finished {
+			break
+		}
+		if value := gain*share - cost + min(above[open], below[open]+rest); value > now[open] {
+			now[open] = value
+		}
+	}
+	for cell := open; cell < len(now); cell++ {
+		value := whole
+		if share := float64(cell)*width + serves; share < model.Finished {
+			value = gain*share - cost + next[len(next)-1]
+		}
+		now[cell] = max(now[cell], value)
 	}
 }
 

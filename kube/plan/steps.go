@@ -130,16 +130,13 @@ func Steps(w *world.ClusterState, current string) Plan {
 				progress = *changed
 			}
 			grace = max(grace, j.Shape.Grace)
-			switch step := (Step{Job: j, From: j.Nodes(), To: j.Target}); {
-			case !j.Resizable() || step.From == step.To:
-			case step.To == 0 && !w.MayPause(j): // The decision was made before the outage.
-			case step.From == 0 && j.Shape.StartSize > 0 && step.To != j.Shape.StartSize: // The decision did not know StartSize.
-			case j.Kueue && (step.To == 0 || step.From == 0 && step.To >= j.Shape.Size): // Kueue starts and suspends the job.
-			case j.Kueue && step.From == 0: // It needs no free nodes yet.
-				p.Ready = append(p.Ready, Step{Job: j, From: j.Shape.Size, To: step.To, Queued: true})
-			case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
+			switch step, class := stepOf(w, j); class {
+			case stepNone:
+			case stepReady:
+				p.Ready = append(p.Ready, step)
+			case stepConflict:
 				p.Conflicts = append(p.Conflicts, step)
-			default:
+			case stepPending:
 				pending[j.ID], job.Size, job.Target = step, int32(step.From-j.Pods.Away), int32(step.To-j.Pods.Away)
 				if step.Frees() && j.Growing {
 					job.Begun = w.Now
@@ -163,6 +160,37 @@ func Steps(w *world.ClusterState, current string) Plan {
 		}
 	}
 	return p
+}
+
+// stepClass is what becomes of the step of a job.
+type stepClass int
+
+const (
+	stepNone     stepClass = iota // there is nothing to do, or the step may not be taken
+	stepReady                     // it needs no free nodes
+	stepConflict                  // another writer resized the job
+	stepPending                   // it may have to wait for free nodes
+)
+
+// stepOf returns the step of a job to its target.
+func stepOf(w *world.ClusterState, j *world.Job) (Step, stepClass) {
+	step := Step{Job: j, From: j.Nodes(), To: j.Target}
+	switch {
+	case !j.Resizable() || step.From == step.To:
+		return step, stepNone
+	case step.To == 0 && !w.MayPause(j): // The decision was made before the outage.
+		return step, stepNone
+	case step.From == 0 && j.Shape.StartSize > 0 && step.To != j.Shape.StartSize: // The decision did not know StartSize.
+		return step, stepNone
+	case j.Kueue && (step.To == 0 || step.From == 0 && step.To >= j.Shape.Size): // Kueue starts and suspends the job.
+		return step, stepNone
+	case j.Kueue && step.From == 0:
+		return Step{Job: j, From: j.Shape.Size, To: step.To, Queued: true}, stepReady
+	case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
+		return step, stepConflict
+	default:
+		return step, stepPending
+	}
 }
 
 // The modes of the controller, as in records.

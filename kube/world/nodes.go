@@ -136,29 +136,26 @@ func amount(list corev1.ResourceList, unit corev1.ResourceName) int64 {
 	return quantity.Value()
 }
 
-// countPods counts the pods of a job and the nodes that could run its pending pods.
+// countPods counts the pods of a job.
 func (o *observer) countPods(j *Job) {
-	own := make(map[string]bool)
 	for _, pod := range o.podsOf[j] {
 		if kinds.Requests(&pod.Spec, o.unit()) == 0 {
 			continue
 		}
 		j.Pods.Seen += j.PerPod
 		node := pod.Spec.NodeName
-		status, inPool := o.statuses[node]
-		exists := inPool || o.elsewhere[node]
 		if node != "" && pod.Status.Phase != corev1.PodSucceeded {
 			j.Pods.Bound += j.PerPod
 		}
-		live := pod.DeletionTimestamp == nil
-		if live {
-			o.countState(j, pod, exists)
+		if pod.DeletionTimestamp == nil {
+			_, inPool := o.statuses[node]
+			o.countState(j, pod, inPool || o.elsewhere[node])
 		}
-		own[node] = own[node] || live && active(pod)
-		switch {
-		case pod.Status.Phase == corev1.PodSucceeded:
+		switch o.locationOf(pod) {
+		case podGone:
+		case podSucceeded:
 			j.Pods.Succeeded += j.PerPod
-		case node == "" && live:
+		case podWaiting:
 			j.Pods.Live += j.PerPod
 			j.Pods.Waiting += j.PerPod
 			for _, c := range pod.Status.Conditions {
@@ -166,38 +163,74 @@ func (o *observer) countPods(j *Job) {
 					j.Pods.Unschedulable = c.Message
 				}
 			}
-		case node == "":
-			// A deleted pod without a node disappears at once.
-		case !exists:
-			// The node was deleted, so the pod will be deleted, too.
-		case status.State != Accepting:
-			// The node does not count as capacity, so the pod uses none.
-			if !live {
-				break
-			}
-			if j.Pods.Away += j.PerPod; o.elsewhere[node] {
+		case podAway:
+			j.Pods.Away += j.PerPod
+			if o.elsewhere[node] {
 				j.pin(Elsewhere, "its pods run on node "+node+", which is not in the pool")
 			} else {
-				j.retainedOn = append(j.retainedOn, status)
+				j.retainedOn = append(j.retainedOn, o.statuses[node])
 			}
-		case o.counted[node]:
-			// Another pod on this node is already counted.
-		case live:
+		case podLive:
 			j.Pods.Live += j.PerPod
 			j.Kept[node] += j.PerPod
 			o.counted[node] = !o.Pool.CountsUnits()
-		default:
+		case podTerminating:
 			j.Pods.Terminating += j.PerPod
 			o.counted[node] = !o.Pool.CountsUnits()
-			// The deletion timestamp is the time of the request plus the grace period.
-			grace := ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
-			requested := pod.DeletionTimestamp.Unix() - grace
-			if o.Now.Sub(time.Unix(requested, 0)) > kinds.Grace(&grace)+o.Pool.SettleTimeout {
+			if o.overdue(pod) {
 				j.Pods.Overdue += j.PerPod
 				j.Kept[node] += j.PerPod
 			}
 		}
 	}
+}
+
+// podLocation is where a pod is, as far as it counts.
+type podLocation int
+
+const (
+	podGone        podLocation = iota // it uses no capacity, or another pod on its node is already counted
+	podSucceeded                      // it has completed
+	podWaiting                        // it has no node yet
+	podAway                           // it runs on a node that does not count as capacity
+	podLive                           // it runs on a node of the pool
+	podTerminating                    // it is being deleted from a node of the pool
+)
+
+// locationOf returns where a pod is.
+func (o *observer) locationOf(pod *corev1.Pod) podLocation {
+	node, live := pod.Spec.NodeName, pod.DeletionTimestamp == nil
+	status, inPool := o.statuses[node]
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded:
+		return podSucceeded
+	case node == "" && live:
+		return podWaiting
+	case node == "": // A deleted pod without a node disappears at once.
+		return podGone
+	case !inPool && !o.elsewhere[node]: // The node was deleted, so the pod will be deleted, too.
+		return podGone
+	case status.State != Accepting && live:
+		return podAway
+	case status.State != Accepting, o.counted[node]:
+		return podGone
+	case live:
+		return podLive
+	default:
+		return podTerminating
+	}
+}
+
+// overdue reports whether a pod should have terminated by now. The deletion timestamp is the time of the
+// request plus the grace period.
+func (o *observer) overdue(pod *corev1.Pod) bool {
+	grace := ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
+	requested := pod.DeletionTimestamp.Unix() - grace
+	return o.Now.Sub(time.Unix(requested, 0)) > kinds.Grace(&grace)+o.Pool.SettleTimeout
+}
+
+// countSchedulable counts the nodes that could run the pending pods of a job.
+func (o *observer) countSchedulable(j *Job) {
 	if j.Shape.Finished || j.Shape.Unit == 0 {
 		return
 	}
@@ -213,6 +246,12 @@ func (o *observer) countPods(j *Job) {
 	if j.PendingPods() == 0 {
 		return
 	}
+	occupied := make(map[string]bool) // by pods of the job
+	for _, pod := range o.podsOf[j] {
+		if pod.DeletionTimestamp == nil && active(pod) && kinds.Requests(&pod.Spec, o.unit()) > 0 {
+			occupied[pod.Spec.NodeName] = true
+		}
+	}
 	requests := resource.PodRequests(&corev1.Pod{Spec: j.Shape.Pod}, resource.PodResourcesOptions{})
 	for _, node := range o.nodes {
 		status := o.statuses[node.Name]
@@ -222,7 +261,7 @@ func (o *observer) countPods(j *Job) {
 		switch {
 		case o.Pool.CountsUnits():
 			j.SchedulableNodes += max(0, status.Free-j.Kept[node.Name]) / j.PerPod * j.PerPod
-		case !own[node.Name]:
+		case !occupied[node.Name]:
 			j.SchedulableNodes++
 		}
 	}

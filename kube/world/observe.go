@@ -90,6 +90,7 @@ func Observe(in Input) *ClusterState {
 	kept := 0
 	for _, j := range w.Jobs {
 		o.countPods(j)
+		o.countSchedulable(j)
 		o.judge(j)
 	}
 	w.unpin()
@@ -312,6 +313,14 @@ func (o *observer) judge(j *Job) {
 	if j.Shape.Finished {
 		return
 	}
+	o.setTimes(j, created)
+	o.setEstimate(j)
+	o.setPin(j)
+	o.retain(j)
+}
+
+// setTimes sets what depends on the times of a job and of its last resize.
+func (o *observer) setTimes(j *Job, created time.Time) {
 	j.Trained = j.history.trainedFor()
 	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
 	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
@@ -320,12 +329,20 @@ func (o *observer) judge(j *Job) {
 	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Usage.Cap)
 	j.Growing = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.SettleTimeout && j.Pods.Seen < j.Nodes()
 	j.Awaits = o.awaits(j)
+}
+
+// setEstimate sets the remaining time of a job.
+func (o *observer) setEstimate(j *Job) {
 	estimate, unknownErr := j.history.estimate(o.reports(j), staleAfter*o.Pool.Cadence)
 	if unknownErr != nil {
 		fallback := o.ETAs.Estimate(eta.Job{WorkDone: j.WorkDone()})
 		estimate, j.FallbackReason = Estimate{Remaining: fallback.ETA, Source: SourceCompleted, Error: fallback.Error}, unknownErr.Error()
 	}
 	j.Estimate = estimate
+}
+
+// setPin pins a job that must keep its size, with the first of the reasons that apply.
+func (o *observer) setPin(j *Job) {
 	pin, pinned := o.Pins[j.UID]
 	if j.Done() > 0 && j.Nodes() == 0 {
 		j.Shape.StartSize = j.Shape.Size // Resuming at another size would repeat the work of the pods that are done.
@@ -352,11 +369,10 @@ func (o *observer) judge(j *Job) {
 		j.pin(pin.Reason, pin.Message)
 	case lends != "":
 		j.pin(Lending, lends)
-	case estimate.Remaining <= 0 && j.Nodes() > 0 && !j.LacksPods(): // Other jobs past their end need nodes.
+	case j.Estimate.Remaining <= 0 && j.Nodes() > 0 && !j.LacksPods(): // Other jobs past their end need nodes.
 		j.pin(PastItsEnd, fmt.Sprintf("by its %s it should have completed %v ago",
-			estimate.Source, (-estimate.Remaining).Round(time.Second)))
+			j.Estimate.Source, (-j.Estimate.Remaining).Round(time.Second)))
 	}
-	o.retain(j)
 }
 
 // maxNamed is the maximum number of nodes that a message names.

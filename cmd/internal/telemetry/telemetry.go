@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -24,10 +25,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The variables that enable tracing.
 const (
+	// The variables that enable tracing.
+	exporters      = "OTEL_TRACES_EXPORTER"
 	endpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+	// The variables of the protocol. The second one precedes the first one.
+	protocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	tracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 )
 
 // flushTimeout is the maximum time to export the last spans.
@@ -76,7 +82,7 @@ func New(ctx context.Context, config Config) (*Telemetry, error) {
 	complaints := slog.NewTextHandler(&wrong, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: withoutValues})
 	otel.SetLogger(logr.FromSlogHandler(complaints))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.New(complaints).Error("OpenTelemetry", "err", err) }))
-	provider, err := newProvider(ctx, config)
+	provider, err := newProvider(ctx, config, get)
 	if err == nil && wrong.Len() > 0 {
 		err = errors.New(strings.TrimSpace(wrong.String()))
 	}
@@ -121,7 +127,7 @@ func (t *Telemetry) Shutdown() {
 
 // isOn reports whether the variables enable tracing.
 func isOn(get func(string) string) bool {
-	name := get("OTEL_TRACES_EXPORTER")
+	name := get(exporters)
 	return !strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") && name != "none" &&
 		cmp.Or(name, get(endpoint), get(tracesEndpoint)) != ""
 }
@@ -153,7 +159,7 @@ func newPropagator(get func(string) string) (propagation.TextMapPropagator, erro
 
 // newProvider returns a provider with a bounded queue of spans. If the queue is full, spans are dropped, so that no
 // call waits for a collector.
-func newProvider(ctx context.Context, config Config) (*sdktrace.TracerProvider, error) {
+func newProvider(ctx context.Context, config Config, get func(string) string) (*sdktrace.TracerProvider, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "elastalloc"), attribute.String("service.version", config.Version)),
 		resource.WithTelemetrySDK(),
@@ -163,11 +169,37 @@ func newProvider(ctx context.Context, config Config) (*sdktrace.TracerProvider, 
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := autoexport.NewSpanExporter(ctx)
+	exporter, err := newExporter(ctx, get)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER (one of otlp, console, none) or its OTEL_EXPORTER_OTLP_ variables: %w", err)
+		return nil, err
 	}
 	return sdktrace.NewTracerProvider(sdktrace.WithResource(described), sdktrace.WithBatcher(exporter)), nil
+}
+
+// newExporter returns an OTLP exporter for the protocol of the variables, by default http/protobuf. The exporter
+// reads all other variables itself. An unknown exporter or protocol is an error.
+func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExporter, error) {
+	if name := get(exporters); name != "" && name != "otlp" {
+		return nil, fmt.Errorf("%s is %q; must be otlp or none", exporters, name)
+	}
+	variable := protocol
+	if get(tracesProtocol) != "" {
+		variable = tracesProtocol
+	}
+	var exporter sdktrace.SpanExporter
+	var err error
+	switch name := get(variable); name {
+	case "grpc":
+		exporter, err = otlptracegrpc.New(ctx)
+	case "", "http/protobuf":
+		exporter, err = otlptracehttp.New(ctx)
+	default:
+		return nil, fmt.Errorf("%s is %q; must be grpc or http/protobuf", variable, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ variables: %w", err)
+	}
+	return exporter, nil
 }
 
 // withoutValues removes all attributes except the error from a log line of OpenTelemetry, because they may be

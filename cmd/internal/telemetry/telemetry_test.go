@@ -83,11 +83,11 @@ func TestWrongVariables(t *testing.T) {
 	}
 	const secret = "s3cr3t"
 	for name, test := range map[string]struct{ name, value, want string }{
-		"exporter":            {"OTEL_TRACES_EXPORTER", "zipkin", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
-		"exporter and none":   {"OTEL_TRACES_EXPORTER", "otlp,none", "OTEL_TRACES_EXPORTER (one of otlp, console, none)"},
+		"exporter":            {"OTEL_TRACES_EXPORTER", "console", `OTEL_TRACES_EXPORTER is "console"; must be otlp or none`},
+		"exporter and none":   {"OTEL_TRACES_EXPORTER", "otlp,none", `OTEL_TRACES_EXPORTER is "otlp,none"; must be otlp or none`},
 		"propagator":          {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (must be tracecontext, baggage`},
-		"protocol":            {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_ variables: invalid OTLP protocol - should be one of ['grpc', 'http/protobuf']"},
-		"protocol of traces":  {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", "invalid OTLP protocol"},
+		"protocol":            {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", `OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"; must be grpc or http/protobuf`},
+		"protocol of traces":  {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is "udp"; must be`},
 		"endpoint":            {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL of a collector"},
 		"endpoint of traces":  {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:" + secret + "@:%zz", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not the URL"},
 		"timeout":             {"OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "parse duration"},

@@ -42,7 +42,7 @@ func (awakeBuilder) Build(cc balancer.ClientConn, options balancer.BuildOptions)
 // awakeConn wraps the pickers of round_robin.
 type awakeConn struct {
 	balancer.ClientConn
-	silentUntil sync.Map // time.Time by balancer.SubConn
+	silentUntil sync.Map // time.Time by balancer.SubConn, only of servers that are skipped now
 }
 
 // UpdateState passes a state on.
@@ -68,7 +68,7 @@ func (p awakePicker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	server, done := result.SubConn, result.Done
 	result.Done = func(end balancer.DoneInfo) {
 		if !end.BytesReceived && status.Code(end.Err) == codes.DeadlineExceeded {
-			p.conn.silentUntil.Store(server, time.Now().Add(silenceTime))
+			p.conn.skip(server)
 		}
 		if done != nil {
 			done(end)
@@ -77,12 +77,15 @@ func (p awakePicker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	return result, err
 }
 
+// skip skips a server for silenceTime. Then it forgets the server, which may not exist any more.
+func (c *awakeConn) skip(server balancer.SubConn) {
+	until := time.Now().Add(silenceTime)
+	c.silentUntil.Store(server, until)
+	time.AfterFunc(silenceTime, func() { c.silentUntil.CompareAndDelete(server, until) })
+}
+
 // isSilent reports whether a server is skipped now.
 func (c *awakeConn) isSilent(server balancer.SubConn) bool {
-	until, silent := c.silentUntil.Load(server)
-	if silent && time.Now().After(until.(time.Time)) {
-		c.silentUntil.Delete(server)
-		return false
-	}
+	_, silent := c.silentUntil.Load(server)
 	return silent
 }

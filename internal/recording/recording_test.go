@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -370,7 +372,7 @@ func TestOverflow(t *testing.T) {
 
 func TestCloseTimeout(t *testing.T) {
 	t.Parallel()
-	w := &Writer{queue: make(chan queuedCall, 3), quit: make(chan struct{}), done: make(chan struct{})}
+	w := &Writer{queue: make(chan queuedCall, 3), done: make(chan struct{})}
 	w.config.Logger = slog.New(slog.DiscardHandler)
 	for range 3 {
 		w.Record(call(start, 1), 100)
@@ -509,6 +511,35 @@ func TestEarlierDefaults(t *testing.T) {
 			t.Error(err)
 		} else if again, err := parse(line); err != nil || !proto.Equal(again.Request, e.Request) {
 			t.Errorf("%s: read again: %v, %v; want %v", line, again.Request, err, e.Request)
+		}
+	}
+}
+
+// TestRecordDuringClose checks that each call that is recorded while the writer closes is counted once, as written or
+// as dropped. There are more threads than cores, so that the operating system suspends some of them within Record.
+func TestRecordDuringClose(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64))
+	for round := range 100 {
+		w, _ := open(t, 0)
+		var recorders sync.WaitGroup
+		var recorded atomic.Int64
+		var closed atomic.Bool
+		for range 8 {
+			recorders.Go(func() {
+				for !closed.Load() {
+					w.Record(Entry{Time: start, Method: "Allocate"}, 1)
+					recorded.Add(1)
+				}
+			})
+		}
+		for recorded.Load() == 0 {
+			runtime.Gosched()
+		}
+		closeWriter(t, w)
+		closed.Store(true)
+		recorders.Wait()
+		if s := w.Stats(); s.Written+s.Overflowed+s.Failed != recorded.Load() {
+			t.Fatalf("round %d: %+v; want %d calls in total", round, s, recorded.Load())
 		}
 	}
 }

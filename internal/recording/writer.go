@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -62,8 +63,11 @@ type Writer struct {
 	config      Config
 	queue       chan queuedCall
 	queuedBytes atomic.Int64
-	quit, done  chan struct{}
-	closing     atomic.Bool
+	done        chan struct{} // closed when all queued calls are written
+
+	// Record locks mutex for reading while it queues a call, and Close locks it while it closes the queue.
+	mutex  sync.RWMutex
+	closed bool
 
 	accepted, written, overflowed, failed atomic.Int64
 	lastOverflowLog                       atomic.Int64 // Unix time in nanoseconds
@@ -95,10 +99,7 @@ func New(config Config) (*Writer, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Writer{
-		config: config, queue: make(chan queuedCall, maxQueued),
-		quit: make(chan struct{}), done: make(chan struct{}),
-	}
+	w := &Writer{config: config, queue: make(chan queuedCall, maxQueued), done: make(chan struct{})}
 	f, err := create(config.Dir, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
@@ -111,21 +112,30 @@ func New(config Config) (*Writer, error) {
 // Record queues a call. It never blocks: if the queue is full, the call is dropped and counted. The
 // messages of the entry must not be modified afterwards. bytes is the memory of the messages.
 func (w *Writer) Record(e Entry, bytes int) {
-	total := w.queuedBytes.Add(int64(bytes))
-	if (total <= maxQueuedBytes || total == int64(bytes)) && !w.closing.Load() {
-		select {
-		case w.queue <- queuedCall{e, int64(bytes)}:
-			w.accepted.Add(1)
-			return
-		default:
-		}
+	if w.enqueue(queuedCall{e, int64(bytes)}) {
+		return
 	}
-	w.queuedBytes.Add(-int64(bytes))
 	dropped := w.overflowed.Add(1)
 	now, last := time.Now().UnixNano(), w.lastOverflowLog.Load()
 	if now-last >= int64(overflowLogInterval) && w.lastOverflowLog.CompareAndSwap(last, now) {
 		w.config.Logger.Warn("calls are not recorded: the queue is full", "dropped", dropped)
 	}
+}
+
+// enqueue queues a call and reports whether it did. It drops the call if the queue is full or closed.
+func (w *Writer) enqueue(q queuedCall) bool {
+	w.mutex.RLock()
+	defer w.mutex.RUnlock()
+	if total := w.queuedBytes.Add(q.bytes); !w.closed && (total <= maxQueuedBytes || total == q.bytes) {
+		select {
+		case w.queue <- q:
+			w.accepted.Add(1)
+			return true
+		default:
+		}
+	}
+	w.queuedBytes.Add(-q.bytes)
+	return false
 }
 
 // Stats returns the current counts.
@@ -137,8 +147,10 @@ func (w *Writer) Stats() Stats {
 // the error wraps the error of ctx and has the number of calls that are lost, which count as failed.
 // Close must be called once.
 func (w *Writer) Close(ctx context.Context) error {
-	w.closing.Store(true)
-	close(w.quit)
+	w.mutex.Lock()
+	w.closed = true
+	close(w.queue)
+	w.mutex.Unlock()
 	select {
 	case <-w.done:
 		return nil
@@ -156,20 +168,14 @@ func (w *Writer) run() {
 	defer ticker.Stop()
 	for {
 		select {
-		case q := <-w.queue:
+		case q, open := <-w.queue:
+			if !open {
+				w.closeFile()
+				return
+			}
 			w.write(q)
 		case <-ticker.C:
 			w.flush()
-		case <-w.quit:
-			for {
-				select {
-				case q := <-w.queue:
-					w.write(q)
-				default:
-					w.closeFile()
-					return
-				}
-			}
 		}
 	}
 }

@@ -119,3 +119,13 @@ func TestETAErrors(t *testing.T) {
 		t.Errorf("%d different errors of many jobs are %v", maxETAErrorClasses, got)
 	}
 }
+
+// TestTails compares the table of Phi with the function.
+func TestTails(t *testing.T) {
+	for n := range 100_000 {
+		x := farPairs * float64(n) / 99_999
+		if got, want := tails().at(x), normal(-x); math.Abs(got-want) > 1e-15 {
+			t.Fatalf("Phi(%v): %v, want %v", -x, got, want)
+		}
+	}
+}

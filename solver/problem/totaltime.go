@@ -114,18 +114,21 @@ func (m *totalTime) slopes(s *solver.Snapshot, demands []float64) []slope {
 	order := ranks.order()
 	before := ranks.before(order, futureWeight) // V_(i-1)
 	poolSpeed := math.Pow(pool, m.exponent)
-	oneNode, previous := 0.0, -1 // oneNode is u_i, the speed on one node of the curve u_i k^a through the fair share.
+	// oneNode is u_i, the speed on one node of the curve u_i k^a through the fair share. shortest is the value of
+	// the weight as the shortest job.
+	oneNode, shortest, previous := 0.0, 0.0, -1
 	for _, i := range order {
 		on := &scaling[i]
 		if previous < 0 || on.fairNodes != scaling[previous].fairNodes || on.fairSpeed != scaling[previous].fairSpeed {
 			oneNode = on.fairSpeed / math.Pow(on.fairNodes, m.exponent)
 		}
+		if m.sharePrice > 0 && (previous < 0 || rankWeight[i] != rankWeight[previous]) {
+			shortest = m.value(rankWeight[i], total)
+		}
 		previous = i
 		perWork := m.value(rankWeight[i], before[i]+rankWeight[i]) / (poolSpeed * oneNode)
 		slopes[i].perWork = max(slopes[i].perWork, perWork)
-		if m.sharePrice > 0 {
-			slopes[i].share = m.sharePrice * m.value(rankWeight[i], total) / (poolSpeed * oneNode)
-		}
+		slopes[i].share = m.sharePrice * shortest / (poolSpeed * oneNode)
 	}
 	return slopes
 }

@@ -275,41 +275,55 @@ func packs(free, pieces []int) bool {
 }
 
 // TestKeptJobsArePlaced decides on damaged machines with jobs that keep their units, with the size limits of all
-// machines. An exhaustive packer places every decision together with the kept jobs.
+// machines, on one or two node types. An exhaustive packer places every decision together with the kept jobs.
 func TestKeptJobsArePlaced(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{})
 	limited := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		var machines []placement.Node
 		s := new(solver.Snapshot)
-		free := make([]int, rapid.IntRange(1, 5).Draw(rt, "machines"))
-		for n := range free {
-			free[n] = 8 - max(0, rapid.IntRange(-7, 7).Draw(rt, "missing units"))
-			s.TotalNodes += free[n]
-			id := fmt.Sprint(n)
-			machines = append(machines, placement.Node{ID: id, Block: id, Units: 8, Free: free[n]})
-		}
 		sizes := []int{1, 2, 4, 8}
-		limits, err := placement.Limits(machines, sizes)
-		if err != nil {
-			rt.Fatal(err)
+		free := make(map[string][]int) // units of the machines by node type
+		types := []string{"", "new"}[:rapid.IntRange(1, 2).Draw(rt, "node types")]
+		if len(types) > 1 {
+			types[0] = "old"
 		}
-		for _, l := range limits {
-			s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: int(l.GetSize()), Nodes: int(l.GetNodes())})
+		for _, nodeType := range types {
+			var machines []placement.Node
+			nodes := 0
+			for n := range rapid.IntRange(1, 5).Draw(rt, "machines") {
+				units := 8 - max(0, rapid.IntRange(-7, 7).Draw(rt, "missing units"))
+				free[nodeType] = append(free[nodeType], units)
+				machines = append(machines, placement.Node{ID: fmt.Sprint(n), Block: fmt.Sprint(n), Units: 8, Free: units})
+				nodes += units
+			}
+			if s.TotalNodes += nodes; nodeType != "" {
+				s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: nodeType, Nodes: nodes, Speed: rapid.Float64Range(0.5, 2).Draw(rt, "speed")})
+			}
+			limits, err := placement.Limits(machines, sizes)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			for _, l := range limits {
+				s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: int(l.GetSize()), Nodes: int(l.GetNodes()), NodeType: nodeType})
+			}
 		}
-		var kept []int
+		kept := make(map[string][]int) // units by node type
 		for n := range rapid.IntRange(1, 3).Draw(rt, "kept jobs") {
-			if size := rapid.SampledFrom(sizes).Draw(rt, "kept units"); packs(free, append(kept, size)) {
-				kept = append(kept, size)
-				s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint("kept-", n), CurrentNodes: size, Keep: true})
+			nodeType := rapid.SampledFrom(types).Draw(rt, "node type of kept job")
+			if size := rapid.SampledFrom(sizes).Draw(rt, "kept units"); packs(free[nodeType], append(kept[nodeType], size)) {
+				kept[nodeType] = append(kept[nodeType], size)
+				s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint("kept-", n), CurrentNodes: size, CurrentNodeType: nodeType, Keep: true})
 			}
 		}
 		for n := range rapid.IntRange(0, 5).Draw(rt, "jobs") {
-			current := rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units")
-			smallest := rapid.IntRange(0, 3).Draw(rt, "smallest")
-			s.Jobs = append(s.Jobs, solver.Job{
-				ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n), AllowedNodes: sizes[smallest:], CurrentNodes: current,
-			})
+			job := solver.Job{
+				ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n),
+				AllowedNodes: sizes[rapid.IntRange(0, 3).Draw(rt, "smallest"):], CurrentNodes: rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units"),
+			}
+			if job.CurrentNodes > 0 {
+				job.CurrentNodeType = rapid.SampledFrom(types).Draw(rt, "node type of job")
+			}
+			s.Jobs = append(s.Jobs, job)
 		}
 		o := randomOptions(rt)
 		o.Objective = solver.ObjectiveTotalTime
@@ -320,18 +334,20 @@ func TestKeptJobsArePlaced(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		var pieces []int
+		pieces := make(map[string][]int)
 		for _, a := range d.Allocations {
 			if a.Nodes > 0 {
-				pieces = append(pieces, a.Nodes)
+				pieces[a.NodeType] = append(pieces[a.NodeType], a.Nodes)
 			}
 			if a.WaitReason == solver.WaitSizeLimit {
 				limited++
 			}
 		}
-		slices.SortFunc(pieces, func(a, b int) int { return b - a })
-		if !packs(free, pieces) {
-			rt.Fatalf("machines with %v free units have no places for %v, of which %v are kept", free, pieces, kept)
+		for nodeType, of := range pieces {
+			slices.SortFunc(of, func(a, b int) int { return b - a })
+			if !packs(free[nodeType], of) {
+				rt.Fatalf("machines with %v free units have no places for %v, of which %v are kept", free[nodeType], of, kept[nodeType])
+			}
 		}
 	})
 	if limited == 0 && !testing.Short() { // Short tests have few pools.

@@ -18,9 +18,9 @@ type FrozenJobs struct {
 
 // Freeze removes the frozen jobs and the nodes that they occupy from a snapshot, which has its defaults,
 // and from its limits. If badJobs is set, several jobs with one id are one frozen job: the one with the most
-// CurrentNodes, at the position of the first. FrozenJobs.Snapshot has one job per id then. It returns s itself if no job is frozen. It also returns s if Validate rejects the
-// snapshot because of a job, unless badJobs freezes such jobs, or because of an id that is too long for a
-// response.
+// CurrentNodes, at the position of the first. FrozenJobs.Snapshot has one job per id then. It returns s
+// itself if no job is frozen. It also returns s if Validate rejects the snapshot because of a job, unless
+// badJobs freezes such jobs, or because of an id that is too long for a response.
 func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
 	none := FrozenJobs{snapshot: s, groups: tree}
@@ -69,40 +69,46 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
 }
 
-// mergeDuplicates returns the snapshot with one job per id, see Freeze. The Bad of such a job states the
-// positions of the others. It returns s itself if all ids differ. An empty id is no id.
-func (s *Snapshot) mergeDuplicates() *Snapshot {
-	first := make(map[string]int, len(s.Jobs)) // positions in s by id
-	merged := *s
-	merged.Jobs = nil
-	for i := range s.Jobs {
-		job := &s.Jobs[i]
-		other, seen := first[job.ID]
-		if !seen || job.ID == "" {
-			first[job.ID] = i
-			continue
+// MergedJobs returns the positions of the jobs that stand for all jobs of their id, see Freeze: of several
+// jobs with one id, the one with the most nodes, at the place of the first. id and nodes return those of the
+// job at a position. An empty id is no id.
+func MergedJobs(jobs int, id func(i int) string, nodes func(i int) int) []int {
+	first := make(map[string]int, jobs) // places in merged by id
+	merged := make([]int, 0, jobs)
+	for i := range jobs {
+		place, seen := first[id(i)]
+		switch {
+		case !seen || id(i) == "":
+			first[id(i)] = len(merged)
+			merged = append(merged, i)
+		case nodes(i) > nodes(merged[place]):
+			merged[place] = i
 		}
-		if merged.Jobs == nil {
-			merged.Jobs = slices.Clone(s.Jobs)
-		}
-		most := &merged.Jobs[other]
-		if job.CurrentNodes > most.CurrentNodes {
-			*most = *job
-		}
-		most.Bad = append(slices.Clone(most.Bad), Violation{
-			Path: "id", Description: fmt.Sprintf("is %q like jobs[%d].id; ids must be unique", job.ID, i),
-		})
 	}
-	if merged.Jobs == nil {
+	return merged
+}
+
+// mergeDuplicates returns the snapshot with one job per id, see Freeze. The Bad of such a job states the
+// positions of the others. It returns s itself if all ids differ.
+func (s *Snapshot) mergeDuplicates() *Snapshot {
+	positions := MergedJobs(len(s.Jobs), func(i int) string { return s.Jobs[i].ID }, func(i int) int { return s.Jobs[i].CurrentNodes })
+	if len(positions) == len(s.Jobs) {
 		return s
 	}
-	jobs := merged.Jobs[:0]
-	for i := range merged.Jobs {
-		if job := &merged.Jobs[i]; first[job.ID] == i || job.ID == "" {
-			jobs = append(jobs, *job)
+	merged := *s
+	merged.Jobs = make([]Job, len(positions))
+	place := make(map[string]int, len(positions))
+	for n, i := range positions {
+		merged.Jobs[n], place[s.Jobs[i].ID] = s.Jobs[i], n
+	}
+	for i := range s.Jobs {
+		n := place[s.Jobs[i].ID]
+		if job := &merged.Jobs[n]; job.ID != "" && positions[n] != i {
+			job.Bad = append(slices.Clone(job.Bad), Violation{
+				Path: "id", Description: fmt.Sprintf("is %q like jobs[%d].id; ids must be unique", job.ID, i),
+			})
 		}
 	}
-	merged.Jobs = jobs
 	return &merged
 }
 

@@ -35,26 +35,19 @@ func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.
 	return text, nil
 }
 
-// withUniqueJobs returns a snapshot with the jobs that have allocations: of several jobs with one id, the one
-// with the most nodes, at the position of the first (BAD_JOBS_HOLD). It returns s if all ids differ.
+// withUniqueJobs returns a snapshot with the jobs that have allocations (BAD_JOBS_HOLD). It returns s if all ids
+// differ.
 func withUniqueJobs(s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
-	first := make(map[string]int, len(s.GetJobs()))
-	var jobs []*elastallocv1.Job
-	for _, job := range s.GetJobs() {
-		at, seen := first[job.GetId()]
-		switch {
-		case !seen || job.GetId() == "":
-			first[job.GetId()] = len(jobs)
-			jobs = append(jobs, job)
-		case job.GetCurrentNodes() > jobs[at].GetCurrentNodes():
-			jobs[at] = job
-		}
-	}
-	if len(jobs) == len(s.GetJobs()) {
+	jobs := s.GetJobs()
+	merged := solver.MergedJobs(len(jobs), func(i int) string { return jobs[i].GetId() }, func(i int) int { return int(jobs[i].GetCurrentNodes()) })
+	if len(merged) == len(jobs) {
 		return s
 	}
 	unique := proto.CloneOf(s)
-	unique.Jobs = jobs
+	for n, i := range merged {
+		unique.Jobs[n] = jobs[i]
+	}
+	unique.Jobs = unique.Jobs[:len(merged)]
 	return unique
 }
 

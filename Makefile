@@ -19,10 +19,11 @@ SOAK ?= 10m
 TEST_TIMEOUT := 30m
 # How often `make conformance` draws for a property. RAPID_SEED=1 has the same drawn each time.
 CHECKS ?= 2000
-# The packages with property tests or longer tests of the conformance tier, and those that start goroutines, of the root module.
-packages_with     = $(shell grep -rlE --include='*.go' --exclude-dir=kube --exclude-dir=deploy --exclude-dir='.?*' '$(1)' . | xargs -n 1 dirname | sort -u)
-PROPERTY_PACKAGES = $(call packages_with,pgregory.net/rapid|Conformance\.)
-RACE_PACKAGES     = $(call packages_with,^\s+go |\.Go.func|parallel\.Do)
+# The packages with property tests or longer tests of the conformance tier, and those that start goroutines, of the root
+# module and of the lab.
+packages_with     = $(shell cd $(2) && grep -rlE --include='*.go' --exclude-dir=kube --exclude-dir=deploy --exclude-dir=lab --exclude-dir='.?*' '$(1)' . | xargs -n 1 dirname | sort -u)
+PROPERTY_PACKAGES = $(call packages_with,pgregory.net/rapid|Conformance\.,$(1))
+RACE_PACKAGES     = $(call packages_with,^\s+go |\.Go.func|parallel\.Do,$(1))
 
 # Where `make python` puts the wheel.
 PYTHON_OUT ?= bin
@@ -51,12 +52,20 @@ demo: build ## Start a server, have it decide a real-sized snapshot, show the de
 
 # The tests build the binary as it is shipped, without cgo. With cgo, its packages that use net
 # would be compiled a second time for the tests.
-test faults conformance docs: export CGO_ENABLED := 0
+test test-root test-lab faults conformance docs: export CGO_ENABLED := 0
+
+.PHONY: test
+test: test-root test-lab ## Run the tests; the slow ones are those of faults and conformance.
 
 # `make lint` runs vet.
-.PHONY: test
-test: note-solvers ## Run the tests; the slow ones are those of faults and conformance.
+.PHONY: test-root
+test-root: note-solvers ## Test the root module: the service, the solvers and the simulator.
 	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
+
+# A module of its own, because of the plotting library.
+.PHONY: test-lab
+test-lab: note-solvers ## Test lab/: elastalloc-lab and what only it needs.
+	cd lab && $(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
 
 # A module of its own, because of Kubernetes' dependencies.
 .PHONY: test-kube
@@ -69,7 +78,8 @@ faults: note-solvers ## Test the server among failing solvers, disks, clients an
 
 .PHONY: conformance
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
-	ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(PROPERTY_PACKAGES)
+	ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(call PROPERTY_PACKAGES,.)
+	cd lab && ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(call PROPERTY_PACKAGES,lab)
 
 .PHONY: docs
 docs: $(call stamp,grpcurl) ## Run the commands of the documentation and compare what it shows with what they print.
@@ -87,7 +97,8 @@ solvers: ## Install CBC and HiGHS, for the backends cbc and highs (Debian, Ubunt
 
 .PHONY: build
 build: ## Build the static binaries bin/elastalloc and bin/elastalloc-lab.
-	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(dir $(BIN)) ./cmd/elastalloc ./cmd/elastalloc-lab
+	CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(dir $(BIN)) ./cmd/elastalloc
+	cd lab && CGO_ENABLED=0 $(GO) build -buildvcs=auto -trimpath -ldflags "-s -w" -o $(abspath $(dir $(BIN)))/ ./cmd/elastalloc-lab
 
 .PHONY: controller
 controller: ## Build the static binary bin/elastalloc-controller.
@@ -99,7 +110,8 @@ python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
 
 .PHONY: race
 race: ## Run the tests of what starts goroutines under the race detector; needs a C compiler.
-	RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES)
+	RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(call RACE_PACKAGES,.)
+	cd lab && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(call RACE_PACKAGES,lab)
 	cd kube && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: clock-jump
@@ -125,6 +137,7 @@ soak: ## Put a mixed load on a server for SOAK, then a hostile one; it has to st
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.
 	$(TOOLS)/golangci-lint run --allow-parallel-runners
+	cd lab && $(TOOLS)/golangci-lint run --allow-parallel-runners
 	cd kube && $(TOOLS)/golangci-lint run --allow-parallel-runners
 	cd deploy/checks && $(TOOLS)/golangci-lint run --allow-parallel-runners
 	$(TOOLS)/buf lint

@@ -74,7 +74,7 @@ license() {
   [ -n "$found" ] && echo "$found"
 }
 
-for program in cmd/elastalloc cmd/elastalloc-lab cmd/nextmv kube/cmd/elastalloc-controller; do
+for program in cmd/elastalloc lab/cmd/elastalloc-lab cmd/nextmv kube/cmd/elastalloc-controller; do
   linked=$(modules "$program")
   echo "$program:"
   while read -r path directory; do

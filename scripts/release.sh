@@ -34,17 +34,17 @@ pack() { # archive, parent, folder
 }
 
 build() { # folder
-  go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc ./cmd/elastalloc-lab
+  go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc
+  (cd lab && go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc-lab)
   (cd kube && go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc-controller)
 }
 
 # The manual pages are the same on every platform.
 mkdir -p "$work/man/man1"
-for program in elastalloc elastalloc-lab; do
-  go run "./cmd/$program" man "$work/man/man1"
-done
+go run ./cmd/elastalloc man "$work/man/man1"
+(cd lab && go run ./cmd/elastalloc-lab man "$work/man/man1")
 
-scripts/notice.sh texts cmd/elastalloc cmd/elastalloc-lab kube/cmd/elastalloc-controller >"$work/THIRD_PARTY_LICENSES"
+scripts/notice.sh texts cmd/elastalloc lab/cmd/elastalloc-lab kube/cmd/elastalloc-controller >"$work/THIRD_PARTY_LICENSES"
 
 version=
 for platform in $platforms; do
@@ -58,7 +58,7 @@ for platform in $platforms; do
   mkdir "$work/$name"
   mv "$work/bin"/* "$work/$name"
   cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work"/{man,THIRD_PARTY_LICENSES} "$work/$name"
-  env -u GOOS -u GOARCH scripts/sbom.sh elastalloc "$work/$name"/elastalloc{,-controller,-lab} >"$out/$name.sbom.json"
+  env -u GOOS -u GOARCH scripts/sbom.sh elastalloc "$work/$name"/elastalloc{-controller,-lab,} >"$out/$name.sbom.json"
   pack "$out/$name.tar.gz" "$work" "$name"
 done
 unset GOOS GOARCH

@@ -16,8 +16,8 @@ build() {
 	*) file=restarts.go change="s/\(restartBudgetTimes = \)4$/\1$1/" ;;
 	esac
 	sed "$change" "solver/$file" >"$scratch/$file"
-	echo "{\"Replace\": {\"solver/$file\": \"$scratch/$file\"}}" >"$scratch/overlay.json"
-	go build -overlay "$scratch/overlay.json" -o "$2" ./cmd/elastalloc-lab
+	echo "{\"Replace\": {\"$PWD/solver/$file\": \"$scratch/$file\"}}" >"$scratch/overlay.json"
+	go -C lab build -overlay "$scratch/overlay.json" -o "$2" ./cmd/elastalloc-lab
 }
 
 run() {

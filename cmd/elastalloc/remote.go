@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/client"
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/cli"
 )
 
 // remoteFlags is the flags for the server, its certificate and the certificate of the client.

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

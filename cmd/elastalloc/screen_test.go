@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
-	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 )
 
 // TestScreen checks that a long horizon and a long path in a warning fit in 80 columns. TestTables checks the width

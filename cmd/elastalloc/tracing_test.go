@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 
 	"github.com/google/go-cmp/cmp"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/cli"
 )
 
 // collector is an OpenTelemetry collector that records its requests.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/cli"
 )
 
 // TestWrongUsage checks that wrong flags and fields are named, with what is valid.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 )
 
 // TestWhyJSON checks that the commands print the responses as JSON.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elastalloc/elastalloc/cmd/internal/clitest"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/cli"
 )
 
 // TestExample decides the example that allocate prints.

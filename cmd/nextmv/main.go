@@ -20,7 +20,7 @@ import (
 	"github.com/nextmv-io/sdk/run/schema"
 
 	"github.com/elastalloc/elastalloc"
-	"github.com/elastalloc/elastalloc/cmd/internal/cli"
+	"github.com/elastalloc/elastalloc/internal/cli"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

@@ -53,7 +53,7 @@ func TestRecordingIsReplayed(t *testing.T) {
 
 	replay := func(args ...string) (string, error) {
 		lab := exec.CommandContext(t.Context(), "go", append([]string{"run", "./cmd/elastalloc-lab", "replay", "--recording", dir, "--policy=max-min"}, args...)...)
-		lab.Dir = "../.." // The lab is not of this module.
+		lab.Dir = "../../lab" // A module of its own.
 		printed, err := lab.CombinedOutput()
 		return string(printed), err
 	}

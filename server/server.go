@@ -111,7 +111,7 @@ func (s *Server) build() error {
 	}
 	s.ingress = ingress.New(ingress.Config{
 		MaxInflight: c.MaxInflight, MaxQueue: c.MaxQueue, MaxSlotTime: c.MaxBudget,
-		MaxMemory: int(c.MaxMemory), MaxMessageBytes: c.messageBytes(),
+		MaxMemory:    int(c.MaxMemory),
 		MaxReceiving: c.maxReceiving, ReceiveTimeout: c.receiveTimeout, ReadTimeout: readTimeout,
 		Observers: observers,
 	})
@@ -133,9 +133,9 @@ func (s *Server) build() error {
 	}
 	calls := grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram(grpcprometheus.WithHistogramBuckets(latencies())))
 	c.Registry.MustRegister(calls)
-	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), guard.Options())
+	options := slices.Concat(interceptors(calls, c.Logger), c.tracingOptions(), guard.Options(c.messageBytes()))
 	s.grpc = grpc.NewServer(append(options,
-		grpc.Creds(watchHandshakes(security, c.Registry, c.Logger)),
+		grpc.Creds(s.ingress.Receiver().Credentials(watchHandshakes(security, c.Registry, c.Logger))),
 		// Workers keep their stacks. A new goroutine per call would have to grow its stack again.
 		grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
 		// Connections are closed after some minutes, so that clients also connect to new servers.
@@ -147,13 +147,25 @@ func (s *Server) build() error {
 	)...)
 	service := &allocatorService{InProcess: apiconv.InProcess{Allocator: c.Allocator}, maxBudget: c.MaxBudget, audits: s.audits}
 	s.grpc.RegisterService(s.ingress.Service(&elastallocv1.AllocatorService_ServiceDesc, s.methods), service)
-	grpc_health_v1.RegisterHealthServer(s.grpc, s.health)
+	others := limitedServer{s.grpc, s.ingress.Receiver()}
+	grpc_health_v1.RegisterHealthServer(others, s.health)
 	if !c.NoReflection {
-		reflection.RegisterV1(s.grpc)
+		reflection.RegisterV1(others)
 	}
 	calls.InitializeMetrics(s.grpc)
 	s.admin = c.newAdmin(page, s.ready.Load)
 	return nil
+}
+
+// limitedServer registers services of gRPC, with limits for their requests.
+type limitedServer struct {
+	*grpc.Server
+	receiver *guard.Receiver
+}
+
+// RegisterService registers a service.
+func (l limitedServer) RegisterService(service *grpc.ServiceDesc, implementation any) {
+	l.Server.RegisterService(l.receiver.Limit(service), implementation)
 }
 
 // Addr returns the gRPC address in the form for clients: host:port or unix:///path.
@@ -184,7 +196,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		errs <- err
 	}
-	go serve("gRPC", s.grpc.Serve, guard.Listen(s.listener))
+	go serve("gRPC", s.grpc.Serve, s.listener)
 	go serve("admin HTTP", s.admin.Serve, s.adminListener)
 	s.setReady(true)
 	s.config.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())

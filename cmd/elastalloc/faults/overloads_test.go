@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -45,6 +46,7 @@ func overloads() map[string]overload {
 		"unread responses":                   {run: readNoResponses},
 		"all but the last byte":              {run: sendAllButLastByte},
 		"messages in single bytes":           {run: sendSingleBytes},
+		"16 MB in single bytes":              {run: sendLargeInSingleBytes},
 		"budgets of an hour":                 {run: requestHours(loopback)},
 		"budgets of an hour, of ten callers": {run: requestHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true},
 		"large snapshots":                    {run: sendAgain(40, allocateMethod, large)},
@@ -306,6 +308,38 @@ func sendSingleBytes(ctx context.Context, b *attacker) {
 			}
 		}
 		<-ctx.Done()
+		return nil
+	})(ctx, b)
+}
+
+// sendLargeInSingleBytes sends messages of 16 MB in frames of one byte. It waits for the window of each message.
+func sendLargeInSingleBytes(ctx context.Context, b *attacker) {
+	const length, atOnce = 16 << 20, 1000
+	onConnections(4, func(ctx context.Context, c *hostileConnection) error {
+		if err := c.greet(); err != nil {
+			return err
+		}
+		for stream := uint32(1); ctx.Err() == nil; stream += 2 {
+			var frames bytes.Buffer
+			framer := http2.NewFramer(&frames, nil)
+			for range atOnce {
+				if err := framer.WriteData(stream, false, []byte{0}); err != nil {
+					return err
+				}
+			}
+			if err := c.call(stream); err != nil {
+				return err
+			}
+			if err := c.WriteData(stream, false, lengthPrefix(0, length)); err != nil {
+				return err
+			}
+			time.Sleep(100 * time.Millisecond)
+			for range (length - 1) / atOnce {
+				if _, err := c.Write(frames.Bytes()); err != nil {
+					return err
+				}
+			}
+		}
 		return nil
 	})(ctx, b)
 }

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
-	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -20,18 +23,19 @@ import (
 
 const method = "/test.Service/Method"
 
-// serve starts a gRPC server with interceptors whose only method is a handler, and returns a client.
-func serve(t *testing.T, handler grpc.MethodHandler) *grpc.ClientConn {
+// serve starts a gRPC server of a receiver whose only method is a handler, and returns a client.
+func serve(t testing.TB, receiver *Receiver, handler grpc.MethodHandler) *grpc.ClientConn {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(Options()...)
+	server := grpc.NewServer(append(Options(maxBytes), grpc.Creds(receiver.Credentials(insecure.NewCredentials())))...)
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Service", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Method", Handler: handler}},
 	}, nil)
-	go func() { _ = server.Serve(Listen(listener)) }()
+	grpc_health_v1.RegisterHealthServer(limited{server, receiver}, health.NewServer())
+	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	client, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -41,19 +45,29 @@ func serve(t *testing.T, handler grpc.MethodHandler) *grpc.ClientConn {
 	return client
 }
 
-// inParts is a stream that checks that parts have at most the requested size.
-type inParts struct {
-	Stream
-	t *testing.T
+// limited registers services whose requests are limited.
+type limited struct {
+	*grpc.Server
+	receiver *Receiver
 }
 
-// Read reads a part.
-func (p inParts) Read(n int) (mem.BufferSlice, error) {
-	data, err := p.Stream.Read(n)
-	if data.Len() > n {
-		p.t.Errorf("%d bytes are read at once; %d were requested", data.Len(), n)
-	}
-	return data, err
+// RegisterService registers a service.
+func (l limited) RegisterService(service *grpc.ServiceDesc, implementation any) {
+	l.Server.RegisterService(l.receiver.Limit(service), implementation)
+}
+
+// maxBytes is the maximum size of a request of the tests.
+const maxBytes = 1 << 20
+
+// newReceiver returns a receiver for 16 MiB and two requests at the same time.
+func newReceiver() *Receiver {
+	return &Receiver{Memory: NewMemory(16 << 20), MaxCalls: 2, Timeout: wait.Timeout, Reclaim: func() {}}
+}
+
+// usedBytes returns the memory in use.
+func usedBytes(m *Memory) int {
+	used, _ := m.Usage()
+	return used
 }
 
 // TestGRPC checks undocumented behavior of gRPC on which this package depends. If it fails with a new version, a
@@ -62,18 +76,15 @@ func TestGRPC(t *testing.T) {
 	t.Parallel()
 	large := wrapperspb.String(strings.Repeat("x", 300<<10)) // several windows
 
-	t.Run("a handler starts before its request has arrived, and reads it in parts", func(t *testing.T) {
+	t.Run("a handler starts before its request has arrived, whose bytes count while they arrive", func(t *testing.T) {
 		t.Parallel()
-		receiver := &Receiver{Memory: NewMemory(16 << 20), MaxCalls: 1, MaxBytes: 1 << 20, Timeout: wait.Timeout, Reclaim: func() {}}
-		reading, got := make(chan struct{}), 0
-		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			stream, err := StreamOf(ctx)
-			if err != nil {
-				return nil, err
-			}
+		receiver, reading, got := newReceiver(), make(chan struct{}), 0
+		client := serve(t, receiver, func(_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			close(reading)
-			message, _, err := receiver.Receive(ctx, inParts{stream, t}, "caller")
-			got = len(message)
+			message, memory, err := receiver.Receive(ctx, receive)
+			if got = len(message); err == nil {
+				memory.Release()
+			}
 			return wrapperspb.String("response"), err
 		})
 		stream, err := client.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
@@ -85,23 +96,118 @@ func TestGRPC(t *testing.T) {
 		case <-time.After(wait.Timeout):
 			t.Fatal("the handler waits for the request")
 		}
-		if err := errors.Join(stream.SendMsg(large), stream.CloseSend(), stream.RecvMsg(new(wrapperspb.StringValue))); err != nil {
+		if err := stream.SendMsg(large); err != nil {
+			t.Fatal(err)
+		}
+		wait.Until(t, "the memory of the request is reserved", func() bool { return usedBytes(receiver.Memory) > len(large.GetValue()) })
+		if err := errors.Join(stream.CloseSend(), stream.RecvMsg(new(wrapperspb.StringValue))); err != nil {
 			t.Fatal(err)
 		}
 		if want := proto.Size(large); got != want {
 			t.Errorf("a message of %d bytes is received; want %d", got, want)
 		}
+		wait.Until(t, "the memory is released", func() bool { return usedBytes(receiver.Memory) == 0 })
+	})
+
+	t.Run("the memory of a rejected request is released", func(t *testing.T) {
+		t.Parallel()
+		receiver := newReceiver()
+		client := serve(t, receiver, func(_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			_, _, err := receiver.Receive(ctx, receive)
+			return nil, status.Error(codes.ResourceExhausted, err.Error())
+		})
+		var streams []grpc.ClientStream
+		for range receiver.MaxCalls {
+			stream, err := client.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.SendMsg(large); err != nil { // The call is not closed.
+				t.Fatal(err)
+			}
+			streams = append(streams, stream)
+		}
+		wait.Until(t, "the requests have arrived", func() bool { return usedBytes(receiver.Memory) > len(large.GetValue()) })
+		receiver.mutex.Lock()
+		receiver.rejectIf(func(*arrival) bool { return true })
+		receiver.mutex.Unlock()
+		for _, stream := range streams {
+			if err := stream.RecvMsg(new(wrapperspb.StringValue)); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("the error of a rejected call is %v", err)
+			}
+		}
+		wait.Until(t, "the memory is released", func() bool { return usedBytes(receiver.Memory) == 0 })
+	})
+
+	t.Run("a connection without memory for its requests rejects older ones of its caller, and then its own", func(t *testing.T) {
+		t.Parallel()
+		receiver := newReceiver()
+		receiver.Memory = NewMemory(2 << 20)
+		handler := func(_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			_, memory, err := receiver.Receive(ctx, receive)
+			if err != nil {
+				return nil, status.Error(codes.ResourceExhausted, err.Error())
+			}
+			memory.Release()
+			return wrapperspb.String("response"), nil
+		}
+		request, response := wrapperspb.String(strings.Repeat("x", 900<<10)), new(wrapperspb.StringValue)
+		older, err := serve(t, receiver, handler).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, method)
+		if err == nil {
+			err = older.SendMsg(request) // The call is not closed.
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait.Until(t, "the older request has arrived", func() bool { return usedBytes(receiver.Memory) > 850<<10 })
+		client := serve(t, receiver, handler)
+		if err := client.Invoke(t.Context(), method, wrapperspb.String(strings.Repeat("x", 600<<10)), response); err != nil {
+			t.Errorf("the error of the newer request is %v", err)
+		}
+		if err := older.RecvMsg(response); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("the error of the older request is %v", err)
+		}
+		wait.Until(t, "the memory is released", func() bool { return usedBytes(receiver.Memory) == 0 })
+		if !receiver.Memory.NewReservation("another caller").Set(receiver.Memory.MaxCall()) {
+			t.Fatal("another caller cannot use the memory")
+		}
+		if err := client.Invoke(t.Context(), method, request, response); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("the error without memory is %v", err)
+		}
+		wait.Until(t, "its memory is released", func() bool { return usedBytes(receiver.Memory) == receiver.Memory.MaxCall() })
+	})
+
+	t.Run("requests to services of gRPC are small", func(t *testing.T) {
+		t.Parallel()
+		receiver := newReceiver()
+		client := grpc_health_v1.NewHealthClient(serve(t, receiver, nil))
+		for bytes, code := range map[int]codes.Code{0: codes.OK, 10: codes.NotFound, otherMessageBytes: codes.ResourceExhausted, maxBytes: codes.ResourceExhausted} {
+			request := &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", bytes)}
+			if _, err := client.Check(t.Context(), request); status.Code(err) != code {
+				t.Errorf("Check with %d bytes: %v; want %v", bytes, err, code)
+			}
+			watch, err := client.Watch(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = watch.Recv() // Watch returns the status of an unknown service.
+			if tooLarge := code == codes.ResourceExhausted; tooLarge != (status.Code(err) == codes.ResourceExhausted) {
+				t.Errorf("Watch with %d bytes: %v; want %v", bytes, err, code)
+			}
+		}
+		wait.Until(t, "the memory is released", func() bool { return usedBytes(receiver.Memory) == 0 })
 	})
 
 	for name, response := range map[string]*wrapperspb.StringValue{"small": wrapperspb.String("x"), "large": large} {
 		t.Run("the memory of a "+name+" response is released after it is sent", func(t *testing.T) {
 			t.Parallel()
 			memory, connections := NewMemory(16<<20), make(chan *connection, 10)
-			client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			client := serve(t, newReceiver(), func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 				reservation := memory.NewReservation("caller")
 				reservation.Set(8 << 20)
 				connections <- connectionOf(ctx)
-				return Response(ctx, response, reservation, time.Hour), nil
+				proto.Size(response)
+				return Response(ctx, response, reservation, time.Hour)
 			})
 			for range cap(connections) {
 				if err := client.Invoke(t.Context(), method, wrapperspb.String("x"), new(wrapperspb.StringValue)); err != nil {
@@ -109,7 +215,7 @@ func TestGRPC(t *testing.T) {
 				}
 				wait.Until(t, "the memory is released", func() bool { used, _ := memory.Usage(); return used == 0 })
 			}
-			if first := <-connections; first == nil || first != <-connections {
+			if first, second := <-connections, <-connections; first != second {
 				t.Fatal("the calls of a connection have different connections")
 			}
 		})
@@ -118,11 +224,12 @@ func TestGRPC(t *testing.T) {
 	t.Run("a response that is not read reserves memory until its connection is closed", func(t *testing.T) {
 		t.Parallel()
 		own, connections := NewMemory(1<<20), make(chan *connection, 1)
-		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		client := serve(t, newReceiver(), func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			connections <- connectionOf(ctx)
 			reservation := own.NewReservation("caller")
 			reservation.Set(1)
-			return Response(ctx, large, reservation, 300*time.Millisecond), nil
+			proto.Size(large)
+			return Response(ctx, large, reservation, 300*time.Millisecond)
 		})
 		stream, err := client.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 		if err != nil {
@@ -140,7 +247,7 @@ func TestGRPC(t *testing.T) {
 	t.Run("a connection with too many canceled calls is closed", func(t *testing.T) {
 		t.Parallel()
 		connections := make(chan *connection, 1)
-		client := serve(t, func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		client := serve(t, newReceiver(), func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			for range maxCancellations {
 				Canceled(ctx)
 			}
@@ -157,7 +264,7 @@ func TestGRPC(t *testing.T) {
 
 	t.Run("requests are not decompressed", func(t *testing.T) {
 		t.Parallel()
-		client := serve(t, func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		client := serve(t, newReceiver(), func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			return wrapperspb.String("response"), decode(new(wrapperspb.StringValue))
 		})
 		err := client.Invoke(t.Context(), method, wrapperspb.String("x"), new(wrapperspb.StringValue), grpc.UseCompressor(gzip.Name))

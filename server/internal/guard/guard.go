@@ -1,8 +1,10 @@
 // Package guard protects the server against callers that use too much memory, time or connections. It
-// receives requests in parts, reserves memory for each part and each response, and can close connections.
-// docs/explanation/admission-control.md describes which attack each part prevents.
+// reserves memory for what a connection receives while requests arrive, for each request and for each
+// response, and can close connections. docs/explanation/admission-control.md describes which attack each part
+// prevents.
 //
-// Only this package depends on internals of gRPC. TestGRPC fails if a version of gRPC changes them.
+// The package uses the public API of gRPC: transport credentials, a codec and handlers of methods. TestGRPC
+// checks what gRPC does but does not promise.
 package guard
 
 import (
@@ -34,21 +36,21 @@ const (
 	// allocates before a call begins.
 	maxHeaderBytes = 64 << 10
 
-	// otherMessageBytes is the maximum size of a request to gRPC's own services, which gRPC receives.
+	// otherMessageBytes is the maximum size of a request to gRPC's own services.
 	otherMessageBytes = 64 << 10
 
-	// windowBytes is the number of bytes of a message that gRPC receives before they are read. The
+	// windowBytes is the number of bytes of a message that gRPC receives before the call reads it. The
 	// window does not grow with the bandwidth, because it would grow for every call.
 	windowBytes = 64<<10 - 1
 )
 
-// Options returns options for a gRPC server. They limit connections and the bytes received before they
-// are read, account for the memory of responses, and reject compressed requests.
-func Options() []grpc.ServerOption {
+// Options returns options for a gRPC server. They limit connections, requests to maxBytes and the bytes
+// received before a call reads them, account for the memory of messages, and reject compressed requests.
+func Options(maxBytes int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.RPCDecompressor(noDecompressor{}), //nolint:staticcheck // Deprecated, but supported throughout 1.x.
-		grpc.MaxRecvMsgSize(otherMessageBytes), grpc.StaticStreamWindowSize(windowBytes),
+		grpc.MaxRecvMsgSize(maxBytes), grpc.StaticStreamWindowSize(windowBytes),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.ConnectionTimeout(handshakeTimeout),
 	}
 }

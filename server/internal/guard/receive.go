@@ -3,130 +3,126 @@ package guard
 import (
 	"container/list"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
-const (
-	// MaxWait is the maximum time that a call waits for memory or for a slot. Decisions are urgent, and
-	// another server may be idle.
-	MaxWait = 500 * time.Millisecond
-
-	// headerBytes is the length of a message header: a compression flag and the length of the message.
-	headerBytes = 5
-
-	// readBytes is the maximum number of bytes of a message per read. gRPC allocates a buffer for each
-	// frame that it reads, and a frame may have a single byte.
-	readBytes = 4 << 10
-
-	// partBytes is the maximum size of a part of a message. Memory is allocated for each part as it
-	// arrives, not for the announced length.
-	partBytes = 1 << 20
-)
-
-// Stream has methods of gRPC's transport streams that are not in their public interface. They read a
-// message in parts. gRPC's own methods return a message after all of it has arrived.
-type Stream interface {
-	ReadMessageHeader(header []byte) error
-	Read(n int) (mem.BufferSlice, error)
-}
-
-// StreamOf returns the stream of the call of ctx.
-func StreamOf(ctx context.Context) (Stream, error) {
-	transport := grpc.ServerTransportStreamFromContext(ctx)
-	stream, ok := transport.(Stream)
-	if !ok {
-		return nil, fmt.Errorf("gRPC's stream %T cannot be read in parts", transport)
-	}
-	return stream, nil
-}
+// MaxWait is the maximum time that a call waits for memory or for a slot. Decisions are urgent, and another
+// server may be idle.
+const MaxWait = 500 * time.Millisecond
 
 // Receiver receives requests within limits. If there are too many, it rejects the oldest one that is still
 // arriving, because usual requests arrive within milliseconds.
 type Receiver struct {
 	Memory *Memory
-	// MaxCalls is the maximum number of requests that are being received, MaxBytes the maximum size of a
-	// request, and Timeout the maximum time to receive one.
-	MaxCalls, MaxBytes int
-	Timeout            time.Duration
+	// MaxCalls is the maximum number of requests that are being received, and Timeout the maximum time to
+	// receive one.
+	MaxCalls int
+	Timeout  time.Duration
 	// Reclaim interrupts work that can be interrupted, so that memory is freed.
 	Reclaim func()
 
-	mutex sync.Mutex
-	calls list.List // of *arrival, the oldest first
+	mutex    sync.Mutex
+	arrivals list.List // of *arrival that are not rejected, the oldest first
 }
 
-// arrival is a call whose request is arriving.
+// arrival is a request that is arriving.
 type arrival struct {
-	memory   *Reservation
-	rejected chan struct{} // closed when the call is rejected
+	connection *connection
+	caller     string
+	from       int           // connection.received at the start
+	rejected   chan struct{} // closed when the request is rejected
+	element    *list.Element // in Receiver.arrivals
 }
 
-// begin registers a call. end unregisters it.
-func (r *Receiver) begin(caller string) (a *arrival, end func()) {
+// begin registers a request of a call. end unregisters it.
+func (r *Receiver) begin(c *connection, caller string) *arrival {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for r.calls.Len() >= r.MaxCalls {
-		r.reject(r.calls.Front())
+	for r.arrivals.Len() >= r.MaxCalls {
+		r.reject(r.arrivals.Front())
 	}
-	a = &arrival{memory: r.Memory.NewReservation(caller), rejected: make(chan struct{})}
-	element := r.calls.PushBack(a)
-	return a, func() {
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		r.calls.Remove(element) // This does nothing if the call was rejected.
-	}
+	a := &arrival{connection: c, caller: caller, rejected: make(chan struct{})}
+	a.element = r.arrivals.PushBack(a)
+	c.begin(a, r)
+	return a
 }
 
-// reject rejects a call.
+// end unregisters a request after gRPC has received or discarded it. It has no effect the second time.
+func (r *Receiver) end(a *arrival) {
+	r.mutex.Lock()
+	r.arrivals.Remove(a.element) // This does nothing if the request was rejected.
+	r.mutex.Unlock()
+	a.connection.end(a)
+}
+
+// reject rejects a request.
 func (r *Receiver) reject(element *list.Element) {
-	close(r.calls.Remove(element).(*arrival).rejected)
+	close(r.arrivals.Remove(element).(*arrival).rejected)
 }
 
-// rejectOlder rejects the oldest other call of the same caller that uses at least as much memory, if there
-// is one.
-func (r *Receiver) rejectOlder(a *arrival) {
+// rejectAll rejects all requests that arrive over a connection.
+func (r *Receiver) rejectAll(c *connection) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	bytes := a.memory.Bytes()
-	for element := r.calls.Front(); element != nil; element = element.Next() {
-		if other := element.Value.(*arrival); other != a && other.memory.caller == a.memory.caller && other.memory.Bytes() >= bytes {
-			r.reject(element)
-			return
+	r.rejectIf(func(a *arrival) bool { return a.connection == c })
+}
+
+// rejectOther rejects the requests that arrive over one other connection of the same caller that uses at least
+// as much memory, if there is one. It prefers the connection with the oldest request.
+func (r *Receiver) rejectOther(c *connection) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var other *connection
+	r.rejectIf(func(a *arrival) bool {
+		if other == nil && a.connection != c && a.connection.memory.caller == c.memory.caller && a.connection.memory.Bytes() >= c.memory.Bytes() {
+			other = a.connection
 		}
+		return a.connection == other
+	})
+}
+
+// rejectIf rejects requests by a condition. The caller has locked the receiver.
+func (r *Receiver) rejectIf(condition func(*arrival) bool) {
+	for element := r.arrivals.Front(); element != nil; {
+		next := element.Next()
+		if condition(element.Value.(*arrival)) {
+			r.reject(element)
+		}
+		element = next
 	}
 }
 
-// Receive receives the request of a call, and returns it with its memory. If Receive fails, the memory of
-// the received parts stays reserved until the stream ends.
-func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([]byte, *Reservation, error) {
-	a, end := r.begin(caller)
-	defer end()
+// Receive receives the request of a call by a function of gRPC, and returns it with its memory. If Receive fails,
+// the memory of what has arrived stays reserved until gRPC discards it.
+func (r *Receiver) Receive(ctx context.Context, receive func(any) error) ([]byte, *Reservation, error) {
+	caller := Caller(ctx)
+	a, memory := r.begin(connectionOf(ctx), caller), r.Memory.NewReservation(caller)
 	type result struct {
 		message []byte
 		err     error
 	}
 	received := make(chan result, 1)
 	go func() {
-		message, err := r.read(ctx, stream, a)
+		message, err := r.read(ctx, receive, a, memory)
 		received <- result{message, err}
 	}()
 	var err error
 	select {
 	case got := <-received:
 		if got.err == nil {
-			return got.message, a.memory, nil
+			return got.message, memory, nil
 		}
-		a.memory.Release()
+		memory.Release()
 		return nil, nil, transportError(got.err)
 	case <-time.After(r.Timeout):
 		// This is not DEADLINE_EXCEEDED, which counts as a failure of the server.
@@ -136,86 +132,50 @@ func (r *Receiver) Receive(ctx context.Context, stream Stream, caller string) ([
 	}
 	go func() {
 		<-received
-		a.memory.Release()
+		memory.Release()
 	}()
 	return nil, nil, err
 }
 
-// read reads the only message of a stream. It reserves the memory of each part before reading the part.
-func (r *Receiver) read(ctx context.Context, stream Stream, a *arrival) ([]byte, error) {
-	if err := r.reserve(ctx, a, CallBytes); err != nil {
+// read receives the request. The connection reserves memory until the request has arrived, and then the call.
+func (r *Receiver) read(ctx context.Context, receive func(any) error, a *arrival, memory *Reservation) ([]byte, error) {
+	defer r.end(a)
+	if err := r.await(ctx, a.connection, a.connection.reserve); err != nil {
 		return nil, err
 	}
-	var header [headerBytes]byte
-	if err := stream.ReadMessageHeader(header[:]); err != nil {
+	var m message
+	defer m.free()
+	if err := receive(&m); err != nil {
 		return nil, err
 	}
-	if header[0] != 0 {
-		return nil, Refuse(codes.InvalidArgument, "%v", errCompressed)
-	}
-	length := int(binary.BigEndian.Uint32(header[1:]))
-	if length > r.MaxBytes {
-		return nil, Refuse(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", length, r.MaxBytes)
-	}
-	var parts [][]byte
-	for read := 0; read < length; {
-		part := make([]byte, 0, min(length-read, partBytes, max(read, 16*readBytes)))
-		if err := r.reserve(ctx, a, CallBytes+read+cap(part)); err != nil {
-			return nil, err
-		}
-		for len(part) < cap(part) {
-			data, err := stream.Read(min(readBytes, cap(part)-len(part)))
-			if err != nil {
-				return nil, err
-			}
-			for _, buffer := range data {
-				part = append(part, buffer.ReadOnlyData()...)
-			}
-			data.Free()
-		}
-		read += len(part)
-		parts = append(parts, part)
-	}
-	// The stream must end here.
-	switch err := stream.ReadMessageHeader(header[:]); {
-	case err == nil:
-		return nil, errors.New("more than one message")
-	case !errors.Is(err, io.EOF):
+	length := m.data.Len()
+	if err := r.await(ctx, a.connection, func() bool { return memory.Set(CallBytes + length) }); err != nil {
 		return nil, err
 	}
-	if len(parts) == 1 {
-		return parts[0], nil
-	}
-	if err := r.reserve(ctx, a, CallBytes+2*length); err != nil {
+	r.end(a)
+	if err := r.await(ctx, a.connection, func() bool { return memory.Set(CallBytes + 2*length) }); err != nil {
 		return nil, err
 	}
-	message := make([]byte, 0, length)
-	for i, part := range parts {
-		message = append(message, part...)
-		parts[i] = nil
-	}
-	return message, nil
+	return m.data.Materialize(), nil
 }
 
-// reserve sets the memory of a call that is being received. If not enough memory is free, reserve rejects
-// older calls of the same caller, interrupts other work and waits until memory is freed.
-func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
-	if a.memory.Set(bytes) {
+// await calls reserve until it succeeds. If not enough memory is free for a connection, await rejects other requests
+// of the same caller, interrupts other work and waits until memory is freed.
+func (r *Receiver) await(ctx context.Context, c *connection, reserve func() bool) error {
+	if reserve() {
 		return nil
 	}
 	timeout := time.After(MaxWait)
 	for {
 		freed := r.Memory.awaitFreed()
-		if a.memory.Set(bytes) {
+		if reserve() {
 			return nil
 		}
-		r.rejectOlder(a)
+		r.rejectOther(c)
 		r.Reclaim()
 		select {
 		case <-freed:
 		case <-timeout:
-			return Overload()
-		case <-a.rejected:
 			return Overload()
 		case <-ctx.Done():
 			return ctx.Err()
@@ -223,10 +183,10 @@ func (r *Receiver) reserve(ctx context.Context, a *arrival, bytes int) error {
 	}
 }
 
-// transportError converts an error of gRPC's transport. Unknown and internal errors are calls with no
-// message, with several, or with an incomplete one.
+// transportError converts an error of gRPC. Unknown and internal errors are calls with no message, with several,
+// or with an incomplete one. The end of a stream is no error of a call.
 func transportError(err error) error {
-	if errors.As(err, new(RefusedError)) {
+	if errors.As(err, new(RefusedError)) || errors.Is(err, io.EOF) {
 		return err
 	}
 	s := status.FromContextError(err)
@@ -234,7 +194,56 @@ func transportError(err error) error {
 		s = status.Convert(err)
 	}
 	if s.Code() == codes.Internal || s.Code() == codes.Unknown {
-		return Refuse(codes.InvalidArgument, "receive request: %v", err)
+		return Refuse(codes.InvalidArgument, "receive request: %s", s.Message())
 	}
 	return RefusedError{Status: s}
+}
+
+// Limit returns a service whose requests are received within the limits and have at most otherMessageBytes. It is
+// for services of gRPC itself.
+func (r *Receiver) Limit(service *grpc.ServiceDesc) *grpc.ServiceDesc {
+	limited := *service
+	limited.Methods, limited.Streams = slices.Clone(service.Methods), slices.Clone(service.Streams)
+	for i, method := range service.Methods {
+		limited.Methods[i].Handler = func(server any, ctx context.Context, receive func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+			return method.Handler(server, ctx, func(request any) error { return r.receiveOther(ctx, receive, request) }, intercept)
+		}
+	}
+	for i, stream := range service.Streams {
+		limited.Streams[i].Handler = func(server any, s grpc.ServerStream) error {
+			return stream.Handler(server, limitedStream{s, r})
+		}
+	}
+	return &limited
+}
+
+// limitedStream is a stream whose requests are received within the limits.
+type limitedStream struct {
+	grpc.ServerStream
+	receiver *Receiver
+}
+
+// RecvMsg receives a request.
+func (s limitedStream) RecvMsg(request any) error {
+	return s.receiver.receiveOther(s.Context(), s.ServerStream.RecvMsg, request)
+}
+
+// receiveOther receives and decodes a request of a service of gRPC.
+func (r *Receiver) receiveOther(ctx context.Context, receive func(any) error, request any) error {
+	data, memory, err := r.Receive(ctx, receive)
+	if refused := (RefusedError{}); errors.As(err, &refused) {
+		return refused.Status.Err()
+	}
+	if err != nil {
+		return err
+	}
+	defer memory.Release()
+	if len(data) > otherMessageBytes {
+		return status.Errorf(codes.ResourceExhausted, "received message larger than max (%d vs. %d)", len(data), otherMessageBytes)
+	}
+	m, ok := request.(proto.Message)
+	if !ok {
+		return fmt.Errorf("request: is a %T; must be a protobuf message", request)
+	}
+	return proto.Unmarshal(data, m)
 }

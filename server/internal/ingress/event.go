@@ -3,19 +3,16 @@ package ingress
 import (
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/elastalloc/elastalloc/internal/text"
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -73,10 +70,10 @@ type Observer interface {
 }
 
 // observe converts the error of a call to an error that the caller may see, and calls the observers.
-func (in *Ingress) observe(ctx context.Context, c *call, next handler) (any, error) {
-	event := &c.event
-	event.Began, event.Caller = time.Now(), caller(ctx)
-	response, err := next(ctx, c)
+func (in *Ingress) observe(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	event := &request.(*call).event
+	event.Began, event.Caller = time.Now(), guard.Caller(ctx)
+	response, err := next(ctx, request)
 	if err != nil {
 		err = &callError{status: statusOf(event.RequestID, err), cause: err}
 		in.setRetryPushback(ctx, err)
@@ -85,9 +82,6 @@ func (in *Ingress) observe(ctx context.Context, c *call, next handler) (any, err
 		}
 	}
 	event.Total, event.Err = time.Since(event.Began), err
-	if err == nil {
-		event.Response, _ = response.(proto.Message)
-	}
 	for _, observer := range in.config.Observers {
 		observer.Observe(ctx, event)
 	}
@@ -123,30 +117,4 @@ func address(ctx context.Context) string {
 		return ""
 	}
 	return p.Addr.String()
-}
-
-// caller returns the name of the caller: a name in its verified certificate, or its address.
-func caller(ctx context.Context) string {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return ""
-	}
-	if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-		certificate := info.State.PeerCertificates[0]
-		switch {
-		case len(certificate.DNSNames) > 0:
-			return text.Shorten(certificate.DNSNames[0])
-		case len(certificate.URIs) > 0:
-			return text.Shorten(certificate.URIs[0].String())
-		case certificate.Subject.CommonName != "":
-			return text.Shorten(certificate.Subject.CommonName)
-		}
-	}
-	if p.Addr.Network() == "unix" {
-		return "unix" // Callers over a Unix socket have no addresses.
-	}
-	if host, _, err := net.SplitHostPort(address(ctx)); err == nil {
-		return host
-	}
-	return address(ctx)
 }

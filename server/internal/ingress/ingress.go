@@ -1,6 +1,6 @@
-// Package ingress processes unary calls before and after their methods. It assigns request ids, reports
-// calls to observers, rejects calls while the server drains, receives requests within limits, waits for
-// a slot and decodes the request. It is independent of the methods of a service.
+// Package ingress processes unary calls before and after their methods, as a list of interceptors (stages). They
+// assign request ids, report calls to observers, reject calls while the server drains, receive requests within
+// limits, encode responses and wait for a slot. The package is independent of the methods of a service.
 package ingress
 
 import (
@@ -33,9 +33,8 @@ type Config struct {
 	// ReceiveTimeout is the maximum time to receive a request, and ReadTimeout the maximum time
 	// until the caller has read the response.
 	ReceiveTimeout, ReadTimeout time.Duration
-	// MaxMemory is the maximum memory of all calls, and MaxMessageBytes the maximum size of a
-	// request, both in bytes.
-	MaxMemory, MaxMessageBytes int
+	// MaxMemory is the maximum memory of all calls, in bytes.
+	MaxMemory int
 	// Observers observe every completed call, in this order.
 	Observers []Observer
 }
@@ -59,11 +58,14 @@ func New(config Config) *Ingress {
 	}
 	in.memory.OnFreed = in.slots.onMemoryFreed
 	in.receiver = &guard.Receiver{
-		Memory: in.memory, MaxCalls: config.MaxReceiving, MaxBytes: config.MaxMessageBytes, Timeout: config.ReceiveTimeout,
+		Memory: in.memory, MaxCalls: config.MaxReceiving, Timeout: config.ReceiveTimeout,
 		Reclaim: in.slots.reclaimAll,
 	}
 	return in
 }
+
+// Receiver returns the receiver of requests, for the connections and the other services of the server.
+func (in *Ingress) Receiver() *guard.Receiver { return in.receiver }
 
 // Drain rejects all new calls with UNAVAILABLE.
 func (in *Ingress) Drain() { in.draining.Store(true) }
@@ -118,17 +120,8 @@ func (in *Ingress) Service(service *grpc.ServiceDesc, methods map[string]Method)
 // handler returns a handler that runs the interceptors, the stages and the generated handler, which
 // decodes the request and calls the method.
 func (in *Ingress) handler(service string, method grpc.MethodDesc, properties Method) grpc.MethodHandler {
-	run := chain(in.stages(), func(ctx context.Context, c *call) (any, error) {
-		server := c.server
-		if service, ok := server.(PerCall); ok {
-			var outcome *Outcome
-			server, outcome = service.ForCall(c.slot)
-			defer func() { c.event.Outcome = *outcome }()
-		}
-		return method.Handler(server, ctx, c.decode, nil)
-	})
 	name := "/" + service + "/" + method.MethodName
-	return func(server any, ctx context.Context, _ func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+	return func(server any, ctx context.Context, receive func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		info := &grpc.UnaryServerInfo{Server: server, FullMethod: name}
 		if errors.Is(ctx.Err(), context.Canceled) {
 			// The caller reset the call before it began, as floods of calls do. It is only counted.
@@ -138,92 +131,104 @@ func (in *Ingress) handler(service string, method grpc.MethodDesc, properties Me
 				return nil, status.FromContextError(ctx.Err()).Err()
 			})
 		}
-		c := &call{server: server, method: properties, event: Event{Method: method.MethodName}}
-		var err error
-		if c.stream, err = guard.StreamOf(ctx); err != nil {
-			return nil, err
-		}
+		c := &call{method: properties, receive: receive, event: Event{Method: method.MethodName}}
 		defer func() {
 			if c.memory != nil {
 				c.memory.Release()
 			}
 		}()
-		response, err := intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) { return run(ctx, c) })
-		message, ok := response.(proto.Message)
-		if err != nil || !ok {
-			return response, err
-		}
-		memory := c.memory
-		c.memory = nil
-		return guard.Response(ctx, message, memory, in.config.ReadTimeout), nil
+		return intercept(ctx, c, info, chain(in.stages(), info, func(ctx context.Context, _ any) (any, error) {
+			if service, ok := server.(PerCall); ok {
+				perCall, outcome := service.ForCall(c.slot)
+				defer func() { c.event.Outcome = *outcome }()
+				return method.Handler(perCall, ctx, c.decode, nil)
+			}
+			return method.Handler(server, ctx, c.decode, nil)
+		}))
 	}
 }
 
-// call is the state of a call.
+// call is the state of a call. It is the request of the interceptors, because they run before the request has
+// arrived.
 type call struct {
-	server  any // the service
 	method  Method
-	stream  guard.Stream
+	receive func(any) error    // receives the request
 	memory  *guard.Reservation // nil until the request has arrived, and after the response took it over
 	message []byte             // the encoded request
 	slot    Slot               // zero until it is granted
 	event   Event
 }
 
-// handler processes a call and returns the response.
-type handler = func(context.Context, *call) (any, error)
-
-// stage is middleware: it calls next or rejects the call.
-type stage func(ctx context.Context, c *call, next handler) (any, error)
-
 // chain returns a handler that runs stages, outermost first, and then last.
-func chain(stages []stage, last handler) handler {
+func chain(stages []grpc.UnaryServerInterceptor, info *grpc.UnaryServerInfo, last grpc.UnaryHandler) grpc.UnaryHandler {
 	for _, run := range slices.Backward(stages) {
 		next := last
-		last = func(ctx context.Context, c *call) (any, error) { return run(ctx, c, next) }
+		last = func(ctx context.Context, request any) (any, error) { return run(ctx, request, info, next) }
 	}
 	return last
 }
 
-// stages returns the stages, outermost first. Stages that reject calls follow the stage that observes
-// calls.
-func (in *Ingress) stages() []stage {
-	return []stage{identify, in.observe, recoverPanic, in.refuseWhileDraining, in.receive, in.awaitSlot, in.checkResponse}
+// stages returns the stages, outermost first. Their request is a *call.
+func (in *Ingress) stages() []grpc.UnaryServerInterceptor {
+	return []grpc.UnaryServerInterceptor{identify, in.observe, recoverPanic, in.refuseWhileDraining, in.receive, in.respond, in.awaitSlot}
 }
 
 // recoverPanic converts a panic to an error.
-func recoverPanic(ctx context.Context, c *call, next handler) (_ any, err error) {
+func recoverPanic(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
 	}()
-	return next(ctx, c)
+	return next(ctx, request)
 }
 
 // refuseWhileDraining rejects calls while the server drains.
-func (in *Ingress) refuseWhileDraining(ctx context.Context, c *call, next handler) (any, error) {
+func (in *Ingress) refuseWhileDraining(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if in.draining.Load() {
 		return nil, guard.Refuse(codes.Unavailable, "server is draining; retry on another one")
 	}
-	return next(ctx, c)
+	return next(ctx, request)
 }
 
 // receive receives the request.
-func (in *Ingress) receive(ctx context.Context, c *call, next handler) (any, error) {
+func (in *Ingress) receive(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	c := request.(*call)
 	_, span := tracing.Start(ctx, tracing.StageReceive)
 	var err error
-	c.message, c.memory, err = in.receiver.Receive(ctx, c.stream, c.event.Caller)
+	c.message, c.memory, err = in.receiver.Receive(ctx, c.receive)
 	span.End()
 	if err != nil {
 		return nil, err
 	}
 	c.event.RequestBytes = len(c.message)
-	return next(ctx, c)
+	return next(ctx, request)
+}
+
+// respond encodes the response. It rejects a call whose response is larger than estimated and exceeds the free
+// memory.
+func (in *Ingress) respond(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	c := request.(*call)
+	response, err := next(ctx, request)
+	message, ok := response.(proto.Message)
+	if err != nil || !ok {
+		return response, err
+	}
+	bytes := guard.CallBytes + proto.Size(message)
+	if bytes > c.memory.Bytes() && !c.memory.Set(bytes) {
+		return nil, guard.TooLarge(bytes, in.memory.MaxCall(), "the response")
+	}
+	encoded, err := guard.Response(ctx, message, c.memory, in.config.ReadTimeout)
+	if err != nil {
+		return nil, err
+	}
+	c.event.Response, c.memory = message, nil
+	return encoded, nil
 }
 
 // awaitSlot waits for a slot and for the memory of the call.
-func (in *Ingress) awaitSlot(ctx context.Context, c *call, next handler) (any, error) {
+func (in *Ingress) awaitSlot(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	c := request.(*call)
 	_, span := tracing.Start(ctx, tracing.StageSlot)
 	began := time.Now()
 	t, err := in.acquireSlot(ctx, c)
@@ -237,20 +242,7 @@ func (in *Ingress) awaitSlot(ctx context.Context, c *call, next handler) (any, e
 	defer in.slots.release(t)
 	defer time.AfterFunc(in.config.MaxSlotTime, t.interrupt).Stop()
 	c.slot = Slot{NoSearch: t.noSearch, Interrupted: t.interrupted, Extra: in.extraSlots(t)}
-	return next(ctx, c)
-}
-
-// checkResponse rejects a call whose response is larger than estimated and exceeds the free memory. Such
-// a response is not encoded.
-func (in *Ingress) checkResponse(ctx context.Context, c *call, next handler) (any, error) {
-	response, err := next(ctx, c)
-	if message, ok := response.(proto.Message); ok && err == nil {
-		bytes := guard.CallBytes + proto.Size(message)
-		if bytes > c.memory.Bytes() && !c.memory.Set(bytes) {
-			return nil, guard.TooLarge(bytes, in.memory.MaxCall(), "the response")
-		}
-	}
-	return response, err
+	return next(ctx, request)
 }
 
 // extraSlots returns a function that grants additional slots to a call. Each has as much memory as the

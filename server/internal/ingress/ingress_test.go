@@ -2,14 +2,15 @@ package ingress
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 )
 
@@ -19,42 +20,42 @@ type observed struct{ event *Event }
 // Observe records an event.
 func (o *observed) Observe(_ context.Context, event *Event) { o.event = event }
 
-// message is the stream of a call whose request has a length.
-type message struct {
-	length int
-	read   bool
-}
+// arrives receives an empty request.
+func arrives(any) error { return nil }
 
-// ReadMessageHeader reads the length, and then the end.
-func (m *message) ReadMessageHeader(header []byte) error {
-	if m.read {
-		return io.EOF
-	}
-	m.read = true
-	binary.BigEndian.PutUint32(header[1:], uint32(m.length))
-	return nil
-}
-
-// Read reads zeros.
-func (*message) Read(n int) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(make([]byte, n))}, nil
-}
-
-// TestOrder checks the order of the stages. If any stage rejects a call or panics, the observers get an event with
-// the id of the call. Metrics are before all stages, because the handlers of Service run the interceptors first.
+// TestOrder checks the order of the stages.
 func TestOrder(t *testing.T) {
 	t.Parallel()
+	var names []string
+	for _, run := range New(Config{}).stages() {
+		name := runtime.FuncForPC(reflect.ValueOf(run).Pointer()).Name()
+		names = append(names, strings.TrimSuffix(name[strings.LastIndex(name, ".")+1:], "-fm"))
+	}
+	// A call gets its id first, so that its event has it. All later stages may reject it or panic, and are observed. A
+	// draining server does not wait for requests. A slot is free while a request arrives and its response is encoded.
+	want := []string{"identify", "observe", "recoverPanic", "refuseWhileDraining", "receive", "respond", "awaitSlot"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the stages are %q; want %q", names, want)
+	}
+}
+
+// TestEveryStageIsObserved checks that the observers get an event with the id of the call if any stage rejects the
+// call or panics. Metrics are before all stages, because the handlers of Service run the interceptors first.
+func TestEveryStageIsObserved(t *testing.T) {
+	t.Parallel()
 	const outer = 3 // outer stages, which reject nothing
-	refuse := func(context.Context, *call, handler) (any, error) { return nil, errors.New("no") }
-	fall := func(context.Context, *call, handler) (any, error) { panic("no") }
+	refuse := func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {
+		return nil, errors.New("no")
+	}
+	fall := func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) { panic("no") }
 	for i := outer; i < len(New(Config{}).stages()); i++ {
-		for name, replacement := range map[string]stage{"refuses": refuse, "panics": fall} {
+		for name, replacement := range map[string]grpc.UnaryServerInterceptor{"refuses": refuse, "panics": fall} {
 			var o observed
 			in := New(Config{MaxInflight: 1, MaxReceiving: 1, MaxMemory: 1 << 20, ReceiveTimeout: 1e9, MaxSlotTime: 1e9, Observers: []Observer{&o}})
 			stages := in.stages()
 			stages[i] = replacement
-			c := &call{stream: &message{}}
-			_, err := chain(stages, func(context.Context, *call) (any, error) { return nil, nil })(t.Context(), c)
+			c := &call{receive: arrives}
+			_, err := chain(stages, nil, func(context.Context, any) (any, error) { return nil, nil })(t.Context(), c)
 			if err == nil || o.event == nil || o.event.RequestID == "" || o.event.Code() != codes.Internal {
 				t.Errorf("stage %d %s: error %v, event %+v", i, name, err, o.event)
 			}

@@ -20,18 +20,18 @@ const requestIDKey = "x-request-id"
 const maxRequestIDLength = 128
 
 // identify assigns the request id of the metadata, or a new one, and returns it to the caller.
-func identify(ctx context.Context, c *call, next handler) (any, error) {
+func identify(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	id := rand.Text()
 	if ids := metadata.ValueFromIncomingContext(ctx, requestIDKey); len(ids) > 0 && acceptable(ids[0]) {
 		id = ids[0]
 	}
 	trace.SpanFromContext(ctx).SetAttributes(tracing.RequestID.String(id))
 	echo := metadata.Pairs(requestIDKey, id)
-	// The trailer is set now because gRPC itself rejects requests that are too large. A failed call has
+	// The trailer is set now because gRPC itself rejects requests that it cannot receive. A failed call has
 	// no header: gRPC clients take a header as a sign that the call began, and do not retry it.
 	_ = grpc.SetTrailer(ctx, echo)
-	c.event.RequestID = id
-	response, err := next(ctx, c)
+	request.(*call).event.RequestID = id
+	response, err := next(ctx, request)
 	if err == nil {
 		_ = grpc.SetHeader(ctx, echo)
 	}

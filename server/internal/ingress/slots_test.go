@@ -3,12 +3,16 @@ package ingress
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
@@ -365,6 +369,17 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// ones is a connection that receives ones, which are frames of 65,793 bytes.
+type ones struct{ net.Conn }
+
+// Read reads ones.
+func (ones) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 1
+	}
+	return len(p), nil
+}
+
 // TestMemoryOfExtraSlots checks that the memory of extra slots is released for calls that arrive or
 // wait for a slot.
 func TestMemoryOfExtraSlots(t *testing.T) {
@@ -372,7 +387,15 @@ func TestMemoryOfExtraSlots(t *testing.T) {
 	const large = 6 << 20
 	for name, wait := range map[string]func(context.Context, *Ingress, *guard.Reservation) error{
 		"arrival": func(ctx context.Context, in *Ingress, _ *guard.Reservation) error {
-			_, _, err := in.receiver.Receive(ctx, &message{length: large / 2}, "b")
+			connection, info, err := in.receiver.Credentials(insecure.NewCredentials()).ServerHandshake(ones{})
+			if err != nil {
+				return err
+			}
+			ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.UnixAddr{Net: "unix"}, AuthInfo: info})
+			_, _, err = in.receiver.Receive(ctx, func(any) error {
+				_, err := io.ReadFull(connection, make([]byte, large))
+				return err
+			})
 			return err
 		},
 		"slot": func(ctx context.Context, in *Ingress, memory *guard.Reservation) error {
@@ -389,7 +412,7 @@ func TestMemoryOfExtraSlots(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20, MaxMessageBytes: large, ReceiveTimeout: time.Second})
+				in := New(Config{MaxInflight: 4, MaxQueue: 4, MaxReceiving: 4, MaxMemory: 8 << 20, ReceiveTimeout: time.Second})
 				lent := 0
 				for {
 					slot, release, ok := in.IdleSlot(t.Context(), "worker", 2<<20)

@@ -2,162 +2,139 @@ package ingress
 
 import (
 	"cmp"
-	"container/heap"
 	"math/bits"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/server/internal/guard"
 )
 
-// flow is a level of a fair queue: the calls of a lane, of a caller in the lane, or of a connection
-// of the caller. Its children are ordered by the number of their slots, the size class of their first
-// call and the time since they were last served. All changes take logarithmic time, because slots is
-// locked during them.
-type flow struct {
-	parent   *flow // nil for a lane
-	name     string
-	children map[string]*flow
-	order    flowHeap  // the children, first the one to serve next
-	calls    []*ticket // of a connection, those that wait: by size class, then by arrival
+// maxTries is the maximum number of calls without enough memory that next tries, one per caller. The next
+// call tries other callers.
+const maxTries = 16
 
-	running, waiting int
-	// arrived, served and tried are the times, by the clock of the lane, at which the flow was
-	// created, last got a slot, and last had a first call without enough memory.
-	arrived, served, tried int
-	index                  int // in parent.order
-	clock                  int // of a lane: the number of arrivals and grants so far
+// queue is the calls of a lane that wait for a slot. It examines all of them each time: there are at most as many as
+// Config.MaxQueue.
+type queue struct {
+	calls   []*ticket
+	callers map[string]*share
+	running int
+	clock   int // number of arrivals, grants and failed tries so far
 }
 
-// before reports whether a flow is served before another.
-func (f *flow) before(o *flow) bool {
-	if f.waiting == 0 || o.waiting == 0 {
-		return f.waiting > o.waiting
-	}
-	return cmp.Or(
-		cmp.Compare(f.running, o.running), cmp.Compare(f.first().class(), o.first().class()),
-		cmp.Compare(max(f.served, f.tried), max(o.served, o.tried)), cmp.Compare(f.arrived, o.arrived),
-	) < 0
+// share is what a caller, or a connection of a caller, has of a lane.
+type share struct {
+	caller      *share            // of a connection
+	connections map[string]*share // of a caller
+
+	running, waiting int // numbers of calls
+	// arrived, served and tried are the times, by the clock of the queue, at which the first call arrived, the
+	// last one got a slot, and the last one was tried without enough memory.
+	arrived, served, tried int
 }
 
 // class returns the size class of a call: 0 up to guard.SmallCall, and one more for each doubling.
 func (t *ticket) class() int { return bits.Len(uint(max(0, t.bytes-1) / guard.SmallCall)) }
 
-// compare orders the calls of a connection.
-func (t *ticket) compare(o *ticket) int {
-	return cmp.Or(cmp.Compare(t.class(), o.class()), cmp.Compare(t.number, o.number))
+// compareShares orders two calls by shares of them: fewer slots first, then smaller calls, then shares that were
+// served longer ago.
+func compareShares(t, o *ticket, of, other *share) int {
+	return cmp.Or(
+		cmp.Compare(of.running, other.running), cmp.Compare(t.class(), o.class()),
+		cmp.Compare(max(of.served, of.tried), max(other.served, other.tried)), cmp.Compare(of.arrived, other.arrived),
+	)
 }
 
-// child returns the child with a name. It creates the child if there is none.
-func (f *flow) child(name string, now int) *flow {
-	c := f.children[name]
-	if c == nil {
-		c = &flow{parent: f, name: name, arrived: now}
-		if f.children == nil {
-			f.children = make(map[string]*flow)
+// add adds a call.
+func (q *queue) add(t *ticket) {
+	q.clock++
+	t.number = q.clock
+	child := func(shares *map[string]*share, name string, caller *share) *share {
+		if *shares == nil {
+			*shares = make(map[string]*share)
 		}
-		f.children[name] = c
-		heap.Push(&f.order, c)
+		if (*shares)[name] == nil {
+			(*shares)[name] = &share{caller: caller, arrived: q.clock}
+		}
+		return (*shares)[name]
 	}
-	return c
+	caller := child(&q.callers, t.caller, nil)
+	t.share = child(&caller.connections, t.connection, caller)
+	q.calls = append(q.calls, t)
+	q.count(t, 0, 1)
 }
 
-// add adds a call to the queue of a lane.
-func (f *flow) add(t *ticket) {
-	f.clock++
-	t.number, t.waits = f.clock, true
-	t.flow = f.child(t.caller, f.clock).child(t.connection, f.clock)
-	i, _ := slices.BinarySearchFunc(t.flow.calls, t, (*ticket).compare)
-	t.flow.calls = slices.Insert(t.flow.calls, i, t)
-	t.flow.count(0, 1)
+// remove removes a call, if it waits. running is 1 if it gets a slot, otherwise 0.
+func (q *queue) remove(t *ticket, running int) {
+	if i := slices.Index(q.calls, t); i >= 0 {
+		q.calls = slices.Delete(q.calls, i, i+1)
+		q.count(t, running, -1)
+	}
 }
 
-// remove removes a call from the queue, if it waits. running is 1 if it gets a slot, otherwise 0.
-func (f *flow) remove(t *ticket, running int) {
-	if !t.waits {
-		return
-	}
-	t.waits = false
-	i, _ := slices.BinarySearchFunc(t.flow.calls, t, (*ticket).compare)
-	t.flow.calls = slices.Delete(t.flow.calls, i, i+1)
-	t.flow.count(running, -1)
-}
-
-// count changes the numbers of running and waiting calls of a flow and of its ancestors.
-func (f *flow) count(running, waiting int) {
-	f.running, f.waiting = f.running+running, f.waiting+waiting
-	if f.parent == nil {
-		return
-	}
-	lane := f.parent
-	for lane.parent != nil {
-		lane = lane.parent
-	}
+// count changes the numbers of running and waiting calls of the shares of a call.
+func (q *queue) count(t *ticket, running, waiting int) {
+	q.running += running
 	if running > 0 {
-		lane.clock++
-		f.served = lane.clock
+		q.clock++
 	}
-	heap.Fix(&f.parent.order, f.index)
-	if f.running+f.waiting == 0 {
-		heap.Remove(&f.parent.order, f.index)
-		delete(f.parent.children, f.name)
+	for s := t.share; s != nil; s = s.caller {
+		s.running, s.waiting = s.running+running, s.waiting+waiting
+		if running > 0 {
+			s.served = q.clock
+		}
 	}
-	f.parent.count(running, waiting)
+	if t.share.running+t.share.waiting == 0 {
+		delete(t.share.caller.connections, t.connection)
+	}
+	if t.share.caller.running+t.share.caller.waiting == 0 {
+		delete(q.callers, t.caller)
+	}
 }
 
-// first returns the call to serve next, or nil if none waits.
-func (f *flow) first() *ticket {
-	switch {
-	case f.waiting == 0:
-		return nil
-	case len(f.calls) > 0:
-		return f.calls[0]
-	default:
-		return f.order[0].first()
+// firsts returns the first call of each caller, in the order of the callers.
+func (q *queue) firsts() []*ticket {
+	of := make(map[*share]*ticket, len(q.callers))
+	for _, t := range q.calls {
+		first := of[t.share.caller]
+		if first == nil || cmp.Or(compareShares(t, first, t.share, first.share), cmp.Compare(t.number, first.number)) < 0 {
+			of[t.share.caller] = t
+		}
 	}
+	calls := make([]*ticket, 0, len(of))
+	for _, t := range of {
+		calls = append(calls, t)
+	}
+	slices.SortFunc(calls, func(t, o *ticket) int { return compareShares(t, o, t.share.caller, o.share.caller) })
+	return calls
+}
+
+// next returns the first call that can reserve its memory, or nil if there is none.
+func (q *queue) next() *ticket {
+	firsts := q.firsts()
+	for _, t := range firsts[:min(maxTries, len(firsts))] {
+		if t.reserve() {
+			return t
+		}
+		q.clock++
+		t.share.caller.tried = q.clock
+	}
+	return nil
 }
 
 // last returns the call to reject if too many wait: the last of the largest calls of the connection
 // with the largest queue, of the caller with the largest queue.
-func (f *flow) last() *ticket {
-	if len(f.calls) > 0 {
-		return f.calls[len(f.calls)-1]
-	}
-	byWaiting := func(a, b *flow) int { return cmp.Compare(a.waiting, b.waiting) }
-	return slices.MaxFunc(f.order, byWaiting).last()
+func (q *queue) last() *ticket {
+	return slices.MaxFunc(q.calls, func(t, o *ticket) int {
+		return cmp.Or(
+			cmp.Compare(t.share.caller.waiting, o.share.caller.waiting), cmp.Compare(t.share.caller.arrived, o.share.caller.arrived),
+			cmp.Compare(t.share.waiting, o.share.waiting), cmp.Compare(t.share.arrived, o.share.arrived),
+			cmp.Compare(t.class(), o.class()), cmp.Compare(t.number, o.number),
+		)
+	})
 }
 
 // exceeds reports whether the caller of a connection has at least two slots more than the caller of
 // another. For connections of the same caller, it compares the connections.
-func (f *flow) exceeds(o *flow) bool {
-	return f.parent.running >= o.parent.running+2 || f.parent == o.parent && f.running >= o.running+2
-}
-
-// flowHeap is a heap of flows for container/heap. It keeps their indices up to date.
-type flowHeap []*flow
-
-// Len returns the number of flows.
-func (h flowHeap) Len() int { return len(h) }
-
-// Less reports whether the flow at i is served before the flow at j.
-func (h flowHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-
-// Swap swaps two flows.
-func (h flowHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push appends a flow.
-func (h *flowHeap) Push(x any) {
-	f := x.(*flow)
-	f.index = len(*h)
-	*h = append(*h, f)
-}
-
-// Pop removes the last flow.
-func (h *flowHeap) Pop() any {
-	end := len(*h) - 1
-	last := (*h)[end]
-	*h = slices.Delete(*h, end, end+1)
-	return last
+func (s *share) exceeds(o *share) bool {
+	return s.caller.running >= o.caller.running+2 || s.caller == o.caller && s.running >= o.running+2
 }

@@ -35,7 +35,7 @@ func counts(calls []*ticket) map[string]int {
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		q := new(flow)
+		q := new(queue)
 		m := model{arrived: make(map[*ticket]int), served: make(map[string]int)}
 		forget := func(u *ticket) {
 			for _, name := range []string{u.caller, u.connection} {
@@ -59,20 +59,20 @@ func TestQueue(t *testing.T) {
 				forget(u)
 			case what == 3 && len(m.running) > 0:
 				u := pick(m.running)
-				u.flow.count(-1, 0)
+				q.count(u, -1, 0)
 				m.running = remove(m.running, u)
 				forget(u)
 			case len(m.waiting) > 0:
-				u := q.first()
+				u := q.next()
 				m.checkFirst(t, u)
 				q.remove(u, 1)
 				m.waiting, m.running = remove(m.waiting, u), append(m.running, u)
 				m.served[u.caller], m.served[u.connection] = n+1, n+1
 			}
-			if q.waiting != len(m.waiting) {
-				t.Fatalf("%d calls wait; want %d", q.waiting, len(m.waiting))
+			if len(q.calls) != len(m.waiting) {
+				t.Fatalf("%d calls wait; want %d", len(q.calls), len(m.waiting))
 			}
-			if q.waiting > 0 {
+			if len(q.calls) > 0 {
 				m.checkLast(t, q.last())
 			}
 		}
@@ -81,9 +81,9 @@ func TestQueue(t *testing.T) {
 			m.waiting = m.waiting[1:]
 		}
 		for _, u := range m.running {
-			u.flow.count(-1, 0)
+			q.count(u, -1, 0)
 		}
-		if len(q.children)+len(q.order)+q.running > 0 {
+		if len(q.callers)+len(q.calls)+q.running > 0 {
 			t.Fatalf("the queue is not empty: %+v", q)
 		}
 	})

@@ -1,7 +1,6 @@
 package ingress
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"sync"
@@ -94,7 +93,7 @@ type slots struct {
 // lane is the calls of one class of work.
 type lane struct {
 	running []*ticket
-	queue   flow
+	queue   queue
 }
 
 // ticket is a call that waits for a slot or has one.
@@ -109,9 +108,8 @@ type ticket struct {
 	extra bool
 
 	lane   *lane
-	flow   *flow // the connection's queue in lane; nil if extra
-	waits  bool
-	number int // position among the calls that wait
+	share  *share // of the connection in lane; nil if extra
+	number int    // position among the calls that wait
 
 	settled chan struct{} // closed when the slot is granted or denied
 	granted bool
@@ -185,7 +183,7 @@ func (s *slots) enqueue(t *ticket) {
 	if t.granted {
 		return
 	}
-	if l.queue.waiting > s.maxQueue {
+	if len(l.queue.calls) > s.maxQueue {
 		last := l.queue.last()
 		l.queue.remove(last, 0)
 		close(last.settled)
@@ -193,7 +191,7 @@ func (s *slots) enqueue(t *ticket) {
 	if len(l.running) < s.limit { // It waits for memory.
 		s.reclaim(l)
 	}
-	if t.waits {
+	if slices.Contains(l.queue.calls, t) {
 		l.interruptFor(t)
 	}
 }
@@ -203,7 +201,7 @@ func (s *slots) extra(t *ticket, reserve func() bool) (*ticket, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	l := &s.lanes[WorkDecision]
-	if l.queue.waiting > 0 || len(l.running) >= s.limit || !reserve() {
+	if len(l.queue.calls) > 0 || len(l.running) >= s.limit || !reserve() {
 		return nil, false
 	}
 	extra := &ticket{caller: t.caller, connection: t.connection, bytes: t.bytes, lane: l, extra: true, began: time.Now()}
@@ -244,7 +242,7 @@ func (s *slots) free(t *ticket) {
 	if i := slices.Index(l.running, t); i >= 0 {
 		l.running = slices.Delete(l.running, i, i+1)
 		if !t.extra {
-			t.flow.count(-1, 0)
+			l.queue.count(t, -1, 0)
 		}
 		s.dispatch(l)
 	}
@@ -265,38 +263,22 @@ func (s *slots) onMemoryFreed() {
 	s.updateWaiting()
 }
 
-// maxTries is the maximum number of calls without enough memory that dispatch tries, one per caller.
-// The next dispatch tries other callers.
-const maxTries = 16
-
 // dispatch grants the free slots of a lane.
 func (s *slots) dispatch(l *lane) {
-	var tried []*flow
-	for len(tried) < maxTries && len(l.running) < s.limit && len(l.queue.order) > 0 {
-		caller := l.queue.order[0]
-		t := caller.first()
+	for len(l.running) < s.limit {
+		t := l.queue.next()
 		if t == nil {
-			break
-		}
-		if !t.reserve() {
-			heap.Pop(&l.queue.order)
-			tried = append(tried, caller)
-			continue
+			return
 		}
 		l.queue.remove(t, 1)
 		t.began, t.granted = time.Now(), true
 		l.running = append(l.running, t)
 		close(t.settled)
 	}
-	for _, caller := range tried {
-		l.queue.clock++
-		caller.tried = l.queue.clock
-		heap.Push(&l.queue.order, caller)
-	}
 }
 
 // interruptFor interrupts a running call for a waiting call. It prefers an extra slot. Otherwise it
-// interrupts the longest running call that has had minRunTime or whose flow exceeds the flow of the
+// interrupts the longest running call that has had minRunTime or whose share exceeds the share of the
 // waiting call. It never interrupts more calls than wait.
 func (l *lane) interruptFor(waiting *ticket) {
 	interrupted := 0
@@ -308,12 +290,12 @@ func (l *lane) interruptFor(waiting *ticket) {
 		case longest != nil && longest.extra:
 		case t.extra:
 			longest = t
-		case !t.flow.exceeds(waiting.flow) && time.Since(t.began) < minRunTime:
+		case !t.share.exceeds(waiting.share) && time.Since(t.began) < minRunTime:
 		case longest == nil || t.began.Before(longest.began):
 			longest = t
 		}
 	}
-	if longest != nil && interrupted < l.queue.waiting {
+	if longest != nil && interrupted < len(l.queue.calls) {
 		longest.interrupt()
 	}
 }
@@ -322,7 +304,7 @@ func (l *lane) interruptFor(waiting *ticket) {
 func (s *slots) updateWaiting() {
 	waiting := 0
 	for work := range s.lanes {
-		waiting += s.lanes[work].queue.waiting
+		waiting += len(s.lanes[work].queue.calls)
 	}
 	s.waiting.Store(int64(waiting))
 }

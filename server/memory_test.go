@@ -333,7 +333,7 @@ func explainedInFull() *ingress.Event {
 	return &ingress.Event{Request: new(elastallocv1.ExplainRequest), Response: response}
 }
 
-// BenchmarkEstimator measures the memory that the constants of guard.Need estimate.
+// BenchmarkEstimator measures the memory that the constants of guard.Estimator estimate.
 func BenchmarkEstimator(b *testing.B) {
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	if err != nil {

@@ -28,7 +28,9 @@ type Config struct {
 	// of nodes. It is in whole seconds and less than Frequency, otherwise growth might never
 	// complete.
 	ScalingDelay time.Duration
-	// RestartTime is the time without progress after every resize of a job, in whole seconds.
+	// RestartTime is the time without progress after the start and every resize of a job, in whole
+	// seconds: from the end of the last step on the old nodes to the beginning of the first step on the
+	// new ones.
 	// RestartTime and ScalingDelay exclude each other.
 	RestartTime time.Duration
 	// DecisionBudget is the time budget of a decision. 0 means the default of the Allocator.

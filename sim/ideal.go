@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -14,7 +15,7 @@ const MaxIdealRatio = 1.25
 // setIdeal sets JobResult.Ideal of all jobs.
 func (r *Result) setIdeal(w *Workload, config *Config) {
 	for i, span := range idealTimes(w, config) {
-		restart := max(config.RestartTime, w.Jobs[i].RestartTime)
+		restart := cmp.Or(w.Jobs[i].RestartTime, config.RestartTime)
 		r.Jobs[i].Ideal = scale(time.Second, min(span, longestSpan.Seconds())) + restart
 	}
 }

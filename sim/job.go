@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -62,7 +63,10 @@ func (j *simulatedJob) noteRestart() {
 func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	j := simulatedJob{
 		WorkloadJob: job, spec: job.SnapshotJob(), types: config.NodeTypes, start: never, end: never, growsAt: never,
-		delay: max(config.ScalingDelay, job.ResizeDelay), restart: max(config.RestartTime, job.RestartTime),
+		delay: max(config.ScalingDelay, job.ResizeDelay), restart: cmp.Or(job.RestartTime, config.RestartTime),
+	}
+	if job.RestartTime > 0 {
+		j.delay = 0
 	}
 	j.spec.FreeResizes = j.restart == 0
 	j.spec.Speeds = speedsAmong(j.spec.Speeds, j.types)

@@ -35,6 +35,14 @@ type literalJob struct {
 	placementMoves                int
 }
 
+// restartTime returns the restart time of the job, which replaces that of all jobs.
+func (j *literalJob) restartTime(config *Config) time.Duration {
+	if j.RestartTime > 0 {
+		return j.RestartTime
+	}
+	return config.RestartTime
+}
+
 // speeds returns the speeds of the job on node types in its current phase.
 func (j *literalJob) speeds() []solver.TypeSpeed {
 	for _, phase := range j.Phases {
@@ -95,7 +103,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				}
 				job.placementMoves++
 				job.restarts = append(job.restarts, job.trained)
-				if restart := int(max(config.RestartTime, job.RestartTime) / time.Second); restart > 0 {
+				if restart := int(job.restartTime(&config) / time.Second); restart > 0 {
 					job.trainsOn, job.waits = 0, restart
 				}
 			}
@@ -124,7 +132,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 			if other {
 				job.nodeType = to[i].nodeType
 			}
-			if restart := int(max(config.RestartTime, job.RestartTime) / time.Second); restart > 0 && nodes[i] > 0 {
+			if restart := int(job.restartTime(&config) / time.Second); restart > 0 && nodes[i] > 0 {
 				job.trainsOn, job.waits = 0, restart
 				continue
 			}
@@ -295,8 +303,10 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 		}
 		spec.TrainingTime = job.History.Trained + time.Duration(job.trained)*time.Second
 		spec.WaitingTime = job.History.Waited + time.Duration(job.unserved)*time.Second
-		spec.ResizeDelay = config.ScalingDelay
-		spec.RestartTime = max(config.RestartTime, job.RestartTime)
+		spec.RestartTime = job.restartTime(&config)
+		if spec.RestartTime == 0 {
+			spec.ResizeDelay = config.ScalingDelay
+		}
 		spec.FreeResizes = spec.RestartTime == 0
 		for n := len(job.restarts) - 1; p.Decide == nil && n >= 0 && n >= len(job.restarts)-3; n-- {
 			spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(job.trained-job.restarts[n])*time.Second)
@@ -445,7 +455,7 @@ func randomContinuation(t *rapid.T, w *Workload, config *Config) {
 			served += 1 + seconds(100, "served")
 			job.ETAUpdates = append(job.ETAUpdates, ETAUpdate{Served: served, ETA: 1 + seconds(300, "ETA")})
 		}
-		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "restart time of the job") {
+		if rapid.Bool().Draw(t, "restart time of the job") {
 			job.RestartTime = seconds(50, "restart")
 		}
 		if job.Submit == 0 {

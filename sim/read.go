@@ -22,13 +22,14 @@ const (
 	columnDuration = "duration_s"
 	columnGPUs     = "gpus"
 
-	columnStart      = "start_s"
-	columnEligible   = "eligible_s"
-	columnUserLimit  = "limit_s"
-	columnMinNodes   = "min_nodes"
-	columnMaxNodes   = "max_nodes"
-	columnEfficiency = "doubling_efficiency"
-	columnWeight     = "weight"
+	columnStart       = "start_s"
+	columnEligible    = "eligible_s"
+	columnUserLimit   = "limit_s"
+	columnRestartTime = "restart_s"
+	columnMinNodes    = "min_nodes"
+	columnMaxNodes    = "max_nodes"
+	columnEfficiency  = "doubling_efficiency"
+	columnWeight      = "weight"
 
 	columnAllowedNodes = "allowed_nodes"
 	columnSpeeds       = "speeds"
@@ -52,7 +53,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 		// These columns may be missing or empty, which means their default.
 		[]string{
 			columnEligible, columnStart, columnUserLimit, columnMinNodes, columnMaxNodes, columnEfficiency, columnWeight, columnUser, columnGroup,
-			columnAllowedNodes, columnSpeeds, columnApplication, columnWork, columnNodeType,
+			columnAllowedNodes, columnSpeeds, columnApplication, columnWork, columnNodeType, columnRestartTime,
 		},
 		func(line csvLine) error {
 			job, err := line.job()
@@ -117,11 +118,13 @@ func (l csvLine) job() (TraceJob, error) {
 		}
 		*value = &seconds
 	}
-	if err := optional(l, columnUserLimit, &job.Limit, l.seconds); err != nil {
-		return job, err
-	}
-	if l.text(columnUserLimit) != "" && job.Limit == 0 {
-		return job, fmt.Errorf("%s is %q; must be greater than 0, or empty if unknown", columnUserLimit, l.text(columnUserLimit))
+	for name, value := range map[string]*time.Duration{columnUserLimit: &job.Limit, columnRestartTime: &job.RestartTime} {
+		if err := optional(l, name, value, l.seconds); err != nil {
+			return job, err
+		}
+		if l.text(name) != "" && *value == 0 {
+			return job, fmt.Errorf("%s is %q; must be greater than 0, or empty if unknown", name, l.text(name))
+		}
 	}
 	if job.Shape, err = l.shape(); err != nil {
 		return job, err

@@ -88,7 +88,8 @@ func (s Speeds) Apply(t Trace) (Trace, error) {
 		if work > maxTraceTime.Seconds() {
 			return nil, fmt.Errorf("has speeds with which job %q runs %.3g s on one node; must be at most %.0f s", job.ID, work, maxTraceTime.Seconds())
 		}
-		job.Work, job.RestartTime = scale(job.Work, 1/curve.Factor), s[job.Application].RestartTime
+		job.Work = scale(job.Work, 1/curve.Factor)
+		job.RestartTime = cmp.Or(job.RestartTime, s[job.Application].RestartTime)
 		if err := job.Validate(); err != nil {
 			return nil, fmt.Errorf("does not suit job %q: %w", job.ID, err)
 		}

@@ -41,7 +41,7 @@ type TraceJob struct {
 	Application, NodeType string
 	// Work is the run time on one reference node. 0 means that it follows from Duration.
 	Work time.Duration
-	// RestartTime is the time without progress after every resize. It is not a column.
+	// RestartTime is the time without progress after every resize, 0 for unknown.
 	RestartTime time.Duration
 	// Eligible is the time since the first submission from which the job could run, such as the end of a
 	// dependency; nil for unknown. It counts if it is later than Submit.
@@ -70,7 +70,7 @@ func (j *TraceJob) Validate() error {
 	for _, seconds := range []struct {
 		column string
 		value  time.Duration
-	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}, {columnUserLimit, j.Limit}} {
+	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}, {columnUserLimit, j.Limit}, {columnRestartTime, j.RestartTime}} {
 		if seconds.value < 0 || seconds.value > maxTraceTime {
 			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, formatSeconds(seconds.value), maxTraceTime.Seconds())
 		}
@@ -229,7 +229,7 @@ func SnapshotAt(trace Trace, nodes int, at time.Duration, gpusPerNode int) *solv
 		shape := traced.shapeOn(gpusPerNode)
 		job := *shape.job(traced.ID)
 		job.Scaling.DoublingEfficiency = traced.DoublingEfficiency // 0 means the default.
-		job.GroupID = traced.Group
+		job.GroupID, job.RestartTime = traced.Group, traced.RestartTime
 		job.RemainingETA = traced.RemainingDemand(elapsed, gpusPerNode)
 		requested := traced.Nodes(gpusPerNode)
 		queuing = queuing || requested > idle
@@ -312,21 +312,12 @@ func (t Trace) Write(w io.Writer) error {
 		{columnWeight, func(j *TraceJob) string { return formatNumber(j.Weight) }},
 		{columnAllowedNodes, func(j *TraceJob) string { return formatList(j.AllowedNodes) }},
 		{columnSpeeds, func(j *TraceJob) string { return formatList(j.Speeds) }},
-		{columnUserLimit, func(j *TraceJob) string {
-			if j.Limit == 0 {
-				return ""
-			}
-			return formatSeconds(j.Limit)
-		}},
+		{columnUserLimit, func(j *TraceJob) string { return formatKnown(j.Limit) }},
+		{columnRestartTime, func(j *TraceJob) string { return formatKnown(j.RestartTime) }},
 		{columnUser, func(j *TraceJob) string { return j.User }},
 		{columnGroup, func(j *TraceJob) string { return j.Group }},
 		{columnApplication, func(j *TraceJob) string { return j.Application }},
-		{columnWork, func(j *TraceJob) string {
-			if j.Work == 0 {
-				return ""
-			}
-			return formatSeconds(j.Work)
-		}},
+		{columnWork, func(j *TraceJob) string { return formatKnown(j.Work) }},
 		{columnNodeType, func(j *TraceJob) string { return j.NodeType }},
 	}
 	const required = 4
@@ -360,6 +351,14 @@ func formatSeconds(d time.Duration) string {
 	}
 	text := fmt.Sprintf("%s%d.%09d", sign, d/time.Second, d%time.Second)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// formatKnown formats a duration. It returns "" for 0, which is unknown.
+func formatKnown(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return formatSeconds(d)
 }
 
 // formatOptional formats a duration. It returns "" for nil.

@@ -57,9 +57,9 @@ type WorkloadJob struct {
 	Recorded []NodesAt
 	// History is the state at Submit of a job that started earlier.
 	History History
-	// ResizeDelay and RestartTime replace Config.ScalingDelay and Config.RestartTime for this job if
-	// they are longer. They are in whole seconds, and only one of them may be set. ResizeDelay is
-	// less than Config.Frequency.
+	// ResizeDelay replaces Config.ScalingDelay for this job if it is longer. It is less than
+	// Config.Frequency. RestartTime, if set, replaces Config.RestartTime and both delays. They are in
+	// whole seconds.
 	ResizeDelay, RestartTime time.Duration
 	// UserEstimate is the estimate of Demand at submission, 0 for none.
 	UserEstimate time.Duration
@@ -145,11 +145,11 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			UserEstimate:   demand,
 			Fate:           OutcomeCompleted,
 			Work:           demand,
-			RestartTime:    traced.RestartTime,
+			RestartTime:    wholeSeconds(traced.RestartTime),
 			UserLimit:      wholeSeconds(traced.Limit),
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
-			job.Phases, job.RestartTime = app.Phases, app.RestartTime
+			job.Phases, job.RestartTime = app.Phases, cmp.Or(job.RestartTime, app.RestartTime)
 			job.Shape, job.MaxNodes = traced.Shape, cmp.Or(traced.MaxNodes, app.largest())
 		}
 		if options.MaxGrowth > 0 {

@@ -129,7 +129,9 @@ type Job struct {
 	// ResizeDelay is the time for which a started or scaled-up job stays on its current nodes in
 	// the first step. Scaling down is free. ObjectiveTotalTime ignores it.
 	ResizeDelay time.Duration
-	// RestartTime is the time without progress if a running job is resized or a paused job resumes.
+	// RestartTime is the time without progress if a running job is resized or a paused job resumes:
+	// from the end of the last step on the old nodes to the beginning of the first step on the new
+	// ones, including the save of a checkpoint and the exit of the old processes.
 	// It cannot be combined with ResizeDelay. 0 means that it is unknown, and costs nothing.
 	RestartTime time.Duration
 	// FreeResizes states that RestartTime is known to be 0. ETAError then has no minimum.

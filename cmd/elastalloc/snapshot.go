@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -29,14 +30,14 @@ func newSnapshotCommand() *cobra.Command {
 		Short: "Cut an AllocateRequest out of a trace",
 		Long: `Print the snapshot of a pool at a time of a trace, as JSON for allocate. It has
 the jobs that are submitted before this time and, according to the durations in
-the trace, not complete. Each job has its remaining demand and, with
---restart-time, its restart time. In the order of submission, jobs have the
-nodes that they requested, until the first job that does not fit. This job and
-all later jobs are queued.
+the trace, not complete. Each job has its remaining demand and its restart time,
+which is restart_s of the trace or --restart-time. In the order of submission,
+jobs have the nodes that they requested, until the first job that does not fit.
+This job and all later jobs are queued.
 
 A trace is CSV with a header and the columns job_id, submit_s, duration_s (in
 seconds from the first submission) and gpus. The columns min_nodes, max_nodes,
-doubling_efficiency and weight are optional.`,
+doubling_efficiency, weight and restart_s are optional.`,
 		Example: `  elastalloc snapshot --trace t.csv --nodes 9 --at 9h | elastalloc allocate -f -`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,7 +65,7 @@ doubling_efficiency and weight are optional.`,
 			snapshot := sim.SnapshotAt(trace, int(nodes), at, gpusPerNode)
 			snapshot.ID = snapshotID(file, at)
 			for i := range snapshot.Jobs {
-				snapshot.Jobs[i].RestartTime = restart
+				snapshot.Jobs[i].RestartTime = cmp.Or(snapshot.Jobs[i].RestartTime, restart)
 			}
 			request := &elastallocv1.AllocateRequest{Snapshot: apiconv.ToSnapshot(snapshot)}
 			return cli.Failed(writeJSON(cmd.OutOrStdout(), request, protojson.MarshalOptions{}))

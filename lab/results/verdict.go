@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -148,7 +149,7 @@ func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Durati
 			c.Elastic++
 			c.LargestSize = max(c.LargestSize, slices.Max(sizes))
 		}
-		restarts = append(restarts, max(restart, job.RestartTime).Seconds())
+		restarts = append(restarts, cmp.Or(job.RestartTime, restart).Seconds())
 		if job.UserEstimate > 0 && job.Demand > 0 && job.Fate == sim.OutcomeCompleted {
 			errors = append(errors, math.Exp(math.Abs(math.Log(job.UserEstimate.Seconds()/job.Demand.Seconds()))))
 		}

@@ -71,8 +71,9 @@ with one job in five elastic, and with no job above its request.
 
 A trace is CSV with the columns job_id, submit_s, duration_s and gpus. Optional
 columns are eligible_s, start_s, limit_s, min_nodes, max_nodes, weight, user,
-doubling_efficiency, allowed_nodes, speeds, group, application, node_type and
-work_s, the run time on one reference node. If work_s is set, duration_s may be
+doubling_efficiency, allowed_nodes, speeds, group, application, node_type,
+restart_s, which replaces --restart-time for the job, and work_s, the run time
+on one reference node. If work_s is set, duration_s may be
 empty. allowed_nodes and speeds are lists separated by spaces: the sizes of the
 job, and its training speed on each size relative to one node. By default, the
 sizes are the powers of two up to 16 and the requested nodes. With

@@ -1518,8 +1518,11 @@ type Job struct {
 	// (15 s in the paper). Scaling down is free. A value above the step counts as the step.
 	// Not together with restart_time. OBJECTIVE_TOTAL_TIME ignores it. Defaults to 0.
 	ResizeDelay *durationpb.Duration `protobuf:"bytes,10,opt,name=resize_delay,json=resizeDelay,proto3" json:"resize_delay,omitempty"`
-	// How long the job makes no progress after a resize or when it resumes, for example for a
-	// restart from a checkpoint as with torchrun or Ray Train. It applies to jobs that occupy nodes
+	// Restart time: how long the job makes no progress for a resize or a resume, from the end of the
+	// last step on the old nodes to the beginning of the first step on the new ones. It includes the
+	// time to save a checkpoint, the exit of the old processes, the start of the new ones, and the
+	// time to load the checkpoint. If a resize discards work, add the time since the last checkpoint.
+	// It applies to jobs that occupy nodes
 	// or have trained. OBJECTIVE_PROGRESS counts it in the first step, at most a third of the step.
 	// OBJECTIVE_TOTAL_TIME counts it as a cost of a resize, and as a cost of a pause, which causes
 	// a restart later. A resume costs only TotalTimeOptions.resize_price. Not together with

@@ -108,6 +108,13 @@ controller: ## Build the static binary bin/elastalloc-controller.
 python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
 	scripts/python.sh $(PYTHON_OUT)
 
+# Debian's Python has the package python3-grpcio, which `make python` installs.
+.PHONY: check-testbed
+check-testbed: build ## Run elastic jobs of sleeping processes under a server, and compare with the simulator.
+	scripts/python.sh bin
+	cd examples && export PYTHONPATH="$$(echo ../bin/elastalloc-*.whl):." && \
+		/usr/bin/python3 -B -m unittest testbed.testbed_test && /usr/bin/python3 -B -m testbed check
+
 .PHONY: race
 race: ## Run the tests of what starts goroutines under the race detector; needs a C compiler.
 	RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(call RACE_PACKAGES,.)

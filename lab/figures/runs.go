@@ -121,33 +121,36 @@ func FixedSize(policy string) bool {
 const smallestSlowdown = 0.1
 
 // Gantt returns a Gantt chart of the jobs of each run, with a common scale. Each job is a line, in the
-// order of submission. It is thin and gray without nodes, and darker for more nodes. unit is the name
-// of a node.
+// order of submission. It is thin and gray without nodes, and darker for more nodes. If there are more
+// than 200 jobs, the charts show the busiest tenth of the time under the first run. unit is the name of a
+// node.
 func Gantt(unit string, runs ...*sim.Result) []Named {
-	most, last := 1, time.Duration(0)
+	most, last := 1, lastEnd(runs)
 	for _, run := range runs {
 		for i := range run.Jobs {
-			last = max(last, run.Jobs[i].End)
 			for _, held := range run.Jobs[i].Nodes {
 				most = max(most, held.Nodes)
 			}
 		}
 	}
-	scale, name := time.Hour, "hours"
-	if last < 3*time.Hour {
-		scale, name = time.Minute, "minutes"
+	scale, name := timeScale(last)
+	from, until, part := time.Duration(0), last, ""
+	if len(runs) > 0 && len(runs[0].Jobs) > maxChartJobs {
+		from, until = busiest(runs[0], last)
+		part = ", busiest tenth"
 	}
 	line := func(nodes int) plot.Thumbnailer { return &plotter.Line{LineStyle: ganttStyle(nodes, most)} }
 	var named []Named
 	for _, run := range runs {
-		f := newFigure(fmt.Sprintf("Jobs under %s, %s", run.Policy, format.InUnits(format.Plural(run.Nodes, "node"), unit)), name+" since the first submission", "jobs by submission")
-		g := gantt{run.Jobs, most, scale}
+		f := newFigure(fmt.Sprintf("Jobs under %s, %s%s", run.Policy, format.InUnits(format.Plural(run.Nodes, "node"), unit), part), name+" since the first submission", "jobs by submission")
+		jobs := presentJobs(run, from, until)
+		g := gantt{jobs, most, scale, from, until}
 		f.plot.Add(g)
-		f.plot.X.Max = g.at(last)
+		f.plot.X.Min, f.plot.X.Max = g.at(from), g.at(until)
 		f.plot.Y.Tick.Marker = plot.ConstantTicks{}
 		f.plot.X.Tick.Marker = plot.TickerFunc(roundTicks)
 		f.padAxes()
-		f.height = min(16*vg.Centimeter, max(9*vg.Centimeter, 6*vg.Centimeter+vg.Points(0.8)*vg.Length(len(run.Jobs))))
+		f.height = min(16*vg.Centimeter, max(9*vg.Centimeter, 6*vg.Centimeter+vg.Points(0.8)*vg.Length(len(jobs))))
 		f.legend.Add(format.InUnits("no nodes", unit), line(0))
 		for nodes := 1; nodes <= most; nodes *= 2 {
 			f.legend.Add(format.InUnits(format.Plural(nodes, "node"), unit), line(nodes))
@@ -158,9 +161,10 @@ func Gantt(unit string, runs ...*sim.Result) []Named {
 }
 
 type gantt struct {
-	jobs []sim.JobResult
-	most int
-	unit time.Duration // of the x axis
+	jobs        []sim.JobResult
+	most        int
+	unit        time.Duration // of the x axis
+	from, until time.Duration // the time that is shown
 }
 
 func (g gantt) at(t time.Duration) float64 { return float64(t) / float64(g.unit) }
@@ -178,10 +182,7 @@ func ganttStyle(nodes, most int) draw.LineStyle {
 
 // DataRange returns the ranges of the axes.
 func (g gantt) DataRange() (xmin, xmax, ymin, ymax float64) {
-	for i := range g.jobs {
-		xmax = max(xmax, g.at(g.jobs[i].End))
-	}
-	return 0, xmax, -float64(len(g.jobs)), 1
+	return g.at(g.from), g.at(g.until), -float64(len(g.jobs)), 1
 }
 
 // Plot renders the jobs, the first at the top.
@@ -197,7 +198,9 @@ func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 				style.Width = thickest
 			}
 			at := y(-float64(i))
-			c.StrokeLine2(style, x(g.at(from)), at, x(g.at(to)), at)
+			if from, to = max(from, g.from), min(to, g.until); from < to {
+				c.StrokeLine2(style, x(g.at(from)), at, x(g.at(to)), at)
+			}
 		}
 		at, nodes := job.Submit, 0
 		for _, held := range job.Nodes {
@@ -213,13 +216,14 @@ func (g gantt) Plot(c draw.Canvas, p *plot.Plot) {
 const slowdownGroups = 10
 
 // SlowdownByLength plots the median and the 95th percentile of the slowdown for each tenth of the jobs, in
-// ascending order of their time alone in the pool.
-func SlowdownByLength(runs ...*sim.Result) (median, tail *Figure, err error) {
+// ascending order of their time alone in the pool. A policy has the color of its position in policies.
+func SlowdownByLength(policies []string, runs ...*sim.Result) (median, tail *Figure, err error) {
 	var medians, tails []Series
 	for _, run := range runs {
 		jobs := slices.Clone(run.Jobs)
 		slices.SortStableFunc(jobs, func(a, b sim.JobResult) int { return cmp.Compare(a.Alone, b.Alone) })
-		m, p := Series{Name: run.Policy}, Series{Name: run.Policy}
+		m := Series{Name: run.Policy, Style: slices.Index(policies, run.Policy) + 1}
+		p := m
 		groups := min(slowdownGroups, len(jobs))
 		for g := range groups {
 			var values []float64

@@ -143,13 +143,19 @@ func (f *Replayed) longest(i int) string {
 
 func (f *Replayed) page() (*Page, error) {
 	_, unit := unitOf(&f.Summary)
+	shown := f.Summary.Shown()
 	var bars []figures.Series
 	for i := range f.Summary.Runs {
 		total := f.Summary.Runs[i].MeanTotalSeconds
 		if unit == "min" {
 			total /= 60
 		}
-		bars = append(bars, figures.Series{Name: f.Summary.Runs[i].Policy, Y: []float64{total}})
+		policy := f.Summary.Runs[i].Policy
+		style := slices.Index(shown, policy) + 1
+		if style == 0 { // After the policies of other figures.
+			style = len(shown) + i + 1
+		}
+		bars = append(bars, figures.Series{Name: policy, Y: []float64{total}, Style: style})
 	}
 	figure, err := figures.Bars("Mean job completion time", unit, bars)
 	if err != nil {
@@ -160,13 +166,12 @@ func (f *Replayed) page() (*Page, error) {
 		Figure: figures.Named{Name: "total_time_by_policy", Figure: figure},
 	}
 	page.Sections = []Section{{Name: "policies", Title: "Policies", Tables: f.runTables()}, f.unknownSection()}
-	shown := f.Summary.Shown()
 	runs := slices.DeleteFunc(slices.Clone(f.Runs), func(run *sim.Result) bool { return !slices.Contains(shown, run.Policy) })
 	best := 0
 	if at := f.best(); at > 0 {
 		best = slices.Index(runs, f.Runs[at])
 	}
-	jobs, err := jobSection(runs, 0, best, format.Node)
+	jobs, err := jobSection(shown, runs, 0, best, format.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -258,17 +263,21 @@ func (f *Replayed) decisionSection() Section {
 	return section
 }
 
-// jobSection shows the jobs of two runs as Gantt charts, and the slowdown by length for all runs.
-func jobSection(runs []*sim.Result, before, after int, unit string) (Section, error) {
-	median, tail, err := figures.SlowdownByLength(runs...)
+// jobSection shows the jobs of two runs as Gantt charts, and nodes over time and the slowdown by length for all runs. The
+// positions of policies are those of all figures.
+func jobSection(policies []string, runs []*sim.Result, before, after int, unit string) (Section, error) {
+	median, tail, err := figures.SlowdownByLength(policies, runs...)
+	used, waiting := figures.OverTime(policies, unit, runs...)
 	gantt := []*sim.Result{runs[before]}
 	if after != before {
 		gantt = append(gantt, runs[after])
 	}
 	return Section{
 		Name: "jobs", Title: "Jobs",
-		Text:    []string{"The slowdown of a job is its completion time by its time alone in the pool."},
-		Figures: append(figures.Gantt(unit, gantt...), figures.Named{Name: "slowdown_median", Figure: median}, figures.Named{Name: "slowdown_p95", Figure: tail}),
+		Text: []string{"The slowdown of a job is its completion time by its time alone in the pool."},
+		Figures: append(figures.Gantt(unit, gantt...),
+			figures.Named{Name: "nodes_over_time", Figure: used}, figures.Named{Name: "queue_over_time", Figure: waiting},
+			figures.Named{Name: "slowdown_median", Figure: median}, figures.Named{Name: "slowdown_p95", Figure: tail}),
 	}, err
 }
 

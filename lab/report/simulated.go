@@ -90,7 +90,7 @@ func (f *Simulated) page() (*Page, error) {
 	position := func(policy string) int {
 		return max(0, slices.IndexFunc(there, func(run *sim.Result) bool { return run.Policy == policy }))
 	}
-	jobs, err := jobSection(there, position(before), position(after), f.Summary.Unit)
+	jobs, err := jobSection(f.Summary.Shown(), there, position(before), position(after), f.Summary.Unit)
 	jobs.Text = append([]string{fmt.Sprintf("On %d nodes.", pool)}, jobs.Text...)
 	page.Sections = append(page.Sections, jobs)
 	return page, err

@@ -24,10 +24,11 @@ func TestSimulate(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace=../../../cmd/elastalloc/testdata/trace.csv", "--nodes=4,6",
 		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout,
-		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%", "UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 29 files to "+out)
+		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%", "UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 33 files to "+out)
 	want := []string{
 		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg", "decision_times.png", "decision_times.svg", "distribution.png", "distribution.svg",
-		"jobs.csv", "jobs_fifo.png", "jobs_fifo.svg", "jobs_optimal.png", "jobs_optimal.svg", "later.png", "later.svg", "queueing_time.png",
+		"jobs.csv", "jobs_fifo.png", "jobs_fifo.svg", "jobs_optimal.png", "jobs_optimal.svg", "later.png", "later.svg",
+		"nodes_over_time.png", "nodes_over_time.svg", "queue_over_time.png", "queue_over_time.svg", "queueing_time.png",
 		"queueing_time.svg", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
 		"slowdown_p95.svg", "summary.json", "total_time.png", "total_time.svg", "unserved_time.png", "unserved_time.svg",
 		"utilization.png", "utilization.svg",

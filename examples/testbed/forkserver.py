@@ -25,7 +25,7 @@ def start(spec: Dict[str, Any]) -> int:
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # Linux; a worker does not outlive this process.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
         if spec["exec"]:

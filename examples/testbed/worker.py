@@ -155,7 +155,7 @@ def save(spec: Dict[str, Any], state: Dict[str, Any]) -> None:
 def take_slot(spec: Dict[str, Any]) -> int:
     """Locks the file of the slot until the process is gone. The kernel keeps the lock, so two processes on one slot
     are found even if the scheduler has lost count. It exits if another process has the lock."""
-    file = os.open(spec["lock"], os.O_RDWR | os.O_CREAT)
+    file = os.open(spec["lock"], os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

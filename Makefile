@@ -113,7 +113,7 @@ python: ## Build the Python package as a wheel into PYTHON_OUT (Debian, Ubuntu).
 check-testbed: build ## Run elastic jobs of sleeping processes under a server, and compare with the simulator.
 	scripts/python.sh bin
 	cd examples && export PYTHONPATH="$$(echo ../bin/elastalloc-*.whl):." && \
-		/usr/bin/python3 -B -m unittest testbed.testbed_test && /usr/bin/python3 -B -m testbed check
+		/usr/bin/python3 -B -W ignore::ResourceWarning -m unittest testbed.testbed_test && /usr/bin/python3 -B -m testbed check
 
 .PHONY: race
 race: ## Run the tests of what starts goroutines under the race detector; needs a C compiler.

@@ -315,7 +315,7 @@ func TestKeptJobsArePlaced(t *testing.T) {
 				s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint("kept-", n), CurrentNodes: size, CurrentNodeType: nodeType, Keep: true})
 			}
 		}
-		for n := range rapid.IntRange(0, 5).Draw(rt, "jobs") {
+		for n := range rapid.IntRange(2, 10).Draw(rt, "jobs") {
 			job := solver.Job{
 				ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n),
 				AllowedNodes: sizes[rapid.IntRange(0, 3).Draw(rt, "smallest"):], CurrentNodes: rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units"),

@@ -345,24 +345,36 @@ func (r *random) workers() string {
 	return strings.Join(names, ", ")
 }
 
+// waiting reports whether a job has no nodes.
+func (r *random) waiting() bool {
+	return slices.ContainsFunc(r.open(), func(j *job) bool { return r.size(j) == 0 })
+}
+
 // settle checks that nothing is written and no pod changes hours after two long jobs have arrived, also after a restart of
-// the controller.
+// the controller. If a job waits, aging may let it change places with another one: two jobs are resized, each with a write of
+// its target and one of its size.
 func (r *random) settle() {
 	r.t.Helper()
 	for range 2 {
 		r.arrive(5000 * time.Hour)
 	}
 	r.passUntil(6*time.Hour, slow, never)
-	pods, writes := r.workers(), r.writes
-	r.passUntil(6*time.Hour, slow, never)
-	if n := r.writes - writes; n > 0 || r.workers() != pods {
-		r.fatal("%d writes in 6 h without events; pods before %s, after %s", n, pods, r.workers())
+	quiet := func(limit time.Duration, restarted bool) {
+		r.t.Helper()
+		pods, writes, allowed := r.workers(), r.writes, 0
+		if r.waiting() {
+			allowed = 4
+		}
+		if restarted {
+			r.restart()
+		}
+		r.passUntil(limit, slow, never)
+		if n := r.writes - writes; !restarted && n > allowed || allowed == 0 && r.workers() != pods {
+			r.fatal("%d writes in %v without events, restarted %v; pods before %s, after %s", n, limit, restarted, pods, r.workers())
+		}
 	}
-	r.restart()
-	r.passUntil(3*time.Hour, slow, never)
-	if r.workers() != pods {
-		r.fatal("after a restart of the controller, pods before %s, after %s", pods, r.workers())
-	}
+	quiet(6*time.Hour, false)
+	quiet(3*time.Hour, true)
 }
 
 // The maximum time between two passes during and after the events.
@@ -377,7 +389,7 @@ const (
 //  2. jobs grow by at most the idle usable nodes,
 //  3. every job completes after the events, with work that is declared too high or too low,
 //  4. no object without the label is written,
-//  5. after the events, writes stop, and no job is resized any more, and
+//  5. after the events, writes stop, and no job is resized any more unless a job waits, and
 //  6. the same after a restart of the controller.
 func TestClosedLoop(t *testing.T) {
 	t.Parallel()

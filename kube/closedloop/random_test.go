@@ -415,3 +415,26 @@ func TestClosedLoop(t *testing.T) {
 		})
 	}
 }
+
+// TestWrites lets jobs arrive for 8 h in which all nodes, pods and writes are healthy. The controller writes the target and the
+// size of a job that it resizes, and the target of a job at most once more.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	r := &random{cluster: newCluster(t, 8), Rand: rand.New(rand.NewPCG(0, 3))}
+	for end := r.now.Add(8 * time.Hour); r.now.Before(end); {
+		r.arrive(time.Duration(20+r.IntN(400)) * time.Minute)
+		r.passUntil(time.Duration(r.ExpFloat64()*float64(40*time.Minute)), fast, never)
+	}
+	resizes := 0
+	for _, line := range r.history {
+		if strings.Contains(line, " is resized ") {
+			resizes++
+		}
+	}
+	if t.Logf("%d writes for %d resizes of %d jobs", r.writes, resizes, len(r.jobs)); resizes < 10 || r.writes > 2*resizes+len(r.jobs) {
+		t.Errorf("%d writes for %d resizes of %d jobs; want at most two for each resize and one for each job", r.writes, resizes, len(r.jobs))
+	}
+}

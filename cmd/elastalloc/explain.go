@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/recorded"
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/internal/recorded"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/text"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/elastalloc/elastalloc/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

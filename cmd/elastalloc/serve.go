@@ -14,8 +14,8 @@ import (
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/audit"
-	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/cmd/internal/telemetry"
+	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/tracing"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/elastalloc/elastalloc/client/eta"
 	"github.com/elastalloc/elastalloc/internal/cli"
-	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 

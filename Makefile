@@ -19,6 +19,13 @@ SOAK ?= 10m
 TEST_TIMEOUT := 30m
 # How often `make conformance` draws for a property. RAPID_SEED=1 has the same drawn each time.
 CHECKS ?= 2000
+# The modules that lint, race, conformance and fuzz are about, as far as it concerns them.
+MODULES ?= . lab kube deploy/checks
+define newline
+
+
+endef
+
 # The packages with property tests or longer tests of the conformance tier, and those that start goroutines, of the root
 # module and of the lab.
 packages_with     = $(shell cd $(2) && grep -rlE --include='*.go' --exclude-dir=kube --exclude-dir=deploy --exclude-dir=lab --exclude-dir='.?*' '$(1)' . | xargs -n 1 dirname | sort -u)
@@ -78,8 +85,7 @@ faults: note-solvers ## Test the server among failing solvers, disks, clients an
 
 .PHONY: conformance
 conformance: note-solvers ## Run the conformance suite of every backend and the property tests in full length.
-	ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(call PROPERTY_PACKAGES,.)
-	cd lab && ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(call PROPERTY_PACKAGES,lab)
+	$(foreach module,$(filter . lab,$(MODULES)),cd $(module) && ELASTALLOC_TESTS=conformance RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(call PROPERTY_PACKAGES,$(module))$(newline)	)
 
 .PHONY: docs
 docs: $(call stamp,grpcurl) ## Run the commands of the documentation and compare what it shows with what they print.
@@ -117,9 +123,8 @@ check-testbed: build ## Run elastic jobs of sleeping processes under a server, a
 
 .PHONY: race
 race: ## Run the tests of what starts goroutines under the race detector; needs a C compiler.
-	RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(call RACE_PACKAGES,.)
-	cd lab && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(call RACE_PACKAGES,lab)
-	cd kube && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...
+	$(foreach module,$(filter . lab,$(MODULES)),cd $(module) && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(call RACE_PACKAGES,$(module))$(newline)	)
+	$(if $(filter kube,$(MODULES)),cd kube && RAPID_CHECKS=20 CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) ./...)
 
 .PHONY: clock-jump
 clock-jump: ## Set the clock far forward and back under a running server, in a virtual machine.
@@ -135,7 +140,7 @@ load: build $(call stamp,ghz) ## Measure a server under load with ghz.
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZ_TIME.
-	scripts/fuzz.sh $(FUZZ_TIME)
+	scripts/fuzz.sh $(FUZZ_TIME) $(filter . lab,$(MODULES))
 
 .PHONY: soak
 soak: ## Put a mixed load on a server for SOAK, then a hostile one; it has to stay as small as it was.
@@ -143,10 +148,7 @@ soak: ## Put a mixed load on a server for SOAK, then a hostile one; it has to st
 
 .PHONY: lint
 lint: $(call stamp,golangci-lint) $(call stamp,buf) ## Lint the Go code and the API.
-	$(TOOLS)/golangci-lint run --allow-parallel-runners
-	cd lab && $(TOOLS)/golangci-lint run --allow-parallel-runners
-	cd kube && $(TOOLS)/golangci-lint run --allow-parallel-runners
-	cd deploy/checks && $(TOOLS)/golangci-lint run --allow-parallel-runners
+	$(foreach module,$(MODULES),cd $(module) && $(TOOLS)/golangci-lint run --allow-parallel-runners$(newline)	)
 	$(TOOLS)/buf lint
 	$(TOOLS)/buf format --diff --exit-code
 

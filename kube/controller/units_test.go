@@ -530,27 +530,39 @@ func TestScoring(t *testing.T) {
 		t.Skip("a simulation without concurrency, not run with -short")
 	}
 	t.Parallel()
-	names, shares := []string{"LeastAllocated", "MostAllocated"}, make([]float64, 2)
+	names := []string{"LeastAllocated", "MostAllocated"}
+	seeds, jobs := testtier.Kube.Examples(3, 12), testtier.Kube.Examples(12, 60)
+	shares := make([][]float64, len(names)) // by seed
 	t.Run("scoring", func(t *testing.T) {
 		for i, name := range names {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				shares[i] = unplacedShare(t, i == 1, testtier.Kube.Examples(20, 60))
-			})
+			shares[i] = make([]float64, seeds)
+			for seed := range seeds {
+				t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+					t.Parallel()
+					shares[i][seed] = unplacedShare(t, i == 1, jobs, uint64(seed))
+				})
+			}
 		}
 	})
-	if shares[1] > shares[0] {
-		t.Errorf("pods have no place after %.3f of the decisions with %s, %.3f with %s", shares[0], names[0], shares[1], names[1])
+	sum := func(list []float64) (all float64) {
+		for _, share := range list {
+			all += share
+		}
+		return all
+	}
+	// In a single one of them, either may be worse by chance.
+	if least, most := sum(shares[0]), sum(shares[1]); most >= least {
+		t.Errorf("pods have no place after the shares %.3f of the decisions with %s, %.3f with %s", shares[0], names[0], shares[1], names[1])
 	}
 }
 
-// unplacedShare returns the share of the decisions on a number of jobs after which a pod had no place.
-func unplacedShare(t *testing.T, most bool, jobs int) float64 {
+// unplacedShare returns the share of the decisions on a number of random jobs after which a pod had no place.
+func unplacedShare(t *testing.T, most bool, jobs int, seed uint64) float64 {
 	t.Helper()
 	const gap = 6 * time.Minute // mean time between two jobs
 	u := newUnitCluster(t, most, 8)
 	u.step = 30 * time.Second
-	random := rand.New(rand.NewPCG(0, 1))
+	random := rand.New(rand.NewPCG(seed, 1))
 	arrivals := make([]time.Time, jobs)
 	for i := range arrivals {
 		arrivals[i] = u.now.Add(time.Duration(random.Int64N(int64(jobs) * int64(gap))))

@@ -39,10 +39,14 @@ func TestUnused(t *testing.T) {
 			}
 			// Hardly any of the time has it as many nodes as it does not use.
 			var given, had time.Duration
+			var found []time.Time
 			c.step = 20 * time.Second
 			for began, last := c.now, c.now; c.now.Sub(began) < 10*time.Hour; last = c.now {
 				c.passes(1)
 				given += c.now.Sub(last)
+				if int(c.count("unused_total", "")) > len(found) {
+					found = append(found, c.now)
+				}
 				if n, _ := c.job("limited"); n > test.quota {
 					had += c.now.Sub(last)
 				}
@@ -65,8 +69,16 @@ func TestUnused(t *testing.T) {
 			if !strings.Contains(posted, "Warning Unused ") || !strings.Contains(posted, "exceeded quota: team") {
 				t.Errorf("events are %s", posted)
 			}
-			if n := c.count("unused_total", ""); n < 1 || n > 12 {
-				t.Errorf("it was found %v times; want it to be tried ever more rarely", n)
+			// It is tried again after 10, 20 and 40 minutes, and then each hour, plus a few minutes until its pods are missed.
+			const late = 5 * time.Minute
+			if len(found) < 2 || c.now.Sub(found[len(found)-1]) > time.Hour+late {
+				t.Errorf("it was found at %v, and now is %v; want it to be tried again", found, c.now)
+			}
+			for i := 1; i < len(found); i++ {
+				gap, least := found[i].Sub(found[i-1]), min(time.Hour, 10*time.Minute<<(i-1))
+				if gap < least || gap > min(time.Hour, 2*least)+late {
+					t.Errorf("attempt %d follows the one before by %v; want at least %v", i, gap, least)
+				}
 			}
 			// It gets its nodes once its pods may run and the other job may be changed again.
 			c.quota = nil

@@ -209,7 +209,9 @@ func (s *sweep) compare(ctx context.Context, admission solver.Admission, loading
 		}
 		allocator := sim.Allocator(decisions)
 		if name == "total-time" {
-			policy.Options.Admission = admission
+			options := policy.Options()
+			options.Admission = admission
+			policy.SetOptions(options)
 			if !loading {
 				allocator = &withoutLoading{decisions, s.restart, map[string]time.Duration{}, map[string]time.Duration{}}
 			}

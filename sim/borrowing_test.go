@@ -169,12 +169,12 @@ func TestGroupLimits(t *testing.T) {
 				}
 			}
 		}
-		if rule := p.Decide; rule != nil {
-			p.Decide = func(s *solver.Snapshot) []solver.Option {
+		if rule, is := p.Decider.(Rule); is {
+			p.Decider = Rule(func(s *solver.Snapshot) []solver.Option {
 				options := rule(s)
 				check(s, optionAllocations(s, options))
 				return options
-			}
+			})
 		}
 		if _, err := Run(t.Context(), w, p, config, checkedAllocator{newAllocator(), check}); err != nil && !errors.Is(err, ErrStalled) {
 			t.Fatal(err)

@@ -102,8 +102,8 @@ func TestComparators(t *testing.T) {
 func TestComparatorsAreLegal(t *testing.T) {
 	rules := make(map[string]Rule)
 	for _, p := range Policies() {
-		if p.Decide != nil && !p.NeedsTeams {
-			rules[p.Name] = p.Decide
+		if rule, is := p.Decider.(Rule); is && !p.NeedsTeams {
+			rules[p.Name] = rule
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {

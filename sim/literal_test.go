@@ -167,7 +167,9 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		if fill {
 			nodes, err = fillIdle(t.Context(), allocator, snapshot)
 		} else {
-			nodes, _, err = p.decide(t.Context(), allocator, snapshot, histories, config.DecisionBudget, nil)
+			nodes, _, err = p.decide(t.Context(), &moment{
+				snapshot: snapshot, allocator: allocator, histories: func() []jobHistory { return histories }, budget: config.DecisionBudget,
+			})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -211,10 +213,10 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		}
 		for i := range jobs {
 			if jobs[i].Submit == time.Duration(second)*time.Second {
-				if p.pin != nil {
+				if pools, is := p.Decider.(typePools); is {
 					spec := *jobs[i].job(jobs[i].ID)
 					spec.Speeds = jobs[i].speeds()
-					jobs[i].pin = p.pin(literalSnapshot(active(), p, config, &estimator), spec)
+					jobs[i].pin = pools.assign(literalSnapshot(active(), p, config, &estimator), spec)
 				}
 				jobs[i].submitted, happened, due = true, true, true
 				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
@@ -308,7 +310,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 			spec.ResizeDelay = config.ScalingDelay
 		}
 		spec.FreeResizes = spec.RestartTime == 0
-		for n := len(job.restarts) - 1; p.Decide == nil && n >= 0 && n >= len(job.restarts)-3; n-- {
+		for n := len(job.restarts) - 1; !isRule(p) && n >= 0 && n >= len(job.restarts)-3; n-- {
 			spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(job.trained-job.restarts[n])*time.Second)
 		}
 		if p.Name == "greedy-eta" {
@@ -331,6 +333,12 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 	return s
 }
 
+// isRule reports whether a policy is a Rule, which has no restart budget.
+func isRule(p Policy) bool {
+	_, is := p.Decider.(Rule)
+	return is
+}
+
 // policiesThat returns the policies for which a condition is true.
 func policiesThat(current func(Policy) bool) []Policy {
 	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !current(p) })
@@ -343,8 +351,8 @@ func TestRunEqualsReference(t *testing.T) {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
 	})
 	typed := append(policiesThat(func(p Policy) bool { return p.knowsTypes() }), Policy{
-		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, decideTypes: arbitrary,
-	}, Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, decideTypes: arbitrary})
+		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, Decider: typeRule(arbitrary),
+	}, Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, Decider: typeRule(arbitrary)})
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")

@@ -113,7 +113,7 @@ func (j *simulatedJob) changeMachines(now time.Duration) {
 // checkMachines returns an error if the policy does not support the size limits, or if the machines have
 // no place for a job alone.
 func (w *Workload) checkMachines(policy *Policy, config *Config) error {
-	progress := policy.Decide == nil && policy.Options.Objective == solver.ObjectiveProgress
+	progress := policy.Options().Objective == solver.ObjectiveProgress
 	switch {
 	case !config.onMachines() || policy.Name == RecordedPolicy:
 		return nil

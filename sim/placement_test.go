@@ -229,7 +229,7 @@ func TestPlacementEqualsReference(t *testing.T) {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
 	})
 	limitable := slices.DeleteFunc(slices.Clone(policies), func(p Policy) bool {
-		return p.NeedsTeams || p.Decide == nil && p.Options.Objective != solver.ObjectiveTotalTime
+		return p.NeedsTeams || !isRule(p) && p.Options().Objective != solver.ObjectiveTotalTime
 	})
 	allocator := newAllocator()
 	ran, reduced, moved := 0, 0, 0
@@ -265,7 +265,7 @@ func TestPlacementEqualsReference(t *testing.T) {
 		if *got.Unplaced != unplaced {
 			t.Errorf("%s: %d decisions have no placement; want %d", p.Name, *got.Unplaced, unplaced)
 		}
-		if limited && !config.NeverMove && unplaced > 0 && p.Decide == nil {
+		if limited && !config.NeverMove && unplaced > 0 && !isRule(p) {
 			t.Errorf("%s: %d decisions within %v have no placement", p.Name, unplaced, config.SizeLimits)
 		}
 		ran++

@@ -17,22 +17,16 @@ type Allocator interface {
 	FillIdle(context.Context, *solver.Snapshot) (solver.Decision, error)
 }
 
-// Policy decides how many nodes every job has. Policies returns all built-in ones. Without Open, a Policy has no
-// state and depends on the snapshot only.
+// Policy is a Decider with what modifies its input and its times. Policies returns all built-in ones.
 type Policy struct {
 	// Name identifies the policy in flags and results.
 	Name string
 	// Description describes the policy in one line.
 	Description string
-	// Options are the options of calls of the Allocator. They are used if Decide is nil.
-	Options solver.Options
+	// Decider makes the decisions. It is nil for RecordedPolicy only.
+	Decider Decider
 	// Prepare, if set, modifies a snapshot before each decision. It receives the teams of the pool.
 	Prepare func(*solver.Snapshot, []solver.Group)
-	// Decide, if set, makes the decisions instead of the Allocator.
-	Decide Rule
-	// Open, if set, returns an Allocator that makes the decisions of one run, and a function that is called
-	// after the run. Such a policy may have a state.
-	Open func() (Allocator, func() error, error)
 	// FixedSize makes the requested number of nodes the only legal size of every job.
 	FixedSize bool
 	// UserLimits replaces the remaining ETA of every job with what is left of its user limit. It requires
@@ -55,28 +49,44 @@ type Policy struct {
 	Rounds time.Duration
 	// Partitioned divides the pool among the teams and applies the policy to each partition.
 	Partitioned bool
-
-	// pin, if set, chooses the node type of a submitted job, given a snapshot of the active jobs.
-	// Every node type is then a separate pool.
-	pin func(*solver.Snapshot, solver.Job) string
-	// decideTypes, if set, makes the decisions for node types instead of the Allocator.
-	decideTypes func(context.Context, *solver.Snapshot, []jobHistory) ([]allocation, Decision, error)
 }
-
-// jobHistory is what Sia's rule needs to know of a job in addition to a snapshot.
-type jobHistory struct {
-	restarts   int  // resizes after the start
-	maxNodes   int  // the largest number of nodes so far
-	restarting bool // whether the job is restarting now
-}
-
-// Rule returns the option of every job of a valid snapshot, in the order of its jobs, which is the
-// order of submission. Each option is a legal size or no nodes. Their sum fits the pool.
-type Rule func(*solver.Snapshot) []solver.Option
 
 // Optimizes reports whether the policy computes optimal decisions.
 func (p *Policy) Optimizes() bool {
-	return p.Name != RecordedPolicy && p.Decide == nil && p.Open == nil && p.Options.Backend != solver.BackendGreedy
+	switch d := p.Decider.(type) {
+	case Request:
+		return d.Options.Backend != solver.BackendGreedy
+	case typePools, typeRule:
+		return true
+	}
+	return false
+}
+
+// Options returns the options of the calls of an Allocator, or none if the policy makes no such calls.
+func (p *Policy) Options() solver.Options {
+	switch d := p.Decider.(type) {
+	case Request:
+		return d.Options
+	case typePools:
+		return d.Options
+	case Session:
+		return d.Options
+	}
+	return solver.Options{}
+}
+
+// SetOptions replaces the options. It must not be called for a policy that makes no calls of an Allocator.
+func (p *Policy) SetOptions(o solver.Options) {
+	switch d := p.Decider.(type) {
+	case typePools:
+		d.Options = o
+		p.Decider = d
+	case Session:
+		d.Options = o
+		p.Decider = d
+	default:
+		p.Decider = Request{Options: o}
+	}
 }
 
 // Optimizes reports whether the named policy computes optimal decisions. It returns false for an
@@ -88,7 +98,8 @@ func Optimizes(name string) bool {
 
 // PassesSnapshots reports whether the policy passes snapshots to the Allocator without changes.
 func (p *Policy) PassesSnapshots() bool {
-	return p.Decide == nil && p.Open == nil && p.Prepare == nil && !p.FixedSize && !p.Partitioned && p.Name != RecordedPolicy
+	_, requests := p.Decider.(Request)
+	return requests && p.Prepare == nil && !p.FixedSize && !p.Partitioned
 }
 
 // Policies returns all policies. Policies that need teams or node types are last.
@@ -103,34 +114,34 @@ func Policies() []Policy {
 	steady := totalTime(fifo)
 	steady.TotalTime.ResizePrice = new(15 * time.Second)
 	policies := []Policy{
-		{Name: "optimal", Options: paper(exact, fifo), Description: "the optimum of the paper's model, by the embedded exact backend"},
-		{Name: "optimal-cbc", Options: paper(solver.BackendCBC, fifo), Description: "the same, by CBC"},
-		{Name: "optimal-highs", Options: paper(solver.BackendHiGHS, fifo), Description: "the same, by HiGHS"},
-		{Name: "optimal-optimized", Options: paper(exact, solver.AdmissionOptimized), Description: "the optimum if queued jobs may be left waiting"},
-		{Name: "optimal-preemptive", Options: paper(exact, solver.AdmissionPreemptive), Description: "the optimum if running jobs may be preempted as well"},
-		{Name: "optimal-event", Options: paper(exact, fifo), EveryEvent: true, Description: "optimal with an additional decision after every submission and completion"},
+		{Name: "optimal", Decider: Request{paper(exact, fifo)}, Description: "the optimum of the paper's model, by the embedded exact backend"},
+		{Name: "optimal-cbc", Decider: Request{paper(solver.BackendCBC, fifo)}, Description: "the same, by CBC"},
+		{Name: "optimal-highs", Decider: Request{paper(solver.BackendHiGHS, fifo)}, Description: "the same, by HiGHS"},
+		{Name: "optimal-optimized", Decider: Request{paper(exact, solver.AdmissionOptimized)}, Description: "the optimum if queued jobs may be left waiting"},
+		{Name: "optimal-preemptive", Decider: Request{paper(exact, solver.AdmissionPreemptive)}, Description: "the optimum if running jobs may be preempted as well"},
+		{Name: "optimal-event", Decider: Request{paper(exact, fifo)}, EveryEvent: true, Description: "optimal with an additional decision after every submission and completion"},
 		{
-			Name: "total-time", Options: totalTime(solver.AdmissionStartFirst), EveryEvent: true, Teams: true,
+			Name: "total-time", Decider: Request{totalTime(solver.AdmissionStartFirst)}, EveryEvent: true, Teams: true,
 			Description: "the minimum mean JCT, with decisions after submissions and completions too; may pause jobs",
 		},
 		{
-			Name: "total-time-waiting", Options: totalTime(solver.AdmissionOptimized), EveryEvent: true, Teams: true,
+			Name: "total-time-waiting", Decider: Request{totalTime(solver.AdmissionOptimized)}, EveryEvent: true, Teams: true,
 			Description: "total-time that never pauses jobs and may leave queued jobs waiting",
 		},
-		{Name: "total-time-steady", Options: steady, Teams: true, Description: "the minimum mean JCT with a decision every 5 minutes, first in, first out"},
-		{Name: "greedy", Options: paper(solver.BackendGreedy, fifo), Description: "the baseline of the paper; ranks by training time"},
-		{Name: "greedy-eta", Options: paper(solver.BackendGreedy, fifo), Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
+		{Name: "total-time-steady", Decider: Request{steady}, Teams: true, Description: "the minimum mean JCT with a decision every 5 minutes, first in, first out"},
+		{Name: "greedy", Decider: Request{paper(solver.BackendGreedy, fifo)}, Description: "the baseline of the paper; ranks by training time"},
+		{Name: "greedy-eta", Decider: Request{paper(solver.BackendGreedy, fifo)}, Prepare: rankByETA, Description: "greedy that ranks by remaining ETA"},
 		{Name: RecordedPolicy, Description: "the recorded schedule: start_s and duration_s of the trace, regardless of the pool"},
-		{Name: "fifo", Decide: greedy.FillIdle, FixedSize: true, Description: "fixed sizes, in the order of submission"},
+		{Name: "fifo", Decider: Rule(greedy.FillIdle), FixedSize: true, Description: "fixed sizes, in the order of submission"},
 		{
-			Name: BackfillPolicy, Decide: backfill, FixedSize: true, UserLimits: true, EveryEvent: true,
+			Name: BackfillPolicy, Decider: Rule(backfill), FixedSize: true, UserLimits: true, EveryEvent: true,
 			Description: "fifo with EASY backfill by the user limits (limit_s, by default twice the duration), like Slurm",
 		},
-		{Name: "srpt", Decide: shortestRemaining, FixedSize: true, Description: "fixed sizes, shortest remaining processing time first, preemptive"},
-		{Name: MaxMinPolicy, Decide: maxMin, Description: "max-min fair shares, rounded to legal sizes"},
-		{Name: "hesrpt", Decide: heSRPT(fifo), Description: "heSRPT, optimal mean JCT for divisible nodes, rounded to legal sizes"},
+		{Name: "srpt", Decider: Rule(shortestRemaining), FixedSize: true, Description: "fixed sizes, shortest remaining processing time first, preemptive"},
+		{Name: MaxMinPolicy, Decider: Rule(maxMin), Description: "max-min fair shares, rounded to legal sizes"},
+		{Name: "hesrpt", Decider: heSRPT(fifo), Description: "heSRPT, optimal mean JCT for divisible nodes, rounded to legal sizes"},
 		{
-			Name: "hesrpt-event", Decide: heSRPT(solver.AdmissionStartFirst), EveryEvent: true,
+			Name: "hesrpt-event", Decider: heSRPT(solver.AdmissionStartFirst), EveryEvent: true,
 			Description: "hesrpt with decisions after submissions and completions too; may pause jobs",
 		},
 	}
@@ -165,56 +176,6 @@ func PolicyNames(policies []Policy) []string {
 		names[i] = policies[i].Name
 	}
 	return names
-}
-
-// decide returns the new allocation of every job and the facts of the decision. observe may be nil;
-// otherwise it is called with a decision of the Allocator.
-func (p *Policy) decide(
-	ctx context.Context, allocator Allocator, s *solver.Snapshot, histories []jobHistory, budget time.Duration, observe Observer,
-) (allocations []allocation, decision Decision, err error) {
-	switch {
-	case p.Decide != nil:
-		start := time.Now()
-		allocations = optionAllocations(s, p.Decide(s))
-		decision = Decision{SolveTime: time.Since(start), Reason: solver.ReasonHeuristic}
-	case p.decideTypes != nil:
-		allocations, decision, err = p.decideTypes(ctx, s, histories)
-	case p.pin != nil:
-		allocations, decision, err = p.allocatePools(ctx, allocator, s, budget, observe)
-	default:
-		allocations, decision, err = p.allocate(ctx, allocator, s, budget, observe)
-	}
-	if err != nil {
-		return nil, decision, err
-	}
-	decision.Jobs = len(s.Jobs)
-	return allocations, decision, checkAllocations(s, allocations)
-}
-
-func (p *Policy) allocate(
-	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
-) ([]allocation, Decision, error) {
-	options := p.Options
-	options.TimeBudget = budget
-	if !p.EveryEvent {
-		options = options.WithCadence(s.Horizon.Step)
-	}
-	options.NoBound = true // A simulation does not use the bound of a greedy decision.
-	decision, err := allocator.Allocate(ctx, s, options)
-	if err != nil {
-		return nil, Decision{}, err
-	}
-	if observe != nil && p.Open == nil {
-		observe(s, decision)
-	}
-	report := decision.Report
-	for _, attempt := range report.Attempts {
-		// A fallback backend would make the results of this policy misleading.
-		if attempt.Backend == p.Options.Backend && attempt.Outcome == solver.OutcomeUnavailable {
-			return nil, Decision{}, fmt.Errorf("the backend is unavailable: %s", attempt.Detail)
-		}
-	}
-	return allocationsOf(decision), Decision{SolveTime: report.SolveTime, Reason: report.Reason, Prices: report.NodePrices}, nil
 }
 
 // fillIdle returns the allocation of every job after the regular-time rule.
@@ -275,31 +236,31 @@ func teamPolicies() []Policy {
 	options := totalTime(solver.AdmissionStartFirst)
 	return []Policy{
 		{
-			Name: PartitionsPolicy, Options: options, EveryEvent: true, NeedsTeams: true, Partitioned: true,
+			Name: PartitionsPolicy, Decider: Request{options}, EveryEvent: true, NeedsTeams: true, Partitioned: true,
 			Description: "total-time in a partition of the pool for every team, by quota",
 		},
 		{
-			Name: "fifo-partitions", Decide: greedy.FillIdle, FixedSize: true, NeedsTeams: true, Partitioned: true,
+			Name: "fifo-partitions", Decider: Rule(greedy.FillIdle), FixedSize: true, NeedsTeams: true, Partitioned: true,
 			Description: "fixed sizes, in the order of submission, in a partition of the pool for every team",
 		},
 		{
-			Name: "borrowing", Decide: borrowing, FixedSize: true, Teams: true, NeedsTeams: true, EveryEvent: true,
+			Name: "borrowing", Decider: Rule(borrowing), FixedSize: true, Teams: true, NeedsTeams: true, EveryEvent: true,
 			Description: "fixed sizes, teams borrow unused quota until its owner reclaims it, like Kueue",
 		},
 		{
-			Name: "borrowing-waiting", Decide: borrowingWaiting, FixedSize: true, Teams: true, NeedsTeams: true, EveryEvent: true,
+			Name: "borrowing-waiting", Decider: Rule(borrowingWaiting), FixedSize: true, Teams: true, NeedsTeams: true, EveryEvent: true,
 			Description: "borrowing without preemption, so that teams may wait for their quotas",
 		},
 		{
-			Name: "total-time-open", Options: options, EveryEvent: true,
+			Name: "total-time-open", Decider: Request{options}, EveryEvent: true,
 			Description: "total-time in one pool for all teams, without regard to teams",
 		},
 		{
-			Name: "total-time-weights", Options: options, EveryEvent: true, Prepare: weighTeams, NeedsTeams: true,
+			Name: "total-time-weights", Decider: Request{options}, EveryEvent: true, Prepare: weighTeams, NeedsTeams: true,
 			Description: "total-time with a weight for each team instead of limits: its quota per active job",
 		},
 		{
-			Name: "total-time-usage", Options: options, EveryEvent: true, OverTime: true, NeedsTeams: true,
+			Name: "total-time-usage", Decider: Request{options}, EveryEvent: true, OverTime: true, NeedsTeams: true,
 			Description: "total-time with higher weights for teams that used less than their quotas lately, instead of limits",
 		},
 	}

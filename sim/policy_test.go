@@ -37,7 +37,7 @@ func TestSnapshotTimes(t *testing.T) {
 	var got []times
 	// Job b is submitted at 100 s. Job a has the node at 101 s, 300 s and 900 s. Job b has it at 600 s and
 	// from 1200 s on.
-	p := Policy{Name: "given", EveryEvent: true, Decide: func(s *solver.Snapshot) []solver.Option {
+	p := Policy{Name: "given", EveryEvent: true, Decider: Rule(func(s *solver.Snapshot) []solver.Option {
 		options := make([]solver.Option, len(s.Jobs))
 		if len(s.Jobs) == 1 {
 			return solver.Nodes(1)
@@ -46,7 +46,7 @@ func TestSnapshotTimes(t *testing.T) {
 		got = append(got, times{b.TrainingTime, b.WaitingTime, b.RestartTime})
 		options[[]int{0, 0, 1, 0, 1}[len(got)-1]].Nodes = 1
 		return options
-	}}
+	})}
 	// With restarts of 30 s, b has trained for 270 s at 900 s and completes at 1240 s.
 	run(t, p, config, job("a", 0, 900*second), job("b", 100*second, 280*second))
 	const restart = 30 * second
@@ -112,13 +112,13 @@ func TestSnapshot(t *testing.T) {
 // TestRuleHasNoRestartBudget checks that max-min and other rules are not restricted by restarts.
 func TestRuleHasNoRestartBudget(t *testing.T) {
 	resizes := 0
-	alternate := Policy{Name: "alternate", Decide: func(s *solver.Snapshot) []solver.Option {
+	alternate := Policy{Name: "alternate", Decider: Rule(func(s *solver.Snapshot) []solver.Option {
 		if s.Jobs[0].RecentRestarts != nil {
 			t.Errorf("after %d resizes, the restarts are %v", resizes, s.Jobs[0].RecentRestarts)
 		}
 		resizes++
 		return []solver.Option{solver.NewOption(0, 1+resizes%2)}
-	}}
+	})}
 	config := DefaultConfig(2)
 	config.RestartTime = 60 * second
 	run(t, alternate, config, job("a", 0, time.Hour))

@@ -31,9 +31,9 @@ func Run(ctx context.Context, workload Workload, policy Policy, config Config, a
 		config.Frequency, config.Round = policy.Rounds, policy.Rounds
 	}
 	end := func() error { return nil }
-	if policy.Open != nil {
+	if session, is := policy.Decider.(Session); is {
 		var err error
-		if allocator, end, err = policy.Open(); err != nil {
+		if allocator, end, err = session.Open(); err != nil {
 			return nil, fmt.Errorf("%s: %w", policy.Name, err)
 		}
 	}
@@ -206,8 +206,8 @@ func (s *simulation) endJobs() bool {
 func (s *simulation) submitJobs() bool {
 	before := s.arriving
 	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
-		if s.policy.pin != nil {
-			s.jobs[s.arriving].pin = s.policy.pin(s.snapshot(), s.jobs[s.arriving].spec)
+		if pools, is := s.policy.Decider.(typePools); is {
+			s.jobs[s.arriving].pin = pools.assign(s.snapshot(), s.jobs[s.arriving].spec)
 		}
 		s.active = append(s.active, s.arriving)
 		s.jobs[s.arriving].arrive(s.now)
@@ -303,11 +303,10 @@ func (s *simulation) rebalance(ctx context.Context) error {
 	if limit := s.config.MaxDecisions; limit > 0 && s.decisionCount >= limit {
 		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, limit, s.config.Frequency)
 	}
-	snapshot, histories := s.snapshot(), []jobHistory(nil)
-	if s.policy.decideTypes != nil {
-		histories = s.histories()
-	}
-	allocations, decision, err := s.policy.decide(ctx, s.allocator, snapshot, histories, s.config.DecisionBudget, s.config.Observe)
+	snapshot := s.snapshot()
+	allocations, decision, err := s.policy.decide(ctx, &moment{
+		snapshot: snapshot, allocator: s.allocator, histories: s.histories, budget: s.config.DecisionBudget, observe: s.config.Observe,
+	})
 	if err != nil {
 		return err
 	}
@@ -344,6 +343,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		Horizon:    s.horizon,
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
+	_, isRule := s.policy.Decider.(Rule)
 	if s.policy.Teams {
 		snapshot.Groups = s.config.Groups
 	}
@@ -362,7 +362,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		spec.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
 		spec.ResizeDelay = job.delay
 		spec.RestartTime = job.restart
-		if s.policy.Decide == nil { // A Rule has no restart budget.
+		if !isRule { // A Rule has no restart budget.
 			spec.RecentRestarts = job.recentRestarts()
 		}
 		if s.policy.FixedSize {

@@ -19,7 +19,7 @@ const second = time.Second
 
 // allocate returns a policy that allocates the nodes that a function returns for a number of jobs.
 func allocate(nodes func(jobs int) []int) Policy {
-	return Policy{Name: "given", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) }}
+	return Policy{Name: "given", Decider: Rule(func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) })}
 }
 
 // times returns the start and completion times of a job, in seconds.
@@ -217,7 +217,7 @@ func TestPreemptedJobKeepsQueuePosition(t *testing.T) {
 	// Job a is preempted for c at 300. After c completes, a starts before b, which was submitted later but
 	// waited in the queue for longer.
 	decision := 0
-	p := Policy{Name: "given", FixedSize: true, Decide: func(s *solver.Snapshot) []solver.Option {
+	p := Policy{Name: "given", FixedSize: true, Decider: Rule(func(s *solver.Snapshot) []solver.Option {
 		decision++
 		options := make([]solver.Option, len(s.Jobs))
 		if decision == 2 {
@@ -226,7 +226,7 @@ func TestPreemptedJobKeepsQueuePosition(t *testing.T) {
 			options[0].Nodes = 1
 		}
 		return options
-	}}
+	})}
 	result := run(t, p, DefaultConfig(1),
 		job("a", 0, 310*second), job("b", 1*second, 10*second), job("c", 2*second, 10*second))
 	var got [][2]int64

@@ -66,7 +66,9 @@ func TestTotalTimeNearIndependentSimulator(t *testing.T) {
 	} {
 		w := sharedWorkload(t, test.trace)
 		p := policy(t, "total-time")
-		p.Options.TotalTime.SharePrice = new(0.0) // The other simulator has no share price, and resizes pay for themselves within 900 s.
+		options := p.Options()
+		options.TotalTime.SharePrice = new(0.0) // The other simulator has no share price, and resizes pay for themselves within 900 s.
+		p.SetOptions(options)
 		result, err := Run(t.Context(), w, p, DefaultConfig(test.nodes), allocator)
 		if err != nil {
 			t.Fatal(err)

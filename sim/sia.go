@@ -21,6 +21,13 @@ const (
 	siaWorkPerCheck = 1e6   // work of the solver between two checks of the context
 )
 
+// typeRule returns the allocations of the jobs of a snapshot with node types, given their histories.
+type typeRule func(context.Context, *solver.Snapshot, []jobHistory) ([]allocation, Decision, error)
+
+func (r typeRule) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+	return r(ctx, m.snapshot, m.histories())
+}
+
 // siaOption is a possible allocation of a job and its value.
 type siaOption struct {
 	allocation
@@ -29,7 +36,7 @@ type siaOption struct {
 
 // sia returns the rule of Sia, which maximizes the sum of the values of the allocations. With ramps, a
 // job starts on one node and may have at most twice its largest number of nodes so far.
-func sia(ramps bool) func(context.Context, *solver.Snapshot, []jobHistory) ([]allocation, Decision, error) {
+func sia(ramps bool) typeRule {
 	return func(ctx context.Context, s *solver.Snapshot, histories []jobHistory) ([]allocation, Decision, error) {
 		start := time.Now()
 		options := make([][]siaOption, len(s.Jobs))

@@ -363,7 +363,9 @@ func TestWeightsAreNoQuotas(t *testing.T) {
 				jobs = append(jobs, inTeam("b", job(fmt.Sprint("short ", i), 0, time.Hour)))
 			}
 			p := policy(t, test.policy)
-			p.Options.TotalTime.QuotaPrice = test.price
+			options := p.Options()
+			options.TotalTime.QuotaPrice = test.price
+			p.SetOptions(options)
 			run(t, p, config, jobs...)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -20,19 +19,19 @@ func typePolicies() []Policy {
 	options := totalTime(solver.AdmissionStartFirst)
 	return []Policy{
 		{
-			Name: TypePartitionsPolicy, Options: options, EveryEvent: true, NeedsTypes: true, pin: fastestAtItsShare,
+			Name: TypePartitionsPolicy, Decider: typePools{Request{options}, fastestAtItsShare}, EveryEvent: true, NeedsTypes: true,
 			Description: "total-time in a separate pool for every node type; jobs are assigned to a type at submission",
 		},
 		{
-			Name: "type-kept", Options: options, EveryEvent: true, NeedsTypes: true, KeepsType: true,
+			Name: "type-kept", Decider: Request{options}, EveryEvent: true, NeedsTypes: true, KeepsType: true,
 			Description: "total-time without changes of the node type of a job",
 		},
 		{
-			Name: "sia", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, decideTypes: sia(false),
+			Name: "sia", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, Decider: sia(false),
 			Description: "the optimum of Sia's objective every minute, with known speeds",
 		},
 		{
-			Name: "sia-ramp", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, decideTypes: sia(true),
+			Name: "sia-ramp", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, Decider: sia(true),
 			Description: "sia with its scale-up rule: jobs start on one node and at most double their largest size",
 		},
 	}
@@ -40,7 +39,8 @@ func typePolicies() []Policy {
 
 // knowsTypes reports whether the policy supports node types.
 func (p *Policy) knowsTypes() bool {
-	return p.NeedsTypes || p.Teams && !p.NeedsTeams || p.Open != nil
+	_, session := p.Decider.(Session)
+	return p.NeedsTypes || p.Teams && !p.NeedsTeams || session
 }
 
 // speedsOn returns the speeds of a job restricted to one node type.
@@ -107,11 +107,16 @@ func speedOfShare(job *solver.Job, pool int, nodes float64) float64 {
 	return speed
 }
 
-// allocatePools makes a decision of the Allocator for each node type as a separate pool, with the jobs
-// that are pinned to it. The decisions count as one.
-func (p *Policy) allocatePools(
-	ctx context.Context, allocator Allocator, s *solver.Snapshot, budget time.Duration, observe Observer,
-) ([]allocation, Decision, error) {
+// typePools calls the Allocator for each node type as a separate pool, with the jobs that are assigned to it.
+type typePools struct {
+	Request
+	// assign chooses the node type of a submitted job, given a snapshot of the active jobs.
+	assign func(*solver.Snapshot, solver.Job) string
+}
+
+// decide returns the decisions about all pools, which count as one.
+func (p typePools) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+	s := m.snapshot
 	allocations := make([]allocation, len(s.Jobs))
 	all := Decision{Reason: solver.ReasonOptimal, Prices: make([]float64, len(s.NodeTypes))}
 	for n := range s.NodeTypes {
@@ -129,7 +134,9 @@ func (p *Policy) allocatePools(
 		if len(pinned) == 0 {
 			continue
 		}
-		there, decision, err := p.allocate(ctx, allocator, &pool, budget, observe)
+		in := *m
+		in.snapshot = &pool
+		there, decision, err := p.Request.decide(ctx, &in)
 		if err != nil {
 			return nil, all, err
 		}

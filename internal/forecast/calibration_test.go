@@ -69,7 +69,7 @@ func TestForecastIsCalibrated(t *testing.T) {
 		})
 		s, now := snapshots[middle], result.Decisions[middle].At
 		for n, arrivals := range []float64{rate, 0} {
-			f, err := a.Forecast(t.Context(), s, policy.Options, solver.ForecastOptions{
+			f, err := a.Forecast(t.Context(), s, policy.Options(), solver.ForecastOptions{
 				EveryEvent: true, Cadence: config.Frequency, ArrivalsPerHour: arrivals, Seed: seed, Until: until,
 			})
 			if err != nil || !f.Complete {

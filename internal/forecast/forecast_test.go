@@ -149,7 +149,7 @@ func workLeft(w *sim.Workload, s *solver.Snapshot) ([]time.Duration, bool) {
 // checkForecast compares a forecast without errors with a simulation of its one sample.
 func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, policy sim.Policy, want sim.Future) {
 	t.Helper()
-	got, err := a.Forecast(t.Context(), s, policy.Options, solver.ForecastOptions{EveryEvent: policy.EveryEvent})
+	got, err := a.Forecast(t.Context(), s, policy.Options(), solver.ForecastOptions{EveryEvent: policy.EveryEvent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -580,7 +580,7 @@ func TestCompletionBeyondMaxDuration(t *testing.T) {
 func TestMaxDecisions(t *testing.T) {
 	t.Parallel()
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
-	idle := sim.Policy{Name: "idle", Decide: func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) }}
+	idle := sim.Policy{Name: "idle", Decider: sim.Rule(func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) })}
 	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
 	got, err := sim.Forecast(t.Context(), s, sim.ForecastInput{Work: work}, idle, time.Second, solver.MaxForecastSpan, nil)
 	if err != nil || !got.Cut || got.Decisions != sim.MaxDecisions {
@@ -598,7 +598,7 @@ func TestMemoryOfSamples(t *testing.T) {
 		work = append(work, time.Minute)
 	}
 	s = s.WithDefaults()
-	one := sim.Policy{Name: "one", Decide: func(s *solver.Snapshot) []solver.Option { return slices.Repeat(solver.Nodes(1), len(s.Jobs)) }}
+	one := sim.Policy{Name: "one", Decider: sim.Rule(func(s *solver.Snapshot) []solver.Option { return slices.Repeat(solver.Nodes(1), len(s.Jobs)) })}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -34,10 +34,12 @@ const ServicePrefix = "grpc:"
 func Policy(name, description string, open func() (Caller, func() error, error)) sim.Policy {
 	return sim.Policy{
 		Name: name, Description: description, EveryEvent: true,
-		Options: solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst},
-		Open: func() (sim.Allocator, func() error, error) {
-			call, end, err := open()
-			return allocator(call), end, err
+		Decider: sim.Session{
+			Options: solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst},
+			Open: func() (sim.Allocator, func() error, error) {
+				call, end, err := open()
+				return allocator(call), end, err
+			},
 		},
 	}
 }

@@ -92,7 +92,7 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 
 // optionsOf returns the options of a policy for a recorded snapshot.
 func optionsOf(p *sim.Policy, s *solver.Snapshot) solver.Options {
-	o := p.Options
+	o := p.Options()
 	o.TimeBudget = sim.DefaultDecisionBudget
 	if p.EveryEvent {
 		return o

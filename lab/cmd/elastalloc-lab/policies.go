@@ -77,10 +77,10 @@ func findPolicy(name string) (sim.Policy, error) {
 func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
 	names := elastalloc.DefaultBackends()
 	for _, policy := range policies {
-		if policy.Open != nil {
+		if _, session := policy.Decider.(sim.Session); session {
 			continue
 		}
-		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
+		for _, name := range elastalloc.BackendsFor(policy.Options().Backend) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

@@ -238,7 +238,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
 			Machines: f.machines.describe(configs), HasEligible: slices.ContainsFunc(trace, func(j sim.TraceJob) bool { return j.Eligible != nil }),
-			External: slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool { return p.Open == nil }),
+			External: slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool { _, session := p.Decider.(sim.Session); return !session }),
 		}
 		for i := range workload.Jobs {
 			if len(workload.Jobs[i].Recorded) == 0 {

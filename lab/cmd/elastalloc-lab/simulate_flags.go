@@ -152,8 +152,9 @@ func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, arg
 		}
 		used := false
 		for i := range policies {
-			if options := &policies[i].Options; options.Objective == solver.ObjectiveTotalTime {
+			if options := policies[i].Options(); options.Objective == solver.ObjectiveTotalTime {
 				used = setTotalTime(&options.TotalTime, name, f[name]) == nil
+				policies[i].SetOptions(options)
 			}
 		}
 		if !used {

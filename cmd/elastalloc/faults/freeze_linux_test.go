@@ -42,7 +42,7 @@ func TestFreeze(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(f.servers[0].PID(), syscall.SIGCONT) })
-	// Calls in turn wait for the frozen server at first, then the client skips it, and no call fails.
+	// Some calls wait for the frozen server at first, then the client skips it, and no call fails.
 	wait.Until(t, "a call to wait for the frozen server", func() bool { ask(1); return slow > 0 })
 	ask(200)
 	t.Logf("%d calls, %d waited for the frozen server", calls, slow)

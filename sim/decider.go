@@ -11,11 +11,11 @@ import (
 // Decider decides how many nodes every job has. It is a Request, a Rule or a Session, or decides about node types.
 type Decider interface {
 	// decide returns the allocation of every job and the facts of the decision.
-	decide(ctx context.Context, m *moment) ([]allocation, Decision, error)
+	decide(ctx context.Context, m *decisionInput) ([]allocation, Decision, error)
 }
 
-// moment is the state of a simulation at a decision.
-type moment struct {
+// decisionInput is the state of a simulation at a decision.
+type decisionInput struct {
 	snapshot  *solver.Snapshot
 	allocator Allocator
 	// histories returns the histories of the jobs of the snapshot.
@@ -36,7 +36,7 @@ type jobHistory struct {
 }
 
 // decide makes a checked decision of a policy.
-func (p *Policy) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+func (p *Policy) decide(ctx context.Context, m *decisionInput) ([]allocation, Decision, error) {
 	m.everyEvent = p.EveryEvent
 	allocations, decision, err := p.Decider.decide(ctx, m)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Policy) decide(ctx context.Context, m *moment) ([]allocation, Decision,
 // order of submission. Each option is a legal size or no nodes. Their sum fits the pool.
 type Rule func(*solver.Snapshot) []solver.Option
 
-func (r Rule) decide(_ context.Context, m *moment) ([]allocation, Decision, error) {
+func (r Rule) decide(_ context.Context, m *decisionInput) ([]allocation, Decision, error) {
 	start := time.Now()
 	allocations := optionAllocations(m.snapshot, r(m.snapshot))
 	return allocations, Decision{SolveTime: time.Since(start), Reason: solver.ReasonHeuristic}, nil
@@ -62,7 +62,7 @@ type Request struct {
 	Options solver.Options
 }
 
-func (r Request) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+func (r Request) decide(ctx context.Context, m *decisionInput) ([]allocation, Decision, error) {
 	options := r.Options
 	options.TimeBudget = m.budget
 	if !m.everyEvent {
@@ -94,7 +94,7 @@ type Session struct {
 	Open func() (Allocator, func() error, error)
 }
 
-func (s Session) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+func (s Session) decide(ctx context.Context, m *decisionInput) ([]allocation, Decision, error) {
 	m.observe = nil
 	return Request{s.Options}.decide(ctx, m)
 }

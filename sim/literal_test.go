@@ -167,7 +167,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		if fill {
 			nodes, err = fillIdle(t.Context(), allocator, snapshot)
 		} else {
-			nodes, _, err = p.decide(t.Context(), &moment{
+			nodes, _, err = p.decide(t.Context(), &decisionInput{
 				snapshot: snapshot, allocator: allocator, histories: func() []jobHistory { return histories }, budget: config.DecisionBudget,
 			})
 		}

@@ -304,7 +304,7 @@ func (s *simulation) rebalance(ctx context.Context) error {
 		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, limit, s.config.Frequency)
 	}
 	snapshot := s.snapshot()
-	allocations, decision, err := s.policy.decide(ctx, &moment{
+	allocations, decision, err := s.policy.decide(ctx, &decisionInput{
 		snapshot: snapshot, allocator: s.allocator, histories: s.histories, budget: s.config.DecisionBudget, observe: s.config.Observe,
 	})
 	if err != nil {

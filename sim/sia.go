@@ -24,7 +24,7 @@ const (
 // typeRule returns the allocations of the jobs of a snapshot with node types, given their histories.
 type typeRule func(context.Context, *solver.Snapshot, []jobHistory) ([]allocation, Decision, error)
 
-func (r typeRule) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+func (r typeRule) decide(ctx context.Context, m *decisionInput) ([]allocation, Decision, error) {
 	return r(ctx, m.snapshot, m.histories())
 }
 

@@ -115,7 +115,7 @@ type typePools struct {
 }
 
 // decide returns the decisions about all pools, which count as one.
-func (p typePools) decide(ctx context.Context, m *moment) ([]allocation, Decision, error) {
+func (p typePools) decide(ctx context.Context, m *decisionInput) ([]allocation, Decision, error) {
 	s := m.snapshot
 	allocations := make([]allocation, len(s.Jobs))
 	all := Decision{Reason: solver.ReasonOptimal, Prices: make([]float64, len(s.NodeTypes))}

@@ -23,6 +23,12 @@ func (s *snapshot) admit() ([]admissionClass, error) {
 	a := &admitter{snapshot: s, idle: s.available(), classes: make([]admissionClass, len(s.jobs))}
 	for _, g := range s.groups {
 		a.groupIdle = append(a.groupIdle, g.limit)
+		a.typeIdle = append(a.typeIdle, make([]int, len(s.nodes)))
+	}
+	for g, idle := range a.typeIdle {
+		for on := range idle {
+			idle[on] = s.groups[g].limitOn(on)
+		}
 	}
 	a.blocked = make([]bool, len(a.groupIdle))
 	a.minimums = make([]*profile, len(s.jobs))
@@ -70,6 +76,7 @@ type admitter struct {
 	minimums  []*profile     // where the smallest size of each required job was assigned
 	idle      []int          // nodes of each type, and of each size limit, that are not assigned
 	groupIdle []int          // nodes of each group's limit that are not assigned
+	typeIdle  [][]int        // the same of each group's limit per type
 	blocked   []bool         // groups in which a job waits because of the limit
 	running   [][]runningJob // by type and size limit, in the order of remaining work
 	tie       bool           // rounding decides the class of a job
@@ -102,11 +109,17 @@ func (a *admitter) isBlocked(j *job) (blocked bool) {
 // type and size limit: on the type of its current nodes if possible, otherwise on the type with the
 // most nodes. It returns nil if it fits nowhere, and for a frozen job, whose sizes may be missing.
 func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
+	return a.bestOf(j, nodes, func(*profile) bool { return true })
+}
+
+// bestOf is bestFit among the profiles for which allowed is true.
+func (a *admitter) bestOf(j *job, nodes []int, allowed func(*profile) bool) (best *profile) {
 	if j.frozen {
 		return nil
 	}
 	for _, p := range j.profiles {
 		switch {
+		case !allowed(p):
 		case slices.ContainsFunc(a.countedIn(j, p.nodeType, p.sizes[0]), func(n int) bool { return p.sizes[0] > nodes[n] }):
 		case j.currentNodes > 0 && p.nodeType == j.nodeType:
 			return p
@@ -115,6 +128,31 @@ func (a *admitter) bestFit(j *job, nodes []int) (best *profile) {
 		}
 	}
 	return best
+}
+
+// groupLeft returns the nodes of a type that the limits of a job's groups leave: of all types, and of this type.
+func (a *admitter) groupLeft(j *job, on int) (all, ofType int) {
+	all, ofType = unlimited, unlimited
+	for g := range a.withAncestors(j.group) {
+		all, ofType = min(all, a.groupIdle[g]), min(ofType, a.typeIdle[g][on])
+	}
+	return all, ofType
+}
+
+// neededInGroup returns the smallest size of a job on the types on which it fits an empty pool and the limits of its
+// groups per type, unlimited if there is none, and the smallest limit of its groups.
+func (a *admitter) neededInGroup(j *job, empty []int) (need, limit int) {
+	need, limit = unlimited, unlimited
+	for _, p := range j.profiles {
+		allowed := a.bestOf(j, empty, func(other *profile) bool { return other == p }) != nil
+		for g := range a.withAncestors(j.group) {
+			allowed, limit = allowed && p.sizes[0] <= a.groups[g].limitOn(p.nodeType), min(limit, a.groups[g].limit)
+		}
+		if allowed {
+			need = min(need, p.sizes[0])
+		}
+	}
+	return need, limit
 }
 
 // requireInOrder assigns smallest sizes to the jobs for which filter is true, in order, and reports
@@ -129,16 +167,33 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 		if j.frozen || a.classes[i] == required || !filter(j) || a.bestFit(j, empty) == nil {
 			continue
 		}
-		need, left, limit := j.profiles[0].sizes[0], unlimited, unlimited // With groups there is one profile.
-		for g := range a.withAncestors(j.group) {
-			left, limit = min(left, a.groupIdle[g]), min(limit, a.groups[g].limit)
+		need, limit := a.neededInGroup(j, empty)
+		if need == unlimited {
+			continue // The limits per type leave no type for it.
 		}
-		fit := a.bestFit(j, a.idle)
+		left, _ := a.groupLeft(j, 0)
+		fit := a.bestOf(j, a.idle, func(p *profile) bool {
+			all, ofType := a.groupLeft(j, p.nodeType)
+			return p.sizes[0] <= min(all, ofType)
+		})
+		// Without a group, the job would fit on these types.
+		onRows, needOnRows := false, unlimited
+		for _, on := range j.profiles {
+			if a.bestOf(j, a.idle, func(other *profile) bool { return other == on }) != nil {
+				onRows = true
+				if all, ofType := a.groupLeft(j, on.nodeType); on.sizes[0] > all && on.sizes[0] <= ofType {
+					needOnRows = min(needOnRows, on.sizes[0])
+				}
+			}
+		}
+		if need <= left {
+			need = needOnRows
+		}
 		switch {
-		case need > limit || p == queuePhase && a.isBlocked(j):
-		case need > left:
+		case p == queuePhase && a.isBlocked(j):
+		case fit == nil && (need > left && need != unlimited || onRows):
 			for g := range a.withAncestors(j.group) {
-				a.blocked[g] = a.blocked[g] || a.groupIdle[g] < need
+				a.blocked[g] = a.blocked[g] || need <= limit && a.groupIdle[g] < need
 			}
 		case fit == nil && p != runningPhase:
 			return false
@@ -160,6 +215,7 @@ func (a *admitter) require(i int, on *profile) {
 	}
 	for g := range a.withAncestors(j.group) {
 		a.groupIdle[g] -= on.sizes[0] // A limit that is not set is never used up.
+		a.typeIdle[g][on.nodeType] -= on.sizes[0]
 	}
 	a.classes[i], a.minimums[i] = required, on
 }
@@ -168,13 +224,18 @@ func (a *admitter) require(i int, on *profile) {
 // to none of them if these do not fit together. No job has been assigned a size before.
 func (a *admitter) requireTogether(filter func(j *job) bool) {
 	idle, groupIdle, empty := slices.Clone(a.idle), slices.Clone(a.groupIdle), a.available()
+	var typeIdle [][]int
+	for _, idle := range a.typeIdle {
+		typeIdle = append(typeIdle, slices.Clone(idle))
+	}
 	for i := range a.jobs {
 		if fit := a.bestFit(&a.jobs[i], empty); fit != nil && filter(&a.jobs[i]) {
 			a.require(i, fit)
 		}
 	}
-	if slices.Min(a.idle) < 0 || len(groupIdle) > 0 && slices.Min(a.groupIdle) < 0 {
-		a.idle, a.groupIdle = idle, groupIdle
+	exceeded := func(idle []int) bool { return len(idle) > 0 && slices.Min(idle) < 0 }
+	if exceeded(a.idle) || exceeded(a.groupIdle) || slices.ContainsFunc(a.typeIdle, exceeded) {
+		a.idle, a.groupIdle, a.typeIdle = idle, groupIdle, typeIdle
 		clear(a.classes)
 		clear(a.minimums)
 	}

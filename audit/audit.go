@@ -16,6 +16,7 @@
 //	search.go     the search for a better plan: the bound from prices, and what it leaves undecided
 //	paths.go      the candidate plans of one job
 //	limits.go     size limits: their validation, rows and reports
+//	groups.go     the rows of groups, if there are several node types or size limits
 //	tables.go     knapsack tables of decided jobs, merged up the tree of groups
 //	sweep.go      message passing, which tightens the bound
 //	program.go    the dynamic program over the undecided jobs

@@ -230,10 +230,10 @@ func TestWrongResponses(t *testing.T) {
 func TestKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[proto.Message]int{
-		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 7, &elastallocv1.SizeLimit{}: 3, &elastallocv1.SizeLimitReport{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 4,
+		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 7, &elastallocv1.SizeLimit{}: 3, &elastallocv1.SizeLimitReport{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 5, &elastallocv1.GroupTypeLimit{}: 2,
 		&elastallocv1.Job{}: 24, &elastallocv1.NodeType{}: 3, &elastallocv1.TypeSpeed{}: 4, &elastallocv1.NodeTypeReport{}: 4, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 10,
 		&elastallocv1.TotalTimeOptions{}: 10, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 8,
-		&elastallocv1.SolveReport{}: 16, &elastallocv1.GroupReport{}: 4, &elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
+		&elastallocv1.SolveReport{}: 16, &elastallocv1.GroupReport{}: 5, &elastallocv1.GroupTypeReport{}: 4, &elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
 	} {
 		d := m.ProtoReflect().Descriptor()
 		if got := d.Fields().Len(); got != want {
@@ -420,7 +420,7 @@ func FuzzCheck(f *testing.F) {
 // must not be refuted, and a worse plan must not be confirmed as optimal.
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
-	compared, open := 0, 0
+	compared, shared, open := 0, 0, 0
 	for seed := range uint64(iterations(600, 100_000)) {
 		d := newGenerator(seed)
 		m := newModel(t, d.small())
@@ -478,9 +478,14 @@ func TestExhaustive(t *testing.T) {
 		if got.Verdict != audit.Refuted {
 			t.Errorf("seed %d: %v is %v; the optimum is %v\n%s", seed, less, got, optimum, protojson.Format(m.request))
 		}
-		compared++
+		if compared++; m.Rows != nil && m.Groups != nil {
+			shared++
+		}
 	}
-	t.Logf("%d worse plans, %d optima open", compared, open)
+	t.Logf("%d worse plans, %d of groups on types or within size limits, %d optima open", compared, shared, open)
+	if shared < compared/20 {
+		t.Errorf("%d plans of groups on types or within size limits are too few", shared)
+	}
 	if open*1000 > compared {
 		t.Errorf("%d optima are open", open)
 	}

@@ -268,11 +268,36 @@ func (d *decision) checkPlan() error {
 			occupied[g] += int(got.GetNodes())
 		}
 	}
-	for g, nodes := range d.groupNodes(d.plan, 0) {
+	for g, nodes := range d.groupNodes(d.plan) {
+		if err := d.checkTypesOf(g); err != nil {
+			return err
+		}
 		got, nodes, short := d.report.GetGroups()[g], min(occupied[g], math.MaxInt32), d.shortage(g, nodes)
 		if got.GetId() != d.groups[g].id || int(got.GetNodes()) != nodes || int(got.GetShort()) != short {
 			return refute("group %q occupies %d nodes and its shortage is %d; the report has %d and %d for group %q",
 				d.groups[g].id, nodes, short, got.GetNodes(), got.GetShort(), got.GetId())
+		}
+	}
+	return nil
+}
+
+// checkTypesOf checks the reported nodes of a group on the types with a limit.
+func (d *decision) checkTypesOf(g int) error {
+	of, reports := &d.groups[g], d.report.GetGroups()[g].GetTypes()
+	if len(reports) != len(of.typeLimits) {
+		return refute("the report of group %q has %d types; the request has %d", of.id, len(reports), len(of.typeLimits))
+	}
+	for n, l := range of.typeLimits {
+		id, nodes := d.types[l.nodeType].id, 0
+		for i, a := range d.allocations {
+			if a.GetNodeType() == id && slices.Contains(slices.Collect(d.withAncestors(d.jobs[i].group)), g) {
+				nodes += int(a.GetNodes())
+			}
+		}
+		nodes = min(nodes, math.MaxInt32)
+		if got := reports[n]; got.GetNodeType() != id || int(got.GetNodes()) != nodes || int(got.GetLimit()) != l.limit {
+			return refute("group %q occupies %d nodes of type %q with a limit of %d; the report has %d and %d for type %q",
+				of.id, nodes, id, l.limit, got.GetNodes(), got.GetLimit(), got.GetNodeType())
 		}
 	}
 	return nil

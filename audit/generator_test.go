@@ -55,7 +55,40 @@ func (d generator) small() *elastallocv1.AllocateRequest {
 			o.Admission = elastallocv1.Admission_ADMISSION_UNSPECIFIED
 		}
 	}
+	if r.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_PROGRESS && d.chance(2) {
+		d.share(s)
+	}
 	return r
+}
+
+// share adds groups to a request with node types or size limits. To one with groups, it adds size limits or one node
+// type. Half of the groups have limits on some types.
+func (d generator) share(s *elastallocv1.Snapshot) {
+	switch {
+	case s.GetGroups() == nil && len(s.GetNodeTypes()) > 0 || s.GetSizeLimits() != nil:
+		d.groups(s)
+		for _, j := range s.GetJobs() {
+			j.GroupId = fmt.Sprint("leaf-", d.IntN(3))
+		}
+	case s.GetGroups() == nil:
+		return
+	case d.chance(2):
+		d.sizeLimits(s)
+	default:
+		s.NodeTypes = []*elastallocv1.NodeType{{Id: "type-0", Nodes: s.GetTotalNodes()}}
+		for _, j := range s.GetJobs() {
+			if j.GetCurrentNodes() != 0 {
+				j.CurrentNodeType = "type-0"
+			}
+		}
+	}
+	for _, g := range s.GetGroups() {
+		for _, t := range s.GetNodeTypes() {
+			if d.chance(4) {
+				g.TypeLimits = append(g.TypeLimits, &elastallocv1.GroupTypeLimit{NodeType: t.GetId(), Limit: d.Int32N(8)})
+			}
+		}
+	}
 }
 
 // kept returns a job that keeps its nodes. Half of these jobs have no other fields than those that place the

@@ -33,7 +33,7 @@ func (l *sizeLimit) usage(j *job, nodeType, nodes int) int {
 // readSizeLimits reads the size limits. With one node type, node_type can be empty.
 func (s *snapshot) readSizeLimits(from *elastallocv1.Snapshot, r reader) {
 	limits := from.GetSizeLimits()
-	r.require(len(limits) == 0 || s.totalTime != nil && len(from.GetGroups()) == 0, "size_limits", "valid for OBJECTIVE_TOTAL_TIME without groups only")
+	r.require(len(limits) == 0 || s.totalTime != nil, "size_limits", "valid for OBJECTIVE_TOTAL_TIME only")
 	r.require(len(limits) <= maxSizeLimits, "size_limits", "too long")
 	for i, f := range limits {
 		of := r.in(f, "size_limits["+strconv.Itoa(i)+"]")
@@ -130,8 +130,8 @@ func (m *model) coupled() bool { return m.multipleTypes() || len(m.rowLimits) > 
 func (m *model) usageByRow(j *job, nodeType, nodes int) []int {
 	usage := make([]int, len(m.capacity))
 	usage[nodeType] = nodes
-	for n, l := range m.rowLimits {
-		usage[len(m.nodes)+n] = l.usage(j, nodeType, nodes)
+	for t := len(m.nodes); t < len(usage); t++ {
+		usage[t] = m.usageIn(t, j, nodeType, nodes)
 	}
 	return usage
 }
@@ -151,6 +151,21 @@ func (m *model) rowPrices(report *elastallocv1.SolveReport) []float64 {
 			prices[m.limitRows[n]] = max(0, prices[m.limitRows[n]]) + min(of.GetPrice(), math.MaxFloat64)
 		}
 	}
+	for n, r := range m.groupRows {
+		if r.group >= len(report.GetGroups()) || r.floor {
+			continue
+		}
+		of := report.GetGroups()[r.group]
+		price := &prices[len(m.nodes)+len(m.rowLimits)+n]
+		if r.nodeType == anyType {
+			*price = of.GetPrice()
+		}
+		for _, onType := range of.GetTypes() {
+			if r.nodeType != anyType && onType.GetNodeType() == m.types[r.nodeType].id {
+				*price = onType.GetPrice()
+			}
+		}
+	}
 	return prices
 }
 
@@ -167,6 +182,16 @@ const undecided = -1
 // undecided up to the type of their nodes, and then pass the rows of the limits.
 func (c *candidates) optionPaths() *paths {
 	g, vertices := &paths{vertices: []int{1}}, []pending{{size: undecided}}
+	counting := make([]uint64, len(c.capacity)) // the bit of each row that can count the member, 0 for other rows
+	bit := uint64(1)
+	for t := len(c.nodes); t < len(counting); t++ {
+		if len(c.usable[t]) > 1 {
+			if bit == 0 {
+				panic(aborted{"too many rows count one job"})
+			}
+			counting[t], bit = bit, bit<<1
+		}
+	}
 	for t := range c.capacity {
 		var next []pending
 		var arcs []arc
@@ -183,7 +208,7 @@ func (c *candidates) optionPaths() *paths {
 			switch {
 			case state.size != undecided:
 				n := 0
-				if bit := uint64(1) << max(0, t-len(c.nodes)); t >= len(c.nodes) && state.limits&bit != 0 {
+				if bit := counting[t]; state.limits&bit != 0 {
 					n, state.limits = state.size, state.limits&^bit
 				}
 				if state.limits == 0 {
@@ -197,7 +222,7 @@ func (c *candidates) optionPaths() *paths {
 				}
 				for _, n := range c.usable[t] {
 					if c.sizes[n] > 0 || last && c.canWait {
-						add(from, c.rowValue(c.member, t, n), n, c.pendingLimits(t, n))
+						add(from, c.rowValue(c.member, t, n), n, c.pendingLimits(counting, t, n))
 					}
 				}
 			}
@@ -209,10 +234,10 @@ func (c *candidates) optionPaths() *paths {
 }
 
 // pendingLimits returns what is pending after the row of a type in which a member has its n-th size.
-func (c *candidates) pendingLimits(nodeType, n int) (state pending) {
-	for row, l := range c.rowLimits {
-		if l.usage(c.job, nodeType, c.sizes[n]) > 0 {
-			state.size, state.limits = n, state.limits|1<<row
+func (c *candidates) pendingLimits(counting []uint64, nodeType, n int) (state pending) {
+	for t, bit := range counting {
+		if bit != 0 && c.usageIn(t, c.job, nodeType, c.sizes[n]) > 0 {
+			state.size, state.limits = n, state.limits|bit
 		}
 	}
 	return state

@@ -34,7 +34,7 @@ func TestSizeLimitRules(t *testing.T) {
 		"negative nodes":               {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodes": -1}`) + `}`, "size_limits[0].nodes"},
 		"twice":                        {totalTime + `"snapshot": {` + limits(`{"size": 2}`, `{"size": 2, "nodes": 1}`) + `}`, "size_limits[1].size"},
 		"objective of progress":        {`"options": {"objective": "OBJECTIVE_PROGRESS"}, "snapshot": {` + limits(`{"size": 2}`) + `}`, "size_limits"},
-		"groups":                       {totalTime + `"snapshot": {"groups": [{"id": "g"}], ` + limits(`{"size": 2}`) + `}`, "size_limits"},
+		"groups":                       {totalTime + `"snapshot": {"groups": [{"id": "g"}], ` + limits(`{"size": 2}`) + `}`, ""},
 		"each type":                    {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "x"}`, `{"size": 2, "nodeType": "y"}`) + `}`, ""},
 		"twice on a type":              {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "y"}`, `{"size": 2, "nodeType": "y"}`) + `}`, "size_limits[1].size"},
 		"no type of several":           {totalTime + `"snapshot": {` + types + limits(`{"size": 2}`) + `}`, "size_limits[0].node_type"},

@@ -21,6 +21,7 @@ type model struct {
 	*snapshot
 	capacity      []int        // of each row: first of the types in each step, then of size limits
 	rowLimits     []*sizeLimit // of each row after the rows of the types
+	groupRows     []groupRow   // of each row after those of size limits
 	limitRows     []int        // row of each size limit, or of a row that implies it; -1 if it cannot bind
 	members       []member
 	floors        []int   // of each group: the nodes below which it has a shortage
@@ -83,11 +84,6 @@ func newModel(s *snapshot, claim float64, report *elastallocv1.SolveReport, b *b
 	}
 	spare := slices.Clone(m.capacity)
 	m.addLimitRows(classes, b)
-	for t, price := range m.rowPrices(report) {
-		if price > 0 {
-			m.poolCost += min(price, math.MaxFloat64) * float64(m.capacity[t])
-		}
-	}
 	// What the smallest sizes of all members leave of each row, and of the limit of each group.
 	groupSpare := make([]int, len(s.groups))
 	for g := range s.groups {
@@ -105,6 +101,13 @@ func newModel(s *snapshot, claim float64, report *elastallocv1.SolveReport, b *b
 			groupSpare[g] -= j.sizes[0]
 		}
 		m.members = append(m.members, j)
+	}
+	m.setFloors(classes)
+	m.addGroupRows()
+	for t, price := range m.rowPrices(report) {
+		if price > 0 {
+			m.poolCost += min(price, math.MaxFloat64) * float64(m.capacity[t])
+		}
 	}
 	for i := range m.members {
 		m.members[i].addRows(m, spare, groupSpare)
@@ -162,16 +165,53 @@ func (m *model) newMember(i int, class admissionClass) member {
 	if m.totalTime == nil {
 		j.completionValue = j.weight
 	}
-	available := m.nodes[0] // With groups there is one node type.
-	for g := range m.withAncestors(j.group) {
-		available = min(available, m.groups[g].limit)
+	return j
+}
+
+// setFloors sets the floor of each group: its quota, but at most the sum of the largest sizes of its members, and the
+// nodes of the types that these can use. Members count that must get nodes, or that fit within all limits.
+func (m *model) setFloors(classes []admissionClass) {
+	types := make([][]bool, len(m.groups))
+	for g := range types {
+		types[g] = make([]bool, len(m.nodes))
 	}
-	for g := range m.withAncestors(j.group) {
-		if j.profiles[0].sizes[0] <= available {
-			m.floors[g] = min(m.floors[g]+slices.Max(j.sizes), m.groups[g].quota)
+	inRows := m.multipleTypes() || len(m.limits) > 0 // Sizes that exceed a row are left out then.
+	for i := range m.members {
+		j := &m.members[i]
+		largest, fits, uses := 0, classes[j.index] == required, make([]bool, len(m.nodes))
+		for _, p := range j.profiles {
+			for _, k := range p.sizes {
+				legal := k <= m.nodes[p.nodeType]
+				for n := range m.limits {
+					legal = legal && m.limits[n].usage(j.job, p.nodeType, k) <= m.limits[n].available
+				}
+				if legal || !inRows {
+					largest, uses[p.nodeType] = max(largest, k), true
+				}
+				for g := range m.withAncestors(j.group) {
+					legal = legal && k <= min(m.groups[g].limit, m.groups[g].limitOn(p.nodeType))
+				}
+				fits = fits || legal
+			}
+		}
+		for g := range m.withAncestors(j.group) {
+			if fits {
+				m.floors[g] = min(m.floors[g]+largest, m.groups[g].quota)
+				for on := range uses {
+					types[g][on] = types[g][on] || uses[on]
+				}
+			}
 		}
 	}
-	return j
+	for g := range m.floors {
+		nodes := 0
+		for on, used := range types[g] {
+			if used {
+				nodes += m.nodes[on]
+			}
+		}
+		m.floors[g] = min(m.floors[g], nodes)
+	}
 }
 
 // addRows computes the values of the sizes of a member, and which sizes fit in addition to the
@@ -185,7 +225,9 @@ func (j *member) addRows(m *model, spare, groupSpare []int) {
 			j.rows = append(j.rows, m.newSizeValues(j, t))
 		}
 		for g := range m.withAncestors(j.group) {
-			left = min(left, groupSpare[g])
+			if left = min(left, groupSpare[g]); m.multipleTypes() {
+				left = min(left, m.groups[g].limitOn(t))
+			}
 		}
 		usable := []int{0}
 		for n := 1; n < len(j.sizes) && j.sizes[n]-j.sizes[0] <= left; n++ {
@@ -195,10 +237,16 @@ func (j *member) addRows(m *model, spare, groupSpare []int) {
 		}
 		j.usable = append(j.usable, usable)
 	}
-	for _, l := range m.rowLimits {
-		j.usable = append(j.usable, append([]int{0}, slices.DeleteFunc(slices.Clone(j.usable[l.nodeType]), func(n int) bool {
-			return l.usage(j.job, l.nodeType, j.sizes[n]) == 0
-		})...))
+	for t := len(m.nodes) * m.steps; t < len(m.capacity); t++ {
+		usable := []int{0}
+		for n := 1; n < len(j.sizes); n++ {
+			if slices.ContainsFunc(j.profiles, func(p *profile) bool {
+				return slices.Contains(j.usable[p.nodeType], n) && m.usageIn(t, j.job, p.nodeType, j.sizes[n]) > 0
+			}) {
+				usable = append(usable, n)
+			}
+		}
+		j.usable = append(j.usable, usable)
 	}
 }
 
@@ -327,7 +375,7 @@ func (m *model) objective(plan [][]int) (upper, lower float64) {
 		v, of, _ := m.value(&m.members[i], plan[i])
 		sum, magnitude = sum+v, magnitude+of
 	}
-	for g, nodes := range m.groupNodes(plan, 0) {
+	for g, nodes := range m.groupNodes(plan) {
 		cost := m.quotaPrice * float64(m.shortage(g, nodes)-m.baseShortage[g])
 		sum, magnitude = sum-cost, magnitude+math.Abs(cost)
 	}
@@ -338,7 +386,7 @@ func (m *model) objective(plan [][]int) (upper, lower float64) {
 // rebase subtracts the value of a base plan from the values of all plans. Rounding errors are then
 // relative to the differences between plans, however large the terms of the base plan are.
 func (m *model) rebase(plan [][]int) {
-	for g, nodes := range m.groupNodes(plan, 0) {
+	for g, nodes := range m.groupNodes(plan) {
 		m.baseShortage[g] = m.shortage(g, nodes)
 	}
 	for i, nodes := range plan {
@@ -355,12 +403,16 @@ func (m *model) rebase(plan [][]int) {
 	}
 }
 
-// groupNodes returns the nodes of every group in a step.
-func (m *model) groupNodes(plan [][]int, t int) []int {
+// groupNodes returns the nodes of every group in the first step: of all types, or of one type.
+func (m *model) groupNodes(plan [][]int, types ...int) []int {
 	nodes := make([]int, len(m.groups))
 	for i := range plan {
 		for g := range m.withAncestors(m.members[i].group) {
-			nodes[g] += plan[i][t]
+			for on := range m.nodes {
+				if len(types) == 0 || slices.Contains(types, on) {
+					nodes[g] += plan[i][on]
+				}
+			}
 		}
 	}
 	return nodes
@@ -400,9 +452,14 @@ func (m *model) checkLegal(plan [][]int, rows int, heuristic bool) error {
 		if used > m.capacity[t] {
 			return fmt.Errorf("the jobs have %d nodes in %s; the pool has %d", used, m.rowName(t), m.capacity[t])
 		}
-		for g, nodes := range m.groupNodes(plan, t) {
-			if limit := m.groups[g].limit; nodes > limit {
-				return fmt.Errorf("group %q has %d nodes in %s; its limit is %d", m.groups[g].id, nodes, m.rowName(t), limit)
+	}
+	for g, nodes := range m.groupNodes(plan) {
+		if limit := m.groups[g].limit; nodes > limit {
+			return fmt.Errorf("group %q has %d nodes; its limit is %d", m.groups[g].id, nodes, limit)
+		}
+		for _, l := range m.groups[g].typeLimits {
+			if nodes := m.groupNodes(plan, l.nodeType)[g]; nodes > l.available {
+				return fmt.Errorf("group %q has %d nodes of type %q; its limit is %d", m.groups[g].id, nodes, m.types[l.nodeType].id, l.available)
 			}
 		}
 	}
@@ -411,6 +468,9 @@ func (m *model) checkLegal(plan [][]int, rows int, heuristic bool) error {
 
 // rowName returns the name of a row in messages.
 func (m *model) rowName(t int) string {
+	if n := t - len(m.nodes)*m.steps - len(m.rowLimits); n >= 0 {
+		return fmt.Sprintf("group %q", m.groups[m.groupRows[n].group].id)
+	}
 	if t >= len(m.nodes)*m.steps {
 		return fmt.Sprintf("pieces of at least %d nodes", m.rowLimits[t-len(m.nodes)].size)
 	}

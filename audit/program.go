@@ -87,7 +87,7 @@ func (s *search) newProgram(byRow bool) *program {
 			largest := 0
 			for n, v := range adjust {
 				if v != infeasible {
-					largest = max(largest, c.sizes[n])
+					largest = max(largest, s.consumption(c.member, t, n))
 				}
 			}
 			p.demand[m] = append(p.demand[m], p.demand[m+1][t]+largest)
@@ -124,7 +124,7 @@ func (p *program) advance(n int) {
 			if at.work >= allWork && arc.size > 0 {
 				continue // A finished job keeps its smallest size.
 			}
-			left := width - from.stateKey[g.used] - int32(c.sizes[arc.size])
+			left := width - from.stateKey[g.used] - int32(s.consumption(c.member, g.t, int(arc.size)))
 			s.spend(workPerArc)
 			if left < 0 || s.suffix[g.m+1][g.t][left] == infeasible || values[g.t+1][arc.to] == infeasible {
 				continue
@@ -188,9 +188,9 @@ func (p *program) backtrack(at int32) [][]int {
 	}
 	for _, g := range slices.Backward(p.stages) {
 		c := p.open[g.m]
-		k := c.sizes[p.trail[at].size]
-		plan[c.position][g.t] = k
-		left[g.t] -= k
+		n := int(p.trail[at].size)
+		plan[c.position][g.t] = c.sizes[n]
+		left[g.t] -= p.consumption(c.member, g.t, n)
 		at = p.trail[at].before
 	}
 	for t, y := range p.layers {
@@ -201,6 +201,12 @@ func (p *program) backtrack(at int32) [][]int {
 			}
 		}
 		y.assign(plan, t, used)
+	}
+	if p.coupled() {
+		for i := range plan { // The rows of the types determine the others.
+			on := max(0, slices.IndexFunc(plan[i][:len(p.nodes)], func(k int) bool { return k > 0 }))
+			plan[i] = p.usageByRow(p.members[i].job, on, plan[i][on])
+		}
 	}
 	return plan
 }

@@ -48,6 +48,23 @@ type group struct {
 	id                   string
 	parent, limit, quota int
 	hasChildren          bool
+	typeLimits           []typeLimit
+}
+
+// typeLimit is the limit of a group on the nodes of one type.
+type typeLimit struct {
+	nodeType         int // position
+	limit, available int // as in the request, and without the nodes of frozen jobs
+}
+
+// limitOn returns the nodes of a type that the limits of a group allow, without the nodes of frozen jobs.
+func (g *group) limitOn(nodeType int) int {
+	for _, l := range g.typeLimits {
+		if l.nodeType == nodeType {
+			return l.available
+		}
+	}
+	return unlimited
 }
 
 // nodeType is a node type, with all its nodes and the speed of one of them. If the request has no
@@ -236,6 +253,11 @@ func parseRequest(request *elastallocv1.AllocateRequest) (*snapshot, error) {
 			s.reserve(j)
 		}
 	}
+	for g := range s.groups {
+		if of := &s.groups[g]; !s.multipleTypes() {
+			of.limit = min(of.limit, of.limitOn(0))
+		}
+	}
 	return s, *r.invalid
 }
 
@@ -252,6 +274,11 @@ func (s *snapshot) reserve(j *job) {
 	for g := range s.withAncestors(j.group) {
 		of := &s.groups[g]
 		of.limit, of.quota = max(0, of.limit-j.currentNodes), max(0, of.quota-j.currentNodes)
+		for n := range of.typeLimits {
+			if l := &of.typeLimits[n]; l.nodeType == j.nodeType {
+				l.available = max(0, l.available-j.currentNodes)
+			}
+		}
 	}
 }
 
@@ -314,7 +341,7 @@ func (s *snapshot) typeIndex(id string) int {
 
 // readGroups reads the groups. It returns the position of each id plus 1.
 func (s *snapshot) readGroups(from []*elastallocv1.Group, r reader) map[string]int {
-	r.require(len(from) == 0 || s.totalTime != nil && !s.multipleTypes(), "groups", "valid for OBJECTIVE_TOTAL_TIME and one node type only")
+	r.require(len(from) == 0 || s.totalTime != nil, "groups", "valid for OBJECTIVE_TOTAL_TIME only")
 	r.require(len(from) <= 10_000, "groups", "too long")
 	ids := make(map[string]int, len(from))
 	for i, f := range from {
@@ -322,6 +349,7 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r reader) map[string]i
 		of.require(f.GetId() != "" && ids[f.GetId()] == 0, "id", "empty or not unique")
 		ids[f.GetId()] = i + 1
 		s.groups = append(s.groups, group{id: f.GetId(), limit: of.count("limit", unlimited, 0), quota: of.count("quota", 0, 0)})
+		s.readTypeLimits(&s.groups[i], f.GetTypeLimits(), of)
 	}
 	for i, f := range from {
 		parent := ids[f.GetParentId()] - 1
@@ -334,6 +362,19 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r reader) map[string]i
 		r.require(len(slices.Collect(s.withAncestors(i))) <= maxGroupDepth, fmt.Sprintf("groups[%d].parent_id", i), "too deep, or part of a cycle")
 	}
 	return ids
+}
+
+// readTypeLimits reads the limits of a group per node type. They need node types in the request.
+func (s *snapshot) readTypeLimits(g *group, from []*elastallocv1.GroupTypeLimit, r reader) {
+	r.require(len(from) == 0 || s.types[0].id != "", "type_limits", "valid with node types only")
+	r.require(len(from) <= maxNodeTypes, "type_limits", "too long")
+	for n, f := range from {
+		of := r.in(f, fmt.Sprintf("type_limits[%d]", n))
+		l := typeLimit{nodeType: s.typeIndex(f.GetNodeType()), limit: of.count("limit", 0, 0)}
+		of.require(l.nodeType >= 0 && g.limitOn(l.nodeType) == unlimited, "node_type", "unknown or not unique")
+		l.available = l.limit
+		g.typeLimits = append(g.typeLimits, l)
+	}
 }
 
 // readJob reads a job. The caller reads its id. A job with keep is frozen, and only the fields that place its

@@ -119,12 +119,19 @@ func (d *decision) newSearch(b *budget, target float64) *search {
 	for i := range d.members {
 		j := &d.members[i]
 		members[int32(j.index)] = i
-		s.groupMembers[j.group+1] = append(s.groupMembers[j.group+1], i)
+		if d.coupled() {
+			s.groupMembers[0] = append(s.groupMembers[0], i) // Groups are rows.
+		} else {
+			s.groupMembers[j.group+1] = append(s.groupMembers[j.group+1], i)
+		}
 		for t, usable := range j.usable {
 			s.width[t] = min(s.width[t]+j.sizes[slices.Max(append(usable, 0))], d.capacity[t])
 		}
 	}
 	for g := range d.groups {
+		if d.coupled() {
+			break
+		}
 		s.subgroups[d.groups[g].parent+1] = append(s.subgroups[d.groups[g].parent+1], g)
 	}
 	for t, price := range d.rowPrices(d.report) {
@@ -215,7 +222,7 @@ func (s *search) reduce() bool {
 		for t, price := range s.nodePrices {
 			row := slices.Repeat([]int64{infeasible}, len(c.sizes))
 			for _, n := range append(c.usable[t], 0) { // It may have its nodes in another row.
-				row[n] = -price * int64(c.sizes[n])
+				row[n] = -price * int64(s.consumption(c.member, t, n))
 			}
 			c.adjust = append(c.adjust, row)
 		}
@@ -259,7 +266,7 @@ func (s *search) buildLayers() bool {
 			best = max(best, y.at(y.from+n))
 			row[n] = best
 		}
-		if best == infeasible {
+		if row = s.withFloor(t, y, row); best == infeasible || row[len(row)-1] == infeasible {
 			return false
 		}
 		s.layers, s.layerBest = append(s.layers, y), append(s.layerBest, row)

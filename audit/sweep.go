@@ -135,7 +135,7 @@ func (s *search) extend(tables [][]int64, c *candidates) (extended [][]int64) {
 			if adjust == infeasible {
 				continue
 			}
-			k := c.sizes[n]
+			k := s.consumption(c.member, t, n)
 			for at, v := range from[:max(0, len(from)-k)] {
 				if v != infeasible {
 					table[at+k] = max(table[at+k], v-adjust)
@@ -166,8 +166,9 @@ func (s *search) reprice(c *candidates, prefix, suffix [][]int64, back bool) boo
 		last := len(prefix[t]) - 1
 		others[t], paid[t] = slices.Repeat([]int64{infeasible}, len(row)), infeasible
 		for n, adjust := range row {
-			for at := 0; adjust != infeasible && at+c.sizes[n] <= last; at++ {
-				if a, b := prefix[t][at], suffix[t][last-c.sizes[n]-at]; a != infeasible && b != infeasible {
+			k := s.consumption(c.member, t, n)
+			for at := 0; adjust != infeasible && at+k <= last; at++ {
+				if a, b := prefix[t][at], suffix[t][last-k-at]; a != infeasible && b != infeasible {
 					others[t][n] = max(others[t][n], a+b)
 				}
 			}

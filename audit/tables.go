@@ -73,7 +73,7 @@ func (s *search) groupLayer(t, g int) *layer {
 		if c := s.candidates[i]; c.separable || c.paths != nil && c.paths.single() {
 			item := layer{member: i}
 			for _, a := range c.paths.arcs[t] {
-				item.choices = append(item.choices, choice{c.sizes[a.size], a.value})
+				item.choices = append(item.choices, choice{s.consumption(c.member, t, int(a.size)), a.value})
 			}
 			y = s.addItem(y, item, maxNodes)
 		}

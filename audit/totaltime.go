@@ -212,6 +212,14 @@ func (o *totalTime) setExceeds(s *snapshot) {
 	for _, g := range s.groups {
 		left = append(left, g.limit)
 	}
+	groups := len(left) - len(s.groups)
+	typeLimits := make([]int, len(s.groups)) // position of the first one of each group
+	for g, of := range s.groups {
+		typeLimits[g] = len(left)
+		for _, l := range of.typeLimits {
+			left = append(left, l.available)
+		}
+	}
 	bounds := make([][]int, len(s.jobs)) // that count the current nodes of each job
 	for i := range s.jobs {
 		j := &s.jobs[i]
@@ -220,7 +228,12 @@ func (o *totalTime) setExceeds(s *snapshot) {
 		}
 		bounds[i] = s.countedIn(j, j.nodeType, j.currentNodes)
 		for g := range s.withAncestors(j.group) {
-			bounds[i] = append(bounds[i], len(left)-len(s.groups)+g)
+			bounds[i] = append(bounds[i], groups+g)
+			for n, l := range s.groups[g].typeLimits {
+				if l.nodeType == j.nodeType {
+					bounds[i] = append(bounds[i], typeLimits[g]+n)
+				}
+			}
 		}
 		for _, n := range bounds[i] {
 			left[n] -= j.currentNodes

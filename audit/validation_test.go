@@ -106,7 +106,7 @@ func TestShapes(t *testing.T) {
 		"sizes on types": {named([]string{"0", "1"}, 2), false}, "a type twice": {named([]string{"0", "0"}, 2), true},
 		"a size without a speed": {named([]string{"0"}, 1, 4), true}, "a size twice": {named([]string{"0"}, 1, 1), true},
 		"10,000 groups": {request(10_000, 0), false}, "10,001 groups": {request(10_001, 0), true},
-		"8 types": {request(0, 8), false}, "9 types": {request(0, 9), true}, "groups on types": {request(1, 2), true},
+		"8 types": {request(0, 8), false}, "9 types": {request(0, 9), true}, "groups on types": {request(1, 2), false},
 		"4 deep": {tree("", "0", "1", "2"), false}, "5 deep": {tree("", "0", "1", "2", "3"), true},
 		"a circle": {tree("1", "0"), true}, "its own parent": {tree("0"), true}, "no parent": {tree("x"), true},
 	} {

@@ -153,7 +153,16 @@ func (a *allocation) startQueue() bool {
 
 // limited reports whether the limit of a group prevents a queued job from starting.
 func (a *allocation) limited(job *problem.AdmittedJob) bool {
-	return a.room.BlockedByLimit(job.Group, job.SmallestSize())
+	if a.room.Blocked(job.Group) {
+		return true
+	}
+	var smallest []solver.Option
+	for n, option := range job.Options {
+		if !option.IsZero() && (n == 0 || job.Options[n-1].IsZero() || job.Options[n-1].Type != option.Type) {
+			smallest = append(smallest, option)
+		}
+	}
+	return a.room.StoppedByGroup(job.Member, smallest)
 }
 
 // scaleUp is case 2, idle nodes and no queue: jobs scale up as far as possible, in ascending order of

@@ -36,9 +36,13 @@ func FillIdle(s *solver.Snapshot) []solver.Option {
 		return options
 	}
 	empty, _ := problem.SnapshotHeadroom(s)
+	var smallest []solver.Option
 	for i := range s.Jobs {
 		job := member(i)
-		if !s.Jobs[i].Queued() || !empty.FitsSmallest(s, i) || room.BlockedByLimit(job.Group, s.SmallestSize(i)) {
+		if !s.Jobs[i].Queued() || room.Blocked(job.Group) {
+			continue
+		}
+		if smallest = empty.SmallestOptions(s, i, smallest); len(smallest) == 0 || room.StoppedByGroup(job, smallest) {
 			continue
 		}
 		if options[i] = room.LargestOption(s, i, job); options[i].IsZero() {

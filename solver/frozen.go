@@ -63,7 +63,7 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 			}
 		}
 		for g := range tree.Ancestors(s.Jobs[i].GroupID) {
-			rest.Groups[g].reserve(nodes)
+			rest.Groups[g].reserve(nodes, s.Jobs[i].CurrentNodeType)
 		}
 	}
 	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
@@ -126,9 +126,15 @@ func (s *Snapshot) reserve(nodes int, nodeType string) {
 	}
 }
 
-// reserve subtracts the nodes of a frozen job from the limit and the quota of a group. An invalid limit
+// reserve subtracts the nodes of a frozen job from the limits and the quota of a group. An invalid limit
 // or quota stays invalid.
-func (g *Group) reserve(nodes int) {
+func (g *Group) reserve(nodes int, nodeType string) {
+	for n, limit := range g.TypeLimits {
+		if limit.NodeType == nodeType && limit.Limit > 0 {
+			g.TypeLimits = slices.Clone(g.TypeLimits)
+			g.TypeLimits[n].Limit = max(0, limit.Limit-nodes)
+		}
+	}
 	if g.Limit != nil && *g.Limit > 0 {
 		g.Limit = new(max(0, *g.Limit-nodes))
 	}

@@ -3,6 +3,7 @@ package solver
 import (
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Groups are teams that share one pool. They form a forest. A job belongs to a leaf group and counts
@@ -22,6 +23,17 @@ type Group struct {
 	// Quota is the number of nodes that these jobs are entitled to if they can use them. The sum of
 	// all quotas may exceed the pool.
 	Quota int
+	// TypeLimits are limits on the nodes of single types, in addition to Limit. Nil means none.
+	TypeLimits []GroupTypeLimit
+}
+
+// GroupTypeLimit is the limit of a group on the nodes of one type.
+type GroupTypeLimit struct {
+	// NodeType is one of Snapshot.NodeTypes.
+	NodeType string
+	// Limit is the maximum number of nodes of the type that the jobs of the group and its descendants occupy
+	// together. At least 0.
+	Limit int
 }
 
 // GroupTree has the parent relation of the groups of a snapshot. Groups are identified by position.
@@ -115,6 +127,7 @@ func (s *Snapshot) validateGroups(tree GroupTree, bad *Violations) {
 			bad.checkNodes(path+".limit", *group.Limit, 0)
 		}
 		bad.checkNodes(path+".quota", group.Quota, 0)
+		s.validateTypeLimits(group, path, bad)
 		if group.ParentID != "" && tree.Parents[i] < 0 {
 			bad.Addf(path+".parent_id", "is %q; must be the id of a group", group.ParentID)
 			continue
@@ -125,6 +138,27 @@ func (s *Snapshot) validateGroups(tree GroupTree, bad *Violations) {
 		case depth > MaxGroupDepth:
 			bad.Addf(path+".parent_id", "is %q, which puts the group at depth %d; must be at most %d", group.ParentID, depth, MaxGroupDepth)
 		}
+	}
+}
+
+// validateTypeLimits reports the bad limits of a group on nodes of single types.
+func (s *Snapshot) validateTypeLimits(group *Group, path string, bad *Violations) {
+	if len(group.TypeLimits) > 0 && len(s.NodeTypes) == 0 {
+		bad.Addf(path+".type_limits", "is set; must be empty, because the snapshot has no node types")
+		return
+	}
+	if len(group.TypeLimits) > MaxNodeTypes {
+		bad.Addf(path+".type_limits", "has %d entries; must have at most one per node type", len(group.TypeLimits))
+		return
+	}
+	for n, limit := range group.TypeLimits {
+		path := fmt.Sprintf("%s.type_limits[%d]", path, n)
+		s.checkNodeType(path+".node_type", limit.NodeType, bad)
+		same := func(other GroupTypeLimit) bool { return other.NodeType == limit.NodeType }
+		if first := slices.IndexFunc(group.TypeLimits, same); first != n {
+			bad.Addf(path+".node_type", "is %q like type_limits[%d].node_type; must be unique", limit.NodeType, first)
+		}
+		bad.checkNodes(path+".limit", limit.Limit, 0)
 	}
 }
 

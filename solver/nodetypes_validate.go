@@ -25,9 +25,6 @@ func (s *Snapshot) validateNodeTypes(bad *Violations) {
 	if len(*bad) == known && s.TotalNodes != sum {
 		bad.Addf("total_nodes", "is %d; must be unset or the sum of the node types, %d", s.TotalNodes, sum)
 	}
-	if s.Typed() && len(s.Groups) > 0 {
-		bad.Addf("groups", "is set in addition to %d node types; must be unset if there are several node types", len(s.NodeTypes))
-	}
 }
 
 // checkSpeed reports a speed of one node that is not greater than 0 or exceeds MaxSpeed.

@@ -84,6 +84,17 @@ type GroupReport struct {
 	// Price is the value of one more node in the limit of the group, in units of the objective. It is 0
 	// if the limit does not bind or if no search was made.
 	Price float64
+	// Types are in the order of Group.TypeLimits, one each.
+	Types []GroupTypeReport
+}
+
+// GroupTypeReport describes the effect of a decision on the nodes of one type in a group.
+type GroupTypeReport struct {
+	GroupTypeLimit
+	// Nodes is the number of nodes of the type that the jobs of the group and its descendants get.
+	Nodes int
+	// Price is the value of one more node in the limit, in units of the objective.
+	Price float64
 }
 
 // NodeTypeReport describes the effect of a decision on a node type.

@@ -39,9 +39,6 @@ func (s *Snapshot) validateSizeLimits(bad *Violations) {
 	if len(s.SizeLimits) == 0 {
 		return
 	}
-	if len(s.Groups) > 0 {
-		bad.Addf("size_limits", "is set; must be empty if groups are set")
-	}
 	type key struct{ size, nodeType int }
 	first := make(map[key]int, len(s.SizeLimits))
 	for n, limit := range s.SizeLimits {

@@ -157,6 +157,9 @@ func (s *Snapshot) validateIDs(bad *Violations) bool {
 			bad.CheckID(fmt.Sprintf("groups[%d].id", i), g.ID)
 			bad.CheckID(fmt.Sprintf("groups[%d].parent_id", i), g.ParentID)
 		}
+		for n := range s.Groups[i].TypeLimits {
+			bad.CheckID(fmt.Sprintf("groups[%d].type_limits[%d].node_type", i, n), s.Groups[i].TypeLimits[n].NodeType)
+		}
 	}
 	for i := range s.Jobs {
 		if job := &s.Jobs[i]; max(len(job.ID), len(job.GroupID), len(job.CurrentNodeType), len(job.ETANodeType)) > MaxIDBytes {

@@ -157,6 +157,9 @@ func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 		if g != nil && g.Limit != nil {
 			converted[i].Limit = new(int(*g.Limit))
 		}
+		for _, limit := range g.GetTypeLimits()[:min(len(g.GetTypeLimits()), solver.MaxNodeTypes+1)] {
+			converted[i].TypeLimits = append(converted[i].TypeLimits, solver.GroupTypeLimit{NodeType: limit.GetNodeType(), Limit: int(limit.GetLimit())})
+		}
 	}
 	return converted
 }
@@ -476,6 +479,9 @@ func ToSnapshot(s *solver.Snapshot) *elastallocv1.Snapshot {
 	}
 	for _, g := range s.Groups {
 		group := &elastallocv1.Group{Id: g.ID, ParentId: g.ParentID, Quota: int32(g.Quota)}
+		for _, limit := range g.TypeLimits {
+			group.TypeLimits = append(group.TypeLimits, &elastallocv1.GroupTypeLimit{NodeType: limit.NodeType, Limit: int32(limit.Limit)})
+		}
 		if g.Limit != nil {
 			group.Limit = new(int32(*g.Limit))
 		}

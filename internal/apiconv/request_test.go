@@ -275,11 +275,20 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			[]string{"snapshot.size_limits"}},
 		"size limits of groups": {request(t, `{
 			"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_TOTAL_TIME"}
-		}`), []string{"snapshot.size_limits"}},
+		}`), nil},
 		"size limits of groups without total-time": {request(t, `{
 			"snapshot": {"groups": [{"id": "a"}], "sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_PROGRESS"}
 		}`),
-			[]string{"snapshot.size_limits", "snapshot.groups"}},
+			[]string{"snapshot.groups"}},
+		"type limits without node types": {request(t, `{"snapshot": {"groups": [{"id": "a", "typeLimits": [{"nodeType": "x", "limit": 1}]}]}}`),
+			[]string{"snapshot.groups[0].type_limits"}},
+		"bad type limits": {request(t, `{"snapshot": {
+			"nodeTypes": [{"id": "x", "nodes": 1}, {"id": "y", "nodes": 1}],
+			"groups": [{"id": "a", "typeLimits": [{"nodeType": "x", "limit": -1}, {"nodeType": "z"}, {"nodeType": "x", "limit": 2}, {"limit": 1}]}]
+		}}`), []string{
+			"snapshot.groups[0].type_limits[0].limit", "snapshot.groups[0].type_limits[1].node_type",
+			"snapshot.groups[0].type_limits[2].node_type", "snapshot.groups[0].type_limits[3].node_type",
+		}},
 		"size limits without total-time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`),
 			[]string{"snapshot.size_limits"}},
 		"explicitly 0 eta nodes": {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},

@@ -79,9 +79,13 @@ func toReport(r *solver.Report) *elastallocv1.SolveReport {
 		})
 	}
 	for _, g := range r.Groups {
-		converted.Groups = append(converted.Groups, &elastallocv1.GroupReport{
-			Id: g.ID, Nodes: int32(min(g.Nodes, math.MaxInt32)), Short: int32(g.Short), Price: g.Price,
-		})
+		group := &elastallocv1.GroupReport{Id: g.ID, Nodes: int32(min(g.Nodes, math.MaxInt32)), Short: int32(g.Short), Price: g.Price}
+		for _, t := range g.Types {
+			group.Types = append(group.Types, &elastallocv1.GroupTypeReport{
+				NodeType: t.NodeType, Nodes: int32(min(t.Nodes, math.MaxInt32)), Limit: int32(t.Limit), Price: t.Price,
+			})
+		}
+		converted.Groups = append(converted.Groups, group)
 	}
 	for _, t := range r.NodeTypes {
 		converted.NodeTypes = append(converted.NodeTypes, &elastallocv1.NodeTypeReport{

@@ -78,7 +78,7 @@ func (c *Chain) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Optio
 
 	if v := final.verification; v != nil && v.Outcome == solver.OutcomeAnswered {
 		if chosen.result.GroupPrices == nil {
-			chosen.result.GroupPrices = v.result.GroupPrices
+			chosen.result.GroupPrices, chosen.result.GroupTypePrices = v.result.GroupPrices, v.result.GroupTypePrices
 		}
 		if chosen.result.Certificate == nil {
 			chosen.result.Certificate = v.result.Certificate

@@ -34,8 +34,8 @@
 //	heuristics/builder.go  a legal plan from prices, job by job
 //	heuristics/rollout.go  a legal plan from prices, step by step
 //
-// A problem with several node types has one step and no groups. Package nodetypes solves it on its
-// own data types and states its own lemmas. File types.go converts between the two.
+// A problem with several node types or size limits has one step. Package nodetypes solves it, with or without
+// groups, on its own data types and states its own lemmas. File rows.go converts between the two.
 //
 // # Lemmas
 //

@@ -19,7 +19,7 @@ const anyGap = 2
 func solveRows(clock *model.Clock, p *problem.Problem, options problem.SolveOptions) problem.Result {
 	found := searchRows(clock, p, options.RelativeGap, options.Incumbent)
 	result := problem.Result{
-		Plan: problem.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, Contradiction: found.Contradiction,
+		Plan: problem.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, GroupPrices: found.GroupPrices, GroupTypePrices: found.GroupTypePrices, Contradiction: found.Contradiction,
 		Detail: fmt.Sprintf("states searched: %d", found.States),
 	}
 	for i, n := range found.Choice {
@@ -78,7 +78,7 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 	}
 	legal := p.Check(incumbent) == nil
 	for i := range p.Jobs {
-		job, start := &p.Jobs[i], p.FeasibleOptions[i]
+		job, start := &p.Jobs[i], p.MinOption(i)
 		if legal {
 			start = incumbent[i][0]
 		}
@@ -92,7 +92,12 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 	if len(in.First) == len(rows) {
 		in.First = nil
 	}
-	found := nodetypes.Solve(clock, &in, nodetypes.DefaultEffort())
+	effort := nodetypes.DefaultEffort()
+	if len(p.Groups) > 0 {
+		effort = nodetypes.GroupEffort()
+		addGroups(&in, p)
+	}
+	found := nodetypes.Solve(clock, &in, effort)
 	if found.Prices != nil {
 		binding := found.Prices
 		found.Prices = make([]float64, len(p.Rows))
@@ -103,6 +108,18 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 		}
 	}
 	return found
+}
+
+// addGroups adds the groups of a problem.
+func addGroups(in *nodetypes.Problem, p *problem.Problem) {
+	in.QuotaPrice = p.QuotaPrice
+	for g := range p.Groups {
+		group := &p.Groups[g]
+		in.Groups = append(in.Groups, nodetypes.Group{Parent: group.Parent, Limit: min(group.Limit, nodetypes.NoLimit), Floor: group.Floor, TypeLimits: group.TypeLimits})
+	}
+	for i := range p.Jobs {
+		in.GroupOf = append(in.GroupOf, p.Jobs[i].Group)
+	}
 }
 
 // bindingRows returns the capacities and the size limits that can bind: a limit does not if it has at

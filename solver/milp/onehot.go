@@ -1,6 +1,9 @@
 package milp
 
 import (
+	"slices"
+
+	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
@@ -68,8 +71,7 @@ func (m *Model) groupRows() {
 	for i := range m.problem.Jobs {
 		for g := m.problem.Jobs[i].Group; g >= 0; g = groups[g].Parent {
 			members[g] = append(members[g], i)
-			sizes := m.problem.Jobs[i].Options
-			largest[g] += int(sizes[len(sizes)-1].Nodes)
+			largest[g] += problem.LargestNodes(m.problem.Jobs[i].Options)
 		}
 	}
 	addNodes := func(group int) {
@@ -84,6 +86,7 @@ func (m *Model) groupRows() {
 			m.addRow(at(g, 0), atMost, float64(limit))
 		}
 	}
+	m.typeLimitRows(members)
 	m.addFamily("floor", "floors of groups: sum_i sum_k k x_k + u >= floor")
 	for column := range m.columns {
 		if c := &m.columns[column]; c.kind == shortage {
@@ -91,6 +94,25 @@ func (m *Model) groupRows() {
 			addNodes(g)
 			m.addTerm(1, column)
 			m.addRow(at(g, 0), atLeast, float64(groups[g].Floor))
+		}
+	}
+}
+
+// typeLimitRows adds a row for every limit of a group on the nodes of a type. The step of its position is the type.
+func (m *Model) typeLimitRows(members [][]int) {
+	if !slices.ContainsFunc(m.problem.Groups, func(g problem.AdmittedGroup) bool { return g.TypeLimits != nil }) {
+		return
+	}
+	m.addFamily("type", "limits of groups per node type: sum_i sum_k k x_k <= limit")
+	for g := range m.problem.Groups {
+		for on, limit := range m.problem.Groups[g].TypeLimits {
+			if limit == problem.NoLimit {
+				continue
+			}
+			for _, i := range members[g] {
+				m.addNodes(i, 0, func(_ *problem.AdmittedJob, o solver.Option) bool { return int(o.Type) == on })
+			}
+			m.addRow(at(g, on), atMost, float64(limit))
 		}
 	}
 }

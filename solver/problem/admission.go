@@ -57,18 +57,27 @@ type minimums struct {
 	// exhausted has the minimums that keepExhausted assigned.
 	exhausted map[int]solver.Option
 	places    []solver.Place
+	smallest  []solver.Option
 }
 
-// fitting yields the selected jobs that fit into an unallocated pool, in the order of the snapshot, each
-// with its group and smallest size. It sets places to the node types of the yielded job.
-func (m *minimums) fitting(selected func(*solver.Job) bool) iter.Seq2[int, groupNodes] {
-	return func(yield func(int, groupNodes) bool) {
+// fitting yields the selected jobs that fit into the rows of an unallocated pool, in the order of the snapshot.
+// It sets places to the node types of the yielded job, and smallest to its smallest sizes on the types on which
+// it fits.
+func (m *minimums) fitting(selected func(*solver.Job) bool) iter.Seq[int] {
+	return func(yield func(int) bool) {
 		for i := range m.s.Jobs {
 			if !selected(&m.s.Jobs[i]) {
 				continue
 			}
 			m.places = m.s.Places(i, m.places)
-			if !m.smallestOption(i, m.pool).IsZero() && !yield(i, groupNodes{m.p.JobGroup(i), m.places[0].Smallest()}) {
+			m.smallest = m.smallest[:0]
+			for n := range m.places {
+				option := solver.NewOption(m.places[n].Type, m.places[n].Smallest())
+				if m.pool.rows.Fit(option, m.s.Jobs[i].PieceNodes) {
+					m.smallest = append(m.smallest, option)
+				}
+			}
+			if len(m.smallest) > 0 && !yield(i) {
 				return
 			}
 		}
@@ -77,10 +86,12 @@ func (m *minimums) fitting(selected func(*solver.Job) bool) iter.Seq2[int, group
 
 func running(j *solver.Job) bool { return !j.Queued() }
 
-// groupNodes is the group of a job and its smallest size in nodes.
-type groupNodes struct{ group, smallest int }
+// stoppedByGroup reports whether the limits of its groups stop job i, see Headroom.StoppedByGroup.
+func (m *minimums) stoppedByGroup(i int) bool {
+	return m.headroom.StoppedByGroup(m.p.Member(m.s, i), m.smallest)
+}
 
-// admit assigns job i its smallest size and reports whether the rows have enough free nodes.
+// admit assigns job i its smallest size and reports whether it fits.
 func (m *minimums) admit(i int) bool {
 	option := m.smallestOption(i, m.headroom)
 	if option.IsZero() {
@@ -102,12 +113,8 @@ func (m *minimums) assign(i int, option solver.Option) {
 // limit of its group, no queued job of that group is admitted.
 func (m *minimums) keepRunning() bool {
 	all := true
-	for i, needs := range m.fitting(running) {
-		switch {
-		case needs.smallest > m.headroom.SmallestLimit(needs.group):
-		case needs.smallest > m.headroom.FreeInGroup(needs.group):
-			m.headroom.BlockGroups(needs.group, needs.smallest)
-		case !m.admit(i):
+	for i := range m.fitting(running) {
+		if !m.stoppedByGroup(i) && !m.admit(i) {
 			all = false
 		}
 	}
@@ -117,8 +124,8 @@ func (m *minimums) keepRunning() bool {
 // startQueue assigns queued jobs their smallest sizes in order, up to the first that does not fit
 // into the pool. A job that exceeds the limit of its group blocks only the jobs of that group.
 func (m *minimums) startQueue() {
-	for i, needs := range m.fitting((*solver.Job).Queued) {
-		if !m.headroom.BlockedByLimit(needs.group, needs.smallest) && !m.admit(i) {
+	for i := range m.fitting((*solver.Job).Queued) {
+		if !m.headroom.Blocked(m.p.JobGroup(i)) && !m.stoppedByGroup(i) && !m.admit(i) {
 			return
 		}
 	}
@@ -148,8 +155,8 @@ func (m *minimums) keepExhausted() {
 // fit. Preempting such a job would waste its startup.
 func (m *minimums) keepStarting() {
 	starting := func(j *solver.Job) bool { return running(j) && j.TrainingTime == 0 }
-	for i, needs := range m.fitting(starting) {
-		if m.assigned[i].IsZero() && needs.smallest <= m.headroom.FreeInGroup(needs.group) {
+	for i := range m.fitting(starting) {
+		if m.assigned[i].IsZero() {
 			m.admit(i)
 		}
 	}
@@ -160,8 +167,8 @@ func (m *minimums) keepStarting() {
 // job that would displace a running job with at most the same remaining work.
 func (m *minimums) startNew() {
 	running := m.displaceable()
-	for i, needs := range m.fitting((*solver.Job).NeverStarted) {
-		if m.headroom.FreeInGroup(needs.group) < needs.smallest {
+	for i := range m.fitting((*solver.Job).NeverStarted) {
+		if m.stoppedByGroup(i) {
 			continue
 		}
 		option := m.smallestOption(i, m.headroom)
@@ -176,13 +183,13 @@ func (m *minimums) startNew() {
 
 // smallestOption returns the smallest size of job i, whose node types are in m.places. It prefers the
 // current node type of the job, then the type with the most free nodes, then the first type. It
-// returns no nodes if the job fits on no type.
+// returns no nodes if the job fits on no type. Group limits do not count in the unallocated pool.
 func (m *minimums) smallestOption(i int, free *Headroom) (option solver.Option) {
-	current, largest := m.s.Current(i), 0
+	current, largest, member := m.s.Current(i), 0, m.p.Member(m.s, i)
 	for n := range m.places {
 		l := &m.places[n]
 		smallest := solver.NewOption(l.Type, l.Smallest())
-		if !free.rows.Fit(smallest, m.s.Jobs[i].PieceNodes) {
+		if !free.FitsRows(member, smallest) || free != m.pool && !free.fitsGroups(member, smallest) {
 			continue
 		}
 		if !current.IsZero() && smallest.Type == current.Type {

@@ -53,6 +53,9 @@ type Result struct {
 	// GroupPrices are the values of one more node in the limit of each group, in units of the
 	// objective. Nil means that the backend does not report them or that there are no groups.
 	GroupPrices []float64
+	// GroupTypePrices are the values of one more node in the limits of each group per node type, by group and
+	// type. Nil means the same, or that there are no such limits.
+	GroupTypePrices [][]float64
 	// Certificate is the data that a checker of the bound needs in addition to the plan and
 	// NodePrices. It is nil if it was not requested, if the checker needs no further data, or if
 	// the backend proves no bound.

@@ -2,6 +2,7 @@ package problem
 
 import (
 	"math"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -16,9 +17,11 @@ type AdmittedGroup struct {
 	// Limit is the maximum number of nodes that the jobs of the group and its descendants occupy
 	// together in a step. NoLimit means that there is no limit.
 	Limit int
+	// TypeLimits are the limits of nodes of each node type, NoLimit for none. Nil means that there is none.
+	TypeLimits []int
 	// Floor is a soft minimum in nodes: each node below it costs Problem.QuotaPrice. It is the
-	// smaller of the quota and the sum of the largest sizes of the admitted jobs. Jobs whose
-	// smallest size exceeds the pool or a limit do not count.
+	// smallest of the quota, the sum of the largest sizes of the admitted jobs, and the number of nodes of the
+	// types that these jobs can use. Jobs that fit on no type or exceed a limit do not count.
 	Floor int
 }
 
@@ -32,12 +35,28 @@ func GroupsOf(s *solver.Snapshot) *Problem {
 	tree := s.GroupTree()
 	p.Groups, p.GroupOf = make([]AdmittedGroup, len(s.Groups)), make([]int, len(s.Jobs))
 	for g := range s.Groups {
-		p.Groups[g] = AdmittedGroup{Parent: tree.Parents[g], Limit: solver.ValueOr(s.Groups[g].Limit, NoLimit), Floor: s.Groups[g].Quota}
+		group := &s.Groups[g]
+		p.Groups[g] = AdmittedGroup{Parent: tree.Parents[g], Limit: solver.ValueOr(group.Limit, NoLimit), Floor: group.Quota}
+		for _, limit := range group.TypeLimits {
+			p.Groups[g].limitType(s, limit)
+		}
 	}
 	for i := range s.Jobs {
 		p.GroupOf[i] = tree.Find(s.Jobs[i].GroupID)
 	}
 	return p
+}
+
+// limitType adds the limit of a node type. If there is one type, it limits the group.
+func (g *AdmittedGroup) limitType(s *solver.Snapshot, limit solver.GroupTypeLimit) {
+	if !s.Typed() {
+		g.Limit = min(g.Limit, limit.Limit)
+		return
+	}
+	if g.TypeLimits == nil {
+		g.TypeLimits = slices.Repeat([]int{NoLimit}, len(s.NodeTypes))
+	}
+	g.TypeLimits[s.TypeIndex(limit.NodeType)] = limit.Limit
 }
 
 // JobGroup returns the position of the group of job i of the snapshot, -1 if there are no groups.
@@ -58,19 +77,44 @@ func (p *Problem) admitGroups() {
 	if len(p.Groups) == 0 {
 		return
 	}
-	largest, headroom := make([]int, len(p.Groups)), p.Headroom()
+	rows, headroom := p.Rows, p.Headroom()
+	if rows == nil {
+		rows = solver.PoolRow(p.Capacity[0])
+	}
+	largest, usable := make([]int, len(p.Groups)), make([]map[int]int, len(p.Groups)) // usable: nodes by type
 	for n := range p.Jobs {
 		job := &p.Jobs[n]
-		if job.Options[0].IsZero() && !headroom.Fits(job.Member, job.Options[1]) {
+		fits := func(o solver.Option) bool { return !o.IsZero() && headroom.Fits(job.Member, o) }
+		if job.Options[0].IsZero() && !slices.ContainsFunc(job.Options, fits) {
 			continue
 		}
 		for g := job.Group; g >= 0; g = p.Groups[g].Parent {
-			largest[g] += int(job.Options[len(job.Options)-1].Nodes)
+			if largest[g] += LargestNodes(job.Options); usable[g] == nil {
+				usable[g] = make(map[int]int)
+			}
+			for _, o := range job.Options {
+				if on := int(o.Type); !o.IsZero() {
+					usable[g][on] = rows.Of(on)[0].Nodes
+				}
+			}
 		}
 	}
 	for g := range p.Groups {
-		p.Groups[g].Floor = min(p.Groups[g].Floor, largest[g])
+		nodes := 0
+		for _, n := range usable[g] {
+			nodes += n
+		}
+		p.Groups[g].Floor = min(p.Groups[g].Floor, largest[g], nodes)
 	}
+}
+
+// LargestNodes returns the largest number of nodes of any option.
+func LargestNodes(options []solver.Option) int {
+	most := 0
+	for _, o := range options {
+		most = max(most, int(o.Nodes))
+	}
+	return most
 }
 
 // GroupNodes returns the number of nodes that each group of p occupies in the first step of a plan.

@@ -26,7 +26,10 @@ type Headroom struct {
 	rows      solver.Rows // with the free nodes of each row
 	groups    []AdmittedGroup
 	groupFree []int // free nodes of the limit of each group, NoLimit if it has none
-	blocked   []bool
+	// typeFree has the free nodes of the limits of each group, by node type. It is nil for a group without
+	// limits per type.
+	typeFree [][]int
+	blocked  []bool
 }
 
 // NewHeadroom returns the headroom of an unallocated pool. Nil rows mean that the capacity is the only
@@ -35,9 +38,9 @@ func NewHeadroom(nodes int, rows solver.Rows, groups []AdmittedGroup) *Headroom 
 	if rows == nil {
 		rows = solver.PoolRow(nodes)
 	}
-	r := &Headroom{Idle: nodes, rows: slices.Clone(rows), groups: groups, groupFree: make([]int, len(groups)), blocked: make([]bool, len(groups))}
+	r := &Headroom{Idle: nodes, rows: slices.Clone(rows), groups: groups, groupFree: make([]int, len(groups)), typeFree: make([][]int, len(groups)), blocked: make([]bool, len(groups))}
 	for g := range groups {
-		r.groupFree[g] = groups[g].Limit
+		r.groupFree[g], r.typeFree[g] = groups[g].Limit, slices.Clone(groups[g].TypeLimits)
 	}
 	return r
 }
@@ -76,6 +79,9 @@ func (r *Headroom) allocate(job Member, option solver.Option, times int) {
 		if r.groupFree[g] != NoLimit {
 			r.groupFree[g] -= nodes
 		}
+		if free := r.typeFree[g]; len(free) > 0 && free[option.Type] != NoLimit {
+			free[option.Type] -= nodes
+		}
 	}
 }
 
@@ -84,7 +90,12 @@ func (r *Headroom) FreeOfType(nodeType int) int { return r.rows.Of(nodeType)[0].
 
 // Fits reports whether an option of a job fits into all rows and group limits that count it.
 func (r *Headroom) Fits(job Member, option solver.Option) bool {
-	return r.FitsRows(job, option) && int(option.Nodes) <= r.FreeInGroup(job.Group)
+	return r.FitsRows(job, option) && r.fitsGroups(job, option)
+}
+
+// fitsGroups reports whether an option of a job fits into all group limits that count it.
+func (r *Headroom) fitsGroups(job Member, option solver.Option) bool {
+	return int(option.Nodes) <= min(r.FreeInGroup(job.Group), r.freeOfTypeInGroup(job.Group, int(option.Type)))
 }
 
 // FitsRows reports whether an option of a job fits into all rows that count it.
@@ -108,7 +119,7 @@ func (r *Headroom) SizeLimited(s *solver.Snapshot, i int) bool {
 // Excess returns the number of nodes by which the bounds that count an allocated option of a job are
 // exceeded: the maximum over its rows and groups, at most 0 if none is exceeded.
 func (r *Headroom) Excess(job Member, option solver.Option) int {
-	free := r.FreeInGroup(job.Group)
+	free := min(r.FreeInGroup(job.Group), r.freeOfTypeInGroup(job.Group, int(option.Type)))
 	for _, row := range r.rows.Counting(option, job.PieceNodes) {
 		free = min(free, row.Nodes)
 	}
@@ -125,11 +136,23 @@ func (r *Headroom) FreeInGroup(group int) int {
 	return smallest
 }
 
+// freeOfTypeInGroup returns the number of nodes of a type that the limits per type of a group and its ancestors
+// leave, NoLimit if there is none. It is negative if one is exceeded.
+func (r *Headroom) freeOfTypeInGroup(group, nodeType int) int {
+	smallest := NoLimit
+	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
+		if free := r.typeFree[g]; free != nil {
+			smallest = min(smallest, free[nodeType])
+		}
+	}
+	return smallest
+}
+
 // MaxNodes returns the maximum number of nodes of a type that can be allocated to a job. It is
 // negative if the capacity of the type or a group limit is exceeded.
 func (r *Headroom) MaxNodes(job Member, nodeType int) int {
 	rows := r.rows.Of(nodeType)
-	most := min(rows[0].Nodes, r.FreeInGroup(job.Group))
+	most := min(rows[0].Nodes, r.FreeInGroup(job.Group), r.freeOfTypeInGroup(job.Group, nodeType))
 	for _, row := range rows[1:] {
 		if job.PieceNodes <= 0 || job.PieceNodes >= row.Size { // Allocations below the size do not count.
 			most = min(most, max(row.Nodes, row.Size-1))
@@ -166,7 +189,8 @@ func (r *Headroom) SmallestLimit(group int) int {
 
 // Exceeded reports whether more nodes are allocated than the pool has or a limit allows.
 func (r *Headroom) Exceeded() bool {
-	return slices.ContainsFunc(r.rows, func(row solver.Row) bool { return row.Nodes < 0 }) || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0
+	return slices.ContainsFunc(r.rows, func(row solver.Row) bool { return row.Nodes < 0 }) || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0 ||
+		slices.ContainsFunc(r.typeFree, func(free []int) bool { return free != nil && slices.Min(free) < 0 })
 }
 
 // BlockGroups blocks the group and those of its ancestors whose limits leave fewer than the given
@@ -189,20 +213,73 @@ func (r *Headroom) Blocked(group int) bool {
 	return false
 }
 
-// BlockedByLimit reports whether a job of the given smallest size cannot start because its group is
-// blocked or because a limit leaves too few nodes. In the second case it blocks the group for the
-// following jobs, except if the job exceeds the limit by itself.
-func (r *Headroom) BlockedByLimit(group, smallest int) bool {
-	if r.Blocked(group) {
-		return true
+// SmallestOptions returns the smallest size of job i of a snapshot on each node type whose rows have enough
+// nodes for it. It uses the memory of to.
+func (r *Headroom) SmallestOptions(s *solver.Snapshot, i int, to []solver.Option) []solver.Option {
+	to = to[:0]
+	for _, l := range s.Places(i, nil) {
+		if option := solver.NewOption(l.Type, l.Smallest()); r.rows.Fit(option, s.Jobs[i].PieceNodes) {
+			to = append(to, option)
+		}
 	}
-	if r.FreeInGroup(group) >= smallest {
-		return false
+	return to
+}
+
+// LimitedByGroup reports whether the limits of its groups prevent a job from running although the rows have
+// enough free nodes, or leave fewer nodes than its smallest size. smallest are the smallest sizes of the job on
+// its node types. nodes is the number of nodes that the limits of its groups, of all types, would have to leave.
+// It is 0 if these limits do not matter: the job exceeds one by itself, or limits per type prevent it.
+func (r *Headroom) LimitedByGroup(job Member, smallest []solver.Option) (nodes int, limited bool) {
+	free, most, least, onRows := r.FreeInGroup(job.Group), r.SmallestLimit(job.Group), NoLimit, NoLimit
+	rowsFit := false
+	for _, option := range smallest {
+		size, fitsRows := int(option.Nodes), r.FitsRows(job, option)
+		rowsFit = rowsFit || fitsRows
+		if fitsRows && r.fitsGroups(job, option) {
+			return 0, false
+		}
+		if size > r.smallestTypeLimit(job.Group, int(option.Type)) {
+			continue
+		}
+		least = min(least, size)
+		if size > free && fitsRows && size <= r.freeOfTypeInGroup(job.Group, int(option.Type)) {
+			onRows = min(onRows, size)
+		}
 	}
-	if smallest <= r.SmallestLimit(group) {
-		r.BlockGroups(group, smallest)
+	switch {
+	case least > free:
+		nodes = least
+	case rowsFit:
+		nodes = onRows
+	default:
+		return 0, least == NoLimit
 	}
-	return true
+	if nodes > most || nodes == NoLimit {
+		nodes = 0
+	}
+	return nodes, true
+}
+
+// smallestTypeLimit returns the smallest limit of a group and its ancestors on nodes of a type, NoLimit if there is
+// none.
+func (r *Headroom) smallestTypeLimit(group, nodeType int) int {
+	smallest := NoLimit
+	for g := r.firstGroup(group); g >= 0; g = r.groups[g].Parent {
+		if limits := r.groups[g].TypeLimits; limits != nil {
+			smallest = min(smallest, limits[nodeType])
+		}
+	}
+	return smallest
+}
+
+// StoppedByGroup reports whether LimitedByGroup is the case. It blocks the groups whose limits leave too few
+// nodes for the following jobs.
+func (r *Headroom) StoppedByGroup(job Member, smallest []solver.Option) bool {
+	nodes, limited := r.LimitedByGroup(job, smallest)
+	if nodes > 0 {
+		r.BlockGroups(job.Group, nodes)
+	}
+	return limited
 }
 
 // FreeInGroups yields the group and its ancestors, each with the number of nodes that its limit

@@ -79,6 +79,11 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 			if limit := p.Groups[g].Limit; left < 0 {
 				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, limit-left, t+1, limit)
 			}
+			for on, left := range headroom.typeFree[g] {
+				if limit := p.Groups[g].TypeLimits[on]; left < 0 {
+					return fmt.Errorf("plan gives group %d %d nodes of type %d; its limit is %d", g, limit-left, on, limit)
+				}
+			}
 		}
 	}
 	return nil

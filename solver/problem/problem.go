@@ -16,7 +16,7 @@ type Problem struct {
 	// the same in all steps.
 	Capacity []int
 	// Rows are the capacities of the node types and the size limits. They are nil if Capacity is the
-	// only row. Only a problem with a single step and without groups has rows.
+	// only row. Only a problem with a single step has rows.
 	Rows solver.Rows
 	// Steps is the number of steps of the horizon, T.
 	Steps int

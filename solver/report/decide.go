@@ -40,8 +40,8 @@ func Decide(s *solver.Snapshot, p *problem.Problem, result problem.Result) solve
 	}
 	d.Report.Groups = reportGroups(s, p, result.Plan)
 	d.Report.Certificate = result.Certificate.RemapJobs(func(job int) int { return p.Jobs[job].Index })
-	for g, price := range result.GroupPrices {
-		d.Report.Groups[g].Price = price
+	for g := range result.GroupPrices {
+		setGroupPrices(&d.Report.Groups[g], s, g, &result)
 	}
 	if result.Heuristic {
 		complete(&d, s, p, availableNow(&d, s, p))
@@ -94,6 +94,37 @@ func reportGroups(s *solver.Snapshot, p *problem.Problem, plan problem.Plan) []s
 	reports := make([]solver.GroupReport, len(p.Groups))
 	for g, nodes := range p.GroupNodes(plan) {
 		reports[g] = solver.GroupReport{ID: s.Groups[g].ID, Nodes: nodes, Short: max(0, p.Groups[g].Floor-nodes)}
+		for _, limit := range s.Groups[g].TypeLimits {
+			reports[g].Types = append(reports[g].Types, solver.GroupTypeReport{GroupTypeLimit: limit})
+		}
+	}
+	for i := range plan {
+		for g := p.Jobs[i].Group; g >= 0; g = p.Groups[g].Parent {
+			countInTypes(&reports[g], s.TypeOf(plan[i][0]), int(plan[i][0].Nodes))
+		}
 	}
 	return reports
+}
+
+// countInTypes adds the nodes of a job of the group to the types that they are of.
+func countInTypes(r *solver.GroupReport, nodeType string, nodes int) {
+	for n := range r.Types {
+		if r.Types[n].NodeType == nodeType {
+			r.Types[n].Nodes += nodes
+		}
+	}
+}
+
+// setGroupPrices sets the prices of the limits of group g. If there is one node type, its limit and that of the group
+// are one, and the price is that of the smaller one.
+func setGroupPrices(r *solver.GroupReport, s *solver.Snapshot, g int, result *problem.Result) {
+	r.Price = result.GroupPrices[g]
+	for n := range r.Types {
+		switch t := &r.Types[n]; {
+		case s.Typed() && result.GroupTypePrices != nil:
+			t.Price = result.GroupTypePrices[g][s.TypeIndex(t.NodeType)]
+		case !s.Typed() && t.Limit < solver.ValueOr(s.Groups[g].Limit, problem.NoLimit):
+			t.Price, r.Price = r.Price, 0
+		}
+	}
 }

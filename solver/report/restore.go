@@ -37,6 +37,7 @@ func RestoreFrozen(h solver.FrozenJobs, d solver.Decision, steps int) solver.Dec
 		if len(d.Report.Groups) > 0 {
 			for g := range h.GroupAncestors(job.GroupID) {
 				d.Report.Groups[g].Nodes += nodes
+				countInTypes(&d.Report.Groups[g], nodeType, nodes)
 			}
 		}
 		d.Allocations[i] = solver.Allocation{
@@ -49,6 +50,11 @@ func RestoreFrozen(h solver.FrozenJobs, d solver.Decision, steps int) solver.Dec
 				Code: solver.WarningBadJobHeld, JobID: job.ID,
 				Message: fmt.Sprintf("job %q keeps its %d nodes: %s", job.ID, nodes, describe(bad)),
 			})
+		}
+	}
+	for g := range d.Report.Groups {
+		for n, limit := range s.Groups[g].TypeLimits {
+			d.Report.Groups[g].Types[n].Limit = limit.Limit
 		}
 	}
 	for g := range d.Report.NodeTypes {

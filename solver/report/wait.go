@@ -13,8 +13,9 @@ type availability struct {
 	// if no optimizer decided on the job. With node types or size limits, it is MaxNodes, or 0 if no
 	// option of the job fits.
 	pool int
-	// limits is the number of nodes that the limits of its groups left, NoLimit without limits.
-	limits int
+	// limitedByGroup reports whether the limits of its groups left too few nodes for its smallest size on any
+	// node type on which it would fit.
+	limitedByGroup bool
 	// sizeLimited reports whether the nodes suffice for the smallest size and a size limit does not.
 	sizeLimited bool
 	// fitsWithoutExhausted reports whether the smallest size fits without the jobs that have used their
@@ -28,6 +29,7 @@ type availability struct {
 // stops a job, only the jobs of that group are behind it.
 func explainWaits(d *solver.Decision, s *solver.Snapshot, p *problem.Problem, available []availability) {
 	left, empty := headroom(d, s, p), p.SnapshotHeadroom(s)
+	limits := groupLimits{s: s, p: p, empty: empty}
 	blocker, blockers := "", make(map[int]string) // of all jobs, and by group
 	explain := func(queued bool) {
 		for i := range s.Jobs {
@@ -40,14 +42,14 @@ func explainWaits(d *solver.Decision, s *solver.Snapshot, p *problem.Problem, av
 				a.WaitReason = solver.WaitNeverFits
 			case !empty.FitsSmallest(s, i): // It blocks no other job.
 				a.WaitReason = solver.WaitSizeLimit
-			case available[i].limits < smallest:
+			case available[i].limitedByGroup:
 				a.WaitReason = solver.WaitGroupLimit
 				if available[i].pool < 0 {
 					block(p, left, p.JobGroup(i), smallest, job.ID, blockers)
 				}
 			case available[i].pool >= smallest:
 				a.WaitReason = solver.WaitNotWorthIt
-				if atLimit(d, left, p.JobGroup(i), smallest) {
+				if atLimit(d, left, p.JobGroup(i), smallest) || left.FitsSmallest(s, i) && limits.stop(i, left) {
 					a.WaitReason = solver.WaitGroupLimit
 				} else if left.SizeLimited(s, i) {
 					a.WaitReason = solver.WaitSizeLimit
@@ -70,6 +72,25 @@ func explainWaits(d *solver.Decision, s *solver.Snapshot, p *problem.Problem, av
 	}
 	explain(false)
 	explain(true)
+}
+
+// groupLimits determines whether the limits of groups leave too few nodes for jobs.
+type groupLimits struct {
+	s     *solver.Snapshot
+	p     *problem.Problem // has the groups
+	empty *problem.Headroom
+	// smallest are the smallest sizes of a job by node type.
+	smallest []solver.Option
+}
+
+// stop reports whether the limits of its groups leave too few nodes for job i.
+func (l *groupLimits) stop(i int, left *problem.Headroom) bool {
+	if len(l.p.Groups) == 0 {
+		return false
+	}
+	l.smallest = l.empty.SmallestOptions(l.s, i, l.smallest)
+	_, limited := left.LimitedByGroup(l.p.Member(l.s, i), l.smallest)
+	return limited
 }
 
 // noRoom returns the reason of a job whose smallest size does not fit.
@@ -135,26 +156,24 @@ func availableTo(s *solver.Snapshot, p *problem.Problem) []availability {
 			exhausted = true
 		}
 	}
-	available := make([]availability, len(s.Jobs))
+	available, limits := make([]availability, len(s.Jobs)), groupLimits{s: s, p: p, empty: p.SnapshotHeadroom(s)}
 	for i := range available {
-		available[i] = availability{pool: -1, limits: headroom.FreeInGroup(p.JobGroup(i)), sizeLimited: headroom.SizeLimited(s, i)}
-		available[i].fitsWithoutExhausted = exhausted && withoutExhausted.FitsSmallest(s, i) && s.SmallestSize(i) <= withoutExhausted.FreeInGroup(p.JobGroup(i))
+		available[i] = availability{pool: -1, limitedByGroup: limits.stop(i, headroom), sizeLimited: headroom.SizeLimited(s, i)}
+		available[i].fitsWithoutExhausted = exhausted && withoutExhausted.FitsSmallest(s, i) && !limits.stop(i, withoutExhausted)
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &available[p.Jobs[i].Index]
-		if r.pool = headroom.Idle + int(job.Options[0].Nodes); p.Rows != nil {
+		headroom.Release(job.Member, p.MinOption(i))
+		r.limitedByGroup = limits.stop(job.Index, headroom)
+		if r.pool = headroom.Idle; p.Rows != nil {
 			r.pool = 0
-			headroom.Release(job.Member, p.FeasibleOptions[i])
 			for _, option := range job.Options {
 				if !option.IsZero() && headroom.Fits(job.Member, option) {
 					r.pool = solver.MaxNodes
 				}
 			}
-			headroom.Allocate(job.Member, p.FeasibleOptions[i])
 		}
-		if r.limits != problem.NoLimit {
-			r.limits += int(job.Options[0].Nodes)
-		}
+		headroom.Allocate(job.Member, p.MinOption(i))
 	}
 	return available
 }
@@ -167,11 +186,11 @@ func availableNow(d *solver.Decision, s *solver.Snapshot, p *problem.Problem) []
 	for i := range s.Jobs {
 		before.Allocate(p.Member(s, i), s.Current(i))
 	}
-	available := make([]availability, len(s.Jobs))
+	available, limits := make([]availability, len(s.Jobs)), groupLimits{s: s, p: p, empty: p.SnapshotHeadroom(s)}
 	for i := range available {
-		available[i] = availability{pool: -1, limits: left.FreeInGroup(p.JobGroup(i)), sizeLimited: left.SizeLimited(s, i)}
+		available[i] = availability{pool: -1, limitedByGroup: limits.stop(i, left), sizeLimited: left.SizeLimited(s, i)}
 		if !s.Jobs[i].Queued() && before.Idle >= 0 && before.FreeInGroup(p.JobGroup(i)) < 0 {
-			available[i].limits = 0
+			available[i].limitedByGroup = true
 		}
 	}
 	return available

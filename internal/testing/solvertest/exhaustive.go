@@ -43,6 +43,7 @@ func Exhaustive(p *problem.Problem) (Optimum, bool) {
 		free:    slices.Clone(p.Capacity),
 		rows:    make([]int, len(p.Rows)),
 		used:    make([]int, len(p.Groups)),
+		typed:   make([]map[int32]int, len(p.Groups)),
 		chosen:  make(problem.Plan, len(p.Jobs)),
 		best:    Optimum{Objective: math.Inf(-1)},
 	}
@@ -53,6 +54,7 @@ func Exhaustive(p *problem.Problem) (Optimum, bool) {
 		s.tie += roundingError * max(math.Abs(best), math.Abs(worst))
 	}
 	for g := range p.Groups {
+		s.typed[g] = make(map[int32]int)
 		s.tie += roundingError * p.QuotaPrice * float64(p.Groups[g].Floor)
 	}
 	s.maximize(0, 0)
@@ -107,9 +109,10 @@ type search struct {
 	rest []float64
 	// tie is the difference up to which an objective is treated as equal to the best one.
 	tie    float64
-	free   []int // by step
-	rows   []int // nodes that count in each row
-	used   []int // by group, in the first step; problems with groups have no other
+	free   []int           // by step
+	rows   []int           // nodes that count in each row
+	used   []int           // by group, in the first step; problems with groups have no other
+	typed  []map[int32]int // by group and node type
 	chosen problem.Plan
 	best   Optimum
 }
@@ -186,6 +189,11 @@ func (s *search) allocate(i int, c choice, sign int) bool {
 	for g := s.problem.Jobs[i].Group; g >= 0; g = s.problem.Groups[g].Parent {
 		s.used[g] += sign * int(c.options[0].Nodes)
 		fits = fits && s.used[g] <= s.problem.Groups[g].Limit
+		on := c.options[0].Type
+		s.typed[g][on] += sign * int(c.options[0].Nodes)
+		if limits := s.problem.Groups[g].TypeLimits; limits != nil {
+			fits = fits && s.typed[g][on] <= limits[on]
+		}
 	}
 	return fits
 }

@@ -169,3 +169,49 @@ func GroupedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 		return s
 	})
 }
+
+// drawTypeLimits limits a third of the groups on some types.
+func drawTypeLimits(t *rapid.T, s *solver.Snapshot, group *solver.Group) {
+	group.TypeLimits = nil
+	if rapid.IntRange(0, 2).Draw(t, "limits of types") > 0 {
+		return
+	}
+	for _, nodeType := range s.NodeTypes {
+		if rapid.Bool().Draw(t, "limited type") {
+			limit := rapid.OneOf(rapid.IntRange(0, nodeType.Nodes), rapid.IntRange(0, 4)).Draw(t, "limit of the type")
+			group.TypeLimits = append(group.TypeLimits, solver.GroupTypeLimit{NodeType: nodeType.ID, Limit: limit})
+		}
+	}
+}
+
+// SharedSnapshots generates valid snapshots with at least two of groups, several node types, and size limits. Defaults are set.
+func SharedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) *solver.Snapshot {
+		s := GroupedSnapshots(limits).Draw(t, "groups")
+		groups, ids := s.Groups, make([]string, len(s.Jobs))
+		for i := range s.Jobs {
+			ids[i] = s.Jobs[i].GroupID
+		}
+		pair := rapid.SampledFrom([]string{"all", "all", "groups and types", "groups and limits", "types and limits"}).Draw(t, "pair")
+		if pair != "groups and limits" {
+			DrawNodeTypes(t, s)
+		}
+		if pair != "groups and types" {
+			DrawSizeLimits(t, s)
+		}
+		if pair != "types and limits" {
+			s.Groups = groups
+			for i := range s.Jobs {
+				s.Jobs[i].GroupID = ids[i]
+			}
+			for g := range s.Groups {
+				drawTypeLimits(t, s, &s.Groups[g])
+			}
+		}
+		s = s.WithDefaults()
+		if bad := s.Validate(limits.Jobs); len(bad) > 0 {
+			t.Fatalf("bad fields: %v", bad)
+		}
+		return s
+	})
+}

@@ -1119,14 +1119,15 @@ type Snapshot struct {
 	// All active jobs. Queued jobs (current_nodes is 0) are in queue order.
 	Jobs []*Job `protobuf:"bytes,4,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// Teams that share the pool, in any order: a forest at most 4 deep of at most 10,000 groups.
-	// Only OBJECTIVE_TOTAL_TIME and FillIdle accept groups. Empty means no groups.
+	// Only OBJECTIVE_TOTAL_TIME and FillIdle accept groups, with or without node_types and
+	// size_limits. Empty means no groups.
 	Groups []*Group `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Types of the nodes in the pool, at most 8. Only OBJECTIVE_TOTAL_TIME without groups and
-	// FillIdle accept them, except for a single type of speed 1. Empty means identical nodes.
+	// Types of the nodes in the pool, at most 8. Only OBJECTIVE_TOTAL_TIME and FillIdle accept
+	// several types. Empty means identical nodes.
 	NodeTypes []*NodeType `protobuf:"bytes,6,rep,name=node_types,json=nodeTypes,proto3" json:"node_types,omitempty"`
 	// Bounds on large allocations, in addition to the capacity of the pool, so that a decision can
-	// be placed on machines. At most 64, in any order. Only OBJECTIVE_TOTAL_TIME and FillIdle, without
-	// groups, accept them. Empty means no bound.
+	// be placed on machines. At most 64, in any order. Only OBJECTIVE_TOTAL_TIME and FillIdle accept
+	// them. Empty means no bound.
 	SizeLimits    []*SizeLimit `protobuf:"bytes,7,rep,name=size_limits,json=sizeLimits,proto3" json:"size_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1357,15 +1358,20 @@ type Group struct {
 	// Id of the parent group. Empty for a group at the top. Only groups without children have
 	// jobs.
 	ParentId string `protobuf:"bytes,2,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	// Maximum number of nodes that the jobs of the group and of all groups below it occupy
-	// together (Kueue's nominal quota plus borrowing limit). At least 0. Defaults to no limit. If
+	// Maximum number of nodes, of all types together, that the jobs of the group and of all groups
+	// below it occupy (Kueue's nominal quota plus borrowing limit). At least 0. Defaults to no limit. If
 	// the limit is lower than the nodes of the running jobs, jobs shrink or pause.
 	Limit *int32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// Number of nodes that the group can expect, a soft lower bound. Each missing node costs
-	// TotalTimeOptions.quota_price. Nodes are missing below the quota, or below the number that the
-	// admission allows the group's jobs if that is less. At least 0. Quotas that exceed the pool
+	// Number of nodes, of all types together, that the group can expect, a soft lower bound. Each
+	// missing node costs TotalTimeOptions.quota_price. Nodes are missing below the quota, below the
+	// number that the admission allows the group's jobs, or below the nodes of the types that these
+	// jobs can use, whichever is least. At least 0. Quotas that exceed the pool
 	// together cause WARNING_CODE_QUOTAS_EXCEED_POOL.
-	Quota         int32 `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"`
+	Quota int32 `protobuf:"varint,4,opt,name=quota,proto3" json:"quota,omitempty"`
+	// Limits on the nodes of single types, in addition to limit. At most one per node type. A type
+	// that is not listed has no limit of its own. If these limits leave no type for a job, the job
+	// waits with WAIT_REASON_GROUP_LIMIT and blocks no other job. Requires Snapshot.node_types.
+	TypeLimits    []*GroupTypeLimit `protobuf:"bytes,5,rep,name=type_limits,json=typeLimits,proto3" json:"type_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1428,6 +1434,69 @@ func (x *Group) GetQuota() int32 {
 	return 0
 }
 
+func (x *Group) GetTypeLimits() []*GroupTypeLimit {
+	if x != nil {
+		return x.TypeLimits
+	}
+	return nil
+}
+
+// GroupTypeLimit is the limit of a group on the nodes of one type.
+type GroupTypeLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Node type, one of Snapshot.node_types.
+	NodeType string `protobuf:"bytes,1,opt,name=node_type,json=nodeType,proto3" json:"node_type,omitempty"`
+	// Maximum number of nodes of the type that the jobs of the group and of all groups below it
+	// occupy together. At least 0.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupTypeLimit) Reset() {
+	*x = GroupTypeLimit{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupTypeLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupTypeLimit) ProtoMessage() {}
+
+func (x *GroupTypeLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupTypeLimit.ProtoReflect.Descriptor instead.
+func (*GroupTypeLimit) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GroupTypeLimit) GetNodeType() string {
+	if x != nil {
+		return x.NodeType
+	}
+	return ""
+}
+
+func (x *GroupTypeLimit) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 // Horizon is the look-ahead of the rolling-horizon model.
 type Horizon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1442,7 +1511,7 @@ type Horizon struct {
 
 func (x *Horizon) Reset() {
 	*x = Horizon{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1523,7 @@ func (x *Horizon) String() string {
 func (*Horizon) ProtoMessage() {}
 
 func (x *Horizon) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[8]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1536,7 @@ func (x *Horizon) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Horizon.ProtoReflect.Descriptor instead.
 func (*Horizon) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{8}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Horizon) GetStep() *durationpb.Duration {
@@ -1591,7 +1660,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1672,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[9]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1685,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{9}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Job) GetId() string {
@@ -1807,7 +1876,7 @@ type TypeSpeed struct {
 
 func (x *TypeSpeed) Reset() {
 	*x = TypeSpeed{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1888,7 @@ func (x *TypeSpeed) String() string {
 func (*TypeSpeed) ProtoMessage() {}
 
 func (x *TypeSpeed) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[10]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1901,7 @@ func (x *TypeSpeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeSpeed.ProtoReflect.Descriptor instead.
 func (*TypeSpeed) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{10}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TypeSpeed) GetNodeType() string {
@@ -1880,7 +1949,7 @@ type Scaling struct {
 
 func (x *Scaling) Reset() {
 	*x = Scaling{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1961,7 @@ func (x *Scaling) String() string {
 func (*Scaling) ProtoMessage() {}
 
 func (x *Scaling) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[11]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1974,7 @@ func (x *Scaling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scaling.ProtoReflect.Descriptor instead.
 func (*Scaling) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{11}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Scaling) GetCurve() isScaling_Curve {
@@ -1965,7 +2034,7 @@ type SpeedTable struct {
 
 func (x *SpeedTable) Reset() {
 	*x = SpeedTable{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2046,7 @@ func (x *SpeedTable) String() string {
 func (*SpeedTable) ProtoMessage() {}
 
 func (x *SpeedTable) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[12]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2059,7 @@ func (x *SpeedTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpeedTable.ProtoReflect.Descriptor instead.
 func (*SpeedTable) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{12}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SpeedTable) GetSpeeds() []float64 {
@@ -2038,7 +2107,7 @@ type AllocateOptions struct {
 
 func (x *AllocateOptions) Reset() {
 	*x = AllocateOptions{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2119,7 @@ func (x *AllocateOptions) String() string {
 func (*AllocateOptions) ProtoMessage() {}
 
 func (x *AllocateOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[13]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2132,7 @@ func (x *AllocateOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateOptions.ProtoReflect.Descriptor instead.
 func (*AllocateOptions) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{13}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AllocateOptions) GetBackend() Backend {
@@ -2182,7 +2251,7 @@ type TotalTimeOptions struct {
 
 func (x *TotalTimeOptions) Reset() {
 	*x = TotalTimeOptions{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2263,7 @@ func (x *TotalTimeOptions) String() string {
 func (*TotalTimeOptions) ProtoMessage() {}
 
 func (x *TotalTimeOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[14]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2276,7 @@ func (x *TotalTimeOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TotalTimeOptions.ProtoReflect.Descriptor instead.
 func (*TotalTimeOptions) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{14}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TotalTimeOptions) GetFairness() float64 {
@@ -2308,7 +2377,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2389,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[15]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2402,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{15}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Allocation) GetJobId() string {
@@ -2441,7 +2510,7 @@ type SolveReport struct {
 
 func (x *SolveReport) Reset() {
 	*x = SolveReport{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2522,7 @@ func (x *SolveReport) String() string {
 func (*SolveReport) ProtoMessage() {}
 
 func (x *SolveReport) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[16]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2535,7 @@ func (x *SolveReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolveReport.ProtoReflect.Descriptor instead.
 func (*SolveReport) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{16}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SolveReport) GetBackend() Backend {
@@ -2593,7 +2662,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2674,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[17]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2687,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{17}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Certificate) GetSizePrices() []*Certificate_SizePrices {
@@ -2642,14 +2711,16 @@ type GroupReport struct {
 	Short int32 `protobuf:"varint,3,opt,name=short,proto3" json:"short,omitempty"`
 	// Value of one additional node of the group's limit, in units of the objective. 0 if the limit
 	// is not binding, if there is no limit, or if no search was made.
-	Price         float64 `protobuf:"fixed64,4,opt,name=price,proto3" json:"price,omitempty"`
+	Price float64 `protobuf:"fixed64,4,opt,name=price,proto3" json:"price,omitempty"`
+	// One entry per limit in Group.type_limits, in the same order.
+	Types         []*GroupTypeReport `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupReport) Reset() {
 	*x = GroupReport{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2732,7 @@ func (x *GroupReport) String() string {
 func (*GroupReport) ProtoMessage() {}
 
 func (x *GroupReport) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[18]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2745,7 @@ func (x *GroupReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupReport.ProtoReflect.Descriptor instead.
 func (*GroupReport) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{18}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GroupReport) GetId() string {
@@ -2705,6 +2776,88 @@ func (x *GroupReport) GetPrice() float64 {
 	return 0
 }
 
+func (x *GroupReport) GetTypes() []*GroupTypeReport {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+// GroupTypeReport is the effect of a decision on the nodes of one type in a group.
+type GroupTypeReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Node type, as in the request.
+	NodeType string `protobuf:"bytes,1,opt,name=node_type,json=nodeType,proto3" json:"node_type,omitempty"`
+	// Number of nodes of the type that the jobs of the group and of all groups below it occupy from
+	// now on. Capped at 2^31-1, which frozen jobs can exceed.
+	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// Limit of the group on the nodes of the type, as in the request.
+	Limit int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Value of one additional node of this limit, in units of the objective. 0 if the limit is not
+	// binding or if no search was made.
+	Price         float64 `protobuf:"fixed64,4,opt,name=price,proto3" json:"price,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupTypeReport) Reset() {
+	*x = GroupTypeReport{}
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupTypeReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupTypeReport) ProtoMessage() {}
+
+func (x *GroupTypeReport) ProtoReflect() protoreflect.Message {
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupTypeReport.ProtoReflect.Descriptor instead.
+func (*GroupTypeReport) Descriptor() ([]byte, []int) {
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GroupTypeReport) GetNodeType() string {
+	if x != nil {
+		return x.NodeType
+	}
+	return ""
+}
+
+func (x *GroupTypeReport) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *GroupTypeReport) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *GroupTypeReport) GetPrice() float64 {
+	if x != nil {
+		return x.Price
+	}
+	return 0
+}
+
 // NodeTypeReport is the effect of a decision on a node type.
 type NodeTypeReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2723,7 +2876,7 @@ type NodeTypeReport struct {
 
 func (x *NodeTypeReport) Reset() {
 	*x = NodeTypeReport{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2888,7 @@ func (x *NodeTypeReport) String() string {
 func (*NodeTypeReport) ProtoMessage() {}
 
 func (x *NodeTypeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[19]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2901,7 @@ func (x *NodeTypeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTypeReport.ProtoReflect.Descriptor instead.
 func (*NodeTypeReport) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{19}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodeTypeReport) GetId() string {
@@ -2799,7 +2952,7 @@ type SizeLimitReport struct {
 
 func (x *SizeLimitReport) Reset() {
 	*x = SizeLimitReport{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2964,7 @@ func (x *SizeLimitReport) String() string {
 func (*SizeLimitReport) ProtoMessage() {}
 
 func (x *SizeLimitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[20]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2977,7 @@ func (x *SizeLimitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeLimitReport.ProtoReflect.Descriptor instead.
 func (*SizeLimitReport) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{20}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SizeLimitReport) GetSize() int32 {
@@ -2877,7 +3030,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3042,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[21]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3055,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{21}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Warning) GetCode() WarningCode {
@@ -2943,7 +3096,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3108,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[22]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3121,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{22}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Attempt) GetBackend() Backend {
@@ -3015,7 +3168,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3180,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[23]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3193,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{23}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainRequest) GetSnapshot() *Snapshot {
@@ -3077,7 +3230,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3242,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[24]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3255,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{24}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainResponse) GetDecision() *AllocateResponse {
@@ -3143,7 +3296,7 @@ type JobExplanation struct {
 
 func (x *JobExplanation) Reset() {
 	*x = JobExplanation{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3308,7 @@ func (x *JobExplanation) String() string {
 func (*JobExplanation) ProtoMessage() {}
 
 func (x *JobExplanation) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[25]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3321,7 @@ func (x *JobExplanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobExplanation.ProtoReflect.Descriptor instead.
 func (*JobExplanation) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{25}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JobExplanation) GetJobId() string {
@@ -3232,7 +3385,7 @@ type SizeOption struct {
 
 func (x *SizeOption) Reset() {
 	*x = SizeOption{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3397,7 @@ func (x *SizeOption) String() string {
 func (*SizeOption) ProtoMessage() {}
 
 func (x *SizeOption) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[26]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3410,7 @@ func (x *SizeOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeOption.ProtoReflect.Descriptor instead.
 func (*SizeOption) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{26}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SizeOption) GetNodes() int32 {
@@ -3317,7 +3470,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3482,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[27]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3495,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{27}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Remedy) GetChange() isRemedy_Change {
@@ -3448,7 +3601,7 @@ type WhatIfRequest struct {
 
 func (x *WhatIfRequest) Reset() {
 	*x = WhatIfRequest{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3613,7 @@ func (x *WhatIfRequest) String() string {
 func (*WhatIfRequest) ProtoMessage() {}
 
 func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[28]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3626,7 @@ func (x *WhatIfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfRequest.ProtoReflect.Descriptor instead.
 func (*WhatIfRequest) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{28}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WhatIfRequest) GetSnapshot() *Snapshot {
@@ -3525,7 +3678,7 @@ type Scenario struct {
 
 func (x *Scenario) Reset() {
 	*x = Scenario{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[29]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3690,7 @@ func (x *Scenario) String() string {
 func (*Scenario) ProtoMessage() {}
 
 func (x *Scenario) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[29]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3703,7 @@ func (x *Scenario) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scenario.ProtoReflect.Descriptor instead.
 func (*Scenario) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{29}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Scenario) GetName() string {
@@ -3615,7 +3768,7 @@ type WhatIfResponse struct {
 
 func (x *WhatIfResponse) Reset() {
 	*x = WhatIfResponse{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3780,7 @@ func (x *WhatIfResponse) String() string {
 func (*WhatIfResponse) ProtoMessage() {}
 
 func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[30]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3793,7 @@ func (x *WhatIfResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhatIfResponse.ProtoReflect.Descriptor instead.
 func (*WhatIfResponse) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{30}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WhatIfResponse) GetBase() *AllocateResponse {
@@ -3676,7 +3829,7 @@ type ScenarioResult struct {
 
 func (x *ScenarioResult) Reset() {
 	*x = ScenarioResult{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +3841,7 @@ func (x *ScenarioResult) String() string {
 func (*ScenarioResult) ProtoMessage() {}
 
 func (x *ScenarioResult) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[31]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +3854,7 @@ func (x *ScenarioResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScenarioResult.ProtoReflect.Descriptor instead.
 func (*ScenarioResult) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{31}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ScenarioResult) GetName() string {
@@ -3770,7 +3923,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3935,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[32]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3948,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{32}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ForecastRequest) GetSnapshot() *Snapshot {
@@ -3892,7 +4045,7 @@ type ForecastResponse struct {
 
 func (x *ForecastResponse) Reset() {
 	*x = ForecastResponse{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[33]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4057,7 @@ func (x *ForecastResponse) String() string {
 func (*ForecastResponse) ProtoMessage() {}
 
 func (x *ForecastResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[33]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4070,7 @@ func (x *ForecastResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastResponse.ProtoReflect.Descriptor instead.
 func (*ForecastResponse) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{33}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ForecastResponse) GetJobs() []*JobForecast {
@@ -3998,7 +4151,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[34]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4163,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[34]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4176,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{34}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobForecast) GetJobId() string {
@@ -4105,7 +4258,7 @@ type Certificate_SizePrices struct {
 
 func (x *Certificate_SizePrices) Reset() {
 	*x = Certificate_SizePrices{}
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[35]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4270,7 @@ func (x *Certificate_SizePrices) String() string {
 func (*Certificate_SizePrices) ProtoMessage() {}
 
 func (x *Certificate_SizePrices) ProtoReflect() protoreflect.Message {
-	mi := &file_elastalloc_v1_allocator_proto_msgTypes[35]
+	mi := &file_elastalloc_v1_allocator_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4283,7 @@ func (x *Certificate_SizePrices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate_SizePrices.ProtoReflect.Descriptor instead.
 func (*Certificate_SizePrices) Descriptor() ([]byte, []int) {
-	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{17, 0}
+	return file_elastalloc_v1_allocator_proto_rawDescGZIP(), []int{18, 0}
 }
 
 func (x *Certificate_SizePrices) GetJob() int32 {
@@ -4187,13 +4340,18 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x19\n" +
 	"\x05speed\x18\x03 \x01(\x01H\x00R\x05speed\x88\x01\x01B\b\n" +
-	"\x06_speed\"o\n" +
+	"\x06_speed\"\xaf\x01\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tparent_id\x18\x02 \x01(\tR\bparentId\x12\x19\n" +
 	"\x05limit\x18\x03 \x01(\x05H\x00R\x05limit\x88\x01\x01\x12\x14\n" +
-	"\x05quota\x18\x04 \x01(\x05R\x05quotaB\b\n" +
-	"\x06_limit\"]\n" +
+	"\x05quota\x18\x04 \x01(\x05R\x05quota\x12>\n" +
+	"\vtype_limits\x18\x05 \x03(\v2\x1d.elastalloc.v1.GroupTypeLimitR\n" +
+	"typeLimitsB\b\n" +
+	"\x06_limit\"C\n" +
+	"\x0eGroupTypeLimit\x12\x1b\n" +
+	"\tnode_type\x18\x01 \x01(\tR\bnodeType\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"]\n" +
 	"\aHorizon\x12-\n" +
 	"\x04step\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x04step\x12\x19\n" +
 	"\x05steps\x18\x02 \x01(\x05H\x00R\x05steps\x88\x01\x01B\b\n" +
@@ -4324,11 +4482,17 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\n" +
 	"SizePrices\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x05R\x03job\x12\x16\n" +
-	"\x06prices\x18\x02 \x03(\x01R\x06prices\"_\n" +
+	"\x06prices\x18\x02 \x03(\x01R\x06prices\"\x95\x01\n" +
 	"\vGroupReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x14\n" +
 	"\x05short\x18\x03 \x01(\x05R\x05short\x12\x14\n" +
+	"\x05price\x18\x04 \x01(\x01R\x05price\x124\n" +
+	"\x05types\x18\x05 \x03(\v2\x1e.elastalloc.v1.GroupTypeReportR\x05types\"p\n" +
+	"\x0fGroupTypeReport\x12\x1b\n" +
+	"\tnode_type\x18\x01 \x01(\tR\bnodeType\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05price\x18\x04 \x01(\x01R\x05price\"k\n" +
 	"\x0eNodeTypeReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -4553,7 +4717,7 @@ func file_elastalloc_v1_allocator_proto_rawDescGZIP() []byte {
 }
 
 var file_elastalloc_v1_allocator_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_elastalloc_v1_allocator_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_elastalloc_v1_allocator_proto_goTypes = []any{
 	(Objective)(0),                 // 0: elastalloc.v1.Objective
 	(BadJobs)(0),                   // 1: elastalloc.v1.BadJobs
@@ -4575,137 +4739,141 @@ var file_elastalloc_v1_allocator_proto_goTypes = []any{
 	(*SizeLimit)(nil),              // 17: elastalloc.v1.SizeLimit
 	(*NodeType)(nil),               // 18: elastalloc.v1.NodeType
 	(*Group)(nil),                  // 19: elastalloc.v1.Group
-	(*Horizon)(nil),                // 20: elastalloc.v1.Horizon
-	(*Job)(nil),                    // 21: elastalloc.v1.Job
-	(*TypeSpeed)(nil),              // 22: elastalloc.v1.TypeSpeed
-	(*Scaling)(nil),                // 23: elastalloc.v1.Scaling
-	(*SpeedTable)(nil),             // 24: elastalloc.v1.SpeedTable
-	(*AllocateOptions)(nil),        // 25: elastalloc.v1.AllocateOptions
-	(*TotalTimeOptions)(nil),       // 26: elastalloc.v1.TotalTimeOptions
-	(*Allocation)(nil),             // 27: elastalloc.v1.Allocation
-	(*SolveReport)(nil),            // 28: elastalloc.v1.SolveReport
-	(*Certificate)(nil),            // 29: elastalloc.v1.Certificate
-	(*GroupReport)(nil),            // 30: elastalloc.v1.GroupReport
-	(*NodeTypeReport)(nil),         // 31: elastalloc.v1.NodeTypeReport
-	(*SizeLimitReport)(nil),        // 32: elastalloc.v1.SizeLimitReport
-	(*Warning)(nil),                // 33: elastalloc.v1.Warning
-	(*Attempt)(nil),                // 34: elastalloc.v1.Attempt
-	(*ExplainRequest)(nil),         // 35: elastalloc.v1.ExplainRequest
-	(*ExplainResponse)(nil),        // 36: elastalloc.v1.ExplainResponse
-	(*JobExplanation)(nil),         // 37: elastalloc.v1.JobExplanation
-	(*SizeOption)(nil),             // 38: elastalloc.v1.SizeOption
-	(*Remedy)(nil),                 // 39: elastalloc.v1.Remedy
-	(*WhatIfRequest)(nil),          // 40: elastalloc.v1.WhatIfRequest
-	(*Scenario)(nil),               // 41: elastalloc.v1.Scenario
-	(*WhatIfResponse)(nil),         // 42: elastalloc.v1.WhatIfResponse
-	(*ScenarioResult)(nil),         // 43: elastalloc.v1.ScenarioResult
-	(*ForecastRequest)(nil),        // 44: elastalloc.v1.ForecastRequest
-	(*ForecastResponse)(nil),       // 45: elastalloc.v1.ForecastResponse
-	(*JobForecast)(nil),            // 46: elastalloc.v1.JobForecast
-	(*Certificate_SizePrices)(nil), // 47: elastalloc.v1.Certificate.SizePrices
-	(*durationpb.Duration)(nil),    // 48: google.protobuf.Duration
-	(*status.Status)(nil),          // 49: google.rpc.Status
+	(*GroupTypeLimit)(nil),         // 20: elastalloc.v1.GroupTypeLimit
+	(*Horizon)(nil),                // 21: elastalloc.v1.Horizon
+	(*Job)(nil),                    // 22: elastalloc.v1.Job
+	(*TypeSpeed)(nil),              // 23: elastalloc.v1.TypeSpeed
+	(*Scaling)(nil),                // 24: elastalloc.v1.Scaling
+	(*SpeedTable)(nil),             // 25: elastalloc.v1.SpeedTable
+	(*AllocateOptions)(nil),        // 26: elastalloc.v1.AllocateOptions
+	(*TotalTimeOptions)(nil),       // 27: elastalloc.v1.TotalTimeOptions
+	(*Allocation)(nil),             // 28: elastalloc.v1.Allocation
+	(*SolveReport)(nil),            // 29: elastalloc.v1.SolveReport
+	(*Certificate)(nil),            // 30: elastalloc.v1.Certificate
+	(*GroupReport)(nil),            // 31: elastalloc.v1.GroupReport
+	(*GroupTypeReport)(nil),        // 32: elastalloc.v1.GroupTypeReport
+	(*NodeTypeReport)(nil),         // 33: elastalloc.v1.NodeTypeReport
+	(*SizeLimitReport)(nil),        // 34: elastalloc.v1.SizeLimitReport
+	(*Warning)(nil),                // 35: elastalloc.v1.Warning
+	(*Attempt)(nil),                // 36: elastalloc.v1.Attempt
+	(*ExplainRequest)(nil),         // 37: elastalloc.v1.ExplainRequest
+	(*ExplainResponse)(nil),        // 38: elastalloc.v1.ExplainResponse
+	(*JobExplanation)(nil),         // 39: elastalloc.v1.JobExplanation
+	(*SizeOption)(nil),             // 40: elastalloc.v1.SizeOption
+	(*Remedy)(nil),                 // 41: elastalloc.v1.Remedy
+	(*WhatIfRequest)(nil),          // 42: elastalloc.v1.WhatIfRequest
+	(*Scenario)(nil),               // 43: elastalloc.v1.Scenario
+	(*WhatIfResponse)(nil),         // 44: elastalloc.v1.WhatIfResponse
+	(*ScenarioResult)(nil),         // 45: elastalloc.v1.ScenarioResult
+	(*ForecastRequest)(nil),        // 46: elastalloc.v1.ForecastRequest
+	(*ForecastResponse)(nil),       // 47: elastalloc.v1.ForecastResponse
+	(*JobForecast)(nil),            // 48: elastalloc.v1.JobForecast
+	(*Certificate_SizePrices)(nil), // 49: elastalloc.v1.Certificate.SizePrices
+	(*durationpb.Duration)(nil),    // 50: google.protobuf.Duration
+	(*status.Status)(nil),          // 51: google.rpc.Status
 }
 var file_elastalloc_v1_allocator_proto_depIdxs = []int32{
 	16, // 0: elastalloc.v1.AllocateRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 1: elastalloc.v1.AllocateRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	27, // 2: elastalloc.v1.AllocateResponse.allocations:type_name -> elastalloc.v1.Allocation
-	28, // 3: elastalloc.v1.AllocateResponse.report:type_name -> elastalloc.v1.SolveReport
+	26, // 1: elastalloc.v1.AllocateRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	28, // 2: elastalloc.v1.AllocateResponse.allocations:type_name -> elastalloc.v1.Allocation
+	29, // 3: elastalloc.v1.AllocateResponse.report:type_name -> elastalloc.v1.SolveReport
 	16, // 4: elastalloc.v1.FillIdleRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	27, // 5: elastalloc.v1.FillIdleResponse.allocations:type_name -> elastalloc.v1.Allocation
-	20, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
-	21, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
+	28, // 5: elastalloc.v1.FillIdleResponse.allocations:type_name -> elastalloc.v1.Allocation
+	21, // 6: elastalloc.v1.Snapshot.horizon:type_name -> elastalloc.v1.Horizon
+	22, // 7: elastalloc.v1.Snapshot.jobs:type_name -> elastalloc.v1.Job
 	19, // 8: elastalloc.v1.Snapshot.groups:type_name -> elastalloc.v1.Group
 	18, // 9: elastalloc.v1.Snapshot.node_types:type_name -> elastalloc.v1.NodeType
 	17, // 10: elastalloc.v1.Snapshot.size_limits:type_name -> elastalloc.v1.SizeLimit
-	48, // 11: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
-	48, // 12: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
-	48, // 13: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
-	23, // 14: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
-	48, // 15: elastalloc.v1.Job.resize_delay:type_name -> google.protobuf.Duration
-	48, // 16: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
-	48, // 17: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
-	48, // 18: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
-	22, // 19: elastalloc.v1.Job.speeds:type_name -> elastalloc.v1.TypeSpeed
-	48, // 20: elastalloc.v1.Job.move_time:type_name -> google.protobuf.Duration
-	48, // 21: elastalloc.v1.Job.recent_restarts:type_name -> google.protobuf.Duration
-	23, // 22: elastalloc.v1.TypeSpeed.scaling:type_name -> elastalloc.v1.Scaling
-	24, // 23: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
-	2,  // 24: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
-	3,  // 25: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
-	48, // 26: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
-	4,  // 27: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
-	0,  // 28: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
-	26, // 29: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
-	1,  // 30: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
-	48, // 31: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
-	48, // 32: elastalloc.v1.TotalTimeOptions.resize_price:type_name -> google.protobuf.Duration
-	48, // 33: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
-	48, // 34: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
-	48, // 35: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
-	6,  // 36: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
-	5,  // 37: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
-	2,  // 38: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
-	8,  // 39: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
-	9,  // 40: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
-	48, // 41: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
-	34, // 42: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
-	33, // 43: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
-	30, // 44: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
-	29, // 45: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
-	31, // 46: elastalloc.v1.SolveReport.node_types:type_name -> elastalloc.v1.NodeTypeReport
-	32, // 47: elastalloc.v1.SolveReport.size_limits:type_name -> elastalloc.v1.SizeLimitReport
-	47, // 48: elastalloc.v1.Certificate.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
-	7,  // 49: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
-	2,  // 50: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
-	10, // 51: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
-	48, // 52: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
-	16, // 53: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 54: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	13, // 55: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
-	37, // 56: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
-	11, // 57: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
-	38, // 58: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
-	39, // 59: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
-	16, // 60: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 61: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	41, // 62: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
-	21, // 63: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
-	25, // 64: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
-	18, // 65: elastalloc.v1.Scenario.put_node_types:type_name -> elastalloc.v1.NodeType
-	17, // 66: elastalloc.v1.Scenario.put_size_limits:type_name -> elastalloc.v1.SizeLimit
-	13, // 67: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
-	43, // 68: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
-	13, // 69: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
-	49, // 70: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
-	16, // 71: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
-	25, // 72: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
-	48, // 73: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
-	48, // 74: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
-	46, // 75: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
-	48, // 76: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
-	48, // 77: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
-	48, // 78: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
-	48, // 79: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
-	48, // 80: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
-	48, // 81: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
-	48, // 82: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
-	48, // 83: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
-	12, // 84: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
-	14, // 85: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
-	35, // 86: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
-	40, // 87: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
-	44, // 88: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
-	13, // 89: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
-	15, // 90: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
-	36, // 91: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
-	42, // 92: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
-	45, // 93: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
-	89, // [89:94] is the sub-list for method output_type
-	84, // [84:89] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	20, // 11: elastalloc.v1.Group.type_limits:type_name -> elastalloc.v1.GroupTypeLimit
+	50, // 12: elastalloc.v1.Horizon.step:type_name -> google.protobuf.Duration
+	50, // 13: elastalloc.v1.Job.remaining_eta:type_name -> google.protobuf.Duration
+	50, // 14: elastalloc.v1.Job.training_time:type_name -> google.protobuf.Duration
+	24, // 15: elastalloc.v1.Job.scaling:type_name -> elastalloc.v1.Scaling
+	50, // 16: elastalloc.v1.Job.resize_delay:type_name -> google.protobuf.Duration
+	50, // 17: elastalloc.v1.Job.restart_time:type_name -> google.protobuf.Duration
+	50, // 18: elastalloc.v1.Job.waiting_time:type_name -> google.protobuf.Duration
+	50, // 19: elastalloc.v1.Job.work_done:type_name -> google.protobuf.Duration
+	23, // 20: elastalloc.v1.Job.speeds:type_name -> elastalloc.v1.TypeSpeed
+	50, // 21: elastalloc.v1.Job.move_time:type_name -> google.protobuf.Duration
+	50, // 22: elastalloc.v1.Job.recent_restarts:type_name -> google.protobuf.Duration
+	24, // 23: elastalloc.v1.TypeSpeed.scaling:type_name -> elastalloc.v1.Scaling
+	25, // 24: elastalloc.v1.Scaling.table:type_name -> elastalloc.v1.SpeedTable
+	2,  // 25: elastalloc.v1.AllocateOptions.backend:type_name -> elastalloc.v1.Backend
+	3,  // 26: elastalloc.v1.AllocateOptions.formulation:type_name -> elastalloc.v1.Formulation
+	50, // 27: elastalloc.v1.AllocateOptions.time_budget:type_name -> google.protobuf.Duration
+	4,  // 28: elastalloc.v1.AllocateOptions.admission:type_name -> elastalloc.v1.Admission
+	0,  // 29: elastalloc.v1.AllocateOptions.objective:type_name -> elastalloc.v1.Objective
+	27, // 30: elastalloc.v1.AllocateOptions.total_time:type_name -> elastalloc.v1.TotalTimeOptions
+	1,  // 31: elastalloc.v1.AllocateOptions.bad_jobs:type_name -> elastalloc.v1.BadJobs
+	50, // 32: elastalloc.v1.TotalTimeOptions.aging:type_name -> google.protobuf.Duration
+	50, // 33: elastalloc.v1.TotalTimeOptions.resize_price:type_name -> google.protobuf.Duration
+	50, // 34: elastalloc.v1.TotalTimeOptions.payback:type_name -> google.protobuf.Duration
+	50, // 35: elastalloc.v1.TotalTimeOptions.start_bonus:type_name -> google.protobuf.Duration
+	50, // 36: elastalloc.v1.TotalTimeOptions.cadence:type_name -> google.protobuf.Duration
+	6,  // 37: elastalloc.v1.Allocation.change:type_name -> elastalloc.v1.Change
+	5,  // 38: elastalloc.v1.Allocation.wait_reason:type_name -> elastalloc.v1.WaitReason
+	2,  // 39: elastalloc.v1.SolveReport.backend:type_name -> elastalloc.v1.Backend
+	8,  // 40: elastalloc.v1.SolveReport.reason:type_name -> elastalloc.v1.Reason
+	9,  // 41: elastalloc.v1.SolveReport.limit:type_name -> elastalloc.v1.Limit
+	50, // 42: elastalloc.v1.SolveReport.solve_time:type_name -> google.protobuf.Duration
+	36, // 43: elastalloc.v1.SolveReport.attempts:type_name -> elastalloc.v1.Attempt
+	35, // 44: elastalloc.v1.SolveReport.warnings:type_name -> elastalloc.v1.Warning
+	31, // 45: elastalloc.v1.SolveReport.groups:type_name -> elastalloc.v1.GroupReport
+	30, // 46: elastalloc.v1.SolveReport.certificate:type_name -> elastalloc.v1.Certificate
+	33, // 47: elastalloc.v1.SolveReport.node_types:type_name -> elastalloc.v1.NodeTypeReport
+	34, // 48: elastalloc.v1.SolveReport.size_limits:type_name -> elastalloc.v1.SizeLimitReport
+	49, // 49: elastalloc.v1.Certificate.size_prices:type_name -> elastalloc.v1.Certificate.SizePrices
+	32, // 50: elastalloc.v1.GroupReport.types:type_name -> elastalloc.v1.GroupTypeReport
+	7,  // 51: elastalloc.v1.Warning.code:type_name -> elastalloc.v1.WarningCode
+	2,  // 52: elastalloc.v1.Attempt.backend:type_name -> elastalloc.v1.Backend
+	10, // 53: elastalloc.v1.Attempt.outcome:type_name -> elastalloc.v1.Outcome
+	50, // 54: elastalloc.v1.Attempt.duration:type_name -> google.protobuf.Duration
+	16, // 55: elastalloc.v1.ExplainRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	26, // 56: elastalloc.v1.ExplainRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	13, // 57: elastalloc.v1.ExplainResponse.decision:type_name -> elastalloc.v1.AllocateResponse
+	39, // 58: elastalloc.v1.ExplainResponse.jobs:type_name -> elastalloc.v1.JobExplanation
+	11, // 59: elastalloc.v1.JobExplanation.why:type_name -> elastalloc.v1.Why
+	40, // 60: elastalloc.v1.JobExplanation.sizes:type_name -> elastalloc.v1.SizeOption
+	41, // 61: elastalloc.v1.JobExplanation.remedies:type_name -> elastalloc.v1.Remedy
+	16, // 62: elastalloc.v1.WhatIfRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	26, // 63: elastalloc.v1.WhatIfRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	43, // 64: elastalloc.v1.WhatIfRequest.scenarios:type_name -> elastalloc.v1.Scenario
+	22, // 65: elastalloc.v1.Scenario.put_jobs:type_name -> elastalloc.v1.Job
+	26, // 66: elastalloc.v1.Scenario.options:type_name -> elastalloc.v1.AllocateOptions
+	18, // 67: elastalloc.v1.Scenario.put_node_types:type_name -> elastalloc.v1.NodeType
+	17, // 68: elastalloc.v1.Scenario.put_size_limits:type_name -> elastalloc.v1.SizeLimit
+	13, // 69: elastalloc.v1.WhatIfResponse.base:type_name -> elastalloc.v1.AllocateResponse
+	45, // 70: elastalloc.v1.WhatIfResponse.results:type_name -> elastalloc.v1.ScenarioResult
+	13, // 71: elastalloc.v1.ScenarioResult.decision:type_name -> elastalloc.v1.AllocateResponse
+	51, // 72: elastalloc.v1.ScenarioResult.error:type_name -> google.rpc.Status
+	16, // 73: elastalloc.v1.ForecastRequest.snapshot:type_name -> elastalloc.v1.Snapshot
+	26, // 74: elastalloc.v1.ForecastRequest.options:type_name -> elastalloc.v1.AllocateOptions
+	50, // 75: elastalloc.v1.ForecastRequest.cadence:type_name -> google.protobuf.Duration
+	50, // 76: elastalloc.v1.ForecastRequest.until:type_name -> google.protobuf.Duration
+	48, // 77: elastalloc.v1.ForecastResponse.jobs:type_name -> elastalloc.v1.JobForecast
+	50, // 78: elastalloc.v1.ForecastResponse.mean_total:type_name -> google.protobuf.Duration
+	50, // 79: elastalloc.v1.ForecastResponse.mean_queue:type_name -> google.protobuf.Duration
+	50, // 80: elastalloc.v1.JobForecast.start:type_name -> google.protobuf.Duration
+	50, // 81: elastalloc.v1.JobForecast.end:type_name -> google.protobuf.Duration
+	50, // 82: elastalloc.v1.JobForecast.start_low:type_name -> google.protobuf.Duration
+	50, // 83: elastalloc.v1.JobForecast.start_high:type_name -> google.protobuf.Duration
+	50, // 84: elastalloc.v1.JobForecast.end_low:type_name -> google.protobuf.Duration
+	50, // 85: elastalloc.v1.JobForecast.end_high:type_name -> google.protobuf.Duration
+	12, // 86: elastalloc.v1.AllocatorService.Allocate:input_type -> elastalloc.v1.AllocateRequest
+	14, // 87: elastalloc.v1.AllocatorService.FillIdle:input_type -> elastalloc.v1.FillIdleRequest
+	37, // 88: elastalloc.v1.AllocatorService.Explain:input_type -> elastalloc.v1.ExplainRequest
+	42, // 89: elastalloc.v1.AllocatorService.WhatIf:input_type -> elastalloc.v1.WhatIfRequest
+	46, // 90: elastalloc.v1.AllocatorService.Forecast:input_type -> elastalloc.v1.ForecastRequest
+	13, // 91: elastalloc.v1.AllocatorService.Allocate:output_type -> elastalloc.v1.AllocateResponse
+	15, // 92: elastalloc.v1.AllocatorService.FillIdle:output_type -> elastalloc.v1.FillIdleResponse
+	38, // 93: elastalloc.v1.AllocatorService.Explain:output_type -> elastalloc.v1.ExplainResponse
+	44, // 94: elastalloc.v1.AllocatorService.WhatIf:output_type -> elastalloc.v1.WhatIfResponse
+	47, // 95: elastalloc.v1.AllocatorService.Forecast:output_type -> elastalloc.v1.ForecastResponse
+	91, // [91:96] is the sub-list for method output_type
+	86, // [86:91] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_elastalloc_v1_allocator_proto_init() }
@@ -4715,27 +4883,27 @@ func file_elastalloc_v1_allocator_proto_init() {
 	}
 	file_elastalloc_v1_allocator_proto_msgTypes[6].OneofWrappers = []any{}
 	file_elastalloc_v1_allocator_proto_msgTypes[7].OneofWrappers = []any{}
-	file_elastalloc_v1_allocator_proto_msgTypes[8].OneofWrappers = []any{}
 	file_elastalloc_v1_allocator_proto_msgTypes[9].OneofWrappers = []any{}
 	file_elastalloc_v1_allocator_proto_msgTypes[10].OneofWrappers = []any{}
-	file_elastalloc_v1_allocator_proto_msgTypes[11].OneofWrappers = []any{
+	file_elastalloc_v1_allocator_proto_msgTypes[11].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[12].OneofWrappers = []any{
 		(*Scaling_DoublingEfficiency)(nil),
 		(*Scaling_Table)(nil),
 	}
-	file_elastalloc_v1_allocator_proto_msgTypes[14].OneofWrappers = []any{}
-	file_elastalloc_v1_allocator_proto_msgTypes[27].OneofWrappers = []any{
+	file_elastalloc_v1_allocator_proto_msgTypes[15].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[29].OneofWrappers = []any{
 		(*Remedy_Weight)(nil),
 		(*Remedy_TotalNodes)(nil),
 		(*Remedy_MinNodes)(nil),
 	}
-	file_elastalloc_v1_allocator_proto_msgTypes[29].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_elastalloc_v1_allocator_proto_rawDesc), len(file_elastalloc_v1_allocator_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -83,9 +83,11 @@ func (p *Problem) outer(row int) bool { return p.First != nil && !slices.Contain
 
 // relaxation is the Lagrangian relaxation at prices.
 type relaxation struct {
-	// prices are those of the rows, and unit those of a node that counts in each row.
-	prices, unit []float64
-	bound        sum
+	// prices are those of the rows and windows, and units those of a node that counts in each row, see
+	// unitsAt.
+	prices []float64
+	units  [][]float64
+	bound  sum
 	// best is the best option of every job, whose loss is 0.
 	best []int32
 	// others are the alternative options by increasing loss. All alternatives that lose less than
@@ -139,24 +141,27 @@ func (t *nets) less(m, n int) float64 {
 
 // relax returns the relaxation at prices. The result is incomplete if the deadline has passed.
 func (s *search) relax(prices []float64) *relaxation {
-	r := &relaxation{prices: slices.Clone(prices), unit: s.unitPrices(prices), best: make([]int32, len(s.Jobs)), below: math.Inf(1)}
+	prices = s.exactPrices(prices)
+	r := &relaxation{prices: slices.Clone(prices), units: s.unitsAt(prices), best: make([]int32, len(s.Jobs)), below: math.Inf(1)}
 	// The sum of price times capacity, written with the unit prices, because they are rounded.
-	for row, price := range r.unit {
+	unit := s.unitPrices(prices[:len(s.Capacity)])
+	for row, price := range unit {
 		nodes := s.Capacity[row]
-		if next := row + 1; next < len(prices) && s.outer(next) {
+		if next := row + 1; next < len(unit) && s.outer(next) {
 			nodes -= s.Capacity[next]
 		}
 		if r.bound.add(product(price, float64(nodes))); s.outer(row) {
-			r.prices[row] = price - r.unit[row-1]
+			r.prices[row] = price - unit[row-1]
 		}
 	}
+	s.addWindows(r)
 	least := leastLosses{relaxation: r, limit: s.effort.Options, top: len(leastLosses{}.counts)}
 	var net nets
 	for i, options := range s.Jobs {
 		if s.clock.Add(8 * len(options)) {
 			return r
 		}
-		net.compute(options, r.unit, s.choice[i])
+		net.compute(options, s.unitOf(r.units, i), s.choice[i])
 		r.best[i] = int32(net.best)
 		r.bound.add(net.highs[net.best], net.lows[net.best])
 		r.bound.magnitude += net.maxCost // covers the rounding errors of all options
@@ -178,6 +183,18 @@ func (s *search) relax(prices []float64) *relaxation {
 		}
 	})
 	return r
+}
+
+// addWindows adds the parts of the bound of the windows.
+func (s *search) addWindows(r *relaxation) {
+	if s.windows == nil {
+		return
+	}
+	for n := range s.windows.windows {
+		price := r.prices[len(s.Capacity)+n]
+		r.bound.add(product(price, float64(s.windows.windows[n].boundNodes(price))))
+	}
+	r.bound.add(product(-s.QuotaPrice, float64(s.windows.alwaysShort)))
 }
 
 // leastLosses lists approximately the limit options with the smallest losses. It counts them by the

@@ -134,7 +134,7 @@ func (s *search) firstLimit(r *relaxation) float64 {
 func (s *search) newCore(r *relaxation, limit float64) *core {
 	c := &core{search: s, relaxation: r, limit: limit, tolerance: s.tolerance() + 0x1p-48*limit, free: slices.Clone(s.Capacity)}
 	for i, n := range r.best {
-		s.spend(c.free, &s.Jobs[i][n].Allocation, 1)
+		s.Problem.spend(c.free, &s.Jobs[i][n].Allocation, 1)
 	}
 	c.excess, c.current.rows, c.next.rows = make([]int32, len(r.prices)), len(r.prices), len(r.prices)
 	if s.clock.Add(len(s.Jobs) + len(r.others)) {

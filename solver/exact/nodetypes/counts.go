@@ -54,10 +54,13 @@ type countSearch struct {
 	losses []float64
 }
 
-// newCountSearch prepares a search. It returns nil if too few jobs are identical, if the table of a vertex
-// would be too large, or if the deadline has passed.
+// newCountSearch prepares a search. It returns nil if there are groups, if too few jobs are identical, if the
+// table of a vertex would be too large, or if the deadline has passed.
 func (s *search) newCountSearch() *countSearch {
 	c := &countSearch{search: s, leaves: sum{high: math.Inf(-1)}, closed: true}
+	if s.Groups != nil {
+		return nil
+	}
 	most := min(max(fewClasses, len(s.Jobs)/jobsPerClass), (len(s.Jobs)-1)/2)
 	if most <= 0 {
 		return nil

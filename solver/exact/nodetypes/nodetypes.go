@@ -34,6 +34,11 @@ type Problem struct {
 	Jobs [][]Option
 	// Current is the current allocation of each job. It decides ties.
 	Current []Allocation
+	// Groups are a forest, and GroupOf is the leaf group of each job. Nil means that there are none.
+	Groups  []Group
+	GroupOf []int
+	// QuotaPrice is the cost of each node that a group has below its floor.
+	QuotaPrice float64
 	// Start is a legal choice, as indices of options.
 	Start []int
 	// Gap is the relative gap at which the search may stop; 0 requests an optimal choice.
@@ -50,6 +55,8 @@ type Effort struct {
 	// Vertices limits the linear programs of the search over counts of identical jobs, and Cuts the cuts,
 	// because each makes all pivots slower.
 	Vertices, Cuts int
+	// Joint limits the values in the joint tables of a problem with groups.
+	Joint int
 }
 
 // DefaultEffort returns the work limits of the backend. They trade time and memory for proofs.
@@ -60,6 +67,11 @@ type Effort struct {
 // times as many cuts, running sweeps take 1.5 times the CPU time.
 func DefaultEffort() Effort {
 	return Effort{FirstWidth: 1000, LastWidth: 36_000, Options: 4000, Cells: 500_000, Links: 1_000_000, Vertices: 2000, Cuts: 24}
+}
+
+// GroupEffort returns the work limits of the backend for problems with groups.
+func GroupEffort() Effort {
+	return Effort{FirstWidth: 1000, LastWidth: 36_000, Options: 40_000, Cells: 4_000_000, Links: 6_000_000, Joint: 8_000_000}
 }
 
 // Result is a choice and what is proven about it.
@@ -73,6 +85,11 @@ type Result struct {
 	// Prices are the shadow prices of a node of each row, with which the lemma "node prices" gives
 	// a bound. They are nil if the deadline passed before they were computed.
 	Prices []float64
+	// GroupPrices are the shadow prices of a node in the limit of each group. They are nil with Prices.
+	GroupPrices []float64
+	// GroupTypePrices are the same for the limits per type, by group and type. The prices of a group without
+	// such limits are nil.
+	GroupTypePrices [][]float64
 	// Complete reports whether the search completed without reaching Gap, the deadline or a work
 	// limit.
 	Complete bool
@@ -87,6 +104,7 @@ const (
 	lemmaPrices = "node prices"
 	lemmaCounts = "counts"
 	lemmaCore   = "core"
+	lemmaTree   = "tree"
 )
 
 // roundingGap is the relative gap that is attributed to rounding. TestDecades (go test
@@ -107,15 +125,19 @@ type search struct {
 	position      [][]int
 	states        int
 	contradiction string
+	// windows are nil without groups.
+	windows *windows
 }
 
 // newSearch returns a search that starts with Problem.Start.
 func newSearch(clock *model.Clock, p *Problem, effort Effort) *search {
 	rounded := *p
 	rounded.Capacity = p.usableNodes()
-	return &search{
-		Problem: &rounded, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start), value: p.valueOf(p.Start),
+	s := &search{
+		Problem: &rounded, clock: clock, effort: effort, bound: math.Inf(1), choice: slices.Clone(p.Start), windows: p.newWindows(),
 	}
+	s.value = s.valueOf(p.Start)
+	return s
 }
 
 // usableNodes returns the capacity of each row, rounded down to a multiple of the greatest common
@@ -145,17 +167,26 @@ func (p *Problem) usableNodes() []int {
 // search first.
 func Solve(clock *model.Clock, p *Problem, effort Effort) Result {
 	s := newSearch(clock, p, effort)
+	if s.windows != nil {
+		s.improve(s.choice, nil)
+		s.reduce() // Options beyond the limits of groups may have values of another magnitude.
+	}
 	prices, complete := s.run()
+	windows := s.windows // of the prices
 	for again := complete; again && !s.within(roundingGap) && s.reduce(); {
 		_, again = s.run()
 	}
 	for i, position := range s.position {
 		s.choice[i] = position[s.choice[i]]
 	}
-	return s.result(prices, complete)
+	r := s.result(prices, complete)
+	if windows != nil && prices != nil {
+		r.setGroupPrices(s, windows.windows)
+	}
+	return r
 }
 
-// result returns the result. After a contradiction it claims no bound.
+// result returns the result without the prices of groups. After a contradiction it claims no bound.
 func (s *search) result(prices []float64, complete bool) Result {
 	r := Result{
 		Choice: s.choice, Value: s.value.down(), Bound: s.bound, Prices: prices,
@@ -165,6 +196,24 @@ func (s *search) result(prices []float64, complete bool) Result {
 		r.Bound, r.Complete = math.Inf(1), false
 	}
 	return r
+}
+
+// setGroupPrices moves the prices of windows from Prices to the prices of groups.
+func (r *Result) setGroupPrices(s *search, windows []window) {
+	prices := r.Prices
+	r.Prices, r.GroupPrices, r.GroupTypePrices = prices[:len(s.Capacity)], make([]float64, len(s.Groups)), make([][]float64, len(s.Groups))
+	for g := range s.Groups {
+		if s.Groups[g].TypeLimits != nil {
+			r.GroupTypePrices[g] = make([]float64, s.types())
+		}
+	}
+	for n, price := range prices[len(s.Capacity):] {
+		if w := &windows[n]; w.nodeType == allTypes {
+			r.GroupPrices[w.group] = max(0, price)
+		} else {
+			r.GroupTypePrices[w.group][w.nodeType] = price
+		}
+	}
 }
 
 // types returns the number of node types.
@@ -231,7 +280,10 @@ func (s *search) run() (prices []float64, complete bool) {
 	}
 	s.prove(r.bound, 0, lemmaPrices)
 	if s.goodEnough() {
-		return prices, false
+		return r.prices, false
+	}
+	if s.Groups != nil {
+		return r.prices, s.searchTree(r)
 	}
 	return prices, s.searchCore(r)
 }
@@ -239,11 +291,15 @@ func (s *search) run() (prices []float64, complete bool) {
 // improve makes a choice legal, improves it greedily, and offers the result. If r is not nil it
 // first tries options by increasing loss. Then it raises the value job by job.
 func (s *search) improve(choice []int, r *relaxation) {
+	if s.Groups != nil {
+		s.improveGroups(choice, r)
+		return
+	}
 	choice = slices.Clone(choice)
 	free := s.free(choice)
 	change := func(i, n int) {
-		s.spend(free, &s.Jobs[i][choice[i]].Allocation, -1)
-		s.spend(free, &s.Jobs[i][n].Allocation, 1)
+		s.spend(free, i, &s.Jobs[i][choice[i]].Allocation, -1)
+		s.spend(free, i, &s.Jobs[i][n].Allocation, 1)
 		choice[i] = n
 	}
 	fits := func(i int, o *Option) bool {

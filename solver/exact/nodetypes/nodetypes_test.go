@@ -145,10 +145,10 @@ func rats(prices []float64) (exact []*big.Rat) {
 // exactPrices returns the prices of the rows without rounding: what the price of a node in each row is
 // above that in the row before of the same type.
 func exactPrices(p *Problem, r *relaxation) []*big.Rat {
-	exact := rats(r.unit)
+	exact := rats(r.units[0])
 	for row := range exact {
 		if row > 0 && p.First != nil && !slices.Contains(p.First, row) {
-			exact[row] = new(big.Rat).Sub(rat(r.unit[row]), rat(r.unit[row-1]))
+			exact[row] = new(big.Rat).Sub(rat(r.units[0][row]), rat(r.units[0][row-1]))
 		}
 	}
 	return exact

@@ -45,7 +45,7 @@ const (
 // losses at these prices that uses approximately the capacities. If the deadline passes, it returns
 // the prices found so far.
 func (s *search) minimizeBound() (prices []float64, choice []int) {
-	prices = make([]float64, len(s.Capacity))
+	prices = make([]float64, s.rowCount())
 	most, shortfall := s.maxValues()
 	temperature := 0.0
 	for i, options := range s.Jobs {
@@ -60,7 +60,7 @@ func (s *search) minimizeBound() (prices []float64, choice []int) {
 	if last < 0x1p-900 {
 		return prices, s.choice // all values are equal
 	}
-	for sample := firstSample; 2*sample < len(s.Jobs); sample *= sampleGrowth {
+	for sample := firstSample; s.Groups == nil && 2*sample < len(s.Jobs); sample *= sampleGrowth {
 		jobs, capacity := s.sample(sample)
 		// The expected error of the prices of a sample.
 		until := temperature * 0.8 / math.Sqrt(sampleGrowth)
@@ -71,7 +71,7 @@ func (s *search) minimizeBound() (prices []float64, choice []int) {
 		temperature = until
 	}
 	all, capacity := s.sample(len(s.Jobs))
-	reached := s.descend(all, capacity, prices, temperature, last)
+	reached := s.descend(all, capacity, prices[:s.pricedCount()], temperature, last)
 	return prices, s.newSmooth(all, capacity).round(prices, reached)
 }
 
@@ -117,7 +117,8 @@ func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperatur
 			share := 1.0
 			for ; share > 1e-6; share /= 2 {
 				for g := range trial {
-					trial[g] = max(0, prices[g]+share*step[g])
+					low, high := s.priceRange(g)
+					trial[g] = min(high, max(low, prices[g]+share*step[g]))
 				}
 				if next.at(trial, temperature); next.value <= now.value-0.1*share*decrease {
 					break
@@ -143,6 +144,7 @@ type smooth struct {
 	own          []float64
 	net          []float64 // scratch: net values of the options of a job
 	mean, square []float64
+	counted      []averages // scratch: nodes of a job by window
 
 	value    float64
 	gradient []float64
@@ -150,10 +152,10 @@ type smooth struct {
 }
 
 func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
-	f := &smooth{search: s, jobs: jobs, capacity: capacity, own: slices.Clone(capacity), gradient: make([]float64, len(s.Capacity)), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
-	for g := range s.Capacity {
+	f := &smooth{search: s, jobs: jobs, capacity: capacity, own: slices.Clone(capacity), gradient: make([]float64, s.pricedCount()), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
+	for g := range f.gradient {
 		f.hessian = append(f.hessian, make([]float64, g+1))
-		if s.outer(g) {
+		if g < len(s.Capacity) && s.outer(g) {
 			f.own[g-1] -= capacity[g]
 		}
 	}
@@ -164,29 +166,110 @@ func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
 // passed.
 func (f *smooth) at(prices []float64, temperature float64) {
 	// The derivatives by unit prices come first, because an option has one.
+	rows := len(f.Capacity)
 	copy(f.gradient, f.own)
+	clear(f.gradient[rows:])
 	f.value = 0
-	unit := f.unitPrices(prices)
-	for g, price := range prices {
-		f.value += price * f.capacity[g]
+	units := f.unitsAt(prices)
+	for g := range prices {
 		clear(f.hessian[g])
 	}
-	for _, options := range f.jobs {
-		best, second, at := f.nets(options, unit)
+	for g, price := range prices[:rows] {
+		f.value += price * f.capacity[g]
+	}
+	f.addWindowCosts(prices[rows:], temperature)
+	for i, options := range f.jobs {
+		best, second, at := f.nets(options, f.unitOf(units, i))
 		if best-second > reach*temperature {
 			f.value += best
 			f.gradient[options[at].Row] -= float64(options[at].Nodes)
+			for _, w := range f.pricedWindowsOf(i) {
+				f.gradient[rows+w] -= float64(f.windows.windows[w].nodesOf(&options[at].Allocation))
+			}
 		} else {
 			f.share(options, best, temperature)
+			f.shareWindows(i, temperature)
 		}
 		if f.clock.Add(2 * len(options)) {
 			return
 		}
 	}
 	f.sumInner(f.gradient)
-	for g := len(prices) - 1; g > 0; g-- {
+	for g := rows - 1; g > 0; g-- {
 		if f.outer(g) {
 			f.sumInnerHessian(g)
+		}
+	}
+}
+
+// addWindowCosts adds the parts of the bound of the windows at their prices. If a window has a limit and a
+// floor, its part has a kink at price 0, which is smoothed as the values of jobs are.
+func (f *smooth) addWindowCosts(prices []float64, temperature float64) {
+	rows := len(f.Capacity)
+	for n, price := range prices {
+		w := &f.windows.windows[n]
+		switch {
+		case w.floor == 0:
+			limit := float64(w.limit) + extraNodes
+			f.value += price * limit
+			f.gradient[rows+n] = limit
+		case w.limit == NoLimit:
+			f.value += price * float64(w.floor)
+			f.gradient[rows+n] = float64(w.floor)
+		default:
+			width := float64(w.limit-w.floor) + extraNodes
+			x := width * price / temperature
+			share := 1 / (1 + math.Exp(-x))
+			f.value += price*float64(w.floor) + temperature*(max(x, 0)+math.Log1p(math.Exp(-math.Abs(x))))
+			f.gradient[rows+n] = float64(w.floor) + width*share
+			f.hessian[rows+n][rows+n] = width * width * share * (1 - share) / temperature
+		}
+	}
+}
+
+// pricedWindowsOf returns the positions of the windows with prices that count job i.
+func (f *smooth) pricedWindowsOf(i int) []int {
+	if len(f.gradient) == len(f.Capacity) {
+		return nil
+	}
+	return f.windowsOfJob(i)
+}
+
+// averages are the expected number of nodes of a job that count in a window, and that of its square.
+type averages struct {
+	window       int
+	mean, square float64
+}
+
+// shareWindows adds the derivatives by the prices of windows of a job that share has added.
+func (f *smooth) shareWindows(i int, temperature float64) {
+	rows := len(f.Capacity)
+	f.counted = f.counted[:0]
+	for _, n := range f.pricedWindowsOf(i) {
+		w, m, at := &f.windows.windows[n], averages{window: n}, f.hessian[rows+n]
+		for row, nodeType := range f.windows.typeOf {
+			if w.counts(nodeType) {
+				m.mean, m.square = m.mean+f.mean[row], m.square+f.square[row]
+			}
+		}
+		f.gradient[rows+n] -= m.mean
+		for row, nodeType := range f.windows.typeOf {
+			both := 0.0
+			if w.counts(nodeType) {
+				both = f.square[row]
+			}
+			at[row] += (both - m.mean*f.mean[row]) / temperature
+		}
+		f.counted = append(f.counted, m)
+		for _, other := range f.counted {
+			both, v := 0.0, &f.windows.windows[other.window]
+			switch {
+			case w.nodeType == v.nodeType, v.nodeType == allTypes:
+				both = m.square
+			case w.nodeType == allTypes:
+				both = other.square
+			}
+			at[rows+other.window] += (both - m.mean*other.mean) / temperature
 		}
 	}
 }
@@ -194,7 +277,7 @@ func (f *smooth) at(prices []float64, temperature float64) {
 // sumInner converts derivatives by unit prices to derivatives by prices, or nodes by last row to nodes
 // by row: the price of a row is a part of the unit prices of the row and the rows within it.
 func (p *Problem) sumInner(by []float64) {
-	for g := len(by) - 1; g > 0; g-- {
+	for g := len(p.Capacity) - 1; g > 0; g-- {
 		if p.outer(g) {
 			by[g-1] += by[g]
 		}
@@ -234,6 +317,9 @@ func (f *smooth) nets(options []Option, unit []float64) (best, second float64, a
 // chooses the option that brings the total allocation of the jobs so far closest to its expected
 // value, or the best option that fits.
 func (f *smooth) round(prices []float64, temperature float64) []int {
+	if f.windows != nil {
+		return f.choice // searchTree finds choices by itself.
+	}
 	choice, ahead := make([]int, len(f.jobs)), make([]float64, len(prices)) // ahead: allocation minus expected allocation
 	free, unit := slices.Clone(f.Capacity), f.unitPrices(prices)
 	for i, options := range f.jobs {
@@ -269,7 +355,7 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 			}
 		}
 		o := &options[choice[i]].Allocation
-		f.spend(free, o, 1)
+		f.spend(free, i, o, 1)
 		for row := f.first(o); row <= int(o.Row); row++ {
 			ahead[row] += float64(o.Nodes)
 		}
@@ -292,10 +378,11 @@ func (f *smooth) share(options []Option, best, temperature float64) {
 		}
 	}
 	f.value += best + temperature*math.Log(sum)
-	for g := range f.gradient {
+	for g := range f.mean {
 		f.mean[g] /= sum
+		f.square[g] /= sum
 		f.gradient[g] -= f.mean[g]
-		f.hessian[g][g] += f.square[g] / sum / temperature
+		f.hessian[g][g] += f.square[g] / temperature
 		for h, mean := range f.mean[:g+1] {
 			f.hessian[g][h] -= f.mean[g] * mean / temperature
 		}
@@ -303,7 +390,7 @@ func (f *smooth) share(options []Option, best, temperature float64) {
 }
 
 // step returns Newton's step, limited to the given length. If the Hessian is too flat for this
-// length, its diagonal is increased. A price of 0 that would fall remains 0.
+// length, its diagonal is increased. A price remains within its range.
 func (f *smooth) step(prices []float64, longest float64) []float64 {
 	types := len(prices)
 	step, factor := make([]float64, types), make([][]float64, types)
@@ -311,7 +398,7 @@ func (f *smooth) step(prices []float64, longest float64) []float64 {
 	for g, price := range prices {
 		row := slices.Clone(f.hessian[g])
 		factor[g] = row
-		if price == 0 && f.gradient[g] >= 0 {
+		if low, high := f.priceRange(g); price <= low && f.gradient[g] >= 0 || price >= high && f.gradient[g] <= 0 {
 			factor[g] = nil
 			continue
 		}
@@ -346,7 +433,8 @@ func (f *smooth) step(prices []float64, longest float64) []float64 {
 		most = max(most, math.Abs(by))
 	}
 	for g, price := range prices {
-		step[g] = max(step[g]*longest/most, -price)
+		low, high := f.priceRange(g)
+		step[g] = min(max(step[g]*longest/most, low-price), high-price)
 	}
 	return step
 }

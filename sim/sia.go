@@ -7,7 +7,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
-	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
+	"github.com/elastalloc/elastalloc/solver/exact/rows"
 )
 
 // Sia's parameters, as published: Jayaram Subramanya et al., "Sia: Heterogeneity-aware,
@@ -86,25 +86,25 @@ func siaOptions(job *solver.Job, types []solver.NodeType, history jobHistory, ra
 
 // bestOptions returns the options with the largest sum of values, and whether it is proven optimal.
 func bestOptions(ctx context.Context, s *solver.Snapshot, options [][]siaOption) ([]allocation, Decision, error) {
-	p := nodetypes.Problem{Start: make([]int, len(options))} // No nodes, or the allocation that a job must keep.
+	p := rows.Problem{Start: make([]int, len(options))} // No nodes, or the allocation that a job must keep.
 	position := make(map[string]int16)
 	for n, t := range s.NodeTypes {
 		position[t.ID] = int16(n) // at most solver.MaxNodeTypes
 		p.Capacity = append(p.Capacity, t.Nodes)
 	}
-	plain := func(h allocation) nodetypes.Allocation {
+	plain := func(h allocation) rows.Allocation {
 		on := position[h.nodeType]
-		return nodetypes.Allocation{Type: on, Row: on, Nodes: int32(h.nodes)} // at most solver.MaxNodes
+		return rows.Allocation{Type: on, Row: on, Nodes: int32(h.nodes)} // at most solver.MaxNodes
 	}
 	for i := range options {
-		var list []nodetypes.Option
+		var list []rows.Option
 		for _, o := range options[i] {
-			list = append(list, nodetypes.Option{Allocation: plain(o.allocation), Value: o.value})
+			list = append(list, rows.Option{Allocation: plain(o.allocation), Value: o.value})
 		}
 		job := &s.Jobs[i]
 		p.Jobs, p.Current = append(p.Jobs, list), append(p.Current, plain(allocation{job.CurrentNodes, job.CurrentNodeType}))
 	}
-	found := nodetypes.Solve(model.NewClock(ctx, siaWorkPerCheck), &p, nodetypes.DefaultEffort())
+	found := rows.Solve(model.NewClock(ctx, siaWorkPerCheck), &p, rows.DefaultEffort())
 	decision := Decision{Reason: solver.ReasonFeasible}
 	if (found.Bound-found.Value)/math.Abs(found.Bound) <= solver.OptimalGap {
 		decision.Reason = solver.ReasonOptimal

@@ -7,10 +7,10 @@
 // jobs are excluded by their reduced cost. The core problem of the remaining plans is solved
 // exactly.
 //
-// Three packages contain the search: model, heuristics and proof. The package comment of proof
+// Three packages contain the search: model, heuristics and horizon. The package comment of horizon
 // lists its stages and files. Each file implements one idea and begins with its mathematics. Only
-// model and proof matter for the correctness of a bound. Package heuristics proposes prices and
-// plans. Package proof computes the bound at any prices itself, and accepts a plan only if it is
+// model and horizon matter for the correctness of a bound. Package heuristics proposes prices and
+// plans. Package horizon computes the bound at any prices itself, and accepts a plan only if it is
 // legal and with the value that model computes.
 //
 //	model/instance.go      the problem in the units of the search, and tie costs
@@ -34,12 +34,12 @@
 //	heuristics/builder.go  a legal plan from prices, job by job
 //	heuristics/rollout.go  a legal plan from prices, step by step
 //
-// A problem with several node types or size limits has one step. Package nodetypes solves it, with or without
+// A problem with several node types or size limits has one step. Package rows solves it, with or without
 // groups, on its own data types and states its own lemmas. File rows.go converts between the two.
 //
 // # Lemmas
 //
-// Only proof.Search.prove lowers the upper bound, and it records the lemma that proves the new
+// Only horizon.Search.prove lowers the upper bound, and it records the lemma that proves the new
 // bound. The value of a plan is its objective minus its tie cost, in multiples of Instance.Unit. In
 // the lemmas, u is the value of a job, n_t the nodes of its plan in step t, N_t the capacity, and
 // lambda_t the price of a node. The reduced cost of a plan, called its loss, is phi_i - (u - lambda
@@ -50,18 +50,18 @@
 // each additional node and step. A fractional knapsack of the free nodes bounds the sum. Rounding:
 // the bound is raised by a fraction of the sum of all magnitudes.
 //
-// "steps alone" (proof/knapsack.go, search.go). If no job can finish in the horizon, the objective
+// "steps alone" (horizon/knapsack.go, search.go). If no job can finish in the horizon, the objective
 // is a sum over steps, and each step is a knapsack. The value of a step is at most lambda N + sum
 // over jobs of max (u - lambda n), minus the loss that every solution has. The dynamic program
 // finds the smallest loss below a limit. If it finds none, every solution loses at least the limit.
 //
-// "node prices" (proof/lagrangian.go, pricing.go; model/curve.go). For all prices lambda >= 0, the
+// "node prices" (horizon/lagrangian.go, pricing.go; model/curve.go). For all prices lambda >= 0, the
 // value of a plan is at most L(lambda) = sum_t lambda_t N_t + sum_i phi_i. If labels are merged to
 // limit their number, phi only increases. It also only increases because a job counts as finished
 // when it has completed 1 - 1e-12 of its demand. A finished job has its smallest size: all sizes
 // have the same value then, and the smallest one has the lowest cost.
 //
-// "core" (proof/fixing.go, steptable.go, lookahead.go, core.go, beam.go). The value of a plan is
+// "core" (horizon/fixing.go, steptable.go, lookahead.go, core.go, beam.go). The value of a plan is
 // L(lambda) minus the losses of its jobs and minus the price of the nodes that it leaves idle. All
 // terms are at least 0. A plan that loses less than a limit consists of columns that each lose less
 // than the limit, and all of them are enumerated. Therefore the smallest loss is at least the
@@ -70,36 +70,36 @@
 // are therefore too small rather than too large. Rounding: a negative loss counts as 0, and a
 // solution that improves the incumbent by less than Instance.Precision is not searched for.
 //
-// "size prices" (proof/sizeprices.go). For all prices x of sizes, of any sign, each job pays x to
+// "size prices" (horizon/sizeprices.go). For all prices x of sizes, of any sign, each job pays x to
 // the steps. The value of a plan is at most the sum of the maxima of the jobs, net of x, and the
 // maxima of the steps, which are knapsacks with the values x. The tables that prune labels never
 // underestimate: the value-to-go at a share is at most the value-to-go at the next larger tabulated
 // share. It is also at most the value-to-go at the next smaller one plus the value of serving the
 // difference at once.
 //
-// "step by step" (proof/stepwise.go). The value of a plan through a state at the start of a step is
+// "step by step" (horizon/stepwise.go). The value of a plan through a state at the start of a step is
 // at most the value so far, plus the value-to-go of each job net of x, plus the maxima of the
 // remaining steps. A state is dominated if another state has at least the same value after paying
 // for all demand that its jobs were served less: the same remaining sizes then lead to at least the
 // same value. Instance.Precision covers the rounding error.
 //
-// "group prices" (proof/groups.go). Let mu_q >= 0 be the multiplier of the limit of group q, and
+// "group prices" (horizon/groups.go). Let mu_q >= 0 be the multiplier of the limit of group q, and
 // nu_q the multiplier of its floor, with 0 <= nu_q <= the quota price. A node costs a job the sum
 // of mu - nu over all groups that contain the job. The value of a plan is at most the sum of the
 // maxima of the jobs, of mu_q limit_q, and of -nu_q floor_q.
 //
-// "group tables" (proof/grouptable.go). The difference between this bound and the value of a plan
+// "group tables" (horizon/grouptable.go). The difference between this bound and the value of a plan
 // is a sum of losses of jobs and groups, which are all at least 0. The table of the pool contains
 // the smallest loss below a limit. If it contains none, every plan loses at least the limit.
 //
-// For a problem of one step, the gap can also be computed without the bound (proof/recount.go). The
+// For a problem of one step, the gap can also be computed without the bound (horizon/recount.go). The
 // gap is the loss of the incumbent minus the smallest loss in the tables. Its rounding error
 // depends only on the losses, which matters if values and prices are much larger than the
 // objective. Solve calls Recount if rounding alone prevents a proof after a complete search.
 //
 // # Rounding
 //
-// The lemmas are proven for real numbers. File proof.go bounds the total rounding error of a bound
+// The lemmas are proven for real numbers. File lemmas.go bounds the total rounding error of a bound
 // in one place. A bound is a sum with one term per job, and each term has a few operations per
 // step. Its error is at most
 //

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/elastalloc/elastalloc/solver"
+	"github.com/elastalloc/elastalloc/solver/exact/horizon"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
-	"github.com/elastalloc/elastalloc/solver/exact/proof"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
@@ -29,7 +29,7 @@ type Solver struct {
 
 // New returns the embedded exact backend.
 func New() *Solver {
-	return &Solver{effort: *model.DefaultEffort(), memories: sync.Pool{New: func() any { return new(proof.Memory) }}}
+	return &Solver{effort: *model.DefaultEffort(), memories: sync.Pool{New: func() any { return new(horizon.Memory) }}}
 }
 
 // Name returns solver.BackendExact.
@@ -43,7 +43,7 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 	if p.Rows != nil {
 		return solveRows(clock, p, options), nil
 	}
-	memory := s.memories.Get().(*proof.Memory)
+	memory := s.memories.Get().(*horizon.Memory)
 	defer s.memories.Put(memory)
 	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)
 	if err != nil {
@@ -65,10 +65,10 @@ type searches struct {
 	problem *problem.Problem
 	options problem.SolveOptions
 	in      *model.Instance
-	memory  *proof.Memory
+	memory  *horizon.Memory
 	witness problem.Plan
 
-	*proof.Search
+	*horizon.Search
 	// bound and limit are the result of the last search.
 	bound float64
 	limit solver.Limit
@@ -76,7 +76,7 @@ type searches struct {
 
 // search searches the instance from a plan, which may be nil.
 func (r *searches) search(from *model.Plan) {
-	next := proof.NewSearch(r.in, r.options, r.witness, r.memory)
+	next := horizon.NewSearch(r.in, r.options, r.witness, r.memory)
 	if r.Search != nil {
 		next.Contradiction = r.Contradiction
 	}
@@ -143,7 +143,7 @@ func (r *searches) result() problem.Result {
 func (r *searches) nodePrices() []float64 {
 	prices := r.in.NodePrices(r.Prices)
 	if prices == nil && r.limit == solver.LimitNone {
-		_, best := proof.LagrangianBound(r.clock, r.in)
+		_, best := horizon.LagrangianBound(r.clock, r.in)
 		prices = r.in.NodePrices(best)
 	}
 	return prices
@@ -154,7 +154,7 @@ func (r *searches) nodePrices() []float64 {
 // the error.
 func (r *searches) planAndBound() (problem.Plan, float64) {
 	slack := r.Slack()
-	bound := proof.ObjectiveBound(r.in, r.bound, slack)
+	bound := horizon.ObjectiveBound(r.in, r.bound, slack)
 	plan, objective := convertPlan(r.problem, r.Incumbent)
 	slack *= r.in.Unit
 	// Tie costs may exceed the difference between the plan of the search and a plan that is better.
@@ -170,7 +170,7 @@ func (r *searches) planAndBound() (problem.Plan, float64) {
 		bound = objective
 	case r.problem.Steps == 1 && r.Contradiction == "":
 		r.in.SetTies(r.clock, r.problem, 0)
-		if best, better, ok := proof.Recount(r.clock, r.in, r.Incumbent, model.TiesOnly*math.Abs(r.Value)); ok {
+		if best, better, ok := horizon.Recount(r.clock, r.in, r.Incumbent, model.TiesOnly*math.Abs(r.Value)); ok {
 			plan, objective = convertPlan(r.problem, best)
 			bound = objective + better*r.in.Unit
 		}
@@ -221,7 +221,7 @@ func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, 
 	if p.Rows != nil {
 		return boundRows(clock, p)
 	}
-	memory := new(proof.Memory)
+	memory := new(horizon.Memory)
 	in, err := model.NewInstance(clock, p, &s.effort, &memory.Instance)
 	if err != nil {
 		return 0, nil, ""
@@ -230,14 +230,14 @@ func (s *Solver) Bound(ctx context.Context, p *problem.Problem) (bound float64, 
 		return p.TrivialBound(), nil, ""
 	}
 	if len(in.Groups) > 0 {
-		search := proof.NewSearch(in, problem.SolveOptions{}, s.witness, memory)
+		search := horizon.NewSearch(in, problem.SolveOptions{}, s.witness, memory)
 		bound, _ = search.Run(clock)
-		if bound = proof.ObjectiveBound(in, bound, search.Slack()); search.Contradiction != "" {
+		if bound = horizon.ObjectiveBound(in, bound, search.Slack()); search.Contradiction != "" {
 			bound = p.TrivialBound()
 		}
 		return bound, in.NodePrices(search.Prices), search.Contradiction
 	}
-	bound, prices := proof.LagrangianBound(clock, in)
+	bound, prices := horizon.LagrangianBound(clock, in)
 	_, values := in.Value(clock, model.NewPlan(in))
-	return proof.ObjectiveBound(in, bound, proof.Rounding(in, bound, values, proof.PoolCost(in, prices))), in.NodePrices(prices), ""
+	return horizon.ObjectiveBound(in, bound, horizon.Rounding(in, bound, values, horizon.PoolCost(in, prices))), in.NodePrices(prices), ""
 }

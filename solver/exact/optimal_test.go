@@ -63,7 +63,7 @@ func TestOptimal(t *testing.T) {
 // problems. No lemma may exclude the optimum, no bound may be below it, and a complete search must
 // find it. Together with the tests of lemmas this covers at least 90% of the statements of each stage:
 //
-//	go test ./solver/exact ./solver/exact/proof -run 'TestEveryWay|TestLemma' -coverpkg ./solver/exact/... -coverprofile cover.out
+//	go test ./solver/exact ./solver/exact/horizon -run 'TestEveryWay|TestLemma' -coverpkg ./solver/exact/... -coverprofile cover.out
 //	go tool cover -func cover.out
 func TestEveryWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { everyWay(t, solvertest.SolvedProblems().Draw(t, "problem")) })

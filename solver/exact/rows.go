@@ -7,11 +7,11 @@ import (
 
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact/model"
-	"github.com/elastalloc/elastalloc/solver/exact/nodetypes"
+	"github.com/elastalloc/elastalloc/solver/exact/rows"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// anyGap is larger than every relative gap: with it, nodetypes.Solve only minimizes the bound at
+// anyGap is larger than every relative gap: with it, rows.Solve only minimizes the bound at
 // prices.
 const anyGap = 2
 
@@ -57,21 +57,21 @@ func boundRows(clock *model.Clock, p *problem.Problem) (bound float64, nodePrice
 
 // searchRows searches a problem with node types or size limits. It starts from the incumbent if the
 // incumbent is legal. The prices are those of Problem.Rows.
-func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent problem.Plan) nodetypes.Result {
-	in := nodetypes.Problem{
-		Jobs: make([][]nodetypes.Option, len(p.Jobs)), Current: make([]nodetypes.Allocation, len(p.Jobs)),
+func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent problem.Plan) rows.Result {
+	in := rows.Problem{
+		Jobs: make([][]rows.Option, len(p.Jobs)), Current: make([]rows.Allocation, len(p.Jobs)),
 		Start: make([]int, len(p.Jobs)), Gap: gap,
 	}
-	rows := bindingRows(p)
-	for n, row := range rows {
+	binding := bindingRows(p)
+	for n, row := range binding {
 		in.Capacity = append(in.Capacity, row.Nodes)
 		if row.Limit < 0 {
 			in.First = append(in.First, n)
 		}
 	}
-	allocation := func(job *problem.AdmittedJob, option solver.Option) nodetypes.Allocation {
-		a := nodetypes.Allocation{Type: int16(option.Type), Nodes: option.Nodes}
-		if counting := len(rows.Counting(option, job.PieceNodes)); counting > 0 {
+	allocation := func(job *problem.AdmittedJob, option solver.Option) rows.Allocation {
+		a := rows.Allocation{Type: int16(option.Type), Nodes: option.Nodes}
+		if counting := len(binding.Counting(option, job.PieceNodes)); counting > 0 {
 			a.Row = int16(in.First[option.Type] + counting - 1)
 		}
 		return a
@@ -84,26 +84,26 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 		}
 		in.Start[i] = slices.Index(job.Options, start)
 		in.Current[i] = allocation(job, job.Current)
-		in.Jobs[i] = make([]nodetypes.Option, len(job.Options))
+		in.Jobs[i] = make([]rows.Option, len(job.Options))
 		for n, option := range job.Options {
-			in.Jobs[i][n] = nodetypes.Option{Allocation: allocation(job, option), Value: job.Value(job.Options[n : n+1])}
+			in.Jobs[i][n] = rows.Option{Allocation: allocation(job, option), Value: job.Value(job.Options[n : n+1])}
 		}
 	}
-	if len(in.First) == len(rows) {
+	if len(in.First) == len(binding) {
 		in.First = nil
 	}
-	effort := nodetypes.DefaultEffort()
+	effort := rows.DefaultEffort()
 	if len(p.Groups) > 0 {
-		effort = nodetypes.GroupEffort()
+		effort = rows.GroupEffort()
 		addGroups(&in, p)
 	}
-	found := nodetypes.Solve(clock, &in, effort)
+	found := rows.Solve(clock, &in, effort)
 	if found.Prices != nil {
-		binding := found.Prices
+		prices := found.Prices
 		found.Prices = make([]float64, len(p.Rows))
 		for n, row := range p.Rows {
-			if m := slices.Index(rows, row); m >= 0 {
-				found.Prices[n] = binding[m]
+			if m := slices.Index(binding, row); m >= 0 {
+				found.Prices[n] = prices[m]
 			}
 		}
 	}
@@ -111,11 +111,11 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 }
 
 // addGroups adds the groups of a problem.
-func addGroups(in *nodetypes.Problem, p *problem.Problem) {
+func addGroups(in *rows.Problem, p *problem.Problem) {
 	in.QuotaPrice = p.QuotaPrice
 	for g := range p.Groups {
 		group := &p.Groups[g]
-		in.Groups = append(in.Groups, nodetypes.Group{Parent: group.Parent, Limit: min(group.Limit, nodetypes.NoLimit), Floor: group.Floor, TypeLimits: group.TypeLimits})
+		in.Groups = append(in.Groups, rows.Group{Parent: group.Parent, Limit: min(group.Limit, rows.NoLimit), Floor: group.Floor, TypeLimits: group.TypeLimits})
 	}
 	for i := range p.Jobs {
 		in.GroupOf = append(in.GroupOf, p.Jobs[i].Group)
@@ -125,7 +125,7 @@ func addGroups(in *nodetypes.Problem, p *problem.Problem) {
 // bindingRows returns the capacities and the size limits that can bind: a limit does not if it has at
 // least as many nodes as the row before, which counts more options, or if all options that count in it
 // fit together.
-func bindingRows(p *problem.Problem) (rows solver.Rows) {
+func bindingRows(p *problem.Problem) (binding solver.Rows) {
 	all := slices.Clone(p.Rows) // with the nodes of all options that count
 	for n := range all {
 		all[n].Nodes = 0
@@ -143,9 +143,9 @@ func bindingRows(p *problem.Problem) (rows solver.Rows) {
 		}
 	}
 	for n, row := range p.Rows {
-		if row.Limit < 0 || row.Nodes < min(rows[len(rows)-1].Nodes, all[n].Nodes) {
-			rows = append(rows, row)
+		if row.Limit < 0 || row.Nodes < min(binding[len(binding)-1].Nodes, all[n].Nodes) {
+			binding = append(binding, row)
 		}
 	}
-	return rows
+	return binding
 }

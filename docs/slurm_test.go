@@ -113,6 +113,46 @@ func TestSlurmNodeStates(t *testing.T) {
 	}
 }
 
+// TestSlurmComments submits jobs with comments that are not valid to a real Slurm, and checks that the example of slurm.md
+// excludes each of them with its reason and starts the other job.
+func TestSlurmComments(t *testing.T) {
+	if !testtier.Docs.Selected() {
+		t.Skip("slow; make docs runs it")
+	}
+	needTools(t, "bash", "python3", "slurmctld", "slurmd", "scontrol")
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin, "./cmd/elastalloc")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	const rest = "sizes=1-8 restart=60 on=1"
+	comments := []struct{ comment, reason string }{
+		{rest + " left=90m", "left: is '90m'; must be a number from 0 to 9000000000, in digits"},
+		{rest + " left=NaN", "left: is 'NaN'"},
+		{"sizes=1-99999999999 restart=60 on=1 left=60", "sizes: is '99999999999'"},
+		{rest + " left=60 x|y", "'x|y' is unknown"},
+		{rest + " left=60 \xff=1", `'\udcff=1' is unknown`},
+		{rest + " left=60\n9|RUNNING|8|node[1-8]|" + rest + " left=60", "'9|RUNNING|8|node[1-8]|sizes=1-8' is unknown"},
+		{rest + " left=60 \x1b[2J", `'\x1b[2J' is unknown`},
+		{"restart=60", "sizes: is not set; must be set"},
+	}
+	s := startSlurm(t, bin)
+	for i, c := range comments {
+		s.submit(t, i, c.comment)
+	}
+	s.submit(t, len(comments), rest+" left=5400")
+	printed := s.run(t, filepath.Join(root, "examples", "slurm", "reconcile.py"))
+	for i, c := range comments {
+		if want := fmt.Sprintf("%d is excluded: its comment is not valid: %s", i+1, c.reason); !strings.Contains(printed, want) {
+			t.Errorf("it prints %q; want %q", printed, want)
+		}
+	}
+	if want := fmt.Sprintf("%d: 0 -> 8\n", len(comments)+1); !strings.Contains(printed, want) {
+		t.Errorf("it prints %q; want %q", printed, want)
+	}
+}
+
 // slurm is a Slurm of eight nodes.
 type slurm struct {
 	dir string

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,9 +20,12 @@ const Colors = 6
 // Size and margins of a TimeSeries chart, in pixels.
 const (
 	width, height           = 360, 150
-	marginLeft, marginRight = 38, 8
+	marginLeft, marginRight = 40, 8
 	marginTop, marginBottom = 12, 20
 )
+
+// shortestAxis is the smallest end of an axis, so that its labels have at most six characters.
+const shortestAxis = 0.001
 
 // TimeSeries is a chart of stacked columns over time.
 type TimeSeries struct {
@@ -48,7 +50,7 @@ func (t *TimeSeries) SVG() string {
 		largest = max(largest, t.sum(len(t.Series), n))
 	}
 	writeHeader(&b, width, height, 11, t.Title)
-	axisEnd := roundUp(largest)
+	axisEnd := max(shortestAxis, roundUp(largest))
 	x := func(column float64) float64 {
 		return marginLeft + (width-marginLeft-marginRight)*column/float64(max(1, columns))
 	}
@@ -56,7 +58,7 @@ func (t *TimeSeries) SVG() string {
 	for _, share := range []float64{0, 0.5, 1} {
 		at := y(share * axisEnd)
 		writeLine(&b, marginLeft, at, width-marginRight, at)
-		writeText(&b, marginLeft-5, at+4, "end", strconv.FormatFloat(share*axisEnd, 'g', 3, 64))
+		writeText(&b, marginLeft-5, at+4, "end", format.Number(share*axisEnd))
 	}
 	end := t.Start.Add(time.Duration(columns) * t.Interval)
 	for hour := t.Start.Truncate(time.Hour); !hour.After(end) && columns > 0; hour = hour.Add(time.Hour) {

@@ -51,11 +51,11 @@ var rectangle = regexp.MustCompile(`M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)H([\d.]+
 func TestTimeSeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		columns := rapid.IntRange(1, 12).Draw(t, "columns")
-		value := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0.01, 1), rapid.Map(rapid.IntRange(0, 5000), func(n int) float64 { return float64(n) }))
+		drawn := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0.01, 1), rapid.Map(rapid.IntRange(0, 5000), func(n int) float64 { return float64(n) }))
 		chart := TimeSeries{Title: "<&>", Start: time.Date(2026, 3, 1, 11, 17, 0, 0, time.UTC), Interval: 4 * time.Minute}
 		largest := 0.0
 		for range rapid.IntRange(1, 3).Draw(t, "series") {
-			chart.Series = append(chart.Series, rapid.SliceOfN(value, columns, columns).Draw(t, "values"))
+			chart.Series = append(chart.Series, rapid.SliceOfN(drawn, columns, columns).Draw(t, "values"))
 		}
 		for n := range columns {
 			sum := 0.0
@@ -67,7 +67,7 @@ func TestTimeSeries(t *testing.T) {
 			largest = max(largest, sum)
 		}
 		texts, paths := parse(t, chart.SVG())
-		end, err := strconv.ParseFloat(texts[3], 64)
+		end, err := value(texts[3])
 		if texts[0] != "<&>" || texts[1] != "0" || err != nil || end < largest*0.995 || end > 2*max(0.5, largest)+1e-9 {
 			t.Fatalf("axis %v for values up to %v", texts, largest)
 		}
@@ -98,6 +98,44 @@ func TestTimeSeries(t *testing.T) {
 					shown = shown[1:]
 				}
 			}
+		}
+	})
+}
+
+// value returns the number that a reader sees in a label of an axis.
+func value(label string) (float64, error) {
+	factor := 1.0
+	switch {
+	case strings.HasSuffix(label, "k"):
+		factor = 1e3
+	case strings.HasSuffix(label, "M"):
+		factor = 1e6
+	}
+	x, err := strconv.ParseFloat(strings.TrimRight(label, "kM"), 64)
+	return x * factor, err
+}
+
+// TestAxisIsReadable checks the labels of the vertical axis for values from 0 to 10 million: the upper one is exactly twice
+// the middle one and not below the values, and both fit into the margin.
+func TestAxisIsReadable(t *testing.T) {
+	for largest, want := range map[float64]string{
+		0: "0 0.5 1", 0.0000001: "0 0.0005 0.001", 0.0025: "0 0.0015 0.003", 0.9: "0 0.5 1", 7: "0 4 8", 999: "0 500 1k", 1000: "0 500 1k", 1001: "0 600 1.2k",
+		1200: "0 600 1.2k", 1500: "0 800 1.6k", 2000: "0 1k 2k", 2001: "0 1.2k 2.4k", 12000: "0 6k 12k", 999999: "0 500k 1M", 1e6: "0 500k 1M",
+		2.1e6: "0 1.2M 2.4M", 1e7: "0 5M 10M",
+	} {
+		chart := TimeSeries{Interval: time.Minute, Series: [][]float64{{largest}}}
+		if texts, _ := parse(t, chart.SVG()); strings.Join(texts[:3], " ") != want {
+			t.Errorf("labels %q for %v; want %q", texts, largest, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		largest := math.Pow(10, rapid.Float64Range(-9, 7).Draw(t, "power"))
+		chart := TimeSeries{Interval: time.Minute, Series: [][]float64{{largest}}}
+		texts, _ := parse(t, chart.SVG())
+		middle, err1 := value(texts[1])
+		end, err2 := value(texts[2])
+		if err1 != nil || err2 != nil || end < largest*(1-1e-9) || math.Abs(end-2*middle) > 1e-9*end || max(len(texts[1]), len(texts[2])) > 6 {
+			t.Fatalf("labels %q for %v", texts, largest)
 		}
 	})
 }

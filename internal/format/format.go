@@ -38,6 +38,29 @@ func roundUp(x float64) string {
 	return strconv.FormatFloat(math.Ceil(x*unit-1e-6)/unit, 'f', -1, 64)
 }
 
+// Number formats a number with three significant digits and without an exponent: 1200 is "1.2k", 0.012345 is "0.0123".
+// The suffixes are k, M, G and T.
+func Number(x float64) string {
+	suffix := ""
+	rounded := threeDigits(x)
+	for _, next := range []string{"k", "M", "G", "T"} {
+		if math.Abs(rounded) < 1000 {
+			break
+		}
+		rounded, suffix = threeDigits(rounded/1000), next
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + suffix
+}
+
+// threeDigits rounds a number to three significant digits.
+func threeDigits(x float64) float64 {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', 2, 64), 64)
+	if err != nil {
+		return x // Rounding exceeds the largest number.
+	}
+	return rounded
+}
+
 // Improvement formats the improvement of an objective over the greedy baseline: for 1.1 and 1 it returns
 // "+10.0%". If the baseline is not positive, it returns None.
 func Improvement(objective, greedy float64) string {

@@ -13,6 +13,39 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
+func TestNumber(t *testing.T) {
+	t.Parallel()
+	for x, want := range map[float64]string{
+		0: "0", 1: "1", 0.5: "0.5", 12.34: "12.3", 999: "999", 999.6: "1k", 1000: "1k", 1200: "1.2k", 1234: "1.23k", 2000: "2k", 12000: "12k",
+		999499: "999k", 999500: "1M", 1e6: "1M", 2.5e6: "2.5M", 1e7: "10M", 3e9: "3G", 4e12: "4T", 5e15: "5000T", -1200: "-1.2k", 0.012345: "0.0123",
+		1.2345e-5: "0.0000123",
+	} {
+		if got := format.Number(x); got != want {
+			t.Errorf("%v is %q; want %q", x, got, want)
+		}
+	}
+}
+
+// TestNumberReadsBack checks that a reader of a formatted number reads a value within rounding, without an exponent.
+func TestNumberReadsBack(t *testing.T) {
+	t.Parallel()
+	suffixes := map[string]float64{"k": 1e3, "M": 1e6}
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.OneOf(rapid.Float64Range(0, 1e7), rapid.Float64Range(0, 2000)).Draw(t, "x")
+		text := format.Number(x)
+		factor := 1.0
+		for suffix, f := range suffixes {
+			if strings.HasSuffix(text, suffix) {
+				factor = f
+			}
+		}
+		read, err := strconv.ParseFloat(strings.TrimRight(text, "kM"), 64)
+		if err != nil || strings.ContainsAny(text, "e+") || math.Abs(read*factor-x) > 0.005001*x {
+			t.Fatalf("%v is %q", x, text)
+		}
+	})
+}
+
 func TestGap(t *testing.T) {
 	t.Parallel()
 	for gap, want := range map[float64]string{

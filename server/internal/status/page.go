@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
@@ -72,7 +71,7 @@ func New(config Config) (*Page, error) {
 			if math.IsNaN(x) {
 				return format.None
 			}
-			return strconv.FormatFloat(x, 'g', 3, 64)
+			return format.Number(x)
 		},
 		// Round up, so that only 0 bytes are 0 MiB.
 		"mebibytes": func(bytes int) int { return (bytes + 1<<20 - 1) >> 20 },

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type metrics struct {
 	solveDuration *prometheus.HistogramVec
 	relativeGap   *prometheus.HistogramVec
 	gain          prometheus.Histogram
+	comparisons   *prometheus.CounterVec
 	fallbacks     *prometheus.CounterVec
 	snapshotJobs  prometheus.Histogram
 	snapshotNodes prometheus.Histogram
@@ -51,8 +53,11 @@ func newMetrics(registry prometheus.Registerer, version string, backends []Backe
 			"Proven upper bound on the relative improvement that is possible. Up to 1e-9 counts as proven optimal.",
 			[]float64{solver.OptimalGap, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}), []string{"backend"}),
 		gain: auto.NewHistogram(histogram("elastalloc_gain_over_greedy_ratio",
-			"Objective divided by the objective of the greedy baseline: 1.1 is an improvement of 10%. Only decisions with a positive greedy objective.",
+			"Objective divided by the objective of the greedy baseline: 1.1 is an improvement of 10%. Without decisions that are not comparable.",
 			[]float64{.9, 1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 5, 10})),
+		comparisons: counters(registry, "elastalloc_greedy_comparisons_total",
+			"Decisions, by comparison of the objective with the objective of the greedy baseline.", "comparison",
+			comparisonBetter, comparisonEqual, comparisonWorse, comparisonNone),
 		fallbacks: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "elastalloc_fallbacks_total",
 			Help: "Calls of a backend that returned no plan, so that the next backend was called, by backend and outcome.",
@@ -126,8 +131,38 @@ func (m *metrics) Observe(ctx context.Context, e *ingress.Event) {
 		}
 	}
 	m.relativeGap.WithLabelValues(string(r.Backend)).Observe(r.RelativeGap)
-	if r.GreedyObjective > 0 {
-		m.gain.Observe(r.Objective / r.GreedyObjective)
+	comparison, ratio := compareWithGreedy(r.Objective, r.GreedyObjective)
+	m.comparisons.WithLabelValues(comparison).Inc()
+	if comparison != comparisonNone {
+		m.gain.Observe(ratio)
+	}
+}
+
+// The values of the label comparison.
+const (
+	comparisonBetter = "better"
+	comparisonEqual  = "equal"
+	comparisonWorse  = "worse"
+	comparisonNone   = "not-comparable"
+)
+
+// maxComparable is the largest factor between two comparable objectives. A larger factor means that one of them is almost 0, so
+// that a few such ratios would determine the mean.
+const maxComparable = 10
+
+// compareWithGreedy compares an objective with the objective of the greedy baseline, and returns their ratio if both are positive
+// and differ at most by the factor maxComparable.
+func compareWithGreedy(objective, greedy float64) (comparison string, ratio float64) {
+	ratio = objective / greedy
+	switch {
+	case !(objective > 0 && greedy > 0 && ratio >= 1.0/maxComparable && ratio <= maxComparable): // also without NaN
+		return comparisonNone, 0
+	case math.Abs(ratio-1) <= solver.OptimalGap:
+		return comparisonEqual, ratio
+	case ratio > 1:
+		return comparisonBetter, ratio
+	default:
+		return comparisonWorse, ratio
 	}
 }
 

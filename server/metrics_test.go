@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -11,15 +13,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/metricsdoc"
 	"github.com/elastalloc/elastalloc/internal/testing/testcert"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/server/internal/ingress"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/chain"
 	"github.com/elastalloc/elastalloc/solver/problem"
@@ -41,6 +46,7 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_solve_duration_seconds_bucket{backend="greedy",limit="none",objective="progress",le="2.5"}`:   "0",
 		`elastalloc_relative_gap_count{backend="exact"}`:                                                          "0",
 		`elastalloc_gain_over_greedy_ratio_count`:                                                                 "0",
+		`elastalloc_greedy_comparisons_total{comparison="not-comparable"}`:                                        "0",
 		`elastalloc_fallbacks_total{backend="exact",outcome="invalid-plan"}`:                                      "0",
 		`elastalloc_snapshot_jobs_count`:                                                                          "0",
 		`elastalloc_snapshot_nodes_count`:                                                                         "0",
@@ -88,12 +94,103 @@ func TestMetrics(t *testing.T) {
 		`elastalloc_relative_gap_count{backend="exact"}`:                                              "2",
 		`elastalloc_relative_gap_count{backend="greedy"}`:                                             "0", // FillIdle does not optimize.
 		`elastalloc_gain_over_greedy_ratio_sum`:                                                       "2",
+		`elastalloc_greedy_comparisons_total{comparison="equal"}`:                                     "2",
 		`elastalloc_snapshot_jobs_sum`:                                                                "6",
 		`elastalloc_snapshot_nodes_sum`:                                                               "24",
 		handledSeries(codes.OK):                                                                       "2",
 		handledSeries(codes.InvalidArgument):                                                          "1",
 		handledSeries(codes.Unavailable):                                                              "1",
 	})
+}
+
+// TestGreedyComparison checks which objectives are compared.
+func TestGreedyComparison(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		objective, greedy float64
+		want              string
+		ratio             float64
+	}{
+		{11, 10, "better", 1.1},
+		{10, 10, "equal", 1},
+		{10 + 1e-9, 10, "equal", 1 + 1e-10},
+		{9, 10, "worse", 0.9},
+		{10, 1, "better", 10},
+		{1, 10, "worse", 0.1},
+		{10.1, 1, "not-comparable", 0},
+		{1, 10.1, "not-comparable", 0},
+		{-1, -2, "not-comparable", 0},
+		{-1, 2, "not-comparable", 0},
+		{1, 0, "not-comparable", 0},
+		{0, 0, "not-comparable", 0},
+		{5, 1e-12, "not-comparable", 0},
+		{math.Inf(1), math.Inf(1), "not-comparable", 0},
+		{math.NaN(), 1, "not-comparable", 0},
+	} {
+		if comparison, ratio := compareWithGreedy(c.objective, c.greedy); comparison != c.want || ratio != c.ratio {
+			t.Errorf("%v and %v: %s, %v; want %s, %v", c.objective, c.greedy, comparison, ratio, c.want, c.ratio)
+		}
+	}
+}
+
+// TestMetricsNeverFall checks that no count, sum or bucket decreases, and that no sum becomes NaN, whatever the objectives are. Prometheus
+// would take a decrease for a restart of the server.
+func TestMetricsNeverFall(t *testing.T) {
+	t.Parallel()
+	objective := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-2, 2), rapid.SampledFrom([]float64{0, 1, -1, 1e-300, math.NaN(), math.Inf(1), math.Inf(-1)}))
+	rapid.Check(t, func(t *rapid.T) {
+		registry := prometheus.NewPedanticRegistry()
+		m := newMetrics(registry, "v0.0.0-test", []Backend{{Name: "exact", State: func() chain.BackendState { return chain.BackendState{Up: true} }}})
+		before := totals(t, registry)
+		for range rapid.IntRange(1, 10).Draw(t, "decisions") {
+			r := solver.Report{
+				Backend: "exact", Objective: objective.Draw(t, "objective"), GreedyObjective: objective.Draw(t, "greedy"),
+				SolveTime: time.Duration(rapid.IntRange(0, 1e10).Draw(t, "time")), IdleNodes: rapid.IntRange(0, 100).Draw(t, "idle"),
+				Attempts: []solver.Attempt{{Backend: "exact", Outcome: solver.OutcomeAnswered}},
+			}
+			r.Bound = r.Objective + math.Abs(objective.Draw(t, "slack"))
+			if r.RelativeGap = solver.RelativeGap(r.Objective, r.Bound); math.IsNaN(r.RelativeGap) {
+				r.RelativeGap = 0
+			}
+			event := &ingress.Event{Jobs: rapid.IntRange(0, 100).Draw(t, "jobs"), Nodes: rapid.IntRange(0, 100).Draw(t, "nodes")}
+			event.Decision, event.Report = &solver.Decision{Report: r}, &r
+			m.Observe(context.Background(), event)
+			after := totals(t, registry)
+			for name, value := range before {
+				if !(after[name] >= value) {
+					t.Fatalf("%s falls from %v to %v after %+v", name, value, after[name], r)
+				}
+			}
+			before = after
+		}
+	})
+}
+
+// totals returns the values of all counters, and the counts, sums and buckets of all histograms, of decisions.
+func totals(t *rapid.T, registry *prometheus.Registry) map[string]float64 {
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals := make(map[string]float64)
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "elastalloc_") {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			name := family.GetName() + fmt.Sprint(metric.GetLabel())
+			if c := metric.GetCounter(); c != nil {
+				totals[name] = c.GetValue()
+			}
+			if h := metric.GetHistogram(); h != nil {
+				totals[name+" sum"], totals[name+" count"] = h.GetSampleSum(), float64(h.GetSampleCount())
+				for _, bucket := range h.GetBucket() {
+					totals[fmt.Sprint(name, " up to ", bucket.GetUpperBound())] = float64(bucket.GetCumulativeCount())
+				}
+			}
+		}
+	}
+	return totals
 }
 
 // TestObjectiveLabel checks the label objective.

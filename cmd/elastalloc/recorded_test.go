@@ -77,6 +77,64 @@ func TestExplainRecording(t *testing.T) {
 	}
 }
 
+// TestExplainAt checks times of day within their minute or second and across midnight, and callers.
+func TestExplainAt(t *testing.T) {
+	allocator, err := cli.NewInProcess(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(day, hour, minute, second, millisecond int) time.Time {
+		return time.Date(2026, 11, day, hour, minute, second, millisecond*1e6, time.Local)
+	}
+	var calls []recording.Entry
+	for _, call := range []struct {
+		id, caller string
+		at         time.Time
+	}{
+		{"first", "a", at(1, 23, 40, 0, 0)},
+		{"late", "a", at(1, 23, 50, 59, 900)},
+		{"midnight", "b", at(2, 0, 0, 0, 0)},
+		{"early", "a", at(2, 0, 5, 7, 500)},
+		{"early-b", "b", at(2, 0, 5, 8, 0)},
+		{"end", "a", at(2, 0, 9, 30, 0)},
+	} {
+		request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{
+			TotalNodes: 3, Jobs: []*elastallocv1.Job{{Id: "job", RemainingEta: durationpb.New(time.Hour)}},
+		}}
+		response, err := allocator.Allocate(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, recording.Entry{Time: call.at, Caller: call.caller, RequestID: call.id, Request: request, Response: response})
+	}
+	dir := clitest.Record(t, calls...)
+	for args, want := range map[string]string{
+		"":                                "end",
+		"--at 00:09":                      "end",
+		"--at 00:05":                      "early-b",
+		"--at 00:05:07":                   "early",
+		"--at 00:05:06":                   "midnight",
+		"--at 00:00":                      "midnight",
+		"--at 23:50":                      "late", // yesterday
+		"--at 23:50:58":                   "first",
+		"--at 23:59":                      "late",
+		"--at 14:05":                      "end", // The recording begins after 14:05 of the day before.
+		"--caller b":                      "early-b",
+		"--caller b --at 00:04":           "midnight",
+		"--caller a --at 00:05":           "early",
+		"--caller a --at 00:04 --job job": "late",
+	} {
+		stdout := succeed(t, "", append(strings.Fields("explain --recording "+dir), strings.Fields(args)...)...)
+		if !strings.Contains(stdout, ", request id "+want+":\n") {
+			t.Errorf("%q:\n%s\nwant %s", args, stdout, want)
+		}
+	}
+	_, stderr, status := runWith(t, nil, "", "explain", "--recording", dir, "--caller", "c")
+	if want := "no decision of the caller c is recorded until then"; status != cli.ExitBadInput || !strings.Contains(stderr, want) {
+		t.Errorf("exit status %d, stderr %q; want %q", status, stderr, want)
+	}
+}
+
 // TestExplainRecordedSizeLimit checks that a recorded decision is explained within its size limit: two jobs of
 // 4 nodes, of which the limit admits one.
 func TestExplainRecordedSizeLimit(t *testing.T) {

@@ -17,15 +17,17 @@ import (
 // Flags is flags for recordings and a time.
 type Flags struct {
 	// Dirs is the folders of the recordings. It is empty if the flag is not set.
-	Dirs []string
-	at   string
+	Dirs   []string
+	at     string
+	caller string
 }
 
 // Add adds the flags to a command.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.Dirs, "recording", nil, "folders of recordings, of several servers as well")
-	flags.StringVar(&f.at, "at", "", "time in the recording: RFC 3339, or 14:05 in local time on its last day (default its end)")
+	flags.StringVar(&f.at, "at", "", "time in the recording: RFC 3339, or the last 14:05 in local time, with its whole minute (default its end)")
 	cli.SetVariable(flags, "at", "ELASTALLOC_RECORDING_AT") // snapshot also has a flag --at
+	flags.StringVar(&f.caller, "caller", "", "caller of the call in the recording (default any)")
 }
 
 // Last returns the last matching call at or before the time of the flags. The error without a matching call
@@ -60,13 +62,16 @@ func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Ent
 	for _, readError := range readErrors {
 		fmt.Fprintln(cmd.ErrOrStderr(), text.Printable(readError.String()))
 	}
-	at, err := f.time(last)
+	at, err := f.time(first, last)
 	if err != nil {
 		return nil, err
 	}
+	if f.caller != "" {
+		what += fmt.Sprintf(" of the caller %s", text.Printable(f.caller))
+	}
 	var found *recording.Entry
 	if _, err := read(func(e recording.Entry) {
-		if !e.Time.After(at) && (found == nil || !e.Time.Before(found.Time)) && wanted(&e) {
+		if !e.Time.After(at) && (found == nil || !e.Time.Before(found.Time)) && (f.caller == "" || e.Caller == f.caller) && wanted(&e) {
 			found = &e
 		}
 	}); err != nil {
@@ -83,19 +88,29 @@ func (f *Flags) Last(cmd *cobra.Command, what string, wanted func(*recording.Ent
 	}
 }
 
-// time returns the time of the flags, for recordings that end at last.
-func (f *Flags) time(last time.Time) (time.Time, error) {
+// time returns the time of the flags, for recordings from first to last. A time of day is the last one before the
+// end of the recordings, with its whole minute or second. If the recordings begin after it, it is on their last day.
+func (f *Flags) time(first, last time.Time) (time.Time, error) {
 	if f.at == "" {
 		return last, nil
 	}
 	if at, err := time.Parse(time.RFC3339, f.at); err == nil {
 		return at, nil
 	}
-	for _, layout := range []string{"15:04", time.TimeOnly} {
-		if clock, err := time.Parse(layout, f.at); err == nil {
-			year, month, day := last.Local().Date()
-			return time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local), nil
+	for layout, precision := range map[string]time.Duration{"15:04": time.Minute, time.TimeOnly: time.Second} {
+		clock, err := time.Parse(layout, f.at)
+		if err != nil {
+			continue
 		}
+		year, month, day := last.Local().Date()
+		on := func(day int) time.Time {
+			return time.Date(year, month, day, clock.Hour(), clock.Minute(), clock.Second(), 0, time.Local)
+		}
+		at := on(day)
+		if yesterday := on(day - 1).Add(precision - 1); at.After(last) && !yesterday.Before(first) {
+			return yesterday, nil
+		}
+		return at.Add(precision - 1), nil
 	}
 	return time.Time{}, fmt.Errorf("--at: is %q; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05", f.at)
 }

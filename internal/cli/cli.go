@@ -69,7 +69,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, streams Stream
 	root.SetErr(streams.Err)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		for line := range strings.SplitSeq(fmt.Sprintf("%s: %v", command.CommandPath(), err), "\n") {
+		for line := range strings.SplitSeq(command.CommandPath()+": "+describe(command, err), "\n") {
 			fmt.Fprintln(streams.Err, text.Printable(line)) // It may quote others.
 		}
 	}

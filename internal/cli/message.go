@@ -29,7 +29,7 @@ func ParseMessage(text []byte, message proto.Message) error {
 	case start[0] != '{':
 		return errors.New("the input is not an object in JSON, {…}")
 	}
-	m := messageText{fields: make(map[string]protoreflect.FieldDescriptor)}
+	m := messageText{root: message.ProtoReflect().Descriptor(), fields: make(map[string]protoreflect.FieldDescriptor)}
 	m.add(message.ProtoReflect().Descriptor())
 	m.text = m.plainValues(text)
 	if err := protojson.Unmarshal(m.text, message); err != nil {
@@ -40,6 +40,7 @@ func ParseMessage(text []byte, message proto.Message) error {
 
 // messageText is the text of a message.
 type messageText struct {
+	root protoreflect.MessageDescriptor
 	// fields are those of the message and of all within it, by the two names that each has in
 	// protojson; nil where two of one name differ in their type.
 	fields map[string]protoreflect.FieldDescriptor
@@ -106,11 +107,36 @@ var lastKey = regexp.MustCompile(`"(\w+)"\s*:\s*(\[?)\s*$`)
 // place matches the line and the column in an error of protojson.
 var place = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 
+// unknownField matches the name of an unknown field in an error of protojson.
+var unknownField = regexp.MustCompile(`unknown field "(\w+)"`)
+
+// places returns a hint if a field belongs into a field of the message, such as total_nodes into snapshot.
+func (m *messageText) places(name string) string {
+	var places []string
+	for i := range m.root.Fields().Len() {
+		outer := m.root.Fields().Get(i)
+		if outer.Message() == nil || outer.IsList() || isDuration(outer) {
+			continue
+		}
+		fields := outer.Message().Fields()
+		if fields.ByJSONName(name) != nil || fields.ByTextName(name) != nil {
+			places = append(places, strconv.Quote(outer.TextName()))
+		}
+	}
+	if len(places) == 0 {
+		return ""
+	}
+	return "; put it in " + strings.Join(places, " or ")
+}
+
 // explain adds the field and its valid values to an error of protojson. It removes the column, because it refers
 // to the text with converted values.
 func (m *messageText) explain(err error) error {
 	// The library varies the space after its prefix, so that programs do not depend on its texts.
 	message := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+	if unknown := unknownField.FindStringSubmatch(message); unknown != nil {
+		message += m.places(unknown[1])
+	}
 	found := place.FindStringSubmatch(message)
 	if found == nil {
 		return errors.New(message)

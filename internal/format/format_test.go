@@ -158,6 +158,9 @@ func TestInUnits(t *testing.T) {
 		if got := format.InUnits(text, "gpu"); got != want {
 			t.Errorf("InUnits(%q) = %q; want %q", text, got, want)
 		}
+		if got := format.InUnits(text, "gpus"); got != want {
+			t.Errorf("InUnits(%q) = %q for gpus; want %q", text, got, want)
+		}
 		if got := format.InUnits(text, format.Node); got != text {
 			t.Errorf("InUnits(%q) changes the default: %q", text, got)
 		}

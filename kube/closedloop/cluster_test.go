@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,7 @@ type cluster struct {
 	t    *testing.T
 	api  client.WithWatch
 	now  time.Time
+	pool string // settings of the pool
 	loop *controller.Loop
 	jobs map[string]*job
 	made int
@@ -68,6 +70,8 @@ type cluster struct {
 // job is a Job, or a JobSet with a driver that its workers may wait for.
 type job struct {
 	name, kind string
+	namespace  string
+	units      int // of each worker
 	sizes      []int
 	left       time.Duration // true remaining work on one node
 	restart    time.Duration
@@ -81,18 +85,19 @@ type job struct {
 	done       bool
 }
 
-func newCluster(t *testing.T, nodes int) *cluster {
+// newCluster returns a cluster of eight nodes.
+func newCluster(t *testing.T, pool string) *cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{
-		t: t, now: time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC), jobs: make(map[string]*job), leaving: make(map[types.UID]time.Time),
+		t: t, pool: pool, now: time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC), jobs: make(map[string]*job), leaving: make(map[types.UID]time.Time),
 		posted: make(map[string][]string),
 	}
 	c.api = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{}, "involvedObject.name", func(client.Object) []string { return nil }).Build()
-	for i := range nodes {
+	for i := range 8 {
 		c.addNode(fmt.Sprint("n", i))
 	}
 	c.restart()
@@ -110,7 +115,7 @@ func (c *cluster) must(err error) {
 // restart starts the controller, as after a crash.
 func (c *cluster) restart() {
 	c.t.Helper()
-	parsed, err := config.Parse([]byte("kinds: [Job, JobSet]\npools: [{name: training, nodeSelector: {pool: training}}]"), kinds.Names())
+	parsed, err := config.Parse([]byte("kinds: [Job, JobSet]\npools: [{name: training, nodeSelector: {pool: training}"+c.pool+"}]"), kinds.Names())
 	c.must(err)
 	allocator, err := elastalloc.New(elastalloc.Options{DefaultBudget: elastalloc.NoBudget})
 	c.must(err)
@@ -221,8 +226,24 @@ func (c *cluster) heal(node *corev1.Node) {
 
 // usable reports whether a node accepts pods of the pool.
 func usable(n *corev1.Node) bool {
-	units := n.Status.Allocatable[gpu]
-	return !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && units.Value() == perNode && n.Status.Conditions[0].Status == corev1.ConditionTrue
+	return !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Status.Conditions[0].Status == corev1.ConditionTrue
+}
+
+// free returns the units of each usable node that no pod uses, also none that is leaving.
+func (c *cluster) free(nodes map[string]*corev1.Node) map[string]int {
+	free := make(map[string]int)
+	for name, node := range nodes {
+		if units := node.Status.Allocatable[gpu]; usable(node) {
+			free[name] = int(units.Value())
+		}
+	}
+	for _, pod := range c.pods() {
+		if phase := pod.Status.Phase; phase != corev1.PodFailed && phase != corev1.PodSucceeded {
+			units := pod.Spec.Containers[0].Resources.Requests[gpu]
+			free[pod.Spec.NodeName] -= int(units.Value())
+		}
+	}
+	return free
 }
 
 func (c *cluster) pods() []corev1.Pod {
@@ -234,7 +255,7 @@ func (c *cluster) pods() []corev1.Pod {
 // submit creates a job with legal sizes, suspended or with its smallest size.
 func (c *cluster) submit(j *job, suspended bool, annotations map[string]string) {
 	template := map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{map[string]any{
-		"name": "train", "image": "x", "resources": map[string]any{"limits": map[string]any{gpu: strconv.Itoa(perNode)}},
+		"name": "train", "image": "x", "resources": map[string]any{"limits": map[string]any{gpu: strconv.Itoa(j.units)}},
 	}}}}
 	size := int64(j.sizes[0])
 	workers := map[string]any{"completionMode": "Indexed", "parallelism": size, "completions": size, "template": template}
@@ -250,7 +271,7 @@ func (c *cluster) submit(j *job, suspended bool, annotations map[string]string) 
 	}
 	_ = unstructured.SetNestedField(o.Object, suspended, "spec", "suspend")
 	o.SetName(j.name)
-	o.SetNamespace("default")
+	o.SetNamespace(j.namespace)
 	o.SetUID(types.UID("uid-" + j.name))
 	o.SetCreationTimestamp(metav1.Time{Time: c.now})
 	o.SetLabels(map[string]string{label: "training"})
@@ -270,7 +291,7 @@ func (c *cluster) object(j *job) *unstructured.Unstructured {
 	if j.kind == jobSets.Kind {
 		o.SetGroupVersionKind(jobSets)
 	}
-	if err := c.api.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: j.name}, &o); err != nil {
+	if err := c.api.Get(c.t.Context(), client.ObjectKey{Namespace: j.namespace, Name: j.name}, &o); err != nil {
 		c.must(client.IgnoreNotFound(err))
 		return nil
 	}
@@ -408,7 +429,7 @@ func (c *cluster) createPods(j *job, pods map[string]*corev1.Pod) {
 func (c *cluster) createPod(j *job, name, part string, n int) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", UID: types.UID("pod-" + name), CreationTimestamp: metav1.Time{Time: c.now},
+			Name: name, Namespace: j.namespace, UID: types.UID("pod-" + name), CreationTimestamp: metav1.Time{Time: c.now},
 			Labels: map[string]string{
 				jobLabel: j.name, partLabel: part, index: strconv.Itoa(n),
 				"batch.kubernetes.io/job-name": j.name, "jobset.sigs.k8s.io/jobset-name": j.name, "jobset.sigs.k8s.io/replicatedjob-name": part,
@@ -419,41 +440,34 @@ func (c *cluster) createPod(j *job, name, part string, n int) {
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 	if part == "worker" {
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{gpu: *resource.NewQuantity(perNode, resource.DecimalSI)}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{gpu: *resource.NewQuantity(int64(j.units), resource.DecimalSI)}
 	} else {
 		pod.Status.Phase = corev1.PodRunning
 	}
 	c.must(c.api.Create(c.t.Context(), pod))
 }
 
-// busy returns the nodes with pods that request units.
-func busy(pods []corev1.Pod) map[string]bool {
-	busy := make(map[string]bool)
-	for i := range pods {
-		if phase := pods[i].Status.Phase; pods[i].Labels[partLabel] != "driver" && phase != corev1.PodFailed && phase != corev1.PodSucceeded {
-			busy[pods[i].Spec.NodeName] = true
-		}
-	}
-	return busy
-}
-
-// schedule assigns pods to usable nodes without pods.
+// schedule assigns pods to usable nodes that have the units free, the fullest ones first.
 func (c *cluster) schedule(nodes map[string]*corev1.Node) {
-	pods := c.pods()
-	taken := busy(pods)
-	var idle []string
-	for name, node := range nodes {
-		if usable(node) && !taken[name] {
-			idle = append(idle, name)
-		}
-	}
-	slices.Sort(idle)
+	pods, free := c.pods(), c.free(nodes)
+	names := slices.Sorted(maps.Keys(nodes))
 	for i := range pods {
 		pod := &pods[i]
-		if _, leaving := c.leaving[pod.UID]; leaving || pod.Spec.NodeName != "" || pod.Labels[partLabel] != "worker" || len(idle) == 0 {
+		if _, leaving := c.leaving[pod.UID]; leaving || pod.Spec.NodeName != "" || pod.Labels[partLabel] != "worker" {
 			continue
 		}
-		pod.Spec.NodeName, idle = idle[0], idle[1:]
+		quantity := pod.Spec.Containers[0].Resources.Requests[gpu]
+		units, best := int(quantity.Value()), ""
+		for _, name := range names {
+			if usable(nodes[name]) && free[name] >= units && (best == "" || free[name] < free[best]) {
+				best = name
+			}
+		}
+		if best == "" {
+			continue
+		}
+		pod.Spec.NodeName = best
+		free[best] -= units
 		c.must(c.api.Update(c.t.Context(), pod))
 		pod.Status.Phase = corev1.PodRunning
 		c.must(c.api.Status().Update(c.t.Context(), pod))

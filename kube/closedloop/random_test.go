@@ -3,6 +3,7 @@ package closedloop
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,6 +52,9 @@ type random struct {
 	*rand.Rand
 	history []string
 	foreign int
+	units   bool // the pool counts units
+	// limits are the units that the jobs of some namespaces may have together, by the names of the namespaces.
+	limits map[string]int
 }
 
 func (r *random) log(format string, args ...any) {
@@ -79,7 +84,7 @@ func (r *random) open() (open []*job) {
 // arrive submits a random job with some work.
 func (r *random) arrive(work time.Duration) {
 	j := &job{
-		name: fmt.Sprint("j", len(r.jobs)), kind: []string{"Job", "JobSet"}[r.IntN(2)], left: work, missing: -1, efficiency: 0.7 + 0.3*r.Float64(),
+		name: fmt.Sprint("j", len(r.jobs)), namespace: "default", units: perNode, kind: []string{"Job", "JobSet"}[r.IntN(2)], left: work, missing: -1, efficiency: 0.7 + 0.3*r.Float64(),
 		sizes:   [][]int{{1, 2, 4, 8}, {2, 4}, {4}, {1}, {1, 2}}[r.IntN(5)],
 		restart: []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute}[r.IntN(3)],
 	}
@@ -89,11 +94,17 @@ func (r *random) arrive(work time.Duration) {
 	factors := []float64{0.2, 0.5, 1, 1.5, 3}
 	declared := time.Duration(float64(work) * factors[r.IntN(len(factors))]).Round(time.Second)
 	suspended := r.IntN(5) > 0
+	if r.units {
+		j.units = 1 << r.IntN(4)
+	}
+	if len(r.limits) > 0 { // Jobs that their users start exceed a limit until the next decision.
+		j.namespace, suspended = []string{"red", "blue", "green"}[r.IntN(3)], true
+	}
 	r.submit(j, suspended, map[string]string{
 		"work": declared.String(), "nodes": strings.Trim(strings.ReplaceAll(fmt.Sprint(j.sizes), " ", ","), "[]"),
 		"doubling-efficiency": fmt.Sprintf("%.2f", j.efficiency), "restart": j.restart.String(), "weight": fmt.Sprint(1 + r.IntN(3)),
 	})
-	r.log("%s %s arrives, sizes %v, work %v declared as %v, driver %v, suspended %v", j.kind, j.name, j.sizes, work, declared, j.initialize, suspended)
+	r.log("%s %s/%s arrives, sizes %v of %d units, work %v declared as %v, driver %v, suspended %v", j.kind, j.namespace, j.name, j.sizes, j.units, work, declared, j.initialize, suspended)
 }
 
 // edit changes the object of a job, as its user does.
@@ -167,6 +178,9 @@ func (r *random) happen() {
 			r.edit(j, "suspends it", func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, true, "spec", "suspend") })
 		},
 		func() {
+			if len(r.limits) > 0 {
+				return // Users may exceed a limit until the next decision.
+			}
 			size := int64(j.sizes[r.IntN(len(j.sizes))])
 			r.edit(j, fmt.Sprintf("sets its size to %d", size), func(o *unstructured.Unstructured) {
 				workers := workersOf(o)
@@ -231,9 +245,10 @@ func (r *random) failWrites(j *job) {
 	r.log("%d writes on %s (all jobs: %v) fail, applied %v: %v", left, j.name, all, applied, failure)
 }
 
-// placeForeign places a pod of somebody else on an idle node, or removes it.
+// placeForeign places a pod of somebody else on a node, or removes it. Unless the pool counts units, the pod takes a whole
+// idle node.
 func (r *random) placeForeign() {
-	pods, taken := r.pods(), busy(r.pods())
+	pods, nodes := r.pods(), r.nodes()
 	for i := range pods {
 		if pods[i].Labels[jobLabel] == "" {
 			r.remove(&pods[i])
@@ -241,31 +256,56 @@ func (r *random) placeForeign() {
 			return
 		}
 	}
-	for name := range r.nodes() {
-		if !taken[name] {
+	free := r.free(nodes)
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		units := perNode
+		if r.units {
+			units = 1 + r.IntN(perNode)
+		}
+		if free[name] >= units {
 			r.foreign++
 			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "x"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 			pod.Name, pod.Namespace = fmt.Sprint("foreign-", r.foreign), "default"
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "x", Controller: new(true)}}
-			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{gpu: r.nodes()[name].Status.Capacity[gpu]}
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{gpu: *resource.NewQuantity(int64(units), resource.DecimalSI)}
 			r.must(r.api.Create(r.t.Context(), pod))
-			r.log("a foreign pod is on %s", name)
+			r.log("a foreign pod of %d units is on %s", units, name)
 			return
 		}
 	}
 }
 
+// within returns the units of the jobs of some namespaces, at sizes by name. A job that lends units counts with its pods.
+func (r *random) within(namespaces string, sizes map[string]int) (sum int) {
+	lends := make(map[string]int)
+	for _, j := range r.loop.Report().State.Jobs {
+		if j.Pinned != "" {
+			lends[j.Object.GetName()] = j.RetainedNodes()
+		}
+	}
+	for _, j := range r.open() {
+		if !strings.Contains(namespaces, j.namespace) {
+			continue
+		}
+		if units, does := lends[j.name]; does {
+			sum += units
+		} else {
+			sum += sizes[j.name] * j.units
+		}
+	}
+	return sum
+}
+
 // pass calls Reconcile once, checks what it did, and lets at most step pass.
 func (r *random) pass(step time.Duration) {
 	r.t.Helper()
-	before, idle := make(map[string]int), 0
+	before, after, idle := make(map[string]int), make(map[string]int), 0
 	for _, j := range r.open() {
 		before[j.name] = r.size(j)
 	}
-	taken := busy(r.pods())
-	for name, node := range r.nodes() {
-		if usable(node) && !taken[name] {
-			idle++
+	for _, units := range r.free(r.nodes()) {
+		if r.units || units == perNode {
+			idle += max(0, units)
 		}
 	}
 	clear(r.posted)
@@ -279,21 +319,28 @@ func (r *random) pass(step time.Duration) {
 	grown := 0
 	for _, j := range r.open() {
 		was, size := before[j.name], r.size(j)
-		if size == was {
+		if after[j.name] = size; size == was {
 			continue
 		}
 		r.log("%s is resized from %d to %d: %s", j.name, was, size, strings.Join(r.posted[j.name], "; "))
-		grown += max(0, size-was)
+		grown += max(0, size-was) * j.units
 		lost := r.fail != nil // Without the response to a write there is no event.
 		switch {
 		case size > 0 && !slices.Contains(j.sizes, size):
 			r.fatal("%s gets %d nodes; must be one of %v", j.name, size, j.sizes)
-		case !lost && !slices.ContainsFunc(r.posted[j.name], func(text string) bool { return strings.Contains(text, "nodes") }):
+		case !lost && !slices.ContainsFunc(r.posted[j.name], func(text string) bool {
+			return strings.Contains(text, "node") || r.units && strings.Contains(text, "GPU")
+		}):
 			r.fatal("%s is resized from %d to %d without an event", j.name, was, size)
 		}
 	}
 	if grown > idle {
-		r.fatal("jobs grow by %d nodes with %d idle usable nodes", grown, idle)
+		r.fatal("jobs grow by %d units with %d idle usable units", grown, idle)
+	}
+	for namespaces, limit := range r.limits {
+		if was, is := r.within(namespaces, before), r.within(namespaces, after); is > max(limit, was) {
+			r.fatal("jobs of %s get %d units, before %d; their limit is %d", namespaces, is, was, limit)
+		}
 	}
 	r.follow()
 	again = min(max(again, 100*time.Millisecond), step)
@@ -393,11 +440,35 @@ const (
 //  6. the same after a restart of the controller.
 func TestClosedLoop(t *testing.T) {
 	t.Parallel()
+	testLoop(t, "", nil)
+}
+
+// TestClosedLoopUnits is TestClosedLoop in a pool that counts units.
+func TestClosedLoopUnits(t *testing.T) {
+	t.Parallel()
+	testLoop(t, countUnits, nil)
+}
+
+// TestClosedLoopUnitGroups is TestClosedLoop in a pool that counts units and has groups. No resize may make a group
+// exceed its limit.
+func TestClosedLoopUnitGroups(t *testing.T) {
+	t.Parallel()
+	const groups = `, groups: [{name: research, quota: 40, limit: 52}, {name: red, parent: research, namespaces: [red], quota: 20, limit: 33},
+		{name: blue, parent: research, namespaces: [blue], quota: 16}, {name: green, namespaces: [green], quota: 20, limit: 39}]`
+	testLoop(t, countUnits+groups, map[string]int{"red blue": 52, "red": 33, "green": 39})
+}
+
+// countUnits are the settings of a pool that counts units.
+const countUnits = ", count: units"
+
+// testLoop runs TestClosedLoop in a pool with some settings. limits are as in random.
+func testLoop(t *testing.T, pool string, limits map[string]int) {
+	t.Helper()
 	first, count := seeds(t)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			r := &random{cluster: newCluster(t, 8), Rand: rand.New(rand.NewPCG(seed, 7))}
+			r := &random{cluster: newCluster(t, pool), Rand: rand.New(rand.NewPCG(seed, 7)), units: strings.HasPrefix(pool, countUnits), limits: limits}
 			for range 40 {
 				r.happen()
 				r.passUntil(time.Duration(r.IntN(600))*time.Second, fast, never)
@@ -423,7 +494,7 @@ func TestWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	r := &random{cluster: newCluster(t, 8), Rand: rand.New(rand.NewPCG(0, 3))}
+	r := &random{cluster: newCluster(t, ""), Rand: rand.New(rand.NewPCG(0, 3))}
 	for end := r.now.Add(8 * time.Hour); r.now.Before(end); {
 		r.arrive(time.Duration(20+r.IntN(400)) * time.Minute)
 		r.passUntil(time.Duration(r.ExpFloat64()*float64(40*time.Minute)), fast, never)

@@ -113,8 +113,8 @@ type Group struct {
 	Parent string `json:"parent"` // name of the group that contains it, "" for none
 	// Namespaces are the namespaces of the group's jobs. Only groups that contain no group have namespaces.
 	Namespaces []string `json:"namespaces"`
-	// Quota is the number of nodes that the group's jobs should get. Limit is the maximum number of nodes
-	// that they may occupy, nil for no limit.
+	// Quota is the number of nodes, or of units if the pool counts units, that the group's jobs should get. Limit is
+	// the maximum number that they may occupy, nil for no limit.
 	Quota     int     `json:"quota"`
 	Limit     *int    `json:"limit"`
 	MaxWeight float64 `json:"maxWeight"` // maximum weight of a job in the group, 0 for no limit
@@ -348,8 +348,8 @@ func (c *checker) count(path string, p *Pool) {
 	case p.Count == CountNodes:
 	case p.Count != CountUnits:
 		c.bad(path, "is %q; must be %s or %s", p.Count, CountNodes, CountUnits)
-	case p.Objective == Progress || len(p.Groups) > 0 || p.MaxNodes > 0 || !strings.Contains(p.Unit, "/"):
-		c.bad(path, "is %s; needs the objective %s, no groups, no maxNodes, and a unit such as %s", p.Count, TotalTime, DefaultUnit)
+	case p.Objective == Progress || p.MaxNodes > 0 || !strings.Contains(p.Unit, "/"):
+		c.bad(path, "is %s; needs the objective %s, no maxNodes, and a unit such as %s", p.Count, TotalTime, DefaultUnit)
 	}
 }
 

@@ -139,9 +139,9 @@ func TestCountUnits(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]string{
 		"":                               "",
-		"objective: progress":            "pools[0].count: is units; needs the objective total-time, no groups, no maxNodes",
-		"groups: [{name: a}]":            "pools[0].count: is units; needs the objective total-time, no groups, no maxNodes",
-		"maxNodes: 8":                    "pools[0].count: is units; needs the objective total-time, no groups, no maxNodes",
+		"objective: progress":            "pools[0].count: is units; needs the objective total-time, no maxNodes",
+		"groups: [{name: a}]":            "",
+		"maxNodes: 8":                    "pools[0].count: is units; needs the objective total-time, no maxNodes",
 		"unit: cpu":                      "pools[0].count: is units; needs",
 		"paused: false}]\nkueue: true #": "pools[0].count: is units; must be nodes if kueue is true",
 	} {

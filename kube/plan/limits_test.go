@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/plan"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -94,6 +95,44 @@ func TestUnitRequest(t *testing.T) {
 	for name, want := range map[string]int64{"a": 1, "b": 1, "c": 2} {
 		if pods, _, _ := unstructured.NestedInt64(c.Jobs[name].Object, "spec", "parallelism"); pods != want {
 			t.Errorf("%s has %d pods; want %d", name, pods, want)
+		}
+	}
+}
+
+// TestUnitGroups: in a pool that counts units, quotas and limits of groups count units, next to the size limits. A job that
+// keeps its units takes them from the limit of its group.
+func TestUnitGroups(t *testing.T) {
+	t.Parallel()
+	pool := worldtest.UnitPool()
+	pool.Groups = []config.Group{
+		{Name: "all", Quota: 20, Limit: new(11)}, {Name: "team", Parent: "all", Namespaces: []string{"default"}, Quota: 5, Limit: new(9)},
+	}
+	c := worldtest.NewOf(pool, 3,
+		worldtest.SmallJob("fixed", 1, 3, map[string]string{"work": "100h", "paused": "true"}),
+		worldtest.SmallJob("a", 1, 2, map[string]string{"work": "100h", "nodes": "1,2,3"}),
+		worldtest.SmallJob("b", 0, 4, map[string]string{"work": "10h", "nodes": "1,2"}),
+	)
+	c.Now = c.Now.Add(time.Hour)
+	r := plan.Snapshot(c.ClusterState(), "d", nil)
+	s := r.Allocate.GetSnapshot()
+	if len(s.GetSizeLimits()) == 0 || len(s.GetGroups()) != 2 {
+		t.Errorf("size limits %v and groups %v; want both", s.GetSizeLimits(), s.GetGroups())
+	}
+	team := s.GetGroups()[1]
+	if team.GetQuota() != 5 || team.GetLimit() != 9 || team.GetParentId() != "all" {
+		t.Errorf("group is %v; want the quota 5 and the limit 9 in all", team)
+	}
+	// Of the 9 units, the job that is paused keeps 3.
+	for _, test := range []struct {
+		a, b  int32
+		valid bool
+	}{{2, 4, true}, {6, 0, true}, {4, 4, false}, {2, 8, false}} {
+		answer := &elastallocv1.AllocateResponse{SnapshotId: "d", Allocations: []*elastallocv1.Allocation{
+			{JobId: "Job/default/a", Nodes: test.a}, {JobId: "Job/default/b", Nodes: test.b},
+		}}
+		keep(r, answer)
+		if err := plan.Check(r, answer); (err == nil) != test.valid {
+			t.Errorf("%d units for a and %d for b: error %v", test.a, test.b, err)
 		}
 	}
 }

@@ -276,9 +276,6 @@ func (c *checker) config(f *file, knownKinds []string) *Config {
 				c.bad(path+".nodeSelector", "selects nodes of pools[%d]; must not overlap with other pools", j)
 			}
 		}
-		if p.CountsUnits() && f.Kueue {
-			c.bad(path+".count", "is %s; must be %s if kueue is true", p.Count, CountNodes)
-		}
 		if p.RemainingQuery != "" && f.Prometheus.Address == "" {
 			c.bad(path+".remainingQuery", "needs the field prometheus, the address of the Prometheus server")
 		}

@@ -143,7 +143,7 @@ func TestCountUnits(t *testing.T) {
 		"groups: [{name: a}]":            "",
 		"maxNodes: 8":                    "pools[0].count: is units; needs the objective total-time, no maxNodes",
 		"unit: cpu":                      "pools[0].count: is units; needs",
-		"paused: false}]\nkueue: true #": "pools[0].count: is units; must be nodes if kueue is true",
+		"paused: false}]\nkueue: true #": "",
 	} {
 		c, err := config.Parse([]byte("pools: [{name: a, nodeSelector: {pool: x}, count: units, "+more+"}]"), known())
 		switch {

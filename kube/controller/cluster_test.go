@@ -159,7 +159,8 @@ func (c *cluster) start() {
 	})
 }
 
-// kubelet creates and deletes pods so that every job has as many as it requests, on free nodes.
+// kubelet creates and deletes pods so that every job has as many as it requests, on free nodes. If the pool counts units, pods
+// go to the fullest node that has their units free.
 func (c *cluster) kubelet() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -171,7 +172,7 @@ func (c *cluster) kubelet() {
 			c.t.Fatal(err)
 		}
 	}
-	busy, of := make(map[string]bool), make(map[string][]*corev1.Pod)
+	busy, of := make(map[string]int), make(map[string][]*corev1.Pod) // units in use by node, and pods by job
 	for i := range pods.Items {
 		if pods.Items[i].Spec.NodeName == "" { // It is made again, on a node where one is free.
 			if err := c.client.Delete(ctx, &pods.Items[i]); err != nil {
@@ -184,16 +185,14 @@ func (c *cluster) kubelet() {
 			of[name] = append(of[name], &pods.Items[i])
 			continue
 		}
-		if units := pods.Items[i].Spec.Containers[0].Resources.Requests[worldtest.Unit]; !units.IsZero() {
-			busy[pods.Items[i].Spec.NodeName] = true
-		}
+		busy[pods.Items[i].Spec.NodeName] += units(&pods.Items[i])
 		if !pods.Items[i].DeletionTimestamp.IsZero() {
 			if !c.leaving {
 				pods.Items[i].Finalizers = nil
 				if err := c.client.Update(ctx, &pods.Items[i]); err != nil {
 					c.t.Fatal(err)
 				}
-				delete(busy, pods.Items[i].Spec.NodeName)
+				busy[pods.Items[i].Spec.NodeName] -= units(&pods.Items[i])
 			}
 			continue
 		}
@@ -225,16 +224,20 @@ func (c *cluster) kubelet() {
 				if err := c.client.Delete(ctx, pod); err != nil {
 					c.t.Fatal(err)
 				}
-				busy[pod.Spec.NodeName] = c.leaving
+				if !c.leaving {
+					busy[pod.Spec.NodeName] -= units(pod)
+				}
 			}
 		}
 	}
 	for _, job := range jobs.Items {
 		for i := len(of[job.Name]); i < want[job.Name]; i++ {
-			units := job.Spec.Template.Spec.Containers[0].Resources.Limits[worldtest.Unit]
-			node := ""
+			quantity := job.Spec.Template.Spec.Containers[0].Resources.Limits[worldtest.Unit]
+			requested, node := int(quantity.Value()), ""
 			for _, n := range nodes.Items {
-				if (!busy[n.Name] || units.IsZero()) && schedulable(&n, units, c.tolerations...) {
+				has := n.Status.Allocatable[worldtest.Unit]
+				fits := requested == 0 || busy[n.Name] == 0 || c.pool.CountsUnits() && busy[n.Name]+requested <= int(has.Value())
+				if fits && busy[n.Name] >= busy[node] && schedulable(&n, quantity, c.tolerations...) {
 					node = n.Name
 				}
 			}
@@ -242,10 +245,12 @@ func (c *cluster) kubelet() {
 				c.t.Errorf("a pod of %s has no node", job.Name)
 				continue
 			}
-			busy[node] = busy[node] || node != "" && !units.IsZero()
+			if node != "" {
+				busy[node] += requested
+			}
 			c.pods++
 			pod := worldtest.Pod(fmt.Sprintf("%s-%d", job.Name, c.pods), node, map[string]string{"batch.kubernetes.io/job-name": job.Name})
-			pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = units
+			pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = quantity
 			pod.Spec.Tolerations = c.tolerations
 			if reason := c.waits[job.Name]; reason != "" {
 				pod.Status.Phase = corev1.PodPending

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -27,7 +28,7 @@ import (
 type kueueModel struct {
 	*cluster
 	*rand.Rand
-	quota   int // in pods
+	quota   int // in units
 	jobs    []*queuedJob
 	created int
 	history []string
@@ -42,6 +43,7 @@ type kueueModel struct {
 type queuedJob struct {
 	name      string
 	urgent    bool
+	units     int   // of each pod
 	sizes     []int // legal sizes
 	suspended bool
 	size      int    // size that the model has last seen
@@ -78,13 +80,19 @@ var kueuePools = []struct {
 		p.Groups = []config.Group{{Name: "team", Namespaces: []string{"default"}, Quota: 4}}
 	}},
 	{"progress", func(p *config.Pool) { p.Objective = config.Progress }},
+	{"units", func(p *config.Pool) { p.Count = config.CountUnits }},
+	{"units and groups", func(p *config.Pool) {
+		p.Count = config.CountUnits
+		p.Groups = []config.Group{{Name: "team", Namespaces: []string{"default"}, Quota: 32}}
+	}},
 }
 
-// newKueueModel returns a model with a quota for some pods, in a cluster of some nodes and a pool of a kind.
+// newKueueModel returns a model with a quota for some pods of whole nodes, in a cluster of some nodes and a pool of a kind.
 func newKueueModel(t *testing.T, nodes, quota int, random *rand.Rand, pool int) *kueueModel {
 	t.Helper()
-	k := &kueueModel{cluster: newCluster(t, nodes), Rand: random, quota: quota, ungrouped: pool > 0}
+	k := &kueueModel{cluster: newCluster(t, nodes), Rand: random, quota: quota * worldtest.PerNode}
 	kueuePools[pool].change(&k.pool)
+	k.ungrouped = k.pool.Groups != nil || k.pool.Objective == config.Progress
 	k.kueue, k.scales, k.step = true, true, 5*time.Minute
 	for _, object := range []map[string]any{
 		{"kind": "LocalQueue", "metadata": map[string]any{"name": "team", "namespace": "default"}, "spec": map[string]any{"clusterQueue": "shared"}},
@@ -118,9 +126,9 @@ func clusterQueueOf(name string, pods int) map[string]any {
 
 // submit creates a suspended job with the given sizes and annotations. The pods of urgent jobs belong to no pool.
 func (k *kueueModel) submit(q *queuedJob, annotations map[string]string) *queuedJob {
-	q.name, q.suspended = fmt.Sprint("job-", k.created), true
+	q.name, q.suspended, q.units = fmt.Sprint("job-", k.created), true, cmp.Or(q.units, worldtest.PerNode)
 	k.created++
-	job := worldtest.Job(q.name, 0, annotations)
+	job := worldtest.SmallJob(q.name, 0, q.units, annotations)
 	for _, field := range []string{"parallelism", "completions"} {
 		_ = unstructured.SetNestedField(job.Object, int64(q.size), "spec", field)
 	}
@@ -140,7 +148,7 @@ func (k *kueueModel) submit(q *queuedJob, annotations map[string]string) *queued
 
 // submitUrgent submits a random urgent job.
 func (k *kueueModel) submitUrgent() {
-	k.submit(&queuedJob{urgent: true, size: 1 + k.IntN(k.quota)}, nil)
+	k.submit(&queuedJob{urgent: true, size: 1 + k.IntN(k.quota/worldtest.PerNode)}, nil)
 }
 
 // submitElastic submits a random elastic job.
@@ -165,7 +173,10 @@ func (k *kueueModel) submitElastic() {
 	if k.IntN(4) == 0 {
 		q.size += k.IntN(3) // Users may submit other sizes.
 	}
-	q.size = min(q.size, k.quota)
+	if k.pool.CountsUnits() {
+		q.units = 1 << k.IntN(4)
+	}
+	q.size = min(q.size, k.quota/worldtest.PerNode)
 	k.submit(q, annotations)
 }
 
@@ -219,22 +230,22 @@ func (k *kueueModel) suspend(job *batchv1.Job, q *queuedJob, suspended bool) {
 	k.happens("Kueue sets the suspension of %s to %v", q.name, suspended)
 }
 
-// requested returns the number of pods that the jobs request which are not suspended.
-func (k *kueueModel) requested() (pods int) {
+// requested returns the number of units that the jobs request which are not suspended.
+func (k *kueueModel) requested() (units int) {
 	for _, q := range k.jobs {
 		if !q.suspended {
-			pods += q.size
+			units += q.size * q.units
 		}
 	}
-	return pods
+	return units
 }
 
 // reserved returns the quota in use.
-func (k *kueueModel) reserved() (pods int) {
+func (k *kueueModel) reserved() (units int) {
 	for _, q := range k.jobs {
-		pods += q.admitted
+		units += q.admitted * q.units
 	}
-	return pods
+	return units
 }
 
 // admit follows the sizes of the jobs, and admits and preempts jobs.
@@ -257,18 +268,18 @@ func (k *kueueModel) admit() {
 		free := k.quota - k.reserved()
 		switch {
 		case q.admitted == q.size:
-		case q.size-q.admitted <= free:
+		case (q.size-q.admitted)*q.units <= free:
 			if q.admitted = q.size; q.suspended {
 				k.suspend(objects[q.name], q, false)
 			}
 		case q.urgent:
 			for _, victim := range slices.Backward(queue) {
-				if !victim.urgent && victim.admitted > 0 && k.quota-k.reserved() < q.size {
+				if !victim.urgent && victim.admitted > 0 && k.quota-k.reserved() < q.size*q.units {
 					victim.admitted = 0
 					k.suspend(objects[victim.name], victim, true)
 				}
 			}
-			if q.size <= k.quota-k.reserved() {
+			if q.size*q.units <= k.quota-k.reserved() {
 				q.admitted = q.size
 				k.suspend(objects[q.name], q, false)
 			}
@@ -318,7 +329,7 @@ func (k *kueueModel) write(q *queuedJob) {
 	}
 	if q.admitted > 0 {
 		create("", q.admitted, "QuotaReserved", "True", map[string]any{"clusterQueue": clusterQueue, "podSetAssignments": []any{map[string]any{
-			"name": "main", "count": int64(q.admitted), "flavors": map[string]any{worldtest.Unit: "here"}, "resourceUsage": map[string]any{worldtest.Unit: fmt.Sprint(q.admitted * worldtest.PerNode)},
+			"name": "main", "count": int64(q.admitted), "flavors": map[string]any{worldtest.Unit: "here"}, "resourceUsage": map[string]any{worldtest.Unit: fmt.Sprint(q.admitted * q.units)},
 		}}})
 	}
 	if q.size > q.admitted {
@@ -328,20 +339,25 @@ func (k *kueueModel) write(q *queuedJob) {
 
 // idle returns a description of quota and nodes that are idle although a job could use them, "" if there are none.
 func (k *kueueModel) idle(nodes int) string {
-	free := k.quota - k.reserved()
-	for _, pod := range k.listPods() {
-		if pod.Spec.NodeName != "" {
-			nodes--
-		}
+	free := make(map[string]int)
+	for i := range nodes {
+		free[fmt.Sprintf("node-%03d", i)] = worldtest.PerNode
 	}
-	free = min(free, nodes)
+	for _, pod := range k.listPods() {
+		free[pod.Spec.NodeName] -= units(&pod)
+	}
 	for _, q := range k.jobs {
+		pods := 0
+		for _, units := range free {
+			pods += max(0, units) / q.units
+		}
+		pods = min(pods, (k.quota-k.reserved())/q.units)
 		for _, n := range append(slices.Clone(q.sizes), q.size) {
 			switch {
-			case q.suspended && n <= min(q.size, free):
-				return fmt.Sprintf("%s waits, but its size %d fits into %d idle nodes", q.name, n, free)
-			case !q.suspended && !q.undeclared && slices.Contains(q.sizes, n) && n > q.size && n-q.size <= free && q.training.left > 2*time.Hour:
-				return fmt.Sprintf("%s does not grow from %d to %d nodes, but %d nodes are idle", q.name, q.size, n, free)
+			case q.suspended && n <= min(q.size, pods):
+				return fmt.Sprintf("%s waits, but its size %d fits; there is room for %d pods", q.name, n, pods)
+			case !q.suspended && !q.undeclared && slices.Contains(q.sizes, n) && n > q.size && n-q.size <= pods && q.training.left > 2*time.Hour:
+				return fmt.Sprintf("%s does not grow from %d to %d pods, but has room for %d more", q.name, q.size, n, pods)
 			}
 		}
 	}
@@ -368,7 +384,7 @@ func (k *kueueModel) pass() {
 		k.read()
 		// Kueue does not admit the growth of a decision that is older than the last event, if the quota is in use since.
 		if now := k.requested(); !k.ungrouped && now > max(k.quota, before) && k.event.Before(k.decided) {
-			k.fatal("the controller requests %d pods, more than the quota of %d", now, k.quota)
+			k.fatal("the controller requests %d units, more than the quota of %d", now, k.quota)
 		}
 		k.admit()
 		k.kubelet()
@@ -393,7 +409,7 @@ func (k *kueueModel) pass() {
 // use. In the end all jobs must complete.
 func TestKueueRandom(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(3) {
+	for seed := range seeds(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 2))

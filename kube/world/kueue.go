@@ -243,18 +243,22 @@ func (o *observer) queue() {
 	if o.queues == nil {
 		return
 	}
+	size := o.allocatable // units of what decisions allocate
+	if o.Pool.CountsUnits() {
+		size = 1
+	}
 	poolJobs := make(map[types.UID]*Job)
 	for _, j := range o.world.Jobs {
 		poolJobs[j.UID] = j
 	}
 	grouped := o.Pool.Groups == nil && o.Pool.Objective == config.TotalTime // Queues replace groups, which need this objective.
 	if grouped {
-		o.world.Queues = o.queues.groups(o.allocatable, func(owner types.UID, units int64) int64 {
+		o.world.Queues = o.queues.groups(size, func(owner types.UID, units int64) int64 {
 			switch j := poolJobs[owner]; {
 			case j == nil:
 				return units
 			case j.Pinned != "": // Its nodes are reserved; its pods may run in another cluster.
-				return max(0, units-int64(j.RetainedNodes())*o.allocatable)
+				return max(0, units-int64(j.RetainedNodes())*size)
 			}
 			return 0
 		})
@@ -267,7 +271,7 @@ func (o *observer) queue() {
 			j.Pods.Unschedulable = why
 		}
 		available, limited := o.queues.available(queueGroup(j.Queue))
-		nodes := int(max(0, available) / max(1, o.allocatable))
+		nodes := int(max(0, available) / max(1, size))
 		local := o.queues.local[types.NamespacedName{Namespace: j.Object.GetNamespace(), Name: j.Object.GetLabels()[kueueLabel]}]
 		held := local.stopped || slices.ContainsFunc(o.queues.waiting[j.Queue], func(w waitingWorkload) bool {
 			other := poolJobs[w.owner]

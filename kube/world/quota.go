@@ -174,9 +174,9 @@ func (q *queues) least(name string, used func(*quota) int64) (units int64, limit
 	return units, limited
 }
 
-// groups returns the quotas as groups of a decision, in nodes of the given size. foreign returns the part of an owner's
-// use that decisions do not cover.
-func (q *queues) groups(perNode int64, foreign func(owner types.UID, units int64) int64) []config.Group {
+// groups returns the quotas as groups of a decision that allocates parts of so many units: nodes, or single units. foreign
+// returns the part of an owner's use that decisions do not cover.
+func (q *queues) groups(size int64, foreign func(owner types.UID, units int64) int64) []config.Group {
 	tops := make(map[*quota]bool) // quotas with too many levels below them for another ancestor
 	for name := range q.quotas {
 		if chain := q.chain(name); len(chain) > maxAncestors {
@@ -194,7 +194,7 @@ func (q *queues) groups(perNode int64, foreign func(owner types.UID, units int64
 			for owner, units := range one.granted {
 				limit -= foreign(owner, units)
 			}
-			group.Limit = new(int(max(0, limit) / max(1, perNode)))
+			group.Limit = new(int(max(0, limit) / max(1, size)))
 		}
 		groups = append(groups, group)
 	}

@@ -102,6 +102,46 @@ func TestQueueGroups(t *testing.T) {
 	}
 }
 
+// TestQueuesInUnits checks that quotas count units in a pool that counts units. Of the quota of 21 units, a Workload that is
+// not of the pool uses 5, a job of 3 pods of 1 unit runs, and a job that is paused uses 4, which its Workload exceeds by 2.
+func TestQueuesInUnits(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		groups []config.Group
+		limit  int // 0 for no group of the queue
+		sizes  []int
+	}{
+		"default": {limit: 21 - 5 - 2, sizes: []int{1, 2, 4, 8, 16}},
+		// 3 units are in use by the job, and 21 - 5 - 3 - 6 more may be.
+		"groups": {groups: []config.Group{{Name: "all", Namespaces: []string{"default"}}}, sizes: []int{1, 2, 4, 8}},
+	} {
+		pool := worldtest.UnitPool()
+		pool.Groups = test.groups
+		c := worldtest.NewOf(pool, 4,
+			worldtest.Queued(worldtest.SmallJob("runs", 3, 1, map[string]string{"work": "100h", "nodes": "1-16"}), true),
+			worldtest.Queued(worldtest.SmallJob("paused", 2, 2, map[string]string{"work": "100h", "paused": "true"}), true),
+		)
+		c.Now = c.Now.Add(time.Hour)
+		c.Kueue = &world.Kueue{
+			LocalQueues:   []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: team, namespace: default}, spec: {clusterQueue: shared}}`)},
+			ClusterQueues: []*unstructured.Unstructured{fromYAML(t, `{metadata: {name: shared}, spec: {`+quotaOf("x nominalQuota: 21")+`}}`)},
+			Workloads:     []*unstructured.Unstructured{workload(t, "runs", 3), workload(t, "paused", 6), workload(t, "", 5)},
+		}
+		w := c.ClusterState()
+		limit := 0
+		for _, g := range w.Queues {
+			limit = *g.Limit
+		}
+		if limit != test.limit {
+			t.Errorf("%s: the limit of the queue is %d units; want %d", name, limit, test.limit)
+		}
+		j := w.Jobs[slices.IndexFunc(w.Jobs, func(j *world.Job) bool { return j.UID == "uid-runs" })]
+		if got := slices.DeleteFunc(slices.Clone(j.Sizes), func(n int) bool { return !j.AllowsSize(n) }); !slices.Equal(got, test.sizes) {
+			t.Errorf("%s: the job may have %v units; want %v", name, got, test.sizes)
+		}
+	}
+}
+
 // TestQueueHolds checks which queues keep jobs from growing or starting: stopped queues, and queues in which a Workload
 // waits that Kueue may admit.
 func TestQueueHolds(t *testing.T) {

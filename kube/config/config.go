@@ -345,8 +345,8 @@ func (c *checker) count(path string, p *Pool) {
 	case p.Count == CountNodes:
 	case p.Count != CountUnits:
 		c.bad(path, "is %q; must be %s or %s", p.Count, CountNodes, CountUnits)
-	case p.Objective == Progress || p.MaxNodes > 0 || !strings.Contains(p.Unit, "/"):
-		c.bad(path, "is %s; needs the objective %s, no maxNodes, and a unit such as %s", p.Count, TotalTime, DefaultUnit)
+	case p.Objective == Progress || !strings.Contains(p.Unit, "/"):
+		c.bad(path, "is %s; needs the objective %s and a unit such as %s", p.Count, TotalTime, DefaultUnit)
 	}
 }
 

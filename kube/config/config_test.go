@@ -139,9 +139,9 @@ func TestCountUnits(t *testing.T) {
 	t.Parallel()
 	for more, want := range map[string]string{
 		"":                               "",
-		"objective: progress":            "pools[0].count: is units; needs the objective total-time, no maxNodes",
+		"objective: progress":            "pools[0].count: is units; needs the objective total-time and a unit",
 		"groups: [{name: a}]":            "",
-		"maxNodes: 8":                    "pools[0].count: is units; needs the objective total-time, no maxNodes",
+		"maxNodes: 8":                    "",
 		"unit: cpu":                      "pools[0].count: is units; needs",
 		"paused: false}]\nkueue: true #": "",
 	} {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
@@ -23,12 +24,13 @@ func lags(seed uint64) func() time.Duration {
 	return func() time.Duration { return time.Duration(random.Int64N(int64(maxLag) + 1)) }
 }
 
-// autoscaled is a cluster with an autoscaler that enforces no maximum: it creates a node for every pod that
-// waits and removes idle nodes.
+// autoscaled is a cluster with an autoscaler that creates nodes for pods that wait and removes idle nodes. It enforces no
+// maximum, unless the pool counts units: then pods that the scheduler does not move can need more nodes.
 type autoscaled struct {
 	*cluster
 	*rand.Rand
-	jobs    []string // that have neither completed nor been deleted
+	jobs    []string       // that have neither completed nor been deleted
+	units   map[string]int // of each pod, by job
 	created int
 	ready   map[string]time.Time // when a new node becomes ready
 	idle    map[string]time.Time // since when a node has no pods
@@ -41,23 +43,35 @@ const (
 	spotTaint    = "aws-node-termination-handler/spot-itn"
 )
 
-func (a *autoscaled) list() (nodes []corev1.Node, busy map[string]bool, waiting int) {
+func (a *autoscaled) list() (nodes []corev1.Node, used map[string]int, waiting []int) {
 	var list corev1.NodeList
 	if err := a.client.List(a.t.Context(), &list); err != nil {
 		a.t.Fatal(err)
 	}
-	busy = make(map[string]bool)
+	used = make(map[string]int)
 	for _, pod := range a.listPods() {
-		if busy[pod.Spec.NodeName] = true; pod.Spec.NodeName == "" {
-			waiting++
+		if used[pod.Spec.NodeName] += units(&pod); pod.Spec.NodeName == "" {
+			waiting = append(waiting, units(&pod))
 		}
 	}
-	return list.Items, busy, waiting
+	return list.Items, used, waiting
 }
 
 // autoscale starts nodes, makes them ready later, and removes nodes that have been idle for half a minute.
 func (a *autoscaled) autoscale() {
-	nodes, busy, waiting := a.list()
+	nodes, used, waiting := a.list()
+	// place places the pods that wait on a node with some units in use, as far as they fit.
+	place := func(used int) (placed bool) {
+		waiting = slices.DeleteFunc(waiting, func(units int) bool {
+			fits := used+units <= worldtest.PerNode
+			if fits {
+				used, placed = used+units, true
+			}
+			return fits
+		})
+		return placed
+	}
+	remaining := 0
 	for i := range nodes {
 		node := &nodes[i]
 		leaves := len(node.Spec.Taints) > 0
@@ -67,24 +81,30 @@ func (a *autoscaled) autoscale() {
 				n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(a.now)}
 			})
 		}
+		if !leaves {
+			remaining++
+		}
 		switch {
-		case busy[node.Name]:
+		case used[node.Name] > 0:
 			a.idle[node.Name] = a.now
+			if !leaves && a.pool.CountsUnits() {
+				place(used[node.Name])
+			}
 		case leaves:
 			if a.now.Sub(a.idle[node.Name]) > 40*time.Second {
 				if err := a.client.Delete(a.t.Context(), node); err != nil {
 					a.t.Fatal(err)
 				}
 			}
-		case waiting > 0:
-			waiting-- // The pod will run on this node.
+		case place(0):
 		case a.now.Sub(a.idle[node.Name]) > 30*time.Second:
 			a.changeNode(node.Name, func(n *corev1.Node) {
 				n.Spec.Taints = []corev1.Taint{{Key: leavingTaint, Effect: corev1.TaintEffectNoSchedule}}
 			})
 		}
 	}
-	for ; waiting > 0; waiting-- {
+	for ; len(waiting) > 0 && (!a.pool.CountsUnits() || remaining < a.pool.MaxNodes); remaining++ {
+		place(0)
 		a.created++
 		node := worldtest.Node(fmt.Sprintf("node-%03d", a.created))
 		node.CreationTimestamp.Time = a.now
@@ -105,13 +125,13 @@ func (a *autoscaled) run(duration time.Duration) {
 		a.autoscale()
 		granted := 0
 		for _, name := range a.jobs {
-			nodes, _ := a.job(name)
-			granted += nodes
+			pods, _ := a.job(name)
+			granted += pods * a.units[name]
 		}
 		nodes, _, _ := a.list()
 		nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return len(n.Spec.Taints) > 0 })
-		if granted > a.pool.MaxNodes || len(nodes) > a.pool.MaxNodes {
-			a.t.Fatalf("%d nodes are granted and %d exist; must be at most %d after %s", granted, len(nodes), a.pool.MaxNodes, strings.Join(a.history, ", "))
+		if granted > a.pool.MaxNodes*worldtest.PerNode || len(nodes) > a.pool.MaxNodes {
+			a.t.Fatalf("%d units are granted and %d nodes exist; must be at most those of %d nodes after %s", granted, len(nodes), a.pool.MaxNodes, strings.Join(a.history, ", "))
 		}
 	}
 }
@@ -142,7 +162,11 @@ func (a *autoscaled) random() {
 	switch event {
 	case 0, 1:
 		name := fmt.Sprintf("job-%d", len(a.history))
-		a.submit(name, map[string]string{"work": fmt.Sprintf("%dh", 1+a.IntN(100)), "nodes": []string{"1-8", "4", "2,3,5", "1"}[a.IntN(4)]})
+		a.units[name] = worldtest.PerNode
+		if a.pool.CountsUnits() {
+			a.units[name] = 1 << a.IntN(4)
+		}
+		a.submitSmall(name, a.units[name], map[string]string{"work": fmt.Sprintf("%dh", 1+a.IntN(100)), "nodes": []string{"1-8", "4", "2,3,5", "1"}[a.IntN(4)]})
 		a.jobs = append(a.jobs, name)
 		a.history = append(a.history, "a job")
 	case 2:
@@ -181,7 +205,7 @@ func (a *autoscaled) random() {
 
 // TestRandomScaling checks that neither the sizes of the jobs nor the nodes that an autoscaler adds for their
 // pods exceed the maximum of the pool, although the Job controller, the autoscaler and the nodes lag. Once
-// all other jobs are gone, one that can use all nodes gets them.
+// all other jobs are gone, one that can use all nodes gets them. Every other pool counts units.
 func TestRandomScaling(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(4) {
@@ -193,8 +217,11 @@ func TestRandomScaling(t *testing.T) {
 			c.pool.MaxNodes, c.pool.NodePrice = 4+random.IntN(8), []float64{0, 0.5, 1.5}[random.IntN(3)]
 			c.pool.MinInterval, c.pool.Debounce = []time.Duration{0, time.Minute}[random.IntN(2)], []time.Duration{time.Second / 2, 10 * time.Second}[random.IntN(2)]
 			c.pool.Cadence = time.Minute
+			if seed%2 == 1 {
+				c.pool.Count = config.CountUnits
+			}
 			c.start()
-			a := &autoscaled{cluster: c, Rand: random, ready: make(map[string]time.Time), idle: make(map[string]time.Time)}
+			a := &autoscaled{cluster: c, Rand: random, units: map[string]int{"last": worldtest.PerNode}, ready: make(map[string]time.Time), idle: make(map[string]time.Time)}
 			for range 30 {
 				a.random()
 				a.run(time.Duration(random.IntN(20)) * time.Second)

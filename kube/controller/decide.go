@@ -182,9 +182,7 @@ func (l *Loop) allocate(ctx context.Context, w *world.ClusterState, r plan.Reque
 	defer cancel()
 	snapshot := r.Allocate.GetSnapshot()
 	if l.pool.MaxNodes > 0 {
-		total := plan.WorthwhileNodes(w, r)
-		l.worthwhile = w.Nodes.Accepting + w.Nodes.Expected + total - r.Available() + r.Awaited
-		snapshot.TotalNodes = int32(r.Kept + total)
+		l.worthwhile = plan.Scale(w, r)
 	}
 	if l.pool.Objective == config.Progress && (trigger == triggerJob || trigger == triggerNode) {
 		response, err = l.Allocator.FillIdle(ctx, &elastallocv1.FillIdleRequest{Snapshot: snapshot})

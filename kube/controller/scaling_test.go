@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastalloc/elastalloc/kube/config"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/worldtest"
 	"github.com/elastalloc/elastalloc/kube/world"
 )
@@ -25,7 +26,13 @@ func scaling(t *testing.T, price float64) *cluster {
 // submit creates a job that waits.
 func (c *cluster) submit(name string, annotations map[string]string) {
 	c.t.Helper()
-	job := worldtest.Job(name, 0, annotations)
+	c.submitSmall(name, worldtest.PerNode, annotations)
+}
+
+// submitSmall creates a job that waits, whose pods request some units each.
+func (c *cluster) submitSmall(name string, units int, annotations map[string]string) {
+	c.t.Helper()
+	job := worldtest.SmallJob(name, 0, units, annotations)
 	job.SetResourceVersion("")
 	if err := c.client.Create(c.t.Context(), job); err != nil {
 		c.t.Fatal(err)
@@ -72,6 +79,45 @@ func TestPoolFromZero(t *testing.T) {
 		c.want(map[string]int{"first": want})
 		if posted := c.events(); strings.Contains(posted, "Unused") || c.autoscale() > 0 {
 			t.Errorf("once the nodes are there more is done: %s", posted)
+		}
+	}
+}
+
+// TestUnitPoolFromZero: in a pool that counts units, as many nodes are added as the pods need that are worth their price. A
+// unit costs its part of a node. As long as the pool has no node, a node counts as large as the largest pod.
+func TestUnitPoolFromZero(t *testing.T) {
+	t.Parallel()
+	for price, want := range map[float64]int{0: 8, 1.5 * 4: 4, 3 * 4: 2, 1000: 1} { // (1 + price/8 * 2 k)/speed(k), as in TestPoolFromZero.
+		c := scaling(t, price)
+		c.pool.Count = config.CountUnits
+		c.start()
+		c.submitSmall("first", 2, map[string]string{"work": "10h", "nodes": "1-8", "doubling-efficiency": "0.9"})
+		c.step = time.Minute
+		for range 60 {
+			c.passes(1)
+			var list corev1.NodeList
+			if err := c.client.List(t.Context(), &list); err != nil {
+				t.Fatal(err)
+			}
+			nodes, free, waiting := len(list.Items), worldtest.PerNode*len(list.Items), 0
+			for _, pod := range c.listPods() {
+				if free -= units(&pod); pod.Spec.NodeName == "" {
+					waiting++
+				}
+			}
+			for ; free < 0; free += worldtest.PerNode {
+				nodes++
+				if err := c.client.Create(t.Context(), worldtest.Node(fmt.Sprintf("new-%d", nodes))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if most := (2*want + 7) / 8; nodes > most {
+				t.Fatalf("at a price of %v there are %d nodes for %d pods; want at most %d", price, nodes, waiting, most)
+			}
+		}
+		c.want(map[string]int{"first": want})
+		if posted := c.events(); strings.Contains(posted, "Unused") {
+			t.Errorf("at a price of %v events are %s", price, posted)
 		}
 	}
 }

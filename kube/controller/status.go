@@ -142,7 +142,7 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 	_, _ = fmt.Fprintf(w, "at %s: %ss: %d accepting (%d free), %d retaining, %d gone; %d expected to accept pods again\n",
 		r.State.Now.UTC().Format(time.RFC3339), pool.UnitName(), n.Accepting, r.State.Free(), n.Retaining, n.Gone, n.Expected)
 	if r.Wanted > 0 {
-		_, _ = fmt.Fprintf(w, "%d nodes are worth their price\n", r.Wanted)
+		_, _ = fmt.Fprintf(w, "%d %ss are worth their price\n", r.Wanted, pool.UnitName())
 	}
 	if d := r.Decision; d != nil {
 		result := d.Result

@@ -172,7 +172,7 @@ func patience(w *world.ClusterState, j *world.Job, unstarted bool) time.Duration
 	if unstarted {
 		patience *= brokenTimeouts
 	}
-	if w.Pool.MaxNodes > w.Nodes.Accepting && j.Pods.Waiting > 0 {
+	if w.MayScale() && j.Pods.Waiting > 0 {
 		patience *= world.StartTimeouts
 	}
 	return patience
@@ -181,7 +181,7 @@ func patience(w *world.ClusterState, j *world.Job, unstarted bool) time.Duration
 // lacksNodes reports whether no node, or too few units, are free for the pods of a job that do not run. Then the
 // job is not to blame, unless an autoscaler should add nodes for it.
 func lacksNodes(w *world.ClusterState, j *world.Job) bool {
-	scales := w.Pool.MaxNodes > w.Nodes.Accepting && j.Resizable()
+	scales := w.MayScale() && j.Resizable()
 	return w.Idle() < max(1, j.PerPod) && j.Pods.Broken == 0 && !scales
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/elastalloc/elastalloc/client/placement"
@@ -8,22 +9,26 @@ import (
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 )
 
-// sizeLimits returns the size limits of a decision on the decided jobs of a pool that counts units. The kept
-// jobs keep their units. The limits are necessary for a placement, and sufficient if the pods of the decided
-// jobs may move and the numbers of units that pods request divide each other.
-func sizeLimits(w *world.ClusterState, kept, decided []*world.Job) []*elastallocv1.SizeLimit {
+// sizeLimits returns the size limits of the decided jobs of a pool that counts units. The kept jobs keep their
+// units, and an autoscaler adds some nodes. The limits are necessary for a placement, and sufficient if the pods of
+// the decided jobs may move and the numbers of units that pods request divide each other.
+func sizeLimits(w *world.ClusterState, kept, decided []*world.Job, added int) []*elastallocv1.SizeLimit {
 	occupied := make(map[string]int)
 	for _, j := range kept {
 		for node, units := range j.Kept {
 			occupied[node] += units
 		}
 	}
-	nodes := make([]placement.Node, len(w.NodeStatuses))
+	nodes := make([]placement.Node, 0, len(w.NodeStatuses)+added)
 	for i := range w.NodeStatuses {
 		s := &w.NodeStatuses[i]
-		nodes[i] = placement.Node{ // Each node is a block, because a pod lies on one node.
+		nodes = append(nodes, placement.Node{ // Each node is a block, because a pod lies on one node.
 			ID: s.Node.Name, Block: s.Node.Name, Units: s.Size, Free: max(0, s.Free-occupied[s.Node.Name]),
-		}
+		})
+	}
+	for i := range added {
+		name := fmt.Sprint("added/", i) // No node has a name with a slash.
+		nodes = append(nodes, placement.Node{ID: name, Block: name, Units: w.NodeSize(), Free: w.NodeSize()})
 	}
 	limits, err := placement.Limits(nodes, limitedSizes(decided))
 	if err != nil {
@@ -44,6 +49,17 @@ func sizeLimits(w *world.ClusterState, kept, decided []*world.Job) []*elastalloc
 		limit.Nodes = int32(lessWaiting(int(limit.GetNodes()), waits, inUse))
 	}
 	return limits
+}
+
+// setSizeLimits sets the size limits of the request, with some nodes that an autoscaler adds.
+func (r *Request) setSizeLimits(w *world.ClusterState, added int) {
+	snapshot := r.Allocate.GetSnapshot()
+	snapshot.SizeLimits = sizeLimits(w, r.kept, r.Jobs, added)
+	for _, limit := range snapshot.GetSizeLimits() {
+		for _, j := range snapshot.GetJobs()[len(r.Jobs):] {
+			limit.Nodes += counted(limit, j, j.GetCurrentNodes())
+		}
+	}
 }
 
 // lessWaiting subtracts the nodes for which pods of omitted jobs wait from a total. These pods do not take

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -29,6 +30,8 @@ type Request struct {
 	Kept int
 	// Awaited is the number of nodes that an autoscaler adds for omitted jobs.
 	Awaited int
+
+	kept []*world.Job // jobs that keep their nodes, also finished ones
 }
 
 // Available returns the number of nodes for the included jobs.
@@ -60,11 +63,10 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
 	total, inUse, waits := w.Nodes.Accepting+w.Nodes.Expected, 0, 0
-	var kept []*world.Job // jobs that keep their nodes, also finished ones
 	var keeping []*elastallocv1.Job
 	// keep omits a job together with its nodes and the nodes that its pods wait for.
 	keep := func(j *world.Job, reason world.Reason) {
-		r.Omitted, kept, r.Kept = append(r.Omitted, Omitted{j, reason}), append(kept, j), r.Kept+j.RetainedNodes()
+		r.Omitted, r.kept, r.Kept = append(r.Omitted, Omitted{j, reason}), append(r.kept, j), r.Kept+j.RetainedNodes()
 		keeping = append(keeping, keptJob(w, j))
 		total -= j.RetainedNodes()
 		waits += j.UnplacedNodes()
@@ -75,7 +77,7 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		noSize := len(Legal(j)) == 0
 		switch {
 		case j.Shape.Finished:
-			kept = append(kept, j)
+			r.kept = append(r.kept, j)
 			total -= j.RetainedNodes()
 			waits += j.UnplacedNodes()
 			continue
@@ -102,15 +104,10 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		total -= j.Pods.Overdue
 	}
 	r.Allocate.Snapshot.TotalNodes = int32(r.Kept + lessWaiting(total+waits, waits, inUse))
-	if w.Pool.CountsUnits() {
-		r.Allocate.Snapshot.SizeLimits = sizeLimits(w, kept, r.Jobs)
-		for _, limit := range r.Allocate.Snapshot.SizeLimits {
-			for _, j := range keeping {
-				limit.Nodes += counted(limit, j, j.GetCurrentNodes())
-			}
-		}
-	}
 	r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, keeping...)
+	if w.Pool.CountsUnits() {
+		r.setSizeLimits(w, 0)
+	}
 	if w.Pool.Objective == config.TotalTime {
 		r.Allocate.Options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		r.Allocate.Options.Admission = elastallocv1.Admission_ADMISSION_START_FIRST
@@ -391,29 +388,63 @@ func Outage(w *world.ClusterState, r Request) error {
 	return nil
 }
 
+// Scale changes a request to the nodes that are worth their price, in a pool that an autoscaler scales. It returns the
+// number of nodes of the pool with these, as in Decision.Total.
+func Scale(w *world.ClusterState, r Request) int {
+	present := r.Available()
+	total, added := WorthwhileNodes(w, r)
+	r.Allocate.Snapshot.TotalNodes = int32(r.Kept + total)
+	if w.Pool.CountsUnits() {
+		r.setSizeLimits(w, added/w.NodeSize())
+	}
+	return w.Nodes.Accepting + w.Nodes.Expected + max(total-present, added) + r.Awaited
+}
+
 // WorthwhileNodes returns the number of nodes that are worth their price to the jobs of a request, in a pool
-// that an autoscaler scales.
+// that an autoscaler scales, and how many nodes the autoscaler adds for them. If the pool counts units, both are
+// numbers of units, and those of whole nodes are added.
 //
 // With k nodes, a unit of a job's work takes the job 1/speed(k) hours and occupies nodes for k/speed(k)
 // node-hours. If a node costs p job-hours per hour, the best size minimizes (weight + p k)/speed(k).
 // Beyond that size, an additional node-hour saves less than p job-hours. A waiting job saves no node-hours,
-// so every job counts with its best size.
-func WorthwhileNodes(w *world.ClusterState, r Request) int {
-	present := r.Available()
-	worth, inUse := 0, 0
-	for _, j := range r.Jobs {
+// so every job counts with its best size. If the pool counts units, each costs its part of a node.
+func WorthwhileNodes(w *world.ClusterState, r Request) (total, added int) {
+	present, size := r.Available(), w.NodeSize()
+	price := w.Pool.NodePrice / float64(size)
+	worth, inUse, best := 0, 0, make([]int, len(r.Jobs))
+	for i, j := range r.Jobs {
 		inUse += j.NodesInUse()
-		cost := func(nodes int) float64 { return (j.Weight + w.Pool.NodePrice*float64(nodes)) / j.Speed(nodes) }
+		cost := func(nodes int) float64 { return (j.Weight + price*float64(nodes)) / j.Speed(nodes) }
 		sizes := Legal(j)
-		best := sizes[0]
+		best[i] = sizes[0]
 		for _, n := range sizes[1:] {
-			if cost(n) < cost(best) {
-				best = n
+			if cost(n) < cost(best[i]) {
+				best[i] = n
 			}
 		}
-		worth += best
+		worth += best[i]
 	}
 	// Pods that wait for nodes do not take nodes that are in use.
-	available := max(present+w.NodesToAdd(w.Pool.MaxNodes)-r.Awaited, min(present, inUse))
-	return min(worth, w.Pool.MaxNodes, available)
+	room := w.RoomToAdd() - r.Awaited
+	total = min(worth, max(present+room, min(present, inUse)))
+	if w.Nodes.Existing > w.Pool.MaxNodes {
+		total = min(total, w.Pool.MaxNodes*size)
+	}
+	if !w.Pool.CountsUnits() {
+		return total, max(0, total-present)
+	}
+	fits := func(nodes int) bool {
+		exceeded := slices.ContainsFunc(sizeLimits(w, r.kept, r.Jobs, nodes), func(limit *elastallocv1.SizeLimit) bool {
+			used := 0
+			for i, j := range r.Jobs {
+				if j.PerPod >= int(limit.GetSize()) {
+					used += best[i]
+				}
+			}
+			return used > int(limit.GetNodes())
+		})
+		return total <= present+nodes*size && !exceeded
+	}
+	// Nodes that are not idle can have units that large pods cannot use.
+	return total, size * sort.Search(max(0, room)/size, fits)
 }

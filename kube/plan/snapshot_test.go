@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -415,8 +417,55 @@ func TestWorthwhileNodesWithPinnedJob(t *testing.T) {
 		test.change(c)
 		w := c.ClusterState()
 		w.Pool.MaxNodes = 6
-		if got := plan.WorthwhileNodes(w, plan.Snapshot(w, "id", nil)); got != test.want {
+		if got, _ := plan.WorthwhileNodes(w, plan.Snapshot(w, "id", nil)); got != test.want {
 			t.Errorf("%s: %d nodes are left for the queued job; must be %d of 6", name, got, test.want)
+		}
+	}
+}
+
+// TestWorthwhileUnits checks how many nodes an autoscaler adds in a pool that counts units and may have 4 nodes of 8, and
+// that the decision may use them.
+func TestWorthwhileUnits(t *testing.T) {
+	t.Parallel()
+	job := func(name string, pods, units int, nodes string) *unstructured.Unstructured {
+		return worldtest.SmallJob(name, pods, units, map[string]string{"work": "100h", "nodes": nodes})
+	}
+	for name, test := range map[string]struct {
+		nodes        int
+		jobs         []*unstructured.Unstructured
+		other        int // units of another pod on node-000
+		total, added int
+		limit        string // of the largest pods
+	}{
+		"no nodes, pods of two":      {0, []*unstructured.Unstructured{job("a", 0, 2, "3")}, 0, 6, 6, ""},
+		"no nodes, too many pods":    {0, []*unstructured.Unstructured{job("a", 0, 2, "1,8")}, 0, 8, 8, ""},
+		"enough":                     {1, []*unstructured.Unstructured{job("a", 0, 2, "3")}, 0, 6, 0, ""},
+		"a part of a node":           {1, []*unstructured.Unstructured{job("a", 0, 2, "5")}, 0, 10, 8, ""},
+		"units that large pods lack": {2, []*unstructured.Unstructured{job("a", 0, 8, "2")}, 1, 16, 8, "8:16"},
+		"pods of three":              {1, []*unstructured.Unstructured{job("a", 0, 3, "5")}, 0, 15, 16, "3:18"},
+		"up to the maximum":          {2, []*unstructured.Unstructured{job("a", 0, 8, "1,8"), job("b", 0, 4, "2")}, 0, 32, 16, ""},
+	} {
+		c := worldtest.NewOf(worldtest.UnitPool(), test.nodes, test.jobs...)
+		if test.other > 0 {
+			pod := worldtest.Pod("other", "node-000", nil)
+			pod.Spec.Containers[0].Resources.Requests[worldtest.Unit] = *resource.NewQuantity(int64(test.other), resource.DecimalSI)
+			c.Pods = append(c.Pods, pod)
+		}
+		c.Pool.MaxNodes = 4
+		c.Now = c.Now.Add(time.Hour)
+		w := c.ClusterState()
+		r := plan.Snapshot(w, "id", nil)
+		total, added := plan.WorthwhileNodes(w, r)
+		decided := plan.Scale(w, r)
+		s, limit := r.Allocate.GetSnapshot(), ""
+		if n := len(s.GetSizeLimits()); n > 0 {
+			limit = fmt.Sprintf("%d:%d", s.GetSizeLimits()[n-1].GetSize(), s.GetSizeLimits()[n-1].GetNodes())
+		}
+		if total != test.total || added != test.added || limit != test.limit || int(s.GetTotalNodes()) != total {
+			t.Errorf("%s: %d units, of which %d are added, of %d in the request, limit %q; want %d, %d and %q", name, total, added, s.GetTotalNodes(), limit, test.total, test.added, test.limit)
+		}
+		if got := w.NodesToAdd(decided); got != added {
+			t.Errorf("%s: the steps of the decision add %d units; want %d", name, got, added)
 		}
 	}
 }

@@ -71,6 +71,7 @@ func (o *observer) count(s NodeStatus) {
 	case Accepting:
 		n.Accepting += s.Free
 		n.Serving += s.Free
+		n.Existing++
 		allocatable := amount(s.Node.Status.Allocatable, o.unit())
 		if o.minAllocatable == 0 || allocatable < o.minAllocatable {
 			o.minAllocatable = allocatable
@@ -85,6 +86,9 @@ func (o *observer) count(s NodeStatus) {
 		n.Expected += s.Free
 		if !s.Starting {
 			n.Unusable += max(0, s.Size-serving)
+		}
+		if serving > 0 || !s.Starting {
+			n.Existing++
 		}
 	}
 }

@@ -94,6 +94,9 @@ type NodeCounts struct {
 	// Unusable counts other retaining nodes that are not starting. An autoscaler counts them as nodes of the
 	// pool and does not replace them before they are gone.
 	Unusable int
+	// Existing counts the nodes that an autoscaler counts: all but those that are gone, and starting nodes that are not
+	// expected. It is a number of nodes also if the pool counts units.
+	Existing int
 	// Promised counts accepting nodes of jobs that were deleted while they grew. Their pods may still appear.
 	Promised int
 }

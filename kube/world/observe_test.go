@@ -50,7 +50,7 @@ func TestNodesThatCount(t *testing.T) {
 	}
 	in.Pool.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 	w := world.Observe(in)
-	if want := (world.NodeCounts{Accepting: 3, Retaining: 4, Gone: 2, Serving: 3, Unusable: 4}); w.Nodes != want {
+	if want := (world.NodeCounts{Accepting: 3, Retaining: 4, Gone: 2, Serving: 3, Unusable: 4, Existing: 7}); w.Nodes != want {
 		t.Errorf("nodes are %+v; want %+v", w.Nodes, want)
 	}
 	for reason, want := range map[world.NodeReason]int{world.NotReady: 1, world.Unallocatable: 1, world.Cordoned: 1, world.Tainted: 2, world.Foreign: 1} {

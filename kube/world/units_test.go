@@ -40,7 +40,7 @@ func TestUnits(t *testing.T) {
 	c.Now = c.Now.Add(time.Hour)
 	w := c.ClusterState()
 	// node-000 has 8 units, of which a uses 6. node-001 has 4, and node-002 has 4 in addition to those of other pods.
-	if want := (world.NodeCounts{Accepting: 16, Serving: 16}); w.Nodes != want || w.Free() != 10 || w.Idle() != 10 || w.NodesBy(world.Foreign) != 0 {
+	if want := (world.NodeCounts{Accepting: 16, Serving: 16, Existing: 3}); w.Nodes != want || w.Free() != 10 || w.Idle() != 10 || w.NodesBy(world.Foreign) != 0 {
 		t.Errorf("units are %+v, %d of them free; want %+v, 10", w.Nodes, w.Free(), want)
 	}
 	a, b, large := w.Jobs[0], w.Jobs[1], w.Jobs[2]

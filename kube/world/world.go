@@ -371,11 +371,44 @@ func (w *ClusterState) QueueOf(j *Job) string {
 }
 
 // NodesToAdd returns the number of nodes that an autoscaler must add for a decision on the given number of
-// nodes. It includes nodes that are starting. Nodes that only retain pods, or that are unusable, are part of
-// the pool and are replaced only once they are gone.
+// nodes. It includes nodes that are starting. If the pool counts units, both are numbers of units, and those of
+// whole nodes are added.
 func (w *ClusterState) NodesToAdd(decided int) int {
-	n := w.Nodes
-	return max(0, min(decided-n.Accepting-n.Expected, w.Pool.MaxNodes-n.Serving-n.Unusable))
+	size := w.NodeSize()
+	missing := decided - w.Nodes.Accepting - w.Nodes.Expected
+	return min((max(0, missing)+size-1)/size*size, w.RoomToAdd())
+}
+
+// RoomToAdd returns the number of nodes, or of units, that an autoscaler may add, including nodes that are starting.
+// Nodes that only retain pods, or that are unusable, are part of the pool and are replaced only once they are gone.
+func (w *ClusterState) RoomToAdd() int {
+	return max(0, w.Pool.MaxNodes-w.Nodes.Existing) * w.NodeSize()
+}
+
+// NodeSize returns the size of a node that an autoscaler adds: 1, or its units if the pool counts units. It is the
+// most common size of the pool's nodes, or the largest request of a pod if the pool has no nodes.
+func (w *ClusterState) NodeSize() int {
+	if !w.Pool.CountsUnits() {
+		return 1
+	}
+	size := int(w.PerNode)
+	if size == 0 {
+		for _, j := range w.Jobs {
+			size = max(size, j.PerPod)
+		}
+	}
+	return max(1, size)
+}
+
+// MayScale reports whether an autoscaler may add nodes until the pool has its maximum of accepting nodes.
+func (w *ClusterState) MayScale() bool {
+	accepting := 0
+	for i := range w.NodeStatuses {
+		if w.NodeStatuses[i].State == Accepting {
+			accepting++
+		}
+	}
+	return w.Pool.MaxNodes > accepting
 }
 
 // Free returns the number of accepting nodes that no job of the pool occupies. It is negative if nodes were

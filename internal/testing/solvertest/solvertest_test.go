@@ -135,14 +135,14 @@ func TestGeneratorsSetEveryField(t *testing.T) {
 	limits := SmallLimits()
 	for seed := range 300 {
 		for _, snapshots := range []*rapid.Generator[*solver.Snapshot]{
-			SnapshotsWithin(limits), TypedSnapshots(limits), GroupedSnapshots(limits), LimitedSnapshots(limits),
+			SnapshotsWithin(limits), TypedSnapshots(limits), GroupedSnapshots(limits), LimitedSnapshots(limits), SharedSnapshots(limits),
 		} {
 			visit(reflect.ValueOf(snapshots.Example(seed)))
 		}
 	}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[solver.Snapshot](), reflect.TypeFor[solver.Job](), reflect.TypeFor[solver.Group](), reflect.TypeFor[solver.NodeType](),
-		reflect.TypeFor[solver.TypeSpeed](), reflect.TypeFor[solver.SizeLimit](),
+		reflect.TypeFor[solver.TypeSpeed](), reflect.TypeFor[solver.SizeLimit](), reflect.TypeFor[solver.GroupTypeLimit](),
 	} {
 		for field := range of.Fields() {
 			if name := of.Name() + "." + field.Name; !set[name] {

@@ -39,6 +39,8 @@ func TestPythonClient(t *testing.T) {
 import sys
 import grpc
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from elastalloc import Client, message, pb
 from elastalloc.eta import Estimator
 
@@ -81,6 +83,20 @@ with Client(address) as c:
             raise AssertionError(name)
         except ValueError as error:
             assert str(error) == f"objective is {name!r}; must be one of OBJECTIVE_PROGRESS, OBJECTIVE_TOTAL_TIME", error
+    for fields, want in [
+        ({"remaining_eta": "2h"}, "remaining_eta is '2h'; must be a number of seconds or a timedelta"),
+        ({"recent_restarts": [60, [1]]}, "recent_restarts is [1]; must be a number of seconds or a timedelta"),
+        ({"scaling": 3}, "scaling is 3; must be a Scaling or a dict of its fields"),
+        ({"scaling": pb.Job()}, "scaling is a Job; must be a Scaling or a dict of its fields"),
+    ]:
+        try:
+            message(pb.Job, **fields)
+            raise AssertionError(fields)
+        except ValueError as error:
+            assert str(error) == want, error
+    for seconds in Decimal("1.5"), Fraction(3, 2), 1.5, timedelta(seconds=1.5):
+        eta = message(pb.Job, remaining_eta=seconds).remaining_eta
+        assert (eta.seconds, eta.nanos) == (1, 500_000_000), seconds
     for wrong in lambda: c.forecast(snapshot, cadnce=60), lambda: message(pb.Job, remaining_eta="1h"):
         try:
             wrong()
@@ -168,6 +184,8 @@ for timeout, budget, first, last in (None, 100, 130, 260), (300, 100, 150, 300),
 		run(t, `
 import json
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from google.protobuf.json_format import MessageToDict, ParseDict
 from elastalloc import Plan, PoolError, Restarts, message, pb, placement, steps
 

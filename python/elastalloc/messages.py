@@ -1,7 +1,11 @@
 """Messages of plain Python: dicts, timedeltas, numbers of seconds."""
 
 from datetime import timedelta
+from decimal import Decimal
+from numbers import Real
 from typing import Any
+
+from google.protobuf.message import Message
 
 __all__ = ["message"]
 
@@ -47,14 +51,19 @@ def _enum_value(name: str, enum: Any, value: str) -> int:
 
 def _plain_value(name: str, descriptor: Any, value: Any) -> Any:
     """Returns the value of a field that is a message, or one of its list, as protobuf takes it."""
+    if value is None or isinstance(value, Message) and value.DESCRIPTOR.full_name == descriptor.full_name:
+        return value
     if isinstance(value, dict):
         return _plain(descriptor, value)
+    if descriptor.full_name != "google.protobuf.Duration":
+        shown = f"a {value.DESCRIPTOR.name}" if isinstance(value, Message) else repr(value)
+        raise ValueError(f"{name} is {shown}; must be a {descriptor.name} or a dict of its fields")
     if isinstance(value, timedelta):
         nanos = value // timedelta(microseconds=1) * 1000
-    elif not isinstance(value, (int, float)):
-        return value
+    elif not isinstance(value, (Real, Decimal)):
+        raise ValueError(f"{name} is {value!r}; must be a number of seconds or a timedelta")
     elif abs(value) <= MAX_SECONDS:  # NaN is not.
-        nanos = round(value * 1e9)
+        nanos = round(value * 10**9) if isinstance(value, Decimal) else round(float(value) * 1e9)
     else:
         raise ValueError(f"{name} is {value}; must be at most {MAX_SECONDS} seconds")
     sign = 1 if nanos >= 0 else -1  # Of both parts.

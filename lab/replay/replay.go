@@ -110,6 +110,19 @@ func (r *Replay) configure(frequency time.Duration) {
 	}
 }
 
+// TotalTime returns the parameters of ObjectiveTotalTime in the last recorded decision with this objective, without the
+// cadence, which depends on the times of decisions. If there is none, all parameters have their defaults.
+func (r *Replay) TotalTime() solver.TotalTimeOptions {
+	for _, call := range slices.Backward(r.Calls) {
+		if call.Decision && call.Options.Objective == solver.ObjectiveTotalTime {
+			recorded := call.Options.TotalTime
+			recorded.Cadence = nil
+			return recorded
+		}
+	}
+	return solver.TotalTimeOptions{}
+}
+
 // follow reconstructs every job from its observations.
 func (r *Replay) follow() error {
 	tracks := r.collect()

@@ -294,3 +294,23 @@ func checkFigures(t *testing.T, what string, r *Replay, want, got *sim.Result) {
 	}
 	t.Log(what, fmt.Sprintf("mean total %.1f s of %.1f, resizes %d of %d", g.MeanTotalSeconds, w.MeanTotalSeconds, g.Resizes, w.Resizes))
 }
+
+// TestTotalTime checks that the parameters are those of the last decision with the objective, without the cadence.
+func TestTotalTime(t *testing.T) {
+	t.Parallel()
+	call := func(decision bool, objective solver.Objective, aging time.Duration) Call {
+		return Call{Decision: decision, Options: solver.Options{
+			Objective: objective, TotalTime: solver.TotalTimeOptions{Aging: &aging, Cadence: &aging},
+		}}
+	}
+	r := Replay{Calls: []Call{
+		call(true, solver.ObjectiveTotalTime, 1), call(true, solver.ObjectiveTotalTime, 2),
+		call(true, solver.ObjectiveProgress, 3), call(false, solver.ObjectiveTotalTime, 4),
+	}}
+	if got := r.TotalTime(); got.Cadence != nil || *got.Aging != 2 {
+		t.Errorf("TotalTime() = %+v", got)
+	}
+	if got := new(Replay).TotalTime(); got != (solver.TotalTimeOptions{}) {
+		t.Errorf("TotalTime() of no calls = %+v", got)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 type replayFlags struct {
@@ -28,6 +29,7 @@ type replayFlags struct {
 	callers    []string
 	policies   []string
 	frequency  time.Duration
+	totalTime  map[string]string
 	workers    int
 	out        string
 	programs   cli.Programs
@@ -51,7 +53,8 @@ folder:
                 on recorded snapshots
 
 All figures are for the jobs that completed within the recording. The help of
-elastalloc-lab simulate describes the policies.`,
+elastalloc-lab simulate describes the policies. The total-time policies have the
+parameters of the last recorded decision, unless a policy sets its own.`,
 		Example: `  elastalloc-lab replay --recording recordings --out replayed
   elastalloc-lab replay --recording pod-0,pod-1 --policy optimal --out replayed`,
 		Args: cobra.NoArgs,
@@ -62,6 +65,8 @@ elastalloc-lab simulate describes the policies.`,
 	flags.StringSliceVar(&f.callers, "caller", nil, "callers of one cluster; must be set if the recording has calls of several clusters")
 	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", sim.MaxMinPolicy}, "policies to simulate")
 	flags.Var((*secondsFlag)(&f.frequency), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
+	flags.StringToStringVar(&f.totalTime, "total-time", nil,
+		"parameters of the total-time policies as `name=value`, in place of the recorded ones, with the names of the API")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "number of concurrent runs")
 	cli.OnePerCore(flags, "workers")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
@@ -87,6 +92,9 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 			return err
 		}
 	}
+	if err := f.setTotalTime(policies, r.TotalTime()); err != nil {
+		return err
+	}
 	allocator, err := newAllocator(policies, f.programs)
 	if err != nil {
 		return err
@@ -103,6 +111,23 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		}
 		return found, err
 	})
+}
+
+// setTotalTime sets the parameters of the total-time policies: the recorded ones, and those of the flag in their place.
+func (f *replayFlags) setTotalTime(policies []sim.Policy, recorded solver.TotalTimeOptions) error {
+	for i := range policies {
+		o := policies[i].Options()
+		if o.Objective == solver.ObjectiveTotalTime && o.TotalTime == (solver.TotalTimeOptions{}) {
+			o.TotalTime = recorded
+			policies[i].SetOptions(o)
+		}
+	}
+	var bad []string
+	totalTimeFlag(f.totalTime).apply(policies, func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) })
+	if len(bad) > 0 {
+		return errors.New(strings.Join(bad, "\n  "))
+	}
+	return nil
 }
 
 // readerOf returns a reader of recordings, which stops if the command is interrupted. It reports

@@ -13,6 +13,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	"github.com/elastalloc/elastalloc/lab/report"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 // writeRecording records a scheduler that runs every job on two of eight nodes until it completes, and requests a
@@ -104,4 +106,35 @@ func TestReplayNodeTypes(t *testing.T) {
 		"2026-11-02T09:50:00Z,pool,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, from which other jobs benefit more\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)
 	clitest.CheckContains(t, "stderr", stderr, "the policy optimal does not support node types")
+}
+
+// TestReplayOptions checks that the total-time policies have the recorded parameters, except those that a policy or the flag
+// sets, and that invalid parameters are refused.
+func TestReplayOptions(t *testing.T) {
+	t.Parallel()
+	recorded := solver.TotalTimeOptions{Aging: new(time.Hour), SharePrice: new(0.5)}
+	policies := func() []sim.Policy {
+		return findPolicies([]string{"total-time", "total-time-waiting", "optimal"}, t.Errorf)
+	}
+	before, after := policies(), policies()
+	f := replayFlags{totalTime: map[string]string{"share_price": "0"}}
+	if err := f.setTotalTime(after, recorded); err != nil {
+		t.Fatal(err)
+	}
+	for i := range after {
+		want := before[i].Options()
+		if want.Objective == solver.ObjectiveTotalTime {
+			if want.TotalTime == (solver.TotalTimeOptions{}) {
+				want.TotalTime = recorded
+			}
+			want.TotalTime.SharePrice = new(0.0)
+		}
+		if diff := cmp.Diff(want, after[i].Options()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", after[i].Name, diff)
+		}
+	}
+	f.totalTime["aging"] = "soon"
+	if err := f.setTotalTime(after, recorded); err == nil || !strings.Contains(err.Error(), `--total-time: aging is "soon"`) {
+		t.Errorf("error %v", err)
+	}
 }

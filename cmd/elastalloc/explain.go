@@ -45,8 +45,9 @@ gets its nodes: the loss of every other size, and the smallest weight, pool or
 min_nodes with which it would get more. All of them are found by deciding again.
 
 The input is an AllocateRequest in protojson, or the last decision of a
-recording, at or before a time, that has the jobs and the caller. Flags override its options.
-The time budget applies to the explanation, also for a recorded decision.
+recording, at or before a time, that has the jobs and the caller. Flags
+override its options. The time budget applies to the explanation, also for a
+recorded decision.
 
 SIZES are the sizes that a job can have now. The size in brackets is the one it
 gets. The higher the block after a size, the larger its loss of the objective.`,

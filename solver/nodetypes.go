@@ -43,6 +43,15 @@ func (s *Snapshot) fillNodeTypes() {
 	s.TotalNodes = cmp.Or(s.TotalNodes, sum)
 }
 
+// wrongTotal reports whether the sum of the node types exceeds MaxNodes, or is not TotalNodes, which is set.
+func (s *Snapshot) wrongTotal() bool {
+	sum := 0
+	for g := range s.NodeTypes {
+		sum += s.NodeTypes[g].Nodes
+	}
+	return sum > MaxNodes || len(s.NodeTypes) > 0 && s.TotalNodes != 0 && s.TotalNodes != sum
+}
+
 // Typed reports whether there are several node types. With one type, all nodes are alike.
 func (s *Snapshot) Typed() bool { return len(s.NodeTypes) > 1 }
 

@@ -2,6 +2,7 @@ package solver_test
 
 import (
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -173,4 +174,25 @@ func TestAdmissionTakesTheSmallestSize(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFreezeKeepsWrongTotals checks that node types whose sum is wrong stay invalid if a frozen job occupies nodes.
+func TestFreezeKeepsWrongTotals(t *testing.T) {
+	for _, test := range []struct {
+		total int
+		types []int
+		valid bool
+	}{
+		{0, []int{4}, true}, {4, []int{4}, true}, {2, []int{4}, false}, {6, []int{4, 1}, false},
+		{0, []int{solver.MaxNodes, 1}, false}, {0, []int{solver.MaxNodes}, true},
+	} {
+		s := &solver.Snapshot{TotalNodes: test.total, Jobs: []solver.Job{{ID: "kept", Keep: true, CurrentNodes: 4, CurrentNodeType: "0"}}}
+		for n, nodes := range test.types {
+			s.NodeTypes = append(s.NodeTypes, solver.NodeType{ID: strconv.Itoa(n), Nodes: nodes})
+		}
+		rest, _ := s.WithDefaults().Freeze(true)
+		if bad := rest.Validate(10); (len(bad) == 0) != test.valid {
+			t.Errorf("%d nodes of types with %v: violations %v", test.total, test.types, bad)
+		}
+	}
 }

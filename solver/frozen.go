@@ -20,13 +20,13 @@ type FrozenJobs struct {
 // and from its limits. If badJobs is set, several jobs with one id are one frozen job: the one with the most
 // CurrentNodes, at the position of the first. FrozenJobs.Snapshot has one job per id then. It returns s
 // itself if no job is frozen. It also returns s if Validate rejects the snapshot because of a job, unless
-// badJobs freezes such jobs, because of an id that is too long for a response, or because the sum of
-// the node types is wrong.
+// badJobs freezes such jobs, or because of an id that is too long for a response. A pool whose sum of node
+// types is wrong stays as it is.
 func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
 	none := FrozenJobs{snapshot: s, groups: tree}
 	keeps := func(j Job) bool { return j.Keep }
-	if !badJobs && !slices.ContainsFunc(s.Jobs, keeps) || s.validateIDs(new(Violations)) || s.wrongTotal() {
+	if !badJobs && !slices.ContainsFunc(s.Jobs, keeps) || s.validateIDs(new(Violations)) {
 		return s, none
 	}
 	if badJobs {
@@ -66,6 +66,9 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 		for g := range tree.Ancestors(s.Jobs[i].GroupID) {
 			rest.Groups[g].reserve(nodes, s.Jobs[i].CurrentNodeType)
 		}
+	}
+	if s.wrongTotal() { // It might become right.
+		rest.TotalNodes, rest.NodeTypes = s.TotalNodes, s.NodeTypes
 	}
 	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
 }

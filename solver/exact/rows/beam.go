@@ -53,6 +53,24 @@ func (b *beam) find(excess []int32) int {
 	return slot
 }
 
+// keep adds a state, in place of a worse one with the same excess. It returns false if that state is at least as
+// good. Losses that differ by at most tolerance are equal.
+func (b *beam) keep(s *state, excess []int32, tolerance float64) bool {
+	slot := b.find(excess)
+	at := b.slots[slot]
+	if at < 0 {
+		b.insert(slot, *s, excess)
+		return true
+	}
+	there := &b.states[at]
+	if more := s.loss - there.loss; more > tolerance || more >= -tolerance && s.tie.compare(there.tie) >= 0 {
+		return false
+	}
+	s.at = there.at
+	*there = *s
+	return true
+}
+
 // insert adds a new state in the slot that find returned.
 func (b *beam) insert(slot int, next state, excess []int32) {
 	next.at = int32(len(b.nodes) / b.rows)

@@ -346,22 +346,11 @@ func (c *core) add(n int, s *state, option int) bool {
 	if s.total > c.cutoff() {
 		return false
 	}
-	slot := c.next.find(c.excess)
-	at := c.next.slots[slot]
-	if at >= 0 {
-		there := &c.next.states[at]
-		if more := s.loss - there.loss; more > c.tolerance || more >= -c.tolerance && s.tie.compare(there.tie) >= 0 {
-			return false
-		}
-	}
 	if option > 0 {
 		s.link = int32(len(c.links))
 	}
-	if at >= 0 {
-		s.at = c.next.states[at].at
-		c.next.states[at] = *s
-	} else {
-		c.next.insert(slot, *s, c.excess)
+	if !c.next.keep(s, c.excess, c.tolerance) {
+		return false
 	}
 	c.finish(s)
 	return true

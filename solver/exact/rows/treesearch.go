@@ -253,24 +253,10 @@ func (c *tree) add(n int, s *state, option int) bool {
 	if s.total = s.loss + c.rest(n); s.total > c.limit {
 		return false
 	}
-	slot := c.next.find(c.excess)
-	at := c.next.slots[slot]
-	if at >= 0 {
-		there := &c.next.states[at]
-		if more := s.loss - there.loss; more > c.tolerance || more >= -c.tolerance && s.tie.compare(there.tie) >= 0 {
-			return false
-		}
-	}
 	if option > 0 {
 		s.link = int32(len(c.links))
 	}
-	if at >= 0 {
-		s.at = c.next.states[at].at
-		c.next.states[at] = *s
-	} else {
-		c.next.insert(slot, *s, c.excess)
-	}
-	return true
+	return c.next.keep(s, c.excess, c.tolerance)
 }
 
 // closeWindows adds the losses of the windows that end before job n.

@@ -17,9 +17,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 )
 
-// TestSlurmNodeStates takes a node from a real Slurm with two running jobs and a third that waits, in every
-// way that Slurm has, and checks that the example of slurm.md touches at most one job, and none whose nodes go on.
-func TestSlurmNodeStates(t *testing.T) {
+// programForSlurm returns the folder of a new elastalloc. It skips the test in the quick tier, and without Slurm.
+func programForSlurm(t *testing.T) string {
+	t.Helper()
 	if !testtier.Docs.Selected() {
 		t.Skip("slow; make docs runs it")
 	}
@@ -30,6 +30,13 @@ func TestSlurmNodeStates(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
+	return bin
+}
+
+// TestSlurmNodeStates takes a node from a real Slurm with two running jobs and a third that waits, in every
+// way that Slurm has, and checks that the example of slurm.md touches at most one job, and none whose nodes go on.
+func TestSlurmNodeStates(t *testing.T) {
+	bin := programForSlurm(t)
 	jobs := map[string][3]string{
 		"identical": {"sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1"},
 		"different": {"sizes=2-4 restart=300 left=3600 on=2", "sizes=1-8 restart=60 left=7200 on=1", "sizes=1-4 restart=60 left=20000 on=1"},
@@ -116,16 +123,7 @@ func TestSlurmNodeStates(t *testing.T) {
 // TestSlurmComments submits jobs with comments that are not valid to a real Slurm, and checks that the example of slurm.md
 // excludes each of them with its reason and starts the other job.
 func TestSlurmComments(t *testing.T) {
-	if !testtier.Docs.Selected() {
-		t.Skip("slow; make docs runs it")
-	}
-	needTools(t, "bash", "python3", "slurmctld", "slurmd", "scontrol")
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin, "./cmd/elastalloc")
-	build.Dir = root
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	bin := programForSlurm(t)
 	const rest = "sizes=1-8 restart=60 on=1"
 	comments := []struct{ comment, reason string }{
 		{rest + " left=90m", "left: is '90m'; must be a number from 0 to 9000000000, in digits"},

@@ -6,12 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
 // teams returns a valid snapshot of one job in each of the given groups.
 func teams(groups ...solver.Group) *solver.Snapshot {
-	s := valid(len(groups))
+	s := solvertest.NewJobs(len(groups))
 	s.Groups = groups
 	for i := range groups {
 		s.Jobs[i].GroupID = groups[i].ID
@@ -28,11 +29,11 @@ func TestValidateGroups(t *testing.T) {
 		return groups
 	}
 	in := func(group string, groups ...solver.Group) *solver.Snapshot {
-		s := valid(1)
+		s := solvertest.NewJobs(1)
 		s.Groups, s.Jobs[0].GroupID = groups, group
 		return s
 	}
-	noGroups := valid(1)
+	noGroups := solvertest.NewJobs(1)
 	noGroups.Jobs[0].GroupID = "whatever"
 	tests := []struct {
 		name     string

@@ -14,15 +14,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// valid returns a valid snapshot of the given number of jobs.
-func valid(jobs int) *solver.Snapshot {
-	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon()}
-	for i := range jobs {
-		s.Jobs = append(s.Jobs, solver.NewJob(fmt.Sprintf("job-%d", i), time.Hour))
-	}
-	return s
-}
-
 // paths returns what the violations name.
 func paths(bad []solver.Violation) []string {
 	var list []string
@@ -34,7 +25,7 @@ func paths(bad []solver.Violation) []string {
 
 // TestValidateReportsEverything sets every field to something bad in one snapshot.
 func TestValidateReportsEverything(t *testing.T) {
-	s := valid(6)
+	s := solvertest.NewJobs(6)
 	s.TotalNodes = -1
 	s.Horizon = solver.Horizon{Step: -time.Second, Steps: 25}
 	s.Jobs[0] = solver.Job{ // Everything is bad, including what is just unset.
@@ -99,8 +90,8 @@ func TestValidateOneField(t *testing.T) {
 		{"nothing", func(*solver.Snapshot) {}, ""},
 		{"no jobs", func(s *solver.Snapshot) { s.Jobs = nil }, ""},
 		{"no nodes", func(s *solver.Snapshot) { s.TotalNodes = 0 }, ""},
-		{"as many jobs as allowed", func(s *solver.Snapshot) { *s = *valid(3) }, ""},
-		{"a job too many", func(s *solver.Snapshot) { *s = *valid(4) }, "jobs"},
+		{"as many jobs as allowed", func(s *solver.Snapshot) { *s = *solvertest.NewJobs(3) }, ""},
+		{"a job too many", func(s *solver.Snapshot) { *s = *solvertest.NewJobs(4) }, "jobs"},
 		{"no step", func(s *solver.Snapshot) { s.Horizon.Step = 0 }, "horizon.step"},
 		{"the longest ids", func(s *solver.Snapshot) { s.ID, s.Jobs[1].ID = strings.Repeat("x", 256), strings.Repeat("y", 256) }, ""},
 		{"a long name", func(s *solver.Snapshot) { s.ID = strings.Repeat("x", 257) }, "id"},
@@ -152,7 +143,7 @@ func TestValidateOneField(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := valid(2)
+			s := solvertest.NewJobs(2)
 			test.change(s)
 			var want []string
 			if test.want != "" {

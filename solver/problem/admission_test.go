@@ -14,18 +14,9 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// valid returns a valid snapshot of the given number of jobs.
-func valid(jobs int) *solver.Snapshot {
-	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon()}
-	for i := range jobs {
-		s.Jobs = append(s.Jobs, solver.NewJob(fmt.Sprintf("job-%d", i), time.Hour))
-	}
-	return s
-}
-
 // jobsOn returns a snapshot of jobs with the given current nodes and minimums.
 func jobsOn(nodes int, current, minimums []int) *solver.Snapshot {
-	s := valid(len(current))
+	s := solvertest.NewJobs(len(current))
 	s.TotalNodes = nodes
 	for i := range s.Jobs {
 		s.Jobs[i].CurrentNodes, s.Jobs[i].MinNodes = current[i], minimums[i]

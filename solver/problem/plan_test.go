@@ -15,7 +15,7 @@ import (
 // example is small enough to be worked out by hand with the paper's equations:
 // steps of 300 s, so that 1, 2 and 4 nodes serve 300, 480 and 768 a step.
 func example() *problem.Problem {
-	s := valid(2)
+	s := solvertest.NewJobs(2)
 	s.TotalNodes = 5
 	s.Horizon = solver.Horizon{Step: 300 * time.Second, Steps: 3}
 	s.Jobs[0].RemainingETA = 900 * time.Second

@@ -20,7 +20,7 @@ import (
 func approx() cmp.Option { return cmpopts.EquateApprox(1e-12, 1e-12) }
 
 func TestNewProblem(t *testing.T) {
-	s := valid(2)
+	s := solvertest.NewJobs(2)
 	s.TotalNodes = 9
 	s.Horizon = solver.Horizon{Step: 100 * time.Second, Steps: 3}
 	s.Jobs[0].MinNodes, s.Jobs[0].MaxNodes = 2, 4
@@ -76,7 +76,7 @@ func TestResizeDelay(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := valid(1)
+			s := solvertest.NewJobs(1)
 			s.Horizon.Step = 100 * time.Second
 			s.Jobs[0].MaxNodes = 4
 			s.Jobs[0].CurrentNodes = test.current
@@ -95,7 +95,7 @@ func TestResizeDelay(t *testing.T) {
 // TestResizeDelayBelowTheTable has a job with fewer current nodes than the smallest size of its speed table, so
 // that it does not train.
 func TestResizeDelayBelowTheTable(t *testing.T) {
-	s := valid(1)
+	s := solvertest.NewJobs(1)
 	s.Horizon.Step = 100 * time.Second
 	job := &s.Jobs[0]
 	job.CurrentNodes, job.ResizeDelay = 1, 20*time.Second

@@ -215,3 +215,12 @@ func SharedSnapshots(limits Limits) *rapid.Generator[*solver.Snapshot] {
 		return s
 	})
 }
+
+// NewJobs returns a valid snapshot of 8 nodes and the given number of new jobs of an hour.
+func NewJobs(jobs int) *solver.Snapshot {
+	s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon()}
+	for i := range jobs {
+		s.Jobs = append(s.Jobs, solver.NewJob(fmt.Sprintf("job-%d", i), time.Hour))
+	}
+	return s
+}

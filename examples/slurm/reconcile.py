@@ -176,8 +176,6 @@ def requeue(ids):
             # The command fails for a job that is starting or completing. The loop repeats it.
             subprocess.run(["scontrol", "requeuehold", ",".join(running)])
         time.sleep(1)
-    if ids:
-        time.sleep(REVOKED_SECONDS)
 
 
 def started(comment):
@@ -237,6 +235,8 @@ def main():
     current, target = decide()
     changed = [id for id in target if target[id] != current[id]]
     requeue([id for id in changed if current[id]])
+    if any(target[id] for id in changed):
+        time.sleep(REVOKED_SECONDS)  # Slurm itself may have requeued a job just before, because a node failed.
     comments = {id: comment for id, _, _, _, comment in squeue("--partition", PARTITION)}
     for id in changed:
         if target[id] and id in comments:  # The job may have completed.

@@ -241,7 +241,7 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	for i, t := range targets {
 		switch err := errs[i]; {
 		case err == nil:
-		case l.pins.refusal(t.Job.UID, w.Now) && !accepts:
+		case l.pins.refusal(t.Job.UID, w.Now) && (!accepts || disconnected(err)):
 			errs[i] = fmt.Errorf("%s: %w", t.Job.ID, err)
 		default:
 			l.leaveOut(ctx, t.Job, w.Now, err)
@@ -318,6 +318,13 @@ func (l *Loop) postQueuedEvents(r plan.Request, response plan.Response) {
 // refused reports whether the API server rejected a write.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// disconnected reports whether the connection failed, as if the API server stops between two writes. This is no
+// answer about the object.
+func disconnected(err error) bool {
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // refusedAsGang reports whether the API server refuses to resize a Job because its pods are scheduled as

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -267,6 +269,32 @@ func TestOneJobFails(t *testing.T) {
 				c.want(map[string]int{"long": 4, "short": 4, "other": 2})
 			})
 		}
+	}
+}
+
+// TestDisconnected lets the API server stop between two writes of a decision. This says nothing about the jobs whose
+// writes fail, so none is refused.
+func TestDisconnected(t *testing.T) {
+	t.Parallel()
+	reset := &url.Error{Op: "Patch", URL: "https://apiserver", Err: syscall.ECONNRESET}
+	for _, of := range []types.PatchType{types.MergePatchType, types.JSONPatchType} {
+		t.Run(string(of), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 10, append(busy(), worldtest.Job("other", 0, map[string]string{"work": "1h", "nodes": "2"}))...)
+			c.onPatch = func(patch, name string) error {
+				if patch == string(of) && name != "other" {
+					return reset
+				}
+				return nil
+			}
+			c.passUntil(10 * time.Second)
+			c.onPatch = nil
+			c.passUntil(time.Minute)
+			c.want(map[string]int{"long": 4, "short": 4, "other": 2})
+			if posted := c.events(); strings.Contains(posted, "Refused") {
+				t.Errorf("events are %s", posted)
+			}
+		})
 	}
 }
 

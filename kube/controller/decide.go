@@ -321,10 +321,10 @@ func refused(err error) bool {
 }
 
 // disconnected reports whether the connection failed, as if the API server stops between two writes. This is no
-// answer about the object.
+// response about the object.
 func disconnected(err error) bool {
-	var answer apierrors.APIStatus
-	return !errors.As(err, &answer) && !errors.Is(err, context.DeadlineExceeded)
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // refusedAsGang reports whether the API server refuses to resize a Job because its pods are scheduled as

@@ -272,8 +272,8 @@ func TestOneJobFails(t *testing.T) {
 	}
 }
 
-// TestDisconnected lets the API server stop between two writes of a decision. This says nothing about the jobs whose
-// writes fail, so none is refused.
+// TestDisconnected lets the API server stop between two writes of a decision. The jobs whose
+// writes fail are not the cause, so none is refused.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	reset := &url.Error{Op: "Patch", URL: "https://apiserver", Err: syscall.ECONNRESET}

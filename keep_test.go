@@ -51,13 +51,9 @@ func addKept(t *rapid.T, s *solver.Snapshot) *solver.Snapshot {
 				g.Limit = new(*g.Limit + kept.CurrentNodes)
 			}
 		}
-		piece := kept.CurrentNodes
-		if kept.PieceNodes > 0 {
-			piece = min(piece, kept.PieceNodes)
-		}
 		for n := range mixed.SizeLimits {
-			if l := &mixed.SizeLimits[n]; piece >= l.Size && (l.NodeType == "" || l.NodeType == kept.CurrentNodeType) {
-				l.Nodes += kept.CurrentNodes
+			if l := &mixed.SizeLimits[n]; l.NodeType == "" || l.NodeType == kept.CurrentNodeType {
+				l.Nodes += solvertest.CountedNodes(&kept, kept.CurrentNodes, l.Size)
 			}
 		}
 		mixed.Jobs = slices.Insert(mixed.Jobs, rapid.IntRange(0, len(mixed.Jobs)).Draw(t, "position"), kept)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/client/placement"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -26,12 +27,8 @@ func rigidJobs(sizes ...int) []solver.Job {
 // usedNodes returns the nodes of a decision that count in a size limit.
 func usedNodes(s *solver.Snapshot, d *solver.Decision, limit solver.SizeLimit) (used int) {
 	for i, a := range d.Allocations {
-		piece := a.Nodes
-		if of := s.Jobs[i].PieceNodes; of > 0 && of < piece {
-			piece = of
-		}
-		if piece >= limit.Size && (limit.NodeType == "" || limit.NodeType == a.NodeType) {
-			used += a.Nodes
+		if limit.NodeType == "" || limit.NodeType == a.NodeType {
+			used += solvertest.CountedNodes(&s.Jobs[i], a.Nodes, limit.Size)
 		}
 	}
 	return used
@@ -290,5 +287,57 @@ func TestNeverWithinLimit(t *testing.T) {
 		if warns != never {
 			t.Errorf("limit %d with a kept job: warnings %+v", limit, d.Report.Warnings)
 		}
+	}
+}
+
+// TestRemainders lets jobs of one size run in pieces, of which the last one may be smaller. All of them get their nodes
+// if and only if the machines have places for all pieces.
+func TestRemainders(t *testing.T) {
+	t.Parallel()
+	allocator := newAllocator(t, elastalloc.Options{})
+	sizes, placed, counts := []int{1, 2, 4, 8}, map[bool]int{}, 0
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 17))
+		var nodes []placement.Node
+		s := &solver.Snapshot{}
+		for n := range 2 + r.IntN(3) {
+			nodes = append(nodes, placement.Node{ID: fmt.Sprint(n), Units: 8, Free: r.IntN(9)})
+			s.TotalNodes += nodes[n].Free
+		}
+		var jobs []placement.Job
+		for n := range 1 + r.IntN(3) {
+			piece := sizes[r.IntN(4)]
+			units := min(piece*r.IntN(3), 8) + []int{0, 1, 2, 4}[r.IntN(4)]%piece
+			if units == 0 {
+				units = piece
+			}
+			jobs = append(jobs, placement.Job{ID: fmt.Sprint(n), Units: units, Piece: piece})
+			s.Jobs = append(s.Jobs, rigidJobs(units)[0])
+			s.Jobs[n].ID, s.Jobs[n].PieceNodes = jobs[n].ID, piece
+			if units > piece && units%piece > 0 {
+				counts++
+			}
+		}
+		limits, err := placement.Limits(nodes, sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range limits {
+			s.SizeLimits = append(s.SizeLimits, solver.SizeLimit{Size: int(limit.GetSize()), Nodes: int(limit.GetNodes())})
+		}
+		_, err = placement.Place(nodes, sizes, jobs)
+		fits := err == nil
+		placed[fits]++
+		d, err := allocator.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := slices.ContainsFunc(d.Allocations, func(a solver.Allocation) bool { return a.Nodes == 0 })
+		if waits == fits {
+			t.Fatalf("seed %d: the machines %v have places for %v: %v; with the limits %v, the allocations are %v", seed, nodes, jobs, fits, s.SizeLimits, d.Allocations)
+		}
+	}
+	if t.Logf("%v placed, %d remainders", placed, counts); min(placed[true], placed[false], counts) < 50 {
+		t.Error("too few cases")
 	}
 }

@@ -120,7 +120,7 @@ func (a *admitter) bestOf(j *job, nodes []int, allowed func(*profile) bool) (bes
 	for _, p := range j.profiles {
 		switch {
 		case !allowed(p):
-		case slices.ContainsFunc(a.countedIn(j, p.nodeType, p.sizes[0]), func(n int) bool { return p.sizes[0] > nodes[n] }):
+		case slices.ContainsFunc(a.countedIn(j, p.nodeType, p.sizes[0]), func(c count) bool { return c.nodes > nodes[c.at] }):
 		case j.currentNodes > 0 && p.nodeType == j.nodeType:
 			return p
 		case best == nil || nodes[p.nodeType] > nodes[best.nodeType]:
@@ -210,8 +210,8 @@ func (a *admitter) requireInOrder(filter func(j *job) bool, p phase) (allFit boo
 // require assigns a job its smallest size on a profile.
 func (a *admitter) require(i int, on *profile) {
 	j := &a.jobs[i]
-	for _, n := range a.countedIn(j, on.nodeType, on.sizes[0]) {
-		a.idle[n] -= on.sizes[0]
+	for _, c := range a.countedIn(j, on.nodeType, on.sizes[0]) {
+		a.idle[c.at] -= c.nodes
 	}
 	for g := range a.withAncestors(j.group) {
 		a.groupIdle[g] -= on.sizes[0] // A limit that is not set is never used up.
@@ -254,8 +254,8 @@ func (a *admitter) rankRunning() {
 	for i := range a.jobs {
 		j := &a.jobs[i]
 		if fit := a.bestFit(j, empty); j.currentNodes > 0 && !j.frozen && a.classes[i] == excluded && fit != nil {
-			for _, n := range a.countedIn(j, fit.nodeType, fit.sizes[0]) {
-				a.running[n] = append(a.running[n], runningJob{a.weightedRemaining(j, 0), fit.sizes[0]})
+			for _, c := range a.countedIn(j, fit.nodeType, fit.sizes[0]) {
+				a.running[c.at] = append(a.running[c.at], runningJob{a.weightedRemaining(j, 0), c.nodes})
 			}
 		}
 	}
@@ -286,16 +286,15 @@ func (a *admitter) fitsWithRunning(j *job, fit *profile) bool {
 		upper = a.idle[n] - nodesUpTo(min(below, own*(1-nearTie))) - (nodesUpTo(own) - nodesUpTo(below))
 		return upper, a.idle[n] - nodesUpTo(own*(1+nearTie))
 	}
-	upper, lower := 0, 0
+	upper, lower := -fit.sizes[0], -fit.sizes[0]
 	for _, p := range a.fittingProfiles(j) {
 		u, l := left(p.nodeType)
 		upper, lower = upper+u, lower+l
 	}
-	for _, n := range a.countedIn(j, fit.nodeType, fit.sizes[0])[1:] {
-		u, l := left(n)
-		upper, lower = min(upper, u), min(lower, l)
+	for _, c := range a.countedIn(j, fit.nodeType, fit.sizes[0])[1:] {
+		u, l := left(c.at)
+		upper, lower = min(upper, u-c.nodes), min(lower, l-c.nodes)
 	}
-	size := fit.sizes[0]
-	a.tie = a.tie || upper >= size && lower < size
-	return lower >= size
+	a.tie = a.tie || upper >= 0 && lower < 0
+	return lower >= 0
 }

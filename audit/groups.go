@@ -75,7 +75,7 @@ func (m *model) floorOf(t int) *groupRow {
 	return nil
 }
 
-// usageIn returns how many of some nodes of a job on a type count in a row after those of the types: all or none.
+// usageIn returns how many of some nodes of a job on a type count in a row after those of the types.
 func (m *model) usageIn(t int, j *job, nodeType, nodes int) int {
 	n := t - len(m.nodes)
 	if n < len(m.rowLimits) {
@@ -90,6 +90,9 @@ func (m *model) usageIn(t int, j *job, nodeType, nodes int) int {
 
 // consumption returns how much of a row the n-th size of a member takes.
 func (m *model) consumption(j *member, t, n int) int {
+	if at := t - len(m.nodes); m.coupled() && at >= 0 && at < len(m.rowLimits) {
+		return j.inPieces(j.sizes[n], m.rowLimits[at].size)
+	}
 	if m.floorOf(t) == nil {
 		return j.sizes[n]
 	}

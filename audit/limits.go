@@ -12,8 +12,7 @@ import (
 // maxSizeLimits is the maximum number of size limits of a request.
 const maxSizeLimits = 64
 
-// sizeLimit bounds the nodes of a type that allocations occupy together whose pieces have at least
-// size nodes.
+// sizeLimit bounds the nodes of a type that allocations occupy together in pieces of at least size nodes.
 type sizeLimit struct {
 	size      int
 	typeID    string // as in the request
@@ -22,12 +21,25 @@ type sizeLimit struct {
 	available int    // nodes that frozen jobs do not occupy
 }
 
-// usage returns how many of some nodes of a job count in the limit: all or none.
+// usage returns how many of some nodes of a job count in the limit.
 func (l *sizeLimit) usage(j *job, nodeType, nodes int) int {
-	if nodeType == l.nodeType && min(nodes, j.pieceNodes) >= l.size {
-		return nodes
+	if nodeType != l.nodeType {
+		return 0
 	}
-	return 0
+	return j.inPieces(nodes, l.size)
+}
+
+// inPieces returns how many of some nodes of a job lie in pieces of at least the given size. An allocation consists of
+// pieces of piece_nodes and the rest, a smaller piece.
+func (j *job) inPieces(nodes, size int) (counted int) {
+	whole, rest := nodes/j.pieceNodes, nodes%j.pieceNodes
+	if j.pieceNodes >= size {
+		counted += whole * j.pieceNodes
+	}
+	if rest >= size {
+		counted += rest
+	}
+	return counted
 }
 
 // readSizeLimits reads the size limits. With one node type, node_type can be empty.
@@ -60,13 +72,15 @@ func (s *snapshot) available() []int {
 	return nodes
 }
 
-// countedIn returns the positions in available that count some nodes of a job on a node type: first the
-// type, then the size limits.
-func (s *snapshot) countedIn(j *job, nodeType, nodes int) []int {
-	counted := []int{nodeType}
+// count is a number of nodes that count at a position in available.
+type count struct{ at, nodes int }
+
+// countedIn returns what some nodes of a job on a node type count: first in the type, then in the size limits.
+func (s *snapshot) countedIn(j *job, nodeType, nodes int) []count {
+	counted := []count{{nodeType, nodes}}
 	for n := range s.limits {
-		if s.limits[n].usage(j, nodeType, nodes) > 0 {
-			counted = append(counted, len(s.nodes)+n)
+		if usage := s.limits[n].usage(j, nodeType, nodes); usage > 0 {
+			counted = append(counted, count{len(s.nodes) + n, usage})
 		}
 	}
 	return counted
@@ -99,8 +113,9 @@ func (m *model) addLimitRows(classes []admissionClass, b *budget) {
 			if p := j.profileOn(l.nodeType); class != excluded && p != nil {
 				largest := 0
 				for _, k := range p.sizes {
-					if piece := min(k, j.pieceNodes); k <= m.nodes[l.nodeType] {
-						largest, differs = max(largest, l.usage(j, l.nodeType, k)), differs || piece >= size && piece < l.size
+					if k <= m.nodes[l.nodeType] {
+						counted := l.usage(j, l.nodeType, k)
+						largest, differs = max(largest, counted), differs || counted != j.inPieces(k, size)
 					}
 				}
 				reach += largest

@@ -239,8 +239,17 @@ func TestAdmissionRules(t *testing.T) {
 func admitByRules(s *elastallocv1.Snapshot, admission elastallocv1.Admission) string {
 	jobs, classes := s.GetJobs(), []byte(strings.Repeat("-", len(s.GetJobs())))
 	size := func(j *elastallocv1.Job) int32 { return j.GetAllowedNodes()[0] }
-	counts := func(l *elastallocv1.SizeLimit, j *elastallocv1.Job) bool {
-		return size(j) >= l.GetSize() && (j.PieceNodes == nil || j.GetPieceNodes() >= l.GetSize())
+	counted := func(l *elastallocv1.SizeLimit, j *elastallocv1.Job) (nodes int32) {
+		for left := size(j); left > 0; { // piece by piece
+			piece := left
+			if j.PieceNodes != nil {
+				piece = min(left, j.GetPieceNodes())
+			}
+			if left -= piece; piece >= l.GetSize() {
+				nodes += piece
+			}
+		}
+		return nodes
 	}
 	// fits reports whether a job fits in addition to others, as far as it counts itself.
 	fits := func(j *elastallocv1.Job, others ...*elastallocv1.Job) bool {
@@ -249,13 +258,11 @@ func admitByRules(s *elastallocv1.Snapshot, admission elastallocv1.Admission) st
 			left -= size(other)
 		}
 		for _, l := range s.GetSizeLimits() {
-			ofLimit := l.GetNodes() - size(j)
+			ofLimit := l.GetNodes() - counted(l, j)
 			for _, other := range others {
-				if counts(l, other) {
-					ofLimit -= size(other)
-				}
+				ofLimit -= counted(l, other)
 			}
-			if counts(l, j) {
+			if counted(l, j) > 0 {
 				left = min(left, ofLimit)
 			}
 		}

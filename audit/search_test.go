@@ -384,6 +384,9 @@ func TestPaths(t *testing.T) {
 			alone.members = m.members[i : i+1]
 			best := alone.best(func(plan [][]int) (v int64) {
 				for t, k := range plan[0] {
+					if k > 0 && m.coupled() { // Some of the nodes may count.
+						k = slices.Max(plan[0][:len(m.nodes)])
+					}
 					v += p.adjust[t][slices.Index(p.sizes, k)]
 				}
 				return v

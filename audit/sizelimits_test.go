@@ -38,14 +38,24 @@ func (d generator) sizeLimits(s *elastallocv1.Snapshot) {
 
 // counted returns how many nodes of a job count in a size limit.
 func counted(s *elastallocv1.Snapshot, l *elastallocv1.SizeLimit, j *elastallocv1.Job, nodeType string, nodes int32) int32 {
-	piece := nodes
-	if j.PieceNodes != nil && j.GetPieceNodes() < piece && j.GetPieceNodes() > 0 {
-		piece = j.GetPieceNodes()
-	}
-	if piece < l.GetSize() || l.GetNodeType() != "" && l.GetNodeType() != nodeType || len(s.GetNodeTypes()) > 0 && nodeType == "" {
+	if l.GetNodeType() != "" && l.GetNodeType() != nodeType || len(s.GetNodeTypes()) > 0 && nodeType == "" {
 		return 0
 	}
-	return nodes
+	return inPieces(j, nodes, l.GetSize())
+}
+
+// inPieces returns how many nodes of an allocation lie in pieces of at least the given size, counted piece by piece.
+func inPieces(j *elastallocv1.Job, nodes, size int32) (counted int32) {
+	for nodes > 0 {
+		piece := nodes
+		if j.GetPieceNodes() > 0 {
+			piece = min(nodes, j.GetPieceNodes())
+		}
+		if nodes -= piece; piece >= size {
+			counted += piece
+		}
+	}
+	return counted
 }
 
 // inUse returns how many current nodes count in a size limit.

@@ -220,7 +220,7 @@ func (o *totalTime) setExceeds(s *snapshot) {
 			left = append(left, l.available)
 		}
 	}
-	bounds := make([][]int, len(s.jobs)) // that count the current nodes of each job
+	bounds := make([][]count, len(s.jobs)) // that count the current nodes of each job
 	for i := range s.jobs {
 		j := &s.jobs[i]
 		if j.currentNodes == 0 || j.frozen {
@@ -228,19 +228,19 @@ func (o *totalTime) setExceeds(s *snapshot) {
 		}
 		bounds[i] = s.countedIn(j, j.nodeType, j.currentNodes)
 		for g := range s.withAncestors(j.group) {
-			bounds[i] = append(bounds[i], groups+g)
+			bounds[i] = append(bounds[i], count{groups + g, j.currentNodes})
 			for n, l := range s.groups[g].typeLimits {
 				if l.nodeType == j.nodeType {
-					bounds[i] = append(bounds[i], typeLimits[g]+n)
+					bounds[i] = append(bounds[i], count{typeLimits[g] + n, j.currentNodes})
 				}
 			}
 		}
-		for _, n := range bounds[i] {
-			left[n] -= j.currentNodes
+		for _, c := range bounds[i] {
+			left[c.at] -= c.nodes
 		}
 	}
 	for i := range o.terms {
-		o.terms[i].exceeds = slices.ContainsFunc(bounds[i], func(n int) bool { return left[n] < 0 })
+		o.terms[i].exceeds = slices.ContainsFunc(bounds[i], func(c count) bool { return left[c.at] < 0 })
 	}
 }
 

@@ -36,12 +36,8 @@ func TestFillIdleSizeLimits(t *testing.T) {
 			for _, limit := range s.SizeLimits {
 				used := 0
 				for i, o := range given {
-					piece := int(o.Nodes)
-					if of := s.Jobs[i].PieceNodes; of > 0 {
-						piece = min(piece, of)
-					}
-					if piece >= limit.Size && (len(s.NodeTypes) < 2 || s.NodeTypes[o.Type].ID == limit.NodeType) {
-						used += int(o.Nodes)
+					if len(s.NodeTypes) < 2 || s.NodeTypes[o.Type].ID == limit.NodeType {
+						used += solvertest.CountedNodes(&s.Jobs[i], int(o.Nodes), limit.Size)
 					}
 				}
 				if used > limit.Nodes {

@@ -6,8 +6,9 @@ import (
 )
 
 // Row bounds the nodes of the options that count in it: it is the capacity of a node type or a size
-// limit. An option counts in the rows of its type whose size is at most its piece. Thus it counts in
-// the capacity, which has size 1, and if it counts in a row, it counts in all rows of smaller sizes.
+// limit. An option counts in the rows of its type whose size is at most its largest piece, with all of its
+// pieces of at least this size. Thus all of its nodes count in the capacity, which has size 1, and what counts
+// in a row counts in all rows of smaller sizes.
 type Row struct {
 	// Type is the position of the node type in Snapshot.NodeTypes, 0 if all nodes are alike.
 	Type int
@@ -72,16 +73,22 @@ func (rows Rows) Counting(option Option, pieceNodes int) Rows {
 	}
 	rows = rows.Of(int(option.Type))
 	end := 1
-	for end < len(rows) && rows[end].Size <= piece(int(option.Nodes), pieceNodes) {
+	for end < len(rows) && rows[end].Size <= largestPiece(int(option.Nodes), pieceNodes) {
 		end++
 	}
 	return rows[:end]
 }
 
+// Count returns the number of nodes of an option of the row's type that count in the row. pieceNodes is
+// Job.PieceNodes.
+func (row *Row) Count(option Option, pieceNodes int) int {
+	return countedNodes(int(option.Nodes), pieceNodes, row.Size)
+}
+
 // Fit reports whether an option of a job fits into the nodes of all rows in which it counts.
 func (rows Rows) Fit(option Option, pieceNodes int) bool {
 	for _, row := range rows.Counting(option, pieceNodes) {
-		if int(option.Nodes) > row.Nodes {
+		if row.Count(option, pieceNodes) > row.Nodes {
 			return false
 		}
 	}
@@ -99,10 +106,23 @@ func (s *Snapshot) FitsRows(i int, rows Rows) bool {
 	})
 }
 
-// piece returns the piece of an allocation of nodes. pieceNodes is Job.PieceNodes.
-func piece(nodes, pieceNodes int) int {
+// largestPiece returns the largest piece of an allocation. pieceNodes is Job.PieceNodes.
+func largestPiece(nodes, pieceNodes int) int {
 	if pieceNodes <= 0 {
 		return nodes
 	}
 	return min(nodes, pieceNodes)
+}
+
+// countedNodes returns the number of nodes of an allocation in pieces of at least the given size. It never
+// decreases with the nodes.
+func countedNodes(nodes, pieceNodes, size int) int {
+	largest := largestPiece(nodes, pieceNodes)
+	if largest < size || nodes == 0 {
+		return 0
+	}
+	if remainder := nodes % largest; remainder < size {
+		return nodes - remainder
+	}
+	return nodes
 }

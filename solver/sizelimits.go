@@ -2,25 +2,23 @@ package solver
 
 import "fmt"
 
-// SizeLimit bounds the nodes that large allocations occupy together. The piece of an
-// allocation of k nodes is min(k, Job.PieceNodes), or k if that is 0.
+// SizeLimit bounds the nodes that large pieces of allocations occupy together, see Job.Pieces.
 type SizeLimit struct {
-	// Size is the smallest piece whose allocation counts. At least 2.
+	// Size is the smallest piece that counts. At least 2.
 	Size int
-	// Nodes is the maximum number of nodes of all allocations that count. At least 0.
+	// Nodes is the maximum number of nodes of all pieces that count. At least 0.
 	Nodes int
-	// NodeType is the type whose allocations count; "" if all nodes are alike.
+	// NodeType is the type whose pieces count; "" if all nodes are alike.
 	NodeType string
 }
 
-// CountedNodes returns how many nodes of a type that job i occupies count in a size limit: all of them or
-// none.
+// CountedNodes returns how many nodes of a type that job i occupies count in a size limit.
 func (s *Snapshot) CountedNodes(limit *SizeLimit, i int, nodeType string, nodes int) int {
 	elsewhere := len(s.NodeTypes) > 0 && s.TypeIndex(nodeType) != s.typeOf(limit)
-	if elsewhere || s.Jobs[i].Piece(nodes) < limit.Size {
+	if elsewhere {
 		return 0
 	}
-	return nodes
+	return countedNodes(nodes, s.Jobs[i].PieceNodes, limit.Size)
 }
 
 // typeOf returns the position of the node type of a size limit, 0 if all nodes are alike.
@@ -31,8 +29,15 @@ func (s *Snapshot) typeOf(limit *SizeLimit) int {
 	return s.TypeIndex(limit.NodeType)
 }
 
-// Piece returns the piece of an allocation of the job.
-func (j *Job) Piece(nodes int) int { return piece(nodes, j.PieceNodes) }
+// Pieces returns the sizes of the pieces of an allocation of the job: as many of PieceNodes as fit into it, and
+// the remainder. Without PieceNodes, the allocation is one piece. remainder is 0 if there is none.
+func (j *Job) Pieces(nodes int) (largest, remainder int) {
+	largest = largestPiece(nodes, j.PieceNodes)
+	if largest > 0 {
+		remainder = nodes % largest
+	}
+	return largest, remainder
+}
 
 // validateSizeLimits reports the bad fields of the size limits.
 func (s *Snapshot) validateSizeLimits(bad *Violations) {

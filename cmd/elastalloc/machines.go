@@ -98,7 +98,10 @@ func pieces(jobs ...solver.Job) []int {
 	var sizes []int
 	for i := range jobs {
 		for _, nodes := range jobs[i].LegalSizes() {
-			sizes = append(sizes, jobs[i].Piece(nodes))
+			largest, remainder := jobs[i].Pieces(nodes)
+			if sizes = append(sizes, largest); remainder > 0 {
+				sizes = append(sizes, remainder)
+			}
 		}
 	}
 	return sizes

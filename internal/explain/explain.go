@@ -218,8 +218,8 @@ func (e *explainer) cost(admitted *problem.AdmittedJob, from, to solver.Option) 
 	return price*float64(to.Nodes) - before*float64(from.Nodes)
 }
 
-// nodePrice returns the price of a node of an option of a job: the sum of the prices of all rows and
-// groups in which it counts.
+// nodePrice returns the mean price of the nodes of an option of a job: the sum of the prices of all rows and
+// groups in which they count.
 func (e *explainer) nodePrice(admitted *problem.AdmittedJob, option solver.Option) float64 {
 	if option.IsZero() {
 		return 0
@@ -228,7 +228,8 @@ func (e *explainer) nodePrice(admitted *problem.AdmittedJob, option solver.Optio
 	if len(e.nodePrices) > 0 && len(e.nodePrices) == len(e.problem.Rows) {
 		for _, row := range e.problem.Rows.Counting(option, admitted.PieceNodes) {
 			if row.Limit >= 0 {
-				price += e.nodePrices[slices.Index(e.problem.Rows, row)]
+				share := float64(row.Count(option, admitted.PieceNodes)) / float64(option.Nodes)
+				price += share * e.nodePrices[slices.Index(e.problem.Rows, row)]
 			}
 		}
 	}

@@ -71,8 +71,12 @@ func searchRows(clock *model.Clock, p *problem.Problem, gap float64, incumbent p
 	}
 	allocation := func(job *problem.AdmittedJob, option solver.Option) rows.Allocation {
 		a := rows.Allocation{Type: int16(option.Type), Nodes: option.Nodes}
-		if counting := len(binding.Counting(option, job.PieceNodes)); counting > 0 {
-			a.Row = int16(in.First[option.Type] + counting - 1)
+		for n, row := range binding.Counting(option, job.PieceNodes) {
+			counted := int32(row.Count(option, job.PieceNodes))
+			if a.Row = int16(in.First[option.Type] + n); counted == option.Nodes {
+				a.RemainderRow = a.Row
+			}
+			a.Remainder = option.Nodes - counted
 		}
 		return a
 	}
@@ -123,7 +127,7 @@ func addGroups(in *rows.Problem, p *problem.Problem) {
 }
 
 // bindingRows returns the capacities and the size limits that can bind: a limit does not if it has at
-// least as many nodes as the row before, which counts more options, or if all options that count in it
+// least as many nodes as the row before, which counts more nodes, or if all options that count in it
 // fit together.
 func bindingRows(p *problem.Problem) (binding solver.Rows) {
 	all := slices.Clone(p.Rows) // with the nodes of all options that count
@@ -134,11 +138,11 @@ func bindingRows(p *problem.Problem) (binding solver.Rows) {
 		job := &p.Jobs[i]
 		for n, option := range job.Options {
 			if n+1 < len(job.Options) && job.Options[n+1].Type == option.Type {
-				continue // A larger option counts in the same rows.
+				continue // At least as many nodes of a larger option count.
 			}
 			counting := all.Counting(option, job.PieceNodes)
 			for m := range counting {
-				counting[m].Nodes += int(option.Nodes)
+				counting[m].Nodes += counting[m].Count(option, job.PieceNodes)
 			}
 		}
 	}

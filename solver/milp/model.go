@@ -337,9 +337,9 @@ func (m *Model) progressRows(first, later string, speeds func(job *problem.Admit
 	}
 }
 
-// addNodes adds the terms of the nodes of a job in a step, both counted from 0. Only options for which
-// counts returns true are included.
-func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, solver.Option) bool) {
+// addNodes adds the terms of the nodes of a job in a step, both counted from 0. count returns how many nodes of an
+// option are included.
+func (m *Model) addNodes(job, step int, count func(*problem.AdmittedJob, solver.Option) int) {
 	c := m.cell(job, step)
 	if m.formulation == solver.FormulationPaper {
 		m.addTerm(1, c[nodes])
@@ -347,36 +347,39 @@ func (m *Model) addNodes(job, step int, counts func(*problem.AdmittedJob, solver
 	}
 	admitted := &m.problem.Jobs[job]
 	for n, option := range admitted.Options {
-		if counts(admitted, option) {
-			m.addTerm(float64(option.Nodes), c[choice]+n)
+		if included := count(admitted, option); included > 0 {
+			m.addTerm(float64(included), c[choice]+n)
 		}
 	}
 }
 
-// everyOption includes all options.
-func everyOption(*problem.AdmittedJob, solver.Option) bool { return true }
+// everyNode includes all nodes.
+func everyNode(_ *problem.AdmittedJob, option solver.Option) int { return int(option.Nodes) }
 
 // poolRows adds
 //
 //	(< total nodes) sum_i n_i^t <= N
 //
-// or, if the problem has rows, the same for every row and the options that count in it.
+// or, if the problem has rows, the same for every row and the nodes that count in it.
 func (m *Model) poolRows(equation string) {
 	m.addFamily("pool", equation)
-	add := func(at position, nodes int, counts func(*problem.AdmittedJob, solver.Option) bool) {
+	add := func(at position, nodes int, count func(*problem.AdmittedJob, solver.Option) int) {
 		for i := range m.problem.Jobs {
-			m.addNodes(i, at.step-1, counts)
+			m.addNodes(i, at.step-1, count)
 		}
 		m.addRow(at, atMost, float64(nodes))
 	}
 	for n, row := range m.problem.Rows {
-		add(position{step: 1, size: solver.NewOption(0, n+1)}, row.Nodes, func(job *problem.AdmittedJob, option solver.Option) bool {
-			return slices.Contains(m.problem.Rows.Counting(option, job.PieceNodes), row)
+		add(position{step: 1, size: solver.NewOption(0, n+1)}, row.Nodes, func(job *problem.AdmittedJob, option solver.Option) int {
+			if int(option.Type) != row.Type {
+				return 0
+			}
+			return row.Count(option, job.PieceNodes)
 		})
 	}
 	if m.problem.Rows == nil {
 		for t, nodes := range m.problem.Capacity {
-			add(position{step: t + 1, size: noSize()}, nodes, everyOption)
+			add(position{step: t + 1, size: noSize()}, nodes, everyNode)
 		}
 	}
 }

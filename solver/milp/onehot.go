@@ -76,7 +76,7 @@ func (m *Model) groupRows() {
 	}
 	addNodes := func(group int) {
 		for _, i := range members[group] {
-			m.addNodes(i, 0, everyOption)
+			m.addNodes(i, 0, everyNode)
 		}
 	}
 	m.addFamily("limit", "limits of groups: sum_i sum_k k x_k <= limit")
@@ -110,7 +110,12 @@ func (m *Model) typeLimitRows(members [][]int) {
 				continue
 			}
 			for _, i := range members[g] {
-				m.addNodes(i, 0, func(_ *problem.AdmittedJob, o solver.Option) bool { return int(o.Type) == on })
+				m.addNodes(i, 0, func(job *problem.AdmittedJob, o solver.Option) int {
+					if int(o.Type) != on {
+						return 0
+					}
+					return everyNode(job, o)
+				})
 			}
 			m.addRow(at(g, on), atMost, float64(limit))
 		}

@@ -261,7 +261,7 @@ func (m *minimums) noNodes() solver.Rows {
 func (j *displaceableJob) addTo(rows solver.Rows, s *solver.Snapshot) {
 	counting := rows.Counting(j.option, s.Jobs[j.index].PieceNodes)
 	for n := range counting {
-		counting[n].Nodes += int(j.option.Nodes)
+		counting[n].Nodes += counting[n].Count(j.option, s.Jobs[j.index].PieceNodes)
 	}
 }
 
@@ -289,11 +289,16 @@ func (m *minimums) fitsBeside(i int, option solver.Option, sizes solver.Rows) bo
 		on := m.places[n].Type
 		free += m.headroom.FreeOfType(on) - sizes.Of(on)[0].Nodes
 	}
+	if free < int(option.Nodes) {
+		return false
+	}
 	taken := sizes.Counting(option, pieceNodes)
 	for n, row := range m.headroom.rows.Counting(option, pieceNodes)[1:] {
-		free = min(free, row.Nodes-taken[1+n].Nodes)
+		if row.Count(option, pieceNodes) > row.Nodes-taken[1+n].Nodes {
+			return false
+		}
 	}
-	return free >= int(option.Nodes)
+	return true
 }
 
 // sort orders the jobs by remaining work and sets sums, once.

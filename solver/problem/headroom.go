@@ -73,7 +73,7 @@ func (r *Headroom) allocate(job Member, option solver.Option, times int) {
 	r.Idle -= nodes
 	counting := r.rows.Counting(option, job.PieceNodes)
 	for n := range counting {
-		counting[n].Nodes -= nodes
+		counting[n].Nodes -= times * counting[n].Count(option, job.PieceNodes)
 	}
 	for g := r.firstGroup(job.Group); g >= 0; g = r.groups[g].Parent {
 		if r.groupFree[g] != NoLimit {
@@ -154,9 +154,18 @@ func (r *Headroom) MaxNodes(job Member, nodeType int) int {
 	rows := r.rows.Of(nodeType)
 	most := min(rows[0].Nodes, r.FreeInGroup(job.Group), r.freeOfTypeInGroup(job.Group, nodeType))
 	for _, row := range rows[1:] {
-		if job.PieceNodes <= 0 || job.PieceNodes >= row.Size { // Allocations below the size do not count.
-			most = min(most, max(row.Nodes, row.Size-1))
+		if job.PieceNodes > 0 && job.PieceNodes < row.Size {
+			break
 		}
+		largest := max(0, row.Nodes)
+		remainder := largest
+		if job.PieceNodes > 0 {
+			remainder %= job.PieceNodes
+		}
+		if remainder < row.Size { // A remainder below the size does not count.
+			largest += row.Size - 1 - remainder
+		}
+		most = min(most, largest)
 	}
 	return most
 }

@@ -165,9 +165,10 @@ func neverFits(s *solver.Snapshot, i int) solver.Warning {
 		has = "no type with as many that it runs on"
 	}
 	if s.Fits(i) {
+		piece, _ := s.Jobs[i].Pieces(s.SmallestSize(i))
 		return solver.Warning{
 			Code: solver.WarningNeverFits, JobID: id,
-			Message: fmt.Sprintf("job %q needs at least %d nodes in pieces of %d; the size limits allow fewer", id, s.SmallestSize(i), s.Jobs[i].Piece(s.SmallestSize(i))),
+			Message: fmt.Sprintf("job %q needs at least %d nodes in pieces of %d; the size limits allow fewer", id, s.SmallestSize(i), piece),
 		}
 	}
 	return solver.Warning{
@@ -188,7 +189,8 @@ func notNested(s *solver.Snapshot) string {
 		places = s.Places(i, places)
 		for n := range places {
 			for _, k := range places[n].AppendSizes(nil) {
-				pieces[places[n].Type] = append(pieces[places[n].Type], s.Jobs[i].Piece(k))
+				largest, remainder := s.Jobs[i].Pieces(k)
+				pieces[places[n].Type] = append(pieces[places[n].Type], largest, max(1, remainder)) // 1 divides all.
 			}
 		}
 	}

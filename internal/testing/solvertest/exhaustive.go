@@ -177,9 +177,8 @@ func (s *search) allocate(i int, c choice, sign int) bool {
 		fits = fits && s.free[t] >= 0
 	}
 	for n, row := range s.problem.Rows {
-		now, pieceNodes := c.options[0], s.problem.Jobs[i].PieceNodes
-		if int(now.Type) == row.Type && int(now.Nodes) >= row.Size && (pieceNodes == 0 || pieceNodes >= row.Size) {
-			s.rows[n] += sign * int(now.Nodes)
+		if now := c.options[0]; int(now.Type) == row.Type {
+			s.rows[n] += sign * countedNodes(s.problem.Jobs[i].PieceNodes, int(now.Nodes), row.Size)
 			fits = fits && s.rows[n] <= row.Nodes
 		}
 	}
@@ -205,4 +204,23 @@ func (s *search) shortfall() float64 {
 		cost += s.problem.QuotaPrice * float64(max(0, s.problem.Groups[g].Floor-used))
 	}
 	return cost
+}
+
+// CountedNodes returns how many nodes of an allocation of a job lie in pieces of at least the given size.
+func CountedNodes(job *solver.Job, nodes, size int) int {
+	return countedNodes(job.PieceNodes, nodes, size)
+}
+
+// countedNodes counts piece by piece.
+func countedNodes(pieceNodes, nodes, size int) (counted int) {
+	for nodes > 0 {
+		piece := nodes
+		if pieceNodes > 0 && pieceNodes < nodes {
+			piece = pieceNodes
+		}
+		if nodes -= piece; piece >= size {
+			counted += piece
+		}
+	}
+	return counted
 }

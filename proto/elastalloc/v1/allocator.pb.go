@@ -1212,11 +1212,12 @@ func (x *Snapshot) GetSizeLimits() []*SizeLimit {
 	return nil
 }
 
-// SizeLimit bounds the number of nodes that large allocations occupy together. A node is the
-// unit of allocation, either a machine or a GPU.
+// SizeLimit bounds the number of nodes that large pieces of allocations occupy together. A node is
+// the unit of allocation, either a machine or a GPU.
 //
-// The piece of an allocation of k nodes is its largest part that must be placed on one machine:
-// min(k, Job.piece_nodes) nodes, or k if piece_nodes is unset. If all piece sizes divide each
+// A piece is a part of an allocation that must be placed on one machine: an allocation consists of
+// as many pieces of Job.piece_nodes nodes as fit into it, and of the remainder, which is a smaller
+// piece. If piece_nodes is unset, the allocation is one piece. If all piece sizes divide each
 // other, the jobs can be placed if and only if the allocation satisfies every limit that the
 // machines imply.
 type SizeLimit struct {
@@ -1224,10 +1225,9 @@ type SizeLimit struct {
 	// Minimum size of the pieces that this limit counts, in nodes. At least 2, because the limit
 	// for size 1 is the capacity of the pool.
 	Size int32 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
-	// Maximum number of nodes that the counted allocations occupy together, including all their
-	// pieces. At least 0.
+	// Maximum number of nodes that the counted pieces have together. At least 0.
 	Nodes int32 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	// Node type whose allocations are counted, one of Snapshot.node_types. Required if the
+	// Node type whose pieces are counted, one of Snapshot.node_types. Required if the
 	// snapshot has several node types. Size limits must be unique per size and node type.
 	NodeType      string `protobuf:"bytes,3,opt,name=node_type,json=nodeType,proto3" json:"node_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1638,8 +1638,9 @@ type Job struct {
 	// 2 on, WARNING_CODE_ETA_RAN_OUT names the job. Finite, at least 0. Defaults to 0.
 	Overrun float64 `protobuf:"fixed64,21,opt,name=overrun,proto3" json:"overrun,omitempty"`
 	// Number of nodes of the largest part of an allocation that must be placed together, for
-	// example the GPUs of one pod if a node is a GPU. Only Snapshot.size_limits use it. At least 1.
-	// Defaults to the whole allocation.
+	// example the GPUs of one pod if a node is a GPU. An allocation that is no multiple has a smaller
+	// piece in addition. Only Snapshot.size_limits use it. At least 1. Defaults to the whole
+	// allocation.
 	PieceNodes *int32 `protobuf:"varint,22,opt,name=piece_nodes,json=pieceNodes,proto3,oneof" json:"piece_nodes,omitempty"`
 	// The last restarts of the job, newest first: for each, how long the job has had nodes since. A
 	// restart is a resize, a move to another node type or a resume, whether a decision caused it or

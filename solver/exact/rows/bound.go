@@ -47,12 +47,26 @@ func product(a, b float64) (high, lost float64) {
 	return high, math.FMA(a, b, -high)
 }
 
-// net returns the value of an option minus the cost of its nodes, as high + low, and this cost.
-func (o *Option) net(price float64) (high, low, cost float64) {
-	cost, lost := product(price, float64(o.Nodes))
+// net returns the value of an option minus the cost of its nodes at unit prices, as high + low, and this cost.
+func (o *Option) net(unit []float64) (high, low, cost float64) {
+	cost, lost := product(unit[o.Row], float64(o.Nodes-o.Remainder))
 	high, low = twoSum(o.Value, -cost)
 	high, low = twoSum(high, low-lost)
+	if o.Remainder > 0 {
+		more, lost := product(unit[o.RemainderRow], float64(o.Remainder))
+		both, rounded := twoSum(high, -more)
+		high, low = twoSum(both, rounded+(low-lost))
+		cost += more
+	}
 	return high, low, cost
+}
+
+// cost returns the approximate cost of the nodes at unit prices.
+func (o *Option) cost(unit []float64) float64 {
+	if o.Remainder == 0 {
+		return unit[o.Row] * float64(o.Nodes)
+	}
+	return unit[o.Row]*float64(o.Nodes-o.Remainder) + unit[o.RemainderRow]*float64(o.Remainder)
 }
 
 // valueOf returns the value of a choice.
@@ -119,7 +133,7 @@ func (t *nets) compute(options []Option, unit []float64, preferred int) {
 	t.highs, t.lows = t.highs[:0], t.lows[:0]
 	t.best, t.maxCost = 0, 0
 	for n := range options {
-		high, low, cost := options[n].net(unit[options[n].Row])
+		high, low, cost := options[n].net(unit)
 		t.highs, t.lows, t.maxCost = append(t.highs, high), append(t.lows, low), max(t.maxCost, cost)
 		if more := t.compare(n, t.best); more > 0 || more == 0 && n == preferred {
 			t.best = n

@@ -45,7 +45,7 @@ func (l *layout) fits(i, n int) bool {
 		return true
 	}
 	for row := l.first(o); row <= int(o.Row); row++ {
-		if int(o.Nodes) > l.left[row]+l.nodesIn(now, row) {
+		if o.upTo(row) > l.left[row]+l.nodesIn(now, row) {
 			return false
 		}
 	}
@@ -136,10 +136,10 @@ func (s *search) smallMoves(r *relaxation, choice []int) []losing {
 	var moves []losing
 	for i, options := range s.Jobs {
 		unit, now := s.unitOf(r.units, i), &options[choice[i]]
-		net := now.Value - unit[now.Row]*float64(now.Nodes)
+		net := now.Value - now.cost(unit)
 		for n := range options {
 			if o := &options[n]; n != choice[i] {
-				moves = append(moves, losing{job: int32(i), option: int32(n), loss: net - o.Value + unit[o.Row]*float64(o.Nodes)})
+				moves = append(moves, losing{job: int32(i), option: int32(n), loss: net - o.Value + o.cost(unit)})
 			}
 		}
 	}

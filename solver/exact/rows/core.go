@@ -324,10 +324,10 @@ func (c *core) expand(n int, from *state) {
 		}
 		copy(c.excess, c.current.excess(from))
 		for row := c.first(&best.Allocation); row <= int(best.Row); row++ {
-			c.excess[row] -= best.Nodes
+			c.excess[row] -= int32(best.upTo(row))
 		}
 		for row := c.first(&o.Allocation); row <= int(o.Row); row++ {
-			c.excess[row] += o.Nodes
+			c.excess[row] += int32(o.upTo(row))
 		}
 		next.tie = from.tie.plus(o.tie)
 		if c.add(n+1, &next, m) && m > 0 {

@@ -22,9 +22,7 @@ func sweeps(classes, options, jobs int) *rapid.Generator[*Problem] {
 					break
 				}
 				o := &p.Jobs[i][fits]
-				for _, row := range rowsOf(p, *o) {
-					free[row] -= int(o.Nodes)
-				}
+				take(p, free, *o)
 				now := p.Current[i]
 				if rapid.IntRange(0, 4).Draw(t, "other") == 0 {
 					now = o.Allocation

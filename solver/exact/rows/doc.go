@@ -4,7 +4,8 @@
 // multiple-choice knapsack with a few capacity constraints.
 //
 // Each type has a row for its capacity, in which all of its nodes count, and one for each size limit.
-// The rows of a type are nested: an option that counts in a row counts in all rows before it. Groups
+// The rows of a type are nested: the nodes that count in a row count in all rows before it. If an option
+// is no multiple of its piece, the remainder counts in fewer rows than its other nodes. Groups
 // bound the nodes of some of the jobs, of all types or of one. Such a bound is a window.
 //
 //	rows.go       the problem, the search, and the upper bound
@@ -30,14 +31,15 @@
 // # Lemmas
 //
 // Only search.prove lowers the bound, and it records the lemma that proves the new bound. In the
-// lemmas, v is the value of an option, k its nodes, N the capacities of the rows, lambda their prices,
-// and Lambda the sum of the prices of the rows in which an option counts. Each capacity is rounded
-// down to a multiple of the greatest common divisor of the nodes of the options, because every choice
-// leaves the remainder idle.
+// lemmas, v is the value of an option, N the capacities of the rows, lambda their prices, and c the cost of
+// an option: the sum over rows of lambda times the nodes of the option that count. It is Lambda k for k nodes
+// that count in the same rows, where Lambda is the sum of the prices of these rows, and a sum of two such
+// products if there is a remainder. Each capacity is rounded down to a multiple of the greatest common divisor
+// of the nodes that count, because every choice leaves the rest idle.
 //
 // "node prices" (bound.go). For all prices lambda >= 0 the value of a legal choice is at most
 //
-//	D = sum over rows of lambda N + sum_i phi_i,   phi_i = max over options (v - Lambda k),
+//	D = sum over rows of lambda N + sum_i phi_i,   phi_i = max over options (v - c),
 //
 // because the nodes that count in a row cost at most as much as its capacity. Rounding: the sums
 // Lambda are rounded, and lambda is the difference of two of them, which is at least 0. Products and
@@ -60,7 +62,7 @@
 // integers of at least 0. Rounding: as in "node prices". Cuts are computed in integers.
 //
 // "core" (bound.go, core.go, beam.go). The value of a choice is D minus its losses, which are at
-// least 0: phi_i - (v - Lambda k) of each job, and lambda for each idle node of each row. A
+// least 0: phi_i - (v - c) of each job, and lambda for each idle node of each row. A
 // choice that loses less than a limit consists of options that each lose less than the limit, and
 // all of them are listed. States are reached job by job. Of two states with the same nodes only the
 // one with the smaller loss is kept. A lower bound on the remaining loss is a sum over rows

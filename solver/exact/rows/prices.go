@@ -84,7 +84,7 @@ func (s *search) sample(size int) (jobs [][]Option, capacity []float64) {
 		jobs[n] = s.Jobs[i]
 		o := &jobs[n][s.choice[i]].Allocation
 		for row := s.first(o); row <= int(o.Row); row++ {
-			capacity[row] += float64(o.Nodes)
+			capacity[row] += float64(o.upTo(row))
 		}
 	}
 	for g, nodes := range s.Capacity {
@@ -182,9 +182,11 @@ func (f *smooth) at(prices []float64, temperature float64) {
 		best, second, at := f.nets(options, f.unitOf(units, i))
 		if best-second > reach*temperature {
 			f.value += best
-			f.gradient[options[at].Row] -= float64(options[at].Nodes)
+			o := &options[at]
+			f.gradient[o.Row] -= float64(o.Nodes - o.Remainder)
+			f.gradient[o.RemainderRow] -= float64(o.Remainder)
 			for _, w := range f.pricedWindowsOf(i) {
-				f.gradient[rows+w] -= float64(f.windows.windows[w].nodesOf(&options[at].Allocation))
+				f.gradient[rows+w] -= float64(f.windows.windows[w].nodesOf(&o.Allocation))
 			}
 		} else {
 			f.share(options, best, temperature)
@@ -302,7 +304,7 @@ func (f *smooth) nets(options []Option, unit []float64) (best, second float64, a
 	best, second = math.Inf(-1), math.Inf(-1)
 	for n := range options {
 		o := &options[n]
-		net := o.Value - unit[o.Row]*float64(o.Nodes)
+		net := o.Value - o.cost(unit)
 		f.net = append(f.net, net)
 		if net > best {
 			best, second, at = net, best, n
@@ -329,7 +331,8 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 		best, second, at := f.nets(options, unit)
 		if best-second > reach*temperature {
 			clear(f.mean)
-			f.mean[options[at].Row] = float64(options[at].Nodes)
+			f.mean[options[at].Row] = float64(options[at].Nodes - options[at].Remainder)
+			f.mean[options[at].RemainderRow] += float64(options[at].Remainder)
 		} else {
 			f.share(options, best, temperature)
 		}
@@ -340,7 +343,7 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 		nearest, most := math.Inf(1), math.Inf(-1)
 		for n, net := range f.net {
 			o, off := &options[n].Allocation, math.Inf(1)
-			if int(o.Nodes) > slices.Min(free[f.first(o):o.Row+1]) {
+			if !f.fits(free, o) {
 				continue
 			}
 			if net >= best-roundingReach*temperature {
@@ -357,25 +360,36 @@ func (f *smooth) round(prices []float64, temperature float64) []int {
 		o := &options[choice[i]].Allocation
 		f.spend(free, i, o, 1)
 		for row := f.first(o); row <= int(o.Row); row++ {
-			ahead[row] += float64(o.Nodes)
+			ahead[row] += float64(o.upTo(row))
 		}
 	}
 	return choice
 }
 
 // share adds a job with several options of positive probability. The mean is the expected number of
-// nodes by last row.
+// nodes by last row, and square that of the product with all nodes of the option.
 func (f *smooth) share(options []Option, best, temperature float64) {
 	clear(f.mean)
 	clear(f.square)
-	sum := 0.0
+	sum, remainders := 0.0, false
 	for n, net := range f.net {
-		if x := (net - best) / temperature; x > -reach {
-			share, nodes := math.Exp(x), float64(options[n].Nodes)
-			sum += share
-			f.mean[options[n].Row] += share * nodes
-			f.square[options[n].Row] += share * nodes * nodes
+		x := (net - best) / temperature
+		if x <= -reach {
+			continue
 		}
+		o, share := &options[n], math.Exp(x)
+		nodes, remainder := float64(o.Nodes), float64(o.Remainder)
+		sum += share
+		f.mean[o.Row] += share * (nodes - remainder)
+		f.square[o.Row] += share * (nodes - remainder) * nodes
+		if remainder > 0 {
+			f.mean[o.RemainderRow] += share * remainder
+			f.square[o.RemainderRow] += share * remainder * nodes
+			remainders = true
+		}
+	}
+	if remainders {
+		f.shareRemainders(options, best, temperature, sum)
 	}
 	f.value += best + temperature*math.Log(sum)
 	for g := range f.mean {
@@ -385,6 +399,19 @@ func (f *smooth) share(options []Option, best, temperature float64) {
 		f.hessian[g][g] += f.square[g] / temperature
 		for h, mean := range f.mean[:g+1] {
 			f.hessian[g][h] -= f.mean[g] * mean / temperature
+		}
+	}
+}
+
+// shareRemainders adds to the Hessian that the remainder of an option and its other nodes depend on each other.
+func (f *smooth) shareRemainders(options []Option, best, temperature, sum float64) {
+	for n, net := range f.net {
+		o := &options[n]
+		if x := (net - best) / temperature; o.Remainder > 0 && x > -reach {
+			both := math.Exp(x) / sum * float64(o.Remainder) * float64(o.Nodes-o.Remainder) / temperature
+			f.hessian[o.Row][o.Row] -= both
+			f.hessian[o.RemainderRow][o.RemainderRow] -= both
+			f.hessian[o.Row][o.RemainderRow] += both
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // Allocation is a number of nodes of one type. They count in the rows of the type up to Row, an index
-// of Problem.Capacity. Both are 0 if Nodes is 0.
+// of Problem.Capacity, but Remainder of them only up to RemainderRow. All are 0 if Nodes is 0.
 type Allocation struct {
-	Type, Row int16
-	Nodes     int32
+	Type, Row, RemainderRow int16
+	Nodes, Remainder        int32
 }
 
 // Option is a possible allocation of a job and its value.
@@ -150,7 +150,7 @@ func (p *Problem) usableNodes() []int {
 		for n := range options {
 			o := &options[n].Allocation
 			for row := p.first(o); row <= int(o.Row); row++ {
-				for rest := int(o.Nodes); rest != 0; { // Euclid
+				for rest := o.upTo(row); rest != 0; { // Euclid
 					divisors[row], rest = rest, divisors[row]%rest
 				}
 			}
@@ -232,18 +232,36 @@ func (p *Problem) first(o *Allocation) int {
 	return p.First[o.Type]
 }
 
+// upTo returns the number of nodes that count in a row of the type up to Row.
+func (o *Allocation) upTo(row int) int {
+	if row > int(o.RemainderRow) {
+		return int(o.Nodes - o.Remainder)
+	}
+	return int(o.Nodes)
+}
+
 // nodesIn returns the number of nodes of an allocation that count in a row.
 func (p *Problem) nodesIn(o *Allocation, row int) int {
 	if row < p.first(o) || row > int(o.Row) {
 		return 0
 	}
-	return int(o.Nodes)
+	return o.upTo(row)
+}
+
+// fits reports whether an allocation fits into the free nodes of each row.
+func (p *Problem) fits(free []int, o *Allocation) bool {
+	for row := p.first(o); row <= int(o.Row); row++ {
+		if o.upTo(row) > free[row] {
+			return false
+		}
+	}
+	return true
 }
 
 // spend subtracts a multiple of an allocation from the free nodes of each row.
 func (p *Problem) spend(free []int, o *Allocation, times int) {
 	for row := p.first(o); row <= int(o.Row); row++ {
-		free[row] -= times * int(o.Nodes)
+		free[row] -= times * o.upTo(row)
 	}
 }
 
@@ -305,7 +323,7 @@ func (s *search) improve(choice []int, r *relaxation) {
 	fits := func(i int, o *Option) bool {
 		now := &s.Jobs[i][choice[i]].Allocation
 		for row := s.first(&o.Allocation); row <= int(o.Row); row++ {
-			if int(o.Nodes) > free[row]+s.nodesIn(now, row) {
+			if o.upTo(row) > free[row]+s.nodesIn(now, row) {
 				return false
 			}
 		}

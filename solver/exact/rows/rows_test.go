@@ -61,9 +61,7 @@ func problems(jobs, options int) *rapid.Generator[*Problem] {
 				of, fitting = append(of, option(0, 0, value.Draw(t, "nothing"))), []int{len(of)}
 			}
 			start := rapid.SampledFrom(fitting).Draw(t, "start")
-			for _, row := range rowsOf(p, of[start]) {
-				free[row] -= int(of[start].Nodes)
-			}
+			take(p, free, of[start])
 			p.Jobs, p.Start = append(p.Jobs, of), append(p.Start, start)
 			p.Current = append(p.Current, rapid.SampledFrom(of).Draw(t, "now").Allocation)
 		}
@@ -95,41 +93,60 @@ func drawOption(t *rapid.T, p *Problem, value *rapid.Generator[float64]) Option 
 	if p.First != nil {
 		o.Type = int16(slices.IndexFunc(append(slices.Clone(p.First[1:]), len(p.Capacity)), func(next int) bool { return row < next }))
 	}
-	most := p.Capacity[row]
-	for _, row := range rowsOf(p, o) {
-		most = min(most, p.Capacity[row])
-	}
-	if o.Nodes = int32(rapid.IntRange(0, most).Draw(t, "nodes")); o.Nodes == 0 {
+	rows := p.Capacity[firstRow(p, o) : row+1]
+	if o.Nodes = int32(rapid.IntRange(0, slices.Min(rows)).Draw(t, "nodes")); o.Nodes == 0 {
 		o.Allocation = Allocation{}
+	} else if outer := rapid.IntRange(0, len(rows)-1).Draw(t, "rows of the remainder"); outer > 0 {
+		o.RemainderRow = int16(firstRow(p, o) + outer - 1)
+		o.Remainder = int32(rapid.IntRange(0, slices.Min(rows[:outer])-int(o.Nodes)).Draw(t, "remainder"))
+		o.Nodes += o.Remainder
 	}
 	o.Value = value.Draw(t, "value")
 	return o
 }
 
-// rowsOf returns the rows in which an option counts.
-func rowsOf(p *Problem, o Option) (rows []int) {
-	first := int(o.Type)
-	if p.First != nil {
-		first = p.First[o.Type]
+// firstRow returns the first row of the type of an option.
+func firstRow(p *Problem, o Option) int {
+	if p.First == nil {
+		return int(o.Type)
 	}
-	for row := range p.Capacity {
-		if row >= first && row <= int(o.Row) {
-			rows = append(rows, row)
-		}
+	return p.First[o.Type]
+}
+
+// usage returns how many nodes of an option count in each row.
+func usage(p *Problem, o Option) []int {
+	nodes := make([]int, len(p.Capacity))
+	for row := firstRow(p, o); row <= int(o.Row); row++ {
+		nodes[row] = int(o.Nodes - o.Remainder)
 	}
-	return rows
+	for row := firstRow(p, o); row <= int(o.RemainderRow); row++ {
+		nodes[row] += int(o.Remainder)
+	}
+	return nodes
+}
+
+// take subtracts an option from the free nodes of its rows.
+func take(p *Problem, free []int, o Option) {
+	for row, nodes := range usage(p, o) {
+		free[row] -= nodes
+	}
 }
 
 // fits reports whether an option fits into the free nodes of its rows.
 func fits(p *Problem, free []int, o Option) bool {
-	return !slices.ContainsFunc(rowsOf(p, o), func(row int) bool { return int(o.Nodes) > free[row] })
+	for row, nodes := range usage(p, o) {
+		if nodes > 0 && nodes > free[row] {
+			return false
+		}
+	}
+	return true
 }
 
 // costOf returns the cost of the nodes of an option at the prices of all of its rows.
 func costOf(p *Problem, o Option, prices []*big.Rat) *big.Rat {
 	cost := new(big.Rat)
-	for _, row := range rowsOf(p, o) {
-		cost.Add(cost, new(big.Rat).Mul(prices[row], rat(float64(o.Nodes))))
+	for row, nodes := range usage(p, o) {
+		cost.Add(cost, new(big.Rat).Mul(prices[row], rat(float64(nodes))))
 	}
 	return cost
 }
@@ -168,9 +185,7 @@ func eachChoice(p *Problem, visit func(choice []int)) {
 		for n, o := range p.Jobs[i] {
 			if fits(p, free, o) {
 				rest := slices.Clone(free)
-				for _, row := range rowsOf(p, o) {
-					rest[row] -= int(o.Nodes)
-				}
+				take(p, rest, o)
 				at[i] = n
 				try(i+1, rest)
 			}
@@ -302,7 +317,7 @@ func TestLargestNodes(t *testing.T) {
 		}
 		for i, options := range p.Jobs {
 			for n := range options {
-				options[n].Nodes *= int32(scale)
+				options[n].Nodes, options[n].Remainder = options[n].Nodes*int32(scale), options[n].Remainder*int32(scale)
 				if k := options[n].Nodes; k > 0 && n != p.Start[i] && int(k) < p.Capacity[options[n].Type] && rapid.Bool().Draw(t, "one more") {
 					options[n].Nodes++
 				}

@@ -31,9 +31,14 @@ func limited(r *rand.Rand) *Problem {
 			for range 1 + r.IntN(3) {
 				row := first + r.IntN(end-first)
 				nodes := 1 + r.IntN(max(1, min(6, p.Capacity[row])))
-				if nodes <= p.Capacity[row] {
-					options = append(options, Option{Allocation{Type: int16(g), Row: int16(row), Nodes: int32(nodes)}, r.Float64() * float64(1+nodes)})
+				if nodes > p.Capacity[row] {
+					continue
 				}
+				o := Allocation{Type: int16(g), Row: int16(row), RemainderRow: int16(row), Nodes: int32(nodes)}
+				if row > first && nodes > 1 && r.IntN(2) == 0 {
+					o.RemainderRow, o.Remainder = int16(first+r.IntN(row-first)), int32(1+r.IntN(nodes-1))
+				}
+				options = append(options, Option{o, r.Float64() * float64(1+nodes)})
 			}
 		}
 		p.Jobs, p.Current, p.Start = append(p.Jobs, options), append(p.Current, Allocation{}), append(p.Start, 0)
@@ -68,7 +73,11 @@ func TestRowPrices(t *testing.T) {
 				for _, o := range options {
 					net := o.Value
 					for row := p.First[o.Type]; row <= int(o.Row); row++ {
-						net -= prices[row] * float64(o.Nodes)
+						nodes := o.Nodes
+						if row > int(o.RemainderRow) {
+							nodes -= o.Remainder
+						}
+						net -= prices[row] * float64(nodes)
 					}
 					most = max(most, net)
 				}

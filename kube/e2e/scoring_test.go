@@ -23,7 +23,7 @@ import (
 
 var scoringJobs = flag.Int("scoring", 0, "number of jobs of TestSchedulerScoring, 0 to skip it")
 
-// schedulerConfig has a profile per pool of TestSchedulerScoring: the default, and the one of docs/schedulers/kubernetes.md.
+// schedulerConfig has a profile per pool of TestSchedulerScoring: the default, and the one of docs/operators/kubernetes-controller.md.
 const schedulerConfig = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

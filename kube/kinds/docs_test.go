@@ -57,8 +57,8 @@ func TestVersions(t *testing.T) {
 			t.Errorf("TestVersions has no row of the operator of a %s", name)
 		}
 	}
-	if !strings.Contains(read(t, "docs/schedulers/kubernetes.md"), "\n"+table+"\n") {
-		t.Errorf("docs/schedulers/kubernetes.md lacks the table\n%s", table)
+	if !strings.Contains(read(t, "docs/reference/kubernetes.md"), "\n"+table+"\n") {
+		t.Errorf("docs/reference/kubernetes.md lacks the table\n%s", table)
 	}
 }
 

@@ -35,7 +35,7 @@ type Kind struct {
 	read func(job, related *unstructured.Unstructured, unit corev1.ResourceName) (Shape, error)
 }
 
-// Support documents how jobs of a kind are resized. Table prints it for docs/schedulers/kubernetes.md.
+// Support documents how jobs of a kind are resized. Table prints it for docs/reference/kubernetes.md.
 type Support struct {
 	Versions string // tested versions
 	Size     string // fields that set the size
@@ -137,7 +137,7 @@ func All() []Kind {
 				Size:     "`parallelism` and `completions`, equal; the highest indexes go first",
 				Pause:    "`suspend`",
 				Smallest: "the minimum that `successPolicy`, `maxFailedIndexes` and the `minCount` of a gang need",
-				Fixed:    "some of its indexes have succeeded or failed for good, or the API server refuses it as a [gang](#other-schedulers)",
+				Fixed:    "some of its indexes have succeeded or failed for good, or the API server refuses it as a [gang](#gangs)",
 
 				managedBy: managedBy, controller: batchv1.JobControllerName,
 			},

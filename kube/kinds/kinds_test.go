@@ -496,11 +496,11 @@ func TestManagedBy(t *testing.T) {
 // TestTable: the table of the documentation is that of the code.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/schedulers/kubernetes.md")
+	page, err := os.ReadFile("../../docs/reference/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "\n"+kinds.Table()+"\n") {
-		t.Errorf("docs/schedulers/kubernetes.md lacks the table\n%s", kinds.Table())
+		t.Errorf("docs/reference/kubernetes.md lacks the table\n%s", kinds.Table())
 	}
 }

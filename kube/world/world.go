@@ -145,7 +145,7 @@ type Usage struct {
 // Reason is the reason why a job is pinned, as events and metrics name it.
 type Reason string
 
-// The reasons why jobs are pinned. docs/schedulers/kubernetes.md describes them.
+// The reasons why jobs are pinned. docs/reference/kubernetes.md describes them.
 const (
 	BadAnnotations Reason = "BadAnnotations"
 	Paused         Reason = "Paused"

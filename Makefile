@@ -166,6 +166,13 @@ check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,prot
 breaking: $(call stamp,buf) ## Fail where the API breaks what the last release promised.
 	scripts/breaking.sh $(TOOLS)/buf
 
+# The browser of `make pictures`. The tests compare the page with the one that the picture was made of.
+CHROMIUM ?= chromium
+
+.PHONY: pictures
+pictures: ## Make the picture of the status page in the documentation, with the browser CHROMIUM.
+	$(GO) test -count=1 -run '^TestPicture$$' ./server/internal/status -browser=$(CHROMIUM)
+
 .PHONY: prometheus
 prometheus: ## Install Prometheus into .tools, for tests (Debian, Ubuntu).
 	scripts/prometheus.sh

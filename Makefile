@@ -166,6 +166,11 @@ check-generated: $(call stamp,buf) $(call stamp,protoc-gen-go) $(call stamp,prot
 breaking: $(call stamp,buf) ## Fail where the API breaks what the last release promised.
 	scripts/breaking.sh $(TOOLS)/buf
 
+.PHONY: site
+site: ## Build the documentation as a static site into bin/site and check its links (Debian, Ubuntu).
+	rm -rf bin/site
+	scripts/site.sh bin/site
+
 # The browser of `make pictures`. The tests compare the page with the one that the picture was made of.
 CHROMIUM ?= chromium
 

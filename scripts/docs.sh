@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the programs that the commands of the documentation need and that are missing
-# (Debian, Ubuntu), for make docs. It runs as root or through sudo.
+# (Debian, Ubuntu), for make docs and make site. It runs as root or through sudo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=docs
@@ -13,6 +13,7 @@ need jq jq
 need zstdcat zstd
 need curl curl
 need openssl openssl
+need hugo hugo
 need slurmctld slurmctld
 need slurmd slurmd
 need scontrol slurm-client

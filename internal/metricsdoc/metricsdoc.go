@@ -12,8 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// row is a line of a table: a metric, its type, its labels and what it means.
-var row = regexp.MustCompile("(?m)^\\| `(elastalloc_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| [^|]+ \\|$")
+// row is a line of a table: a metric, its type, its labels, what it means and its alerts, if any.
+var row = regexp.MustCompile("(?m)^\\| `(elastalloc_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| [^|]+ \\| (?:Elastalloc[A-Za-z, ]+ )?\\|$")
 
 // label is a label in a row, `name` or `name`: value, value.
 var label = regexp.MustCompile("^`([a-z_]+)`(?:: (.+))?$")

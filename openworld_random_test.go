@@ -445,7 +445,7 @@ func (w *randomWorld) checkAlone(to []place) error {
 const resizePrice = 75
 
 // checkRestarts returns an error if a job has more restarts within a window than the theorem of
-// docs/explanation/sequences.md allows, or has had nodes for longer than it allows.
+// docs/proofs/sequences.md allows, or has had nodes for longer than it allows.
 func (w *randomWorld) checkRestarts(j *worldJob) error {
 	if w.forgets || j.reported == 0 {
 		return nil
@@ -807,7 +807,7 @@ const (
 //
 //  1. every allocation is legal and fits the pool, the group limits and the size limits,
 //  2. no decision grows, moves or pauses a job that has used its restart budget, except if nodes are lost,
-//  3. each job has at most the restarts, and needs at most the time with nodes, that docs/explanation/sequences.md proves,
+//  3. each job has at most the restarts, and needs at most the time with nodes, that docs/proofs/sequences.md proves,
 //  4. no job waits next to idle nodes that fit, and a job that is alone grows, also if its estimate has run out, and
 //  5. every job completes after the last arrival.
 func TestRandomOpenWorlds(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 const minError = 0.1 * math.Sqrt2
 
 // TestSequenceOfDecisions runs closed loops, each with a fixed set of jobs on a fixed pool until
-// all jobs that fit have completed, and checks every step of the proof in docs/explanation/sequences.md and
+// all jobs that fit have completed, and checks every step of the proof in docs/proofs/sequences.md and
 // the bounds on resizes and lost time. The test computes the quantities of
 // the bounds from the jobs. Only c_i and the change costs are results of the solver.
 func TestSequenceOfDecisions(t *testing.T) {
@@ -465,7 +465,7 @@ func agingRate(a, m float64) float64 {
 	return a * max(0, steepest*(1+1e-4)-1)
 }
 
-// TestAgingRate checks the figures of docs/explanation/sequences.md.
+// TestAgingRate checks the figures of docs/proofs/sequences.md.
 func TestAgingRate(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[float64]float64{4: 1.4, 10: 2.4, 40: 3.9, 200: 5.7, 1000: 7.2} {

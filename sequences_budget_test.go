@@ -9,7 +9,7 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// TestRestartsWithinBudget checks the lemma of docs/explanation/sequences.md on restart budgets. It visits all states that one
+// TestRestartsWithinBudget checks the lemma of docs/proofs/sequences.md on restart budgets. It visits all states that one
 // job can reach, whatever the decisions are, and compares the largest number of restarts
 // within 12 restart times of its time with nodes with the bound: B + S - 1 for S legal sizes, and S more for each
 // pause of the job against its budget.

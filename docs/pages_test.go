@@ -58,7 +58,7 @@ var (
 func pages(t *testing.T) []page {
 	t.Helper()
 	var found []page
-	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/*/*.md", "deploy/*.md"} {
+	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/*/*.md", "deploy/*.md", "cmd/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("%s matches %v, %v", pattern, names, err)

@@ -14,7 +14,7 @@ command -v hugo >/dev/null || install_packages hugo
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Hugo takes a comment at the begin of a file for metadata, and _index.md is its name of README.md.
-git ls-files -z README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'docs/*.png' 'deploy/runbook*.md' |
+git ls-files -z README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' 'docs/*.png' 'deploy/runbook*.md' 'cmd/*.md' |
   while IFS= read -r -d '' file; do
     copy=$work/content/${file/%README.md/_index.md}
     mkdir -p "$(dirname "$copy")"

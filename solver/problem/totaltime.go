@@ -300,7 +300,7 @@ func (m *totalTime) weight(job *solver.Job) float64 {
 
 // agingRestarts and paybackRestarts are the minimums of Aging and Payback in restart times of a job.
 // With smaller values, jobs would be paused and resumed faster than they train.
-// docs/explanation/sequences.md derives both.
+// docs/proofs/sequences.md derives both.
 const (
 	agingRestarts   = 100
 	paybackRestarts = 4

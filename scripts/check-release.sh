@@ -25,16 +25,25 @@ diff --recursive "$work/one.out" "$work/folder.out" || fail 'two builds of the s
 cd "$work/one.out"
 sha256sum --check --quiet --strict SHA256SUMS
 archive=$(ls elastalloc_*_"$(go env GOOS)_$(go env GOARCH)".tar.gz)
-tar --extract --gzip --file "$archive"
+folder=$(basename "$archive" .tar.gz)
+mkdir "$work/empty"
+tar --extract --gzip --file "$archive" --directory "$work/empty"
+cd "$work/empty/$folder"
+# As on a machine without a toolchain: nothing of this one's environment, and no program in reach.
+alone() { env -i PATH=/nonexistent HOME="$work/empty" "./$@"; }
 for program in elastalloc elastalloc-lab elastalloc-controller; do
-  file=$(basename "$archive" .tar.gz)/$program
-  [ -x "$file" ] || fail "$archive has no $program"
-  ! ldd "$file" >/dev/null 2>&1 || fail "$program is not static"
-  "$file" --version
+  [ -x "$program" ] || fail "$archive has no $program"
+  ! ldd "$program" >/dev/null 2>&1 || fail "$program is not static"
+  alone "$program" --version
 done
-for file in LICENSE NOTICE THIRD_PARTY_LICENSES man/man1/elastalloc{,-lab}.1; do
-  [ -s "$(basename "$archive" .tar.gz)/$file" ] || fail "$archive has no $file"
+alone elastalloc allocate -f examples/busy.json | grep '^decided by' || fail 'the unpacked elastalloc does not decide'
+for file in LICENSE NOTICE THIRD_PARTY_LICENSES man/man1/elastalloc{,-lab}.1 completions/elastalloc{,-lab}.{bash,zsh,fish} \
+  deploy/systemd/elastalloc.service $(sed -n '/--from/d; s/^COPY \(.*\) [^ ]*$/\1/p' deploy/Dockerfile.release); do
+  [ -s "$file" ] || fail "$archive has no $file"
 done
+bash -n completions/elastalloc.bash completions/elastalloc-lab.bash
+cd "$work/one.out"
+tar --list --gzip --file elastalloc_*_docs.tar.gz | grep -q '/docs/start/quickstart.html$' || fail 'there is no documentation'
 for chart in *.tgz; do
   "$HELM" show all "$chart" >/dev/null || fail "$chart cannot be read as a chart"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what a release consists of, in a folder that must not exist: for each platform
-# an archive of the static binaries, the charts, the Python wheel, a bill of materials
-# and the checksums. The same commit gives the same bytes, anywhere.
+# an archive of the static binaries and what their installation needs, the charts, the Python
+# wheel, the documentation as a static site, a bill of materials and the checksums. The same commit gives the same bytes, anywhere.
 #
 #   scripts/release.sh FOLDER
 #
@@ -39,10 +39,17 @@ build() { # folder
   (cd kube && go build -buildvcs=true -trimpath -ldflags '-s -w' -o "$1/" ./cmd/elastalloc-controller)
 }
 
-# The manual pages are the same on every platform.
-mkdir -p "$work/man/man1"
+# The manual pages, the completions and the files to install are the same on every platform.
+mkdir -p "$work"/{man/man1,completions}
 go run ./cmd/elastalloc man "$work/man/man1"
 (cd lab && go run ./cmd/elastalloc-lab man "$work/man/man1")
+
+for shell in bash zsh fish; do
+  go run ./cmd/elastalloc completion $shell >"$work/completions/elastalloc.$shell"
+  (cd lab && go run ./cmd/elastalloc-lab completion $shell >"$work/completions/elastalloc-lab.$shell")
+done
+cp --parents deploy/{Dockerfile.release,runbook.md,runbook-controller.md} deploy/systemd/elastalloc.service deploy/prometheus/prometheus.yml \
+  deploy/helm/elastalloc*/files/* examples/busy.json "$work"
 
 scripts/notice.sh texts cmd/elastalloc lab/cmd/elastalloc-lab kube/cmd/elastalloc-controller >"$work/THIRD_PARTY_LICENSES"
 
@@ -57,7 +64,7 @@ for platform in $platforms; do
   name=elastalloc_${version#v}_${GOOS}_$GOARCH
   mkdir "$work/$name"
   mv "$work/bin"/* "$work/$name"
-  cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work"/{man,THIRD_PARTY_LICENSES} "$work/$name"
+  cp --recursive LICENSE NOTICE README.md CHANGELOG.md "$work"/{man,completions,deploy,examples,THIRD_PARTY_LICENSES} "$work/$name"
   env -u GOOS -u GOARCH scripts/sbom.sh elastalloc "$work/$name"/elastalloc{-controller,-lab,} >"$out/$name.sbom.json"
   pack "$out/$name.tar.gz" "$work" "$name"
 done
@@ -81,6 +88,9 @@ for package in "$work"/charts/*.tgz; do
 done
 
 scripts/python.sh "$out"
+
+scripts/site.sh "$work/elastalloc_${version#v}_docs"
+pack "$out/elastalloc_${version#v}_docs.tar.gz" "$work" "elastalloc_${version#v}_docs"
 
 cd "$out"
 sha256sum -- * >"$work/SHA256SUMS"

@@ -44,6 +44,12 @@ type ScenarioResult struct {
 	// ChangedJobIDs are the ids of the jobs whose nodes differ from the base decision. A missing job
 	// counts as a job without nodes. Jobs of the base decision precede new jobs.
 	ChangedJobIDs []string
+	// Benefit is how much more the allocations are worth than those of the base decision, to the jobs of both
+	// snapshots, in units of the objective of the request. Both are valued by one rule, with the jobs of the
+	// unchanged snapshot and the larger of both numbers of nodes. It includes the cost of resizes. It is nil if
+	// there is no decision, for ObjectiveProgress, and if a job gets a size that the unchanged snapshot does not
+	// allow it.
+	Benefit *float64
 	// Err is nil, an *InvalidError or an error that wraps context.DeadlineExceeded.
 	Err error
 }

@@ -44,9 +44,14 @@ horizon. New submissions and later decisions are not considered.`,
 			sent.Options.IncludePlan = true
 		}
 		response, err := allocator.Allocate(cmd.Context(), sent)
-		return result{response, response.GetReport(), func(screen cli.Screen) (string, error) {
-			return decisionText(request, response, screen)
-		}}, f.requestError(cmd.Context(), err)
+		if err != nil {
+			return result{}, f.requestError(cmd.Context(), err)
+		}
+		d, err := newDecisionView(request, response)
+		if err != nil {
+			return result{}, cli.Failed(err)
+		}
+		return result{response, response.GetReport(), d.list, func(screen cli.Screen) (string, error) { return d.text(screen), nil }}, nil
 	})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if example {
@@ -57,6 +62,7 @@ horizon. New submissions and later decisions are not considered.`,
 	}
 	f.add(command)
 	f.addOptions(command, 0)
+	f.addList(command, decisionColumns())
 	command.Flags().BoolVar(&plan, "plan", false, "show the plan over the horizon")
 	command.Flags().BoolVar(&certificate, "certificate", false, "return the certificate for elastalloc audit, with -o json")
 	command.Flags().BoolVar(&example, "example", false, "print a small example request and exit")

@@ -29,17 +29,20 @@ import (
 type decideFlags struct {
 	file, output, unit string
 	remote             remoteFlags
+	// sort and limit arrange the list of a result.
+	sort  string
+	limit int
 	// options is the flags for the options of a request. It is nil for commands without them.
 	options *optionFlags
 	// read reads the request. If it is nil, the request is read from file.
 	read func(*cobra.Command) (*elastallocv1.AllocateRequest, error)
 }
 
-// add adds the flags to a command that prints tables, JSON and other formats.
+// add adds the flags to a command that prints tables, JSON, CSV and other formats.
 func (f *decideFlags) add(command *cobra.Command, formats ...string) {
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &f.file}, "file", "f", "request in protojson, - for standard input")
-	cli.AddOutput(flags, &f.output, formats...)
+	cli.AddOutput(flags, &f.output, append([]string{outputCSV}, formats...)...)
 	cli.AddUnit(flags, &f.unit)
 	cli.CompleteFiles(command, "json", "file")
 	f.remote.add(flags)
@@ -51,6 +54,8 @@ type result struct {
 	message proto.Message // the response
 	// report is the report of the decision. It is nil if there is none.
 	report *elastallocv1.SolveReport
+	// list is the rows of CSV. format shows them in the same order.
+	list *list
 	// format formats the response for a screen.
 	format func(cli.Screen) (string, error)
 }
@@ -91,9 +96,14 @@ func (f *decideFlags) run(
 		if f.output == cli.OutputJSON {
 			return cli.Failed(writeJSON(out, decided.message, protojson.MarshalOptions{EmitDefaultValues: true}))
 		}
+		decided.list.arrange(f.sort, f.limit)
 		screen := cli.ScreenFor(out, env)
 		screen.Unit = f.unit
-		formatted, err := decided.format(screen)
+		format := decided.format
+		if f.output == outputCSV {
+			format = func(cli.Screen) (string, error) { return decided.list.csv() }
+		}
+		formatted, err := format(screen)
 		if err == nil {
 			_, err = io.WriteString(out, formatted)
 		}

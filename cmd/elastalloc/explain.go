@@ -68,17 +68,19 @@ gets. The higher the block after a size, the larger its loss of the objective.`,
 			if explained != nil {
 				origin = describeDecision(explained)
 				warnOfOthers(cmd, explained, response.GetDecision())
-				if f.output == cli.OutputJSON {
+				if f.output != cli.OutputTable {
 					fmt.Fprint(cmd.ErrOrStderr(), origin)
 				}
 			}
-			return result{response, response.GetDecision().GetReport(), func(screen cli.Screen) (string, error) {
-				return origin + explanationsText(request, response, len(jobs) > 0, screen), nil
+			l := explainList(request, response)
+			return result{response, response.GetDecision().GetReport(), l, func(screen cli.Screen) (string, error) {
+				return origin + explanationsText(request, response, l, len(jobs) > 0, screen), nil
 			}}, nil
 		}),
 	}
 	f.add(command)
 	f.addOptions(command, analysisBudget)
+	f.addList(command, explainColumns())
 	decisionTime.Add(command.Flags())
 	command.MarkFlagsOneRequired("file", "recording")
 	command.MarkFlagsMutuallyExclusive("file", "recording")
@@ -138,8 +140,32 @@ func warnOfOthers(cmd *cobra.Command, e *recording.Entry, again *elastallocv1.Al
 	}
 }
 
-// explanationsText returns the explanations of jobs, in detail or with one line per job.
-func explanationsText(request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, detailed bool, screen cli.Screen) string {
+// explainColumns are the columns of the list of explain.
+func explainColumns() []string {
+	return []string{"job_id", "current_nodes", "nodes", "why", "text"}
+}
+
+func explainList(request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse) *list {
+	current := currentNodes(request)
+	return newList(explainColumns(), len(response.GetJobs()), func(i int) []string {
+		job := response.GetJobs()[i]
+		return []string{job.GetJobId(), number(current[job.GetJobId()]), number(job.GetNodes()), cli.EnumName(job.GetWhy()), job.GetText()}
+	})
+}
+
+// currentNodes returns the current nodes of the jobs of a request, by id.
+func currentNodes(request *elastallocv1.AllocateRequest) map[string]int32 {
+	current := make(map[string]int32)
+	for _, job := range request.GetSnapshot().GetJobs() {
+		current[job.GetId()] = job.GetCurrentNodes()
+	}
+	return current
+}
+
+// explanationsText returns the explanations of the jobs of a list, in detail or with one line per job.
+func explanationsText(
+	request *elastallocv1.AllocateRequest, response *elastallocv1.ExplainResponse, l *list, detailed bool, screen cli.Screen,
+) string {
 	if len(response.GetJobs()) == 0 {
 		return "The snapshot has no jobs.\n"
 	}
@@ -148,24 +174,23 @@ func explanationsText(request *elastallocv1.AllocateRequest, response *elastallo
 		changes[a.GetJobId()] = a
 	}
 	if detailed {
-		texts := make([]string, len(response.GetJobs()))
-		for i, job := range response.GetJobs() {
-			texts[i] = explanationText(job, changes[job.GetJobId()].GetNodeType(), objectiveOf(request).Unit.Name, screen)
+		texts := make([]string, len(l.order))
+		for n, i := range l.order {
+			job := response.GetJobs()[i]
+			texts[n] = explanationText(job, changes[job.GetJobId()].GetNodeType(), objectiveOf(request).Unit.Name, screen)
 		}
-		return strings.Join(texts, "\n")
+		return strings.Join(texts, "\n") + l.note()
 	}
-	current := make(map[string]int32)
-	for _, job := range request.GetSnapshot().GetJobs() {
-		current[job.GetId()] = job.GetCurrentNodes()
-	}
+	current := currentNodes(request)
 	t := screen.NewTable()
 	t.Clipped[0] = true
 	t.AddRow(screen.Bold, "JOB", "NODES", "WHY", "SIZES")
-	for _, job := range response.GetJobs() {
+	for _, i := range l.order {
+		job := response.GetJobs()[i]
 		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), job.GetJobId(),
 			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job, changes[job.GetJobId()].GetNodeType()))
 	}
-	return t.String() + "\nFor the details of a job, use --job ID.\n"
+	return t.String() + l.note() + "\nFor the details of a job, use --job ID.\n"
 }
 
 // maxLoss returns the largest loss of the sizes of a job.
@@ -200,7 +225,7 @@ func sizesBar(job *elastallocv1.JobExplanation, nodeType string) string {
 // size.
 func explanationText(job *elastallocv1.JobExplanation, nodeType, unit string, screen cli.Screen) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(cli.Clip(job.GetJobId(), 60)+": "+words(job.GetWhy())), screen.Wrap(job.GetText()))
+	fmt.Fprintf(&b, "%s\n%s\n", screen.Bold.Paint(screen.Clip(job.GetJobId()+": "+words(job.GetWhy()))), screen.Wrap(job.GetText()))
 	if len(job.GetSizes()) > 0 {
 		const width = 40
 		largest := maxLoss(job)

@@ -24,12 +24,29 @@ whose options are ignored.`,
 		RunE: f.run(env, func(cmd *cobra.Command, request *elastallocv1.AllocateRequest, allocator allocator) (result, error) {
 			snapshot := request.GetSnapshot()
 			response, err := allocator.FillIdle(cmd.Context(), &elastallocv1.FillIdleRequest{Snapshot: snapshot})
-			return result{message: response, format: func(screen cli.Screen) (string, error) {
-				return fillText(snapshot, response, screen)
-			}}, f.requestError(cmd.Context(), err)
+			if err != nil {
+				return result{}, f.requestError(cmd.Context(), err)
+			}
+			l, err := fillList(snapshot, response)
+			if err != nil {
+				return result{}, cli.Failed(err)
+			}
+			return result{message: response, list: l, format: func(screen cli.Screen) (string, error) {
+				return fillText(snapshot, response, l, screen), nil
+			}}, nil
 		}),
 	}
 	f.add(command)
+	f.addList(command, changeColumns())
 	cli.MarkRequired(command, "file")
 	return command
+}
+
+// fillList returns the list of fill-idle. It returns an error if the jobs of a request and its response differ.
+func fillList(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse) (*list, error) {
+	jobs, allocations := snapshot.GetJobs(), response.GetAllocations()
+	if err := checkCount(snapshot, allocations); err != nil {
+		return nil, err
+	}
+	return newList(changeColumns(), len(allocations), func(i int) []string { return allocationValues(jobs[i], allocations[i]) }), nil
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,9 +50,10 @@ chart then shows the 80% intervals of the times.`,
 				sent.Until = durationpb.New(until)
 			}
 			response, err := allocator.Forecast(cmd.Context(), &sent)
-			return result{message: response, format: func(screen cli.Screen) (string, error) {
+			l := forecastList(response)
+			return result{message: response, list: l, format: func(screen cli.Screen) (string, error) {
 				if f.output == cli.OutputTable {
-					return forecastText(response, screen), nil
+					return forecastText(response, l, screen), nil
 				}
 				return drawForecast(request.GetSnapshot().GetId(), f.unit, response, f.output == outputHTML)
 			}}, f.requestError(cmd.Context(), err)
@@ -58,6 +61,7 @@ chart then shows the 80% intervals of the times.`,
 	}
 	f.add(command, outputSVG, outputHTML)
 	f.addOptions(command, analysisBudget)
+	f.addList(command, forecastColumns())
 	cli.MarkRequired(command, "file")
 	flags := command.Flags()
 	flags.DurationVar(&cadence, "cadence", 0, "time between two decisions (default the step of the horizon)")
@@ -117,19 +121,43 @@ func between(low, high *durationpb.Duration) string {
 	return when(low) + "–" + when(high)
 }
 
-// forecastText returns a table with a Gantt chart.
-func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) string {
+// forecastColumns are the columns of the list of forecast.
+func forecastColumns() []string {
+	return []string{"job_id", "start_s", "start_low_s", "start_high_s", "end_s", "end_low_s", "end_high_s", "resizes"}
+}
+
+func forecastList(response *elastallocv1.ForecastResponse) *list {
+	return newList(forecastColumns(), len(response.GetJobs()), func(i int) []string {
+		job := response.GetJobs()[i]
+		row := []string{job.GetJobId()}
+		for _, t := range []*durationpb.Duration{
+			job.GetStart(), job.GetStartLow(), job.GetStartHigh(), job.GetEnd(), job.GetEndLow(), job.GetEndHigh(),
+		} {
+			value := ""
+			if t != nil {
+				value = seconds(t.AsDuration())
+			}
+			row = append(row, value)
+		}
+		return append(row, number(job.GetResizes()))
+	})
+}
+
+// forecastText returns a table of the jobs of a list with a Gantt chart.
+func forecastText(response *elastallocv1.ForecastResponse, l *list, screen cli.Screen) string {
 	g := newGantt(response)
 	t := screen.NewTable()
 	t.Clipped[0] = true
 	header := []string{"JOB", "STARTS", "ENDS"}
-	width := 34
+	width := cmp.Or(screen.Width, cli.DefaultWidth) - 46 // leaves space for the other columns
 	if g.ranges {
-		header, width = append(header, "80% RANGE"), 20
+		header, width = append(header, "80% RANGE"), width-14
 	}
+	width = max(minBar, width)
 	scale := "0" + strings.Repeat(" ", max(1, width-1-len(format.CoarseDuration(g.span)))) + format.CoarseDuration(g.span)
 	t.AddRow(screen.Bold, append(header, scale)...)
-	for _, job := range g.jobs {
+	for _, i := range l.order {
+		job := g.jobs[i]
 		style := cli.Plain
 		if job.GetStart() == nil {
 			style = screen.Dim
@@ -140,22 +168,25 @@ func forecastText(response *elastallocv1.ForecastResponse, screen cli.Screen) st
 		}
 		t.AddRow(style, append(cells, g.bar(job, width))...)
 	}
-	text := t.String() + "\n"
+	summary := screen.NewTable()
 	if n := len(g.jobs); n > 0 {
 		total, queue := means(response)
-		text += screen.InUnits(fmt.Sprintf("mean        %s to the completion, %s to the first nodes\n", total, queue))
+		summary.AddRow(cli.Plain, "mean", fmt.Sprintf("%s to the completion, %s to the first nodes", total, queue))
 	}
-	text += fmt.Sprintf("decisions   %d\n", response.GetDecisions())
+	summary.AddRow(cli.Plain, "decisions", strconv.FormatInt(response.GetDecisions(), 10))
 	if response.GetIfNothingElse() {
-		text += "condition   no other job is submitted (see --arrivals-per-hour)\n"
+		summary.AddRow(cli.Plain, "condition", "no other job is submitted (see --arrivals-per-hour)")
 	}
 	if response.GetStalled() {
-		text += screen.Yellow.Paint("stalled     "+stalled) + "\n"
+		summary.AddRow(screen.Yellow, "stalled", stalled)
 	} else if !response.GetComplete() {
-		text += screen.Yellow.Paint("incomplete  the simulation stopped at the time budget or at 200,000 decisions: increase --budget or --cadence") + "\n"
+		summary.AddRow(screen.Yellow, "incomplete", "the simulation stopped at the time budget or at 200,000 decisions: increase --budget or --cadence")
 	}
-	return text
+	return t.String() + l.note() + "\n" + summary.String()
 }
+
+// minBar is the minimum width of the bars of a chart in a table.
+const minBar = 20
 
 // stalled explains a forecast that stalled.
 const stalled = "no job makes progress, so the simulation stopped: jobs without a completion time never complete with these options and size limits, or restart for longer than 1,000 decisions"

@@ -107,19 +107,36 @@ func TestHostileResponses(t *testing.T) {
 			}
 			return of
 		}
-		var screen cli.Screen
+		screen := cli.Screen{Width: rapid.SampledFrom([]int{0, 1, 10, 80}).Draw(t, "width")}
 		response := randomize(t, new(elastallocv1.WhatIfResponse))
 		whatIf.Scenarios = whatIf.GetScenarios()[:min(len(whatIf.GetScenarios()), len(response.GetResults()))]
 		response.Results = response.GetResults()[:len(whatIf.GetScenarios())]
-		shown := whatIfText(whatIf, response, screen) +
-			explanationsText(request, randomize(t, new(elastallocv1.ExplainResponse)), rapid.Bool().Draw(t, "detailed"), screen) +
-			forecastText(randomize(t, new(elastallocv1.ForecastResponse)), screen)
+		w := newWhatIfView(whatIf, response)
+		for _, v := range w.views {
+			v.explained = randomize(t, new(elastallocv1.ExplainResponse)).GetJobs()
+		}
+		explained, forecast := randomize(t, new(elastallocv1.ExplainResponse)), randomize(t, new(elastallocv1.ForecastResponse))
+		asked, foreseen := explainList(request, explained), forecastList(forecast)
+		shown := w.text(screen, 0) + explanationsText(request, explained, asked, rapid.Bool().Draw(t, "detailed"), screen) +
+			forecastText(forecast, foreseen, screen)
 		for _, show := range []func() (string, error){
+			w.list().csv, asked.csv, foreseen.csv,
 			func() (string, error) {
-				return decisionText(request, randomize(t, &elastallocv1.AllocateResponse{Allocations: jobs()}), screen)
+				d, err := newDecisionView(request, randomize(t, &elastallocv1.AllocateResponse{Allocations: jobs()}))
+				if err != nil {
+					return "", err
+				}
+				rows, err := d.list.csv()
+				return rows + d.text(screen), err
 			},
 			func() (string, error) {
-				return fillText(snapshot, randomize(t, &elastallocv1.FillIdleResponse{Allocations: jobs()}), screen)
+				response := randomize(t, &elastallocv1.FillIdleResponse{Allocations: jobs()})
+				l, err := fillList(snapshot, response)
+				if err != nil {
+					return "", err
+				}
+				rows, err := l.csv()
+				return rows + fillText(snapshot, response, l, screen), err
 			},
 			func() (string, error) {
 				return drawForecast(snapshot.GetId(), format.Node, randomize(t, new(elastallocv1.ForecastResponse)), rapid.Bool().Draw(t, "page"))

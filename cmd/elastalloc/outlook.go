@@ -88,6 +88,14 @@ func (e ending) String() string {
 	return format.CoarseDuration(e.in)
 }
 
+// seconds formats the time in seconds. It returns "" if there is none.
+func (e ending) seconds() string {
+	if !e.ends {
+		return ""
+	}
+	return seconds(e.in)
+}
+
 // soon is the time within which rows counts completions.
 const soon = time.Hour
 

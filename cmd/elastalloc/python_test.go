@@ -66,6 +66,7 @@ with Client(address) as c:
     assert explained.decision.snapshot_id == "one", explained
     variations = c.what_if(snapshot, {"time_budget": 10}, scenarios=[{"name": "more", "total_nodes": 8}], timeout=60)
     assert variations.results[0].decision.allocations[0].nodes == 8, variations
+    assert variations.results[0].benefit > 0.1, variations
     hung = message(pb.Job, id="hung", current_nodes=1)
     Estimator().estimate(user_estimate=3600, work_done=2.5 * 3600).set_on(hung)
     assert hung.work_done.seconds == 9000 and hung.overrun == 2.5, hung

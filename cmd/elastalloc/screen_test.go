@@ -9,8 +9,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 )
 
-// TestScreen checks that a long horizon and a long path in a warning fit in 80 columns. TestTables checks the width
-// of all other tables.
+// TestScreen checks that a long horizon and a long path in a warning fit in 80 columns. TestWidths checks other
+// tables and widths.
 func TestScreen(t *testing.T) {
 	const snapshot = " -f ../../examples/snapshot.json"
 	text, err := os.ReadFile("../../examples/snapshot.json")
@@ -23,11 +23,11 @@ func TestScreen(t *testing.T) {
 		"explain --job moe-router-probe" + snapshot, "forecast --eta-error 0.2 --samples 2" + snapshot,
 	} {
 		env := map[string]string{"ELASTALLOC_CBC": "/nonexistent/" + strings.Repeat("a b/", 20)}
-		stdout, stderr, status := runWith(t, env, far, strings.Fields(args)...)
+		stdout, stderr, status := clitest.RunOnTerminal(t, run, 80, env, far, strings.Fields(args)...)
 		if status != cli.ExitDone || stdout == "" {
 			t.Errorf("%q: exit status %d, stderr %q", args, status, stderr)
 		}
-		clitest.CheckWidth(t, args, stdout)
+		clitest.CheckWidth(t, args, stdout, 80)
 	}
 }
 

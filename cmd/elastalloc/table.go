@@ -17,22 +17,39 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// decisionText formats a decision: one line per job in the order of the request, the groups, and the report.
-func decisionText(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, screen cli.Screen) (string, error) {
+// decisionView is a decision and what is shown of it.
+type decisionView struct {
+	request  *elastallocv1.AllocateRequest // with one job per allocation
+	response *elastallocv1.AllocateResponse
+	outlook  outlook
+	list     *list
+}
+
+// newDecisionView returns a decision on a request. It returns an error if their jobs differ.
+func newDecisionView(request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) (*decisionView, error) {
 	request = &elastallocv1.AllocateRequest{Snapshot: withUniqueJobs(request.GetSnapshot()), Options: request.GetOptions()}
-	allocations := response.GetAllocations()
+	jobs, allocations := request.GetSnapshot().GetJobs(), response.GetAllocations()
 	if err := checkCount(request.GetSnapshot(), allocations); err != nil {
-		return "", err
+		return nil, err
 	}
-	outlook, objective := newOutlook(inCore(request.GetSnapshot()), allocations), objectiveOf(request)
-	text := reportTable(request, response, objective, outlook, screen).String()
-	if n := len(request.GetSnapshot().GetGroups()); n > 0 && n == len(response.GetReport().GetGroups()) {
-		text = groupTable(request.GetSnapshot(), response, screen).String() + "\n" + text
+	d := &decisionView{request: request, response: response, outlook: newOutlook(inCore(request.GetSnapshot()), allocations)}
+	d.list = newList(decisionColumns(), len(allocations), func(i int) []string {
+		return append(allocationValues(jobs[i], allocations[i]), d.outlook.now[i].seconds(), d.outlook.then[i].seconds())
+	})
+	return d, nil
+}
+
+// text formats the decision: one line per job of the list, the groups, and the report.
+func (d *decisionView) text(screen cli.Screen) string {
+	objective := objectiveOf(d.request)
+	text := reportTable(d.request, d.response, objective, d.outlook, screen).String()
+	if n := len(d.request.GetSnapshot().GetGroups()); n > 0 && n == len(d.response.GetReport().GetGroups()) {
+		text = groupTable(d.request.GetSnapshot(), d.response, screen).String() + "\n" + text
 	}
-	if len(allocations) > 0 {
-		text = jobTable(request, allocations, objective, outlook, screen).String() + "\n" + text
+	if len(d.list.order) > 0 {
+		text = jobTable(d, objective, screen).String() + d.list.note() + "\n" + text
 	}
-	return text, nil
+	return text
 }
 
 // withUniqueJobs returns a snapshot with the jobs that have allocations (BAD_JOBS_HOLD). It returns s if all ids
@@ -59,11 +76,9 @@ func checkCount(snapshot *elastallocv1.Snapshot, allocations []*elastallocv1.All
 	return nil
 }
 
-func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, screen cli.Screen) (string, error) {
+// fillText formats the jobs of a list, and the pool.
+func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleResponse, l *list, screen cli.Screen) string {
 	jobs, allocations := snapshot.GetJobs(), response.GetAllocations()
-	if err := checkCount(snapshot, allocations); err != nil {
-		return "", err
-	}
 	width := nodesWidth(jobs, allocations)
 	t := screen.NewTable()
 	t.Clipped[0], t.Clipped[2] = true, true
@@ -72,12 +87,15 @@ func fillText(snapshot *elastallocv1.Snapshot, response *elastallocv1.FillIdleRe
 		header = append(header, "TYPE")
 	}
 	t.AddRow(screen.Bold, header...)
-	for i, a := range allocations {
+	for _, i := range l.order {
+		a := allocations[i]
 		row := []string{a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a), typeChange(jobs[i], a)}
 		t.AddRow(styleOf(a.GetChange(), screen), row[:len(header)]...)
 	}
-	return fmt.Sprintf("%s\njobs  %s\npool  %s, %d idle\n",
-		t, countChanges(allocations), screen.InUnits(fmt.Sprintf("%d nodes", poolOf(snapshot))), response.GetIdleNodes()), nil
+	summary := screen.NewTable()
+	summary.AddRow(cli.Plain, "jobs", countChanges(allocations))
+	summary.AddRow(cli.Plain, "pool", fmt.Sprintf("%d nodes, %d idle", poolOf(snapshot), response.GetIdleNodes()))
+	return t.String() + l.note() + "\n" + summary.String()
 }
 
 func poolOf(s *elastallocv1.Snapshot) int32 {
@@ -107,9 +125,8 @@ func typeChange(job *elastallocv1.Job, a *elastallocv1.Allocation) string {
 
 // jobTable returns the table of jobs: their current and next nodes, the times to their completion and, for
 // objectives with a horizon, their progress at the end of the horizon.
-func jobTable(
-	request *elastallocv1.AllocateRequest, allocations []*elastallocv1.Allocation, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
-) *cli.Table {
+func jobTable(d *decisionView, objective solver.ObjectiveSpec, screen cli.Screen) *cli.Table {
+	request, allocations := d.request, d.response.GetAllocations()
 	t := screen.NewTable()
 	t.Clipped[0], t.Clipped[2] = true, true // A change may name the job that it waits for.
 	jobs, plan := request.GetSnapshot().GetJobs(), request.GetOptions().GetIncludePlan()
@@ -128,8 +145,9 @@ func jobTable(
 	t.AddRow(screen.Bold, header...)
 
 	width := nodesWidth(jobs, allocations)
-	for i, a := range allocations {
-		row := []string{a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a), o.describe(i)}
+	for _, i := range d.list.order {
+		a := allocations[i]
+		row := []string{a.GetJobId(), nodesChange(jobs[i], a, width), describeChange(a), d.outlook.describe(i)}
 		if typed {
 			row = append(row, typeChange(jobs[i], a))
 		}

@@ -41,10 +41,11 @@ func TestTableOfUnusualIDs(t *testing.T) {
 		},
 		Report: &elastallocv1.SolveReport{Backend: 99},
 	}
-	text, err := decisionText(request, response, cli.Screen{})
+	d, err := newDecisionView(request, response)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := d.text(cli.Screen{})
 	const want = "" +
 		"JOB          NODES    CHANGE   ENDS IN  AFTER 25m\n" +
 		"évil\\x1b[2J   0 → 1   start    – → 1s\n" +
@@ -57,7 +58,7 @@ func TestTableOfUnusualIDs(t *testing.T) {
 	}
 
 	response.Allocations = response.Allocations[:1]
-	if _, err := decisionText(request, response, cli.Screen{}); err == nil {
+	if _, err := newDecisionView(request, response); err == nil {
 		t.Error("a response without a job is accepted")
 	}
 }
@@ -74,12 +75,15 @@ func TestTablesOfObjective(t *testing.T) {
 		Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1, Change: elastallocv1.Change_CHANGE_START}},
 		Report:      &elastallocv1.SolveReport{Objective: 1.5},
 	}
-	outlook := newOutlook(inCore(request.GetSnapshot()), response.GetAllocations())
+	d, err := newDecisionView(request, response)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, objective := range []solver.ObjectiveSpec{added, oneStep} {
-		if text := reportTable(request, response, objective, outlook, cli.Screen{}).String(); !strings.Contains(text, "1.500000 roots of nodes\n") {
+		if text := reportTable(request, response, objective, d.outlook, cli.Screen{}).String(); !strings.Contains(text, "1.500000 roots of nodes\n") {
 			t.Errorf("the unit is missing:\n%s", text)
 		}
-		text := jobTable(request, response.GetAllocations(), objective, outlook, cli.Screen{}).String()
+		text := jobTable(d, objective, cli.Screen{}).String()
 		if looksAhead := !objective.OneStep; strings.Contains(text, "AFTER 25m") != looksAhead {
 			t.Errorf("looks ahead %t:\n%s", looksAhead, text)
 		}

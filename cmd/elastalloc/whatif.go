@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
@@ -29,6 +31,7 @@ type whatIfFlags struct {
 	put       string
 	remove    []string
 	scenarios string
+	limitJobs int
 }
 
 func newWhatIfCommand(env cli.LookupEnv) *cobra.Command {
@@ -67,6 +70,7 @@ of a WhatIfRequest: {"scenarios": [{"name": "more", "totalNodes": 130}]}.`,
 	flags.StringVar(&f.put, "put", "", "file with a job or a list of jobs to add")
 	f.addIDs(command, &f.remove, "remove", "job to remove; may be given more than once")
 	flags.StringVar(&f.scenarios, "scenarios", "", "file with scenarios")
+	flags.Var((*limitFlag)(&f.limitJobs), "limit", "maximum number of jobs that differ to list, 0 for all")
 	cli.CompleteFiles(command, "json", "machines", "put", "scenarios")
 	command.MarkFlagsOneRequired("nodes", "node-type", "machines", "put", "remove", "scenarios")
 	for _, name := range []string{"nodes", "node-type", "machines", "put", "remove"} {
@@ -97,8 +101,12 @@ func (f *whatIfFlags) whatIf(cmd *cobra.Command, request *elastallocv1.AllocateR
 			return result{}, fmt.Errorf("%s: %s", scenarios[i].GetName(), refused.GetMessage())
 		}
 	}
-	return result{response, response.GetBase().GetReport(), func(screen cli.Screen) (string, error) {
-		return whatIfText(sent, response, screen), nil
+	w := newWhatIfView(sent, response)
+	if f.output == cli.OutputTable {
+		w.explainStopped(cmd.Context(), allocator)
+	}
+	return result{response, response.GetBase().GetReport(), w.list(), func(screen cli.Screen) (string, error) {
+		return w.text(screen, f.limitJobs), nil
 	}}, nil
 }
 
@@ -201,14 +209,122 @@ func readJobs(cmd *cobra.Command, name string) ([]*elastallocv1.Job, error) {
 	return jobs, nil
 }
 
+// whatIfView is the decisions on a snapshot and on variations of it, and what is shown of them.
+type whatIfView struct {
+	base  *scenarioView
+	views []*scenarioView
+	// failures are the errors of scenarios without a decision.
+	failures []string
+	unit     string // of the objective
+}
+
+func newWhatIfView(request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse) *whatIfView {
+	snapshot := inCore(request.GetSnapshot())
+	w := &whatIfView{
+		base: newScenarioView("as it is", snapshot, response.GetBase()),
+		unit: objectiveOf(&elastallocv1.AllocateRequest{Options: request.GetOptions()}).Unit.Name,
+	}
+	w.base.options = request.GetOptions()
+	for n, result := range response.GetResults() {
+		if result.GetError() != nil {
+			w.failures = append(w.failures, fmt.Sprintf("%s: %s", result.GetName(), result.GetError().GetMessage()))
+			continue
+		}
+		scenario := request.GetScenarios()[n]
+		view := newScenarioView(result.GetName(), varied(snapshot, scenario), result.GetDecision())
+		view.differ, view.result = len(result.GetChangedJobIds()), result
+		view.options = cmp.Or(scenario.GetOptions(), request.GetOptions())
+		w.views = append(w.views, view)
+	}
+	return w
+}
+
+// list returns the scenarios, the first of which is the snapshot as it is.
+func (w *whatIfView) list() *list {
+	views := append([]*scenarioView{w.base}, w.views...)
+	names := []string{
+		"scenario", "total_nodes", "running", "starting", "waiting", "paused", "idle_nodes", "complete_in_1h", "differ",
+		"benefit", "benefit_per_node", "stopped",
+	}
+	return newList(names, len(views), func(i int) []string {
+		v := views[i]
+		row := append([]string{v.name}, v.counts()...)
+		value := func(x *float64) string {
+			if x == nil {
+				return ""
+			}
+			return strconv.FormatFloat(*x, 'g', -1, 64)
+		}
+		benefit, perNode := v.benefit(w.base)
+		return append(row, strconv.Itoa(v.differ), value(benefit), value(perNode), strings.Join(v.stopped(w.base), " "))
+	})
+}
+
+// maxExplained is the maximum number of jobs per scenario for which explainStopped explains why they stop.
+const maxExplained = 3
+
+// explainStopped explains why jobs stop in scenarios, and by how little. Jobs that cannot be explained in time have
+// no explanation.
+func (w *whatIfView) explainStopped(ctx context.Context, allocator allocator) {
+	for _, v := range w.views {
+		ids := v.stopped(w.base)
+		if len(ids) == 0 {
+			continue
+		}
+		ids = ids[:min(maxExplained, len(ids))]
+		response, err := allocator.Explain(ctx, &elastallocv1.ExplainRequest{
+			Snapshot: apiconv.ToSnapshot(v.snapshot), Options: v.options, JobIds: ids,
+		})
+		if err == nil {
+			v.explained = response.GetJobs()
+		}
+	}
+}
+
+// stoppedText returns a line per job that stops in a scenario, with the loss of the objective if it kept nodes.
+func (w *whatIfView) stoppedText(screen cli.Screen) string {
+	text := ""
+	for _, v := range w.views {
+		for _, job := range v.explained {
+			if job.GetNodes() > 0 {
+				continue // With the time budget of the explanation it keeps nodes.
+			}
+			line := fmt.Sprintf("%s: %s stops. ", v.name, job.GetJobId())
+			var closest *elastallocv1.SizeOption
+			for _, size := range job.GetSizes() {
+				if size.GetNodes() > 0 && (closest == nil || size.GetLoss() < closest.GetLoss()) {
+					closest = size
+				}
+			}
+			if closest != nil {
+				line += fmt.Sprintf("With %s, the plan would be worth %.3g %s less. ", screen.InUnits(format.Plural(int(closest.GetNodes()), "node")), closest.GetLoss(), w.unit)
+			}
+			text += screen.Wrap(line+job.GetText()) + "\n"
+		}
+		if more := len(v.stopped(w.base)) - len(v.explained); more > 0 {
+			text += screen.Wrap(fmt.Sprintf("%s: %s not explained here.", v.name, format.Plural(more, "stopped job"))) + "\n"
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return "\n" + text
+}
+
 // scenarioView is the data shown for the decision on the snapshot or on a variation of it.
 type scenarioView struct {
 	name     string
 	snapshot *solver.Snapshot
 	decision *elastallocv1.AllocateResponse
 	outlook  outlook
+	options  *elastallocv1.AllocateOptions
 	// jobs is the allocations of the jobs as texts, by id.
 	jobs map[string]string
+	// differ is the number of jobs whose nodes differ, and result the result, nil for the unchanged snapshot.
+	differ int
+	result *elastallocv1.ScenarioResult
+	// explained are explanations of jobs that stop.
+	explained []*elastallocv1.JobExplanation
 }
 
 func newScenarioView(name string, snapshot *solver.Snapshot, d *elastallocv1.AllocateResponse) *scenarioView {
@@ -241,58 +357,99 @@ func describeAllocation(a *elastallocv1.Allocation, end ending) string {
 	}
 }
 
-// addTo adds a row to the table of scenarios.
-func (v *scenarioView) addTo(t *cli.Table, differ string) {
-	running, starting, waiting, ending := 0, 0, 0, 0
+// counts returns the number of nodes of the pool, of jobs that run, start, wait and pause, of idle nodes, and of jobs
+// that complete soon.
+func (v *scenarioView) counts() []string {
+	running, starting, waiting, paused, ending := 0, 0, 0, 0, 0
 	for i, a := range v.decision.GetAllocations() {
+		switch a.GetChange() {
+		case elastallocv1.Change_CHANGE_PREEMPT:
+			paused++
+		case elastallocv1.Change_CHANGE_START:
+			starting++
+		}
 		if a.GetNodes() == 0 {
 			waiting++
 			continue
 		}
 		running++
-		if a.GetChange() == elastallocv1.Change_CHANGE_START {
-			starting++
-		}
 		if e := v.outlook.then[i]; e.ends && e.in <= soon {
 			ending++
 		}
 	}
-	cells := []string{v.name, strconv.Itoa(v.snapshot.TotalNodes)}
-	for _, n := range []int{running, starting, waiting, int(v.decision.GetReport().GetIdleNodes()), ending} {
-		cells = append(cells, strconv.Itoa(n))
+	var counts []string
+	for _, n := range []int{v.snapshot.TotalNodes, running, starting, waiting, paused, int(v.decision.GetReport().GetIdleNodes()), ending} {
+		counts = append(counts, strconv.Itoa(n))
 	}
-	t.AddRow(cli.Plain, append(cells, differ)...)
+	return counts
 }
 
-// whatIfText returns a table of the scenarios, and tables of the jobs whose allocations differ.
-func whatIfText(request *elastallocv1.WhatIfRequest, response *elastallocv1.WhatIfResponse, screen cli.Screen) string {
-	t := screen.NewTable().AlignRight(1, 7)
-	t.Clipped[0] = true
-	t.AddRow(screen.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "IDLE", "END IN 1H", "DIFFER")
-	snapshot := inCore(request.GetSnapshot())
-	base := newScenarioView("as it is", snapshot, response.GetBase())
-	base.addTo(t, "")
-	var failures []string
-	var views []*scenarioView
-	for n, result := range response.GetResults() {
-		if result.GetError() != nil {
-			failures = append(failures, fmt.Sprintf("%s: %s", result.GetName(), result.GetError().GetMessage()))
-			continue
-		}
-		view := newScenarioView(result.GetName(), varied(snapshot, request.GetScenarios()[n]), result.GetDecision())
-		view.addTo(t, strconv.Itoa(len(result.GetChangedJobIds())))
-		views = append(views, view)
+// benefit returns the benefit of a scenario, and the benefit per node by which its pool differs from the pool of
+// another one. They are nil if they are not known.
+func (v *scenarioView) benefit(base *scenarioView) (all, perNode *float64) {
+	if v.result == nil || v.result.Benefit == nil {
+		return nil, nil
 	}
-	text := t.String() + differingJobs(base, views, screen)
-	for _, failure := range failures {
+	if nodes := v.snapshot.TotalNodes - base.snapshot.TotalNodes; nodes != 0 {
+		perNode = new(v.result.GetBenefit() / float64(nodes))
+	}
+	return v.result.Benefit, perNode
+}
+
+// stopped returns the running jobs that get no nodes in a scenario, and some in another one.
+func (v *scenarioView) stopped(base *scenarioView) []string {
+	paused := make(map[string]bool)
+	for _, a := range base.decision.GetAllocations() {
+		paused[a.GetJobId()] = a.GetNodes() == 0
+	}
+	var ids []string
+	for _, a := range v.decision.GetAllocations() {
+		if was, known := paused[a.GetJobId()]; known && !was && a.GetChange() == elastallocv1.Change_CHANGE_PREEMPT {
+			ids = append(ids, a.GetJobId())
+		}
+	}
+	return ids
+}
+
+// benefitCells returns the cells of benefit, "" for the unchanged snapshot.
+func (v *scenarioView) benefitCells(base *scenarioView) []string {
+	if v.result == nil {
+		return []string{"", ""}
+	}
+	cell := func(value *float64) string {
+		if value == nil {
+			return format.None
+		}
+		return fmt.Sprintf("%+.3f", *value)
+	}
+	all, perNode := v.benefit(base)
+	return []string{cell(all), cell(perNode)}
+}
+
+// text returns a table of the scenarios, the jobs that stop, and tables of the jobs whose allocations differ, of at
+// most limit jobs unless it is 0.
+func (w *whatIfView) text(screen cli.Screen, limit int) string {
+	t := screen.NewTable().AlignRight(1, 9)
+	t.Clipped[0] = true
+	t.AddRow(screen.Bold, "SCENARIO", "POOL", "RUN", "START", "WAIT", "STOP", "IDLE", "DIFFER", "BENEFIT", "PER NODE")
+	for _, v := range append([]*scenarioView{w.base}, w.views...) {
+		differ := ""
+		if v.result != nil {
+			differ = strconv.Itoa(v.differ)
+		}
+		t.AddRow(cli.Plain, append(append(append([]string{v.name}, v.counts()[:6]...), differ), v.benefitCells(w.base)...)...)
+	}
+	text := t.String() + screen.Wrap(fmt.Sprintf("BENEFIT: %s, to the jobs of both. STOP: running jobs that pause.", w.unit)) + "\n"
+	text += w.stoppedText(screen) + differingJobs(w.base, w.views, screen, limit)
+	for _, failure := range w.failures {
 		text += "\n" + screen.Red.Paint(screen.Wrap(failure)) + "\n"
 	}
 	return text
 }
 
 // differingJobs returns tables of the jobs whose allocations differ in any scenario, each with as many scenarios
-// as fit on the screen.
-func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen) string {
+// as fit on the screen, and with at most limit jobs unless it is 0.
+func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen, limit int) string {
 	const longestID = 26
 	idWidth, cellWidth := len("JOB"), len(base.name)
 	for _, v := range append([]*scenarioView{base}, views...) {
@@ -301,17 +458,28 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 			cellWidth = max(cellWidth, utf8.RuneCountInString(cell))
 		}
 	}
-	fit := max(1, (cli.Width-idWidth)/(cellWidth+2)-1)
+	width, fit := screen.Width, max(1, len(views))
+	if width > 0 {
+		fit = max(1, (width-idWidth)/(cellWidth+2)-1)
+	}
 	text := ""
 	for block := range slices.Chunk(views, fit) {
 		t := screen.NewTable()
 		t.Clipped[0] = true
 		header := []string{"JOB", strings.ToUpper(base.name)}
 		for _, v := range block {
-			header = append(header, cli.Clip(v.name, max(cellWidth, (cli.Width-idWidth)/(len(block)+1)-2)))
+			name := v.name
+			if width > 0 {
+				name = cli.Clip(name, max(cellWidth, (width-idWidth)/(len(block)+1)-2))
+			}
+			header = append(header, name)
 		}
 		t.AlignRight(1, len(block)+1).AddRow(screen.Bold, header...)
 		differing := differingIn(base, block)
+		more := 0
+		if limit > 0 && limit < len(differing) {
+			differing, more = differing[:limit], len(differing)-limit
+		}
 		for _, id := range differing {
 			cells := []string{id, cmp.Or(base.jobs[id], "–")}
 			for _, v := range block {
@@ -324,11 +492,11 @@ func differingJobs(base *scenarioView, views []*scenarioView, screen cli.Screen)
 			t.AddRow(cli.Plain, cells...)
 		}
 		if len(differing) > 0 {
-			text += "\n" + t.String()
+			text += "\n" + t.String() + (&list{more: more}).note()
 		}
 	}
 	if text != "" {
-		text += screen.InUnits("\nNodes, + if the job starts, and the time to its completion. =: as it is.\n")
+		text += "\n" + screen.Wrap("Nodes, + if the job starts, and the time to its completion. =: as it is.") + "\n"
 	}
 	return text
 }

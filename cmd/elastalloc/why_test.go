@@ -37,8 +37,8 @@ func TestStalledForecast(t *testing.T) {
 		"options": {"admission": "ADMISSION_PREEMPTIVE"}}`
 	server := " --budget=1m --server " + startServer(t).Addr
 	for flags, want := range map[string]string{
-		"":                  "stalled     no job makes progress, so the simulation stopped",
-		server:              "stalled     no job makes progress, so the simulation stopped",
+		"":                  "stalled    no job makes progress, so the simulation stopped",
+		server:              "stalled    no job makes progress, so the simulation stopped",
 		" -o svg":           "; no job makes progress, so the simulation stopped",
 		" -o html":          "; no job makes progress, so the simulation stopped",
 		" -o json":          `"stalled":true`,

@@ -41,8 +41,8 @@ func TestCompletion(t *testing.T) {
 	}
 	for args, want := range map[string][]string{
 		"allocate --backend ":              backends(""),
-		"allocate --output ":               {"table", "json"},
-		"forecast --output ":               {"table", "json", "svg", "html"},
+		"allocate --output ":               {"table", "json", "csv"},
+		"forecast --output ":               {"table", "json", "csv", "svg", "html"},
 		"explain --formulation ":           {"one-hot", "paper"},
 		"serve --backends cbc,":            backends("cbc,"),
 		"serve --log-level ":               {"debug", "info", "warn", "error"},

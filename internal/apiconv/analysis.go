@@ -172,7 +172,7 @@ func (p InProcess) WhatIf(ctx context.Context, request *elastallocv1.WhatIfReque
 			scenario.Error = scenarioError(result.Err)
 		} else {
 			scenario.Decision = ToAllocateResponse(id, result.Decision, plans[n])
-			scenario.ChangedJobIds = result.ChangedJobIDs
+			scenario.ChangedJobIds, scenario.Benefit = result.ChangedJobIDs, result.Benefit
 		}
 		response.Results = append(response.Results, scenario)
 	}

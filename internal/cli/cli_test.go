@@ -28,9 +28,14 @@ func TestStyles(t *testing.T) {
 	if got := ScreenFor(terminal, noEnv); got.Green.Paint("x") != "\x1b[32mx\x1b[0m" {
 		t.Errorf("green is painted %q", got.Green.Paint("x"))
 	}
-	noColor := func(name string) (string, bool) { return "1", name == "NO_COLOR" }
-	if got := ScreenFor(terminal, noColor); got != (Screen{}) {
-		t.Errorf("the screen with NO_COLOR is %+v; want none", got)
+	noColor := func(name string) (string, bool) {
+		if name == "NO_COLOR" {
+			return "1", true
+		}
+		return "", false
+	}
+	if got, want := ScreenFor(terminal, noColor), (Screen{Width: DefaultWidth}); got != want {
+		t.Errorf("the screen with NO_COLOR is %+v; want %+v", got, want)
 	}
 }
 

@@ -38,7 +38,10 @@ func Decide(
 	for n := range scenarios {
 		result := solver.ScenarioResult{Name: scenarios[n].Name}
 		result.Err = within(ctx, len(scenarios)-n, func(ctx context.Context) (err error) {
-			result.Decision, err = decideScenario(ctx, a, s, o, n, &scenarios[n], &jobs)
+			var varied *solver.Snapshot
+			if result.Decision, varied, err = decideScenario(ctx, a, s, o, n, &scenarios[n], &jobs); err == nil {
+				result.Benefit = benefit(s, varied, o, w.Base, result.Decision)
+			}
 			return err
 		})
 		if result.Err == nil {
@@ -52,22 +55,22 @@ func Decide(
 	return w, nil
 }
 
-// decideScenario returns the decision on scenario n. jobs is the number of jobs of all previous scenarios,
+// decideScenario returns the decision on scenario n and its snapshot. jobs is the number of jobs of all previous scenarios,
 // which it updates.
 func decideScenario(
 	ctx context.Context, a Allocator, s *solver.Snapshot, o solver.Options, n int, scenario *solver.Scenario, jobs *int,
-) (solver.Decision, error) {
+) (solver.Decision, *solver.Snapshot, error) {
 	path := fmt.Sprintf("scenarios[%d]", n)
 	varied, err := scenario.Apply(s)
 	var bad *solver.InvalidError
 	if errors.As(err, &bad) {
-		return solver.Decision{}, bad.WithPrefix(path)
+		return solver.Decision{}, nil, bad.WithPrefix(path)
 	}
 	if len(scenario.Bad) > 0 {
-		return solver.Decision{}, (&solver.InvalidError{Violations: scenario.Bad}).WithPrefix(path)
+		return solver.Decision{}, nil, (&solver.InvalidError{Violations: scenario.Bad}).WithPrefix(path)
 	}
 	if all := *jobs + len(varied.Jobs); len(varied.Jobs) <= a.MaxJobs() && all > solver.ScenarioJobs*a.MaxJobs() {
-		return solver.Decision{}, solver.Invalid(path, "increases the number of jobs in all scenarios to %d; must be at most %d",
+		return solver.Decision{}, nil, solver.Invalid(path, "increases the number of jobs in all scenarios to %d; must be at most %d",
 			all, solver.ScenarioJobs*a.MaxJobs())
 	}
 	if own := scenario.Options; own != nil {
@@ -77,7 +80,7 @@ func decideScenario(
 	}
 	d, err := a.Allocate(ctx, &varied.Snapshot, o)
 	if errors.As(err, &bad) {
-		return d, &solver.InvalidError{Violations: varied.RequestPaths(bad.Violations, path)}
+		return d, nil, &solver.InvalidError{Violations: varied.RequestPaths(bad.Violations, path)}
 	}
 	if err == nil {
 		*jobs += len(varied.Jobs)
@@ -85,7 +88,7 @@ func decideScenario(
 			d.Report.Warnings = append(d.Report.Warnings, warning)
 		}
 	}
-	return d, err
+	return d, &varied.Snapshot, err
 }
 
 // within calls work, the next of the given number of equal parts, with its share of the time until the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -399,5 +400,97 @@ func TestSizeLimitsArePut(t *testing.T) {
 		if paths := solvertest.InvalidPaths(t, got.Err); want.bad != nil && !slices.Equal(paths, want.bad) {
 			t.Errorf("scenario %d: bad fields %v; want %v", n, paths, want.bad)
 		}
+	}
+}
+
+// TestBenefit checks the benefits of scenarios by what must be true of optimal plans: with every job free to wait, no
+// plan for the larger pool is worth more than the optimal plan for it, so that the benefit of more nodes is not
+// negative and is the difference of the objectives of both plans for the larger pool, and that the benefit of as many
+// nodes less is its opposite.
+func TestBenefit(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionPreemptive, Certificate: true}
+	decided := 0
+	rapid.Check(t, func(t *rapid.T) {
+		small := solvertest.Snapshots().Draw(t, "snapshot")
+		for i := range small.Jobs {
+			small.Jobs[i].RecentRestarts, small.Jobs[i].Keep = nil, false
+		}
+		large := *small
+		large.TotalNodes += rapid.IntRange(0, 20).Draw(t, "more")
+		whatIf := func(s *solver.Snapshot, nodes int) (solver.WhatIf, float64) {
+			w, err := a.WhatIf(context.Background(), s, o, []solver.Scenario{{TotalNodes: &nodes}})
+			if err != nil || w.Results[0].Err != nil {
+				t.Fatal(err, w.Results)
+			}
+			if w.Results[0].Benefit == nil {
+				t.Skip("a job gets a size that does not fit the smaller pool")
+			}
+			return w, *w.Results[0].Benefit
+		}
+		up, gain := whatIf(small, large.TotalNodes)
+		_, loss := whatIf(&large, small.TotalNodes)
+		tolerance := 1e-9 * (1 + math.Abs(up.Results[0].Decision.Report.Bound))
+		if up.Results[0].Decision.Report.Reason == solver.ReasonOptimal && gain < -tolerance {
+			t.Errorf("%d → %d nodes has the benefit %v", small.TotalNodes, large.TotalNodes, gain)
+		}
+		if diff := gain + loss; diff < -tolerance || diff > tolerance {
+			t.Errorf("%d → %d nodes has the benefit %v, and the opposite %v", small.TotalNodes, large.TotalNodes, gain, loss)
+		}
+		if same := large.TotalNodes == small.TotalNodes; same && gain != 0 {
+			t.Errorf("the same pool has the benefit %v", gain)
+		}
+		if gain > tolerance {
+			decided++
+		}
+	})
+	if decided == 0 {
+		t.Error("no scenario has a benefit")
+	}
+}
+
+// TestBenefitOfOneJob checks benefits that are known from the derivation of the objective: work of the only job is
+// worth 1 / s(max) job-seconds per second, so that 8 nodes in place of 4 complete it twice as fast and save half a
+// second per second.
+func TestBenefitOfOneJob(t *testing.T) {
+	t.Parallel()
+	a := newAllocator(t, elastalloc.Options{})
+	job := solver.NewJob("a", 10*time.Hour)
+	job.MinNodes, job.MaxNodes, job.CurrentNodes, job.Scaling = 1, 8, 4, solver.Scaling{DoublingEfficiency: 1}
+	s := &solver.Snapshot{TotalNodes: 4, Jobs: []solver.Job{job}}
+	o := solver.Options{
+		Objective: solver.ObjectiveTotalTime, Certificate: true,
+		TotalTime: solver.TotalTimeOptions{Fairness: new(0.0), SharePrice: new(0.0), ResizePrice: new(time.Duration)},
+	}
+	other := o
+	other.Admission = solver.AdmissionOptimized
+	bigger := job
+	bigger.MaxNodes = 16
+	for name, test := range map[string]struct {
+		scenario solver.Scenario
+		want     float64 // NaN for none
+	}{
+		"twice the nodes":             {solver.Scenario{TotalNodes: new(8)}, 0.5},
+		"no nodes":                    {solver.Scenario{TotalNodes: new(0)}, -1},
+		"the job is removed":          {solver.Scenario{RemoveJobIDs: []string{"a"}}, 0},
+		"another admission":           {solver.Scenario{Options: &other}, 0},
+		"a size that was not allowed": {solver.Scenario{TotalNodes: new(16), PutJobs: []solver.Job{bigger}}, math.NaN()},
+	} {
+		w, err := a.WhatIf(t.Context(), s, o, []solver.Scenario{test.scenario})
+		if err != nil || w.Results[0].Err != nil {
+			t.Fatal(name, err, w.Results)
+		}
+		got := math.NaN()
+		if benefit := w.Results[0].Benefit; benefit != nil {
+			got = *benefit
+		}
+		if math.IsNaN(got) != math.IsNaN(test.want) || math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%s: the benefit is %v; want %v", name, got, test.want)
+		}
+	}
+	w, err := a.WhatIf(t.Context(), s, solver.Options{Objective: solver.ObjectiveProgress, Certificate: true}, []solver.Scenario{{}})
+	if err != nil || w.Results[0].Benefit != nil {
+		t.Errorf("the objective progress has the benefit %v, %v; want none", w.Results[0].Benefit, err)
 	}
 }

@@ -96,7 +96,7 @@ func (w writer) messages(messages []*protogen.Message) error {
 			switch of := field.Oneof; {
 			case of != nil && !of.Desc.IsSynthetic():
 				more = "At most one field of `" + string(of.Desc.Name()) + "` is set."
-			case field.Desc.HasOptionalKeyword() && !strings.Contains(comment, "Defaults to "):
+			case field.Desc.HasOptionalKeyword() && !strings.Contains(comment, "Defaults to ") && !strings.Contains(comment, "Unset if "):
 				return fmt.Errorf("%s: the comment does not state the default", field.Desc.FullName())
 			}
 			w.P(w.item(fmt.Sprintf("%#q (%s)", string(field.Desc.Name()), w.kind(field)), field.Comments.Leading, more))

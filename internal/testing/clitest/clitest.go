@@ -116,11 +116,11 @@ func CheckContains(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// CheckWidth checks that a text for a person fits on a screen.
-func CheckWidth(t *testing.T, what, text string) {
+// CheckWidth checks that no line of a text has more columns.
+func CheckWidth(t *testing.T, what, text string, columns int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > cli.Width {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
 			t.Errorf("%s has a line of %d columns: %s", what, n, line)
 		}
 	}
@@ -135,7 +135,7 @@ func CheckHelp(t *testing.T, main Main, commands ...string) {
 			t.Errorf("%s --help ends with %d, %q", command, status, stderr)
 		}
 		help, _, _ := strings.Cut(stdout, "\nUse \"") // cobra's own last line.
-		CheckWidth(t, "the help of "+command, help)
+		CheckWidth(t, "the help of "+command, help, cli.DefaultWidth)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +165,7 @@ func (p *progress) show(done, all int, what string) {
 		p.clear()
 		const width = 20
 		full := width * done / max(1, all)
-		line = cli.Clip("["+strings.Repeat("█", full)+strings.Repeat("·", width-full)+"] "+line, cli.Width-1)
+		line = cli.Clip("["+strings.Repeat("█", full)+strings.Repeat("·", width-full)+"] "+line, cmp.Or(p.screen.Width, cli.DefaultWidth)-1)
 	} else {
 		line += "\n"
 	}

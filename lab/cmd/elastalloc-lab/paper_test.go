@@ -43,8 +43,6 @@ func TestPaper(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout := printed.String()
-	table, _, _ := strings.Cut(stdout, "wrote ")
-	clitest.CheckWidth(t, "paper", table)
 	clitest.CheckContains(t, "stdout", stdout, "PAPER", "SYNTHETIC", "TRACE", "Queueing time", "32.0%", "report.html")
 	files := filesIn(t, out)
 	for _, file := range files {

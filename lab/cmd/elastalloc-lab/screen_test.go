@@ -52,12 +52,12 @@ func TestScreen(t *testing.T) {
 		"simulate --trace ../../../examples/trace.csv --nodes 70,110 --policy greedy,max-min,fifo --out " + t.TempDir() + "/simulated",
 		"simulate --synthetic baseline --nodes 110 --policy fifo-partitions,borrowing-waiting --teams 4 --quotas equal --out " + t.TempDir() + "/teams",
 	}[:testtier.Conformance.Examples(2, 3)] {
-		stdout, stderr, status := clitest.Run(t, run, nil, "", strings.Fields(args)...)
+		stdout, stderr, status := clitest.RunOnTerminal(t, run, 80, nil, "", strings.Fields(args)...)
 		if status != cli.ExitDone || stdout == "" {
 			t.Errorf("%q: exit status %d, stderr %q", args, status, stderr)
 		}
 		stdout, _, _ = strings.Cut(stdout, "wrote ") // The name of the folder is not checked.
-		clitest.CheckWidth(t, args, stdout)
+		clitest.CheckWidth(t, args, stdout, 80)
 	}
 }
 

@@ -3823,7 +3823,14 @@ type ScenarioResult struct {
 	ChangedJobIds []string `protobuf:"bytes,3,rep,name=changed_job_ids,json=changedJobIds,proto3" json:"changed_job_ids,omitempty"`
 	// Why there is no decision, for example INVALID_ARGUMENT with google.rpc.BadRequest, whose
 	// field paths begin with scenarios[…]. Other scenarios are not affected.
-	Error         *status.Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Error *status.Status `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	// How much more the allocations are worth than those of the base decision, to the jobs of both
+	// snapshots: OBJECTIVE_TOTAL_TIME: job-seconds saved per second. Both are valued by one rule, with
+	// the jobs of the unchanged snapshot and the larger of both numbers of nodes. The value includes
+	// the cost of resizes. Divided by the number of additional nodes, it is the benefit of a node.
+	// Unset if there is no decision, with OBJECTIVE_PROGRESS, and if a job gets a size that the
+	// unchanged snapshot does not allow it.
+	Benefit       *float64 `protobuf:"fixed64,5,opt,name=benefit,proto3,oneof" json:"benefit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3884,6 +3891,13 @@ func (x *ScenarioResult) GetError() *status.Status {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *ScenarioResult) GetBenefit() float64 {
+	if x != nil && x.Benefit != nil {
+		return *x.Benefit
+	}
+	return 0
 }
 
 // ForecastRequest is a request for a forecast of starts and completions.
@@ -4563,12 +4577,15 @@ const file_elastalloc_v1_allocator_proto_rawDesc = "" +
 	"\f_total_nodes\"~\n" +
 	"\x0eWhatIfResponse\x123\n" +
 	"\x04base\x18\x01 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\x04base\x127\n" +
-	"\aresults\x18\x02 \x03(\v2\x1d.elastalloc.v1.ScenarioResultR\aresults\"\xb3\x01\n" +
+	"\aresults\x18\x02 \x03(\v2\x1d.elastalloc.v1.ScenarioResultR\aresults\"\xde\x01\n" +
 	"\x0eScenarioResult\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12;\n" +
 	"\bdecision\x18\x02 \x01(\v2\x1f.elastalloc.v1.AllocateResponseR\bdecision\x12&\n" +
 	"\x0fchanged_job_ids\x18\x03 \x03(\tR\rchangedJobIds\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.google.rpc.StatusR\x05error\"\xfe\x02\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.google.rpc.StatusR\x05error\x12\x1d\n" +
+	"\abenefit\x18\x05 \x01(\x01H\x00R\abenefit\x88\x01\x01B\n" +
+	"\n" +
+	"\b_benefit\"\xfe\x02\n" +
 	"\x0fForecastRequest\x123\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x17.elastalloc.v1.SnapshotR\bsnapshot\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.elastalloc.v1.AllocateOptionsR\aoptions\x123\n" +
@@ -4898,6 +4915,7 @@ func file_elastalloc_v1_allocator_proto_init() {
 		(*Remedy_MinNodes)(nil),
 	}
 	file_elastalloc_v1_allocator_proto_msgTypes[31].OneofWrappers = []any{}
+	file_elastalloc_v1_allocator_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -5,12 +5,13 @@ import concurrent.futures
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 from typing import List, Tuple
 
 from testbed import calibrate, check, jobs, predict, scheduler
-from testbed.cluster import Cluster
+from testbed.cluster import CHECKPOINT_STEPS, Cluster
 from testbed.policies import Policy
 from testbed.scheduler import Result
 from testbed.server import Server
@@ -29,23 +30,31 @@ def main() -> int:
     ):
         command = commands.add_parser(name, help=help)
         command.add_argument("--variant", choices=("plain", "torch"), default="plain")
-        command.add_argument("--nodes", type=int, help="nodes of the pool (default 8; torch: one per core but one)")
+        command.add_argument("--nodes", type=int, help="nodes of the pool (default 8; torch: one per GPU, or one per core but one)")
         command.add_argument("--start", choices=("fork", "exec"), default="fork", help="how workers start")
         command.add_argument("--grace", type=float, default=20.0, help="seconds from SIGTERM to SIGKILL")
         command.add_argument("--elastalloc", default=os.path.join(ROOT, "bin", "elastalloc"), help="program of the server")
         command.add_argument("--lab", default=os.path.join(ROOT, "bin", "elastalloc-lab"), help="program of the simulator")
         command.add_argument("--calibration", default="", help="file of calibrate; torch needs one")
         if name != "calibrate":
-            command.add_argument("--policy", default=",".join(Policy.NAMES), help="policies, separated by commas")
+            command.add_argument("--policy", help="policies, separated by commas (default all)")
+            command.add_argument("--slow-nodes", type=int, default=0, help="nodes of a second, slower node type; only the plain variant has them")
             command.add_argument("--jobs", type=int, default=20)
             command.add_argument("--seed", type=int, default=1)
             command.add_argument("--load", type=float, default=0.9, help="load of the pool if no job is resized")
     arguments = parser.parse_args()
-    unknown = set(getattr(arguments, "policy", "fifo").split(",")) - set(Policy.NAMES)
-    if unknown:
-        parser.error(f"--policy has {', '.join(sorted(unknown))}; must be of {', '.join(Policy.NAMES)}")
     if arguments.nodes is None:
-        arguments.nodes = 8 if arguments.variant == "plain" else max(1, len(os.sched_getaffinity(0)) - 1)
+        arguments.nodes = 8 if arguments.variant == "plain" else gpus() or max(1, len(os.sched_getaffinity(0)) - 1)
+    if arguments.command != "calibrate":
+        if not 0 <= arguments.slow_nodes < arguments.nodes:
+            parser.error(f"--slow-nodes is {arguments.slow_nodes}; must be from 0 to {arguments.nodes - 1}, one less than --nodes")
+        if arguments.slow_nodes and arguments.variant != "plain":
+            parser.error(f"--slow-nodes is {arguments.slow_nodes}; must be 0 with --variant {arguments.variant}")
+        valid = Policy.WITH_TYPES if arguments.slow_nodes else Policy.NAMES
+        arguments.policy = arguments.policy or ",".join(valid)
+        unknown = set(arguments.policy.split(",")) - set(valid)
+        if unknown:
+            parser.error(f"--policy has {', '.join(sorted(unknown))}; must be of {', '.join(valid)}")
     if arguments.command == "calibrate":
         if not arguments.calibration:
             parser.error("--calibration is empty; must be the file to write")
@@ -69,6 +78,15 @@ def main() -> int:
     return 0
 
 
+def gpus() -> int:
+    """Returns the number of GPUs that PyTorch finds. A process of its own counts them, because one that has used a GPU
+    cannot fork workers that use one."""
+    count = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.cuda.device_count())"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return int(count.stdout)
+
+
 def run(arguments: argparse.Namespace, workload: List[jobs.Job], directory: str) -> Tuple[List[Result], List[str]]:
     """Runs a workload under each policy. Plain workers only sleep, so their runs are concurrent. It returns the
     results and the recordings of the server."""
@@ -78,7 +96,8 @@ def run(arguments: argparse.Namespace, workload: List[jobs.Job], directory: str)
     def one(name: str) -> Result:
         folder = os.path.join(directory, name)
         os.mkdir(folder)
-        cluster = Cluster(folder, arguments.nodes, arguments.variant, arguments.start, arguments.grace, checkpoint_steps=0)
+        checkpoints = CHECKPOINT_STEPS[arguments.variant]
+        cluster = Cluster(folder, arguments.nodes, arguments.variant, arguments.start, arguments.grace, checkpoints, arguments.slow_nodes)
         clusters.append(cluster)
         try:
             return scheduler.run(cluster, workload, name, server.target)
@@ -97,13 +116,15 @@ def run(arguments: argparse.Namespace, workload: List[jobs.Job], directory: str)
 def report(arguments: argparse.Namespace, workload: List[jobs.Job], results: List[Result]) -> str:
     """Returns the tables of a run."""
     policies = [result.policy for result in results]
-    before = predict.predict(arguments.lab, workload, arguments.nodes, policies, {})
+    types = results[0].types
+    before = predict.predict(arguments.lab, workload, types, policies, {})
+    pool = " and ".join(f"{nodes} {name} nodes".replace("  ", " ") for name, nodes in types.items())
     lines = [
-        f"{len(workload)} jobs on {arguments.nodes} nodes, variant {arguments.variant}. Mean job completion time in seconds; lower is better.",
+        f"{len(workload)} jobs on {pool}, variant {arguments.variant}. Mean job completion time in seconds; lower is better.",
         "",
         f"{'policy':12} {'measured':>9} {'predicted':>10} {'':>7} {'with the times of the run':>26} {'':>7} {'steps':>6} {'calls':>6} {'median ms':>10}",
     ]
-    after = {r.policy: predict.predict(arguments.lab, workload, arguments.nodes, [r.policy], predict.measure(r))[r.policy] for r in results}
+    after = {r.policy: predict.predict(arguments.lab, workload, types, [r.policy], predict.measure(r))[r.policy] for r in results}
     for result in results:
         measured = statistics.mean(result.jct_s.values())
         means = [statistics.mean(times[result.policy].values()) for times in (before, after)]
@@ -115,7 +136,7 @@ def report(arguments: argparse.Namespace, workload: List[jobs.Job], results: Lis
     for job in workload:
         row = f"{job.id:8} {job.submit_s:>7.1f} {job.model.name:12}"
         for result in results:
-            nodes = "-".join(str(len(a.slots)) for a in result.states[job.id].attempts)
+            nodes = "-".join(f"{len(a.slots)}{a.node_type[:1]}" for a in result.states[job.id].attempts)
             row += f"{result.jct_s[job.id]:>8.1f} {before[result.policy][job.id]:>5.1f} {nodes:>9}"
         lines.append(row)
     losses = loss_difference(results)

@@ -12,7 +12,11 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from testbed import worker
-from testbed.jobs import Job
+from testbed.jobs import FAST, SLOW, Job
+
+# Steps between two checkpoints, by variant. A job that does not stop in its grace period loses the steps since the last one.
+CHECKPOINT_STEPS = {"plain": 0, "torch": 10}
+MAX_FAILURES = 3  # consecutive attempts of a job in which workers fail before the first step
 
 
 @dataclasses.dataclass
@@ -30,6 +34,7 @@ class Attempt:
     stopped: Optional[float] = None  # time of SIGTERM
     killed: bool = False  # whether SIGKILL was necessary
     gone: Optional[float] = None  # when all processes were gone
+    node_type: str = ""  # of the slots
     exits: List[int] = dataclasses.field(default_factory=list)
     running: Dict[int, int] = dataclasses.field(default_factory=dict)  # slot by id of a worker
 
@@ -54,17 +59,26 @@ class State:
         return len(attempt.slots) if attempt else 0
 
 
+def node_types(nodes: int, slow_nodes: int) -> Dict[str, int]:
+    """Returns the number of nodes by type."""
+    return {FAST: nodes - slow_nodes, SLOW: slow_nodes} if slow_nodes else {"": nodes}
+
+
 class Cluster:
     """Runs jobs on the nodes of this machine, which are slots for one process each. Call poll every 20 to 50 ms.
 
-    grace is the time in seconds from SIGTERM to SIGKILL.
+    grace is the time in seconds from SIGTERM to SIGKILL. The last slow_nodes of the nodes are of the type slow, and the
+    others of the type fast. By default, there are no types.
     """
 
-    def __init__(self, directory: str, nodes: int, variant: str, start: str, grace: float, checkpoint_steps: int) -> None:
+    def __init__(
+        self, directory: str, nodes: int, variant: str, start: str, grace: float, checkpoint_steps: int, slow_nodes: int = 0
+    ) -> None:
         self.directory, self.variant, self.start_by, self.grace = directory, variant, start, grace
         self.checkpoint_steps = checkpoint_steps
         self.free = set(range(nodes))
         self.nodes = nodes
+        self.types = node_types(nodes, slow_nodes)
         self.states: Dict[str, State] = {}
         self.peak = 0  # largest number of slots in use at the same time
         self._ids = 0
@@ -95,12 +109,17 @@ class Cluster:
         self.states[job.id] = state = State(job)
         return state
 
-    def resize(self, state: State, nodes: int) -> None:
+    def type_of(self, slot: int) -> str:
+        """Returns the node type of a slot."""
+        return SLOW if SLOW in self.types and slot >= self.types[FAST] else next(iter(self.types))
+
+    def resize(self, state: State, nodes: int, node_type: str = "") -> None:
         """Begins to resize a job. It raises AssertionError if the nodes are not free."""
         attempt = state.current()
         more = nodes - (len(attempt.slots) if attempt else 0) - len(state.reserved)
-        assert more <= len(self.free), f"{state.job.id} grows to {nodes} nodes, but {len(self.free)} are free"
-        for slot in sorted(self.free)[: max(0, more)]:
+        free = sorted(slot for slot in self.free if nodes and self.type_of(slot) == node_type)
+        assert more <= len(free), f"{state.job.id} grows to {nodes} nodes, but {len(free)} are free"
+        for slot in free[: max(0, more)]:
             self.free.remove(slot)
             state.reserved.add(slot)
         state.target = nodes
@@ -143,7 +162,8 @@ class Cluster:
         slots = (kept + sorted(state.reserved))[:nodes]
         self.free |= (set(kept) | state.reserved) - set(slots)
         state.reserved, state.target = set(), None
-        attempt = Attempt(len(state.attempts), slots, time.monotonic(), state.step, last_step=state.step)
+        node_type = self.type_of(slots[0])
+        attempt = Attempt(len(state.attempts), slots, time.monotonic(), state.step, last_step=state.step, node_type=node_type)
         state.attempts.append(attempt)
         job, name = state.job, f"{state.job.id}-{attempt.number}"
         for rank, slot in enumerate(slots):
@@ -152,10 +172,11 @@ class Cluster:
             attempt.running[self._ids] = slot
             self._send({"start": {
                 "id": self._ids, "job": job.id, "attempt": attempt.number, "rank": rank, "world": nodes,
-                "variant": self.variant, "exec": self.start_by == "exec", "model": job.model.name, "steps": job.steps,
-                "step_s": job.model.step_s[nodes], "load_s": job.model.load_s, "save_s": job.model.save_s,
+                "variant": self.variant, "exec": self.start_by == "exec", "model": job.model.name, "examples": job.model.examples,
+                "steps": job.steps,
+                "step_s": job.model.times(self.types)[node_type, nodes], "load_s": job.model.load_s, "save_s": job.model.save_s,
                 "spawned": attempt.spawned, "checkpoint_steps": self.checkpoint_steps,
-                "ignores_sigterm": job.ignores_sigterm, "core": self._cores[slot % len(self._cores)],
+                "ignores_sigterm": job.ignores_sigterm, "core": self._cores[slot % len(self._cores)], "slot": slot,
                 "lock": self._path(f"slot-{slot}"), "reports": self._path("reports"), "rendezvous": self._path(name),
                 "checkpoint": self._path(job.id + ".json"), "log": self._path(name + ".log"),
             }})
@@ -201,6 +222,10 @@ class Cluster:
         if attempt.running:
             return
         attempt.gone = time.monotonic()
+        last = state.attempts[-MAX_FAILURES:]
+        if len(last) == MAX_FAILURES and all(max(a.exits) > 0 and a.last_step == a.first_step for a in last):
+            with open(self._path(f"{state.job.id}-{attempt.number}.log")) as log:
+                raise RuntimeError(f"the workers of {state.job.id} fail {MAX_FAILURES} times before their first step:\n{log.read()}")
         saved = self.saved(state)
         state.step = saved["step"] if saved else 0
         if state.target and state.step < state.job.steps:

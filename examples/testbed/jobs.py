@@ -5,11 +5,14 @@ import dataclasses
 import json
 import math
 import random
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence, Tuple
 
 # Seconds that elastalloc and the simulator see per second of the testbed. Jobs of seconds stand for jobs of hours, so
 # that the defaults of elastalloc keep their meaning.
 SCALE = 180
+FAST, SLOW = "fast", "slow"  # node types of a pool with slow nodes; otherwise the type of all nodes is ""
+
+StepTimes = Dict[Tuple[str, int], float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,14 +20,20 @@ class Model:
     """What is known of a model. Times are in seconds."""
 
     name: str
-    step_s: Dict[int, float]  # time of a step by nodes
+    step_s: Dict[int, float]  # time of a step by nodes; with node types, on fast ones
     load_s: float  # from the start of the processes to the first step
     save_s: float  # from the end of the last step to the end of the processes
+    examples: int = 0  # per micro-batch; only the torch variant has examples
+    slow: float = 1.0  # time of a step on slow nodes, as a multiple of the time on fast ones
 
     def restart_s(self) -> float:
         """Returns the restart time for the simulator. It charges a job for each start and each resize. A first start
         has no stop and a pause has no start, so half of the stop counts."""
         return self.load_s + self.save_s / 2
+
+    def times(self, types: Sequence[str]) -> StepTimes:
+        """Returns the time of a step by node type and nodes."""
+        return {(t, size): s * (self.slow if t == SLOW else 1.0) for t in types for size, s in self.step_s.items()}
 
     def speeds(self) -> List[float]:
         """Returns the speed on each size relative to one node."""
@@ -58,10 +67,10 @@ def sizes(nodes: int) -> List[int]:
 
 def plain_models(nodes: int) -> List[Model]:
     """Returns the models of the plain variant: a part of each step is serial, so speeds grow slower than nodes."""
-    parameters = {"mlp": (0.02, 0.16), "cnn": (0.03, 0.16), "transformer": (0.01, 0.20)}
+    parameters = {"mlp": (0.02, 0.16, 1.3), "cnn": (0.03, 0.16, 2.0), "transformer": (0.01, 0.20, 4.0)}
     return [
-        Model(name, {k: serial + parallel / k for k in sizes(nodes)}, load_s=0.5, save_s=0.05)
-        for name, (serial, parallel) in parameters.items()
+        Model(name, {k: serial + parallel / k for k in sizes(nodes)}, load_s=0.5, save_s=0.05, slow=slow)
+        for name, (serial, parallel, slow) in parameters.items()
     ]
 
 
@@ -69,9 +78,7 @@ def read_models(path: str) -> List[Model]:
     """Reads the models that calibrate has written."""
     with open(path) as file:
         models = json.load(file)
-    return [
-        Model(m["name"], {int(k): s for k, s in m["step_s"].items()}, m["load_s"], m["save_s"]) for m in models
-    ]
+    return [Model(**{**m, "step_s": {int(k): s for k, s in m["step_s"].items()}}) for m in models]
 
 
 def write_models(models: List[Model], path: str) -> None:
@@ -96,21 +103,38 @@ def generate(models: List[Model], count: int, nodes: int, seed: int, load: float
     return jobs
 
 
-def write_trace(jobs: List[Job], path: str, measured: Dict[str, Dict[str, Any]]) -> None:
-    """Writes the trace of jobs. measured may have other values of step_s and restart_s, by job id."""
+def write_trace(jobs: List[Job], path: str, types: Sequence[str], measured: Dict[str, Dict[str, Any]]) -> None:
+    """Writes the trace of jobs. measured may have other values of step_s, by node type and nodes, and of restart_s, by
+    job id. With several node types, write_speeds writes the speeds."""
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["job_id", "submit_s", "duration_s", "gpus", "allowed_nodes", "speeds", "restart_s"])
+        columns = ["job_id", "submit_s", "duration_s", "gpus", "allowed_nodes", "restart_s"]
+        writer.writerow(columns + (["speeds"] if len(types) == 1 else ["application", "work_s"]))
         for job in sorted(jobs, key=lambda job: job.submit_s):
             known = measured.get(job.id, {})
-            model = dataclasses.replace(job.model, step_s=known.get("step_s", job.model.step_s))
-            restart = known.get("restart_s", model.restart_s())
-            writer.writerow([
+            step_s = known.get("step_s", job.model.times(types))
+            row = [
                 job.id,
                 round(SCALE * job.submit_s),
-                round(SCALE * job.steps * model.step_s[job.requested], 3),
+                round(SCALE * job.steps * step_s[types[0], job.requested], 3),
                 job.requested,
                 " ".join(map(str, job.sizes())),
-                " ".join(f"{speed:.6g}" for speed in model.speeds()),
-                round(SCALE * restart),
-            ])
+                round(SCALE * known.get("restart_s", job.model.restart_s())),
+            ]
+            if len(types) == 1:
+                row.append(" ".join(f"{step_s[types[0], 1] / step_s[types[0], size]:.6g}" for size in job.sizes()))
+            else:
+                row += [job.id, round(SCALE * job.steps * step_s[types[0], 1], 3)]
+            writer.writerow(row)
+
+
+def write_speeds(jobs: List[Job], path: str, types: Sequence[str], measured: Dict[str, Dict[str, Any]]) -> None:
+    """Writes the speeds of jobs by node type, relative to one node of the first type."""
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["application", "node_type", "nodes", "speed"])
+        for job in jobs:
+            step_s = measured.get(job.id, {}).get("step_s", job.model.times(types))
+            for t in types:
+                for size in job.sizes():
+                    writer.writerow([job.id, t, size, f"{step_s[types[0], 1] / step_s[t, size]:.6g}"])

@@ -70,9 +70,11 @@ class Policy:
     """A policy of the testbed, by its name in the simulator."""
 
     NAMES = ("total-time", "max-min", "fifo")
+    WITH_TYPES = ("total-time", "type-kept")  # policies for several node types
 
     def __init__(self, name: str, client: Client, requested: Dict[str, int]) -> None:
         self.name, self._client, self._requested = name, client, requested
+        self.keeps_type = name == "type-kept"  # Jobs do not leave the node type on which they start.
         # max-min decides at multiples of 5 min, so its Plan must look often whether one has passed.
         self.cadence = 5.0 if name == "max-min" else 300.0
         self._last = -1.0  # number of the last period in which max-min decided
@@ -89,7 +91,7 @@ class Policy:
                 return response({job.id: job.current_nodes for job in snapshot.jobs})
             return self._measured(self._client.fill_idle, snapshot)
 
-        if self.name == "total-time":
+        if self.name in self.WITH_TYPES:
             return lambda snapshot: self._measured(self._client.decide, snapshot)
         if self.name == "max-min":
             return max_min_or_fill

@@ -8,7 +8,7 @@ import grpc
 
 from elastalloc import Client, Plan, PoolError, pb
 from testbed.cluster import Cluster, State
-from testbed.jobs import SCALE, Job
+from testbed.jobs import SCALE, SLOW, Job
 from testbed.policies import Policy
 
 PERIOD = 0.03  # seconds between two passes of the loop
@@ -30,6 +30,7 @@ class Result:
     calls_ms: List[float]  # times of the calls of the server
     began: float  # monotonic time of the begin
     failed_calls: int = 0
+    types: Dict[str, int] = dataclasses.field(default_factory=lambda: {"": 0})  # number of nodes by type
 
 
 class Scheduler:
@@ -42,7 +43,7 @@ class Scheduler:
         self.waiting = sorted(jobs, key=lambda job: job.submit_s)
         self.plan = Plan(cadence=policy.cadence, patience=SCALE * PATIENCE)
         self.began = time.monotonic()
-        self.result = Result(policy.name, {}, cluster.states, {}, 0, 0, policy.calls_ms, self.began)
+        self.result = Result(policy.name, {}, cluster.states, {}, 0, 0, policy.calls_ms, self.began, types=cluster.types)
         self._trained: Dict[str, float] = {}  # seconds with nodes by job id
         self._seen = self.began
 
@@ -80,11 +81,21 @@ class Scheduler:
 
     def snapshot(self) -> pb.Snapshot:
         """Describes the jobs that have not completed, with all times multiplied by SCALE."""
-        snapshot = pb.Snapshot(total_nodes=self.cluster.nodes)
+        snapshot, types = pb.Snapshot(), self.cluster.types
+        if len(types) == 1:
+            snapshot.total_nodes = self.cluster.nodes
+        else:
+            for name, nodes in types.items():
+                snapshot.node_types.add(id=name, nodes=nodes)
         now = self.seconds()
         for state in self._unfinished():
-            job = state.job
+            job, attempt = state.job, state.current()
             described = snapshot.jobs.add(id=job.id, current_nodes=state.nodes(), eta_nodes=1)
+            if len(types) > 1:
+                described.current_node_type = attempt.node_type if attempt else ""
+                kept = self.policy.keeps_type and state.attempts
+                for name in [state.attempts[0].node_type] if kept else types:
+                    described.speeds.add(node_type=name, factor=1 / job.model.slow if name == SLOW else 1)
             described.allowed_nodes[:] = job.sizes()
             described.scaling.table.speeds[:] = job.model.speeds()
             trained = self._trained.get(job.id, 0.0)
@@ -110,7 +121,7 @@ class Scheduler:
             self.plan.failed(now, job_id)
         for step in steps:
             self.result.steps += 1
-            self.cluster.resize(self.cluster.states[step.job_id], step.nodes)
+            self.cluster.resize(self.cluster.states[step.job_id], step.nodes, step.node_type)
 
 
 def run(cluster: Cluster, jobs: List[Job], name: str, target: str, **options: Any) -> Result:

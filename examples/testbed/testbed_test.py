@@ -14,6 +14,7 @@ import threading
 import time
 import unittest
 from typing import Any, Dict, List
+from unittest import mock
 
 from google.protobuf import json_format
 
@@ -33,7 +34,7 @@ def spec(directory: str, **fields: Any) -> Dict[str, Any]:
     return {
         "id": 1, "job": "job", "attempt": 0, "rank": 0, "world": 1, "variant": "plain", "exec": False, "model": "mlp", "steps": 4,
         "step_s": 0.01, "load_s": 0.0, "save_s": 0.0, "spawned": time.monotonic(), "checkpoint_steps": 0, "ignores_sigterm": False,
-        "core": 0, "lock": path + ".slot", "reports": path + ".reports", "rendezvous": path + ".rendezvous",
+        "core": 0, "slot": 0, "examples": 2, "lock": path + ".slot", "reports": path + ".reports", "rendezvous": path + ".rendezvous",
         "checkpoint": path + ".json", "log": path + ".log", **fields,
     }
 
@@ -74,7 +75,7 @@ class PolicyTest(unittest.TestCase):
                 program = f"command:{sys.executable} -m testbed.testbed_test {name} {requested}"
                 with tempfile.TemporaryDirectory() as directory:
                     trace, out = os.path.join(directory, "t.csv"), os.path.join(directory, "out")
-                    jobs.write_trace(workload, trace, {})
+                    jobs.write_trace(workload, trace, [""], {})
                     simulate = [LAB, "simulate", "--trace", trace, "--nodes", "8", "--gpus-per-node", "1", "--out", out]
                     # The value of --policy is CSV.
                     quoted = '"' + program.replace('"', '""') + '"'
@@ -164,15 +165,42 @@ class PredictTest(unittest.TestCase):
         ]
         result = Result("fifo", {}, {"a": state}, {}, 0, 0, [], 0.0)
         measured = predict.measure(result)["a"]
-        self.assertAlmostEqual(measured["step_s"][1], 10 / 30)
-        self.assertEqual(measured["step_s"][2], 0.1)
+        self.assertAlmostEqual(measured["step_s"]["", 1], 10 / 30)
+        self.assertEqual(measured["step_s"]["", 2], 0.1)
         self.assertAlmostEqual(measured["restart_s"], (1 + 3) / 2 + 0.5 / 2)
 
     def test_alone(self) -> None:
         """A job alone has the time of its steps and one restart, in the trace's unit of time."""
         job = jobs.Job("a", 0.0, MODELS[0], 4, 100)
-        times = predict.predict(LAB, [job], 8, ["fifo"], {"a": {"restart_s": 2.0}})
+        times = predict.predict(LAB, [job], {"": 8}, ["fifo"], {"a": {"restart_s": 2.0}})
         self.assertAlmostEqual(times["fifo"]["a"], 100 * MODELS[0].step_s[4] + 2, delta=2 / jobs.SCALE)
+
+    def test_alone_on_types(self) -> None:
+        """A job whose first type is the slow one in the pool needs its time there. Work is relative to a fast node."""
+        model = dataclasses.replace(MODELS[0], slow=3.0)
+        job = jobs.Job("a", 0.0, model, 4, 100)
+        for types, size, step_s in (({"fast": 8, "slow": 8}, 8, model.step_s[8]), ({"fast": 1, "slow": 8}, 8, 3 * model.step_s[8])):
+            times = predict.predict(LAB, [job], types, ["type-kept"], {"a": {"restart_s": 2.0}})
+            self.assertAlmostEqual(times["type-kept"]["a"], 100 * step_s + 2, delta=2 / jobs.SCALE, msg=str(types))
+
+    def test_types(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            cluster = Cluster(directory, 4, "plain", "fork", 60.0, 0, slow_nodes=3)
+            model = dataclasses.replace(MODELS[0], step_s={k: 0.02 for k in (1, 2, 4)}, load_s=0.0, slow=5.0)
+            job = cluster.add(jobs.Job("job", 0.0, model, 1, 1 << 30))
+            with self.assertRaisesRegex(AssertionError, "job grows to 2 nodes, but 1 are free"):
+                cluster.resize(job, 2, "fast")
+            for nodes, node_type in ((2, "slow"), (0, ""), (1, "fast")):
+                cluster.resize(job, nodes, node_type)
+                steps = job.step + 10
+                while job.current() and job.step < steps or job.nodes() != nodes:
+                    cluster.poll()
+                    time.sleep(0.01)
+            cluster.close()
+            self.assertEqual([(a.node_type, a.slots) for a in job.attempts], [("slow", [1, 2]), ("fast", [0])])
+            slow, fast = ((a.last_at - a.begun) / (a.last_step - a.first_step) for a in job.attempts)
+            self.assertGreaterEqual(slow, 0.1 - 1e-6)
+            self.assertGreaterEqual(fast, 0.02 - 1e-6)
 
 
 class CheckTest(unittest.TestCase):
@@ -186,6 +214,8 @@ class CheckTest(unittest.TestCase):
             self.assertEqual(len(check.wrong_times(good, {**good, policy: 0.89 * good[policy]})), 1)
         self.assertEqual(len(check.wrong_times({**good, "total-time": 11.0}, {**good, "total-time": 11.0})), 1)
         self.assertEqual(len(check.wrong_times(good, {**good, "fifo": float("nan")})), 1)
+        self.assertEqual(check.wrong_times({"total-time": 9.0, "type-kept": 11.0}, {}), [])
+        self.assertEqual(len(check.wrong_times({"total-time": 9.0, "type-kept": 8.0}, {})), 1)
 
     def test_wrong_jobs(self) -> None:
         job = jobs.Job("a", 0.0, MODELS[0], 1, 7)
@@ -221,6 +251,23 @@ class TorchTest(unittest.TestCase):
             self.assertEqual(process.exitcode, 0)
         return worker.load(spec(directory))["loss"]
 
+    def test_device(self) -> None:
+        from testbed import models
+
+        self.assertEqual(models.device(3).type, "cuda" if models.torch.cuda.is_available() else "cpu")
+        with mock.patch("torch.cuda.is_available", return_value=True), mock.patch("torch.cuda.device_count", return_value=2):
+            self.assertEqual([str(models.device(slot)) for slot in range(3)], ["cuda:0", "cuda:1", "cuda:0"])
+
+    def test_warm_up_uses_no_gpu(self) -> None:
+        """A process that forks workers for GPUs must not use one, and must not compute gradients with such a PyTorch."""
+        from testbed import models
+
+        with mock.patch("torch.backends.cuda.is_built", return_value=True), mock.patch("torch.Tensor.backward") as backward:
+            with mock.patch("torch.cuda.is_available") as available, mock.patch("torch.cuda.device_count") as count:
+                models.warm_up()
+        for called in (backward, available, count):
+            called.assert_not_called()
+
     def test_loss_does_not_depend_on_nodes(self) -> None:
         for model in ("mlp", "cnn", "transformer"):
             with tempfile.TemporaryDirectory() as directory:
@@ -244,13 +291,6 @@ def _train(fields: Dict[str, Any], until: int) -> None:
         # Rank 0 alone is stopped, and the other ranks follow.
         return step(self, number, stop or fields["rank"] == 0 and number + 1 == until)
 
-    build = models.build
-
-    def small(name: str) -> Any:
-        model, shape = build(name)
-        return model, (2, *shape[1:])  # Two examples per micro-batch, so that the test takes little time.
-
-    models.build = small
     models.TorchModel.step = stopping
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reports:
         if fields["rank"] == 0:

@@ -1,13 +1,17 @@
 """Runs an elastalloc server for a testbed."""
 
+import ctypes
 import os
 import signal
 import subprocess
 import time
 
+from testbed.forkserver import PR_SET_PDEATHSIG
+
 
 class Server:
-    """A server on a Unix socket, which records its calls. It can be killed and started again."""
+    """A server on a Unix socket, which records its calls. It can be killed and started again. It stops with the thread
+    that starts it, so it does not outlive a testbed that is killed."""
 
     def __init__(self, program: str, directory: str) -> None:
         self._program, self._directory = program, directory
@@ -19,13 +23,14 @@ class Server:
         """Starts the server. Calls wait for it."""
         recording = os.path.join(self._directory, f"recording-{len(self.recordings)}")
         self.recordings.append(recording)
+        prctl = ctypes.CDLL(None).prctl  # Linux. It is loaded before the fork, because the new process may do little.
         with open(os.path.join(self._directory, "server.log"), "ab") as log:
             self._process = subprocess.Popen(
                 [
                     self._program, "serve", "--listen", self.target.replace("unix://", "unix:"), "--admin-listen", "127.0.0.1:0",
                     "--record", recording, "--drain-delay", "0s",
                 ],
-                stdout=log, stderr=log,
+                stdout=log, stderr=log, preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
             )
 
     def running(self) -> bool:

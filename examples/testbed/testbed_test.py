@@ -1,4 +1,4 @@
-"""Tests of the testbed that need no server: python3 -m unittest testbed.testbed_test. Those of PyTorch are skipped without it."""
+"""Tests of the testbed: python3 -m unittest testbed.testbed_test. Those of PyTorch are skipped without it."""
 
 import csv
 import dataclasses
@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,6 +154,36 @@ class WorkerTest(unittest.TestCase):
             self.assertEqual(len(cluster.free), 3)
             cluster.close()
             worker.take_slot(spec(directory, lock=os.path.join(directory, f"slot-{endless.attempts[0].slots[0]}")))
+
+
+class CommandTest(unittest.TestCase):
+    def test_no_process_outlives_a_killed_testbed(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with tempfile.TemporaryDirectory() as directory:
+                command = [sys.executable, "-m", "testbed", "run", "--policy", "fifo", "--jobs", "50"]
+                testbed = subprocess.Popen(command, env={**os.environ, "TMPDIR": directory})
+                while len(processes_in(directory)) < 3:  # The server and two workers.
+                    self.assertIsNone(testbed.poll())
+                    time.sleep(0.01)
+                testbed.send_signal(number)
+                self.assertEqual(testbed.wait(), -number)
+                until = time.monotonic() + 60
+                while processes_in(directory):
+                    self.assertLess(time.monotonic(), until, "processes are left")
+                    time.sleep(0.01)
+
+
+def processes_in(directory: str) -> List[int]:
+    """Returns the processes that have a file below a directory open."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            opened = [os.readlink(f"/proc/{process}/fd/{fd}") for fd in os.listdir(f"/proc/{process}/fd")]
+        except (FileNotFoundError, PermissionError):
+            continue  # It is gone or belongs to another user.
+        if any(name.startswith(directory + "/") for name in opened):
+            found.append(int(process))
+    return found
 
 
 class PredictTest(unittest.TestCase):

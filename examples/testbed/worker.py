@@ -5,9 +5,11 @@ index % world == r, so the result of a training does not depend on the number of
 all-reduce per step adds gradients, loss and a stop flag, so all ranks stop after the same step.
 
 SIGTERM terminates a worker at once before its training, and after the current step in its training. Rank 0 then
-saves a checkpoint. Rank 0 reports what happens by datagram to the scheduler.
+saves a checkpoint. Rank 0 reports what happens by datagram to the scheduler. SIGUSR1 writes the stacks of a worker to its
+log, to find out why it makes no progress.
 """
 
+import faulthandler
 import fcntl
 import json
 import os
@@ -166,6 +168,7 @@ def take_slot(spec: Dict[str, Any]) -> int:
 
 def run(spec: Dict[str, Any]) -> None:
     """Runs a worker. A job has completed if its checkpoint is at its last step."""
+    faulthandler.register(signal.SIGUSR1)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if spec["ignores_sigterm"] else signal.SIG_DFL)
     take_slot(spec)
     model: Any

@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.variant == "torch":
         for name in plain:
             found = subprocess.run([sys.executable, "-m", "testbed.models", name], check=True, stdout=subprocess.PIPE, text=True)
-            plain[name] = dataclasses.replace(plain[name], examples=int(found.stdout))
+            plain[name] = dataclasses.replace(plain[name], examples=int(found.stdout), slow=1.0)
     measured = []
     directory = tempfile.mkdtemp(prefix="testbed-")
     for name in plain:

@@ -268,8 +268,8 @@ func (f *Simulated) notes() []string {
 		return notes
 	}
 	peak := f.Runs[at].PeakNodes() // The same for every pool.
-	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %d nodes at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
-		sim.RecordedPolicy, peak))
+	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %s at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
+		sim.RecordedPolicy, format.Plural(peak, "node")))
 	if !f.HasEligible {
 		notes = append(notes, "The trace has no eligible_s, so waits for dependencies and limits of users count as time in the queue of "+sim.RecordedPolicy+".")
 	}

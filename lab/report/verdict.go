@@ -66,8 +66,12 @@ func leading(v *results.Verdict) []string {
 			return []string{fmt.Sprintf("%s, the mean job completion time (JCT) of %s is %s.", assumption(v.Leading), v.Policy, loweredAll(scenario.ComparedWith))}
 		}
 	}
-	return []string{fmt.Sprintf("In no scenario is the mean job completion time (JCT) of %s lower than under %s by at least 1%%.",
-		v.Policy, strings.Join(v.References(), " and "))}
+	both := ""
+	if len(v.References()) > 1 {
+		both = "both "
+	}
+	return []string{fmt.Sprintf("In no scenario is the mean job completion time (JCT) of %s lower than under %s%s by at least 1%%.",
+		v.Policy, both, strings.Join(v.References(), " and "))}
 }
 
 // assumption describes the assumption of a scenario at the start of a sentence.

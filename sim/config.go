@@ -13,8 +13,8 @@ import (
 type Config struct {
 	// Nodes is the size of the pool. At least 1.
 	Nodes int
-	// NodeTypes are the node types of the pool. Their nodes add up to Nodes. It is empty if all
-	// nodes are of the same type.
+	// NodeTypes are the node types of the pool, with the nodes that jobs can use. Their nodes and
+	// Unavailable add up to Nodes. It is empty if all nodes are of the same type.
 	NodeTypes []solver.NodeType
 	// Frequency is the time between two regular decisions and the length of a step, f in the
 	// paper. It is in whole seconds, at least 1 s.
@@ -107,7 +107,6 @@ func (c *Config) Validate() []solver.Violation {
 	require(whole(c.RestartTime), "restart_time", "is %v; must be whole seconds, at least 0s", c.RestartTime)
 	require(c.RestartTime <= 0 || c.ScalingDelay <= 0, "restart_time", "is set together with a scaling delay; must be 0s then")
 	require(c.Unavailable >= 0 && c.Unavailable < max(c.Nodes, 1), "unavailable", "is %d; must be at least 0 and less than the nodes", c.Unavailable)
-	require(!c.onMachines() || len(c.NodeTypes) == 0, "node_types", "are set together with machines; must be empty")
 	require(!c.onMachines() || len(c.Resized) == 0, "resized", "is set together with machines; must be empty")
 	require(c.DecisionBudget >= 0, "decision_budget", "is %v; must be at least 0s", c.DecisionBudget)
 	for i, change := range c.Resized {
@@ -124,8 +123,8 @@ func (c *Config) Validate() []solver.Violation {
 			"node_types", "names %q twice or not at all; must be unique and not empty", t.ID)
 	}
 	if len(c.NodeTypes) > 0 {
-		require(sum == c.Nodes && len(c.NodeTypes) <= solver.MaxNodeTypes, "node_types", "are %d types of %d nodes; must be at most %d types of all nodes",
-			len(c.NodeTypes), sum, solver.MaxNodeTypes)
+		require(sum == c.available() && len(c.NodeTypes) <= solver.MaxNodeTypes, "node_types", "are %d types of %d nodes; must be at most %d types of all %d nodes",
+			len(c.NodeTypes), sum, solver.MaxNodeTypes, c.available())
 		require(c.ScalingDelay == 0, "scaling_delay", "is set together with node types; must be 0s (set a restart time instead)")
 		require(len(c.Resized) == 0, "node_types", "are set for a pool that changes its size; must be empty")
 	}

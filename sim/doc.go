@@ -40,7 +40,11 @@
 //
 // If the pool has machines (Config.Placer), a decision takes effect as far as the machines have places
 // for its jobs. Step 1 then applies only after a second with a submission, a completion or a regular
-// decision. A job that moves to other machines restarts, without a resize.
+// decision. A job that moves to other machines restarts, without a resize. A machine belongs to one node type,
+// and a job that changes its type is placed like one that starts.
+//
+// Teams, node types and machines may be set together. Policies without Teams and rules decide without regard to
+// the teams.
 //
 // A preempted job returns to its place in the queue, which is ordered by submission.
 package sim

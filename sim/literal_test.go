@@ -175,8 +175,13 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 			t.Fatal(err)
 		}
 		apply(second, snapshot, nodes)
-		if r, placed := config.Placer.(rack); placed {
-			checkTogether(t, r, active())
+		switch placer := config.Placer.(type) {
+		case rack:
+			checkTogether(t, placer, active())
+		case racks:
+			for nodeType, r := range placer {
+				checkTogether(t, r, slices.DeleteFunc(active(), func(job *literalJob) bool { return job.nodes == 0 || job.nodeType != nodeType }))
+			}
 		}
 	}
 
@@ -350,9 +355,7 @@ func TestRunEqualsReference(t *testing.T) {
 	policies := policiesThat(func(p Policy) bool {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
 	})
-	typed := append(policiesThat(func(p Policy) bool { return p.knowsTypes() }), Policy{
-		Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, Decider: typeRule(arbitrary),
-	}, Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, Decider: typeRule(arbitrary)})
+	typed := typedPolicies()
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
@@ -376,6 +379,9 @@ func TestRunEqualsReference(t *testing.T) {
 		if config.ScalingDelay == 0 && rapid.Bool().Draw(t, "typed") {
 			p = rapid.SampledFrom(typed).Draw(t, "typed policy")
 			randomTypes(t, &w, &config)
+			if rapid.Bool().Draw(t, "without teams") {
+				config.Groups = nil
+			}
 		}
 		if rapid.Bool().Draw(t, "decides in rounds") {
 			config.Round = time.Duration(rapid.IntRange(1, 40).Draw(t, "round")) * time.Second
@@ -394,16 +400,38 @@ func TestRunEqualsReference(t *testing.T) {
 	})
 }
 
+// typedPolicies returns the policies for node types that the reference simulation supports, and arbitrary rules.
+func typedPolicies() []Policy {
+	known := policiesThat(func(p Policy) bool {
+		return p.knowsTypes() && !p.Partitioned && p.Name != "total-time-weights" && !p.OverTime
+	})
+	return append(known, Policy{Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, Decider: typeRule(arbitrary)},
+		Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, Decider: typeRule(arbitrary)})
+}
+
+// limitTypes adds random limits on the node types "fast" and "slow" to groups.
+func limitTypes(t *rapid.T, groups []solver.Group) {
+	for i := range groups {
+		if rapid.Bool().Draw(t, "has limits per type") {
+			groups[i].TypeLimits = []solver.GroupTypeLimit{
+				{NodeType: "fast", Limit: rapid.IntRange(0, 6).Draw(t, "limit of fast")},
+				{NodeType: "slow", Limit: rapid.IntRange(maxMinNodes, 12).Draw(t, "limit of slow")},
+			}
+		}
+	}
+}
+
 // randomTypes adds node types and random speeds, which change during a job.
 func randomTypes(t *rapid.T, w *Workload, config *Config) {
-	config.Groups, config.Resized = nil, nil
+	config.Resized = nil
+	limitTypes(t, config.Groups)
 	config.NodeTypes = []solver.NodeType{
 		{ID: "fast", Nodes: rapid.IntRange(1, 4).Draw(t, "fast"), Speed: 2.5}, {ID: "slow", Nodes: config.Nodes, Speed: 1},
 	}
 	config.Nodes += config.NodeTypes[0].Nodes
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
-		job.History, job.Group = History{}, ""
+		job.History = History{}
 		if rapid.Bool().Draw(t, "by columns of the trace") {
 			continue
 		}

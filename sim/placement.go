@@ -22,18 +22,24 @@ type Placer interface {
 // PlacedJob is a job to be placed.
 type PlacedJob struct {
 	ID string
-	// Nodes is the number of nodes that the job is to have.
-	Nodes int
-	// On has the units that the job occupies now, by machine.
+	// Nodes is the number of nodes that the job is to have, and NodeType their type, "" in a pool without
+	// node types.
+	Nodes    int
+	NodeType string
+	// On has the units that the job occupies now, by machine. It is empty if they are of another type.
 	On map[string]int
 }
 
-// NoPlaceError means that there is no placement of the jobs with at least Size nodes.
-type NoPlaceError struct{ Size int }
+// NoPlaceError means that there is no placement of the jobs with at least Size nodes of a type.
+type NoPlaceError struct {
+	Size int
+	// NodeType is "" in a pool without node types.
+	NodeType string
+}
 
 // Error describes the error.
 func (e *NoPlaceError) Error() string {
-	return fmt.Sprintf("the machines have no place for all jobs of at least %d nodes", e.Size)
+	return fmt.Sprintf("the machines have no place for all jobs of at least %d nodes%s", e.Size, allocation{nodeType: e.NodeType}.ofType())
 }
 
 // place places the active jobs. If a decision has no placement, place reduces jobs in to until it has.
@@ -47,8 +53,11 @@ func (s *simulation) place(snapshot *solver.Snapshot, to []allocation) error {
 		var placing []*simulatedJob
 		for n, i := range s.active {
 			job := &s.jobs[i]
-			placed := PlacedJob{ID: job.ID, Nodes: to[n].nodes, On: job.on}
-			if s.config.NeverMove && placed.Nodes > 0 && placed.Nodes == job.nodes {
+			placed := PlacedJob{ID: job.ID, Nodes: to[n].nodes, NodeType: to[n].nodeType, On: job.on}
+			if placed.NodeType != job.nodeType {
+				placed.On = nil
+			}
+			if s.config.NeverMove && job.has(to[n]) {
 				kept = append(kept, placed)
 			} else {
 				jobs, placing = append(jobs, placed), append(placing, job)
@@ -56,14 +65,14 @@ func (s *simulation) place(snapshot *solver.Snapshot, to []allocation) error {
 		}
 		on, err := s.config.Placer.Place(kept, jobs)
 		var none *NoPlaceError
-		if errors.As(err, &none) && reduceJob(snapshot, to, none.Size) {
+		if errors.As(err, &none) && reduceJob(snapshot, to, *none) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		for k, job := range placing {
-			if job.nodes > 0 && job.nodes == jobs[k].Nodes && !maps.Equal(on[k], job.on) {
+			if job.has(allocation{jobs[k].Nodes, jobs[k].NodeType}) && !maps.Equal(on[k], job.on) {
 				job.changeMachines(s.now)
 			}
 			job.on = on[k]
@@ -75,29 +84,51 @@ func (s *simulation) place(snapshot *solver.Snapshot, to []allocation) error {
 	}
 }
 
+// has reports whether the job has nodes, and they are the given ones.
+func (j *simulatedJob) has(to allocation) bool {
+	return to.nodes > 0 && to == allocation{j.nodes, j.nodeType}
+}
+
 // reduceJob reduces the allocation of a growing job to its next smaller size, which is at least its
-// current nodes. Of the jobs with at least size nodes, it is a job with the fewest nodes, the last one
-// in the order of submission. If there is none, all other jobs keep their current nodes. reduceJob
-// reports whether it changed anything.
-func reduceJob(snapshot *solver.Snapshot, to []allocation, size int) bool {
+// current nodes. A job that changes its type counts as one without nodes. Of the jobs with at least the
+// size and of the type of none, it is a job with the fewest nodes, the last one in the order of submission. If
+// there is none, all other jobs keep their current nodes. reduceJob reports whether it changed anything.
+func reduceJob(snapshot *solver.Snapshot, to []allocation, none NoPlaceError) bool {
 	smallest := -1
 	for n := range to {
-		if nodes := to[n].nodes; nodes > snapshot.Jobs[n].CurrentNodes && nodes >= size && (smallest < 0 || nodes <= to[smallest].nodes) {
+		job, nodes := &snapshot.Jobs[n], to[n].nodes
+		grows := nodes > job.CurrentNodes || nodes > 0 && to[n].nodeType != job.CurrentNodeType
+		if grows && nodes >= none.Size && to[n].nodeType == none.NodeType && (smallest < 0 || nodes <= to[smallest].nodes) {
 			smallest = n
 		}
 	}
 	if smallest >= 0 {
-		sizes := snapshot.Jobs[smallest].LegalSizes()
-		to[smallest].nodes = append([]int{0}, sizes...)[slices.Index(sizes, to[smallest].nodes)]
+		sizes := sizesOn(&snapshot.Jobs[smallest], snapshot.NodeTypes, none.NodeType)
+		if at := slices.Index(sizes, to[smallest].nodes); at > 0 {
+			to[smallest].nodes = sizes[at-1]
+		} else {
+			to[smallest] = allocation{}
+		}
 		return true
 	}
 	changed := false // Only if the sizes do not divide each other.
 	for n := range to {
-		if current := snapshot.Jobs[n].CurrentNodes; to[n].nodes != current {
-			to[n].nodes, changed = current, true
+		job := &snapshot.Jobs[n]
+		current := allocation{job.CurrentNodes, job.CurrentNodeType}
+		if to[n] != current {
+			to[n], changed = current, true
 		}
 	}
 	return changed
+}
+
+// sizesOn returns the legal sizes of a job on a node type, "" in a pool without node types.
+func sizesOn(job *solver.Job, types []solver.NodeType, nodeType string) []int {
+	if at := slices.IndexFunc(types, func(t solver.NodeType) bool { return t.ID == nodeType }); at >= 0 {
+		there, _, _ := job.ForType(&types[at])
+		return there.LegalSizes()
+	}
+	return job.LegalSizes()
 }
 
 // changeMachines restarts the job on other machines.
@@ -121,27 +152,46 @@ func (w *Workload) checkMachines(policy *Policy, config *Config) error {
 		return fmt.Errorf("the policy %s does not support machines", policy.Name)
 	case len(config.SizeLimits) > 0 && progress:
 		return fmt.Errorf("the policy %s does not support size limits", policy.Name)
-	case len(config.SizeLimits) > 0 && len(config.Groups) > 0:
-		return errors.New("size limits and teams are both set; must be one of the two")
 	case config.Placer == nil:
 		return nil
 	}
-	placeable := make(map[int]bool)
+	placeable := make(map[allocation]error)
+	place := func(to allocation) error {
+		if _, known := placeable[to]; !known {
+			_, placeable[to] = config.Placer.Place(nil, []PlacedJob{{ID: "job", Nodes: to.nodes, NodeType: to.nodeType}})
+		}
+		return placeable[to]
+	}
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
-		size := job.minSize()
-		if policy.FixedSize {
-			size = job.atMost(min(job.RequestedNodes, config.available()))
+		smallest := []allocation{{nodes: job.minSize()}}
+		switch {
+		case len(config.NodeTypes) > 0:
+			smallest = job.smallestOnTypes(config.NodeTypes)
+		case policy.FixedSize:
+			smallest[0].nodes = job.atMost(min(job.RequestedNodes, config.available()))
 		}
-		if placeable[size] {
-			continue
+		if !slices.ContainsFunc(smallest, func(to allocation) bool { return place(to) == nil }) {
+			return fmt.Errorf("job %q of %s has at least %d nodes under the policy %s: %w", job.ID, w.Name, smallest[0].nodes, policy.Name, place(smallest[0]))
 		}
-		if _, err := config.Placer.Place(nil, []PlacedJob{{ID: job.ID, Nodes: size}}); err != nil {
-			return fmt.Errorf("job %q of %s has at least %d nodes under the policy %s: %w", job.ID, w.Name, size, policy.Name, err)
-		}
-		placeable[size] = true
 	}
 	return nil
+}
+
+// SizesOn returns the sizes of all jobs in a pool of a node type, in ascending order.
+func (w *Workload) SizesOn(t solver.NodeType) []int {
+	var sizes []int
+	for i := range w.Jobs {
+		spec := w.Jobs[i].SnapshotJob()
+		for _, phase := range w.Jobs[i].phases() {
+			spec.Speeds = phase.Speeds
+			for option := range optionsOf(spec, []solver.NodeType{t}) {
+				sizes = append(sizes, option.nodes)
+			}
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
 }
 
 // Sizes returns the legal sizes of all jobs, in ascending order.

@@ -49,16 +49,48 @@ func (r rack) Place(kept, jobs []PlacedJob) ([]map[string]int, error) {
 	return on, err
 }
 
-// limits returns the size limits of the machines.
-func (r rack) limits(t *rapid.T) (limits []solver.SizeLimit) {
+// limits returns the size limits of the machines, which are of a node type.
+func (r rack) limits(t *rapid.T, nodeType string) (limits []solver.SizeLimit) {
 	list, err := placement.Limits(r.nodes, r.sizes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, limit := range list {
-		limits = append(limits, solver.SizeLimit{Size: int(limit.GetSize()), Nodes: int(limit.GetNodes())})
+		limits = append(limits, solver.SizeLimit{Size: int(limit.GetSize()), Nodes: int(limit.GetNodes()), NodeType: nodeType})
 	}
 	return limits
+}
+
+// racks contains the machines of a pool by node type.
+type racks map[string]rack
+
+// Place places jobs on the machines of their types.
+func (r racks) Place(kept, jobs []PlacedJob) ([]map[string]int, error) {
+	of := func(jobs []PlacedJob, nodeType string) (list []PlacedJob, at []int) {
+		for n := range jobs {
+			if jobs[n].NodeType == nodeType {
+				list, at = append(list, jobs[n]), append(at, n)
+			}
+		}
+		return list, at
+	}
+	on := make([]map[string]int, len(jobs))
+	for nodeType, there := range r {
+		keptThere, _ := of(kept, nodeType)
+		placing, at := of(jobs, nodeType)
+		placed, err := there.Place(keptThere, placing)
+		var none *NoPlaceError
+		if errors.As(err, &none) {
+			return nil, &NoPlaceError{Size: none.Size, NodeType: nodeType}
+		}
+		if err != nil {
+			return nil, err
+		}
+		for k, n := range at {
+			on[n] = placed[k]
+		}
+	}
+	return on, nil
 }
 
 // units returns the units of the largest machine.
@@ -110,15 +142,46 @@ func (r rack) piece(nodes int) int {
 // literalPlace changes allocations until they have a placement, by the conditions of the theorem, and
 // returns whether it changed any, and which jobs with the same nodes move.
 func literalPlace(t *rapid.T, config *Config, s *solver.Snapshot, jobs []*literalJob, to []allocation) (reduced bool, moved []bool) {
-	r, _ := config.Placer.(rack)
+	moved = make([]bool, len(jobs))
+	if r, untyped := config.Placer.(rack); untyped {
+		return literalPlaceOn(t, r, "", config, s, jobs, to, moved), moved
+	}
+	for nodeType, r := range config.Placer.(racks) {
+		reduced = literalPlaceOn(t, r, nodeType, config, s, jobs, to, moved) || reduced
+	}
+	for i, job := range jobs {
+		if to[i].nodes == 0 {
+			job.on = nil
+		}
+	}
+	return reduced, moved
+}
+
+// literalPlaceOn places the jobs of a node type, "" if there are none. It notes the jobs that move and returns whether
+// it changed allocations.
+func literalPlaceOn(
+	t *rapid.T, r rack, nodeType string, config *Config, s *solver.Snapshot, jobs []*literalJob, to []allocation, moved []bool,
+) (reduced bool) {
+	before := func(i int) int {
+		if jobs[i].nodeType != nodeType {
+			return 0
+		}
+		return jobs[i].nodes
+	}
 	for {
 		free, kept, placing := map[string]int{}, []PlacedJob(nil), []PlacedJob(nil)
 		for _, node := range r.nodes {
 			free[node.ID] = node.Free
 		}
 		for i, job := range jobs {
-			placed := PlacedJob{ID: job.ID, Nodes: to[i].nodes, On: job.on}
-			if !config.NeverMove || job.nodes == 0 || to[i].nodes != job.nodes {
+			if to[i].nodeType != nodeType {
+				continue
+			}
+			placed := PlacedJob{ID: job.ID, Nodes: to[i].nodes}
+			if before(i) > 0 {
+				placed.On = job.on
+			}
+			if !config.NeverMove || before(i) == 0 || to[i].nodes != before(i) {
 				placing = append(placing, placed)
 				continue
 			}
@@ -144,24 +207,25 @@ func literalPlace(t *rapid.T, config *Config, s *solver.Snapshot, jobs []*litera
 			if err != nil {
 				t.Fatalf("the conditions are met, but Place fails: %v", err)
 			}
-			moved = make([]bool, len(jobs))
 			for k, placed := range placing {
 				i := slices.IndexFunc(jobs, func(j *literalJob) bool { return j.ID == placed.ID })
-				moved[i] = jobs[i].nodes > 0 && jobs[i].nodes == placed.Nodes && !compare.Equal(jobs[i].on, on[k])
+				moved[i] = before(i) > 0 && before(i) == placed.Nodes && !compare.Equal(jobs[i].on, on[k])
 				jobs[i].on = on[k]
 			}
-			return reduced, moved
+			return reduced
 		}
 		var growing []int
-		for i, job := range jobs {
-			if to[i].nodes > job.nodes && to[i].nodes >= broken {
+		for i := range jobs {
+			if to[i].nodeType == nodeType && to[i].nodes > before(i) && to[i].nodes >= broken {
 				growing = append(growing, i)
 			}
 		}
 		slices.SortFunc(growing, func(a, b int) int { return cmp.Or(to[a].nodes-to[b].nodes, b-a) })
 		newest := growing[0]
 		sizes := slices.DeleteFunc(s.Jobs[newest].LegalSizes(), func(size int) bool { return size >= to[newest].nodes })
-		to[newest].nodes, reduced = slices.Max(append(sizes, jobs[newest].nodes)), true
+		if to[newest].nodes, reduced = slices.Max(append(sizes, before(newest))), true; to[newest].nodes == 0 {
+			to[newest] = allocation{}
+		}
 	}
 }
 
@@ -193,10 +257,35 @@ func checkTogether(t *rapid.T, r rack, jobs []*literalJob) {
 	}
 }
 
-// randomMachines configures a pool of machines of 4 units, and returns enough jobs to fill it.
-func randomMachines(t *rapid.T, config *Config) Workload {
+// randomMachines configures a pool of machines of 4 units, with two node types if typed is set, and returns enough jobs to fill it.
+func randomMachines(t *rapid.T, config *Config, typed bool) Workload {
 	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 	seconds := func(n int) time.Duration { return time.Duration(random.IntN(n)) * time.Second }
+	r := randomRack(random, config)
+	config.Placer, config.NeverMove = r, random.IntN(2) == 0
+	machines := len(r.nodes)
+	if typed {
+		fast := config.Nodes - config.Unavailable
+		slow := randomRack(random, config)
+		config.NodeTypes = []solver.NodeType{
+			{ID: "fast", Nodes: fast, Speed: 2.5}, {ID: "slow", Nodes: config.Nodes - config.Unavailable - fast, Speed: 1},
+		}
+		config.Placer = racks{"fast": r, "slow": slow}
+		machines += len(slow.nodes)
+	}
+	w, submit := Workload{Name: "drawn"}, time.Duration(0)
+	for n := range 4 * machines {
+		minNodes := 1 << random.IntN(3)
+		j := job(fmt.Sprint("job ", n), submit, time.Second+seconds(200))
+		j.Shape, j.RequestedNodes = Shape{MinNodes: minNodes, MaxNodes: minNodes << random.IntN(3)}, minNodes
+		w.Jobs = append(w.Jobs, j)
+		submit += seconds(30)
+	}
+	return w
+}
+
+// randomRack returns machines of 4 units and adds them to the pool.
+func randomRack(random *rand.Rand, config *Config) rack {
 	r, perBlock := rack{sizes: []int{1, 2, 4, 8, 16}}, random.IntN(4)
 	for n := range 1 + random.IntN(5) {
 		node := placement.Node{ID: fmt.Sprint("m", n), Units: 4, Free: 4}
@@ -210,16 +299,7 @@ func randomMachines(t *rapid.T, config *Config) Workload {
 		config.Unavailable += node.Units - node.Free
 		r.nodes = append(r.nodes, node)
 	}
-	config.Placer, config.NeverMove = r, random.IntN(2) == 0
-	w, submit := Workload{Name: "drawn"}, time.Duration(0)
-	for n := range 4 * len(r.nodes) {
-		minNodes := 1 << random.IntN(3)
-		j := job(fmt.Sprint("job ", n), submit, time.Second+seconds(200))
-		j.Shape, j.RequestedNodes = Shape{MinNodes: minNodes, MaxNodes: minNodes << random.IntN(3)}, minNodes
-		w.Jobs = append(w.Jobs, j)
-		submit += seconds(30)
-	}
-	return w
+	return r
 }
 
 // TestPlacementEqualsReference compares runs on machines with the reference simulation, in which the
@@ -229,7 +309,7 @@ func TestPlacementEqualsReference(t *testing.T) {
 		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
 	})
 	limitable := slices.DeleteFunc(slices.Clone(policies), func(p Policy) bool {
-		return p.NeedsTeams || !isRule(p) && p.Options().Objective != solver.ObjectiveTotalTime
+		return !isRule(p) && p.Options().Objective != solver.ObjectiveTotalTime
 	})
 	allocator := newAllocator()
 	ran, reduced, moved := 0, 0, 0
@@ -242,13 +322,30 @@ func TestPlacementEqualsReference(t *testing.T) {
 		case "restart":
 			config.RestartTime = time.Duration(rapid.IntRange(1, 100).Draw(t, "restart")) * time.Second
 		}
-		w := randomMachines(t, &config)
+		onTypes := config.ScalingDelay == 0 && rapid.Bool().Draw(t, "with node types")
+		w := randomMachines(t, &config, onTypes)
 		limited := rapid.Bool().Draw(t, "with size limits")
 		if limited {
 			p = rapid.SampledFrom(limitable).Draw(t, "policy with size limits")
-			config.SizeLimits = config.Placer.(rack).limits(t)
-		} else {
+		}
+		if onTypes {
+			p = rapid.SampledFrom(typedPolicies()).Draw(t, "typed policy")
+		}
+		switch r := config.Placer.(type) {
+		case rack:
+			if limited {
+				config.SizeLimits = r.limits(t, "")
+			}
+		case racks:
+			if limited {
+				config.SizeLimits = append(r["fast"].limits(t, "fast"), r["slow"].limits(t, "slow")...)
+			}
+		}
+		if !limited || rapid.Bool().Draw(t, "with teams") || p.NeedsTeams {
 			config.Groups = randomTeams(t, w.Jobs)
+			if onTypes {
+				limitTypes(t, config.Groups)
+			}
 		}
 		got, err := Run(t.Context(), w, p, config, allocator)
 		var none *NoPlaceError
@@ -265,7 +362,8 @@ func TestPlacementEqualsReference(t *testing.T) {
 		if *got.Unplaced != unplaced {
 			t.Errorf("%s: %d decisions have no placement; want %d", p.Name, *got.Unplaced, unplaced)
 		}
-		if limited && !config.NeverMove && unplaced > 0 && !isRule(p) {
+		_, requests := p.Decider.(Request)
+		if limited && !config.NeverMove && unplaced > 0 && requests {
 			t.Errorf("%s: %d decisions within %v have no placement", p.Name, unplaced, config.SizeLimits)
 		}
 		ran++
@@ -327,12 +425,14 @@ func TestCheckMachines(t *testing.T) {
 	halves := fourUnits(false)
 	halves.Placer = rack{nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}, {ID: "b", Units: 4, Free: 3}, {ID: "c", Units: 4, Free: 1}}, sizes: []int{1, 8}}
 	limited := Config{Nodes: 8, Steps: 1, Frequency: time.Hour, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 4}}}
-	teams := limited
-	teams.Groups = []solver.Group{{ID: "a", Quota: 8}}
 	member := small
 	member.Group = "a"
 	typed := fourUnits(false)
-	typed.NodeTypes = []solver.NodeType{{ID: "a", Nodes: 8, Speed: 1}}
+	typed.NodeTypes, typed.Unavailable = []solver.NodeType{{ID: "a", Nodes: 8, Speed: 1}}, 2
+	unknown := Config{Nodes: 8, Steps: 1, Frequency: time.Hour, NodeTypes: typed.NodeTypes}
+	unknown.Groups = []solver.Group{{ID: "a", TypeLimits: []solver.GroupTypeLimit{{NodeType: "b", Limit: 1}}}}
+	tight := unknown
+	tight.Groups = []solver.Group{{ID: "a", TypeLimits: []solver.GroupTypeLimit{{NodeType: "a", Limit: 0}}}}
 	resized := fourUnits(false)
 	resized.Resized = []NodesAt{{At: time.Minute, Nodes: 8}}
 	lost := Config{Nodes: 8, Steps: 1, Frequency: time.Hour, Unavailable: 8}
@@ -344,9 +444,10 @@ func TestCheckMachines(t *testing.T) {
 	}{
 		{"total-time", halves, large, `job "large" of test has at least 8 nodes under the policy total-time: the machines have no place for all jobs of at least 8 nodes`},
 		{"optimal", limited, small, "the policy optimal does not support size limits"},
-		{"total-time", teams, member, "size limits and teams are both set; must be one of the two"},
+		{"total-time", unknown, member, `group "a" has a limit for "b"; must be one of the node types of the cluster`},
+		{"total-time", tight, member, `job "small" of test has no size that fits a node type within the limits of a`},
 		{PartitionsPolicy, fourUnits(false), small, "static-partitions"},
-		{"total-time", typed, small, "node_types: are set together with machines; must be empty"},
+		{"total-time", typed, small, "node_types: are 1 types of 8 nodes; must be at most 8 types of all 6 nodes"},
 		{"total-time", resized, small, "resized: is set together with machines; must be empty"},
 		{"total-time", lost, small, "unavailable: is 8; must be at least 0 and less than the nodes"},
 	} {

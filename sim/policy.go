@@ -209,7 +209,10 @@ func checkAllocations(s *solver.Snapshot, allocations []allocation) error {
 		types = []solver.NodeType{{Nodes: s.TotalNodes}}
 	}
 	given := make(map[string]int)
-	used := make([]int, len(s.Groups))
+	used := make([]map[string]int, len(s.Groups)) // by node type
+	for g := range used {
+		used[g] = make(map[string]int)
+	}
 	for i, to := range allocations {
 		job := &s.Jobs[i]
 		if to.nodes != 0 && to != (allocation{job.CurrentNodes, job.CurrentNodeType}) && !to.legalFor(job, types) {
@@ -217,9 +220,15 @@ func checkAllocations(s *solver.Snapshot, allocations []allocation) error {
 		}
 		given[to.nodeType] += to.nodes
 		for _, g := range groupsAbove(s.Groups, job.GroupID) {
-			used[g] += to.nodes
-			if limit := s.Groups[g].Limit; limit != nil && used[g] > *limit {
-				return fmt.Errorf("decision gives group %q %d nodes or more; its limit is %d", s.Groups[g].ID, used[g], *limit)
+			group := &s.Groups[g]
+			used[g][to.nodeType] += to.nodes
+			if sum := total(used[g]); group.Limit != nil && sum > *group.Limit {
+				return fmt.Errorf("decision gives group %q %d nodes or more; its limit is %d", group.ID, sum, *group.Limit)
+			}
+			for _, limit := range group.TypeLimits {
+				if there := used[g][limit.NodeType]; there > limit.Limit {
+					return fmt.Errorf("decision gives group %q %d nodes of %q or more; its limit is %d", group.ID, there, limit.NodeType, limit.Limit)
+				}
 			}
 		}
 	}
@@ -229,6 +238,15 @@ func checkAllocations(s *solver.Snapshot, allocations []allocation) error {
 		}
 	}
 	return nil
+}
+
+// total returns the sum of nodes by type.
+func total(nodes map[string]int) int {
+	sum := 0
+	for _, n := range nodes {
+		sum += n
+	}
+	return sum
 }
 
 // teamPolicies returns the policies that are compared with total-time in pools that teams share.

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,6 +149,40 @@ func TestOptimizes(t *testing.T) {
 		}, p.Name)
 		if p.Optimizes() == rule {
 			t.Errorf("%s: Optimizes is %v; TestOptimizes lists the policies without optimization", p.Name, p.Optimizes())
+		}
+	}
+}
+
+// TestDecisionsAreChecked runs allocators that exceed a node type, or a limit of a group.
+func TestDecisionsAreChecked(t *testing.T) {
+	config := Config{
+		Nodes: 8, Steps: 1, Frequency: time.Hour, NodeTypes: []solver.NodeType{{ID: "a", Nodes: 6, Speed: 1}, {ID: "b", Nodes: 2, Speed: 1}},
+		Groups: []solver.Group{
+			{ID: "all", Limit: new(5)}, {ID: "team", ParentID: "all", TypeLimits: []solver.GroupTypeLimit{{NodeType: "b", Limit: 1}}},
+		},
+	}
+	w := Workload{Name: "w", Jobs: []WorkloadJob{inTeam("team", job("x", 0, time.Hour)), inTeam("team", job("y", 0, time.Hour))}}
+	for want, to := range map[string][2]solver.Allocation{
+		`job "x" 3 nodes of "a", which is not a legal size`:   {{Nodes: 3, NodeType: "a"}, {}},
+		`group "all" 6 nodes or more; its limit is 5`:         {{Nodes: 4, NodeType: "a"}, {Nodes: 2, NodeType: "a"}},
+		`group "team" 2 nodes of "b" or more; its limit is 1`: {{Nodes: 1, NodeType: "b"}, {Nodes: 1, NodeType: "b"}},
+		`decision gives 8 of 6 nodes of "a"`:                  {{Nodes: 4, NodeType: "a"}, {Nodes: 4, NodeType: "a"}},
+		"":                                                    {{Nodes: 4, NodeType: "a"}, {Nodes: 1, NodeType: "b"}},
+	} {
+		config := config
+		if strings.HasPrefix(want, "decision gives 8") {
+			config.Groups = nil
+		}
+		decide := allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
+			var d solver.Decision
+			for i := range s.Jobs {
+				d.Allocations = append(d.Allocations, to[i])
+			}
+			return d, nil
+		})
+		_, err := Run(t.Context(), w, policy(t, "total-time"), config, decide)
+		if text := fmt.Sprint(err); !strings.Contains(text, want) || (err == nil) != (want == "") {
+			t.Errorf("%v: the error is %v; want %q", to, err, want)
 		}
 	}
 }

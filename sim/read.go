@@ -288,29 +288,45 @@ const (
 	columnParent  = "parent_id"
 	columnLimit   = "limit"
 	columnQuota   = "quota"
+
+	columnTypeLimits = "type_limits"
 )
 
-// ReadGroups reads the groups that share a pool in CSV, one group per line. parent_id and limit may be
-// missing or empty. An error names the line and the column of every invalid field.
+// ReadGroups reads the groups that share a pool in CSV, one group per line. parent_id, limit and type_limits may
+// be missing or empty. type_limits is a list of TYPE=NODES separated by spaces. An error names the line and the
+// column of every invalid field.
 func ReadGroups(r io.Reader) ([]solver.Group, error) {
 	var bad []string
 	addf := func(line int, format string, args ...any) {
 		bad = append(bad, fmt.Sprintf("line %d: ", line)+fmt.Sprintf(format, args...))
 	}
+	snapshot := solver.Snapshot{Horizon: solver.DefaultHorizon()}
 	var groups []solver.Group
 	var numbers []int // line numbers of groups
-	err := readCSV(r, "groups", []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit}, func(line csvLine) error {
-		count := func(name string) int {
-			n, err := strconv.ParseUint(line.text(name), 10, 31)
+	err := readCSV(r, "groups", []string{columnGroupID, columnQuota}, []string{columnParent, columnLimit, columnTypeLimits}, func(line csvLine) error {
+		parse := func(name, text string) int {
+			n, err := strconv.ParseUint(text, 10, 31)
 			if err != nil {
-				addf(line.at, "%s is %q; must be a whole number from 0 to %d", name, line.text(name), solver.MaxNodes)
+				addf(line.at, "%s is %q; must be a whole number from 0 to %d", name, text, solver.MaxNodes)
 				return 0
 			}
 			return int(n)
 		}
+		count := func(name string) int { return parse(name, line.text(name)) }
 		group := solver.Group{ID: line.text(columnGroupID), ParentID: line.text(columnParent), Quota: count(columnQuota)}
 		if line.text(columnLimit) != "" {
 			group.Limit = new(count(columnLimit))
+		}
+		for word := range strings.FieldsSeq(line.text(columnTypeLimits)) {
+			nodeType, nodes, found := strings.Cut(strings.Clone(word), "=")
+			if !found {
+				addf(line.at, "%s is %q; must be TYPE=NODES separated by spaces, such as a100=8", columnTypeLimits, line.text(columnTypeLimits))
+				break
+			}
+			group.TypeLimits = append(group.TypeLimits, solver.GroupTypeLimit{NodeType: nodeType, Limit: parse(columnTypeLimits, nodes)})
+			if nodeType != "" && snapshot.TypeIndex(nodeType) < 0 { // The cluster is not known here.
+				snapshot.NodeTypes = append(snapshot.NodeTypes, solver.NodeType{ID: nodeType, Speed: 1})
+			}
 		}
 		groups, numbers = append(groups, group), append(numbers, line.at)
 		return nil
@@ -322,7 +338,7 @@ func ReadGroups(r io.Reader) ([]solver.Group, error) {
 		return nil, errors.New("groups have no line below the header; must have at least one group")
 	}
 	// The rules for groups in a request apply.
-	snapshot := solver.Snapshot{Horizon: solver.DefaultHorizon(), Groups: groups}
+	snapshot.Groups = groups
 	for _, violation := range snapshot.Validate(0) {
 		var at int
 		var field string

@@ -143,6 +143,17 @@ func optionsOf(job solver.Job, types []solver.NodeType) iter.Seq2[allocation, fl
 	}
 }
 
+// smallestOnTypes returns the smallest size of the job on each node type that it fits.
+func (j *WorkloadJob) smallestOnTypes(types []solver.NodeType) []allocation {
+	var smallest []allocation
+	for option := range optionsOf(j.SnapshotJob(), types) {
+		if n := len(smallest); n == 0 || smallest[n-1].nodeType != option.nodeType {
+			smallest = append(smallest, option)
+		}
+	}
+	return smallest
+}
+
 // phases returns the Phases of the job, one phase of all its work if it has none.
 func (j *WorkloadJob) phases() []Phase {
 	if len(j.Phases) == 0 {

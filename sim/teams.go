@@ -165,18 +165,42 @@ func (w *Workload) checkTeams(policy *Policy, config *Config) error {
 		}
 		return nil
 	}
+	for g := range config.Groups {
+		for _, limit := range config.Groups[g].TypeLimits {
+			if !slices.ContainsFunc(config.NodeTypes, func(t solver.NodeType) bool { return t.ID == limit.NodeType }) {
+				return fmt.Errorf("group %q has a limit for %q; must be one of the node types of the cluster", config.Groups[g].ID, limit.NodeType)
+			}
+		}
+	}
 	teams := teamsOf(config.Groups)
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
 		if !slices.ContainsFunc(teams, func(team solver.Group) bool { return team.ID == job.Group }) {
 			return fmt.Errorf("job %q of %s has the %s %q, which is none of the teams", job.ID, w.Name, columnGroup, job.Group)
 		}
-		if limit := nodeLimit(config.Nodes, config.Groups, job.Group); policy.Teams && job.minSize() > limit {
-			return fmt.Errorf("job %q of %s needs at least %d nodes; the limits of %s allow %d",
-				job.ID, w.Name, job.minSize(), job.Group, limit)
+		smallest := job.smallestOnTypes(config.NodeTypes)
+		allowed := func(to allocation) bool { return config.teamAllows(job.Group, to) }
+		switch limit := nodeLimit(config.Nodes, config.Groups, job.Group); {
+		case !policy.Teams:
+		case len(smallest) > 0 && !slices.ContainsFunc(smallest, allowed):
+			return fmt.Errorf("job %q of %s has no size that fits a node type within the limits of %s", job.ID, w.Name, job.Group)
+		case len(config.NodeTypes) == 0 && job.minSize() > limit:
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the limits of %s allow %d", job.ID, w.Name, job.minSize(), job.Group, limit)
 		}
 	}
 	return nil
+}
+
+// teamAllows reports whether the limits of a team and of the groups above it allow an allocation.
+func (c *Config) teamAllows(team string, to allocation) bool {
+	for _, g := range groupsAbove(c.Groups, team) {
+		for _, limit := range c.Groups[g].TypeLimits {
+			if limit.NodeType == to.nodeType && limit.Limit < to.nodes {
+				return false
+			}
+		}
+	}
+	return to.nodes <= nodeLimit(c.Nodes, c.Groups, team)
 }
 
 // MaxTeamLimit is the largest factor for Limited.
@@ -201,9 +225,21 @@ func checkPartitions(w *Workload, policy *Policy, config *Config) error {
 		return fmt.Errorf("%d teams have a quota; the policy %s needs at least one, and a node for each of the pool's %d",
 			withQuota, policy.Name, config.Nodes)
 	}
+	for _, t := range config.NodeTypes {
+		if withQuota > t.Nodes {
+			return fmt.Errorf("%d teams have a quota; the policy %s needs a node of type %q for each, of %d", withQuota, policy.Name, t.ID, t.Nodes)
+		}
+	}
 	for _, partition := range w.partitions(config) {
 		for _, i := range partition.jobs {
-			if job := &w.Jobs[i]; job.minSize() > partition.nodes {
+			job := &w.Jobs[i]
+			if len(config.NodeTypes) > 0 {
+				if len(job.smallestOnTypes(partition.types)) == 0 {
+					return fmt.Errorf("job %q of %s has no size that fits a node type of the partition of %s", job.ID, w.Name, partition.team)
+				}
+				continue
+			}
+			if job.minSize() > partition.nodes {
 				return fmt.Errorf("job %q of %s needs at least %d nodes; the partition of %s has %d",
 					job.ID, w.Name, job.minSize(), partition.team, partition.nodes)
 			}
@@ -222,7 +258,7 @@ func runPartitions(
 	result := whole.result()
 	for _, partition := range partitions {
 		config := config
-		config.Nodes, config.Groups = partition.nodes, nil
+		config.Nodes, config.NodeTypes, config.Groups = partition.nodes, partition.types, nil
 		config.Resized = slices.Clone(config.Resized)
 		for n := range config.Resized {
 			nodes := &config.Resized[n].Nodes
@@ -253,7 +289,8 @@ func runPartitions(
 type partition struct {
 	team  string
 	nodes int
-	jobs  []int // of the workload
+	types []solver.NodeType // empty in a pool without node types
+	jobs  []int             // of the workload
 }
 
 func (w *Workload) partitions(config *Config) []partition {
@@ -265,6 +302,16 @@ func (w *Workload) partitions(config *Config) []partition {
 	}
 	for i, nodes := range apportion(config.Nodes, shares) {
 		all[i] = partition{team: teams[i].ID, nodes: nodes}
+		for _, t := range config.NodeTypes {
+			t.Nodes = apportion(t.Nodes, shares)[i]
+			all[i].types = append(all[i].types, t)
+		}
+		if len(config.NodeTypes) > 0 {
+			all[i].nodes = 0
+			for _, t := range all[i].types {
+				all[i].nodes += t.Nodes
+			}
+		}
 		for n := range w.Jobs {
 			if w.Jobs[n].Group == teams[i].ID {
 				all[i].jobs = append(all[i].jobs, n)

@@ -165,7 +165,8 @@ func TestPartitionsAreNotShared(t *testing.T) {
 // TestPartitionsEqualReference compares every policy with partitions with the reference simulation of each
 // team alone, because teams do not affect each other.
 func TestPartitionsEqualReference(t *testing.T) {
-	policies := policiesThat(func(p Policy) bool { return p.Partitioned })
+	policies := policiesThat(func(p Policy) bool { return p.Partitioned && !p.NeedsTypes })
+	typed := policiesThat(func(p Policy) bool { return p.Partitioned && p.knowsTypes() })
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
 		config := Config{
@@ -181,10 +182,15 @@ func TestPartitionsEqualReference(t *testing.T) {
 		for i := range w.Jobs {
 			w.Jobs[i].Group = rapid.SampledFrom(config.Groups).Draw(t, "team").ID
 		}
+		onTypes := rapid.Bool().Draw(t, "typed")
+		if onTypes {
+			p = rapid.SampledFrom(typed).Draw(t, "typed policy")
+			randomTypes(t, &w, &config)
+		}
 		if err := w.CheckPolicy(&p, &config); err != nil {
 			return // A partition is too small.
 		}
-		if rapid.Bool().Draw(t, "continued") {
+		if !onTypes && rapid.Bool().Draw(t, "continued") {
 			randomContinuation(t, &w, &config)
 		}
 		got, err := Run(t.Context(), w, p, config, newAllocator())
@@ -194,10 +200,13 @@ func TestPartitionsEqualReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, sum := make([]JobResult, len(w.Jobs)), 0
+		want, sum, types := make([]JobResult, len(w.Jobs)), 0, make([]int, len(config.NodeTypes))
 		for _, partition := range w.partitions(&config) {
 			part, own := Workload{}, config
-			own.Nodes, own.Resized = partition.nodes, nil
+			own.Nodes, own.NodeTypes, own.Resized = partition.nodes, partition.types, nil
+			for n, nodeType := range partition.types {
+				types[n] += nodeType.Nodes
+			}
 			for _, change := range config.Resized {
 				own.Resized = append(own.Resized, NodesAt{At: change.At, Nodes: change.Nodes * partition.nodes / config.Nodes})
 			}
@@ -213,6 +222,11 @@ func TestPartitionsEqualReference(t *testing.T) {
 		}
 		if sum > config.Nodes {
 			t.Errorf("the partitions have %d of %d nodes", sum, config.Nodes)
+		}
+		for n, nodes := range types {
+			if nodes > config.NodeTypes[n].Nodes {
+				t.Errorf("the partitions have %d nodes of %+v", nodes, config.NodeTypes[n])
+			}
 		}
 		if diff := cmp.Diff(want, got.Jobs, exceptIdeal()); diff != "" {
 			t.Errorf("%s: jobs (-literal +got):\n%s", p.Name, diff)

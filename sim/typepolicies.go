@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +12,9 @@ import (
 
 // TypePartitionsPolicy is the name of the policy with a separate pool for each node type.
 const TypePartitionsPolicy = "type-partitions"
+
+// TeamTypePartitionsPolicy is the name of the policy with a separate pool for each team and node type.
+const TeamTypePartitionsPolicy = "team-type-partitions"
 
 // typePolicies returns the policies that are compared with total-time in pools with node types.
 func typePolicies() []Policy {
@@ -25,6 +27,10 @@ func typePolicies() []Policy {
 		{
 			Name: "type-kept", Decider: Request{options}, EveryEvent: true, NeedsTypes: true, KeepsType: true,
 			Description: "total-time without changes of the node type of a job",
+		},
+		{
+			Name: TeamTypePartitionsPolicy, Decider: typePools{Request{options}, fastestAtItsShare}, EveryEvent: true, NeedsTypes: true, NeedsTeams: true, Partitioned: true,
+			Description: "total-time in a separate pool for every team and node type, by quota; jobs are assigned to a type at submission",
 		},
 		{
 			Name: "sia", NeedsTypes: true, EveryEvent: true, Rounds: siaRound, Decider: sia(false),
@@ -40,7 +46,7 @@ func typePolicies() []Policy {
 // knowsTypes reports whether the policy supports node types.
 func (p *Policy) knowsTypes() bool {
 	_, session := p.Decider.(Session)
-	return p.NeedsTypes || p.Teams && !p.NeedsTeams || session
+	return p.NeedsTypes || session || p.Options().Objective == solver.ObjectiveTotalTime && !p.FixedSize
 }
 
 // speedsOn returns the speeds of a job restricted to one node type.
@@ -122,6 +128,12 @@ func (p typePools) decide(ctx context.Context, m *decisionInput) ([]allocation, 
 	for n := range s.NodeTypes {
 		nodeType := &s.NodeTypes[n]
 		pool := solver.Snapshot{ID: s.ID, TotalNodes: nodeType.Nodes, Horizon: s.Horizon}
+		for _, limit := range s.SizeLimits {
+			if limit.NodeType == nodeType.ID {
+				limit.NodeType = ""
+				pool.SizeLimits = append(pool.SizeLimits, limit)
+			}
+		}
 		var pinned []int
 		for i := range s.Jobs {
 			if s.Jobs[i].Speeds[0].NodeType != nodeType.ID {
@@ -165,20 +177,13 @@ func (w *Workload) checkTypes(policy *Policy, config *Config) error {
 		}
 		return nil
 	}
-	if len(config.Groups) > 0 {
-		return errors.New("node types and teams are both set; must be one of the two")
-	}
 	if !policy.knowsTypes() && (policy.Name != RecordedPolicy || !w.recordsTypes()) {
 		typed := slices.DeleteFunc(Policies(), func(p Policy) bool { return !p.knowsTypes() })
 		return fmt.Errorf("the policy %s does not support node types (must be one of %s)", policy.Name, strings.Join(PolicyNames(typed), ", "))
 	}
 	for i := range w.Jobs {
-		job, fits := &w.Jobs[i], false
-		for range optionsOf(job.SnapshotJob(), config.NodeTypes) {
-			fits = true
-			break
-		}
-		if !fits {
+		job := &w.Jobs[i]
+		if len(job.smallestOnTypes(config.NodeTypes)) == 0 {
 			return fmt.Errorf("job %q of %s has no size that fits a node type of the cluster", job.ID, w.Name)
 		}
 	}

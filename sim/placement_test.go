@@ -418,6 +418,53 @@ func TestMoveRestarts(t *testing.T) {
 	}
 }
 
+// TestTeamsOnTypesWithinSizeLimits simulates a case that is computed by hand. Team x must not use the fast nodes. A job
+// of 4 fits the fast machine only, because the slow machines lack a node each, and jobs of 2 have two places there.
+func TestTeamsOnTypesWithinSizeLimits(t *testing.T) {
+	member := func(team, id string, nodes int, work time.Duration) WorkloadJob {
+		j := inTeam(team, job(id, 0, work))
+		j.RequestedNodes, j.Shape = nodes, Shape{AllowedNodes: []int{nodes}, Speeds: []float64{float64(nodes)}}
+		return j
+	}
+	config := Config{
+		Nodes: 12, Unavailable: 2, Steps: 1, Frequency: time.Hour,
+		NodeTypes:  []solver.NodeType{{ID: "fast", Nodes: 4, Speed: 2}, {ID: "slow", Nodes: 6, Speed: 1}},
+		SizeLimits: []solver.SizeLimit{{Size: 2, Nodes: 4, NodeType: "slow"}, {Size: 4, Nodes: 0, NodeType: "slow"}},
+		Groups: []solver.Group{
+			{ID: "x", Quota: 6, TypeLimits: []solver.GroupTypeLimit{{NodeType: "fast", Limit: 0}}}, {ID: "y", Quota: 4, Limit: new(4)},
+		},
+		Placer: racks{
+			"fast": {nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}}, sizes: []int{1, 2, 4}},
+			"slow": {nodes: []placement.Node{{ID: "b", Units: 4, Free: 3}, {ID: "c", Units: 4, Free: 3}}, sizes: []int{1, 2, 4}},
+		},
+	}
+	w := Workload{Name: "w", Jobs: []WorkloadJob{
+		member("x", "x1", 2, 600*time.Second), member("x", "x2", 2, 800*time.Second), member("x", "x3", 2, 1000*time.Second),
+		member("y", "y1", 4, 4800*time.Second), member("y", "y2", 4, 9600*time.Second), member("y", "y3", 1, 9000*time.Second),
+	}}
+	result, err := Run(t.Context(), w, policy(t, "total-time-waiting"), config, newAllocator())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(second, nodes int, nodeType string) NodesAt {
+		return NodesAt{time.Duration(second) * time.Second, nodes, nodeType}
+	}
+	for n, want := range [][]NodesAt{
+		{at(0, 2, "slow"), at(300, 0, "")}, {at(0, 2, "slow"), at(400, 0, "")},
+		{at(301, 2, "slow"), at(801, 0, "")}, // 2 of 6 nodes are idle until then, one on each machine.
+		{at(0, 4, "fast"), at(600, 0, "")},
+		{at(601, 4, "fast"), at(1801, 0, "")}, // The limit of y and the only machine of 4 are in use until then.
+		{at(1802, 1, "fast"), at(6302, 0, "")},
+	} {
+		if diff := compare.Diff(want, result.Jobs[n].Nodes); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", w.Jobs[n].ID, diff)
+		}
+	}
+	if *result.Unplaced != 0 {
+		t.Errorf("%d decisions have no placement", *result.Unplaced)
+	}
+}
+
 func TestCheckMachines(t *testing.T) {
 	large := job("large", 0, time.Minute)
 	large.Shape = Shape{AllowedNodes: []int{8}}

@@ -4,8 +4,10 @@ package machines
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/elastalloc/elastalloc/client/placement"
 	"github.com/elastalloc/elastalloc/sim"
@@ -16,6 +18,9 @@ import (
 type Machines struct {
 	nodes []placement.Node
 	sizes []int
+	// units is the number of units of a machine if there are no blocks. Jobs that have a multiple of it are on any
+	// whole machines.
+	units int
 }
 
 // Layout describes the machines of a pool.
@@ -35,7 +40,13 @@ const streamDamage = 200
 
 // New returns the machines of a pool of units, a multiple of Layout.Units, for jobs with sizes.
 func New(units int, layout Layout, sizes []int) *Machines {
-	m := &Machines{sizes: sizes, nodes: make([]placement.Node, units/layout.Units)}
+	m := &Machines{nodes: make([]placement.Node, units/layout.Units)}
+	if layout.Block == 0 {
+		m.units = layout.Units
+	}
+	for _, size := range sizes {
+		m.sizes = append(m.sizes, m.piece(size))
+	}
 	for n := range m.nodes {
 		node := placement.Node{ID: fmt.Sprintf("machine-%d", n), Units: layout.Units, Free: layout.Units}
 		if layout.Block > 0 {
@@ -49,6 +60,14 @@ func New(units int, layout Layout, sizes []int) *Machines {
 		m.nodes[n].Free -= 1 + random.IntN(layout.Units-1)
 	}
 	return m
+}
+
+// piece returns the largest part of an allocation that must lie together.
+func (m *Machines) piece(size int) int {
+	if m.units > 0 && size > m.units && size%m.units == 0 {
+		return m.units
+	}
+	return size
 }
 
 // Unavailable returns the number of units that the machines lack.
@@ -86,7 +105,7 @@ func (m *Machines) Place(kept, jobs []sim.PlacedJob) ([]map[string]int, error) {
 	}
 	placing := make([]placement.Job, len(jobs))
 	for i, job := range jobs {
-		placing[i] = placement.Job{ID: job.ID, Units: job.Nodes, On: job.On}
+		placing[i] = placement.Job{ID: job.ID, Units: job.Nodes, Piece: m.piece(job.Nodes), On: job.On}
 	}
 	placed, err := placement.Place(nodes, m.sizes, placing)
 	var limit *placement.LimitError
@@ -101,6 +120,48 @@ func (m *Machines) Place(kept, jobs []sim.PlacedJob) ([]map[string]int, error) {
 	on := make([]map[string]int, len(jobs))
 	for i, job := range jobs {
 		on[i] = placed.On[job.ID]
+	}
+	return on, nil
+}
+
+// ByType are the machines of the node types of a pool. It is a sim.Placer.
+type ByType map[string]*Machines
+
+// Limits returns the size limits of the machines of all types. It returns an error if the sizes of a type do not
+// divide each other.
+func (b ByType) Limits() ([]solver.SizeLimit, error) {
+	var all []solver.SizeLimit
+	for _, nodeType := range slices.Sorted(maps.Keys(b)) {
+		limits, err := b[nodeType].Limits()
+		if err != nil {
+			return nil, fmt.Errorf("node type %q: %w", nodeType, err)
+		}
+		for _, limit := range limits {
+			limit.NodeType = nodeType
+			all = append(all, limit)
+		}
+	}
+	return all, nil
+}
+
+// Place places jobs on the machines of their types. See sim.Placer.
+func (b ByType) Place(kept, jobs []sim.PlacedJob) ([]map[string]int, error) {
+	on := make([]map[string]int, len(jobs))
+	for _, nodeType := range slices.Sorted(maps.Keys(b)) {
+		elsewhere := func(job sim.PlacedJob) bool { return job.NodeType != nodeType }
+		placed, err := b[nodeType].Place(slices.DeleteFunc(slices.Clone(kept), elsewhere), slices.DeleteFunc(slices.Clone(jobs), elsewhere))
+		var none *sim.NoPlaceError
+		if errors.As(err, &none) {
+			none.NodeType = nodeType
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range jobs {
+			if !elsewhere(jobs[i]) {
+				on[i], placed = placed[0], placed[1:]
+			}
+		}
 	}
 	return on, nil
 }

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,7 +52,8 @@ func TestLimits(t *testing.T) {
 		sizes  []int
 		want   []solver.SizeLimit
 	}{
-		{Layout{Units: 8}, powers, []solver.SizeLimit{{Size: 64, Nodes: 256}}},
+		{Layout{Units: 8}, powers, []solver.SizeLimit{}},
+		{Layout{Units: 8}, []int{2, 8, 16, 24}, []solver.SizeLimit{}},
 		{Layout{Units: 8, Block: 18}, powers, []solver.SizeLimit{{Size: 32, Nodes: 256}}},
 		{Layout{Units: 8, Block: 18}, powers[:5], []solver.SizeLimit{}},
 	} {
@@ -60,8 +62,40 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%+v: %v; limits (-want +got):\n%s", test.layout, err, diff)
 		}
 	}
-	if limits, err := New(8, Layout{Units: 8}, []int{2, 3}).Limits(); err == nil {
-		t.Errorf("sizes 2 and 3 have the limits %v", limits)
+	for _, sizes := range [][]int{{2, 3}, {8, 12}} {
+		if limits, err := New(16, Layout{Units: 8}, sizes).Limits(); err == nil {
+			t.Errorf("sizes %v have the limits %v", sizes, limits)
+		}
+	}
+}
+
+// TestByType has limits for each type, and places jobs on the machines of their types.
+func TestByType(t *testing.T) {
+	damaged := New(16, Layout{Units: 8, Damaged: 1, Seed: 2}, powers)
+	b := ByType{"new": New(8, Layout{Units: 8}, powers), "old": damaged}
+	limits, err := b.Limits()
+	want, wantErr := damaged.Limits()
+	for n := range want {
+		want[n].NodeType = "old"
+	}
+	if diff := cmp.Diff(want, limits); diff != "" || err != nil || wantErr != nil || len(want) == 0 {
+		t.Errorf("%v, %v; limits (-want +got):\n%s", err, wantErr, diff)
+	}
+	kept := []sim.PlacedJob{{ID: "a", Nodes: 4, NodeType: "new", On: map[string]int{"machine-0": 4}}}
+	jobs := []sim.PlacedJob{{ID: "b", Nodes: 1, NodeType: "old"}, {ID: "c", Nodes: 4, NodeType: "new"}, {ID: "paused"}}
+	on, err := b.Place(kept, jobs)
+	if err != nil || len(on) != 3 || len(on[0]) != 1 || !cmp.Equal(on[1], map[string]int{"machine-0": 4}) || len(on[2]) != 0 {
+		t.Errorf("the jobs are on %v, %v", on, err)
+	}
+	var none *sim.NoPlaceError
+	for nodeType, nodes := range map[string]int{"new": 8, "old": 8} {
+		if on, err := b.Place(kept, []sim.PlacedJob{{ID: "b", Nodes: nodes, NodeType: nodeType}}); !errors.As(err, &none) || none.NodeType != nodeType {
+			t.Errorf("8 nodes are on %v, %v; want no place on %q", on, err, nodeType)
+		}
+	}
+	b["odd"] = New(16, Layout{Units: 8}, []int{2, 3})
+	if limits, err := b.Limits(); err == nil || !strings.Contains(err.Error(), `node type "odd": sizes: 2 does not divide 3`) {
+		t.Errorf("limits %v, %v", limits, err)
 	}
 }
 

@@ -85,8 +85,9 @@ than submit_s.
 
 The column group contains the teams. --teams assigns users to random teams
 instead. --groups is a CSV file with the quotas of the teams, with the columns
-id and quota, and optionally parent_id and limit, in nodes. Without --groups,
-the pool is divided by --quotas.
+id and quota, and optionally parent_id and limit, in nodes, and type_limits, a
+list of TYPE=NODES separated by spaces. Without --groups, the pool is divided by
+--quotas.
 
 --node-types sets the node types of the pool. --speeds is a CSV file with the
 columns application, node_type, nodes and speed (work_s per second), and
@@ -100,7 +101,8 @@ one node type, without until, and the columns of the job restrict its sizes.
 --placement places the jobs. A job of less than a machine is on one machine, and
 a larger job is on whole machines of one block, if it fits one. If a decision
 has no placement, jobs that grow are reduced until it has. --size-limits
-prevents such decisions (total-time policies only).
+prevents such decisions (total-time policies only). With --node-types, every
+machine has one type.
 
 A simulation is exact to the second and uses the code of the server. The same
 seed gives the same results, except decision times, as long as no decision takes
@@ -183,7 +185,7 @@ func describeVariations() string {
 
 func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if len(f.types.clusters) > 0 && !cmd.Flags().Changed("policy") {
-		f.policies = []string{sim.TypePartitionsPolicy, "total-time", "type-kept", "sia", "sia-ramp"}
+		f.policies = f.policiesOnTypes()
 	}
 	policies, err := f.check()
 	if err != nil {
@@ -250,6 +252,17 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 		found.Summary.Origin = new(originOf(cmd))
 		return found, f.addScenarios(ctx, found, trace, policies, configs, allocator, bar)
 	})
+}
+
+// policiesOnTypes returns the default policies if there are node types.
+func (f *simulateFlags) policiesOnTypes() []string {
+	switch teams := f.teams.count > 0 || f.teams.file != "" || f.teams.quotas != ""; {
+	case teams && !f.machines.units.set():
+		return []string{sim.TeamTypePartitionsPolicy, sim.PartitionsPolicy, "total-time-open", "total-time"}
+	case teams: // Partitions have no machines.
+		return []string{sim.TypePartitionsPolicy, "total-time-open", "total-time"}
+	}
+	return []string{sim.TypePartitionsPolicy, "total-time", "type-kept", "sia", "sia-ramp"}
 }
 
 // withRecorded adds the policy recorded if the trace has the start of every job and no jobs hang or are
@@ -360,7 +373,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 	if f.config.UsageHalfLife <= 0 {
 		addf("--usage-half-life is %v; must be greater than 0s", f.config.UsageHalfLife)
 	}
-	f.machines.check(f.nodes, len(f.types.clusters) > 0, addf)
+	f.machines.check(f.nodes, f.types.pools, addf)
 	totalTimeFlag(f.totalTime).apply(policies, addf)
 	if f.workers < 1 {
 		addf("--workers is %d; must be at least 1", f.workers)

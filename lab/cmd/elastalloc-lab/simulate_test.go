@@ -285,6 +285,47 @@ func TestSimulateTeams(t *testing.T) {
 	clitest.CheckContains(t, "jobs.csv", read(t, out, "jobs.csv"), ",speech,completed\n")
 }
 
+// TestSimulateWholeCluster simulates teams on node types and machines. The limits of both teams leave one of them only the
+// slow nodes, and the other only the fast ones.
+func TestSimulateWholeCluster(t *testing.T) {
+	folder := t.TempDir()
+	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,group\na,0,600,4,vision\nb,1,600,8,speech\nc,2,60,1,speech\nd,3,600,2,vision\n")
+	groups := write(t, folder, "groups.csv", "id,quota,parent_id,limit,type_limits\nlab,16,,,\nvision,8,lab,,fast=0\nspeech,8,lab,,slow=0\n")
+	simulate := func(args ...string) (map[string]sim.Summary, string, string) {
+		out := filepath.Join(t.TempDir(), "results")
+		stdout := succeed(t, append([]string{
+			"simulate", "--trace", trace, "--gpus-per-node=1", "--groups", groups, "--node-types=fast=8:2,slow=16", "--restart-time=10", "--out", out,
+		}, args...)...)
+		var summary results.Summary
+		readJSON(t, &summary, out, "summary.json")
+		runs := make(map[string]sim.Summary)
+		for _, run := range summary.Runs {
+			runs[run.Policy] = run
+		}
+		return runs, read(t, out, "jobs.csv"), strings.Join(strings.Fields(stdout), " ")
+	}
+	types := func(jobs, policy string) (list []string) {
+		for line := range strings.Lines(jobs) {
+			if fields := strings.Split(strings.TrimSpace(line), ","); slices.Contains(fields, policy) {
+				list = append(list, fields[len(fields)-1])
+			}
+		}
+		return list
+	}
+	runs, jobs, stdout := simulate("--machine-units=fast=8,slow=4", "--damaged=0.5", "--placement=move", "--size-limits")
+	if diff := cmp.Diff([]string{"slow", "fast", "fast", "slow"}, types(jobs, "total-time")); diff != "" {
+		t.Errorf("node types of the jobs (-want +got):\n%s%s", diff, jobs)
+	}
+	clitest.CheckContains(t, "stdout", stdout, "A machine has these nodes: fast=8,slow=4.", "TEAM", "TYPE")
+	if got := slices.Sorted(maps.Keys(runs)); !slices.Equal(got, []string{"total-time", "total-time-open", "type-partitions"}) || *runs["total-time"].Unplaced != 0 {
+		t.Errorf("the runs on machines are %v", runs)
+	}
+	runs, jobs, _ = simulate()
+	if len(types(jobs, "team-type-partitions")) != 4 || runs["static-partitions"].Jobs != 4 || runs["team-type-partitions"].Moves != 0 || len(runs["total-time"].Teams) != 2 {
+		t.Errorf("the runs without machines are %v", runs)
+	}
+}
+
 // simulatedJobs simulates the synthetic baseline, in the quick tier its first hours, and returns the table
 // of its jobs.
 func simulatedJobs(t *testing.T, args ...string) string {

@@ -22,6 +22,7 @@ func TestBadUsage(t *testing.T) {
 	empty := write(t, dir, "empty.csv", "job_id,submit_s,duration_s,gpus\n")
 	apps := write(t, dir, "apps.csv", "job_id,submit_s,duration_s,gpus,application,work_s,min_nodes\nx,0,,1,gpt,60,4\n")
 	speeds := write(t, dir, "speeds.csv", "application,node_type,nodes,speed\nbert,a,1,1\n")
+	otherType := write(t, dir, "other.csv", "id,quota,type_limits\na,1,c=1\n")
 	twoTypes := write(t, dir, "two.csv", "application,node_type,nodes,speed\nbert,a,1,1\ngpt,b,1,1\n")
 	changing := write(t, dir, "changing.csv", "application,node_type,nodes,speed,until\nbert,a,1,1,0.5\nbert,a,1,2,\n")
 	small := write(t, dir, "small.csv", "application,node_type,nodes,speed\ngpt,a,1,1\ngpt,a,2,2\n")
@@ -172,7 +173,14 @@ func TestBadUsage(t *testing.T) {
 			good + " --machine-units=2 --placement=move --policy=static-partitions --teams=1":                                                    "the policy static-partitions does not support machines",
 			"--nodes=4 --gpus-per-node=1 --machine-units=4 --size-limits --policy=total-time --trace=" + odd:                                     "--size-limits: sizes: 2 does not divide 3; each size must divide the next one",
 			"--nodes=8 --gpus-per-node=1 --machine-units=4 --block-machines=1 --damaged=1 --placement=move --policy=total-time --trace=" + rigid: `job "a" of rigid has at least 4 nodes under the policy total-time: the machines have no place`,
-			typed + "=a=2 --machine-units=2": "--machine-units is set together with --node-types; must be set with --nodes",
+			typed + "=a=2,b=3 --machine-units=2":                        `--node-types has 3 nodes of "b"; must be a multiple of --machine-units, 2`,
+			typed + "=a=2,b=3 --machine-units=a=2,c=3":                  `--machine-units is a=2,c=3; must have a number for the node type "b"`,
+			typed + "=a=2 --machine-units=a=0":                          "--machine-units is 0; must be at least 1",
+			typed + "=a=2 --machine-units=a=1,a=2":                      "must be a number, or TYPE=NUMBER,..., such as 8 or a100=8,t4=4",
+			good + " --machine-units=a=2":                               "--machine-units is a=2; must be a number with --nodes",
+			typed + "=a=2 --policy=total-time --groups=" + otherType:    `group "a" has a limit for "c"; must be one of the node types of the cluster`,
+			typed + "=a=2 --policy=team-type-partitions":                "the policy team-type-partitions needs teams",
+			typed + "=a=1 --policy=team-type-partitions --quotas=equal": "has no group",
 			typed + "=fast=0,slow=2:x,,=3": "--node-types: \"fast=0\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n" +
 				"  --node-types: \"slow=2:x\" has speed \"x\"; must be a number greater than 0 and at most 1e+09\n" +
 				"  --node-types: \"\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n",

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -203,10 +204,9 @@ func TestManyTeams(t *testing.T) {
 	}
 }
 
-// BenchmarkClusters proves random clusters with teams, node types and size limits: with all jobs new, and with 93% of the
-// jobs running. It reports the CPU time, also of HiGHS on the first snapshots, the shares proven, and the largest gap.
+// BenchmarkClusters proves random clusters with teams, node types and size limits: with all jobs new, with 93% of the
+// jobs running, and both with two kinds of jobs per team. See benchmarkProofs.
 func BenchmarkClusters(b *testing.B) {
-	oracle := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
 	for _, d := range []struct {
 		cluster
 		count, highs int
@@ -218,42 +218,56 @@ func BenchmarkClusters(b *testing.B) {
 		{cluster{jobs: 1000, types: 2, teams: 40}, 6, 1},
 		{cluster{jobs: 1000, types: 3, teams: 40}, 6, 1},
 	} {
-		for _, state := range []string{"cold", "warm"} {
+		for _, state := range []string{"cold", "warm", "sweep", "warm sweep"} {
 			b.Run(fmt.Sprintf("%v/%s", d.cluster, state), func(b *testing.B) {
-				var ours, first, theirs []time.Duration
-				proven, finished, gap := 0, 0, 0.0
-				for b.Loop() {
-					for n := range d.count {
-						d.seed, d.damaged = uint64(n), 0.2
-						s := d.snapshot()
-						if state == "warm" {
-							s = d.warm(b, s)
-						}
-						p := problem.NewProblemFor(s, typedOptions())
-						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
-						if ours, gap = append(ours, took), max(gap, open); open <= solver.OptimalGap {
-							proven++
-						}
-						if n < d.highs {
-							ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-							took, open := prove(ctx, b, syscall.RUSAGE_CHILDREN, oracle, p)
-							cancel()
-							if first, theirs = append(first, ours[n]), append(theirs, took); open == 0 {
-								finished++
-							}
-						}
+				benchmarkProofs(b, d.count, d.highs, func(n int) *solver.Snapshot {
+					d.seed, d.damaged = uint64(n), 0.2
+					s := d.snapshot()
+					if strings.Contains(state, "sweep") {
+						s = sweepOf(s, 2)
 					}
-				}
-				b.ReportMetric(float64(proven)/float64(len(ours)), "proven")
-				b.ReportMetric(gap, "gap-max")
-				b.ReportMetric(middle(ours), "ms-median")
-				b.ReportMetric(slices.Max(ours).Seconds()*1e3, "ms-max")
-				if len(theirs) > 0 {
-					b.ReportMetric(middle(first), "same-ms")
-					b.ReportMetric(middle(theirs), "highs-ms")
-					b.ReportMetric(float64(finished)/float64(len(theirs)), "highs-proven")
-				}
+					if strings.HasPrefix(state, "warm") {
+						s = d.warm(b, s)
+					}
+					return s
+				})
 			})
 		}
+	}
+}
+
+// benchmarkProofs proves snapshots 0 to count-1 and reports the CPU time, the share proven, and the largest gap. HiGHS
+// proves the first snapshots: same-ms is the CPU time of the exact backend on these.
+func benchmarkProofs(b *testing.B, count, highs int, snapshot func(n int) *solver.Snapshot) {
+	b.Helper()
+	oracle := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
+	var ours, first, theirs []time.Duration
+	proven, finished, gap := 0, 0, 0.0
+	for b.Loop() {
+		for n := range count {
+			p := problem.NewProblemFor(snapshot(n), typedOptions())
+			took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
+			if ours, gap = append(ours, took), max(gap, open); open <= solver.OptimalGap {
+				proven++
+			}
+			if n >= highs {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			theirTime, open := prove(ctx, b, syscall.RUSAGE_CHILDREN, oracle, p)
+			cancel()
+			if first, theirs = append(first, took), append(theirs, theirTime); open == 0 {
+				finished++
+			}
+		}
+	}
+	b.ReportMetric(float64(proven)/float64(len(ours)), "proven")
+	b.ReportMetric(gap, "gap-max")
+	b.ReportMetric(middle(ours), "ms-median")
+	b.ReportMetric(slices.Max(ours).Seconds()*1e3, "ms-max")
+	if len(theirs) > 0 {
+		b.ReportMetric(middle(first), "same-ms")
+		b.ReportMetric(middle(theirs), "highs-ms")
+		b.ReportMetric(float64(finished)/float64(len(theirs)), "highs-proven")
 	}
 }

@@ -2,20 +2,16 @@ package exact_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/exact"
-	"github.com/elastalloc/elastalloc/solver/external"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
@@ -83,22 +79,26 @@ func (d typed) warm(tb testing.TB, s *solver.Snapshot) *solver.Snapshot {
 	return s
 }
 
-// sweepOf replaces the jobs of a snapshot by those of a few kinds, whose ETAs may be off: the jobs of a
-// kind have the same values.
+// sweepOf replaces the jobs of a snapshot by those of a few kinds, in each group if there are groups. Their ETAs may be
+// off. The jobs of a kind have the same values.
 func sweepOf(s *solver.Snapshot, kinds int) *solver.Snapshot {
+	first, count := make(map[string][]solver.Job), make(map[string]int)
 	for i := range s.Jobs {
-		job := s.Jobs[i%kinds]
+		group := s.Jobs[i].GroupID
+		if len(first[group]) < kinds {
+			first[group] = append(first[group], s.Jobs[i])
+		}
+		job := first[group][count[group]%kinds]
 		job.ID, job.ETAError = s.Jobs[i].ID, new(0.5)
 		s.Jobs[i] = job
+		count[group]++
 	}
 	return s
 }
 
 // BenchmarkNodeTypes proves random snapshots: with all jobs new, with 94% of the jobs running, and both with few
-// different jobs. It reports the CPU time, also of HiGHS on the first snapshots, the shares proven, and the
-// largest gap.
+// different jobs. See benchmarkProofs.
 func BenchmarkNodeTypes(b *testing.B) {
-	oracle := external.HiGHS(solvertest.Program(b, solver.BackendHiGHS))
 	for _, d := range []struct {
 		typed
 		count, highs int
@@ -118,45 +118,17 @@ func BenchmarkNodeTypes(b *testing.B) {
 				continue
 			}
 			b.Run(fmt.Sprintf("types=%d/nodes=%d/jobs=%d/%s", d.types, d.nodes, d.jobs, state), func(b *testing.B) {
-				var ours, theirs []time.Duration
-				proven, finished, gap := 0, 0, 0.0
-				for b.Loop() {
-					for n := range d.count {
-						d.seed = uint64(n)
-						var s *solver.Snapshot
-						switch state {
-						case "cold":
-							s = d.snapshot()
-						case "warm":
-							s = d.warm(b, d.snapshot())
-						case "sweep":
-							s = sweepOf(d.snapshot(), 1+n%5)
-						case "warm sweep":
-							s = d.warm(b, sweepOf(d.snapshot(), 1+n%5))
-						}
-						p := problem.NewProblemFor(s, typedOptions())
-						took, open := prove(cpuLimit{b.Context(), b, cpuTime(b) + 10*time.Second}, b, syscall.RUSAGE_SELF, exact.New(), p)
-						if ours, gap = append(ours, took), max(gap, open); open <= solver.OptimalGap {
-							proven++
-						}
-						if n < d.highs {
-							ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-							took, open := prove(ctx, b, syscall.RUSAGE_CHILDREN, oracle, p)
-							cancel()
-							if theirs = append(theirs, took); open == 0 {
-								finished++
-							}
-						}
+				benchmarkProofs(b, d.count, d.highs, func(n int) *solver.Snapshot {
+					d.seed = uint64(n)
+					s := d.snapshot()
+					if strings.Contains(state, "sweep") {
+						s = sweepOf(s, 1+n%5)
 					}
-				}
-				b.ReportMetric(float64(proven)/float64(len(ours)), "proven")
-				b.ReportMetric(gap, "gap-max")
-				b.ReportMetric(middle(ours), "ms-median")
-				b.ReportMetric(slices.Max(ours).Seconds()*1e3, "ms-max")
-				if len(theirs) > 0 {
-					b.ReportMetric(middle(theirs), "highs-ms")
-					b.ReportMetric(float64(finished)/float64(len(theirs)), "highs-proven")
-				}
+					if strings.HasPrefix(state, "warm") {
+						s = d.warm(b, s)
+					}
+					return s
+				})
 			})
 		}
 	}

@@ -435,10 +435,11 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 		configs[len(configs)-1].Nodes, configs[len(configs)-1].NodeTypes = nodesOf(pool), pool
 	}
 	for i := range configs {
-		if configs[i].Groups, err = f.teams.of(workload, groups, configs[i].Nodes); err != nil {
+		config := &configs[i]
+		if err := f.machines.configure(config, workload, f.seed); err != nil {
 			return nil, err
 		}
-		if err := f.machines.configure(&configs[i], workload, f.seed); err != nil {
+		if config.Groups, err = f.teams.of(workload, groups, config.Nodes-config.Unavailable); err != nil {
 			return nil, err
 		}
 	}

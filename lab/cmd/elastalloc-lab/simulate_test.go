@@ -294,7 +294,7 @@ func TestSimulateWholeCluster(t *testing.T) {
 	simulate := func(args ...string) (map[string]sim.Summary, string, string) {
 		out := filepath.Join(t.TempDir(), "results")
 		stdout := succeed(t, append([]string{
-			"simulate", "--trace", trace, "--gpus-per-node=1", "--groups", groups, "--node-types=fast=8:2,slow=16", "--restart-time=10", "--out", out,
+			"simulate", "--trace", trace, "--gpus-per-node=1", "--node-types=fast=8:2,slow=16", "--restart-time=10", "--out", out,
 		}, args...)...)
 		var summary results.Summary
 		readJSON(t, &summary, out, "summary.json")
@@ -312,7 +312,7 @@ func TestSimulateWholeCluster(t *testing.T) {
 		}
 		return list
 	}
-	runs, jobs, stdout := simulate("--machine-units=fast=8,slow=4", "--damaged=0.5", "--placement=move", "--size-limits")
+	runs, jobs, stdout := simulate("--groups", groups, "--machine-units=fast=8,slow=4", "--damaged=0.5", "--placement=move", "--size-limits")
 	if diff := cmp.Diff([]string{"slow", "fast", "fast", "slow"}, types(jobs, "total-time")); diff != "" {
 		t.Errorf("node types of the jobs (-want +got):\n%s%s", diff, jobs)
 	}
@@ -320,9 +320,15 @@ func TestSimulateWholeCluster(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(runs)); !slices.Equal(got, []string{"total-time", "total-time-open", "type-partitions"}) || *runs["total-time"].Unplaced != 0 {
 		t.Errorf("the runs on machines are %v", runs)
 	}
-	runs, jobs, _ = simulate()
+	runs, jobs, _ = simulate("--groups", groups)
 	if len(types(jobs, "team-type-partitions")) != 4 || runs["static-partitions"].Jobs != 4 || runs["team-type-partitions"].Moves != 0 || len(runs["total-time"].Teams) != 2 {
 		t.Errorf("the runs without machines are %v", runs)
+	}
+	// Quotas divide the nodes that jobs can use.
+	runs, _, _ = simulate("--quotas=equal", "--machine-units=8", "--damaged=1", "--policy=total-time")
+	run := runs["total-time"]
+	if quotas, usable := run.Teams[0].Quota+run.Teams[1].Quota, run.NodeTypes[0].Nodes+run.NodeTypes[1].Nodes; quotas != usable || usable >= 24 {
+		t.Errorf("the quotas are %d of %d nodes", quotas, usable)
 	}
 }
 

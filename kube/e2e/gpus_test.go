@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,8 +31,33 @@ func submitGPUs(t *testing.T, pool string, j job, perPod int) {
 	t.Helper()
 	spec := j.indexed(pool)
 	spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: gpus(perPod), Limits: gpus(perPod)}
-	_, err := kube.Client.BatchV1().Jobs(pool).Create(t.Context(), &batchv1.Job{ObjectMeta: j.metadata(pool), Spec: spec}, metav1.CreateOptions{})
+	metadata := j.metadata(pool)
+	_, err := kube.Client.BatchV1().Jobs(metadata.Namespace).Create(t.Context(), &batchv1.Job{ObjectMeta: metadata, Spec: spec}, metav1.CreateOptions{})
 	must(t, err)
+}
+
+// TestGPUGroups checks that limits of groups count GPUs in a pool that counts them: with a limit of 3, the pods of one GPU
+// of a team get 2 of the 8 GPUs of a node, and the other team gets 6.
+func TestGPUGroups(t *testing.T) {
+	const pool, limited = "gpu-groups", "gpu-groups-limited"
+	newPool(t, pool, 1)
+	_, err := kube.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: limited}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { _, _ = kubectl(context.Background(), kube, "", "delete", "namespace", limited, "--wait=false") })
+	controller{
+		pool: pool, account: release,
+		more: fmt.Sprintf(", count: units, groups: [{name: open, namespaces: [%s]}, {name: limited, namespaces: [%s], limit: 3}]", pool, limited),
+	}.start(t)
+	for _, namespace := range []string{pool, limited} {
+		submitGPUs(t, pool, job{name: "job", size: 1, namespace: namespace, annotations: map[string]string{
+			"elastalloc.dev/work": "100h", "elastalloc.dev/nodes": "1,2,4,6,8",
+		}}, 1)
+	}
+	wait.For(t, "the GPUs of both groups", func() (bool, string) {
+		open, _ := pods(t, pool)
+		within, running := pods(t, limited)
+		return open["job"] == 6 && within["job"] == 2 && running == 2, fmt.Sprint(open, within)
+	})
 }
 
 // gpuPool is the pool of TestGPUs.

@@ -129,14 +129,15 @@ func TestKueue(t *testing.T) {
 	newPool(t, pool, 8)
 	before := auditLength(t)
 	for _, test := range []struct {
-		name, settle string
-		run          func(t *testing.T)
+		name, settle, more string
+		run                func(t *testing.T)
 	}{
-		{"quota", "", kueueQuota}, {"cohort", "", kueueCohort}, {"cohort quota", "10s", kueueCohortQuota}, {"not ours", "10s", kueueNotOurs},
-		{"RayCluster", "", kueueRayCluster}, {"RayJob", "", kueueRayJob}, {"preemption", "", kueuePreemption}, {"flavors", "", kueueFlavors},
+		{"quota", "", "", kueueQuota}, {"cohort", "", "", kueueCohort}, {"cohort quota", "10s", "", kueueCohortQuota}, {"not ours", "10s", "", kueueNotOurs},
+		{"RayCluster", "", "", kueueRayCluster}, {"RayJob", "", "", kueueRayJob}, {"preemption", "", "", kueuePreemption},
+		{"GPUs", "", ", count: units", kueueGPUs}, {"flavors", "", "", kueueFlavors},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle}.start(t)
+			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle, more: test.more}.start(t)
 			test.run(t)
 			must(t, kube.Client.BatchV1().Jobs(pool).DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}, metav1.ListOptions{}))
 			untilAdmitted(t, "nothing", map[string]int{})
@@ -148,6 +149,7 @@ func TestKueue(t *testing.T) {
 			t.Errorf("the controller started or suspended %s: %s", w.ObjectRef.Name, w.RequestObject)
 		}
 	}
+	setQueue(t, "team", 8)
 	job{name: "mine", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, pool)
 	untilAdmitted(t, "a running job", map[string]int{"mine": 2})
 	config := asAccount(t, release)
@@ -198,6 +200,17 @@ func kueueQuota(t *testing.T) {
 	setQueue(t, "team", 5)
 	job{name: "third", size: 2, queue: "team", annotations: elasticInKueue(100)}.submit(t, kueue)
 	untilAdmitted(t, "the largest size within the quota", map[string]int{"third": 4})
+}
+
+// kueueGPUs checks that quotas count GPUs in a pool that counts them. Jobs with pods of 1 and 2 GPUs share a quota of 8 GPUs,
+// and a job that waits gets GPUs of the running job.
+func kueueGPUs(t *testing.T) {
+	t.Helper()
+	setQueue(t, "team", 1)
+	submitGPUs(t, kueue, job{name: "ones", size: 1, queue: "team", annotations: elasticInKueue(100)}, 1)
+	untilAdmitted(t, "the job in the whole quota", map[string]int{"ones": cluster.GPUs})
+	submitGPUs(t, kueue, job{name: "twos", size: 2, queue: "team", annotations: elasticInKueue(90)}, 2)
+	untilAdmitted(t, "room for a job with pods of 2 GPUs", map[string]int{"ones": 4, "twos": 2})
 }
 
 // kueueCohort checks that a ClusterQueue uses idle quota of its cohort up to its borrowing limit, and releases it for a

@@ -244,7 +244,7 @@ func (a *admitter) requireTogether(filter func(j *job) bool) {
 // weightedRemaining returns the remaining work of a job on a mean node, plus some additional work,
 // divided by the weight of the job.
 func (a *admitter) weightedRemaining(j *job, additional float64) float64 {
-	return (j.remainingWork + additional) / a.meanFactor(a.fittingProfiles(j)) / j.weight
+	return (j.remainingWork + additional) / a.meanSpeed(a.fittingProfiles(j)) / j.weight
 }
 
 // rankRunning sorts the running jobs without an assigned size by their remaining work.

@@ -129,71 +129,99 @@ func (d *decision) checkClaims(requestedGap float64) error {
 	return nil
 }
 
-// readPlan reads the plan and checks that it is legal and that idle_nodes follows from it. A job
-// that is not a member of the model keeps its nodes in every step if it is frozen, otherwise it
-// has none. In both cases it has no progress.
+// readPlan reads the plan and checks that it is legal and that idle_nodes follows from it.
 func (d *decision) readPlan() error {
 	if len(d.allocations) != len(d.jobs) {
 		return refute("the response has %d allocations; the request has %d jobs", len(d.allocations), len(d.jobs))
 	}
-	rows, plan, idle := 1, [][]int{}, slices.Clone(d.nodes)
-	planned := d.steps == 1 || len(d.members) == 0 ||
-		slices.ContainsFunc(d.allocations, func(got *elastallocv1.Allocation) bool { return len(got.GetPlannedNodes()) > 0 })
-	if planned {
-		rows = len(d.capacity)
-	}
+	planned := d.hasPlan()
+	plan, idle := [][]int{}, slices.Clone(d.nodes)
 	for i, got := range d.allocations {
-		j, nodes, nodeType, plannedNodes := &d.jobs[i], int(got.GetNodes()), d.typeIndex(got.GetNodeType()), got.GetPlannedNodes()
 		isMember := len(plan) < len(d.members) && d.members[len(plan)].index == i
-		if got.GetJobId() != j.id {
-			return refute("an allocation is for job %q; must be for %q", got.GetJobId(), j.id)
+		of, err := d.readAllocation(&d.jobs[i], got, planned && isMember && d.steps > 1)
+		if err != nil {
+			return err
 		}
-		// A frozen job may name a type that the request does not have.
-		hasType := nodes > 0 && (!j.frozen || j.nodeType >= 0)
-		if hasType && (nodeType < 0 || j.frozen && nodeType != j.nodeType) || !hasType && got.GetNodeType() != "" {
-			return refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
+		if !of.job.frozen {
+			idle[of.nodeType] -= of.nodes
 		}
-		nodeType = max(0, nodeType)
-		if change := j.changeTo(nodes, nodeType); got.GetChange() != change {
-			return refute("job %q changes from %d to %d nodes: the change is %v; must be %v", j.id, j.currentNodes, nodes, got.GetChange(), change)
-		}
-		row := []int{nodes}
-		if len(plannedNodes) > 0 || planned && isMember && d.steps > 1 {
-			if len(plannedNodes) != d.steps || int(plannedNodes[0]) != nodes {
-				return refute("job %q has %d nodes and the plan %v over %d steps", j.id, nodes, plannedNodes, d.steps)
+		switch {
+		case !isMember:
+			if err := of.checkWithoutMember(got.GetPlannedProgress()); err != nil {
+				return err
 			}
-			for _, k := range plannedNodes[1:] {
-				row = append(row, int(k))
-			}
-		}
-		if !j.frozen {
-			idle[nodeType] -= nodes
-		}
-		if isMember {
-			if d.coupled() {
-				row = d.usageByRow(j, nodeType, nodes)
-			}
-			plan = append(plan, row)
-			continue
-		}
-		keeps := 0
-		if j.frozen {
-			keeps = j.currentNodes
-		}
-		if slices.ContainsFunc(row, func(k int) bool { return k != keeps }) {
-			return refute("job %q has %v nodes; must have %d, because it is frozen or not admitted", j.id, row, keeps)
-		}
-		if slices.ContainsFunc(got.GetPlannedProgress(), func(share float64) bool { return share != 0 }) {
-			return refute("job %q has progress %v; must have none, because it is frozen or not admitted", j.id, got.GetPlannedProgress())
+		case d.coupled():
+			plan = append(plan, d.usageByRow(of.job, of.nodeType, of.nodes))
+		default:
+			plan = append(plan, of.steps)
 		}
 	}
+	rows := 1
 	if planned {
-		d.plan = plan
+		d.plan, rows = plan, len(d.capacity)
 	}
 	if err := d.checkLegal(plan, rows, d.heuristic); err != nil {
 		return refute("%w", err)
 	}
 	return cmp.Or(d.checkIdle(idle), d.checkSizeLimits())
+}
+
+// hasPlan reports whether the response has the nodes of every member in every step.
+func (d *decision) hasPlan() bool {
+	return d.steps == 1 || len(d.members) == 0 ||
+		slices.ContainsFunc(d.allocations, func(got *elastallocv1.Allocation) bool { return len(got.GetPlannedNodes()) > 0 })
+}
+
+// allocated is what a response allocates to a job.
+type allocated struct {
+	job             *job
+	nodeType, nodes int   // nodeType is 0 if the job has no nodes
+	steps           []int // nodes in every step, or only in the first one if the response has no more
+}
+
+// readAllocation reads an allocation and checks that it is possible for the job. The planned nodes are
+// optional unless requiresSteps is set.
+func (d *decision) readAllocation(j *job, got *elastallocv1.Allocation, requiresSteps bool) (allocated, error) {
+	nodes, nodeType := int(got.GetNodes()), d.typeIndex(got.GetNodeType())
+	if got.GetJobId() != j.id {
+		return allocated{}, refute("an allocation is for job %q; must be for %q", got.GetJobId(), j.id)
+	}
+	// A frozen job may name a type that the request does not have.
+	hasType := nodes > 0 && (!j.frozen || j.nodeType >= 0)
+	if hasType && (nodeType < 0 || j.frozen && nodeType != j.nodeType) || !hasType && got.GetNodeType() != "" {
+		return allocated{}, refute("job %q has %d nodes of type %q", j.id, nodes, got.GetNodeType())
+	}
+	nodeType = max(0, nodeType)
+	if change := j.changeTo(nodes, nodeType); got.GetChange() != change {
+		return allocated{}, refute("job %q changes from %d to %d nodes: the change is %v; must be %v",
+			j.id, j.currentNodes, nodes, got.GetChange(), change)
+	}
+	of := allocated{job: j, nodeType: nodeType, nodes: nodes, steps: []int{nodes}}
+	if planned := got.GetPlannedNodes(); len(planned) > 0 || requiresSteps {
+		if len(planned) != d.steps || int(planned[0]) != nodes {
+			return allocated{}, refute("job %q has %d nodes and the plan %v over %d steps", j.id, nodes, planned, d.steps)
+		}
+		for _, k := range planned[1:] {
+			of.steps = append(of.steps, int(k))
+		}
+	}
+	return of, nil
+}
+
+// checkWithoutMember checks the allocation of a job that is not a member of the model. It keeps its nodes
+// in every step if it is frozen, otherwise it has none. In both cases it has no progress.
+func (of *allocated) checkWithoutMember(progress []float64) error {
+	keeps := 0
+	if of.job.frozen {
+		keeps = of.job.currentNodes
+	}
+	if slices.ContainsFunc(of.steps, func(k int) bool { return k != keeps }) {
+		return refute("job %q has %v nodes; must have %d, because it is frozen or not admitted", of.job.id, of.steps, keeps)
+	}
+	if slices.ContainsFunc(progress, func(share float64) bool { return share != 0 }) {
+		return refute("job %q has progress %v; must have none, because it is frozen or not admitted", of.job.id, progress)
+	}
+	return nil
 }
 
 // checkIdle checks the reported idle nodes, in total and of each type.

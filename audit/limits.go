@@ -193,11 +193,58 @@ type pending struct {
 
 const undecided = -1
 
+// passRow returns what is pending after a row that counts the limits of bit, and the size that counts in it.
+func (s pending) passRow(bit uint64) (size int, after pending) {
+	if s.limits&bit != 0 {
+		size, s.limits = s.size, s.limits&^bit
+	}
+	if s.limits == 0 {
+		s.size = 0
+	}
+	return size, s
+}
+
+// optionRow is a row of paths: its arcs, and the vertices that they lead to.
+type optionRow struct {
+	arcs     []arc
+	vertices []pending
+	index    map[pending]int32 // in vertices
+}
+
+// add adds an arc for size n from a vertex of the row before.
+func (r *optionRow) add(from int, value int64, n int, to pending) {
+	at, seen := r.index[to]
+	if !seen {
+		at = int32(len(r.vertices))
+		r.index[to], r.vertices = at, append(r.vertices, to)
+	}
+	r.arcs = append(r.arcs, arc{value, int32(from), at, uint16(n)})
+}
+
 // optionPaths returns the plans of a member whose rows are coupled. A vertex is what is pending: plans are
 // undecided up to the type of their nodes, and then pass the rows of the limits.
 func (c *candidates) optionPaths() *paths {
 	g, vertices := &paths{vertices: []int{1}}, []pending{{size: undecided}}
-	counting := make([]uint64, len(c.capacity)) // the bit of each row that can count the member, 0 for other rows
+	counting := c.countingRows()
+	for t := range c.capacity {
+		row := &optionRow{index: make(map[pending]int32)}
+		for from, state := range vertices {
+			if state.size == undecided {
+				c.addOptions(row, from, t, counting)
+			} else {
+				n, after := state.passRow(counting[t])
+				row.add(from, 0, n, after)
+			}
+		}
+		c.store(2 * len(row.arcs))
+		g.vertices, g.arcs, vertices = append(g.vertices, len(row.vertices)), append(g.arcs, row.arcs), row.vertices
+	}
+	return g
+}
+
+// countingRows returns a different bit for each row of a limit that can count the member, and 0 for other rows.
+func (c *candidates) countingRows() []uint64 {
+	counting := make([]uint64, len(c.capacity))
 	bit := uint64(1)
 	for t := len(c.nodes); t < len(counting); t++ {
 		if len(c.usable[t]) > 1 {
@@ -207,45 +254,21 @@ func (c *candidates) optionPaths() *paths {
 			counting[t], bit = bit, bit<<1
 		}
 	}
-	for t := range c.capacity {
-		var next []pending
-		var arcs []arc
-		index := make(map[pending]int32)
-		add := func(from int, value int64, n int, to pending) {
-			at, seen := index[to]
-			if !seen {
-				at = int32(len(next))
-				index[to], next = at, append(next, to)
-			}
-			arcs = append(arcs, arc{value, int32(from), at, uint16(n)})
-		}
-		for from, state := range vertices {
-			switch {
-			case state.size != undecided:
-				n := 0
-				if bit := counting[t]; state.limits&bit != 0 {
-					n, state.limits = state.size, state.limits&^bit
-				}
-				if state.limits == 0 {
-					state.size = 0
-				}
-				add(from, 0, n, state)
-			default:
-				last := t == len(c.nodes)-1
-				if !last {
-					add(from, 0, 0, state)
-				}
-				for _, n := range c.usable[t] {
-					if c.sizes[n] > 0 || last && c.canWait {
-						add(from, c.rowValue(c.member, t, n), n, c.pendingLimits(counting, t, n))
-					}
-				}
-			}
-		}
-		c.store(2 * len(arcs))
-		g.vertices, g.arcs, vertices = append(g.vertices, len(next)), append(g.arcs, arcs), next
+	return counting
+}
+
+// addOptions adds the arcs of an undecided plan in the row of a type: the sizes on this type and, unless it is
+// the last type, no nodes.
+func (c *candidates) addOptions(row *optionRow, from, nodeType int, counting []uint64) {
+	last := nodeType == len(c.nodes)-1
+	if !last {
+		row.add(from, 0, 0, pending{size: undecided})
 	}
-	return g
+	for _, n := range c.usable[nodeType] {
+		if c.sizes[n] > 0 || last && c.canWait {
+			row.add(from, c.rowValue(c.member, nodeType, n), n, c.pendingLimits(counting, nodeType, n))
+		}
+	}
 }
 
 // pendingLimits returns what is pending after the row of a type in which a member has its n-th size.

@@ -171,35 +171,20 @@ func (m *model) newMember(i int, class admissionClass) member {
 // setFloors sets the floor of each group: its quota, but at most the sum of the largest sizes of its members, and the
 // nodes of the types that these can use. Members count that must get nodes, or that fit within all limits.
 func (m *model) setFloors(classes []admissionClass) {
-	types := make([][]bool, len(m.groups))
+	types := make([][]bool, len(m.groups)) // that the members of each group can use
 	for g := range types {
 		types[g] = make([]bool, len(m.nodes))
 	}
-	inRows := m.multipleTypes() || len(m.limits) > 0 // Sizes that exceed a row are left out then.
 	for i := range m.members {
 		j := &m.members[i]
-		largest, fits, uses := 0, classes[j.index] == required, make([]bool, len(m.nodes))
-		for _, p := range j.profiles {
-			for _, k := range p.sizes {
-				legal := k <= m.nodes[p.nodeType]
-				for n := range m.limits {
-					legal = legal && m.limits[n].usage(j.job, p.nodeType, k) <= m.limits[n].available
-				}
-				if legal || !inRows {
-					largest, uses[p.nodeType] = max(largest, k), true
-				}
-				for g := range m.withAncestors(j.group) {
-					legal = legal && k <= min(m.groups[g].limit, m.groups[g].limitOn(p.nodeType))
-				}
-				fits = fits || legal
-			}
+		of := m.reachOf(j)
+		if classes[j.index] != required && !of.fits {
+			continue
 		}
 		for g := range m.withAncestors(j.group) {
-			if fits {
-				m.floors[g] = min(m.floors[g]+largest, m.groups[g].quota)
-				for on := range uses {
-					types[g][on] = types[g][on] || uses[on]
-				}
+			m.floors[g] = min(m.floors[g]+of.largest, m.groups[g].quota)
+			for on, used := range of.types {
+				types[g][on] = types[g][on] || used
 			}
 		}
 	}
@@ -212,6 +197,49 @@ func (m *model) setFloors(classes []admissionClass) {
 		}
 		m.floors[g] = min(m.floors[g], nodes)
 	}
+}
+
+// reach is what a member can use alone.
+type reach struct {
+	largest int    // size that fits the pool
+	types   []bool // on which some size fits the pool
+	fits    bool   // some size fits the pool and the limits of all groups of the member
+}
+
+// reachOf returns what a member can use. Without rows, all of its sizes count in largest and types.
+func (m *model) reachOf(j *member) reach {
+	r := reach{types: make([]bool, len(m.nodes))}
+	inRows := m.multipleTypes() || len(m.limits) > 0 // Sizes that exceed a row are left out then.
+	for _, p := range j.profiles {
+		for _, k := range p.sizes {
+			fits := m.fitsPool(j.job, p.nodeType, k)
+			if fits || !inRows {
+				r.largest, r.types[p.nodeType] = max(r.largest, k), true
+			}
+			r.fits = r.fits || fits && m.fitsGroups(j.job, p.nodeType, k)
+		}
+	}
+	return r
+}
+
+// fitsPool reports whether some nodes of a type fit the pool and all size limits, with a row or without.
+func (m *model) fitsPool(j *job, nodeType, nodes int) bool {
+	for n := range m.limits {
+		if m.limits[n].usage(j, nodeType, nodes) > m.limits[n].available {
+			return false
+		}
+	}
+	return nodes <= m.nodes[nodeType]
+}
+
+// fitsGroups reports whether some nodes of a type fit the limits of all groups of a job.
+func (m *model) fitsGroups(j *job, nodeType, nodes int) bool {
+	for g := range m.withAncestors(j.group) {
+		if nodes > min(m.groups[g].limit, m.groups[g].limitOn(nodeType)) {
+			return false
+		}
+	}
+	return true
 }
 
 // addRows computes the values of the sizes of a member, and which sizes fit in addition to the
@@ -423,13 +451,11 @@ func (m *model) groupNodes(plan [][]int, types ...int) []int {
 func (m *model) checkLegal(plan [][]int, rows int, heuristic bool) error {
 	used := make([]int, len(m.limits))
 	for i, nodes := range plan {
-		j, total := &m.members[i], 0
+		j := &m.members[i]
 		canWait := j.canWait || heuristic && j.currentNodes == 0
-		for t, k := range nodes[:min(rows, len(j.rows))] {
-			n := slices.Index(j.sizes, k)
-			if total += k; (k != 0 || !canWait && !m.coupled()) && (n < 0 || math.IsInf(j.rows[t].value[n], -1)) {
-				return fmt.Errorf("job %q has %d nodes in %s, which is none of its sizes %v", j.id, k, m.rowName(t), j.sizes)
-			}
+		total, err := m.checkSizes(j, nodes[:min(rows, len(j.rows))], canWait)
+		if err != nil {
+			return err
 		}
 		nodeType := max(0, slices.Index(nodes[:min(rows, len(m.nodes))], total))
 		if m.coupled() && (!slices.Equal(nodes, m.usageByRow(j.job, nodeType, total)) || total == 0 && !canWait) {
@@ -453,13 +479,35 @@ func (m *model) checkLegal(plan [][]int, rows int, heuristic bool) error {
 			return fmt.Errorf("the jobs have %d nodes in %s; the pool has %d", used, m.rowName(t), m.capacity[t])
 		}
 	}
-	for g, nodes := range m.groupNodes(plan) {
-		if limit := m.groups[g].limit; nodes > limit {
-			return fmt.Errorf("group %q has %d nodes; its limit is %d", m.groups[g].id, nodes, limit)
+	return m.checkGroupLimits(plan)
+}
+
+// checkSizes returns the sum of the nodes of a member, or an error if its nodes in some row are none of its
+// sizes. A row without nodes is legal if the member can wait or if the rows are coupled.
+func (m *model) checkSizes(j *member, nodes []int, canWait bool) (total int, err error) {
+	for t, k := range nodes {
+		total += k
+		if k == 0 && (canWait || m.coupled()) {
+			continue
 		}
-		for _, l := range m.groups[g].typeLimits {
+		n := slices.Index(j.sizes, k)
+		if n < 0 || math.IsInf(j.rows[t].value[n], -1) {
+			return 0, fmt.Errorf("job %q has %d nodes in %s, which is none of its sizes %v", j.id, k, m.rowName(t), j.sizes)
+		}
+	}
+	return total, nil
+}
+
+// checkGroupLimits returns an error if a plan exceeds the limit of a group in the first step.
+func (m *model) checkGroupLimits(plan [][]int) error {
+	for g, nodes := range m.groupNodes(plan) {
+		of := &m.groups[g]
+		if nodes > of.limit {
+			return fmt.Errorf("group %q has %d nodes; its limit is %d", of.id, nodes, of.limit)
+		}
+		for _, l := range of.typeLimits {
 			if nodes := m.groupNodes(plan, l.nodeType)[g]; nodes > l.available {
-				return fmt.Errorf("group %q has %d nodes of type %q; its limit is %d", m.groups[g].id, nodes, m.types[l.nodeType].id, l.available)
+				return fmt.Errorf("group %q has %d nodes of type %q; its limit is %d", of.id, nodes, m.types[l.nodeType].id, l.available)
 			}
 		}
 	}

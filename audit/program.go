@@ -106,6 +106,12 @@ func (s *search) newProgram(byRow bool) *program {
 	return p
 }
 
+// frontier is the states after a stage, with different keys.
+type frontier struct {
+	states []state
+	index  map[stateKey]int // in states
+}
+
 // advance extends the states by the sizes of a stage.
 func (p *program) advance(n int) {
 	g, s := p.stages[n], p.search
@@ -113,14 +119,11 @@ func (p *program) advance(n int) {
 	width := int32(len(s.layerBest[g.t]) - 1)
 	reached, values := p.positions[g.m], c.paths.values // The last propagation has gone back.
 	p.positions[g.m], p.index[g.m] = nil, make(map[position]int32)
-	var next []state
-	index := make(map[stateKey]int)
-	for _, from := range p.states {
+	next := frontier{index: make(map[stateKey]int)}
+	for n := range p.states {
+		from := &p.states[n]
 		at := reached[from.stateKey[g.position]]
-		arcs := c.paths.arcs[g.t]
-		a, _ := slices.BinarySearchFunc(arcs, at.vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
-		for ; a < len(arcs) && arcs[a].from == at.vertex; a++ {
-			to, arc := from, arcs[a]
+		for _, arc := range arcsFrom(c.paths.arcs[g.t], at.vertex) {
 			if at.work >= allWork && arc.size > 0 {
 				continue // A finished job keeps its smallest size.
 			}
@@ -135,36 +138,53 @@ func (p *program) advance(n int) {
 				then.work = c.workAfter(at.work, g.t, int(arc.size))
 				value = c.completionGain(then.work)
 			}
-			to.bound += value + values[g.t+1][arc.to] - values[g.t][arc.from]
-			if to.bound += s.suffix[g.m+1][g.t][left] - s.suffix[g.m][g.t][width-from.stateKey[g.used]]; to.bound <= s.target {
+			bound := from.bound + value + values[g.t+1][arc.to] - values[g.t][arc.from] +
+				s.suffix[g.m+1][g.t][left] - s.suffix[g.m][g.t][width-from.stateKey[g.used]]
+			if bound <= s.target {
 				continue
 			}
 			if last {
 				then = position{}
 			}
-			left = min(left, int32(p.demand[g.m+1][g.t]))
-			to.stateKey[g.used], to.stateKey[g.position] = width-left, p.positionIndex(g.m, then)
+			to := state{stateKey: from.stateKey, bound: bound}
+			to.stateKey[g.used] = width - min(left, int32(p.demand[g.m+1][g.t]))
+			to.stateKey[g.position] = p.positionIndex(g.m, then)
 			if g.m == len(s.open)-1 {
 				to.stateKey[g.used] = 0 // The layer has the nodes that are left in the row.
 			}
 			s.spend(workPerState)
-			other, seen := index[to.stateKey]
-			if seen && next[other].bound >= to.bound {
-				continue
-			}
-			p.trail = append(p.trail, backPointer{from.trail, arc.size})
-			to.trail = int32(len(p.trail) - 1)
-			if !seen {
-				other, next = len(next), append(next, to)
-				index[to.stateKey] = other
-			}
-			next[other] = to
+			p.keep(&next, &to, backPointer{from.trail, arc.size})
 		}
-		if len(next) > 2*maxStates || len(p.trail) > maxTrail {
+		if len(next.states) > 2*maxStates || len(p.trail) > maxTrail {
 			panic(aborted{"too many combinations of plans could be part of a better one"})
 		}
 	}
-	p.states = next
+	p.states = next.states
+}
+
+// arcsFrom returns the arcs from a vertex. The arcs of a row are in the order of their vertices.
+func arcsFrom(arcs []arc, vertex int32) []arc {
+	first, _ := slices.BinarySearchFunc(arcs, vertex, func(a arc, v int32) int { return cmp.Compare(a.from, v) })
+	end := first
+	for end < len(arcs) && arcs[end].from == vertex {
+		end++
+	}
+	return arcs[first:end]
+}
+
+// keep adds a state that by leads to, or replaces the state with the same key if its bound is lower.
+func (p *program) keep(next *frontier, to *state, by backPointer) {
+	other, seen := next.index[to.stateKey]
+	if seen && next.states[other].bound >= to.bound {
+		return
+	}
+	p.trail = append(p.trail, by)
+	to.trail = int32(len(p.trail) - 1)
+	if !seen {
+		next.index[to.stateKey], next.states = len(next.states), append(next.states, *to)
+		return
+	}
+	next.states[other] = *to
 }
 
 // positionIndex returns the index of a position of a member.

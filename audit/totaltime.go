@@ -20,17 +20,18 @@ type totalTime struct {
 type terms struct {
 	job      *job
 	profiles []*profile // on the types that have enough nodes for the job, on all types if none has
-	weight   float64    // w', with aging
-	rho      float64    // mean factor of the profiles
-	work     float64    // delta, the remaining work on a mean node
-	needed   float64    // work, and what the loading of a first start would do
-	exceeds  bool       // a bound that counts its current nodes has fewer than all current nodes together
-	maxSize  float64    // K
-	maxSpeed float64    // the highest speed at the largest size of a type
-	etaError float64
-	key      float64 // logarithm of the sort key
-	gradient float64 // c
-	doubt    float64 // bound of the relative error of c
+	// rankWeight is w, the weight with aging. meanSpeed is rho, the speed on a mean node.
+	rankWeight, meanSpeed float64
+	work                  float64 // d, the remaining work on a mean node
+	needed                float64 // work, and what the loading of a first start would do
+	exceeds               bool    // a bound that counts its current nodes has fewer than all current nodes together
+	maxSize, maxSpeed     float64 // the largest size, and the highest speed at the largest size of a type
+	// etaError is the standard deviation of key, the logarithm of needed / rankWeight^a.
+	etaError, key float64
+	// weightUpTo is V, the expected rank weight of the job, of those that outlast it and of future jobs.
+	weightUpTo float64
+	gradient   float64 // c, the value of work
+	doubt      float64 // bound of the relative error of c
 	// The fair share kbar, the speed on it, and chat with the factor share_price.
 	fairNodes, fairSpeed, fairGradient float64
 }
@@ -45,14 +46,14 @@ const (
 
 // ties reports whether two jobs have equal keys however they are rounded.
 func (of *terms) ties(other *terms) bool {
-	return of.needed == other.needed && of.weight == other.weight
+	return of.needed == other.needed && of.rankWeight == other.rankWeight
 }
 
 // precedes reports whether a job whose key is not below the key of another precedes it, or ties,
 // however both keys are rounded.
 func (of *terms) precedes(other *terms) bool {
 	if of.needed == other.needed {
-		return of.weight == other.weight || of.weight < other.weight*(1-0x1p-50)
+		return of.rankWeight == other.rankWeight || of.rankWeight < other.rankWeight*(1-0x1p-50)
 	}
 	return of.key-other.key >= nearTie*max(1, math.Abs(of.key))
 }
@@ -93,114 +94,174 @@ func (s *snapshot) usableProfiles(j *job) []*profile {
 	return j.profiles
 }
 
-// meanFactor returns rho, the speed of a job on a mean node of the given types.
-func (s *snapshot) meanFactor(profiles []*profile) float64 {
+// meanSpeed returns the speed of a job on a mean node of the given types.
+func (s *snapshot) meanSpeed(profiles []*profile) float64 {
 	return s.mean(profiles, func(p *profile) float64 { return p.factor })
 }
 
 // prepare computes the terms of all jobs that are not frozen.
 func (o *totalTime) prepare(s *snapshot, b *budget) error {
 	o.terms = make([]terms, len(s.jobs))
-	var order []*terms
+	var jobs []*terms
 	for i := range s.jobs {
 		if j := &s.jobs[i]; !j.frozen {
 			o.terms[i].job = j
-			order = append(order, &o.terms[i])
+			jobs = append(jobs, &o.terms[i])
 		}
 	}
 	o.setExceeds(s)
-	n, used, exponents := float64(len(order)), make([]bool, len(s.nodes)), []float64(nil)
+	count := float64(len(jobs))
 	o.meanWeight = 0
-	for _, of := range order {
+	for _, of := range jobs {
 		o.setTerms(s, of)
+		o.meanWeight += of.rankWeight / count
+	}
+	pool := s.poolOf(jobs)
+	if pool == 0 {
+		return nil
+	}
+	meanMaxSize := 0.0
+	for _, of := range jobs {
+		meanMaxSize += min(of.maxSize, pool) / count
+		of.setShare(s, pool/count)
+	}
+	roundErrors(jobs)
+	exponent := s.exponentOf(jobs)
+	r, err := rank(jobs, exponent)
+	if err != nil {
+		return err
+	}
+	r.futureWeight = o.fairness * pool / meanMaxSize * o.meanWeight
+	r.setWeights(b)
+	poolSpeed := math.Pow(pool, exponent)
+	for _, of := range r.order {
+		speedPerWork := poolSpeed * (of.fairSpeed / math.Pow(of.fairNodes, exponent)) // N^a u
+		of.gradient = max(of.gradient, valueOfWork(of.rankWeight, of.weightUpTo, exponent)/speedPerWork)
+		of.fairGradient = o.sharePrice * (valueOfWork(of.rankWeight, r.futureWeight+r.weight, exponent) / speedPerWork)
+	}
+	return nil
+}
+
+// poolOf returns N, the nodes of all types that some job can use, or of all types if no job can use any.
+func (s *snapshot) poolOf(jobs []*terms) (pool float64) {
+	used := make([]bool, len(s.nodes))
+	for _, of := range jobs {
 		for _, p := range of.profiles {
 			used[p.nodeType] = used[p.nodeType] || p.sizes[0] <= s.nodes[p.nodeType]
 		}
+	}
+	all := 0.0
+	for n, nodes := range s.nodes {
+		if all += float64(nodes); used[n] {
+			pool += float64(nodes)
+		}
+	}
+	return cmp.Or(pool, all)
+}
+
+// exponentOf returns a, the median exponent of the jobs whose largest size exceeds 1 node.
+func (s *snapshot) exponentOf(jobs []*terms) float64 {
+	var exponents []float64
+	for _, of := range jobs {
 		scaling := slices.DeleteFunc(slices.Clone(of.profiles), func(p *profile) bool { return p.maxSize() == 1 })
 		if len(scaling) > 0 {
 			exponents = append(exponents, s.mean(scaling, func(p *profile) float64 {
 				return math.Log(floorSpeed(p.relativeSpeed(p.maxSize()))) / math.Log(p.maxSize())
 			}))
 		}
-		o.meanWeight += of.weight / n
 	}
-	pool, all, meanMaxSize := 0.0, 0.0, 0.0
-	for n, nodes := range s.nodes {
-		if all += float64(nodes); used[n] {
-			pool += float64(nodes)
-		}
-	}
-	if pool = cmp.Or(pool, all); pool == 0 {
-		return nil
-	}
-	for _, of := range order {
-		meanMaxSize += min(of.maxSize, pool) / n
-	}
-	a := math.Log2(1.6) // for a doubling efficiency of 0.8
+	exponent := math.Log2(1.6) // for a doubling efficiency of 0.8
 	slices.Sort(exponents)
 	if m := len(exponents); m > 0 {
-		a = (exponents[m/2] + exponents[(m-1)/2]) / 2
+		exponent = (exponents[m/2] + exponents[(m-1)/2]) / 2
 	}
-	a = min(max(a, 0.05), 0.97)
-	for _, of := range order {
-		of.setShare(s, pool/n)
-	}
+	return min(max(exponent, 0.05), 0.97)
+}
 
-	roundErrors(order)
-	order = slices.DeleteFunc(order, func(of *terms) bool { return of.weight == 0 })
-	total := 0.0
-	for _, of := range order {
-		of.key = math.Log(of.needed) - a*math.Log(of.weight)
-		total += of.weight
-	}
-	slices.SortStableFunc(order, func(x, y *terms) int { return cmp.Compare(y.key, x.key) })
-	exact := slices.DeleteFunc(slices.Clone(order), func(of *terms) bool { return of.etaError > 0 })
-	inexact := slices.DeleteFunc(slices.Clone(order), func(of *terms) bool { return of.etaError == 0 })
-	for at := 1; at < len(exact); at++ {
-		if !exact[at-1].precedes(exact[at]) {
-			return leaveOpen("rounding decides the order of two jobs")
+// valueOfWork returns V (1 - ((V - w) / V)^p)^(1/p), where p = 1/(1-a), w is the rank weight of a job and V the
+// weight of the jobs up to it. There is no cancellation.
+func valueOfWork(rankWeight, weightUpTo, exponent float64) float64 {
+	power := 1 / (1 - exponent)
+	left := -math.Expm1(power * math.Log1p(-rankWeight/weightUpTo))
+	return weightUpTo * math.Pow(left, 1/power)
+}
+
+// ranking is the order of the jobs by remaining work, the most first.
+type ranking struct {
+	order          []*terms // all jobs with a rank weight
+	exact, inexact []*terms // the jobs of order without and with ETA errors
+	weight         float64  // sum of the rank weights
+	futureWeight   float64  // V_0, the weight of future jobs
+}
+
+// rank sets the sort keys of the jobs that have a rank weight, and returns their order. It fails if rounding
+// decides the order of two jobs without ETA errors.
+func rank(jobs []*terms, exponent float64) (*ranking, error) {
+	r := new(ranking)
+	for _, of := range jobs {
+		if of.rankWeight > 0 {
+			of.key = math.Log(of.needed) - exponent*math.Log(of.rankWeight)
+			r.weight += of.rankWeight
+			r.order = append(r.order, of)
 		}
 	}
-	v0, preceding := o.fairness*pool/meanMaxSize*o.meanWeight, 0.0 // the weight of preceding jobs without ETA errors
-	for _, of := range order {
-		v, others, off := v0+of.weight, order, 0.0 // V_i; off is its error, before nearTie
-		if len(order) > exactJobs && len(inexact) > 0 {
-			off = v0 + total
+	slices.SortStableFunc(r.order, func(x, y *terms) int { return cmp.Compare(y.key, x.key) })
+	for _, of := range r.order {
+		if of.etaError > 0 {
+			r.inexact = append(r.inexact, of)
+		} else {
+			r.exact = append(r.exact, of)
 		}
+	}
+	for at := 1; at < len(r.exact); at++ {
+		if !r.exact[at-1].precedes(r.exact[at]) {
+			return nil, leaveOpen("rounding decides the order of two jobs")
+		}
+	}
+	return r, nil
+}
+
+// setWeights sets the weight up to each job, and the doubt that follows from its error.
+func (r *ranking) setWeights(b *budget) {
+	preceding := 0.0 // rank weight of the preceding jobs without ETA errors
+	for _, of := range r.order {
+		base, uncertain := r.futureWeight+of.rankWeight, r.order
 		if of.etaError == 0 {
-			v, others, preceding = v+preceding, inexact, preceding+of.weight
+			base, uncertain, preceding = base+preceding, r.inexact, preceding+of.rankWeight
 		}
-		b.spend(30 * len(others))
-		for _, other := range others {
-			if other != of {
-				// The other job has more remaining work with probability Phi(-x), whose slope is
-				// less than half of exp(-x^2/2).
-				width := math.Hypot(of.etaError, other.etaError)
-				x := (of.key - other.key) / width
-				v += other.weight * math.Erfc(x/math.Sqrt2) / 2
-				if !of.ties(other) {
-					off += other.weight / width * math.Exp(-x*x/2)
-				}
-			}
+		b.spend(30 * len(uncertain))
+		weightError := 0.0 // before nearTie
+		if len(r.order) > exactJobs && len(r.inexact) > 0 {
+			weightError = r.futureWeight + r.weight
 		}
-		of.doubt = nearTie * off / v // The relative error of c is at most the relative error of V.
-		u := of.fairSpeed / math.Pow(of.fairNodes, a)
-		// saves returns c if V_i is v. There is no cancellation in 1 - (V_(i-1) / V_i)^p.
-		saves := func(v float64) float64 {
-			power := 1 / (1 - a)
-			left := -math.Expm1(power * math.Log1p(-of.weight/v))
-			return v * math.Pow(left, 1/power) / (math.Pow(pool, a) * u)
-		}
-		of.gradient, of.fairGradient = max(of.gradient, saves(v)), o.sharePrice*saves(v0+total)
+		of.weightUpTo, weightError = of.addUncertain(base, weightError, uncertain)
+		of.doubt = nearTie * weightError / of.weightUpTo // The relative error of c is at most the relative error of V.
 	}
-	return nil
+}
+
+// addUncertain adds to a weight the rank weight of the other jobs that is expected to outlast a job, and to its
+// error the error of this weight.
+func (of *terms) addUncertain(weight, weightError float64, others []*terms) (sum, sumError float64) {
+	for _, other := range others {
+		if other == of {
+			continue
+		}
+		// The other job has more remaining work with probability Phi(-x), whose slope is less than half of exp(-x^2/2).
+		width := math.Hypot(of.etaError, other.etaError)
+		x := (of.key - other.key) / width
+		weight += other.rankWeight * math.Erfc(x/math.Sqrt2) / 2
+		if !of.ties(other) {
+			weightError += other.rankWeight / width * math.Exp(-x*x/2)
+		}
+	}
+	return weight, weightError
 }
 
 // setShare sets the terms that depend on the fair share of a job.
 func (of *terms) setShare(s *snapshot, share float64) {
 	minSize := slices.MinFunc(of.profiles, func(x, y *profile) int { return cmp.Compare(x.sizes[0], y.sizes[0]) }).sizes[0]
 	of.fairNodes = min(max(share, 1, float64(minSize)), of.maxSize)
-	of.fairSpeed = s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(of.fairNodes) }) / of.rho
+	of.fairSpeed = s.mean(of.profiles, func(p *profile) float64 { return p.flooredSpeed(of.fairNodes) }) / of.meanSpeed
 	if of.needed = of.work; !of.job.trained {
 		of.needed += of.job.restartTime * of.fairSpeed
 	}
@@ -249,15 +310,15 @@ func (o *totalTime) setExceeds(s *snapshot) {
 func (o *totalTime) setTerms(s *snapshot, of *terms) {
 	j := of.job
 	of.profiles = s.usableProfiles(j)
-	if of.weight = j.weight; o.aging > 0 {
-		of.weight *= 1 + j.waitingTime/max(o.aging, 100*j.restartTime)
+	if of.rankWeight = j.weight; o.aging > 0 {
+		of.rankWeight *= 1 + j.waitingTime/max(o.aging, 100*j.restartTime)
 	}
-	of.rho = s.meanFactor(of.profiles)
-	of.work = j.remainingWork / of.rho
+	of.meanSpeed = s.meanSpeed(of.profiles)
+	of.work = j.remainingWork / of.meanSpeed
 	for _, p := range of.profiles {
 		of.maxSize, of.maxSpeed = max(of.maxSize, p.maxSize()), max(of.maxSpeed, p.flooredSpeed(p.maxSize()))
 	}
-	of.gradient = of.weight * of.rho / of.maxSpeed
+	of.gradient = of.rankWeight * of.meanSpeed / of.maxSpeed
 	if of.etaError = j.etaError; of.etaError < 0 {
 		of.etaError = o.etaError
 	}
@@ -298,18 +359,18 @@ func (o *totalTime) value(i int, j *job, p *profile, nodes int) (value, magnitud
 	saved, share, bonus, cost, moves, restart := 0.0, 0.0, 0.0, 0.0, false, j.restartTime
 	if nodes > 0 {
 		moves, restart = j.restartOn(p.nodeType)
-		speed = floorSpeed(p.speed(float64(nodes))) / of.rho
+		speed = floorSpeed(p.speed(float64(nodes))) / of.meanSpeed
 		saved, share = of.gradient*speed, of.fairGradient*min(speed, of.fairSpeed)
 		if o.cadence > 0 {
 			work := of.work
 			if !j.trained {
 				work += j.restartTime * speed
 			}
-			saved = (of.gradient*min(o.cadence*speed, work) + of.weight*max(0, o.cadence-work/speed)) / o.cadence
+			saved = (of.gradient*min(o.cadence*speed, work) + of.rankWeight*max(0, o.cadence-work/speed)) / o.cadence
 		}
 	}
 	if j.currentNodes > 0 {
-		now = j.current.flooredSpeed(float64(j.currentNodes)) / of.rho
+		now = j.current.flooredSpeed(float64(j.currentNodes)) / of.meanSpeed
 	}
 	price, payback, faster := o.resizePrice*o.meanWeight, max(o.payback, 4*restart), max(speed, now)
 	if j.currentNodes > 0 && speed > now*(1+1e-9) { // Otherwise rounding could decide.

@@ -204,48 +204,66 @@ func (c *core) makeTails() bool {
 	for n := range c.tails {
 		c.tails[n] = make([]tail, len(c.prices))
 	}
-	lows, highs := make([]int, jobs+1), make([]int, jobs+1) // range of the excess nodes before a job
+	before := make([]excessRange, jobs+1)
 	cells := 0
 	for g, price := range c.prices {
-		for n := range c.jobs {
-			j, low, high := &c.jobs[n], 0, 0
-			for m := range j.options {
-				nodes := c.deviation(j, &j.options[m], g)
-				low, high = min(low, nodes), max(high, nodes)
-			}
-			lows[n+1], highs[n+1] = lows[n]+low, highs[n]+high
-		}
+		c.setRanges(before, g)
 		if price == 0 {
 			// Idle nodes lose nothing. A state is only left out if the remaining jobs cannot bring it
 			// back to the capacity.
 			for n := range c.tails {
-				c.tails[n][g] = tail{low: c.free[g] + lows[n] - lows[jobs] + 1}
+				c.tails[n][g] = tail{low: c.free[g] + before[n].low - before[jobs].low + 1}
 			}
 			continue
 		}
-		low, high := lows[jobs], min(highs[jobs], c.free[g])
-		if most := c.limit / price; most < 1<<40 {
-			low = max(low, c.free[g]-int(most)-1)
+		if !c.makeRowTails(before, g, &cells) {
+			return false
 		}
-		for n := jobs; ; n-- {
-			size := max(0, high-low+1)
-			if cells += size; cells > c.effort.Cells || c.clock.Add(size) {
-				return false
-			}
-			t := tail{low: low, at: make([]float64, size), below: math.Inf(1)}
-			if n == jobs {
-				for x := range t.at {
-					t.at[x] = price * float64(c.free[g]-low-x)
-				}
-			} else if !c.prepend(&t, n, g) {
-				return false
-			}
-			c.tails[n][g] = t
-			if n == 0 {
-				break
-			}
-			low, high = max(lows[n-1], t.low-(highs[n]-highs[n-1])), min(highs[n-1], t.high()-(lows[n]-lows[n-1]))
+	}
+	return true
+}
+
+// excessRange is the range of the excess nodes that some jobs can cause in a row.
+type excessRange struct{ low, high int }
+
+// setRanges sets the range of the excess nodes of a row before each job, and after the last one.
+func (c *core) setRanges(before []excessRange, g int) {
+	for n := range c.jobs {
+		j, of := &c.jobs[n], excessRange{}
+		for m := range j.options {
+			nodes := c.deviation(j, &j.options[m], g)
+			of.low, of.high = min(of.low, nodes), max(of.high, nodes)
 		}
+		before[n+1] = excessRange{before[n].low + of.low, before[n].high + of.high}
+	}
+}
+
+// makeRowTails computes the tails of a row with a price, and adds their numbers to cells. It returns false if
+// there are too many numbers or the deadline has passed.
+func (c *core) makeRowTails(before []excessRange, g int, cells *int) bool {
+	jobs, price := len(c.jobs), c.prices[g]
+	low, high := before[jobs].low, min(before[jobs].high, c.free[g])
+	if most := c.limit / price; most < 1<<40 {
+		low = max(low, c.free[g]-int(most)-1)
+	}
+	for n := jobs; n >= 0; n-- {
+		if n < jobs {
+			after, this, next := &c.tails[n+1][g], before[n], before[n+1]
+			low, high = max(this.low, after.low-(next.high-this.high)), min(this.high, after.high()-(next.low-this.low))
+		}
+		size := max(0, high-low+1)
+		if *cells += size; *cells > c.effort.Cells || c.clock.Add(size) {
+			return false
+		}
+		t := tail{low: low, at: make([]float64, size), below: math.Inf(1)}
+		if n == jobs {
+			for x := range t.at {
+				t.at[x] = price * float64(c.free[g]-low-x)
+			}
+		} else if !c.prepend(&t, n, g) {
+			return false
+		}
+		c.tails[n][g] = t
 	}
 	return true
 }

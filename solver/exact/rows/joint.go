@@ -33,6 +33,9 @@ type jointTable struct {
 	values    []float64
 }
 
+// series returns the losses for the excess at position x of the table of the leaf group.
+func (t *jointTable) series(x int) []float64 { return t.values[x*t.size:][:t.size] }
+
 // value returns the smallest remaining loss before job n of the tree, with x as the position of the excess nodes in
 // the table of the leaf group.
 func (r *jointRow) value(n, x, excess int) float64 {
@@ -93,53 +96,60 @@ func (c *tree) makeJoint() {
 func (c *tree) fillJoint(r *jointRow, weights []float64, cells *int) bool {
 	jobs := c.jobs[r.from:r.to]
 	end := &r.tails[len(jobs)]
-	next, nextLow, nextSize := end.at, end.low, len(end.at) // a series at a boundary of leaf groups, otherwise a table
+	next := jointTable{low: end.low, size: len(end.at), values: end.at} // one series at a boundary of leaf groups
 	for m := len(jobs) - 1; m >= 0; m-- {
-		j := &jobs[m]
-		l, n := &c.leaves[j.leaf], r.from+m
-		at, after, weight := &l.after[n-l.from], &l.after[n-l.from+1], weights[j.leaf]
+		j, n := &jobs[m], r.from+m
+		l := &c.leaves[j.leaf]
+		at := &l.after[n-l.from]
 		t := jointTable{low: r.tails[m].low, size: len(r.tails[m].at)} // Outside of the tail, the loss exceeds the limit.
 		size := t.size * len(at.at)
 		if *cells += size; *cells > c.effort.Joint || c.clock.Add(size*len(j.options)/4) {
 			return false
 		}
 		t.values = make([]float64, size)
-		for x := range at.at {
-			values := t.values[x*t.size : (x+1)*t.size]
-			for e := range values {
-				values[e] = math.Inf(1)
-			}
-			for k := range j.options {
-				o := &j.options[k]
-				excess := at.low + x + l.excessOf(j, o) // of the leaf group, after the job
-				loss, to := weight*o.loss, next
-				if n+1 == l.to {
-					if l.row >= 0 {
-						loss += weight * c.lossAt(l.row, excess)
-					}
-				} else {
-					if excess < after.low || excess > after.high() {
-						continue
-					}
-					to = next[(excess-after.low)*nextSize:][:nextSize]
-				}
-				shift := t.low + c.change(j, o, r.row) - nextLow
-				for e := max(0, -shift); e < min(t.size, nextSize-shift); e++ {
-					values[e] = min(values[e], loss+to[e+shift])
-				}
-			}
-		}
-		r.tables[m] = t
-		next, nextLow, nextSize = t.values, t.low, t.size
+		c.fillTable(&t, &next, n, r.row, weights[j.leaf])
+		r.tables[m], next = t, t
 		if n == l.from { // The excess of a leaf group is 0 at its start.
 			if x := -at.low; x >= 0 && x < len(at.at) {
-				next = t.values[x*t.size : (x+1)*t.size]
+				next.values = t.series(x)
 			} else {
-				next, nextSize = nil, 0
+				next.values, next.size = nil, 0
 			}
 		}
 	}
 	return true
+}
+
+// fillTable computes the joint table before job n of the tree from the one after it, which is one series if
+// the job is the last one of its leaf group.
+func (c *tree) fillTable(t, next *jointTable, n, row int, weight float64) {
+	j := &c.jobs[n]
+	l := &c.leaves[j.leaf]
+	at, after, last := &l.after[n-l.from], &l.after[n-l.from+1], n+1 == l.to
+	for x := range at.at {
+		values := t.series(x)
+		for e := range values {
+			values[e] = math.Inf(1)
+		}
+		for k := range j.options {
+			o := &j.options[k]
+			excess := at.low + x + l.excessOf(j, o) // of the leaf group, after the job
+			loss, to := weight*o.loss, next.values
+			switch {
+			case last && l.row >= 0:
+				loss += weight * c.lossAt(l.row, excess)
+			case last:
+			case excess < after.low || excess > after.high():
+				continue
+			default:
+				to = next.series(excess - after.low)
+			}
+			shift := t.low + c.change(j, o, row) - next.low
+			for e := max(0, -shift); e < min(t.size, next.size-shift); e++ {
+				values[e] = min(values[e], loss+to[e+shift])
+			}
+		}
+	}
 }
 
 // jointRest returns a lower bound on the remaining loss of a state before job n, or an estimate with guided.

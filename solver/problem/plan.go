@@ -60,29 +60,38 @@ func (p *Problem) check(plan Plan, waiting bool) error {
 		}
 	}
 	for t := range p.Steps {
-		pool := p.Capacity[t]
-		headroom := NewHeadroom(pool, p.Rows, p.Groups)
+		headroom := NewHeadroom(p.Capacity[t], p.Rows, p.Groups)
 		for i := range plan {
 			headroom.Allocate(p.Jobs[i].Member, plan[i][t])
 		}
-		if headroom.Idle < 0 {
-			return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-headroom.Idle, t+1, pool)
+		if err := p.checkHeadroom(headroom, t); err != nil {
+			return err
 		}
-		for n, left := range headroom.rows {
-			if left.Nodes >= 0 {
-				continue
-			}
-			row := p.Rows[n] // Not nil, because the pool is not exceeded.
-			return fmt.Errorf("plan uses %d nodes of type %d in pieces of at least %d; at most %d may be used", row.Nodes-left.Nodes, row.Type, row.Size, row.Nodes)
+	}
+	return nil
+}
+
+// checkHeadroom returns an error if the nodes of a plan in step t exceed the pool, a row or the limit of a group,
+// so that they leave negative headroom.
+func (p *Problem) checkHeadroom(left *Headroom, t int) error {
+	if pool := p.Capacity[t]; left.Idle < 0 {
+		return fmt.Errorf("plan uses %d nodes in step %d; the pool has %d", pool-left.Idle, t+1, pool)
+	}
+	for n, of := range left.rows {
+		if of.Nodes >= 0 {
+			continue
 		}
-		for g, left := range headroom.groupFree {
-			if limit := p.Groups[g].Limit; left < 0 {
-				return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, limit-left, t+1, limit)
-			}
-			for on, left := range headroom.typeFree[g] {
-				if limit := p.Groups[g].TypeLimits[on]; left < 0 {
-					return fmt.Errorf("plan gives group %d %d nodes of type %d; its limit is %d", g, limit-left, on, limit)
-				}
+		row := p.Rows[n] // Not nil, because the pool is not exceeded.
+		return fmt.Errorf("plan uses %d nodes of type %d in pieces of at least %d; at most %d may be used",
+			row.Nodes-of.Nodes, row.Type, row.Size, row.Nodes)
+	}
+	for g, free := range left.groupFree {
+		if limit := p.Groups[g].Limit; free < 0 {
+			return fmt.Errorf("plan gives group %d %d nodes in step %d; its limit is %d", g, limit-free, t+1, limit)
+		}
+		for on, free := range left.typeFree[g] {
+			if limit := p.Groups[g].TypeLimits[on]; free < 0 {
+				return fmt.Errorf("plan gives group %d %d nodes of type %d; its limit is %d", g, limit-free, on, limit)
 			}
 		}
 	}

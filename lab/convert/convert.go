@@ -349,14 +349,20 @@ func (r *row) text(name string) string {
 	return strings.Clone(strings.TrimSpace(r.record[i])) // Otherwise it would keep the whole line.
 }
 
+// table is what is known of a table while its lines are read.
+type table struct {
+	*layout
+	at    map[string]int // the columns; nil before the first line
+	width int            // number of fields of a line
+}
+
 // readTable calls each with the lines of a table. next returns the next record and its line.
 func (c *Converter) readTable(l *layout, name, what string, next func() ([]string, int, error), each func(*row)) error {
-	var at map[string]int
-	width := 0
+	t := table{layout: l}
 	for {
 		record, line, err := next()
 		if err == io.EOF { //nolint:errorlint // As of the readers of the standard library.
-			if at == nil && l.headed {
+			if t.at == nil && l.headed {
 				return fmt.Errorf("%s: is empty; must have a header with %s", name, l.names())
 			}
 			return nil
@@ -365,38 +371,57 @@ func (c *Converter) readTable(l *layout, name, what string, next func() ([]strin
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
-		first := at == nil
+		first := t.at == nil
 		if l.isHeader(record, first) {
-			if at, err = l.positions(record); err != nil {
+			if err := t.readHeader(record); err != nil {
 				return fmt.Errorf("%s: %w", place, err)
 			}
-			width = len(record)
 			continue
 		}
 		if first {
-			at = make(map[string]int)
-			plain := slices.DeleteFunc(slices.Clone(l.columns), func(c column) bool { return c.headed })
-			for i, column := range plain {
-				if !column.optional || len(record) == len(plain) {
-					at[column.name] = i
-					width++
-				}
-			}
+			t.assumeHeader(len(record))
 		}
-		if len(record) == width+1 && record[width] == "" { // sacct --parsable
-			record = record[:width]
-		}
-		if len(record) != width {
-			detail := fmt.Sprintf("has %s; must have %d", format.Plural(len(record), "field"), width)
-			if first {
-				return fmt.Errorf("%s: %s: %s", place, detail, l.names())
-			}
-			if what == "job" {
-				c.read++
-			}
-			c.leaveOut(what, place, &refusal{"wrong number of fields", detail})
+		record = t.fields(record)
+		if len(record) == t.width {
+			each(&row{place, t.at, record})
 			continue
 		}
-		each(&row{place, at, record})
+		detail := fmt.Sprintf("has %s; must have %d", format.Plural(len(record), "field"), t.width)
+		if first {
+			return fmt.Errorf("%s: %s: %s", place, detail, l.names())
+		}
+		if what == "job" {
+			c.read++
+		}
+		c.leaveOut(what, place, &refusal{"wrong number of fields", detail})
 	}
+}
+
+// readHeader sets the columns to those of a header.
+func (t *table) readHeader(record []string) (err error) {
+	t.at, err = t.positions(record)
+	t.width = len(record)
+	return err
+}
+
+// assumeHeader sets the columns of a table without a header, from the number of fields of its first line: all
+// columns, or those that are not optional.
+func (t *table) assumeHeader(fields int) {
+	t.at = make(map[string]int)
+	plain := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return c.headed })
+	for i, column := range plain {
+		if !column.optional || fields == len(plain) {
+			t.at[column.name] = i
+			t.width++
+		}
+	}
+}
+
+// fields returns the fields of a record without the empty one that follows the last separator in the output
+// of sacct --parsable.
+func (t *table) fields(record []string) []string {
+	if len(record) == t.width+1 && record[t.width] == "" {
+		return record[:t.width]
+	}
+	return record
 }

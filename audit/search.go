@@ -74,7 +74,8 @@ func (d *decision) prove(b *budget) (reason string, err error) {
 		if d.model, err = newModel(d.snapshot, d.claim, d.report, b); err != nil {
 			return "", err
 		}
-		if d.rebase(d.plan); !d.setUnit() {
+		d.rebase(d.plan)
+		if !d.setUnit() {
 			return "", leaveOpen("the differences between plans are too large for the check")
 		}
 		base = claim

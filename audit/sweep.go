@@ -172,7 +172,8 @@ func (s *search) reprice(c *candidates, prefix, suffix [][]int64, back bool) boo
 					others[t][n] = max(others[t][n], a+b)
 				}
 			}
-			if s.spend(last); others[t][n] != infeasible {
+			s.spend(last)
+			if others[t][n] != infeasible {
 				paid[t] = max(paid[t], others[t][n]-adjust)
 			}
 		}

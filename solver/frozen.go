@@ -37,7 +37,8 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	first := make(map[string]int, len(s.Jobs))
 	for i := range s.Jobs {
 		bad := Violations{}
-		if s.validateJob(i, first, tree, &bad); len(bad) > 0 && !badJobs {
+		s.validateJob(i, first, tree, &bad)
+		if len(bad) > 0 && !badJobs {
 			return s, none
 		}
 		if len(bad) > 0 || s.Jobs[i].Keep {

@@ -133,7 +133,8 @@ func (c *Converter) remark(what, how, reason, place, detail string) {
 		c.remarks = append(c.remarks, &Remark{What: what, How: how, Reason: reason})
 	}
 	r := c.remarks[i]
-	if r.Count++; len(r.Examples) < mostExamples {
+	r.Count++
+	if len(r.Examples) < mostExamples {
 		if detail != "" {
 			place += ": " + detail
 		}

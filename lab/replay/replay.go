@@ -80,7 +80,8 @@ func (r *Replay) configure(frequency time.Duration) {
 	for i := range r.Calls {
 		m := &r.Calls[i]
 		horizon := m.Snapshot.Horizon
-		if horizons[horizon]++; horizons[horizon] > horizons[most] {
+		horizons[horizon]++
+		if horizons[horizon] > horizons[most] {
 			most = horizon
 		}
 		nodes = max(nodes, m.Snapshot.TotalNodes)
@@ -167,7 +168,8 @@ func (r *Replay) collect() []*track {
 			t := latest[job.ID]
 			if t == nil || r.isNewJob(t, job, m.At) {
 				t = &track{id: job.ID}
-				if ids[job.ID]++; ids[job.ID] > 1 {
+				ids[job.ID]++
+				if ids[job.ID] > 1 {
 					t.id = fmt.Sprintf("%s (%d)", job.ID, ids[job.ID])
 				}
 				latest[job.ID] = t

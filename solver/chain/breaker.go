@@ -174,7 +174,8 @@ func (b *Breaker) onStateChange(from, to gobreaker.State) {
 	case gobreaker.StateClosed:
 		b.state = BackendState{Up: true, Since: now}
 	case gobreaker.StateOpen:
-		if b.state.Failures++; from == gobreaker.StateClosed {
+		b.state.Failures++
+		if from == gobreaker.StateClosed {
 			b.state.Up, b.state.Since, b.state.Failures = false, now, FailureThreshold
 		}
 		b.state.OpenUntil = now.Add(OpenDuration)

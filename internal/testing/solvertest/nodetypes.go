@@ -57,7 +57,8 @@ func DrawNodeTypes(t *rapid.T, s *solver.Snapshot) {
 	s.NodeTypes[0].Nodes += remaining
 	s.Groups = nil
 	for i := range s.Jobs {
-		if drawSpeeds(t, s, &s.Jobs[i]); s.Demand(i) < time.Nanosecond.Seconds() {
+		drawSpeeds(t, s, &s.Jobs[i])
+		if s.Demand(i) < time.Nanosecond.Seconds() {
 			s.Jobs[i].ETANodes = 0 // The demand would be less than a nanosecond.
 		}
 	}

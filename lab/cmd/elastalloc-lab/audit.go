@@ -203,7 +203,8 @@ func (a *audits) table(screen cli.Screen) string {
 			if n.Verdict != v {
 				continue
 			}
-			if named++; named > maxAudits {
+			named++
+			if named > maxAudits {
 				text += fmt.Sprintf("and %d more %s\n", a.count(v)-maxAudits, v)
 				break
 			}

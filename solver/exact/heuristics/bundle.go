@@ -189,7 +189,8 @@ func (b *Bundle) Minimize(clock *model.Clock, l SizeEvaluator, x []float64, unti
 		if step.moved {
 			bound, center = here, x
 			l.Keep()
-			if moves++; moves%rolloutEvery == 0 {
+			moves++
+			if moves%rolloutEvery == 0 {
 				better, now, over := offer(center)
 				if over {
 					return

@@ -159,7 +159,8 @@ func (d *Descent) Minimize(clock *model.Clock, l Evaluator, from Start, target f
 		}
 		// The minimum moves far while many jobs lack columns. A lower temperature is useful only
 		// afterwards.
-		if settled++; math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
+		settled++
+		if math.Abs(gain) > settledShare*temperature*float64(len(d.in.Jobs)) {
 			settled = 0
 		}
 		if held || found*foundShare > len(d.in.Finishing) && settled < settledRounds {

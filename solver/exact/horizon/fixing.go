@@ -153,7 +153,8 @@ func (e *enumerator) cost(t, k int) float64 {
 // and have the given value.
 func (e *enumerator) extend(t int, share, value float64) {
 	steps := len(e.prices)
-	if e.visits--; e.remaining < 0 || e.visits < 0 || e.clock.Add(4*len(e.j.Sizes)) || e.clock.Past(e.until) {
+	e.visits--
+	if e.remaining < 0 || e.visits < 0 || e.clock.Add(4*len(e.j.Sizes)) || e.clock.Past(e.until) {
 		return
 	}
 	if t == steps {
@@ -190,7 +191,8 @@ func (e *enumerator) emit(value float64) {
 	if value <= e.threshold {
 		return
 	}
-	if e.remaining--; e.remaining < 0 {
+	e.remaining--
+	if e.remaining < 0 {
 		return
 	}
 	from := len(e.plans)

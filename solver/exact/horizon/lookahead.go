@@ -158,7 +158,8 @@ func (l *lookAhead) tighten(clock *model.Clock, until int) bool {
 			if clock.Add(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
-			if l.redistribute(n); l.infeasible {
+			l.redistribute(n)
+			if l.infeasible {
 				return true
 			}
 			l.updateBefore(n)
@@ -167,7 +168,8 @@ func (l *lookAhead) tighten(clock *model.Clock, until int) bool {
 			if clock.Add(2*l.jobWork(n) + len(l.jobs[n].plans)*l.steps) {
 				return false
 			}
-			if l.redistribute(n); l.infeasible {
+			l.redistribute(n)
+			if l.infeasible {
 				return true
 			}
 			l.updateAfter(n)

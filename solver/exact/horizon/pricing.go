@@ -110,7 +110,8 @@ func (p *pricer) price(clock *model.Clock, j *model.Job, prices []float64, fitti
 			if t == 0 {
 				cost += j.Cost[k]
 			}
-			if p.extend(j, t, k, cost, &best); len(p.extended) > 0 {
+			p.extend(j, t, k, cost, &best)
+			if len(p.extended) > 0 {
 				p.merged = mergeUndominated(p.merged[:0], front, p.extended)
 				front, p.merged = p.merged, front
 			}

@@ -120,7 +120,8 @@ func (s *Search) Run(clock *model.Clock) (bound float64, limit solver.Limit) {
 		if stage.work > 0 {
 			until = clock.Work + stage.work
 		}
-		if stage.search(s, clock, until); clock.Expired || s.done() {
+		stage.search(s, clock, until)
+		if clock.Expired || s.done() {
 			break
 		}
 	}

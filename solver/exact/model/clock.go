@@ -65,7 +65,8 @@ func SortDescending[Item any](clock *Clock, items, spare []Item, number func(Ite
 		for n := range items {
 			at := &starts[digit(items[n])]
 			spare[*at] = items[n]
-			if *at++; n%1024 == 0 && clock.Add(4096) {
+			*at++
+			if n%1024 == 0 && clock.Add(4096) {
 				return false
 			}
 		}
@@ -80,7 +81,8 @@ func (clock *Clock) Add(work int) bool {
 	if clock.remaining -= work; clock.remaining < 0 && !clock.Expired {
 		clock.remaining = clock.interval
 		clock.Expired = clock.ctx.Err() != nil
-		if clock.checks++; clock.checks%yieldEvery == 0 {
+		clock.checks++
+		if clock.checks%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 	}

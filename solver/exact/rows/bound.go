@@ -164,7 +164,8 @@ func (s *search) relax(prices []float64) *relaxation {
 		if next := row + 1; next < len(unit) && s.outer(next) {
 			nodes -= s.Capacity[next]
 		}
-		if r.bound.add(product(price, float64(nodes))); s.outer(row) {
+		r.bound.add(product(price, float64(nodes)))
+		if s.outer(row) {
 			r.prices[row] = price - unit[row-1]
 		}
 	}

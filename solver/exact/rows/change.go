@@ -184,7 +184,8 @@ func (l *layout) improveWith(first int, gained float64, moves []losing, least fl
 			continue
 		}
 		before := l.choice[i]
-		if l.change(i, n); !l.exceeds(i) && !l.exceeds(first) {
+		l.change(i, n)
+		if !l.exceeds(i) && !l.exceeds(first) {
 			return true
 		}
 		l.change(i, before)

@@ -316,7 +316,8 @@ func (c *core) run(width int) bool {
 				}
 				return false
 			}
-			if c.expand(n, &c.current.states[from]); len(c.next.states) > width+width/2 {
+			c.expand(n, &c.current.states[from])
+			if len(c.next.states) > width+width/2 {
 				c.dropped = min(c.dropped, c.next.prune(width))
 			}
 		}

@@ -102,7 +102,8 @@ func (c *countSearch) searchCounts() (prices []float64, complete bool) {
 	c.extend(root, -extraNodes)
 	prices = c.prices(root)
 	c.lower(root, prices)
-	if c.prove(root.bound, 0, lemmaPrices); c.goodEnough() {
+	c.prove(root.bound, 0, lemmaPrices)
+	if c.goodEnough() {
 		return prices, false
 	}
 	for {
@@ -235,7 +236,8 @@ func (c *countSearch) optimize(v *vertex) (ray []float64, ok bool) {
 			}
 			return ray, true
 		}
-		if v.pivot(row, enter, excess); c.clock.Add(len(v.table) * len(v.low)) {
+		v.pivot(row, enter, excess)
+		if c.clock.Add(len(v.table) * len(v.low)) {
 			break
 		}
 	}

@@ -120,7 +120,8 @@ func (s *search) descend(jobs [][]Option, capacity, prices []float64, temperatur
 					low, high := s.priceRange(g)
 					trial[g] = min(high, max(low, prices[g]+share*step[g]))
 				}
-				if next.at(trial, temperature); next.value <= now.value-0.1*share*decrease {
+				next.at(trial, temperature)
+				if next.value <= now.value-0.1*share*decrease {
 					break
 				}
 			}

@@ -43,9 +43,11 @@ func (s *search) tightenAt(r *relaxation, temperature float64) *relaxation {
 		if s.clock.Expired {
 			return nil
 		}
-		if bound < least && bound >= s.value.high {
+		since++
+		switch {
+		case bound < least && bound >= s.value.high:
 			least, best, since = bound, now, 0
-		} else if since++; since >= patienceSteps || bound < s.value.high {
+		case since >= patienceSteps || bound < s.value.high:
 			share, since = share/2, 0
 			copy(prices, best.prices)
 			bound, left = s.tableBound(best)

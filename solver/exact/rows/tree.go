@@ -433,7 +433,8 @@ func (c *tree) eliminate(l *treeLeaf, jobs []treeJob, limit float64) []treeJob {
 				options = append(options, o)
 			}
 		}
-		if c.clock.Add(len(before.at) * len(j.options)); len(options) > 1 {
+		c.clock.Add(len(before.at) * len(j.options))
+		if len(options) > 1 {
 			j.options = options
 			kept = append(kept, j)
 		}

@@ -18,7 +18,8 @@ const (
 // searchTree searches a problem with groups. It reports whether the search completed.
 func (s *search) searchTree(r *relaxation) bool {
 	s.findChoice(r, s.effort.FirstWidth/guidedWidth/4)
-	if s.improvePairs(r); s.clock.Expired {
+	s.improvePairs(r)
+	if s.clock.Expired {
 		return false
 	}
 	complete, cut := s.searchParts(r, s.effort.FirstWidth)
@@ -31,7 +32,8 @@ func (s *search) searchTree(r *relaxation) bool {
 		s.prove(r.bound, 0, lemmaPrices)
 		s.findChoice(r, s.effort.FirstWidth/guidedWidth)
 	}
-	if s.improvePairs(r); s.clock.Expired {
+	s.improvePairs(r)
+	if s.clock.Expired {
 		return false
 	}
 	complete, _ = s.searchParts(r, s.effort.LastWidth)
@@ -141,11 +143,13 @@ func (s *search) findChoice(r *relaxation, width int) {
 			if limit = 4 * max(limit, c.root); c.root >= c.limit {
 				continue
 			}
-			if c.run(width); math.IsInf(c.minLoss, 1) {
+			c.run(width)
+			if math.IsInf(c.minLoss, 1) {
 				continue
 			}
 			before := s.value.high
-			if s.offer(c.choice()); c.minLoss < 1.2*c.root || n > 0 && s.value.high <= before {
+			s.offer(c.choice())
+			if c.minLoss < 1.2*c.root || n > 0 && s.value.high <= before {
 				return
 			}
 			break
@@ -196,7 +200,8 @@ func (c *tree) run(width int) bool {
 				}
 				return false
 			}
-			if c.expand(n, &c.current.states[from]); len(c.next.states) > width+width/2 {
+			c.expand(n, &c.current.states[from])
+			if len(c.next.states) > width+width/2 {
 				c.dropped = min(c.dropped, c.next.prune(width))
 			}
 		}

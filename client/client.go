@@ -55,7 +55,8 @@ type Client struct {
 //
 //   - host:port, a name whose addresses are all used, or an IP address;
 //   - host1:port,host2:port,…, a list of servers;
-//   - any other target of gRPC, such as unix:///run/elastalloc.sock.
+//   - dns:///host:port, ipv4:10.0.0.1:50051, or unix:///run/elastalloc.sock, a Unix socket;
+//   - any other target of gRPC whose scheme is registered.
 //
 // White space around the target, such as the newline of a file, is ignored. The client connects in the
 // background, so an error is about the target or an option. Connections are in plain text without
@@ -68,8 +69,8 @@ func New(target string, options ...Option) (*Client, error) {
 	if s.timeout <= 0 {
 		return nil, fmt.Errorf("client timeout is %v; must be greater than 0", s.timeout)
 	}
-	target = strings.TrimSpace(target)
-	if err := checkTarget(target); err != nil {
+	target, err := parseTarget(strings.TrimSpace(target), len(s.dialOptions) > 0)
+	if err != nil {
 		return nil, err
 	}
 	dialOptions := []grpc.DialOption{

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -552,8 +554,31 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: error is %v; want %q", name, err, test.want)
 		}
 	}
-	for _, target := range []string{"localhost:50051", "[::1]:50051", "a:1, b:1", "dns:///a:1", "dns:a:1", "unix:///run/elastalloc.sock", "unix:relative", "own:///a"} {
+	for _, target := range []string{"localhost:50051", "[::1]:50051", "a:1, b:1", "dns:///a:1", "dns:a:1", "unix:///run/elastalloc.sock", "unix:relative"} {
 		newClient(t, target)
 		newClient(t, " "+target+"\r\n")
+	}
+	newClient(t, "own:///a", client.WithDialOptions(grpc.WithResolvers(manual.NewBuilderWithScheme("own"))))
+}
+
+// TestTargets checks which targets are valid. TestPython of cmd/elastalloc checks the same ones in Python.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/targets.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets map[string]string
+	if err := json.Unmarshal(text, &targets); err != nil || len(targets) == 0 {
+		t.Fatal(err)
+	}
+	for target, want := range targets {
+		c, err := client.New(target)
+		if err == nil {
+			_ = c.Close()
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), "; "+want)) {
+			t.Errorf("%q: error %v; want %q", target, err, want)
+		}
 	}
 }

@@ -278,6 +278,11 @@ func (f *decideFlags) requestError(ctx context.Context, err error) error {
 		return cli.Failed(f.remote.unreachable(ctx, message))
 	case codes.DeadlineExceeded:
 		return cli.Failed(fmt.Errorf("%s did not respond in time: %s", f.remote.address, message))
+	case codes.Unknown:
+		if strings.Contains(message, "HTTP status code received from server: 413") {
+			return cli.Failed(fmt.Errorf("a proxy before %s limits the size of requests (HTTP status 413); raise its limit, such as client_max_body_size of nginx", f.remote.address))
+		}
+		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), message))
 	default:
 		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), message))
 	}

@@ -143,6 +143,24 @@ for target, want in {
         assert want in str(error), error
 `, server.Addr)
 	})
+	t.Run("targets", func(t *testing.T) { // like TestTargets of the Go client
+		targets, err := filepath.Abs("../../client/testdata/targets.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, `
+import json, sys
+from elastalloc import Client
+
+for target, want in json.load(open(sys.argv[1], encoding="utf-8")).items():
+    got = ""
+    try:
+        Client(target).close()
+    except ValueError as error:
+        got = str(error)
+    assert got == (want and f'target is "{target}"; {want}'), (target, got, want)
+`, targets)
+	})
 	t.Run("Unix socket", func(t *testing.T) {
 		socket := filepath.Join(t.TempDir(), "s")
 		run(t, `

@@ -82,3 +82,23 @@ func TestCertificateRequired(t *testing.T) {
 		}
 	}
 }
+
+// TestBodyLimitOfProxy checks the error if a proxy refuses a request for its size.
+func TestBodyLimitOfProxy(t *testing.T) {
+	t.Parallel()
+	proxy := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/Allocate") {
+			http.NotFound(w, r) // There is no health service, so the proxy counts as healthy.
+			return
+		}
+		http.Error(w, "<h1>413 Request Entity Too Large</h1>", http.StatusRequestEntityTooLarge)
+	}))
+	proxy.Config.Protocols = new(http.Protocols)
+	proxy.Config.Protocols.SetUnencryptedHTTP2(true)
+	proxy.Start()
+	defer proxy.Close()
+	_, stderr, status := runWith(t, nil, "", "allocate", "-f", "testdata/queue.json", "--server", proxy.Listener.Addr().String())
+	if status != cli.ExitFailed || !strings.Contains(stderr, "limits the size of requests (HTTP status 413); raise its limit") {
+		t.Errorf("exit status %d, stderr %q", status, stderr)
+	}
+}

@@ -59,7 +59,8 @@ class Client:
     - host:port, a name whose addresses are all used, or an IP address;
     - 10.0.0.1:50051,10.0.0.2:50051,…, a list of IP addresses, without credentials: gRPC for
       Python takes no list of names, and one of addresses has no name for a certificate;
-    - any other target of gRPC, such as unix:///run/elastalloc.sock or ipv4:10.0.0.1:50051.
+    - dns:///host:port, ipv4:10.0.0.1:50051, or unix:///run/elastalloc.sock, a Unix socket;
+    - any other target of gRPC with the scheme unix-abstract, vsock or xds.
 
     White space around it, such as the newline of a file, is ignored. Any other target raises
     ValueError. The client connects in the background. credentials are for TLS; without them
@@ -211,26 +212,34 @@ def _budget(request: Any) -> float:
     return seconds
 
 
+# host:port. The host is a name or an IP address, of version 6 in brackets.
+_ADDRESS = re.compile(
+    r"(\[[^\[\]\s/]+\]|[^\[\]\s/:]+):0*"
+    r"(\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+)
+
+
 def _grpc_target(target: str) -> str:
-    """Returns the gRPC target of a target of a Client."""
+    """Returns the gRPC target of a target of a Client. The Go client has the same rules."""
     target = target.strip()
-    if re.match(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):", target):
+    scheme, _, rest = target.partition(":")
+    if scheme == "unix":
+        if not re.fullmatch(r"(?!//)[^\0]+|///[^\0]*", rest):
+            raise ValueError(f'target is "{target}"; must be unix:///path or unix:path')
         return target
-    addresses = [address.strip() for address in target.split(",")]
-    hosts = []
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if (
-            not host
-            or not port
-            or re.search(r"[/\s]", address)
-            or ":" in host
-            and host[0] != "["
-        ):
-            raise ValueError(
-                f'target is "{target}"; must be host:port, for example localhost:50051'
-            )
-        hosts.append(host.strip("[]"))
+    if scheme == "dns":
+        if not _ADDRESS.fullmatch(re.sub(r"^//[^/]*(/|$)", "", rest)):
+            raise ValueError(f'target is "{target}"; must be dns:///host:port')
+        return target
+    if scheme in ("unix-abstract", "vsock", "xds"):
+        return target
+    listed = scheme in ("ipv4", "ipv6")
+    addresses = [address.strip() for address in (rest if listed else target).split(",")]
+    if not all(_ADDRESS.fullmatch(address) for address in addresses):
+        raise ValueError(f'target is "{target}"; must be host:port, for example localhost:50051')
+    if listed:
+        return target
+    hosts = [address.rpartition(":")[0].strip("[]") for address in addresses]
     if len(addresses) == 1:
         return "dns:///" + addresses[0]  # All addresses of a name.
     try:

@@ -176,8 +176,8 @@ func newProvider(ctx context.Context, config Config, get func(string) string) (*
 	return sdktrace.NewTracerProvider(sdktrace.WithResource(described), sdktrace.WithBatcher(exporter)), nil
 }
 
-// newExporter returns an OTLP exporter for the protocol of the variables, by default http/protobuf. The exporter
-// reads all other variables itself. An unknown exporter or protocol is an error.
+// newExporter returns an OTLP exporter for the protocol of the variables, by default http/protobuf. Without an endpoint,
+// it exports in plain text to a collector on this machine. The exporter reads all other variables itself. An unknown exporter or protocol is an error.
 func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExporter, error) {
 	if name := get(exporters); name != "" && name != "otlp" {
 		return nil, fmt.Errorf("%s is %q; must be otlp or none", exporters, name)
@@ -190,9 +190,17 @@ func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExp
 	var err error
 	switch name := get(variable); name {
 	case "grpc":
-		exporter, err = otlptracegrpc.New(ctx)
+		var options []otlptracegrpc.Option
+		if isLocal(get) {
+			options = append(options, otlptracegrpc.WithInsecure())
+		}
+		exporter, err = otlptracegrpc.New(ctx, options...)
 	case "", "http/protobuf":
-		exporter, err = otlptracehttp.New(ctx)
+		var options []otlptracehttp.Option
+		if isLocal(get) {
+			options = append(options, otlptracehttp.WithInsecure())
+		}
+		exporter, err = otlptracehttp.New(ctx, options...)
 	default:
 		return nil, fmt.Errorf("%s is %q; must be grpc or http/protobuf", variable, name)
 	}
@@ -200,6 +208,20 @@ func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExp
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ variables: %w", err)
 	}
 	return exporter, nil
+}
+
+// isLocal reports whether the collector is the default one, http://localhost:4318 or, with gRPC, http://localhost:4317.
+// The SDK would use TLS, which the specification of OTLP and collectors do not by default.
+func isLocal(get func(string) string) bool {
+	for _, name := range []string{
+		endpoint, tracesEndpoint, "OTEL_EXPORTER_OTLP_INSECURE", "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
+		"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+	} {
+		if get(name) != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // withoutValues removes all attributes except the error from a log line of OpenTelemetry, because they may be

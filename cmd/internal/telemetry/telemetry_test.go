@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -320,4 +321,54 @@ func TestErrorsAreBounded(t *testing.T) {
 			t.Errorf("%d lines; want 3, with the number of omitted lines:\n%s", lines, logs.String())
 		}
 	})
+}
+
+// TestDefaultCollector checks that spans are exported in plain text to the ports of a collector on this machine if no
+// endpoint is set, and with TLS if a variable requires it.
+func TestDefaultCollector(t *testing.T) {
+	for name, test := range map[string]struct {
+		port      string
+		variables map[string]string
+		want      string // the first bytes that the collector receives
+	}{
+		"HTTP":     {"4318", nil, "POST"},
+		"gRPC":     {"4317", map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "PRI "},
+		"with TLS": {"4317", map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_INSECURE": "false"}, "\x16\x03\x01"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collector, err := net.Listen("tcp", "localhost:"+test.port)
+			if err != nil {
+				t.Skip("the port is in use: ", err)
+			}
+			defer collector.Close()
+			received := make(chan string, 1)
+			go func() {
+				conn, err := collector.Accept()
+				if err != nil {
+					return
+				}
+				first := make([]byte, 4)
+				_, _ = io.ReadFull(conn, first)
+				received <- string(first)
+				conn.Close()
+			}()
+			variables := map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_SCHEDULE_DELAY": "1", "OTEL_EXPORTER_OTLP_TIMEOUT": "1000"}
+			maps.Copy(variables, test.variables)
+			telemetry, _, err := setUp(t, variables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, span := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "span")
+			span.End()
+			select {
+			case got := <-received:
+				if !strings.HasPrefix(got, test.want) {
+					t.Errorf("the collector received %q; want %q", got, test.want)
+				}
+			case <-time.After(wait.Timeout):
+				t.Error("no connection")
+			}
+			telemetry.Shutdown()
+		})
+	}
 }

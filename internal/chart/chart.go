@@ -181,11 +181,15 @@ func (c *Timeline) SVG() string {
 	return b.String()
 }
 
+// truncate returns a text of at most maxLength characters, with both ends of a long one: ids often differ only in their
+// last characters.
 func truncate(s string, maxLength int) string {
-	if runes := []rune(s); len(runes) > maxLength {
-		return string(runes[:max(0, maxLength-1)]) + "…"
+	runes := []rune(s)
+	if len(runes) <= maxLength {
+		return s
 	}
-	return s
+	tail := max(0, maxLength-1) / 2
+	return string(runes[:max(0, maxLength-1-tail)]) + "…" + string(runes[len(runes)-tail:])
 }
 
 func writeHeader(b *strings.Builder, width, height, size int, title string) {

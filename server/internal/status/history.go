@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,10 +19,11 @@ import (
 
 // Limits of a history. It uses less than 8 MiB for any requests.
 const (
-	keptCalls    = 50 // successful calls, and as many failed calls
-	keptAttempts = 8  // failed attempts per decision
-	keptJobs     = 50 // jobs of the last decision
-	keptWarned   = 3  // jobs per warning code
+	keptCalls     = 50   // successful calls, and as many failed calls
+	keptAttempts  = 8    // failed attempts per decision
+	keptJobs      = 5000 // jobs of the last decision, for the search
+	explainedJobs = 50   // of them, which are shown without a search
+	keptWarned    = 3    // jobs per warning code
 
 	keptAllocations = 1000    // allocations of the last decision, until its jobs are shown
 	keptRequest     = 4 << 20 // size of the last decision's request, encoded and decoded, in bytes
@@ -41,7 +43,7 @@ type history struct {
 type lastDecision struct {
 	SnapshotID string
 	jobs       func() []decidedJob
-	More       int  // jobs that are not kept
+	notKept    int  // jobs that are not kept
 	Explained  bool // explanations were requested
 	decided    Decided
 }
@@ -54,8 +56,29 @@ type Decided struct {
 	Backend solver.BackendName
 }
 
-// Jobs returns the jobs that are kept.
-func (d *lastDecision) Jobs() []decidedJob { return d.jobs() }
+// maxFound is the maximum number of jobs that a search shows.
+const maxFound = 200
+
+// find returns the jobs to show, and the number of others: the first jobs or, if part is not "", the jobs whose ids
+// contain it, regardless of case. Jobs that are not kept are not found.
+func (d *lastDecision) find(part string) (shown []decidedJob, more int) {
+	jobs := d.jobs()
+	if part == "" {
+		shown = jobs[:min(explainedJobs, len(jobs))]
+		return shown, len(jobs) - len(shown) + d.notKept
+	}
+	part = strings.ToLower(part)
+	for i := range jobs {
+		switch {
+		case !strings.Contains(strings.ToLower(jobs[i].ID), part):
+		case len(shown) == maxFound:
+			more++
+		default:
+			shown = append(shown, jobs[i])
+		}
+	}
+	return shown, more
+}
 
 // TooLarge reports whether there are no explanations because the request was too large to keep.
 func (d *lastDecision) TooLarge() bool { return !d.Explained && d.decided.Request == nil }
@@ -98,7 +121,7 @@ func newLastDecision(snapshotID string, d *solver.Decision) *lastDecision {
 	allocations := d.Allocations
 	last := &lastDecision{
 		SnapshotID: snapshotID, decided: Decided{Backend: d.Report.Backend},
-		jobs: sync.OnceValue(func() []decidedJob { return decidedJobs(allocations) }), More: max(0, len(allocations)-keptJobs),
+		jobs: sync.OnceValue(func() []decidedJob { return decidedJobs(allocations) }), notKept: max(0, len(allocations)-keptJobs),
 	}
 	if len(allocations) > keptAllocations {
 		last.jobs()
@@ -285,20 +308,22 @@ func (h *history) explain(find func(Decided, []string) (Insight, bool)) {
 	if last == nil || last.Explained || last.decided.Request == nil {
 		return
 	}
-	snapshotJobs, jobs := last.decided.Request.GetSnapshot().GetJobs(), slices.Clone(last.Jobs())
+	snapshotJobs, jobs := last.decided.Request.GetSnapshot().GetJobs(), slices.Clone(last.jobs())
 	var ids []string
-	for i := range jobs {
+	for i := range min(explainedJobs, len(jobs)) {
 		ids = append(ids, snapshotJobs[jobs[i].index].GetId())
 	}
 	insight, ok := find(last.decided, ids)
 	if !ok {
 		return
 	}
-	for i := range jobs {
+	for i, id := range ids {
 		// With another time budget the decision may differ.
-		if reason, known := insight.Reasons[ids[i]]; known && reason.Nodes == jobs[i].Nodes && reason.Why != "" {
+		if reason, known := insight.Reasons[id]; known && reason.Nodes == jobs[i].Nodes && reason.Why != "" {
 			jobs[i].Reason = &reason
 		}
+	}
+	for i := range jobs {
 		if index := jobs[i].index; index < len(insight.Forecast) {
 			forecast := &insight.Forecast[index]
 			jobs[i].Starts, jobs[i].Ends = forecast.Start, forecast.End

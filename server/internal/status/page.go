@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
@@ -87,7 +88,7 @@ func New(config Config) (*Page, error) {
 	return &Page{
 		config: config, started: time.Now(), host: host, page: page,
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) +
-			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 	}, nil
 }
 
@@ -97,12 +98,15 @@ func span(from, to time.Time) string {
 }
 
 // ServeHTTP writes the page. With the query "paused" the page does not refresh itself.
+// With the query "job" it shows the jobs of the last decision whose ids contain the value.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.explain(func(d Decided, ids []string) (Insight, bool) {
 		return p.config.Explain(r.Context(), d, ids)
 	})
 	view := p.view(time.Now())
-	view.Paused = r.URL.Query().Has("paused")
+	query := r.URL.Query()
+	view.Paused = query.Has("paused")
+	view.search(query.Get("job"))
 	var body bytes.Buffer
 	if err := p.page.Execute(&body, view); err != nil {
 		http.Error(w, "status page: "+err.Error(), http.StatusInternalServerError)
@@ -134,7 +138,22 @@ type view struct {
 	Pictures                    []picture
 	Past                        []pastRow
 	Each, Shown                 time.Duration // covered by a column, and by all columns
-	Forecast                    template.HTML
+	// Listed are the jobs of the last decision that are shown, More is the number of others, and Searched the part of
+	// the id that is searched for.
+	Listed   []decidedJob
+	More     int
+	Searched string
+	Forecast []template.HTML
+}
+
+// search shows the jobs of the last decision whose ids contain a part, or the first jobs if it is "".
+func (v *view) search(part string) {
+	if v.Decided == nil {
+		return
+	}
+	v.Searched = strings.TrimSpace(part)
+	v.Listed, v.More = v.Decided.find(v.Searched)
+	v.Forecast = forecasts(v.Listed)
 }
 
 // backendView is a row of the table of backends.
@@ -155,9 +174,7 @@ func (p *Page) view(now time.Time) view {
 	tallies := p.recall(&v)
 	v.Each, v.Shown = each, columns*each
 	v.Pictures, v.Past = v.past.pictures(v.Now, p.config.Backends)
-	if v.Decided != nil {
-		v.Forecast = v.Decided.bars()
-	}
+	v.search("")
 	for _, backend := range p.config.Backends {
 		state := backend.State()
 		v.Backends = append(v.Backends, backendView{

@@ -232,21 +232,22 @@ func TestLastDecision(t *testing.T) {
 	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Outcome: ingress.Outcome{Decision: &decision, Report: &decision.Report}})
 	got := page.text(t, time.Now())
 	for _, want := range []string{
-		"Last decision queue : first the jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
+		"Last decision Job id contains Search queue : first the jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not contain %q: %s", want, got)
 		}
 	}
 	many := solver.Decision{Allocations: make([]solver.Allocation, keptJobs+7)}
+	long := strings.Repeat("x", 1<<20)
 	for i := range many.Allocations {
-		many.Allocations[i] = solver.Allocation{JobID: strings.Repeat("x", 1<<20), Nodes: 1, Change: solver.ChangeStart}
+		many.Allocations[i] = solver.Allocation{JobID: long, Nodes: 1, Change: solver.ChangeStart}
 	}
 	page.Observe(t.Context(), &ingress.Event{Outcome: ingress.Outcome{Decision: &many, Report: &many.Report}})
 	var v view
 	page.recall(&v)
-	if len(v.Decided.Jobs()) != keptJobs || v.Decided.More != 7 || len(v.Decided.Jobs()[0].ID) > 210 {
-		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.Jobs()), v.Decided.More, len(v.Decided.Jobs()[0].ID), keptJobs)
+	if len(v.Decided.jobs()) != keptJobs || v.Decided.notKept != 7 || len(v.Decided.jobs()[0].ID) > 210 {
+		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.jobs()), v.Decided.notKept, len(v.Decided.jobs()[0].ID), keptJobs)
 	}
 }
 
@@ -322,5 +323,45 @@ func TestReasonsAreComputedOnce(t *testing.T) {
 	close(found)
 	if text := <-first; !strings.Contains(text, "its only size") {
 		t.Errorf("the page lacks the reason: %s", text)
+	}
+}
+
+// TestSearch checks that the jobs of the last decision are found by a part of their ids, and that they precede the last
+// responses on the page.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	page := newPage(t)
+	page.config.Explain = func(context.Context, Decided, []string) (Insight, bool) { return Insight{}, false }
+	decision := solver.Decision{}
+	for i := range 1000 {
+		decision.Allocations = append(decision.Allocations, solver.Allocation{JobID: fmt.Sprintf("team-a/<b>/Run-%04d", i), Current: 1, Nodes: 1, Change: solver.ChangeKeep})
+	}
+	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", Outcome: ingress.Outcome{Decision: &decision, Report: &decision.Report}})
+	show := func(target string) string {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody))
+		if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "form-action 'self'") {
+			t.Errorf("the browser does not send the form: %s", policy)
+		}
+		return w.Body.String()
+	}
+	for target, test := range map[string]struct {
+		rows int
+		want string
+	}{
+		"/":                          {50, "950 more are not shown"},
+		"/?job=run-0999":             {1, "team-a/&lt;b&gt;/Run-0999"},
+		"/?job=%20RUN-099%20&paused": {10, `<input type="hidden" name="paused">`},
+		"/?job=team-a":               {200, "800 more are not shown"},
+		"/?job=<b>/":                 {200, `value="&lt;b&gt;/"`},
+		"/?job=none":                 {0, "0 jobs whose id contains <bdi>none</bdi>"},
+	} {
+		text := show(target)
+		if got := strings.Count(text, `<td class="n" data-label="next">`); got != test.rows || !strings.Contains(text, test.want) || strings.Contains(text, "<b>/") {
+			t.Errorf("%s shows %d jobs; want %d and %q:\n%s", target, got, test.rows, test.want, text)
+		}
+		if jobs, responses := strings.Index(text, ">Last decision<"), strings.Index(text, ">Last responses<"); jobs < 0 || jobs > responses {
+			t.Errorf("%s: the last responses precede the last decision", target)
+		}
 	}
 }

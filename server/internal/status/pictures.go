@@ -240,9 +240,18 @@ type layer struct {
 	of   func(*column) float64
 }
 
-// bars returns a chart with the forecast of the last decision, or "" if there is none.
-func (d *lastDecision) bars() template.HTML {
-	span, jobs := time.Minute, d.Jobs()
+// forecasts returns a chart with the forecast of jobs for a wide screen and one for a phone, or nil if there is none.
+func forecasts(jobs []decidedJob) []template.HTML {
+	wide, narrow := bars(jobs, 1180, 420), bars(jobs, 380, 140)
+	if wide == "" {
+		return nil
+	}
+	return []template.HTML{wide, narrow}
+}
+
+// bars returns a chart of a width, with names of another width, or "" if there is no forecast.
+func bars(jobs []decidedJob, width, nameWidth int) template.HTML {
+	span := time.Minute
 	for i := range jobs {
 		for _, t := range []*time.Duration{jobs[i].Starts, jobs[i].Ends, jobs[i].endsHigh} {
 			if t != nil {
@@ -256,7 +265,7 @@ func (d *lastDecision) bars() template.HTML {
 		}
 		return float64(*t) / float64(span)
 	}
-	bars := chart.Timeline{Title: "Start and completion of the jobs of the last decision", Width: 380, NameWidth: 140, StartLabel: "decision", Span: span, Parts: 2}
+	bars := chart.Timeline{Title: "Start and completion of the jobs of the last decision", Width: width, NameWidth: nameWidth, StartLabel: "decision", Span: span, Parts: max(2, width/200)}
 	for i := range jobs {
 		job := &jobs[i]
 		if job.Starts == nil || len(bars.Bars) == maxBars {

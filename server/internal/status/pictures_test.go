@@ -247,7 +247,7 @@ func TestForecastPicture(t *testing.T) {
 	})
 	var v view
 	page.recall(&v)
-	svg := string(v.Decided.bars())
+	svg := string(forecasts(v.Decided.jobs())[0])
 	if strings.Contains(svg, "<script>") || strings.Count(svg, "<rect") != 3 || strings.Contains(svg, "never") {
 		t.Errorf("the forecast is %s", svg)
 	}

@@ -24,7 +24,7 @@ git ls-files -z README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md 'docs/*.md' '
     esac
   done
 HUGO_CONTENTDIR=$work/content HUGO_RESOURCEDIR=$work/resources \
-  HUGO_PARAMS_VERSION=$(git describe --tags --match 'v[0-9]*' --always --dirty) \
+  HUGO_PARAMS_VERSION=$(git describe --tags --match 'v[0-9]*' --always --dirty --abbrev=12) \
   HUGO_PARAMS_COMMIT=$(git rev-parse HEAD) \
   HUGO_PARAMS_REPOSITORY=https://github.com/elastalloc/elastalloc \
   hugo --source scripts/site --destination "$(realpath -m "$out")" --noBuildLock --quiet

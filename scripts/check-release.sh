@@ -43,7 +43,7 @@ for file in LICENSE NOTICE THIRD_PARTY_LICENSES man/man1/elastalloc{,-lab}.1 com
 done
 bash -n completions/elastalloc.bash completions/elastalloc-lab.bash
 cd "$work/one.out"
-tar --list --gzip --file elastalloc_*_docs.tar.gz | grep -q '/docs/start/quickstart.html$' || fail 'there is no documentation'
+tar --list --gzip --file elastalloc_*_docs.tar.gz | grep '/docs/start/quickstart.html$' >/dev/null || fail 'there is no documentation'
 for chart in *.tgz; do
   "$HELM" show all "$chart" >/dev/null || fail "$chart cannot be read as a chart"
 done

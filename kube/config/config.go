@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -83,6 +84,73 @@ type Pool struct {
 	Groups    []Group `json:"groups"`
 	MaxNodes  int     `json:"maxNodes"`  // maximum number of nodes with an autoscaler, 0 without one
 	NodePrice float64 `json:"nodePrice"` // job-hours that an additional node-hour must save
+	// NodeTypes are the types of the pool's nodes, nil if they are identical. A node without the labels of a type accepts
+	// no pods of the pool's jobs.
+	NodeTypes []NodeType `json:"nodeTypes"`
+}
+
+// NodeType is a type of the nodes of a pool, for example all nodes with A100 GPUs.
+type NodeType struct {
+	Name string `json:"name"` // unique name, as in decisions and annotations
+	// Labels are the labels of its nodes. The pods of a job that runs on the type select them.
+	Labels map[string]string `json:"labels"`
+	// Speed is the training speed of one node, or of one unit, relative to the reference on which the remaining times of
+	// jobs are given; nil means 1.
+	Speed *float64 `json:"speed"`
+}
+
+// MaxNodeTypes is the maximum number of node types of a pool, as in the API.
+const MaxNodeTypes = 8
+
+// TypeOf returns the node type whose labels a set of labels contains, "" if it contains the labels of no type.
+func (p *Pool) TypeOf(set map[string]string) string {
+	for i := range p.NodeTypes {
+		if labels.SelectorFromSet(p.NodeTypes[i].Labels).Matches(labels.Set(set)) {
+			return p.NodeTypes[i].Name
+		}
+	}
+	return ""
+}
+
+// TypeNames returns the names of the node types, and one empty name for a pool of identical nodes.
+func (p *Pool) TypeNames() []string {
+	if len(p.NodeTypes) == 0 {
+		return []string{""}
+	}
+	var names []string
+	for i := range p.NodeTypes {
+		names = append(names, p.NodeTypes[i].Name)
+	}
+	return names
+}
+
+// SpeedOf returns the speed of a node type, 1 if the pool does not have the type.
+func (p *Pool) SpeedOf(nodeType string) float64 {
+	for i := range p.NodeTypes {
+		if p.NodeTypes[i].Name == nodeType {
+			return ptr.Deref(p.NodeTypes[i].Speed, 1)
+		}
+	}
+	return 1
+}
+
+// Select returns a node selector that selects nodes of a type, and is otherwise the same as a given one.
+func (p *Pool) Select(selector map[string]string, nodeType string) map[string]string {
+	changed := maps.Clone(selector)
+	if changed == nil {
+		changed = make(map[string]string)
+	}
+	for i := range p.NodeTypes {
+		for key := range p.NodeTypes[i].Labels {
+			delete(changed, key)
+		}
+	}
+	for i := range p.NodeTypes {
+		if p.NodeTypes[i].Name == nodeType {
+			maps.Copy(changed, p.NodeTypes[i].Labels)
+		}
+	}
+	return changed
 }
 
 // CountsUnits reports whether decisions allocate units, not whole nodes.
@@ -115,9 +183,11 @@ type Group struct {
 	Namespaces []string `json:"namespaces"`
 	// Quota is the number of nodes, or of units if the pool counts units, that the group's jobs should get. Limit is
 	// the maximum number that they may occupy, nil for no limit.
-	Quota     int     `json:"quota"`
-	Limit     *int    `json:"limit"`
-	MaxWeight float64 `json:"maxWeight"` // maximum weight of a job in the group, 0 for no limit
+	Quota int  `json:"quota"`
+	Limit *int `json:"limit"`
+	// TypeLimits are the maximum numbers on single node types, by the name of the type.
+	TypeLimits map[string]int `json:"typeLimits"`
+	MaxWeight  float64        `json:"maxWeight"` // maximum weight of a job in the group, 0 for no limit
 }
 
 // GroupOf returns the group of a namespace, nil if the namespace has none.
@@ -335,6 +405,7 @@ func (c *checker) pool(path string, f *poolFile) Pool {
 	if p.MaxNodes < 0 || !(p.NodePrice >= 0) || (p.MaxNodes > 0 || p.NodePrice > 0) && p.Objective == Progress || p.NodePrice > 0 && p.MaxNodes == 0 {
 		c.bad(path+".maxNodes", "is %d with a nodePrice of %v; must both be at least 0, nodePrice needs maxNodes, and maxNodes needs the objective %s", p.MaxNodes, p.NodePrice, TotalTime)
 	}
+	c.nodeTypes(path+".nodeTypes", &p)
 	c.groups(path+".groups", &p)
 	return p
 }
@@ -349,6 +420,52 @@ func (c *checker) count(path string, p *Pool) {
 		c.bad(path, "is %s; needs the objective %s and a unit such as %s", p.Count, TotalTime, DefaultUnit)
 	}
 }
+
+// nodeTypes checks the node types of a pool.
+func (c *checker) nodeTypes(path string, p *Pool) {
+	switch n := len(p.NodeTypes); {
+	case n == 0:
+		return
+	case n > MaxNodeTypes:
+		c.bad(path, "has %d types; must have at most %d", n, MaxNodeTypes)
+	case p.Objective == Progress:
+		c.bad(path, "needs the objective %s", TotalTime)
+	case p.MaxNodes > 0:
+		c.bad(path, "is set together with maxNodes; only one of them must be set")
+	}
+	for i, t := range p.NodeTypes {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if t.Name == "" || slices.ContainsFunc(p.NodeTypes[:i], func(other NodeType) bool { return other.Name == t.Name }) {
+			c.bad(at+".name", "is %q; must be a unique name", t.Name)
+		}
+		for _, problem := range validation.IsValidLabelValue(t.Name) {
+			c.bad(at+".name", "is %q: %s", t.Name, problem)
+		}
+		if speed := ptr.Deref(t.Speed, 1); !(speed > 0 && speed <= maxSpeed) {
+			c.bad(at+".speed", "is %v; must be greater than 0 and at most %v", speed, maxSpeed)
+		}
+		if len(t.Labels) == 0 {
+			c.bad(at+".labels", "is empty; must have the labels of the nodes of the type")
+		}
+		for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
+			for _, problem := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(t.Labels[key])) {
+				c.bad(fmt.Sprintf("%s.labels[%q]", at, key), "%s", problem)
+			}
+			if _, both := p.NodeSelector[key]; both {
+				c.bad(fmt.Sprintf("%s.labels[%q]", at, key), "is in nodeSelector, too; must be another label")
+			}
+		}
+		for j, other := range p.NodeTypes[:i] {
+			differs := func(key string) bool { value, both := other.Labels[key]; return both && value != t.Labels[key] }
+			if len(t.Labels) > 0 && len(other.Labels) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(t.Labels)), differs) {
+				c.bad(at+".labels", "is %v, which selects nodes of %s[%d]; must have another value of one of its labels %v", t.Labels, path, j, other.Labels)
+			}
+		}
+	}
+}
+
+// maxSpeed is the maximum speed of a node type in the API.
+const maxSpeed = 1e9
 
 // groups checks the groups of a pool.
 func (c *checker) groups(path string, p *Pool) {
@@ -378,6 +495,14 @@ func (c *checker) groups(path string, p *Pool) {
 		}
 		if g.Quota < 0 || g.Limit != nil && *g.Limit < 0 || !(g.MaxWeight >= 0) {
 			c.bad(at, "has a negative quota, limit or maxWeight; must be at least 0")
+		}
+		for _, name := range slices.Sorted(maps.Keys(g.TypeLimits)) {
+			switch limit := g.TypeLimits[name]; {
+			case len(p.NodeTypes) == 0 || !slices.Contains(p.TypeNames(), name):
+				c.bad(fmt.Sprintf("%s.typeLimits[%q]", at, name), "is no node type of the pool; must be one of its nodeTypes")
+			case limit < 0:
+				c.bad(fmt.Sprintf("%s.typeLimits[%q]", at, name), "is %d; must be at least 0", limit)
+			}
 		}
 	}
 }

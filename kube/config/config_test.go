@@ -155,6 +155,61 @@ func TestCountUnits(t *testing.T) {
 	}
 }
 
+// TestNodeTypes checks the errors about node types, and what the types of a pool are.
+func TestNodeTypes(t *testing.T) {
+	t.Parallel()
+	const both = "{name: a100, labels: {gpu: a100}}, {name: h100, labels: {gpu: h100, link: fast}, speed: 2.2}"
+	for more, want := range map[string]string{
+		"nodeTypes: [" + both + "]":                                                      "",
+		"nodeTypes: [" + both + "], count: units":                                        "",
+		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {h100: 0}}]":          "",
+		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {tpu: 1}}]":           `pools[0].groups[0].typeLimits["tpu"]: is no node type of the pool`,
+		"nodeTypes: [" + both + "], groups: [{name: a, typeLimits: {h100: -1}}]":         `pools[0].groups[0].typeLimits["h100"]: is -1; must be at least 0`,
+		"groups: [{name: a, typeLimits: {h100: 1}}]":                                     `pools[0].groups[0].typeLimits["h100"]: is no node type of the pool`,
+		"nodeTypes: [" + both + "], maxNodes: 8":                                         "pools[0].nodeTypes: is set together with maxNodes",
+		"nodeTypes: [" + both + "], objective: progress":                                 "pools[0].nodeTypes: needs the objective total-time",
+		"nodeTypes: [" + both + ", {name: h100, labels: {gpu: x}}]":                      `pools[0].nodeTypes[2].name: is "h100"; must be a unique name`,
+		"nodeTypes: [{labels: {gpu: x}}]":                                                `pools[0].nodeTypes[0].name: is ""; must be a unique name`,
+		`nodeTypes: [{name: "a=b", labels: {gpu: x}}]`:                                   `pools[0].nodeTypes[0].name: is "a=b": a valid label must`,
+		"nodeTypes: [{name: a}]":                                                         "pools[0].nodeTypes[0].labels: is empty",
+		`nodeTypes: [{name: a, labels: {"b c": x}}]`:                                     `pools[0].nodeTypes[0].labels["b c"]: name part must`,
+		"nodeTypes: [{name: a, labels: {pool: z}}]":                                      `pools[0].nodeTypes[0].labels["pool"]: is in nodeSelector, too`,
+		"nodeTypes: [{name: a, labels: {gpu: x}, speed: 0}]":                             "pools[0].nodeTypes[0].speed: is 0; must be greater than 0",
+		"nodeTypes: [{name: a, labels: {gpu: x}}, {name: b, labels: {gpu: x, link: z}}]": "pools[0].nodeTypes[1].labels: is map[gpu:x link:z], which selects nodes of pools[0].nodeTypes[0]",
+		"nodeTypes: [{name: a, labels: {gpu: x}}, {name: b, labels: {link: z}}]":         "pools[0].nodeTypes[1].labels: is map[link:z], which selects",
+		"nodeTypes: [" + strings.Repeat("{name: a, labels: {gpu: x}}, ", 9) + "]":        "pools[0].nodeTypes: has 9 types; must have at most 8",
+		"nodeTypes: [{name: a, labels: {gpu: x}, color: red}]":                           `unknown field "pools[0].nodeTypes[0].color"`,
+	} {
+		_, err := config.Parse([]byte("pools: [{name: a, nodeSelector: {pool: x}, "+more+"}]"), known())
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: error %v; want %q", more, err, want)
+		}
+	}
+	c, err := config.Parse([]byte("pools: [{name: a, nodeSelector: {pool: x}, nodeTypes: ["+both+"]}]"), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &c.Pools[0]
+	if p.SpeedOf("a100") != 1 || p.SpeedOf("h100") != 2.2 || !slices.Equal(p.TypeNames(), []string{"a100", "h100"}) {
+		t.Errorf("the types are %+v", p.NodeTypes)
+	}
+	for _, test := range []struct {
+		labels map[string]string
+		want   string
+	}{
+		{map[string]string{"gpu": "a100", "link": "fast"}, "a100"}, {map[string]string{"gpu": "h100"}, ""},
+		{map[string]string{"gpu": "h100", "link": "fast", "zone": "b"}, "h100"}, {nil, ""},
+	} {
+		if got := p.TypeOf(test.labels); got != test.want {
+			t.Errorf("the type of %v is %q; want %q", test.labels, got, test.want)
+		}
+	}
+	from := map[string]string{"gpu": "h100", "link": "fast", "zone": "b"}
+	if got := p.Select(from, "a100"); !maps.Equal(got, map[string]string{"gpu": "a100", "zone": "b"}) || len(from) != 3 {
+		t.Errorf("the selector is %v, and the original %v", got, from)
+	}
+}
+
 // TestPoolsApart: a node that two pools count would be given away twice.
 func TestPoolsApart(t *testing.T) {
 	t.Parallel()
@@ -202,6 +257,7 @@ func TestChartKnowsEveryField(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(everyField), &file); err != nil {
 		t.Fatal(err)
 	}
+	file.Pools[0]["nodeTypes"] = nil // They exclude maxNodes.
 	got, want := slices.Sorted(maps.Keys(pool.Properties)), slices.Sorted(maps.Keys(file.Pools[0]))
 	if !slices.Equal(got, want) {
 		t.Errorf("the schema has %q; want %q", got, want)

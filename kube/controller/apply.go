@@ -58,8 +58,8 @@ func (l *Loop) apply(ctx context.Context, w *world.ClusterState, p plan.Plan) (a
 // patch. Patches fail with a conflict if the object changed since the step was planned.
 func (l *Loop) resize(ctx context.Context, step plan.Step, now time.Time) error {
 	j := step.Job
-	patches, nodes := step.Patches()
-	record := j.NextRecord(nodes, now)
+	patches, _ := step.Patches()
+	record := step.Record(now)
 	for _, patch := range patches {
 		object := j.Object
 		if patch.Child {
@@ -98,6 +98,10 @@ func (l *Loop) resized(ctx context.Context, step plan.Step, now time.Time, err e
 		l.pins.conflict(j.UID)
 	case refusedAsGang(err):
 		l.pins.byJob[j.UID] = world.Pin{Reason: world.Gang, Message: err.Error(), Until: now.Add(maxForeign)}
+	case refusedSelector(step, err):
+		l.typesFixed = true
+		l.dirty, l.dirtyReason = now, triggerRetry
+		l.event(j, warning, keepsType, "keeps the node type %s that it ran on, like all jobs that ran: the API server does not let a job that ran select other nodes; Kubernetes 1.36 does", j.Type)
 	case l.pins.refusal(j.UID, now):
 		l.Log.InfoContext(ctx, "write failed and will be retried", "pool", l.pool.Name, "job", j.ID, "error", err)
 	default:
@@ -112,6 +116,7 @@ const (
 	changeScaleUp   = "scale_up"
 	changeScaleDown = "scale_down"
 	changePreempt   = "preempt"
+	changeMove      = "move"
 )
 
 // changeOf returns the kind of a step for metrics, and the reason of its event.
@@ -119,6 +124,8 @@ func changeOf(s plan.Step) (change, reason string) {
 	switch {
 	case s.From == 0:
 		return changeStart, "Started"
+	case s.MovesTo != "":
+		return changeMove, "Moving"
 	case s.To == 0:
 		return changePreempt, "Preempted"
 	case s.Frees():
@@ -133,15 +140,15 @@ func (l *Loop) inUnits(text string) string { return format.InUnits(text, l.pool.
 // describe describes the effect of a step on its job.
 func (l *Loop) describe(step plan.Step, gap *float64) string {
 	j, text := step.Job, l.inUnits(step.String())
-	completion := func(nodes int) time.Duration {
-		return time.Duration(float64(j.RemainingWork()) / j.Speed(nodes)).Round(time.Second)
+	completion := func(nodes int, nodeType string) time.Duration {
+		return time.Duration(float64(j.RemainingWork()) / j.SpeedOn(nodes, nodeType)).Round(time.Second)
 	}
 	restart := j.Restart
 	if j.Trained == 0 {
 		restart = 0
 	}
 	switch {
-	case step.Queued:
+	case step.Queued, step.MovesTo != "":
 	case j.Shape.Over:
 		return text + " because the work of its " + j.Kind.Parent.Kind + " is over"
 	case step.To == 0 && j.Capped():
@@ -149,9 +156,9 @@ func (l *Loop) describe(step plan.Step, gap *float64) string {
 	case step.To == 0:
 		text += " for other jobs"
 	case step.From == 0:
-		text += fmt.Sprintf("; completes in %v", restart+completion(step.To))
+		text += fmt.Sprintf("; completes in %v", restart+completion(step.To, step.Type))
 	default:
-		text += fmt.Sprintf("; completes in %v instead of %v", restart+completion(step.To), completion(step.From))
+		text += fmt.Sprintf("; completes in %v instead of %v", restart+completion(step.To, step.Type), completion(step.From, j.Type))
 	}
 	text += fmt.Sprintf(" (remaining time by %s)", j.Estimate.Source)
 	if gap != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -201,7 +203,8 @@ func (c *cluster) kubelet() {
 	}
 	want := make(map[string]int)
 	for _, job := range jobs.Items {
-		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 {
+		c.setSuspended(&job, len(of[job.Name]))
+		if want[job.Name] = int(*job.Spec.Parallelism); *job.Spec.Suspend || len(job.Status.Conditions) > 0 && job.Status.Conditions[0].Type != batchv1.JobSuspended {
 			want[job.Name] = 0
 		}
 		want[job.Name] = c.delayed(job.Name, want[job.Name])
@@ -237,7 +240,8 @@ func (c *cluster) kubelet() {
 			for _, n := range nodes.Items {
 				has := n.Status.Allocatable[worldtest.Unit]
 				fits := requested == 0 || busy[n.Name] == 0 || c.pool.CountsUnits() && busy[n.Name]+requested <= int(has.Value())
-				if fits && busy[n.Name] >= busy[node] && schedulable(&n, quantity, c.tolerations...) {
+				selected := labels.SelectorFromSet(job.Spec.Template.Spec.NodeSelector).Matches(labels.Set(n.Labels))
+				if fits && selected && busy[n.Name] >= busy[node] && schedulable(&n, quantity, c.tolerations...) {
 					node = n.Name
 				}
 			}
@@ -260,6 +264,23 @@ func (c *cluster) kubelet() {
 				c.t.Fatal(err)
 			}
 		}
+	}
+}
+
+// setSuspended sets the status of a suspended job and of one that has been resumed, in a pool with node types.
+func (c *cluster) setSuspended(job *batchv1.Job, pods int) {
+	c.t.Helper()
+	suspended := slices.ContainsFunc(job.Status.Conditions, func(s batchv1.JobCondition) bool { return s.Type == batchv1.JobSuspended })
+	finished := !suspended && len(job.Status.Conditions) > 0
+	if len(c.pool.NodeTypes) == 0 || finished || suspended == *job.Spec.Suspend && int(job.Status.Active) == pods {
+		return
+	}
+	job.Status.Active, job.Status.Conditions = int32(pods), nil
+	if *job.Spec.Suspend {
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
+	}
+	if err := c.client.Status().Update(c.t.Context(), job.DeepCopy()); err != nil {
+		c.t.Fatal(err)
 	}
 }
 

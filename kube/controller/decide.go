@@ -220,13 +220,19 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	}
 	errs := parallel(targets, func(t plan.Target) error {
 		object := t.Job.Object.DeepCopy()
+		annotations := map[string]any{
+			world.TargetAnnotation:   strconv.Itoa(t.Job.PodsOf(t.Nodes)),
+			world.DecisionAnnotation: t.Record.String(),
+		}
+		if t.Type != "" {
+			annotations[world.TargetTypeAnnotation] = t.Type
+		} else if t.Job.TargetType != "" {
+			annotations[world.TargetTypeAnnotation] = nil // Remove it.
+		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			// Reject the patch if another job has the same name now.
-			"uid": t.Job.UID,
-			"annotations": map[string]string{
-				world.TargetAnnotation:   strconv.Itoa(t.Job.PodsOf(t.Nodes)),
-				world.DecisionAnnotation: t.Record.String(),
-			},
+			"uid":         t.Job.UID,
+			"annotations": annotations,
 		}})
 		if err != nil {
 			return err
@@ -259,7 +265,7 @@ func (l *Loop) commit(ctx context.Context, w *world.ClusterState, report *Decisi
 	}
 	if l.Mode == plan.ModeRecommend {
 		for _, t := range targets {
-			if step := (plan.Step{Job: t.Job, From: t.Job.Nodes(), To: t.Nodes}); step.From != step.To {
+			if step := (plan.Step{Job: t.Job, From: t.Job.Nodes(), To: t.Nodes, Type: t.Type}); step.From != step.To || step.Moves() {
 				l.event(t.Job, normal, "Recommended", "%s", l.describe(step, d.Gap))
 			}
 		}
@@ -277,7 +283,8 @@ func (l *Loop) explain(ctx context.Context, r plan.Request, targets []plan.Targe
 	want := make(map[string]int32)
 	for _, t := range targets {
 		waits := t.Nodes == 0 && t.Job.Resizable() && !l.queued[t.Job.UID]
-		if (t.Nodes != t.Job.Nodes() || waits) && len(want) < maxExplained {
+		moves := t.Nodes > 0 && t.Type != t.Job.Type
+		if (t.Nodes != t.Job.Nodes() || waits || moves) && len(want) < maxExplained {
 			want[t.Job.ID] = int32(t.Nodes)
 			request.JobIds = append(request.JobIds, t.Job.ID)
 		}
@@ -331,6 +338,12 @@ func disconnected(err error) bool {
 // a gang, as the admission plugin JobValidation of Kubernetes 1.36 does. Later releases let its size change.
 func refusedAsGang(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "gang-scheduled PodGroup")
+}
+
+// refusedSelector reports whether the API server refuses to change the node selector of a job that ran before.
+// Kubernetes 1.36 accepts the change.
+func refusedSelector(step plan.Step, err error) bool {
+	return step.From == 0 && step.Type != "" && step.Type != step.Job.Type && apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.template")
 }
 
 // leaveOut pins a job on which writes fail, and has the others decided without it. It is retried alone, at

@@ -67,6 +67,8 @@ type Loop struct {
 	inputs  map[types.UID]uint64
 	nodes   world.NodeCounts
 	missing int // nodes in use that are missing
+	// typesFixed is true if the API server has refused to change the node selector of a job that ran before.
+	typesFixed bool
 	// nodeHistory is the history of the nodes by name, nil after the start.
 	nodeHistory map[string]world.NodeHistory
 	// dirty is the time of the first event since the last decision, zero for none. dirtyReason is its trigger.
@@ -88,6 +90,8 @@ type Loop struct {
 	pinEvents  map[types.UID]string
 	nodeEvents map[string]string
 	queued     map[types.UID]bool
+	// typeEvents are the jobs for which an event was posted because they keep their node type.
+	typeEvents map[types.UID]bool
 
 	status sync.Mutex
 	report Report
@@ -143,6 +147,7 @@ func (l *Loop) Reconcile(ctx context.Context) (time.Duration, error) {
 	p := plan.Steps(w, l.current)
 	l.postPinEvents(w)
 	l.postNodeEvents(w)
+	l.postTypeEvents(w)
 	if l.pool.Paused {
 		return l.pool.Cadence, nil
 	}
@@ -231,7 +236,7 @@ func inputsOf(w *world.ClusterState) map[types.UID]uint64 {
 		if j.Shape.Finished {
 			left = j.RetainedNodes()
 		}
-		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.Over, j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.Efficiency, j.Weight, j.Restart, j.Work)
+		_, _ = fmt.Fprintln(h, j.Capped(), j.Usage.Cap, j.Ceiling > 0, j.Kueue && j.Shape.Suspended, j.Shape.Finished, j.Shape.Over, j.Shape.StartSize, left, pinned, j.Sizes, j.QueuedSizes, j.Speeds, j.TypeSpeeds, j.Efficiency, j.Weight, j.Restart, j.Work)
 		inputs[j.UID] = h.Sum64()
 	}
 	return inputs
@@ -281,6 +286,28 @@ func (l *Loop) postPinEvents(w *world.ClusterState) {
 		posted[j.UID] = pinned
 	}
 	l.pinEvents = posted
+}
+
+// keepsType is the reason of events about jobs that cannot move to another node type.
+const keepsType = "KeepsType"
+
+// postTypeEvents posts an event on every job whose kind cannot move to another node type, in a pool with several types.
+func (l *Loop) postTypeEvents(w *world.ClusterState) {
+	posted := make(map[types.UID]bool)
+	for _, j := range w.Jobs {
+		if len(w.Pool.NodeTypes) < 2 || j.Shape.Finished || j.Pinned != "" || j.Shape.CanSelect() && !j.Kueue {
+			continue
+		}
+		if posted[j.UID] = true; l.typeEvents[j.UID] {
+			continue
+		}
+		why := "the pod template of a " + j.Kind.Name + " cannot change"
+		if j.Kueue {
+			why = "Kueue selects its nodes"
+		}
+		l.event(j, warning, keepsType, "does not move to another node type: %s", why)
+	}
+	l.typeEvents = posted
 }
 
 // postNodeEvents posts an event on every node that has not been accepting for longer than the pool's

@@ -12,11 +12,11 @@ import (
 
 // Metrics are the Prometheus metrics of the controller.
 type Metrics struct {
-	decisions, changes, stuck, unused, patchErrors, queryFailures *prometheus.CounterVec
-	settle                                                        *prometheus.HistogramVec
-	nodes, poolNodes, jobs, pinned, etaAge, gap, lastDecision     *prometheus.GaugeVec
-	outage                                                        *prometheus.GaugeVec
-	objective, greedy                                             *prometheus.GaugeVec
+	decisions, changes, stuck, unused, patchErrors, queryFailures        *prometheus.CounterVec
+	settle                                                               *prometheus.HistogramVec
+	nodes, typeNodes, poolNodes, jobs, pinned, etaAge, gap, lastDecision *prometheus.GaugeVec
+	outage                                                               *prometheus.GaugeVec
+	objective, greedy                                                    *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics with a registry.
@@ -40,6 +40,7 @@ func NewMetrics(registry prometheus.Registerer, mode string) *Metrics {
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"pool"}),
 		nodes:        gauge("nodes", "Nodes of the pool: accepting nodes accept new pods, retaining nodes keep their pods and accept no new ones, gone nodes run no pods.", "state"),
+		typeNodes:    gauge("type_nodes", "Nodes of the pool by node type and state, in pools with node types. The state idle counts accepting nodes without a pod of the pool's jobs.", "type", "state"),
 		poolNodes:    gauge("pool_nodes", "Nodes of the pool, by the reason why they are not accepting and by their use.", "state"),
 		jobs:         gauge("jobs", "Jobs of the pool, by state.", "state"),
 		pinned:       gauge("pinned", "Jobs that are not resized, by reason.", "reason"),
@@ -73,7 +74,7 @@ func (m *Metrics) begin(pool string, watched []kinds.Kind) {
 		}
 	}
 	for _, kind := range watched {
-		for _, change := range []string{changeStart, changeScaleUp, changeScaleDown, changePreempt} {
+		for _, change := range []string{changeStart, changeScaleUp, changeScaleDown, changePreempt, changeMove} {
 			m.changes.WithLabelValues(pool, kind.Name, change)
 		}
 		for _, reason := range []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonConflict, metav1.StatusReasonUnknown} {

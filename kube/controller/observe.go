@@ -30,7 +30,7 @@ func (l *Loop) observe(ctx context.Context) (*world.ClusterState, error) {
 	}
 	in := world.Input{
 		Now: l.Now(), Pool: l.pool, Apply: l.Mode == plan.ModeApply, Query: l.query, Usage: l.usage.byJob(), Pins: l.pins.byJob, ETAs: &l.etas,
-		NodeHistory: l.nodeHistory,
+		NodeHistory: l.nodeHistory, TypesFixed: l.typesFixed,
 	}
 	var nodes corev1.NodeList
 	if err := l.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

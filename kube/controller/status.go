@@ -84,6 +84,13 @@ func (l *Loop) publish(w *world.ClusterState) {
 	} {
 		m.nodes.WithLabelValues(pool, string(state)).Set(float64(n))
 	}
+	for nodeType, n := range w.TypeNodes {
+		for state, nodes := range map[string]int{
+			string(world.Accepting): n.Accepting, string(world.Retaining): n.Retaining, string(world.Gone): n.Gone, "idle": w.IdleOf(nodeType),
+		} {
+			m.typeNodes.WithLabelValues(pool, nodeType, state).Set(float64(nodes))
+		}
+	}
 	for _, reason := range world.NodeReasons() {
 		m.poolNodes.WithLabelValues(pool, string(reason)).Set(float64(w.NodesBy(reason)))
 	}
@@ -141,6 +148,12 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 	n, pool := r.State.Nodes, &r.State.Pool
 	_, _ = fmt.Fprintf(w, "at %s: %ss: %d accepting (%d free), %d retaining, %d gone; %d expected to accept pods again\n",
 		r.State.Now.UTC().Format(time.RFC3339), pool.UnitName(), n.Accepting, r.State.Free(), n.Retaining, n.Gone, n.Expected)
+	for i := range pool.NodeTypes {
+		name := pool.NodeTypes[i].Name
+		n := r.State.NodesOf(name)
+		_, _ = fmt.Fprintf(w, "type %s: %d accepting (%d idle), %d retaining, %d gone; %d expected to accept pods again\n",
+			name, n.Accepting, r.State.IdleOf(name), n.Retaining, n.Gone, n.Expected)
+	}
 	if r.Wanted > 0 {
 		_, _ = fmt.Fprintf(w, "%d %ss are worth their price\n", r.Wanted, pool.UnitName())
 	}
@@ -169,16 +182,20 @@ func writeReport(w http.ResponseWriter, r Report, withJobs bool) {
 		}
 		target, remaining, age := "-", "", ""
 		if j.HasTarget {
-			target = fmt.Sprint(j.Target)
+			target = strings.TrimSpace(fmt.Sprint(j.Target, " ", j.TargetType))
 		}
 		if e := j.Estimate; e.Source != "" {
 			remaining, age = e.Remaining.Round(time.Second).String(), e.Age.Round(time.Second).String()
+		}
+		nodes := fmt.Sprint(j.Nodes())
+		if j.Nodes() > 0 && j.Type != "" {
+			nodes += " " + j.Type
 		}
 		pinned := string(j.Pinned)
 		if why := cmp.Or(j.Message, j.FallbackReason); why != "" {
 			pinned = strings.TrimPrefix(pinned+": "+why, ": ")
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.Nodes(), target, remaining, j.Estimate.Source, age, pinned)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", j.ID, nodes, target, remaining, j.Estimate.Source, age, pinned)
 	}
 	_ = table.Flush()
 	_, _ = fmt.Fprintln(w)

@@ -45,8 +45,9 @@ type jobUsage struct {
 	written   int
 	writtenAt time.Time
 	// grewTo is the size to which the loop let the job grow at grewAt, zero once all its pods were observed.
-	grewTo int
-	grewAt time.Time
+	grewTo   int
+	grewAt   time.Time
+	grewType string // node type of grewTo
 }
 
 // resized records that the loop resized a job.
@@ -59,7 +60,7 @@ func (t *usageTracker) resized(job types.UID, nodes int, grew bool, now time.Tim
 }
 
 // observe updates the usage of nodes by jobs, and returns the jobs that have just been found not to use their
-// nodes. It sets w.Nodes.Promised to the nodes of jobs that were deleted while they grew.
+// nodes. It promises the nodes of jobs that were deleted while they grew.
 func (t *usageTracker) observe(w *world.ClusterState) (unused []*world.Job) {
 	jobs := make(map[types.UID]*jobUsage, len(w.Jobs))
 	for _, j := range w.Jobs {
@@ -78,7 +79,7 @@ func (t *usageTracker) observe(w *world.ClusterState) (unused []*world.Job) {
 		if u.Lent = j.Pinned == world.Lending || u.Lent && j.LacksPods(); u.Lent {
 			u.ObservedNodes = j.Pods.Bound // It did not lose the nodes that it lends.
 		}
-		if !j.Growing {
+		if u.grewType = w.Typed(j); !j.Growing {
 			u.grewTo = 0
 		}
 		u.countReverts(w, j)
@@ -89,7 +90,7 @@ func (t *usageTracker) observe(w *world.ClusterState) (unused []*world.Job) {
 	for job, u := range t.jobs {
 		if jobs[job] == nil && u.grewTo > 0 && w.Now.Sub(u.grewAt) < w.Pool.SettleTimeout {
 			jobs[job] = u // Its pods may still appear.
-			w.Nodes.Promised += u.grewTo
+			w.Promise(u.grewType, u.grewTo)
 		}
 	}
 	t.jobs, t.seen = jobs, w.Now
@@ -182,7 +183,7 @@ func patience(w *world.ClusterState, j *world.Job, unstarted bool) time.Duration
 // job is not to blame, unless an autoscaler should add nodes for it.
 func lacksNodes(w *world.ClusterState, j *world.Job) bool {
 	scales := w.MayScale() && j.Resizable()
-	return w.Idle() < max(1, j.PerPod) && j.Pods.Broken == 0 && !scales
+	return w.IdleOf(w.Typed(j)) < max(1, j.PerPod) && j.Pods.Broken == 0 && !scales
 }
 
 // backOff returns the time of a cap or pin after a number of earlier ones. It doubles each time up to limit.

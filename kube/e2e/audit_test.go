@@ -108,6 +108,10 @@ func checkWrites(t *testing.T, from int64, account, pool string) int {
 			"/spec/replicatedJobs/0/template/spec/parallelism", "/spec/replicatedJobs/0/template/spec/completions",
 			"/spec/workerGroupSpecs/0/replicas", "/spec/pytorchReplicaSpecs/Worker/replicas", "/spec/runPolicy/suspend")
 	}
+	if pool == typedPool {
+		allowed = append(allowed, "/metadata/annotations/elastalloc.dev~1target-type", "/spec/template/spec/nodeSelector",
+			"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector")
+	}
 	var resources []string
 	for _, name := range kinds.Names() {
 		resources = append(resources, resourceOf(name).Resource)

@@ -94,7 +94,7 @@ func prepare(ctx context.Context, directory string) (err error) {
 // pools are the pools of all tests except TestOperators. An account can write only to jobs in the pools of its release.
 var pools = []string{
 	"crash", "restarted", "two", "decisions", "recommend", "rights", "storm", "thousand", "fixed", "elastic",
-	"tenants", "unused", "scaling", "gpus", "gpu-groups", "least-allocated", "most-allocated", "gang", "torchrun", "later-jobset", "later-trainjob", "index", "webhook", kueue,
+	"tenants", "unused", "scaling", "gpus", "gpu-groups", typedPool, "least-allocated", "most-allocated", "gang", "torchrun", "later-jobset", "later-trainjob", "index", "webhook", kueue,
 }
 
 // install installs the chart of the controller for all kinds of jobs and all pools.
@@ -104,7 +104,11 @@ func install(ctx context.Context, name string, flags ...string) error {
 		all = append(all, operatedPool(name))
 	}
 	for _, pool := range all {
-		named = append(named, fmt.Sprintf(`{"name":%q,"nodeSelector":{"pool":%[1]q}}`, pool))
+		types := ""
+		if pool == typedPool || pool == "rights" {
+			types = `,"nodeTypes":[{"name":"a100","labels":{"gpu":"a100"}},{"name":"h100","labels":{"gpu":"h100"}}]`
+		}
+		named = append(named, fmt.Sprintf(`{"name":%q,"nodeSelector":{"pool":%[1]q}%s}`, pool, types))
 	}
 	return helm(ctx, append([]string{
 		"install", name, "deploy/helm/elastalloc-controller", "--namespace", namespace, "--create-namespace",

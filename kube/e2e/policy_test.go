@@ -76,7 +76,12 @@ func TestRights(t *testing.T) {
 		return act{resource.Resource + " " + object + " " + body, func(a account) error { return a.patch(resource, object, body) }}
 	}
 	notes := []act{patch(jobs, "mine", note), patch(jobSets, "set", note)}
+	// Both are suspended.
+	onType := func(selector string) string {
+		return `{"spec":{"template":{"spec":{"nodeSelector":` + selector + `}}}}`
+	}
 	resizes := []act{
+		patch(jobs, "mine", onType(`{"gpu":"h100"}`)), patch(jobSets, "set", workers("add", "/template/spec/template/spec/nodeSelector/gpu", `"h100"`)),
 		patch(jobs, "mine", size), patch(jobs, "mine", start), patch(jobs, "mine", `{"spec":{"suspend":false}}`),
 		patch(jobSets, "set", resizeSet), patch(jobSets, "set", `{"spec":{"suspend":false}}`),
 	}
@@ -102,6 +107,9 @@ func TestRights(t *testing.T) {
 		patch(jobs, "mine", `{"spec":{"backoffLimit":0}}`),
 		patch(jobs, "mine", `{"spec":{"template":{"metadata":{"labels":{"x":"y"}}}}}`),
 		patch(jobs, "mine", `{"spec":{"template":{"spec":{"nodeSelector":{"pool":"other"}}}}}`),
+		patch(jobs, "mine", onType(`{"gpu":"tpu"}`)), patch(jobs, "mine", onType(`{"gpu":"h100","zone":"b"}`)), patch(jobs, "mine", onType(`{"gpu":"h100","pool":null}`)),
+		patch(jobs, "mine", onType(`{"gpu":"h100"},"tolerations":[{"operator":"Exists"}]`)),
+		patch(jobSets, "set", workers("add", "/template/spec/template/spec/nodeSelector/gpu", `"tpu"`)),
 		patch(jobs, "mine", `{"spec":{"parallelism":4}}`),
 		patch(jobs, "mine", `{"spec":{"parallelism":100000,"completions":100000}}`), patch(jobs, "mine", `{"spec":{"parallelism":0,"completions":0}}`),
 		patch(jobs, "others", size), patch(jobs, "others", note),

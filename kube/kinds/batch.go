@@ -21,6 +21,7 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		Status struct {
 			Conditions       conditions
 			StartTime        metav1.Time
+			Active           int
 			Succeeded        int
 			CompletedIndexes string
 			FailedIndexes    string
@@ -35,6 +36,9 @@ func readJob(object, _ *unstructured.Unstructured, unit corev1.ResourceName) (Sh
 		Selector:  map[string]string{"batch.kubernetes.io/job-name": object.GetName()},
 		Index:     batchv1.JobCompletionIndexAnnotation,
 		suspend:   "/spec/suspend",
+		selector:  "/spec/template/spec/nodeSelector",
+		// As in the validation of the API server.
+		fixed: job.Status.Active > 0 || !job.Status.StartTime.IsZero() && !job.Status.Conditions.anyTrue("Suspended"),
 	}
 	if err != nil {
 		return s, err
@@ -184,6 +188,7 @@ func readJobSet(object, _ *unstructured.Unstructured, unit corev1.ResourceName) 
 	}
 	replicated := set.Spec.ReplicatedJobs[elastic]
 	s.Selector["jobset.sigs.k8s.io/replicatedjob-name"] = replicated.Name
+	s.selector = fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template/spec/nodeSelector", elastic)
 	s.Awaits = set.awaits(elastic)
 	replicas := ptr.Deref(replicated.Replicas, 1)
 	if replicas < 1 {
@@ -220,6 +225,7 @@ func readTrainJob(object, jobSet *unstructured.Unstructured, unit corev1.Resourc
 	}
 	s, err := readJobSet(jobSet, nil, unit)
 	s.Suspended, s.Finished, s.Completed, s.suspend = job.Spec.Suspend, finished, completed, "/spec/suspend"
+	s.selector = "" // Trainer resets the JobSet.
 	s.Started = object.GetCreationTimestamp().Time
 	if s.StartSize = nodes; job.Spec.Trainer.NumNodes == nil && err == nil {
 		err = notElastic("spec.trainer.numNodes is unset")

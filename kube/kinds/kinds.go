@@ -106,6 +106,21 @@ type Shape struct {
 	// parent and suspendIn names the field. If suspend is "", the job is paused by setting its size to 0.
 	sizes              []string
 	suspend, suspendIn string
+	// selector is the JSON pointer to the node selector of the pods that request the unit, "" if it cannot change.
+	selector string
+	// fixed is true while the API server refuses to change the node selector of a suspended job.
+	fixed bool
+}
+
+// CanSelect reports whether a suspended job of the kind can be started on nodes with other labels.
+func (s *Shape) CanSelect() bool { return s.selector != "" }
+
+// MaySelect reports whether the node selector of the job can change now.
+func (s *Shape) MaySelect() bool { return s.selector != "" && s.Suspended && !s.fixed }
+
+// Select returns the operation that changes the node selector of the job.
+func (s *Shape) Select(nodeSelector map[string]string) Operation {
+	return Operation{"add", s.selector, nodeSelector}
 }
 
 // Report is the progress that a job reports; nil fields are unknown.

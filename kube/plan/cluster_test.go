@@ -14,15 +14,15 @@ import (
 // write writes a target on its job.
 func write(c *worldtest.Cluster, t plan.Target) {
 	annotate(c, c.Jobs[t.Job.Object.GetName()].DeepCopy(), map[string]string{
-		world.TargetAnnotation: strconv.Itoa(t.Job.PodsOf(t.Nodes)), world.DecisionAnnotation: t.Record.String(),
+		world.TargetAnnotation: strconv.Itoa(t.Job.PodsOf(t.Nodes)), world.TargetTypeAnnotation: t.Type, world.DecisionAnnotation: t.Record.String(),
 	})
 }
 
 // take takes a step as the API server would.
 func take(c *worldtest.Cluster, s plan.Step) error {
 	job := c.Jobs[s.Job.Object.GetName()]
-	patches, nodes := s.Patches()
-	record := s.Job.NextRecord(nodes, c.Now)
+	patches, _ := s.Patches()
+	record := s.Record(c.Now)
 	for _, patch := range patches {
 		patched, err := worldtest.Patch(job, patch)
 		if err != nil {

@@ -13,6 +13,15 @@ import (
 // units, and an autoscaler adds some nodes. The limits are necessary for a placement, and sufficient if the pods of
 // the decided jobs may move and the numbers of units that pods request divide each other.
 func sizeLimits(w *world.ClusterState, kept, decided []*world.Job, added int) []*elastallocv1.SizeLimit {
+	var all []*elastallocv1.SizeLimit
+	for _, nodeType := range w.Pool.TypeNames() {
+		all = append(all, sizeLimitsOf(w, kept, decided, added, nodeType)...)
+	}
+	return all
+}
+
+// sizeLimitsOf returns the size limits of one node type.
+func sizeLimitsOf(w *world.ClusterState, kept, decided []*world.Job, added int, nodeType string) []*elastallocv1.SizeLimit {
 	occupied := make(map[string]int)
 	for _, j := range kept {
 		for node, units := range j.Kept {
@@ -22,6 +31,9 @@ func sizeLimits(w *world.ClusterState, kept, decided []*world.Job, added int) []
 	nodes := make([]placement.Node, 0, len(w.NodeStatuses)+added)
 	for i := range w.NodeStatuses {
 		s := &w.NodeStatuses[i]
+		if nodeType != "" && s.Type != nodeType {
+			continue
+		}
 		nodes = append(nodes, placement.Node{ // Each node is a block, because a pod lies on one node.
 			ID: s.Node.Name, Block: s.Node.Name, Units: s.Size, Free: max(0, s.Free-occupied[s.Node.Name]),
 		})
@@ -37,16 +49,16 @@ func sizeLimits(w *world.ClusterState, kept, decided []*world.Job, added int) []
 	for _, limit := range limits {
 		waits, inUse := 0, 0
 		for _, j := range kept {
-			if j.PerPod >= int(limit.GetSize()) {
+			if j.PerPod >= int(limit.GetSize()) && w.Typed(j) == nodeType {
 				waits += j.UnplacedNodes()
 			}
 		}
 		for _, j := range decided {
-			if j.PerPod >= int(limit.GetSize()) {
+			if j.PerPod >= int(limit.GetSize()) && w.Typed(j) == nodeType {
 				inUse += j.NodesInUse()
 			}
 		}
-		limit.Nodes = int32(lessWaiting(int(limit.GetNodes()), waits, inUse))
+		limit.Nodes, limit.NodeType = int32(lessWaiting(int(limit.GetNodes()), waits, inUse)), nodeType
 	}
 	return limits
 }
@@ -57,7 +69,7 @@ func (r *Request) setSizeLimits(w *world.ClusterState, added int) {
 	snapshot.SizeLimits = sizeLimits(w, r.kept, r.Jobs, added)
 	for _, limit := range snapshot.GetSizeLimits() {
 		for _, j := range snapshot.GetJobs()[len(r.Jobs):] {
-			limit.Nodes += counted(limit, j, j.GetCurrentNodes())
+			limit.Nodes += counted(limit, j, j.GetCurrentNodes(), j.GetCurrentNodeType())
 		}
 	}
 }
@@ -95,15 +107,16 @@ func exceeded(snapshot *elastallocv1.Snapshot, a Response) []*elastallocv1.SizeL
 	return slices.DeleteFunc(slices.Clone(snapshot.GetSizeLimits()), func(limit *elastallocv1.SizeLimit) bool {
 		used := int64(0)
 		for i, j := range snapshot.GetJobs() {
-			used += int64(counted(limit, j, a.GetAllocations()[i].GetNodes()))
+			on := a.GetAllocations()[i]
+			used += int64(counted(limit, j, on.GetNodes(), on.GetNodeType()))
 		}
 		return used <= int64(limit.GetNodes())
 	})
 }
 
-// counted returns how many of the nodes that a job gets count in a size limit.
-func counted(limit *elastallocv1.SizeLimit, j *elastallocv1.Job, nodes int32) int32 {
-	if min(nodes, j.GetPieceNodes()) < limit.GetSize() {
+// counted returns how many of the nodes of a type that a job gets count in a size limit.
+func counted(limit *elastallocv1.SizeLimit, j *elastallocv1.Job, nodes int32, nodeType string) int32 {
+	if limit.GetNodeType() != nodeType || min(nodes, j.GetPieceNodes()) < limit.GetSize() {
 		return 0
 	}
 	return nodes

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -37,6 +38,25 @@ type Request struct {
 // Available returns the number of nodes for the included jobs.
 func (r *Request) Available() int { return int(r.Allocate.GetSnapshot().GetTotalNodes()) - r.Kept }
 
+// availableOf returns the number of nodes of a type for the included jobs.
+func (r *Request) availableOf(nodeType string) int {
+	if nodeType == "" {
+		return r.Available()
+	}
+	left := 0
+	for _, t := range r.Allocate.GetSnapshot().GetNodeTypes() {
+		if t.GetId() == nodeType {
+			left += int(t.GetNodes())
+		}
+	}
+	for _, j := range r.Allocate.GetSnapshot().GetJobs()[len(r.Jobs):] {
+		if j.GetCurrentNodeType() == nodeType {
+			left -= int(j.GetCurrentNodes())
+		}
+	}
+	return left
+}
+
 // Omitted is a job that a request does not decide.
 type Omitted struct {
 	Job    *world.Job
@@ -62,14 +82,13 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		// A job that the allocator rejects keeps its nodes and does not fail the request.
 		Options: &elastallocv1.AllocateOptions{BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
 	}}
-	total, inUse, waits := w.Nodes.Accepting+w.Nodes.Expected, 0, 0
+	nodes := newTally(w)
 	var keeping []*elastallocv1.Job
 	// keep omits a job together with its nodes and the nodes that its pods wait for.
 	keep := func(j *world.Job, reason world.Reason) {
 		r.Omitted, r.kept, r.Kept = append(r.Omitted, Omitted{j, reason}), append(r.kept, j), r.Kept+j.RetainedNodes()
-		keeping = append(keeping, keptJob(w, j))
-		total -= j.RetainedNodes()
-		waits += j.UnplacedNodes()
+		keeping = append(keeping, keptJobs(w, j)...)
+		nodes.keep(j, true)
 		r.Awaited += j.AwaitedNodes()
 	}
 	for _, j := range w.Jobs {
@@ -78,8 +97,7 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		switch {
 		case j.Shape.Finished:
 			r.kept = append(r.kept, j)
-			total -= j.RetainedNodes()
-			waits += j.UnplacedNodes()
+			nodes.keep(j, false)
 			continue
 		case j.Pinned != "":
 			keep(j, j.Pinned)
@@ -95,15 +113,15 @@ func Snapshot(w *world.ClusterState, id string, frozen map[string]world.Reason) 
 		case j.Cooling && j.Nodes() == 0:
 			r.Omitted = append(r.Omitted, Omitted{j, Cooldown})
 		default:
-			inUse += j.NodesInUse()
-			total += j.Pods.Away // Only the job itself uses these nodes.
+			nodes.inUse[w.Typed(j)] += j.NodesInUse()
+			nodes.total[w.Typed(j)] += j.Pods.Away // Only the job itself uses these nodes.
 			r.Jobs = append(r.Jobs, j)
 			r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, request(w, j))
 		}
 		// Other terminating pods are gone before another job uses their nodes.
-		total -= j.Pods.Overdue
+		nodes.total[w.Typed(j)] -= j.Pods.Overdue
 	}
-	r.Allocate.Snapshot.TotalNodes = int32(r.Kept + lessWaiting(total+waits, waits, inUse))
+	nodes.set(r.Allocate.Snapshot)
 	r.Allocate.Snapshot.Jobs = append(r.Allocate.Snapshot.Jobs, keeping...)
 	if w.Pool.CountsUnits() {
 		r.setSizeLimits(w, 0)
@@ -130,6 +148,9 @@ func groups(w *world.ClusterState) []*elastallocv1.Group {
 		if group.Limit != nil {
 			one.Limit = new(int32(*group.Limit))
 		}
+		for _, nodeType := range slices.Sorted(maps.Keys(group.TypeLimits)) {
+			one.TypeLimits = append(one.TypeLimits, &elastallocv1.GroupTypeLimit{NodeType: nodeType, Limit: int32(group.TypeLimits[nodeType])})
+		}
 		all = append(all, one)
 	}
 	return all
@@ -149,13 +170,66 @@ func groupOf(w *world.ClusterState, j *world.Job) string {
 	return ""
 }
 
-// keptJob describes a job that keeps its nodes for the allocator.
-func keptJob(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
-	described := &elastallocv1.Job{Id: j.ID, GroupId: groupOf(w, j), CurrentNodes: int32(j.RetainedNodes()), Keep: true}
-	if w.Pool.CountsUnits() {
-		described.PieceNodes = proto.Int32(int32(j.PerPod))
+// keptJobs describes a job that keeps its nodes for the allocator, once for each node type of these nodes.
+func keptJobs(w *world.ClusterState, j *world.Job) []*elastallocv1.Job {
+	var described []*elastallocv1.Job
+	retained := w.RetainedByType(j)
+	for _, nodeType := range w.Pool.TypeNames() {
+		if retained[nodeType] == 0 && (len(retained) > 0 || len(described) > 0) {
+			continue
+		}
+		kept := &elastallocv1.Job{Id: j.ID, GroupId: groupOf(w, j), CurrentNodes: int32(retained[nodeType]), Keep: true}
+		if kept.CurrentNodes > 0 {
+			kept.CurrentNodeType = nodeType
+		}
+		if len(described) > 0 {
+			kept.Id += " on " + nodeType // No job has a name with a space.
+		}
+		if w.Pool.CountsUnits() {
+			kept.PieceNodes = proto.Int32(int32(j.PerPod))
+		}
+		described = append(described, kept)
 	}
 	return described
+}
+
+// tally counts the nodes of a request by node type: those that jobs may have, those in use by jobs that are decided, and
+// those for which pods of other jobs wait.
+type tally struct {
+	state                     *world.ClusterState
+	total, inUse, waits, kept map[string]int
+}
+
+func newTally(w *world.ClusterState) *tally {
+	t := &tally{w, make(map[string]int), make(map[string]int), make(map[string]int), make(map[string]int)}
+	for _, nodeType := range w.Pool.TypeNames() {
+		n := w.NodesOf(nodeType)
+		t.total[nodeType] = n.Accepting + n.Expected
+	}
+	return t
+}
+
+// keep removes the nodes of a job. They are part of the request if the job is.
+func (t *tally) keep(j *world.Job, described bool) {
+	for nodeType, n := range t.state.RetainedByType(j) {
+		t.total[nodeType] -= n
+		if described {
+			t.kept[nodeType] += n
+		}
+	}
+	t.waits[t.state.Typed(j)] += j.UnplacedNodes()
+}
+
+// set sets the numbers of nodes of a snapshot.
+func (t *tally) set(s *elastallocv1.Snapshot) {
+	for _, nodeType := range t.state.Pool.TypeNames() {
+		waits := t.waits[nodeType]
+		n := int32(t.kept[nodeType] + lessWaiting(t.total[nodeType]+waits, waits, t.inUse[nodeType]))
+		s.TotalNodes += n
+		if nodeType != "" {
+			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: nodeType, Nodes: n, Speed: proto.Float64(t.state.Pool.SpeedOf(nodeType))})
+		}
+	}
 }
 
 // request describes a job for the allocator. During the cooldown, its current size is the only legal one.
@@ -193,7 +267,26 @@ func request(w *world.ClusterState, j *world.Job) *elastallocv1.Job {
 	} else if j.Efficiency > 0 {
 		described.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{DoublingEfficiency: j.Efficiency}}
 	}
+	if j.Nodes() > 0 {
+		described.CurrentNodeType = j.Type
+	}
+	for _, nodeType := range j.Types {
+		on := &elastallocv1.TypeSpeed{NodeType: nodeType}
+		if j.TypeSpeeds != nil {
+			on.Factor, on.Scaling = proto.Float64(1), speedsOn(j, sizes, nodeType)
+		}
+		described.Speeds = append(described.Speeds, on)
+	}
 	return described
+}
+
+// speedsOn returns the speeds of a job at some sizes on a node type, relative to the reference node.
+func speedsOn(j *world.Job, sizes []int, nodeType string) *elastallocv1.Scaling {
+	speeds := make([]float64, len(sizes))
+	for i, n := range sizes {
+		speeds[i] = j.SpeedOn(n, nodeType)
+	}
+	return &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: speeds}}}
 }
 
 // Legal returns the legal sizes of a job now, other than 0.
@@ -240,6 +333,7 @@ func Check(r Request, a Response) error {
 		}
 	}
 	var sum, present int64
+	onType := make(map[string]int)
 	byGroup, kept := make(map[string]int32), make(map[string]int32)
 	for _, j := range snapshot.GetJobs()[len(r.Jobs):] {
 		kept[j.GetGroupId()] += j.GetCurrentNodes()
@@ -250,6 +344,10 @@ func Check(r Request, a Response) error {
 		if nodes != 0 && nodes != j.Nodes() && !slices.Contains(Legal(j), nodes) {
 			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes; must be one of %v", j.ID, nodes, Legal(j)))
 		}
+		if on := allocation.GetNodeType(); nodes == 0 && on != "" || nodes > 0 && on != j.Type && !slices.Contains(j.Types, on) || nodes > 0 && on == "" && len(j.Types) > 0 {
+			bad = append(bad, fmt.Errorf("job %q: is allocated %d nodes of type %q; must be one of %q", j.ID, nodes, on, j.Types))
+		}
+		onType[allocation.GetNodeType()] += nodes
 		if given := snapshot.GetJobs()[i].GetGroupId(); given != "" {
 			byGroup[given] += allocation.GetNodes()
 		}
@@ -260,6 +358,12 @@ func Check(r Request, a Response) error {
 	if total := int64(r.Available()); sum > total && (sum > present || !frozeJobs(a)) {
 		bad = append(bad, fmt.Errorf("allocations: have %d nodes; must have at most the %d nodes of the pool", sum, total))
 	}
+	for _, t := range snapshot.GetNodeTypes() {
+		if left := r.availableOf(t.GetId()); onType[t.GetId()] > left && !frozeJobs(a) {
+			bad = append(bad, fmt.Errorf("allocations: have %d nodes of type %q; must have at most %d", onType[t.GetId()], t.GetId(), left))
+		}
+	}
+	bad = append(bad, checkTypeLimits(snapshot, a)...)
 	for _, limit := range exceeded(snapshot, a) {
 		if !frozeJobs(a) {
 			bad = append(bad, fmt.Errorf("allocations: exceed the limit of %d units in pods of at least %d", limit.GetNodes(), limit.GetSize()))
@@ -277,6 +381,29 @@ func Check(r Request, a Response) error {
 		bad = append(bad, fmt.Errorf("relative_gap: is %v; must be a finite number of at least 0", gap))
 	}
 	return errors.Join(bad...)
+}
+
+// checkTypeLimits returns the violations of the limits of groups on single node types. Nodes that jobs keep do not count as
+// violations, but leave less for other jobs.
+func checkTypeLimits(snapshot *elastallocv1.Snapshot, a Response) (bad []error) {
+	for _, group := range snapshot.GetGroups() {
+		for _, limit := range group.GetTypeLimits() {
+			decided, kept := make(map[string]int32), make(map[string]int32)
+			for i, j := range snapshot.GetJobs() {
+				switch on := a.GetAllocations()[i]; {
+				case j.GetKeep() && j.GetCurrentNodeType() == limit.GetNodeType():
+					kept[j.GetGroupId()] += j.GetCurrentNodes()
+				case !j.GetKeep() && on.GetNodeType() == limit.GetNodeType():
+					decided[j.GetGroupId()] += on.GetNodes()
+				}
+			}
+			left := max(0, limit.GetLimit()-within(snapshot, kept, group.GetId()))
+			if within(snapshot, decided, group.GetId()) > left && !frozeJobs(a) {
+				bad = append(bad, fmt.Errorf("group %q: is allocated more nodes of type %q than its limit of %d", group.GetId(), limit.GetNodeType(), limit.GetLimit()))
+			}
+		}
+	}
+	return bad
 }
 
 // within returns the number of nodes allocated to a group and all groups within it.
@@ -366,11 +493,14 @@ func Pauses(r Request, a Response) bool {
 // of nodes. It compares the nodes in use that are lost or not healthy with the pool's MaxShrink, a fraction
 // of all nodes in use, and with its MaxShrinkNodes.
 func Outage(w *world.ClusterState, r Request) error {
-	inUse := 0
+	inUse, missing, onType := 0, 0, make(map[string]int)
 	for _, j := range r.Jobs {
 		inUse += j.NodesInUse()
+		onType[w.Typed(j)] += j.NodesInUse()
 	}
-	missing := max(0, inUse-r.Available())
+	for _, nodeType := range w.Pool.TypeNames() {
+		missing += max(0, onType[nodeType]-r.availableOf(nodeType))
+	}
 	for _, omitted := range r.Omitted {
 		if omitted.Reason == world.Retained {
 			inUse += omitted.Job.NodesInUse()

@@ -13,6 +13,7 @@ import (
 type Target struct {
 	Job    *world.Job
 	Nodes  int
+	Type   string // node type of the nodes, "" for no nodes or in a pool of identical nodes
 	Record world.Record
 }
 
@@ -29,28 +30,32 @@ type Decision struct {
 // of targets, so that a decision that was only partly written can be detected.
 func Targets(w *world.ClusterState, d Decision, r Request, a Response) []Target {
 	var targets []Target
-	write := func(j *world.Job, nodes int) {
+	write := func(j *world.Job, nodes int, nodeType string) {
 		record := j.NextRecord(j.Nodes(), w.Now)
 		record.ID, record.At, record.Mode, record.Gap, record.Total, record.From = d.ID, w.Now.UTC().Truncate(time.Millisecond), d.Mode, d.Gap, d.Total, j.Nodes()
-		targets = append(targets, Target{Job: j, Nodes: nodes, Record: record})
+		targets = append(targets, Target{Job: j, Nodes: nodes, Type: nodeType, Record: record})
 	}
 	for i, j := range r.Jobs {
-		nodes := int(a.GetAllocations()[i].GetNodes())
+		nodes, nodeType := int(a.GetAllocations()[i].GetNodes()), a.GetAllocations()[i].GetNodeType()
 		// In recommend mode, a job may differ from its target for a long time.
-		pending := nodes != j.Nodes() && (w.Apply || j.Record == nil || j.Record.Mode != d.Mode)
-		if !j.HasTarget || j.Target != nodes || j.NeedsRecord() || pending {
-			write(j, nodes)
+		pending := (nodes != j.Nodes() || nodes > 0 && nodeType != j.Type) && (w.Apply || j.Record == nil || j.Record.Mode != d.Mode)
+		if !j.HasTarget || j.Target != nodes || j.TargetType != nodeType || j.NeedsRecord() || pending {
+			write(j, nodes, nodeType)
 		}
 	}
 	for _, omitted := range r.Omitted {
 		switch j := omitted.Job; omitted.Reason {
 		case Unused:
 			if j.Nodes() > 0 || !j.HasTarget || j.Target != 0 || j.NeedsRecord() {
-				write(j, 0)
+				write(j, 0, "")
 			}
 		case Cooldown, NoPause, Spared: // The target of an earlier decision is void.
-			if !j.HasTarget || j.Target != j.Nodes() || j.NeedsRecord() {
-				write(j, j.Nodes())
+			nodeType := j.Type
+			if j.Nodes() == 0 {
+				nodeType = ""
+			}
+			if !j.HasTarget || j.Target != j.Nodes() || j.TargetType != nodeType || j.NeedsRecord() {
+				write(j, j.Nodes(), nodeType)
 			}
 		}
 	}
@@ -65,6 +70,11 @@ type Step struct {
 	Job *world.Job
 	// From and To are the sizes before and after; 0 means suspended.
 	From, To int
+	// Type is the node type of To, "" if To is 0 or in a pool of identical nodes. MovesTo is the type on which a later step
+	// starts a job that this step suspends, "" for none.
+	Type, MovesTo string
+	// selector is the node selector that the step writes, nil for none.
+	selector map[string]string
 	// Queued is true if the job waits for Kueue and stays suspended. Kueue starts it with To nodes.
 	Queued bool
 }
@@ -72,14 +82,32 @@ type Step struct {
 // Frees reports whether the step frees nodes.
 func (s Step) Frees() bool { return s.To < s.From }
 
+// Moves reports whether the step changes the node type of a running job.
+func (s Step) Moves() bool { return s.From > 0 && s.To > 0 && s.Type != s.Job.Type }
+
 // Patches returns the patches that take the step, and the number of nodes that the job then has.
 func (s Step) Patches() (patches []kinds.Patch, nodes int) {
 	shape := s.Job.Shape
-	if !s.Queued {
-		return s.Job.Kind.Resize(shape, s.To), s.To
+	if s.Queued {
+		shape.Suspended = false // The patches do not resume the job.
+		return s.Job.Kind.Resize(shape, s.To), 0
 	}
-	shape.Suspended = false // The patches do not resume the job.
-	return s.Job.Kind.Resize(shape, s.To), 0
+	patches = s.Job.Kind.Resize(shape, s.To)
+	if s.selector != nil {
+		last := &patches[len(patches)-1]
+		last.Operations = append(last.Operations, shape.Select(s.selector))
+	}
+	return patches, s.To
+}
+
+// Record returns the record of the job after the step, at the time now.
+func (s Step) Record(now time.Time) world.Record {
+	_, nodes := s.Patches()
+	record := s.Job.NextRecord(nodes, now)
+	if s.selector != nil {
+		record.Type, record.Chosen = s.Type, true
+	}
+	return record
 }
 
 // Plan contains the remaining steps of a decision.
@@ -116,14 +144,24 @@ func Steps(w *world.ClusterState, current string) Plan {
 	if progress.After(w.Now) {
 		progress = w.Now // The clock was set back.
 	}
-	rollout := client.Plan{Nodes: map[string]int32{"": int32(w.Nodes.Accepting - w.Nodes.Promised + w.NodesToAdd(last.Total))}}
+	rollout := client.Plan{Nodes: make(map[string]int32)}
+	for _, nodeType := range w.Pool.TypeNames() {
+		n := w.NodesOf(nodeType)
+		rollout.Nodes[nodeType] = int32(n.Accepting - n.Promised + w.NodesToAdd(last.Total))
+	}
 	pending := make(map[string]Step)
 	for _, j := range w.Jobs {
-		occupied := int32(j.OccupiedNodes())
+		byType := w.OccupiedByType(j)
+		occupied := int32(byType[w.Typed(j)])
 		if w.Pool.MaxNodes > 0 {
 			occupied += int32(j.AwaitedNodes())
 		}
-		job := client.PlanJob{ID: j.ID, Occupied: occupied, Size: occupied, Target: occupied}
+		job := client.PlanJob{ID: j.ID, Occupied: occupied, Size: occupied, Target: occupied, Type: w.Typed(j), TargetType: w.Typed(j)}
+		for nodeType, n := range byType { // Pods that terminate after a move.
+			if nodeType != job.Type {
+				rollout.Jobs = append(rollout.Jobs, client.PlanJob{Occupied: int32(n), Size: int32(n), Target: int32(n), Type: nodeType, TargetType: nodeType})
+			}
+		}
 		p.Settling = p.Settling || j.Pods.Terminating > 0 || j.Pods.Live > j.Nodes() && j.Resizable()
 		if j.Record != nil && j.Record.ID == last.ID && j.HasTarget {
 			if changed := j.Record.Changed; changed != nil && changed.After(progress) && !changed.After(w.Now) {
@@ -138,7 +176,10 @@ func Steps(w *world.ClusterState, current string) Plan {
 				p.Conflicts = append(p.Conflicts, step)
 			case stepPending:
 				pending[j.ID], job.Size, job.Target = step, int32(step.From-j.Pods.Away), int32(step.To-j.Pods.Away)
-				if step.Frees() && j.Growing {
+				if step.Type != "" {
+					job.TargetType = step.Type
+				}
+				if (step.Frees() || job.TargetType != job.Type) && j.Growing || step.selector != nil && step.From == 0 && !j.Shape.MaySelect() {
 					job.Begun = w.Now
 				}
 			}
@@ -150,9 +191,13 @@ func Steps(w *world.ClusterState, current string) Plan {
 		rollout.Patience += w.Pool.NodeGracePeriod
 	}
 	p.Expires = progress.Add(rollout.Patience)
-	for _, step := range rollout.Next(w.Now) {
-		p.Ready = append(p.Ready, pending[step.JobID])
-		delete(pending, step.JobID)
+	for _, next := range rollout.Next(w.Now) {
+		step := pending[next.JobID]
+		if next.Nodes == 0 && step.To > step.Job.Pods.Away { // The job is suspended, to move.
+			step.To, step.Type, step.MovesTo, step.selector = 0, "", step.Type, nil
+		}
+		p.Ready = append(p.Ready, step)
+		delete(pending, next.JobID)
 	}
 	for _, j := range w.Jobs {
 		if step, waits := pending[j.ID]; waits {
@@ -174,9 +219,15 @@ const (
 
 // stepOf returns the step of a job to its target.
 func stepOf(w *world.ClusterState, j *world.Job) (Step, stepClass) {
-	step := Step{Job: j, From: j.Nodes(), To: j.Target}
+	step := Step{Job: j, From: j.Nodes(), To: j.Target, Type: j.TargetType}
+	changes := step.To > 0 && step.Type != j.Type
+	if changes && !j.Kueue {
+		step.selector = w.Pool.Select(j.Shape.Pod.NodeSelector, step.Type)
+	}
 	switch {
-	case !j.Resizable() || step.From == step.To:
+	case !j.Resizable() || step.From == step.To && !changes:
+		return step, stepNone
+	case changes && step.From > 0 && !w.MayMove(j), step.From == 0 && step.selector != nil && (!j.Shape.CanSelect() || j.TypeFixed):
 		return step, stepNone
 	case step.To == 0 && !w.MayPause(j): // The decision was made before the outage.
 		return step, stepNone
@@ -186,6 +237,8 @@ func stepOf(w *world.ClusterState, j *world.Job) (Step, stepClass) {
 		return step, stepNone
 	case j.Kueue && step.From == 0:
 		return Step{Job: j, From: j.Shape.Size, To: step.To, Queued: true}, stepReady
+	case j.Moving():
+		return step, stepPending
 	case step.From != j.Record.From, j.Record.Changed != nil && !j.Record.Changed.Before(j.Record.At):
 		return step, stepConflict
 	default:
@@ -221,8 +274,14 @@ func (s Step) String() string {
 	switch {
 	case s.Queued:
 		return fmt.Sprintf("wait for %d instead of %d nodes", s.To, s.From)
+	case s.Moves():
+		return fmt.Sprintf("%d nodes of type %s -> %d nodes of type %s", s.From, s.Job.Type, s.To, s.Type)
+	case s.From == 0 && s.Type != "":
+		return fmt.Sprintf("start with %d nodes of type %s", s.To, s.Type)
 	case s.From == 0:
 		return fmt.Sprintf("start with %d nodes", s.To)
+	case s.MovesTo != "":
+		return fmt.Sprintf("suspend, freeing %d nodes of type %s, to move to type %s", s.From, s.Job.Type, s.MovesTo)
 	case s.To == 0:
 		return fmt.Sprintf("pause, freeing %d nodes", s.From)
 	}

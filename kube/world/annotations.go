@@ -29,8 +29,9 @@ const (
 	WeightAnnotation     = Prefix + "weight"
 	PausedAnnotation     = Prefix + "paused"
 
-	TargetAnnotation   = Prefix + "target"
-	DecisionAnnotation = Prefix + "decision"
+	TargetAnnotation     = Prefix + "target"
+	TargetTypeAnnotation = Prefix + "target-type"
+	DecisionAnnotation   = Prefix + "decision"
 )
 
 // Limits of the elastalloc API, and defaults of annotations.
@@ -56,6 +57,11 @@ type JobAnnotations struct {
 	// speedup that each doubling of the nodes keeps, 0 if not set. At most one of the two is set.
 	Speeds     []float64
 	Efficiency float64
+	// TypeSpeeds are the speeds at Sizes on node types, relative to the reference node, by the name of the type. The job
+	// can run only on these types. nil means all types that the pod template allows, with SpeedOfType.
+	TypeSpeeds map[string][]float64
+	// SpeedOfType are the speeds of the node types of the pool; ParseAnnotations leaves it at nil.
+	SpeedOfType map[string]float64
 	// PerPod is the number by which each pod counts in Sizes; ParseAnnotations leaves it at 0, which means 1.
 	// Speeds and times are relative to one pod.
 	PerPod  int
@@ -80,8 +86,12 @@ func ParseAnnotations(annotations map[string]string, least, most, multiple int) 
 		w.Progress = &progress
 	}
 	w.Sizes = r.sizes(least, most, multiple)
-	w.Speeds = r.speeds(len(w.Sizes))
-	if _, both := annotations[EfficiencyAnnotation]; both && w.Speeds != nil {
+	if strings.Contains(annotations[SpeedsAnnotation], "=") {
+		w.TypeSpeeds = r.typeSpeeds(len(w.Sizes))
+	} else {
+		w.Speeds = r.speeds(annotations[SpeedsAnnotation], len(w.Sizes))
+	}
+	if _, both := annotations[EfficiencyAnnotation]; both && (w.Speeds != nil || w.TypeSpeeds != nil) {
 		r.bad(EfficiencyAnnotation, "is set together with %s; only one of them must be set", SpeedsAnnotation)
 	}
 	r.unknown()
@@ -116,7 +126,8 @@ func (r *reader) unknown() {
 		EfficiencyAnnotation, RestartAnnotation, WeightAnnotation, PausedAnnotation,
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.annotations)) {
-		if strings.HasPrefix(name, Prefix) && name != TargetAnnotation && name != DecisionAnnotation && !slices.Contains(known, name) {
+		written := name == TargetAnnotation || name == TargetTypeAnnotation || name == DecisionAnnotation
+		if strings.HasPrefix(name, Prefix) && !written && !slices.Contains(known, name) {
 			r.bad(name, "is unknown; must be one of %s", strings.Join(known, ", "))
 		}
 	}
@@ -224,16 +235,34 @@ func upTo(most int) string {
 	return fmt.Sprintf(" to %d", most)
 }
 
-func (r *reader) speeds(sizes int) []float64 {
-	text, found := r.annotations[SpeedsAnnotation]
-	if !found {
+// typeSpeeds parses speeds on several node types, such as a100=1,1.8; h100=2.2,4.
+func (r *reader) typeSpeeds(sizes int) map[string][]float64 {
+	text := r.annotations[SpeedsAnnotation]
+	byType := make(map[string][]float64)
+	for entry := range strings.SplitSeq(text, ";") {
+		name, list, found := strings.Cut(entry, "=")
+		name = strings.TrimSpace(name)
+		if _, twice := byType[name]; !found || name == "" || twice {
+			r.bad(SpeedsAnnotation, "is %q; must list each node type once, such as a100=1,1.8; h100=2.2,4", text)
+			return nil
+		}
+		if byType[name] = r.speeds(list, sizes); byType[name] == nil {
+			return nil
+		}
+	}
+	return byType
+}
+
+// speeds parses a list of speeds, nil for an empty one.
+func (r *reader) speeds(list string, sizes int) []float64 {
+	if _, found := r.annotations[SpeedsAnnotation]; !found {
 		return nil
 	}
 	var speeds []float64
-	for entry := range strings.SplitSeq(text, ",") {
+	for entry := range strings.SplitSeq(list, ",") {
 		speed, err := strconv.ParseFloat(strings.TrimSpace(entry), 64)
 		if err != nil || !(speed > 0 && speed <= maxSpeed) {
-			r.bad(SpeedsAnnotation, "is %q; must be a list of speeds relative to one node such as 1,1.8,3.1", text)
+			r.bad(SpeedsAnnotation, "is %q; must be a list of speeds relative to one node such as 1,1.8,3.1", r.annotations[SpeedsAnnotation])
 			return nil
 		}
 		speeds = append(speeds, speed)
@@ -256,25 +285,38 @@ func powersOfTwo(low, high int) []int {
 	return sizes
 }
 
-// Speed returns the speed of the job at a size relative to one pod. Between two listed sizes it
-// interpolates linearly on a log-log scale. Outside the list it returns the speed at the nearest size.
-// The API defines tables of speeds in the same way.
+// Speed returns the speed of the job at a size relative to one pod, on nodes of the reference type. Between two listed
+// sizes it interpolates linearly on a log-log scale. Outside the list it returns the speed at the nearest size. The API
+// defines tables of speeds in the same way.
 func (w *JobAnnotations) Speed(nodes int) float64 {
-	if nodes <= 0 {
+	switch {
+	case nodes <= 0:
 		return 0
-	}
-	if w.Speeds == nil {
+	case w.Speeds == nil:
 		return eta.Speed(nodes/max(1, w.PerPod), cmp.Or(w.Efficiency, defaultEfficient))
 	}
+	return w.interpolate(w.Speeds, nodes)
+}
+
+// SpeedOn returns the speed of the job like Speed, on nodes of a type of the pool.
+func (w *JobAnnotations) SpeedOn(nodes int, nodeType string) float64 {
+	if speeds := w.TypeSpeeds[nodeType]; speeds != nil && nodes > 0 {
+		return w.interpolate(speeds, nodes)
+	}
+	return w.Speed(nodes) * cmp.Or(w.SpeedOfType[nodeType], 1)
+}
+
+// interpolate returns the speed at a size from the speeds at Sizes.
+func (w *JobAnnotations) interpolate(speeds []float64, nodes int) float64 {
 	i, exact := slices.BinarySearch(w.Sizes, nodes)
 	switch {
 	case exact:
-		return w.Speeds[i]
+		return speeds[i]
 	case i == 0:
-		return w.Speeds[0]
+		return speeds[0]
 	case i == len(w.Sizes):
-		return w.Speeds[i-1]
+		return speeds[i-1]
 	}
 	position := math.Log(float64(nodes)/float64(w.Sizes[i-1])) / math.Log(float64(w.Sizes[i])/float64(w.Sizes[i-1]))
-	return w.Speeds[i-1] * math.Pow(w.Speeds[i]/w.Speeds[i-1], position)
+	return speeds[i-1] * math.Pow(speeds[i]/speeds[i-1], position)
 }

@@ -38,6 +38,10 @@ func TestParseWishes(t *testing.T) {
 				Speeds: []float64{1, 2.5, 4.1}, Restart: 90 * time.Second, Weight: 2, Paused: true,
 			},
 		},
+		"types": {
+			annotations{"nodes": "1,2", "speeds": "a100=1,1.8; h100 = 2.5, 4"}, 0, 0, 1,
+			world.JobAnnotations{Weight: 1, Sizes: []int{1, 2}, TypeSpeeds: map[string][]float64{"a100": {1, 1.8}, "h100": {2.5, 4}}},
+		},
 		"range":           {annotations{"nodes": "2-12"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},
 		"efficiency":      {annotations{"doubling-efficiency": "0.9"}, 0, 0, 1, world.JobAnnotations{Weight: 1, Efficiency: 0.9, Sizes: []int{1, 2, 4, 8, 16}}},
 		"limits of kind":  {annotations{}, 2, 8, 1, world.JobAnnotations{Weight: 1, Sizes: []int{2, 4, 8}}},

@@ -262,6 +262,7 @@ func (o *observer) queue() {
 			}
 			return 0
 		})
+		o.setTypeLimits(size, poolJobs)
 	}
 	for _, j := range o.world.Jobs {
 		if !j.Kueue {

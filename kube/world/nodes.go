@@ -45,6 +45,7 @@ func (o *observer) countNodes() {
 	for _, node := range o.Nodes {
 		if selector.Matches(labels.Set(node.Labels)) {
 			o.nodes = append(o.nodes, node)
+			o.world.typeOfNode[node.Name] = o.Pool.TypeOf(node.Labels)
 		} else {
 			o.elsewhere[node.Name] = true
 		}
@@ -56,6 +57,11 @@ func (o *observer) countNodes() {
 		o.world.NodeStatuses = append(o.world.NodeStatuses, status)
 		o.statuses[node.Name] = status
 		o.count(status)
+		if status.Type != "" {
+			n := o.world.TypeNodes[status.Type]
+			o.add(&n, status)
+			o.world.TypeNodes[status.Type] = n
+		}
 		o.largest = max(o.largest, status.Size)
 		if status.State != Accepting && status.Reason != Foreign && !status.Starting {
 			impaired++
@@ -66,17 +72,23 @@ func (o *observer) countNodes() {
 
 // count adds a node to the counts of the pool.
 func (o *observer) count(s NodeStatus) {
-	n := &o.world.Nodes
-	switch s.State {
-	case Accepting:
-		n.Accepting += s.Free
-		n.Serving += s.Free
-		n.Existing++
+	o.add(&o.world.Nodes, s)
+	if s.State == Accepting {
 		allocatable := amount(s.Node.Status.Allocatable, o.unit())
 		if o.minAllocatable == 0 || allocatable < o.minAllocatable {
 			o.minAllocatable = allocatable
 		}
 		o.allocatable = max(o.allocatable, allocatable)
+	}
+}
+
+// add adds a node to counts.
+func (o *observer) add(n *NodeCounts, s NodeStatus) {
+	switch s.State {
+	case Accepting:
+		n.Accepting += s.Free
+		n.Serving += s.Free
+		n.Existing++
 	case Gone:
 		n.Gone += s.Size
 	case Retaining:
@@ -181,10 +193,12 @@ func (o *observer) countPods(j *Job) {
 		case podTerminating:
 			j.Pods.Terminating += j.PerPod
 			o.counted[node] = !o.Pool.CountsUnits()
+			on := j.Leaving
 			if o.overdue(pod) {
 				j.Pods.Overdue += j.PerPod
-				j.Kept[node] += j.PerPod
+				on = j.Kept
 			}
+			on[node] += j.PerPod
 		}
 	}
 }
@@ -243,7 +257,7 @@ func (o *observer) countSchedulable(j *Job) {
 		matches, err := affinity.Match(node)
 		return matches && err == nil
 	}
-	if len(o.nodes) > 0 && !slices.ContainsFunc(o.nodes, selected) {
+	if len(o.nodes) > 0 && !slices.ContainsFunc(o.nodes, selected) && (len(o.Pool.NodeTypes) == 0 || len(o.candidates(j)) == 0) {
 		j.pin(Elsewhere, "its node selector or affinity matches no node of the pool")
 		return
 	}

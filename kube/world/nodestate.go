@@ -39,7 +39,7 @@ const (
 	Leaving       NodeReason = "leaving"       // will be removed by an autoscaler or the cloud provider
 	Cordoned      NodeReason = "cordoned"
 	Tainted       NodeReason = "tainted"   // has a taint that the pool's jobs do not tolerate
-	Odd           NodeReason = "odd"       // has more or fewer units than most nodes
+	Odd           NodeReason = "odd"       // has more or fewer units than most nodes, or no node type
 	Foreign       NodeReason = "foreign"   // runs pods that do not belong to the pool's jobs
 	Returning     NodeReason = "returning" // healthy again for less than the settling time
 )
@@ -64,6 +64,8 @@ type NodeStatus struct {
 	// capacity for decisions: without broken units and, on accepting nodes, units of other workloads; on nodes
 	// that are expected to accept pods again, without units in use; on other nodes 0.
 	Size, Free int
+	// Type is the node type, "" if the node has the labels of no type or the pool has identical nodes.
+	Type string
 }
 
 // String describes the state, as in "node-3 retaining: cordoned".
@@ -104,7 +106,7 @@ type NodeCounts struct {
 // classify returns the state of a node. No other code decides the state of a node. It also updates the
 // history of the node for the next observation.
 func (o *observer) classify(node *corev1.Node) NodeStatus {
-	s := NodeStatus{Node: node, State: Accepting}
+	s := NodeStatus{Node: node, State: Accepting, Type: o.world.typeOfNode[node.Name]}
 	history := o.historyOf(node)
 	s.Reason, s.Message = o.refusal(node, history)
 	wait := o.Pool.NodeGracePeriod
@@ -193,6 +195,8 @@ func (o *observer) refusalIfReady(node *corev1.Node, history NodeHistory) (NodeR
 		return Cordoned, "cordoned"
 	case tainted:
 		return Tainted, "taint " + taint + " is not tolerated"
+	case len(o.Pool.NodeTypes) > 0 && o.world.typeOfNode[node.Name] == "":
+		return Odd, fmt.Sprintf("has the labels of no node type of pool %s; must have those of one of %v", o.Pool.Name, o.Pool.TypeNames())
 	case o.devices() && allocatable != o.world.PerNode && !o.Pool.CountsUnits():
 		return Odd, fmt.Sprintf("has %d %s; nodes of pool %s must have %d", allocatable, o.Pool.Unit, o.Pool.Name, o.world.PerNode)
 	}

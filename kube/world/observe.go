@@ -36,6 +36,8 @@ type Input struct {
 	Pins  map[types.UID]Pin               // jobs that are not resized for now
 	// NodeHistory is the NodeHistory of the last state, by node name; nil after the start.
 	NodeHistory map[string]NodeHistory
+	// TypesFixed is true if the API server has refused to change the node selector of a job that ran before.
+	TypesFixed bool
 }
 
 // Object is a job as stored by the API server, with its child or its parent if its kind has one.
@@ -63,7 +65,7 @@ const staleAfter = 2
 
 // Observe derives the state of a pool.
 func Observe(in Input) *ClusterState {
-	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes))}
+	w := &ClusterState{Now: in.Now, Pool: in.Pool, Apply: in.Apply, NodeHistory: make(map[string]NodeHistory, len(in.Nodes)), TypeNodes: make(map[string]NodeCounts), typeOfNode: make(map[string]string)}
 	o := &observer{
 		Input: in, world: w, counted: make(map[string]bool),
 		foreign: make(map[string]int64), requested: make(map[string]int64), inUse: make(map[string]int), elsewhere: make(map[string]bool), statuses: make(map[string]NodeStatus),
@@ -87,18 +89,15 @@ func Observe(in Input) *ClusterState {
 	})
 	o.assignPods()
 	o.countNodes()
-	kept := 0
 	for _, j := range w.Jobs {
 		o.countPods(j)
 		o.countSchedulable(j)
 		o.judge(j)
+		o.setTypes(j)
 	}
 	w.unpin()
 	o.queue()
-	for _, j := range w.Jobs {
-		kept += j.RetainedNodes() - j.UnplannedNodes()
-	}
-	if w.Missing = max(0, kept-w.Nodes.Accepting-w.Nodes.Expected); w.Missing > 0 || slices.ContainsFunc(w.Jobs, (*Job).Returning) {
+	if w.Missing = w.missing(); w.Missing > 0 || slices.ContainsFunc(w.Jobs, (*Job).Returning) {
 		// Nodes were lost or are returned. Shrinking a job during its cooldown is better than pausing one.
 		for _, j := range w.Jobs {
 			j.Cooling = j.Cooling && j.Nodes() == 0
@@ -141,7 +140,7 @@ func (o *observer) identify(object Object) *Job {
 	j := &Job{
 		ID:  object.Kind.Name + "/" + object.Job.GetNamespace() + "/" + object.Job.GetName(),
 		UID: object.Job.GetUID(), Kind: object.Kind, Object: object.Job, Child: object.Child, Usage: o.Usage[object.Job.GetUID()],
-		Kept: make(map[string]int),
+		Kept: make(map[string]int), Leaving: make(map[string]int),
 	}
 	annotations := object.Job.GetAnnotations()
 	var notElastic error
@@ -155,12 +154,16 @@ func (o *observer) identify(object Object) *Job {
 		}
 	}
 	j.inUnits(j.Shape.PerPod)
+	j.Type, j.SpeedOfType = o.Pool.TypeOf(j.Shape.Pod.NodeSelector), o.speedsOfTypes()
+	j.TypeFixed = o.TypesFixed && !j.Shape.Started.IsZero()
 	if _, set := annotations[RestartAnnotation]; !set {
 		j.Restart = o.Pool.Restart
 	}
 	j.Record = parseRecord(j.UID, annotations, o.Now)
 	if target, err := strconv.Atoi(annotations[TargetAnnotation]); err == nil && target >= 0 && j.Record != nil {
 		j.Target, j.HasTarget = target*j.PerPod, true
+		j.TargetType = o.targetType(annotations)
+		j.HasTarget = j.Target == 0 || (j.TargetType != "") == (len(o.Pool.NodeTypes) > 0)
 	}
 	group := o.Pool.GroupOf(object.Job.GetNamespace())
 	if group != nil && group.MaxWeight > 0 {
@@ -308,7 +311,7 @@ func (o *observer) lends(j *Job) string {
 // judge sets the estimate of the remaining work, and pins the job if it must not be resized.
 func (o *observer) judge(j *Job) {
 	created := j.Object.GetCreationTimestamp().Time
-	j.history = newHistory(&j.JobAnnotations, j.Record, o.Now, j.Shape.Started, created, j.Nodes())
+	j.history = newHistory(&j.JobAnnotations, j.Record, o.Now, j.Shape.Started, created, j.Nodes(), j.Type)
 	j.history.idle = j.Usage.Idle
 	if j.Shape.Finished {
 		return
@@ -323,7 +326,7 @@ func (o *observer) judge(j *Job) {
 func (o *observer) setTimes(j *Job, created time.Time) {
 	j.Trained = j.history.trainedFor()
 	j.Waited = max(0, o.Now.Sub(created)-j.Trained)
-	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval
+	j.Cooling = j.Record != nil && j.Record.Changed != nil && o.Now.Sub(*j.Record.Changed) < o.Pool.MinInterval && !j.Moving()
 	// Resizing a job again while its pods terminate frees no nodes.
 	j.Cooling = j.Cooling || j.Pods.Terminating > 0 && j.Nodes() > 0
 	j.Cooling = j.Cooling && (!j.Capped() || j.Nodes() <= j.Usage.Cap)
@@ -436,7 +439,7 @@ func (w *ClusterState) unpin() {
 // reports returns the reports of a job's remaining time in order of preference.
 func (o *observer) reports(j *Job) []report {
 	var reports []report
-	present := j.Speed(j.Shape.Size)
+	present := j.SpeedOn(j.Shape.Size, j.Type)
 	if status := j.Shape.Report; status != nil {
 		r := report{source: SourceStatus, at: status.Time, progress: status.Progress, atSize: true}
 		if status.Remaining != nil {

@@ -29,8 +29,11 @@ type Record struct {
 
 	// The job has had the size Nodes since the time Since. Until then it had done the work Done, as run
 	// time on one node, and had nodes for the time Trained. Changed is when the controller last resized it.
-	Since   time.Time       `json:"since"`
-	Nodes   int             `json:"nodes"`
+	Since time.Time `json:"since"`
+	Nodes int       `json:"nodes"`
+	// Type is the node type that the pods of the job select. Chosen is true if the controller has selected it.
+	Type    string          `json:"type,omitempty"`
+	Chosen  bool            `json:"chosen,omitempty"`
 	Done    metav1.Duration `json:"done,omitzero"`
 	Trained metav1.Duration `json:"trained,omitzero"`
 	Changed *time.Time      `json:"changed,omitempty"`

@@ -50,9 +50,9 @@ type history struct {
 
 // newHistory extrapolates a record. Without a record it assumes that the job has had its size since it
 // started.
-func newHistory(w *JobAnnotations, r *Record, now, started, created time.Time, nodes int) history {
+func newHistory(w *JobAnnotations, r *Record, now, started, created time.Time, nodes int, nodeType string) history {
 	if r == nil {
-		r = &Record{Since: created, Nodes: nodes}
+		r = &Record{Since: created, Nodes: nodes, Type: nodeType}
 		if nodes > 0 && !started.IsZero() {
 			r.Since = started
 		}
@@ -78,7 +78,7 @@ func (h *history) trainedSince(from time.Time) time.Duration {
 // worked returns the work between a time and now, as run time on one node.
 func (h *history) worked(from time.Time) time.Duration {
 	lost := max(0, h.restart-max(0, from.Sub(h.Since)))
-	return times(max(0, h.trainedSince(from)-lost), h.annotations.Speed(h.Nodes))
+	return times(max(0, h.trainedSince(from)-lost), h.annotations.SpeedOn(h.Nodes, h.Type))
 }
 
 // workDone returns all work until now, and trainedFor the time with nodes.

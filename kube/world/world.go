@@ -25,6 +25,8 @@ type ClusterState struct {
 	Pool  config.Pool
 	Apply bool // resize jobs; if false, targets are recommendations
 	Nodes NodeCounts
+	// TypeNodes are the counts by node type, without nodes of no type.
+	TypeNodes map[string]NodeCounts
 	// NodeStatuses are the states of the pool's nodes. NodeHistory is the input of the next observation.
 	NodeStatuses []NodeStatus
 	NodeHistory  map[string]NodeHistory
@@ -37,6 +39,8 @@ type ClusterState struct {
 	// Queues are the ClusterQueues and Cohorts of Kueue, as groups with limits for the pool's jobs, nil without Kueue.
 	Queues []config.Group
 	Jobs   []*Job // all jobs, oldest first, including jobs that are being deleted
+
+	typeOfNode map[string]string // node types by the name of the node
 }
 
 // Job is a job of the pool. All its sizes and counts are numbers of nodes or, if the pool counts units, numbers
@@ -54,6 +58,14 @@ type Job struct {
 	// Kept has the number of nodes, or of units, that the job's live and overdue pods occupy on each accepting
 	// node, by the node's name.
 	Kept map[string]int
+	// Leaving has the number of nodes, or of units, of the job's other terminating pods by the name of the node.
+	Leaving map[string]int
+	// Type is the node type that the pods of the job select, "" if they select none. Types are the types that a decision
+	// may choose for the job. Both are empty in a pool of identical nodes.
+	Type  string
+	Types []string
+	// TypeFixed is true if the API server has refused to change the node selector of a job of this pool that ran before.
+	TypeFixed bool
 	// SchedulableNodes is the number of accepting nodes that could run a pending pod of the job. It is 0
 	// if the job has no pending pods.
 	SchedulableNodes int
@@ -66,10 +78,11 @@ type Job struct {
 	// FallbackReason explains why the estimate is based on completed jobs; "" if it is not.
 	FallbackReason string
 	// Record is the record that the controller wrote on the job, or nil. Target is the size that it
-	// decided on; it is valid if HasTarget is true.
-	Record    *Record
-	Target    int
-	HasTarget bool
+	// decided on; it is valid if HasTarget is true. TargetType is the node type of the target.
+	Record     *Record
+	Target     int
+	TargetType string
+	HasTarget  bool
 	// Awaits is the reason why the controller of the kind creates no pods yet, "" if it creates them.
 	Awaits string
 	// Pinned is the reason why the job is not resized, and Message explains it. Both are empty for a job
@@ -164,13 +177,14 @@ const (
 	Conflict       Reason = "Conflict"
 	Refused        Reason = "Refused"
 	Gang           Reason = "Gang"
+	NoType         Reason = "NoType"
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
 		BadAnnotations, Paused, NotElastic, NotWholeNodes, Elsewhere, NotAllowed, Owned, KueueOwned,
-		PastItsEnd, Deleting, Stuck, Retained, Completing, Lending, Conflict, Refused, Gang,
+		PastItsEnd, Deleting, Stuck, Retained, Completing, Lending, Conflict, Refused, Gang, NoType,
 	}
 }
 
@@ -320,8 +334,10 @@ func (j *Job) WorkDone() time.Duration { return j.history.workDone() }
 // RecentRestarts returns the times with nodes since the last restarts of the job, newest first.
 func (j *Job) RecentRestarts() []time.Duration { return j.history.restarts(j.Nodes()) }
 
-// NeedsRecord reports whether the record of the job is missing or has another size than the job.
-func (j *Job) NeedsRecord() bool { return j.Record == nil || j.Record.Nodes != j.Nodes() }
+// NeedsRecord reports whether the record of the job is missing or has another size or node type than the job.
+func (j *Job) NeedsRecord() bool {
+	return j.Record == nil || j.Record.Nodes != j.Nodes() || j.Record.Type != j.Type
+}
 
 // NextRecord returns a record of the job at the time now, for a size of the given nodes from now on. If the
 // size differs from the current one, Changed is set to now.
@@ -331,6 +347,7 @@ func (j *Job) NextRecord(nodes int, now time.Time) Record {
 		r = *j.Record
 	}
 	r.UID, r.Since, r.Nodes = j.UID, now.UTC().Truncate(time.Millisecond), nodes
+	r.Type, r.Chosen = j.Type, r.Chosen && r.Type == j.Type
 	r.Done, r.Trained = rounded(j.history.workDone()), rounded(j.history.trainedFor())
 	r.Restarts = nil
 	for _, since := range j.history.restarts(nodes) {

@@ -72,12 +72,37 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 {{- $names | toJson | replace "\"" "'" -}}
 {{- end -}}
 
-{{/* What may change of the specification of a kind: (list KIND NODES), NODES being the most for
-     one job. */}}
+{{/* The labels of the node types of the job's pool, as an expression. */}}
+{{- define "controller.types" -}}
+{{- $types := dict -}}
+{{- range .Values.config.pools -}}
+{{- $labels := list }}{{ range .nodeTypes | default list }}{{ $labels = append $labels .labels }}{{ end -}}
+{{- if $labels }}{{ $_ := set $types .name $labels }}{{ end -}}
+{{- end -}}
+{{- if $types }}{{ $types | toJson | replace "\"" "'" }}[?oldObject.metadata.?labels.orValue({})[?'elastalloc.dev/pool'].orValue('')].orValue([]){{ end -}}
+{{- end -}}
+
+{{/* Whether a pod template is the same, or only selects another node type of the pool while the job is suspended:
+     (list NEW OLD TYPES). */}}
+{{- define "controller.sameTemplate" -}}
+{{- $new := index . 0 }}{{ $old := index . 1 }}{{ $types := index . 2 -}}
+({{ $new }} == {{ $old }}
+{{- if $types }} || oldObject.spec.?suspend.orValue(false)
+  && {{ include "controller.sameBut" (list $new $old (list "spec")) }}
+  && {{ include "controller.sameBut" (list (print $new ".spec") (print $old ".spec") (list "nodeSelector")) }}
+  && {{ $new }}.spec.?nodeSelector.orValue({}).all(k, {{ $types }}.exists(t, k in t) || {{ $old }}.spec.?nodeSelector[?k].orValue('') == {{ $new }}.spec.nodeSelector[k])
+  && {{ $old }}.spec.?nodeSelector.orValue({}).all(k, {{ $types }}.exists(t, k in t) || k in {{ $new }}.spec.?nodeSelector.orValue({}))
+  && {{ $types }}.exists(t, t.all(k, {{ $new }}.spec.?nodeSelector[?k].orValue('') == t[k]))
+{{- end }})
+{{- end -}}
+
+{{/* What may change of the specification of a kind: (list KIND NODES TYPES), NODES being the most for
+     one job, and TYPES the labels of the node types. */}}
 {{- define "controller.specification" -}}
-{{- $new := "object.spec" }}{{ $old := "oldObject.spec" }}{{ $kind := index . 0 }}{{ $most := index . 1 | int -}}
+{{- $new := "object.spec" }}{{ $old := "oldObject.spec" }}{{ $kind := index . 0 }}{{ $most := index . 1 | int }}{{ $types := index . 2 -}}
 {{- if eq $kind "Job" -}}
-{{ include "controller.sameBut" (list $new $old (list "parallelism" "completions" "suspend")) }}
+{{ include "controller.sameBut" (list $new $old (list "parallelism" "completions" "suspend" "template")) }}
+&& {{ include "controller.sameTemplate" (list "object.spec.template" "oldObject.spec.template" $types) }}
 && (object.spec == oldObject.spec || object.spec.parallelism == object.spec.completions)
 && (object.spec.parallelism == oldObject.spec.parallelism || 0 < object.spec.parallelism && object.spec.parallelism <= {{ $most }})
 {{- else if eq $kind "JobSet" -}}
@@ -86,7 +111,8 @@ TrainJob: {group: trainer.kubeflow.org, resource: trainjobs}
 && oldObject.spec.replicatedJobs.all(o, object.spec.replicatedJobs.exists(n, n.name == o.name
   && {{ include "controller.sameBut" (list "n" "o" (list "template")) }}
   && {{ include "controller.sameBut" (list "n.template" "o.template" (list "spec")) }}
-  && {{ include "controller.sameBut" (list "n.template.spec" "o.template.spec" (list "parallelism" "completions")) }}
+  && {{ include "controller.sameBut" (list "n.template.spec" "o.template.spec" (list "parallelism" "completions" "template")) }}
+  && {{ include "controller.sameTemplate" (list "n.template.spec.template" "o.template.spec.template" $types) }}
   && (n == o || n.template.spec.parallelism == n.template.spec.completions
   && 0 < n.template.spec.parallelism && n.template.spec.parallelism <= {{ $most }})))
 {{- else if eq $kind "RayCluster" -}}

@@ -86,6 +86,24 @@ func UnitPool() config.Pool {
 	return pool
 }
 
+// TypedPool returns a pool like Pool with the node types a100 and h100, whose nodes have the speeds 1 and 2. The nodes
+// alternate between the types.
+func TypedPool() config.Pool {
+	pool := Pool()
+	pool.NodeTypes = []config.NodeType{
+		{Name: "a100", Labels: map[string]string{"gpu": "a100"}}, {Name: "h100", Labels: map[string]string{"gpu": "h100"}, Speed: new(2.0)},
+	}
+	return pool
+}
+
+// OnType sets the node selector of a Job, and returns it.
+func OnType(job *unstructured.Unstructured, nodeType string) *unstructured.Unstructured {
+	if err := unstructured.SetNestedStringMap(job.Object, map[string]string{"gpu": nodeType}, "spec", "template", "spec", "nodeSelector"); err != nil {
+		panic(err)
+	}
+	return job
+}
+
 // SmallJob returns a Job like Job of the given number of pods, each of which requests the given amount
 // of Unit.
 func SmallJob(name string, pods, units int, annotations map[string]string) *unstructured.Unstructured {
@@ -163,7 +181,11 @@ func New(nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 func NewOf(pool config.Pool, nodes int, jobs ...*unstructured.Unstructured) *Cluster {
 	c := &Cluster{Now: Begin(), Pool: pool, Jobs: make(map[string]*unstructured.Unstructured)}
 	for i := range nodes {
-		c.Nodes = append(c.Nodes, Node(fmt.Sprintf("node-%03d", i)))
+		node := Node(fmt.Sprintf("node-%03d", i))
+		if n := len(pool.NodeTypes); n > 0 {
+			maps.Copy(node.Labels, pool.NodeTypes[i%n].Labels)
+		}
+		c.Nodes = append(c.Nodes, node)
 	}
 	for _, job := range jobs {
 		c.Jobs[job.GetName()] = job
@@ -187,9 +209,11 @@ func (c *Cluster) Reconcile() {
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		job := c.Jobs[name]
 		want, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
-		if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
+		suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+		if suspended {
 			want = 0
 		}
+		setSuspended(job, suspended)
 		var live []*corev1.Pod
 		for _, pod := range c.Pods {
 			if pod.Labels["batch.kubernetes.io/job-name"] == name && pod.DeletionTimestamp == nil {
@@ -202,6 +226,7 @@ func (c *Cluster) Reconcile() {
 			if c.Pool.CountsUnits() {
 				pod.Spec.Containers[0].Resources.Requests[Unit] = Requests(job)
 			}
+			pod.Spec.NodeSelector, _, _ = unstructured.NestedStringMap(job.Object, "spec", "template", "spec", "nodeSelector")
 			c.Pods = append(c.Pods, pod)
 		}
 		for i := int(want); i < len(live); i++ {
@@ -226,11 +251,27 @@ func (c *Cluster) Reconcile() {
 			if has := node.Status.Allocatable[Unit]; c.Pool.CountsUnits() {
 				fits = busy[node.Name]+of(pod) <= has.Value()
 			}
-			if pod.Spec.NodeName == "" && fits {
+			selected := true
+			for key, value := range pod.Spec.NodeSelector {
+				selected = selected && node.Labels[key] == value
+			}
+			if pod.Spec.NodeName == "" && fits && selected {
 				pod.Spec.NodeName, pod.Status.Phase = node.Name, corev1.PodRunning
 				busy[node.Name] += of(pod)
 			}
 		}
+	}
+}
+
+// setSuspended sets the condition Suspended of a Job.
+func setSuspended(job *unstructured.Unstructured, suspended bool) {
+	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
+	conditions = slices.DeleteFunc(conditions, func(c any) bool { return c.(map[string]any)["type"] == "Suspended" })
+	if suspended {
+		conditions = append(conditions, map[string]any{"type": "Suspended", "status": "True"})
+	}
+	if err := unstructured.SetNestedSlice(job.Object, conditions, "status", "conditions"); err != nil {
+		panic(err)
 	}
 }
 

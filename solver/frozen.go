@@ -25,8 +25,7 @@ type FrozenJobs struct {
 func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 	tree := s.GroupTree()
 	none := FrozenJobs{snapshot: s, groups: tree}
-	keeps := func(j Job) bool { return j.Keep }
-	if !badJobs && !slices.ContainsFunc(s.Jobs, keeps) || s.validateIDs(new(Violations)) {
+	if !badJobs && !s.keepsJobs() || s.validateIDs(new(Violations)) {
 		return s, none
 	}
 	if badJobs {
@@ -72,6 +71,16 @@ func (s *Snapshot) Freeze(badJobs bool) (*Snapshot, FrozenJobs) {
 		rest.TotalNodes, rest.NodeTypes = s.TotalNodes, s.NodeTypes
 	}
 	return &rest, FrozenJobs{snapshot: s, groups: tree, frozen: frozen}
+}
+
+// keepsJobs reports whether a job has Keep. slices.ContainsFunc would copy every job.
+func (s *Snapshot) keepsJobs() bool {
+	for i := range s.Jobs {
+		if s.Jobs[i].Keep {
+			return true
+		}
+	}
+	return false
 }
 
 // MergedJobs returns the positions of the jobs that stand for all jobs of their id, see Freeze: of several

@@ -85,14 +85,13 @@ func (s *Snapshot) WithDefaults() *Snapshot {
 	filled.fillNodeTypes()
 	copied := false
 	for i := range s.Jobs {
-		job, missing := s.Jobs[i].withDefaults(len(s.NodeTypes) > 0)
-		if !missing {
+		if s.Jobs[i].hasDefaults(len(s.NodeTypes) > 0) {
 			continue
 		}
 		if !copied {
 			filled.Jobs, copied = slices.Clone(s.Jobs), true
 		}
-		filled.Jobs[i] = job
+		filled.Jobs[i].fillDefaults(len(s.NodeTypes) > 0)
 	}
 	if !copied && filled.Horizon == s.Horizon && len(s.NodeTypes) == 0 {
 		return s
@@ -185,31 +184,31 @@ func NewJob(id string, remainingETA time.Duration) Job {
 	}
 }
 
-// withDefaults returns the job with the defaults of all fields that are not set, and whether it differs
-// from j. Without node types, it removes Speeds.
-func (j *Job) withDefaults(types bool) (filled Job, missing bool) {
-	filled = *j
-	if j.Speeds != nil && !types {
-		filled.Speeds, missing = nil, true
+// hasDefaults reports whether fillDefaults would not change the job.
+func (j *Job) hasDefaults(types bool) bool {
+	return (types || j.Speeds == nil) && j.MinNodes != 0 && j.MaxNodes != 0 && j.Scaling.isSet()
+}
+
+// fillDefaults sets the defaults of all fields that are not set. Without node types, it removes Speeds.
+func (j *Job) fillDefaults(types bool) {
+	if !types {
+		j.Speeds = nil
 	}
-	if filled.MinNodes == 0 {
-		filled.MinNodes, missing = DefaultMinNodes, true
-	}
-	if filled.MaxNodes == 0 {
-		filled.MaxNodes, missing = DefaultMaxNodes, true
+	j.MinNodes = cmp.Or(j.MinNodes, DefaultMinNodes)
+	if j.MaxNodes == 0 {
+		j.MaxNodes = DefaultMaxNodes
 		if len(j.AllowedNodes) > 0 {
-			filled.MaxNodes = slices.Max(j.AllowedNodes)
+			j.MaxNodes = slices.Max(j.AllowedNodes)
 		}
-		for _, s := range filled.Speeds {
+		for _, s := range j.Speeds {
 			if len(s.AllowedNodes) > 0 {
-				filled.MaxNodes = max(filled.MaxNodes, slices.Max(s.AllowedNodes))
+				j.MaxNodes = max(j.MaxNodes, slices.Max(s.AllowedNodes))
 			}
 		}
 	}
-	if !filled.Scaling.isSet() {
-		filled.Scaling.DoublingEfficiency, missing = DefaultDoublingEfficiency, true
+	if !j.Scaling.isSet() {
+		j.Scaling.DoublingEfficiency = DefaultDoublingEfficiency
 	}
-	return filled, missing
 }
 
 // WeightOrDefault returns the weight with which the job counts, DefaultWeight if it is not set.

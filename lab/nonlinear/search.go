@@ -67,7 +67,7 @@ func rowsByFirst(job *problem.AdmittedJob, steps int, f finished) map[int][]row 
 }
 
 func isFinished(job *problem.AdmittedJob, nodes []int) bool {
-	progress := job.Progress(solver.Nodes(nodes...))
+	progress := job.AppendProgress(nil, solver.Nodes(nodes...))
 	return len(progress) > 0 && progress[len(progress)-1] >= 1
 }
 

@@ -53,7 +53,11 @@ func (s *Solver) Solve(ctx context.Context, p *problem.Problem, options problem.
 		return withoutSearch(p, options.Incumbent), nil
 	}
 	r := &searches{clock: clock, problem: p, options: options, in: in, memory: memory, witness: s.witness}
-	r.search(in.PlanOf(options.Incumbent))
+	from := in.PlanOf(options.Incumbent)
+	if from == nil {
+		r.options.Incumbent = nil // It is not a plan of the problem, legal or not.
+	}
+	r.search(from)
 	r.reduceTies()
 	return r.result(), nil
 }
@@ -158,9 +162,9 @@ func (r *searches) planAndBound() (problem.Plan, float64) {
 	plan, objective := convertPlan(r.problem, r.Incumbent)
 	slack *= r.in.Unit
 	// Tie costs may exceed the difference between the plan of the search and a plan that is better.
-	if r.problem.Check(r.options.Incumbent) == nil {
-		if value := r.problem.Objective(r.options.Incumbent); value > objective+slack {
-			plan, objective = r.options.Incumbent.Clone(), value
+	if incumbent := r.options.Incumbent; incumbent != nil {
+		if value := r.problem.Objective(incumbent); value > objective+slack && r.problem.Check(incumbent) == nil {
+			plan, objective = incumbent.Clone(), value
 		}
 	}
 	small := solver.RelativeGap(objective, objective+slack) <= solver.OptimalGap || math.Abs(objective) <= slack

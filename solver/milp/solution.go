@@ -76,7 +76,7 @@ func (m *Model) Start(plan problem.Plan) iter.Seq2[string, float64] {
 func (m *Model) values(plan problem.Plan) []float64 {
 	progress := make([][]float64, len(plan))
 	for i := range plan {
-		progress[i] = m.problem.Jobs[i].Progress(plan[i])
+		progress[i] = m.problem.Jobs[i].AppendProgress(nil, plan[i])
 	}
 	groups := m.problem.GroupNodes(plan)
 	values := make([]float64, len(m.columns))

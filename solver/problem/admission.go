@@ -134,8 +134,9 @@ func (m *minimums) startQueue() {
 // keepExhausted assigns the jobs that have used their restart budgets their smallest sizes, if these fit
 // together. Otherwise any of the jobs may be paused.
 func (m *minimums) keepExhausted() {
+	restarted := func(j *solver.Job) bool { return len(j.RecentRestarts) > 0 }
 	room, exhausted := m.p.SnapshotHeadroom(m.s), make(map[int]solver.Option)
-	for i := range m.fitting(running) {
+	for i := range m.fitting(restarted) {
 		if !m.s.UsedRestartBudget(i) {
 			continue
 		}

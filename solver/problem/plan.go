@@ -159,15 +159,14 @@ func (j *AdmittedJob) Value(options []solver.Option) float64 {
 	return value
 }
 
-// Progress returns the cumulative share (0 to 1) of the job's remaining work that is done by the end
-// of each step with the given options, one per step.
-func (j *AdmittedJob) Progress(options []solver.Option) []float64 {
+// AppendProgress appends the cumulative share (0 to 1) of the job's remaining work that is done by the
+// end of each step with the given options, one per step.
+func (j *AdmittedJob) AppendProgress(progress []float64, options []solver.Option) []float64 {
 	served, n := 0.0, 0
-	progress := make([]float64, len(options))
 	for t, k := range options {
 		n = j.position(k, n)
 		served = j.serve(served, t, n)
-		progress[t] = served / j.Demand
+		progress = append(progress, served/j.Demand)
 	}
 	return progress
 }

@@ -67,7 +67,7 @@ func TestObjectiveAndProgress(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for i, want := range test.progress {
-				if diff := cmp.Diff(want, p.Jobs[i].Progress(test.plan[i]), approx()); diff != "" {
+				if diff := cmp.Diff(want, p.Jobs[i].AppendProgress(nil, test.plan[i]), approx()); diff != "" {
 					t.Errorf("progress of job %d (-want +got):\n%s", i, diff)
 				}
 			}
@@ -197,7 +197,7 @@ func TestPlanProperties(t *testing.T) {
 		objective, total := p.Objective(plan), 0.0
 		for n := range p.Jobs {
 			before := 0.0
-			for step, share := range p.Jobs[n].Progress(plan[n]) {
+			for step, share := range p.Jobs[n].AppendProgress(nil, plan[n]) {
 				if share < before || share > 1 {
 					t.Fatalf("progress of job %d is %v in step %d after %v", n, share, step, before)
 				}

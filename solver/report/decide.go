@@ -24,7 +24,7 @@ func DecideNow(s *solver.Snapshot, options []solver.Option) solver.Decision {
 func Decide(s *solver.Snapshot, p *problem.Problem, result problem.Result) solver.Decision {
 	d := solver.Decision{Allocations: make([]solver.Allocation, len(s.Jobs))}
 	noNodes, noProgress := make([]int, p.Steps), make([]float64, p.Steps)
-	planned := make([]int, len(p.Jobs)*p.Steps)
+	planned, progress := make([]int, len(p.Jobs)*p.Steps), make([]float64, len(p.Jobs)*p.Steps)
 	for i := range s.Jobs {
 		d.Allocations[i] = solver.Allocation{PlannedNodes: noNodes, PlannedProgress: noProgress}
 	}
@@ -33,10 +33,11 @@ func Decide(s *solver.Snapshot, p *problem.Problem, result problem.Result) solve
 		a := &d.Allocations[job.Index]
 		a.Nodes, a.NodeType = int(result.Plan[n][0].Nodes), s.TypeOf(result.Plan[n][0])
 		a.PlannedNodes, planned = planned[:p.Steps:p.Steps], planned[p.Steps:]
+		a.PlannedProgress, progress = progress[:0:p.Steps], progress[p.Steps:]
 		for t, option := range result.Plan[n] {
 			a.PlannedNodes[t] = int(option.Nodes)
 		}
-		a.PlannedProgress = job.Progress(result.Plan[n])
+		a.PlannedProgress = job.AppendProgress(a.PlannedProgress, result.Plan[n])
 	}
 	d.Report.Groups = reportGroups(s, p, result.Plan)
 	d.Report.Certificate = result.Certificate.RemapJobs(func(job int) int { return p.Jobs[job].Index })

@@ -149,17 +149,19 @@ func behind(left *problem.Headroom, group int, blockers map[int]string) string {
 // availableTo returns the nodes that an optimizer of p could allocate to each job of a snapshot in
 // addition to the minimums of all other jobs.
 func availableTo(s *solver.Snapshot, p *problem.Problem) []availability {
-	headroom, withoutExhausted, exhausted := p.HeadroomAtMinimum(), p.HeadroomAtMinimum(), false
+	headroom, withoutExhausted := p.HeadroomAtMinimum(), (*problem.Headroom)(nil)
 	for i := range p.Jobs {
 		if p.Jobs[i].Exhausted {
+			if withoutExhausted == nil {
+				withoutExhausted = p.HeadroomAtMinimum()
+			}
 			withoutExhausted.Release(p.Jobs[i].Member, p.MinOption(i))
-			exhausted = true
 		}
 	}
 	available, limits := make([]availability, len(s.Jobs)), groupLimits{s: s, p: p, empty: p.SnapshotHeadroom(s)}
 	for i := range available {
 		available[i] = availability{pool: -1, limitedByGroup: limits.stop(i, headroom), sizeLimited: headroom.SizeLimited(s, i)}
-		available[i].fitsWithoutExhausted = exhausted && withoutExhausted.FitsSmallest(s, i) && !limits.stop(i, withoutExhausted)
+		available[i].fitsWithoutExhausted = withoutExhausted != nil && withoutExhausted.FitsSmallest(s, i) && !limits.stop(i, withoutExhausted)
 	}
 	for i := range p.Jobs {
 		job, r := &p.Jobs[i], &available[p.Jobs[i].Index]

@@ -33,7 +33,13 @@ type ground struct {
 
 // drawGround returns a random instance that has finishing jobs.
 func drawGround(t *rapid.T) *ground {
-	p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 3, Nodes: 14}).Draw(t, "problem")
+	several := func(p *problem.Problem) bool { return p.Steps > 1 && len(p.Jobs) > 0 }
+	p := solvertest.ProblemsWithin(solvertest.Limits{Jobs: 3, Steps: 3, Sizes: 3, Nodes: 14}).Filter(several).Draw(t, "problem")
+	// Few random jobs can finish within the horizon, so one of them gets less to do.
+	job := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "job that can finish")]
+	if work := slices.Max(job.FirstStepWork) + float64(p.Steps-1)*slices.Max(job.StepWork); work > 0 {
+		job.Demand = min(job.Demand, work*rapid.Float64Range(0.1, 1).Draw(t, "demand"))
+	}
 	e := model.DefaultEffort()
 	if rapid.Bool().Draw(t, "few labels") {
 		e.MaxLabels = 2

@@ -156,6 +156,22 @@ class WorkerTest(unittest.TestCase):
             worker.take_slot(spec(directory, lock=os.path.join(directory, f"slot-{endless.attempts[0].slots[0]}")))
 
 
+    def test_workers_that_fail_end_a_run(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            for attempt in range(3):  # Rank 0 of each attempt fails, because this file exists.
+                open(os.path.join(directory, f"job-{attempt}.new"), "w").close()
+            cluster = Cluster(directory, 2, "plain", "fork", 60.0, 0)
+            job = cluster.add(jobs.Job("job", 0.0, MODELS[0], 2, 10))
+            with self.assertRaisesRegex(RuntimeError, r"(?s)the workers of job fail 3 times.*Address already in use"):
+                for _ in range(3):
+                    cluster.resize(job, 2)
+                    while job.current():
+                        cluster.poll()
+                        time.sleep(0.01)
+            self.assertEqual(len(job.attempts), 3)
+            cluster.close()
+
+
 class CommandTest(unittest.TestCase):
     def test_no_process_outlives_a_killed_testbed(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -288,6 +304,16 @@ class TorchTest(unittest.TestCase):
         self.assertEqual(models.device(3).type, "cuda" if models.torch.cuda.is_available() else "cpu")
         with mock.patch("torch.cuda.is_available", return_value=True), mock.patch("torch.cuda.device_count", return_value=2):
             self.assertEqual([str(models.device(slot)) for slot in range(3)], ["cuda:0", "cuda:1", "cuda:0"])
+
+    def test_examples(self) -> None:
+        from testbed import models
+
+        found = []
+        for step_s in (0.0, 0.01, 0.2):
+            with mock.patch.object(models, "STEP_S", step_s):
+                found.append(models.find_examples("cnn"))
+        self.assertEqual(found[0], 1)
+        self.assertLess(2 * found[1], found[2])
 
     def test_warm_up_uses_no_gpu(self) -> None:
         """A process that forks workers for GPUs must not use one, and must not compute gradients with such a PyTorch."""

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -45,14 +46,52 @@ func (f allocatorFunc) FillIdle(_ context.Context, s *solver.Snapshot) (solver.D
 	return f(s)
 }
 
-// policy returns the policy with the given name.
-func policy(t rapid.TB, name string) Policy {
-	t.Helper()
-	p, err := FindPolicy(name)
-	if err != nil {
-		t.Fatal(err)
+// namedPolicy is a policy with its Terms.
+type namedPolicy struct {
+	Terms
+	Policy
+}
+
+// run simulates a workload under the policy.
+func (p namedPolicy) run(ctx context.Context, w Workload, config Config, allocator Allocator) (*Result, error) {
+	config.Terms = p.Terms
+	return Run(ctx, w, p.Policy, config, allocator)
+}
+
+// policies returns policies of all kinds.
+func policies() []namedPolicy {
+	request := func(terms Terms, backend solver.BackendName, objective solver.Objective, admission solver.Admission) namedPolicy {
+		return namedPolicy{terms, Request{solver.Options{Backend: backend, Objective: objective, Admission: admission}}}
 	}
-	return p
+	const (
+		exact     = solver.BackendExact
+		progress  = solver.ObjectiveProgress
+		totalTime = solver.ObjectiveTotalTime
+	)
+	return []namedPolicy{
+		request(Terms{Name: "greedy"}, solver.BackendGreedy, progress, solver.AdmissionFIFO),
+		request(Terms{Name: "optimal"}, exact, progress, solver.AdmissionFIFO),
+		request(Terms{Name: "optimal-optimized"}, exact, progress, solver.AdmissionOptimized),
+		request(Terms{Name: "optimal-preemptive"}, exact, progress, solver.AdmissionPreemptive),
+		request(Terms{Name: "optimal-event", EveryEvent: true}, exact, progress, solver.AdmissionFIFO),
+		request(Terms{Name: "total-time", EveryEvent: true, GroupLimits: true}, exact, totalTime, solver.AdmissionStartFirst),
+		request(Terms{Name: "total-time-waiting", EveryEvent: true, GroupLimits: true}, exact, totalTime, solver.AdmissionOptimized),
+		request(Terms{Name: "total-time-steady", GroupLimits: true}, exact, totalTime, solver.AdmissionFIFO),
+		{Terms{Name: "fill-idle", NoRestartBudget: true}, Rule(greedy.FillIdle)},
+		{Terms{Name: "fifo", FixedSize: true, NoRestartBudget: true}, Rule(greedy.FillIdle)},
+		{Terms{Name: "fifo-event", FixedSize: true, EveryEvent: true, GroupLimits: true, NoRestartBudget: true}, Rule(greedy.FillIdle)},
+	}
+}
+
+// policy returns the policy with the given name.
+func policy(t rapid.TB, name string) namedPolicy {
+	t.Helper()
+	list := policies()
+	i := slices.IndexFunc(list, func(p namedPolicy) bool { return p.Name == name })
+	if i < 0 {
+		t.Fatalf("no policy %q", name)
+	}
+	return list[i]
 }
 
 // job returns a job that takes as long as its estimate.
@@ -63,21 +102,17 @@ func job(id string, submit, demand time.Duration) WorkloadJob {
 }
 
 // run simulates a workload with the real allocator.
-func run(t rapid.TB, p Policy, config Config, jobs ...WorkloadJob) *Result {
+func run(t rapid.TB, p namedPolicy, config Config, jobs ...WorkloadJob) *Result {
 	t.Helper()
-	result, err := Run(context.Background(), Workload{Name: "test", Jobs: jobs}, p, config, newAllocator())
+	result, err := p.run(context.Background(), Workload{Name: "test", Jobs: jobs}, config, newAllocator())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return result
 }
 
-// syntheticTrace returns a synthetic trace.
-func syntheticTrace(t rapid.TB, kind SyntheticKind, seed uint64) Trace {
-	t.Helper()
-	trace, err := Synthetic(kind, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return trace
+// inTeam assigns a job to a team.
+func inTeam(team string, job WorkloadJob) WorkloadJob {
+	job.Group = team
+	return job
 }

@@ -19,7 +19,7 @@ type Config struct {
 	// Frequency is the time between two regular decisions and the length of a step, f in the
 	// paper. It is in whole seconds, at least 1 s.
 	Frequency time.Duration
-	// Round delays the decisions of policies with EveryEvent to the next multiple of Round, in
+	// Round delays the decisions after events (Terms.EveryEvent) to the next multiple of Round, in
 	// whole seconds. 0 means 1 s.
 	Round time.Duration
 	// Steps is the number of steps in the horizon of a decision.
@@ -58,6 +58,29 @@ type Config struct {
 	MaxDecisions int
 	// Observe, if set, is called after every decision of the Allocator, except FillIdle.
 	Observe Observer
+	// Watch, if set, is called with the nodes that the jobs of each group occupy from a time on, before every
+	// decision and after every event.
+	Watch func(at time.Duration, nodes map[string]int)
+	Terms
+}
+
+// Terms are the settings of a run that belong to its policy.
+type Terms struct {
+	// Name is the name of the policy in results and errors.
+	Name string
+	// EveryEvent adds a decision one second after each submission and completion, in place of the
+	// regular-time rule (FillIdle).
+	EveryEvent bool
+	// FixedSize makes the requested number of nodes the only legal size of every job.
+	FixedSize bool
+	// GroupLimits adds Config.Groups to snapshots, whose limits then apply.
+	GroupLimits bool
+	// NoRestartBudget leaves the last restarts of the jobs out of snapshots.
+	NoRestartBudget bool
+	// KeepType keeps every job on the node type on which it started.
+	KeepType bool
+	// AssignType, if set, returns the only node type of a submitted job, given a snapshot of the active jobs.
+	AssignType func(*solver.Snapshot, solver.Job) string
 }
 
 // Observer receives a snapshot and its decision. It may keep both but must not modify them.

@@ -2,11 +2,10 @@
 // jobs of a trace under an allocation policy on a pool of a given size, and measures the queueing
 // and completion times that result.
 //
-// ReadTrace reads a Trace from CSV, and Synthetic generates one. NewWorkload converts a Trace into
-// a Workload. Run simulates a Workload under a Policy and returns a Result. Summarize and Compare
-// compute the measures of results. An Allocator, usually the one of the root package, makes the
-// decisions. SnapshotAt returns the snapshot of a cluster at one time of a trace. Forecast simulates
-// the future of a snapshot.
+// ReadTrace reads a Trace from CSV. NewWorkload converts a Trace into a Workload. Run simulates a
+// Workload under a Policy and returns a Result. A Request is a Policy that calls an Allocator, usually
+// the one of the root package. SnapshotAt returns the snapshot of a cluster at one time of a trace.
+// Forecast simulates the future of a snapshot.
 //
 // # The model of time
 //
@@ -23,7 +22,7 @@
 //     effect immediately.
 //  5. Every job with allocated nodes trains until second s+1.
 //
-// A policy with EveryEvent replaces step 1 by a decision if a job was submitted or completed in
+// Terms.EveryEvent replaces step 1 by a decision if a job was submitted or completed in
 // second s-1 and s-1 was not a regular decision time. Nothing changes between two events, so Run
 // moves from event to event. It counts work in whole nanoseconds on one node, which makes it
 // exactly equal to the loop.

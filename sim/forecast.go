@@ -43,6 +43,8 @@ type ForecastInput struct {
 	// Next returns the next submission, in order of time. nil means no submissions. A forecast stops
 	// after MaxSubmissions.
 	Next func() Submission
+	// EveryEvent adds decisions after submissions and completions. See Terms.
+	EveryEvent bool
 }
 
 // Submission is a queued job that is submitted At whole seconds after the snapshot. Work is its actual
@@ -68,10 +70,9 @@ const MaxSubmissions = 10_000
 func Forecast(
 	ctx context.Context, s *solver.Snapshot, ahead ForecastInput, policy Policy, frequency, until time.Duration, allocator Allocator,
 ) (Future, error) {
-	policy.Teams = len(s.Groups) > 0
 	sim := &simulation{
 		policy: policy, allocator: allocator, horizon: s.Horizon, nodes: s.TotalNodes, fillAt: never,
-		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, SizeLimits: s.SizeLimits, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions},
+		config:   Config{Nodes: s.TotalNodes, NodeTypes: s.NodeTypes, SizeLimits: s.SizeLimits, Frequency: frequency, Groups: s.Groups, MaxDecisions: MaxDecisions, Terms: Terms{Name: "forecast", EveryEvent: ahead.EveryEvent, GroupLimits: true}},
 		workload: Workload{Name: s.ID, Jobs: make([]WorkloadJob, len(s.Jobs))},
 		jobs:     make([]simulatedJob, len(s.Jobs)),
 		arriving: len(s.Jobs), discardsDecisions: true,

@@ -149,7 +149,7 @@ func TestIdealOfResult(t *testing.T) {
 	config := DefaultConfig(4)
 	config.NodeTypes = []solver.NodeType{{ID: "slow", Nodes: 1}, {ID: "fast", Nodes: 3}}
 	config.RestartTime = 60 * second
-	result, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job}}, policy(t, "total-time"), config, newAllocator())
+	result, err := policy(t, "total-time").run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job}}, config, newAllocator())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -270,15 +270,6 @@ func NodeTime(changes []NodesAt, before int, from, until time.Duration) time.Dur
 	return sum + time.Duration(nodes)*max(0, until-at)
 }
 
-// optionAllocations converts the options of the jobs of a snapshot into allocations.
-func optionAllocations(s *solver.Snapshot, options []solver.Option) []allocation {
-	allocations := make([]allocation, len(options))
-	for i, option := range options {
-		allocations[i] = allocation{int(option.Nodes), s.TypeOf(option)}
-	}
-	return allocations
-}
-
 // legalFor reports whether the allocation is a legal size of a job on its node type.
 func (h allocation) legalFor(job *solver.Job, types []solver.NodeType) bool {
 	at := slices.IndexFunc(types, func(t solver.NodeType) bool { return t.ID == h.nodeType })

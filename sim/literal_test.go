@@ -73,7 +73,7 @@ func (j *literalJob) speedOn(nodes int, config *Config) float64 {
 
 // literal is a simple implementation of the simulation that the package documentation describes: a loop
 // over seconds without any shortcut.
-func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocator) (results []JobResult, unplaced int) {
+func literal(t *rapid.T, w Workload, p namedPolicy, config Config, allocator Allocator) (results []JobResult, unplaced int) {
 	jobs := make([]literalJob, len(w.Jobs))
 	for i := range jobs {
 		jobs[i].WorkloadJob = w.Jobs[i]
@@ -87,9 +87,7 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		}
 		return list
 	}
-	if p.Rounds > 0 {
-		config.Frequency, config.Round = p.Rounds, p.Rounds
-	}
+	config.Terms = p.Terms
 	round := max(1, int(config.Round/time.Second))
 	apply := func(second int, s *solver.Snapshot, to []allocation) {
 		if config.Placer != nil {
@@ -152,25 +150,29 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 				snapshot.TotalNodes = change.Nodes
 			}
 		}
-		histories := make([]jobHistory, len(snapshot.Jobs))
+		states := make([]JobState, len(snapshot.Jobs))
 		for i, job := range active() {
-			histories[i].restarting = job.waits > 0
+			states[i].Job, states[i].Restarting = &job.WorkloadJob, job.waits > 0
 			for n, period := range job.timeline {
-				histories[i].maxNodes = max(histories[i].maxNodes, period.Nodes)
+				states[i].LargestNodes = max(states[i].LargestNodes, period.Nodes)
 				if period.Nodes > 0 && n > 0 {
-					histories[i].restarts++
+					states[i].Restarts++
 				}
 			}
 		}
-		var nodes []allocation
+		var decision solver.Decision
 		var err error
 		if fill {
-			nodes, err = fillIdle(t.Context(), allocator, snapshot)
+			decision, err = allocator.FillIdle(t.Context(), snapshot)
 		} else {
-			nodes, _, err = p.decide(t.Context(), &decisionInput{
-				snapshot: snapshot, allocator: allocator, histories: func() []jobHistory { return histories }, budget: config.DecisionBudget,
+			decision, err = p.Decide(t.Context(), Input{
+				Snapshot: snapshot, Allocator: allocator, Job: func(i int) JobState { return states[i] }, Config: &config,
 			})
 		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, err := allocationsOf(snapshot, decision)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,10 +220,10 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 		}
 		for i := range jobs {
 			if jobs[i].Submit == time.Duration(second)*time.Second {
-				if pools, is := p.Decider.(typePools); is {
+				if p.AssignType != nil {
 					spec := *jobs[i].job(jobs[i].ID)
 					spec.Speeds = jobs[i].speeds()
-					jobs[i].pin = pools.assign(literalSnapshot(active(), p, config, &estimator), spec)
+					jobs[i].pin = p.AssignType(literalSnapshot(active(), p, config, &estimator), spec)
 				}
 				jobs[i].submitted, happened, due = true, true, true
 				if before := jobs[i].History; before.Nodes > 0 || before.Trained > 0 {
@@ -268,14 +270,14 @@ func literal(t *rapid.T, w Workload, p Policy, config Config, allocator Allocato
 	return results, unplaced
 }
 
-func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta.Estimator) *solver.Snapshot {
+func literalSnapshot(jobs []*literalJob, p namedPolicy, config Config, estimator *eta.Estimator) *solver.Snapshot {
 	s := &solver.Snapshot{
 		TotalNodes: config.Nodes - config.Unavailable,
 		SizeLimits: config.SizeLimits,
 		NodeTypes:  config.NodeTypes,
 		Horizon:    solver.Horizon{Step: config.Frequency, Steps: config.Steps},
 	}
-	if p.Teams {
+	if p.GroupLimits {
 		s.Groups = config.Groups
 	}
 	for _, job := range jobs {
@@ -302,7 +304,7 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 			spec.CurrentNodeType = job.nodeType
 		}
 		spec.Speeds = job.speeds()
-		if only := cmp.Or(job.pin, map[bool]string{true: job.firstType}[p.KeepsType]); only != "" {
+		if only := cmp.Or(job.pin, map[bool]string{true: job.firstType}[p.KeepType]); only != "" {
 			spec.Speeds = slices.DeleteFunc(slices.Clone(spec.Speeds), func(s solver.TypeSpeed) bool { return s.NodeType != only })
 			if len(job.Phases) == 0 {
 				spec.Speeds = []solver.TypeSpeed{{NodeType: only}}
@@ -315,11 +317,8 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 			spec.ResizeDelay = config.ScalingDelay
 		}
 		spec.FreeResizes = spec.RestartTime == 0
-		for n := len(job.restarts) - 1; !isRule(p) && n >= 0 && n >= len(job.restarts)-3; n-- {
+		for n := len(job.restarts) - 1; !p.NoRestartBudget && n >= 0 && n >= len(job.restarts)-3; n-- {
 			spec.RecentRestarts = append(spec.RecentRestarts, time.Duration(job.trained-job.restarts[n])*time.Second)
-		}
-		if p.Name == "greedy-eta" {
-			spec.TrainingTime = spec.RemainingETA
 		}
 		if p.FixedSize {
 			for _, size := range spec.LegalSizes() {
@@ -328,34 +327,14 @@ func literalSnapshot(jobs []*literalJob, p Policy, config Config, estimator *eta
 				}
 			}
 		}
-		if p.UserLimits {
-			size := spec.LegalSizes()[0]
-			limit := cmp.Or(job.UserLimit, wholeSeconds(time.Duration(2*float64(job.Demand)/job.speed(size))))
-			spec.RemainingETA = max(1, scale(limit-min(limit, spec.TrainingTime), job.speed(size)))
-		}
 		s.Jobs = append(s.Jobs, spec)
 	}
 	return s
 }
 
-// isRule reports whether a policy is a Rule, which has no restart budget.
-func isRule(p Policy) bool {
-	_, is := p.Decider.(Rule)
-	return is
-}
-
-// policiesThat returns the policies for which a condition is true.
-func policiesThat(current func(Policy) bool) []Policy {
-	return slices.DeleteFunc(Policies(), func(p Policy) bool { return !current(p) })
-}
-
-// TestRunEqualsReference compares Run with the reference simulation on small workloads, under every
-// policy without an external solver.
+// TestRunEqualsReference compares Run with the reference simulation on small workloads, under policies of all kinds.
 func TestRunEqualsReference(t *testing.T) {
-	policies := policiesThat(func(p Policy) bool {
-		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
-	})
-	typed := typedPolicies()
+	policies, typed := policies(), typedPolicies(t)
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(policies).Draw(t, "policy")
@@ -386,7 +365,7 @@ func TestRunEqualsReference(t *testing.T) {
 		if rapid.Bool().Draw(t, "decides in rounds") {
 			config.Round = time.Duration(rapid.IntRange(1, 40).Draw(t, "round")) * time.Second
 		}
-		got, err := Run(t.Context(), w, p, config, allocator)
+		got, err := p.run(t.Context(), w, config, allocator)
 		if errors.Is(err, ErrStalled) {
 			return // The reference loop would not end either.
 		}
@@ -400,13 +379,16 @@ func TestRunEqualsReference(t *testing.T) {
 	})
 }
 
-// typedPolicies returns the policies for node types that the reference simulation supports, and arbitrary rules.
-func typedPolicies() []Policy {
-	known := policiesThat(func(p Policy) bool {
-		return p.knowsTypes() && !p.Partitioned && p.Name != "total-time-weights" && !p.OverTime
-	})
-	return append(known, Policy{Name: "arbitrary", EveryEvent: true, NeedsTypes: true, KeepsType: true, Decider: typeRule(arbitrary)},
-		Policy{Name: "arbitrary, free to move", NeedsTypes: true, EveryEvent: true, Decider: typeRule(arbitrary)})
+// typedPolicies returns policies of all kinds in pools with node types.
+func typedPolicies(t rapid.TB) []namedPolicy {
+	totalTime := policy(t, "total-time").Policy
+	return []namedPolicy{
+		policy(t, "total-time"), policy(t, "total-time-waiting"), policy(t, "total-time-steady"),
+		{Terms{Name: "arbitrary", EveryEvent: true, KeepType: true}, arbitrary{}},
+		{Terms{Name: "arbitrary, free to move", EveryEvent: true}, arbitrary{}},
+		{Terms{Name: "total-time, kept", EveryEvent: true, KeepType: true}, totalTime},
+		{Terms{Name: "total-time, assigned", EveryEvent: true, AssignType: shortestQueue}, totalTime},
+	}
 }
 
 // limitTypes adds random limits on the node types "fast" and "slow" to groups.
@@ -453,26 +435,50 @@ func randomTypes(t *rapid.T, w *Workload, config *Config) {
 	}
 }
 
-// arbitrary is a rule that gives pseudo-random nodes, which depend on the time.
-func arbitrary(_ context.Context, s *solver.Snapshot, histories []jobHistory) ([]allocation, Decision, error) {
+// shortestQueue returns the node type that the job can use with the fewest jobs, as AssignType does.
+func shortestQueue(s *solver.Snapshot, job solver.Job) string {
+	best, fewest := "", 0
+	for n := range s.NodeTypes {
+		id, jobs := s.NodeTypes[n].ID, 0
+		for i := range s.Jobs {
+			if s.Jobs[i].Speeds[0].NodeType == id {
+				jobs++
+			}
+		}
+		if there, _, runs := job.ForType(&s.NodeTypes[n]); runs && there.LegalSizes()[0] <= s.NodeTypes[n].Nodes && (best == "" || jobs < fewest) {
+			best, fewest = id, jobs
+		}
+	}
+	return best
+}
+
+// arbitrary is a policy that gives pseudo-random nodes, which depend on the time and the states of the jobs.
+type arbitrary struct{}
+
+func (arbitrary) Decide(_ context.Context, in Input) (solver.Decision, error) {
+	s := in.Snapshot
 	hash := fnv.New64a()
-	fmt.Fprint(hash, s.Jobs[0].WaitingTime, len(s.Jobs), histories)
+	fmt.Fprint(hash, s.Jobs[0].WaitingTime, len(s.Jobs))
+	for i := range s.Jobs {
+		state := in.Job(i)
+		fmt.Fprint(hash, state.Restarts, state.LargestNodes, state.Restarting)
+	}
 	random := rand.New(rand.NewPCG(hash.Sum64(), 1))
 	left := map[string]int{}
 	for _, nodeType := range s.NodeTypes {
 		left[nodeType.ID] = nodeType.Nodes
 	}
-	allocations := make([]allocation, len(s.Jobs))
+	decision := solver.Decision{Allocations: make([]solver.Allocation, len(s.Jobs))}
 	for i := range s.Jobs {
 		for option := range optionsOf(s.Jobs[i], s.NodeTypes) {
 			if option.nodes <= left[option.nodeType] && random.IntN(2) == 0 {
 				left[option.nodeType] -= option.nodes
-				allocations[i] = option
+				decision.Allocations[i] = solver.Allocation{Nodes: option.nodes, NodeType: option.nodeType}
 				break
 			}
 		}
 	}
-	return allocations, Decision{}, nil
+	return decision, nil
 }
 
 // randomContinuation lets a workload start from the state of a cluster, with a pool that changes.
@@ -518,16 +524,13 @@ func like(job *WorkloadJob) *solver.Job { return job.job(job.ID) }
 // TestCourse checks that a job with the nodes of a recorded course does the same work and completes at
 // the same time.
 func TestCourse(t *testing.T) {
-	p, err := FindPolicy("total-time")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := policy(t, "total-time")
 	allocator := newAllocator()
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{Nodes: 8, Steps: 2, Frequency: 45 * time.Second}
 		w := randomWorkload(t)
 		randomContinuation(t, &w, &config)
-		result, err := Run(t.Context(), w, p, config, allocator)
+		result, err := p.run(t.Context(), w, config, allocator)
 		if errors.Is(err, ErrStalled) {
 			return
 		}

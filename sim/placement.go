@@ -141,18 +141,9 @@ func (j *simulatedJob) changeMachines(now time.Duration) {
 	}
 }
 
-// checkMachines returns an error if the policy does not support the size limits, or if the machines have
-// no place for a job alone.
-func (w *Workload) checkMachines(policy *Policy, config *Config) error {
-	progress := policy.Options().Objective == solver.ObjectiveProgress
-	switch {
-	case !config.onMachines() || policy.Name == RecordedPolicy:
-		return nil
-	case policy.Partitioned:
-		return fmt.Errorf("the policy %s does not support machines", policy.Name)
-	case len(config.SizeLimits) > 0 && progress:
-		return fmt.Errorf("the policy %s does not support size limits", policy.Name)
-	case config.Placer == nil:
+// checkMachines returns an error if the machines have no place for a job alone.
+func (w *Workload) checkMachines(config *Config) error {
+	if config.Placer == nil {
 		return nil
 	}
 	placeable := make(map[allocation]error)
@@ -168,11 +159,11 @@ func (w *Workload) checkMachines(policy *Policy, config *Config) error {
 		switch {
 		case len(config.NodeTypes) > 0:
 			smallest = job.smallestOnTypes(config.NodeTypes)
-		case policy.FixedSize:
+		case config.FixedSize:
 			smallest[0].nodes = job.atMost(min(job.RequestedNodes, config.available()))
 		}
 		if !slices.ContainsFunc(smallest, func(to allocation) bool { return place(to) == nil }) {
-			return fmt.Errorf("job %q of %s has at least %d nodes under the policy %s: %w", job.ID, w.Name, smallest[0].nodes, policy.Name, place(smallest[0]))
+			return fmt.Errorf("job %q of %s has at least %d nodes under the policy %s: %w", job.ID, w.Name, smallest[0].nodes, config.Name, place(smallest[0]))
 		}
 	}
 	return nil

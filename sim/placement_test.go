@@ -305,11 +305,10 @@ func randomRack(random *rand.Rand, config *Config) rack {
 // TestPlacementEqualsReference compares runs on machines with the reference simulation, in which the
 // conditions of the theorem decide whether a decision has a placement.
 func TestPlacementEqualsReference(t *testing.T) {
-	policies := policiesThat(func(p Policy) bool {
-		return p.Name != "optimal-cbc" && p.Name != "optimal-highs" && !p.Partitioned && p.Name != RecordedPolicy && p.Name != "total-time-weights" && !p.OverTime && !p.NeedsTypes
-	})
-	limitable := slices.DeleteFunc(slices.Clone(policies), func(p Policy) bool {
-		return !isRule(p) && p.Options().Objective != solver.ObjectiveTotalTime
+	policies := policies()
+	limitable := slices.DeleteFunc(slices.Clone(policies), func(p namedPolicy) bool {
+		request, is := p.Policy.(Request)
+		return is && request.Options.Objective != solver.ObjectiveTotalTime
 	})
 	allocator := newAllocator()
 	ran, reduced, moved := 0, 0, 0
@@ -329,7 +328,7 @@ func TestPlacementEqualsReference(t *testing.T) {
 			p = rapid.SampledFrom(limitable).Draw(t, "policy with size limits")
 		}
 		if onTypes {
-			p = rapid.SampledFrom(typedPolicies()).Draw(t, "typed policy")
+			p = rapid.SampledFrom(typedPolicies(t)).Draw(t, "typed policy")
 		}
 		switch r := config.Placer.(type) {
 		case rack:
@@ -341,13 +340,13 @@ func TestPlacementEqualsReference(t *testing.T) {
 				config.SizeLimits = append(r["fast"].limits(t, "fast"), r["slow"].limits(t, "slow")...)
 			}
 		}
-		if !limited || rapid.Bool().Draw(t, "with teams") || p.NeedsTeams {
+		if !limited || rapid.Bool().Draw(t, "with teams") {
 			config.Groups = randomTeams(t, w.Jobs)
 			if onTypes {
 				limitTypes(t, config.Groups)
 			}
 		}
-		got, err := Run(t.Context(), w, p, config, allocator)
+		got, err := p.run(t.Context(), w, config, allocator)
 		var none *NoPlaceError
 		if errors.Is(err, ErrStalled) || errors.As(err, &none) {
 			return // The reference loop would not end either, or a job of a fixed size has no place.
@@ -362,7 +361,7 @@ func TestPlacementEqualsReference(t *testing.T) {
 		if *got.Unplaced != unplaced {
 			t.Errorf("%s: %d decisions have no placement; want %d", p.Name, *got.Unplaced, unplaced)
 		}
-		_, requests := p.Decider.(Request)
+		_, requests := p.Policy.(Request)
 		if limited && !config.NeverMove && unplaced > 0 && requests {
 			t.Errorf("%s: %d decisions within %v have no placement", p.Name, unplaced, config.SizeLimits)
 		}
@@ -386,17 +385,19 @@ func fourUnits(stay bool) Config {
 	}
 }
 
+// fixedJob returns a job of one size.
+func fixedJob(id string, submit, work time.Duration, nodes int) WorkloadJob {
+	j := job(id, submit, work)
+	j.RequestedNodes, j.Shape = nodes, Shape{AllowedNodes: []int{nodes}, Speeds: []float64{1}}
+	return j
+}
+
 // TestMoveRestarts has two jobs of 2 nodes on two machines, after which a job of 4 arrives.
 func TestMoveRestarts(t *testing.T) {
-	fixed := func(id string, submit, work time.Duration, nodes int) WorkloadJob {
-		j := job(id, submit, work)
-		j.RequestedNodes, j.Shape = nodes, Shape{AllowedNodes: []int{nodes}, Speeds: []float64{1}}
-		return j
-	}
 	// "short" leaves machine a with 2 units, so that "left" and "right" are on different machines.
 	jobs := []WorkloadJob{
-		fixed("left", 0, 600*time.Second, 2), fixed("short", 0, 50*time.Second, 2), fixed("right", 0, 600*time.Second, 2),
-		fixed("large", 100*time.Second, 60*time.Second, 4),
+		fixedJob("left", 0, 600*time.Second, 2), fixedJob("short", 0, 50*time.Second, 2), fixedJob("right", 0, 600*time.Second, 2),
+		fixedJob("large", 100*time.Second, 60*time.Second, 4),
 	}
 	for _, test := range []struct {
 		stay             bool
@@ -442,7 +443,7 @@ func TestTeamsOnTypesWithinSizeLimits(t *testing.T) {
 		member("x", "x1", 2, 600*time.Second), member("x", "x2", 2, 800*time.Second), member("x", "x3", 2, 1000*time.Second),
 		member("y", "y1", 4, 4800*time.Second), member("y", "y2", 4, 9600*time.Second), member("y", "y3", 1, 9000*time.Second),
 	}}
-	result, err := Run(t.Context(), w, policy(t, "total-time-waiting"), config, newAllocator())
+	result, err := policy(t, "total-time-waiting").run(t.Context(), w, config, newAllocator())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +472,6 @@ func TestCheckMachines(t *testing.T) {
 	small := job("small", 0, time.Minute)
 	halves := fourUnits(false)
 	halves.Placer = rack{nodes: []placement.Node{{ID: "a", Units: 4, Free: 4}, {ID: "b", Units: 4, Free: 3}, {ID: "c", Units: 4, Free: 1}}, sizes: []int{1, 8}}
-	limited := Config{Nodes: 8, Steps: 1, Frequency: time.Hour, SizeLimits: []solver.SizeLimit{{Size: 4, Nodes: 4}}}
 	member := small
 	member.Group = "a"
 	typed := fourUnits(false)
@@ -490,15 +490,13 @@ func TestCheckMachines(t *testing.T) {
 		want   string
 	}{
 		{"total-time", halves, large, `job "large" of test has at least 8 nodes under the policy total-time: the machines have no place for all jobs of at least 8 nodes`},
-		{"optimal", limited, small, "the policy optimal does not support size limits"},
 		{"total-time", unknown, member, `group "a" has a limit for "b"; must be one of the node types of the cluster`},
 		{"total-time", tight, member, `job "small" of test has no size that fits a node type within the limits of a`},
-		{PartitionsPolicy, fourUnits(false), small, "static-partitions"},
 		{"total-time", typed, small, "node_types: are 1 types of 8 nodes; must be at most 8 types of all 6 nodes"},
 		{"total-time", resized, small, "resized: is set together with machines; must be empty"},
 		{"total-time", lost, small, "unavailable: is 8; must be at least 0 and less than the nodes"},
 	} {
-		_, err := Run(context.Background(), Workload{Name: "test", Jobs: []WorkloadJob{test.job}}, policy(t, test.policy), test.config, newAllocator())
+		_, err := policy(t, test.policy).run(context.Background(), Workload{Name: "test", Jobs: []WorkloadJob{test.job}}, test.config, newAllocator())
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the error is %v; want %q", test.policy, err, test.want)
 		}
@@ -514,8 +512,8 @@ func TestForecastWithSizeLimits(t *testing.T) {
 		s.Jobs = append(s.Jobs, j)
 	}
 	last := func() time.Duration {
-		work := ForecastInput{Work: []time.Duration{time.Hour, time.Hour}}
-		future, err := Forecast(t.Context(), s, work, policy(t, "total-time"), time.Minute, 24*time.Hour, newAllocator())
+		work := ForecastInput{Work: []time.Duration{time.Hour, time.Hour}, EveryEvent: true}
+		future, err := Forecast(t.Context(), s, work, policy(t, "total-time").Policy, time.Minute, 24*time.Hour, newAllocator())
 		if err != nil || future.Jobs[0].End == nil || future.Jobs[1].End == nil {
 			t.Fatalf("the future is %+v, %v", future, err)
 		}

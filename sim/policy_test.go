@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,24 +12,6 @@ import (
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-func TestRankByETA(t *testing.T) {
-	trained := func(name string) []time.Duration {
-		var times []time.Duration
-		config := DefaultConfig(1)
-		config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
-			times = append(times, s.Jobs[0].TrainingTime)
-		}
-		run(t, policy(t, name), config, job("a", 0, 400*second))
-		return times
-	}
-	if diff := cmp.Diff([]time.Duration{0, 300 * second}, trained("greedy")); diff != "" {
-		t.Errorf("training times of greedy (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]time.Duration{400 * second, 100 * second}, trained("greedy-eta")); diff != "" {
-		t.Errorf("training times of greedy-eta (-want +got):\n%s", diff)
-	}
-}
-
 // TestSnapshotTimes checks the training and waiting times of a job that is paused and resumed.
 func TestSnapshotTimes(t *testing.T) {
 	config := DefaultConfig(1)
@@ -39,7 +20,7 @@ func TestSnapshotTimes(t *testing.T) {
 	var got []times
 	// Job b is submitted at 100 s. Job a has the node at 101 s, 300 s and 900 s. Job b has it at 600 s and
 	// from 1200 s on.
-	p := Policy{Name: "given", EveryEvent: true, Decider: Rule(func(s *solver.Snapshot) []solver.Option {
+	p := namedPolicy{Terms{Name: "given", EveryEvent: true, NoRestartBudget: true}, Rule(func(s *solver.Snapshot) []solver.Option {
 		options := make([]solver.Option, len(s.Jobs))
 		if len(s.Jobs) == 1 {
 			return solver.Nodes(1)
@@ -67,18 +48,18 @@ func TestOptions(t *testing.T) {
 	for name, want := range map[string]solver.Options{
 		"optimal":            {Backend: solver.BackendExact, Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO},
 		"optimal-preemptive": {Backend: solver.BackendExact, Objective: solver.ObjectiveProgress, Admission: solver.AdmissionPreemptive},
-		"total-time":         totalTime(solver.AdmissionStartFirst),
-		"total-time-waiting": totalTime(solver.AdmissionOptimized),
+		"total-time":         {Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst},
+		"total-time-waiting": {Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionOptimized},
 		"total-time-steady": {
 			Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionFIFO,
-			TotalTime: solver.TotalTimeOptions{ResizePrice: new(15 * second), Cadence: new(300 * second)},
+			TotalTime: solver.TotalTimeOptions{Cadence: new(300 * second)},
 		},
 	} {
 		var got solver.Options
 		config := DefaultConfig(4)
 		config.DecisionBudget = 2 * second
 		w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Minute)}}
-		if _, err := Run(t.Context(), w, policy(t, name), config, optionsSpy{newAllocator(), &got}); err != nil {
+		if _, err := policy(t, name).run(t.Context(), w, config, optionsSpy{newAllocator(), &got}); err != nil {
 			t.Fatal(err)
 		}
 		want.TimeBudget, want.NoBound = 2*second, true
@@ -111,10 +92,10 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestRuleHasNoRestartBudget checks that max-min and other rules are not restricted by restarts.
-func TestRuleHasNoRestartBudget(t *testing.T) {
+// TestNoRestartBudget checks that snapshots without restart budgets have no restarts.
+func TestNoRestartBudget(t *testing.T) {
 	resizes := 0
-	alternate := Policy{Name: "alternate", Decider: Rule(func(s *solver.Snapshot) []solver.Option {
+	alternate := namedPolicy{Terms{Name: "alternate", NoRestartBudget: true}, Rule(func(s *solver.Snapshot) []solver.Option {
 		if s.Jobs[0].RecentRestarts != nil {
 			t.Errorf("after %d resizes, the restarts are %v", resizes, s.Jobs[0].RecentRestarts)
 		}
@@ -138,19 +119,6 @@ type optionsSpy struct {
 func (s optionsSpy) Allocate(ctx context.Context, snapshot *solver.Snapshot, o solver.Options) (solver.Decision, error) {
 	*s.got = o
 	return s.realAllocator.Allocate(ctx, snapshot, o)
-}
-
-// TestOptimizes checks which policies are rules without optimization.
-func TestOptimizes(t *testing.T) {
-	t.Parallel()
-	for _, p := range Policies() {
-		rule := slices.Contains([]string{
-			"greedy", "greedy-eta", "recorded", "fifo", "fifo-backfill", "fifo-partitions", "srpt", "max-min", "hesrpt", "hesrpt-event", "borrowing", "borrowing-waiting",
-		}, p.Name)
-		if p.Optimizes() == rule {
-			t.Errorf("%s: Optimizes is %v; TestOptimizes lists the policies without optimization", p.Name, p.Optimizes())
-		}
-	}
 }
 
 // TestDecisionsAreChecked runs allocators that exceed a node type, or a limit of a group.
@@ -180,7 +148,7 @@ func TestDecisionsAreChecked(t *testing.T) {
 			}
 			return d, nil
 		})
-		_, err := Run(t.Context(), w, policy(t, "total-time"), config, decide)
+		_, err := policy(t, "total-time").run(t.Context(), w, config, decide)
 		if text := fmt.Sprint(err); !strings.Contains(text, want) || (err == nil) != (want == "") {
 			t.Errorf("%v: the error is %v; want %q", to, err, want)
 		}

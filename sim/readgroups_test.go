@@ -92,7 +92,7 @@ func FuzzReadGroups(f *testing.F) {
 				t.Errorf("group %q is more than 4 levels deep", id)
 			}
 		}
-		if len(teamsOf(groups)) == 0 {
+		if len(Teams(groups)) == 0 {
 			t.Error("no group is a team")
 		}
 	})

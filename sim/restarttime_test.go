@@ -22,7 +22,7 @@ func TestRestartTimeColumn(t *testing.T) {
 	} {
 		full := DefaultConfig(1)
 		full.RestartTime, full.ScalingDelay = config.RestartTime, config.ScalingDelay
-		result, err := Run(t.Context(), NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8}), policy(t, "fifo"), full, newAllocator())
+		result, err := policy(t, "fifo").run(t.Context(), NewWorkload("w", trace, WorkloadOptions{GPUsPerNode: 8}), full, newAllocator())
 		if err != nil {
 			t.Fatal(err)
 		}

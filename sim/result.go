@@ -109,13 +109,13 @@ type Decision struct {
 
 func (s *simulation) result() *Result {
 	r := &Result{
-		Workload: s.workload.Name, Policy: s.policy.Name, Nodes: s.config.Nodes, Groups: s.config.Groups,
+		Workload: s.workload.Name, Policy: s.config.Name, Nodes: s.config.Nodes, Groups: s.config.Groups,
 		NodeTypes: s.config.NodeTypes, Jobs: make([]JobResult, len(s.jobs)), Decisions: s.decisions,
 	}
 	for i := range s.jobs {
 		job := &s.jobs[i]
 		r.Jobs[i] = JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&s.config),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(),
 			Submit: job.Submit, Start: job.start, End: job.end, Unserved: job.end - job.Submit - job.trained,
 			Resizes: job.resizes, Moves: job.moves, PlacementMoves: job.placementMoves, Nodes: job.timeline, Outcome: job.outcome(),
 		}
@@ -123,8 +123,16 @@ func (s *simulation) result() *Result {
 	if s.config.Placer != nil {
 		r.Unplaced = &s.unplaced
 	}
-	r.Utilization = r.meanUtilization(r.Nodes, func(NodesAt) bool { return true })
 	return r
+}
+
+// SetReferences sets Alone and Ideal of all jobs, and Utilization. Run calls it. Another caller sets its own results.
+func (r *Result) SetReferences(w *Workload, config *Config) {
+	for i := range r.Jobs {
+		r.Jobs[i].Alone = w.Jobs[i].alone(config)
+	}
+	r.setIdeal(w, config)
+	r.Utilization = r.MeanUtilization(r.Nodes, func(NodesAt) bool { return true })
 }
 
 // Present returns the time in which at least one job was submitted and not complete.
@@ -143,9 +151,9 @@ func (r *Result) Present() time.Duration {
 	return sum
 }
 
-// meanUtilization returns the mean share of nodes that jobs occupy while jobs are present. It includes the
+// MeanUtilization returns the mean share of nodes that jobs occupy while jobs are present. It includes the
 // allocations for which counts returns true. It is NaN if no job is ever present.
-func (r *Result) meanUtilization(nodes int, counts func(NodesAt) bool) float64 {
+func (r *Result) MeanUtilization(nodes int, counts func(NodesAt) bool) float64 {
 	sum := time.Duration(0)
 	for i := range r.Jobs {
 		changes := slices.Clone(r.Jobs[i].Nodes)
@@ -165,63 +173,43 @@ func (r *Result) IdleNodeHours() float64 {
 	return (1 - r.Utilization) * float64(r.Nodes) * r.Present().Hours()
 }
 
-// poolTooSmall reports whether the recorded schedule does not fit the pool.
-func (r *Result) poolTooSmall() bool { return r.Policy == RecordedPolicy && r.PeakNodes() > r.Nodes }
-
-// TypeSummary contains the measures of a node type in a run, as written to summary.json.
-type TypeSummary struct {
-	ID    string `json:"id"`
-	Nodes int    `json:"nodes"`
-	// Utilization is the mean share of the nodes that jobs occupy while jobs are present, and IdleNodes the
-	// mean number of idle nodes.
-	Utilization Share `json:"utilization"`
-	IdleNodes   Share `json:"idle_nodes"`
-	// Price is the mean value of one additional node until the last submission, in job-seconds saved per second.
-	// It is null if decisions have no node prices.
-	Price Share `json:"price"`
-}
-
-// JobHoursPerDay returns the job hours that one additional node saves per day at its price.
-func (t *TypeSummary) JobHoursPerDay() float64 { return 24 * float64(t.Price) }
-
-func (r *Result) typeSummaries() []TypeSummary {
-	var types []TypeSummary
-	for n, t := range r.NodeTypes {
-		utilization := r.meanUtilization(t.Nodes, func(period NodesAt) bool { return period.NodeType == t.ID })
-		types = append(types, TypeSummary{
-			ID: t.ID, Nodes: t.Nodes, Utilization: Share(utilization), IdleNodes: Share((1 - utilization) * float64(t.Nodes)), Price: Share(r.meanPrice(n)),
-		})
-	}
-	return types
-}
-
-// meanPrice returns the mean price of a type over the time from the first decision to the last
-// submission. A price applies until the next decision. The result is NaN if no decision has a price.
-func (r *Result) meanPrice(n int) float64 {
-	sum, span := 0.0, 0.0
-	for i := range r.Decisions {
-		until := r.Jobs[len(r.Jobs)-1].Submit
-		if i+1 < len(r.Decisions) {
-			until = min(until, r.Decisions[i+1].At)
-		}
-		if prices := r.Decisions[i].Prices; n < len(prices) && until > r.Decisions[i].At {
-			seconds := (until - r.Decisions[i].At).Seconds()
-			sum, span = sum+seconds*prices[n], span+seconds
+// PeakNodes returns the largest number of nodes that jobs occupied at the same time.
+func (r *Result) PeakNodes() int {
+	var changes []NodesAt // Nodes is the difference from the previous number.
+	for i := range r.Jobs {
+		before := 0
+		for _, period := range r.Jobs[i].Nodes {
+			changes = append(changes, NodesAt{At: period.At, Nodes: period.Nodes - before})
+			before = period.Nodes
 		}
 	}
-	return sum / span
+	// Nodes that are released in a second are available in the same second.
+	slices.SortFunc(changes, func(a, b NodesAt) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Nodes, b.Nodes)) })
+	peak, occupied := 0, 0
+	for _, change := range changes {
+		occupied += change.Nodes
+		peak = max(peak, occupied)
+	}
+	return peak
 }
 
-// recordedResult returns the recorded schedule, regardless of the pool and the restart time.
-func recordedResult(workload Workload, policy Policy, config Config) *Result {
+// PoolTooSmall reports whether the jobs occupied more nodes than the pool has, as in a recorded schedule.
+func (r *Result) PoolTooSmall() bool { return r.PeakNodes() > r.Nodes }
+
+// Recorded returns the recorded schedule of a workload, regardless of the pool and the restart time. It returns an error
+// if CheckRecorded does.
+func Recorded(workload Workload, config Config) (*Result, error) {
+	if err := workload.CheckRecorded(&config); err != nil {
+		return nil, err
+	}
 	r := &Result{
-		Workload: workload.Name, Policy: policy.Name, Nodes: config.Nodes, Groups: config.Groups, NodeTypes: config.NodeTypes,
-		Utilization: math.NaN(), Jobs: make([]JobResult, len(workload.Jobs)),
+		Workload: workload.Name, Policy: config.Name, Nodes: config.Nodes, Groups: config.Groups, NodeTypes: config.NodeTypes,
+		Jobs: make([]JobResult, len(workload.Jobs)),
 	}
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
 		result := JobResult{
-			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(), Alone: job.alone(&config),
+			ID: job.ID, Group: job.Group, Weight: job.weight(), MinSize: job.minSize(),
 			Submit: job.Submit, Start: job.Recorded[0].At, End: job.Recorded[len(job.Recorded)-1].At,
 			Nodes: job.Recorded, Resizes: len(job.Recorded) - 2, Outcome: OutcomeCompleted,
 		}
@@ -234,8 +222,8 @@ func recordedResult(workload Workload, policy Policy, config Config) *Result {
 		result.Moves = max(0, len(result.NodeTypes())-1)
 		r.Jobs[i] = result
 	}
-	if !r.poolTooSmall() {
-		r.Utilization = r.meanUtilization(r.Nodes, func(NodesAt) bool { return true })
+	if r.SetReferences(&workload, &config); r.PoolTooSmall() {
+		r.Utilization = math.NaN()
 	}
-	return r
+	return r, nil
 }

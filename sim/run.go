@@ -1,69 +1,33 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/elastalloc/elastalloc/client/eta"
-	"github.com/elastalloc/elastalloc/client/teams"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
 // Run simulates a workload under a policy until all jobs are finished. It calls the allocator from
 // one goroutine. Apart from solve times, the result is deterministic as long as no decision exceeds
-// its time budget. Run returns a *solver.InvalidError for an invalid config, and ErrStalled or
-// ErrTooManyDecisions if the run cannot finish.
+// its time budget. Run returns a *solver.InvalidError for an invalid config, the error of Workload.Check if a job does
+// not fit the pool, and ErrStalled or ErrTooManyDecisions if the run cannot finish.
 func Run(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
-	if bad := config.Validate(); len(bad) > 0 {
-		return nil, &solver.InvalidError{Violations: bad}
-	}
-	if err := workload.CheckPolicy(&policy, &config); err != nil {
+	if err := workload.Check(&config); err != nil {
 		return nil, err
-	}
-	if policy.Rounds > 0 {
-		config.Frequency, config.Round = policy.Rounds, policy.Rounds
-	}
-	end := func() error { return nil }
-	if session, is := policy.Decider.(Session); is {
-		var err error
-		if allocator, end, err = session.Open(); err != nil {
-			return nil, fmt.Errorf("%s: %w", policy.Name, err)
-		}
-	}
-	result, err := runPolicy(ctx, workload, policy, config, allocator)
-	if err := cmp.Or(err, end()); err != nil {
-		return nil, err
-	}
-	result.setIdeal(&workload, &config)
-	return result, nil
-}
-
-func runPolicy(ctx context.Context, workload Workload, policy Policy, config Config, allocator Allocator) (*Result, error) {
-	switch {
-	case policy.Name == RecordedPolicy:
-		return recordedResult(workload, policy, config), nil
-	case policy.Partitioned:
-		return runPartitions(ctx, workload, policy, config, allocator)
 	}
 	s := newSimulation(workload, policy, config, allocator)
-	if policy.OverTime {
-		usage, err := newUsage(&config)
-		if err != nil {
-			return nil, err
-		}
-		s.usage = usage
-	}
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
-	return s.result(), nil
+	result := s.result()
+	result.SetReferences(&workload, &config)
+	return result, nil
 }
 
 // simulation is the state of a run.
@@ -92,8 +56,6 @@ type simulation struct {
 	stalledSince time.Duration
 	// estimator estimates remaining work from the completed jobs.
 	estimator eta.Estimator
-	// usage is the node time of the teams, nil for a policy without OverTime.
-	usage *teams.Usage
 }
 
 // never is later than all events.
@@ -119,7 +81,7 @@ func (s *simulation) run(ctx context.Context) error {
 		}
 		if err := s.step(ctx); err != nil {
 			return fmt.Errorf("%s under %s on %d nodes, second %d: %w",
-				s.workload.Name, s.policy.Name, s.config.Nodes, s.now/time.Second, err)
+				s.workload.Name, s.config.Name, s.config.Nodes, s.now/time.Second, err)
 		}
 	}
 	return nil
@@ -198,7 +160,7 @@ func (s *simulation) endJobs() bool {
 	}
 	completed := len(kept) < len(s.active)
 	s.active = kept
-	s.observeUsage()
+	s.watch()
 	return completed
 }
 
@@ -206,8 +168,8 @@ func (s *simulation) endJobs() bool {
 func (s *simulation) submitJobs() bool {
 	before := s.arriving
 	for s.arriving < len(s.jobs) && s.jobs[s.arriving].Submit == s.now {
-		if pools, is := s.policy.Decider.(typePools); is {
-			s.jobs[s.arriving].pin = pools.assign(s.snapshot(), s.jobs[s.arriving].spec)
+		if s.config.AssignType != nil {
+			s.jobs[s.arriving].pin = s.config.AssignType(s.snapshot(), s.jobs[s.arriving].spec)
 		}
 		s.active = append(s.active, s.arriving)
 		s.jobs[s.arriving].arrive(s.now)
@@ -217,10 +179,10 @@ func (s *simulation) submitJobs() bool {
 	return s.arriving > before
 }
 
-// regularTime starts queued jobs on idle nodes. For a policy with EveryEvent, it makes a decision
+// regularTime starts queued jobs on idle nodes. With EveryEvent, it makes a decision
 // instead.
 func (s *simulation) regularTime(ctx context.Context) error {
-	if s.policy.EveryEvent {
+	if s.config.EveryEvent {
 		if len(s.active) == 0 {
 			return nil
 		}
@@ -235,21 +197,21 @@ func (s *simulation) regularTime(ctx context.Context) error {
 		return nil // The rule would change nothing.
 	}
 	snapshot := s.snapshot()
-	allocations, err := fillIdle(ctx, s.allocator, snapshot)
+	decision, err := s.allocator.FillIdle(ctx, snapshot)
 	if err != nil {
 		return err
 	}
-	return s.apply(snapshot, allocations)
+	return s.apply(snapshot, decision)
 }
 
 // decide makes a regular decision. One second later, queued jobs start on nodes that are still idle.
-// A policy with EveryEvent does not need this, since its decision includes the events of this second.
+// With EveryEvent, this is not needed, since its decision includes the events of this second.
 func (s *simulation) decide(ctx context.Context) error {
 	if err := s.rebalance(ctx); err != nil {
 		return err
 	}
 	s.fillAt = s.nextRound()
-	if s.policy.EveryEvent {
+	if s.config.EveryEvent {
 		s.fillAt = never
 	}
 	if stalled := s.now - s.stalledSince; s.arriving == len(s.jobs) && (stalled-1)/s.config.Frequency >= maxStalledDecisions {
@@ -304,33 +266,43 @@ func (s *simulation) rebalance(ctx context.Context) error {
 		return fmt.Errorf("%w: more than %d, one every %v", ErrTooManyDecisions, limit, s.config.Frequency)
 	}
 	snapshot := s.snapshot()
-	allocations, decision, err := s.policy.decide(ctx, &decisionInput{
-		snapshot: snapshot, allocator: s.allocator, histories: s.histories, budget: s.config.DecisionBudget, observe: s.config.Observe,
-	})
+	s.watch()
+	decision, err := s.policy.Decide(ctx, Input{Snapshot: snapshot, Allocator: s.allocator, Config: &s.config, Job: s.jobState})
 	if err != nil {
 		return err
 	}
-	decision.At = s.now
 	if s.decisionCount++; !s.discardsDecisions {
-		s.decisions = append(s.decisions, decision)
+		report := &decision.Report
+		s.decisions = append(s.decisions, Decision{
+			At: s.now, Jobs: len(snapshot.Jobs), SolveTime: report.SolveTime, Reason: report.Reason, Prices: report.NodePrices,
+		})
 	}
-	return s.apply(snapshot, allocations)
+	return s.apply(snapshot, decision)
 }
 
-// histories returns the histories of the active jobs.
-func (s *simulation) histories() []jobHistory {
-	list := make([]jobHistory, len(s.active))
-	for n, i := range s.active {
-		job := &s.jobs[i]
-		list[n].restarting = job.growsAt != never
-		for k, period := range job.timeline {
-			list[n].maxNodes = max(list[n].maxNodes, period.Nodes)
-			if k > 0 && period.Nodes > 0 {
-				list[n].restarts++
-			}
+// jobState returns the state of the n-th active job.
+func (s *simulation) jobState(n int) JobState {
+	job := &s.jobs[s.active[n]]
+	state := JobState{Job: job.WorkloadJob, Restarting: job.growsAt != never}
+	for k, period := range job.timeline {
+		state.LargestNodes = max(state.LargestNodes, period.Nodes)
+		if k > 0 && period.Nodes > 0 {
+			state.Restarts++
 		}
 	}
-	return list
+	return state
+}
+
+// watch calls Config.Watch.
+func (s *simulation) watch() {
+	if s.config.Watch == nil {
+		return
+	}
+	nodes := make(map[string]int)
+	for _, i := range s.active {
+		nodes[s.jobs[i].Group] += s.jobs[i].nodes
+	}
+	s.config.Watch(s.now, nodes)
 }
 
 // snapshot returns the snapshot of the active jobs.
@@ -343,8 +315,7 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		Horizon:    s.horizon,
 		Jobs:       make([]solver.Job, len(s.active)),
 	}
-	_, isRule := s.policy.Decider.(Rule)
-	if s.policy.Teams {
+	if s.config.GroupLimits {
 		snapshot.Groups = s.config.Groups
 	}
 	for n, i := range s.active {
@@ -362,26 +333,17 @@ func (s *simulation) snapshot() *solver.Snapshot {
 		spec.WaitingTime = job.History.Waited + s.now - job.Submit - job.trained
 		spec.ResizeDelay = job.delay
 		spec.RestartTime = job.restart
-		if !isRule { // A Rule has no restart budget.
+		if !s.config.NoRestartBudget {
 			spec.RecentRestarts = job.recentRestarts()
 		}
-		if s.policy.FixedSize {
+		if s.config.FixedSize {
 			size := job.atMost(min(job.RequestedNodes, nodeLimit(s.config.available(), snapshot.Groups, spec.GroupID)))
 			spec.AllowedNodes = []int{size}
 			if spec.Scaling.Speeds != nil {
 				spec.Scaling.Speeds = []float64{job.speed(size)}
 			}
 		}
-		if s.policy.UserLimits {
-			job.withUserLimit(&spec)
-		}
 		snapshot.Jobs[n] = spec
-	}
-	if s.policy.Prepare != nil {
-		s.policy.Prepare(snapshot, s.config.Groups)
-	}
-	if s.usage != nil {
-		s.weighByUsage(snapshot)
 	}
 	return snapshot
 }
@@ -404,65 +366,21 @@ func (s *simulation) estimate(spec *solver.Job, job *simulatedJob) {
 }
 
 // apply places and resizes the active jobs.
-func (s *simulation) apply(snapshot *solver.Snapshot, allocations []allocation) error {
+func (s *simulation) apply(snapshot *solver.Snapshot, decision solver.Decision) error {
+	allocations, err := allocationsOf(snapshot, decision)
+	if err != nil {
+		return err
+	}
 	if err := s.place(snapshot, allocations); err != nil {
 		return err
 	}
 	for n, i := range s.active {
 		job := &s.jobs[i]
 		job.resize(allocations[n], s.now)
-		if s.policy.KeepsType && job.start != never {
+		if s.config.KeepType && job.start != never {
 			job.pin = job.nodeType
 		}
 	}
-	s.observeUsage()
+	s.watch()
 	return nil
-}
-
-// Task is one simulation to be run.
-type Task struct {
-	Workload Workload
-	Policy   Policy
-	Config   Config
-}
-
-// RunAll runs tasks in the given number of workers and returns their results in the order of the
-// tasks. After each task, RunAll calls done if it is not nil, one call at a time. The first error
-// cancels all tasks. Solve times are meaningful only if the number of workers does not exceed the
-// number of idle processors.
-func RunAll(ctx context.Context, tasks []Task, allocator Allocator, workers int, done func(*Result)) ([]*Result, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	results := make([]*Result, len(tasks))
-	queue := make(chan int, len(tasks))
-	for i := range tasks {
-		queue <- i
-	}
-	close(queue)
-
-	var workersDone sync.WaitGroup
-	var doneMutex sync.Mutex
-	for range max(1, workers) {
-		workersDone.Go(func() {
-			for i := range queue {
-				task := &tasks[i]
-				result, err := Run(ctx, task.Workload, task.Policy, task.Config, allocator)
-				if err != nil {
-					cancel(err) // The first cause is kept.
-					return
-				}
-				results[i] = result
-				if done != nil {
-					doneMutex.Lock()
-					done(result)
-					doneMutex.Unlock()
-				}
-			}
-		})
-	}
-	workersDone.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return results, nil
 }

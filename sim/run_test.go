@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +17,8 @@ import (
 const second = time.Second
 
 // allocate returns a policy that allocates the nodes that a function returns for a number of jobs.
-func allocate(nodes func(jobs int) []int) Policy {
-	return Policy{Name: "given", Decider: Rule(func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) })}
+func allocate(nodes func(jobs int) []int) namedPolicy {
+	return namedPolicy{Terms{Name: "given"}, Rule(func(s *solver.Snapshot) []solver.Option { return solver.Nodes(nodes(len(s.Jobs))...) })}
 }
 
 // times returns the start and completion times of a job, in seconds.
@@ -126,16 +125,12 @@ func TestRestartTime(t *testing.T) {
 
 // TestSpeedsOfAbsentTypes checks a job with speeds on node types that the cluster does not have.
 func TestSpeedsOfAbsentTypes(t *testing.T) {
-	p, err := FindPolicy("total-time")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Prepare = func(s *solver.Snapshot, _ []solver.Group) {
+	p, config := policy(t, "total-time"), DefaultConfig(1)
+	config.Observe = func(s *solver.Snapshot, _ solver.Decision) {
 		if bad := s.WithDefaults().Validate(1); len(bad) > 0 {
 			t.Error(bad)
 		}
 	}
-	config := DefaultConfig(1)
 	config.NodeTypes = []solver.NodeType{{ID: "here", Nodes: 1}}
 	phase := func(until, factor float64) Phase {
 		one := solver.Scaling{Speeds: []float64{1}}
@@ -154,7 +149,12 @@ func TestRecorded(t *testing.T) {
 	a, b := job("a", 0, 100*second), job("b", 10*second, 100*second)
 	a.Recorded = []NodesAt{{At: 5 * second, Nodes: 4}, {At: 20 * second, Nodes: 0}, {At: 30 * second, Nodes: 8}, {At: 55 * second, Nodes: 0}}
 	b.Recorded = []NodesAt{{At: 30 * second, Nodes: 2}, {At: 50 * second, Nodes: 0}}
-	result := run(t, policy(t, "recorded"), DefaultConfig(1), a, b)
+	config := DefaultConfig(1)
+	config.Name = "recorded"
+	result, err := Recorded(Workload{Name: "w", Jobs: []WorkloadJob{a, b}}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := []JobResult{
 		{
 			ID: "a", Weight: 1, MinSize: 1, Alone: 100 * second, Ideal: 190 * second, Start: 5 * second, End: 55 * second,
@@ -171,7 +171,7 @@ func TestRecorded(t *testing.T) {
 	if peak := result.PeakNodes(); peak != 10 {
 		t.Errorf("the jobs occupied up to %d nodes; want 10", peak)
 	}
-	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, policy(t, "recorded"), DefaultConfig(1), nil)
+	_, err = Recorded(Workload{Name: "w", Jobs: []WorkloadJob{job("c", 0, second)}}, config)
 	if err == nil || !strings.Contains(err.Error(), `job "c" of w has no start_s`) {
 		t.Errorf("the error is %v; want one on start_s", err)
 	}
@@ -180,7 +180,7 @@ func TestRecorded(t *testing.T) {
 func TestJobThatNeverFits(t *testing.T) {
 	large := job("large", 0, second)
 	large.MinNodes = 8
-	_, err := Run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{large}}, policy(t, "optimal"), DefaultConfig(4), newAllocator())
+	_, err := policy(t, "optimal").run(t.Context(), Workload{Name: "w", Jobs: []WorkloadJob{large}}, DefaultConfig(4), newAllocator())
 	if err == nil || !strings.Contains(err.Error(), `job "large" of w needs at least 8 nodes; the pool has 4`) {
 		t.Errorf("the error is %v; want one that names the job", err)
 	}
@@ -217,7 +217,7 @@ func TestPreemptedJobKeepsQueuePosition(t *testing.T) {
 	// Job a is preempted for c at 300. After c completes, a starts before b, which was submitted later but
 	// waited in the queue for longer.
 	decision := 0
-	p := Policy{Name: "given", FixedSize: true, Decider: Rule(func(s *solver.Snapshot) []solver.Option {
+	p := namedPolicy{Terms{Name: "given", FixedSize: true}, Rule(func(s *solver.Snapshot) []solver.Option {
 		decision++
 		options := make([]solver.Option, len(s.Jobs))
 		if decision == 2 {
@@ -368,7 +368,7 @@ func TestRunErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
-			_, err := Run(t.Context(), w, policy(t, "optimal"), DefaultConfig(4), test.allocator)
+			_, err := policy(t, "optimal").run(t.Context(), w, DefaultConfig(4), test.allocator)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v; want one with %q", err, test.want)
 			}
@@ -402,7 +402,7 @@ func TestStalledRunNamesJobs(t *testing.T) {
 		for _, id := range []string{"a", "b", "c", "d", "e", "waits"} {
 			w.Jobs = append(w.Jobs, job(id, 0, time.Hour))
 		}
-		_, err := Run(t.Context(), w, policy, config, allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
+		_, err := policy.run(t.Context(), w, config, allocatorFunc(func(s *solver.Snapshot) (solver.Decision, error) {
 			nodes := make([]int, len(s.Jobs))
 			for i := range s.Jobs {
 				nodes[i] = s.Jobs[i].CurrentNodes
@@ -444,7 +444,7 @@ func TestRunRejectsBadConfigs(t *testing.T) {
 	} {
 		config := DefaultConfig(4)
 		change(&config)
-		_, err := Run(t.Context(), Workload{}, Policy{}, config, nil)
+		_, err := Run(t.Context(), Workload{}, nil, config, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v; want one with %q", err, want)
 		}
@@ -461,7 +461,7 @@ func TestRunStopsWithContext(t *testing.T) {
 		return newAllocator().Allocate(context.Background(), s, solver.Options{})
 	})
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 1000*time.Hour)}}
-	if _, err := Run(ctx, w, policy(t, "optimal"), DefaultConfig(4), allocator); !errors.Is(err, context.Canceled) {
+	if _, err := policy(t, "optimal").run(ctx, w, DefaultConfig(4), allocator); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v; want the error of the context", err)
 	}
 }
@@ -471,7 +471,7 @@ func TestRunLimitsDecisions(t *testing.T) {
 	config := DefaultConfig(1)
 	config.MaxDecisions = 10
 	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, 50*8766*time.Hour)}}
-	result, err := Run(t.Context(), w, policy(t, "greedy"), config, newAllocator())
+	result, err := policy(t, "greedy").run(t.Context(), w, config, newAllocator())
 	if !errors.Is(err, ErrTooManyDecisions) || result != nil {
 		t.Errorf("the error is %v; want %v", err, ErrTooManyDecisions)
 	}
@@ -484,46 +484,3 @@ func TestRunWithoutJobs(t *testing.T) {
 }
 
 // TestRunAll checks that results are in the order of the tasks and do not depend on the number of workers.
-func TestRunAll(t *testing.T) {
-	trace := syntheticTrace(t, Heterogeneous, 1)
-	workload := NewWorkload("w", trace[:60], WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode}).
-		Disturb(Disturbance{ETAError: 0.1, BugShare: 0.15, KillShare: 0.1}, 1)
-	var tasks []Task
-	for _, nodes := range []int{8, 12} {
-		for _, name := range []string{"optimal", "greedy", "srpt", "optimal-preemptive"} {
-			tasks = append(tasks, Task{Workload: workload, Policy: policy(t, name), Config: DefaultConfig(nodes)})
-		}
-	}
-	var alone []*Result
-	for i, task := range tasks {
-		alone = append(alone, run(t, task.Policy, task.Config, task.Workload.Jobs...))
-		alone[i].Workload = "w"
-	}
-	done := 0
-	together, err := RunAll(t.Context(), tasks, newAllocator(), 4, func(*Result) { done++ })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, results := range [][]*Result{alone, together} {
-		for _, result := range results {
-			for i := range result.Decisions {
-				result.Decisions[i].SolveTime = 0
-			}
-		}
-	}
-	if diff := cmp.Diff(alone, together); diff != "" {
-		t.Errorf("results (-sequential +concurrent):\n%s", diff)
-	}
-	if done != len(tasks) {
-		t.Errorf("%d runs were reported; want %d", done, len(tasks))
-	}
-}
-
-func TestRunAllReturnsTheFirstError(t *testing.T) {
-	w := Workload{Name: "w", Jobs: []WorkloadJob{job("a", 0, time.Hour)}}
-	tasks := slices.Repeat([]Task{{Workload: w, Policy: policy(t, "optimal"), Config: DefaultConfig(4)}}, 5)
-	tasks[0].Config.Nodes = 0
-	if _, err := RunAll(t.Context(), tasks, newAllocator(), 1, nil); err == nil || !strings.Contains(err.Error(), "nodes: is 0") {
-		t.Errorf("the error is %v; want the error of the first task", err)
-	}
-}

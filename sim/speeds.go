@@ -154,6 +154,11 @@ func (j *WorkloadJob) smallestOnTypes(types []solver.NodeType) []allocation {
 	return smallest
 }
 
+// FitsTypes reports whether a size of the job fits a node type.
+func (j *WorkloadJob) FitsTypes(types []solver.NodeType) bool {
+	return len(j.smallestOnTypes(types)) > 0
+}
+
 // phases returns the Phases of the job, one phase of all its work if it has none.
 func (j *WorkloadJob) phases() []Phase {
 	if len(j.Phases) == 0 {

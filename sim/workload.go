@@ -123,9 +123,9 @@ const smallestDemand = time.Second
 func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 	workload := Workload{Name: name}
 	var begin time.Duration
-	arrivals := ordered(len(trace), func(a, b int) int { return cmp.Compare(trace[a].arrival(), trace[b].arrival()) })
-	for _, i := range arrivals {
-		traced := &trace[i]
+	byArrival := slices.SortedStableFunc(slices.Values(trace), func(a, b TraceJob) int { return cmp.Compare(a.arrival(), b.arrival()) })
+	for i := range byArrival {
+		traced := &byArrival[i]
 		if traced.runTime(options.GPUsPerNode) < options.MinDuration {
 			workload.Cut.TooShort++
 			continue
@@ -222,23 +222,41 @@ func (j *WorkloadJob) alone(config *Config) time.Duration {
 	return max(span, time.Second)
 }
 
-// CheckPolicy returns an error if a policy cannot run the workload with a config, because a job does
-// not fit the pool or because data that the policy needs is missing.
-func (w *Workload) CheckPolicy(policy *Policy, config *Config) error {
-	if err := cmp.Or(w.checkTeams(policy, config), w.checkTypes(policy, config), w.checkMachines(policy, config)); err != nil {
+// Check returns a *solver.InvalidError for an invalid config, and another error if a job does not fit the pool.
+func (w *Workload) Check(config *Config) error {
+	if bad := config.Validate(); len(bad) > 0 {
+		return &solver.InvalidError{Violations: bad}
+	}
+	if err := cmp.Or(w.checkGroups(config), w.checkTypes(config), w.checkMachines(config)); err != nil || len(config.NodeTypes) > 0 {
 		return err
 	}
-	if policy.Partitioned {
-		return checkPartitions(w, policy, config)
+	for i := range w.Jobs {
+		if job := &w.Jobs[i]; job.minSize() > config.available() {
+			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.minSize(), config.available())
+		}
+	}
+	return nil
+}
+
+// CheckRecorded returns a *solver.InvalidError for an invalid config, and another error if a job has no recorded
+// schedule on the node types of the pool.
+func (w *Workload) CheckRecorded(config *Config) error {
+	if bad := config.Validate(); len(bad) > 0 {
+		return &solver.InvalidError{Violations: bad}
+	}
+	if err := cmp.Or(w.checkGroups(config), w.checkTypes(config)); err != nil {
+		return err
+	}
+	untyped := func(period NodesAt) bool {
+		return len(config.NodeTypes) > 0 && period.Nodes > 0 && period.NodeType == ""
 	}
 	for i := range w.Jobs {
 		job := &w.Jobs[i]
-		switch {
-		case policy.Name == RecordedPolicy && len(job.Recorded) == 0:
-			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, policy.Name)
-		case policy.Name == RecordedPolicy || len(config.NodeTypes) > 0:
-		case job.minSize() > config.available():
-			return fmt.Errorf("job %q of %s needs at least %d nodes; the pool has %d", job.ID, w.Name, job.minSize(), config.available())
+		if len(job.Recorded) == 0 {
+			return fmt.Errorf("job %q of %s has no %s; the policy %s needs it", job.ID, w.Name, columnStart, config.Name)
+		}
+		if slices.ContainsFunc(job.Recorded, untyped) {
+			return fmt.Errorf("job %q of %s has no recorded node types; the policy %s needs them", job.ID, w.Name, config.Name)
 		}
 	}
 	return nil

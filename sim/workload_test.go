@@ -53,12 +53,16 @@ func TestEligible(t *testing.T) {
 	if w.Cut.Eligible != 1 {
 		t.Errorf("%d jobs count from a later time; want 1", w.Cut.Eligible)
 	}
-	result, err := Run(t.Context(), w, policy(t, RecordedPolicy), DefaultConfig(4), nil)
+	result, err := Recorded(w, DefaultConfig(4))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Summarize(result, 0).MeanQueueSeconds; got != (45+10+30)/3.0 {
-		t.Errorf("the mean queueing time is %v s; want %v", got, (45+10+30)/3.0)
+	var waits []time.Duration
+	for i := range result.Jobs {
+		waits = append(waits, result.Jobs[i].QueueTime())
+	}
+	if diff := cmp.Diff([]time.Duration{45 * second, 10 * second, 30 * second}, waits); diff != "" {
+		t.Errorf("queueing times (-want +got):\n%s", diff)
 	}
 	// Ten jobs of a chain on an idle pool have no queue.
 	text, end := "job_id,submit_s,duration_s,gpus,eligible_s,start_s\n", 0
@@ -66,12 +70,14 @@ func TestEligible(t *testing.T) {
 		text += fmt.Sprintf("%d,0,600,8,%d,%d\n", i, end, end)
 		end += 600
 	}
-	result, err = Run(t.Context(), NewWorkload("w", workloadTrace(t, text), WorkloadOptions{GPUsPerNode: 8}), policy(t, RecordedPolicy), DefaultConfig(4), nil)
+	result, err = Recorded(NewWorkload("w", workloadTrace(t, text), WorkloadOptions{GPUsPerNode: 8}), DefaultConfig(4))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := Summarize(result, 0); s.MeanQueueSeconds != 0 || s.MeanTotalSeconds != 600 {
-		t.Errorf("a chain of jobs waits %v s of %v s; want 0 of 600", s.MeanQueueSeconds, s.MeanTotalSeconds)
+	for i := range result.Jobs {
+		if job := &result.Jobs[i]; job.QueueTime() != 0 || job.TotalTime() != 600*second {
+			t.Errorf("job %s of a chain waits %v of %v; want 0s of 10m0s", job.ID, job.QueueTime(), job.TotalTime())
+		}
 	}
 }
 

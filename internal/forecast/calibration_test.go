@@ -47,10 +47,7 @@ func TestForecastIsCalibrated(t *testing.T) {
 		t.Skip("whole simulations take minutes under the race detector")
 	}
 	t.Parallel()
-	policy, err := sim.FindPolicy("total-time")
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := solver.Options{Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}
 	const rate, until = 4.0, 24 * time.Hour
 	a := newAllocator(t, elastalloc.Options{})
 	jobs, early, late := 0, 0, [2]int{}
@@ -58,9 +55,9 @@ func TestForecastIsCalibrated(t *testing.T) {
 		workload := randomWorkload(seed, rate)
 		var snapshots []*solver.Snapshot
 		config := sim.DefaultConfig(8)
-		config.Frequency = 15 * time.Minute
+		config.Frequency, config.EveryEvent = 15*time.Minute, true
 		config.Observe = func(s *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, s) }
-		result, err := sim.Run(t.Context(), workload, policy, config, a)
+		result, err := sim.Run(t.Context(), workload, sim.Request{Options: options}, config, a)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +66,7 @@ func TestForecastIsCalibrated(t *testing.T) {
 		})
 		s, now := snapshots[middle], result.Decisions[middle].At
 		for n, arrivals := range []float64{rate, 0} {
-			f, err := a.Forecast(t.Context(), s, policy.Options(), solver.ForecastOptions{
+			f, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{
 				EveryEvent: true, Cadence: config.Frequency, ArrivalsPerHour: arrivals, Seed: seed, Until: until,
 			})
 			if err != nil || !f.Complete {

@@ -32,7 +32,7 @@ func Jobs(
 	backend := o.Backend
 	s = withDefaultErrors(s, &f, &o).WithReferenceETAs()
 	o.Backend = "" // A policy uses only its backend. A forecast falls back to other backends, as a decision does.
-	policy := sim.Policy{Name: "forecast", Decider: sim.Request{Options: o}, EveryEvent: f.EveryEvent}
+	policy := sim.Request{Options: o}
 	futures, complete, err := simulate(ctx, o.AcquireWorker, len(s.Jobs), f.Samples, func(ctx context.Context, sample int) (sim.Future, error) {
 		decider := &forecastDecider{decider: decider, backend: backend, budget: budget}
 		return sim.Forecast(ctx, s, sampleInput(s, &f, sample), policy, f.Cadence, f.Until, decider)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -35,20 +36,48 @@ func newAllocator(tb testing.TB, options elastalloc.Options) *elastalloc.Allocat
 	return a
 }
 
+// optionsOf returns the options of a policy of elastalloc-lab.
+func optionsOf(policy string) solver.Options {
+	progress := solver.Options{Backend: solver.BackendExact, Objective: solver.ObjectiveProgress, Admission: solver.AdmissionFIFO}
+	totalTime := solver.Options{Backend: solver.BackendExact, Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst}
+	switch policy {
+	case "total-time":
+		return totalTime
+	case "total-time-steady":
+		totalTime.Admission, totalTime.TotalTime.ResizePrice = solver.AdmissionFIFO, new(15*time.Second)
+		return totalTime
+	default:
+		return progress
+	}
+}
+
+// variedWorkload returns random jobs that differ in their durations, sizes, efficiencies and weights.
+func variedWorkload(jobs int, seed uint64) sim.Workload {
+	random := rand.New(rand.NewPCG(seed, 0))
+	trace, at := make(sim.Trace, jobs), 0.0
+	for i := range trace {
+		shape := sim.Shape{DoublingEfficiency: 0.6 + 0.35*random.Float64(), Weight: float64(int(1) << random.IntN(4))}
+		switch size := 1 << random.IntN(4); random.IntN(5) {
+		case 0:
+			shape.MinNodes, shape.MaxNodes = size, size
+		case 1, 2:
+			shape.MinNodes = max(2, size)
+		}
+		trace[i] = sim.TraceJob{
+			ID: fmt.Sprint("job ", i), GPUs: 32, Submit: time.Duration(at) * time.Second, Shape: shape,
+			Duration: time.Duration(300+1200*math.Exp(1.5*random.NormFloat64())) * time.Second,
+		}
+		at += 140 * random.ExpFloat64()
+	}
+	return sim.NewWorkload("varied", trace, sim.WorkloadOptions{GPUsPerNode: 8})
+}
+
 // TestForecastIsTheSimulation checks that a forecast from decision times of a simulation, after all
 // jobs have been submitted, has the same start and completion times as the simulation: with restarts,
 // with teams that share the pool and, if the true work is given, with wrong ETAs.
 func TestForecastIsTheSimulation(t *testing.T) {
 	t.Parallel()
-	trace, err := sim.Synthetic(sim.Heterogeneous, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trace, err = trace[:40].Vary([]sim.Variation{sim.VaryEfficiencies, sim.VaryWeights, sim.VaryMinimums}, 3, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := sim.NewWorkload("synthetic", trace, sim.WorkloadOptions{GPUsPerNode: 8})
+	plain := variedWorkload(40, 5)
 	shared := plain
 	shared.Jobs = slices.Clone(plain.Jobs)
 	for i := range shared.Jobs {
@@ -74,14 +103,13 @@ func TestForecastIsTheSimulation(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s/restart=%v/groups=%d", test.policy, test.restart, len(test.groups)), func(t *testing.T) {
 			t.Parallel()
-			policy, err := sim.FindPolicy(test.policy)
-			if err != nil {
-				t.Fatal(err)
-			}
+			options := optionsOf(test.policy)
+			policy, everyEvent := sim.Request{Options: options}, test.policy == "optimal-event" || test.policy == "total-time"
 			a := newAllocator(t, elastalloc.Options{})
 			var snapshots []*solver.Snapshot
 			config := sim.DefaultConfig(30)
 			config.RestartTime, config.Groups = test.restart, test.groups
+			config.EveryEvent, config.GroupLimits = everyEvent, true
 			config.Observe = func(s *solver.Snapshot, _ solver.Decision) { snapshots = append(snapshots, s) }
 			result, err := sim.Run(t.Context(), test.workload, policy, config, a)
 			if err != nil {
@@ -98,12 +126,12 @@ func TestForecastIsTheSimulation(t *testing.T) {
 				if !known {
 					continue
 				}
-				got, err := sim.Forecast(t.Context(), s.WithDefaults(), sim.ForecastInput{Work: work}, policy, config.Frequency, solver.DefaultUntil, a)
+				got, err := sim.Forecast(t.Context(), s.WithDefaults(), sim.ForecastInput{Work: work, EveryEvent: everyEvent}, policy, config.Frequency, solver.DefaultUntil, a)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if slices.Equal(work, remainingETAs(s)) {
-					checkForecast(t, a, s, policy, got)
+					checkForecast(t, a, s, options, everyEvent, got)
 				}
 				for n, job := range got.Jobs {
 					want := result.Jobs[slices.IndexFunc(result.Jobs, func(j sim.JobResult) bool { return j.ID == s.Jobs[n].ID })]
@@ -147,9 +175,9 @@ func workLeft(w *sim.Workload, s *solver.Snapshot) ([]time.Duration, bool) {
 }
 
 // checkForecast compares a forecast without errors with a simulation of its one sample.
-func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, policy sim.Policy, want sim.Future) {
+func checkForecast(t *testing.T, a *elastalloc.Allocator, s *solver.Snapshot, options solver.Options, everyEvent bool, want sim.Future) {
 	t.Helper()
-	got, err := a.Forecast(t.Context(), s, policy.Options(), solver.ForecastOptions{EveryEvent: policy.EveryEvent})
+	got, err := a.Forecast(t.Context(), s, options, solver.ForecastOptions{EveryEvent: everyEvent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -580,7 +608,7 @@ func TestCompletionBeyondMaxDuration(t *testing.T) {
 func TestMaxDecisions(t *testing.T) {
 	t.Parallel()
 	s := (&solver.Snapshot{TotalNodes: 1, Jobs: []solver.Job{solver.NewJob("a", 3650*24*time.Hour)}}).WithDefaults()
-	idle := sim.Policy{Name: "idle", Decider: sim.Rule(func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) })}
+	idle := sim.Rule(func(s *solver.Snapshot) []solver.Option { return solver.Nodes(1) })
 	work := []time.Duration{sim.DemandOf(&s.Jobs[0])}
 	got, err := sim.Forecast(t.Context(), s, sim.ForecastInput{Work: work}, idle, time.Second, solver.MaxForecastSpan, nil)
 	if err != nil || !got.Cut || got.Decisions != sim.MaxDecisions {
@@ -598,7 +626,7 @@ func TestMemoryOfSamples(t *testing.T) {
 		work = append(work, time.Minute)
 	}
 	s = s.WithDefaults()
-	one := sim.Policy{Name: "one", Decider: sim.Rule(func(s *solver.Snapshot) []solver.Option { return slices.Repeat(solver.Nodes(1), len(s.Jobs)) })}
+	one := sim.Rule(func(s *solver.Snapshot) []solver.Option { return slices.Repeat(solver.Nodes(1), len(s.Jobs)) })
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

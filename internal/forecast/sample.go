@@ -30,7 +30,7 @@ func withDefaultErrors(s *solver.Snapshot, f *solver.ForecastOptions, o *solver.
 // sampleInput returns the random quantities of one sample: the true work of the jobs and future submissions.
 func sampleInput(s *solver.Snapshot, f *solver.ForecastOptions, sample int) sim.ForecastInput {
 	random := rand.New(rand.NewPCG(f.Seed, uint64(sample)))
-	input := sim.ForecastInput{Work: make([]time.Duration, len(s.Jobs))}
+	input := sim.ForecastInput{Work: make([]time.Duration, len(s.Jobs)), EveryEvent: f.EveryEvent}
 	for i := range s.Jobs {
 		input.Work[i] = sampleWork(&s.Jobs[i], f, random)
 	}

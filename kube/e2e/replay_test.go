@@ -27,12 +27,14 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/elastalloc/elastalloc"
+	"github.com/elastalloc/elastalloc/greedy"
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/testing/wait"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/cluster"
 	"github.com/elastalloc/elastalloc/kube/internal/testing/prometheustest"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 var (
@@ -106,8 +108,10 @@ func TestReplay(t *testing.T) {
 	}{
 		{"fixed sizes", f},
 		{"elastic", e},
-		{"fixed sizes, simulated", simulated(t, workload, "fifo")},
-		{"elastic, simulated", simulated(t, workload, "total-time")},
+		{"fixed sizes, simulated", simulated(t, workload, sim.Rule(greedy.FillIdle), sim.Terms{FixedSize: true, NoRestartBudget: true})},
+		{"elastic, simulated", simulated(t, workload, sim.Request{Options: solver.Options{
+			Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+		}}, sim.Terms{EveryEvent: true})},
 	} {
 		gpuHours := func(d time.Duration) float64 { return cluster.GPUs * d.Hours() }
 		fmt.Fprintf(w, "%s\t%d\t%.0f h\t%.0f\t%.0f\t%.0f\t%.0f\t\n", row.name, row.completed, row.total.Hours(), gpuHours(row.work),
@@ -323,13 +327,13 @@ func (s *tally) add(job *sim.WorkloadJob, r *sim.JobResult) {
 }
 
 // simulated returns the results of a simulation of the day.
-func simulated(t *testing.T, workload sim.Workload, name string) tally {
+func simulated(t *testing.T, workload sim.Workload, policy sim.Policy, terms sim.Terms) tally {
 	t.Helper()
-	policy, err := sim.FindPolicy(name)
-	must(t, err)
 	allocator, err := elastalloc.New(elastalloc.Options{})
 	must(t, err)
-	result, err := sim.Run(t.Context(), workload, policy, sim.DefaultConfig(*replayNodes), allocator)
+	config := sim.DefaultConfig(*replayNodes)
+	config.Terms = terms
+	result, err := sim.Run(t.Context(), workload, policy, config, allocator)
 	must(t, err)
 	var sum tally
 	for i := range result.Jobs {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
@@ -74,7 +75,7 @@ func (d oneNodeEach) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.D
 }
 
 // tiny returns a workload of 120 jobs that are submitted three at a time.
-func tiny(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
+func tiny(_ workloads.SyntheticKind, seed uint64) (sim.Trace, error) {
 	var trace sim.Trace
 	for i := range 120 {
 		trace = append(trace, sim.TraceJob{
@@ -90,7 +91,7 @@ func tiny(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
 func tinyConfig(withTrace bool) Config {
 	config := Config{Pools: []int{3, 4, 150}, Seeds: 2, Generate: tiny, GPUsPerNode: 8, Workers: 2}
 	if withTrace {
-		config.Trace, _ = tiny(sim.Baseline, 9)
+		config.Trace, _ = tiny(workloads.Baseline, 9)
 		config.TraceName = "some<trace>"
 	}
 	return config
@@ -355,7 +356,7 @@ func TestUnproven(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	short, _ := tiny(sim.Baseline, 1)
+	short, _ := tiny(workloads.Baseline, 1)
 	for i := range short {
 		short[i].Duration = time.Minute
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -16,7 +17,7 @@ type Number struct {
 
 // numberOf returns the mean and the standard deviation of a sample.
 func numberOf(values []float64) Number {
-	n := Number{Mean: sim.Mean(values)}
+	n := Number{Mean: statistics.Mean(values)}
 	if len(values) > 1 {
 		sum := 0.0
 		for _, v := range values {
@@ -49,7 +50,7 @@ type Row struct {
 	ExtraJobsPer100 *Number `json:"extra_jobs_per_100,omitempty"`
 	QueueReduction  *Number `json:"queue_reduction,omitempty"`
 	TotalReduction  *Number `json:"total_reduction,omitempty"`
-	// OverBound is the mean completion time divided by sim.TotalTimeBound, only for a batch.
+	// OverBound is the mean completion time divided by hesrpt.Bound, only for a batch.
 	OverBound *Number `json:"total_over_bound,omitempty"`
 	// Decisions counts those of all runs, and Proven those proven optimal.
 	Decisions int `json:"decisions"`
@@ -84,8 +85,8 @@ type measures struct {
 type outcome struct {
 	planned *planned
 	run     *sim.Result
-	summary sim.Summary
-	against sim.Comparison
+	summary statistics.Summary
+	against statistics.Comparison
 }
 
 // measure returns the measures of runs, the first of which were timed.
@@ -116,15 +117,15 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 		if outcomes[key] == nil {
 			order = append(order, key)
 		}
-		o := outcome{planned: &plans[i], run: run, summary: sim.Summarize(run, plans[i].seed)}
-		o.against = sim.Comparison{ExtraJobsPer100: math.NaN(), QueueReduction: sim.Share(math.NaN()), TotalReduction: sim.Share(math.NaN())}
+		o := outcome{planned: &plans[i], run: run, summary: statistics.Summarize(run, plans[i].seed)}
+		o.against = statistics.Comparison{ExtraJobsPer100: math.NaN(), QueueReduction: statistics.Share(math.NaN()), TotalReduction: statistics.Share(math.NaN())}
 		if run.Policy != greedyPolicy {
-			o.against = sim.Compare(run, greedy[conditionsOf(i)])
+			o.against = statistics.Compare(run, greedy[conditionsOf(i)])
 		}
 		outcomes[key] = append(outcomes[key], o)
 		if plans[i].task.Policy.Optimizes() {
 			m.decisions += len(run.Decisions)
-			m.proven += run.Proven()
+			m.proven += statistics.Proven(run)
 		}
 	}
 	for _, row := range order {
@@ -135,11 +136,11 @@ func measure(config *Config, plans []planned, runs []*sim.Result, timed int) *me
 		t := Timing{Source: source, Nodes: config.Pools[0]}
 		for i := range plans[:timed] {
 			if plans[i].source == source {
-				t.millis = append(t.millis, runs[i].SolveMillis()...)
+				t.millis = append(t.millis, statistics.SolveTimes(runs[i])...)
 			}
 		}
-		t.Decisions, t.Mean, t.Max = len(t.millis), sim.Mean(t.millis), sim.Quantile(t.millis, 1)
-		t.Median, t.P95, t.P99 = sim.Quantile(t.millis, 0.5), sim.Quantile(t.millis, 0.95), sim.Quantile(t.millis, 0.99)
+		t.Decisions, t.Mean, t.Max = len(t.millis), statistics.Mean(t.millis), statistics.Quantile(t.millis, 1)
+		t.Median, t.P95, t.P99 = statistics.Quantile(t.millis, 0.5), statistics.Quantile(t.millis, 0.95), statistics.Quantile(t.millis, 0.99)
 		m.timings = append(m.timings, t)
 	}
 	return m
@@ -163,7 +164,7 @@ func (r *Row) fill(outcomes []outcome) {
 	for i := range outcomes {
 		r.Jobs = min(r.Jobs, outcomes[i].summary.Jobs)
 		r.Decisions += len(outcomes[i].run.Decisions)
-		r.Proven += outcomes[i].run.Proven()
+		r.Proven += statistics.Proven(outcomes[i].run)
 	}
 	r.QueueSeconds = *optional(func(o *outcome) float64 { return o.summary.MeanQueueSeconds })
 	r.TotalSeconds = *optional(func(o *outcome) float64 { return o.summary.MeanTotalSeconds })

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/figures"
-	"github.com/elastalloc/elastalloc/sim"
 )
 
 // The paper's numbers that several experiments use: decreases in per cent, additional
@@ -165,7 +165,7 @@ func (m *measures) variants() Experiment {
 		against("mean queueing time", "min", queueMinutes, difference)
 		against("resizes", "%", resizes, change)
 	}
-	shown := []string{greedyPolicy, optimalPolicy, sim.MaxMinPolicy, "total-time"} // More lines would be hard to distinguish.
+	shown := []string{greedyPolicy, optimalPolicy, catalog.MaxMin, "total-time"} // More lines would be hard to distinguish.
 	e.charts = slices.Concat(
 		m.chartsOf("variants-queueing", "Queueing time", "mean queueing time (min)", baselineSetting, shown, queueMinutes),
 		m.chartsOf("variants-total", "Job completion time (JCT)", "mean JCT (min)", baselineSetting, shown, totalMinutes),
@@ -180,7 +180,7 @@ func (m *measures) bound() Experiment {
 		text: "The mean JCT of heSRPT with divisible nodes is a lower bound for every policy if all jobs are submitted at once, as in this experiment. " +
 			"No policy reaches it, because it overestimates speeds on fractions of a node and may assign the whole pool to one job. Numbers are the mean " +
 			"JCT divided by the bound, as ranges over the pools.",
-		charts: m.chartsOf("hesrpt-bound", "Mean JCT divided by the heSRPT bound", "mean JCT divided by the bound", batchSetting, []string{optimalPolicy, sim.MaxMinPolicy, "total-time", "hesrpt"}, overBound),
+		charts: m.chartsOf("hesrpt-bound", "Mean JCT divided by the heSRPT bound", "mean JCT divided by the bound", batchSetting, []string{optimalPolicy, catalog.MaxMin, "total-time", "hesrpt"}, overBound),
 	}
 	for _, policy := range batchPolicies() {
 		e.Results = append(e.Results, m.result(policy, "", threeDigits, nil, span(m.means(batchSetting, policy, overBound))))

@@ -10,7 +10,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/elastalloc/elastalloc/internal/hesrpt"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -31,7 +34,7 @@ type Config struct {
 	// settings that have them. It is at least 1.
 	Seeds int
 	// Generate returns a synthetic workload for nodes with sim.DefaultGPUsPerNode.
-	Generate func(kind sim.SyntheticKind, seed uint64) (sim.Trace, error)
+	Generate func(kind workloads.SyntheticKind, seed uint64) (sim.Trace, error)
 	// Trace, if not nil, is an additional workload with the name TraceName, for nodes with GPUsPerNode,
 	// which is at least 1.
 	Trace       sim.Trace
@@ -81,8 +84,8 @@ type planned struct {
 	setting string
 	source  Source
 	seed    uint64
-	bound   time.Duration // sim.TotalTimeBound; only in a batch
-	task    sim.Task
+	bound   time.Duration // hesrpt.Bound; only in a batch
+	task    catalog.Task
 }
 
 // Run makes all runs. Runs with reported decision times are first, one at a time. Other runs follow in
@@ -103,11 +106,11 @@ func Run(ctx context.Context, config Config, allocator sim.Allocator, progress f
 			progress(done, len(timed)+len(rest))
 		}
 	}
-	timedRuns, err := sim.RunAll(ctx, tasksOf(timed), allocator, 1, report)
+	timedRuns, err := catalog.RunAll(ctx, tasksOf(timed), allocator, 1, report)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := sim.RunAll(ctx, tasksOf(rest), allocator, config.Workers, report)
+	runs, err := catalog.RunAll(ctx, tasksOf(rest), allocator, config.Workers, report)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +127,8 @@ func Run(ctx context.Context, config Config, allocator sim.Allocator, progress f
 	return found, nil
 }
 
-func tasksOf(list []planned) []sim.Task {
-	tasks := make([]sim.Task, len(list))
+func tasksOf(list []planned) []catalog.Task {
+	tasks := make([]catalog.Task, len(list))
 	for i := range list {
 		tasks[i] = list[i].task
 	}
@@ -136,23 +139,23 @@ func tasksOf(list []planned) []sim.Task {
 // on the smallest pool.
 func plan(config *Config, kept *unprovenList) (timed, rest []planned, err error) {
 	for _, setting := range settings() {
-		workloads, err := config.workloads(&setting)
+		all, err := config.workloads(&setting)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, w := range workloads {
+		for _, w := range all {
 			for _, nodes := range config.Pools {
 				for _, name := range setting.Policies {
-					policy, err := sim.FindPolicy(name)
+					policy, err := catalog.Find(name)
 					if err != nil {
 						return nil, nil, err
 					}
 					p := planned{setting: setting.Name, source: w.source, seed: w.seed}
-					p.task = sim.Task{Workload: w.workload, Policy: policy, Config: sim.DefaultConfig(nodes)}
+					p.task = catalog.Task{Workload: w.workload, Policy: policy, Config: sim.DefaultConfig(nodes)}
 					p.task.Config.ScalingDelay = setting.ScalingDelay
 					p.task.Config.Observe = kept.observer(&p)
 					if setting.Batch {
-						p.bound = sim.TotalTimeBound(demandsOf(w.workload), nodes)
+						p.bound = hesrpt.Bound(demandsOf(w.workload), nodes)
 					}
 					if setting.Name == baselineSetting && name == optimalPolicy && nodes == config.Pools[0] {
 						timed = append(timed, p)
@@ -218,12 +221,12 @@ const (
 // setting is the conditions of a set of runs.
 type setting struct {
 	Name string // in results
-	Kind sim.SyntheticKind
+	Kind workloads.SyntheticKind
 	// MinDuration is the shortest duration of a job, for traces and for synthetic workloads.
 	MinDuration  time.Duration
 	Disturbance  sim.Disturbance
 	ScalingDelay time.Duration
-	// Batch submits all jobs at time 0, as sim.TotalTimeBound requires.
+	// Batch submits all jobs at time 0, as hesrpt.Bound requires.
 	Batch bool
 	// Policies are the names of the policies to run; greedy is one of them.
 	Policies []string
@@ -231,12 +234,12 @@ type setting struct {
 
 // variantPolicies returns the policies that are compared with optimal beyond the paper.
 func variantPolicies() []string {
-	return []string{"optimal-event", "optimal-preemptive", "hesrpt", sim.MaxMinPolicy, "total-time", "fifo", "srpt"}
+	return []string{"optimal-event", "optimal-preemptive", "hesrpt", catalog.MaxMin, "total-time", "fifo", "srpt"}
 }
 
 // batchPolicies returns the policies that are compared with the heSRPT bound.
 func batchPolicies() []string {
-	return []string{optimalPolicy, "optimal-preemptive", "hesrpt", "total-time", greedyPolicy, sim.MaxMinPolicy, "fifo", "srpt"}
+	return []string{optimalPolicy, "optimal-preemptive", "hesrpt", "total-time", greedyPolicy, catalog.MaxMin, "fifo", "srpt"}
 }
 
 // settings returns the settings of section "Simulation" of the paper, and a batch for the bound.
@@ -244,15 +247,15 @@ func settings() []setting {
 	const long = 5 * time.Minute
 	both := []string{greedyPolicy, optimalPolicy}
 	return []setting{
-		{Name: baselineSetting, Kind: sim.Baseline, MinDuration: long, Policies: append(both, variantPolicies()...)},
-		{Name: heterogeneousSetting, Kind: sim.Heterogeneous, Policies: both},
-		{Name: etaSetting, Kind: sim.Baseline, MinDuration: long, Policies: both, Disturbance: sim.Disturbance{ETAError: 0.10}},
+		{Name: baselineSetting, Kind: workloads.Baseline, MinDuration: long, Policies: append(both, variantPolicies()...)},
+		{Name: heterogeneousSetting, Kind: workloads.Heterogeneous, Policies: both},
+		{Name: etaSetting, Kind: workloads.Baseline, MinDuration: long, Policies: both, Disturbance: sim.Disturbance{ETAError: 0.10}},
 		{
-			Name: bugSetting, Kind: sim.Baseline, MinDuration: long, Policies: both,
+			Name: bugSetting, Kind: workloads.Baseline, MinDuration: long, Policies: both,
 			Disturbance: sim.Disturbance{ETAError: 0.10, BugShare: 0.15, KillShare: 0.10},
 		},
-		{Name: delaySetting, Kind: sim.Baseline, MinDuration: long, Policies: both, ScalingDelay: 15 * time.Second},
-		{Name: batchSetting, Kind: sim.Baseline, MinDuration: long, Policies: batchPolicies(), Batch: true},
+		{Name: delaySetting, Kind: workloads.Baseline, MinDuration: long, Policies: both, ScalingDelay: 15 * time.Second},
+		{Name: batchSetting, Kind: workloads.Baseline, MinDuration: long, Policies: batchPolicies(), Batch: true},
 	}
 }
 

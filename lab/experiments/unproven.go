@@ -40,7 +40,7 @@ func (l *unprovenList) observer(p *planned) sim.Observer {
 	if !p.task.Policy.Optimizes() {
 		return nil
 	}
-	options := p.task.Policy.Options()
+	options := p.task.Policy.Options
 	options.TimeBudget = p.task.Config.DecisionBudget
 	run := fmt.Sprintf("%s-%s-%s-%03dnodes-seed%d",
 		p.setting, p.source, p.task.Policy.Name, p.task.Config.Nodes, p.seed)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/elastalloc/elastalloc/internal/apiconv"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
@@ -31,15 +32,13 @@ const ServicePrefix = "grpc:"
 
 // Policy returns a policy that makes the decisions after every submission and completion, and every 5 minutes, by a
 // Caller. open returns the Caller of a run, and a function that is called after the run.
-func Policy(name, description string, open func() (Caller, func() error, error)) sim.Policy {
-	return sim.Policy{
-		Name: name, Description: description, EveryEvent: true,
-		Decider: sim.Session{
-			Options: solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst},
-			Open: func() (sim.Allocator, func() error, error) {
-				call, end, err := open()
-				return allocator(call), end, err
-			},
+func Policy(name, description string, open func() (Caller, func() error, error)) catalog.Policy {
+	return catalog.Policy{
+		Terms: sim.Terms{Name: name, EveryEvent: true}, Description: description, Pools: catalog.AllPools,
+		Options: solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst},
+		Open: func() (sim.Allocator, func() error, error) {
+			call, end, err := open()
+			return allocator(call), end, err
 		},
 	}
 }
@@ -96,14 +95,14 @@ func (allocator) FillIdle(context.Context, *solver.Snapshot) (solver.Decision, e
 // Command returns a policy whose decisions are made by a program. The program and its arguments are separated by
 // spaces. A run is one process, which reads an AllocateRequest in JSON per line and writes an AllocateResponse
 // in JSON per line. Its standard error goes to stderr.
-func Command(command string, stderr io.Writer) (sim.Policy, error) {
+func Command(command string, stderr io.Writer) (catalog.Policy, error) {
 	words := strings.Fields(command)
 	if len(words) == 0 {
-		return sim.Policy{}, fmt.Errorf("%s has no program; must be %sPROGRAM", CommandPrefix, CommandPrefix)
+		return catalog.Policy{}, fmt.Errorf("%s has no program; must be %sPROGRAM", CommandPrefix, CommandPrefix)
 	}
 	path, err := exec.LookPath(words[0])
 	if err != nil {
-		return sim.Policy{}, err
+		return catalog.Policy{}, err
 	}
 	open := func() (Caller, func() error, error) {
 		process := exec.Command(path, words[1:]...) //nolint:noctx // The user's program. The end of its input stops it.

@@ -13,12 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
-
-// session returns the decider of a policy of another program.
-func session(p sim.Policy) sim.Session { return p.Decider.(sim.Session) }
 
 // snapshot returns a pool of 8 nodes with a running and a queued job.
 func snapshot() *solver.Snapshot {
@@ -49,11 +45,11 @@ func TestCallerDecides(t *testing.T) {
 	if policy.Name != "own" || policy.Description != "a policy" || !policy.EveryEvent || policy.Optimizes() {
 		t.Errorf("the policy is %+v", policy)
 	}
-	allocator, end, err := session(policy).Open()
+	allocator, end, err := policy.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	decision, err := allocator.Allocate(t.Context(), snapshot(), policy.Options())
+	decision, err := allocator.Allocate(t.Context(), snapshot(), policy.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +114,12 @@ func TestProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		allocator, end, err := session(policy).Open()
+		allocator, end, err := policy.Open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for n := 1; n <= 3; n++ {
-			decision, err := allocator.Allocate(t.Context(), snapshot(), policy.Options())
+			decision, err := allocator.Allocate(t.Context(), snapshot(), policy.Options)
 			if err != nil || decision.Allocations[0].Nodes != n {
 				t.Errorf("decision %d is %v, %v", n, decision.Allocations, err)
 			}
@@ -145,13 +141,13 @@ func TestCanceledProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allocator, end, err := session(policy).Open()
+	allocator, end, err := policy.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := allocator.Allocate(ctx, snapshot(), policy.Options()); err == nil || !strings.Contains(err.Error(), "the program wrote no response") {
+	if _, err := allocator.Allocate(ctx, snapshot(), policy.Options); err == nil || !strings.Contains(err.Error(), "the program wrote no response") {
 		t.Errorf("got %v", err)
 	}
 	if err := end(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
@@ -266,7 +267,7 @@ func TestOfRuns(t *testing.T) {
 
 func TestOfRunsWithTeams(t *testing.T) {
 	var runs []*sim.Result
-	for _, policy := range []string{sim.PartitionsPolicy, "total-time", "recorded"} {
+	for _, policy := range []string{catalog.Partitions, "total-time", "recorded"} {
 		for _, nodes := range []int{90, 70} {
 			run := &sim.Result{
 				Policy: policy, Nodes: nodes, Groups: []solver.Group{{ID: "a"}, {ID: "b"}}, Utilization: 0.5,

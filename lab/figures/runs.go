@@ -15,7 +15,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -28,7 +30,7 @@ type Named struct {
 // measure is a measure of runs over the size of the pool. NaN is omitted.
 type measure struct {
 	name, title, label string
-	of                 func(*sim.Summary) float64
+	of                 func(*statistics.Summary) float64
 }
 
 // OfRuns returns a figure for each measure that any run has, and the histogram of decision times, for the
@@ -36,19 +38,19 @@ type measure struct {
 func OfRuns(runs []*sim.Result, summary *results.Summary) ([]Named, error) {
 	const minute = 60.0
 	measures := []measure{
-		{"total_time", "Job completion time (JCT)", "mean JCT (min)", func(s *sim.Summary) float64 { return s.MeanTotalSeconds / minute }},
-		{"queueing_time", "Queueing time", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanQueueSeconds / minute }},
-		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)", func(s *sim.Summary) float64 { return s.MeanUnservedSeconds / minute }},
-		{"changes", "Resizes after the start", "resizes per job", (*sim.Summary).ResizesPerJob},
-		{"later", "Jobs later than under ideal fair shares", "jobs (%)", func(s *sim.Summary) float64 { return 100 * s.LaterThanIdeal }},
+		{"total_time", "Job completion time (JCT)", "mean JCT (min)", func(s *statistics.Summary) float64 { return s.MeanTotalSeconds / minute }},
+		{"queueing_time", "Queueing time", "mean per job (min)", func(s *statistics.Summary) float64 { return s.MeanQueueSeconds / minute }},
+		{"unserved_time", "Time without nodes (queue and pauses)", "mean per job (min)", func(s *statistics.Summary) float64 { return s.MeanUnservedSeconds / minute }},
+		{"changes", "Resizes after the start", "resizes per job", (*statistics.Summary).ResizesPerJob},
+		{"later", "Jobs later than under ideal fair shares", "jobs (%)", func(s *statistics.Summary) float64 { return 100 * s.LaterThanIdeal }},
 		{"additional_jobs", "Additional jobs when " + summary.Baseline() + " completed 100", "per 100 jobs", summary.ExtraJobs},
-		{"worst_team", "The worst team compared with its own partition", "ratio of mean JCTs", func(s *sim.Summary) float64 {
+		{"worst_team", "The worst team compared with its own partition", "ratio of mean JCTs", func(s *statistics.Summary) float64 {
 			if s.WorstTeam == nil {
 				return math.NaN()
 			}
 			return *s.WorstTeam
 		}},
-		{"utilization", "Utilization while jobs are present", "nodes in use (%)", func(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }},
+		{"utilization", "Utilization while jobs are present", "nodes in use (%)", func(s *statistics.Summary) float64 { return 100 * float64(s.Utilization) }},
 	}
 	var named []Named
 	for _, m := range measures {
@@ -79,7 +81,7 @@ func appendDecisionTimes(named []Named, runs []*sim.Result, summary *results.Sum
 		sample := Sample{Name: policy}
 		for _, run := range runs {
 			if run.Policy == policy {
-				sample.Values = append(sample.Values, run.SolveMillis()...)
+				sample.Values = append(sample.Values, statistics.SolveTimes(run)...)
 			}
 		}
 		times = append(times, sample)
@@ -113,8 +115,8 @@ func (m measure) series(summary *results.Summary) []Series {
 // FixedSize reports whether a policy allocates requested nodes only. Results of such policies are often far
 // from all others.
 func FixedSize(policy string) bool {
-	p, err := sim.FindPolicy(policy)
-	return err == nil && (p.FixedSize || p.Name == sim.RecordedPolicy)
+	p, err := catalog.Find(policy)
+	return err == nil && (p.FixedSize || p.Name == catalog.Recorded)
 }
 
 // smallestSlowdown is the smallest slowdown in a figure. A recorded job may be faster than alone in the pool.
@@ -231,8 +233,8 @@ func SlowdownByLength(policies []string, runs ...*sim.Result) (median, tail *Fig
 				values = append(values, job.Slowdown())
 			}
 			x := float64(g + 1)
-			m.X, m.Y = append(m.X, x), append(m.Y, logSlowdown(sim.Quantile(values, 0.5)))
-			p.X, p.Y = append(p.X, x), append(p.Y, logSlowdown(sim.Quantile(values, 0.95)))
+			m.X, m.Y = append(m.X, x), append(m.Y, logSlowdown(statistics.Quantile(values, 0.5)))
+			p.X, p.Y = append(p.X, x), append(p.Y, logSlowdown(statistics.Quantile(values, 0.95)))
 		}
 		medians, tails = append(medians, m), append(tails, p)
 	}
@@ -320,7 +322,7 @@ func distribution(runs []*sim.Result, summary *results.Summary) (*Figure, error)
 			s := Series{Name: policy, Style: n + 1}
 			for k := range int(math.Round(1/step)) + 1 {
 				share := step * float64(k)
-				s.X, s.Y = append(s.X, math.Log10(max(sim.Quantile(times, min(share, 1)), shortestTime))), append(s.Y, 100*share)
+				s.X, s.Y = append(s.X, math.Log10(max(statistics.Quantile(times, min(share, 1)), shortestTime))), append(s.Y, 100*share)
 			}
 			series = append(series, s)
 		}

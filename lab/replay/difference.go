@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -51,7 +52,7 @@ func (m *CallDifference) Moved() int {
 // Differences makes a decision of a policy for every recorded Allocate call except the last, and returns
 // the differences. The last call is omitted because later allocations are not known. Differences calls
 // done, which may be nil, after each decision.
-func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Allocator, done func(done, all int)) ([]CallDifference, error) {
+func (r *Replay) Differences(ctx context.Context, p catalog.Policy, allocator sim.Allocator, done func(done, all int)) ([]CallDifference, error) {
 	var list []CallDifference
 	after := r.allocationAfter()
 	for i := range r.Calls[:len(r.Calls)-1] {
@@ -91,8 +92,8 @@ func (r *Replay) Differences(ctx context.Context, p sim.Policy, allocator sim.Al
 }
 
 // optionsOf returns the options of a policy for a recorded snapshot.
-func optionsOf(p *sim.Policy, s *solver.Snapshot) solver.Options {
-	o := p.Options()
+func optionsOf(p *catalog.Policy, s *solver.Snapshot) solver.Options {
+	o := p.Options
 	o.TimeBudget = sim.DefaultDecisionBudget
 	if p.EveryEvent {
 		return o

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/recording"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -216,13 +217,13 @@ func reportsTraining(tracks []*track) bool {
 
 // Recorded returns the recorded schedule of the completed jobs as a run.
 func (r *Replay) Recorded(ctx context.Context) (*sim.Result, error) {
-	policy, err := sim.FindPolicy(sim.RecordedPolicy)
+	policy, err := catalog.Find(catalog.Recorded)
 	if err != nil {
 		return nil, err
 	}
 	recorded := r.Workload
 	recorded.Jobs = compared(r, r.Workload.Jobs)
-	return sim.Run(ctx, recorded, policy, r.Config, nil)
+	return policy.Run(ctx, recorded, r.Config, nil)
 }
 
 // Compared returns a run restricted to the jobs that completed within the recording.

@@ -18,6 +18,9 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/lab/catalog"
+	"github.com/elastalloc/elastalloc/lab/statistics"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
 	"github.com/elastalloc/elastalloc/server"
 	"github.com/elastalloc/elastalloc/sim"
@@ -67,7 +70,7 @@ func (s simulatedTime) Record(e recording.Entry, requestBytes int) {
 
 // record simulates a scheduler that calls a real server with a recording. It returns the result of the
 // simulation and the recording.
-func record(t *testing.T, w sim.Workload, p sim.Policy, c sim.Config) (*sim.Result, []recording.Entry) {
+func record(t *testing.T, w sim.Workload, p catalog.Policy, c sim.Config) (*sim.Result, []recording.Entry) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "recording")
 	writer, err := recording.New(recording.Config{Dir: dir})
@@ -89,7 +92,7 @@ func record(t *testing.T, w sim.Workload, p sim.Policy, c sim.Config) (*sim.Resu
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := sim.Run(t.Context(), w, p, c, remote{elastallocv1.NewAllocatorServiceClient(connection)})
+	result, err := p.Run(t.Context(), w, c, remote{elastallocv1.NewAllocatorServiceClient(connection)})
 	_ = connection.Close()
 	stop()
 	if err != nil {
@@ -117,9 +120,9 @@ func newAllocator(t *testing.T) *elastalloc.Allocator {
 	return allocator
 }
 
-func policy(t *testing.T, name string) sim.Policy {
+func policy(t *testing.T, name string) catalog.Policy {
 	t.Helper()
-	p, err := sim.FindPolicy(name)
+	p, err := catalog.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +134,7 @@ func policy(t *testing.T, name string) sim.Policy {
 // recording, must have the same results within a step.
 func TestRecordingOfASimulation(t *testing.T) {
 	t.Parallel()
-	trace, err := sim.Synthetic(sim.Baseline, 1)
+	trace, err := workloads.Synthetic(workloads.Baseline, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +171,7 @@ func TestRecordingOfASimulation(t *testing.T) {
 			r, recorded := replayed(t, entries, Options{Name: "replayed"})
 			checkRecorded(t, r, want, recorded)
 			checkUserETAs(t, r, plain.Disturb(test.disturbance, 2).Jobs)
-			run, err := sim.Run(t.Context(), r.Workload, p, r.Config, newAllocator(t))
+			run, err := p.Run(t.Context(), r.Workload, r.Config, newAllocator(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +278,7 @@ func checkFigures(t *testing.T, what string, r *Replay, want, got *sim.Result) {
 			compared.Jobs = append(compared.Jobs, want.Jobs[i])
 		}
 	}
-	w, g := sim.Summarize(&compared, 0), sim.Summarize(got, 0)
+	w, g := statistics.Summarize(&compared, 0), statistics.Summarize(got, 0)
 	step := r.Config.Frequency.Seconds()
 	for name, figures := range map[string][2]float64{
 		"mean total": {w.MeanTotalSeconds, g.MeanTotalSeconds}, "mean queue": {w.MeanQueueSeconds, g.MeanQueueSeconds},

@@ -150,7 +150,8 @@ func TestShadow(t *testing.T) {
 		t.Errorf("%.1f node minutes were idle; want %.1f", got, want)
 	}
 	checkDifferences(t, r)
-	run, err := sim.Run(t.Context(), r.Workload, policy(t, "optimal"), r.Config, newAllocator(t))
+	optimal := policy(t, "optimal")
+	run, err := optimal.Run(t.Context(), r.Workload, r.Config, newAllocator(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -52,7 +53,7 @@ type Spread struct {
 }
 
 func spread(values []float64) Spread {
-	return Spread{sim.Quantile(values, 0.5), sim.Quantile(values, 0.95), sim.Quantile(values, 1)}
+	return Spread{statistics.Quantile(values, 0.5), statistics.Quantile(values, 0.95), statistics.Quantile(values, 1)}
 }
 
 // unknown returns the counts of unknown facts.

@@ -11,6 +11,7 @@ import (
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/replay"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -81,7 +82,7 @@ func (f *Replayed) Conclude() {
 	hours := f.NodeHours()
 	for i := range f.Summary.Runs {
 		s := &f.Summary.Runs[i]
-		s.IdleNodeHours, s.Utilization = sim.Share(f.Details[i].IdleNodeHours), sim.Share(1-f.Details[i].IdleNodeHours/hours)
+		s.IdleNodeHours, s.Utilization = statistics.Share(f.Details[i].IdleNodeHours), statistics.Share(1-f.Details[i].IdleNodeHours/hours)
 		s.PoolTooSmall = false // The pool is that of the recording.
 	}
 	f.Summary.Conclude(results.ConditionsOf(&f.Workload, f.Summary.Pools(), f.Until, 0, results.ETARecorded))
@@ -92,7 +93,7 @@ func (f *Replayed) best() int {
 	if f.Summary.Verdict == nil {
 		return -1
 	}
-	return slices.IndexFunc(f.Summary.Runs, func(s sim.Summary) bool { return s.Policy == f.Summary.Verdict.Policy })
+	return slices.IndexFunc(f.Summary.Runs, func(s statistics.Summary) bool { return s.Policy == f.Summary.Verdict.Policy })
 }
 
 // Lead returns the summary.
@@ -288,30 +289,30 @@ func (f *Replayed) Tables() []Table { return append(f.runTables(), verdictTable(
 func (f *Replayed) runTables() []Table {
 	in, unit := unitOf(&f.Summary)
 	// The recorded run has no differences from itself.
-	detail := func(cell func(*Detail) string) func(int, *sim.Summary) string {
-		return func(run int, _ *sim.Summary) string {
+	detail := func(cell func(*Detail) string) func(int, *statistics.Summary) string {
+		return func(run int, _ *statistics.Summary) string {
 			if run == 0 {
 				return ""
 			}
 			return cell(&f.Details[run])
 		}
 	}
-	policy := column{"policy", "", func(_ int, s *sim.Summary) string { return s.Policy }}
+	policy := column{"policy", "", func(_ int, s *statistics.Summary) string { return s.Policy }}
 	none := func(int) string { return "" }
 	return []Table{
 		tabulate(f.Summary.Runs, none, policy,
-			column{"JCT", "mean job completion time, in " + unit + " like all times", func(_ int, s *sim.Summary) string { return in(s.MeanTotalSeconds) }},
-			column{"unserved", "mean time without nodes, in the queue and in pauses", func(_ int, s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
-			column{"p95", "the 95th percentile", func(_ int, s *sim.Summary) string { return in(s.P95TotalSeconds) }},
-			column{"max", "the maximum", func(_ int, s *sim.Summary) string { return in(s.MaxTotalSeconds) }},
+			column{"JCT", "mean job completion time, in " + unit + " like all times", func(_ int, s *statistics.Summary) string { return in(s.MeanTotalSeconds) }},
+			column{"unserved", "mean time without nodes, in the queue and in pauses", func(_ int, s *statistics.Summary) string { return in(s.MeanUnservedSeconds) }},
+			column{"p95", "the 95th percentile", func(_ int, s *statistics.Summary) string { return in(s.P95TotalSeconds) }},
+			column{"max", "the maximum", func(_ int, s *statistics.Summary) string { return in(s.MaxTotalSeconds) }},
 			column{"later", "share of jobs that take over a step longer than they did", detail(func(d *Detail) string { return percent(d.LaterThanRecorded) })}),
 		tabulate(f.Summary.Runs, none, policy,
-			column{"resizes", "resizes per job", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
-			column{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
-			column{"used", "utilization: share of the pool's nodes occupied within the recording", func(_ int, s *sim.Summary) string {
+			column{"resizes", "resizes per job", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
+			column{"pauses", "resizes per job to no nodes", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+			column{"used", "utilization: share of the pool's nodes occupied within the recording", func(_ int, s *statistics.Summary) string {
 				return number("%.0f%%", 100*float64(s.Utilization))
 			}},
-			column{"idle h", "idle node hours", func(run int, _ *sim.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
+			column{"idle h", "idle node hours", func(run int, _ *statistics.Summary) string { return fmt.Sprintf("%.1f", f.Details[run].IdleNodeHours) }},
 			column{"unseen", "share of node hours on sizes that a job never had", detail(func(d *Detail) string { return percent(d.UnseenSizeShare) })},
 			column{"after", "jobs that complete after the recording, when no more arrive", detail(func(d *Detail) string { return fmt.Sprint(d.EndAfterRecording) })}),
 	}

@@ -7,17 +7,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 )
 
 // column is a column of a table of runs. cell returns the text for the index of a run and its measures.
 type column struct {
 	name, meaning string
-	cell          func(run int, s *sim.Summary) string
+	cell          func(run int, s *statistics.Summary) string
 }
 
 // tabulate returns a table of runs. heading returns the heading above a run, "" for none.
-func tabulate(runs []sim.Summary, heading func(run int) string, columns ...column) Table {
+func tabulate(runs []statistics.Summary, heading func(run int) string, columns ...column) Table {
 	t := Table{}
 	for _, c := range columns {
 		t.Header = append(t.Header, c.name)

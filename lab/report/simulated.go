@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/figures"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -29,7 +31,7 @@ type Simulated struct {
 	// HasEligible reports whether the trace has times from which jobs could run.
 	HasEligible bool
 	// External are the policies that are not built in.
-	External []sim.Policy
+	External []catalog.Policy
 	// RestartTime is the time without progress after every resize.
 	RestartTime time.Duration
 }
@@ -104,40 +106,40 @@ func (f *Simulated) Tables() []Table {
 // runTables returns the tables of the runs, grouped by pool: the times of jobs, then resizes and decisions.
 func (f *Simulated) runTables() []Table {
 	summary := &f.Summary
-	policy := column{"policy", "", func(_ int, s *sim.Summary) string { return s.Policy }}
+	policy := column{"policy", "", func(_ int, s *statistics.Summary) string { return s.Policy }}
 	times := []column{
 		policy,
-		{"queue", "mean time until the first nodes, in minutes like all times of jobs", func(_ int, s *sim.Summary) string { return minutes(s.MeanQueueSeconds) }},
-		{"unserved", "mean time without nodes: in the queue and in pauses", func(_ int, s *sim.Summary) string { return minutes(s.MeanUnservedSeconds) }},
-		{"JCT", "mean job completion time, from submission to completion", func(_ int, s *sim.Summary) string { return minutes(s.MeanTotalSeconds) }},
-		{"p95", "its 95th percentile", func(_ int, s *sim.Summary) string { return minutes(s.P95TotalSeconds) }},
-		{"max", "its maximum", func(_ int, s *sim.Summary) string { return minutes(s.MaxTotalSeconds) }},
-		{"later", "share of jobs that complete later than under max-min fair shares (max-min)", func(_ int, s *sim.Summary) string {
-			if s.LaterShare == nil || s.Policy == sim.MaxMinPolicy {
+		{"queue", "mean time until the first nodes, in minutes like all times of jobs", func(_ int, s *statistics.Summary) string { return minutes(s.MeanQueueSeconds) }},
+		{"unserved", "mean time without nodes: in the queue and in pauses", func(_ int, s *statistics.Summary) string { return minutes(s.MeanUnservedSeconds) }},
+		{"JCT", "mean job completion time, from submission to completion", func(_ int, s *statistics.Summary) string { return minutes(s.MeanTotalSeconds) }},
+		{"p95", "its 95th percentile", func(_ int, s *statistics.Summary) string { return minutes(s.P95TotalSeconds) }},
+		{"max", "its maximum", func(_ int, s *statistics.Summary) string { return minutes(s.MaxTotalSeconds) }},
+		{"later", "share of jobs that complete later than under max-min fair shares (max-min)", func(_ int, s *statistics.Summary) string {
+			if s.LaterShare == nil || s.Policy == catalog.MaxMin {
 				return ""
 			}
 			return percent(*s.LaterShare)
 		}},
-		{"late", "share of jobs that complete later than under ideal fair shares, by over a quarter", func(_ int, s *sim.Summary) string {
+		{"late", "share of jobs that complete later than under ideal fair shares, by over a quarter", func(_ int, s *statistics.Summary) string {
 			return percent(s.LaterThanIdeal)
 		}},
-		{"used", "utilization: share of the pool's nodes occupied while jobs are present", func(_ int, s *sim.Summary) string {
+		{"used", "utilization: share of the pool's nodes occupied while jobs are present", func(_ int, s *statistics.Summary) string {
 			return number("%.1f%%", 100*float64(s.Utilization))
 		}},
 	}
 	price := []column{
 		policy,
-		{"slowdown", "the largest JCT of a job by its time alone in the pool", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
-		{"resizes", "resizes per job after its start", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
-		{"pauses", "resizes per job to no nodes", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
-		{"extra", "jobs per 100 that had completed in addition to those of " + summary.Baseline(), func(_ int, s *sim.Summary) string {
+		{"slowdown", "the largest JCT of a job by its time alone in the pool", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.1f", s.MaxSlowdown) }},
+		{"resizes", "resizes per job after its start", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.ResizesPerJob()) }},
+		{"pauses", "resizes per job to no nodes", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Pauses) }},
+		{"extra", "jobs per 100 that had completed in addition to those of " + summary.Baseline(), func(_ int, s *statistics.Summary) string {
 			return number("%+.1f", summary.ExtraJobs(s))
 		}},
-		{"proven", "share of decisions that are proven optimal", func(_ int, s *sim.Summary) string { return number("%.2f%%", s.ProvenPercent()) }},
-		{"time", "median time of a decision", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) }},
+		{"proven", "share of decisions that are proven optimal", func(_ int, s *statistics.Summary) string { return number("%.2f%%", s.ProvenPercent()) }},
+		{"time", "median time of a decision", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f ms", s.SolveMillis.Median) }},
 	}
 	if f.hasTeams() {
-		price = append(price, column{"team", "the worst team: its mean JCT by the one under " + sim.PartitionsPolicy, func(_ int, s *sim.Summary) string {
+		price = append(price, column{"team", "the worst team: its mean JCT by the one under " + catalog.Partitions, func(_ int, s *statistics.Summary) string {
 			if s.WorstTeam == nil {
 				return ""
 			}
@@ -145,11 +147,11 @@ func (f *Simulated) runTables() []Table {
 		}})
 	}
 	if summary.Runs[0].NodeTypes != nil {
-		price = append(price, column{"moves", "resizes per job to another node type", func(_ int, s *sim.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
+		price = append(price, column{"moves", "resizes per job to another node type", func(_ int, s *statistics.Summary) string { return fmt.Sprintf("%.2f", s.Moves) }})
 	}
-	if slices.ContainsFunc(summary.Runs, func(s sim.Summary) bool { return s.Unplaced != nil }) {
-		placed := func(write func(*sim.Summary) string) func(int, *sim.Summary) string {
-			return func(_ int, s *sim.Summary) string {
+	if slices.ContainsFunc(summary.Runs, func(s statistics.Summary) bool { return s.Unplaced != nil }) {
+		placed := func(write func(*statistics.Summary) string) func(int, *statistics.Summary) string {
+			return func(_ int, s *statistics.Summary) string {
 				if s.Unplaced == nil {
 					return ""
 				}
@@ -157,8 +159,8 @@ func (f *Simulated) runTables() []Table {
 			}
 		}
 		price = append(price,
-			column{"moved", "restarts per job on other machines, without a resize", placed(func(s *sim.Summary) string { return fmt.Sprintf("%.2f", *s.PlacementMoves) })},
-			column{"unplaced", "decisions whose jobs were reduced, because the machines had no place for them", placed(func(s *sim.Summary) string { return fmt.Sprint(*s.Unplaced) })})
+			column{"moved", "restarts per job on other machines, without a resize", placed(func(s *statistics.Summary) string { return fmt.Sprintf("%.2f", *s.PlacementMoves) })},
+			column{"unplaced", "decisions whose jobs were reduced, because the machines had no place for them", placed(func(s *statistics.Summary) string { return fmt.Sprint(*s.Unplaced) })})
 	}
 	heading := func(run int) string {
 		if run > 0 && summary.Runs[run].Nodes == summary.Runs[run-1].Nodes {
@@ -175,7 +177,7 @@ func (f *Simulated) runTables() []Table {
 
 func (f *Simulated) policiesTable() Table {
 	table := Table{Header: []string{"policy", "description"}, TextColumns: []int{1}}
-	for _, policy := range slices.Concat(sim.Policies(), f.External) {
+	for _, policy := range slices.Concat(catalog.All(), f.External) {
 		if slices.Contains(f.Summary.Policies(), policy.Name) {
 			table.Rows = append(table.Rows, []string{policy.Name, policy.Description})
 		}
@@ -191,7 +193,7 @@ func (f *Simulated) teamsTables() []Table {
 		return nil
 	}
 	table := Table{
-		Title:  "Teams; the last column is the mean JCT by the mean JCT in a partition of the team's own (" + sim.PartitionsPolicy + ")",
+		Title:  "Teams; the last column is the mean JCT by the mean JCT in a partition of the team's own (" + catalog.Partitions + ")",
 		Header: []string{"policy", "team", "nodes", "quota", "jobs", "JCT", "by partition"}, TextColumns: []int{1},
 	}
 	for i := range f.Summary.Runs {
@@ -253,7 +255,7 @@ func (f *Simulated) notes() []string {
 	}
 	if f.Summary.NodesTooLarge() {
 		compared := ""
-		if slices.Contains(f.Summary.Policies(), sim.RecordedPolicy) {
+		if slices.Contains(f.Summary.Policies(), catalog.Recorded) {
 			compared = ", so the policies are not compared with what the cluster did"
 		}
 		notes = append(notes, fmt.Sprintf("%d of %s requested less than a node and have a whole one here%s. Count in GPUs with --gpus-per-node 1 --unit gpu and %d times the nodes.",
@@ -263,22 +265,22 @@ func (f *Simulated) notes() []string {
 		notes = append(notes, fmt.Sprintf("%d of %s have no start_s, so the policies are not compared with what the cluster did.",
 			f.WithoutStart, format.Plural(len(f.Workload.Jobs), "job")))
 	}
-	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == sim.RecordedPolicy })
+	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == catalog.Recorded })
 	if at < 0 {
 		return notes
 	}
 	peak := f.Runs[at].PeakNodes() // The same for every pool.
 	notes = append(notes, fmt.Sprintf("The cluster (%s) occupied up to %s at once, and no restarts are charged to it. Compare it on a pool of the size that the cluster had.",
-		sim.RecordedPolicy, format.Plural(peak, "node")))
+		catalog.Recorded, format.Plural(peak, "node")))
 	if !f.HasEligible {
-		notes = append(notes, "The trace has no eligible_s, so waits for dependencies and limits of users count as time in the queue of "+sim.RecordedPolicy+".")
+		notes = append(notes, "The trace has no eligible_s, so waits for dependencies and limits of users count as time in the queue of "+catalog.Recorded+".")
 	}
 	if small := slices.DeleteFunc(f.Summary.Pools(), func(nodes int) bool { return nodes >= peak }); len(small) > 0 {
 		pools := "A pool of %s nodes is smaller, so %s cannot be compared there."
 		if len(small) > 1 {
 			pools = "Pools of %s nodes are smaller, so %s cannot be compared there."
 		}
-		notes = append(notes, fmt.Sprintf(pools, joined(small), sim.RecordedPolicy))
+		notes = append(notes, fmt.Sprintf(pools, joined(small), catalog.Recorded))
 	}
 	return notes
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -51,7 +53,7 @@ func (f *Simulated) recorded(nodes int) *Simulated {
 	baseline := f.Summary.Baseline()
 	f.Workload.Cut.BelowNode = 0 // Otherwise it is not compared.
 	for _, pool := range f.Summary.Pools() {
-		run := &sim.Result{Policy: sim.RecordedPolicy, Nodes: pool, Utilization: 0.5}
+		run := &sim.Result{Policy: catalog.Recorded, Nodes: pool, Utilization: 0.5}
 		for i := range f.Workload.Jobs {
 			submit := time.Duration(i) * time.Hour
 			run.Jobs = append(run.Jobs, sim.JobResult{
@@ -195,7 +197,7 @@ func meansOf(minutes map[string][2]int) *results.Summary {
 	s := new(results.Summary)
 	for policy, means := range minutes {
 		for n, nodes := range []int{70, 90} {
-			s.Runs = append(s.Runs, sim.Summary{Policy: policy, Nodes: nodes, MeanTotalSeconds: 60 * float64(means[n])})
+			s.Runs = append(s.Runs, statistics.Summary{Policy: policy, Nodes: nodes, MeanTotalSeconds: 60 * float64(means[n])})
 		}
 	}
 	return s

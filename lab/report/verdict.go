@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/format"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/results"
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 )
 
 // explain describes a reference policy.
 func explain(policy string) string {
 	switch policy {
-	case sim.RecordedPolicy:
+	case catalog.Recorded:
 		return "what the cluster did (recorded)"
-	case sim.BackfillPolicy:
+	case catalog.Backfill:
 		return "FIFO with backfill (fifo-backfill)"
 	case results.FIFOPolicy:
 		return "FIFO with fixed sizes (fifo)"
-	case sim.MaxMinPolicy:
+	case catalog.MaxMin:
 		return "max-min fair shares (max-min)"
 	default:
 		return policy
@@ -182,7 +183,7 @@ func changes(r *results.Reference) []float64 {
 func lowerThanBest(s *results.Summary) string {
 	var others []string
 	for _, policy := range s.Policies() {
-		if policy == sim.RecordedPolicy {
+		if policy == catalog.Recorded {
 			continue
 		}
 		var pools []int
@@ -202,7 +203,7 @@ func lowerThanBest(s *results.Summary) string {
 }
 
 // of returns a measure of a policy on the pools of a reference.
-func of(s *results.Summary, policy string, r *results.Reference, measure func(*sim.Summary) float64) []float64 {
+func of(s *results.Summary, policy string, r *results.Reference, measure func(*statistics.Summary) float64) []float64 {
 	var values []float64
 	for _, pool := range r.Pools {
 		if !slices.Contains(s.PoolsOf(policy), pool.Nodes) {
@@ -215,8 +216,8 @@ func of(s *results.Summary, policy string, r *results.Reference, measure func(*s
 	return values
 }
 
-func idleHours(s *sim.Summary) float64   { return float64(s.IdleNodeHours) }
-func utilization(s *sim.Summary) float64 { return 100 * float64(s.Utilization) }
+func idleHours(s *statistics.Summary) float64   { return float64(s.IdleNodeHours) }
+func utilization(s *statistics.Summary) float64 { return 100 * float64(s.Utilization) }
 
 // idle describes the idle node hours of policies, on the pools of the first reference.
 func idle(s *results.Summary) string {
@@ -255,7 +256,7 @@ func losers(s *results.Summary) string {
 		run, other := s.Run(best, pool.Nodes), s.Run(reference.Policy, pool.Nodes)
 		longest = append(longest, share(run.MaxTotalSeconds, other.MaxTotalSeconds))
 		resizes, before = append(resizes, run.ResizesPerJob()), append(before, other.ResizesPerJob())
-		if reference.Policy == sim.MaxMinPolicy && run.LaterShare != nil {
+		if reference.Policy == catalog.MaxMin && run.LaterShare != nil {
 			later, worst = append(later, 100**run.LaterShare), append(worst, *run.WorstLater)
 		}
 	}
@@ -263,7 +264,7 @@ func losers(s *results.Summary) string {
 	if len(later) > 0 {
 		text += fmt.Sprintf("%s%% of the jobs complete later, one takes %.1f times as long. ", ranged("%.0f", later...), slices.Max(worst))
 	}
-	pauses := of(s, best, &reference, func(run *sim.Summary) float64 { return run.Pauses })
+	pauses := of(s, best, &reference, func(run *statistics.Summary) float64 { return run.Pauses })
 	return text + fmt.Sprintf("The longest JCT is %s. Jobs are resized %s times instead of %s; %s of these are pauses.",
 		change(longest...), ranged("%.2f", resizes...), ranged("%.2f", before...), ranged("%.2f", pauses...))
 }
@@ -332,15 +333,15 @@ func verdictTable(s *results.Summary) []Table {
 	rows := []struct {
 		name   string
 		higher bool // is better
-		cell   func(*sim.Summary) string
+		cell   func(*statistics.Summary) string
 	}{
-		{"mean JCT (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MeanTotalSeconds) }},
-		{"p95 JCT (" + unit + ")", false, func(s *sim.Summary) string { return in(s.P95TotalSeconds) }},
-		{"longest JCT (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MaxTotalSeconds) }},
-		{"without nodes (" + unit + ")", false, func(s *sim.Summary) string { return in(s.MeanUnservedSeconds) }},
-		{"utilization (%)", true, func(s *sim.Summary) string { return number("%.1f", utilization(s)) }},
-		{"idle node hours", false, func(s *sim.Summary) string { return number("%.1f", idleHours(s)) }},
-		{"resizes per job", false, func(s *sim.Summary) string { return number("%.2f", s.ResizesPerJob()) }},
+		{"mean JCT (" + unit + ")", false, func(s *statistics.Summary) string { return in(s.MeanTotalSeconds) }},
+		{"p95 JCT (" + unit + ")", false, func(s *statistics.Summary) string { return in(s.P95TotalSeconds) }},
+		{"longest JCT (" + unit + ")", false, func(s *statistics.Summary) string { return in(s.MaxTotalSeconds) }},
+		{"without nodes (" + unit + ")", false, func(s *statistics.Summary) string { return in(s.MeanUnservedSeconds) }},
+		{"utilization (%)", true, func(s *statistics.Summary) string { return number("%.1f", utilization(s)) }},
+		{"idle node hours", false, func(s *statistics.Summary) string { return number("%.1f", idleHours(s)) }},
+		{"resizes per job", false, func(s *statistics.Summary) string { return number("%.2f", s.ResizesPerJob()) }},
 	}
 	t := Table{
 		Header: append([]string{"verdict"}, policies...), Best: make(map[[2]int]bool),

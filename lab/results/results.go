@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/lab/catalog"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -24,9 +26,9 @@ const (
 // Summary is the content of summary.json.
 type Summary struct {
 	// Origin describes the command, the version and the machine.
-	Origin      *Origin          `json:"origin,omitempty"`
-	Runs        []sim.Summary    `json:"runs"`
-	Comparisons []sim.Comparison `json:"comparisons"`
+	Origin      *Origin                 `json:"origin,omitempty"`
+	Runs        []statistics.Summary    `json:"runs"`
+	Comparisons []statistics.Comparison `json:"comparisons"`
 	// Cut counts the jobs and GPUs of the trace that the workload omits.
 	Cut sim.Cuts `json:"cut"`
 	// Unit is the name of a node, "" for "node".
@@ -40,21 +42,21 @@ type Summary struct {
 // Summarize returns the measures of runs of one workload, and the comparisons with the baseline policy on
 // the same pool. seed is the seed of the workload.
 func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) Summary {
-	summary := Summary{Runs: []sim.Summary{}, Comparisons: []sim.Comparison{}, Cut: cut}
+	summary := Summary{Runs: []statistics.Summary{}, Comparisons: []statistics.Comparison{}, Cut: cut}
 	for _, run := range runs {
-		measures := sim.Summarize(run, seed)
+		measures := statistics.Summarize(run, seed)
 		for _, reference := range runs {
 			if reference.Nodes != run.Nodes {
 				continue
 			}
-			if reference.Policy == sim.MaxMinPolicy {
+			if reference.Policy == catalog.MaxMin {
 				measures.CompareWithMaxMin(run, reference)
 			}
-			if reference.Policy == sim.PartitionsPolicy {
+			if reference.Policy == catalog.Partitions {
 				measures.CompareWithPartitions(reference)
 			}
 			if reference.Policy == baseline && run.Policy != baseline {
-				summary.Comparisons = append(summary.Comparisons, sim.Compare(run, reference))
+				summary.Comparisons = append(summary.Comparisons, statistics.Compare(run, reference))
 			}
 		}
 		summary.Runs = append(summary.Runs, measures)
@@ -63,7 +65,7 @@ func Summarize(runs []*sim.Result, baseline string, seed uint64, cut sim.Cuts) S
 }
 
 // ExtraJobs returns Comparison.ExtraJobsPer100 of a run, NaN if there is no comparison.
-func (s *Summary) ExtraJobs(run *sim.Summary) float64 {
+func (s *Summary) ExtraJobs(run *statistics.Summary) float64 {
 	for i := range s.Comparisons {
 		if c := &s.Comparisons[i]; c.Policy == run.Policy && c.Nodes == run.Nodes {
 			return c.ExtraJobsPer100
@@ -82,16 +84,16 @@ func (s *Summary) Baseline() string {
 
 // Policies returns the policies in the order of the runs.
 func (s *Summary) Policies() []string {
-	return distinct(s.Runs, func(run *sim.Summary) string { return run.Policy })
+	return distinct(s.Runs, func(run *statistics.Summary) string { return run.Policy })
 }
 
 // Pools returns the sizes of the pool in the order of the runs.
 func (s *Summary) Pools() []int {
-	return distinct(s.Runs, func(run *sim.Summary) int { return run.Nodes })
+	return distinct(s.Runs, func(run *statistics.Summary) int { return run.Nodes })
 }
 
 // distinct returns the different values of runs, in their order.
-func distinct[T comparable](runs []sim.Summary, of func(*sim.Summary) T) []T {
+func distinct[T comparable](runs []statistics.Summary, of func(*statistics.Summary) T) []T {
 	var values []T
 	for i := range runs {
 		if value := of(&runs[i]); !slices.Contains(values, value) {
@@ -102,7 +104,7 @@ func distinct[T comparable](runs []sim.Summary, of func(*sim.Summary) T) []T {
 }
 
 // Run returns the run of a policy on a pool, nil for none.
-func (s *Summary) Run(policy string, nodes int) *sim.Summary {
+func (s *Summary) Run(policy string, nodes int) *statistics.Summary {
 	for i := range s.Runs {
 		if run := &s.Runs[i]; run.Policy == policy && run.Nodes == nodes {
 			return run

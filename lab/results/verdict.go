@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/lab/catalog"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -45,7 +47,7 @@ type Scenario struct {
 	// ComparedWith has the references of Verdict.ComparedWith.
 	ComparedWith []Reference `json:"compared_with"`
 	// Runs are the measures of the policy and of its references.
-	Runs []sim.Summary `json:"runs"`
+	Runs []statistics.Summary `json:"runs"`
 }
 
 // smallestGain is the reduction of the mean completion time from which on a scenario gains.
@@ -59,7 +61,7 @@ func (s *Scenario) Gains() bool {
 		for _, pool := range s.ComparedWith[i].Pools {
 			changes = append(changes, pool.Change)
 		}
-		if sim.Mean(changes) > -smallestGain {
+		if statistics.Mean(changes) > -smallestGain {
 			return false
 		}
 	}
@@ -107,8 +109,8 @@ type Conditions struct {
 	LargestSize int `json:"largest_size"`
 	// ETA is how good the ETAs are that policies see, and ETAFactor the factor within which half
 	// of them are right; null if no job has an ETA.
-	ETA       string    `json:"eta"`
-	ETAFactor sim.Share `json:"eta_factor"`
+	ETA       string           `json:"eta"`
+	ETAFactor statistics.Share `json:"eta_factor"`
 	// RestartSeconds is the time without progress after every resize, the median of the jobs.
 	RestartSeconds float64 `json:"restart_s"`
 	// Loads are by pool.
@@ -117,8 +119,8 @@ type Conditions struct {
 
 // Load is sim.Workload.Load on a pool.
 type Load struct {
-	Nodes int       `json:"nodes"`
-	Load  sim.Share `json:"load"`
+	Nodes int              `json:"nodes"`
+	Load  statistics.Share `json:"load"`
 }
 
 // The values of Conditions.ETA.
@@ -133,7 +135,7 @@ const (
 // ConditionsOf returns the conditions of a workload on pools; span is the time that the load is
 // of, 0 if the load is not known, and eta one of the values of Conditions.ETA.
 func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Duration, eta string) Conditions {
-	c := Conditions{Jobs: len(workload.Jobs), ETA: eta, ETAFactor: sim.Share(math.NaN())}
+	c := Conditions{Jobs: len(workload.Jobs), ETA: eta, ETAFactor: statistics.Share(math.NaN())}
 	var errors, restarts []float64
 	for i := range workload.Jobs {
 		job := &workload.Jobs[i]
@@ -155,12 +157,12 @@ func ConditionsOf(workload *sim.Workload, pools []int, span, restart time.Durati
 		}
 	}
 	c.ElasticShare = float64(c.Elastic) / float64(max(1, c.Jobs))
-	c.RestartSeconds = sim.Quantile(restarts, 0.5)
+	c.RestartSeconds = statistics.Quantile(restarts, 0.5)
 	if len(errors) > 0 && eta != ETAUnknown {
-		c.ETAFactor = sim.Share(sim.Quantile(errors, 0.5))
+		c.ETAFactor = statistics.Share(statistics.Quantile(errors, 0.5))
 	}
 	for _, nodes := range pools {
-		c.Loads = append(c.Loads, Load{Nodes: nodes, Load: sim.Share(workload.Load(nodes, span))})
+		c.Loads = append(c.Loads, Load{Nodes: nodes, Load: statistics.Share(workload.Load(nodes, span))})
 	}
 	return c
 }
@@ -172,7 +174,7 @@ func (s *Summary) Conclude(conditions Conditions) {
 	best := ""
 	for ; len(references) > 0; references = references[:len(references)-1] {
 		other := func(policy string) bool { return !slices.Contains(references, policy) }
-		if best = s.Best(func(policy string) bool { return other(policy) && sim.Optimizes(policy) }); best == "" {
+		if best = s.Best(func(policy string) bool { return other(policy) && catalog.Optimizes(policy) }); best == "" {
 			best = s.Best(other)
 		}
 		if best != "" {
@@ -186,7 +188,7 @@ func (s *Summary) Conclude(conditions Conditions) {
 	s.Verdict.AddScenario(AsAssumed, s)
 	if s.pauses(best) {
 		s.Verdict.Calm = s.Best(func(policy string) bool {
-			return !slices.Contains(references, policy) && sim.Optimizes(policy) && !s.pauses(policy)
+			return !slices.Contains(references, policy) && catalog.Optimizes(policy) && !s.pauses(policy)
 		})
 	}
 }
@@ -226,7 +228,7 @@ func (s *Summary) CompareWith(policy string, references []string) []Reference {
 // PoolsOf returns the pools on which a policy can be compared: all of them, but for what the cluster
 // did only the smallest one that has the nodes for it.
 func (s *Summary) PoolsOf(policy string) []int {
-	if policy != sim.RecordedPolicy {
+	if policy != catalog.Recorded {
 		return s.Pools()
 	}
 	smallest := 0
@@ -256,18 +258,18 @@ func (s *Summary) NodesTooLarge() bool {
 func (s *Summary) references() []string {
 	policies := s.Policies()
 	var references []string
-	if len(s.PoolsOf(sim.RecordedPolicy)) > 0 && !s.NodesTooLarge() {
-		references = append(references, sim.RecordedPolicy)
-	} else if fifo := slices.IndexFunc([]string{sim.BackfillPolicy, FIFOPolicy}, func(name string) bool { return slices.Contains(policies, name) }); fifo >= 0 {
-		references = append(references, []string{sim.BackfillPolicy, FIFOPolicy}[fifo])
+	if len(s.PoolsOf(catalog.Recorded)) > 0 && !s.NodesTooLarge() {
+		references = append(references, catalog.Recorded)
+	} else if fifo := slices.IndexFunc([]string{catalog.Backfill, FIFOPolicy}, func(name string) bool { return slices.Contains(policies, name) }); fifo >= 0 {
+		references = append(references, []string{catalog.Backfill, FIFOPolicy}[fifo])
 	}
-	if slices.Contains(policies, sim.MaxMinPolicy) {
-		references = append(references, sim.MaxMinPolicy)
+	if slices.Contains(policies, catalog.MaxMin) {
+		references = append(references, catalog.MaxMin)
 	}
 	if len(references) > 0 {
 		return references
 	}
-	if rule := s.Best(func(policy string) bool { return !sim.Optimizes(policy) }); rule != "" {
+	if rule := s.Best(func(policy string) bool { return !catalog.Optimizes(policy) }); rule != "" {
 		return []string{rule}
 	}
 	if baseline := s.Baseline(); baseline != "" {
@@ -281,7 +283,7 @@ func (s *Summary) references() []string {
 func (s *Summary) Best(suits func(policy string) bool) string {
 	best, least := "", math.Inf(1)
 	for _, policy := range s.Policies() {
-		if policy == sim.RecordedPolicy || !suits(policy) {
+		if policy == catalog.Recorded || !suits(policy) {
 			continue
 		}
 		var logs []float64
@@ -290,7 +292,7 @@ func (s *Summary) Best(suits func(policy string) bool) string {
 				logs = append(logs, math.Log(run.MeanTotalSeconds))
 			}
 		}
-		if total := sim.Mean(logs); total < least {
+		if total := statistics.Mean(logs); total < least {
 			best, least = policy, total
 		}
 	}
@@ -331,5 +333,5 @@ func (s *Summary) Shown() []string {
 
 // pauses reports whether a policy pauses jobs on any pool.
 func (s *Summary) pauses(policy string) bool {
-	return slices.ContainsFunc(s.Runs, func(run sim.Summary) bool { return run.Policy == policy && run.Pauses > 0 })
+	return slices.ContainsFunc(s.Runs, func(run statistics.Summary) bool { return run.Policy == policy && run.Pauses > 0 })
 }

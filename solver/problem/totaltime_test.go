@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/internal/hesrpt"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
-	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
@@ -359,7 +359,7 @@ func TestTotalTimeIsHeSRPT(t *testing.T) {
 			powers[i] = math.Pow(c/weight, 1/(1-math.Log2(1.6)))
 			sum += powers[i]
 		}
-		least := sim.TotalTimeBound(demands, pool).Seconds() * float64(len(demands))
+		least := hesrpt.Bound(demands, pool).Seconds() * float64(len(demands))
 		rounding := 1e-9 * float64(len(demands)) // The bound is in whole nanoseconds.
 		if math.Abs(total-least) > 1e-12*least+rounding {
 			t.Fatalf("sum of c_i d_i is %.15g; the smallest sum of completion times is %.15g", total, least)
@@ -369,7 +369,7 @@ func TestTotalTimeIsHeSRPT(t *testing.T) {
 			longestFirst[i] = i
 		}
 		slices.SortStableFunc(longestFirst, func(a, b int) int { return cmp.Compare(demands[b], demands[a]) })
-		for n, want := range sim.HeSRPTShares(len(demands)) {
+		for n, want := range hesrpt.Shares(len(demands)) {
 			if got := powers[longestFirst[n]] / sum; math.Abs(got-want) > 1e-12 {
 				t.Fatalf("job %d of %d, the longest first, has the share %.15g; heSRPT gives %.15g", n+1, len(demands), got, want)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -86,10 +86,10 @@ func summaryTable(rows []benchRow, candidates []candidate, screen cli.Screen) *c
 		s := summarize(rows, candidate)
 		median, longest, ratio, highest, mean := nothing, nothing, nothing, nothing, nothing
 		if len(s.seconds) > 0 {
-			median, longest = describeSeconds(sim.Quantile(s.seconds, 0.5)), describeSeconds(slices.Max(s.seconds))
+			median, longest = describeSeconds(statistics.Quantile(s.seconds, 0.5)), describeSeconds(slices.Max(s.seconds))
 		}
 		if len(s.ratios) > 0 {
-			ratio, highest = describeRatio(sim.Quantile(s.ratios, 0.5)), describeRatio(slices.Max(s.ratios))
+			ratio, highest = describeRatio(statistics.Quantile(s.ratios, 0.5)), describeRatio(slices.Max(s.ratios))
 			mean = describeRatio(geometricMean(s.ratios))
 		}
 		t.AddRow(cli.Plain, candidateName(candidate.backend.Name, candidate.formulation),

@@ -16,7 +16,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/lab/replay"
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 )
 
 func newETAsCommand(env cli.LookupEnv) *cobra.Command {
@@ -102,7 +102,7 @@ func etasTable(estimate []replay.CallerETAs, screen cli.Screen) string {
 		}
 		cells := []string{name, strconv.Itoa(len(jobs))}
 		for _, value := range []float64{
-			sim.Quantile(first, 0.5), sim.Quantile(factors, 0.5), sim.Quantile(factors, 0.9), math.Sqrt(square), math.Sqrt(halfway),
+			statistics.Quantile(first, 0.5), statistics.Quantile(factors, 0.5), statistics.Quantile(factors, 0.9), math.Sqrt(square), math.Sqrt(halfway),
 		} {
 			cells = append(cells, strconv.FormatFloat(value, 'f', 2, 64))
 		}

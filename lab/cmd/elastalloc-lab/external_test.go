@@ -15,8 +15,8 @@ import (
 	"github.com/elastalloc/elastalloc/internal/apiconv"
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/testing/clitest"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/sim"
 )
 
 // jobsOf returns the lines of jobs.csv of a policy, without its name.
@@ -52,7 +52,7 @@ func TestSimulateCommand(t *testing.T) {
 	if err != nil {
 		t.Fatalf("results.py: %v\n%s", err, table)
 	}
-	var summary struct{ Runs []sim.Summary }
+	var summary struct{ Runs []statistics.Summary }
 	readJSON(t, &summary, out, "summary.json")
 	for _, run := range summary.Runs {
 		clitest.CheckContains(t, "results.py", strings.Join(strings.Fields(string(table)), " "),

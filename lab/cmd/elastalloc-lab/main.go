@@ -13,7 +13,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/lab/experiments"
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 )
 
 func main() {
@@ -44,7 +44,7 @@ paper and compares backends.
 	root.AddCommand(
 		newSimulateCommand(env),
 		newReplayCommand(env),
-		newPaperCommand(experiments.Config{Pools: experiments.Pools(), Generate: sim.Synthetic}, env),
+		newPaperCommand(experiments.Config{Pools: experiments.Pools(), Generate: workloads.Synthetic}, env),
 		newBenchCommand(env),
 		newAuditCommand(env),
 		newETAsCommand(env),

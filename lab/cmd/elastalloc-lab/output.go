@@ -19,6 +19,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/format"
 	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
 	"github.com/elastalloc/elastalloc/sim"
@@ -109,10 +110,10 @@ func onScreen(table report.Table, screen cli.Screen) string {
 	return t.String() + legend.String()
 }
 
-func runTasks(ctx context.Context, tasks []sim.Task, allocator sim.Allocator, workers int, bar *progress) ([]*sim.Result, error) {
+func runTasks(ctx context.Context, tasks []catalog.Task, allocator sim.Allocator, workers int, bar *progress) ([]*sim.Result, error) {
 	done := 0
 	bar.show(done, len(tasks), "runs")
-	return sim.RunAll(ctx, tasks, allocator, workers, func(*sim.Result) {
+	return catalog.RunAll(ctx, tasks, allocator, workers, func(*sim.Result) {
 		done++
 		bar.show(done, len(tasks), "runs")
 	})

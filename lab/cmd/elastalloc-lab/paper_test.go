@@ -15,12 +15,13 @@ import (
 	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	"github.com/elastalloc/elastalloc/lab/experiments"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
 // smallPaper is the configuration with small pools and few jobs.
 func smallPaper() experiments.Config {
-	return experiments.Config{Pools: []int{4, 6}, Generate: func(_ sim.SyntheticKind, seed uint64) (sim.Trace, error) {
+	return experiments.Config{Pools: []int{4, 6}, Generate: func(_ workloads.SyntheticKind, seed uint64) (sim.Trace, error) {
 		var trace sim.Trace
 		for i := range 8 {
 			trace = append(trace, sim.TraceJob{

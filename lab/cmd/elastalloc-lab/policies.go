@@ -10,14 +10,14 @@ import (
 	"github.com/elastalloc/elastalloc"
 	"github.com/elastalloc/elastalloc/client"
 	"github.com/elastalloc/elastalloc/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/external"
-	"github.com/elastalloc/elastalloc/sim"
 )
 
 // describePolicies lists the policies for the help.
 func describePolicies() string {
 	var rows [][2]string
-	for _, policy := range sim.Policies() {
+	for _, policy := range catalog.All() {
 		rows = append(rows, [2]string{policy.Name, policy.Description})
 	}
 	return listing(rows)
@@ -25,7 +25,7 @@ func describePolicies() string {
 
 // listing formats names and descriptions for the help.
 func listing(rows [][2]string) string {
-	t := cli.Screen{}.NewTable()
+	t := cli.Screen{Width: cli.DefaultWidth}.NewTable()
 	for _, row := range rows {
 		t.AddRow(cli.Plain, " "+row[0], row[1])
 	}
@@ -33,11 +33,11 @@ func listing(rows [][2]string) string {
 }
 
 // findPolicies returns the policies of --policy and reports every invalid name.
-func findPolicies(names []string, addf func(format string, args ...any)) []sim.Policy {
+func findPolicies(names []string, addf func(format string, args ...any)) []catalog.Policy {
 	if len(names) == 0 {
 		addf("--policy is empty")
 	}
-	var policies []sim.Policy
+	var policies []catalog.Policy
 	for i, name := range names {
 		policy, err := findPolicy(name)
 		if err != nil {
@@ -52,16 +52,16 @@ func findPolicies(names []string, addf func(format string, args ...any)) []sim.P
 }
 
 // findPolicy returns a built-in policy, or the policy of a program or a service.
-func findPolicy(name string) (sim.Policy, error) {
+func findPolicy(name string) (catalog.Policy, error) {
 	if command, found := strings.CutPrefix(name, external.CommandPrefix); found {
 		return external.Command(command, os.Stderr) //nolint:forbidigo // The messages of the program are the user's.
 	}
 	target, found := strings.CutPrefix(name, external.ServicePrefix)
 	if !found {
-		return sim.FindPolicy(name)
+		return catalog.Find(name)
 	}
 	if target == "" {
-		return sim.Policy{}, fmt.Errorf("%s has no address; must be %sHOST:PORT", name, external.ServicePrefix)
+		return catalog.Policy{}, fmt.Errorf("%s has no address; must be %sHOST:PORT", name, external.ServicePrefix)
 	}
 	return external.Policy(name, "the service at "+target+", in plain text", func() (external.Caller, func() error, error) {
 		c, err := client.New(target)
@@ -74,13 +74,10 @@ func findPolicy(name string) (sim.Policy, error) {
 
 // newAllocator returns an allocator with the backends of policies. It returns an error if the program of a
 // backend is missing.
-func newAllocator(policies []sim.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
+func newAllocator(policies []catalog.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
 	names := elastalloc.DefaultBackends()
 	for _, policy := range policies {
-		if _, session := policy.Decider.(sim.Session); session {
-			continue
-		}
-		for _, name := range elastalloc.BackendsFor(policy.Options().Backend) {
+		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

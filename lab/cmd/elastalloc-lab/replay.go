@@ -17,6 +17,7 @@ import (
 	"github.com/elastalloc/elastalloc/internal/cli"
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/text"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/replay"
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
@@ -45,7 +46,7 @@ simulate policies on the same jobs and the same pool, and write the results to a
 folder:
 
  report.html    report with all figures
- summary.json   measures of every run as for simulate, with the policy ` + sim.RecordedPolicy + `
+ summary.json   measures of every run as for simulate, with the policy ` + catalog.Recorded + `
  jobs.csv       every job of every run
  replay.json    facts that the snapshots do not contain
  decisions.csv  differences between the decisions of one policy and the recorded
@@ -63,7 +64,7 @@ parameters of the last recorded decision, unless a policy sets its own.`,
 	flags := command.Flags()
 	flags.StringSliceVar(&f.recordings, "recording", nil, "folders of recordings of one cluster, from one or more servers")
 	flags.StringSliceVar(&f.callers, "caller", nil, "callers of one cluster; must be set if the recording has calls of several clusters")
-	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", sim.MaxMinPolicy}, "policies to simulate")
+	flags.StringSliceVar(&f.policies, "policy", []string{"total-time", "optimal", "greedy", catalog.MaxMin}, "policies to simulate")
 	flags.Var((*secondsFlag)(&f.frequency), "frequency", "time between decisions of the policies (default the step of the recorded horizons)")
 	flags.StringToStringVar(&f.totalTime, "total-time", nil,
 		"parameters of the total-time policies as `name=value`, in place of the recorded ones, with the names of the API")
@@ -72,7 +73,7 @@ parameters of the last recorded decision, unless a policy sets its own.`,
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddProgramFlags(flags, &f.programs)
 	cli.MarkRequired(command, "recording", "out")
-	cli.CompleteValues(command, "policy", sim.PolicyNames(sim.Policies())...)
+	cli.CompleteValues(command, "policy", catalog.Names(catalog.All())...)
 	return command
 }
 
@@ -100,7 +101,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 		return err
 	}
 	for i := range policies {
-		if err := r.Workload.CheckPolicy(&policies[i], &r.Config); err != nil {
+		if err := policies[i].Check(&r.Workload, &r.Config); err != nil {
 			return err
 		}
 	}
@@ -114,12 +115,12 @@ func (f *replayFlags) replay(cmd *cobra.Command, env cli.LookupEnv) error {
 }
 
 // setTotalTime sets the parameters of the total-time policies: the recorded ones, and those of the flag in their place.
-func (f *replayFlags) setTotalTime(policies []sim.Policy, recorded solver.TotalTimeOptions) error {
+func (f *replayFlags) setTotalTime(policies []catalog.Policy, recorded solver.TotalTimeOptions) error {
 	for i := range policies {
-		o := policies[i].Options()
+		o := policies[i].Options
 		if o.Objective == solver.ObjectiveTotalTime && o.TotalTime == (solver.TotalTimeOptions{}) {
 			o.TotalTime = recorded
-			policies[i].SetOptions(o)
+			policies[i].Options = o
 		}
 	}
 	var bad []string
@@ -150,7 +151,7 @@ func recordingError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--recording: %w", err)
 }
 
-func (f *replayFlags) check() ([]sim.Policy, error) {
+func (f *replayFlags) check() ([]catalog.Policy, error) {
 	var bad []string
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	if len(f.recordings) == 0 {
@@ -167,20 +168,20 @@ func (f *replayFlags) check() ([]sim.Policy, error) {
 		return nil, errors.New(strings.Join(bad, "\n  "))
 	}
 	// The recorded schedule is always included.
-	return slices.DeleteFunc(policies, func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }), nil
+	return slices.DeleteFunc(policies, func(p catalog.Policy) bool { return p.Name == catalog.Recorded }), nil
 }
 
 // run simulates the policies, and makes decisions of one policy on the recorded snapshots.
 func (f *replayFlags) run(
-	ctx context.Context, r *replay.Replay, policies []sim.Policy, allocator *elastalloc.Allocator, bar *progress,
+	ctx context.Context, r *replay.Replay, policies []catalog.Policy, allocator *elastalloc.Allocator, bar *progress,
 ) (*report.Replayed, error) {
 	recorded, err := r.Recorded(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tasks := make([]sim.Task, len(policies))
+	tasks := make([]catalog.Task, len(policies))
 	for i, policy := range policies {
-		tasks[i] = sim.Task{Workload: r.Workload, Policy: policy, Config: r.Config}
+		tasks[i] = catalog.Task{Workload: r.Workload, Policy: policy, Config: r.Config}
 	}
 	runs, err := runTasks(ctx, tasks, allocator, f.workers, bar)
 	if err != nil {
@@ -188,15 +189,15 @@ func (f *replayFlags) run(
 	}
 	found := &report.Replayed{
 		Replay: r, Runs: []*sim.Result{recorded},
-		Details: []report.Detail{{Policy: sim.RecordedPolicy, IdleNodeHours: r.IdleNodeHours(nil)}},
+		Details: []report.Detail{{Policy: catalog.Recorded, IdleNodeHours: r.IdleNodeHours(nil)}},
 	}
 	for i, run := range runs {
 		found.Runs = append(found.Runs, r.Compared(run))
 		found.Details = append(found.Details, report.DetailOf(r, policies[i].Name, run, recorded))
 	}
-	found.Summary = results.Summarize(found.Runs, sim.RecordedPolicy, 0, sim.Cuts{})
+	found.Summary = results.Summarize(found.Runs, catalog.Recorded, 0, sim.Cuts{})
 	found.Conclude()
-	asked := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.PassesSnapshots() })
+	asked := slices.IndexFunc(policies, func(p catalog.Policy) bool { return p.PassesSnapshots() })
 	if asked < 0 {
 		return found, nil
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/recording"
 	"github.com/elastalloc/elastalloc/internal/testing/clitest"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/report"
 	elastallocv1 "github.com/elastalloc/elastalloc/proto/elastalloc/v1"
-	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -111,7 +111,7 @@ func TestReplayNodeTypes(t *testing.T) {
 func TestReplayOptions(t *testing.T) {
 	t.Parallel()
 	recorded := solver.TotalTimeOptions{Aging: new(time.Hour), SharePrice: new(0.5)}
-	policies := func() []sim.Policy {
+	policies := func() []catalog.Policy {
 		return findPolicies([]string{"total-time", "total-time-waiting", "optimal"}, t.Errorf)
 	}
 	before, after := policies(), policies()
@@ -120,14 +120,14 @@ func TestReplayOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range after {
-		want := before[i].Options()
+		want := before[i].Options
 		if want.Objective == solver.ObjectiveTotalTime {
 			if want.TotalTime == (solver.TotalTimeOptions{}) {
 				want.TotalTime = recorded
 			}
 			want.TotalTime.SharePrice = new(0.0)
 		}
-		if diff := cmp.Diff(want, after[i].Options()); diff != "" {
+		if diff := cmp.Diff(want, after[i].Options); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", after[i].Name, diff)
 		}
 	}

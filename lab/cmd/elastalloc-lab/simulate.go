@@ -15,8 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/report"
 	"github.com/elastalloc/elastalloc/lab/results"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -124,7 +126,7 @@ line, and grpc:HOST:PORT, a service with the method Allocate in plain text.`,
 	flags := command.Flags()
 	flags.IntSliceVar(&f.nodes, "nodes", nil, "sizes of the pool")
 	// The policies of the paper, total-time, and simple rules.
-	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", sim.MaxMinPolicy, "hesrpt-event", "fifo", sim.BackfillPolicy, "srpt"}
+	usual := []string{"greedy", "optimal", "total-time", "total-time-waiting", catalog.MaxMin, "hesrpt-event", "fifo", catalog.Backfill, "srpt"}
 	flags.StringSliceVar(&f.policies, "policy", usual, "policies to run")
 	flags.StringVar(&f.out, "out", "", "new or empty folder for the results")
 	cli.AddUnit(flags, &f.unit)
@@ -169,7 +171,7 @@ line, and grpc:HOST:PORT, a service with the method Allocate in plain text.`,
 	command.MarkFlagsOneRequired("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("trace", "synthetic")
 	command.MarkFlagsMutuallyExclusive("gpus-per-node", "synthetic")
-	cli.CompleteValues(command, "policy", sim.PolicyNames(sim.Policies())...)
+	cli.CompleteValues(command, "policy", catalog.Names(catalog.All())...)
 	return command
 }
 
@@ -220,7 +222,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	}
 	for i := range policies {
 		for n := range configs {
-			if err := workload.CheckPolicy(&policies[i], &configs[n]); err != nil {
+			if err := policies[i].Check(&workload, &configs[n]); err != nil {
 				return err
 			}
 		}
@@ -240,7 +242,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 			Runs: runs, Summary: results.Summarize(runs, baselineOf(policies), f.seed, workload.Cut), Workload: workload,
 			GPUsPerNode: f.gpusPerNode, MinDuration: f.minDuration, Disturbance: f.disturbance, RestartTime: f.config.RestartTime,
 			Machines: f.machines.describe(configs), HasEligible: slices.ContainsFunc(trace, func(j sim.TraceJob) bool { return j.Eligible != nil }),
-			External: slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool { _, session := p.Decider.(sim.Session); return !session }),
+			External: slices.DeleteFunc(slices.Clone(policies), func(p catalog.Policy) bool { return p.Open == nil }),
 		}
 		for i := range workload.Jobs {
 			if len(workload.Jobs[i].Recorded) == 0 {
@@ -258,19 +260,19 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 func (f *simulateFlags) policiesOnTypes() []string {
 	switch teams := f.teams.count > 0 || f.teams.file != "" || f.teams.quotas != ""; {
 	case teams && !f.machines.units.set():
-		return []string{sim.TeamTypePartitionsPolicy, sim.PartitionsPolicy, "total-time-open", "total-time"}
+		return []string{catalog.TeamTypePartitions, catalog.Partitions, "total-time-open", "total-time"}
 	case teams: // Partitions have no machines.
-		return []string{sim.TypePartitionsPolicy, "total-time-open", "total-time"}
+		return []string{catalog.TypePartitions, "total-time-open", "total-time"}
 	}
-	return []string{sim.TypePartitionsPolicy, "total-time", "type-kept", "sia", "sia-ramp"}
+	return []string{catalog.TypePartitions, "total-time", "type-kept", "sia", "sia-ramp"}
 }
 
 // withRecorded adds the policy recorded if the trace has the start of every job and no jobs hang or are
 // killed.
-func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Workload, configs []sim.Config) []sim.Policy {
-	recorded, err := sim.FindPolicy(sim.RecordedPolicy)
-	named := func(p sim.Policy) bool { return p.Name == sim.RecordedPolicy }
-	unknown := func(c sim.Config) bool { return workload.CheckPolicy(&recorded, &c) != nil }
+func (f *simulateFlags) withRecorded(policies []catalog.Policy, workload *sim.Workload, configs []sim.Config) []catalog.Policy {
+	recorded, err := catalog.Find(catalog.Recorded)
+	named := func(p catalog.Policy) bool { return p.Name == catalog.Recorded }
+	unknown := func(c sim.Config) bool { return recorded.Check(workload, &c) != nil }
 	if err != nil || slices.ContainsFunc(policies, named) || slices.ContainsFunc(configs, unknown) || f.disturbance.BugShare+f.disturbance.KillShare > 0 {
 		return policies
 	}
@@ -280,27 +282,27 @@ func (f *simulateFlags) withRecorded(policies []sim.Policy, workload *sim.Worklo
 // addScenarios adds the more careful scenarios to the verdict: one job in five elastic, unless the sizes of jobs are
 // given, and no job above its request.
 func (f *simulateFlags) addScenarios(
-	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []sim.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
+	ctx context.Context, found *report.Simulated, trace sim.Trace, policies []catalog.Policy, configs []sim.Config, allocator sim.Allocator, bar *progress,
 ) error {
 	verdict := found.Summary.Verdict
-	if verdict == nil || len(f.types.pools) > 0 || !sim.Optimizes(verdict.Policy) {
+	if verdict == nil || len(f.types.pools) > 0 || !catalog.Optimizes(verdict.Policy) {
 		return nil
 	}
-	varied, err := trace.Vary(f.variations(), f.seed, f.gpusPerNode)
+	varied, err := workloads.Vary(trace, f.variations(), f.seed, f.gpusPerNode)
 	if err != nil {
 		return err
 	}
 	references := verdict.References()
-	policies = slices.DeleteFunc(slices.Clone(policies), func(p sim.Policy) bool {
+	policies = slices.DeleteFunc(slices.Clone(policies), func(p catalog.Policy) bool {
 		return p.Name != verdict.Policy && !slices.Contains(references, p.Name)
 	})
-	add := func(name string, vary []sim.Variation, growth float64) error {
+	add := func(name string, vary []workloads.Variation, growth float64) error {
 		workload, err := f.workload(trace, found.Workload.Name, vary, growth)
 		if err != nil {
 			return err
 		}
 		possible := slices.DeleteFunc(slices.Clone(configs), func(c sim.Config) bool {
-			return slices.ContainsFunc(policies, func(p sim.Policy) bool { return workload.CheckPolicy(&p, &c) != nil })
+			return slices.ContainsFunc(policies, func(p catalog.Policy) bool { return p.Check(&workload, &c) != nil })
 		})
 		runs, err := runTasks(ctx, tasksOf(workload, policies, possible), allocator, f.workers, bar)
 		if len(runs) > 0 {
@@ -309,7 +311,7 @@ func (f *simulateFlags) addScenarios(
 		return err
 	}
 	if !slices.ContainsFunc(varied, func(j sim.TraceJob) bool { return j.MinNodes+j.MaxNodes+len(j.AllowedNodes) > 0 }) {
-		if err := add(results.FewElastic, append(f.variations(), sim.VaryRigidMost), f.maxGrowth); err != nil {
+		if err := add(results.FewElastic, append(f.variations(), workloads.VaryRigidMost), f.maxGrowth); err != nil {
 			return err
 		}
 	}
@@ -317,10 +319,10 @@ func (f *simulateFlags) addScenarios(
 }
 
 func syntheticFlag(kind *string) pflag.Value {
-	return cli.ChoiceFlag{Value: kind, Choices: []string{string(sim.Baseline), string(sim.Heterogeneous)}}
+	return cli.ChoiceFlag{Value: kind, Choices: []string{string(workloads.Baseline), string(workloads.Heterogeneous)}}
 }
 
-func (f *simulateFlags) check() ([]sim.Policy, error) {
+func (f *simulateFlags) check() ([]catalog.Policy, error) {
 	var bad []string
 	addf := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	for i, nodes := range f.nodes {
@@ -351,7 +353,7 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 			}
 		}
 	}
-	if _, err := (sim.Trace{}).Vary(f.variations(), f.seed, f.gpusPerNode); err != nil {
+	if _, err := workloads.Vary(nil, f.variations(), f.seed, f.gpusPerNode); err != nil {
 		addf("--vary: %v", err)
 	}
 	// The negated conditions also reject NaN.
@@ -385,8 +387,8 @@ func (f *simulateFlags) check() ([]sim.Policy, error) {
 }
 
 // workload converts a trace into a workload with variations, a growth limit and the disturbance.
-func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variation, growth float64) (sim.Workload, error) {
-	trace, err := trace.Vary(vary, f.seed, f.gpusPerNode)
+func (f *simulateFlags) workload(trace sim.Trace, name string, vary []workloads.Variation, growth float64) (sim.Workload, error) {
+	trace, err := workloads.Vary(trace, vary, f.seed, f.gpusPerNode)
 	if err != nil {
 		return sim.Workload{}, err
 	}
@@ -397,18 +399,20 @@ func (f *simulateFlags) workload(trace sim.Trace, name string, vary []sim.Variat
 		return sim.Workload{}, fmt.Errorf("%s has no job of at least %v", name, f.minDuration)
 	}
 	if f.teams.count > 0 {
-		if workload, err = workload.AssignTeams(f.teams.count, f.seed); err != nil {
+		if workload, err = workloads.AssignTeams(workload, f.teams.count, f.seed); err != nil {
 			return sim.Workload{}, err
 		}
 	}
 	return workload.Disturb(f.disturbance, f.seed), nil
 }
 
-func (f *simulateFlags) variations() []sim.Variation { return cli.Named[sim.Variation](f.vary) }
+func (f *simulateFlags) variations() []workloads.Variation {
+	return cli.Named[workloads.Variation](f.vary)
+}
 
 func (f *simulateFlags) readTrace(cmd *cobra.Command) (sim.Trace, string, error) {
 	if f.synthetic != "" {
-		trace, err := sim.Synthetic(sim.SyntheticKind(f.synthetic), f.seed)
+		trace, err := workloads.Synthetic(workloads.SyntheticKind(f.synthetic), f.seed)
 		return trace, "synthetic-" + f.synthetic, err
 	}
 	return readTraceFile(cmd, f.trace)
@@ -446,11 +450,11 @@ func (f *simulateFlags) configs(cmd *cobra.Command, workload *sim.Workload) ([]s
 	return configs, nil
 }
 
-func tasksOf(workload sim.Workload, policies []sim.Policy, configs []sim.Config) []sim.Task {
-	var tasks []sim.Task
+func tasksOf(workload sim.Workload, policies []catalog.Policy, configs []sim.Config) []catalog.Task {
+	var tasks []catalog.Task
 	for _, config := range configs {
 		for _, policy := range policies {
-			tasks = append(tasks, sim.Task{Workload: workload, Policy: policy, Config: config})
+			tasks = append(tasks, catalog.Task{Workload: workload, Policy: policy, Config: config})
 		}
 	}
 	return tasks
@@ -458,9 +462,9 @@ func tasksOf(workload sim.Workload, policies []sim.Policy, configs []sim.Config)
 
 // baselineOf returns the baseline policy: greedy, or type-partitions with node types, or the first policy if
 // it is not in the list.
-func baselineOf(policies []sim.Policy) string {
+func baselineOf(policies []catalog.Policy) string {
 	for _, policy := range policies {
-		if policy.Name == "greedy" || policy.Name == sim.TypePartitionsPolicy {
+		if policy.Name == "greedy" || policy.Name == catalog.TypePartitions {
 			return policy.Name
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/elastalloc/elastalloc/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/catalog"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -98,7 +100,7 @@ type teamFlags struct {
 func (f *teamFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.count, "teams", 0, "number of random teams for the users (default the groups of the trace)")
 	flags.StringVar(&f.file, "groups", "", "groups with their quotas in CSV, - for standard input")
-	flags.Var(cli.ChoiceFlag{Value: &f.quotas, Choices: []string{string(sim.QuotaByDemand), string(sim.QuotaEqual)}}, "quotas",
+	flags.Var(cli.ChoiceFlag{Value: &f.quotas, Choices: []string{string(workloads.QuotaByDemand), string(workloads.QuotaEqual)}}, "quotas",
 		"rule for dividing each pool into quotas: the demand of the jobs of each team, or equal (default demand if --teams is set)")
 	flags.Float64Var(&f.limit, "team-limit", 0, "limit of each team as a multiple of its quota (default none)")
 }
@@ -107,11 +109,11 @@ func (f *teamFlags) check(addf func(format string, args ...any)) {
 	if f.count < 0 {
 		addf("--teams is %d; must be at least 1", f.count)
 	}
-	if !(f.limit == 0 || f.limit >= 1 && f.limit <= sim.MaxTeamLimit) {
-		addf("--team-limit is %v; must be 1 to %v", f.limit, sim.MaxTeamLimit)
+	if !(f.limit == 0 || f.limit >= 1 && f.limit <= workloads.MaxTeamLimit) {
+		addf("--team-limit is %v; must be 1 to %v", f.limit, workloads.MaxTeamLimit)
 	}
 	if f.count > 0 && f.file == "" && f.quotas == "" {
-		f.quotas = string(sim.QuotaByDemand)
+		f.quotas = string(workloads.QuotaByDemand)
 	}
 	if f.limit > 0 && f.quotas == "" {
 		addf("--team-limit is set without teams; --teams or --quotas must be set")
@@ -132,18 +134,18 @@ func (f *teamFlags) of(workload *sim.Workload, groups []solver.Group, nodes int)
 	if f.quotas == "" {
 		return groups, nil
 	}
-	groups, err := workload.Quotas(sim.QuotaRule(f.quotas), nodes)
+	groups, err := workloads.Quotas(workload, workloads.QuotaRule(f.quotas), nodes)
 	if err != nil || f.limit == 0 {
 		return groups, err
 	}
-	return sim.Limited(groups, f.limit), nil
+	return workloads.Limited(groups, f.limit), nil
 }
 
 // totalTimeFlag contains parameters of OBJECTIVE_TOTAL_TIME by their names in the API.
 type totalTimeFlag map[string]string
 
 // apply sets the parameters in the total-time policies and reports every invalid one.
-func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, args ...any)) {
+func (f totalTimeFlag) apply(policies []catalog.Policy, addf func(format string, args ...any)) {
 	asked := solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults()
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		if err := setTotalTime(&asked.TotalTime, name, f[name]); err != nil {
@@ -152,9 +154,9 @@ func (f totalTimeFlag) apply(policies []sim.Policy, addf func(format string, arg
 		}
 		used := false
 		for i := range policies {
-			if options := policies[i].Options(); options.Objective == solver.ObjectiveTotalTime {
+			if options := policies[i].Options; options.Objective == solver.ObjectiveTotalTime {
 				used = setTotalTime(&options.TotalTime, name, f[name]) == nil
-				policies[i].SetOptions(options)
+				policies[i].Options = options
 			}
 		}
 		if !used {

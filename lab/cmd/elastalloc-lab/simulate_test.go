@@ -15,8 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/lab/catalog"
 	"github.com/elastalloc/elastalloc/lab/results"
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 )
 
 func TestSimulate(t *testing.T) {
@@ -245,7 +246,7 @@ func TestSimulateMachines(t *testing.T) {
 func TestSimulateDamaged(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,max_nodes\na,0,3600,4,4\nb,0,3600,4,4\nc,0,3600,4,4\nd,0,3600,4,4\n")
-	simulate := func(name string, args ...string) (sim.Summary, string) {
+	simulate := func(name string, args ...string) (statistics.Summary, string) {
 		out := filepath.Join(folder, name)
 		stdout := succeed(t, append([]string{
 			"simulate", "--trace", trace, "--gpus-per-node=1", "--nodes=16", "--policy=total-time", "--unit=gpu", "--machine-units=4",
@@ -274,11 +275,11 @@ func TestSimulateTeams(t *testing.T) {
 	out := filepath.Join(folder, "results")
 	stdout := succeed(t, "simulate", "--trace", trace, "--groups", groups, "--nodes=8", "--policy=static-partitions,total-time", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout, "USED", "  TEAM\n", "1.00\n")
-	var summary struct{ Runs []sim.Summary }
+	var summary struct{ Runs []statistics.Summary }
 	readJSON(t, &summary, out, "summary.json")
 	for _, run := range summary.Runs {
 		if len(run.Teams) != 2 || run.Teams[0].Team != "vision" || run.Teams[0].Quota != 3 || run.Teams[1].Jobs != 2 ||
-			run.WorstTeam == nil || run.Policy == sim.PartitionsPolicy && *run.WorstTeam != 1 {
+			run.WorstTeam == nil || run.Policy == catalog.Partitions && *run.WorstTeam != 1 {
 			t.Errorf("the run is %+v; want two teams, each compared with its partition", run)
 		}
 	}
@@ -291,14 +292,14 @@ func TestSimulateWholeCluster(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,group\na,0,600,4,vision\nb,1,600,8,speech\nc,2,60,1,speech\nd,3,600,2,vision\n")
 	groups := write(t, folder, "groups.csv", "id,quota,parent_id,limit,type_limits\nlab,16,,,\nvision,8,lab,,fast=0\nspeech,8,lab,,slow=0\n")
-	simulate := func(args ...string) (map[string]sim.Summary, string, string) {
+	simulate := func(args ...string) (map[string]statistics.Summary, string, string) {
 		out := filepath.Join(t.TempDir(), "results")
 		stdout := succeed(t, append([]string{
 			"simulate", "--trace", trace, "--gpus-per-node=1", "--node-types=fast=8:2,slow=16", "--restart-time=10", "--out", out,
 		}, args...)...)
 		var summary results.Summary
 		readJSON(t, &summary, out, "summary.json")
-		runs := make(map[string]sim.Summary)
+		runs := make(map[string]statistics.Summary)
 		for _, run := range summary.Runs {
 			runs[run.Policy] = run
 		}

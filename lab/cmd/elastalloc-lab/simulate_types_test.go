@@ -9,7 +9,7 @@ import (
 
 	"github.com/elastalloc/elastalloc/internal/testing/clitest"
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
-	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/lab/statistics"
 )
 
 // TestSimulateSpeeds checks that without node types, all policies use the speeds of an application, and that the
@@ -27,7 +27,7 @@ func TestSimulateSpeeds(t *testing.T) {
 	simulate := func(name string, args ...string) map[string]float64 {
 		out := filepath.Join(folder, name)
 		succeed(t, append([]string{"simulate", "--trace=../../../examples/gavel/trace.csv", "--speeds", speeds, "--gpus-per-node=1", "--out", out}, args...)...)
-		var summary struct{ Runs []sim.Summary }
+		var summary struct{ Runs []statistics.Summary }
 		readJSON(t, &summary, out, "summary.json")
 		means := make(map[string]float64)
 		for _, run := range summary.Runs {
@@ -56,7 +56,7 @@ func TestSimulateNodeTypes(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace", gavel+"trace.csv", "--speeds", gavel+"speeds.csv",
 		"--node-types=k80=72,p100=72,v100=72", "--gpus-per-node=1", "--policy=type-partitions,total-time", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout, "MOVES", "ONE MORE")
-	var summary struct{ Runs []sim.Summary }
+	var summary struct{ Runs []statistics.Summary }
 	readJSON(t, &summary, out, "summary.json")
 	pools, joint := &summary.Runs[0], &summary.Runs[1]
 	if joint.MeanTotalSeconds > 0.92*pools.MeanTotalSeconds {

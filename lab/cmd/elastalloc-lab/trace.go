@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastalloc/elastalloc/internal/cli"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 )
 
@@ -29,7 +30,7 @@ time window, as a trace in CSV. Times are since the first printed submission.`,
 			var trace sim.Trace
 			var err error
 			if synthetic != "" {
-				if trace, err = sim.Synthetic(sim.SyntheticKind(synthetic), seed); err != nil {
+				if trace, err = workloads.Synthetic(workloads.SyntheticKind(synthetic), seed); err != nil {
 					return fmt.Errorf("--synthetic: %w", err)
 				}
 			} else if trace, _, err = readTraceFile(cmd, file); err != nil {

@@ -1,4 +1,4 @@
-package sim
+package catalog
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -24,23 +25,23 @@ func TestSiaOptions(t *testing.T) {
 	}
 	none := siaOption{value: -1.1}
 	option := func(nodes int, nodeType string, value float64) siaOption {
-		return siaOption{allocation{nodes, nodeType}, value}
+		return siaOption{nodes, nodeType, value}
 	}
 	for name, test := range map[string]struct {
 		job     *solver.Job
-		history jobHistory
+		history sim.JobState
 		ramps   bool
 		want    []siaOption
 	}{
-		"new":          {job(0, "", 0), jobHistory{}, false, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5)}},
-		"new, ramping": {job(0, "", 0), jobHistory{}, true, []siaOption{none, option(1, "slow", -1), option(1, "fast", -0.5)}},
+		"new":          {job(0, "", 0), sim.JobState{}, false, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5), option(4, "fast", -0.5)}},
+		"new, ramping": {job(0, "", 0), sim.JobState{}, true, []siaOption{none, option(1, "slow", -1), option(1, "fast", -0.5)}},
 		// (400 - 1 * 100) / (400 + 100) = 0.6, and 0.6^-0.5 = 1.29, 2.4^-0.5 = 0.65.
-		"running, ramping": {job(1, "slow", 400*time.Second), jobHistory{restarts: 1, maxNodes: 1}, true, []siaOption{
+		"running, ramping": {job(1, "slow", 400*time.Second), sim.JobState{Restarts: 1, LargestNodes: 1}, true, []siaOption{
 			none, option(1, "slow", -1), option(2, "slow", -1.29), option(1, "fast", -0.65), option(2, "fast", -0.65),
 		}},
-		"restarted":  {job(1, "slow", 400*time.Second), jobHistory{restarts: 4, maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
-		"young":      {job(1, "slow", 50*time.Second), jobHistory{maxNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
-		"restarting": {job(1, "fast", 50*time.Second), jobHistory{maxNodes: 1, restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
+		"restarted":  {job(1, "slow", 400*time.Second), sim.JobState{Restarts: 4, LargestNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -100), option(1, "fast", -100), option(2, "fast", -100)}},
+		"young":      {job(1, "slow", 50*time.Second), sim.JobState{LargestNodes: 1}, true, []siaOption{none, option(1, "slow", -1), option(2, "slow", -1), option(1, "fast", -0.5), option(2, "fast", -0.5)}},
+		"restarting": {job(1, "fast", 50*time.Second), sim.JobState{LargestNodes: 1, Restarting: true}, false, []siaOption{option(1, "fast", -0.5)}},
 	} {
 		if got := siaOptions(test.job, types, test.history, test.ramps); !slices.Equal(got, test.want) {
 			t.Errorf("%s: the options are %v; want %v", name, got, test.want)
@@ -61,24 +62,22 @@ func TestSiaIsExact(t *testing.T) {
 		for i := range options {
 			options[i] = []siaOption{{value: siaQueuedValue}}
 			s.Jobs[i] = solver.NewJob(fmt.Sprint(i), time.Hour)
-			for option := range optionsOf(s.Jobs[i], s.NodeTypes) {
-				value := -float64(rapid.IntRange(1, 300).Draw(t, "worth")) / 100 // Ties are many.
-				options[i] = append(options[i], siaOption{option, value})
+			for _, option := range optionsOf(s.Jobs[i], s.NodeTypes) {
+				option.value = -float64(rapid.IntRange(1, 300).Draw(t, "worth")) / 100 // Ties are many.
+				options[i] = append(options[i], option)
 			}
 		}
-		allocations, decision, err := bestOptions(t.Context(), s, options)
+		decision, err := bestOptions(t.Context(), s, options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkAllocations(s, allocations); err != nil {
-			t.Fatal(err)
-		}
+		checkLegal(t, s, decision)
 		got := 0.0
-		for i, h := range allocations {
-			got += options[i][slices.IndexFunc(options[i], func(o siaOption) bool { return o.allocation == h })].value
+		for i, h := range decision.Allocations {
+			got += options[i][slices.IndexFunc(options[i], func(o siaOption) bool { return o.is(h.Nodes, h.NodeType) })].value
 		}
-		if want := bestOfAll(s.NodeTypes, options); math.Abs(got-want) > 1e-9 || decision.Reason != solver.ReasonOptimal {
-			t.Fatalf("the value of the choice is %v, %s; the maximum is %v", got, decision.Reason, want)
+		if want := bestOfAll(s.NodeTypes, options); math.Abs(got-want) > 1e-9 || decision.Report.Reason != solver.ReasonOptimal {
+			t.Fatalf("the value of the choice is %v, %s; the maximum is %v", got, decision.Report.Reason, want)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package sim
+package workloads
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 // SyntheticKind is a kind of synthetic workload.
@@ -66,24 +68,24 @@ const (
 	requestedNodes = 4
 )
 
-// Synthetic generates a synthetic workload as a trace for nodes with DefaultGPUsPerNode. The numbers of
+// Synthetic generates a synthetic workload as a trace for nodes with sim.DefaultGPUsPerNode. The numbers of
 // jobs and the span are exactly as in the paper, the mean durations to 1 s. Durations have a heavy tail,
 // and the rate of submissions depends on the time of day. Both kinds have the same long jobs at the same
 // times for the same seed.
-func Synthetic(kind SyntheticKind, seed uint64) (Trace, error) {
+func Synthetic(kind SyntheticKind, seed uint64) (sim.Trace, error) {
 	if kind != Baseline && kind != Heterogeneous {
 		return nil, fmt.Errorf("unknown synthetic workload %q (must be %s or %s)", kind, Baseline, Heterogeneous)
 	}
 	// Each property has its own random stream, so that both kinds have the same long jobs.
 	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
-	trace := make(Trace, 0, longJobs+shortJobs)
+	trace := make(sim.Trace, 0, longJobs+shortJobs)
 	add := func(prefix string, durations, submissions []time.Duration, user func() string) {
 		for i, duration := range durations {
-			trace = append(trace, TraceJob{
+			trace = append(trace, sim.TraceJob{
 				ID:       fmt.Sprintf("%s-%03d", prefix, i+1),
 				Submit:   submissions[i],
 				Duration: duration,
-				GPUs:     requestedNodes * DefaultGPUsPerNode,
+				GPUs:     requestedNodes * sim.DefaultGPUsPerNode,
 				User:     user(),
 			})
 		}
@@ -164,4 +166,9 @@ func sampleSubmissions(random *rand.Rand, jobs int) []time.Duration {
 	}
 	slices.Sort(submissions)
 	return submissions
+}
+
+// scale returns d times factor, rounded to whole nanoseconds.
+func scale(d time.Duration, factor float64) time.Duration {
+	return time.Duration(math.Round(float64(d) * factor))
 }

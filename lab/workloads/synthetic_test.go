@@ -1,4 +1,4 @@
-package sim
+package workloads
 
 import (
 	"fmt"
@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elastalloc/elastalloc/sim"
+	"github.com/elastalloc/elastalloc/solver"
 )
 
 func TestSyntheticMatchesPaper(t *testing.T) {
-	mean := func(jobs Trace) float64 {
+	mean := func(jobs sim.Trace) float64 {
 		sum := time.Duration(0)
 		for _, job := range jobs {
 			sum += job.Duration
@@ -27,8 +30,8 @@ func TestSyntheticMatchesPaper(t *testing.T) {
 	for seed := range uint64(20) {
 		all := syntheticTrace(t, Heterogeneous, seed)
 		baseline := syntheticTrace(t, Baseline, seed)
-		isShort := func(job TraceJob) bool { return job.Duration < 5*time.Minute }
-		isLong := func(job TraceJob) bool { return !isShort(job) }
+		isShort := func(job sim.TraceJob) bool { return job.Duration < 5*time.Minute }
+		isLong := func(job sim.TraceJob) bool { return !isShort(job) }
 		long := slices.DeleteFunc(slices.Clone(all), isShort)
 		short := slices.DeleteFunc(slices.Clone(all), isLong)
 		if len(all) != 1252 || len(long) != 447 {
@@ -40,11 +43,11 @@ func TestSyntheticMatchesPaper(t *testing.T) {
 			t.Errorf("jobs of the baseline (-baseline +long jobs):\n%s", diff)
 		}
 		span := 49*time.Hour + 41*time.Minute + 38*time.Second
-		for _, trace := range []Trace{all, baseline} {
+		for _, trace := range []sim.Trace{all, baseline} {
 			if first, last := trace[0].Submit, trace[len(trace)-1].Submit; first != 0 || last != span {
 				t.Errorf("submissions from %v to %v; want 0 to %v", first, last, span)
 			}
-			if !slices.IsSortedFunc(trace, func(a, b TraceJob) int { return int(a.Submit - b.Submit) }) {
+			if !slices.IsSortedFunc(trace, func(a, b sim.TraceJob) int { return int(a.Submit - b.Submit) }) {
 				t.Error("the jobs are not in the order of submission")
 			}
 		}
@@ -52,14 +55,14 @@ func TestSyntheticMatchesPaper(t *testing.T) {
 }
 
 func TestSyntheticDependsOnSeedOnly(t *testing.T) {
-	draw := func(seed uint64) Trace { return syntheticTrace(t, Heterogeneous, seed) }
+	draw := func(seed uint64) sim.Trace { return syntheticTrace(t, Heterogeneous, seed) }
 	if diff := cmp.Diff(draw(7), draw(7)); diff != "" {
 		t.Errorf("the same seed gives different jobs (-first +second):\n%s", diff)
 	}
 	if cmp.Equal(draw(7), draw(8)) {
 		t.Error("two seeds give the same workload")
 	}
-	if got := draw(7)[0].Nodes(DefaultGPUsPerNode); got != requestedNodes {
+	if got := draw(7)[0].Nodes(sim.DefaultGPUsPerNode); got != requestedNodes {
 		t.Errorf("a job requests %d nodes; want %d", got, requestedNodes)
 	}
 }
@@ -88,14 +91,15 @@ func TestSyntheticDayAndNight(t *testing.T) {
 func TestLoadIsCalibrated(t *testing.T) {
 	var one, sixteen, busiest float64
 	const seeds = 10
+	sixteenNodes := solver.NewJob("", 0)
 	for seed := range uint64(seeds) {
 		trace := syntheticTrace(t, Baseline, seed)
-		workload := NewWorkload("", trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode})
+		workload := sim.NewWorkload("", trace, sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode})
 		peak := 0
 		for _, at := range workload.Jobs {
 			left := syntheticSpan - at.Submit
 			one += min(at.Demand, left).Hours()
-			sixteen += 16 * min(scale(at.Demand, 1/new(Shape).speed(16)), left).Hours()
+			sixteen += 16 * min(scale(at.Demand, 1/sixteenNodes.Speed(16)), left).Hours()
 			active := 0
 			for _, job := range workload.Jobs {
 				if job.Submit <= at.Submit && at.Submit < job.Submit+job.Demand {
@@ -139,4 +143,14 @@ func TestSyntheticUsers(t *testing.T) {
 	if share := float64(first) / float64(all); len(count) != 35 || share < 0.53 || share > 0.57 {
 		t.Errorf("%d users, %.3f of the jobs of the first five; want 35 and 0.55", len(count), share)
 	}
+}
+
+// syntheticTrace returns a synthetic trace.
+func syntheticTrace(t *testing.T, kind SyntheticKind, seed uint64) sim.Trace {
+	t.Helper()
+	trace, err := Synthetic(kind, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
 }

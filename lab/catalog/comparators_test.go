@@ -1,8 +1,7 @@
-package sim
+package catalog
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -10,7 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastalloc/elastalloc/greedy"
+	"github.com/elastalloc/elastalloc/internal/hesrpt"
 	"github.com/elastalloc/elastalloc/internal/testing/solvertest"
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -41,7 +42,7 @@ func TestComparators(t *testing.T) {
 	// On these sizes, the three jobs take 39 s, 125 s and 24 s.
 	fixed := func() []solver.Job { return []solver.Job{queued(100, 0, 4), queued(200, 0, 2), queued(100, 0, 8)} }
 	for name, test := range map[string]struct {
-		rule     Rule
+		rule     sim.Rule
 		snapshot *solver.Snapshot
 		want     []int
 	}{
@@ -100,22 +101,21 @@ func TestComparators(t *testing.T) {
 // TestComparatorsAreLegal checks on random snapshots that the decisions of the rules of all policies without teams are
 // legal, and that srpt does not leave the pool idle.
 func TestComparatorsAreLegal(t *testing.T) {
-	rules := make(map[string]Rule)
-	for _, p := range Policies() {
-		if rule, is := p.Decider.(Rule); is && !p.NeedsTeams {
-			rules[p.Name] = rule
-		}
+	rules := map[string]sim.Rule{
+		"fifo": greedy.FillIdle, "fifo-backfill": backfill, "srpt": shortestRemaining, "max-min": maxMin,
+		"hesrpt": heSRPT(solver.AdmissionFIFO), "hesrpt-event": heSRPT(solver.AdmissionStartFirst),
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := solvertest.SnapshotsWithin(solvertest.Limits{Jobs: 10, Steps: 2, Sizes: 5, Nodes: 60}).Draw(t, "snapshot")
 		for name, rule := range rules {
-			options := rule(s)
-			if err := checkAllocations(s, optionAllocations(s, options)); err != nil {
+			decision, err := rule.Decide(t.Context(), sim.Input{Snapshot: s})
+			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+			checkLegal(t, s, decision)
 			idle := s.TotalNodes
-			for _, option := range options {
-				idle -= int(option.Nodes)
+			for _, a := range decision.Allocations {
+				idle -= a.Nodes
 			}
 			for i := range s.Jobs {
 				smallest := s.Jobs[i].LegalSizes()[0]
@@ -127,54 +127,11 @@ func TestComparatorsAreLegal(t *testing.T) {
 	})
 }
 
-func TestHeSRPTShares(t *testing.T) {
-	for jobs := range 40 {
-		shares := HeSRPTShares(jobs)
-		sum := 0.0
-		for i, share := range shares {
-			sum += share
-			if i > 0 && share <= shares[i-1] {
-				t.Errorf("of %d, job %d has no more than the longer one before it", jobs, i)
-			}
-		}
-		if jobs > 0 && math.Abs(sum-1) > 1e-12 {
-			t.Errorf("the shares of %d jobs add up to %v", jobs, sum)
-		}
-	}
-}
-
-// TestTotalTimeBound compares the bound with the closed form of the heSRPT paper's
-// theorem on the least total flow time: with sizes x_1 >= x_2 >= … it is
-// sum over k of x_k / s(N) * (k s(1+w_k) - (k-1) s(w_k)),
-// where w_k = 1 / ((k/(k-1))^(1/(1-a)) - 1) and s(n) = n^a.
-func TestTotalTimeBound(t *testing.T) {
-	demands := []time.Duration{40 * time.Minute, 3 * time.Hour, 40 * time.Minute, 7 * time.Second, 9 * time.Hour}
-	descending := []float64{32400, 10800, 2400, 2400, 7}
-	const nodes = 70
-	a := math.Log2(1.6)
-	speed := func(n float64) float64 { return math.Pow(n, a) }
-	total := descending[0]
-	for k := 2.0; int(k) <= len(descending); k++ {
-		w := 1 / (math.Pow(k/(k-1), 1/(1-a)) - 1)
-		total += descending[int(k)-1] * (k*speed(1+w) - (k-1)*speed(w))
-	}
-	want := total / speed(nodes) / float64(len(descending))
-	if got := TotalTimeBound(demands, nodes).Seconds(); math.Abs(got-want) > 1e-6*want {
-		t.Errorf("the bound is %v s; want %v", got, want)
-	}
-	if got := TotalTimeBound([]time.Duration{time.Hour}, 1); got != time.Hour {
-		t.Errorf("the bound of an hour on one node is %v", got)
-	}
-	if got := TotalTimeBound(nil, 1); got != 0 {
-		t.Errorf("the bound of no jobs is %v", got)
-	}
-}
-
 // TestTotalTimeBoundHolds simulates batches and checks that no policy has a mean below the bound.
 func TestTotalTimeBoundHolds(t *testing.T) {
 	policies := []string{"optimal", "hesrpt", "optimal-preemptive"}
 	rapid.Check(t, func(t *rapid.T) {
-		var jobs []WorkloadJob
+		var jobs []sim.WorkloadJob
 		var demands []time.Duration
 		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 			demands = append(demands, time.Duration(rapid.IntRange(1, 5000).Draw(t, "demand"))*time.Second)
@@ -182,15 +139,20 @@ func TestTotalTimeBoundHolds(t *testing.T) {
 		}
 		nodes := rapid.IntRange(1, 40).Draw(t, "nodes")
 		for _, name := range policies {
-			p, err := FindPolicy(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			result := run(t, p, DefaultConfig(nodes), jobs...)
-			mean := Summarize(result, 0).MeanTotalSeconds
-			if bound := TotalTimeBound(demands, nodes).Seconds(); mean < bound {
+			result := run(t, policy(t, name), sim.DefaultConfig(nodes), jobs...)
+			mean := meanOf(result, (*sim.JobResult).TotalTime).Seconds()
+			if bound := hesrpt.Bound(demands, nodes).Seconds(); mean < bound {
 				t.Fatalf("the mean job completion time of %s is %v s; the bound is %v s", name, mean, bound)
 			}
 		}
 	})
+}
+
+// meanOf returns the mean of a time of the jobs.
+func meanOf(r *sim.Result, of func(*sim.JobResult) time.Duration) time.Duration {
+	sum := 0.0
+	for i := range r.Jobs {
+		sum += of(&r.Jobs[i]).Seconds()
+	}
+	return time.Duration(sum / float64(len(r.Jobs)) * float64(time.Second))
 }

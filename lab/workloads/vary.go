@@ -1,4 +1,4 @@
-package sim
+package workloads
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 // Variation is a random modification of the jobs of a trace.
@@ -43,7 +45,7 @@ const (
 
 // Vary returns the trace with variations applied. They override the columns of the trace. At most one
 // variation may set weights, and at most one may set sizes.
-func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace, error) {
+func Vary(t sim.Trace, variations []Variation, seed uint64, gpusPerNode int) (sim.Trace, error) {
 	varied := slices.Clone(t)
 	// Weights are set last, because demands depend on the efficiency.
 	ordered := slices.SortedStableFunc(slices.Values(variations), func(a, b Variation) int {
@@ -61,10 +63,10 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 			continue
 		case VaryMinimums, VaryRigidHalf, VaryRigidMost:
 			what = "sizes"
-			varied.setSizes(variation, seed, gpusPerNode)
+			setSizes(varied, variation, seed, gpusPerNode)
 		case VaryWeights, VaryWeightsAscending, VaryWeightsDescending:
 			what = "weights"
-			varied.setWeights(variation, seed, gpusPerNode)
+			setWeights(varied, variation, seed, gpusPerNode)
 		default:
 			return nil, fmt.Errorf("unknown variation %q (must be among %s, %s, %s, %s, %s, %s, %s)", variation, VaryWeights,
 				VaryWeightsAscending, VaryWeightsDescending, VaryEfficiencies, VaryMinimums, VaryRigidHalf, VaryRigidMost)
@@ -77,7 +79,7 @@ func (t Trace) Vary(variations []Variation, seed uint64, gpusPerNode int) (Trace
 	return varied, nil
 }
 
-func (t Trace) setSizes(variation Variation, seed uint64, gpusPerNode int) {
+func setSizes(t sim.Trace, variation Variation, seed uint64, gpusPerNode int) {
 	if variation == VaryMinimums {
 		random := rand.New(rand.NewPCG(seed, streamMinimums))
 		for i := range t {
@@ -109,7 +111,7 @@ func (t Trace) setSizes(variation Variation, seed uint64, gpusPerNode int) {
 	}
 }
 
-func (t Trace) setWeights(variation Variation, seed uint64, gpusPerNode int) {
+func setWeights(t sim.Trace, variation Variation, seed uint64, gpusPerNode int) {
 	if variation == VaryWeights {
 		random := rand.New(rand.NewPCG(seed, streamWeights))
 		for i := range t {
@@ -117,13 +119,17 @@ func (t Trace) setWeights(variation Variation, seed uint64, gpusPerNode int) {
 		}
 		return
 	}
-	bySize := ordered(len(t), func(a, b int) int {
-		return cmp.Compare(t[a].RemainingDemand(0, gpusPerNode), t[b].RemainingDemand(0, gpusPerNode))
+	bySize := make([]*sim.TraceJob, len(t))
+	for i := range t {
+		bySize[i] = &t[i]
+	}
+	slices.SortStableFunc(bySize, func(a, b *sim.TraceJob) int {
+		return cmp.Compare(a.RemainingDemand(0, gpusPerNode), b.RemainingDemand(0, gpusPerNode))
 	})
 	if variation == VaryWeightsDescending {
 		slices.Reverse(bySize)
 	}
-	for rank, i := range bySize {
-		t[i].Weight = float64(int(1) << (4 * rank / len(t)))
+	for rank, job := range bySize {
+		job.Weight = float64(int(1) << (4 * rank / len(t)))
 	}
 }

@@ -1,11 +1,12 @@
-package sim
+package catalog
 
 import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
+	"github.com/elastalloc/elastalloc/internal/hesrpt"
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
@@ -54,34 +55,18 @@ func maxMin(s *solver.Snapshot) []solver.Option {
 	return m.result(s)
 }
 
-// heSRPTExponent returns a in speed(k) = k^a. Each doubling of the nodes multiplies the speed by 1.6.
-func heSRPTExponent() float64 { return math.Log2(2 * solver.DefaultDoublingEfficiency) }
-
-// HeSRPTShares returns the shares of the pool that heSRPT (Berg et al., arXiv
-// 1903.09346) gives to m jobs in descending order of remaining ETA. The share of job i is
-// (i/m)^(1/(1-a)) - ((i-1)/m)^(1/(1-a)). These shares minimize the mean completion time if all jobs are
-// present and nodes are divisible.
-func HeSRPTShares(jobs int) []float64 {
-	power := 1 / (1 - heSRPTExponent())
-	shares := make([]float64, jobs)
-	for i := range shares {
-		shares[i] = math.Pow(float64(i+1)/float64(jobs), power) - math.Pow(float64(i)/float64(jobs), power)
-	}
-	return shares
-}
-
 // heSRPT rounds the shares of heSRPT to legal sizes. Admitted jobs start at their smallest sizes. Then, in
 // ascending order of remaining ETA, each job grows up to its share. Finally, idle nodes go to the job with
 // the largest ratio of its share to its next size, until no next size fits.
 //
 // With START_FIRST, only jobs that never started begin at their smallest size. Other jobs begin with no
 // nodes and may be paused.
-func heSRPT(admission solver.Admission) Rule {
+func heSRPT(admission solver.Admission) sim.Rule {
 	return func(s *solver.Snapshot) []solver.Option {
 		m := newShares(s, admission)
 		longestFirst := ordered(len(m.jobs), func(a, b int) int { return cmp.Compare(m.jobs[b].Demand, m.jobs[a].Demand) })
 		targets := make([]float64, len(m.jobs))
-		for i, share := range HeSRPTShares(len(m.jobs)) {
+		for i, share := range hesrpt.Shares(len(m.jobs)) {
 			targets[longestFirst[i]] = share * float64(s.TotalNodes) * (1 + 1e-12) // Tolerance for rounding errors.
 		}
 		for _, n := range slices.Backward(longestFirst) {
@@ -102,31 +87,6 @@ func heSRPT(admission solver.Admission) Rule {
 			m.grow(furthest)
 		}
 	}
-}
-
-// TotalTimeBound returns a lower bound of the mean completion time of a batch of jobs with the given demands
-// on a pool of nodes. It is the mean completion time of heSRPT with divisible nodes and no largest size, and
-// applies to every allocator, even with knowledge of the future. It is loose if there are more jobs than
-// nodes, because the speed curve overestimates speeds on less than one node.
-func TotalTimeBound(demands []time.Duration, nodes int) time.Duration {
-	longestFirst := slices.SortedFunc(slices.Values(demands), func(a, b time.Duration) int { return cmp.Compare(b, a) })
-	left := make([]float64, len(longestFirst))
-	for i, demand := range longestFirst {
-		left[i] = demand.Seconds()
-	}
-	now, sum := 0.0, 0.0
-	// Jobs complete in ascending order of demand, and shares change only at completions.
-	for m := len(left); m > 0; m-- {
-		shares := HeSRPTShares(m)
-		speed := func(i int) float64 { return math.Pow(shares[i]*float64(nodes), heSRPTExponent()) }
-		span := left[m-1] / speed(m-1)
-		for i := range m {
-			left[i] -= span * speed(i)
-		}
-		now += span
-		sum += now
-	}
-	return scale(time.Second, sum/float64(max(1, len(demands))))
 }
 
 // shares is the state of a rule that divides the pool among admitted jobs. level is the index of the

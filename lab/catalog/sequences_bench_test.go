@@ -1,4 +1,4 @@
-package elastalloc_test
+package catalog
 
 import (
 	"context"
@@ -199,7 +199,7 @@ func (s *sweep) compare(ctx context.Context, admission solver.Admission, loading
 	config := sim.DefaultConfig(s.pool)
 	config.Frequency, config.RestartTime = s.frequency, s.restart
 	mean := func(name string) (float64, float64, error) {
-		policy, err := sim.FindPolicy(name)
+		policy, err := Find(name)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -209,29 +209,30 @@ func (s *sweep) compare(ctx context.Context, admission solver.Admission, loading
 		}
 		allocator := sim.Allocator(decisions)
 		if name == "total-time" {
-			options := policy.Options()
-			options.Admission = admission
-			policy.SetOptions(options)
+			policy.Options.Admission = admission
 			if !loading {
 				allocator = &withoutLoading{decisions, s.restart, map[string]time.Duration{}, map[string]time.Duration{}}
 			}
 		}
-		result, err := sim.Run(ctx, s.workload(), policy, config, allocator)
+		result, err := policy.Run(ctx, s.workload(), config, allocator)
 		if errors.Is(err, sim.ErrStalled) {
 			return math.Inf(1), 0, nil
 		}
 		if err != nil {
 			return 0, 0, err
 		}
-		summary := sim.Summarize(result, 0)
-		return summary.MeanTotalSeconds, float64(summary.Resizes) / float64(s.jobs), nil
+		resizes := 0
+		for i := range result.Jobs {
+			resizes += result.Jobs[i].Resizes
+		}
+		return meanOf(result, (*sim.JobResult).TotalTime).Seconds(), float64(resizes) / float64(s.jobs), nil
 	}
 	own, resizes, err := mean("total-time")
 	if err != nil {
 		return 0, 0, err
 	}
 	better := math.Inf(1)
-	for _, name := range []string{"fifo", sim.MaxMinPolicy} {
+	for _, name := range []string{"fifo", MaxMin} {
 		other, _, err := mean(name)
 		if err != nil {
 			return 0, 0, err

@@ -1,4 +1,4 @@
-package sim
+package catalog
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 // TestNearIndependentSimulator compares mean times in minutes with the results of an independently written
@@ -28,19 +29,18 @@ func TestNearIndependentSimulator(t *testing.T) {
 	}[:testtier.Conformance.Examples(1, 3)] {
 		w := sharedWorkload(t, test.trace)
 		for name, want := range map[string]mean{"greedy": test.greedy, "optimal": test.optimal} {
-			result, err := Run(t.Context(), w, policy(t, name), DefaultConfig(test.nodes), allocator)
+			result, err := find(t, name).Run(t.Context(), w, sim.DefaultConfig(test.nodes), allocator)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := Summarize(result, 0)
 			near := func(what string, seconds, minutes float64) {
 				// The two implementations of the paper differ by seconds in some cases.
 				if got := seconds / 60; got < 0.95*minutes-0.1 || got > 1.05*minutes+0.1 {
 					t.Errorf("%s on %d nodes, %s: mean %s is %.1f min; want about %v", test.trace, test.nodes, name, what, got, minutes)
 				}
 			}
-			near("queueing time", s.MeanQueueSeconds, want.queue)
-			near("job completion time", s.MeanTotalSeconds, want.total)
+			near("queueing time", meanOf(result, (*sim.JobResult).QueueTime).Seconds(), want.queue)
+			near("job completion time", meanOf(result, (*sim.JobResult).TotalTime).Seconds(), want.total)
 		}
 	}
 }
@@ -66,46 +66,43 @@ func TestTotalTimeNearIndependentSimulator(t *testing.T) {
 	} {
 		w := sharedWorkload(t, test.trace)
 		p := policy(t, "total-time")
-		options := p.Options()
-		options.TotalTime.SharePrice = new(0.0) // The other simulator has no share price, and resizes pay for themselves within 900 s.
-		p.SetOptions(options)
-		result, err := Run(t.Context(), w, p, DefaultConfig(test.nodes), allocator)
+		p.Options.TotalTime.SharePrice = new(0.0) // The other simulator has no share price, and resizes pay for themselves within 900 s.
+		result, err := p.Run(t.Context(), w, sim.DefaultConfig(test.nodes), allocator)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := Summarize(result, 0)
 		near := func(what string, got, want, tolerance float64) {
 			if got < want-tolerance || got > want+tolerance {
 				t.Errorf("%s on %d nodes: %s is %.2f; want about %v", test.trace, test.nodes, what, got, want)
 			}
 		}
-		near("mean job completion time", s.MeanTotalSeconds/60, test.total, 0.01*test.total)
-		near("time without nodes", s.MeanUnservedSeconds/60, test.unserved, 0.6)
-		near("resizes per job", float64(s.Resizes)/float64(s.Jobs), test.resizes, 0.5)
-		if s.Unproven != 0 {
-			t.Errorf("%s on %d nodes: %d decisions are not proven", test.trace, test.nodes, s.Unproven)
+		near("mean job completion time", meanOf(result, (*sim.JobResult).TotalTime).Minutes(), test.total, 0.01*test.total)
+		near("time without nodes", meanOf(result, func(j *sim.JobResult) time.Duration { return j.Unserved }).Minutes(), test.unserved, 0.6)
+		near("resizes per job", meanOf(result, func(j *sim.JobResult) time.Duration { return time.Duration(j.Resizes) * time.Second }).Seconds(), test.resizes, 0.5)
+		if unproven := unproven(result); unproven != 0 {
+			t.Errorf("%s on %d nodes: %d decisions are not proven", test.trace, test.nodes, unproven)
 		}
 	}
 }
 
 // sharedWorkload reads a public trace next to the checkout: jobs of 5 minutes and more.
-func sharedWorkload(t *testing.T, name string) Workload {
+func sharedWorkload(t *testing.T, name string) sim.Workload {
 	t.Helper()
-	file, err := os.Open(filepath.Join("../../shared/traces", name+".csv"))
+	file, err := os.Open(filepath.Join("../../../shared/traces", name+".csv"))
 	if err != nil {
 		t.Skip("no ../shared/traces next to the checkout")
 	}
 	defer file.Close()
-	trace, err := ReadTrace(file)
+	trace, err := sim.ReadTrace(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range trace { // The other simulator rounds requests up to 1, 2, 4, 8 or 16 nodes.
 		nodes := 1
-		for nodes < 16 && nodes*DefaultGPUsPerNode < trace[i].GPUs {
+		for nodes < 16 && nodes*sim.DefaultGPUsPerNode < trace[i].GPUs {
 			nodes *= 2
 		}
-		trace[i].GPUs = nodes * DefaultGPUsPerNode
+		trace[i].GPUs = nodes * sim.DefaultGPUsPerNode
 	}
-	return NewWorkload(name, trace, WorkloadOptions{GPUsPerNode: DefaultGPUsPerNode, MinDuration: 5 * time.Minute})
+	return sim.NewWorkload(name, trace, sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode, MinDuration: 5 * time.Minute})
 }

@@ -1,15 +1,17 @@
-package sim
+package catalog
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -119,11 +121,13 @@ func TestBorrowingRules(t *testing.T) {
 				s.Jobs[i].CurrentNodes = 0
 			}
 		}
-		for name, rule := range map[string]Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
+		for name, rule := range map[string]sim.Rule{"borrowing": borrowing, "borrowing-waiting": borrowingWaiting} {
 			options := rule(s)
-			if err := checkAllocations(s, optionAllocations(s, options)); err != nil {
+			decision, err := rule.Decide(t.Context(), sim.Input{Snapshot: s})
+			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
+			checkLegal(t, s, decision)
 			after := newCohort(s)
 			for i, option := range options {
 				after.allocate(i, int(option.Nodes))
@@ -147,55 +151,50 @@ func TestBorrowingRules(t *testing.T) {
 // TestGroupLimits simulates random workloads and trees of groups, and checks every decision of the
 // policies with teams, including decisions between decision times.
 func TestGroupLimits(t *testing.T) {
-	policies := policiesThat(func(p Policy) bool { return p.Teams })
+	withGroups := slices.DeleteFunc(All(), func(p Policy) bool { return !p.GroupLimits })
 	rapid.Check(t, func(t *rapid.T) {
-		p := rapid.SampledFrom(policies).Draw(t, "policy")
+		p := rapid.SampledFrom(withGroups).Draw(t, "policy")
 		w := randomWorkload(t)
-		config := DefaultConfig(rapid.IntRange(maxMinNodes, 24).Draw(t, "nodes"))
+		config := sim.DefaultConfig(rapid.IntRange(maxMinNodes, 24).Draw(t, "nodes"))
 		config.Frequency = 20 * time.Second
 		config.RestartTime = time.Duration(rapid.IntRange(0, 20).Draw(t, "restart")) * time.Second
-		config.Groups = randomTeams(t, w.Jobs)
-		check := func(s *solver.Snapshot, allocations []allocation) {
-			used := make(map[string]int)
-			parent := map[string]string{"a": "department", "b": "department"}
-			for i, to := range allocations {
-				for id := s.Jobs[i].GroupID; id != ""; id = parent[id] {
-					used[id] += to.nodes
-				}
-			}
-			for _, group := range config.Groups {
-				if group.Limit != nil && used[group.ID] > *group.Limit {
-					t.Fatalf("%s: group %q has %d nodes; its limit is %d", p.Name, group.ID, used[group.ID], *group.Limit)
-				}
-			}
+		config.Groups = randomTeams(t)
+		p.run = func(ctx context.Context, w sim.Workload, p sim.Policy, config sim.Config, a sim.Allocator) (*sim.Result, error) {
+			return sim.Run(ctx, w, checked{p, t}, config, checkedAllocator{a, t})
 		}
-		if rule, is := p.Decider.(Rule); is {
-			p.Decider = Rule(func(s *solver.Snapshot) []solver.Option {
-				options := rule(s)
-				check(s, optionAllocations(s, options))
-				return options
-			})
-		}
-		if _, err := Run(t.Context(), w, p, config, checkedAllocator{newAllocator(), check}); err != nil && !errors.Is(err, ErrStalled) {
+		if _, err := p.Run(t.Context(), w, config, newAllocator()); err != nil && !errors.Is(err, sim.ErrStalled) {
 			t.Fatal(err)
 		}
 	})
 }
 
-// checkedAllocator calls check with its decisions.
-type checkedAllocator struct {
-	realAllocator
-	check func(*solver.Snapshot, []allocation)
+// checked is a policy whose decisions are checked.
+type checked struct {
+	sim.Policy
+	t *rapid.T
 }
 
-func (a checkedAllocator) Allocate(ctx context.Context, s *solver.Snapshot, o solver.Options) (solver.Decision, error) {
-	d, err := a.realAllocator.Allocate(ctx, s, o)
-	a.check(s, allocationsOf(d))
+func (c checked) Decide(ctx context.Context, in sim.Input) (solver.Decision, error) {
+	d, err := c.Policy.Decide(ctx, in)
+	if err == nil {
+		if len(in.Snapshot.Groups) == 0 {
+			c.t.Fatal("the snapshot has no groups")
+		}
+		checkLegal(c.t, in.Snapshot, d)
+	}
 	return d, err
 }
 
+// checkedAllocator is an Allocator whose FillIdle is checked.
+type checkedAllocator struct {
+	sim.Allocator
+	t *rapid.T
+}
+
 func (a checkedAllocator) FillIdle(ctx context.Context, s *solver.Snapshot) (solver.Decision, error) {
-	d, err := a.realAllocator.FillIdle(ctx, s)
-	a.check(s, allocationsOf(d))
+	d, err := a.Allocator.FillIdle(ctx, s)
+	if err == nil {
+		checkLegal(a.t, s, d)
+	}
 	return d, err
 }

@@ -1,9 +1,10 @@
-package sim
+package catalog
 
 import (
 	"cmp"
 	"slices"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -46,7 +47,7 @@ func newCohort(s *solver.Snapshot) *cohort {
 		blocked: make([]bool, len(s.Jobs)), evicted: make([]bool, len(s.Jobs)),
 	}
 	for i := range s.Jobs {
-		c.above[i] = groupsAbove(s.Groups, s.Jobs[i].GroupID)
+		c.above[i] = sim.GroupsAbove(s.Groups, s.Jobs[i].GroupID)
 		c.allocate(i, s.Jobs[i].CurrentNodes)
 	}
 	// If the pool has shrunk, the last jobs lose their nodes, as in FillIdle.

@@ -1,4 +1,4 @@
-package sim
+package catalog
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -18,17 +19,17 @@ func TestSiaSetting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("whole traces take seconds")
 	}
-	const folder = "../../shared/sia"
+	const folder = "../../../shared/sia"
 	file, err := os.Open(filepath.Join(folder, "speeds.csv"))
 	if err != nil {
 		t.Skip("no ../shared/sia next to the checkout")
 	}
 	defer file.Close()
-	speeds, err := ReadSpeeds(file)
+	speeds, err := sim.ReadSpeeds(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := DefaultConfig(64)
+	config := sim.DefaultConfig(64)
 	config.NodeTypes = []solver.NodeType{{ID: "aws", Nodes: 24}, {ID: "dgx-ext", Nodes: 16}, {ID: "rtx", Nodes: 24}}
 	config.Round = time.Minute
 	allocator := newAllocator()
@@ -37,21 +38,20 @@ func TestSiaSetting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trace, err := ReadTrace(strings.NewReader(string(text)))
+		trace, err := sim.ReadTrace(strings.NewReader(string(text)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := NewWorkload(set, trace, WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
+		w := sim.NewWorkload(set, trace, sim.WorkloadOptions{GPUsPerNode: 1, Speeds: speeds})
 		hours := make(map[string]float64)
 		for name, want := range resultsOfSia(t, folder, set, "3") {
-			result, err := Run(t.Context(), w, policy(t, name), config, allocator)
+			result, err := find(t, name).Run(t.Context(), w, config, allocator)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := Summarize(result, 0)
-			hours[name] = s.MeanTotalSeconds / 3600
-			if s.Unproven > 0 {
-				t.Errorf("%s under %s: %d of %d decisions are not proven", set, name, s.Unproven, s.Decisions)
+			hours[name] = meanOf(result, (*sim.JobResult).TotalTime).Hours()
+			if unproven := unproven(result); unproven > 0 {
+				t.Errorf("%s under %s: %d of %d decisions are not proven", set, name, unproven, len(result.Decisions))
 			}
 			// If jobs never change their type, the order of submissions has a large effect. The study had neither
 			// restart budgets nor a share price.
@@ -102,4 +102,15 @@ func resultsOfSia(t *testing.T, folder, set, workload string) map[string]float64
 		t.Fatalf("the table has %v", found)
 	}
 	return found
+}
+
+// unproven returns the number of decisions that are not proven optimal.
+func unproven(r *sim.Result) int {
+	count := 0
+	for i := range r.Decisions {
+		if r.Decisions[i].Reason != solver.ReasonOptimal {
+			count++
+		}
+	}
+	return count
 }

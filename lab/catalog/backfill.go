@@ -1,16 +1,18 @@
-package sim
+package catalog
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
-// BackfillPolicy is the name of the policy of fixed sizes with EASY backfill.
-const BackfillPolicy = "fifo-backfill"
+// longestSpan is the upper limit of user limits, 73 years. Sums of such times fit a time.Duration.
+const longestSpan = time.Duration(math.MaxInt64) / 4
 
 // defaultLimitFactor is the ratio of a job's user limit to its duration if the trace has no limit.
 const defaultLimitFactor = 2
@@ -49,7 +51,7 @@ func backfill(s *solver.Snapshot) []solver.Option {
 		return options
 	}
 	slices.SortFunc(runs, func(a, b running) int { return cmp.Compare(a.left, b.left) })
-	reserved, spare := never, idle-fixedSize(&s.Jobs[queue[0]])
+	reserved, spare := longestSpan, idle-fixedSize(&s.Jobs[queue[0]])
 	for _, run := range runs {
 		if spare >= 0 && run.left > reserved {
 			break
@@ -81,13 +83,39 @@ func limitLeft(job *solver.Job) time.Duration {
 	return time.Duration(min(seconds, longestSpan.Seconds())) * time.Second
 }
 
-// withUserLimit replaces the remaining ETA of a job in a snapshot with what is left of its user limit.
-func (j *simulatedJob) withUserLimit(spec *solver.Job) {
-	limit := j.UserLimit
+// byUserLimits is a policy that decides on snapshots in which the remaining ETA of every job is what is left of its user
+// limit. It requires fixed sizes.
+type byUserLimits struct{ sim.Policy }
+
+// Decide returns the decision by user limits.
+func (p byUserLimits) Decide(ctx context.Context, in sim.Input) (solver.Decision, error) {
+	return preparing{p.Policy, func(s *solver.Snapshot) {
+		for i := range s.Jobs {
+			setUserLimit(&s.Jobs[i], in.Job(i).Job)
+		}
+	}}.Decide(ctx, in)
+}
+
+// setUserLimit sets the remaining ETA of a job in a snapshot to what is left of its user limit.
+func setUserLimit(spec *solver.Job, job *sim.WorkloadJob) {
+	limit := job.UserLimit
 	speed := spec.Speed(fixedSize(spec))
 	if limit == 0 {
-		limit = wholeSeconds(scale(defaultLimitFactor*time.Second, min(j.Demand.Seconds()/speed, longestSpan.Seconds()/defaultLimitFactor)))
+		limit = wholeSeconds(scale(defaultLimitFactor*time.Second, min(job.Demand.Seconds()/speed, longestSpan.Seconds()/defaultLimitFactor)))
 	}
 	left := max(0, limit-spec.TrainingTime)
 	spec.RemainingETA = max(1, scale(time.Second, min(left.Seconds()*speed, longestSpan.Seconds())))
+}
+
+// scale returns d times factor, rounded to whole nanoseconds.
+func scale(d time.Duration, factor float64) time.Duration {
+	return time.Duration(math.Round(float64(d) * factor))
+}
+
+// wholeSeconds rounds d, at least 0, up to whole seconds.
+func wholeSeconds(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest > 0 {
+		return d + time.Second - rest
+	}
+	return d
 }

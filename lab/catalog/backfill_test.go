@@ -1,4 +1,4 @@
-package sim
+package catalog
 
 import (
 	"fmt"
@@ -8,12 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/elastalloc/elastalloc/sim"
 )
 
 // rigidJob returns a job of one size with a run time and a user limit, all in seconds.
-func rigidJob(id string, submit, run, limit, nodes int) WorkloadJob {
+func rigidJob(id string, submit, run, limit, nodes int) sim.WorkloadJob {
 	j := job(id, time.Duration(submit)*time.Second, time.Duration(run)*time.Second)
-	j.RequestedNodes, j.Shape = nodes, Shape{AllowedNodes: []int{nodes}, Speeds: []float64{1}}
+	j.RequestedNodes, j.Shape = nodes, sim.Shape{AllowedNodes: []int{nodes}, Speeds: []float64{1}}
 	j.UserLimit = time.Duration(limit) * time.Second
 	return j
 }
@@ -106,10 +108,10 @@ func TestBackfillEqualsReference(t *testing.T) {
 	backfilled := 0
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 12).Draw(t, "nodes")
-		config := DefaultConfig(nodes)
+		config := sim.DefaultConfig(nodes)
 		config.Frequency = time.Duration(rapid.IntRange(20, 400).Draw(t, "frequency")) * time.Second
 		config.RestartTime = time.Duration(rapid.SampledFrom([]int{0, 0, 7}).Draw(t, "restart")) * time.Second
-		w := Workload{Name: "drawn"}
+		w := sim.Workload{Name: "drawn"}
 		var jobs []easyJob
 		submit, unit := 0, rapid.SampledFrom([]int{1, 40}).Draw(t, "unit") // With 40 s, limits often end together.
 		for i := range rapid.IntRange(1, 14).Draw(t, "jobs") {
@@ -124,11 +126,11 @@ func TestBackfillEqualsReference(t *testing.T) {
 			w.Jobs = append(w.Jobs, rigidJob(fmt.Sprint(i), j.submit, j.run, userLimit, j.nodes))
 			submit += rapid.IntRange(0, 60/unit).Draw(t, "wait")
 		}
-		policy, err := FindPolicy(BackfillPolicy)
+		policy, err := Find(Backfill)
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := Run(t.Context(), w, policy, config, nil)
+		result, err := policy.Run(t.Context(), w, config, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,18 +156,18 @@ func TestBackfillEqualsReference(t *testing.T) {
 // TestBackfillReservation has queues whose heads wait for running jobs.
 func TestBackfillReservation(t *testing.T) {
 	for name, test := range map[string]struct {
-		jobs []WorkloadJob
+		jobs []sim.WorkloadJob
 		want []int // starts in seconds
 	}{
-		"a short and a small job overtake the head, and a long one does not": {[]WorkloadJob{
+		"a short and a small job overtake the head, and a long one does not": {[]sim.WorkloadJob{
 			rigidJob("runs", 0, 1000, 1000, 6), rigidJob("head", 10, 100, 0, 9), rigidJob("long", 20, 900, 0, 4),
 			rigidJob("short", 30, 100, 0, 3), rigidJob("small", 40, 5000, 0, 1),
 		}, []int{0, 1001, 1102, 31, 41}},
-		"two jobs reach their limits together, so that nodes remain for a long one": {[]WorkloadJob{
+		"two jobs reach their limits together, so that nodes remain for a long one": {[]sim.WorkloadJob{
 			rigidJob("first", 0, 1000, 1000, 3), rigidJob("second", 0, 1000, 1000, 3), rigidJob("head", 10, 100, 0, 7), rigidJob("long", 20, 5000, 0, 3),
 		}, []int{0, 0, 1001, 21}},
 	} {
-		result, err := Run(t.Context(), Workload{Name: "w", Jobs: test.jobs}, policy(t, BackfillPolicy), DefaultConfig(10), nil)
+		result, err := find(t, Backfill).Run(t.Context(), sim.Workload{Name: "w", Jobs: test.jobs}, sim.DefaultConfig(10), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,14 @@
-package sim
+// Package statistics computes the measures of simulations.
+package statistics
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/elastalloc/elastalloc/lab/catalog"
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -17,33 +19,33 @@ type Summary struct {
 	Policy string `json:"policy"`
 	Nodes  int    `json:"nodes"`
 	Seed   uint64 `json:"seed"`
-	// Jobs is the number of jobs, and Completed the number of jobs with OutcomeCompleted.
+	// Jobs is the number of jobs, and Completed the number of jobs with sim.OutcomeCompleted.
 	Jobs      int `json:"jobs"`
 	Completed int `json:"completed"`
 	// Means and quantiles include all jobs, whatever their outcome. Total times are job completion
-	// times (JobResult.TotalTime).
+	// times (sim.JobResult.TotalTime).
 	MeanQueueSeconds float64 `json:"mean_queue_s"`
 	MeanTotalSeconds float64 `json:"mean_total_s"`
 	P50TotalSeconds  float64 `json:"p50_total_s"`
 	P95TotalSeconds  float64 `json:"p95_total_s"`
 	P99TotalSeconds  float64 `json:"p99_total_s"`
 	MaxTotalSeconds  float64 `json:"max_total_s"`
-	// WeightedTotalSeconds is the mean completion time weighted by JobResult.Weight.
+	// WeightedTotalSeconds is the mean completion time weighted by sim.JobResult.Weight.
 	WeightedTotalSeconds float64 `json:"weighted_mean_total_s"`
 	// MeanUnservedSeconds is the mean time without nodes, in the queue and in pauses.
 	// MaxUnservedBigSeconds is the largest such time of the jobs with a MinSize of at least
 	// BigMinimum.
 	MeanUnservedSeconds   float64 `json:"mean_unserved_s"`
 	MaxUnservedBigSeconds float64 `json:"max_unserved_big_s"`
-	// MaxSlowdown is the largest JobResult.Slowdown.
+	// MaxSlowdown is the largest sim.JobResult.Slowdown.
 	MaxSlowdown float64 `json:"max_slowdown"`
-	// LaterShare is the share of jobs that complete later than under MaxMinPolicy. WorstLater is the
-	// largest ratio of a completion time to the time of the same job under MaxMinPolicy. Both are
-	// absent if MaxMinPolicy was not run on the same pool.
+	// LaterShare is the share of jobs that complete later than under catalog.MaxMin. WorstLater is the
+	// largest ratio of a completion time to the time of the same job under catalog.MaxMin. Both are
+	// absent if catalog.MaxMin was not run on the same pool.
 	LaterShare *float64 `json:"later_than_max_min,omitempty"`
 	WorstLater *float64 `json:"worst_ratio_to_max_min,omitempty"`
-	// LaterThanIdeal is the share of jobs whose completion time exceeds MaxIdealRatio times
-	// JobResult.Ideal.
+	// LaterThanIdeal is the share of jobs whose completion time exceeds sim.MaxIdealRatio times
+	// sim.JobResult.Ideal.
 	LaterThanIdeal float64 `json:"later_than_ideal_share"`
 	// MakespanSeconds is the time from the first submission to the last completion.
 	MakespanSeconds float64 `json:"makespan_s"`
@@ -64,10 +66,10 @@ type Summary struct {
 	Moves     float64       `json:"moves"`
 	NodeTypes []TypeSummary `json:"node_types,omitempty"`
 	// PlacementMoves is the mean number of restarts on other machines per job, without resizes. Unplaced
-	// is Result.Unplaced. Both are absent if decisions are not placed.
+	// is sim.Result.Unplaced. Both are absent if decisions are not placed.
 	PlacementMoves *float64 `json:"placement_moves,omitempty"`
 	Unplaced       *int     `json:"unplaced,omitempty"`
-	// Utilization is Result.Utilization. IdleNodeHours is Result.IdleNodeHours.
+	// Utilization is sim.Result.Utilization. IdleNodeHours is sim.Result.IdleNodeHours.
 	Utilization   Share `json:"utilization"`
 	IdleNodeHours Share `json:"idle_node_hours"`
 	// PoolTooSmall reports that the recorded schedule does not fit the pool.
@@ -85,23 +87,14 @@ type TeamSummary struct {
 	// Jobs is the number of jobs of the team, and MeanTotalSeconds their mean completion time.
 	Jobs             int     `json:"jobs"`
 	MeanTotalSeconds float64 `json:"mean_total_s"`
-	// ToPartition is the ratio of MeanTotalSeconds to its value under PartitionsPolicy. It is absent
-	// if PartitionsPolicy was not run.
+	// ToPartition is the ratio of MeanTotalSeconds to its value under catalog.Partitions. It is absent
+	// if catalog.Partitions was not run.
 	ToPartition *float64 `json:"ratio_to_partition,omitempty"`
 }
 
-// BigMinimum is the smallest JobResult.MinSize of a big job. It is half of the default maximum of
+// BigMinimum is the smallest sim.JobResult.MinSize of a big job. It is half of the default maximum of
 // nodes.
 const BigMinimum = 8
-
-// MaxMinPolicy is the name of the policy of max-min fair shares.
-const MaxMinPolicy = "max-min"
-
-// RecordedPolicy is the name of the policy that replays the recorded schedule of a trace.
-const RecordedPolicy = "recorded"
-
-// PartitionsPolicy is the name of the policy with a partition of the pool for each team.
-const PartitionsPolicy = "static-partitions"
 
 // SolveMillis is the distribution of decision times in milliseconds.
 type SolveMillis struct {
@@ -111,34 +104,14 @@ type SolveMillis struct {
 	Max    float64 `json:"max"`
 }
 
-// NodePrice is the distribution of Decision.Prices in the first step.
+// NodePrice is the distribution of sim.Decision.Prices in the first step.
 type NodePrice struct {
 	Median float64 `json:"median"`
 	P90    float64 `json:"p90"`
 }
 
-// PeakNodes returns the largest number of nodes that jobs occupied at the same time.
-func (r *Result) PeakNodes() int {
-	var changes []NodesAt // Nodes is the difference from the previous number.
-	for i := range r.Jobs {
-		before := 0
-		for _, period := range r.Jobs[i].Nodes {
-			changes = append(changes, NodesAt{At: period.At, Nodes: period.Nodes - before})
-			before = period.Nodes
-		}
-	}
-	// Nodes that are released in a second are available in the same second.
-	slices.SortFunc(changes, func(a, b NodesAt) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Nodes, b.Nodes)) })
-	peak, occupied := 0, 0
-	for _, change := range changes {
-		occupied += change.Nodes
-		peak = max(peak, occupied)
-	}
-	return peak
-}
-
 // Summarize computes the measures of a result. seed is the seed of the run, for Summary.Seed.
-func Summarize(r *Result, seed uint64) Summary {
+func Summarize(r *sim.Result, seed uint64) Summary {
 	s := Summary{
 		Trace: r.Workload, Policy: r.Policy, Nodes: r.Nodes, Seed: seed,
 		Jobs: len(r.Jobs), Decisions: len(r.Decisions),
@@ -154,7 +127,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		weights += job.Weight
 		weighted += job.Weight * job.TotalTime().Seconds()
 		s.MaxSlowdown = max(s.MaxSlowdown, job.Slowdown())
-		if job.TotalTime().Seconds() > MaxIdealRatio*job.Ideal.Seconds() {
+		if job.TotalTime().Seconds() > sim.MaxIdealRatio*job.Ideal.Seconds() {
 			s.LaterThanIdeal++
 		}
 		if job.MinSize >= BigMinimum {
@@ -168,7 +141,7 @@ func Summarize(r *Result, seed uint64) Summary {
 		s.Moves += float64(job.Moves)
 		placementMoves += float64(job.PlacementMoves)
 		s.Pauses += float64(job.Pauses())
-		if job.Outcome == OutcomeCompleted {
+		if job.Outcome == sim.OutcomeCompleted {
 			s.Completed++
 		}
 	}
@@ -185,19 +158,19 @@ func Summarize(r *Result, seed uint64) Summary {
 	s.LaterThanIdeal /= float64(max(1, len(r.Jobs)))
 	s.Moves /= float64(max(1, len(r.Jobs)))
 	s.MakespanSeconds = (end - begin).Seconds()
-	if Optimizes(r.Policy) {
-		s.Unproven = len(r.Decisions) - r.Proven()
+	if catalog.Optimizes(r.Policy) {
+		s.Unproven = len(r.Decisions) - Proven(r)
 	}
 	s.Utilization, s.IdleNodeHours = Share(r.Utilization), Share(r.IdleNodeHours())
-	s.PoolTooSmall = r.poolTooSmall()
-	s.Teams = r.teamSummaries()
+	s.PoolTooSmall = r.PoolTooSmall()
+	s.Teams = teamSummaries(r)
 	if len(r.NodeTypes) > 0 {
-		s.NodeTypes = r.typeSummaries()
+		s.NodeTypes = typeSummaries(r)
 	} else {
-		s.NodePrice = r.nodePrice()
+		s.NodePrice = nodePrice(r)
 	}
 
-	solve := r.SolveMillis()
+	solve := SolveTimes(r)
 	s.SolveMillis = SolveMillis{
 		Mean: Mean(solve), Median: Quantile(solve, 0.5), P95: Quantile(solve, 0.95), Max: Quantile(solve, 1),
 	}
@@ -207,7 +180,7 @@ func Summarize(r *Result, seed uint64) Summary {
 // ProvenPercent returns the percentage of decisions that are proven optimal, rounded down so that 100
 // means all. It is NaN for a policy that does not optimize.
 func (s *Summary) ProvenPercent() float64 {
-	if !Optimizes(s.Policy) {
+	if !catalog.Optimizes(s.Policy) {
 		return math.NaN()
 	}
 	return math.Floor(1e4*(1-float64(s.Unproven)/float64(s.Decisions))) / 100
@@ -216,9 +189,9 @@ func (s *Summary) ProvenPercent() float64 {
 // ResizesPerJob returns the mean number of resizes per job.
 func (s *Summary) ResizesPerJob() float64 { return float64(s.Resizes) / float64(max(1, s.Jobs)) }
 
-// CompareWithMaxMin sets LaterShare and WorstLater. maxMin is the result of MaxMinPolicy for the same
+// CompareWithMaxMin sets LaterShare and WorstLater. maxMin is the result of catalog.MaxMin for the same
 // workload.
-func (s *Summary) CompareWithMaxMin(r, maxMin *Result) {
+func (s *Summary) CompareWithMaxMin(r, maxMin *sim.Result) {
 	later, worst := 0, 0.0
 	for i := range r.Jobs {
 		job, equal := &r.Jobs[i], &maxMin.Jobs[i]
@@ -231,7 +204,7 @@ func (s *Summary) CompareWithMaxMin(r, maxMin *Result) {
 }
 
 // nodePrice returns the distribution of node prices in the first step, nil if there are none.
-func (r *Result) nodePrice() *NodePrice {
+func nodePrice(r *sim.Result) *NodePrice {
 	var prices []float64
 	for i := range r.Decisions {
 		if steps := r.Decisions[i].Prices; len(steps) > 0 {
@@ -245,9 +218,9 @@ func (r *Result) nodePrice() *NodePrice {
 }
 
 // teams returns the measures of the teams that have jobs.
-func (r *Result) teamSummaries() []TeamSummary {
+func teamSummaries(r *sim.Result) []TeamSummary {
 	var teams []TeamSummary
-	for _, team := range teamsOf(r.Groups) {
+	for _, team := range sim.Teams(r.Groups) {
 		var total []float64
 		for i := range r.Jobs {
 			if r.Jobs[i].Group == team.ID {
@@ -264,10 +237,10 @@ func (r *Result) teamSummaries() []TeamSummary {
 }
 
 // CompareWithPartitions sets the ratios of the teams to their partitions. partitions is the result of
-// PartitionsPolicy for the same workload and teams.
-func (s *Summary) CompareWithPartitions(partitions *Result) {
+// catalog.Partitions for the same workload and teams.
+func (s *Summary) CompareWithPartitions(partitions *sim.Result) {
 	worst := 0.0
-	for i, own := range partitions.teamSummaries() {
+	for i, own := range teamSummaries(partitions) {
 		team := &s.Teams[i]
 		team.ToPartition = new(team.MeanTotalSeconds / max(1, own.MeanTotalSeconds))
 		worst = max(worst, *team.ToPartition)
@@ -275,8 +248,8 @@ func (s *Summary) CompareWithPartitions(partitions *Result) {
 	s.WorstTeam = &worst
 }
 
-// SolveMillis returns the solve time of each decision in milliseconds.
-func (r *Result) SolveMillis() []float64 {
+// SolveTimes returns the solve time of each decision in milliseconds.
+func SolveTimes(r *sim.Result) []float64 {
 	times := make([]float64, len(r.Decisions))
 	for i := range r.Decisions {
 		times[i] = float64(r.Decisions[i].SolveTime) / float64(time.Millisecond)
@@ -285,7 +258,7 @@ func (r *Result) SolveMillis() []float64 {
 }
 
 // Proven returns the number of decisions that are proven optimal.
-func (r *Result) Proven() int {
+func Proven(r *sim.Result) int {
 	proven := 0
 	for i := range r.Decisions {
 		if r.Decisions[i].Reason == solver.ReasonOptimal {
@@ -331,7 +304,7 @@ const extraJobsEvery = 100
 // Compare compares a policy with a baseline. Additional jobs include jobs that hung or were killed.
 // Jobs that complete in the same second as the 100th of the baseline count on both sides, so that
 // identical runs have no additional jobs.
-func Compare(policy, baseline *Result) Comparison {
+func Compare(policy, baseline *sim.Result) Comparison {
 	c := Comparison{
 		Policy: policy.Policy, Baseline: baseline.Policy, Nodes: policy.Nodes,
 		ExtraJobs: []int{},
@@ -340,7 +313,7 @@ func Compare(policy, baseline *Result) Comparison {
 	c.QueueReduction = reduction(p.MeanQueueSeconds, b.MeanQueueSeconds)
 	c.TotalReduction = reduction(p.MeanTotalSeconds, b.MeanTotalSeconds)
 
-	policyEnds, baselineEnds := policy.completionTimes(), baseline.completionTimes()
+	policyEnds, baselineEnds := completionTimes(policy), completionTimes(baseline)
 	perHundred := []float64{}
 	for m := extraJobsEvery; m <= len(baselineEnds); m += extraJobsEvery {
 		at := baselineEnds[m-1]
@@ -366,7 +339,7 @@ func reduction(mean, baseline float64) Share {
 	return Share(1 - mean/baseline)
 }
 
-func (r *Result) completionTimes() []time.Duration {
+func completionTimes(r *sim.Result) []time.Duration {
 	ends := make([]time.Duration, len(r.Jobs))
 	for i := range r.Jobs {
 		ends[i] = r.Jobs[i].End
@@ -401,4 +374,48 @@ func Quantile(values []float64, share float64) float64 {
 	below := int(at)
 	above := min(below+1, len(sorted)-1)
 	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
+}
+
+// TypeSummary contains the measures of a node type in a run, as written to summary.json.
+type TypeSummary struct {
+	ID    string `json:"id"`
+	Nodes int    `json:"nodes"`
+	// Utilization is the mean share of the nodes that jobs occupy while jobs are present, and IdleNodes the
+	// mean number of idle nodes.
+	Utilization Share `json:"utilization"`
+	IdleNodes   Share `json:"idle_nodes"`
+	// Price is the mean value of one additional node until the last submission, in job-seconds saved per second.
+	// It is null if decisions have no node prices.
+	Price Share `json:"price"`
+}
+
+// JobHoursPerDay returns the job hours that one additional node saves per day at its price.
+func (t *TypeSummary) JobHoursPerDay() float64 { return 24 * float64(t.Price) }
+
+func typeSummaries(r *sim.Result) []TypeSummary {
+	var types []TypeSummary
+	for n, t := range r.NodeTypes {
+		utilization := r.MeanUtilization(t.Nodes, func(period sim.NodesAt) bool { return period.NodeType == t.ID })
+		types = append(types, TypeSummary{
+			ID: t.ID, Nodes: t.Nodes, Utilization: Share(utilization), IdleNodes: Share((1 - utilization) * float64(t.Nodes)), Price: Share(meanPrice(r, n)),
+		})
+	}
+	return types
+}
+
+// meanPrice returns the mean price of a type over the time from the first decision to the last
+// submission. A price applies until the next decision. The result is NaN if no decision has a price.
+func meanPrice(r *sim.Result, n int) float64 {
+	sum, span := 0.0, 0.0
+	for i := range r.Decisions {
+		until := r.Jobs[len(r.Jobs)-1].Submit
+		if i+1 < len(r.Decisions) {
+			until = min(until, r.Decisions[i+1].At)
+		}
+		if prices := r.Decisions[i].Prices; n < len(prices) && until > r.Decisions[i].At {
+			seconds := (until - r.Decisions[i].At).Seconds()
+			sum, span = sum+seconds*prices[n], span+seconds
+		}
+	}
+	return sum / span
 }

@@ -1,4 +1,4 @@
-package sim
+package statistics
 
 import (
 	"encoding/json"
@@ -8,23 +8,25 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
+const second = time.Second
+
 func TestSummarize(t *testing.T) {
-	r := &Result{
+	r := &sim.Result{
 		Workload: "w", Policy: "optimal", Nodes: 7, Utilization: 0.5,
-		Jobs: []JobResult{
-			{End: 100 * second, Weight: 3, MinSize: 8, Alone: 80 * second, Ideal: 80 * second, Unserved: 5 * second, Resizes: 2, Outcome: OutcomeCompleted},
+		Jobs: []sim.JobResult{
+			{End: 100 * second, Weight: 3, MinSize: 8, Alone: 80 * second, Ideal: 80 * second, Unserved: 5 * second, Resizes: 2, Outcome: sim.OutcomeCompleted},
 			{
 				Submit: 10 * second, Start: 40 * second, End: 310 * second, Weight: 1, MinSize: 4, Alone: 75 * second, Ideal: 239 * second,
-				Unserved: 35 * second, Resizes: 1, Outcome: OutcomeHung,
-				Nodes: []NodesAt{{At: 40 * second, Nodes: 1}, {At: 50 * second, Nodes: 0}, {At: 55 * second, Nodes: 2}, {At: 310 * second, Nodes: 0}},
+				Unserved: 35 * second, Resizes: 1, Outcome: sim.OutcomeHung,
+				Nodes: []sim.NodesAt{{At: 40 * second, Nodes: 1}, {At: 50 * second, Nodes: 0}, {At: 55 * second, Nodes: 2}, {At: 310 * second, Nodes: 0}},
 			},
 		},
-		Decisions: []Decision{
+		Decisions: []sim.Decision{
 			{SolveTime: 1 * time.Millisecond, Reason: solver.ReasonOptimal, Prices: []float64{0.5}},
 			{SolveTime: 3 * time.Millisecond},
 			{SolveTime: 8 * time.Millisecond, Reason: solver.ReasonOptimal, Prices: []float64{1.5}},
@@ -47,50 +49,11 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestUtilizationEqualsReference compares the utilization and the idle node hours of random runs with counts of every
-// second: those in which a job is present, and those of nodes with a job. An array of jobs that are submitted
-// together has them too.
-func TestUtilizationEqualsReference(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w, at, unit := Workload{Name: "drawn"}, 0, rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "unit")
-		for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
-			w.Jobs = append(w.Jobs, rigidJob(fmt.Sprint(i), at, rapid.IntRange(1, 90).Draw(t, "run"), 0, rapid.IntRange(1, 5).Draw(t, "size")))
-			at += unit * rapid.IntRange(0, 5).Draw(t, "wait")
-		}
-		policy, err := FindPolicy("fifo")
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := Run(t.Context(), w, policy, DefaultConfig(5), newAllocator())
-		if err != nil {
-			t.Fatal(err)
-		}
-		present, occupied := 0, 0
-		for second := range 3000 {
-			now, here := time.Duration(second)*time.Second, 0
-			for i := range result.Jobs {
-				job := &result.Jobs[i]
-				if job.Submit <= now && now < job.End {
-					here = 1
-				}
-				if job.Start <= now && now < job.End {
-					occupied += w.Jobs[i].RequestedNodes
-				}
-			}
-			present += here
-		}
-		used, idle := float64(occupied)/float64(5*present), float64(5*present-occupied)/3600
-		if math.Abs(result.Utilization-used) > 1e-9 || math.Abs(result.IdleNodeHours()-idle) > 1e-9 {
-			t.Errorf("utilization %v and %v idle node hours; want %v and %v", result.Utilization, result.IdleNodeHours(), used, idle)
-		}
-	})
-}
-
 func TestCompareWithFairShares(t *testing.T) {
-	ends := func(seconds ...int) *Result {
-		r := new(Result)
+	ends := func(seconds ...int) *sim.Result {
+		r := new(sim.Result)
 		for _, end := range seconds {
-			r.Jobs = append(r.Jobs, JobResult{Submit: 10 * second, End: time.Duration(end) * second})
+			r.Jobs = append(r.Jobs, sim.JobResult{Submit: 10 * second, End: time.Duration(end) * second})
 		}
 		return r
 	}
@@ -102,10 +65,10 @@ func TestCompareWithFairShares(t *testing.T) {
 }
 
 // completed returns a result whose n-th job completes at end(n).
-func completed(policy string, jobs int, queue time.Duration, end func(n int) time.Duration) *Result {
-	r := &Result{Policy: policy, Nodes: 70}
+func completed(policy string, jobs int, queue time.Duration, end func(n int) time.Duration) *sim.Result {
+	r := &sim.Result{Policy: policy, Nodes: 70}
 	for n := range jobs {
-		r.Jobs = append(r.Jobs, JobResult{ID: fmt.Sprint(n), Start: queue, End: end(n + 1)})
+		r.Jobs = append(r.Jobs, sim.JobResult{ID: fmt.Sprint(n), Start: queue, End: end(n + 1)})
 	}
 	return r
 }
@@ -163,5 +126,26 @@ func TestQuantile(t *testing.T) {
 		if got := Quantile(test.values, test.share); got != test.want {
 			t.Errorf("Quantile(%v, %v) = %v; want %v", test.values, test.share, got, test.want)
 		}
+	}
+}
+
+func TestCompareWithPartitions(t *testing.T) {
+	of := func(first, other time.Duration) *sim.Result {
+		return &sim.Result{
+			Groups: []solver.Group{{ID: "dept"}, {ID: "a", ParentID: "dept", Quota: 3}, {ID: "b", Quota: 4}, {ID: "idle", Quota: 5}},
+			Jobs:   []sim.JobResult{{Group: "a", End: first}, {Group: "b", End: other}, {Group: "a", End: first + 2*other}},
+		}
+	}
+	s := Summarize(of(60*second, 30*second), 0)
+	s.CompareWithPartitions(of(90*second, 20*second))
+	want := []TeamSummary{
+		{Team: "a", Quota: 3, Jobs: 2, MeanTotalSeconds: 90, ToPartition: new(90.0 / 110)},
+		{Team: "b", Quota: 4, Jobs: 1, MeanTotalSeconds: 30, ToPartition: new(1.5)},
+	}
+	if diff := cmp.Diff(want, s.Teams); diff != "" {
+		t.Errorf("teams (-want +got):\n%s", diff)
+	}
+	if *s.WorstTeam != 1.5 {
+		t.Errorf("the worst team has the factor %v; want 1.5", *s.WorstTeam)
 	}
 }

@@ -17,84 +17,73 @@ import (
 	"github.com/elastalloc/elastalloc/solver/problem"
 )
 
-// Spec describes a backend. Flags, help texts, names in the API and environment variables follow from
-// it. A new backend needs its package, an entry of Specs, a value of the API's enum and a conformance
-// test.
-type Spec struct {
-	Name solver.BackendName
-	// Description is a phrase for help texts.
-	Description string
-	// Program is the default executable of an external backend, "" for an embedded one.
-	Program string
-	// New returns the backend. An external backend runs the given program.
-	New func(program string) problem.Backend
+// spec describes a backend. Flags, names in the API and environment variables follow from it. A new backend needs its
+// package, an entry of specs, a value of the API's enum and a conformance test.
+type spec struct {
+	name solver.BackendName
+	// program is the default executable of an external backend, "" for an embedded one.
+	program string
+	// create returns the backend. An external backend runs the given program.
+	create func(program string) problem.Backend
 }
 
-// External reports whether the backend runs a program. Such a backend has a formulation.
-func (s Spec) External() bool { return s.Program != "" }
-
-// Specs returns all backends.
-func Specs() []Spec {
-	return []Spec{
+// specs returns all backends.
+func specs() []spec {
+	return []spec{
+		{name: solver.BackendExact, create: func(string) problem.Backend { return exact.New() }},
 		{
-			Name: solver.BackendExact, Description: "embedded exact solver",
-			New: func(string) problem.Backend { return exact.New() },
+			name: solver.BackendCBC, program: external.DefaultCBC,
+			create: func(program string) problem.Backend { return external.CBC(program) },
 		},
 		{
-			Name: solver.BackendCBC, Description: "MILP on CBC", Program: external.DefaultCBC,
-			New: func(program string) problem.Backend { return external.CBC(program) },
+			name: solver.BackendHiGHS, program: external.DefaultHiGHS,
+			create: func(program string) problem.Backend { return external.HiGHS(program) },
 		},
-		{
-			Name: solver.BackendHiGHS, Description: "MILP on HiGHS", Program: external.DefaultHiGHS,
-			New: func(program string) problem.Backend { return external.HiGHS(program) },
-		},
-		{
-			Name: solver.BackendGreedy, Description: "greedy rules of the paper",
-			New: func(string) problem.Backend { return greedy.New() },
-		},
+		{name: solver.BackendGreedy, create: func(string) problem.Backend { return greedy.New() }},
 	}
+}
+
+// DefaultPrograms returns the default executable of each external backend.
+func DefaultPrograms() map[solver.BackendName]string {
+	programs := make(map[solver.BackendName]string)
+	for _, s := range specs() {
+		if s.program != "" {
+			programs[s.name] = s.program
+		}
+	}
+	return programs
 }
 
 // DefaultBackends returns the backends of an allocator whose options name none.
 func DefaultBackends() []solver.BackendName { return []solver.BackendName{solver.BackendExact} }
 
-// BackendsFor returns the default backends and the requested one, for an allocator that
-// makes a single decision.
-func BackendsFor(requested solver.BackendName) []solver.BackendName {
-	names := DefaultBackends()
-	if _, known := find(requested); known && requested != solver.BackendGreedy && !slices.Contains(names, requested) {
-		names = append(names, requested)
-	}
-	return names
-}
-
 // BackendNames returns the names of all backends.
 func BackendNames() []solver.BackendName {
 	var names []solver.BackendName
-	for _, spec := range Specs() {
-		names = append(names, spec.Name)
+	for _, s := range specs() {
+		names = append(names, s.name)
 	}
 	return names
 }
 
 // find returns the backend of a name.
-func find(name solver.BackendName) (Spec, bool) {
-	specs := Specs()
-	i := slices.IndexFunc(specs, func(s Spec) bool { return s.Name == name })
+func find(name solver.BackendName) (spec, bool) {
+	all := specs()
+	i := slices.IndexFunc(all, func(s spec) bool { return s.name == name })
 	if i < 0 {
-		return Spec{}, false
+		return spec{}, false
 	}
-	return specs[i], true
+	return all[i], true
 }
 
 // mustFind returns the backend of a name that is known to exist.
-func mustFind(name solver.BackendName) Spec {
-	spec, _ := find(name)
-	return spec
+func mustFind(name solver.BackendName) spec {
+	found, _ := find(name)
+	return found
 }
 
-// CheckBackends returns an error if a name is unknown or given twice.
-func CheckBackends(names []solver.BackendName) error {
+// checkBackends returns an error if a name is unknown or given twice.
+func checkBackends(names []solver.BackendName) error {
 	for i, name := range names {
 		if _, known := find(name); !known {
 			known := make([]string, 0, len(names))
@@ -113,7 +102,7 @@ func CheckBackends(names []solver.BackendName) error {
 // fallbackOrder checks the names of the backends and removes greedy, which is always the last
 // fallback.
 func fallbackOrder(names []solver.BackendName) ([]solver.BackendName, error) {
-	if err := CheckBackends(names); err != nil {
+	if err := checkBackends(names); err != nil {
 		return nil, err
 	}
 	switch i := slices.Index(names, solver.BackendGreedy); {
@@ -128,7 +117,9 @@ func fallbackOrder(names []solver.BackendName) ([]solver.BackendName, error) {
 
 // Backend is a backend of an Allocator.
 type Backend struct {
-	Spec
+	Name solver.BackendName
+	// Program is the default executable of an external backend, "" for an embedded one.
+	Program string
 	// Version is the version of the program of an external backend, "" for an embedded one.
 	Version string
 	// Missing is the reason why an external backend was not available when the allocator was created,
@@ -139,6 +130,9 @@ type Backend struct {
 	wrapped problem.Backend
 	breaker *chain.Breaker
 }
+
+// External reports whether the backend runs a program. Such a backend has a formulation.
+func (b Backend) External() bool { return b.Program != "" }
 
 // State returns the state of the backend now. It is safe for concurrent use.
 func (b Backend) State() chain.BackendState {
@@ -161,9 +155,9 @@ type prober interface {
 // The embedded backend gets none: it fails fast, and because of a snapshot, which must not disable it
 // for all others.
 func (o *Options) build(name solver.BackendName) Backend {
-	spec := mustFind(name)
-	backend := spec.New(cmp.Or(o.Programs[name], spec.Program))
-	b := Backend{Spec: spec, wrapped: o.wrap(backend)}
+	of := mustFind(name)
+	backend := of.create(cmp.Or(o.Programs[name], of.program))
+	b := Backend{Name: name, Program: of.program, wrapped: o.wrap(backend)}
 	probed, ok := backend.(prober)
 	if !ok {
 		return b

@@ -284,5 +284,5 @@ func (a *Allocator) MaxJobs() int { return a.maxJobs }
 
 // Backends returns the backends of the allocator in the order in which it calls them, greedy last.
 func (a *Allocator) Backends() []Backend {
-	return append(slices.Clone(a.backends), Backend{Spec: mustFind(solver.BackendGreedy)})
+	return append(slices.Clone(a.backends), Backend{Name: solver.BackendGreedy})
 }

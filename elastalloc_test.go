@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,28 +93,6 @@ func TestBackends(t *testing.T) {
 				t.Errorf("backends (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestSpecs compares the lists of backends in other packages with Specs.
-func TestSpecs(t *testing.T) {
-	for _, spec := range elastalloc.Specs() {
-		if got := spec.New(spec.Program).Name(); got != spec.Name {
-			t.Errorf("the spec of %s creates the backend %s", spec.Name, got)
-		}
-		if spec.Description == "" {
-			t.Errorf("%s has no description", spec.Name)
-		}
-	}
-}
-
-func TestBackendsFor(t *testing.T) {
-	for requested, want := range map[solver.BackendName][]solver.BackendName{
-		"": {"exact"}, "exact": {"exact"}, "greedy": {"exact"}, "cbc": {"exact", "cbc"}, "gurobi": {"exact"},
-	} {
-		if got := elastalloc.BackendsFor(requested); !slices.Equal(got, want) {
-			t.Errorf("BackendsFor(%q) = %q; want %q", requested, got, want)
-		}
 	}
 }
 

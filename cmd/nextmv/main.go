@@ -27,8 +27,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	programs := make(cli.Programs)
-	for _, spec := range elastalloc.Specs() {
-		programs[spec.Name] = os.Getenv("ELASTALLOC_" + strings.ToUpper(string(spec.Name)))
+	for name := range elastalloc.DefaultPrograms() {
+		programs[name] = os.Getenv("ELASTALLOC_" + strings.ToUpper(string(name)))
 	}
 
 	err := run.CLI(

@@ -18,12 +18,9 @@ type Programs map[solver.BackendName]string
 // backend. Its variable is, for example, ELASTALLOC_CBC.
 func AddProgramFlags(flags *pflag.FlagSet, programs *Programs) {
 	*programs = make(Programs)
-	for _, spec := range elastalloc.Specs() {
-		if spec.External() {
-			(*programs)[spec.Name] = spec.Program
-			flags.Var(programFlag{*programs, spec.Name}, string(spec.Name),
-				fmt.Sprintf("program of the backend %s, a path or a name on the PATH", spec.Name))
-		}
+	for name, program := range elastalloc.DefaultPrograms() {
+		(*programs)[name] = program
+		flags.Var(programFlag{*programs, name}, string(name), fmt.Sprintf("program of the backend %s, a path or a name on the PATH", name))
 	}
 }
 
@@ -53,11 +50,20 @@ func Named[To, From ~string](names []From) []To {
 	return converted
 }
 
+// BackendsFor returns the default backends and, if a known external backend is requested, this backend.
+func BackendsFor(requested solver.BackendName) []solver.BackendName {
+	names := elastalloc.DefaultBackends()
+	if _, external := elastalloc.DefaultPrograms()[requested]; external {
+		names = append(names, requested)
+	}
+	return names
+}
+
 // NewInProcess returns an allocator in this process for a request with the given options. It has the default
 // backends and, if the options name an external backend, this backend.
 func NewInProcess(o *elastallocv1.AllocateOptions, programs Programs) (apiconv.InProcess, error) {
 	allocator, err := elastalloc.New(elastalloc.Options{
-		Backends: elastalloc.BackendsFor(solver.BackendName(apiconv.Name(o.GetBackend()))),
+		Backends: BackendsFor(solver.BackendName(apiconv.Name(o.GetBackend()))),
 		Programs: programs,
 		// A single decision has no later attempt.
 		NoBreakers: true,

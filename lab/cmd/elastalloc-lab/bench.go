@@ -282,11 +282,11 @@ func (f *benchFlags) candidates() ([]candidate, error) {
 		}
 	}
 	names := cli.Named[solver.BackendName](f.backends)
-	if err := elastalloc.CheckBackends(names); err != nil {
-		return nil, fmt.Errorf("--backends: %w", err)
-	}
 	var candidates []candidate
-	for _, name := range names {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("--backends: backend %q is named twice", name)
+		}
 		one, err := newCandidate(name, f.programs, f.limit, nil)
 		if err != nil {
 			return nil, fmt.Errorf("--backends: %w", err)

@@ -177,7 +177,7 @@ func TestBenchTable(t *testing.T) {
 		row("no proof", greedy, "", "heuristic", 0.00003, 5, 10.01),
 	}
 	candidateOf := func(name solver.BackendName, formulation solver.Formulation, version string, missing error) candidate {
-		backend := elastalloc.Backend{Spec: elastalloc.Spec{Name: name}, Version: version, Missing: missing}
+		backend := elastalloc.Backend{Name: name, Version: version, Missing: missing}
 		return candidate{backend: backend, formulation: formulation}
 	}
 	candidates := []candidate{

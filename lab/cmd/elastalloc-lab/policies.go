@@ -77,7 +77,7 @@ func findPolicy(name string) (catalog.Policy, error) {
 func newAllocator(policies []catalog.Policy, programs cli.Programs) (*elastalloc.Allocator, error) {
 	names := elastalloc.DefaultBackends()
 	for _, policy := range policies {
-		for _, name := range elastalloc.BackendsFor(policy.Options.Backend) {
+		for _, name := range cli.BackendsFor(policy.Options.Backend) {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

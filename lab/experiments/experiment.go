@@ -31,7 +31,7 @@ type Result struct {
 	Paper []float64 `json:"paper,omitempty"`
 	// Ours lacks a source without a number, such as the additional jobs of a trace of
 	// fewer than 100.
-	Ours map[Source][]float64 `json:"ours"`
+	Ours values `json:"ours"`
 
 	digits digits
 }
@@ -39,134 +39,158 @@ type Result struct {
 // Cells returns the result for a table: the quantity, the paper's number and those of
 // the sources.
 func (r *Result) Cells(sources []Source) []string {
-	write := func(values []float64) string {
-		text := r.digits.writeRange(values)
-		switch {
-		case len(values) == 0 || r.Unit == "":
-		case r.Unit == "%":
-			text += r.Unit
-		default:
-			text += " " + r.Unit
-		}
-		return text
-	}
-	cells := []string{r.Quantity, write(r.Paper)}
+	cells := []string{r.Quantity, r.write(r.Paper)}
 	for _, source := range sources {
-		cells = append(cells, write(r.Ours[source]))
+		cells = append(cells, r.write(r.Ours[source]))
 	}
 	return cells
 }
 
-// numbers works out numbers from the runs of a source: one for each pool, or fewer made of
-// those. NaN is no number.
-type numbers func(Source) []float64
-
-// result returns a quantity of every source.
-func (m *measures) result(quantity, unit string, d digits, paper []float64, of numbers) Result {
-	r := Result{Quantity: quantity, Unit: unit, Paper: paper, Ours: make(map[Source][]float64), digits: d}
-	for _, source := range m.sources {
-		if values := of(source); len(values) > 0 {
-			r.Ours[source] = values
-		}
+// write returns numbers with their unit.
+func (r *Result) write(numbers []float64) string {
+	text := r.digits.writeRange(numbers)
+	switch {
+	case len(numbers) == 0 || r.Unit == "":
+		return text
+	case r.Unit == "%":
+		return text + r.Unit
+	default:
+		return text + " " + r.Unit
 	}
-	return r
 }
 
+// values are numbers of the sources: one for each pool, or fewer made of those. NaN is no number. A source without numbers
+// is missing.
+type values map[Source][]float64
+
 // means returns a measure of a policy on every pool.
-func (m *measures) means(setting, policy string, of func(*Row) Number) numbers {
-	return func(s Source) []float64 {
-		values := make([]float64, len(m.pools))
-		for i, nodes := range m.pools {
-			values[i] = of(m.row(setting, s, policy, nodes)).Mean
+func (m *measures) means(setting, policy string, of func(*Row) Number) values {
+	found := make(values)
+	for _, source := range m.sources {
+		for _, nodes := range m.pools {
+			found[source] = append(found[source], of(m.row(setting, source, policy, nodes)).Mean)
 		}
-		return values
 	}
+	return found
 }
 
 // decreases returns by how many per cent optimal's mean is less than greedy's on each
 // pool, 0 where greedy's is 0.
-func (m *measures) decreases(setting string, of func(*Row) Number) numbers {
-	return combine(m.means(setting, optimalPolicy, of), m.means(setting, greedyPolicy, of), func(optimal, greedy float64) float64 {
-		if greedy == 0 {
-			return 0
+func (m *measures) decreases(setting string, of func(*Row) Number) values {
+	optimal, greedy := m.means(setting, optimalPolicy, of), m.means(setting, greedyPolicy, of)
+	for source, means := range optimal {
+		for i := range means {
+			if means[i] = 100 * (1 - means[i]/greedy[source][i]); greedy[source][i] == 0 {
+				means[i] = 0
+			}
 		}
-		return 100 * (1 - optimal/greedy)
-	})
+	}
+	return optimal
 }
 
-// extra returns optimal's additional jobs on each pool; nothing where greedy has never
-// finished 100 jobs.
-func (m *measures) extra(setting string) numbers {
-	means := m.means(setting, optimalPolicy, extraJobs)
-	return func(s Source) []float64 {
-		if m.row(setting, s, optimalPolicy, m.pools[0]).Jobs < 100 {
-			return nil
+// extra returns optimal's additional jobs on each pool. Sources in which greedy has never finished 100 jobs are missing.
+func (m *measures) extra(setting string) values {
+	found := m.means(setting, optimalPolicy, extraJobs)
+	for _, source := range m.sources {
+		if m.row(setting, source, optimalPolicy, m.pools[0]).Jobs < 100 {
+			delete(found, source)
 		}
-		return means(s)
 	}
+	return found
 }
 
-// combine works out numbers from two, value by value.
-func combine(a, b numbers, f func(a, b float64) float64) numbers {
-	return func(s Source) []float64 {
-		left, right := a(s), b(s)
-		values := make([]float64, min(len(left), len(right)))
-		for i := range values {
-			values[i] = f(left[i], right[i])
+// difference returns a - b, number by number.
+func difference(a, b values) values {
+	found := make(values)
+	for source, numbers := range a {
+		for i := range min(len(numbers), len(b[source])) {
+			found[source] = append(found[source], numbers[i]-b[source][i])
 		}
-		return values
 	}
+	return found
 }
 
-// difference is a - b, and change by how many per cent a is more than b.
-
-func difference(a, b float64) float64 { return a - b }
-
-func change(a, b float64) float64 {
-	if b == 0 {
-		return math.NaN()
-	}
-	return 100 * (a/b - 1)
-}
-
-// reduce makes one list of numbers into another, an empty one into none.
-func reduce(of numbers, f func([]float64) []float64) numbers {
-	return func(s Source) []float64 {
-		if values := slices.DeleteFunc(of(s), math.IsNaN); len(values) > 0 {
-			return f(values)
+// change returns by how many per cent a is more than b, number by number, NaN where b is 0.
+func change(a, b values) values {
+	found := make(values)
+	for source, numbers := range a {
+		for i := range min(len(numbers), len(b[source])) {
+			percent := math.NaN()
+			if b[source][i] != 0 {
+				percent = 100 * (numbers[i]/b[source][i] - 1)
+			}
+			found[source] = append(found[source], percent)
 		}
-		return nil
 	}
+	return found
 }
 
-// span returns the least and the largest number, and most the largest.
-
-func span(of numbers) numbers {
-	return reduce(of, func(values []float64) []float64 { return []float64{slices.Min(values), slices.Max(values)} })
+// known returns the numbers that are not NaN.
+func (v values) known() values {
+	found := make(values)
+	for source, numbers := range v {
+		if numbers = slices.DeleteFunc(slices.Clone(numbers), math.IsNaN); len(numbers) > 0 {
+			found[source] = numbers
+		}
+	}
+	return found
 }
 
-func most(of numbers) numbers {
-	return reduce(of, func(values []float64) []float64 { return []float64{slices.Max(values)} })
+// span returns the smallest and the largest number.
+func (v values) span() values {
+	found := v.known()
+	for source, numbers := range found {
+		found[source] = []float64{slices.Min(numbers), slices.Max(numbers)}
+	}
+	return found
+}
+
+// largest returns the largest number.
+func (v values) largest() values {
+	found := v.known()
+	for source, numbers := range found {
+		found[source] = []float64{slices.Max(numbers)}
+	}
+	return found
 }
 
 // at returns the number of a pool, by its position.
-func at(of numbers, pool int) numbers {
-	return reduce(of, func(values []float64) []float64 { return values[pool : pool+1] })
+func (v values) at(pool int) values {
+	found := v.known()
+	for source, numbers := range found {
+		found[source] = numbers[pool : pool+1]
+	}
+	return found
+}
+
+// notNegative returns how many numbers are at least 0.
+func (v values) notNegative() values {
+	found := v.known()
+	for source, numbers := range found {
+		count := 0.0
+		for _, number := range numbers {
+			if number >= 0 {
+				count++
+			}
+		}
+		found[source] = []float64{count}
+	}
+	return found
 }
 
 // poolOf returns the pool with the largest number.
-func (m *measures) poolOf(of numbers) numbers {
-	return reduce(of, func(values []float64) []float64 {
-		return []float64{float64(m.pools[slices.Index(values, slices.Max(values))])}
-	})
+func (m *measures) poolOf(v values) values {
+	found := v.known()
+	for source, numbers := range found {
+		found[source] = []float64{float64(m.pools[slices.Index(numbers, slices.Max(numbers))])}
+	}
+	return found
 }
 
 // notLower returns on how many pools a mean time of optimal is not less than greedy's.
 func (m *measures) notLower(name, setting string, paper []float64, of func(*Row) Number) Result {
-	fewer := combine(m.means(setting, optimalPolicy, of), m.means(setting, greedyPolicy, of), difference)
-	return m.result("pool sizes without a lower mean "+name, "", whole, paper, reduce(fewer, func(values []float64) []float64 {
-		return []float64{float64(len(slices.DeleteFunc(values, func(v float64) bool { return v < 0 })))}
-	}))
+	fewer := difference(m.means(setting, optimalPolicy, of), m.means(setting, greedyPolicy, of))
+	return Result{Quantity: "pool sizes without a lower mean " + name, Paper: paper, digits: whole, Ours: fewer.notNegative()}
 }
 
 // chart is the data of a figure: series over the pools, or samples of decision times.
@@ -228,10 +252,11 @@ func (m *measures) chartsOf(name, title, label, setting string, policies []strin
 // summary returns the chart of what optimal saves over greedy in the baseline.
 func (m *measures) summary() chart {
 	c := chart{name: "summary", title: "What optimal saves over greedy", label: "decrease of the mean (%)"}
+	queue, total := m.decreases(baselineSetting, queueMinutes), m.decreases(baselineSetting, totalMinutes)
 	for _, source := range m.sources {
 		c.series = append(c.series,
-			figures.Series{Name: "queueing time, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, queueMinutes)(source)},
-			figures.Series{Name: "JCT, " + string(source), X: m.poolsX(), Y: m.decreases(baselineSetting, totalMinutes)(source)})
+			figures.Series{Name: "queueing time, " + string(source), X: m.poolsX(), Y: queue[source]},
+			figures.Series{Name: "JCT, " + string(source), X: m.poolsX(), Y: total[source]})
 	}
 	c.series = append(c.series, figures.Series{
 		Name: "queueing time, the paper", X: []float64{paperQueuePool}, Y: []float64{paperQueueDecrease},

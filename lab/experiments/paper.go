@@ -29,8 +29,8 @@ func (m *measures) experiments() []Experiment {
 			"The same runs: how many more jobs optimal has finished when greedy has finished 100, 200, and so on, per 100, mean of these. In the "+
 				"paper the number peaks at a medium pool.",
 			m.mostExtra(baselineSetting, paperExtra), m.poolOfExtra(baselineSetting, paperExtraPool),
-			m.result(fmt.Sprintf("at %d nodes", m.pools[0]), "", signedTenths, nil, at(m.extra(baselineSetting), 0)),
-			m.result(fmt.Sprintf("at %d nodes", m.pools[last]), "", signedTenths, nil, at(m.extra(baselineSetting), last))),
+			Result{Quantity: fmt.Sprintf("at %d nodes", m.pools[0]), digits: signedTenths, Ours: m.extra(baselineSetting).at(0)},
+			Result{Quantity: fmt.Sprintf("at %d nodes", m.pools[last]), digits: signedTenths, Ours: m.extra(baselineSetting).at(last)}),
 		m.additional(heterogeneousSetting, "heterogeneous-eta", "Heterogeneous ETA",
 			"All jobs, including those shorter than 5 minutes. A trace that has none repeats its baseline here.",
 			m.mostExtra(heterogeneousSetting, paperHeterogeneous), m.poolOfExtra(heterogeneousSetting),
@@ -57,14 +57,16 @@ func (m *measures) meanTime(name, title, what string, of func(*Row) Number, pape
 	e := Experiment{
 		Name: name, Title: title, text: text, Rows: m.rowsOf(baselineSetting, both...),
 		Results: []Result{
-			m.result("largest decrease", "%", tenths, paperMost, most(decreases)),
-			m.result("at a pool of", "nodes", whole, paperPool, m.poolOf(decreases)),
+			{Quantity: "largest decrease", Unit: "%", Paper: paperMost, digits: tenths, Ours: decreases.largest()},
+			{Quantity: "at a pool of", Unit: "nodes", Paper: paperPool, digits: whole, Ours: m.poolOf(decreases)},
 			m.notLower(what, baselineSetting, []float64{0}, of),
 		},
 		charts: m.chartsOf(name, title, "mean "+what+" (min)", baselineSetting, both, of),
 	}
 	if i := slices.Index(m.pools, int(paperQueuePool)); i >= 0 && len(paperPool) > 0 {
-		e.Results = append(e.Results, m.result(fmt.Sprintf("decrease at %d nodes", m.pools[i]), "%", tenths, paperMost, at(decreases, i)))
+		e.Results = append(e.Results, Result{
+			Quantity: fmt.Sprintf("decrease at %d nodes", m.pools[i]), Unit: "%", Paper: paperMost, digits: tenths, Ours: decreases.at(i),
+		})
 	}
 	return e
 }
@@ -72,27 +74,33 @@ func (m *measures) meanTime(name, title, what string, of func(*Row) Number, pape
 // The numbers on additional jobs, in all and against the baseline's.
 
 func (m *measures) mostExtra(setting string, paper float64) Result {
-	return m.result("most additional jobs per 100", "", signedTenths, []float64{paper}, most(m.extra(setting)))
+	return Result{Quantity: "most additional jobs per 100", Paper: []float64{paper}, digits: signedTenths, Ours: m.extra(setting).largest()}
 }
 
 func (m *measures) poolOfExtra(setting string, paper ...float64) Result {
-	return m.result("at a pool of", "nodes", whole, paper, m.poolOf(m.extra(setting)))
+	return Result{Quantity: "at a pool of", Unit: "nodes", Paper: paper, digits: whole, Ours: m.poolOf(m.extra(setting))}
 }
 
 func (m *measures) mostExtraChange(setting string, paper float64) Result {
-	return m.result("change of the most", "", signedTenths, []float64{paper},
-		combine(most(m.extra(setting)), most(m.extra(baselineSetting)), difference))
+	return Result{
+		Quantity: "change of the most", Paper: []float64{paper}, digits: signedTenths,
+		Ours: difference(m.extra(setting).largest(), m.extra(baselineSetting).largest()),
+	}
 }
 
 func (m *measures) extraChange(setting string, paper ...float64) Result {
-	return m.result("change of additional jobs per 100", "", signedTenths, paper,
-		span(combine(m.extra(setting), m.extra(baselineSetting), difference)))
+	return Result{
+		Quantity: "change of additional jobs per 100", Paper: paper, digits: signedTenths,
+		Ours: difference(m.extra(setting), m.extra(baselineSetting)).span(),
+	}
 }
 
 // totalChange returns the change of the mean JCT of optimal from the baseline.
 func (m *measures) totalChange(setting string) Result {
-	return m.result("change of the mean JCT of optimal", "%", signedTenths, nil,
-		span(combine(m.means(setting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, totalMinutes), change)))
+	return Result{
+		Quantity: "change of the mean JCT of optimal", Unit: "%", digits: signedTenths,
+		Ours: change(m.means(setting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, totalMinutes)).span(),
+	}
 }
 
 // additional returns an experiment on the additional jobs of a setting compared with the baseline. It adds
@@ -122,22 +130,20 @@ func (m *measures) decisionTimes() Experiment {
 		text: fmt.Sprintf("The time in the solver of optimal's decisions in the baseline at %d nodes. These runs come first and one at a time, but "+
 			"other load on the machine affects them. The paper used CBC on an i7-8700K, so the ratio compares machines as well as methods.", m.pools[0]),
 	}
-	add := func(quantity, unit string, d digits, paper []float64, of func(*Timing) float64) {
-		e.Results = append(e.Results, m.result(quantity, unit, d, paper, func(s Source) []float64 {
-			for i := range m.timings {
-				if m.timings[i].Source == s {
-					return []float64{of(&m.timings[i])}
-				}
-			}
-			return nil
-		}))
+	e.Results = []Result{
+		{Quantity: "mean", Unit: "ms", Paper: []float64{400}, digits: threeDigits, Ours: make(values)},
+		{Quantity: "median", Unit: "ms", Paper: []float64{240}, digits: threeDigits, Ours: make(values)},
+		{Quantity: "95th percentile", Unit: "ms", Paper: []float64{1490}, digits: threeDigits, Ours: make(values)},
+		{Quantity: "99th percentile", Unit: "ms", digits: threeDigits, Ours: make(values)},
+		{Quantity: "maximum", Unit: "ms", Paper: []float64{2480}, digits: threeDigits, Ours: make(values)},
+		{Quantity: "decisions", digits: whole, Ours: make(values)},
 	}
-	add("mean", "ms", threeDigits, []float64{400}, func(t *Timing) float64 { return t.Mean })
-	add("median", "ms", threeDigits, []float64{240}, func(t *Timing) float64 { return t.Median })
-	add("95th percentile", "ms", threeDigits, []float64{1490}, func(t *Timing) float64 { return t.P95 })
-	add("99th percentile", "ms", threeDigits, nil, func(t *Timing) float64 { return t.P99 })
-	add("maximum", "ms", threeDigits, []float64{2480}, func(t *Timing) float64 { return t.Max })
-	add("decisions", "", whole, nil, func(t *Timing) float64 { return float64(t.Decisions) })
+	for i := range m.timings {
+		t := &m.timings[i]
+		for n, number := range []float64{t.Mean, t.Median, t.P95, t.P99, t.Max, float64(t.Decisions)} {
+			e.Results[n].Ours[t.Source] = []float64{number}
+		}
+	}
 	c := chart{
 		name: e.Name, title: fmt.Sprintf("Decision times of optimal, %d nodes", m.pools[0]), samples: []figures.Sample{},
 	}
@@ -156,14 +162,22 @@ func (m *measures) variants() Experiment {
 			"completions too, optimal that may preempt running jobs, heSRPT rounded to legal sizes, max-min fair shares (max-min), total-time, which " +
 			"minimizes the mean JCT, and fixed requested sizes, in the order of submission (fifo) and with the shortest remaining time first (srpt).",
 	}
+	totals, queues, resized := m.means(baselineSetting, optimalPolicy, totalMinutes), m.means(baselineSetting, optimalPolicy, queueMinutes),
+		m.means(baselineSetting, optimalPolicy, resizes)
 	for _, policy := range variantPolicies() {
-		against := func(quantity, unit string, of func(*Row) Number, f func(a, b float64) float64) {
-			e.Results = append(e.Results, m.result(policy+": "+quantity, unit, signedTenths, nil,
-				span(combine(m.means(baselineSetting, policy, of), m.means(baselineSetting, optimalPolicy, of), f))))
-		}
-		against("mean JCT", "%", totalMinutes, change)
-		against("mean queueing time", "min", queueMinutes, difference)
-		against("resizes", "%", resizes, change)
+		e.Results = append(e.Results,
+			Result{
+				Quantity: policy + ": mean JCT", Unit: "%", digits: signedTenths,
+				Ours: change(m.means(baselineSetting, policy, totalMinutes), totals).span(),
+			},
+			Result{
+				Quantity: policy + ": mean queueing time", Unit: "min", digits: signedTenths,
+				Ours: difference(m.means(baselineSetting, policy, queueMinutes), queues).span(),
+			},
+			Result{
+				Quantity: policy + ": resizes", Unit: "%", digits: signedTenths,
+				Ours: change(m.means(baselineSetting, policy, resizes), resized).span(),
+			})
 	}
 	shown := []string{greedyPolicy, optimalPolicy, catalog.MaxMin, "total-time"} // More lines would be hard to distinguish.
 	e.charts = slices.Concat(
@@ -183,7 +197,7 @@ func (m *measures) bound() Experiment {
 		charts: m.chartsOf("hesrpt-bound", "Mean JCT divided by the heSRPT bound", "mean JCT divided by the bound", batchSetting, []string{optimalPolicy, catalog.MaxMin, "total-time", "hesrpt"}, overBound),
 	}
 	for _, policy := range batchPolicies() {
-		e.Results = append(e.Results, m.result(policy, "", threeDigits, nil, span(m.means(batchSetting, policy, overBound))))
+		e.Results = append(e.Results, Result{Quantity: policy, digits: threeDigits, Ours: m.means(batchSetting, policy, overBound).span()})
 	}
 	return e
 }

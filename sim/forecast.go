@@ -117,13 +117,13 @@ func (s *simulation) resumedJob(spec *solver.Job, work time.Duration, job *Workl
 	}
 	j := simulatedJob{
 		WorkloadJob: job, spec: *spec, types: s.config.NodeTypes, start: never, end: never, growsAt: never,
-		delay: wholeSeconds(min(spec.ResizeDelay, longestSpan)), restart: wholeSeconds(min(spec.RestartTime, longestSpan)),
+		delay: WholeSeconds(min(spec.ResizeDelay, longestSpan)), restart: WholeSeconds(min(spec.RestartTime, longestSpan)),
 	}
 	if spec.CurrentNodes > 0 {
 		job.History.Trained = max(1, job.History.Trained) // A job with nodes has started.
 	}
 	if j.move = j.restart; spec.MoveTime != nil {
-		j.move = wholeSeconds(min(*spec.MoveTime, longestSpan))
+		j.move = WholeSeconds(min(*spec.MoveTime, longestSpan))
 	}
 	for _, since := range spec.RecentRestarts {
 		j.restartedAt = append(j.restartedAt, -since)
@@ -131,7 +131,7 @@ func (s *simulation) resumedJob(spec *solver.Job, work time.Duration, job *Workl
 	j.spec.ETANodes = 0 // UserEstimate is on one node.
 	if sigma := spec.ETAError; sigma != nil && *sigma > 0 {
 		// The first estimate of client/eta then equals the remaining ETA of the snapshot.
-		job.UserError, job.UserEstimate = *sigma, max(1, scale(job.UserEstimate, math.Exp(-*sigma**sigma/2)))
+		job.UserError, job.UserEstimate = *sigma, max(1, Scale(job.UserEstimate, math.Exp(-*sigma**sigma/2)))
 	}
 	j.arrive(0)
 	return j
@@ -152,7 +152,7 @@ func DemandOf(job *solver.Job) time.Duration {
 	if job.ETANodes == 0 {
 		return job.RemainingETA
 	}
-	return max(1, scale(time.Second, job.Demand()))
+	return max(1, Scale(time.Second, job.Demand()))
 }
 
 // errTooManySubmissions means that a forecast needs more than MaxSubmissions.

@@ -16,7 +16,7 @@ const MaxIdealRatio = 1.25
 func (r *Result) setIdeal(w *Workload, config *Config) {
 	for i, span := range idealTimes(w, config) {
 		restart := cmp.Or(w.Jobs[i].RestartTime, config.RestartTime)
-		r.Jobs[i].Ideal = scale(time.Second, min(span, longestSpan.Seconds())) + restart
+		r.Jobs[i].Ideal = Scale(time.Second, min(span, longestSpan.Seconds())) + restart
 	}
 }
 
@@ -90,7 +90,7 @@ func newIdealJob(index int, job *WorkloadJob, config *Config) *idealJob {
 	spec, begin := job.SnapshotJob(), time.Duration(0)
 	for _, phase := range job.phases() {
 		spec.Speeds = speedsAmong(phase.Speeds, config.NodeTypes)
-		if end := min(scale(job.Demand, phase.Until), job.Work); end > begin {
+		if end := min(Scale(job.Demand, phase.Until), job.Work); end > begin {
 			ideal.stages = append(ideal.stages, idealStage{(end - begin).Seconds(), idealCurves(spec, config.NodeTypes)})
 			begin = end
 		}

@@ -71,7 +71,7 @@ func newSimulatedJob(job *WorkloadJob, config *Config) simulatedJob {
 	j.spec.FreeResizes = j.restart == 0
 	j.spec.Speeds = speedsAmong(j.spec.Speeds, j.types)
 	if j.move = j.restart; j.spec.MoveTime != nil {
-		j.move = max(config.RestartTime, wholeSeconds(min(*j.spec.MoveTime, longestSpan)))
+		j.move = max(config.RestartTime, WholeSeconds(min(*j.spec.MoveTime, longestSpan)))
 	}
 	return j
 }
@@ -195,7 +195,7 @@ func (j *simulatedJob) trainOn(nodes int) {
 	if n := slices.IndexFunc(j.types, func(t solver.NodeType) bool { return t.ID == j.nodeType }); n >= 0 {
 		speed = func(nodes int) float64 { return j.spec.SpeedOn(&j.types[n], nodes) }
 	}
-	j.perSecond = scale(time.Second, speed(nodes))
+	j.perSecond = Scale(time.Second, speed(nodes))
 }
 
 // finishGrowth makes the job train on all its nodes.

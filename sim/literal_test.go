@@ -46,7 +46,7 @@ func (j *literalJob) restartTime(config *Config) time.Duration {
 // speeds returns the speeds of the job on node types in its current phase.
 func (j *literalJob) speeds() []solver.TypeSpeed {
 	for _, phase := range j.Phases {
-		if j.served < scale(j.Demand, phase.Until) || phase.Until == 1 {
+		if j.served < Scale(j.Demand, phase.Until) || phase.Until == 1 {
 			return phase.Speeds
 		}
 	}
@@ -244,7 +244,7 @@ func literal(t *rapid.T, w Workload, p namedPolicy, config Config, allocator All
 				job.unserved++
 				continue
 			}
-			job.served += scale(time.Second, job.speedOn(job.trainsOn, &config))
+			job.served += Scale(time.Second, job.speedOn(job.trainsOn, &config))
 			job.trained++
 			if job.waits > 0 {
 				if job.waits--; job.waits == 0 {

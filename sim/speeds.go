@@ -1,16 +1,9 @@
 package sim
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"io"
 	"iter"
-	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/elastalloc/elastalloc/solver"
@@ -35,68 +28,6 @@ type Phase struct {
 	Speeds []solver.TypeSpeed
 }
 
-// Cover returns an error if an application of the trace has no speeds. nil covers all traces.
-func (s Speeds) Cover(t Trace) error {
-	for i := range t {
-		if name := t[i].Application; s != nil && name != "" && s[name] == nil {
-			return fmt.Errorf("job %q has the %s %q, which has no speeds", t[i].ID, columnApplication, name)
-		}
-	}
-	return nil
-}
-
-// Apply returns the trace for a pool without node types: the speeds of applications, all of the same
-// node type, become the sizes and speeds of their jobs, and work is the run time on one node of this
-// type. MinNodes, MaxNodes and AllowedNodes of a job restrict its sizes. Apply returns an error if the
-// speeds are of several node types or change with the work done, or if a job has no size left.
-func (s Speeds) Apply(t Trace) (Trace, error) {
-	if s == nil {
-		return t, nil
-	}
-	curves, first := make(map[string]solver.TypeSpeed), ""
-	for _, name := range slices.Sorted(maps.Keys(s)) {
-		app := s[name]
-		for _, speed := range app.Phases[0].Speeds {
-			if first = cmp.Or(first, speed.NodeType); speed.NodeType != first {
-				return nil, fmt.Errorf("has speeds on the node types %q and %q; must be of one type without --node-types", first, speed.NodeType)
-			}
-			curves[name] = speed
-		}
-		if len(app.Phases) > 1 {
-			return nil, fmt.Errorf("has speeds of %q that change (%s); must be constant without --node-types", name, columnUntil)
-		}
-	}
-	applied := slices.Clone(t)
-	for i := range applied {
-		job := &applied[i]
-		curve, found := curves[job.Application]
-		if !found {
-			continue
-		}
-		own := *job
-		job.MinNodes, job.MaxNodes, job.AllowedNodes, job.Speeds = 0, 0, nil, nil
-		for n, size := range curve.AllowedNodes {
-			allowed := len(own.AllowedNodes) == 0 && size >= own.MinNodes && (own.MaxNodes == 0 || size <= own.MaxNodes)
-			if allowed || slices.Contains(own.AllowedNodes, size) {
-				job.AllowedNodes, job.Speeds = append(job.AllowedNodes, size), append(job.Speeds, curve.Scaling.Speeds[n])
-			}
-		}
-		if len(job.AllowedNodes) == 0 {
-			return nil, fmt.Errorf("has the application %q on %s nodes; job %q allows none of them", job.Application, formatList(curve.AllowedNodes), job.ID)
-		}
-		work := job.Work.Seconds() / curve.Factor
-		if work > maxTraceTime.Seconds() {
-			return nil, fmt.Errorf("has speeds with which job %q runs %.3g s on one node; must be at most %.0f s", job.ID, work, maxTraceTime.Seconds())
-		}
-		job.Work = scale(job.Work, 1/curve.Factor)
-		job.RestartTime = cmp.Or(job.RestartTime, s[job.Application].RestartTime)
-		if err := job.Validate(); err != nil {
-			return nil, fmt.Errorf("does not suit job %q: %w", job.ID, err)
-		}
-	}
-	return applied, nil
-}
-
 // largest returns the largest size that the application runs on.
 func (a *Application) largest() int {
 	largest := 0
@@ -112,7 +43,7 @@ func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 	spec, begin := j.SnapshotJob(), time.Duration(0)
 	for _, phase := range j.phases() {
 		spec.Speeds = phase.Speeds
-		end := min(scale(j.Demand, phase.Until), j.Work)
+		end := min(Scale(j.Demand, phase.Until), j.Work)
 		for option, speed := range optionsOf(spec, types) {
 			times[option] += (end - begin).Seconds() / speed
 		}
@@ -122,7 +53,7 @@ func (j *WorkloadJob) aloneOnTypes(types []solver.NodeType) time.Duration {
 	for _, seconds := range times {
 		least = min(least, seconds)
 	}
-	return wholeSeconds(scale(time.Second, least))
+	return WholeSeconds(Scale(time.Second, least))
 }
 
 // optionsOf yields the legal allocations of a job in a pool of node types, and its speeds on them
@@ -168,162 +99,10 @@ func (j *WorkloadJob) phases() []Phase {
 }
 
 // phaseEnd returns the work at which phase n of the job is complete.
-func (j *WorkloadJob) phaseEnd(n int) time.Duration { return scale(j.Demand, j.Phases[n].Until) }
+func (j *WorkloadJob) phaseEnd(n int) time.Duration { return Scale(j.Demand, j.Phases[n].Until) }
 
-// The columns of a file of speeds, in any order.
+// MinSpeed and MaxSpeed limit the speeds of a job. No ratio of two speeds exceeds solver.MaxSpeed.
 const (
-	columnNodes   = "nodes"
-	columnSpeed   = "speed"
-	columnUntil   = "until"
-	columnRestart = "restart_s"
+	MinSpeed = 1e-4
+	MaxSpeed = 1e5
 )
-
-// Limits of the speeds in a file. No ratio of two speeds exceeds solver.MaxSpeed.
-const (
-	minSpeed = 1e-4
-	maxSpeed = 1e5
-)
-
-// ReadSpeeds reads the training speeds of applications in CSV, one line per application, node type and
-// number of nodes. The speed is the work per second, in seconds on one reference node. If the column
-// until is set, the speed applies up to this share of the work, and a later line contains the next
-// speed. An error names the first invalid line and column.
-func ReadSpeeds(r io.Reader) (Speeds, error) {
-	read := make(map[string]*measured)
-	err := readCSV(r, "speeds", []string{columnApplication, columnNodeType, columnNodes, columnSpeed}, []string{columnUntil, columnRestart},
-		func(line csvLine) error { return line.speed(read) })
-	if err != nil {
-		return nil, err
-	}
-	if len(read) == 0 {
-		return nil, errors.New("speeds have no line below the header; must have at least one application")
-	}
-	speeds := make(Speeds)
-	for _, name := range slices.Sorted(maps.Keys(read)) {
-		if err := read[name].validate(); err != nil {
-			return nil, fmt.Errorf("speeds %w", err)
-		}
-		speeds[name] = read[name].application()
-	}
-	return speeds, nil
-}
-
-// measured contains the lines of an application.
-type measured struct {
-	restart   time.Duration
-	restartAt int // the line of restart, 0 for none
-	types     []string
-	curves    map[string]map[int][]speedUntil // by type and nodes
-}
-
-// speedUntil is a line: a speed up to a share of the work.
-type speedUntil struct {
-	speed, until float64
-	line         int
-}
-
-// speed adds a line to its application.
-func (l csvLine) speed(read map[string]*measured) error {
-	name, nodeType := strings.Clone(l.text(columnApplication)), strings.Clone(l.text(columnNodeType))
-	if name == "" || nodeType == "" {
-		return fmt.Errorf("%s is %q and %s %q; must not be empty", columnApplication, name, columnNodeType, nodeType)
-	}
-	nodes, err := l.count(columnNodes)
-	if err != nil {
-		return err
-	}
-	row := speedUntil{until: 1, line: l.at}
-	if row.speed, err = strconv.ParseFloat(l.text(columnSpeed), 64); err != nil || !(row.speed >= minSpeed && row.speed <= maxSpeed) {
-		return fmt.Errorf("%s is %q; must be a number from %v to %v", columnSpeed, l.text(columnSpeed), minSpeed, maxSpeed)
-	}
-	if err := optional(l, columnUntil, &row.until, l.upTo(1)); err != nil {
-		return err
-	}
-	if read[name] == nil {
-		read[name] = &measured{curves: make(map[string]map[int][]speedUntil)}
-	}
-	app := read[name]
-	if app.curves[nodeType] == nil {
-		app.types, app.curves[nodeType] = append(app.types, nodeType), make(map[int][]speedUntil)
-	}
-	curve := app.curves[nodeType]
-	if before := curve[nodes]; len(before) > 0 && before[len(before)-1].until >= row.until {
-		last := before[len(before)-1]
-		return fmt.Errorf("%s is %v after %v in line %d; must increase for %q on %d nodes of %q (an empty value is 1)",
-			columnUntil, row.until, last.until, last.line, name, nodes, nodeType)
-	}
-	curve[nodes] = append(curve[nodes], row)
-	if len(curve) > solver.MaxSizes {
-		return fmt.Errorf("%s is %d, one size too many for %q on %q; must be at most %d sizes", columnNodes, nodes, name, nodeType, solver.MaxSizes)
-	}
-	return l.restart(app)
-}
-
-// restart reads the restart time of an application. It returns an error if two lines differ.
-func (l csvLine) restart(app *measured) error {
-	if l.text(columnRestart) == "" {
-		return nil
-	}
-	restart, err := l.seconds(columnRestart)
-	if err != nil {
-		return err
-	}
-	if app.restartAt > 0 && restart != app.restart {
-		return fmt.Errorf("%s is %v after %v in line %d; must be the same in all lines of an %s",
-			columnRestart, restart.Seconds(), app.restart.Seconds(), app.restartAt, columnApplication)
-	}
-	app.restart, app.restartAt = restart, cmp.Or(app.restartAt, l.at)
-	return nil
-}
-
-// validate returns an error if the lines of a size do not cover all the work.
-func (m *measured) validate() error {
-	for _, nodeType := range m.types {
-		for _, nodes := range slices.Sorted(maps.Keys(m.curves[nodeType])) {
-			rows := m.curves[nodeType][nodes]
-			if last := rows[len(rows)-1]; last.until < 1 {
-				return fmt.Errorf("line %d: %s is %v, and no later line follows; must be empty in the last line of %d nodes of %q",
-					last.line, columnUntil, last.until, nodes, nodeType)
-			}
-		}
-	}
-	return nil
-}
-
-// application converts the lines into an application with a phase for every share at which a speed
-// changes.
-func (m *measured) application() *Application {
-	var shares []float64
-	for _, curve := range m.curves {
-		for _, rows := range curve {
-			for _, row := range rows {
-				shares = append(shares, row.until)
-			}
-		}
-	}
-	slices.Sort(shares)
-	app := &Application{RestartTime: wholeSeconds(m.restart)}
-	for _, until := range slices.Compact(shares) {
-		phase := Phase{Until: until}
-		for _, nodeType := range m.types {
-			phase.Speeds = append(phase.Speeds, typeSpeed(nodeType, m.curves[nodeType], until))
-		}
-		app.Phases = append(app.Phases, phase)
-	}
-	return app
-}
-
-// typeSpeed returns the speeds on a node type in the phase until a share of the work. If the curve has no
-// speed for one node, it is the speed of the smallest size divided by its nodes.
-func typeSpeed(nodeType string, curve map[int][]speedUntil, until float64) solver.TypeSpeed {
-	speed := solver.TypeSpeed{NodeType: nodeType, AllowedNodes: slices.Sorted(maps.Keys(curve))}
-	for i, nodes := range speed.AllowedNodes {
-		rows := curve[nodes]
-		now := rows[slices.IndexFunc(rows, func(row speedUntil) bool { return row.until >= until })].speed
-		if i == 0 {
-			speed.Factor = now / float64(nodes)
-		}
-		speed.Scaling.Speeds = append(speed.Scaling.Speeds, now/speed.Factor)
-	}
-	return speed
-}

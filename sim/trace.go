@@ -17,9 +17,9 @@ import (
 // DefaultGPUsPerNode is the default number of GPUs of a node.
 const DefaultGPUsPerNode = 8
 
-// maxTraceTime is the longest time in a trace, about 18 years. The demand of a job with this duration
+// MaxTraceTime is the longest time in a trace, about 18 years. The demand of a job with this duration
 // on the default maximum of nodes fits a time.Duration.
-const maxTraceTime = time.Duration(math.MaxInt64 / solver.DefaultMaxNodes)
+const MaxTraceTime = time.Duration(math.MaxInt64 / solver.DefaultMaxNodes)
 
 // Trace is the list of jobs of a recorded or synthetic workload in the order of submission.
 type Trace []TraceJob
@@ -71,19 +71,19 @@ func (j *TraceJob) Validate() error {
 		column string
 		value  time.Duration
 	}{{columnSubmit, j.Submit}, {columnDuration, j.Duration}, {columnWork, j.Work}, {columnUserLimit, j.Limit}, {columnRestartTime, j.RestartTime}} {
-		if seconds.value < 0 || seconds.value > maxTraceTime {
-			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, formatSeconds(seconds.value), maxTraceTime.Seconds())
+		if seconds.value < 0 || seconds.value > MaxTraceTime {
+			return fmt.Errorf("%s is %s; must be from 0 to %.0f", seconds.column, formatSeconds(seconds.value), MaxTraceTime.Seconds())
 		}
 	}
 	if j.GPUs < 1 || j.GPUs > math.MaxInt32 {
 		return fmt.Errorf("%s is %d; must be from 1 to %d", columnGPUs, j.GPUs, math.MaxInt32)
 	}
-	if j.Start != nil && (*j.Start < j.Submit || *j.Start > maxTraceTime) {
+	if j.Start != nil && (*j.Start < j.Submit || *j.Start > MaxTraceTime) {
 		return fmt.Errorf("%s is %s; must be at least %s (%s) and at most %.0f",
-			columnStart, formatSeconds(*j.Start), columnSubmit, formatSeconds(j.Submit), maxTraceTime.Seconds())
+			columnStart, formatSeconds(*j.Start), columnSubmit, formatSeconds(j.Submit), MaxTraceTime.Seconds())
 	}
-	if j.Eligible != nil && (*j.Eligible < 0 || *j.Eligible > maxTraceTime) {
-		return fmt.Errorf("%s is %s; must be from 0 to %.0f", columnEligible, formatSeconds(*j.Eligible), maxTraceTime.Seconds())
+	if j.Eligible != nil && (*j.Eligible < 0 || *j.Eligible > MaxTraceTime) {
+		return fmt.Errorf("%s is %s; must be from 0 to %.0f", columnEligible, formatSeconds(*j.Eligible), MaxTraceTime.Seconds())
 	}
 	if j.Start != nil && *j.Start < j.arrival() {
 		return fmt.Errorf("%s is %s; must be at least %s (%s)", columnStart, formatSeconds(*j.Start), columnEligible, formatSeconds(*j.Eligible))
@@ -121,8 +121,8 @@ func (j *TraceJob) validateSizes() error {
 		return fmt.Errorf("%s has %d numbers; must have as many as %s, %d", columnSpeeds, len(j.Speeds), columnAllowedNodes, len(j.AllowedNodes))
 	}
 	for _, speed := range j.Speeds {
-		if !(speed >= minSpeed && speed <= maxSpeed) {
-			return fmt.Errorf("%s is %q; must be numbers from %v to %v", columnSpeeds, formatList(j.Speeds), minSpeed, maxSpeed)
+		if !(speed >= MinSpeed && speed <= MaxSpeed) {
+			return fmt.Errorf("%s is %q; must be numbers from %v to %v", columnSpeeds, formatList(j.Speeds), MinSpeed, MaxSpeed)
 		}
 	}
 	return nil
@@ -190,21 +190,21 @@ func (j *TraceJob) shapeOn(gpusPerNode int) Shape {
 func (j *TraceJob) RemainingDemand(ran time.Duration, gpusPerNode int) time.Duration {
 	speed := j.speed(j.Nodes(gpusPerNode))
 	if j.Work > 0 {
-		return max(1, j.Work-scale(ran, speed))
+		return max(1, j.Work-Scale(ran, speed))
 	}
-	return scale(j.Duration-ran, speed)
+	return Scale(j.Duration-ran, speed)
 }
 
 // runTime returns the run time of the job on its requested nodes.
 func (j *TraceJob) runTime(gpusPerNode int) time.Duration {
 	if j.Work > 0 {
-		return time.Duration(min(float64(j.Work)/j.speed(j.Nodes(gpusPerNode)), float64(maxTraceTime)))
+		return time.Duration(min(float64(j.Work)/j.speed(j.Nodes(gpusPerNode)), float64(MaxTraceTime)))
 	}
 	return j.Duration
 }
 
-// scale returns d times factor, rounded to whole nanoseconds.
-func scale(d time.Duration, factor float64) time.Duration {
+// Scale returns d times factor, rounded to whole nanoseconds.
+func Scale(d time.Duration, factor float64) time.Duration {
 	return time.Duration(math.Round(float64(d) * factor))
 }
 

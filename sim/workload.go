@@ -136,7 +136,7 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 		demand := max(traced.RemainingDemand(0, options.GPUsPerNode), smallestDemand)
 		job := WorkloadJob{
 			ID:             traced.ID,
-			Submit:         wholeSeconds(traced.arrival() - begin),
+			Submit:         WholeSeconds(traced.arrival() - begin),
 			Demand:         demand,
 			RequestedNodes: traced.Nodes(options.GPUsPerNode),
 			Shape:          traced.shapeOn(options.GPUsPerNode),
@@ -145,8 +145,8 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			UserEstimate:   demand,
 			Fate:           OutcomeCompleted,
 			Work:           demand,
-			RestartTime:    wholeSeconds(traced.RestartTime),
-			UserLimit:      wholeSeconds(traced.Limit),
+			RestartTime:    WholeSeconds(traced.RestartTime),
+			UserLimit:      WholeSeconds(traced.Limit),
 		}
 		if app := options.Speeds[traced.Application]; app != nil {
 			job.Phases, job.RestartTime = app.Phases, cmp.Or(job.RestartTime, app.RestartTime)
@@ -156,8 +156,8 @@ func NewWorkload(name string, trace Trace, options WorkloadOptions) Workload {
 			job.limitGrowth(options.MaxGrowth)
 		}
 		if traced.Start != nil {
-			started := wholeSeconds(*traced.Start - begin)
-			job.Recorded = []NodesAt{{At: started, Nodes: job.RequestedNodes}, {At: started + wholeSeconds(traced.runTime(options.GPUsPerNode))}}
+			started := WholeSeconds(*traced.Start - begin)
+			job.Recorded = []NodesAt{{At: started, Nodes: job.RequestedNodes}, {At: started + WholeSeconds(traced.runTime(options.GPUsPerNode))}}
 		}
 		workload.Jobs = append(workload.Jobs, job)
 		if traced.arrival() > traced.Submit {
@@ -211,8 +211,8 @@ func (j *WorkloadJob) SnapshotJob() solver.Job {
 // alone returns the completion time of the job alone in the pool, in whole seconds, at least 1 s. The
 // job runs on its largest size, or on the fastest allocation if there are node types.
 func (j *WorkloadJob) alone(config *Config) time.Duration {
-	perSecond := scale(time.Second, j.speed(j.atMost(config.available())))
-	span := wholeSeconds(time.Duration(float64(j.Work) / float64(perSecond) * float64(time.Second)))
+	perSecond := Scale(time.Second, j.speed(j.atMost(config.available())))
+	span := WholeSeconds(time.Duration(float64(j.Work) / float64(perSecond) * float64(time.Second)))
 	if len(config.NodeTypes) > 0 {
 		span = j.aloneOnTypes(config.NodeTypes)
 	}
@@ -298,13 +298,13 @@ func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 		case u < d.BugShare:
 			job.Fate, job.HangAfter = OutcomeHung, hangAfter
 		case u < d.BugShare+d.KillShare:
-			job.Fate, job.Work = OutcomeKilled, max(1, scale(job.Demand, killedAt))
+			job.Fate, job.Work = OutcomeKilled, max(1, Scale(job.Demand, killedAt))
 		default:
-			job.UserEstimate = max(1, scale(job.Demand, 1+d.ETAError*etaError))
+			job.UserEstimate = max(1, Scale(job.Demand, 1+d.ETAError*etaError))
 		}
 		if d.ETAUnknown || d.ETASigma > 0 {
 			job.UserError, job.ReportsWork = d.ETASigma, true
-			job.UserEstimate = max(1, scale(job.Demand, math.Exp(exponent)))
+			job.UserEstimate = max(1, Scale(job.Demand, math.Exp(exponent)))
 		}
 		if d.ETAUnknown {
 			job.UserEstimate = 0
@@ -314,8 +314,8 @@ func (w Workload) Disturb(d Disturbance, seed uint64) Workload {
 	return disturbed
 }
 
-// wholeSeconds rounds d, at least 0, up to whole seconds.
-func wholeSeconds(d time.Duration) time.Duration {
+// WholeSeconds rounds d, at least 0, up to whole seconds.
+func WholeSeconds(d time.Duration) time.Duration {
 	if rest := d % time.Second; rest > 0 {
 		return d + time.Second - rest
 	}

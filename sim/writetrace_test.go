@@ -54,7 +54,7 @@ func TestWriteTraceErrors(t *testing.T) {
 		"job_id has 257 bytes; must have at most 256":                    func(j *TraceJob) { j.ID = strings.Repeat("x", 257) },
 		`user is "\xff"; must be valid UTF-8`:                            func(j *TraceJob) { j.User = "\xff" },
 		`group is "a\r\n"; must not contain a carriage return`:           func(j *TraceJob) { j.Group = "a\r\n" },
-		"submit_s is 576460752.303423489; must be from 0":                func(j *TraceJob) { j.Submit = maxTraceTime + 2 },
+		"submit_s is 576460752.303423489; must be from 0":                func(j *TraceJob) { j.Submit = MaxTraceTime + 2 },
 		"duration_s is -0.5; must be from 0":                             func(j *TraceJob) { j.Duration = -time.Second / 2 },
 		"work_s is -1; must be from 0":                                   func(j *TraceJob) { j.Work = -time.Second },
 		"gpus is 0; must be from 1 to 2147483647":                        func(j *TraceJob) { j.GPUs = 0 },
@@ -77,7 +77,7 @@ func TestWriteTraceErrors(t *testing.T) {
 func TestParseSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0": 0, "1.5": 1500 * time.Millisecond, ".5": time.Second / 2, "1e3": 1000 * time.Second, "268435456.001": 268435456001 * time.Millisecond,
-		"19.4999999999999": 19500 * time.Millisecond, "576460752.303423487": maxTraceTime, "1777885200": 1777885200 * time.Second,
+		"19.4999999999999": 19500 * time.Millisecond, "576460752.303423487": MaxTraceTime, "1777885200": 1777885200 * time.Second,
 	} {
 		if got, err := ParseSeconds(text); err != nil || got != want {
 			t.Errorf("ParseSeconds(%q) = %v, %v; want %v", text, got, err, want)

@@ -101,21 +101,8 @@ func setUserLimit(spec *solver.Job, job *sim.WorkloadJob) {
 	limit := job.UserLimit
 	speed := spec.Speed(fixedSize(spec))
 	if limit == 0 {
-		limit = wholeSeconds(scale(defaultLimitFactor*time.Second, min(job.Demand.Seconds()/speed, longestSpan.Seconds()/defaultLimitFactor)))
+		limit = sim.WholeSeconds(sim.Scale(defaultLimitFactor*time.Second, min(job.Demand.Seconds()/speed, longestSpan.Seconds()/defaultLimitFactor)))
 	}
 	left := max(0, limit-spec.TrainingTime)
-	spec.RemainingETA = max(1, scale(time.Second, min(left.Seconds()*speed, longestSpan.Seconds())))
-}
-
-// scale returns d times factor, rounded to whole nanoseconds.
-func scale(d time.Duration, factor float64) time.Duration {
-	return time.Duration(math.Round(float64(d) * factor))
-}
-
-// wholeSeconds rounds d, at least 0, up to whole seconds.
-func wholeSeconds(d time.Duration) time.Duration {
-	if rest := d % time.Second; rest > 0 {
-		return d + time.Second - rest
-	}
-	return d
+	spec.RemainingETA = max(1, sim.Scale(time.Second, min(left.Seconds()*speed, longestSpan.Seconds())))
 }

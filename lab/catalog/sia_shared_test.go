@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elastalloc/elastalloc/internal/testing/testtier"
+	"github.com/elastalloc/elastalloc/lab/workloads"
 	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
@@ -25,7 +26,7 @@ func TestSiaSetting(t *testing.T) {
 		t.Skip("no ../shared/sia next to the checkout")
 	}
 	defer file.Close()
-	speeds, err := sim.ReadSpeeds(file)
+	speeds, err := workloads.ReadSpeeds(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestPartitionsAreNotShared(t *testing.T) {
 	if result.Utilization != 0.5 {
 		t.Errorf("the utilization is %v; want a half", result.Utilization)
 	}
-	if result.Jobs[0].Alone != wholeSeconds(scale(409600*time.Millisecond, 1/6.5536)) {
+	if result.Jobs[0].Alone != sim.WholeSeconds(sim.Scale(409600*time.Millisecond, 1/6.5536)) {
 		t.Errorf("without other jobs it takes %v; want the time in the whole pool", result.Jobs[0].Alone)
 	}
 }

@@ -102,7 +102,7 @@ func (p typePools) Decide(ctx context.Context, in sim.Input) (solver.Decision, e
 				continue
 			}
 			job, factor, _ := s.Jobs[i].ForType(nodeType)
-			job.RemainingETA = max(scale(job.RemainingETA, 1/factor), 1)
+			job.RemainingETA = max(sim.Scale(job.RemainingETA, 1/factor), 1)
 			pool.Jobs, pinned = append(pool.Jobs, job), append(pinned, i)
 		}
 		if len(pinned) == 0 {

@@ -113,7 +113,7 @@ func longDurations(random *rand.Rand) []time.Duration {
 	factor := longJobs * (longMean - longest).Seconds() / sum
 	durations := make([]time.Duration, longJobs)
 	for i := range durations {
-		durations[i] = longest + scale(time.Second, math.Round(factor*above[i]))
+		durations[i] = longest + sim.Scale(time.Second, math.Round(factor*above[i]))
 	}
 	return durations
 }
@@ -131,7 +131,7 @@ func shortDurations(random *rand.Rand) []time.Duration {
 	durations := make([]time.Duration, shortJobs)
 	for i := range durations {
 		seconds := math.Round(longest.Seconds() * math.Pow(shares[i], power))
-		durations[i] = min(max(time.Second, scale(time.Second, seconds)), longest-time.Second)
+		durations[i] = min(max(time.Second, sim.Scale(time.Second, seconds)), longest-time.Second)
 	}
 	return durations
 }
@@ -166,9 +166,4 @@ func sampleSubmissions(random *rand.Rand, jobs int) []time.Duration {
 	}
 	slices.Sort(submissions)
 	return submissions
-}
-
-// scale returns d times factor, rounded to whole nanoseconds.
-func scale(d time.Duration, factor float64) time.Duration {
-	return time.Duration(math.Round(float64(d) * factor))
 }

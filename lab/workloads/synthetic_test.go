@@ -99,7 +99,7 @@ func TestLoadIsCalibrated(t *testing.T) {
 		for _, at := range workload.Jobs {
 			left := syntheticSpan - at.Submit
 			one += min(at.Demand, left).Hours()
-			sixteen += 16 * min(scale(at.Demand, 1/sixteenNodes.Speed(16)), left).Hours()
+			sixteen += 16 * min(sim.Scale(at.Demand, 1/sixteenNodes.Speed(16)), left).Hours()
 			active := 0
 			for _, job := range workload.Jobs {
 				if job.Submit <= at.Submit && at.Submit < job.Submit+job.Demand {

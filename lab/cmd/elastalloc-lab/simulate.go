@@ -200,11 +200,11 @@ func (f *simulateFlags) simulate(cmd *cobra.Command, env cli.LookupEnv) error {
 	if err != nil {
 		return err
 	}
-	if err := f.types.speeds.Cover(trace); err != nil {
+	if err := workloads.CheckSpeeds(f.types.speeds, trace); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if len(f.types.clusters) == 0 {
-		if trace, err = f.types.speeds.Apply(trace); err != nil {
+		if trace, err = workloads.ApplySpeeds(f.types.speeds, trace); err != nil {
 			return fmt.Errorf("--speeds %w", err)
 		}
 		f.types.speeds = nil

@@ -85,7 +85,7 @@ func nodesOf(types []solver.NodeType) int {
 
 func (f *typeFlags) read(cmd *cobra.Command) (err error) {
 	if f.file != "" {
-		f.speeds, err = cli.ReadFile(cmd, f.file, sim.ReadSpeeds)
+		f.speeds, err = cli.ReadFile(cmd, f.file, workloads.ReadSpeeds)
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func (f *teamFlags) read(cmd *cobra.Command) ([]solver.Group, error) {
 	if f.file == "" {
 		return nil, nil
 	}
-	return cli.ReadFile(cmd, f.file, sim.ReadGroups)
+	return cli.ReadFile(cmd, f.file, workloads.ReadGroups)
 }
 
 // of returns the groups of a pool: the groups of the file, or quotas by the rule. It returns nil if no flag

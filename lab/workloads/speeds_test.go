@@ -1,4 +1,4 @@
-package sim
+package workloads
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -30,15 +31,15 @@ func TestReadSpeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	phase := func(until, two, one float64) Phase {
-		return Phase{until, []solver.TypeSpeed{
+	phase := func(until, two, one float64) sim.Phase {
+		return sim.Phase{Until: until, Speeds: []solver.TypeSpeed{
 			{NodeType: "fast", Factor: two / 2, AllowedNodes: []int{2, 4}, Scaling: solver.Scaling{Speeds: []float64{2, 24 / two}}},
 			{NodeType: "slow", Factor: one, AllowedNodes: []int{1}, Scaling: solver.Scaling{Speeds: []float64{1}}},
 		}}
 	}
-	want := Speeds{
-		"bert": {RestartTime: 90 * time.Second, Phases: []Phase{phase(0.25, 8, 1), phase(0.5, 8, 2), phase(1, 6, 2)}},
-		"gpt": {Phases: []Phase{{1, []solver.TypeSpeed{
+	want := sim.Speeds{
+		"bert": {RestartTime: 90 * time.Second, Phases: []sim.Phase{phase(0.25, 8, 1), phase(0.5, 8, 2), phase(1, 6, 2)}},
+		"gpt": {Phases: []sim.Phase{{Until: 1, Speeds: []solver.TypeSpeed{
 			{NodeType: "slow", Factor: 0.5, AllowedNodes: []int{8}, Scaling: solver.Scaling{Speeds: []float64{8}}},
 		}}}},
 	}
@@ -54,30 +55,30 @@ func TestApplySpeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobOf := func(app string, work time.Duration, shape Shape) TraceJob {
-		return TraceJob{ID: app, GPUs: 2, Duration: time.Minute, Application: app, Work: work, Shape: shape}
+	jobOf := func(app string, work time.Duration, shape sim.Shape) sim.TraceJob {
+		return sim.TraceJob{ID: app, GPUs: 2, Duration: time.Minute, Application: app, Work: work, Shape: shape}
 	}
-	for _, test := range []struct{ job, want TraceJob }{
-		{jobOf("bert", time.Hour, Shape{}), jobOf("bert", 2*time.Hour, Shape{AllowedNodes: []int{1, 2, 4}, Speeds: []float64{1, 1.8, 4}})},
-		{jobOf("bert", 0, Shape{MinNodes: 2}), jobOf("bert", 0, Shape{AllowedNodes: []int{2, 4}, Speeds: []float64{1.8, 4}})},
-		{jobOf("bert", 0, Shape{MaxNodes: 2}), jobOf("bert", 0, Shape{AllowedNodes: []int{1, 2}, Speeds: []float64{1, 1.8}})},
-		{jobOf("bert", 0, Shape{AllowedNodes: []int{1, 3, 4}}), jobOf("bert", 0, Shape{AllowedNodes: []int{1, 4}, Speeds: []float64{1, 4}})},
-		{jobOf("gpt", time.Hour, Shape{}), jobOf("gpt", 2*time.Hour, Shape{AllowedNodes: []int{8}, Speeds: []float64{8}})},
-		{jobOf("", time.Hour, Shape{MinNodes: 2}), jobOf("", time.Hour, Shape{MinNodes: 2})},
+	for _, test := range []struct{ job, want sim.TraceJob }{
+		{jobOf("bert", time.Hour, sim.Shape{}), jobOf("bert", 2*time.Hour, sim.Shape{AllowedNodes: []int{1, 2, 4}, Speeds: []float64{1, 1.8, 4}})},
+		{jobOf("bert", 0, sim.Shape{MinNodes: 2}), jobOf("bert", 0, sim.Shape{AllowedNodes: []int{2, 4}, Speeds: []float64{1.8, 4}})},
+		{jobOf("bert", 0, sim.Shape{MaxNodes: 2}), jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 2}, Speeds: []float64{1, 1.8}})},
+		{jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 3, 4}}), jobOf("bert", 0, sim.Shape{AllowedNodes: []int{1, 4}, Speeds: []float64{1, 4}})},
+		{jobOf("gpt", time.Hour, sim.Shape{}), jobOf("gpt", 2*time.Hour, sim.Shape{AllowedNodes: []int{8}, Speeds: []float64{8}})},
+		{jobOf("", time.Hour, sim.Shape{MinNodes: 2}), jobOf("", time.Hour, sim.Shape{MinNodes: 2})},
 	} {
 		if test.job.Application == "bert" {
 			test.want.RestartTime = 90 * time.Second
 		}
-		got, err := speeds.Apply(Trace{test.job})
-		if diff := cmp.Diff(Trace{test.want}, got); diff != "" || err != nil {
+		got, err := ApplySpeeds(speeds, sim.Trace{test.job})
+		if diff := cmp.Diff(sim.Trace{test.want}, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v (-want +got):\n%s", test.job, err, diff)
 		}
 	}
-	if workload := NewWorkload("w", Trace{{ID: "a", GPUs: 1, RestartTime: time.Minute}}, WorkloadOptions{GPUsPerNode: 1}); workload.Jobs[0].RestartTime != time.Minute {
+	if workload := sim.NewWorkload("w", sim.Trace{{ID: "a", GPUs: 1, RestartTime: time.Minute}}, sim.WorkloadOptions{GPUsPerNode: 1}); workload.Jobs[0].RestartTime != time.Minute {
 		t.Error("the workload has no restart time")
 	}
-	for _, job := range []TraceJob{jobOf("gpt", 0, Shape{MaxNodes: 4}), jobOf("bert", maxTraceTime, Shape{}), jobOf("gpt", 0, Shape{AllowedNodes: []int{4}})} {
-		if got, err := speeds.Apply(Trace{job}); err == nil {
+	for _, job := range []sim.TraceJob{jobOf("gpt", 0, sim.Shape{MaxNodes: 4}), jobOf("bert", sim.MaxTraceTime, sim.Shape{}), jobOf("gpt", 0, sim.Shape{AllowedNodes: []int{4}})} {
+		if got, err := ApplySpeeds(speeds, sim.Trace{job}); err == nil {
 			t.Errorf("%+v becomes %+v", job, got)
 		}
 	}
@@ -114,7 +115,7 @@ func TestReadSpeedsErrors(t *testing.T) {
 func FuzzReadSpeeds(f *testing.F) {
 	f.Add(speedsHeader + "a,x,1,1,0.5,30\na,x,1,2,,\na,x,4,3.5,,30\na,y,2,5,0.25,\na,y,2,4,,\nb,y,8,1,,\n")
 	f.Add(speedsHeader + "a,x,1,1e-4,,\na,x,2,1e5,1,\n")
-	if text, err := os.ReadFile("../../shared/gavel/speeds.csv"); err == nil {
+	if text, err := os.ReadFile("../../../shared/gavel/speeds.csv"); err == nil {
 		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -1,4 +1,4 @@
-package sim
+package workloads
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elastalloc/elastalloc/sim"
 	"github.com/elastalloc/elastalloc/solver"
 )
 
@@ -92,7 +93,7 @@ func FuzzReadGroups(f *testing.F) {
 				t.Errorf("group %q is more than 4 levels deep", id)
 			}
 		}
-		if len(Teams(groups)) == 0 {
+		if len(sim.Teams(groups)) == 0 {
 			t.Error("no group is a team")
 		}
 	})

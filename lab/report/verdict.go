@@ -229,7 +229,11 @@ func idle(s *results.Summary) string {
 			if slices.Max(hours) < 10 {
 				digits = "%.1f"
 			}
-			texts = append(texts, fmt.Sprintf("%s %s (utilization %s%%)", policy, ranged(digits, hours...), ranged("%.1f", of(s, policy, first, utilization)...)))
+			text := policy + " " + ranged(digits, hours...)
+			if shares := of(s, policy, first, utilization); len(shares) > 0 { // No job was present for any time otherwise.
+				text += fmt.Sprintf(" (utilization %s%%)", ranged("%.1f", shares...))
+			}
+			texts = append(texts, text)
 		}
 	}
 	if len(texts) == 0 {

@@ -58,6 +58,24 @@ func writeTyped(t *testing.T, types []*elastallocv1.NodeType, callers ...string)
 	return clitest.Record(t, calls...)
 }
 
+// TestReplayOfOneInstant checks that a recording can be replayed in which a job completes within a millisecond: no
+// policy has a utilization.
+func TestReplayOfOneInstant(t *testing.T) {
+	call := func(after time.Duration, id string) recording.Entry {
+		job := &elastallocv1.Job{Id: id, RemainingEta: durationpb.New(time.Hour), CurrentNodes: 1}
+		return recording.Entry{
+			Time: time.Unix(1e9, 0).Add(after), Response: new(elastallocv1.AllocateResponse),
+			Request: &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{job}}},
+		}
+	}
+	dir := clitest.Record(t, call(0, "a"), call(time.Millisecond, "b"))
+	stdout := succeed(t, "replay", "--recording", dir, "--policy=total-time", "--out", filepath.Join(t.TempDir(), "results"))
+	clitest.CheckContains(t, "stdout", stdout, "Idle node hours", "wrote ")
+	if strings.Contains(stdout, "(utilization ") {
+		t.Errorf("there is a utilization:\n%s", stdout)
+	}
+}
+
 func TestReplay(t *testing.T) {
 	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)

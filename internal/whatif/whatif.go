@@ -34,13 +34,13 @@ func Decide(
 	if err != nil {
 		return w, err
 	}
-	jobs := 0
+	jobs, values := 0, newYardsticks(s, o)
 	for n := range scenarios {
 		result := solver.ScenarioResult{Name: scenarios[n].Name}
 		result.Err = within(ctx, len(scenarios)-n, func(ctx context.Context) (err error) {
 			var varied *solver.Snapshot
 			if result.Decision, varied, err = decideScenario(ctx, a, s, o, n, &scenarios[n], &jobs); err == nil {
-				result.Benefit = benefit(s, varied, o, w.Base, result.Decision)
+				result.Benefit = values.benefit(ctx, varied, w.Base, result.Decision)
 			}
 			return err
 		})

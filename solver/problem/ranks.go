@@ -269,7 +269,8 @@ func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) 
 
 // split returns the cells of jobs in the order of descending keys.
 func (r *ranking) split(jobs []int, width float64) []cell {
-	var cells []cell
+	widest := (r.key[jobs[0]] - r.key[jobs[len(jobs)-1]]) / (cellWidth * width)
+	cells := make([]cell, 0, 2+int(min(widest, float64(len(jobs)))))
 	begin := 0
 	for n, i := range jobs {
 		at, x := r.place(i, width)

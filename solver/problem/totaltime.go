@@ -149,6 +149,7 @@ func (m *totalTime) setExponent(scaling []*scalingSummary) {
 // the speed of the fair share. The key of a job of weight 0 is 0.
 func (m *totalTime) sortKeys(s *solver.Snapshot, demands []float64, scaling []*scalingSummary, rankWeight []float64) []float64 {
 	keys := make([]float64, len(demands))
+	weight, logWeight := 1.0, 0.0 // of the job before
 	for i := range keys {
 		if rankWeight[i] == 0 {
 			continue
@@ -157,7 +158,10 @@ func (m *totalTime) sortKeys(s *solver.Snapshot, demands []float64, scaling []*s
 		if s.Jobs[i].NeverStarted() {
 			demand += s.Jobs[i].RestartTime.Seconds() * scaling[i].fairSpeed
 		}
-		keys[i] = math.Log(demand) - m.exponent*math.Log(rankWeight[i])
+		if rankWeight[i] != weight {
+			weight, logWeight = rankWeight[i], math.Log(rankWeight[i])
+		}
+		keys[i] = math.Log(demand) - m.exponent*logWeight
 	}
 	return keys
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -71,14 +70,18 @@ func (in *Instance) EveryJob() []int {
 // the jobs that have the most nodes in addition to their smallest size. It returns the number of
 // nodes removed.
 func (in *Instance) shrink(p *Plan, t, nodes int, jobs []int) (taken int) {
-	beyond := func(i int) int32 { return in.Jobs[i].Sizes[p.sizes[i*p.steps+t]] - in.Jobs[i].Sizes[0] }
+	// Each number has the nodes of a job in its upper half and its position in the lower half.
+	// slices.SortStableFunc would take a twentieth of the CPU time of BenchmarkDecision, 1,000 jobs.
 	order := in.Memory.Ints.Take(len(jobs))[:0]
-	for _, i := range jobs {
-		if p.Of(i)[t] > 0 {
-			order = append(order, i)
+	for n, i := range jobs {
+		if k := p.Of(i)[t]; k > 0 {
+			order = append(order, n-int(in.Jobs[i].Sizes[k]-in.Jobs[i].Sizes[0])<<32)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(beyond(b), beyond(a)) })
+	slices.Sort(order)
+	for n := range order {
+		order[n] = jobs[uint32(order[n])] //nolint:gosec // The lower half.
+	}
 	for taken < nodes {
 		for _, i := range order {
 			if taken >= nodes {

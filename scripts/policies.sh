@@ -93,6 +93,19 @@ restarts() {
 				[.[].worst_ratio_to_max_min] | max | tenth) |")' "$@"
 }
 
+# compared FILE... prints total-time compared with max-min as means over all workloads and pools.
+compared() {
+	jq -rs "$names"'
+		[.[].runs[]] as $runs | def pair: "\(.trace) \(.seed) \(.nodes)";
+		([$runs[] | select(.policy == "max-min")] | INDEX(pair)) as $fair |
+		[$runs[] | select(.policy == "total-time") | . + {fair: $fair[pair]}] |
+		def change(of): [.[] | of / (.fair | of) - 1] | mean | percent;
+		"| mean JCT | p95 JCT | longest JCT | later | resizes per job |",
+		"|--:|--:|--:|--:|--:|",
+		"| \(change(.mean_total_s)) | \(change(.p95_total_s)) | \(change(.max_total_s)) | \(
+			[.[].later_than_max_min * 100] | mean | round)% | \([.[] | .resizes / .jobs] | mean | . * 100 | round / 100) |"' "$@"
+}
+
 # minutes FILE... prints mean total times by workload and pool.
 minutes() {
 	jq -rs "$against"'
@@ -260,6 +273,8 @@ tables)
 	for restart in 0 60 180; do
 		printf '\nA restart of %s s\n\n' "$restart"
 		restarts "$2/restart-$restart"/*/summary.json
+		printf '\ntotal-time compared with max-min\n\n'
+		compared "$2/restart-$restart"/*/summary.json
 	done
 	printf '\nMean total time in minutes, without restarts\n\n'
 	minutes "$2"/restart-0/*/summary.json

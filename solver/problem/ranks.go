@@ -245,7 +245,7 @@ func (a *vector) add(times float64, b *vector) {
 
 // addCells adds the terms of the jobs in sources to v of each job in targets, cell by cell.
 func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) {
-	near := nearCells()
+	near, t := nearCells(), new(vector)
 	first, far := 0, 0.0 // the first nearby source, and the total weight of the sources before it
 	for n := range targets {
 		target := &targets[n]
@@ -261,8 +261,8 @@ func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) 
 		}
 		for _, i := range target.jobs {
 			_, x := r.place(i, width)
-			t := chebyshev(x)
-			v[i] += far + coefficients.times(&t)
+			t.setChebyshev(x)
+			v[i] += far + coefficients.times(t)
 		}
 	}
 }
@@ -271,7 +271,7 @@ func (r *ranking) addCells(v []float64, targets, sources []cell, width float64) 
 func (r *ranking) split(jobs []int, width float64) []cell {
 	widest := (r.key[jobs[0]] - r.key[jobs[len(jobs)-1]]) / (cellWidth * width)
 	cells := make([]cell, 0, 2+int(min(widest, float64(len(jobs)))))
-	begin := 0
+	begin, t := 0, new(vector)
 	for n, i := range jobs {
 		at, x := r.place(i, width)
 		if len(cells) == 0 || cells[len(cells)-1].at > at {
@@ -279,8 +279,8 @@ func (r *ranking) split(jobs []int, width float64) []cell {
 		}
 		c := &cells[len(cells)-1]
 		c.jobs, c.weight = jobs[begin:n+1], c.weight+r.weight[i]
-		t := chebyshev(x)
-		c.sums.add(r.weight[i], &t)
+		t.setChebyshev(x)
+		c.sums.add(r.weight[i], t)
 	}
 	return cells
 }
@@ -292,18 +292,13 @@ func (r *ranking) place(i int, width float64) (cell, x float64) {
 	return cell, 2*(at-cell) - 1
 }
 
-// chebyshev returns the values of the Chebyshev polynomials at x. With T_(k+4) = 2 T_4 T_k - T_(k-4),
-// each fourth value depends on the others, which takes less time than one recurrence over all.
-func chebyshev(x float64) (values vector) {
-	values[0], values[1] = 1, x
-	for k := 2; k < 8; k++ {
-		values[k] = 2*x*values[k-1] - values[k-2]
+// setChebyshev sets the values of the Chebyshev polynomials at x. With T_(m+n) = 2 T_m T_n - T_(m-n), few
+// values depend on each other, which takes less time than the recurrence from one to the next.
+func (a *vector) setChebyshev(x float64) {
+	a[0], a[1] = 1, x
+	for k := 2; k < polynomialTerms; k++ {
+		a[k] = 2*a[k/2]*a[k-k/2] - a[k%2]
 	}
-	twice := 2 * values[4]
-	for k := 8; k < polynomialTerms; k++ {
-		values[k] = twice*values[k-4] - values[k-8]
-	}
-	return values
 }
 
 // cellTable has, for the distance of two cells, the coefficients of the products of two Chebyshev
@@ -320,7 +315,7 @@ var nearCells = sync.OnceValue(func() *cellTable {
 	var basis [polynomialTerms]vector // by zero, the shares of a value there in the coefficients
 	for n := range zeros {
 		zeros[n] = math.Cos((float64(n) + 0.5) * math.Pi / polynomialTerms)
-		basis[n] = chebyshev(zeros[n])
+		basis[n].setChebyshev(zeros[n])
 		for k := range basis[n] {
 			basis[n][k] *= 2.0 / polynomialTerms
 		}

@@ -262,7 +262,7 @@ func (f *Simulated) notes() []string {
 			cut.BelowNode, format.Plural(len(f.Workload.Jobs), "job"), compared, f.GPUsPerNode))
 	}
 	if f.WithoutStart > 0 && f.WithoutStart < len(f.Workload.Jobs) {
-		notes = append(notes, fmt.Sprintf("%d of %s have no start_s, so the policies are not compared with what the cluster did.",
+		notes = append(notes, fmt.Sprintf("start_s is empty for %d of %s, so the policies are not compared with what the cluster did.",
 			f.WithoutStart, format.Plural(len(f.Workload.Jobs), "job")))
 	}
 	at := slices.IndexFunc(f.Runs, func(run *sim.Result) bool { return run.Policy == catalog.Recorded })

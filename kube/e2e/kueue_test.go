@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -134,7 +135,7 @@ func TestKueue(t *testing.T) {
 	}{
 		{"quota", "", "", kueueQuota}, {"cohort", "", "", kueueCohort}, {"cohort quota", "10s", "", kueueCohortQuota}, {"not ours", "10s", "", kueueNotOurs},
 		{"RayCluster", "", "", kueueRayCluster}, {"RayJob", "", "", kueueRayJob}, {"preemption", "", "", kueuePreemption},
-		{"GPUs", "", ", count: units", kueueGPUs}, {"flavors", "", "", kueueFlavors},
+		{"GPUs", "", ", count: units", kueueGPUs}, {"example", "", "", kueueExample}, {"flavors", "", "", kueueFlavors},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			controller{pool: pool, account: release, kinds: "Job, RayCluster", kueue: true, settle: test.settle, more: test.more}.start(t)
@@ -386,4 +387,24 @@ value: 1000`, "apply", "--server-side", "-f", "-")
 	untilAdmitted(t, "the urgent job, and the other in the rest of the quota", map[string]int{"first": 2, "urgent": 6})
 	remove(t, "urgent")
 	untilAdmitted(t, "the job in all of the quota again", map[string]int{"first": 8})
+}
+
+// kueueExample checks that the API server and the webhooks of Kueue accept the manifests in examples/whole-cluster, and the chart
+// accepts its values.
+func kueueExample(t *testing.T) {
+	t.Helper()
+	const manifests = "/examples/whole-cluster/"
+	must(t, helm(t.Context(), "install", "whole-cluster", "deploy/helm/elastalloc-controller", "--namespace", "whole-cluster", "--create-namespace", "--dry-run=server", "-f", root+manifests+"values.yaml"))
+	for _, team := range []string{"vision", "language"} {
+		_, err := kubectl(t.Context(), kube, "", "create", "namespace", team)
+		must(t, err)
+		t.Cleanup(func() { _, _ = kubectl(context.Background(), kube, "", "delete", "namespace", team, "--wait=false") })
+	}
+	wait.For(t, "Kueue's webhooks", func() (bool, string) {
+		_, err := kubectl(t.Context(), kube, "", "apply", "--server-side", "-f", root+manifests+"kueue.yaml", "-f", root+manifests+"jobs.yaml")
+		return err == nil, fmt.Sprint(err)
+	})
+	t.Cleanup(func() {
+		_, _ = kubectl(context.Background(), kube, "", "delete", "--wait=false", "-f", root+manifests+"kueue.yaml", "-f", root+manifests+"jobs.yaml")
+	})
 }

@@ -32,7 +32,11 @@ type cluster struct {
 }
 
 func (d cluster) String() string {
-	return fmt.Sprintf("jobs=%d/types=%d/teams=%d", d.jobs, d.types, d.teams)
+	limited := ""
+	if d.typeLimits > 0 {
+		limited = fmt.Sprintf("/type-limits=%g", d.typeLimits)
+	}
+	return fmt.Sprintf("jobs=%d/types=%d/teams=%d%s", d.jobs, d.types, d.teams, limited)
 }
 
 // clusterTypes are the ids and speeds of the node types.
@@ -217,6 +221,7 @@ func BenchmarkClusters(b *testing.B) {
 		{cluster{jobs: 300, types: 3, teams: 16}, 20, 3},
 		{cluster{jobs: 1000, types: 2, teams: 40}, 6, 1},
 		{cluster{jobs: 1000, types: 3, teams: 40}, 6, 1},
+		{cluster{jobs: 1000, types: 3, teams: 40, typeLimits: 0.3}, 6, 0},
 	} {
 		for _, state := range []string{"cold", "warm", "sweep", "warm sweep"} {
 			b.Run(fmt.Sprintf("%v/%s", d.cluster, state), func(b *testing.B) {

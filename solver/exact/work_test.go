@@ -147,3 +147,19 @@ func TestWorkOfSweeps(t *testing.T) {
 	}
 	t.Logf("at most %d checks of one proof", most)
 }
+
+// TestWorkWithTypeLimits limits the work of a proof for 40 teams, of which 12 have a limit on a node type. Without tables for
+// these limits, it took more than ten times as many checks.
+func TestWorkWithTypeLimits(t *testing.T) {
+	d := cluster{jobs: 1000, types: 3, teams: 40, damaged: 0.2, typeLimits: 0.3, seed: 4}
+	p := problem.NewProblemFor(d.snapshot(), typedOptions())
+	ctx := &countdown{Context: context.Background(), left: 500}
+	result, err := exact.New().Solve(ctx, p, problem.SolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objective := checked(t, p, result); result.Limit != solver.LimitNone {
+		t.Errorf("limit %s, gap %g", result.Limit, solver.RelativeGap(objective, result.Bound))
+	}
+	t.Logf("%d checks", ctx.checks)
+}

@@ -86,7 +86,7 @@
 // "tree" (tree.go, joint.go, treesearch.go). The value of a choice is D minus its losses, which are at least
 // 0: those of "core", and those of the windows. A window loses its part of D minus y U + p max(0, F - U). Jobs are
 // decided leaf group by leaf group. The table of a leaf group has the smallest loss T(m, x) of its jobs from m on and
-// of its window of all nodes, by the excess nodes x before job m. For any table T the losses of the leaf group are
+// of one of its windows, by the excess nodes x of the window before job m. For any table T the losses of the leaf group are
 //
 //	T(0, 0) + sum over its jobs of (loss of the option + T(m+1, x') - T(m, x)),
 //

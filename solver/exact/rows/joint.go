@@ -133,7 +133,7 @@ func (c *tree) fillTable(t, next *jointTable, n, row int, weight float64) {
 		}
 		for k := range j.options {
 			o := &j.options[k]
-			excess := at.low + x + l.excessOf(j, o) // of the leaf group, after the job
+			excess := at.low + x + c.excessOf(l, j, o) // of the leaf group, after the job
 			loss, to := weight*o.loss, next.values
 			switch {
 			case last && l.row >= 0:

@@ -127,6 +127,8 @@ type search struct {
 	contradiction string
 	// windows are nil without groups.
 	windows *windows
+	// tables has the row of the window with the table of each leaf group, -1 for none.
+	tables []int
 }
 
 // newSearch returns a search that starts with Problem.Start.

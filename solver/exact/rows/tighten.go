@@ -78,14 +78,14 @@ func (s *search) tightenAt(r *relaxation, temperature float64) *relaxation {
 	return best
 }
 
-// inTable reports whether a row is a window of all nodes of a leaf group.
+// inTable reports whether a row is the window of a leaf group with the table.
 func (s *search) inTable(row int) bool {
 	rows := len(s.Capacity)
 	if row < rows {
 		return false
 	}
 	w := &s.windows.windows[row-rows]
-	return w.nodeType == allTypes && !slices.ContainsFunc(s.Groups, func(g Group) bool { return g.Parent == w.group })
+	return s.tables[w.group] == row && !slices.ContainsFunc(s.Groups, func(g Group) bool { return g.Parent == w.group })
 }
 
 // slope returns the derivative of the bound by the price of a row or window if a choice leaves the given nodes free.
@@ -118,11 +118,11 @@ func (s *search) tableBound(r *relaxation) (bound float64, left []int) {
 	c.spare = s.free(choice)
 	bound = r.bound.high
 	for g, jobs := range c.alternatives(r.below) {
-		l := treeLeaf{group: g, row: c.rowOf(g)}
+		l := treeLeaf{group: g, row: c.tables[g]}
 		if l.row < 0 || !s.inTable(l.row) {
 			continue
 		}
-		l.after = c.remaining(jobs, l.row, func(j *treeJob, o *treeOption) (int, float64) { return j.more(o), o.loss })
+		l.after = c.remaining(jobs, l.row, func(j *treeJob, o *treeOption) (int, float64) { return c.change(j, o, l.row), o.loss })
 		if l.after == nil {
 			return math.Inf(1), s.free(choice)
 		}
@@ -131,11 +131,11 @@ func (s *search) tableBound(r *relaxation) (bound float64, left []int) {
 		for m := range jobs {
 			j, least, chosen := &jobs[m], math.Inf(1), 0
 			for k := range j.options {
-				if loss := j.options[k].loss + l.after[m+1].value(excess+j.more(&j.options[k])); loss < least {
+				if loss := j.options[k].loss + l.after[m+1].value(excess+c.change(j, &j.options[k], l.row)); loss < least {
 					least, chosen = loss, k
 				}
 			}
-			excess += j.more(&j.options[chosen])
+			excess += c.change(j, &j.options[chosen], l.row)
 			choice[j.job] = int(j.options[chosen].option)
 		}
 	}

@@ -30,13 +30,10 @@ type treeJob struct {
 	options   []treeOption
 }
 
-// more returns the change of the number of nodes by an option.
-func (j *treeJob) more(o *treeOption) int { return int(o.Nodes - j.options[0].Nodes) }
-
 // treeLeaf is a leaf group whose jobs have alternatives.
 type treeLeaf struct {
 	group int
-	// row is the row of its window of all nodes, -1 if it has none. Its excess is then always 0.
+	// row is the row of its window with a table (search.tables), -1 if it has none. Its excess is then always 0.
 	row, coordinate int
 	from, to        int // its jobs in tree.jobs
 	// after has the smallest remaining losses before each job and after the last, and before has the smallest
@@ -47,15 +44,7 @@ type treeLeaf struct {
 	rows []*treeRow
 }
 
-// excessOf returns the change of the excess nodes of the leaf group by an option.
-func (l *treeLeaf) excessOf(j *treeJob, o *treeOption) int {
-	if l.row < 0 {
-		return 0
-	}
-	return j.more(o)
-}
-
-// treeRow is a row, or a window other than the one of all nodes of a leaf group.
+// treeRow is a row, or a window other than the one with the table of a leaf group.
 type treeRow struct {
 	row, coordinate int
 	from, to        int // the jobs that it counts are among these
@@ -166,7 +155,7 @@ func (c *tree) alternatives(most float64) [][]treeJob {
 func (c *tree) addLeaves(byLeaf [][]treeJob, inner []bool) bool {
 	var lists [][]treeJob
 	for _, g := range c.leafOrder(byLeaf, inner) {
-		l := treeLeaf{group: g, row: c.rowOf(g)}
+		l := treeLeaf{group: g, row: c.tables[g]}
 		if len(byLeaf[g]) == 0 {
 			if l.row >= 0 {
 				c.fixed += c.lossAt(l.row, 0)
@@ -246,14 +235,28 @@ func (c *tree) leafOrder(byLeaf [][]treeJob, inner []bool) (order []int) {
 	return order
 }
 
-// rowOf returns the row of the window of all nodes of a group, -1 if it has none.
-func (c *tree) rowOf(g int) int {
-	for _, n := range c.windows.windowsOf[g] {
-		if w := &c.windows.windows[n]; w.group == g && w.nodeType == allTypes {
-			return len(c.Capacity) + n
+// chooseTables chooses the window of each leaf group for its table: the one of all nodes, but if its price is at the end
+// of its range or 0, so that neither its limit nor its floor matters, the limited type with the largest price.
+func (s *search) chooseTables(prices []float64) {
+	rows := len(s.Capacity)
+	s.tables = make([]int, len(s.Groups))
+	for g := range s.tables {
+		s.tables[g] = -1
+		var most float64
+		for _, n := range s.windows.windowsOf[g] {
+			w, price := &s.windows.windows[n], prices[rows+n]
+			switch {
+			case w.group != g:
+			case w.nodeType == allTypes:
+				s.tables[g] = rows + n
+				if price < 0 && price > -s.QuotaPrice*(1-0x1p-20) || price > 0 {
+					most = math.Inf(1)
+				}
+			case price > most:
+				s.tables[g], most = rows+n, price
+			}
 		}
 	}
-	return -1
 }
 
 // lossAt returns the loss of a row or window by its excess nodes.
@@ -302,6 +305,14 @@ func (c *tree) change(j *treeJob, o *treeOption, row int) int {
 		return w.nodesOf(&o.Allocation) - w.nodesOf(&j.options[0].Allocation)
 	}
 	return c.nodesIn(&o.Allocation, row) - c.nodesIn(&j.options[0].Allocation, row)
+}
+
+// excessOf returns the change of the excess nodes of a leaf group by an option.
+func (c *tree) excessOf(l *treeLeaf, j *treeJob, o *treeOption) int {
+	if l.row < 0 {
+		return 0
+	}
+	return c.change(j, o, l.row)
 }
 
 // counting returns the change of excess nodes by an option, and the part of its loss that counts.
@@ -389,7 +400,7 @@ func (t *tail) trim(limit float64) {
 // makeTables computes the tables of a leaf group. It returns false if they are too large or the deadline has
 // passed.
 func (c *tree) makeTables(l *treeLeaf, jobs []treeJob) bool {
-	l.after = c.remaining(jobs, l.row, func(j *treeJob, o *treeOption) (int, float64) { return l.excessOf(j, o), o.loss })
+	l.after = c.remaining(jobs, l.row, func(j *treeJob, o *treeOption) (int, float64) { return c.excessOf(l, j, o), o.loss })
 	if l.after == nil {
 		return false
 	}
@@ -399,7 +410,7 @@ func (c *tree) makeTables(l *treeLeaf, jobs []treeJob) bool {
 	for m := range jobs {
 		t, from, low, high := &l.before[m+1], &l.before[m], 0, 0
 		for k := range jobs[m].options {
-			nodes := l.excessOf(&jobs[m], &jobs[m].options[k])
+			nodes := c.excessOf(l, &jobs[m], &jobs[m].options[k])
 			low, high = min(low, nodes), max(high, nodes)
 		}
 		next := &l.after[m+1]
@@ -409,7 +420,7 @@ func (c *tree) makeTables(l *treeLeaf, jobs []treeJob) bool {
 		}
 		for k := range jobs[m].options {
 			o := &jobs[m].options[k]
-			t.lower(from, -l.excessOf(&jobs[m], o), o.loss)
+			t.lower(from, -c.excessOf(l, &jobs[m], o), o.loss)
 		}
 		if c.clock.Add(len(t.at) * len(jobs[m].options)) {
 			return false
@@ -425,7 +436,7 @@ func (c *tree) eliminate(l *treeLeaf, jobs []treeJob, limit float64) []treeJob {
 		before, after, options := &l.before[m], &l.after[m+1], j.options[:1]
 		for k := 1; k < len(j.options); k++ {
 			o, least := j.options[k], math.Inf(1)
-			shift := before.low + l.excessOf(&j, &o)
+			shift := before.low + c.excessOf(l, &j, &o)
 			for x, loss := range before.at {
 				least = min(least, loss+o.loss+after.value(shift+x))
 			}
@@ -450,7 +461,7 @@ func (c *tree) reduceLosses(l *treeLeaf, jobs []treeJob, limit float64) {
 		for k := range jobs[m].options {
 			o := &jobs[m].options[k]
 			o.reduced = math.Inf(1)
-			shift := before.low + l.excessOf(&jobs[m], o)
+			shift := before.low + c.excessOf(l, &jobs[m], o)
 			for x, loss := range before.at {
 				rest := o.loss + after.value(shift+x)
 				if loss+rest < limit {
@@ -511,7 +522,7 @@ func (c *tree) addRows(inner []bool) {
 	}
 	for m := range byWindow {
 		// Leaf groups without alternatives are in fixed already.
-		if w := &c.windows.windows[m]; byWindow[m] == nil && (inner[w.group] || w.nodeType != allTypes) {
+		if w := &c.windows.windows[m]; byWindow[m] == nil && (inner[w.group] || rows+m != c.tables[w.group]) {
 			c.fixed += c.lossAt(rows+m, 0)
 		}
 	}

@@ -17,6 +17,7 @@ const (
 
 // searchTree searches a problem with groups. It reports whether the search completed.
 func (s *search) searchTree(r *relaxation) bool {
+	s.chooseTables(r.prices)
 	s.findChoice(r, s.effort.FirstWidth/guidedWidth/4)
 	s.improvePairs(r)
 	if s.clock.Expired {
@@ -233,7 +234,7 @@ func (c *tree) expand(n int, from *state) {
 			c.excess[t.coordinate] += int32(c.change(j, o, t.row))
 		}
 		if l.row >= 0 {
-			c.excess[l.coordinate] += int32(j.more(o))
+			c.excess[l.coordinate] += int32(c.change(j, o, l.row))
 		}
 		next.tie = from.tie.plus(o.tie)
 		if c.add(n+1, &next, m) && m > 0 {

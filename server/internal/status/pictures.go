@@ -140,98 +140,143 @@ type pastRow struct {
 	Backends, Teams string
 }
 
-// pictures returns charts of the time up to now, and the columns with decisions, newest first.
-func (p *past) pictures(now time.Time, backends []Backend) (pictures []picture, rows []pastRow) {
-	last := now.Unix() / int64(each/time.Second)
-	begin := time.Unix((last-columns+1)*int64(each/time.Second), 0).UTC()
-	at := func(n int) *column {
-		number := last - columns + 1 + int64(n)
+// window is the columns of the time up to now, oldest first.
+type window struct {
+	begin   time.Time
+	columns [columns]*column // nil without a decision
+}
+
+func (p *past) window(now time.Time) *window {
+	first := now.Unix()/int64(each/time.Second) - columns + 1
+	w := &window{begin: time.Unix(first*int64(each/time.Second), 0).UTC()}
+	for n := range w.columns {
+		number := first + int64(n)
 		if c := &p[(number%columns+columns)%columns]; c.number == number && c.By != nil {
-			return c
+			w.columns[n] = c
 		}
-		return nil
 	}
-	objective, teams := solver.Objective(""), make(map[string]int)
-	for n := range columns {
-		c := at(n)
+	return w
+}
+
+// rows returns the columns with decisions, newest first.
+func (w *window) rows(backends []Backend) (rows []pastRow) {
+	for n, c := range slices.Backward(w.columns[:]) {
 		if c == nil {
 			continue
 		}
-		objective = cmp.Or(c.Objective, objective)
-		row := pastRow{column: *c, From: begin.Add(time.Duration(n) * each)}
-		var names []string
+		var byBackend, byTeam []string
 		for _, backend := range backends {
 			if c.By[backend.Name] > 0 {
-				names = append(names, fmt.Sprintf("%s %d", backend.Name, c.By[backend.Name]))
+				byBackend = append(byBackend, fmt.Sprintf("%s %d", backend.Name, c.By[backend.Name]))
 			}
 		}
-		row.Backends, names = strings.Join(names, ", "), nil
 		for _, team := range largest(c.Teams) {
-			teams[team] += c.Teams[team]
-			names = append(names, fmt.Sprintf("%s %d", team, c.Teams[team]))
+			byTeam = append(byTeam, fmt.Sprintf("%s %d", team, c.Teams[team]))
 		}
-		row.Teams = strings.Join(names, ", ")
-		rows = append(rows, row)
+		rows = append(rows, pastRow{
+			column: *c, From: w.begin.Add(time.Duration(n) * each),
+			Backends: strings.Join(byBackend, ", "), Teams: strings.Join(byTeam, ", "),
+		})
 	}
-	slices.Reverse(rows)
-	add := func(title, note string, carried int, layers ...layer) {
-		t := chart.TimeSeries{Title: title + ", the last " + format.CoarseDuration(columns*each), Start: begin, Interval: each}
-		added := picture{Title: title, Note: note}
-		for _, layer := range layers {
-			series := slices.Repeat([]float64{math.NaN()}, columns)
-			known := -columns
-			for n := range series {
-				if at(n) != nil {
-					known = n
-				}
-				if n-known <= carried {
-					series[n] = layer.of(at(known))
-				}
+	return rows
+}
+
+// picture returns a chart with its legend. A column without a decision shows the last one with a decision, at most
+// carried columns before it.
+func (w *window) picture(title, note string, carried int, layers ...layer) picture {
+	t := chart.TimeSeries{Title: title + ", the last " + format.CoarseDuration(columns*each), Start: w.begin, Interval: each}
+	added := picture{Title: title, Note: note}
+	for _, layer := range layers {
+		series := slices.Repeat([]float64{math.NaN()}, columns)
+		known := -columns
+		for n := range series {
+			if w.columns[n] != nil {
+				known = n
 			}
-			t.Series = append(t.Series, series)
-			if len(layers) > 1 { // The title names a single layer.
-				added.Legend = append(added.Legend, layer.name)
+			if n-known <= carried {
+				series[n] = layer.of(w.columns[known])
 			}
 		}
-		added.SVG = template.HTML(t.SVG()) //nolint:gosec // SVG escapes all text.
-		pictures = append(pictures, added)
+		t.Series = append(t.Series, series)
+		if len(layers) > 1 { // The title names a single layer.
+			added.Legend = append(added.Legend, layer.name)
+		}
 	}
-	add("Nodes", "", maxCarried,
-		layer{"in use", func(c *column) float64 { return float64(c.InUse) }}, layer{"idle", func(c *column) float64 { return float64(c.Idle) }})
-	var byTeam []layer
-	for _, team := range largest(teams) {
-		byTeam = append(byTeam, layer{team, func(c *column) float64 { return float64(c.Teams[team]) }})
+	added.SVG = template.HTML(t.SVG()) //nolint:gosec // SVG escapes all text.
+	return added
+}
+
+// teamLayers returns a layer for each of the teams with the most nodes in all columns, and one for all others. It
+// returns nil without teams.
+func (w *window) teamLayers() []layer {
+	nodes := make(map[string]int)
+	for _, c := range w.columns {
+		if c == nil {
+			continue
+		}
+		for _, team := range largest(c.Teams) {
+			nodes[team] += c.Teams[team]
+		}
 	}
-	if len(byTeam) > 0 {
-		shown := byTeam
-		add("Nodes by team", "", maxCarried, append(byTeam, layer{"others", func(c *column) float64 {
-			others := float64(c.InUse)
-			for _, team := range shown {
-				others -= team.of(c)
-			}
-			return others
-		}})...)
+	var shown []layer
+	for _, team := range largest(nodes) {
+		shown = append(shown, layer{team, func(c *column) float64 { return float64(c.Teams[team]) }})
 	}
-	add("Jobs", "", maxCarried,
-		layer{"running", func(c *column) float64 { return float64(c.Running) }}, layer{"waiting", func(c *column) float64 { return float64(c.Waiting) }},
-		layer{"paused", func(c *column) float64 { return float64(c.Paused) }})
-	add("Resizes, starts and pauses", "", 0,
-		layer{"resizes", func(c *column) float64 { return float64(c.Resized) }}, layer{"starts", func(c *column) float64 { return float64(c.Started) }},
-		layer{"pauses", func(c *column) float64 { return float64(c.Pauses) }})
+	if len(shown) == 0 {
+		return nil
+	}
+	return append(shown[:len(shown):len(shown)], layer{"others", func(c *column) float64 {
+		others := float64(c.InUse)
+		for _, team := range shown {
+			others -= team.of(c)
+		}
+		return others
+	}})
+}
+
+// objective returns the objective of the last decision with prices.
+func (w *window) objective() (last solver.Objective) {
+	for _, c := range w.columns {
+		if c != nil {
+			last = cmp.Or(c.Objective, last)
+		}
+	}
+	return last
+}
+
+// pictures returns charts of the time up to now, and the columns with decisions, newest first.
+func (p *past) pictures(now time.Time, backends []Backend) (pictures []picture, rows []pastRow) {
+	w := p.window(now)
+	pictures = append(pictures, w.picture("Nodes", "", maxCarried,
+		layer{"in use", func(c *column) float64 { return float64(c.InUse) }},
+		layer{"idle", func(c *column) float64 { return float64(c.Idle) }}))
+	if teams := w.teamLayers(); teams != nil {
+		pictures = append(pictures, w.picture("Nodes by team", "", maxCarried, teams...))
+	}
 	var decided []layer
 	for _, backend := range backends {
 		decided = append(decided, layer{string(backend.Name), func(c *column) float64 { return float64(c.By[backend.Name]) }})
 	}
-	add("Decisions by backend", "", 0, decided...)
-	add("Slowest call", "in milliseconds", 0, layer{"", func(c *column) float64 { return 1000 * c.Slowest.Seconds() }})
+	objective := w.objective()
 	unit := (&solver.Options{Objective: objective}).Spec().Unit.Name
-	add("Price of a node", "in "+unit, maxCarried, layer{"", func(c *column) float64 {
-		if c.Objective != objective {
-			return math.NaN() // in another unit
-		}
-		return c.Price
-	}})
-	return pictures, rows
+	pictures = append(pictures,
+		w.picture("Jobs", "", maxCarried,
+			layer{"running", func(c *column) float64 { return float64(c.Running) }},
+			layer{"waiting", func(c *column) float64 { return float64(c.Waiting) }},
+			layer{"paused", func(c *column) float64 { return float64(c.Paused) }}),
+		w.picture("Resizes, starts and pauses", "", 0,
+			layer{"resizes", func(c *column) float64 { return float64(c.Resized) }},
+			layer{"starts", func(c *column) float64 { return float64(c.Started) }},
+			layer{"pauses", func(c *column) float64 { return float64(c.Pauses) }}),
+		w.picture("Decisions by backend", "", 0, decided...),
+		w.picture("Slowest call", "in milliseconds", 0, layer{"", func(c *column) float64 { return 1000 * c.Slowest.Seconds() }}),
+		w.picture("Price of a node", "in "+unit, maxCarried, layer{"", func(c *column) float64 {
+			if c.Objective != objective {
+				return math.NaN() // in another unit
+			}
+			return c.Price
+		}}))
+	return pictures, w.rows(backends)
 }
 
 // layer is a series of a chart.
@@ -265,7 +310,10 @@ func bars(jobs []decidedJob, width, nameWidth int) template.HTML {
 		}
 		return float64(*t) / float64(span)
 	}
-	bars := chart.Timeline{Title: "Start and completion of the jobs of the last decision", Width: width, NameWidth: nameWidth, StartLabel: "decision", Span: span, Parts: max(2, width/200)}
+	bars := chart.Timeline{
+		Title: "Start and completion of the jobs of the last decision", Width: width,
+		NameWidth: nameWidth, StartLabel: "decision", Span: span, Parts: max(2, width/200),
+	}
 	for i := range jobs {
 		job := &jobs[i]
 		if job.Starts == nil || len(bars.Bars) == maxBars {

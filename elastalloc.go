@@ -157,7 +157,8 @@ func (a *Allocator) Explain(
 	}
 	r.options.Interrupt = nil //nolint:fatcontext // limited ends with it.
 	decider := &recordingChain{Chain: a.chain, contradiction: d.Report.Contradiction}
-	jobs, err := explain.Jobs(limited, decider, explain.Input{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: d, Frozen: r.held}, jobIDs)
+	jobs, err := explain.Jobs(limited, decider,
+		explain.Input{Snapshot: r.snapshot, All: r.all, Options: r.options, Decision: d, Frozen: r.held}, jobIDs)
 	d.Report.Contradiction = decider.contradiction
 	return solver.Explanation{Decision: d, Jobs: jobs}, cmp.Or(err, ctx.Err())
 }

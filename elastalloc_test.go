@@ -64,8 +64,10 @@ func TestBackends(t *testing.T) {
 		want    []solver.BackendName
 		problem string
 	}{
-		"the default":    {want: []solver.BackendName{"exact", "greedy"}},
-		"all":            {names: []solver.BackendName{"highs", "exact", "cbc", "greedy"}, want: []solver.BackendName{"highs", "exact", "cbc", "greedy"}},
+		"the default": {want: []solver.BackendName{"exact", "greedy"}},
+		"all": {
+			names: []solver.BackendName{"highs", "exact", "cbc", "greedy"}, want: []solver.BackendName{"highs", "exact", "cbc", "greedy"},
+		},
 		"greedy alone":   {names: []solver.BackendName{"greedy"}, want: []solver.BackendName{"greedy"}},
 		"none":           {names: []solver.BackendName{}, want: []solver.BackendName{"greedy"}},
 		"greedy first":   {names: []solver.BackendName{"greedy", "exact"}, problem: `backend "greedy" never fails`},
@@ -119,9 +121,12 @@ func TestLiteralSnapshot(t *testing.T) {
 	if got.Report.Reason != solver.ReasonOptimal || got.Report.Objective != want.Report.Objective {
 		t.Errorf("report %+v; want the proven optimum %v", got.Report, want.Report.Objective)
 	}
-	byName, err := a.Allocate(t.Context(), explicit, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst})
+	byName, err := a.Allocate(t.Context(), explicit, solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: solver.AdmissionStartFirst,
+	})
 	if err != nil || byName.Report.Objective != got.Report.Objective || len(got.Report.Warnings) > 0 {
-		t.Errorf("report %+v, %v by name and the warnings %v; want the objective %v of the defaults", byName.Report, err, got.Report.Warnings, got.Report.Objective)
+		t.Errorf("report %+v, %v by name and the warnings %v; want the objective %v of the defaults",
+			byName.Report, err, got.Report.Warnings, got.Report.Objective)
 	}
 	if diff := cmp.Diff(twoJobs(), literal); diff != "" {
 		t.Errorf("the caller's snapshot was changed (-before +after):\n%s", diff)
@@ -141,17 +146,23 @@ func TestBadFields(t *testing.T) {
 		options  solver.Options
 		want     []string
 	}{
-		"no snapshot":    {nil, solver.Options{}, []string{"snapshot"}},
-		"negative pool":  {&solver.Snapshot{TotalNodes: -1}, solver.Options{}, []string{"snapshot.total_nodes"}},
-		"empty job":      {&solver.Snapshot{Jobs: make([]solver.Job, 1)}, solver.Options{}, []string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"}},
-		"same id":        {job(func(j *solver.Job) { j.ID = "a" }), solver.Options{}, []string{"snapshot.jobs[1].id"}},
-		"ETA of 0":       {job(func(j *solver.Job) { j.RemainingETA = 0 }), solver.Options{}, []string{"snapshot.jobs[1].remaining_eta"}},
-		"negative range": {job(func(j *solver.Job) { j.MinNodes, j.MaxNodes = -1, -1 }), solver.Options{}, []string{"snapshot.jobs[1].min_nodes"}},
-		"NaN weight":     {job(func(j *solver.Job) { j.Weight = new(math.NaN()) }), solver.Options{}, []string{"snapshot.jobs[1].weight"}},
-		"empty speeds":   {job(func(j *solver.Job) { j.Scaling.Speeds = []float64{} }), solver.Options{}, []string{"snapshot.jobs[1].scaling.table.speeds"}},
-		"empty sizes":    {job(func(j *solver.Job) { j.AllowedNodes = []int{} }), solver.Options{}, []string{"snapshot.jobs[1].allowed_nodes"}},
-		"too many jobs":  {&solver.Snapshot{Jobs: make([]solver.Job, 4)}, solver.Options{}, []string{"snapshot.jobs"}},
-		"huge pool":      {&solver.Snapshot{TotalNodes: math.MaxInt}, solver.Options{}, []string{"snapshot.total_nodes"}},
+		"no snapshot":   {nil, solver.Options{}, []string{"snapshot"}},
+		"negative pool": {&solver.Snapshot{TotalNodes: -1}, solver.Options{}, []string{"snapshot.total_nodes"}},
+		"empty job": {
+			&solver.Snapshot{Jobs: make([]solver.Job, 1)}, solver.Options{}, []string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"},
+		},
+		"same id":  {job(func(j *solver.Job) { j.ID = "a" }), solver.Options{}, []string{"snapshot.jobs[1].id"}},
+		"ETA of 0": {job(func(j *solver.Job) { j.RemainingETA = 0 }), solver.Options{}, []string{"snapshot.jobs[1].remaining_eta"}},
+		"negative range": {
+			job(func(j *solver.Job) { j.MinNodes, j.MaxNodes = -1, -1 }), solver.Options{}, []string{"snapshot.jobs[1].min_nodes"},
+		},
+		"NaN weight": {job(func(j *solver.Job) { j.Weight = new(math.NaN()) }), solver.Options{}, []string{"snapshot.jobs[1].weight"}},
+		"empty speeds": {
+			job(func(j *solver.Job) { j.Scaling.Speeds = []float64{} }), solver.Options{}, []string{"snapshot.jobs[1].scaling.table.speeds"},
+		},
+		"empty sizes":   {job(func(j *solver.Job) { j.AllowedNodes = []int{} }), solver.Options{}, []string{"snapshot.jobs[1].allowed_nodes"}},
+		"too many jobs": {&solver.Snapshot{Jobs: make([]solver.Job, 4)}, solver.Options{}, []string{"snapshot.jobs"}},
+		"huge pool":     {&solver.Snapshot{TotalNodes: math.MaxInt}, solver.Options{}, []string{"snapshot.total_nodes"}},
 		"huge sizes": {
 			job(func(j *solver.Job) {
 				j.MinNodes, j.MaxNodes, j.CurrentNodes, j.ETANodes = math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt
@@ -230,10 +241,12 @@ func TestFormulationIgnored(t *testing.T) {
 		d, err := a.Allocate(t.Context(), s, solver.Options{Formulation: formulation})
 		want := "options.formulation is " + solver.APIName("FORMULATION", formulation) +
 			" and has no effect: options.backend is BACKEND_EXACT and options.objective is OBJECTIVE_TOTAL_TIME"
-		if w := d.Report.Warnings; err != nil || (formulation == "") != (len(w) == 0) || len(w) > 0 && (w[0].Code != solver.WarningOptionsIgnored || w[0].Message != want) {
+		if w := d.Report.Warnings; err != nil || (formulation == "") != (len(w) == 0) ||
+			len(w) > 0 && (w[0].Code != solver.WarningOptionsIgnored || w[0].Message != want) {
 			t.Errorf("%q: warnings %+v, %v; want %s", formulation, w, err, want)
 		}
-		if d, err := a.Allocate(t.Context(), s, solver.Options{Formulation: formulation, Objective: solver.ObjectiveProgress}); err != nil || len(d.Report.Warnings) > 0 {
+		d, err = a.Allocate(t.Context(), s, solver.Options{Formulation: formulation, Objective: solver.ObjectiveProgress})
+		if err != nil || len(d.Report.Warnings) > 0 {
 			t.Errorf("%q with the objective progress: warnings %+v, %v", formulation, d.Report.Warnings, err)
 		}
 	}
@@ -278,7 +291,8 @@ func TestOptionsIgnored(t *testing.T) {
 			t.Errorf("%q: warnings %+v, %v; want %d", objective, d.Report.Warnings, err, want)
 		}
 		for _, w := range d.Report.Warnings {
-			if w.Code != solver.WarningOptionsIgnored || w.Message != "options.total_time is set and has no effect: options.objective is OBJECTIVE_PROGRESS" {
+			if w.Code != solver.WarningOptionsIgnored ||
+				w.Message != "options.total_time is set and has no effect: options.objective is OBJECTIVE_PROGRESS" {
 				t.Errorf("the warning is %+v", w)
 			}
 		}
@@ -293,7 +307,8 @@ func TestSpeedsWithoutNodeTypes(t *testing.T) {
 		if allowed > 0 {
 			job.AllowedNodes = []int{allowed}
 		}
-		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), &solver.Snapshot{TotalNodes: 64, Jobs: []solver.Job{job}}, solver.Options{})
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(),
+			&solver.Snapshot{TotalNodes: 64, Jobs: []solver.Job{job}}, solver.Options{})
 		if err != nil || d.Allocations[0].Nodes != want {
 			t.Errorf("%+v, %v; want %d nodes", d.Allocations, err, want)
 		}

@@ -126,7 +126,9 @@ func TestManyPauses(t *testing.T) {
 	t.Parallel()
 	s := &solver.Snapshot{TotalNodes: 7}
 	for i := range 8 {
-		s.Jobs = append(s.Jobs, solver.Job{ID: fmt.Sprint(i), RemainingETA: time.Hour, MinNodes: 1, MaxNodes: 1, CurrentNodes: 1, Weight: new(float64(i + 1))})
+		s.Jobs = append(s.Jobs, solver.Job{
+			ID: fmt.Sprint(i), RemainingETA: time.Hour, MinNodes: 1, MaxNodes: 1, CurrentNodes: 1, Weight: new(float64(i + 1)),
+		})
 	}
 	s.Jobs[5].Overrun, s.Jobs[6].Overrun, s.Jobs[7].Overrun, s.Jobs[7].WorkDone = 1.99, 2, 2.5, 5*time.Hour
 	ranOut := []string{
@@ -157,14 +159,18 @@ func TestLongWait(t *testing.T) {
 		{ID: "never fits", RemainingETA: 10 * time.Hour, MinNodes: 16, WaitingTime: 48 * time.Hour},
 	}}
 	for _, admission := range solver.Admissions() {
-		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})
+		d, err := newAllocator(t, elastalloc.Options{}).Allocate(t.Context(), s, solver.Options{
+			Objective: solver.ObjectiveTotalTime, Admission: admission,
+		})
 		var got []string
 		for _, w := range d.Report.Warnings {
 			if w.Code == solver.WarningLongWait {
 				got = append(got, w.Message)
 			}
 		}
-		want := []string{`job "waits" has waited 24h0m0s without nodes; ADMISSION_FIFO starts jobs in order, and a higher weight starts this job earlier`}
+		want := []string{
+			`job "waits" has waited 24h0m0s without nodes; ADMISSION_FIFO starts jobs in order, and a higher weight starts this job earlier`,
+		}
 		if admission == solver.AdmissionFIFO {
 			want = nil
 		}

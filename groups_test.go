@@ -82,7 +82,8 @@ func TestGroupLimits(t *testing.T) {
 				}
 			}
 		}
-		if r := decision.Report; r.Objective < r.GreedyObjective-1e-12*max(1, math.Abs(r.GreedyObjective)) && o.Backend == solver.BackendExact && o.Admission != solver.AdmissionFIFO && o.Admission != solver.AdmissionStartFirst {
+		if r := decision.Report; r.Objective < r.GreedyObjective-1e-12*max(1, math.Abs(r.GreedyObjective)) &&
+			o.Backend == solver.BackendExact && o.Admission != solver.AdmissionFIFO && o.Admission != solver.AdmissionStartFirst {
 			t.Fatalf("objective %v, greedy's %v", r.Objective, r.GreedyObjective)
 		}
 	})

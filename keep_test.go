@@ -139,7 +139,8 @@ func TestKeepSizeLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Allocations[1].Nodes + d.Allocations[2].Nodes; got != test.want || d.Report.SizeLimits[0].Nodes != test.snapshot.SizeLimits[0].Nodes {
+		got := d.Allocations[1].Nodes + d.Allocations[2].Nodes
+		if got != test.want || d.Report.SizeLimits[0].Nodes != test.snapshot.SizeLimits[0].Nodes {
 			t.Errorf("%s: the other jobs have %d nodes; want %d, and the limit is %+v", name, got, test.want, d.Report.SizeLimits[0])
 		}
 	}
@@ -186,15 +187,21 @@ func TestKeepViolations(t *testing.T) {
 		job  solver.Job
 		want string
 	}{
-		"no other fields":    {solver.Job{ID: "a", Keep: true}, ""},
-		"bad other fields":   {solver.Job{ID: "a", Keep: true, RemainingETA: -1, MinNodes: -3, Weight: new(-1.0), Bad: []solver.Violation{{Path: "eta_nodes"}}}, ""},
-		"negative nodes":     {solver.Job{ID: "a", Keep: true, CurrentNodes: -1}, "snapshot.jobs[1].current_nodes: is -1; must be at least 0"},
-		"too many nodes":     {solver.Job{ID: "a", Keep: true, CurrentNodes: solver.MaxNodes + 1}, "snapshot.jobs[1].current_nodes: is 2147483648"},
-		"negative piece":     {solver.Job{ID: "a", Keep: true, PieceNodes: -1}, "snapshot.jobs[1].piece_nodes: is -1; must be 1 to"},
-		"no id":              {solver.Job{Keep: true}, "snapshot.jobs[1].id: is empty"},
-		"the id of another":  {solver.Job{ID: "b", Keep: true}, `snapshot.jobs[1].id: is "b" like jobs[0].id`},
-		"an unknown group":   {solver.Job{ID: "a", Keep: true, GroupID: "other"}, `snapshot.jobs[1].group_id: is "other"`},
-		"an unknown type":    {solver.Job{ID: "a", Keep: true, CurrentNodes: 1, CurrentNodeType: "other"}, `snapshot.jobs[1].current_node_type: is "other"`},
+		"no other fields": {solver.Job{ID: "a", Keep: true}, ""},
+		"bad other fields": {
+			solver.Job{ID: "a", Keep: true, RemainingETA: -1, MinNodes: -3, Weight: new(-1.0), Bad: []solver.Violation{{Path: "eta_nodes"}}}, "",
+		},
+		"negative nodes": {solver.Job{ID: "a", Keep: true, CurrentNodes: -1}, "snapshot.jobs[1].current_nodes: is -1; must be at least 0"},
+		"too many nodes": {
+			solver.Job{ID: "a", Keep: true, CurrentNodes: solver.MaxNodes + 1}, "snapshot.jobs[1].current_nodes: is 2147483648",
+		},
+		"negative piece":    {solver.Job{ID: "a", Keep: true, PieceNodes: -1}, "snapshot.jobs[1].piece_nodes: is -1; must be 1 to"},
+		"no id":             {solver.Job{Keep: true}, "snapshot.jobs[1].id: is empty"},
+		"the id of another": {solver.Job{ID: "b", Keep: true}, `snapshot.jobs[1].id: is "b" like jobs[0].id`},
+		"an unknown group":  {solver.Job{ID: "a", Keep: true, GroupID: "other"}, `snapshot.jobs[1].group_id: is "other"`},
+		"an unknown type": {
+			solver.Job{ID: "a", Keep: true, CurrentNodes: 1, CurrentNodeType: "other"}, `snapshot.jobs[1].current_node_type: is "other"`,
+		},
 		"no type":            {solver.Job{ID: "a", Keep: true, CurrentNodes: 1}, "snapshot.jobs[1].current_node_type: is empty"},
 		"no type, no nodes":  {solver.Job{ID: "a", Keep: true}, ""},
 		"more than the pool": {solver.Job{ID: "a", Keep: true, CurrentNodes: 100, CurrentNodeType: "gpu"}, ""},
@@ -220,7 +227,9 @@ func TestKeepViolations(t *testing.T) {
 func TestDuplicateIDs(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{})
 	job := func(id string, nodes int) solver.Job { return sized(id, 2, nodes) }
-	s := &solver.Snapshot{TotalNodes: 10, Jobs: []solver.Job{job("a", 1), job("b", 0), job("a", 5), job("a", 5), job("c", 0), job("b", 3), job("d", 2)}}
+	s := &solver.Snapshot{
+		TotalNodes: 10, Jobs: []solver.Job{job("a", 1), job("b", 0), job("a", 5), job("a", 5), job("c", 0), job("b", 3), job("d", 2)},
+	}
 	if _, err := a.Allocate(t.Context(), s, solver.Options{}); err == nil {
 		t.Error("two jobs with one id are accepted")
 	}
@@ -237,8 +246,9 @@ func TestDuplicateIDs(t *testing.T) {
 		if want := map[string]int{"a": 5, "b": 3, "c": 0, "d": 2}; len(d.Allocations) != len(want) || !cmp.Equal(got, want) {
 			t.Errorf("allocations %v; want %v", d.Allocations, want)
 		}
-		if got, want := codes(d.Report.Warnings), []solver.WarningCode{solver.WarningBadJobHeld, solver.WarningBadJobHeld}; !cmp.Equal(got, want) {
-			t.Errorf("warnings %v; want %v", got, want)
+		warned, held := codes(d.Report.Warnings), []solver.WarningCode{solver.WarningBadJobHeld, solver.WarningBadJobHeld}
+		if !cmp.Equal(warned, held) {
+			t.Errorf("warnings %v; want %v", warned, held)
 		}
 	}
 }
@@ -314,7 +324,8 @@ func TestKeptJobsArePlaced(t *testing.T) {
 		for n := range rapid.IntRange(2, 10).Draw(rt, "jobs") {
 			job := solver.Job{
 				ID: fmt.Sprint("job-", n), RemainingETA: time.Hour * time.Duration(1+n),
-				AllowedNodes: sizes[rapid.IntRange(0, 3).Draw(rt, "smallest"):], CurrentNodes: rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units"),
+				AllowedNodes: sizes[rapid.IntRange(0, 3).Draw(rt, "smallest"):],
+				CurrentNodes: rapid.SampledFrom([]int{0, 0, 1, 2, 4, 8}).Draw(rt, "current units"),
 			}
 			if job.CurrentNodes > 0 {
 				job.CurrentNodeType = rapid.SampledFrom(types).Draw(rt, "node type of job")

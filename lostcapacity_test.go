@@ -183,7 +183,8 @@ func TestLostCapacity(t *testing.T) {
 	allocator := newAllocator(t, elastalloc.Options{}).Allocator // not audited, because the audit would fail first
 	limits := solvertest.Limits{Jobs: 8, Steps: 2, Sizes: 4, Nodes: 24}
 	generators := map[string]*rapid.Generator[*solver.Snapshot]{
-		"pool": solvertest.SnapshotsWithin(limits), "groups": solvertest.GroupedSnapshots(limits), "node types": solvertest.TypedSnapshots(limits),
+		"pool": solvertest.SnapshotsWithin(limits), "groups": solvertest.GroupedSnapshots(limits),
+		"node types": solvertest.TypedSnapshots(limits),
 	}
 	for name, snapshots := range generators {
 		t.Run(name, func(t *testing.T) {

@@ -435,7 +435,8 @@ func (w *randomWorld) checkAlone(to []place) error {
 		}
 		price := resizePrice * j.speed(place{max(total, k), j.nodeType})
 		if enough := 2 * (j.reported*j.speed(larger) + price) / gain; kept > enough && left/j.speed(larger) > enough {
-			return fmt.Errorf("job %s is alone, has kept %d nodes for %.0f s and has %.0f s left on %d nodes, and does not grow", j.id, j.nodes, kept, left/j.speed(larger), k)
+			return fmt.Errorf("job %s is alone, has kept %d nodes for %.0f s and has %.0f s left on %d nodes, and does not grow",
+				j.id, j.nodes, kept, left/j.speed(larger), k)
 		}
 	}
 	return nil
@@ -613,11 +614,16 @@ func (w *randomWorld) longestDrain() (sum float64) {
 
 // String describes the world and the jobs that are not complete.
 func (w *randomWorld) String() string {
-	text := []string{fmt.Sprintf("at %.0f s: %s, %s, greedy %v, decisions every %.0f s, %s on events, counts loading %v, forgets %v, types %+v, groups %+v, limits %+v",
-		w.now, w.options.Objective, w.options.Admission, w.greedy, w.interval, w.onEvent, w.countsLoading, w.forgets, w.types, w.groups, w.limits)}
+	text := []string{fmt.Sprintf("at %.0f s: %s, %s, greedy %v, decisions every %.0f "+
+		"s, %s on events, counts loading %v, forgets %v, types %+v, groups %+v, limits %+v",
+		w.now, w.options.Objective, w.options.Admission, w.greedy, w.interval,
+		w.onEvent, w.countsLoading, w.forgets, w.types, w.groups, w.limits)}
 	for _, j := range w.jobs {
-		text = append(text, fmt.Sprintf("%s: %+v, done %.0f of %.0f, estimate %.0f, restart %.0f, reported %.0f, weight %g, sizes %v, factors %v, efficiency %.2f, piece %d, group %d, with nodes for %.0f s, waited %.0f s, restarts %.0f, forced %.0f: %s",
-			j.id, j.place, j.done, j.work, j.estimate, j.restart, j.reported, j.weight, j.sizes, j.factors, j.efficiency, j.piece, j.group, j.onNodes, j.waited, j.restarts, j.forced, strings.Join(j.history, ", ")))
+		text = append(text,
+			fmt.Sprintf("%s: %+v, done %.0f of %.0f, estimate %.0f, restart %.0f, reported %.0f, weight %g, sizes %v, factors "+
+				"%v, efficiency %.2f, piece %d, group %d, with nodes for %.0f s, waited %.0f s, restarts %.0f, forced %.0f: %s",
+				j.id, j.place, j.done, j.work, j.estimate, j.restart, j.reported, j.weight, j.sizes, j.factors,
+				j.efficiency, j.piece, j.group, j.onNodes, j.waited, j.restarts, j.forced, strings.Join(j.history, ", ")))
 	}
 	return strings.Join(text, "\n")
 }
@@ -632,7 +638,10 @@ func newRandomWorld(seed uint64, exact, greedy *elastalloc.Allocator) *randomWor
 	if w.greedy {
 		w.allocator = greedy
 	}
-	w.options = solver.Options{Objective: pick(r, solver.ObjectiveTotalTime, solver.ObjectiveTotalTime, solver.ObjectiveProgress), Admission: pick(r, solver.Admissions()...)}
+	w.options = solver.Options{
+		Objective: pick(r, solver.ObjectiveTotalTime, solver.ObjectiveTotalTime, solver.ObjectiveProgress),
+		Admission: pick(r, solver.Admissions()...),
+	}
 	w.interval, w.onEvent = pick(r, 300.0, 300, 900), pick(r, callNothing, callFillIdle, callAllocate, callAllocate)
 	w.countsLoading, w.forgets = r.IntN(2) == 0, r.IntN(8) == 0
 	w.period = w.interval * float64(40+r.IntN(80))

@@ -54,7 +54,10 @@ func newOpenWorld(nodes int) *openWorld {
 
 // add adds a job with sizes from smallest to largest and the given work in seconds on one node.
 func (w *openWorld) add(id string, submit float64, smallest, largest int, work float64) *loopJob {
-	j := &loopJob{Job: solver.Job{ID: id, MinNodes: smallest, MaxNodes: largest, Scaling: solver.Scaling{DoublingEfficiency: 0.8}}, submit: submit, work: work}
+	j := &loopJob{
+		Job:    solver.Job{ID: id, MinNodes: smallest, MaxNodes: largest, Scaling: solver.Scaling{DoublingEfficiency: 0.8}},
+		submit: submit, work: work,
+	}
 	w.jobs = append(w.jobs, j)
 	return j
 }
@@ -120,7 +123,8 @@ func TestUnknownRestartTime(t *testing.T) {
 	t.Parallel()
 	for _, admission := range solver.Admissions() {
 		w := newOpenWorld(1)
-		w.allocator, w.options = newAllocator(t, elastalloc.Options{}).Allocator, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}
+		w.allocator, w.options = newAllocator(t, elastalloc.Options{}).Allocator,
+			solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission}
 		w.hides = func(job *solver.Job) { job.RestartTime = 0 }
 		w.add("a", 0, 1, 1, 7200)
 		w.add("b", 0, 1, 1, 7200)
@@ -129,7 +133,8 @@ func TestUnknownRestartTime(t *testing.T) {
 		}
 		err := w.runFor(t.Context(), tenDays, func(*loopJob) bool { return true })
 		if first, last := w.jobs[0], w.jobs[1]; err != nil || max(first.end, last.end) != 15_000 || first.resizes+last.resizes > 0 {
-			t.Errorf("%s: the jobs complete after %.0f and %.0f s with %d and %d resizes, %v", admission, first.end, last.end, first.resizes, last.resizes, err)
+			t.Errorf("%s: the jobs complete after %.0f and %.0f s with %d and %d resizes, %v",
+				admission, first.end, last.end, first.resizes, last.resizes, err)
 		}
 	}
 }

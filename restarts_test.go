@@ -93,8 +93,10 @@ func TestShrunkPoolKeepsPrecious(t *testing.T) {
 	for _, weight := range []float64{150, 1000, 1e5} {
 		for _, left := range []time.Duration{2 * time.Second, 5 * time.Second, 40 * time.Second} {
 			s := &solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{
-				{ID: "prod", RemainingETA: 10 * time.Hour, MaxNodes: 1, CurrentNodes: 1, Weight: &weight, TrainingTime: time.Hour, RestartTime: 2 * time.Minute},
-				{ID: "dev", RemainingETA: left, MinNodes: 8, MaxNodes: 8, ETANodes: 8, CurrentNodes: 8, TrainingTime: time.Hour, RestartTime: 2 * time.Minute},
+				{ID: "prod", RemainingETA: 10 * time.Hour, MaxNodes: 1, CurrentNodes: 1,
+					Weight: &weight, TrainingTime: time.Hour, RestartTime: 2 * time.Minute},
+				{ID: "dev", RemainingETA: left, MinNodes: 8, MaxNodes: 8, ETANodes: 8,
+					CurrentNodes: 8, TrainingTime: time.Hour, RestartTime: 2 * time.Minute},
 			}}
 			for _, admission := range []solver.Admission{solver.AdmissionStartFirst, solver.AdmissionPreemptive} {
 				d, err := a.Allocate(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime, Admission: admission})

@@ -148,7 +148,8 @@ func (j *sequenceJob) payback() float64 { return max(solver.DefaultPayback.Secon
 // aged returns the weight of the job with its aging.
 func (j *sequenceJob) aged() float64 { return j.weight * (1 + j.waited/j.aging()) }
 
-// piece is a sequence of decisions with the same jobs, none of which starts a job on nodes in use. All values are divided by the mean weight.
+// piece is a sequence of decisions with the same jobs, none of which starts a job on nodes in use. All values are
+// divided by the mean weight.
 type piece struct {
 	first    float64 // value of the plan before the first decision
 	declines float64 // of the values of the jobs on their current nodes
@@ -280,7 +281,10 @@ func (l *sequence) snapshot() *solver.Snapshot {
 func (l *sequence) decide(t rapid.TB, a *elastalloc.Allocator) {
 	t.Helper()
 	s := l.snapshot()
-	o := solver.Options{Objective: solver.ObjectiveTotalTime, Admission: l.admission, TotalTime: solver.TotalTimeOptions{ResizePrice: &l.price, SharePrice: &l.sharePrice}}
+	o := solver.Options{
+		Objective: solver.ObjectiveTotalTime, Admission: l.admission,
+		TotalTime: solver.TotalTimeOptions{ResizePrice: &l.price, SharePrice: &l.sharePrice},
+	}
 	d, err := a.Allocate(context.Background(), s, o)
 	if err != nil {
 		t.Fatal(err)
@@ -357,7 +361,8 @@ func (l *sequence) observe(t rapid.TB, p *problem.Problem, d solver.Decision, li
 				now.slower++
 			}
 			if due := (l.price.Seconds() + j.restart*c*j.speed(j.nodes)) / payback; cost < due*(1-1e-9) {
-				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d nodes may be wasted", j.id, j.nodes, nodes, cost, due)
+				t.Fatalf("%s: a change from %d to %d nodes costs %v; want at least %v, since the restart on %[2]d nodes may be wasted",
+					j.id, j.nodes, nodes, cost, due)
 			}
 		}
 	}
@@ -551,7 +556,8 @@ func (l *sequence) check(t rapid.TB) {
 		costs := float64(l.pieces)*l.largestValue + declines + l.total.bonus
 		slower := payback/l.price.Seconds()*costs + float64(n*l.displacing)
 		if float64(l.shrinks+l.pauses) > slower || float64(l.total.slower+n*l.displacing) < float64(l.shrinks+l.pauses) {
-			t.Fatalf("%d pauses and %d resizes to smaller sizes, %d of both without displacing; want at most %v", l.pauses, l.shrinks, l.total.slower, slower)
+			t.Fatalf("%d pauses and %d resizes to smaller sizes, %d of both without displacing; want at most %v",
+				l.pauses, l.shrinks, l.total.slower, slower)
 		}
 		if most := float64(sizes) * (slower + float64(n)); float64(l.shrinks+l.pauses+l.growths) > most {
 			t.Fatalf("%d resizes; want at most %v", l.shrinks+l.pauses+l.growths, most)

@@ -69,14 +69,16 @@ func TestEverySequenceCompletes(t *testing.T) {
 				if l.restartsAreShort() {
 					restarts = max(restarts, l.restartShare())
 					if l.restartShare() > kind.maxRestarts {
-						rt.Fatalf("%.2f of the node time is spent in restarts; must be at most %v: %s", l.restartShare(), kind.maxRestarts, lastChanges(l.jobs))
+						rt.Fatalf("%.2f of the node time is spent in restarts; must be at most %v: %s",
+							l.restartShare(), kind.maxRestarts, lastChanges(l.jobs))
 					}
 				}
 				if kind.together && l.identical() && l.resizesPerJob() > 0 {
 					rt.Fatalf("identical jobs are resized: %s", lastChanges(l.jobs))
 				}
 			})
-			t.Logf("%d loops: at most %.2f resizes per job, %.3f of the node time in restarts; of one job, by call on events: %v resizes", loops, resizes, restarts, resizesOfOne)
+			t.Logf("%d loops: at most %.2f resizes per job, %.3f of the node time in restarts; of one job, by call on events: %v resizes",
+				loops, resizes, restarts, resizesOfOne)
 		})
 	}
 }
@@ -177,7 +179,8 @@ func TestSequenceRegressions(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			d, err := newAllocator(t, elastalloc.Options{}).Allocator.Allocate(t.Context(), &solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}, test.options)
+			d, err := newAllocator(t, elastalloc.Options{}).Allocator.Allocate(t.Context(),
+				&solver.Snapshot{TotalNodes: test.nodes, Jobs: test.jobs}, test.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +209,8 @@ func (l *closedLoop) restartsAreShort() bool {
 func (l *closedLoop) identical() bool {
 	first := l.jobs[0]
 	for _, j := range l.jobs {
-		if j.MinNodes != first.MinNodes || j.MaxNodes != first.MinNodes || j.work != first.work || j.WeightOrDefault() != first.WeightOrDefault() || j.RestartTime == 0 {
+		if j.MinNodes != first.MinNodes || j.MaxNodes != first.MinNodes || j.work != first.work ||
+			j.WeightOrDefault() != first.WeightOrDefault() || j.RestartTime == 0 {
 			return false
 		}
 	}

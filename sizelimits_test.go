@@ -113,7 +113,8 @@ func TestSizeLimitPrice(t *testing.T) {
 		t.Fatal(err)
 	}
 	of, gain := d.Report.SizeLimits, (better.Report.Objective-d.Report.Objective)/4
-	if of[0].Used != 16 || of[1].Used != 16 || of[1].Price != 0 || d.Report.NodePrices[0] != 0 || !(of[0].Price >= gain*(1-1e-6)) || of[0].Price > 2*gain {
+	if of[0].Used != 16 || of[1].Used != 16 || of[1].Price != 0 ||
+		d.Report.NodePrices[0] != 0 || !(of[0].Price >= gain*(1-1e-6)) || of[0].Price > 2*gain {
 		t.Errorf("reports %+v, node prices %v; a node in the first limit is worth %v", of, d.Report.NodePrices, gain)
 	}
 }
@@ -264,12 +265,16 @@ func TestNeverWithinLimit(t *testing.T) {
 	a := newAllocator(t, elastalloc.Options{})
 	o := solver.Options{Objective: solver.ObjectiveTotalTime}
 	for limit, never := range map[int]bool{0: true, 7: true, 8: false} {
-		s := &solver.Snapshot{TotalNodes: 16, SizeLimits: []solver.SizeLimit{{Size: 8, Nodes: limit}}, Jobs: []solver.Job{sized("large", 8, 0), sized("small", 2, 0)}}
+		s := &solver.Snapshot{
+			TotalNodes: 16, SizeLimits: []solver.SizeLimit{{Size: 8, Nodes: limit}}, Jobs: []solver.Job{sized("large", 8, 0), sized("small", 2, 0)},
+		}
 		d, err := a.Allocate(t.Context(), s, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool { return w.Code == solver.WarningNeverFits && w.JobID == "large" })
+		warns := slices.ContainsFunc(d.Report.Warnings, func(w solver.Warning) bool {
+			return w.Code == solver.WarningNeverFits && w.JobID == "large"
+		})
 		future, err := a.Forecast(t.Context(), s, o, solver.ForecastOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -334,7 +339,8 @@ func TestRemainders(t *testing.T) {
 		}
 		waits := slices.ContainsFunc(d.Allocations, func(a solver.Allocation) bool { return a.Nodes == 0 })
 		if waits == fits {
-			t.Fatalf("seed %d: the machines %v have places for %v: %v; with the limits %v, the allocations are %v", seed, nodes, jobs, fits, s.SizeLimits, d.Allocations)
+			t.Fatalf("seed %d: the machines %v have places for %v: %v; with the limits %v, the allocations are %v",
+				seed, nodes, jobs, fits, s.SizeLimits, d.Allocations)
 		}
 	}
 	if t.Logf("%v placed, %d remainders", placed, counts); min(placed[true], placed[false], counts) < 50 {

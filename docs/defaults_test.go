@@ -12,7 +12,8 @@ import (
 // TestDefaultOptions checks that the commands of all pages decide with the defaults, except on the pages about
 // the objective of the paper, and that no example has options.
 func TestDefaultOptions(t *testing.T) {
-	command := regexp.MustCompile(`elastalloc (allocate|explain|whatif|forecast) [^\n` + "`" + `]*?-f (\S*examples/\w\S*\.json)[^\n` + "`" + `]*`)
+	command := regexp.MustCompile(`elastalloc (allocate|explain|whatif|forecast) [^\n` +
+		"`" + `]*?-f (\S*examples/\w\S*\.json)[^\n` + "`" + `]*`)
 	namesPaper := map[string]bool{"../docs/explanation/allocation-model.md": true, "../docs/start/quickstart.md": true}
 	commands := 0
 	for _, name := range markdown(t) {

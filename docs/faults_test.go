@@ -27,7 +27,8 @@ func TestFaults(t *testing.T) {
 		tests.FindAllStringSubmatch(strings.ReplaceAll(code, "func TestMain(", ""), -1))
 
 	same(t, "hostile connections", cases(page, "| these connections |"),
-		regexp.MustCompile(`(?m)^\t\t"([^"]+)": +\{connections: `).FindAllStringSubmatch(read(t, filepath.Join(source, "attacks_test.go")), -1))
+		regexp.MustCompile(`(?m)^\t\t"([^"]+)": +\{\s*connections: `).FindAllStringSubmatch(read(t,
+			filepath.Join(source, "attacks_test.go")), -1))
 }
 
 // cases returns what the first column of the table under a header lists.

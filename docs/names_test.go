@@ -21,11 +21,13 @@ func TestDocumentedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range regexp.MustCompile("(?m)^(?:- `| +(?:-\\w, )?)--([a-z-]+).*?(?:(?:; variable `|\\[\\$)(ELASTALLOC_[A-Z_]+).)?$").FindAllStringSubmatch(string(reference), -1) {
+	for _, row := range regexp.MustCompile("(?m)^(?:- `| +(?:-\\w, )?)--([a-z-]+).*?(?:(?:; "+
+		"variable `|\\[\\$)(ELASTALLOC_[A-Z_]+).)?$").FindAllStringSubmatch(string(reference), -1) {
 		known["--"+row[1]] = true
 		known[cmp.Or(row[2], "ELASTALLOC_"+strings.ToUpper(strings.ReplaceAll(row[1], "-", "_")))] = true
 	}
-	for _, row := range regexp.MustCompile(`add_argument\("(--[a-z-]+)"`).FindAllStringSubmatch(read(t, "../examples/testbed/__main__.py"), -1) {
+	for _, row := range regexp.MustCompile(`add_argument\("(--[a-z-]+)"`).FindAllStringSubmatch(read(t,
+		"../examples/testbed/__main__.py"), -1) {
 		known[row[1]] = true
 	}
 	var files []string
@@ -41,7 +43,8 @@ func TestDocumentedFlags(t *testing.T) {
 	// In running text a flag stands in backquotes; in a command or a manifest, other programs'
 	// flags may stand, so only what follows the program's name or the subcommand counts.
 	named := regexp.MustCompile("`(--[a-z-]+)|(ELASTALLOC_[A-Z_]*[A-Z])\\b")
-	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? (?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper|trace)|\[serve,).*$`)
+	commandLine := regexp.MustCompile(`(?m)^.*\b(?:elastalloc(?:-lab)? ` +
+		`(?:serve|allocate|fill-idle|explain|whatif|forecast|bench|simulate|replay|snapshot|paper|trace)|\[serve,).*$`)
 	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
 	for _, file := range files {
 		switch base := filepath.Base(file); {

@@ -131,7 +131,9 @@ func known(mark string) bool {
 }
 
 func TestParse(t *testing.T) {
-	p, err := parse("a.md", "<!-- not run: no cluster -->\n# A\n\n```sh\na\n```\n\n1. x\n\n   <!-- run with a server -->\n   ```sh\n   b\n   ```\n\nSo `elastalloc explain -f examples/a.json`.\n")
+	p, err := parse("a.md",
+		"<!-- not run: no cluster -->\n# A\n\n```sh\na\n```\n\n1. x\n\n   <!-- run with a server -->\n"+
+			"   ```sh\n   b\n   ```\n\nSo `elastalloc explain -f examples/a.json`.\n")
 	if err != nil || fmt.Sprintf("%+v %q", p.blocks, p.inline) != "[{line:4 language:sh text:a\n mark:not run: no cluster} "+
 		`{line:11 language:sh text:   b
  mark:run with a server}] ["elastalloc explain -f examples/a.json"]` {

@@ -50,7 +50,8 @@ func TestGo(t *testing.T) {
 		"time":         "time",
 	}
 	eachBlock(t, "go", func(b block) error {
-		body := fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err error, resize func(string, int32) error, kill func(string)) error {\n%s\nreturn nil\n}\n"+
+		body := fmt.Sprintf("\nfunc main() { _ = run }\n\nfunc run(ctx context.Context, err "+
+			"error, resize func(string, int32) error, kill func(string)) error {\n%s\nreturn nil\n}\n"+
 			"\nfunc snapshot() *elastallocv1.Snapshot { return nil }\n", b.text)
 		program := "package main\n\nimport \"context\"\n"
 		for name, path := range imports {

@@ -40,7 +40,9 @@ func TestSlurmNodeStates(t *testing.T) {
 	jobs := map[string][3]string{
 		"identical": {"sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1", "sizes=1-8 restart=60 left=3600 on=1"},
 		"different": {"sizes=2-4 restart=300 left=3600 on=2", "sizes=1-8 restart=60 left=7200 on=1", "sizes=1-4 restart=60 left=20000 on=1"},
-		"rigid":     {"sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=100 on=4"},
+		"rigid": {
+			"sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=900 on=4 trained=600", "sizes=4 restart=60 left=100 on=4",
+		},
 	}
 	// The job on the node. If the node counted as capacity, a decision would touch this job for the third one.
 	const affected = "2"

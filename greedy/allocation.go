@@ -28,7 +28,9 @@ type allocation struct {
 // that is at most its current size or, if there is none, its smallest size.
 func newAllocation(p *problem.Problem) *allocation {
 	empty := p.Headroom()
-	a := &allocation{jobs: p.Jobs, start: p.FeasibleOptions, typed: p.Rows.Typed(), allocated: make([]solver.Option, len(p.Jobs)), room: p.Headroom()}
+	a := &allocation{
+		jobs: p.Jobs, start: p.FeasibleOptions, typed: p.Rows.Typed(), allocated: make([]solver.Option, len(p.Jobs)), room: p.Headroom(),
+	}
 	for i := range p.Jobs {
 		job := &p.Jobs[i]
 		fits := slices.ContainsFunc(job.Options, func(o solver.Option) bool { return !o.IsZero() && empty.Fits(job.Member, o) })

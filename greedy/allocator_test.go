@@ -293,7 +293,8 @@ func TestSolveResult(t *testing.T) {
 
 func TestSolveRejectsOversubscribedPool(t *testing.T) {
 	p := &problem.Problem{Capacity: []int{1}, Steps: 1, Jobs: []problem.AdmittedJob{
-		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2}, Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
+		{Demand: 1, Gain: []float64{1}, Current: solver.Option{Nodes: 2},
+			Options: solver.Nodes(2), FirstStepWork: []float64{1}, StepWork: []float64{1}},
 	}}
 	if result, err := New().Solve(t.Context(), p, problem.SolveOptions{}); err == nil {
 		t.Errorf("Solve() = %v; want an error", result.Plan)

@@ -102,7 +102,8 @@ func TestFillIdleSizeLimits(t *testing.T) {
 			t.Fatalf("seed %d: FillIdle() (-want +got):\n%s\n%+v", seed, diff, s)
 		}
 	}
-	if t.Logf("%d snapshots with jobs that lose nodes, %d with a queue that waits, %d with a used restart budget", shrunk, waiting, exhausted); min(shrunk, waiting, exhausted) < 20 {
+	t.Logf("%d snapshots with jobs that lose nodes, %d with a queue that waits, %d with a used restart budget", shrunk, waiting, exhausted)
+	if min(shrunk, waiting, exhausted) < 20 {
 		t.Error("want at least 20 of each")
 	}
 }

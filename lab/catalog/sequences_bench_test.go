@@ -143,10 +143,13 @@ func BenchmarkSequences(b *testing.B) {
 	}
 	half := hours
 	half.spreads = []float64{0.05}
-	often := grid{[]int{2, 4, 10, 20}, []int{1, 8, 16}, both, []time.Duration{hour}, []float64{0, 0.01, 0.2}, []bool{true}, minute / 2, []float64{1, 2, 10}}
+	often := grid{
+		[]int{2, 4, 10, 20}, []int{1, 8, 16}, both, []time.Duration{hour}, []float64{0, 0.01, 0.2}, []bool{true}, minute / 2, []float64{1, 2, 10},
+	}
 	lengths := grid{
 		[]int{2, 4, 10, 20},
-		[]int{1, 8}, []bool{true}, []time.Duration{6 * minute, 10 * hour, 100 * hour}, []float64{0, 0.05}, []bool{true}, 5 * minute, []float64{0.2, 1, 2, 5},
+		[]int{1, 8}, []bool{true}, []time.Duration{6 * minute, 10 * hour, 100 * hour},
+		[]float64{0, 0.05}, []bool{true}, 5 * minute, []float64{0.2, 1, 2, 5},
 	}
 	for _, row := range []struct {
 		name      string

@@ -83,7 +83,8 @@ func (w writer) example(service *protogen.Service, method *protogen.Method) erro
 	if err != nil {
 		return err
 	}
-	w.P("\n<!-- run with a server -->\n```sh\ngrpcurl -plaintext -d @ localhost:50051 ", service.Desc.FullName(), "/", method.GoName, " <<'END'\n",
+	w.P("\n<!-- run with a server -->\n```sh\ngrpcurl -plaintext -d @ localhost:50051 ",
+		service.Desc.FullName(), "/", method.GoName, " <<'END'\n",
 		string(request), "END\n```\n\n```\n", string(response), "```")
 	return nil
 }
@@ -132,7 +133,8 @@ func (w writer) link(d protoreflect.Descriptor) string {
 
 // name matches a name of the API, a status code or a flag in a comment: words in snake case, also
 // with the message before them.
-var name = regexp.MustCompile(`--[a-z][a-z-]+|\b(?:[A-Z]\w+\.)?[a-z]+(?:_[a-z]+)+\b|\b[A-Z][a-zA-Z]+\.[a-z]\w*|\b[A-Z]+(?:_[A-Z]+)+\b|google\.rpc\.\w+`)
+var name = regexp.MustCompile(`--[a-z][a-z-]+|\b(?:[A-Z]\w+\.)?[a-z]+(?:_[a-z]+)+\b|` +
+	`\b[A-Z][a-zA-Z]+\.[a-z]\w*|\b[A-Z]+(?:_[A-Z]+)+\b|google\.rpc\.\w+`)
 
 // text returns a comment as Markdown.
 func (w writer) text(comment protogen.Comments) string {

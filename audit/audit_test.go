@@ -118,7 +118,9 @@ func TestWrongResponses(t *testing.T) {
 	types := readRequest(t, "../examples/two-kinds.json")
 	queued := readRequest(t, "../cmd/elastalloc/testdata/more_jobs_than_nodes.json")
 	bad := proto.CloneOf(queued)
-	bad.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD}
+	bad.Options = &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
+	}
 	bad.Snapshot.Jobs[0].RemainingEta = nil
 	empty := proto.CloneOf(queued)
 	empty.Snapshot.TotalNodes = 0
@@ -134,7 +136,9 @@ func TestWrongResponses(t *testing.T) {
 	// because it is admitted. The value of greedy's plan exceeds that of all legal plans by many
 	// orders of magnitude.
 	greedy := proto.CloneOf(queued)
-	greedy.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY}
+	greedy.Options = &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY,
+	}
 	greedy.Snapshot.TotalNodes, greedy.Snapshot.Jobs = 11, []*elastallocv1.Job{
 		{
 			Id: "all", RemainingEta: durationpb.New(365 * 24 * time.Hour), AllowedNodes: []int32{1, 11},
@@ -167,26 +171,32 @@ func TestWrongResponses(t *testing.T) {
 			n := slices.IndexFunc(r.Allocations, func(a *elastallocv1.Allocation) bool { return a.Nodes > 0 })
 			r.Allocations[n].NodeType = ""
 		}},
-		"nodes of a type":                    {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].Nodes++ }},
-		"idle nodes of a type":               {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].IdleNodes++ }},
-		"missing type":                       {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes = r.Report.NodeTypes[:1] }},
-		"correct, with node types":           {types, nil},
-		"not a number":                       {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
-		"gap":                                {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
-		"idle nodes":                         {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
-		"limit":                              {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
-		"feasible without a search":          {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_FEASIBLE }},
-		"the greedy backend with a search":   {request, func(r *elastallocv1.AllocateResponse) { r.Report.Backend = elastallocv1.Backend_BACKEND_GREEDY }},
-		"the exact backend without a search": {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_HEURISTIC }},
-		"heuristic with limit GAP":           {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
-		"heuristic with limit WORK":          {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_WORK }},
-		"group nodes":                        {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
-		"group short":                        {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
-		"missing group":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
-		"no reason":                          {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
-		"nodes":                              {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
-		"plan":                               {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
-		"short plan":                         {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
+		"nodes of a type":          {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].Nodes++ }},
+		"idle nodes of a type":     {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes[0].IdleNodes++ }},
+		"missing type":             {types, func(r *elastallocv1.AllocateResponse) { r.Report.NodeTypes = r.Report.NodeTypes[:1] }},
+		"correct, with node types": {types, nil},
+		"not a number":             {request, func(r *elastallocv1.AllocateResponse) { r.Report.Bound = math.NaN() }},
+		"gap":                      {request, func(r *elastallocv1.AllocateResponse) { r.Report.RelativeGap = 0.1 }},
+		"idle nodes":               {request, func(r *elastallocv1.AllocateResponse) { r.Report.IdleNodes++ }},
+		"limit":                    {request, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
+		"feasible without a search": {
+			greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_FEASIBLE },
+		},
+		"the greedy backend with a search": {
+			request, func(r *elastallocv1.AllocateResponse) { r.Report.Backend = elastallocv1.Backend_BACKEND_GREEDY },
+		},
+		"the exact backend without a search": {
+			request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = elastallocv1.Reason_REASON_HEURISTIC },
+		},
+		"heuristic with limit GAP":  {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_GAP }},
+		"heuristic with limit WORK": {greedy, func(r *elastallocv1.AllocateResponse) { r.Report.Limit = elastallocv1.Limit_LIMIT_WORK }},
+		"group nodes":               {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Nodes++ }},
+		"group short":               {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups[0].Short++ }},
+		"missing group":             {request, func(r *elastallocv1.AllocateResponse) { r.Report.Groups = r.Report.Groups[1:] }},
+		"no reason":                 {request, func(r *elastallocv1.AllocateResponse) { r.Report.Reason = 0 }},
+		"nodes":                     {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].Nodes++ }},
+		"plan":                      {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes[1] = 3 }},
+		"short plan":                {queued, func(r *elastallocv1.AllocateResponse) { r.Allocations[0].PlannedNodes = []int32{1} }},
 		"over the pool": {queued, func(r *elastallocv1.AllocateResponse) {
 			for _, a := range r.GetAllocations() {
 				for t := range a.PlannedNodes {
@@ -230,10 +240,13 @@ func TestWrongResponses(t *testing.T) {
 func TestKnowsAllFields(t *testing.T) {
 	t.Parallel()
 	for m, want := range map[proto.Message]int{
-		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 7, &elastallocv1.SizeLimit{}: 3, &elastallocv1.SizeLimitReport{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 5, &elastallocv1.GroupTypeLimit{}: 2,
-		&elastallocv1.Job{}: 24, &elastallocv1.NodeType{}: 3, &elastallocv1.TypeSpeed{}: 4, &elastallocv1.NodeTypeReport{}: 4, &elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 10,
+		&elastallocv1.AllocateRequest{}: 2, &elastallocv1.Snapshot{}: 7, &elastallocv1.SizeLimit{}: 3,
+		&elastallocv1.SizeLimitReport{}: 5, &elastallocv1.Horizon{}: 2, &elastallocv1.Group{}: 5, &elastallocv1.GroupTypeLimit{}: 2,
+		&elastallocv1.Job{}: 24, &elastallocv1.NodeType{}: 3, &elastallocv1.TypeSpeed{}: 4, &elastallocv1.NodeTypeReport{}: 4,
+		&elastallocv1.Scaling{}: 2, &elastallocv1.SpeedTable{}: 1, &elastallocv1.AllocateOptions{}: 10,
 		&elastallocv1.TotalTimeOptions{}: 10, &elastallocv1.AllocateResponse{}: 3, &elastallocv1.Allocation{}: 8,
-		&elastallocv1.SolveReport{}: 16, &elastallocv1.GroupReport{}: 5, &elastallocv1.GroupTypeReport{}: 4, &elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
+		&elastallocv1.SolveReport{}: 16, &elastallocv1.GroupReport{}: 5, &elastallocv1.GroupTypeReport{}: 4,
+		&elastallocv1.Certificate{}: 1, &elastallocv1.Certificate_SizePrices{}: 2,
 	} {
 		d := m.ProtoReflect().Descriptor()
 		if got := d.Fields().Len(); got != want {
@@ -410,7 +423,8 @@ func FuzzCheck(f *testing.F) {
 				best, optimum = plan.Clone(), v
 			}
 		})
-		if got := audit.Check(t.Context(), request, m.respond(best, optimum, solver.ReasonOptimal, nil), audit.Options{Work: 1e7}); got.Verdict == audit.Refuted {
+		got := audit.Check(t.Context(), request, m.respond(best, optimum, solver.ReasonOptimal, nil), audit.Options{Work: 1e7})
+		if got.Verdict == audit.Refuted {
 			t.Errorf("the optimum %v is refuted: %s\n%s", optimum, got.Reason, protojson.Format(request))
 		}
 	})

@@ -20,7 +20,8 @@ func TestOverfull(t *testing.T) {
 	idle := response.GetReport().GetIdleNodes()
 	request.Snapshot.TotalNodes -= idle + 1
 	response.Report.IdleNodes = -1
-	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "the pool has") {
+	got := audit.Check(t.Context(), request, response, audit.Options{})
+	if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "the pool has") {
 		t.Errorf("more nodes than the pool has: %v", got)
 	}
 	request.Snapshot.TotalNodes += idle + 1
@@ -28,7 +29,8 @@ func TestOverfull(t *testing.T) {
 	for g, of := range response.GetReport().GetGroups() {
 		limit := request.Snapshot.Groups[g].Limit
 		request.Snapshot.Groups[g].Limit = new(of.GetNodes() - 1)
-		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "its limit is") {
+		got := audit.Check(t.Context(), request, response, audit.Options{})
+		if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "its limit is") {
 			t.Errorf("more nodes than the limit of group %q: %v", of.GetId(), got)
 		}
 		request.Snapshot.Groups[g].Limit = limit
@@ -73,7 +75,9 @@ func TestNegativeNodes(t *testing.T) {
 			{Id: "borrows", RemainingEta: durationpb.New(time.Hour), MaxNodes: new(int32(2))},
 			{Id: "lends", RemainingEta: durationpb.New(time.Hour)},
 		}},
-		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: elastallocv1.Admission_ADMISSION_PREEMPTIVE,
+		},
 	}
 	progress := 1.6 * 300 / 3600
 	got := audit.Check(t.Context(), request, &elastallocv1.AllocateResponse{

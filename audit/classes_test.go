@@ -43,7 +43,8 @@ func classes() []class {
 		for {
 			r := d.request(nodes, 1, jobs, sizes)
 			s := r.GetSnapshot()
-			if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME && (len(s.GetGroups()) > 0) == groups && (len(s.GetNodeTypes()) > 1) == types {
+			if r.GetOptions().GetObjective() == elastallocv1.Objective_OBJECTIVE_TOTAL_TIME &&
+				(len(s.GetGroups()) > 0) == groups && (len(s.GetNodeTypes()) > 1) == types {
 				return r
 			}
 		}
@@ -129,7 +130,9 @@ func (d generator) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
 	s := new(elastallocv1.Snapshot)
 	types := int32(1 + d.IntN(8))
 	for n := range types {
-		s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint("type-", n), Nodes: int32(nodes) / types, Speed: new(0.3 + 3*d.Float64())})
+		s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{
+			Id: fmt.Sprint("type-", n), Nodes: int32(nodes) / types, Speed: new(0.3 + 3*d.Float64()),
+		})
 	}
 	for i := range jobs {
 		if i < kinds {
@@ -141,8 +144,9 @@ func (d generator) sweep(nodes, jobs, kinds int) *elastallocv1.AllocateRequest {
 		s.Jobs[i].Id = fmt.Sprint("job-", i)
 	}
 	return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: max(elastallocv1.Admission_ADMISSION_FIFO, elastallocv1.Admission(d.IntN(5))),
-		BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD, IncludePlan: true,
+		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+		Admission: max(elastallocv1.Admission_ADMISSION_FIFO, elastallocv1.Admission(d.IntN(5))),
+		BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD, IncludePlan: true,
 	}}
 }
 
@@ -209,7 +213,8 @@ func TestHardRequests(t *testing.T) {
 		seeds []uint64
 	}{
 		sweeps: {2_000_000_000, []uint64{38, 267}}, long: {2_000_000_000, []uint64{9000068, 9000094, 9000706, 9032434}},
-		"node types": {30_000_000, []uint64{9002954}}, "frozen jobs": {30_000_000, []uint64{9001766}}, "25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total-time": {30_000_000, []uint64{9000997}},
+		"node types": {30_000_000, []uint64{9002954}}, "frozen jobs": {30_000_000, []uint64{9001766}},
+		"25 to 44 jobs": {30_000_000, []uint64{1936, 2260}}, "total-time": {30_000_000, []uint64{9000997}},
 	} {
 		for _, seed := range drawn.seeds[:testtier.Conformance.Examples(1, len(drawn.seeds))] {
 			request := generate(class, seed)
@@ -264,11 +269,14 @@ func TestSizePrices(t *testing.T) {
 	}{
 		// The largest size exceeds the pool, so that its price can be any number.
 		"3 jobs": {12, 3, elastallocv1.Admission_ADMISSION_OPTIMIZED, []*elastallocv1.Job{
-			uneven(40441686296185, []int32{3, 6, 8, 10, 11, 13}, 2.6386069309670424, 3.8030322091651882, 5.185104525187376, 5.686878191897719, 6.042189503277137, 12.44936624686235),
-			uneven(30240036830092, []int32{3, 6, 8, 10, 11, 13}, 2.6353064030667888, 4.028217974764916, 5.352564782820845, 4.791000660973541, 9.647875782531784, 12.587012456875735),
+			uneven(40441686296185, []int32{3, 6, 8, 10, 11, 13}, 2.6386069309670424, 3.8030322091651882,
+				5.185104525187376, 5.686878191897719, 6.042189503277137, 12.44936624686235),
+			uneven(30240036830092, []int32{3, 6, 8, 10, 11, 13}, 2.6353064030667888, 4.028217974764916,
+				5.352564782820845, 4.791000660973541, 9.647875782531784, 12.587012456875735),
 		}},
 		"9 equal jobs": {39, 9, elastallocv1.Admission_ADMISSION_PREEMPTIVE, []*elastallocv1.Job{
-			uneven(53801856711082, []int32{2, 4, 7, 10, 13, 14}, 1.5441203778080872, 2.6227902320130405, 4.138282441558482, 5.235856685046462, 7.869954684071251, 8.432827022983945),
+			uneven(53801856711082, []int32{2, 4, 7, 10, 13, 14}, 1.5441203778080872, 2.6227902320130405,
+				4.138282441558482, 5.235856685046462, 7.869954684071251, 8.432827022983945),
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,7 +288,8 @@ func TestSizePrices(t *testing.T) {
 				s.Jobs = append(s.Jobs, j)
 			}
 			request := &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-				Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: c.admission, IncludePlan: true, TimeBudget: durationpb.New(time.Minute),
+				Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Admission: c.admission,
+				IncludePlan: true, TimeBudget: durationpb.New(time.Minute),
 			}}
 			answer := decide(t, request)
 			if got := audit.Check(t.Context(), request, answer, audit.Options{Work: 100_000_000}); got.Verdict != audit.Confirmed {

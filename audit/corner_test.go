@@ -21,14 +21,18 @@ func TestCornerCases(t *testing.T) {
 			"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_START_FIRST", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
 			"nodeTypes": [{"id": "x", "nodes": 2}, {"id": "y", "nodes": 2}],
 			"jobs": [{"id": "a", "remainingEta": "3600s", "minNodes": 5, "maxNodes": 2}]}`,
-		"frozen jobs of a group with more nodes than an int32": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"}, "snapshot": {
+		"frozen jobs of a group with more nodes than an int32": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "badJobs": "BAD_JOBS_HOLD"},
+			"snapshot": {
 			"totalNodes": 3, "groups": [{"id": "g", "quota": 3}], "jobs": [{"id": "a", "groupId": "g", "currentNodes": 2147483647},
 			{"id": "b", "groupId": "g", "currentNodes": 2147483647}, {"id": "c", "groupId": "g", "remainingEta": "3600s"}]}`,
-		"no options": `"snapshot": {"totalNodes": 6, "groups": [{"id": "g", "limit": 2}], "jobs": [{"id": "a", "groupId": "g", "remainingEta": "3600s"},
+		"no options": `"snapshot": {"totalNodes": 6, "groups": [{"id": "g", "limit": 2}],
+			"jobs": [{"id": "a", "groupId": "g", "remainingEta": "3600s"},
 			{"id": "b", "groupId": "g", "remainingEta": "7200s", "currentNodes": 4, "trainingTime": "60s"}]}`,
-		"tiny values": `"options": {"objective": "OBJECTIVE_PROGRESS", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
+		"tiny values": `"options": {"objective": "OBJECTIVE_PROGRESS", "admission": "ADMISSION_PREEMPTIVE"},
+			"snapshot": {"totalNodes": 6, "horizon": {"steps": 1},
 			"jobs": [{"id": "a", "remainingEta": "60s", "weight": 1e-300}, {"id": "b", "remainingEta": "9000000000s", "weight": 5e-324}]}`,
-		"the quotient of two speeds overflows": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+		"the quotient of two speeds overflows": `"options": {"objective": "OBJECTIVE_TOTAL_TIME",
+			"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
 			"totalNodes": 9, "jobs": [{"id": "a", "remainingEta": "3600s"}, {"id": "b", "remainingEta": "3600s",
 			"allowedNodes": [4, 8], "scaling": {"table": {"speeds": [1e-300, 1e9]}}}]}`,
 		"equal jobs with ETA errors": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"etaError": 1e-4}}, "snapshot": {
@@ -40,7 +44,8 @@ func TestCornerCases(t *testing.T) {
 			"totalNodes": 6, "groups": [{"id": "g", "limit": 2}, {"id": "h"}], "jobs": [{"id": "a", "groupId": "h", "remainingEta": "3600s"},
 			{"id": "c", "groupId": "h", "remainingEta": "3600s", "maxNodes": 1},
 			{"id": "b", "groupId": "g", "remainingEta": "7200s", "allowedNodes": [1, 4], "scaling": {"table": {"speeds": [1e-9, 1e9]}}}]}`,
-		"a job that does not fit the limit of its group": `"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
+		"a job that does not fit the limit of its group": `"options": {"objective": "OBJECTIVE_TOTAL_TIME",
+			"admission": "ADMISSION_PREEMPTIVE"}, "snapshot": {
 			"totalNodes": 6, "groups": [{"id": "g", "limit": 2, "quota": 5}, {"id": "h", "quota": 3}], "jobs": [
 			{"id": "a", "groupId": "g", "remainingEta": "3600s", "minNodes": 4}, {"id": "b", "groupId": "h", "remainingEta": "3600s", "minNodes": 8},
 			{"id": "c", "groupId": "g", "remainingEta": "3600s", "maxNodes": 2}]}`,
@@ -64,11 +69,13 @@ func TestEqualSpeeds(t *testing.T) {
 	t.Parallel()
 	for n := range 200 {
 		request := new(elastallocv1.AllocateRequest)
-		if err := protojson.Unmarshal(fmt.Appendf(nil, `{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE", "includePlan": true},
+		if err := protojson.Unmarshal(fmt.Appendf(nil, `{"options": {"objective": "OBJECTIVE_TOTAL_TIME",
+			"admission": "ADMISSION_PREEMPTIVE", "includePlan": true},
 			"snapshot": {"nodeTypes": [{"id": "x", "nodes": 4}, {"id": "y", "nodes": 4}], "jobs": [{"id": "a", "remainingEta": "360000s",
 			"currentNodes": 3, "currentNodeType": "x", "trainingTime": "72000s", "restartTime": "60s", "allowedNodes": [3, 4],
 			"scaling": {"table": {"speeds": [%[1]v, %[1]v]}}, "speeds": [{"nodeType": "x"},
-			{"nodeType": "y", "factor": 3, "scaling": {"table": {"speeds": [%[2]v, %[2]v]}}}]}]}}`, 1+0.0371*float64(n), (1+0.0371*float64(n))/3), request); err != nil {
+			{"nodeType": "y", "factor": 3,
+				"scaling": {"table": {"speeds": [%[2]v, %[2]v]}}}]}]}}`, 1+0.0371*float64(n), (1+0.0371*float64(n))/3), request); err != nil {
 			t.Fatal(err)
 		}
 		m := newModel(t, request)
@@ -85,11 +92,13 @@ func TestEqualSpeeds(t *testing.T) {
 func TestEmptyPool(t *testing.T) {
 	t.Parallel()
 	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
-	if err := protojson.Unmarshal([]byte(`{"snapshot": {"totalNodes": 0, "jobs": [{"id": "a", "remainingEta": "3600s"}]}}`), request); err != nil {
+	err := protojson.Unmarshal([]byte(`{"snapshot": {"totalNodes": 0, "jobs": [{"id": "a", "remainingEta": "3600s"}]}}`), request)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := protojson.Unmarshal([]byte(`{"allocations": [{"jobId": "a", "change": "CHANGE_WAIT", "waitReason": "WAIT_REASON_NEVER_FITS"}],
-		"report": {"backend": "BACKEND_EXACT", "reason": "REASON_OPTIMAL", "limit": "LIMIT_NONE", "warnings": [{"code": "WARNING_CODE_EMPTY_POOL"}]}}`), response); err != nil {
+		"report": {"backend": "BACKEND_EXACT", "reason": "REASON_OPTIMAL", "limit": "LIMIT_NONE",
+		"warnings": [{"code": "WARNING_CODE_EMPTY_POOL"}]}}`), response); err != nil {
 		t.Fatal(err)
 	}
 	if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Confirmed {
@@ -102,7 +111,8 @@ func TestEmptyPool(t *testing.T) {
 func TestHugeValues(t *testing.T) {
 	t.Parallel()
 	request, response := new(elastallocv1.AllocateRequest), new(elastallocv1.AllocateResponse)
-	if err := protojson.Unmarshal([]byte(`{"options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_PREEMPTIVE", "totalTime": {"aging": "1s"}},
+	if err := protojson.Unmarshal([]byte(`{"options": {"objective": "OBJECTIVE_TOTAL_TIME",
+		"admission": "ADMISSION_PREEMPTIVE", "totalTime": {"aging": "1s"}},
 		"snapshot": {"nodeTypes": [{"id": "x", "nodes": 4, "speed": 1e-315}, {"id": "y", "nodes": 4}], "jobs": [{"id": "a",
 		"remainingEta": "0.000000001s", "weight": 1e12, "waitingTime": "9000000000s", "speeds": [{"nodeType": "x"}]}]}}`), request); err != nil {
 		t.Fatal(err)

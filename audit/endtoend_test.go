@@ -30,7 +30,9 @@ func readRequest(t *testing.T, file string) *elastallocv1.AllocateRequest {
 		t.Fatal(err)
 	}
 	request := &elastallocv1.AllocateRequest{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: strings.Contains(file, "shared")}).Unmarshal(bytes.ReplaceAll(text, []byte(`"rescale`), []byte(`"resize`)), request); err != nil {
+	text = bytes.ReplaceAll(text, []byte(`"rescale`), []byte(`"resize`))
+	err = protojson.UnmarshalOptions{DiscardUnknown: strings.Contains(file, "shared")}.Unmarshal(text, request)
+	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	if strings.Contains(file, "shared") { // The files next to the checkout have the names and defaults of an earlier version.
@@ -72,7 +74,9 @@ func (v verdicts) count(class string, verdict audit.Verdict) {
 // TestFiles audits the responses to requests in files.
 func TestFiles(t *testing.T) {
 	counts := make(verdicts)
-	for _, pattern := range []string{"../examples/*.json", "../../shared/instances/*_*.json", "../../shared/hard/*.json", "../../shared/proofs/*.json"} {
+	for _, pattern := range []string{
+		"../examples/*.json", "../../shared/instances/*_*.json", "../../shared/hard/*.json", "../../shared/proofs/*.json",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Logf("%s: no files", pattern)

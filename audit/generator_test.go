@@ -98,7 +98,9 @@ func (d generator) kept(j *elastallocv1.Job) *elastallocv1.Job {
 	if d.chance(2) {
 		return j
 	}
-	kept := &elastallocv1.Job{Id: j.GetId(), CurrentNodes: j.GetCurrentNodes(), CurrentNodeType: j.GetCurrentNodeType(), PieceNodes: j.PieceNodes, Keep: true}
+	kept := &elastallocv1.Job{
+		Id: j.GetId(), CurrentNodes: j.GetCurrentNodes(), CurrentNodeType: j.GetCurrentNodeType(), PieceNodes: j.PieceNodes, Keep: true,
+	}
 	if d.chance(2) {
 		kept.GroupId = j.GetGroupId()
 	}

@@ -49,7 +49,9 @@ func (s *snapshot) readSizeLimits(from *elastallocv1.Snapshot, r reader) {
 	r.require(len(limits) <= maxSizeLimits, "size_limits", "too long")
 	for i, f := range limits {
 		of := r.in(f, "size_limits["+strconv.Itoa(i)+"]")
-		l := sizeLimit{size: of.count("size", 0, 2), typeID: f.GetNodeType(), nodeType: s.typeIndex(f.GetNodeType()), nodes: of.count("nodes", 0, 0)}
+		l := sizeLimit{
+			size: of.count("size", 0, 2), typeID: f.GetNodeType(), nodeType: s.typeIndex(f.GetNodeType()), nodes: of.count("nodes", 0, 0),
+		}
 		if f.GetNodeType() == "" && !s.multipleTypes() {
 			l.nodeType = 0
 		}

@@ -26,25 +26,38 @@ func TestSizeLimitRules(t *testing.T) {
 	const types = `"nodeTypes": [{"id": "x", "nodes": 2}, {"id": "y", "nodes": 2}], `
 	limits := func(of ...string) string { return `"sizeLimits": [` + strings.Join(of, ", ") + `]` }
 	for name, test := range map[string]struct{ text, invalid string }{
-		"valid":                        {totalTime + `"snapshot": {` + limits(`{"size": 2}`, `{"size": 3, "nodes": 9}`) + `}`, ""},
-		"as many as there may be":      {totalTime + `"snapshot": {` + limits(many[1:]...) + `}`, ""},
-		"one too many":                 {totalTime + `"snapshot": {` + limits(many...) + `}`, "size_limits"},
-		"size 1":                       {totalTime + `"snapshot": {` + limits(`{"size": 1, "nodes": 2}`) + `}`, "size_limits[0].size"},
-		"no size":                      {totalTime + `"snapshot": {` + limits(`{"nodes": 2}`) + `}`, "size_limits[0].size"},
-		"negative nodes":               {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodes": -1}`) + `}`, "size_limits[0].nodes"},
-		"twice":                        {totalTime + `"snapshot": {` + limits(`{"size": 2}`, `{"size": 2, "nodes": 1}`) + `}`, "size_limits[1].size"},
-		"objective of progress":        {`"options": {"objective": "OBJECTIVE_PROGRESS"}, "snapshot": {` + limits(`{"size": 2}`) + `}`, "size_limits"},
-		"groups":                       {totalTime + `"snapshot": {"groups": [{"id": "g"}], ` + limits(`{"size": 2}`) + `}`, ""},
-		"each type":                    {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "x"}`, `{"size": 2, "nodeType": "y"}`) + `}`, ""},
-		"twice on a type":              {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "y"}`, `{"size": 2, "nodeType": "y"}`) + `}`, "size_limits[1].size"},
-		"no type of several":           {totalTime + `"snapshot": {` + types + limits(`{"size": 2}`) + `}`, "size_limits[0].node_type"},
-		"unknown type":                 {totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "z"}`) + `}`, "size_limits[0].node_type"},
-		"a type without node types":    {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodeType": "x"}`) + `}`, "size_limits[0].node_type"},
-		"no type of one":               {totalTime + `"snapshot": {"nodeTypes": [{"id": "x", "nodes": 2}], ` + limits(`{"size": 2}`) + `}`, ""},
-		"a piece":                      {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 1}]}`, ""},
-		"a piece of 0":                 {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 0}]}`, "jobs[0] is piece_nodes"},
-		"a negative piece":             {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": -1}]}`, "jobs[0] is piece_nodes"},
-		"a negative piece, job frozen": {`"options": {"badJobs": "BAD_JOBS_HOLD"}, "snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": -1}]}`, ""},
+		"valid":                   {totalTime + `"snapshot": {` + limits(`{"size": 2}`, `{"size": 3, "nodes": 9}`) + `}`, ""},
+		"as many as there may be": {totalTime + `"snapshot": {` + limits(many[1:]...) + `}`, ""},
+		"one too many":            {totalTime + `"snapshot": {` + limits(many...) + `}`, "size_limits"},
+		"size 1":                  {totalTime + `"snapshot": {` + limits(`{"size": 1, "nodes": 2}`) + `}`, "size_limits[0].size"},
+		"no size":                 {totalTime + `"snapshot": {` + limits(`{"nodes": 2}`) + `}`, "size_limits[0].size"},
+		"negative nodes":          {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodes": -1}`) + `}`, "size_limits[0].nodes"},
+		"twice": {
+			totalTime + `"snapshot": {` + limits(`{"size": 2}`, `{"size": 2, "nodes": 1}`) + `}`, "size_limits[1].size",
+		},
+		"objective of progress": {
+			`"options": {"objective": "OBJECTIVE_PROGRESS"}, "snapshot": {` + limits(`{"size": 2}`) + `}`, "size_limits",
+		},
+		"groups": {totalTime + `"snapshot": {"groups": [{"id": "g"}], ` + limits(`{"size": 2}`) + `}`, ""},
+		"each type": {
+			totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "x"}`, `{"size": 2, "nodeType": "y"}`) + `}`, "",
+		},
+		"twice on a type": {
+			totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "y"}`, `{"size": 2, "nodeType": "y"}`) + `}`,
+			"size_limits[1].size",
+		},
+		"no type of several": {totalTime + `"snapshot": {` + types + limits(`{"size": 2}`) + `}`, "size_limits[0].node_type"},
+		"unknown type": {
+			totalTime + `"snapshot": {` + types + limits(`{"size": 2, "nodeType": "z"}`) + `}`, "size_limits[0].node_type",
+		},
+		"a type without node types": {totalTime + `"snapshot": {` + limits(`{"size": 2, "nodeType": "x"}`) + `}`, "size_limits[0].node_type"},
+		"no type of one":            {totalTime + `"snapshot": {"nodeTypes": [{"id": "x", "nodes": 2}], ` + limits(`{"size": 2}`) + `}`, ""},
+		"a piece":                   {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 1}]}`, ""},
+		"a piece of 0":              {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": 0}]}`, "jobs[0] is piece_nodes"},
+		"a negative piece":          {`"snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": -1}]}`, "jobs[0] is piece_nodes"},
+		"a negative piece, job frozen": {
+			`"options": {"badJobs": "BAD_JOBS_HOLD"}, "snapshot": {"jobs": [{"id": "a", "remainingEta": "1s", "pieceNodes": -1}]}`, "",
+		},
 	} {
 		request := new(elastallocv1.AllocateRequest)
 		if err := protojson.Unmarshal([]byte("{"+test.text+"}"), request); err != nil {
@@ -65,34 +78,52 @@ func TestAdmissionWithSizeLimits(t *testing.T) {
 	}
 	const running = `"currentNodes": 4, "trainingTime": "1s", "minNodes": 4`
 	for name, test := range map[string]struct{ text, want string }{
-		"the queue stops at a job that does not fit a limit": {options("FIFO") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
-			{"id": "a", "remainingEta": "9s", "minNodes": 4}, {"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "+--"},
-		"a job that never fits a limit is skipped": {options("FIFO") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 3}], "jobs": [
+		"the queue stops at a job that does not fit a limit": {options("FIFO") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
+			{"id": "a", "remainingEta": "9s", "minNodes": 4},
+			{"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "+--"},
+		"a job that never fits a limit is skipped": {options("FIFO") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 3}], "jobs": [
 			{"id": "a", "remainingEta": "9s", "minNodes": 4}, {"id": "b", "remainingEta": "9s"}]}`, "-+"},
 		"small pieces do not count": {options("FIFO") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 3}], "jobs": [
 			{"id": "a", "remainingEta": "9s", "minNodes": 4, "pieceNodes": 2}, {"id": "b", "remainingEta": "9s"}]}`, "++"},
-		"running jobs that fit a limit keep running": {options("FIFO") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
-			{"id": "q", "remainingEta": "9s"}, {"id": "a", "remainingEta": "9s", ` + running + `}, {"id": "b", "remainingEta": "9s", ` + running + `},
+		"running jobs that fit a limit keep running": {options("FIFO") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
+			{"id": "q", "remainingEta": "9s"},
+			{"id": "a", "remainingEta": "9s", ` + running + `}, {"id": "b", "remainingEta": "9s", ` + running + `},
 			{"id": "c", "remainingEta": "9s", "currentNodes": 1}]}`, "-+-+"},
-		"queued jobs are optional if running jobs fit the limits": {options("OPTIMIZED") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 8}], "jobs": [
-			{"id": "q", "remainingEta": "9s", "minNodes": 4}, {"id": "a", "remainingEta": "9s", ` + running + `}, {"id": "b", "remainingEta": "9s", ` + running + `}]}`, "o++"},
-		"queued jobs wait if a running job does not fit a limit": {options("OPTIMIZED") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
-			{"id": "q", "remainingEta": "9s"}, {"id": "a", "remainingEta": "9s", ` + running + `}, {"id": "b", "remainingEta": "9s", ` + running + `}]}`, "-+-"},
-		"new jobs start up to the first that does not fit a limit": {options("START_FIRST") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 9}], "jobs": [
-			{"id": "a", "remainingEta": "9s", "minNodes": 4}, {"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s", "minNodes": 4},
+		"queued jobs are optional if running jobs fit the limits": {options("OPTIMIZED") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 8}], "jobs": [
+			{"id": "q", "remainingEta": "9s", "minNodes": 4},
+			{"id": "a", "remainingEta": "9s", ` + running + `}, {"id": "b", "remainingEta": "9s", ` + running + `}]}`, "o++"},
+		"queued jobs wait if a running job does not fit a limit": {options("OPTIMIZED") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
+			{"id": "q", "remainingEta": "9s"},
+			{"id": "a", "remainingEta": "9s", ` + running + `}, {"id": "b", "remainingEta": "9s", ` + running + `}]}`, "-+-"},
+		"new jobs start up to the first that does not fit a limit": {options("START_FIRST") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 9}], "jobs": [
+			{"id": "a", "remainingEta": "9s", "minNodes": 4}, {"id": "b", "remainingEta": "9s", "minNodes": 4},
+			{"id": "c", "remainingEta": "9s", "minNodes": 4},
 			{"id": "d", "remainingEta": "9s"}]}`, "++oo"},
-		"a loading job keeps its smallest size if the limit has room": {options("START_FIRST") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
+		"a loading job keeps its smallest size if the limit has room": {options("START_FIRST") +
+			`"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
 			{"id": "a", "remainingEta": "9s", "currentNodes": 4, "minNodes": 4}, {"id": "b", "remainingEta": "9s", "currentNodes": 4, "minNodes": 4},
 			{"id": "c", "remainingEta": "9s", "currentNodes": 1}]}`, "+o+"},
-		"a new job does not displace a shorter job from a limit": {options("START_FIRST") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
-			{"id": "a", "remainingEta": "99s", ` + running + `}, {"id": "b", "remainingEta": "999s", "minNodes": 4}, {"id": "c", "remainingEta": "9s", "minNodes": 4}]}`, "oo+"},
+		"a new job does not displace a shorter job from a limit": {options("START_FIRST") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
+			{"id": "a", "remainingEta": "99s",
+				` + running + `}, {"id": "b", "remainingEta": "999s", "minNodes": 4}, {"id": "c", "remainingEta": "9s", "minNodes": 4}]}`, "oo+"},
 		"a frozen job occupies the limit": {options("FIFO") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
 			{"id": "a", "currentNodes": 4}, {"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "--+"},
-		"a frozen job in small pieces does not": {options("FIFO") + `"snapshot": {"totalNodes": 16, "sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
-			{"id": "a", "currentNodes": 4, "pieceNodes": 1}, {"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "-++"},
-		"a job starts on the type whose limit has room": {options("FIFO") + `"snapshot": {"nodeTypes": [{"id": "x", "nodes": 9}, {"id": "y", "nodes": 8}],
+		"a frozen job in small pieces does not": {options("FIFO") + `"snapshot": {"totalNodes": 16,
+			"sizeLimits": [{"size": 4, "nodes": 7}], "jobs": [
+			{"id": "a", "currentNodes": 4, "pieceNodes": 1},
+			{"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "-++"},
+		"a job starts on the type whose limit has room": {options("FIFO") + `"snapshot": {"nodeTypes": [{"id": "x", "nodes": 9},
+			{"id": "y", "nodes": 8}],
 			"sizeLimits": [{"size": 4, "nodes": 3, "nodeType": "x"}, {"size": 2, "nodes": 5, "nodeType": "y"}], "jobs": [
-			{"id": "a", "remainingEta": "9s", "minNodes": 4}, {"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "+--"},
+			{"id": "a", "remainingEta": "9s", "minNodes": 4},
+			{"id": "b", "remainingEta": "9s", "minNodes": 4}, {"id": "c", "remainingEta": "9s"}]}`, "+--"},
 	} {
 		classes, err := parse(t, "{"+test.text+"}").admit()
 		got := ""
@@ -116,17 +147,20 @@ func TestLimitRows(t *testing.T) {
 		capacity []int
 		rows     []int
 	}{
-		"none":                     {``, []int{9}, []int{}},
-		"one":                      {`{"size": 3, "nodes": 8}`, []int{9, 8}, []int{1}},
-		"out of reach":             {`{"size": 9, "nodes": 0}`, []int{9}, []int{-1}},
-		"large enough":             {`{"size": 4, "nodes": 8}`, []int{9}, []int{-1}},
-		"implied by the pool":      {`{"size": 2, "nodes": 9}`, []int{9}, []int{0}},
-		"implied by another":       {`{"size": 4, "nodes": 7}, {"size": 3, "nodes": 7}`, []int{9, 7}, []int{1, 1}},
-		"in the order of size":     {`{"size": 4, "nodes": 6}, {"size": 3, "nodes": 7}, {"size": 2, "nodes": 8}`, []int{9, 8, 7, 6}, []int{3, 2, 1}},
+		"none":                {``, []int{9}, []int{}},
+		"one":                 {`{"size": 3, "nodes": 8}`, []int{9, 8}, []int{1}},
+		"out of reach":        {`{"size": 9, "nodes": 0}`, []int{9}, []int{-1}},
+		"large enough":        {`{"size": 4, "nodes": 8}`, []int{9}, []int{-1}},
+		"implied by the pool": {`{"size": 2, "nodes": 9}`, []int{9}, []int{0}},
+		"implied by another":  {`{"size": 4, "nodes": 7}, {"size": 3, "nodes": 7}`, []int{9, 7}, []int{1, 1}},
+		"in the order of size": {
+			`{"size": 4, "nodes": 6}, {"size": 3, "nodes": 7}, {"size": 2, "nodes": 8}`, []int{9, 8, 7, 6}, []int{3, 2, 1},
+		},
 		"of the same jobs":         {`{"size": 4, "nodes": 6}, {"size": 5, "nodes": 7}, {"size": 6, "nodes": 5}`, []int{9, 5}, []int{1, 1, 1}},
 		"of the same jobs, larger": {`{"size": 2, "nodes": 8}, {"size": 5, "nodes": 7}, {"size": 6, "nodes": 7}`, []int{9, 8, 7}, []int{1, 2, 2}},
 	} {
-		s := parse(t, `{"options": {"admission": "ADMISSION_PREEMPTIVE", "objective": "OBJECTIVE_TOTAL_TIME"}, "snapshot": {"totalNodes": 9, "sizeLimits": [`+test.limits+`], `+jobs+`}}`)
+		s := parse(t, `{"options": {"admission": "ADMISSION_PREEMPTIVE", "objective": "OBJECTIVE_TOTAL_TIME"},
+			"snapshot": {"totalNodes": 9, "sizeLimits": [`+test.limits+`], `+jobs+`}}`)
 		m, err := newModel(s, 10, nil, newBudget(t.Context(), Options{}))
 		if err != nil || !slices.Equal(m.capacity, test.capacity) || !slices.Equal(m.limitRows, test.rows) {
 			t.Errorf("%s: capacity %v, rows %v, %v; want %v and %v", name, m.capacity, m.limitRows, err, test.capacity, test.rows)

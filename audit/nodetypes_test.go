@@ -47,9 +47,12 @@ func TestNodeTypes(t *testing.T) {
 		request := new(elastallocv1.AllocateRequest)
 		if err := protojson.Unmarshal([]byte(`{
 			"snapshot": {"nodeTypes": [{"id": "fast", "nodes": 2}, {"id": "slow", "nodes": 4}], "jobs": [
-				{"id": "bert", "remainingEta": "14400s", "restartTime": "0s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 4}, {"nodeType": "slow"}]},
-				{"id": "resnet", "remainingEta": "14400s", "restartTime": "0s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 1.5}, {"nodeType": "slow"}]},
-				{"id": "short", "remainingEta": "1800s", "restartTime": "0s", "maxNodes": 4, "speeds": [{"nodeType": "fast", "factor": 2}, {"nodeType": "slow"}]}]},
+				{"id": "bert", "remainingEta": "14400s", "restartTime": "0s", "maxNodes": 4,
+					"speeds": [{"nodeType": "fast", "factor": 4}, {"nodeType": "slow"}]},
+				{"id": "resnet", "remainingEta": "14400s", "restartTime": "0s", "maxNodes": 4,
+					"speeds": [{"nodeType": "fast", "factor": 1.5}, {"nodeType": "slow"}]},
+				{"id": "short", "remainingEta": "1800s", "restartTime": "0s", "maxNodes": 4,
+					"speeds": [{"nodeType": "fast", "factor": 2}, {"nodeType": "slow"}]}]},
 			"options": {"objective": "OBJECTIVE_TOTAL_TIME", "totalTime": {"sharePrice": 0}}}`), request); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +89,8 @@ func TestNodeTypes(t *testing.T) {
 		m.rebase(test.plan)
 		after, _ := m.objective(other)
 		if own, _ := m.objective(test.plan); own > underflow || math.Abs(before-test.objective-after) > 1e-6 {
-			t.Errorf("%s: compared with %v, its value is %v, and that of %v is %v; want %v", name, test.plan, own, other, after, before-test.objective)
+			t.Errorf("%s: compared with %v, its value is %v, and that of %v is %v; want %v",
+				name, test.plan, own, other, after, before-test.objective)
 		}
 	}
 }
@@ -103,7 +107,8 @@ func TestMaxNodes(t *testing.T) {
 	request := new(elastallocv1.AllocateRequest)
 	if err := protojson.Unmarshal([]byte(`{
 		"snapshot": {"nodeTypes": [{"id": "fast", "nodes": 2}, {"id": "slow", "nodes": 64}], "jobs": [
-			{"id": "a", "remainingEta": "1s", "allowedNodes": [1, 2], "speeds": [{"nodeType": "fast"}, {"nodeType": "slow", "allowedNodes": [2, 24]}]},
+			{"id": "a", "remainingEta": "1s", "allowedNodes": [1, 2],
+				"speeds": [{"nodeType": "fast"}, {"nodeType": "slow", "allowedNodes": [2, 24]}]},
 			{"id": "b", "remainingEta": "1s", "speeds": [{"nodeType": "fast"}, {"nodeType": "slow", "allowedNodes": [8]}]}]},
 		"options": {"objective": "OBJECTIVE_TOTAL_TIME"}}`), request); err != nil {
 		t.Fatal(err)
@@ -124,7 +129,8 @@ func TestMaxNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := problem.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults()); !slices.Equal(p.Jobs[0].Options, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
+	p := problem.NewProblemFor(decided.Snapshot.WithDefaults(), decided.Options.WithDefaults())
+	if !slices.Equal(p.Jobs[0].Options, []solver.Option{{Nodes: 1}, {Nodes: 2}, {Type: 1, Nodes: 2}, {Type: 1, Nodes: 24}}) {
 		t.Errorf("job a has the options %v", p.Jobs[0].Options)
 	}
 }

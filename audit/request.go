@@ -310,7 +310,8 @@ func (s *snapshot) readOptions(o *elastallocv1.AllocateOptions, r reader) {
 	s.totalTime, s.steps, s.step = t, 1, t.payback
 	s.admission = cmp.Or(s.admission, elastallocv1.Admission_ADMISSION_START_FIRST)
 	buildsMILP := o.GetBackend() == elastallocv1.Backend_BACKEND_CBC || o.GetBackend() == elastallocv1.Backend_BACKEND_HIGHS
-	r.require(!buildsMILP || o.GetFormulation() != elastallocv1.Formulation_FORMULATION_PAPER, "formulation", "valid for OBJECTIVE_PROGRESS only")
+	r.require(!buildsMILP || o.GetFormulation() != elastallocv1.Formulation_FORMULATION_PAPER,
+		"formulation", "valid for OBJECTIVE_PROGRESS only")
 }
 
 // readTypes reads the node types. total_nodes must be unset or the sum of their nodes. Without node
@@ -359,7 +360,8 @@ func (s *snapshot) readGroups(from []*elastallocv1.Group, r reader) map[string]i
 		}
 	}
 	for i := range s.groups {
-		r.require(len(slices.Collect(s.withAncestors(i))) <= maxGroupDepth, fmt.Sprintf("groups[%d].parent_id", i), "too deep, or part of a cycle")
+		r.require(len(slices.Collect(s.withAncestors(i))) <= maxGroupDepth,
+			fmt.Sprintf("groups[%d].parent_id", i), "too deep, or part of a cycle")
 	}
 	return ids
 }
@@ -386,7 +388,8 @@ func (s *snapshot) readJob(from *elastallocv1.Job, ids map[string]int, r reader)
 	j := s.readDecided(from, ids, reader{r.message, r.path, new(error)})
 	r.count("current_nodes", 0, 0)
 	r.count("piece_nodes", unlimited, 1)
-	r.require(from.GetGroupId() == "" || len(s.groups) == 0 || j.group >= 0 && !s.groups[j.group].hasChildren, "group_id", "not the id of a group without children")
+	r.require(from.GetGroupId() == "" || len(s.groups) == 0 || j.group >= 0 && !s.groups[j.group].hasChildren,
+		"group_id", "not the id of a group without children")
 	known := j.nodeType >= 0 || j.currentNodes == 0 && from.GetCurrentNodeType() == ""
 	r.require(known, "current_node_type", from.GetCurrentNodeType())
 	j.frozen = true

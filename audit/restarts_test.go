@@ -73,7 +73,8 @@ func TestUsedRestartBudgets(t *testing.T) {
 		for change, plan := range plans {
 			response := other.respond(plan, optimum, solver.ReasonFeasible, nil)
 			got := audit.Check(t.Context(), request, response, audit.Options{})
-			if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "none of its sizes") && !strings.Contains(got.Reason, "must have nodes of one type") {
+			if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "none of its sizes") &&
+				!strings.Contains(got.Reason, "must have nodes of one type") {
 				t.Errorf("seed %d: a job %s: %v\n%s", seed, change, got, protojson.Format(request))
 			}
 			if got := audit.Check(t.Context(), other.request, response, audit.Options{}); got.Verdict != audit.Confirmed {

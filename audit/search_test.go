@@ -243,7 +243,9 @@ func TestSearch(t *testing.T) {
 		best := m.best(func([][]int) int64 { return 0 })
 		report := &elastallocv1.SolveReport{Certificate: new(elastallocv1.Certificate)}
 		for range m.limits {
-			report.SizeLimits = append(report.SizeLimits, &elastallocv1.SizeLimitReport{Price: math.Ldexp(float64(best)/20*r.Float64(), -m.valueExp)})
+			report.SizeLimits = append(report.SizeLimits, &elastallocv1.SizeLimitReport{
+				Price: math.Ldexp(float64(best)/20*r.Float64(), -m.valueExp),
+			})
 		}
 		if len(m.rowLimits) > 0 {
 			limited++
@@ -307,7 +309,8 @@ func TestSearch(t *testing.T) {
 			t.Fatalf("seed %d: no plan reaches the optimum", seed)
 		}
 	}
-	if t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", decided, cut, rounded, limited); min(decided, cut, 2*rounded, 2*limited) < seeds/6 {
+	t.Logf("%d complete, %d cut off, %d rounded, %d with size limits", decided, cut, rounded, limited)
+	if min(decided, cut, 2*rounded, 2*limited) < seeds/6 {
 		t.Error("too few cases of one kind")
 	}
 }
@@ -324,7 +327,9 @@ func TestManyMembers(t *testing.T) {
 				Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Duration(300+300*r.Float64()) * time.Second), AllowedNodes: []int32{1, 2, 4},
 			})
 		}
-		s, err := parseRequest(&elastallocv1.AllocateRequest{Snapshot: snapshot, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}})
+		s, err := parseRequest(&elastallocv1.AllocateRequest{
+			Snapshot: snapshot, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -440,7 +445,10 @@ func TestRounding(t *testing.T) {
 func TestRebase(t *testing.T) {
 	t.Parallel()
 	r := &sizeValues{fraction: []float64{0, 0}, value: []float64{1, 3}, magnitude: []float64{2, 5}}
-	m := &model{snapshot: &snapshot{nodes: []int{1}}, members: []member{{job: &job{group: -1}, canWait: true, sizes: []int{0, 1}, rows: []*sizeValues{r}}}}
+	m := &model{
+		snapshot: &snapshot{nodes: []int{1}},
+		members:  []member{{job: &job{group: -1}, canWait: true, sizes: []int{0, 1}, rows: []*sizeValues{r}}},
+	}
 	if m.rebase([][]int{{1}}); !slices.Equal(r.value, []float64{-2, 0}) || !slices.Equal(r.magnitude, []float64{7, 0}) {
 		t.Errorf("the values of sizes are %v with the magnitudes %v", r.value, r.magnitude)
 	}
@@ -462,7 +470,9 @@ func TestUsable(t *testing.T) {
 // TestCheckRange checks which numbers abort the search, and that a large sum of them saturates.
 func TestCheckRange(t *testing.T) {
 	t.Parallel()
-	for v, want := range map[int64]bool{infeasible: true, infeasible / 4: false, infeasible/4 + 1: true, -infeasible/4 - 1: true, -infeasible / 4: false, 2 * infeasible: false} {
+	for v, want := range map[int64]bool{
+		infeasible: true, infeasible / 4: false, infeasible/4 + 1: true, -infeasible/4 - 1: true, -infeasible / 4: false, 2 * infeasible: false,
+	} {
 		func() {
 			defer func() {
 				if stops := recover() != nil; stops == want {

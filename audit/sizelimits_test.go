@@ -170,13 +170,15 @@ func TestSizeLimits(t *testing.T) {
 		}
 		if response, _ := answer(best, optimum, solver.ReasonOptimal); len(s.GetSizeLimits()) > 0 {
 			response.Report.SizeLimits[d.IntN(len(s.GetSizeLimits()))].Used++
-			if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "limit of size") {
+			got := audit.Check(t.Context(), request, response, audit.Options{})
+			if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "limit of size") {
 				t.Errorf("seed %d: %v with a wrong number of used nodes", seed, got)
 			}
 		}
 		compared++
 	}
-	if t.Logf("%d requests, %d with a better plan without limits, %d open", compared, binding, open); min(compared, 4*binding) < 100 || open*100 > compared {
+	t.Logf("%d requests, %d with a better plan without limits, %d open", compared, binding, open)
+	if min(compared, 4*binding) < 100 || open*100 > compared {
 		t.Error("too few, or too many open")
 	}
 }
@@ -211,10 +213,15 @@ func TestSizeLimitExamples(t *testing.T) {
 		"3, 3, 3, 3 on two machines of 8":    {16, []*elastallocv1.SizeLimit{limit(3, 12)}, []int32{3, 3, 3, 3}, audit.Confirmed},
 		"5, 5, 5 on two machines of 8":       {16, []*elastallocv1.SizeLimit{limit(5, 10)}, []int32{5, 5, 5}, audit.Refuted},
 		"16, 16, 4 on two blocks of 18":      {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 4}, audit.Refuted},
-		"16, 16, 2, 2 on two blocks of 18":   {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 2, 2}, audit.Confirmed},
-		"16, 4, 4, 4, 4 on two blocks of 18": {36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 4, 4, 4, 4}, audit.Confirmed},
-		"6, 6, 4 do not divide each other":   {16, []*elastallocv1.SizeLimit{limit(4, 16), limit(6, 12)}, []int32{6, 6, 4}, audit.Confirmed}, // The limits are necessary only.
-		"a limit without nodes":              {16, []*elastallocv1.SizeLimit{limit(2, 0)}, []int32{1, 2}, audit.Refuted},
+		"16, 16, 2, 2 on two blocks of 18": {
+			36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 16, 2, 2}, audit.Confirmed,
+		},
+		"16, 4, 4, 4, 4 on two blocks of 18": {
+			36, []*elastallocv1.SizeLimit{limit(4, 32), limit(16, 32)}, []int32{16, 4, 4, 4, 4}, audit.Confirmed,
+		},
+		// The limits are necessary only.
+		"6, 6, 4 do not divide each other": {16, []*elastallocv1.SizeLimit{limit(4, 16), limit(6, 12)}, []int32{6, 6, 4}, audit.Confirmed},
+		"a limit without nodes":            {16, []*elastallocv1.SizeLimit{limit(2, 0)}, []int32{1, 2}, audit.Refuted},
 	} {
 		request := rigid(test.nodes, test.limits, test.sizes...)
 		unlimited := proto.CloneOf(request)
@@ -232,7 +239,8 @@ func TestSizeLimitExamples(t *testing.T) {
 		})
 		response := m.respond(all, m.Objective(all), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
-		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != test.all || got.Verdict == audit.Refuted && !strings.Contains(got.Reason, "the size limit is") {
+		got := audit.Check(t.Context(), request, response, audit.Options{})
+		if got.Verdict != test.all || got.Verdict == audit.Refuted && !strings.Contains(got.Reason, "the size limit is") {
 			t.Errorf("%s: all jobs have nodes: %v", name, got)
 		}
 		response = m.respond(best, optimum, solver.ReasonOptimal, nil)
@@ -244,7 +252,8 @@ func TestSizeLimitExamples(t *testing.T) {
 		none := problem.NewPlan(len(m.Jobs), 1)
 		response = m.respond(none, m.Objective(none), solver.ReasonOptimal, nil)
 		m.limit(request, response, 0)
-		if got := audit.Check(t.Context(), request, response, audit.Options{}); got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "a plan is worth") {
+		got = audit.Check(t.Context(), request, response, audit.Options{})
+		if got.Verdict != audit.Refuted || !strings.Contains(got.Reason, "a plan is worth") {
 			t.Errorf("%s: no job has nodes: %v", name, got)
 		}
 		for name, change := range map[string]func(of *elastallocv1.SizeLimitReport){
@@ -328,7 +337,8 @@ func TestSizeLimitDecisions(t *testing.T) {
 	for seed := range uint64(rounds) {
 		d := newGenerator(seed)
 		var request *elastallocv1.AllocateRequest
-		for request == nil || request.GetSnapshot().GetGroups() != nil || request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
+		for request == nil || request.GetSnapshot().GetGroups() != nil ||
+			request.GetOptions().GetObjective() != elastallocv1.Objective_OBJECTIVE_TOTAL_TIME {
 			request = d.request(2+d.IntN(60), 1, 1+d.IntN(20), 1+d.IntN(5))
 		}
 		s := request.GetSnapshot()

@@ -77,7 +77,9 @@ func TestShapes(t *testing.T) {
 		for n := range types {
 			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: 1})
 		}
-		return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}}
+		return &elastallocv1.AllocateRequest{
+			Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
+		}
 	}
 	tree := func(parents ...string) *elastallocv1.AllocateRequest {
 		r := request(len(parents), 0)
@@ -139,7 +141,9 @@ func values(field protoreflect.FieldDescriptor) (values []protoreflect.Value) {
 			values = append(values, protoreflect.ValueOfInt64(v))
 		}
 	case protoreflect.DoubleKind:
-		for _, v := range []float64{-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 10, 10.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN()} {
+		for _, v := range []float64{
+			-1, -1e-300, 0, 1e-300, 0.5, 1, 5, 5.1, 10, 10.1, 1e6, 1.1e6, 1e9, 1.1e9, 1e12, 1.1e12, math.Inf(1), math.NaN(),
+		} {
 			values = append(values, protoreflect.ValueOfFloat64(v))
 		}
 	case protoreflect.BoolKind:

@@ -252,7 +252,9 @@ func TestBusyServerIsRetried(t *testing.T) {
 		"not if the pushback is negative": {func(ctx context.Context, _ int64) error { return busy(ctx, "-1") }, codes.ResourceExhausted, 1},
 		"without a pushback":              {func(ctx context.Context, _ int64) error { return busy(ctx, "") }, codes.ResourceExhausted, 2},
 		"not for a bug":                   {func(context.Context, int64) error { return status.Error(codes.Internal, "bug") }, codes.Internal, 1},
-		"not for a bad request":           {func(context.Context, int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1},
+		"not for a bad request": {
+			func(context.Context, int64) error { return status.Error(codes.InvalidArgument, "bad") }, codes.InvalidArgument, 1,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -411,7 +413,9 @@ func TestDeadline(t *testing.T) {
 	}{
 		"default": {&elastallocv1.AllocateRequest{}, 0, nil, 0, client.DefaultTimeout},
 		// An attempt has half of the time, or half of the time beyond the budget.
-		"option":                      {&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute},
+		"option": {
+			&elastallocv1.AllocateRequest{}, 0, []client.Option{client.WithTimeout(time.Hour)}, 25 * time.Minute, 30 * time.Minute,
+		},
 		"on top of budget":            {budget(durationpb.New(time.Hour)), 0, nil, 50 * time.Minute, time.Hour + client.DefaultTimeout},
 		"overlong budget":             {budget(&durationpb.Duration{Seconds: 1e11}), 0, nil, time.Hour, math.MaxInt64},
 		"negative budget":             {budget(durationpb.New(-time.Hour)), 0, nil, 0, client.DefaultTimeout},
@@ -554,7 +558,9 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: error is %v; want %q", name, err, test.want)
 		}
 	}
-	for _, target := range []string{"localhost:50051", "[::1]:50051", "a:1, b:1", "dns:///a:1", "dns:a:1", "unix:///run/elastalloc.sock", "unix:relative"} {
+	for _, target := range []string{
+		"localhost:50051", "[::1]:50051", "a:1, b:1", "dns:///a:1", "dns:a:1", "unix:///run/elastalloc.sock", "unix:relative",
+	} {
 		newClient(t, target)
 		newClient(t, " "+target+"\r\n")
 	}

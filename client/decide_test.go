@@ -25,7 +25,8 @@ func TestHoldBadJobs(t *testing.T) {
 		{&elastallocv1.AllocateOptions{}, &elastallocv1.AllocateOptions{BadJobs: hold}},
 		{&elastallocv1.AllocateOptions{TimeBudget: budget}, &elastallocv1.AllocateOptions{BadJobs: hold, TimeBudget: budget}},
 		{&elastallocv1.AllocateOptions{Objective: progress}, &elastallocv1.AllocateOptions{Objective: progress, BadJobs: hold}},
-		{&elastallocv1.AllocateOptions{Admission: optimized, BadJobs: refuse}, &elastallocv1.AllocateOptions{Admission: optimized, BadJobs: refuse}},
+		{&elastallocv1.AllocateOptions{Admission: optimized, BadJobs: refuse},
+			&elastallocv1.AllocateOptions{Admission: optimized, BadJobs: refuse}},
 	} {
 		before := proto.Clone(test.options)
 		if diff := cmp.Diff(test.want, holdBadJobs(test.options), protocmp.Transform()); diff != "" {

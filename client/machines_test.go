@@ -255,7 +255,8 @@ func (c *gpuCluster) reconcile() {
 	}
 	if c.recording {
 		c.record(planCall{
-			Machines: goldenMachines(nodes, c.sizes, jobs), Observe: marshal(s), Failed: failed, Overdue: overdue, Due: c.due, Warnings: messages(warnings),
+			Machines: goldenMachines(nodes, c.sizes, jobs), Observe: marshal(s),
+			Failed: failed, Overdue: overdue, Due: c.due, Warnings: messages(warnings),
 		}, sent, steps)
 	}
 }

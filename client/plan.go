@@ -153,7 +153,8 @@ type PoolError struct {
 // Error returns the numbers and states how the refusal ends.
 func (e *PoolError) Error() string {
 	if e.Persists == 0 {
-		return fmt.Sprintf("the pool has 0 nodes, but jobs occupy %d; total_nodes or node_types must be the usable nodes. Jobs keep their nodes.", e.InUse)
+		return fmt.Sprintf("the pool has 0 nodes, but jobs occupy %d; total_nodes "+
+			"or node_types must be the usable nodes. Jobs keep their nodes.", e.InUse)
 	}
 	return fmt.Sprintf("the pool has %d nodes, but jobs occupied %d at the last decision; it may lose at most %.3g%% of them. "+
 		"Jobs keep their nodes until nodes return or this has lasted %.0f s.", e.Nodes, e.InUse, 100*e.MaxShrink, e.Persists.Seconds())
@@ -203,7 +204,8 @@ func (p *Plan) warnOverdue(now time.Time) (warnings []*elastallocv1.Warning) {
 		if overdue && !j.warned {
 			warnings = append(warnings, &elastallocv1.Warning{JobId: j.ID, Message: fmt.Sprintf(
 				"job %s: its step to %d nodes has not completed within %.0f s, and its nodes stay reserved; send SIGTERM to its "+
-					"processes, SIGKILL after a grace period, and report the step as failed", j.ID, j.Size, cmp.Or(p.Patience, DefaultPatience).Seconds())})
+					"processes, SIGKILL after a grace period, and report the step as failed",
+				j.ID, j.Size, cmp.Or(p.Patience, DefaultPatience).Seconds())})
 		}
 		j.warned = overdue
 	}
@@ -520,7 +522,8 @@ func (j PlanJob) reserved() int32 { return max(j.Occupied, j.Size) }
 // pin makes the size and node type of a running job its only legal ones, if its speeds allow it.
 func pin(job *elastallocv1.Job) {
 	nodes, nodeType := job.GetCurrentNodes(), job.GetCurrentNodeType()
-	if slices.ContainsFunc(job.GetSpeeds(), func(t *elastallocv1.TypeSpeed) bool { return t.GetScaling() != nil || len(t.GetAllowedNodes()) > 0 }) {
+	if slices.ContainsFunc(job.GetSpeeds(),
+		func(t *elastallocv1.TypeSpeed) bool { return t.GetScaling() != nil || len(t.GetAllowedNodes()) > 0 }) {
 		return
 	}
 	if table := job.GetScaling().GetTable(); table == nil {

@@ -125,7 +125,9 @@ type planCall struct {
 
 func newFakeCluster(seed uint64, fail func(string, ...any)) *fakeCluster {
 	intN := rand.New(rand.NewPCG(seed, 0)).IntN
-	c := &fakeCluster{intN: intN, fail: fail, now: time.Unix(1e9, 0), typed: intN(3) == 0, plan: client.Plan{Patience: patience, Backoff: backoff}}
+	c := &fakeCluster{
+		intN: intN, fail: fail, now: time.Unix(1e9, 0), typed: intN(3) == 0, plan: client.Plan{Patience: patience, Backoff: backoff},
+	}
 	if intN(2) == 0 {
 		c.plan.Cadence = 4 * interval
 	}
@@ -312,7 +314,9 @@ func (c *fakeCluster) decide(s *elastallocv1.Snapshot) *elastallocv1.AllocateRes
 	response := &elastallocv1.AllocateResponse{}
 	for _, j := range s.GetJobs() {
 		if j.GetKeep() {
-			response.Allocations = append(response.Allocations, &elastallocv1.Allocation{JobId: j.GetId(), Nodes: j.GetCurrentNodes(), NodeType: j.GetCurrentNodeType()})
+			response.Allocations = append(response.Allocations, &elastallocv1.Allocation{
+				JobId: j.GetId(), Nodes: j.GetCurrentNodes(), NodeType: j.GetCurrentNodeType(),
+			})
 			continue
 		}
 		a := &elastallocv1.Allocation{JobId: j.GetId(), NodeType: types[c.intN(len(types))]}
@@ -741,7 +745,8 @@ func TestPlanRules(t *testing.T) {
 			current.Jobs[1].AllowedNodes = []int32{1, 2, 4}
 			sent := sends(&q, seconds, current).GetJobs()
 			pinned := sent[0].GetMinNodes() == 6 && sent[0].GetMaxNodes() == 6
-			if sent[0].GetCurrentNodes() != 6 || pinned != (want == "pinned") || sent[0].GetKeep() != (want == "kept") || len(sent[1].GetAllowedNodes()) != 3 {
+			if sent[0].GetCurrentNodes() != 6 || pinned != (want == "pinned") ||
+				sent[0].GetKeep() != (want == "kept") || len(sent[1].GetAllowedNodes()) != 3 {
 				t.Errorf("after %d s the request is %v; want the first job %q", seconds, sent, want)
 			}
 		}
@@ -752,7 +757,9 @@ func TestPlanRules(t *testing.T) {
 	t.Run("back-off", func(t *testing.T) {
 		p := client.Plan{Backoff: 10 * time.Second}
 		s := snapshot(8, 4, 2)
-		s.Groups = []*elastallocv1.Group{{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1}}
+		s.Groups = []*elastallocv1.Group{
+			{Id: "all", Limit: proto.Int32(6)}, {Id: "team", ParentId: "all", Quota: 3}, {Id: "other", ParentId: "all", Quota: 1},
+		}
 		s.Jobs[0].GroupId, s.Jobs[1].GroupId = "team", "other"
 		for failures, wait := range []int{10, 20, 40} {
 			offset := 100 * failures
@@ -761,7 +768,8 @@ func TestPlanRules(t *testing.T) {
 			next(&p, offset, "a6")
 			p.Failed(at(offset), "a")
 			p.Failed(at(offset), "a") // The second report of a failure has no effect.
-			if sent := sends(&p, offset+wait-1, s); !sent.GetJobs()[0].GetKeep() || sent.GetJobs()[0].GetCurrentNodes() != 4 || sent.GetJobs()[1].GetKeep() ||
+			if sent := sends(&p, offset+wait-1, s); !sent.GetJobs()[0].GetKeep() ||
+				sent.GetJobs()[0].GetCurrentNodes() != 4 || sent.GetJobs()[1].GetKeep() ||
 				!proto.Equal(sent.GetGroups()[0], s.GetGroups()[0]) || sent.GetTotalNodes() != 8 {
 				t.Errorf("after %d failures the request is %v; want that a keeps its nodes", failures+1, sent)
 			}
@@ -779,7 +787,8 @@ func TestPlanRules(t *testing.T) {
 				requests++
 				return decision(nodes...), nil
 			})
-			if want == "" && (err != nil || requests == before) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || requests > before || len(steps) > 0) {
+			if want == "" && (err != nil || requests == before) || want != "" &&
+				(err == nil || !strings.Contains(err.Error(), want) || requests > before || len(steps) > 0) {
 				t.Errorf("at %d s: steps %v, error %v, requests a decision: %t; want the error %q", seconds, steps, err, requests > before, want)
 			}
 		}
@@ -863,7 +872,8 @@ func TestPlanRules(t *testing.T) {
 		response.Report = &elastallocv1.SolveReport{Warnings: []*elastallocv1.Warning{{Message: "a warning"}}}
 		for n, want := range []int{1, 0} { // The second call requests no decision.
 			seconds := 10 * n
-			_, warnings, err := p.Reconcile(at(seconds), snapshot(8, 4), func(*elastallocv1.Snapshot) (client.Decision, error) { return response, nil })
+			_, warnings, err := p.Reconcile(at(seconds), snapshot(8, 4),
+				func(*elastallocv1.Snapshot) (client.Decision, error) { return response, nil })
 			if err != nil || len(warnings) != want {
 				t.Errorf("at %d s warnings %v, %v; want %d", seconds, warnings, err, want)
 			}
@@ -902,17 +912,20 @@ func TestPlanRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3}}}}
-		a, b := &elastallocv1.TypeSpeed{NodeType: "a", Factor: proto.Float64(2)}, &elastallocv1.TypeSpeed{NodeType: "b", AllowedNodes: []int32{2, 8}}
+		a, b := &elastallocv1.TypeSpeed{NodeType: "a", Factor: proto.Float64(2)},
+			&elastallocv1.TypeSpeed{NodeType: "b", AllowedNodes: []int32{2, 8}}
 		for name, c := range map[string]struct {
 			job    *elastallocv1.Job
 			typed  bool
 			pinned bool
 		}{
-			"plain":                        {&elastallocv1.Job{}, false, true},
-			"sizes":                        {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}}, false, true},
-			"a table of all sizes":         {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, false, true},
-			"a table of powers of two":     {&elastallocv1.Job{MaxNodes: proto.Int32(4), Scaling: table}, false, false},
-			"a table of sizes in range":    {&elastallocv1.Job{MaxNodes: proto.Int32(4), AllowedNodes: []int32{1, 2, 4, 8}, Scaling: table}, false, false},
+			"plain":                    {&elastallocv1.Job{}, false, true},
+			"sizes":                    {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}}, false, true},
+			"a table of all sizes":     {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, false, true},
+			"a table of powers of two": {&elastallocv1.Job{MaxNodes: proto.Int32(4), Scaling: table}, false, false},
+			"a table of sizes in range": {
+				&elastallocv1.Job{MaxNodes: proto.Int32(4), AllowedNodes: []int32{1, 2, 4, 8}, Scaling: table}, false, false,
+			},
 			"node types":                   {&elastallocv1.Job{}, true, true},
 			"a table on node types":        {&elastallocv1.Job{AllowedNodes: []int32{1, 2, 4}, Scaling: table}, true, true},
 			"speeds of node types":         {&elastallocv1.Job{Speeds: []*elastallocv1.TypeSpeed{a, {NodeType: "b"}}}, true, true},
@@ -926,7 +939,9 @@ func TestPlanRules(t *testing.T) {
 			c.job.Id, c.job.RemainingEta, c.job.CurrentNodes = "a", durationpb.New(time.Hour), 2
 			var p client.Plan
 			sends(&p, 0, s)
-			p.Decide(at(0), &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 4, NodeType: c.job.GetCurrentNodeType()}}})
+			p.Decide(at(0), &elastallocv1.AllocateResponse{
+				Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 4, NodeType: c.job.GetCurrentNodeType()}},
+			})
 			p.Next(at(0))
 			sent := sends(&p, 10, s)
 			response, err := apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{
@@ -937,7 +952,8 @@ func TestPlanRules(t *testing.T) {
 				continue
 			}
 			got := response.GetAllocations()[0]
-			if pinned := sent.GetJobs()[0].GetMinNodes() == 4; pinned != c.pinned || pinned && (got.GetNodes() != 4 || got.GetNodeType() != c.job.GetCurrentNodeType()) {
+			if pinned := sent.GetJobs()[0].GetMinNodes() == 4; pinned != c.pinned ||
+				pinned && (got.GetNodes() != 4 || got.GetNodeType() != c.job.GetCurrentNodeType()) {
 				t.Errorf("%s: pinned: %t, allocation %v", name, pinned, got)
 			}
 		}

@@ -65,11 +65,12 @@ func decideInProcess(t *testing.T) func(*elastallocv1.Snapshot) (client.Decision
 		t.Fatal(err)
 	}
 	return func(s *elastallocv1.Snapshot) (client.Decision, error) {
-		return apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(), &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
-			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
-			Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
-			BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
-		}})
+		return apiconv.InProcess{Allocator: allocator}.Allocate(t.Context(),
+			&elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{
+				Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+				Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+				BadJobs:   elastallocv1.BadJobs_BAD_JOBS_HOLD,
+			}})
 	}
 }
 

@@ -74,7 +74,8 @@ func TestPosteriorAtTheLimits(t *testing.T) {
 	}
 	// The two methods of calculation agree where one replaces the other.
 	for _, s := range []float64{0.01, 0.69, 1.4, 5} {
-		below, above := MeanRemaining(math.Log(100), s, 100*math.Exp(s*math.Nextafter(tail, 0))), MeanRemaining(math.Log(100), s, 100*math.Exp(s*(tail+1e-12)))
+		below, above := MeanRemaining(math.Log(100), s, 100*math.Exp(s*math.Nextafter(tail, 0))),
+			MeanRemaining(math.Log(100), s, 100*math.Exp(s*(tail+1e-12)))
 		if math.Abs(above/below-1) > 1e-8 {
 			t.Errorf("s %v: %v below the tail, %v above", s, below, above)
 		}
@@ -91,7 +92,8 @@ func TestTotalsIncreaseWithWork(t *testing.T) {
 			less, more = more, less
 		}
 		var e Estimator
-		a, b := e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: less}), e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: more})
+		a, b := e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: less}),
+			e.Estimate(Job{UserEstimate: estimate, UserError: sigma, WorkDone: more})
 		if b.ETA == duration(maxETA) {
 			return // The estimate is at its maximum.
 		}
@@ -127,7 +129,8 @@ func TestRemainingIsMedian(t *testing.T) {
 		}
 		worked := time.Duration(done) * time.Second
 		got := e.Estimate(Job{WorkDone: worked})
-		if diff := cmp.Diff(Estimate{ETA: time.Duration(want * float64(time.Second)), Nodes: 1, Error: UnknownError, WorkDone: worked}, got); diff != "" {
+		diff := cmp.Diff(Estimate{ETA: time.Duration(want * float64(time.Second)), Nodes: 1, Error: UnknownError, WorkDone: worked}, got)
+		if diff != "" {
 			rt.Error(diff)
 		}
 	})
@@ -177,10 +180,12 @@ func TestSourceOrder(t *testing.T) {
 		{Job{SecondsPerStep: 1}, Estimate{ETA: time.Second, Nodes: 1, Error: 0}},
 		{Job{StepsLeft: -1, SecondsPerStep: 1}, Estimate{ETA: 40 * time.Minute, Nodes: 1, Error: UnknownError}},
 		{Job{StepsLeft: math.Inf(1), SecondsPerStep: 1}, Estimate{ETA: duration(maxETA), Nodes: 1, Error: 0}},
-		{Job{UserEstimate: time.Hour, UserError: math.NaN()}, Estimate{ETA: duration(MeanRemaining(math.Log(3600), math.Ln2, 0)), Nodes: 1, Error: math.Ln2}},
+		{Job{UserEstimate: time.Hour, UserError: math.NaN()},
+			Estimate{ETA: duration(MeanRemaining(math.Log(3600), math.Ln2, 0)), Nodes: 1, Error: math.Ln2}},
 		{Job{UserEstimate: time.Hour, UserError: 99}, Estimate{ETA: duration(MeanRemaining(math.Log(3600), 5, 0)), Nodes: 1, Error: 5}},
 		{Job{UserEstimate: time.Hour, UserError: 1e-300, WorkDone: 2 * time.Hour}, Estimate{ETA: time.Second, Nodes: 1, Error: minError}},
-		{Job{UserEstimate: math.MaxInt64, WorkDone: math.MaxInt64}, Estimate{ETA: duration(MeanRemaining(math.Log(maxETA), math.Ln2, maxETA)), Nodes: 1, Error: math.Ln2}},
+		{Job{UserEstimate: math.MaxInt64, WorkDone: math.MaxInt64},
+			Estimate{ETA: duration(MeanRemaining(math.Log(maxETA), math.Ln2, maxETA)), Nodes: 1, Error: math.Ln2}},
 	} {
 		got := e.Estimate(c.job)
 		c.want.WorkDone = min(c.job.WorkDone, duration(maxETA))
@@ -207,8 +212,9 @@ func TestBadStates(t *testing.T) {
 		`{"completed_seconds":[1e99]}`: "parse state of ETAs: completed_seconds[0]: is 1e+99; must be greater than 0 and at most 3.1536e+08",
 		`{}`:                           "parse state of ETAs: completed_seconds: is missing; must be a list of seconds",
 		`null`:                         "parse state of ETAs: completed_seconds: is missing; must be a list of seconds",
-		`{"completed_seconds":[],"user_estimates":[1]}`: "parse state of ETAs: user_estimates: is [1]; must be a number of jobs, 1 to 1000, and 5 sums of at most 1e+06",
-		`{"completed_seconds":[],"a":1}`:                `parse state of ETAs: json: unknown field "a"`,
+		`{"completed_seconds":[],"user_estimates":[1]}`: "parse state of ETAs: user_estimates: " +
+			"is [1]; must be a number of jobs, 1 to 1000, and 5 sums of at most 1e+06",
+		`{"completed_seconds":[],"a":1}`: `parse state of ETAs: json: unknown field "a"`,
 	} {
 		e := Estimator{completed: []float64{1}, sorted: []float64{1}}
 		if err := json.Unmarshal([]byte(text), &e); err == nil || err.Error() != want {
@@ -382,10 +388,14 @@ assert abs(learned.eta - float(sys.argv[2])) < 1e-6 and abs(learned.error - floa
 tiny = Estimator().estimate(user_estimate=1e-300, user_error=1e-300, work_done=1e300)
 assert tiny.eta == 1 and tiny.error == 1e-9 and tiny.overrun < 1e18, tiny
 assert e.estimate(user_estimate=float("nan")).error == 3 and e.estimate(seconds_per_step=float("nan")).error == 3
-for text in ["", "{}", "null", "[]", "[" * 100000, '{"completed_seconds": [0]}', '{"completed_seconds": [NaN]}', '{"completed_seconds": [true]}',
-             '{"completed_seconds": [], "user_estimates": 0}', '{"completed_seconds": [], "user_estimates": [1, 1]}', '{"completed_seconds": [], "user_estimates": [0, 0, 0, 0, 0, 0]}',
-             '{"completed_seconds": [], "user_estimates": [1, 1, 1, 1, 1, NaN]}', '{"completed_seconds": [], "user_estimates": [1, 1, 1, 1, 1, 2e6]}',
-             '{"completed_seconds": 1}', '{"completed_seconds": [1e99]}', '{"completed_seconds": [], "a": 1}', '{"completed_seconds": []} {}']:
+for text in ["", "{}", "null", "[]", "[" * 100000, '{"completed_seconds": [0]}',
+             '{"completed_seconds": [NaN]}', '{"completed_seconds": [true]}',
+             '{"completed_seconds": [], "user_estimates": 0}', '{"completed_seconds": [], "user_estimates": [1, 1]}',
+             '{"completed_seconds": [], "user_estimates": [0, 0, 0, 0, 0, 0]}',
+             '{"completed_seconds": [], "user_estimates": [1, 1, 1, 1, 1, NaN]}',
+             '{"completed_seconds": [], "user_estimates": [1, 1, 1, 1, 1, 2e6]}',
+             '{"completed_seconds": 1}', '{"completed_seconds": [1e99]}',
+             '{"completed_seconds": [], "a": 1}', '{"completed_seconds": []} {}']:
     try:
         Estimator.from_json(text)
         raise AssertionError(text)

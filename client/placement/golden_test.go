@@ -122,7 +122,8 @@ func TestGolden(t *testing.T) {
 			kinds [][]int
 			left  map[string]int
 		}{
-			{chains, map[string]int{placed: 60, moved: 120, impossible: 40}}, {unnested, map[string]int{placed: 20, moved: 40, impossible: 10, notFound: 10}},
+			{chains, map[string]int{placed: 60, moved: 120, impossible: 40}},
+			{unnested, map[string]int{placed: 20, moved: 40, impossible: 10, notFound: 10}},
 		} {
 			for seed := 0; slices.Max(slices.Collect(maps.Values(of.left))) > 0; seed++ {
 				c := seeded(of.kinds, seed)

@@ -42,11 +42,12 @@ func TestSteps(t *testing.T) {
 			{Job: "a", Do: placement.Grow, On: on{"n0": 8}, After: []string{"b"}},
 			{Job: "d", Do: placement.Start, On: on{"n1": 4}, After: []string{"c"}},
 		}},
-		"a start after two jobs": {full(8), []placement.Job{job("a", 0, on{"n0": 4}), job("b", 0, on{"n0": 2}), job("c", 8, nil)}, []placement.Step{
-			{Job: "a", Do: placement.Stop, On: on{}},
-			{Job: "b", Do: placement.Stop, On: on{}},
-			{Job: "c", Do: placement.Start, On: on{"n0": 8}, After: []string{"a", "b"}},
-		}},
+		"a start after two jobs": {full(8),
+			[]placement.Job{job("a", 0, on{"n0": 4}), job("b", 0, on{"n0": 2}), job("c", 8, nil)}, []placement.Step{
+				{Job: "a", Do: placement.Stop, On: on{}},
+				{Job: "b", Do: placement.Stop, On: on{}},
+				{Job: "c", Do: placement.Start, On: on{"n0": 8}, After: []string{"a", "b"}},
+			}},
 		"moves in a cycle": {full(8, 4), []placement.Job{job("a", 8, on{"n0": 4, "n1": 4}), job("b", 4, on{"n0": 4})}, []placement.Step{
 			{Job: "a", Do: placement.Stop, On: on{}},
 			{Job: "b", Do: placement.Move, On: on{"n1": 4}, After: []string{"a"}},

@@ -91,14 +91,23 @@ func TestFactorAtTheLimits(t *testing.T) {
 		nodes []map[string]int
 		want  map[string]float64
 	}{
-		"no usage":                   {equal, nil, map[string]float64{"a": 1, "b": 1, "unknown": 1}},
-		"no time has passed":         {equal, []map[string]int{{"a": 8}}, map[string]float64{"a": 1, "b": 1}},
-		"one team":                   {map[string]float64{"a": 3}, []map[string]int{{"a": 8}, nil}, map[string]float64{"a": 1}},
-		"according to the quotas":    {map[string]float64{"a": 3, "b": 1}, []map[string]int{{"a": 6, "b": 2}, nil}, map[string]float64{"a": 1, "b": 1}},
-		"equal usage":                {map[string]float64{"a": 3, "b": 1}, []map[string]int{{"a": 4, "b": 4}, nil}, map[string]float64{"a": 1.5, "b": 0.5}},
-		"a team that used nothing":   {equal, []map[string]int{{"a": 8}, nil}, map[string]float64{"a": 0.5, "b": 4}},
-		"a team far above its share": {map[string]float64{"a": 1, "b": 99}, []map[string]int{{"a": 8, "b": 1}, nil}, map[string]float64{"a": 0.25, "b": 4}},
-		"teams without a quota":      {map[string]float64{"a": 1, "zero": 0}, []map[string]int{{"a": 2, "zero": 2, "unknown": 4}, nil}, map[string]float64{"a": 4, "zero": 0.25, "unknown": 0.25, "idle": 0.25}},
+		"no usage":           {equal, nil, map[string]float64{"a": 1, "b": 1, "unknown": 1}},
+		"no time has passed": {equal, []map[string]int{{"a": 8}}, map[string]float64{"a": 1, "b": 1}},
+		"one team":           {map[string]float64{"a": 3}, []map[string]int{{"a": 8}, nil}, map[string]float64{"a": 1}},
+		"according to the quotas": {
+			map[string]float64{"a": 3, "b": 1}, []map[string]int{{"a": 6, "b": 2}, nil}, map[string]float64{"a": 1, "b": 1},
+		},
+		"equal usage": {
+			map[string]float64{"a": 3, "b": 1}, []map[string]int{{"a": 4, "b": 4}, nil}, map[string]float64{"a": 1.5, "b": 0.5},
+		},
+		"a team that used nothing": {equal, []map[string]int{{"a": 8}, nil}, map[string]float64{"a": 0.5, "b": 4}},
+		"a team far above its share": {
+			map[string]float64{"a": 1, "b": 99}, []map[string]int{{"a": 8, "b": 1}, nil}, map[string]float64{"a": 0.25, "b": 4},
+		},
+		"teams without a quota": {
+			map[string]float64{"a": 1, "zero": 0}, []map[string]int{{"a": 2, "zero": 2, "unknown": 4}, nil},
+			map[string]float64{"a": 4, "zero": 0.25, "unknown": 0.25, "idle": 0.25},
+		},
 		// a used 8 nodes for an hour, which counts half an hour later, while b used 4.
 		"a half-life later": {equal, []map[string]int{{"a": 8}, {"b": 4}, nil}, map[string]float64{"a": 1, "b": 1}},
 	} {
@@ -155,7 +164,8 @@ func TestConfig(t *testing.T) {
 // invalidStates are texts that are no state of a Usage.
 func invalidStates() []string {
 	return []string{
-		``, `[]`, `{}`, `{"at": 1, "nodes": {}}`, `{"at": 1, "nodes": {"a": "b"}, "node_seconds": {}}`, `{"at": 1, "nodes": {"a": -1}, "node_seconds": {}}`,
+		``, `[]`, `{}`, `{"at": 1, "nodes": {}}`, `{"at": 1, "nodes": {"a": "b"}, "node_seconds": {}}`,
+		`{"at": 1, "nodes": {"a": -1}, "node_seconds": {}}`,
 		`{"at": 1, "nodes": {}, "node_seconds": {"a": -1}}`, `{"at": 1, "nodes": {}, "node_seconds": {}} {}`,
 	}
 }
@@ -192,7 +202,10 @@ func TestGolden(t *testing.T) {
 	var cases []goldenCase
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		c := goldenCase{HalfLife: float64(60 * (1 + random.IntN(600))), Quotas: map[string]float64{"a": 1, "b": float64(random.IntN(4)), "c": 0.5}, Exponent: 0.5 + float64(random.IntN(4))/2}
+		c := goldenCase{
+			HalfLife: float64(60 * (1 + random.IntN(600))),
+			Quotas:   map[string]float64{"a": 1, "b": float64(random.IntN(4)), "c": 0.5}, Exponent: 0.5 + float64(random.IntN(4))/2,
+		}
 		u := newUsage(t, Config{HalfLife: time.Duration(c.HalfLife * float64(time.Second)), Quotas: c.Quotas, Exponent: c.Exponent})
 		now := 0.0
 		for range 10 {
@@ -270,7 +283,8 @@ for number, case in enumerate(json.load(open("testdata/usage.json"))):
         factors = {team: usage.factor(team) for team in call["factors"]}
         assert near(factors, call["factors"]), (number, call, factors)
     got = json.loads(usage.to_json())
-    assert got["at"] == state["at"] and got["nodes"] == state["nodes"] and near(got["node_seconds"], state["node_seconds"]), (number, got, state)
+    assert got["at"] == state["at"] and got["nodes"] == state["nodes"] and near(got["node_seconds"],
+    state["node_seconds"]), (number, got, state)
     usage.restore(json.dumps(state))
 
 usage = Usage(half_life=60, quotas={"a": 1, "b": 1})
@@ -292,7 +306,8 @@ steep.observe(0, {"a": 1, "b": 1})
 steep.observe(60, {})
 assert (steep.factor("a"), steep.factor("b")) == (0.25, 4), steep.factor("b")
 nan = float("nan")
-for config in [{"half_life": 0}, {"half_life": -1}, {"half_life": nan}, {"exponent": 0}, {"exponent": nan}, {"quotas": {}}, {"quotas": {"a": -1, "b": 2}},
+for config in [{"half_life": 0}, {"half_life": -1}, {"half_life": nan},
+{"exponent": 0}, {"exponent": nan}, {"quotas": {}}, {"quotas": {"a": -1, "b": 2}},
                {"quotas": {"a": nan}}, {"quotas": {"a": 1e308, "b": 1e308}}]:
     try:
         Usage(**({"half_life": 60, "quotas": {"a": 1}} | config))

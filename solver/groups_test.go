@@ -51,7 +51,8 @@ func TestValidateGroups(t *testing.T) {
 		{"its own parent", in("b", solver.Group{ID: "a", ParentID: "a"}, solver.Group{ID: "b"}), []string{"groups[0].parent_id"}},
 		{
 			"a circle and what hangs from it",
-			in("d", solver.Group{ID: "a", ParentID: "b"}, solver.Group{ID: "b", ParentID: "a"}, solver.Group{ID: "c", ParentID: "a"}, solver.Group{ID: "d"}),
+			in("d", solver.Group{ID: "a", ParentID: "b"}, solver.Group{ID: "b", ParentID: "a"},
+				solver.Group{ID: "c", ParentID: "a"}, solver.Group{ID: "d"}),
 			[]string{"groups[0].parent_id", "groups[1].parent_id", "groups[2].parent_id"},
 		},
 		{

@@ -106,7 +106,8 @@ func (s *Snapshot) validateSpeed(job *Job, n int, path string, bad *Violations) 
 	}
 	for k, size := range own.AllowedNodes {
 		if tabled := job.tabledSizes(); size >= job.MinNodes && size <= job.MaxNodes && !slices.Contains(tabled, size) {
-			bad.Addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, k), "is %d, for which scaling.table has no speed; must be one of %v unless the type has a scaling",
+			bad.Addf(fmt.Sprintf("%s.allowed_nodes[%d]", path, k),
+				"is %d, for which scaling.table has no speed; must be one of %v unless the type has a scaling",
 				size, tabled)
 		}
 	}

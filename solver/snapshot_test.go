@@ -132,7 +132,9 @@ func TestEveryLegalSizeTrains(t *testing.T) {
 
 // TestDemand checks what a remaining ETA on several nodes means on one.
 func TestDemand(t *testing.T) {
-	table := solver.Job{RemainingETA: time.Hour, AllowedNodes: []int{2, 8}, MaxNodes: 8, MinNodes: 2, Scaling: solver.Scaling{Speeds: []float64{2, 6}}}
+	table := solver.Job{
+		RemainingETA: time.Hour, AllowedNodes: []int{2, 8}, MaxNodes: 8, MinNodes: 2, Scaling: solver.Scaling{Speeds: []float64{2, 6}},
+	}
 	curve, steep := solver.NewJob("", time.Hour), table
 	steep.Scaling.Speeds = []float64{1e-300, 1e9}
 	for _, test := range []struct {

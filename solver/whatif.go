@@ -179,12 +179,15 @@ func (c *Scenario) putSizeLimits(varied *Varied, bad *Violations) {
 // limits of s, and whether that is so.
 func (c *Scenario) KeptLimits(s *Snapshot, varied *Varied) (Warning, bool) {
 	sameNodes := func(a, b NodeType) bool { return a.ID == b.ID && a.Nodes == b.Nodes }
-	resized := c.TotalNodes != nil && *c.TotalNodes != s.WithDefaults().TotalNodes || !slices.EqualFunc(s.NodeTypes, varied.NodeTypes, sameNodes)
+	resized := c.TotalNodes != nil && *c.TotalNodes != s.WithDefaults().TotalNodes ||
+		!slices.EqualFunc(s.NodeTypes, varied.NodeTypes, sameNodes)
 	if len(s.SizeLimits) == 0 || len(c.PutSizeLimits) > 0 || !resized {
 		return Warning{}, false
 	}
 	return Warning{
-		Code: WarningSizeLimitsKept, Message: "the scenario changes the number of nodes and keeps the size limits of the snapshot; set put_size_limits to those of the other machines",
+		Code: WarningSizeLimitsKept,
+		Message: "the scenario changes the number of nodes and keeps the size " +
+			"limits of the snapshot; set put_size_limits to those of the other machines",
 	}, true
 }
 

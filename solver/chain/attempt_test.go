@@ -34,7 +34,8 @@ func TestDetailIsSanitized(t *testing.T) {
 	backend := returning(solver.BackendExact, problem.Result{
 		Plan: bestPlan(), Bound: bestObjective, Limit: solver.LimitNone, Detail: "status \xff\n",
 	})
-	d, err := newChain(returning(solver.BackendGreedy, problem.Result{Plan: greedyPlan(), Heuristic: true}), backend).Allocate(t.Context(), twoJobs(), paperOptions())
+	d, err := newChain(returning(solver.BackendGreedy, problem.Result{Plan: greedyPlan(), Heuristic: true}),
+		backend).Allocate(t.Context(), twoJobs(), paperOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,21 +72,27 @@ func TestFailures(t *testing.T) {
 		opens     bool
 		cause     string
 	}{
-		"a missing program":        {always(failing(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable))), 0, true, "no such file"},
-		"a crash":                  {always(failing(cbc, errors.New("signal: killed"))), 0, true, "signal: killed"},
-		"a panic":                  {always(panicking(cbc)), 0, true, "panic: a step of -1"},
-		"a claim of infeasibility": {always(failing(cbc, fmt.Errorf("%w: Infeasible", solver.ErrInvalidPlan))), 0, true, "backend has no valid plan: Infeasible"},
-		"an illegal plan":          {always(illegal), 0, true, "plan uses 4 nodes in step 1; the pool has 3"},
-		"a refuted claim":          {always(claiming(cbc, greedyPlan(), true)), 0, true, "from the solver; refuted: the claimed optimum is 2.3, but exact has a plan of 2.4"},
-		"a timeout":                {always(hanging(cbc)), 0, true, "backend has no plan in time: no solution file"},
+		"a missing program": {always(failing(cbc, fmt.Errorf("%w: no such file", solver.ErrUnavailable))), 0, true, "no such file"},
+		"a crash":           {always(failing(cbc, errors.New("signal: killed"))), 0, true, "signal: killed"},
+		"a panic":           {always(panicking(cbc)), 0, true, "panic: a step of -1"},
+		"a claim of infeasibility": {
+			always(failing(cbc, fmt.Errorf("%w: Infeasible", solver.ErrInvalidPlan))), 0, true, "backend has no valid plan: Infeasible",
+		},
+		"an illegal plan": {always(illegal), 0, true, "plan uses 4 nodes in step 1; the pool has 3"},
+		"a refuted claim": {
+			always(claiming(cbc, greedyPlan(), true)), 0, true, "from the solver; refuted: the claimed optimum is 2.3, but exact has a plan of 2.4",
+		},
+		"a timeout": {always(hanging(cbc)), 0, true, "backend has no plan in time: no solution file"},
 		"a timeout after the minimum time": {
 			always(hanging(cbc)), 450 * time.Millisecond, true, "backend has no plan in time: no solution file",
 		},
 
-		"a timeout after less time":            {backend: always(hanging(cbc)), available: 449 * time.Millisecond},
-		"a crash after less time":              {always(panicking(cbc)), 30 * time.Millisecond, true, "panic: a step of -1"},
-		"a confirmed claim":                    {backend: always(claiming(cbc, bestPlan(), true))},
-		"an incomplete search":                 {backend: always(returning(cbc, problem.Result{Plan: bestPlan(), Limit: solver.LimitTime, Bound: bestObjective}))},
+		"a timeout after less time": {backend: always(hanging(cbc)), available: 449 * time.Millisecond},
+		"a crash after less time":   {always(panicking(cbc)), 30 * time.Millisecond, true, "panic: a step of -1"},
+		"a confirmed claim":         {backend: always(claiming(cbc, bestPlan(), true))},
+		"an incomplete search": {
+			backend: always(returning(cbc, problem.Result{Plan: bestPlan(), Limit: solver.LimitTime, Bound: bestObjective})),
+		},
 		"a problem that is too large":          {backend: always(failing(cbc, fmt.Errorf("%w: too many columns", solver.ErrUnsuited)))},
 		"failures that are not consecutive":    {backend: alternate},
 		"a plan without a claim of optimality": {backend: always(claiming(cbc, bestPlan(), false))},
@@ -172,7 +178,8 @@ func TestOpenAndClose(t *testing.T) {
 // after a success.
 func TestInitialError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newBreakerChain(BreakerConfig{InitialError: fmt.Errorf("%w: no such file", solver.ErrUnavailable)}, always(claiming(solver.BackendCBC, bestPlan(), true)))
+		c := newBreakerChain(BreakerConfig{InitialError: fmt.Errorf("%w: no such file", solver.ErrUnavailable)},
+			always(claiming(solver.BackendCBC, bestPlan(), true)))
 		start := time.Now()
 		want := BackendState{NeverUp: true, Since: start, OpenUntil: start.Add(OpenDuration), Cause: "no such file"}
 		if diff := cmp.Diff(want, c.breaker.State()); diff != "" {
@@ -224,7 +231,8 @@ func TestIgnoredTrials(t *testing.T) {
 					if diff := cmp.Diff(want, c.breaker.State()); diff != "" {
 						t.Errorf("state during the trial (-want +got):\n%s", diff)
 					}
-					if a := c.decide(t.Context(), t, time.Minute); a.Detail != "backend is unavailable: circuit half-open, trial call in progress: it hung" {
+					a := c.decide(t.Context(), t, time.Minute)
+					if a.Detail != "backend is unavailable: circuit half-open, trial call in progress: it hung" {
 						t.Errorf("attempt during the trial: %+v", a)
 					}
 					if test.cancel {

@@ -31,10 +31,21 @@ func TestResponseBeforeTheDeadline(t *testing.T) {
 		want      solver.BackendName
 		limit     solver.Limit
 	}{
-		"a search":                       {backend: fake{solver.BackendExact, ignoresContext}, prover: proverOf(failing("prover", solver.ErrUnavailable)), requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
-		"a bound":                        {backend: exact(), prover: late, requested: solver.BackendGreedy, want: solver.BackendGreedy, limit: solver.LimitNone},
-		"a bound after a plan was found": {backend: returning(solver.BackendCBC, problem.Result{Plan: bestPlan(), Bound: proverBound * 2, Limit: solver.LimitNone}), prover: late, requested: solver.BackendCBC, want: solver.BackendCBC, limit: solver.LimitNone},
-		"a search and a bound":           {backend: fake{solver.BackendExact, ignoresContext}, prover: late, requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime},
+		"a search": {
+			backend: fake{solver.BackendExact, ignoresContext}, prover: proverOf(failing("prover", solver.ErrUnavailable)),
+			requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime,
+		},
+		"a bound": {
+			backend: exact(), prover: late, requested: solver.BackendGreedy, want: solver.BackendGreedy, limit: solver.LimitNone,
+		},
+		"a bound after a plan was found": {
+			backend: returning(solver.BackendCBC, problem.Result{Plan: bestPlan(), Bound: proverBound * 2, Limit: solver.LimitNone}),
+			prover:  late, requested: solver.BackendCBC, want: solver.BackendCBC, limit: solver.LimitNone,
+		},
+		"a search and a bound": {
+			backend: fake{solver.BackendExact, ignoresContext}, prover: late,
+			requested: solver.BackendExact, want: solver.BackendGreedy, limit: solver.LimitTime,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,13 +73,14 @@ func TestInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		interrupted, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, interrupt)
-		c := newChain(greedy(), fake{solver.BackendExact, func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
-			<-ctx.Done()
-			if ctx.Err() != context.DeadlineExceeded {
-				t.Errorf("the error of the context is %v; must be context.DeadlineExceeded", ctx.Err())
-			}
-			return problem.Result{Plan: bestPlan(), Bound: 3, Limit: solver.LimitTime}, nil
-		}})
+		c := newChain(greedy(),
+			fake{solver.BackendExact, func(ctx context.Context, _ *problem.Problem, _ problem.SolveOptions) (problem.Result, error) {
+				<-ctx.Done()
+				if ctx.Err() != context.DeadlineExceeded {
+					t.Errorf("the error of the context is %v; must be context.DeadlineExceeded", ctx.Err())
+				}
+				return problem.Result{Plan: bestPlan(), Bound: 3, Limit: solver.LimitTime}, nil
+			}})
 		start := time.Now()
 		d, err := c.Allocate(t.Context(), twoJobs(), options(func(o *solver.Options) { o.TimeBudget, o.Interrupt = time.Hour, interrupted }))
 		if err != nil || time.Since(start) != time.Second {

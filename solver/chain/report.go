@@ -93,7 +93,9 @@ func callProver(ctx context.Context, prover problem.Prover, p *problem.Problem) 
 // LimitTime however good its plan is, and so has a heuristic plan that replaces the plan of a backend that
 // timed out. If the gap is open although an external solver completed its search, the limit is the limit of
 // the verification.
-func (r *run) reasonAndLimit(result problem.Result, attempts []solver.Attempt, contradicted bool, gap float64) (solver.Reason, solver.Limit) {
+func (r *run) reasonAndLimit(
+	result problem.Result, attempts []solver.Attempt, contradicted bool, gap float64,
+) (solver.Reason, solver.Limit) {
 	optimal := gap <= solver.OptimalGap
 	limit := result.Limit
 	switch {

@@ -357,7 +357,8 @@ func TestContradictionWithoutPlan(t *testing.T) {
 		{name: "without a bound", backends: []problem.Backend{broken}, prover: exact(), noBound: true, want: solver.BackendGreedy},
 		{name: "another backend decides", backends: []problem.Backend{illegal, other}, prover: exact(), want: next},
 		{name: "the verification fails", backends: []problem.Backend{claiming(next, bestPlan(), true)}, prover: broken, want: next},
-		{name: "the plan of the verification is illegal", backends: []problem.Backend{claiming(next, bestPlan(), true)}, prover: illegal, want: next},
+		{name: "the plan of the verification is illegal",
+			backends: []problem.Backend{claiming(next, bestPlan(), true)}, prover: illegal, want: next},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -378,7 +379,8 @@ func TestContradictionWithoutPlan(t *testing.T) {
 	}
 	c := newChain(greedy())
 	c.config.Prover = proverOf(illegal)
-	if result, err := c.Solve(t.Context(), problem.NewProblem(twoJobs(), solver.AdmissionFIFO), problem.SolveOptions{}); err == nil || result.Contradiction != found {
+	result, err := c.Solve(t.Context(), problem.NewProblem(twoJobs(), solver.AdmissionFIFO), problem.SolveOptions{})
+	if err == nil || result.Contradiction != found {
 		t.Errorf("Solve() = %+v, %v; want an error and the contradiction", result, err)
 	}
 	failingChain := newChain(fake{solver.BackendGreedy, broken.solve}, broken)

@@ -208,9 +208,10 @@ func TestEqualPlans(t *testing.T) {
 		s := twoJobs()
 		s.Jobs = s.Jobs[:1]
 		s.Jobs[0].CurrentNodes, s.Jobs[0].RemainingETA = 1, 50*time.Second
-		c := newChain(returning(solver.BackendGreedy, problem.Result{Plan: grow, Bound: math.Inf(1), Heuristic: true}), returning(solver.BackendCBC, problem.Result{
-			Plan: test.solver, Bound: math.Inf(1), Claim: &problem.Claim{Optimal: true, Objective: 2, Bound: math.NaN()},
-		}))
+		c := newChain(returning(solver.BackendGreedy, problem.Result{Plan: grow, Bound: math.Inf(1), Heuristic: true}),
+			returning(solver.BackendCBC, problem.Result{
+				Plan: test.solver, Bound: math.Inf(1), Claim: &problem.Claim{Optimal: true, Objective: 2, Bound: math.NaN()},
+			}))
 		c.config.Prover = proverOf(returning(solver.BackendExact, problem.Result{Plan: test.prover, Bound: 2}))
 		d, err := c.Allocate(t.Context(), s, options(func(o *solver.Options) { o.Backend = solver.BackendCBC }))
 		if err != nil {

@@ -186,7 +186,8 @@ func TestClustersAgreeWithHiGHS(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if ours, other := p.Objective(result.Plan), p.Objective(theirs.Plan); math.Abs(ours-other) > 1e-6*math.Abs(ours) || other > result.Bound*(1+1e-9) {
+				ours, other := p.Objective(result.Plan), p.Objective(theirs.Plan)
+				if math.Abs(ours-other) > 1e-6*math.Abs(ours) || other > result.Bound*(1+1e-9) {
 					t.Errorf("%v, %s, seed %d: objective %.12g, bound %.12g; HiGHS has %.12g", d, state, d.seed, ours, result.Bound, other)
 				}
 			}

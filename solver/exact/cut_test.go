@@ -70,7 +70,8 @@ func checkCuts(t rapid.TB, p *problem.Problem, work int) int {
 	bounding := &countdown{Context: context.Background(), left: endless}
 	exact.NewWithQuantum(work).Bound(bounding, p)
 	for left := 0; left < bounding.checks; left += stride(bounding.checks) {
-		if bound, _, _ := exact.NewWithQuantum(work).Bound(&countdown{Context: context.Background(), left: left}, p); bound < least || math.IsInf(bound, 1) {
+		bound, _, _ := exact.NewWithQuantum(work).Bound(&countdown{Context: context.Background(), left: left}, p)
+		if bound < least || math.IsInf(bound, 1) {
 			t.Fatalf("bound stopped at check %d of %d: %.15g, optimum %.15g", left, bounding.checks, bound, optimum)
 		}
 		cuts++

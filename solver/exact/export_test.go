@@ -29,7 +29,8 @@ func smallEfforts() []model.Effort {
 	sizes.FirstWidth, sizes.LastWidth, sizes.FirstStates, sizes.LastStates = 2, 2, 1, 1
 	sizes.MinSampledJobs, sizes.SizePricesWork = 6, 10_000_000
 	proven := sizes // prices per size, with beams of the usual width
-	proven.FirstStates, proven.LastStates, proven.MaxDenseRows, proven.MaxLabels = model.DefaultEffort().FirstStates, model.DefaultEffort().LastStates, model.DefaultEffort().MaxDenseRows, model.DefaultEffort().MaxLabels
+	proven.FirstStates, proven.LastStates, proven.MaxDenseRows, proven.MaxLabels = model.DefaultEffort().FirstStates,
+		model.DefaultEffort().LastStates, model.DefaultEffort().MaxDenseRows, model.DefaultEffort().MaxLabels
 	core := *model.DefaultEffort() // no prices per size, and very narrow core searches
 	core.MaxEvaluationWork, core.MinSampledJobs = 0, 2
 	core.FirstWidth, core.LastWidth, core.MaxLabels, core.FirstVisits, core.MaxColumns = 1, 1, 3, 1, 2

@@ -203,7 +203,8 @@ func BenchmarkGroups(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				before, proven := cpuTimeOf(b, who), 0
 				for n := 0; b.Loop(); n++ {
-					result, err := backend.Solve(context.Background(), problems[n%len(problems)], problem.SolveOptions{Formulation: solver.FormulationOneHot})
+					result, err := backend.Solve(context.Background(), problems[n%len(problems)],
+						problem.SolveOptions{Formulation: solver.FormulationOneHot})
 					if err != nil {
 						b.Fatal(err)
 					}

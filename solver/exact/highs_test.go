@@ -89,7 +89,8 @@ func BenchmarkAgainstHiGHS(b *testing.B) {
 		return cmp.Compare(b.ours.Seconds()/b.theirs.Seconds(), a.ours.Seconds()/a.theirs.Seconds())
 	})
 	for _, r := range slower {
-		b.Logf("%5.1f times: exact %5d ms, gap %.1e, HiGHS %5d ms: %v", r.ours.Seconds()/r.theirs.Seconds(), r.ours.Milliseconds(), r.open, r.theirs.Milliseconds(), r.shape)
+		b.Logf("%5.1f times: exact %5d ms, gap %.1e, HiGHS %5d ms: %v", r.ours.Seconds()/r.theirs.Seconds(),
+			r.ours.Milliseconds(), r.open, r.theirs.Milliseconds(), r.shape)
 	}
 	b.ReportMetric(float64(len(slower)), "slower")
 	b.ReportMetric(float64(proven), "proven")

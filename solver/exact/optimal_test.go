@@ -71,7 +71,9 @@ func TestEveryWay(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 10))
 		p := &problem.Problem{Capacity: []int{7 + r.IntN(4), 7 + r.IntN(4)}, Steps: 2}
 		for i := range 5 {
-			job := problem.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{r.Float64(), r.Float64()}}
+			job := problem.AdmittedJob{
+				Index: i, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{r.Float64(), r.Float64()},
+			}
 			job.StepWork = []float64{0, 0.2 + 0.4*r.Float64(), 0.6 + 0.6*r.Float64()}
 			job.FirstStepWork = job.StepWork
 			if i > 0 && seed%3 == 0 { // equal jobs

@@ -19,7 +19,8 @@ const anyGap = 2
 func solveRows(clock *model.Clock, p *problem.Problem, options problem.SolveOptions) problem.Result {
 	found := searchRows(clock, p, options.RelativeGap, options.Incumbent)
 	result := problem.Result{
-		Plan: problem.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices, GroupPrices: found.GroupPrices, GroupTypePrices: found.GroupTypePrices, Contradiction: found.Contradiction,
+		Plan: problem.NewPlan(len(p.Jobs), 1), Bound: found.Bound, NodePrices: found.Prices,
+		GroupPrices: found.GroupPrices, GroupTypePrices: found.GroupTypePrices, Contradiction: found.Contradiction,
 		Detail: fmt.Sprintf("states searched: %d", found.States),
 	}
 	for i, n := range found.Choice {
@@ -119,7 +120,9 @@ func addGroups(in *rows.Problem, p *problem.Problem) {
 	in.QuotaPrice = p.QuotaPrice
 	for g := range p.Groups {
 		group := &p.Groups[g]
-		in.Groups = append(in.Groups, rows.Group{Parent: group.Parent, Limit: min(group.Limit, rows.NoLimit), Floor: group.Floor, TypeLimits: group.TypeLimits})
+		in.Groups = append(in.Groups, rows.Group{
+			Parent: group.Parent, Limit: min(group.Limit, rows.NoLimit), Floor: group.Floor, TypeLimits: group.TypeLimits,
+		})
 	}
 	for i := range p.Jobs {
 		in.GroupOf = append(in.GroupOf, p.Jobs[i].Group)

@@ -106,7 +106,9 @@ func TestWorkOfFullPools(t *testing.T) {
 // within a ten-billionth of it.
 func TestWorkOfTies(t *testing.T) {
 	job := func(demand, gain float64, sizes []int, work ...float64) problem.AdmittedJob {
-		return problem.AdmittedJob{Demand: demand, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work, Gain: slices.Repeat([]float64{gain}, 13)}
+		return problem.AdmittedJob{
+			Demand: demand, Options: solver.Nodes(sizes...), FirstStepWork: work, StepWork: work, Gain: slices.Repeat([]float64{gain}, 13),
+		}
 	}
 	p := &problem.Problem{Capacity: slices.Repeat([]int{12}, 13), Steps: 13, Jobs: []problem.AdmittedJob{
 		job(3300, 1e9, []int{0, 3, 5, 7, 10, 11, 13}, 0, 1200, 900, 300, 1800, 300, 900),

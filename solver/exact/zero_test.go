@@ -19,7 +19,9 @@ func TestNothingToGain(t *testing.T) {
 		return j
 	}
 	limited := func(limit, quota int, jobs ...solver.Job) *solver.Snapshot {
-		s := &solver.Snapshot{TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: jobs, Groups: []solver.Group{{ID: "g", Limit: &limit, Quota: quota}}}
+		s := &solver.Snapshot{
+			TotalNodes: 8, Horizon: solver.DefaultHorizon(), Jobs: jobs, Groups: []solver.Group{{ID: "g", Limit: &limit, Quota: quota}},
+		}
 		for i := range s.Jobs {
 			s.Jobs[i].GroupID = "g"
 		}
@@ -43,7 +45,8 @@ func TestNothingToGain(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := p.Objective(result.Plan); got != 0 || result.Bound != 0 || result.Limit != solver.LimitNone {
-					t.Errorf("%s, %s, %s: objective %g, bound %g, limit %s; want 0, 0 and none", name, objective, admission, got, result.Bound, result.Limit)
+					t.Errorf("%s, %s, %s: objective %g, bound %g, limit %s; want 0, 0 and none",
+						name, objective, admission, got, result.Bound, result.Limit)
 				}
 			}
 		}

@@ -57,15 +57,25 @@ func TestHiGHS(t *testing.T) {
 				},
 			},
 			"truncated after the columns": {Content: file("Optimal", two), Error: "unexpected end of file in line 10"},
-			"truncated in the columns":    {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\n"), Error: "unexpected end of file in line 9"},
-			"truncated in a line":         {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx"), Error: `line 8: "x" must be the name`},
-			"no number":                   {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 1\nx one\n"), Error: `line 8: "x one" must be the name`},
-			"no objective":                {Content: file("Optimal", "Feasible\nObjective\n"), Error: `line 6: "Objective" must be Objective and a number`},
-			"an objective of NaN":         {Content: file("Optimal", "Feasible\nObjective nan\n"), Error: "line 6: objective is NaN"},
-			"a negative count":            {Content: file("Optimal", "Feasible\nObjective 1\n# Columns -1\nx 1\n"), Error: `line 8: "x 1" must be # Rows`},
-			"a count that is too large":   {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 999999999999\nx 1\n"), Error: "unexpected end of file in line 9"},
-			"a duplicate value":           {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\nx 1\n"), Error: "line 9: x has two values"},
-			"an unknown quality":          {Content: file("Optimal", "Good\n"), Error: `"Good" must be "Feasible"`},
+			"truncated in the columns": {
+				Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\n"), Error: "unexpected end of file in line 9",
+			},
+			"truncated in a line": {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx"), Error: `line 8: "x" must be the name`},
+			"no number": {
+				Content: file("Optimal", "Feasible\nObjective 1\n# Columns 1\nx one\n"), Error: `line 8: "x one" must be the name`,
+			},
+			"no objective": {
+				Content: file("Optimal", "Feasible\nObjective\n"), Error: `line 6: "Objective" must be Objective and a number`,
+			},
+			"an objective of NaN": {Content: file("Optimal", "Feasible\nObjective nan\n"), Error: "line 6: objective is NaN"},
+			"a negative count": {
+				Content: file("Optimal", "Feasible\nObjective 1\n# Columns -1\nx 1\n"), Error: `line 8: "x 1" must be # Rows`,
+			},
+			"a count that is too large": {
+				Content: file("Optimal", "Feasible\nObjective 1\n# Columns 999999999999\nx 1\n"), Error: "unexpected end of file in line 9",
+			},
+			"a duplicate value":  {Content: file("Optimal", "Feasible\nObjective 1\n# Columns 2\nx 1\nx 1\n"), Error: "line 9: x has two values"},
+			"an unknown quality": {Content: file("Optimal", "Good\n"), Error: `"Good" must be "Feasible"`},
 			"a solution that violates rows": {
 				Content: file("Time limit reached", "Infeasible\nObjective 1\n"),
 				Want: subprocess.Solution{

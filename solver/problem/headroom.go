@@ -38,7 +38,10 @@ func NewHeadroom(nodes int, rows solver.Rows, groups []AdmittedGroup) *Headroom 
 	if rows == nil {
 		rows = solver.PoolRow(nodes)
 	}
-	r := &Headroom{Idle: nodes, rows: slices.Clone(rows), groups: groups, groupFree: make([]int, len(groups)), typeFree: make([][]int, len(groups)), blocked: make([]bool, len(groups))}
+	r := &Headroom{
+		Idle: nodes, rows: slices.Clone(rows), groups: groups, groupFree: make([]int, len(groups)),
+		typeFree: make([][]int, len(groups)), blocked: make([]bool, len(groups)),
+	}
 	for g := range groups {
 		r.groupFree[g], r.typeFree[g] = groups[g].Limit, slices.Clone(groups[g].TypeLimits)
 	}
@@ -198,7 +201,8 @@ func (r *Headroom) SmallestLimit(group int) int {
 
 // Exceeded reports whether more nodes are allocated than the pool has or a limit allows.
 func (r *Headroom) Exceeded() bool {
-	return slices.ContainsFunc(r.rows, func(row solver.Row) bool { return row.Nodes < 0 }) || len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0 ||
+	return slices.ContainsFunc(r.rows, func(row solver.Row) bool { return row.Nodes < 0 }) ||
+		len(r.groupFree) > 0 && slices.Min(r.groupFree) < 0 ||
 		slices.ContainsFunc(r.typeFree, func(free []int) bool { return free != nil && slices.Min(free) < 0 })
 }
 

@@ -108,14 +108,19 @@ func TestCheck(t *testing.T) {
 		{"legal", problem.Plan{solver.Nodes(4, 1, 2), solver.Nodes(1, 4, 2)}, ""},
 		{"no plan", nil, "plan has 0 jobs; the problem has 2"},
 		{"a job too few", problem.Plan{solver.Nodes(1, 1, 1)}, "plan has 1 jobs; the problem has 2"},
-		{"a job too many", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1)}, "plan has 3 jobs; the problem has 2"},
+		{"a job too many", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 1)},
+			"plan has 3 jobs; the problem has 2"},
 		{"a step too few", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1)}, "plan of job 1 has 2 steps; the horizon has 3"},
 		{"a step too many", problem.Plan{solver.Nodes(1, 1, 1, 1), solver.Nodes(1, 1, 1)}, "plan of job 0 has 4 steps; the horizon has 3"},
 		{"a job without steps", problem.Plan{nil, solver.Nodes(1, 1, 1)}, "plan of job 0 has 0 steps; the horizon has 3"},
-		{"between the sizes", problem.Plan{solver.Nodes(1, 3, 1), solver.Nodes(1, 1, 1)}, "plan gives job 0 3 nodes in step 2; its legal sizes are [1 2 4]"},
-		{"above the sizes", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 8)}, "plan gives job 1 8 nodes in step 3; its legal sizes are [1 2 4]"},
-		{"waiting", problem.Plan{solver.Nodes(0, 1, 1), solver.Nodes(1, 1, 1)}, "plan gives job 0 0 nodes in step 1; its legal sizes are [1 2 4]"},
-		{"negative", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(-4, 1, 1)}, "plan gives job 1 -4 nodes in step 1; its legal sizes are [1 2 4]"},
+		{"between the sizes", problem.Plan{solver.Nodes(1, 3, 1), solver.Nodes(1, 1, 1)},
+			"plan gives job 0 3 nodes in step 2; its legal sizes are [1 2 4]"},
+		{"above the sizes", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(1, 1, 8)},
+			"plan gives job 1 8 nodes in step 3; its legal sizes are [1 2 4]"},
+		{"waiting", problem.Plan{solver.Nodes(0, 1, 1), solver.Nodes(1, 1, 1)},
+			"plan gives job 0 0 nodes in step 1; its legal sizes are [1 2 4]"},
+		{"negative", problem.Plan{solver.Nodes(1, 1, 1), solver.Nodes(-4, 1, 1)},
+			"plan gives job 1 -4 nodes in step 1; its legal sizes are [1 2 4]"},
 		{"above the pool", problem.Plan{solver.Nodes(1, 1, 4), solver.Nodes(4, 4, 2)}, "plan uses 6 nodes in step 3; the pool has 5"},
 	}
 	for _, test := range tests {
@@ -251,7 +256,10 @@ func TestClone(t *testing.T) {
 func TestCheckRows(t *testing.T) {
 	on := func(nodeType, nodes int) []solver.Option { return []solver.Option{solver.NewOption(nodeType, nodes)} }
 	sizes := []solver.Option{{}, {Nodes: 2}, {Type: 1, Nodes: 2}}
-	p := &problem.Problem{Capacity: []int{5}, Rows: solver.Rows{{Size: 1, Nodes: 2, Limit: -1}, {Type: 1, Size: 1, Nodes: 3, Limit: -1}}, Steps: 1, Jobs: []problem.AdmittedJob{{Options: sizes}, {Options: sizes}}}
+	p := &problem.Problem{
+		Capacity: []int{5}, Rows: solver.Rows{{Size: 1, Nodes: 2, Limit: -1}, {Type: 1, Size: 1, Nodes: 3, Limit: -1}},
+		Steps: 1, Jobs: []problem.AdmittedJob{{Options: sizes}, {Options: sizes}},
+	}
 	if err := p.Check(problem.Plan{on(0, 2), on(1, 2)}); err != nil {
 		t.Error(err)
 	}

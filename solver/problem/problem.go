@@ -122,7 +122,8 @@ func NewProblemFor(s *solver.Snapshot, o solver.Options) *Problem {
 		served = append(served[:0], make([]float64, 2*len(options))...)
 		job, last := &p.Jobs[n], p.Jobs[previous[len(options)]]
 		*job = AdmittedJob{
-			Index: a.index, Member: p.Member(s, a.index), Demand: p.Demands[a.index], Exhausted: a.exhausted, Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
+			Index: a.index, Member: p.Member(s, a.index), Demand: p.Demands[a.index],
+			Exhausted: a.exhausted, Current: s.Current(a.index), TrainingTime: s.Jobs[a.index].TrainingTime,
 			Options: options, FirstStepWork: served[:len(options):len(options)], StepWork: served[len(options):],
 		}
 		setWork(s, job, places, horizon.Step, longestRestart, &powers)
@@ -184,7 +185,9 @@ const restartsPerStep = 3
 // step, a job that grows from c nodes to k stays on c nodes for r = ResizeDelay, so the work is
 // r * speed(c) + (p - r) * speed(k). The work of a job with a restart time r that is resized or
 // resumed is (p - r) * speed(k). r is limited to longestRestart seconds.
-func setWork(s *solver.Snapshot, j *AdmittedJob, places []solver.Place, step time.Duration, longestRestart float64, powers *speedsAtPowers) {
+func setWork(
+	s *solver.Snapshot, j *AdmittedJob, places []solver.Place, step time.Duration, longestRestart float64, powers *speedsAtPowers,
+) {
 	job, p := &s.Jobs[j.Index], step.Seconds()
 	r := min(job.ResizeDelay, step).Seconds()
 	stay, move := min(job.Restart(false).Seconds(), longestRestart), min(job.Restart(true).Seconds(), longestRestart)

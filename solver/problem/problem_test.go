@@ -40,7 +40,8 @@ func TestNewProblem(t *testing.T) {
 				FirstStepWork: []float64{0, 160, 256}, StepWork: []float64{0, 160, 256},
 			},
 			{
-				Index: 1, Member: problem.Member{Group: -1}, Demand: 3600, Gain: []float64{1, 1, 1}, Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Options: solver.Nodes(1, 3),
+				Index: 1, Member: problem.Member{Group: -1}, Demand: 3600, Gain: []float64{1, 1, 1},
+				Current: solver.Option{Nodes: 7}, TrainingTime: time.Minute, Options: solver.Nodes(1, 3),
 				FirstStepWork: []float64{100, 250}, StepWork: []float64{100, 250},
 			},
 		},

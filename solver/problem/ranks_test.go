@@ -92,7 +92,8 @@ func TestRanksWithoutETAs(t *testing.T) {
 // TestETAErrors checks which errors count: the job's own error, otherwise the common one. Tiny errors count as 0, and
 // many different errors of many jobs are rounded to quarters.
 func TestETAErrors(t *testing.T) {
-	if got, want := etaErrors([]solver.Job{{}, {ETAError: new(0.05)}, {ETAError: new(0.77)}}, 0), []float64{0.1, 0.1, 0.77}; !slices.Equal(got, want) {
+	got, want := etaErrors([]solver.Job{{}, {ETAError: new(0.05)}, {ETAError: new(0.77)}}, 0), []float64{0.1, 0.1, 0.77}
+	if !slices.Equal(got, want) {
 		t.Errorf("errors of jobs without free resizes are %v; want %v", got, want)
 	}
 	jobs := []solver.Job{{}, {ETAError: new(0.0)}, {ETAError: new(1e-7)}, {ETAError: new(0.77)}}

@@ -271,7 +271,8 @@ func TestTotalTime(t *testing.T) {
 				want := m.value(job.Index, k, c[job.Index], fair[job.Index], meanWeight)
 				r := s.Jobs[job.Index].RestartTime.Seconds()
 				// A smaller size, or none, loses what the current one brings.
-				most := (c[job.Index] + fair[job.Index]) * max(m.speed(job.Index, float64(k)), m.speed(job.Index, float64(s.Jobs[job.Index].CurrentNodes)))
+				most := (c[job.Index] + fair[job.Index]) * max(m.speed(job.Index, float64(k)),
+					m.speed(job.Index, float64(s.Jobs[job.Index].CurrentNodes)))
 				tolerance := rounding[job.Index]*most*(1+r) + 1e-12*(math.Abs(want)+m.weight(&s.Jobs[job.Index])) + 1e-300
 				if got := job.OptionValue[at]; math.IsNaN(got) || math.Abs(got-want) > tolerance {
 					t.Fatalf("%d nodes for job %d are worth %.15g; want %.15g", k, job.Index, got, want)

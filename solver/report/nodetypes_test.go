@@ -19,7 +19,8 @@ func mixed() *solver.Snapshot {
 	return &solver.Snapshot{
 		NodeTypes: []solver.NodeType{{ID: "fast", Nodes: 4, Speed: 2}, {ID: "slow", Nodes: 8}},
 		Jobs: []solver.Job{
-			{ID: "a", RemainingETA: time.Hour, Speeds: []solver.TypeSpeed{{NodeType: "slow"}, {NodeType: "fast", Factor: 3, AllowedNodes: []int{1, 3}}}},
+			{ID: "a", RemainingETA: time.Hour,
+				Speeds: []solver.TypeSpeed{{NodeType: "slow"}, {NodeType: "fast", Factor: 3, AllowedNodes: []int{1, 3}}}},
 			{ID: "b", RemainingETA: 2 * time.Hour, CurrentNodes: 2, CurrentNodeType: "slow", RestartTime: time.Minute},
 		},
 	}
@@ -39,7 +40,8 @@ func TestValidateNodeTypes(t *testing.T) {
 		{"no id, one twice, bad numbers", func(s *solver.Snapshot) {
 			s.NodeTypes = append(s.NodeTypes, solver.NodeType{}, solver.NodeType{ID: "fast", Nodes: -1, Speed: math.Inf(1)})
 		}, []string{"snapshot.node_types[2].id", "snapshot.node_types[3].id", "snapshot.node_types[3].nodes", "snapshot.node_types[3].speed"}},
-		{"fewer than no nodes", func(s *solver.Snapshot) { s.NodeTypes[0].Nodes, s.NodeTypes[1].Nodes = 0, -1 }, []string{"snapshot.node_types[1].nodes"}},
+		{"fewer than no nodes", func(s *solver.Snapshot) { s.NodeTypes[0].Nodes, s.NodeTypes[1].Nodes = 0, -1 },
+			[]string{"snapshot.node_types[1].nodes"}},
 		{"a long id", func(s *solver.Snapshot) { s.NodeTypes[0].ID = strings.Repeat("x", 257) }, []string{"snapshot.node_types[0].id"}},
 		{"no current type", func(s *solver.Snapshot) { s.Jobs[1].CurrentNodeType = "" }, []string{"snapshot.jobs[1].current_node_type"}},
 		{"unknown types", func(s *solver.Snapshot) {
@@ -48,7 +50,8 @@ func TestValidateNodeTypes(t *testing.T) {
 		{"a type twice", func(s *solver.Snapshot) { s.Jobs[0].Speeds[0].NodeType = "fast" }, []string{"snapshot.jobs[0].speeds[1].node_type"}},
 		{"bad factors", func(s *solver.Snapshot) { s.Jobs[0].Speeds[0].Factor, s.Jobs[0].Speeds[1].Factor = -1, 2e9 },
 			[]string{"snapshot.jobs[0].speeds[0].factor", "snapshot.jobs[0].speeds[1].factor"}},
-		{"bad sizes", func(s *solver.Snapshot) { s.Jobs[0].Speeds[1].AllowedNodes = []int{3, 1} }, []string{"snapshot.jobs[0].speeds[1].allowed_nodes[1]"}},
+		{"bad sizes", func(s *solver.Snapshot) { s.Jobs[0].Speeds[1].AllowedNodes = []int{3, 1} },
+			[]string{"snapshot.jobs[0].speeds[1].allowed_nodes[1]"}},
 		{"sizes beyond the range", func(s *solver.Snapshot) { s.Jobs[0].MaxNodes, s.Jobs[0].Speeds[1].AllowedNodes = 2, []int{3} },
 			[]string{"snapshot.jobs[0].speeds[1].allowed_nodes"}},
 		{"a table of other sizes", func(s *solver.Snapshot) { s.Jobs[0].Speeds[1].Scaling = solver.Scaling{Speeds: []float64{1}} },
@@ -73,7 +76,8 @@ func TestValidateNodeTypes(t *testing.T) {
 			s := mixed()
 			test.change(s)
 			var got []string
-			for _, v := range solver.Validate(s.WithDefaults(), solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults(), 10, []solver.BackendName{solver.BackendExact}) {
+			for _, v := range solver.Validate(s.WithDefaults(),
+				solver.Options{Objective: solver.ObjectiveTotalTime}.WithDefaults(), 10, []solver.BackendName{solver.BackendExact}) {
 				got = append(got, v.Path)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -81,7 +85,8 @@ func TestValidateNodeTypes(t *testing.T) {
 			}
 		})
 	}
-	bad := solver.Validate(mixed().WithDefaults(), solver.Options{Objective: solver.ObjectiveProgress}.WithDefaults(), 10, []solver.BackendName{solver.BackendExact})
+	bad := solver.Validate(mixed().WithDefaults(), solver.Options{Objective: solver.ObjectiveProgress}.WithDefaults(),
+		10, []solver.BackendName{solver.BackendExact})
 	if len(bad) != 1 || bad[0].Path != "snapshot.node_types" || !strings.Contains(bad[0].Description, "OBJECTIVE_TOTAL_TIME") {
 		t.Errorf("with the paper's objective: %v", bad)
 	}

@@ -61,7 +61,9 @@ func Warnings(s *solver.Snapshot, o *solver.Options, d *solver.Decision) []solve
 	var warnings []solver.Warning
 	for i := range s.Jobs {
 		if text := etaRanOut(s, i, problem.Demand(s, o, i)); text != "" {
-			warnings = append(warnings, solver.Warning{Code: solver.WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, text)})
+			warnings = append(warnings, solver.Warning{
+				Code: solver.WarningETARanOut, JobID: s.Jobs[i].ID, Message: fmt.Sprintf("job %q %s", s.Jobs[i].ID, text),
+			})
 		}
 	}
 	warnings = append(warnings, longWaits(s, o, d)...)
@@ -202,7 +204,8 @@ func notNested(s *solver.Snapshot) string {
 		slices.Sort(of)
 		for n := 1; n < len(of); n++ {
 			if of[n]%of[n-1] != 0 {
-				return fmt.Sprintf("jobs have pieces of %d and of %d nodes, which do not divide each other; the size limits do not guarantee a placement", of[n-1], of[n])
+				return fmt.Sprintf("jobs have pieces of %d and of %d nodes, which do not divide "+
+					"each other; the size limits do not guarantee a placement", of[n-1], of[n])
 			}
 		}
 	}

@@ -197,7 +197,8 @@ func TestBackendErrors(t *testing.T) {
 		{name: "a pipe", program: script(t, "mkfifo solution.txt"), message: "no complete solution: not a regular file: p"},
 		{name: "a link", program: script(t, "ln -s /dev/zero solution.txt"), message: "no complete solution: not a regular file: L"},
 		{name: "an invalid number", program: solverScript(t, "optimal\nx_1_1_1 one"), message: `parsing "one"`},
-		{name: "a truncated solution", program: solverScript(t, "optimal\nx_1_1_1 1\nx_1_1_2 0"), message: "no complete solution: column s_1_1 is missing; exit status 0"},
+		{name: "a truncated solution", program: solverScript(t, "optimal\nx_1_1_1 1\nx_1_1_2 0"),
+			message: "no complete solution: column s_1_1 is missing; exit status 0"},
 		{name: "an unknown status", program: solverScript(t, "difficulties"), message: "Plain 1.2 reports: difficulties; exit status 0"},
 		{
 			name: "no plan in time", program: solverScript(t, "late"),

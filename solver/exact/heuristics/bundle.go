@@ -144,7 +144,9 @@ type SizeEvaluator interface {
 // exceeds the value of the incumbent by at most the tie costs, if there is no further improvement,
 // if the count of work reaches until, or if the deadline has passed. It regularly calls offer with
 // the current prices. The function offer returns the incumbent and its value, and whether to stop.
-func (b *Bundle) Minimize(clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64, bool)) {
+func (b *Bundle) Minimize(
+	clock *model.Clock, l SizeEvaluator, x []float64, until int, offer func(x []float64) (*model.Plan, float64, bool),
+) {
 	incumbent, value, _ := offer(nil)
 	b.addPlan(incumbent)
 	bound, _, ok := l.Evaluate(clock, x, b.add)

@@ -181,7 +181,8 @@ func (s *coreSearch) buildBounds(clock *model.Clock) bool {
 		if cells += (1 + 2*len(s.jobs)) * (high - low + 1); cells > maxCells(s.in) || clock.Add(4*(high-low+1)) {
 			return false
 		}
-		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base, s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells(s.in)-cells, s.memory)
+		table, filled := newStepTable(clock, s.in, t, s.prices[t], s.base,
+			s.free[t]-high, s.free[t]-low, s.lossLimit, maxCells(s.in)-cells, s.memory)
 		if table == nil {
 			return false
 		}

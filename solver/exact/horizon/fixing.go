@@ -75,7 +75,9 @@ func (e *enumerator) reset(until, few, most, steps int) {
 // phi is the net value of the best plan at the prices. It returns false if there are more than
 // limit plans, if the enumeration takes too much work, or if the deadline has passed. The result is
 // memory of the enumerator and valid until reset.
-func (e *enumerator) list(clock *model.Clock, j *model.Job, prices []float64, fitting []int, phi, lossLimit float64, limit int) ([]column, bool) {
+func (e *enumerator) list(
+	clock *model.Clock, j *model.Job, prices []float64, fitting []int, phi, lossLimit float64, limit int,
+) ([]column, bool) {
 	e.clock, e.j, e.prices, e.fitting, e.best, e.threshold = clock, j, prices, fitting, phi, phi-lossLimit
 	e.outlook.fill(j, prices, fitting)
 	e.chosen = slices.Grow(e.chosen[:0], len(prices))[:len(prices)]

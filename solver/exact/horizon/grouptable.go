@@ -199,7 +199,8 @@ func (t *groupTree) fillInner(clock *model.Clock, n *groupNode, lossLimit float6
 	for _, child := range n.children {
 		last, of := &table.sums[len(table.sums)-1], &t.nodes[child].table
 		rise, fall, rest = rise-of.best.high(), fall-of.best.low, rest-of.minLoss
-		next, ok := t.reachable(clock, n, last.low+of.best.low, last.high()+of.best.high(), rise, fall, lossLimit, min(len(last.values), len(of.best.values)))
+		next, ok := t.reachable(clock, n, last.low+of.best.low, last.high()+of.best.high(),
+			rise, fall, lossLimit, min(len(last.values), len(of.best.values)))
 		if !ok {
 			return false
 		}

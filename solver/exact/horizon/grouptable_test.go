@@ -20,7 +20,9 @@ func TestGroupTables(t *testing.T) {
 			p.Groups = append(p.Groups, problem.AdmittedGroup{Parent: []int{2, 2, -1}[g], Limit: 3 + r.IntN(6), Floor: r.IntN(8)})
 		}
 		for i := range 3 + r.IntN(3) {
-			job := problem.AdmittedJob{Index: i, Member: problem.Member{Group: r.IntN(2)}, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0}}
+			job := problem.AdmittedJob{
+				Index: i, Member: problem.Member{Group: r.IntN(2)}, Demand: 1, Options: solver.Nodes(0, 1+r.IntN(2), 3+r.IntN(3)), Gain: []float64{0},
+			}
 			job.FirstStepWork = make([]float64, len(job.Options))
 			job.StepWork = job.FirstStepWork
 			for _, k := range job.Options {

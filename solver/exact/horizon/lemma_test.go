@@ -163,7 +163,8 @@ func TestLemmaCore(t *testing.T) {
 		g.checkBound(t, s, "core")
 		// Merged labels make L larger than the best columns do.
 		if !math.IsInf(core.best, 1) && g.Effort.MaxLabels == model.DefaultEffort().MaxLabels {
-			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) && value < bound-core.best {
+			if value, _ := g.Value(g.clock, core.solution()); math.Abs(value-(bound-core.best)) > 1e-12*max(g.magnitude, math.Abs(bound)) &&
+				value < bound-core.best {
 				t.Fatalf("the core's plan is worth %.17g; it lost %.17g of %.17g", value, core.best, bound)
 			}
 		}

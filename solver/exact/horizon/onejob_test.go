@@ -18,7 +18,9 @@ func TestOneJob(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		steps := 4 + r.IntN(3)
-		job := problem.AdmittedJob{Demand: 1, Options: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)]}
+		job := problem.AdmittedJob{
+			Demand: 1, Options: [][]solver.Option{solver.Nodes(0, 1, 3), solver.Nodes(1, 2, 5), solver.Nodes(0, 1, 2, 6)}[r.IntN(3)],
+		}
 		for _, k := range job.Options {
 			job.StepWork = append(job.StepWork, float64(min(k.Nodes, 1))*(0.02+0.6*r.Float64()))
 		}
@@ -33,7 +35,8 @@ func TestOneJob(t *testing.T) {
 		}
 		e := model.DefaultEffort()
 		clock := model.NewClock(context.Background(), e.CheckInterval)
-		in, err := model.NewInstance(clock, &problem.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []problem.AdmittedJob{job}}, e, new(model.Memory))
+		in, err := model.NewInstance(clock,
+			&problem.Problem{Capacity: slices.Repeat([]int{20}, steps), Steps: steps, Jobs: []problem.AdmittedJob{job}}, e, new(model.Memory))
 		if err != nil {
 			t.Fatal(err)
 		}

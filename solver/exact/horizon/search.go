@@ -102,7 +102,8 @@ type Search struct {
 // nil. Two searches must not use the same memory at the same time.
 func NewSearch(in *model.Instance, options problem.SolveOptions, optimum problem.Plan, memory *Memory) *Search {
 	next := &Search{
-		in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1), witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate,
+		in: in, memory: memory, Value: math.Inf(-1), upper: math.Inf(1),
+		witness: math.Inf(-1), gap: options.RelativeGap, certify: options.Certificate,
 	}
 	if p := in.PlanOf(optimum); p != nil {
 		next.witness, _ = in.Value(model.NewClock(context.Background(), in.Effort.CheckInterval), p)

@@ -81,7 +81,9 @@ func TestStepwiseFirstSteps(t *testing.T) {
 		gain := []float64{r.Float64(), r.Float64()}
 		for i := range 3 {
 			first := []float64{0, r.Float64() * work[1], r.Float64() * work[2]}
-			p.Jobs = append(p.Jobs, problem.AdmittedJob{Index: i, Demand: 1, Options: solver.Nodes(0, 1, 3), FirstStepWork: first, StepWork: work, Gain: gain})
+			p.Jobs = append(p.Jobs, problem.AdmittedJob{
+				Index: i, Demand: 1, Options: solver.Nodes(0, 1, 3), FirstStepWork: first, StepWork: work, Gain: gain,
+			})
 		}
 		g := groundOf(t, p, model.DefaultEffort())
 		s, start := NewSearch(g.Instance, problem.SolveOptions{}, nil, new(Memory)), startOf(g.clock, g.Instance)

@@ -120,7 +120,9 @@ func (s *sizePrices) solveStep(clock *model.Clock, t int) (solution, bool) {
 // Evaluate returns L(x) and the number of new columns, or false if the deadline has passed. Each
 // class and then each step is a block. The function add adds a column to a block and reports
 // whether the column is new.
-func (s *sizePrices) Evaluate(clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool) (bound float64, found int, ok bool) {
+func (s *sizePrices) Evaluate(
+	clock *model.Clock, x []float64, add func(block int, column model.PriceColumn) bool,
+) (bound float64, found int, ok bool) {
 	s.set(x, coarseCells)
 	for class := range s.Jobs {
 		phi, chosen, ok := s.bestPlan(clock, class)
@@ -162,7 +164,9 @@ type sizePricer struct {
 // price returns the largest value net of costs and a plan that attains it, in reused memory. It
 // returns false if the deadline has passed. The cost of the k-th of sizes[t] sizes is
 // costs[t*stride+k], and toGo has to be filled for these costs.
-func (p *sizePricer) price(clock *model.Clock, j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int) (float64, []uint8, bool) {
+func (p *sizePricer) price(
+	clock *model.Clock, j *model.Job, toGo *valueToGo, costs []float64, stride int, sizes []int,
+) (float64, []uint8, bool) {
 	steps := len(sizes)
 	p.chosen = slices.Grow(p.chosen[:0], steps)[:steps]
 	best := p.follow(j, toGo, costs, stride, sizes)

@@ -102,7 +102,10 @@ func separableBase(clock *model.Clock, in *model.Instance, prices []float64, bas
 // newStepTable builds D_t on [low, high] and excludes losses of lossLimit and above. It also
 // returns the number of values in the table. It returns nil if there would be more than limit
 // values or the deadline has passed.
-func newStepTable(clock *model.Clock, in *model.Instance, t int, price float64, base *model.Plan, low, high int, lossLimit float64, limit int, memory *Memory) (table *stepTable, cells int) {
+func newStepTable(
+	clock *model.Clock, in *model.Instance, t int, price float64,
+	base *model.Plan, low, high int, lossLimit float64, limit int, memory *Memory,
+) (table *stepTable, cells int) {
 	table = &stepTable{price: price}
 	all := memory.options // of all jobs, one after the other
 	for _, i := range in.Separable {

@@ -87,7 +87,8 @@ func newStepwise(clock *model.Clock, s *sizePrices) *stepwise {
 	}
 	q := &stepwise{
 		in: in, finishing: len(in.Finishing), rest: make([]float64, in.Steps+1), stepBound: make([][][]float64, in.Steps),
-		worth: grid[float64](len(in.Finishing), s.Stride), jobsBound: make([]float64, len(in.Finishing)+1), chosen: make([]uint8, len(in.Finishing)),
+		worth:     grid[float64](len(in.Finishing), s.Stride),
+		jobsBound: make([]float64, len(in.Finishing)+1), chosen: make([]uint8, len(in.Finishing)),
 	}
 	cost := s.CostAt(s.x)
 	for f, i := range in.Finishing {

@@ -84,7 +84,8 @@ func (in *Instance) Trim(p *Plan) {
 
 // equals reports whether two jobs are identical for the search.
 func (j *Job) equals(other *Job) bool {
-	return j.Group == other.Group && slices.Equal(j.Sizes, other.Sizes) && slices.Equal(j.Later, other.Later) && slices.Equal(j.First, other.First) &&
+	return j.Group == other.Group && slices.Equal(j.Sizes, other.Sizes) &&
+		slices.Equal(j.Later, other.Later) && slices.Equal(j.First, other.First) &&
 		slices.Equal(j.Cost, other.Cost) && slices.Equal(j.Gain, other.Gain)
 }
 

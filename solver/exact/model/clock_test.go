@@ -20,7 +20,8 @@ func TestSortDescending(t *testing.T) {
 		}
 		want := slices.Clone(rates)
 		slices.SortStableFunc(want, func(a, b Edge) int { return cmp.Compare(b.Rate, a.Rate) })
-		if !SortDescending(NewClock(context.Background(), 1000), rates, make([]Edge, n), func(r Edge) float64 { return r.Rate }) || !slices.Equal(rates, want) {
+		if !SortDescending(NewClock(context.Background(), 1000), rates, make([]Edge, n), func(r Edge) float64 { return r.Rate }) ||
+			!slices.Equal(rates, want) {
 			t.Errorf("%d rates are not sorted", n)
 		}
 	}

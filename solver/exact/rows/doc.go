@@ -105,8 +105,8 @@
 // without the options that reduce removes. At any prices, the loss of a choice relative to the sum
 // of the largest values of the jobs is at least the loss of each of its options relative to the
 // largest value of its job. With groups, the cost of the nodes below floors is added to the loss
-// of the incumbent, because every other choice pays at least what all choices pay. No job uses more nodes of a type than the smallest options of the other
-// jobs leave. Rounding: the loss of a choice is added up job by job, no term is below 0, and it is
+// of the incumbent, because every other choice pays at least what all choices pay. No job uses more nodes of a type
+// than the smallest options of the other jobs leave. Rounding: the loss of a choice is added up job by job, no term is below 0, and it is
 // rounded up by 2^-52 of itself for each job.
 //
 // If the value of a legal choice exceeds a bound, the lemma of the bound is contradicted.

@@ -153,7 +153,10 @@ type smooth struct {
 }
 
 func (s *search) newSmooth(jobs [][]Option, capacity []float64) *smooth {
-	f := &smooth{search: s, jobs: jobs, capacity: capacity, own: slices.Clone(capacity), gradient: make([]float64, s.pricedCount()), mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity))}
+	f := &smooth{
+		search: s, jobs: jobs, capacity: capacity, own: slices.Clone(capacity), gradient: make([]float64, s.pricedCount()),
+		mean: make([]float64, len(s.Capacity)), square: make([]float64, len(s.Capacity)),
+	}
 	for g := range f.gradient {
 		f.hessian = append(f.hessian, make([]float64, g+1))
 		if g < len(s.Capacity) && s.outer(g) {

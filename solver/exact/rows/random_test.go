@@ -71,7 +71,9 @@ func (d randomProblem) problem() *Problem {
 			bend := 0.3 * r.Float64()
 			for k := 1; k <= min(largest, p.Capacity[g]); k *= 2 {
 				curve := float64(k) * math.Pow(efficiency, math.Log2(float64(k))) * math.Exp(-bend*float64(k)/float64(largest))
-				options = append(options, Option{Allocation: Allocation{Type: int16(g), Row: int16(g), Nodes: int32(k)}, Value: c[i] * factor[g] / rho * curve})
+				options = append(options, Option{
+					Allocation: Allocation{Type: int16(g), Row: int16(g), Nodes: int32(k)}, Value: c[i] * factor[g] / rho * curve,
+				})
 			}
 		}
 		if d.warm && r.Float64() > 0.06 {

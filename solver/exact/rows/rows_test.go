@@ -634,7 +634,9 @@ func TestPrices(t *testing.T) {
 		}, []float64{4}},
 		"alike types": {Problem{
 			Capacity: []int{1, 1}, Start: []int{0, 0, 0},
-			Jobs: [][]Option{{nothing, option(0, 1, 3), option(1, 1, 3)}, {nothing, option(0, 1, 2), option(1, 1, 2)}, {nothing, option(0, 1, 1), option(1, 1, 1)}},
+			Jobs: [][]Option{
+				{nothing, option(0, 1, 3), option(1, 1, 3)}, {nothing, option(0, 1, 2), option(1, 1, 2)}, {nothing, option(0, 1, 1), option(1, 1, 1)},
+			},
 		}, []float64{1, 1}},
 		"no nodes": {Problem{Capacity: []int{0, 0}, Jobs: [][]Option{{nothing}}, Start: []int{0}}, []float64{0, 0}},
 		"no jobs":  {Problem{Capacity: []int{3}}, []float64{0}},
@@ -679,7 +681,8 @@ func TestIllegalChoice(t *testing.T) {
 
 // TestTime ends searches early: what is there is legal, and what is proven is true.
 func TestTime(t *testing.T) {
-	for _, d := range []randomProblem{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true}, {types: 4, nodes: 40_000, jobs: 10_000}}[:testtier.Conformance.Examples(2, 3)] {
+	for _, d := range []randomProblem{{types: 3, nodes: 2048, jobs: 1000}, {types: 8, nodes: 200, jobs: 100, warm: true},
+		{types: 4, nodes: 40_000, jobs: 10_000}}[:testtier.Conformance.Examples(2, 3)] {
 		p := d.problem()
 		whole := Solve(clock(t), p, DefaultEffort())
 		if !whole.Complete {

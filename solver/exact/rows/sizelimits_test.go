@@ -113,7 +113,9 @@ func TestManyRows(t *testing.T) {
 			options := []Option{{}}
 			for range 6 {
 				g, size := r.IntN(2), 1+r.IntN(9)
-				options = append(options, Option{Allocation{Type: int16(g), Row: int16(p.First[g] + size - 1), Nodes: int32(min(size, 4))}, r.Float64() * float64(size)})
+				options = append(options, Option{
+					Allocation{Type: int16(g), Row: int16(p.First[g] + size - 1), Nodes: int32(min(size, 4))}, r.Float64() * float64(size),
+				})
 			}
 			p.Jobs, p.Current, p.Start = append(p.Jobs, options), append(p.Current, Allocation{}), append(p.Start, 0)
 		}

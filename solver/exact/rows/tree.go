@@ -138,11 +138,15 @@ func (c *tree) alternatives(most float64) [][]treeJob {
 		}
 		i, best, leaf := int(o.job), int(c.best[o.job]), c.GroupOf[o.job]
 		if at[i] == 0 {
-			byLeaf[leaf] = append(byLeaf[leaf], treeJob{job: i, options: []treeOption{{Allocation: c.Jobs[i][best].Allocation, option: int32(best)}}})
+			byLeaf[leaf] = append(byLeaf[leaf], treeJob{
+				job: i, options: []treeOption{{Allocation: c.Jobs[i][best].Allocation, option: int32(best)}},
+			})
 			at[i] = len(byLeaf[leaf])
 		}
 		j, to := &byLeaf[leaf][at[i]-1], c.Jobs[i][o.option].Allocation
-		j.options = append(j.options, treeOption{Allocation: to, option: o.option, loss: o.loss, tie: c.search.tie(i, to).minus(c.search.tie(i, j.options[0].Allocation))})
+		j.options = append(j.options, treeOption{
+			Allocation: to, option: o.option, loss: o.loss, tie: c.search.tie(i, to).minus(c.search.tie(i, j.options[0].Allocation)),
+		})
 	}
 	for g := range byLeaf {
 		slices.Reverse(byLeaf[g]) // The jobs with the smallest losses are the last ones.

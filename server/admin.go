@@ -56,7 +56,8 @@ func (c *Config) onlyOwnHosts(handler http.Handler) http.Handler {
 		}
 		host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 		if strings.Contains(host, ".") && net.ParseIP(host) == nil && host != own && !slices.Contains(c.AdminHosts, host) {
-			http.Error(w, "host: is not a name of this server; must be an address, a name without a dot or one of --admin-hosts", http.StatusForbidden)
+			http.Error(w, "host: is not a name of this server; must be an address, a name without a dot or one of --admin-hosts",
+				http.StatusForbidden)
 			return
 		}
 		handler.ServeHTTP(w, r)

@@ -37,7 +37,8 @@ func TestAdminHosts(t *testing.T) {
 	for host, want := range map[string]int{
 		"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "[::1]:9464": http.StatusOK, "10.1.2.3": http.StatusOK,
 		"elastalloc:9464": http.StatusOK, "allocator.example:9464": http.StatusOK, "Allocator.Example.": http.StatusOK,
-		"evil.example:9464": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden, "127.0.0.1.evil.example:9464": http.StatusForbidden,
+		"evil.example:9464": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden,
+		"127.0.0.1.evil.example:9464": http.StatusForbidden,
 	} {
 		for _, path := range []string{"/", "/metrics", "/healthz", "/debug/pprof/cmdline"} {
 			request := httptest.NewRequest(http.MethodGet, path, http.NoBody)

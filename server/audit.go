@@ -20,7 +20,8 @@ import (
 
 // Audit verifies, independently of the backends, that no legal plan is better than a response. It returns one of
 // the verdicts and the reason for it. The verdict is AuditOpen if ctx is done.
-type Audit func(ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) (verdict, reason string)
+type Audit func(ctx context.Context, request *elastallocv1.AllocateRequest,
+	response *elastallocv1.AllocateResponse) (verdict, reason string)
 
 // The verdicts of an Audit.
 const (

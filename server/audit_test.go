@@ -30,7 +30,8 @@ func TestAudits(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bugs")
 	h := start(t, func(c *Config) {
 		c.AuditShare, c.DefectDir = 1, dir
-		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest, audited *elastallocv1.AllocateResponse) (verdict, reason string) {
+		c.Audit = func(_ context.Context, request *elastallocv1.AllocateRequest,
+			audited *elastallocv1.AllocateResponse) (verdict, reason string) {
 			if len(audited.GetAllocations()[0].GetPlannedNodes()) == 0 {
 				t.Error("a response is audited without its plan")
 			}
@@ -85,12 +86,15 @@ func TestAuditsOfSearch(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 1, time.Minute, func(c *Config) {
 		c.AuditShare = 1
-		c.Audit = func(ctx context.Context, request *elastallocv1.AllocateRequest, audited *elastallocv1.AllocateResponse) (verdict, reason string) {
+		c.Audit = func(ctx context.Context, request *elastallocv1.AllocateRequest,
+			audited *elastallocv1.AllocateResponse) (verdict, reason string) {
 			report := audit.Check(ctx, request, audited, audit.Options{})
 			return strings.ToLower(string(report.Verdict)), report.Reason
 		}
 	})
-	for i, objective := range []elastallocv1.Objective{elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME} {
+	for i, objective := range []elastallocv1.Objective{
+		elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+	} {
 		request := smallRequest()
 		request.Options = &elastallocv1.AllocateOptions{Objective: objective}
 		response, err := h.client.Allocate(t.Context(), request)
@@ -174,12 +178,16 @@ func TestContradictions(t *testing.T) {
 	for _, ask := range []func() error{
 		func() error { _, err := h.client.Allocate(ctx, good); return err },
 		func() error {
-			_, err := h.client.Explain(ctx, &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions()})
+			_, err := h.client.Explain(ctx, &elastallocv1.ExplainRequest{
+				Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions(),
+			})
 			return err
 		},
 		func() error { _, err := h.client.WhatIf(ctx, searchRequest()); return err },
 		func() error {
-			_, err := h.client.Forecast(ctx, &elastallocv1.ForecastRequest{Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions()})
+			_, err := h.client.Forecast(ctx, &elastallocv1.ForecastRequest{
+				Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions(),
+			})
 			return err
 		},
 	} {

@@ -168,9 +168,11 @@ func (c *Config) check() error {
 	require(c.AuditShare >= 0 && c.AuditShare <= 1, "--audit-share: is %v; must be from 0 to 1", c.AuditShare)
 	require(!slices.Contains(c.ClientNames, ""), "--client-names: contains an empty name")
 	require(!slices.Contains(c.MetricsGroups, ""), "--metrics-groups: contains an empty id")
-	require(len(c.MetricsGroups) <= maxMetricsGroups, "--metrics-groups: has %d ids; must be at most %d", len(c.MetricsGroups), maxMetricsGroups)
+	require(len(c.MetricsGroups) <= maxMetricsGroups,
+		"--metrics-groups: has %d ids; must be at most %d", len(c.MetricsGroups), maxMetricsGroups)
 	require(!slices.Contains(c.MetricsNodeTypes, ""), "--metrics-node-types: contains an empty id")
-	require(len(c.MetricsNodeTypes) <= maxMetricsGroups, "--metrics-node-types: has %d ids; must be at most %d", len(c.MetricsNodeTypes), maxMetricsGroups)
+	require(len(c.MetricsNodeTypes) <= maxMetricsGroups,
+		"--metrics-node-types: has %d ids; must be at most %d", len(c.MetricsNodeTypes), maxMetricsGroups)
 	return errors.Join(append(bad, c.checkPlaintext())...)
 }
 

@@ -130,7 +130,8 @@ func handledSeries(code codes.Code) string {
 // withinSeries returns the name of the bucket of Allocate calls that took at most the given number of
 // seconds.
 func withinSeries(seconds string) string {
-	return `grpc_server_handling_seconds_bucket{grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary",le="` + seconds + `"}`
+	return `grpc_server_handling_seconds_bucket{grpc_method="Allocate",grpc_service="elastalloc.v1.AllocatorService",` +
+		`grpc_type="unary",le="` + seconds + `"}`
 }
 
 // await waits until a series of /metrics has a value.

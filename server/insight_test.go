@@ -42,7 +42,8 @@ func endless(snapshot *elastallocv1.Snapshot) *elastallocv1.ForecastRequest {
 	}
 	return &elastallocv1.ForecastRequest{
 		Snapshot: snapshot, EtaError: 0.5, Samples: 100, Cadence: durationpb.New(time.Second),
-		Until: durationpb.New(3650 * 24 * time.Hour), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)},
+		Until:   durationpb.New(3650 * 24 * time.Hour),
+		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)},
 	}
 }
 
@@ -119,7 +120,9 @@ func TestExplainKeepsSlots(t *testing.T) {
 			wait.Until(t, "calls during the forecast", func() bool {
 				var err error
 				if maxInflight == 1 {
-					_, err = h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions()})
+					_, err = h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{
+						Snapshot: smallRequest().GetSnapshot(), Options: smallRequest().GetOptions(),
+					})
 				} else {
 					_, err = h.client.Allocate(t.Context(), smallRequest())
 				}
@@ -151,7 +154,9 @@ func TestExplainKeepsSlots(t *testing.T) {
 func TestStatusPageReasons(t *testing.T) {
 	t.Parallel()
 	h := startWithin(t, 1, time.Minute)
-	request := &elastallocv1.AllocateRequest{Snapshot: queue(5, 10), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}}
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: queue(5, 10), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS},
+	}
 	request.Snapshot.Jobs[0].MinNodes, request.Snapshot.Jobs[0].MaxNodes = new(int32(2)), new(int32(2))
 	request.Snapshot.Jobs[1].MaxNodes = new(int32(1))
 	request.Snapshot.Jobs[4].MinNodes = new(int32(16))

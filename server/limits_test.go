@@ -27,8 +27,11 @@ func fullRequest(jobs int) *elastallocv1.AllocateRequest {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
 			Id:           fmt.Sprintf("namespace/some-team/some-job-with-a-long-name-%06d", i),
 			RemainingEta: durationpb.New(time.Duration(3600+i) * time.Second), CurrentNodes: int32(i % 3), AllowedNodes: []int32{1, 2, 4, 8, 16},
-			Scaling: &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3.1, 5.2, 8.7}}}},
-			Weight:  new(1.5), TrainingTime: durationpb.New(time.Hour), WaitingTime: durationpb.New(time.Minute), RestartTime: durationpb.New(time.Minute),
+			Scaling: &elastallocv1.Scaling{
+				Curve: &elastallocv1.Scaling_Table{Table: &elastallocv1.SpeedTable{Speeds: []float64{1, 1.8, 3.1, 5.2, 8.7}}},
+			},
+			Weight: new(1.5), TrainingTime: durationpb.New(time.Hour),
+			WaitingTime: durationpb.New(time.Minute), RestartTime: durationpb.New(time.Minute),
 		})
 	}
 	return request

@@ -53,7 +53,8 @@ func TestShedding(t *testing.T) {
 	for name, want := range map[string]string{
 		"elastalloc_shed_total":        "1",
 		"elastalloc_inflight_requests": "0",
-		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="WhatIf",grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
+		`grpc_server_handled_total{grpc_code="ResourceExhausted",grpc_method="WhatIf",` +
+			`grpc_service="elastalloc.v1.AllocatorService",grpc_type="unary"}`: "1",
 	} {
 		if value, _ := h.series(t, name); value != want {
 			t.Errorf("%s is %q; want %s", name, value, want)

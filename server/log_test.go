@@ -23,7 +23,8 @@ func TestLogsHaveNoContent(t *testing.T) {
 		!strings.Contains(err.Error(), "secret") {
 		t.Fatalf("error is %v; want one that quotes the id", err)
 	}
-	if h.logs.Line(`"level":"INFO"`, `"snapshot_id":"small"`, `"jobs":2`, "bad fields: snapshot.jobs[1].id") == "" || h.logs.Line("secret") != "" {
+	if h.logs.Line(`"level":"INFO"`, `"snapshot_id":"small"`, `"jobs":2`, "bad fields: snapshot.jobs[1].id") == "" ||
+		h.logs.Line("secret") != "" {
 		t.Errorf("the log lacks the bad field, or quotes the request:\n%s", h.logs)
 	}
 }

@@ -49,7 +49,9 @@ func callInProcess(ctx context.Context, in apiconv.InProcess, request proto.Mess
 // requestKinds are kinds of requests whose responses or searches need much more memory than the
 // request: long ids that are repeated in responses, plans, groups, sizes, node types, and sizes with
 // many different sums.
-var requestKinds = []string{"usual", "plans", "never fit", "behind", "wide", "hard", "groups", "used", "uneven", "uneven teams", "uneven types"}
+var requestKinds = []string{
+	"usual", "plans", "never fit", "behind", "wide", "hard", "groups", "used", "uneven", "uneven teams", "uneven types",
+}
 
 // randomRequest returns a random request of a method and kind.
 func randomRequest(r *rand.Rand, method, kind string) proto.Message {
@@ -82,12 +84,16 @@ func randomRequest(r *rand.Rand, method, kind string) proto.Message {
 	case "uneven teams":
 		options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		for n := range int32(4) {
-			s.Groups = append(s.Groups, &elastallocv1.Group{Id: fmt.Sprint(n), Quota: s.GetTotalNodes() * n / 5, Limit: new(s.GetTotalNodes() * (1 + n) / 7)})
+			s.Groups = append(s.Groups, &elastallocv1.Group{
+				Id: fmt.Sprint(n), Quota: s.GetTotalNodes() * n / 5, Limit: new(s.GetTotalNodes() * (1 + n) / 7),
+			})
 		}
 	case "uneven types":
 		options.Objective = elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		for n := range 2 + r.IntN(7) {
-			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(id, n), Nodes: int32(1 + r.IntN(1+sums*jobs/2)), Speed: new(0.5 + r.Float64())})
+			s.NodeTypes = append(s.NodeTypes, &elastallocv1.NodeType{
+				Id: fmt.Sprint(id, n), Nodes: int32(1 + r.IntN(1+sums*jobs/2)), Speed: new(0.5 + r.Float64()),
+			})
 		}
 		s.TotalNodes = 0
 	}
@@ -388,7 +394,12 @@ func BenchmarkEstimator(b *testing.B) {
 			return &elastallocv1.AllocateRequest{Snapshot: s, Options: options()}
 		}},
 		{"scenario of 300 jobs", "WhatIf", 8, 64, func(n int) proto.Message {
-			r := &elastallocv1.WhatIfRequest{Snapshot: queue(300, 600), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY}}
+			r := &elastallocv1.WhatIfRequest{
+				Snapshot: queue(300, 600),
+				Options: &elastallocv1.AllocateOptions{
+					Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY,
+				},
+			}
 			for i := range n {
 				r.Scenarios = append(r.Scenarios, &elastallocv1.Scenario{TotalNodes: new(int32(600 + i))})
 			}
@@ -403,11 +414,17 @@ func BenchmarkEstimator(b *testing.B) {
 			for i, job := range s.GetJobs() {
 				job.Id, job.MinNodes, job.CurrentNodes = strings.Repeat("x", 70)+job.GetId(), new(int32(4)), int32(i%2*4)
 			}
-			return &elastallocv1.ExplainRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(200 * time.Millisecond)}}
+			return &elastallocv1.ExplainRequest{
+				Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS,
+					TimeBudget: durationpb.New(200 * time.Millisecond)},
+			}
 		}},
 		{"sample of 500 jobs", "Forecast", 10, 100, func(n int) proto.Message {
 			return &elastallocv1.ForecastRequest{
-				Snapshot: queue(500, 1000), EtaError: 0.2, Samples: int32(n), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY},
+				Snapshot: queue(500, 1000), EtaError: 0.2, Samples: int32(n),
+				Options: &elastallocv1.AllocateOptions{
+					Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY,
+				},
 			}
 		}},
 	} {

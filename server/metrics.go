@@ -195,7 +195,8 @@ func registerLoad(registry prometheus.Registerer, load func() ingress.Load) {
 	}
 	gauge("elastalloc_inflight_requests", "Calls in a slot.", func(l ingress.Load) int { return l.Inflight })
 	gauge("elastalloc_inflight_limit", "Number of slots (--max-inflight).", func(l ingress.Load) int { return l.MaxInflight })
-	gauge("elastalloc_memory_bytes", "Estimated memory of all calls: encoded and decoded requests, work space, and responses that are not read.",
+	gauge("elastalloc_memory_bytes",
+		"Estimated memory of all calls: encoded and decoded requests, work space, and responses that are not read.",
 		func(l ingress.Load) int { return l.Memory })
 	gauge("elastalloc_memory_limit_bytes", "Maximum memory of all calls (--max-memory).", func(l ingress.Load) int { return l.MaxMemory })
 	gauge("elastalloc_queued_requests", "Calls that wait for a slot.", func(l ingress.Load) int { return l.Queued })

@@ -137,10 +137,13 @@ func TestGreedyComparison(t *testing.T) {
 // would take a decrease for a restart of the server.
 func TestMetricsNeverFall(t *testing.T) {
 	t.Parallel()
-	objective := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-2, 2), rapid.SampledFrom([]float64{0, 1, -1, 1e-300, math.NaN(), math.Inf(1), math.Inf(-1)}))
+	objective := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-2, 2),
+		rapid.SampledFrom([]float64{0, 1, -1, 1e-300, math.NaN(), math.Inf(1), math.Inf(-1)}))
 	rapid.Check(t, func(t *rapid.T) {
 		registry := prometheus.NewPedanticRegistry()
-		m := newMetrics(registry, "v0.0.0-test", []Backend{{Name: "exact", State: func() chain.BackendState { return chain.BackendState{Up: true} }}})
+		m := newMetrics(registry, "v0.0.0-test", []Backend{
+			{Name: "exact", State: func() chain.BackendState { return chain.BackendState{Up: true} }},
+		})
 		before := totals(t, registry)
 		for range rapid.IntRange(1, 10).Draw(t, "decisions") {
 			r := solver.Report{
@@ -227,7 +230,8 @@ func TestDecisionsAreCounted(t *testing.T) {
 		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
 	}
 	h.allocate(t, request)
-	if _, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()}); err != nil {
+	_, err := h.client.Explain(t.Context(), &elastallocv1.ExplainRequest{Snapshot: request.GetSnapshot(), Options: request.GetOptions()})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"elastalloc_snapshot_jobs_count": "1", "elastalloc_snapshot_nodes_sum": "7"} {
@@ -280,11 +284,13 @@ func TestResizesAreCounted(t *testing.T) {
 	h := startReal(t)
 	job := func(id string, current, size int32, trained time.Duration) *elastallocv1.Job {
 		return &elastallocv1.Job{
-			Id: id, RemainingEta: durationpb.New(time.Hour), CurrentNodes: current, MinNodes: &size, MaxNodes: &size, TrainingTime: durationpb.New(trained),
+			Id: id, RemainingEta: durationpb.New(time.Hour), CurrentNodes: current,
+			MinNodes: &size, MaxNodes: &size, TrainingTime: durationpb.New(trained),
 		}
 	}
 	grown := &elastallocv1.Snapshot{TotalNodes: 8, Jobs: []*elastallocv1.Job{
-		job("keeps", 1, 1, time.Hour), job("grows", 1, 2, time.Hour), job("shrinks", 2, 1, time.Hour), job("resumes", 0, 1, time.Hour), job("starts", 0, 1, 0),
+		job("keeps", 1, 1, time.Hour), job("grows", 1, 2, time.Hour),
+		job("shrinks", 2, 1, time.Hour), job("resumes", 0, 1, time.Hour), job("starts", 0, 1, 0),
 	}}
 	shrunk := &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{job("stays", 2, 2, time.Hour), job("loses", 2, 2, time.Hour)}}
 	h.allocate(t, &elastallocv1.AllocateRequest{Snapshot: grown})
@@ -483,7 +489,8 @@ func TestOpenMetricsFamilies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/openmetrics-text") || !strings.HasSuffix(string(page), "# EOF\n") {
+	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/openmetrics-text") ||
+		!strings.HasSuffix(string(page), "# EOF\n") {
 		t.Fatalf("the page is of the type %s", kind)
 	}
 	times := make(map[string]int)
@@ -495,7 +502,9 @@ func TestOpenMetricsFamilies(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"elastalloc_warnings", "go_memstats_alloc_bytes", "go_memstats_heap_alloc_bytes", "go_memstats_heap_inuse_bytes", "process_open_fds"} {
+	for _, name := range []string{
+		"elastalloc_warnings", "go_memstats_alloc_bytes", "go_memstats_heap_alloc_bytes", "go_memstats_heap_inuse_bytes", "process_open_fds",
+	} {
 		if times[name] == 0 {
 			t.Errorf("the family %s is missing", name)
 		}

@@ -226,7 +226,8 @@ func TestPath(t *testing.T) {
 			checkPushback(t, trailer, test.retry)
 
 			// The metrics, which the first interceptor counts.
-			h.await(t, `grpc_server_handled_total{grpc_code="`+test.code.String()+`",grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`, "1")
+			h.await(t, `grpc_server_handled_total{grpc_code="`+test.code.String()+
+				`",grpc_method="Echo",grpc_service="test.Service",grpc_type="unary"}`, "1")
 
 			// The log.
 			if test.logged == "" {

@@ -31,7 +31,8 @@ func TestCountResizes(t *testing.T) {
 				job(1, "", ""), job(0, "", ""), started, job(0, "", ""), job(1, "", ""), job(2, "", ""), job(2, "", ""),
 			}},
 			[]solver.Change{
-				solver.ChangeKeep, solver.ChangeWait, solver.ChangeStart, solver.ChangeStart, solver.ChangeScaleUp, solver.ChangeScaleDown, solver.ChangePreempt,
+				solver.ChangeKeep, solver.ChangeWait, solver.ChangeStart, solver.ChangeStart,
+				solver.ChangeScaleUp, solver.ChangeScaleDown, solver.ChangePreempt,
 			},
 			map[string]int{"resume": 1, "scale-up": 1, "scale-down": 1, "pause": 1},
 		},

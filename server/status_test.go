@@ -127,13 +127,15 @@ func TestStatusPageShowsCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, page := h.get(t, "/")
-	if strings.Contains(page, "<script") || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\x00") || strings.Contains(page, strings.Repeat("long ", 38)) {
+	if strings.Contains(page, "<script") || strings.Contains(page, "<img") ||
+		strings.ContainsAny(page, "\u202e\x00") || strings.Contains(page, strings.Repeat("long ", 38)) {
 		t.Errorf("texts of callers and programs are not escaped or not truncated:\n%s", page)
 	}
 	checkPage(t, page,
 		"<b>exact</b>", `data-label="succeeded">1<`, `data-label="failed">0<`, "<b>cbc</b>", `class="n warn" data-label="failed">1<`,
 		"Last failed calls", ">Allocate</td>", ">InvalidArgument<", "<bdi>bad fields: snapshot.jobs[1]",
-		"Last responses", ">Allocate</td>", "&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;", `data-label="jobs">2<`, `data-label="nodes">8<`, `data-label="backend">exact<`, ">feasible<",
+		"Last responses", ">Allocate</td>", "&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;",
+		`data-label="jobs">2<`, `data-label="nodes">8<`, `data-label="backend">exact<`, ">feasible<",
 		`data-label="over greedy">&#43;0.0%<`, "<b>cbc crashed</b> after ", "it printed",
 	)
 }

@@ -122,10 +122,12 @@ func TestTracedCall(t *testing.T) {
 			t.Errorf("attributes %v; want %v among them", call.Attributes(), want)
 		}
 	}
-	if line := h.logs.Line(`"trace_id":"`+callerTrace+`"`, `"span_id":"`+call.SpanContext().SpanID().String()+`"`); !strings.Contains(line, `"request_id":"request-7"`) {
+	line := h.logs.Line(`"trace_id":"`+callerTrace+`"`, `"span_id":"`+call.SpanContext().SpanID().String()+`"`)
+	if !strings.Contains(line, `"request_id":"request-7"`) {
 		t.Errorf("the log does not refer to the trace:\n%s", h.logs)
 	}
-	if page := openMetrics(t, h); !strings.Contains(page, `elastalloc_solve_duration_seconds_bucket{backend="exact",limit="none",objective="progress",le="`) ||
+	page := openMetrics(t, h)
+	if !strings.Contains(page, `elastalloc_solve_duration_seconds_bucket{backend="exact",limit="none",objective="progress",le="`) ||
 		!strings.Contains(page, `# {trace_id="`+callerTrace+`"}`) {
 		t.Errorf("the metrics do not refer to the trace")
 	}
@@ -160,7 +162,9 @@ func TestUnsampledCall(t *testing.T) {
 func TestSpansOfFailedCalls(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) { c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.solveWithoutContext) })
+	h, spans := startTraced(t, sdktrace.AlwaysSample(), func(c *Config) {
+		c.MaxInflight, c.MaxQueue, c.Allocator = 1, 0, fakeAllocator(g.solveWithoutContext)
+	})
 
 	bad := smallRequest()
 	bad.Snapshot.Jobs[0].Id, bad.Snapshot.Jobs[1].Id = "twice", "twice"

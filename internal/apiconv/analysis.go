@@ -48,7 +48,9 @@ func toJobExplanation(job *solver.JobExplanation) *elastallocv1.JobExplanation {
 		})
 	}
 	for _, remedy := range job.Remedies {
-		r := &elastallocv1.Remedy{Nodes: int32(remedy.Nodes), NodeType: remedy.NodeType, NodesType: remedy.NodesType, MachineNodes: int32(remedy.MachineNodes)}
+		r := &elastallocv1.Remedy{
+			Nodes: int32(remedy.Nodes), NodeType: remedy.NodeType, NodesType: remedy.NodesType, MachineNodes: int32(remedy.MachineNodes),
+		}
 		switch {
 		case remedy.Weight > 0:
 			r.Change = &elastallocv1.Remedy_Weight{Weight: remedy.Weight}

@@ -29,7 +29,8 @@ func TestExplain(t *testing.T) {
 	}
 	want := parsed(t, `{"jobs": [
 		{"jobId": "b", "nodes": 4, "why": "WHY_NO_ROOM",
-		 "text": "b has 4 nodes: no larger size fits in addition to the smallest sizes of the other jobs; it would get 8 with a pool of 10 (a larger one may not help).",
+		 "text": "b has 4 nodes: no larger size fits in addition to the smallest sizes of the other jobs; `+
+		`it would get 8 with a pool of 10 (a larger one may not help).",
 		 "sizes": [{"nodes": 4, "proven": true}], "remedies": [{"totalNodes": 10, "nodes": 8}]},
 		{"jobId": "large", "why": "WHY_NEVER_FITS",
 		 "text": "large waits: it needs at least 16 nodes, and the pool has 8; it would get 2 with min_nodes 2.",
@@ -45,7 +46,8 @@ func TestExplain(t *testing.T) {
 	}
 	request.Options = &elastallocv1.AllocateOptions{TimeBudget: new(durationpb.Duration)}
 	_, err = a.Explain(t.Context(), request)
-	if want := `invalid request: options.time_budget: is 0s; must be greater than 0; job_ids[1]: is "ghost"; must be a job of the snapshot`; err == nil || err.Error() != want {
-		t.Errorf("error %v; want %q", err, want)
+	const both = `invalid request: options.time_budget: is 0s; must be greater than 0; job_ids[1]: is "ghost"; must be a job of the snapshot`
+	if err == nil || err.Error() != both {
+		t.Errorf("error %v; want %q", err, both)
 	}
 }

@@ -33,7 +33,8 @@ func TestForecast(t *testing.T) {
 			{"jobId": "a", "start": "0s", "startLow": "0s", "startHigh": "0s", "end": "100s", "endLow": "100s", "endHigh": "100s", "ended": true},
 			{"jobId": "b", "start": "101s", "startLow": "101s", "startHigh": "101s"},
 			{"jobId": "c"}],
-		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10", "complete": true, "ifNothingElse": true}`, new(elastallocv1.ForecastResponse))
+		"meanTotal": "100s", "meanQueue": "50.5s", "decisions": "10",
+		"complete": true, "ifNothingElse": true}`, new(elastallocv1.ForecastResponse))
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}
@@ -56,7 +57,8 @@ func TestForecastBadFields(t *testing.T) {
 	t.Parallel()
 	own := []string{"snapshot.total_nodes", "cadence", "until", "eta_error", "arrivals_per_hour"}
 	for horizon, want := range map[string][]string{"{}": own, `{"step": "0s"}`: append([]string{"snapshot.horizon.step"}, own...)} {
-		_, err := forecast(t, `{"snapshot": {"totalNodes": -2, "horizon": `+horizon+`}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
+		_, err := forecast(t, `{"snapshot": {"totalNodes": -2, "horizon": `+horizon+
+			`}, "cadence": "0s", "until": "0s", "etaError": 2, "arrivalsPerHour": "Infinity"}`)
 		if diff := cmp.Diff(want, solvertest.InvalidPaths(t, err)); diff != "" {
 			t.Errorf("bad fields (-want +got):\n%s", diff)
 		}

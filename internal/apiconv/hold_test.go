@@ -108,7 +108,9 @@ func TestCertificateNamesJobsOfTheRequest(t *testing.T) {
 	good := &elastallocv1.Job{Id: "good", RemainingEta: durationpb.New(time.Hour)}
 	r := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 8, Jobs: []*elastallocv1.Job{bad, never, good}},
-		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Certificate: true, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Certificate: true, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
+		},
 	}
 	response, err := InProcess{allocator}.Allocate(t.Context(), r)
 	if err != nil {

@@ -158,7 +158,9 @@ func convertGroups(groups []*elastallocv1.Group) []solver.Group {
 			converted[i].Limit = new(int(*g.Limit))
 		}
 		for _, limit := range g.GetTypeLimits()[:min(len(g.GetTypeLimits()), solver.MaxNodeTypes+1)] {
-			converted[i].TypeLimits = append(converted[i].TypeLimits, solver.GroupTypeLimit{NodeType: limit.GetNodeType(), Limit: int(limit.GetLimit())})
+			converted[i].TypeLimits = append(converted[i].TypeLimits, solver.GroupTypeLimit{
+				NodeType: limit.GetNodeType(), Limit: int(limit.GetLimit()),
+			})
 		}
 	}
 	return converted

@@ -194,13 +194,17 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"step of 0":          {request(t, `{"snapshot": {"horizon": {"step": "0s"}}}`), []string{"snapshot.horizon.step"}},
 		"step of 300 years":  {request(t, `{"snapshot": {"horizon": {"step": "9467280000s"}}}`), []string{"snapshot.horizon.step"}},
 
-		"job without an id":     {onJob(func(j *job) { j.Id = "" }), []string{"snapshot.jobs[1].id"}},
-		"two jobs of one id":    {onJob(func(j *job) { j.Id = "running" }), []string{"snapshot.jobs[1].id"}},
-		"no ETA":                {onJob(func(j *job) { j.RemainingEta = nil }), []string{"snapshot.jobs[1].remaining_eta"}},
-		"ETA of 0":              {onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{} }), []string{"snapshot.jobs[1].remaining_eta"}},
-		"ETA below 0":           {onJob(func(j *job) { j.RemainingEta = durationpb.New(-1) }), []string{"snapshot.jobs[1].remaining_eta"}},
-		"ETA beyond 292 years":  {onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].remaining_eta"}},
-		"ETA beyond 10^4 years": {onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{Seconds: 1e12} }), []string{"snapshot.jobs[1].remaining_eta"}},
+		"job without an id":  {onJob(func(j *job) { j.Id = "" }), []string{"snapshot.jobs[1].id"}},
+		"two jobs of one id": {onJob(func(j *job) { j.Id = "running" }), []string{"snapshot.jobs[1].id"}},
+		"no ETA":             {onJob(func(j *job) { j.RemainingEta = nil }), []string{"snapshot.jobs[1].remaining_eta"}},
+		"ETA of 0":           {onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{} }), []string{"snapshot.jobs[1].remaining_eta"}},
+		"ETA below 0":        {onJob(func(j *job) { j.RemainingEta = durationpb.New(-1) }), []string{"snapshot.jobs[1].remaining_eta"}},
+		"ETA beyond 292 years": {
+			onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].remaining_eta"},
+		},
+		"ETA beyond 10^4 years": {
+			onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{Seconds: 1e12} }), []string{"snapshot.jobs[1].remaining_eta"},
+		},
 		"ETA of mixed signs": {onJob(func(j *job) { j.RemainingEta = &durationpb.Duration{Seconds: 9, Nanos: -1} }),
 			[]string{"snapshot.jobs[1].remaining_eta"}},
 		"training time far below 0": {onJob(func(j *job) { j.TrainingTime = &durationpb.Duration{Seconds: -1e10} }),
@@ -209,10 +213,12 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"explicitly 0 minimum": {onJob(func(j *job) { j.MinNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].min_nodes"}},
 		"explicitly 0 maximum": {onJob(func(j *job) { j.MaxNodes = proto.Int32(0) }), []string{"snapshot.jobs[1].max_nodes"}},
 		"negative current":     {onJob(func(j *job) { j.CurrentNodes = -1 }), []string{"snapshot.jobs[1].current_nodes"}},
-		"no legal size":        {onJob(func(j *job) { j.AllowedNodes, j.MaxNodes = []int32{32}, new(int32(16)) }), []string{"snapshot.jobs[1].allowed_nodes"}},
-		"descending sizes":     {onJob(func(j *job) { j.AllowedNodes = []int32{4, 2} }), []string{"snapshot.jobs[1].allowed_nodes[1]"}},
-		"infinite weight":      {onJob(func(j *job) { j.Weight = proto.Float64(math.Inf(1)) }), []string{"snapshot.jobs[1].weight"}},
-		"weight that is NaN":   {onJob(func(j *job) { j.Weight = proto.Float64(math.NaN()) }), []string{"snapshot.jobs[1].weight"}},
+		"no legal size": {
+			onJob(func(j *job) { j.AllowedNodes, j.MaxNodes = []int32{32}, new(int32(16)) }), []string{"snapshot.jobs[1].allowed_nodes"},
+		},
+		"descending sizes":   {onJob(func(j *job) { j.AllowedNodes = []int32{4, 2} }), []string{"snapshot.jobs[1].allowed_nodes[1]"}},
+		"infinite weight":    {onJob(func(j *job) { j.Weight = proto.Float64(math.Inf(1)) }), []string{"snapshot.jobs[1].weight"}},
+		"weight that is NaN": {onJob(func(j *job) { j.Weight = proto.Float64(math.NaN()) }), []string{"snapshot.jobs[1].weight"}},
 		"explicitly 0 efficiency": {onJob(func(j *job) { j.Scaling = efficiency(0) }),
 			[]string{"snapshot.jobs[1].scaling.doubling_efficiency"}},
 		"efficiency that is NaN": {onJob(func(j *job) { j.Scaling = efficiency(math.NaN()) }),
@@ -220,9 +226,14 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"empty table": {onJob(func(j *job) { j.Scaling = table() }), []string{"snapshot.jobs[1].scaling.table.speeds"}},
 		"null table": {onJob(func(j *job) { j.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{}} }),
 			[]string{"snapshot.jobs[1].scaling.table.speeds"}},
-		"short table":     {onJob(func(j *job) { j.Scaling = table(1, 2) }), []string{"snapshot.jobs[1].scaling.table.speeds"}},
-		"infinite speed":  {onJob(func(j *job) { j.Scaling = table(1, 2, 3, 4, math.Inf(1)) }), []string{"snapshot.jobs[1].scaling.table.speeds[4]"}},
-		"null job":        {&elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*job{nil}}}, []string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"}},
+		"short table": {onJob(func(j *job) { j.Scaling = table(1, 2) }), []string{"snapshot.jobs[1].scaling.table.speeds"}},
+		"infinite speed": {
+			onJob(func(j *job) { j.Scaling = table(1, 2, 3, 4, math.Inf(1)) }), []string{"snapshot.jobs[1].scaling.table.speeds[4]"},
+		},
+		"null job": {
+			&elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{Jobs: []*job{nil}}},
+			[]string{"snapshot.jobs[0].id", "snapshot.jobs[0].remaining_eta"},
+		},
 		"unknown backend": {onOptions(func(o *options) { o.Backend = 99 }), []string{"options.backend"}},
 		"negative enum":   {onOptions(func(o *options) { o.Admission = -1 }), []string{"options.admission"}},
 		"unknown others": {onOptions(func(o *options) { o.Formulation, o.Admission, o.Objective, o.BadJobs = 99, 99, 99, 99 }),
@@ -235,17 +246,20 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			}
 		}), []string{
 			"options.total_time.start_bonus", "options.total_time.fairness", "options.total_time.pause_price_factor",
-			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging", "options.total_time.resize_price", "options.total_time.payback", "options.total_time.cadence",
+			"options.total_time.quota_price", "options.total_time.eta_error", "options.total_time.aging",
+			"options.total_time.resize_price", "options.total_time.payback", "options.total_time.cadence",
 		}},
 		"total-time in the paper's formulation": {onOptions(func(o *options) {
 			o.Backend, o.Formulation = elastallocv1.Backend_BACKEND_HIGHS, elastallocv1.Formulation_FORMULATION_PAPER
 		}), []string{"options.formulation"}},
 		"two costs of a change": {onJob(func(j *job) { j.ResizeDelay, j.RestartTime = durationpb.New(1), durationpb.New(1) }),
 			[]string{"snapshot.jobs[1].restart_time"}},
-		"restart time below 0":  {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
-		"waiting time below 0":  {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
-		"work done below 0":     {onJob(func(j *job) { j.WorkDone = durationpb.New(-1) }), []string{"snapshot.jobs[1].work_done"}},
-		"work beyond 292 years": {onJob(func(j *job) { j.WorkDone = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].work_done"}},
+		"restart time below 0": {onJob(func(j *job) { j.RestartTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].restart_time"}},
+		"waiting time below 0": {onJob(func(j *job) { j.WaitingTime = durationpb.New(-1) }), []string{"snapshot.jobs[1].waiting_time"}},
+		"work done below 0":    {onJob(func(j *job) { j.WorkDone = durationpb.New(-1) }), []string{"snapshot.jobs[1].work_done"}},
+		"work beyond 292 years": {
+			onJob(func(j *job) { j.WorkDone = &durationpb.Duration{Seconds: 1e10} }), []string{"snapshot.jobs[1].work_done"},
+		},
 		"overrun below 0":       {onJob(func(j *job) { j.Overrun = -1e-300 }), []string{"snapshot.jobs[1].overrun"}},
 		"overrun that is NaN":   {onJob(func(j *job) { j.Overrun = math.NaN() }), []string{"snapshot.jobs[1].overrun"}},
 		"infinite overrun":      {onJob(func(j *job) { j.Overrun = math.Inf(1) }), []string{"snapshot.jobs[1].overrun"}},
@@ -263,7 +277,8 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		"size limits of several node types": {request(t, `{
 			"snapshot": {
 				"nodeTypes": [{"id": "a", "nodes": 1}, {"id": "b", "nodes": 1}],
-				"sizeLimits": [{"size": 2}, {"size": 2, "nodeType": "a"}, {"size": 2, "nodeType": "b"}, {"size": 2, "nodeType": "c"}, {"size": 2, "nodeType": "b"}]
+				"sizeLimits": [{"size": 2}, {"size": 2, "nodeType": "a"}, {"size": 2, "nodeType": "b"},
+				{"size": 2, "nodeType": "c"}, {"size": 2, "nodeType": "b"}]
 			},
 			"options": {"objective": "OBJECTIVE_TOTAL_TIME"}
 		}`), []string{"snapshot.size_limits[0].node_type", "snapshot.size_limits[3].node_type", "snapshot.size_limits[4].size"}},
@@ -289,7 +304,8 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			"snapshot.groups[0].type_limits[0].limit", "snapshot.groups[0].type_limits[1].node_type",
 			"snapshot.groups[0].type_limits[2].node_type", "snapshot.groups[0].type_limits[3].node_type",
 		}},
-		"size limits without total-time": {request(t, `{"snapshot": {"sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`),
+		"size limits without total-time": {request(t,
+			`{"snapshot": {"sizeLimits": [{"size": 2}]}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`),
 			[]string{"snapshot.size_limits"}},
 		"explicitly 0 eta nodes": {onJob(func(j *job) { j.EtaNodes = new(int32(0)) }), []string{"snapshot.jobs[1].eta_nodes"}},
 		"negative eta nodes":     {onJob(func(j *job) { j.EtaNodes = new(int32(-8)) }), []string{"snapshot.jobs[1].eta_nodes"}},
@@ -298,7 +314,8 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 		}), []string{"snapshot.jobs[1].eta_nodes"}},
 		"groups of every kind of fault": {request(t, `{"snapshot": {
 			"groups": [{"id": "a", "parentId": "b"}, {"id": "b", "parentId": "a", "quota": -1}, {"limit": -1}, {"id": "a", "parentId": "x"}],
-			"jobs": [{"id": "1", "remainingEta": "1s"}, {"id": "2", "remainingEta": "1s", "groupId": "y"}, {"id": "3", "remainingEta": "1s", "groupId": "b"}]
+			"jobs": [{"id": "1", "remainingEta": "1s"}, {"id": "2", "remainingEta": "1s", "groupId": "y"},
+			{"id": "3", "remainingEta": "1s", "groupId": "b"}]
 		}, "options": {"objective": "OBJECTIVE_PROGRESS"}}`), []string{
 			"snapshot.groups[0].parent_id", "snapshot.groups[1].quota", "snapshot.groups[1].parent_id", "snapshot.groups[2].id",
 			"snapshot.groups[2].limit", "snapshot.groups[3].id", "snapshot.groups[3].parent_id",
@@ -308,9 +325,11 @@ func TestFromAllocateRequestReportsBadField(t *testing.T) {
 			Snapshot: &elastallocv1.Snapshot{Groups: []*elastallocv1.Group{nil}},
 			Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME},
 		}, []string{"snapshot.groups[0].id"}},
-		"budget of 0":       {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{} }), []string{"options.time_budget"}},
-		"budget below 0":    {onOptions(func(o *options) { o.TimeBudget = durationpb.New(-1) }), []string{"options.time_budget"}},
-		"budget far below":  {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{Seconds: -1e10} }), []string{"options.time_budget"}},
+		"budget of 0":    {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{} }), []string{"options.time_budget"}},
+		"budget below 0": {onOptions(func(o *options) { o.TimeBudget = durationpb.New(-1) }), []string{"options.time_budget"}},
+		"budget far below": {
+			onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{Seconds: -1e10} }), []string{"options.time_budget"},
+		},
 		"invalid budget":    {onOptions(func(o *options) { o.TimeBudget = &durationpb.Duration{Nanos: -1e9} }), []string{"options.time_budget"}},
 		"gap of 1":          {onOptions(func(o *options) { o.RelativeGap = 1 }), []string{"options.relative_gap"}},
 		"gap below 0":       {onOptions(func(o *options) { o.RelativeGap = -1e-9 }), []string{"options.relative_gap"}},
@@ -379,7 +398,8 @@ func TestToAllocateResponse(t *testing.T) {
 	decision := solver.Decision{
 		Allocations: []solver.Allocation{
 			{JobID: "a", Current: 0, Nodes: 4, Change: solver.ChangeStart, PlannedNodes: []int{4, 8}, PlannedProgress: []float64{.25, 1}},
-			{JobID: "b", Current: 2, Nodes: 0, Change: solver.ChangePreempt, WaitReason: solver.WaitBehind, BehindJobID: "c", PlannedNodes: []int{0, 0}, PlannedProgress: []float64{0, 0}},
+			{JobID: "b", Current: 2, Nodes: 0, Change: solver.ChangePreempt, WaitReason: solver.WaitBehind,
+				BehindJobID: "c", PlannedNodes: []int{0, 0}, PlannedProgress: []float64{0, 0}},
 		},
 		Report: solver.Report{
 			Backend: solver.BackendGreedy, Reason: solver.ReasonHeuristic, Limit: solver.LimitTime,
@@ -400,7 +420,8 @@ func TestToAllocateResponse(t *testing.T) {
 		"snapshotId": "s",
 		"allocations": [
 			{"jobId": "a", "nodes": 4, "change": "CHANGE_START", "plannedNodes": [4, 8], "plannedProgress": [0.25, 1]},
-			{"jobId": "b", "change": "CHANGE_PREEMPT", "waitReason": "WAIT_REASON_BEHIND", "behindJobId": "c", "plannedNodes": [0, 0], "plannedProgress": [0, 0]}
+			{"jobId": "b", "change": "CHANGE_PREEMPT", "waitReason": "WAIT_REASON_BEHIND",
+				"behindJobId": "c", "plannedNodes": [0, 0], "plannedProgress": [0, 0]}
 		],
 		"report": {
 			"backend": "BACKEND_GREEDY", "reason": "REASON_HEURISTIC", "limit": "LIMIT_TIME",
@@ -587,7 +608,8 @@ func TestAllFieldsBothWays(t *testing.T) {
 // TestNodeTypesBothWays converts the node types of a request to the core and back.
 func TestNodeTypesBothWays(t *testing.T) {
 	t.Parallel()
-	want := request(t, `{"snapshot": {"totalNodes": 6, "nodeTypes": [{"id": "a100", "nodes": 2, "speed": 2.5}, {"id": "t4", "nodes": 4}], "jobs": [{
+	want := request(t, `{"snapshot": {"totalNodes": 6,
+		"nodeTypes": [{"id": "a100", "nodes": 2, "speed": 2.5}, {"id": "t4", "nodes": 4}], "jobs": [{
 		"id": "a", "remainingEta": "60s", "currentNodes": 1, "currentNodeType": "t4", "etaNodeType": "a100", "moveTime": "0s", "speeds": [
 			{"nodeType": "t4"},
 			{"nodeType": "a100", "factor": 3, "scaling": {"table": {"speeds": [1, 1.5]}}, "allowedNodes": [1, 2]}]}]}}`)

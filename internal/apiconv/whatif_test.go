@@ -34,7 +34,8 @@ func TestWhatIf(t *testing.T) {
 	if r := results[0]; len(r.GetChangedJobIds()) != 0 || r.GetDecision().GetAllocations()[0].GetPlannedNodes() != nil {
 		t.Errorf("result %v; want the base decision", r)
 	}
-	if r := results[1]; len(r.GetChangedJobIds()) != 2 || r.GetDecision().GetAllocations()[0].GetPlannedNodes() == nil || r.GetDecision().GetSnapshotId() != "now" {
+	if r := results[1]; len(r.GetChangedJobIds()) != 2 ||
+		r.GetDecision().GetAllocations()[0].GetPlannedNodes() == nil || r.GetDecision().GetSnapshotId() != "now" {
 		t.Errorf("result %v; want both jobs changed, and the plan", r)
 	}
 	for n, want := range map[int]string{

@@ -160,10 +160,12 @@ func (c *Timeline) SVG() string {
 		fmt.Fprintf(&b, "<g><title>%s</title>\n", html.EscapeString(text.Printable(bar.Title)))
 		writeText(&b, float64(c.NameWidth)-8, y+14, "end", truncate(text.Printable(bar.Name), int(float64(c.NameWidth-8)/maxCharWidth)))
 		if bar.Start > 0 {
-			fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="currentColor" stroke-opacity=".5" stroke-dasharray="2 4"/>`+"\n", x(0), y+10, x(bar.Start))
+			fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="currentColor" stroke-opacity=".5" stroke-dasharray="2 4"/>`+"\n",
+				x(0), y+10, x(bar.Start))
 		}
 		rect := func(from, to, inset float64, attributes string) {
-			fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2" %s/>`+"\n", x(from), y+inset, max(1, x(to)-x(from)), rowHeight-2*inset, attributes)
+			fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2" %s/>`+"\n",
+				x(from), y+inset, max(1, x(to)-x(from)), rowHeight-2*inset, attributes)
 		}
 		if !bar.Hidden {
 			attributes := areaAttributes(0)

@@ -51,7 +51,8 @@ var rectangle = regexp.MustCompile(`M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)H([\d.]+
 func TestTimeSeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		columns := rapid.IntRange(1, 12).Draw(t, "columns")
-		drawn := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0.01, 1), rapid.Map(rapid.IntRange(0, 5000), func(n int) float64 { return float64(n) }))
+		drawn := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0.01, 1),
+			rapid.Map(rapid.IntRange(0, 5000), func(n int) float64 { return float64(n) }))
 		chart := TimeSeries{Title: "<&>", Start: time.Date(2026, 3, 1, 11, 17, 0, 0, time.UTC), Interval: 4 * time.Minute}
 		largest := 0.0
 		for range rapid.IntRange(1, 3).Draw(t, "series") {
@@ -119,7 +120,8 @@ func value(label string) (float64, error) {
 // the middle one and not below the values, and both fit into the margin.
 func TestAxisIsReadable(t *testing.T) {
 	for largest, want := range map[float64]string{
-		0: "0 0.5 1", 0.0000001: "0 0.0005 0.001", 0.0025: "0 0.0015 0.003", 0.9: "0 0.5 1", 7: "0 4 8", 999: "0 500 1k", 1000: "0 500 1k", 1001: "0 600 1.2k",
+		0: "0 0.5 1", 0.0000001: "0 0.0005 0.001", 0.0025: "0 0.0015 0.003",
+		0.9: "0 0.5 1", 7: "0 4 8", 999: "0 500 1k", 1000: "0 500 1k", 1001: "0 600 1.2k",
 		1200: "0 600 1.2k", 1500: "0 800 1.6k", 2000: "0 1k 2k", 2001: "0 1.2k 2.4k", 12000: "0 6k 12k", 999999: "0 500k 1M", 1e6: "0 500k 1M",
 		2.1e6: "0 1.2M 2.4M", 1e7: "0 5M 10M",
 	} {

@@ -53,7 +53,8 @@ func (m *messageText) add(message protoreflect.MessageDescriptor) {
 		field := message.Fields().Get(i)
 		value := field
 		if other, known := m.fields[field.JSONName()]; known {
-			if other == nil || other.Kind() == field.Kind() && other.Message() == field.Message() && other.Enum() == field.Enum() && other.IsList() == field.IsList() {
+			if other == nil || other.Kind() == field.Kind() && other.Message() == field.Message() &&
+				other.Enum() == field.Enum() && other.IsList() == field.IsList() {
 				continue
 			}
 			value = nil

@@ -48,9 +48,11 @@ func TestParseMessageEnums(t *testing.T) {
 		Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, BadJobs: elastallocv1.BadJobs_BAD_JOBS_HOLD,
 	}}
 	for objective, hold := range map[string]string{
-		"total-time": "hold", "TOTAL_TIME": "HOLD", "OBJECTIVE_TOTAL_TIME": "BAD_JOBS_HOLD", "Total-Time": "Hold", "objective-total_time": "bad-jobs-hold",
+		"total-time": "hold", "TOTAL_TIME": "HOLD", "OBJECTIVE_TOTAL_TIME": "BAD_JOBS_HOLD",
+		"Total-Time": "Hold", "objective-total_time": "bad-jobs-hold",
 	} {
-		text, got := `{"snapshot": {"id": "total-time"}, "options": {"objective": "`+objective+`", "bad_jobs" :  "`+hold+`"}}`, new(elastallocv1.AllocateRequest)
+		text, got := `{"snapshot": {"id": "total-time"}, "options": {"objective": "`+
+			objective+`", "bad_jobs" :  "`+hold+`"}}`, new(elastallocv1.AllocateRequest)
 		if err := ParseMessage([]byte(text), got); err != nil || !proto.Equal(got, want) {
 			t.Errorf("%s is read as %v, %v; want %v", text, got, err, want)
 		}
@@ -66,7 +68,8 @@ func TestParseMessageEnums(t *testing.T) {
 func TestParseMessageErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`{"snapshot": {"jobs": [{}, {"remainingEta": 10800}]}}`:                       `remainingEta must be a time with its unit, such as "10800s", "90m" or "3h"`,
+		`{"snapshot": {"jobs": [{}, {"remainingEta": 10800}]}}`: `remainingEta must be ` +
+			`a time with its unit, such as "10800s", "90m" or "3h"`,
 		`{"snapshot": {"jobs": [{"remaining_eta": "3 h"}]}}`:                          `value "3 h"; remaining_eta must be a time`,
 		`{"snapshot": {"jobs": [{"remainingEta": "10800"}]}}`:                         `value "10800"; remainingEta must be a time`,
 		"{\"snapshot\": {\"jobs\": [{\"remainingEta\": \"1h\",\n \"restartTime\": 1}": "(line 2): unexpected token 1; restartTime must be a time",

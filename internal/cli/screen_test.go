@@ -26,7 +26,8 @@ func TestTableFits(t *testing.T) {
 			t.Errorf("a line has %d columns of %d: %s", n, width, line)
 		}
 	}
-	if strings.Count(text, "word") != 12 || !strings.Contains(text, "größ") || !strings.Contains(text, "…") || !strings.Contains(text, "\namong them\na  ") {
+	if strings.Count(text, "word") != 12 || !strings.Contains(text, "größ") ||
+		!strings.Contains(text, "…") || !strings.Contains(text, "\namong them\na  ") {
 		t.Errorf("the table is\n%s", text)
 	}
 	if got := (Screen{}).NewTable().String(); got != "" {

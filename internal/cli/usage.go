@@ -65,17 +65,18 @@ func wrapFlags(root *cobra.Command) {
 // CompleteValues lets the shell complete the values of a flag, or of a list of them.
 func CompleteValues(command *cobra.Command, flag string, values ...string) {
 	// Fails only for a flag that is not there or has values already.
-	_ = command.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		before := ""
-		if _, list := command.Flag(flag).Value.(pflag.SliceValue); list {
-			before = typed[:strings.LastIndexByte(typed, ',')+1]
-		}
-		var completions []cobra.Completion
-		for _, value := range values {
-			completions = append(completions, before+value)
-		}
-		return completions, cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = command.RegisterFlagCompletionFunc(flag,
+		func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			before := ""
+			if _, list := command.Flag(flag).Value.(pflag.SliceValue); list {
+				before = typed[:strings.LastIndexByte(typed, ',')+1]
+			}
+			var completions []cobra.Completion
+			for _, value := range values {
+				completions = append(completions, before+value)
+			}
+			return completions, cobra.ShellCompDirectiveNoFileComp
+		})
 }
 
 // completeEnums lets the shell complete all flags whose type lists their values.

@@ -60,7 +60,8 @@ func Jobs(ctx context.Context, decider Decider, d Input, ids []string) ([]solver
 		}
 	}
 	// Losses take less time than remedies, so they are computed first for all jobs.
-	err = parallel.Do(ctx, d.Options.AcquireWorker, len(reasons), func(ctx context.Context, i int) error { return e.findLosses(ctx, reasons[i]) })
+	err = parallel.Do(ctx, d.Options.AcquireWorker, len(reasons),
+		func(ctx context.Context, i int) error { return e.findLosses(ctx, reasons[i]) })
 	for i := 0; i < len(reasons) && err == nil && ctx.Err() == nil && !d.Options.NoRemedies; i++ {
 		err = e.findRemedies(ctx, reasons[i])
 	}

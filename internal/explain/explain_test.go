@@ -140,7 +140,8 @@ func TestSizesWithOtherTypes(t *testing.T) {
 			{ID: "c", RemainingETA: time.Hour, MinNodes: 2, MaxNodes: 2, Speeds: only},
 		},
 	}
-	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime}, []string{"a"})
+	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(),
+		s, solver.Options{Objective: solver.ObjectiveTotalTime}, []string{"a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,8 @@ func TestSizesWithFlexibleJobs(t *testing.T) {
 			{ID: "d", RemainingETA: time.Hour, Speeds: []solver.TypeSpeed{{NodeType: "y"}}},
 		},
 	}
-	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(), s, solver.Options{Objective: solver.ObjectiveTotalTime}, []string{"a"})
+	got, err := newAllocator(t, elastalloc.Options{}).Explain(t.Context(),
+		s, solver.Options{Objective: solver.ObjectiveTotalTime}, []string{"a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +241,9 @@ func checkSizes(t *rapid.T, s *solver.Snapshot, o solver.Options, i int, gets so
 }
 
 // checkRemedies applies the remedies of a job and checks that they work.
-func checkRemedies(t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation) {
+func checkRemedies(
+	t *rapid.T, a auditedAllocator, s *solver.Snapshot, o solver.Options, i int, gets solver.Option, job solver.JobExplanation,
+) {
 	t.Helper()
 	decide := func(change func(*solver.Snapshot)) solver.Option {
 		changed := *s

@@ -55,7 +55,8 @@ func TestRemediesInMachines(t *testing.T) {
 				pool = remedy
 			}
 		}
-		if got := explained.Jobs[0].Text; pool.TotalNodes != test.total || pool.MachineNodes != 8 || pool.Nodes != test.size || !strings.Contains(got, test.text) {
+		if got := explained.Jobs[0].Text; pool.TotalNodes != test.total ||
+			pool.MachineNodes != 8 || pool.Nodes != test.size || !strings.Contains(got, test.text) {
 			t.Errorf("%s: %+v, %q; want %q", name, pool, got, test.text)
 		}
 		// The pool of the remedy gives the job its nodes.

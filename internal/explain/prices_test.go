@@ -20,10 +20,15 @@ func TestNodePrice(t *testing.T) {
 		report solver.Report
 		want   float64
 	}{
-		"unknown":                         {nil, solver.Report{}, 0},
-		"unknown, with limits":            {[]solver.SizeLimit{{Size: 2, Nodes: 4}}, solver.Report{SizeLimits: make([]solver.SizeLimitReport, 1)}, 0},
-		"of the pool":                     {nil, solver.Report{NodePrices: []float64{3}}, 3},
-		"of the pool and one of 2 limits": {[]solver.SizeLimit{{Size: 8, Nodes: 4}, {Size: 2, Nodes: 4}}, solver.Report{NodePrices: []float64{3}, SizeLimits: []solver.SizeLimitReport{{Price: 5}, {Price: 7}}}, 10},
+		"unknown": {nil, solver.Report{}, 0},
+		"unknown, with limits": {
+			[]solver.SizeLimit{{Size: 2, Nodes: 4}}, solver.Report{SizeLimits: make([]solver.SizeLimitReport, 1)}, 0,
+		},
+		"of the pool": {nil, solver.Report{NodePrices: []float64{3}}, 3},
+		"of the pool and one of 2 limits": {
+			[]solver.SizeLimit{{Size: 8, Nodes: 4}, {Size: 2, Nodes: 4}},
+			solver.Report{NodePrices: []float64{3}, SizeLimits: []solver.SizeLimitReport{{Price: 5}, {Price: 7}}}, 10,
+		},
 	} {
 		limited := *s
 		limited.SizeLimits = test.limits

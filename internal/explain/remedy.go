@@ -211,7 +211,8 @@ func (e *explainer) remedyPool(ctx context.Context, r *reason, nodeType int) (re
 			return false, nil
 		}
 		remedy = solver.Remedy{
-			TotalNodes: total + frozen, MachineNodes: machine, NodeType: id, Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
+			TotalNodes: total + frozen, MachineNodes: machine, NodeType: id,
+			Nodes: int(options[r.job].Nodes), NodesType: e.snapshot.TypeOf(options[r.job]),
 		}
 		return true, nil
 	}

@@ -53,8 +53,9 @@ func (e *explainer) why(r *reason) (solver.Why, string) {
 	}
 	switch {
 	case e.snapshot.UsedRestartBudget(r.job) && r.option == e.snapshot.Current(r.job) && job.MaxNodes > a.Nodes:
-		return solver.WhyRestartBudget, fmt.Sprintf("%s: it has restarted %d times lately and is not resized until it has had nodes for another %s",
-			keeps, solver.MaxRecentRestarts, formatSeconds(job.RestartBudgetWait(), 2))
+		return solver.WhyRestartBudget,
+			fmt.Sprintf("%s: it has restarted %d times lately and is not resized until it has had nodes for another %s",
+				keeps, solver.MaxRecentRestarts, formatSeconds(job.RestartBudgetWait(), 2))
 	case !larger && e.sizeLimited(r):
 		return solver.WhySizeLimit, has + ": the size limits allow no more nodes"
 	case len(sizes) == 1 && sizes[0] == r.option:
@@ -328,7 +329,8 @@ func (e *explainer) formatAmount(value float64, precision int) string {
 		return formatSeconds(min(value*3600, 1e15), precision) + " per hour"
 	case solver.FormatShares:
 		horizon := time.Duration(e.problem.Steps) * e.snapshot.Horizon.Step
-		return fmt.Sprintf("%s%% of a job over %s", formatNumber(100*value/float64(e.problem.Steps), precision), formatSeconds(horizon.Seconds(), 2))
+		return fmt.Sprintf("%s%% of a job over %s",
+			formatNumber(100*value/float64(e.problem.Steps), precision), formatSeconds(horizon.Seconds(), 2))
 	default:
 		return formatNumber(value, precision) + " " + unit.Name
 	}

@@ -47,7 +47,10 @@ func TestReasons(t *testing.T) {
 		"largest that fits a smaller pool": {
 			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", 100*time.Hour, 8, 1, 8)}},
 			options:  totalTime,
-			want:     []reason{{solver.WhyLargest, "a has 4 nodes, the largest of its sizes that fits the pool of 5; it would get 8 with a pool of 8 (a larger one may not help)."}},
+			want: []reason{
+				{solver.WhyLargest,
+					"a has 4 nodes, the largest of its sizes that fits the pool of 5; it would get 8 with a pool of 8 (a larger one may not help)."},
+			},
 		},
 		"ETA errors": {
 			snapshot: solver.Snapshot{TotalNodes: 20, Jobs: []solver.Job{unsure, job("a", 100*time.Hour, 0, 1, 8), job("b", time.Hour, 0, 1, 1)}},
@@ -75,15 +78,19 @@ func TestReasons(t *testing.T) {
 			snapshot: solver.Snapshot{TotalNodes: 5, Jobs: []solver.Job{job("a", time.Hour, 0, 4, 4), bad, job("large", time.Hour, 0, 8, 8)}},
 			options:  solver.Options{BadJobs: solver.BadJobsHold, Admission: solver.AdmissionOptimized},
 			want: []reason{
-				{solver.WhyNoRoom, "a waits: 4 nodes do not fit in addition to the jobs before it; it would get 4 with a pool of 6 (a larger one may not help)"},
+				{solver.WhyNoRoom,
+					"a waits: 4 nodes do not fit in addition to the jobs before it; it would get 4 with a pool of 6 (a larger one may not help)"},
 				{solver.WhyOnlySize, "bad keeps its 2 nodes: its fields are invalid."},
-				{solver.Why(solver.WaitNeverFits), "large waits: it needs at least 8 nodes, and the pool has 5; it would get 8 with a pool of 10 (a larger one may not help)"},
+				{solver.Why(solver.WaitNeverFits),
+					"large waits: it needs at least 8 nodes, and the pool has 5; it would get 8 with a pool of 10 (a larger one may not help)"},
 			},
 		},
 		"one type": {
 			snapshot: solver.Snapshot{NodeTypes: []solver.NodeType{{ID: "t4", Nodes: 5}}, Jobs: []solver.Job{job("a", 100*time.Hour, 0, 1, 8)}},
 			options:  totalTime,
-			want:     []reason{{solver.WhyLargest, "a has 4 t4, the largest of its sizes that fits the pool of 5; it would get 8 t4 with 8 t4 (more may not help)."}},
+			want: []reason{
+				{solver.WhyLargest, "a has 4 t4, the largest of its sizes that fits the pool of 5; it would get 8 t4 with 8 t4 (more may not help)."},
+			},
 		},
 		"enough": {
 			snapshot: solver.Snapshot{TotalNodes: 8, Jobs: []solver.Job{job("short", time.Minute, 0, 1, 8)}},
@@ -145,7 +152,8 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			explanation, err := newAllocator(t, elastalloc.Options{DefaultBudget: elastalloc.NoBudget}).Explain(t.Context(), &test.snapshot, test.options, nil)
+			explanation, err := newAllocator(t,
+				elastalloc.Options{DefaultBudget: elastalloc.NoBudget}).Explain(t.Context(), &test.snapshot, test.options, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

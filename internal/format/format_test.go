@@ -17,7 +17,8 @@ func TestNumber(t *testing.T) {
 	t.Parallel()
 	for x, want := range map[float64]string{
 		0: "0", 1: "1", 0.5: "0.5", 12.34: "12.3", 999: "999", 999.6: "1k", 1000: "1k", 1200: "1.2k", 1234: "1.23k", 2000: "2k", 12000: "12k",
-		999499: "999k", 999500: "1M", 1e6: "1M", 2.5e6: "2.5M", 1e7: "10M", 3e9: "3G", 4e12: "4T", 5e15: "5000T", -1200: "-1.2k", 0.012345: "0.0123",
+		999499: "999k", 999500: "1M", 1e6: "1M", 2.5e6: "2.5M", 1e7: "10M",
+		3e9: "3G", 4e12: "4T", 5e15: "5000T", -1200: "-1.2k", 0.012345: "0.0123",
 		1.2345e-5: "0.0000123",
 	} {
 		if got := format.Number(x); got != want {
@@ -111,7 +112,8 @@ func TestDurations(t *testing.T) {
 func TestShortDuration(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		26 * time.Hour: "26h", 25 * time.Minute: "25m", 90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 0: "0s", 10 * time.Second: "10s",
+		26 * time.Hour: "26h", 25 * time.Minute: "25m", 90 * time.Minute: "1h30m",
+		time.Hour + time.Second: "1h0m1s", 0: "0s", 10 * time.Second: "10s",
 	} {
 		if got := format.ShortDuration(d); got != want {
 			t.Errorf("ShortDuration(%v) = %q; want %q", d, got, want)
@@ -134,7 +136,8 @@ func TestReadable(t *testing.T) {
 		t.Errorf("Readable() = %q", got)
 	}
 	for limit, want := range map[solver.Limit]string{
-		solver.LimitNone: "", solver.LimitGap: "requested gap reached", solver.LimitTime: "time limit reached", solver.LimitWork: "work limit reached",
+		solver.LimitNone: "", solver.LimitGap: "requested gap reached",
+		solver.LimitTime: "time limit reached", solver.LimitWork: "work limit reached",
 	} {
 		if got := format.Limit(limit); got != want {
 			t.Errorf("Limit(%v) = %q; want %q", limit, got, want)

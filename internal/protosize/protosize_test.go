@@ -48,9 +48,11 @@ func requests() map[string][]byte {
 		}
 	}
 	return map[string][]byte{
-		"empty":           nil,
-		"empty jobs":      request(100_000, &elastallocv1.Job{}),
-		"typical jobs":    request(1000, &elastallocv1.Job{Id: "some-job-00001", RemainingEta: durationpb.New(1e12), MaxNodes: proto.Int32(8), CurrentNodes: 3, Weight: proto.Float64(2)}),
+		"empty":      nil,
+		"empty jobs": request(100_000, &elastallocv1.Job{}),
+		"typical jobs": request(1000, &elastallocv1.Job{
+			Id: "some-job-00001", RemainingEta: durationpb.New(1e12), MaxNodes: proto.Int32(8), CurrentNodes: 3, Weight: proto.Float64(2),
+		}),
 		"tables":          request(1000, table(32)),
 		"one large table": request(1, table(100_000)),
 		"empty messages": request(10_000, &elastallocv1.Job{
@@ -88,7 +90,8 @@ func TestCounters(t *testing.T) {
 	t.Parallel()
 	estimator := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	rapid.Check(t, func(t *rapid.T) {
-		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}), 0, 40).Draw(t, "wire")
+		wire := rapid.SliceOfN(rapid.SampledFrom([]byte{0x0a, 0x22, 0x02, 0x04, 0x00, 0x06, 0x12, 0x08, 0x38, 0x3a, 0x42, 0x80}),
+			0, 40).Draw(t, "wire")
 		request := new(elastallocv1.AllocateRequest)
 		if proto.Unmarshal(wire, request) != nil {
 			estimator.Size(wire) // It must not panic.
@@ -110,7 +113,8 @@ func FuzzSize(f *testing.F) {
 	estimator := New(&elastallocv1.AllocateRequest{}, map[protoreflect.FullName]int{"elastalloc.v1.Job": 1})
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		size := estimator.Size(wire)
-		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil && size.Counters[1] != len(request.GetSnapshot().GetJobs()) {
+		if request := new(elastallocv1.AllocateRequest); proto.Unmarshal(wire, request) == nil &&
+			size.Counters[1] != len(request.GetSnapshot().GetJobs()) {
 			t.Errorf("counted %d jobs; the decoder creates %d", size.Counters[1], len(request.GetSnapshot().GetJobs()))
 		}
 	})

@@ -25,7 +25,8 @@ type Flags struct {
 // Add adds the flags to a command.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.Dirs, "recording", nil, "folders of recordings, of several servers as well")
-	flags.StringVar(&f.at, "at", "", "time in the recording: RFC 3339, or the last 14:05 in local time, with its whole minute (default its end)")
+	flags.StringVar(&f.at, "at", "",
+		"time in the recording: RFC 3339, or the last 14:05 in local time, with its whole minute (default its end)")
 	cli.SetVariable(flags, "at", "ELASTALLOC_RECORDING_AT") // snapshot also has a flag --at
 	flags.StringVar(&f.caller, "caller", "", "caller of the call in the recording (default any)")
 }

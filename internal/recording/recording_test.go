@@ -480,14 +480,16 @@ func TestEarlierDefaults(t *testing.T) {
 		`"Allocate","request":{"snapshot":{}}}`:                                  `{"snapshot":{},"options":{"objective":1,"admission":1}}`,
 		`"Allocate","request":{"options":{"objective":"OBJECTIVE_TOTAL_TIME"}}}`: `{"options":{"objective":2,"admission":1}}`,
 		`"Explain","request":{"options":{"admission":"ADMISSION_OPTIMIZED"}}}`:   `{"options":{"objective":1,"admission":2}}`,
-		`"Allocate","request":{"snapshot":{"jobs":[{"id":"\"rescaleDelay\":","rescaleDelay":"1s"}]},"options":{"totalTime":{"rescalePrice":"2s"}}}}`: `{"snapshot":{"jobs":[
+		`"Allocate","request":{"snapshot":{"jobs":[{"id":"\"rescaleDelay\":","rescaleDelay":"1s"}]},` +
+			`"options":{"totalTime":{"rescalePrice":"2s"}}}}`: `{"snapshot":{"jobs":[
 			{"id":"\"rescaleDelay\":","resizeDelay":"1s"}]},"options":{"objective":1,"admission":1,"totalTime":{"resizePrice":"2s"}}}`,
-		`"Forecast","request":{}}`:                              `{"options":{"objective":1,"admission":1}}`,
-		`"WhatIf","request":{"scenarios":[{"options":{}},{}]}}`: `{"options":{"objective":1,"admission":1},"scenarios":[{"options":{"objective":1,"admission":1}},{}]}`,
-		`"FillIdle","request":{}}`:                              `{}`,
-		`"Allocate"}`:                                           ``,
-		`"Allocate","format":2,"request":{}}`:                   `{}`,
-		`"Allocate","format":3,"request":{"new":1}}`:            `{}`,
+		`"Forecast","request":{}}`: `{"options":{"objective":1,"admission":1}}`,
+		`"WhatIf","request":{"scenarios":[{"options":{}},{}]}}`: `{"options":{"objective":1,"admission":1},
+			"scenarios":[{"options":{"objective":1,"admission":1}},{}]}`,
+		`"FillIdle","request":{}}`:                   `{}`,
+		`"Allocate"}`:                                ``,
+		`"Allocate","format":2,"request":{}}`:        `{}`,
+		`"Allocate","format":3,"request":{"new":1}}`: `{}`,
 	} {
 		e, err := parse([]byte(start + text))
 		if err != nil {

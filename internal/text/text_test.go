@@ -8,7 +8,8 @@ import (
 
 func TestCell(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "job-1": "job-1", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\t=1": `\t=1`, "\r=1": `\r=1`, "a\x1b": `a\x1b`,
+		"": "", "job-1": "job-1", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1",
+		"@SUM(A1)": "'@SUM(A1)", "\t=1": `\t=1`, "\r=1": `\r=1`, "a\x1b": `a\x1b`,
 	} {
 		if got := Cell(text); got != want {
 			t.Errorf("Cell(%q) = %q; want %q", text, got, want)

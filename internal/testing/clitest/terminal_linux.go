@@ -14,7 +14,9 @@ import (
 )
 
 // RunOnTerminal executes a command line like Run, with a terminal of a width, without colors, as standard output.
-func RunOnTerminal(t *testing.T, main Main, columns int, env map[string]string, stdin string, args ...string) (stdout, stderr string, status int) {
+func RunOnTerminal(
+	t *testing.T, main Main, columns int, env map[string]string, stdin string, args ...string,
+) (stdout, stderr string, status int) {
 	t.Helper()
 	screen, keyboard := openTerminal(t, columns)
 	shown := make(chan string)

@@ -37,7 +37,8 @@ func TestConformance(t *testing.T) {
 		{"exact", solvertest.Suite{
 			New: func(testing.TB) problem.Backend { return exact.New() },
 			// Two or three jobs over 24 steps, and values that cancel down to their rounding.
-			Optimizes: true, Proves: true, Examples: examples(150, 20_000), TypedExamples: examples(150, 500), Open: []int{19919}, InstanceJobs: 100, Timeout: time.Minute,
+			Optimizes: true, Proves: true, Examples: examples(150, 20_000),
+			TypedExamples: examples(150, 500), Open: []int{19919}, InstanceJobs: 100, Timeout: time.Minute,
 		}},
 		{"greedy", solvertest.Suite{
 			New:       func(testing.TB) problem.Backend { return greedy.New() },
@@ -45,7 +46,8 @@ func TestConformance(t *testing.T) {
 		}},
 		{"highs one-hot", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationOneHot,
-			Optimizes: true, Claims: true, Examples: examples(24, 400), TypedExamples: examples(24, 500), InstanceJobs: examples(0, 100), Timeout: 5 * time.Second,
+			Optimizes: true, Claims: true, Examples: examples(24, 400),
+			TypedExamples: examples(24, 500), InstanceJobs: examples(0, 100), Timeout: 5 * time.Second,
 		}},
 		{"highs paper", solvertest.Suite{
 			New: newHiGHS, Formulation: solver.FormulationPaper,
@@ -54,11 +56,13 @@ func TestConformance(t *testing.T) {
 		{"cbc one-hot", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationOneHot,
 			// CBC 2.10.8 calls some problems infeasible, and ends one at half of what its best plan is worth.
-			Optimizes: true, Claims: true, Examples: examples(24, 400), TypedExamples: examples(24, 500), MayMiss: []int{367}, MayErr: []int{0, 76}, InstanceJobs: examples(0, 100), Timeout: 3 * time.Second,
+			Optimizes: true, Claims: true, Examples: examples(24, 400), TypedExamples: examples(24, 500),
+			MayMiss: []int{367}, MayErr: []int{0, 76}, InstanceJobs: examples(0, 100), Timeout: 3 * time.Second,
 		}},
 		{"cbc paper", solvertest.Suite{
 			New: newCBC, Formulation: solver.FormulationPaper,
-			Optimizes: true, Claims: true, Examples: examples(24, 400), TypedExamples: 3, MayErr: []int{76}, InstanceJobs: examples(0, 10), Timeout: 20 * time.Second,
+			Optimizes: true, Claims: true, Examples: examples(24, 400), TypedExamples: 3,
+			MayErr: []int{76}, InstanceJobs: examples(0, 10), Timeout: 20 * time.Second,
 		}},
 	}
 	for _, test := range suites {

@@ -54,7 +54,8 @@ func TestNodeTypes(t *testing.T) {
 			hold(s, 0, "slow", 2, 30*time.Minute)
 			hold(s, 1, "fast", 2, 30*time.Minute)
 		}, 4.002723, []string{"slow 2 keep", "slow 2 move", "fast 2"}},
-		{"a job that does not run on one type", func(s *solver.Snapshot) { s.Jobs[1].Speeds = s.Jobs[1].Speeds[1:] }, 5.308749, []string{"fast 2", "slow 2", "slow 2"}},
+		{"a job that does not run on one type", func(s *solver.Snapshot) { s.Jobs[1].Speeds = s.Jobs[1].Speeds[1:] },
+			5.308749, []string{"fast 2", "slow 2", "slow 2"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -44,15 +44,18 @@ func TestSharedPools(t *testing.T) {
 				open++
 				t.Logf("%s: objective %.17g, bound %.17g, optimum %.17g", name, objective, result.Bound, best.Objective)
 			}
-			if math.Abs(objective-best.Objective) > few+2*solver.OptimalGap*math.Abs(objective) || result.Bound < best.Objective-few || result.Contradiction != "" {
-				t.Errorf("%s: objective %.17g, bound %.17g, contradiction %q; the optimum is %.17g", name, objective, result.Bound, result.Contradiction, best.Objective)
+			if math.Abs(objective-best.Objective) > few+2*solver.OptimalGap*math.Abs(objective) ||
+				result.Bound < best.Objective-few || result.Contradiction != "" {
+				t.Errorf("%s: objective %.17g, bound %.17g, contradiction %q; the optimum is %.17g",
+					name, objective, result.Bound, result.Contradiction, best.Objective)
 			}
 			if start, err := greedy.New().Solve(t.Context(), p, problem.SolveOptions{}); err != nil || p.CheckWaiting(start.Plan) != nil {
 				t.Errorf("%s: greedy: %v, %v", name, err, p.CheckWaiting(start.Plan))
 			}
 			for _, rival := range rivals {
 				theirs, err := rival.Solve(t.Context(), p, problem.SolveOptions{Formulation: solver.FormulationOneHot})
-				if errors.Is(err, solver.ErrUnsuited) || errors.Is(err, solver.ErrInvalidPlan) || err != nil && strings.Contains(err.Error(), ": Assertion") {
+				if errors.Is(err, solver.ErrUnsuited) || errors.Is(err, solver.ErrInvalidPlan) ||
+					err != nil && strings.Contains(err.Error(), ": Assertion") {
 					continue // The conformance suite lists the known ones.
 				}
 				if err != nil {

@@ -36,7 +36,8 @@ func (r *runner) sizeLimits(t *testing.T) {
 		{"sizes above the limits", 16, []solver.SizeLimit{limit(4, 3), limit(8, 16)}, []solver.Job{sized(1, 2, 4, 8), sized(8)}},
 		{"pieces below the sizes", 16, []solver.SizeLimit{limit(4, 4)}, []solver.Job{running(8, 2, 4, 8), running(4, 0, 4, 8), sized(4)}},
 		{"a limit that shrank", 16, []solver.SizeLimit{limit(4, 4)}, []solver.Job{running(8, 0, 2, 4, 8), running(8, 0, 4, 8), sized(1)}},
-		{"limits that no running job fits", 16, []solver.SizeLimit{limit(2, 1)}, []solver.Job{running(8, 0, 2, 4, 8), running(4, 1, 4), sized(1)}},
+		{"limits that no running job fits", 16, []solver.SizeLimit{limit(2, 1)},
+			[]solver.Job{running(8, 0, 2, 4, 8), running(4, 1, 4), sized(1)}},
 	}
 	for _, test := range tests {
 		s := &solver.Snapshot{TotalNodes: test.nodes, SizeLimits: test.limits, Jobs: test.jobs}

@@ -263,7 +263,8 @@ func (r *runner) checkOpen(t *testing.T, p Solved, result problem.Result) {
 		t.Fatalf("the plan is illegal: %v", err)
 	}
 	tolerance := solver.OptimalGap*math.Abs(p.Best.Objective) + 1e-15*Magnitude(p.Problem)
-	if objective := p.Objective(result.Plan); objective > p.Best.Objective+tolerance || result.Bound < max(p.Best.Objective-tolerance, objective) {
+	if objective := p.Objective(result.Plan); objective > p.Best.Objective+tolerance ||
+		result.Bound < max(p.Best.Objective-tolerance, objective) {
 		t.Errorf("objective %.12g, bound %.12g; the optimum is %.12g", objective, result.Bound, p.Best.Objective)
 	}
 }

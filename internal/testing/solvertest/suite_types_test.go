@@ -52,7 +52,8 @@ func (r *runner) nodeTypes(t *testing.T) {
 		{"one runs on one type only", types(2, 2), []solver.Job{job(on("type-0", 1)), free, job(on("type-0", 4))}},
 		{"all on one of two types", types(3, 3), []solver.Job{job(on("type-1", 1)), job(on("type-1", 2)), job(on("type-1", 3))}},
 		{"one that never fits", types(4, 3), []solver.Job{free, job(func(j *solver.Job) { j.AllowedNodes = []int{5} }), free}},
-		{"the fastest and the slowest", types(2, 2), []solver.Job{job(on("type-0", solver.MaxSpeed)), job(on("type-1", 1/solver.MaxSpeed)), free}},
+		{"the fastest and the slowest", types(2, 2),
+			[]solver.Job{job(on("type-0", solver.MaxSpeed)), job(on("type-1", 1/solver.MaxSpeed)), free}},
 		{"moves that pay, and do not", types(2, 4), []solver.Job{
 			job(holds("type-0", 2, 10*time.Second, 20*time.Second)), job(holds("type-1", 2, time.Second, 20*time.Hour)), free,
 		}},

@@ -109,7 +109,8 @@ func (e *Estimator) parts(size Size) []part {
 		perJob += horizon * responsePerStep
 	}
 	// A job with a warning is in no model and does not wait behind another job.
-	responses := max(decided*perJob+2*decisions*size.StringBytes, decided*responsePerWarning+quotedCopies*decisions*size.StringBytes-all*workPerJob)
+	responses := max(decided*perJob+2*decisions*size.StringBytes,
+		decided*responsePerWarning+quotedCopies*decisions*size.StringBytes-all*workPerJob)
 	parts := []part{
 		{"the request", size.Bytes},
 		{"the search", e.searches * work},

@@ -92,7 +92,8 @@ func TestEstimator(t *testing.T) {
 		}
 	}
 	empty := append([]byte("\x0a\x80\x92\xf4\x01"), strings.Repeat("\x22\x00", 2_000_000)...)
-	if _, err := need.Bytes(need.Size(empty), limit); err == nil || !strings.Contains(err.Error(), "snapshot.jobs: has 2000000 jobs; must have at most 100000") {
+	if _, err := need.Bytes(need.Size(empty), limit); err == nil ||
+		!strings.Contains(err.Error(), "snapshot.jobs: has 2000000 jobs; must have at most 100000") {
 		t.Errorf("2,000,000 empty jobs: %v", err)
 	}
 }

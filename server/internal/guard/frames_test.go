@@ -57,7 +57,9 @@ func sendFrames(tb testing.TB, receiver *Receiver, frames int) {
 	tb.Cleanup(func() { _ = connection.Close() })
 	var headers, data bytes.Buffer
 	encoder := hpack.NewEncoder(&headers)
-	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "x"}, {":path", method}, {"content-type", "application/grpc"}} {
+	for _, field := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":authority", "x"}, {":path", method}, {"content-type", "application/grpc"},
+	} {
 		_ = encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
 	data.WriteString(http2.ClientPreface)

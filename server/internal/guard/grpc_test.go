@@ -181,7 +181,9 @@ func TestGRPC(t *testing.T) {
 		t.Parallel()
 		receiver := newReceiver()
 		client := grpc_health_v1.NewHealthClient(serve(t, receiver, nil))
-		for bytes, code := range map[int]codes.Code{0: codes.OK, 10: codes.NotFound, otherMessageBytes: codes.ResourceExhausted, maxBytes: codes.ResourceExhausted} {
+		for bytes, code := range map[int]codes.Code{
+			0: codes.OK, 10: codes.NotFound, otherMessageBytes: codes.ResourceExhausted, maxBytes: codes.ResourceExhausted,
+		} {
 			request := &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", bytes)}
 			if _, err := client.Check(t.Context(), request); status.Code(err) != code {
 				t.Errorf("Check with %d bytes: %v; want %v", bytes, err, code)

@@ -205,7 +205,8 @@ func (r *Receiver) Limit(service *grpc.ServiceDesc) *grpc.ServiceDesc {
 	limited := *service
 	limited.Methods, limited.Streams = slices.Clone(service.Methods), slices.Clone(service.Streams)
 	for i, method := range service.Methods {
-		limited.Methods[i].Handler = func(server any, ctx context.Context, receive func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		limited.Methods[i].Handler = func(server any, ctx context.Context,
+			receive func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 			return method.Handler(server, ctx, func(request any) error { return r.receiveOther(ctx, receive, request) }, intercept)
 		}
 	}

@@ -79,10 +79,11 @@ func TestResetBeforeStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	counted := ""
-	_, err := service.Methods[0].Handler(nil, ctx, nil, func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		counted = info.FullMethod
-		return next(ctx, request)
-	})
+	_, err := service.Methods[0].Handler(nil, ctx, nil,
+		func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			counted = info.FullMethod
+			return next(ctx, request)
+		})
 	if status.Code(err) != codes.Canceled || counted != "/S/M" || o.event != nil {
 		t.Errorf("the error is %v; counted as %q, observed as %+v", err, counted, o.event)
 	}

@@ -47,19 +47,27 @@ func TestSlots(t *testing.T) {
 		noSearch bool
 		after    time.Duration
 	}{
-		"a slot in time":               {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
-		"no slot in time":              {freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait},
-		"half of the time is reserved": {deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond},
+		"a slot in time":  {freed: 300 * time.Millisecond, want: codes.OK, after: 300 * time.Millisecond},
+		"no slot in time": {freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait},
+		"half of the time is reserved": {
+			deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.ResourceExhausted, after: 50 * time.Millisecond,
+		},
 		"a late deadline changes nothing": {
 			deadline: time.Hour, freed: time.Minute, want: codes.ResourceExhausted, after: guard.MaxWait,
 		},
 		"the caller cancels": {leaves: 20 * time.Millisecond, freed: time.Minute, want: codes.Canceled, after: 20 * time.Millisecond},
 
-		"a search in time":                  {work: WorkDecision, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
-		"no search in time":                 {work: WorkDecision, freed: time.Minute, want: codes.OK, noSearch: true, after: 100 * time.Millisecond},
-		"a quarter of the time is reserved": {work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, noSearch: true, after: 25 * time.Millisecond},
-		"short work waits for no search":    {work: WorkShort, freed: time.Minute, want: codes.OK},
-		"the caller of a search cancels":    {work: WorkDecision, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond},
+		"a search in time": {work: WorkDecision, freed: 50 * time.Millisecond, want: codes.OK, after: 50 * time.Millisecond},
+		"no search in time": {
+			work: WorkDecision, freed: time.Minute, want: codes.OK, noSearch: true, after: 100 * time.Millisecond,
+		},
+		"a quarter of the time is reserved": {
+			work: WorkDecision, deadline: 100 * time.Millisecond, freed: time.Minute, want: codes.OK, noSearch: true, after: 25 * time.Millisecond,
+		},
+		"short work waits for no search": {work: WorkShort, freed: time.Minute, want: codes.OK},
+		"the caller of a search cancels": {
+			work: WorkDecision, leaves: time.Millisecond, freed: time.Minute, want: codes.Canceled, after: time.Millisecond,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -334,15 +342,19 @@ func TestInterrupt(t *testing.T) {
 		waiting []string
 		want    []bool
 	}{
-		"no one waits":                       {running: []string{"a", "a"}, want: []bool{false, false}},
-		"a caller has all slots":             {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
-		"each caller has one slot":           {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
-		"the caller has all slots itself":    {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
-		"another connection of the caller":   {running: []string{"a1", "a1"}, waiting: []string{"a2"}, want: []bool{true, false}},
-		"its own calls have run for long":    {running: []string{"a", "a"}, age: minRunTime, waiting: []string{"a"}, want: []bool{true, false}},
-		"the caller with most slots":         {running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false}},
-		"not more than waiting calls":        {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
-		"waiting calls of different callers": {running: []string{"a", "a", "a", "a"}, waiting: []string{"b", "c"}, want: []bool{true, true, false, false}},
+		"no one waits":                     {running: []string{"a", "a"}, want: []bool{false, false}},
+		"a caller has all slots":           {running: []string{"a", "a"}, waiting: []string{"b"}, want: []bool{true, false}},
+		"each caller has one slot":         {running: []string{"a", "b"}, waiting: []string{"c"}, want: []bool{false, false}},
+		"the caller has all slots itself":  {running: []string{"a", "a"}, waiting: []string{"a"}, want: []bool{false, false}},
+		"another connection of the caller": {running: []string{"a1", "a1"}, waiting: []string{"a2"}, want: []bool{true, false}},
+		"its own calls have run for long":  {running: []string{"a", "a"}, age: minRunTime, waiting: []string{"a"}, want: []bool{true, false}},
+		"the caller with most slots": {
+			running: []string{"a", "b", "b", "b"}, waiting: []string{"c"}, want: []bool{false, true, false, false},
+		},
+		"not more than waiting calls": {running: []string{"a", "a", "a"}, waiting: []string{"b"}, want: []bool{true, false, false}},
+		"waiting calls of different callers": {
+			running: []string{"a", "a", "a", "a"}, waiting: []string{"b", "c"}, want: []bool{true, true, false, false},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -60,7 +60,10 @@ func (p *Page) text(t *testing.T, now time.Time) string {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	got := newPage(t).text(t, time.Now())
-	for _, want := range []string{"3 of at most 3", "2 of at most 9", "Rejected for load 17", "Memory of calls 6 of at most 256 MiB", "127.0.0.1:50051", "Last responses None since the start."} {
+	for _, want := range []string{
+		"3 of at most 3", "2 of at most 9", "Rejected for load 17",
+		"Memory of calls 6 of at most 256 MiB", "127.0.0.1:50051", "Last responses None since the start.",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not contain %q: %s", want, got)
 		}
@@ -75,13 +78,26 @@ func TestBackends(t *testing.T) {
 		state chain.BackendState
 		want  string
 	}{
-		"up":             {chain.BackendState{Up: true}, "cbc 2.10 up 0 0 0"},
-		"up once more":   {chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 2026-03-01 02:58:30 0 0 0"},
-		"down":           {chain.BackendState{Since: since, OpenUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"}, "down since 2026-03-01 02:58:30, next try in 27s 5 failed in a row: signal: killed"},
-		"before a trial": {chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"}, "down since 2026-03-01 02:58:30, the next decision tries it"},
-		"during a trial": {chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"}, "a decision is trying it now 1 failed in a row: x"},
-		"missing":        {chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such file"}, "missing since 2026-03-01 02:58:30, next try in 1s no such file"},
-		"control codes":  {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `a\u202eb\x1b[2J<b>`},
+		"up": {chain.BackendState{Up: true}, "cbc 2.10 up 0 0 0"},
+		"up once more": {
+			chain.BackendState{Up: true, Since: since, Failures: 2, Cause: "no matter"}, "up again since 2026-03-01 02:58:30 0 0 0",
+		},
+		"down": {
+			chain.BackendState{Since: since, OpenUntil: now.Add(27 * time.Second), Failures: 5, Cause: "signal: killed"},
+			"down since 2026-03-01 02:58:30, next try in 27s 5 failed in a row: signal: killed",
+		},
+		"before a trial": {
+			chain.BackendState{Since: since, OpenUntil: now, Failures: 5, Cause: "x"}, "down since 2026-03-01 02:58:30, the next decision tries it",
+		},
+		"during a trial": {
+			chain.BackendState{Since: since, OpenUntil: now, HalfOpen: true, Failures: 1, Cause: "x"},
+			"a decision is trying it now 1 failed in a row: x",
+		},
+		"missing": {
+			chain.BackendState{NeverUp: true, Since: since, OpenUntil: now.Add(time.Second), Cause: "no such file"},
+			"missing since 2026-03-01 02:58:30, next try in 1s no such file",
+		},
+		"control codes": {chain.BackendState{Since: since, Cause: "a\u202eb\x1b[2J<b>"}, `a\u202eb\x1b[2J<b>`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,10 +116,19 @@ func TestResponses(t *testing.T) {
 		report *solver.Report
 		want   string
 	}{
-		"optimal":     {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Limit: solver.LimitNone, RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10}, "exact optimal 0% +90.3% 607ms"},
-		"time limit":  {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime, RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12% -10.0%"},
-		"gap reached": {&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap, RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3% –"},
-		"no report":   {nil, "queue 40 70 607ms"},
+		"optimal": {
+			&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Limit: solver.LimitNone,
+				RelativeGap: 3e-10, Objective: 19.03, GreedyObjective: 10}, "exact optimal 0% +90.3% 607ms",
+		},
+		"time limit": {
+			&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitTime,
+				RelativeGap: 0.0012, Objective: 9, GreedyObjective: 10}, "exact feasible, time limit reached 0.12% -10.0%",
+		},
+		"gap reached": {
+			&solver.Report{Backend: "exact", Reason: solver.ReasonFeasible, Limit: solver.LimitGap,
+				RelativeGap: 0.01234, Objective: 1, GreedyObjective: 0}, "exact feasible, requested gap reached 1.3% –",
+		},
+		"no report": {nil, "queue 40 70 607ms"},
 		"warnings": {&solver.Report{Backend: "exact", Reason: solver.ReasonOptimal, Warnings: []solver.Warning{
 			{Code: solver.WarningNeverFits, JobID: "a"}, {Code: solver.WarningIdleWithQueue}, {Code: solver.WarningNeverFits, JobID: "b"},
 		}}, "warnings: 2 × never-fits ( a , b ), idle-with-queue"},
@@ -146,7 +171,9 @@ func TestFailedCallsDoNotHideResponses(t *testing.T) {
 		})
 	}
 	got := page.text(t, time.Now())
-	for _, want := range []string{"Failed calls 100 since the start", " successful ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id"} {
+	for _, want := range []string{
+		"Failed calls 100 since the start", " successful ", "Allocate – 10.0.0.7 Unknown id-99 0s bad fields: snapshot.jobs[1].id",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not contain %q: %s", want, got)
 		}
@@ -232,7 +259,8 @@ func TestLastDecision(t *testing.T) {
 	page.Observe(t.Context(), &ingress.Event{SnapshotID: "queue", Outcome: ingress.Outcome{Decision: &decision, Report: &decision.Report}})
 	got := page.text(t, time.Now())
 	for _, want := range []string{
-		"Last decision Job id contains Search queue : first the jobs", "<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
+		"Last decision Job id contains Search queue : first the jobs",
+		"<b>new 0 8 a<i>100 start next 0 0 wait behind large llama 2 0 preempt not worth it steady 4 4 keep",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page does not contain %q: %s", want, got)
@@ -247,7 +275,8 @@ func TestLastDecision(t *testing.T) {
 	var v view
 	page.recall(&v)
 	if len(v.Decided.jobs()) != keptJobs || v.Decided.notKept != 7 || len(v.Decided.jobs()[0].ID) > 210 {
-		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few", len(v.Decided.jobs()), v.Decided.notKept, len(v.Decided.jobs()[0].ID), keptJobs)
+		t.Errorf("%d jobs and %d more, ids of %d bytes; want %d, 7 and few",
+			len(v.Decided.jobs()), v.Decided.notKept, len(v.Decided.jobs()[0].ID), keptJobs)
 	}
 }
 
@@ -263,7 +292,9 @@ func TestHistoryIsSmall(t *testing.T) {
 	}
 	jobs, before := testtier.Conformance.Examples(10_000, 100_000), live()
 	for n := range 2 * keptCalls {
-		report := solver.Report{Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: make(solver.Certificate, 10_000)}
+		report := solver.Report{
+			Groups: make([]solver.GroupReport, 10_000), NodePrices: make([]float64, 1000), Certificate: make(solver.Certificate, 10_000),
+		}
 		for range 1000 {
 			report.Attempts = append(report.Attempts, solver.Attempt{Outcome: solver.OutcomeCrashed, Detail: strings.Repeat("x", 10_000)})
 			report.Warnings = append(report.Warnings, solver.Warning{Code: solver.WarningNeverFits, Message: strings.Repeat("x", 1000)})
@@ -274,7 +305,8 @@ func TestHistoryIsSmall(t *testing.T) {
 		}
 		decision := &solver.Decision{Allocations: make([]solver.Allocation, jobs), Report: report}
 		page.Observe(t.Context(), &ingress.Event{
-			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000), Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request,
+			Method: "Allocate", SnapshotID: strings.Repeat("x", 10_000),
+			Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request,
 			RequestBytes: jobs, Size: guard.NewEstimator(request, 1).Size(bytes.Repeat([]byte("\x0a\x02\x22\x00"), jobs)),
 			Err: []error{nil, errors.New(strings.Repeat("x", 10_000))}[n%2],
 		})
@@ -334,7 +366,9 @@ func TestSearch(t *testing.T) {
 	page.config.Explain = func(context.Context, Decided, []string) (Insight, bool) { return Insight{}, false }
 	decision := solver.Decision{}
 	for i := range 1000 {
-		decision.Allocations = append(decision.Allocations, solver.Allocation{JobID: fmt.Sprintf("team-a/<b>/Run-%04d", i), Current: 1, Nodes: 1, Change: solver.ChangeKeep})
+		decision.Allocations = append(decision.Allocations, solver.Allocation{
+			JobID: fmt.Sprintf("team-a/<b>/Run-%04d", i), Current: 1, Nodes: 1, Change: solver.ChangeKeep,
+		})
 	}
 	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", Outcome: ingress.Outcome{Decision: &decision, Report: &decision.Report}})
 	show := func(target string) string {
@@ -357,7 +391,8 @@ func TestSearch(t *testing.T) {
 		"/?job=none":                 {0, "0 jobs whose id contains <bdi>none</bdi>"},
 	} {
 		text := show(target)
-		if got := strings.Count(text, `<td class="n" data-label="next">`); got != test.rows || !strings.Contains(text, test.want) || strings.Contains(text, "<b>/") {
+		got := strings.Count(text, `<td class="n" data-label="next">`)
+		if got != test.rows || !strings.Contains(text, test.want) || strings.Contains(text, "<b>/") {
 			t.Errorf("%s shows %d jobs; want %d and %q:\n%s", target, got, test.rows, test.want, text)
 		}
 		if jobs, responses := strings.Index(text, ">Last decision<"), strings.Index(text, ">Last responses<"); jobs < 0 || jobs > responses {

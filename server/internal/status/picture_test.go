@@ -87,7 +87,9 @@ func examplePage(t *testing.T) []byte {
 	up := func() chain.BackendState { return chain.BackendState{Up: true} }
 	page := newPage(t, Backend{Name: solver.BackendExact, State: up}, Backend{
 		Name: solver.BackendHiGHS, State: func() chain.BackendState {
-			return chain.BackendState{NeverUp: true, Since: now.Add(-7 * time.Hour), OpenUntil: now, Cause: `exec: "highs": executable file not found in $PATH`}
+			return chain.BackendState{
+				NeverUp: true, Since: now.Add(-7 * time.Hour), OpenUntil: now, Cause: `exec: "highs": executable file not found in $PATH`,
+			}
 		},
 	}, Backend{Name: solver.BackendGreedy, State: up})
 	page.config.Version, page.host, page.started = "v0.1.0", "scheduler-1", now.Add(-7*time.Hour)
@@ -103,7 +105,9 @@ func examplePage(t *testing.T) []byte {
 				RemainingETA: time.Duration(1+random.ExpFloat64()*600) * time.Minute, RestartTime: 90 * time.Second,
 			})
 		}
-		last = apiconv.Request{Snapshot: &solver.Snapshot{ID: fmt.Sprintf("training-%04d", step), TotalNodes: nodes, Jobs: append([]solver.Job(nil), jobs...)}}
+		last = apiconv.Request{
+			Snapshot: &solver.Snapshot{ID: fmt.Sprintf("training-%04d", step), TotalNodes: nodes, Jobs: append([]solver.Job(nil), jobs...)},
+		}
 		decision, err := allocator.Allocate(t.Context(), last.Snapshot, last.Options)
 		if err != nil {
 			t.Fatal(err)

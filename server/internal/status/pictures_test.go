@@ -142,14 +142,16 @@ func TestPricesOfOneUnit(t *testing.T) {
 	for minute, objective := range map[int]solver.Objective{200: solver.ObjectiveProgress, 60: solver.ObjectiveTotalTime} {
 		report := &solver.Report{Backend: solver.BackendExact, NodePrices: []float64{2, 4}}
 		h.Observe(t.Context(), &ingress.Event{
-			Method: "Allocate", Began: now.Add(-time.Duration(minute) * time.Minute), Nodes: 8, Outcome: ingress.Outcome{Report: report, Decision: new(solver.Decision{Report: *report}), Objective: objective},
+			Method: "Allocate", Began: now.Add(-time.Duration(minute) * time.Minute), Nodes: 8,
+			Outcome: ingress.Outcome{Report: report, Decision: new(solver.Decision{Report: *report}), Objective: objective},
 		})
 	}
 	var v view
 	h.recall(&v)
 	drawn, rows := v.past.pictures(now, []Backend{{Name: solver.BackendExact}})
 	prices := drawn[len(drawn)-1]
-	if len(rows) != 2 || rows[0].Price != 3 || rows[1].Price != 3 || math.IsNaN(rows[1].Price) || !strings.Contains(prices.Note, "job-seconds saved") {
+	if len(rows) != 2 || rows[0].Price != 3 || rows[1].Price != 3 ||
+		math.IsNaN(rows[1].Price) || !strings.Contains(prices.Note, "job-seconds saved") {
 		t.Errorf("prices %v, %q", rows, prices.Note)
 	}
 	if got := strings.Count(string(prices.SVG), "V"); got != 1+maxCarried {
@@ -241,9 +243,12 @@ func TestForecastPicture(t *testing.T) {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: id})
 		decision.Allocations = append(decision.Allocations, solver.Allocation{JobID: id, Change: solver.ChangeWait})
 	}
-	page.Observe(t.Context(), &ingress.Event{Method: "Allocate", Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request})
+	page.Observe(t.Context(), &ingress.Event{
+		Method: "Allocate", Outcome: ingress.Outcome{Decision: decision, Report: &decision.Report}, Request: request,
+	})
 	page.explain(func(Decided, []string) (Insight, bool) {
-		return Insight{Forecast: []solver.JobForecast{{Start: in(0), End: in(90)}, {}, {Start: in(90), End: in(180), EndLow: in(120), EndHigh: in(200)}}}, true
+		return Insight{Forecast: []solver.JobForecast{{Start: in(0), End: in(90)},
+			{}, {Start: in(90), End: in(180), EndLow: in(120), EndHigh: in(200)}}}, true
 	})
 	var v view
 	page.recall(&v)

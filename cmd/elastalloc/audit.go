@@ -59,7 +59,8 @@ docs/explanation/optimality-proofs.md describes the checks.`,
 	}
 	flags := command.Flags()
 	flags.VarP(cli.FileFlag{Name: &file}, "file", "f", "request in protojson, - for standard input")
-	flags.Var(cli.FileFlag{Name: &responseFile}, "answer", "response in protojson, as printed by allocate --certificate -o json, - for standard input")
+	flags.Var(cli.FileFlag{Name: &responseFile}, "answer",
+		"response in protojson, as printed by allocate --certificate -o json, - for standard input")
 	cli.AddOutput(flags, &output)
 	flags.IntVar(&o.Work, "work", audit.DefaultWork, "maximum number of elementary steps; then the verdict is OPEN")
 	cli.MarkRequired(command, "file", "answer")

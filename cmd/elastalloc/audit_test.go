@@ -29,7 +29,8 @@ func TestAudit(t *testing.T) {
 		},
 		"no plan": {status: cli.ExitFailed, verdict: "OPEN", reason: "the response has no plan (set include_plan)"},
 	} {
-		output, stderr, status := runWith(t, nil, "", append(strings.Fields("allocate -f testdata/queue.json -o json --budget=1m"), strings.Fields(test.flags)...)...)
+		output, stderr, status := runWith(t, nil, "",
+			append(strings.Fields("allocate -f testdata/queue.json -o json --budget=1m"), strings.Fields(test.flags)...)...)
 		if status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
@@ -47,7 +48,8 @@ func TestAudit(t *testing.T) {
 		}
 		stdout, stderr, status := runWith(t, nil, "", "audit", "-f", "testdata/queue.json", "--answer", file, "-o", "json")
 		var got struct{ Verdict, Reason string }
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != test.status || got.Verdict != test.verdict || !strings.Contains(got.Reason, test.reason) {
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || status != test.status ||
+			got.Verdict != test.verdict || !strings.Contains(got.Reason, test.reason) {
 			t.Errorf("%s: exit status %d, stderr %q, %v, stdout %s", name, status, stderr, err, stdout)
 		}
 		stdout, _, status = runWith(t, nil, output, "audit", "-f", "testdata/queue.json", "--answer", "-")
@@ -55,7 +57,10 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: exit status %d, stdout %s", name, status, stdout)
 		}
 	}
-	for _, args := range []string{"-f testdata/queue.json", "-f - --answer -", "-f testdata/queue.json --answer testdata/queue.json", "-f testdata/queue.json --answer - --work 0"} {
+	for _, args := range []string{
+		"-f testdata/queue.json", "-f - --answer -", "-f testdata/queue.json --answer testdata/queue.json",
+		"-f testdata/queue.json --answer - --work 0",
+	} {
 		if _, stderr, status := runWith(t, nil, "{", append([]string{"audit"}, strings.Fields(args)...)...); status != cli.ExitBadInput {
 			t.Errorf("%s: exit status %d, stderr %q", args, status, stderr)
 		}

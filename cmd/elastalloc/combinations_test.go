@@ -84,7 +84,8 @@ func TestCombinations(t *testing.T) {
 			}
 			variants := []combination{base, base, base, base, base, base}
 			for v, options := range []string{
-				"", `, "backend": "greedy"`, `, "admission": "optimized"`, `, "admission": "preemptive"`, `, "admission": "fifo"`, `, "certificate": true`,
+				"", `, "backend": "greedy"`, `, "admission": "optimized"`,
+				`, "admission": "preemptive"`, `, "admission": "fifo"`, `, "certificate": true`,
 			} {
 				variants[v].options = options
 			}

@@ -115,16 +115,17 @@ func (f *decideFlags) run(
 func (f *decideFlags) addIDs(command *cobra.Command, ids *[]string, name, usage string) {
 	command.Flags().StringArrayVar(ids, name, nil, usage)
 	// An error means that the flag is missing or has a completion function.
-	_ = command.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if f.file == "" || f.file == cli.StandardInput {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		request, err := cli.ReadRequest(cmd, f.file)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return idsOf(request), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = command.RegisterFlagCompletionFunc(name,
+		func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if f.file == "" || f.file == cli.StandardInput {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			request, err := cli.ReadRequest(cmd, f.file)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return idsOf(request), cobra.ShellCompDirectiveNoFileComp
+		})
 }
 
 func idsOf(request *elastallocv1.AllocateRequest) []string {
@@ -197,7 +198,8 @@ func (f *decideFlags) addOptions(command *cobra.Command, budget time.Duration) {
 	flags.Var(&o.formulation, "formulation", "model for cbc and highs (default one-hot)")
 	flags.Var(&o.backend, "backend", "backend to call first (default exact)")
 	flags.Var(&o.objective, "objective", "objective to maximize (default total-time)")
-	flags.Var(&o.admission, "admission", "rule for which jobs get nodes if the smallest sizes of all jobs do not fit (default start-first, with the objective progress fifo)")
+	flags.Var(&o.admission, "admission",
+		"rule for which jobs get nodes if the smallest sizes of all jobs do not fit (default start-first, with the objective progress fifo)")
 	usage := "time budget of the decision (default: default of the server, 900ms)"
 	if budget > 0 {
 		usage = "time budget of the response"
@@ -280,7 +282,8 @@ func (f *decideFlags) requestError(ctx context.Context, err error) error {
 		return cli.Failed(fmt.Errorf("%s did not respond in time: %s", f.remote.address, message))
 	case codes.Unknown:
 		if strings.Contains(message, "HTTP status code received from server: 413") {
-			return cli.Failed(fmt.Errorf("a proxy before %s limits the size of requests (HTTP status 413); raise its limit, such as client_max_body_size of nginx", f.remote.address))
+			return cli.Failed(fmt.Errorf("a proxy before %s limits the size of requests (HTTP "+
+				"status 413); raise its limit, such as client_max_body_size of nginx", f.remote.address))
 		}
 		return cli.Failed(fmt.Errorf("%s: %s", refusal.Code(), message))
 	default:

@@ -20,7 +20,8 @@ func TestWarnOfBackend(t *testing.T) {
 		detail, want string
 	}{
 		{elastallocv1.Outcome_OUTCOME_UNAVAILABLE, "no program", "x: warning: decided by exact, not by highs: no program\n"},
-		{elastallocv1.Outcome_OUTCOME_INVALID_PLAN, "Optimal; refuted: the claimed optimum is 1", "x: warning: decided by exact, not by highs: Optimal; refuted: the claimed optimum is 1\n"},
+		{elastallocv1.Outcome_OUTCOME_INVALID_PLAN, "Optimal; refuted: the claimed optimum is 1",
+			"x: warning: decided by exact, not by highs: Optimal; refuted: the claimed optimum is 1\n"},
 		{elastallocv1.Outcome_OUTCOME_TIMED_OUT, "", "x: warning: decided by exact, not by highs: timed out\n"},
 		{elastallocv1.Outcome_OUTCOME_ANSWERED, "HiGHS 1.10.0 reports: Optimal, objective 0", ""},
 	} {
@@ -42,7 +43,8 @@ func TestWarnOfBackend(t *testing.T) {
 
 // TestNoWeights checks that there is no warning about a solver if all plans have the same value.
 func TestNoWeights(t *testing.T) {
-	const request = `{"snapshot": {"totalNodes": 4, "jobs": [{"id": "a", "remainingEta": "3600s", "weight": 0}, {"id": "b", "remainingEta": "60s", "weight": 0}]}}`
+	const request = `{"snapshot": {"totalNodes": 4,
+		"jobs": [{"id": "a", "remainingEta": "3600s", "weight": 0}, {"id": "b", "remainingEta": "60s", "weight": 0}]}}`
 	for _, backend := range []solver.BackendName{solver.BackendHiGHS, solver.BackendCBC} {
 		t.Run(string(backend), func(t *testing.T) {
 			program := solvertest.Program(t, backend)

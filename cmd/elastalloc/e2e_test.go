@@ -106,7 +106,8 @@ func TestServerShowsHealthAndMetrics(t *testing.T) {
 	if err != nil || health.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health is %v, %v; want SERVING", health, err)
 	}
-	if _, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr); status != cli.ExitDone {
+	_, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr)
+	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
 	clitest.CheckContains(t, "/metrics", scrape(t, server),
@@ -132,7 +133,9 @@ func TestElapsedETA(t *testing.T) {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, job)
 	}
 	const message = `job "hangs" has done 2.5 times its estimated work; pause or cap it if it hangs`
-	for _, objective := range []elastallocv1.Objective{elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME} {
+	for _, objective := range []elastallocv1.Objective{
+		elastallocv1.Objective_OBJECTIVE_PROGRESS, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME,
+	} {
 		request.Options = &elastallocv1.AllocateOptions{Objective: objective, IncludePlan: true, TimeBudget: durationpb.New(time.Minute)}
 		response, err := service.Allocate(t.Context(), request)
 		if err != nil {
@@ -145,7 +148,8 @@ func TestElapsedETA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if table, stderr, _ := runWith(t, nil, string(text), "allocate", "-f", "-"); !strings.Contains(strings.Join(strings.Fields(table), " "), message) {
+		table, stderr, _ := runWith(t, nil, string(text), "allocate", "-f", "-")
+		if !strings.Contains(strings.Join(strings.Fields(table), " "), message) {
 			t.Errorf("%v: table %s, %s", objective, table, stderr)
 		}
 
@@ -181,7 +185,8 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("the log names %q", server.Addr)
 	}
 	for _, address := range []string{"unix://" + socket, "unix:" + socket} {
-		if stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", address); status != cli.ExitDone || stderr != "" {
+		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", address)
+		if status != cli.ExitDone || stderr != "" {
 			t.Errorf("%s: exit status %d, stderr %q, stdout %s", address, status, stderr, stdout)
 		}
 	}
@@ -194,15 +199,18 @@ func TestUnixSocket(t *testing.T) {
 // in the attempts of a decision, and that calls succeed.
 func TestServerWithMissingSolver(t *testing.T) {
 	server := startServer(t, "--backends=cbc,exact", "--cbc=/nonexistent/cbc")
-	if logs := server.Logs(); !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
+	logs := server.Logs()
+	if !strings.Contains(logs, `"level":"WARN","msg":"backend is missing","backend":"cbc","error":"backend is unavailable: `) {
 		t.Errorf("the log has no line about the missing cbc:\n%s", logs)
 	}
 	for _, backend := range []string{"cbc", "highs"} { // The server does not have the second.
-		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
+		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json",
+			"--budget=1m", "--backend", backend, "--server", server.Addr)
 		if want := "warning: decided by exact, not by " + backend + ": "; !strings.Contains(stderr, want) {
 			t.Errorf("stderr is %q; want %q", stderr, want)
 		}
-		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     exact") || !strings.Contains(stdout, backend+": unavailable after") {
+		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     exact") ||
+			!strings.Contains(stdout, backend+": unavailable after") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want the result of exact and that %s is unavailable", status, stderr, stdout, backend)
 		}
 	}
@@ -222,7 +230,8 @@ func TestServerOpensBreaker(t *testing.T) {
 	}
 	server := startServer(t, "--backends=cbc,exact", "--cbc="+program)
 	for range 8 {
-		if _, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr); status != cli.ExitDone {
+		_, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend=cbc", "--server", server.Addr)
+		if status != cli.ExitDone {
 			t.Fatalf("exit status %d, stderr %q", status, stderr)
 		}
 	}
@@ -250,7 +259,8 @@ func TestServerWithSolvers(t *testing.T) {
 		if metrics := scrape(t, server); !strings.Contains(metrics, `elastalloc_backend_up{backend="`+backend+`"} 1`) {
 			t.Errorf("/metrics does not show that %s is up", backend)
 		}
-		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json", "--budget=1m", "--backend", backend, "--server", server.Addr)
+		stdout, stderr, status := runBinary(t, "allocate", "-f", "testdata/queue.json",
+			"--budget=1m", "--backend", backend, "--server", server.Addr)
 		if status != cli.ExitDone || !strings.Contains(stdout, "decided by     "+backend) || !strings.Contains(stdout, "proven optimal") {
 			t.Errorf("exit status %d, stderr %q, stdout %s; want an optimum of %s", status, stderr, stdout, backend)
 		}

@@ -35,7 +35,8 @@ func TestSchedulerLoops(t *testing.T) {
 	for name, command := range loops {
 		t.Run(name, func(t *testing.T) {
 			output := runLoop(t, command(t, "--server", server.Addr, "--jobs=20"))
-			if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ resizes and [0-9]+ moves; 0 calls failed\n$`).MatchString(output) {
+			if !regexp.MustCompile(`^20 jobs took [0-9.]+ min on average, with [0-9]+ ` +
+				`resizes and [0-9]+ moves; 0 calls failed\n$`).MatchString(output) {
 				t.Errorf("with a server the output is %q", output)
 			}
 			// A closed port.

@@ -129,13 +129,15 @@ func warnOfOthers(cmd *cobra.Command, e *recording.Entry, again *elastallocv1.Al
 	others, example := 0, ""
 	for _, a := range e.Response.(*elastallocv1.AllocateResponse).GetAllocations() {
 		if now := nodes[a.GetJobId()]; now != a.GetNodes() {
-			if others++; others == 1 {
+			others++
+			if others == 1 {
 				example = fmt.Sprintf("%s %d instead of %d", text.Shorten(a.GetJobId()), now, a.GetNodes())
 			}
 		}
 	}
 	if others > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: the new decision gives other nodes to %s, such as %s; the explanation is for the new decision\n",
+		fmt.Fprintf(cmd.ErrOrStderr(),
+			"%s: warning: the new decision gives other nodes to %s, such as %s; the explanation is for the new decision\n",
 			cmd.CommandPath(), format.Plural(others, "job"), example)
 	}
 }
@@ -188,7 +190,8 @@ func explanationsText(
 	for _, i := range l.order {
 		job := response.GetJobs()[i]
 		t.AddRow(styleOf(changes[job.GetJobId()].GetChange(), screen), job.GetJobId(),
-			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()), words(job.GetWhy()), sizesBar(job, changes[job.GetJobId()].GetNodeType()))
+			fmt.Sprintf("%3d → %-3d", current[job.GetJobId()], job.GetNodes()),
+			words(job.GetWhy()), sizesBar(job, changes[job.GetJobId()].GetNodeType()))
 	}
 	return t.String() + l.note() + "\nFor the details of a job, use --job ID.\n"
 }

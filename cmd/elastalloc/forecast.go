@@ -180,7 +180,8 @@ func forecastText(response *elastallocv1.ForecastResponse, l *list, screen cli.S
 	if response.GetStalled() {
 		summary.AddRow(screen.Yellow, "stalled", stalled)
 	} else if !response.GetComplete() {
-		summary.AddRow(screen.Yellow, "incomplete", "the simulation stopped at the time budget or at 200,000 decisions: increase --budget or --cadence")
+		summary.AddRow(screen.Yellow, "incomplete",
+			"the simulation stopped at the time budget or at 200,000 decisions: increase --budget or --cadence")
 	}
 	return t.String() + l.note() + "\n" + summary.String()
 }
@@ -189,7 +190,8 @@ func forecastText(response *elastallocv1.ForecastResponse, l *list, screen cli.S
 const minBar = 20
 
 // stalled explains a forecast that stalled.
-const stalled = "no job makes progress, so the simulation stopped: jobs without a completion time never complete with these options and size limits, or restart for longer than 1,000 decisions"
+const stalled = "no job makes progress, so the simulation stopped: jobs without a completion time " +
+	"never complete with these options and size limits, or restart for longer than 1,000 decisions"
 
 // means returns the mean times to the completion and to the first nodes, or dashes if there are none.
 func means(f *elastallocv1.ForecastResponse) (total, queue string) {
@@ -236,7 +238,8 @@ func drawForecast(snapshot, unit string, response *elastallocv1.ForecastResponse
 		title = "Forecast of " + cli.Clip(snapshot, 60)
 	}
 	total, queue := means(response)
-	summary := fmt.Sprintf("%d jobs, on average %s to the completion and %s to the first nodes; %d decisions", len(g.jobs), total, queue, response.GetDecisions())
+	summary := fmt.Sprintf("%d jobs, on average %s to the completion and %s to the first nodes; %d decisions",
+		len(g.jobs), total, queue, response.GetDecisions())
 	summary = format.InUnits(summary, unit)
 	if g.ranges {
 		summary += "; yellow: 80% interval of the completion"

@@ -65,7 +65,8 @@ func randomValue(t *rapid.T, field protoreflect.FieldDescriptor) protoreflect.Va
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(rapid.SampledFrom(hostile).Draw(t, "text"))
 	case protoreflect.DoubleKind:
-		return protoreflect.ValueOfFloat64(rapid.SampledFrom([]float64{0, 0.5, 1, -1, 1e308, math.Inf(1), math.Inf(-1), math.NaN()}).Draw(t, "number"))
+		return protoreflect.ValueOfFloat64(rapid.SampledFrom([]float64{0, 0.5, 1, -1, 1e308, math.Inf(1), math.Inf(-1), math.NaN()}).Draw(t,
+			"number"))
 	case protoreflect.BoolKind:
 		return protoreflect.ValueOfBool(whole != 0)
 	case protoreflect.EnumKind:
@@ -166,7 +167,8 @@ func TestSurplusResults(t *testing.T) {
 	f := whatIfFlags{nodes: []int{4}}
 	command := new(cobra.Command)
 	command.SetContext(t.Context())
-	if _, err := f.whatIf(command, new(elastallocv1.AllocateRequest), surplusResults{}); err == nil || err.Error() != "the response has 3 results; must have 1" {
+	_, err := f.whatIf(command, new(elastallocv1.AllocateRequest), surplusResults{})
+	if err == nil || err.Error() != "the response has 3 results; must have 1" {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -130,7 +130,8 @@ func (sortFlag) Type() string { return "column" }
 // addList adds the flags that arrange the list of a command.
 func (f *decideFlags) addList(command *cobra.Command, names []string) {
 	flags := command.Flags()
-	flags.Var(sortFlag{&f.sort, names}, "sort", "sort the jobs by a column of -o csv, with - before it the largest first (default the order of the request)")
+	flags.Var(sortFlag{&f.sort, names}, "sort",
+		"sort the jobs by a column of -o csv, with - before it the largest first (default the order of the request)")
 	flags.Var((*limitFlag)(&f.limit), "limit", "maximum number of jobs to list, 0 for all")
 	// An error means that the flag is missing or has a completion function.
 	_ = command.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))

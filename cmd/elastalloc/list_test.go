@@ -36,7 +36,8 @@ func writeMany(t *testing.T, jobs int) (file string) {
 		of = append(of, job+"}")
 	}
 	file = filepath.Join(t.TempDir(), "request.json")
-	text := fmt.Sprintf(`{"snapshot": {"totalNodes": %d, "jobs": [%s]}, "options": {"backend": "BACKEND_GREEDY"}}`, 2*jobs, strings.Join(of, ",\n"))
+	text := fmt.Sprintf(`{"snapshot": {"totalNodes": %d, "jobs": [%s]}, "options": {"backend": "BACKEND_GREEDY"}}`,
+		2*jobs, strings.Join(of, ",\n"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,9 @@ func TestWidths(t *testing.T) {
 	t.Parallel()
 	const jobs = 1000
 	many, few := writeMany(t, jobs), "../../examples/busy.json"
-	for _, command := range []string{"allocate", "allocate --plan", "fill-idle", "explain", "forecast --until=1h", "whatif --nodes=90,120 --remove=REMOVED"} {
+	for _, command := range []string{
+		"allocate", "allocate --plan", "fill-idle", "explain", "forecast --until=1h", "whatif --nodes=90,120 --remove=REMOVED",
+	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			args := func(file, id string) []string {
@@ -160,7 +163,8 @@ func TestCSV(t *testing.T) {
 					}
 				}
 			}
-			if got := readCSV(t, succeed(t, "", command, "-f", busy, "-o", "csv", "--sort=job_id", "--limit=3")); !slices.Equal(column(got, "job_id"), ids[:3]) {
+			got := readCSV(t, succeed(t, "", command, "-f", busy, "-o", "csv", "--sort=job_id", "--limit=3"))
+			if !slices.Equal(column(got, "job_id"), ids[:3]) {
 				t.Errorf("--limit=3: jobs %q; want %q", column(got, "job_id"), ids[:3])
 			}
 			table := succeed(t, "", command, "-f", busy, "--sort=job-id", "--limit=3")

@@ -44,7 +44,8 @@ from fractions import Fraction
 from elastalloc import Client, message, pb
 from elastalloc.eta import Estimator
 
-for value, want in {timedelta(days=-1, microseconds=1): (-86399, -999999000), 0.25: (0, 250000000), -1.5: (-1, -500000000), 3600: (3600, 0)}.items():
+for value, want in {timedelta(days=-1, microseconds=1): (-86399, -999999000),
+0.25: (0, 250000000), -1.5: (-1, -500000000), 3600: (3600, 0)}.items():
     got = message(pb.Job, remaining_eta=value).remaining_eta
     assert (got.seconds, got.nanos) == want, (value, got)
 for value in float("nan"), float("-inf"), 1e300:

@@ -156,17 +156,19 @@ func TestExplainRecordedSizeLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := clitest.Record(t, recording.Entry{Time: time.Now(), Request: request, Response: response})
-	clitest.CheckContains(t, "stdout", succeed(t, "", "explain", "--recording", dir, "--job", "b"), "b waits: the size limits leave less than 4 nodes")
+	clitest.CheckContains(t, "stdout", succeed(t, "", "explain", "--recording", dir, "--job", "b"),
+		"b waits: the size limits leave less than 4 nodes")
 }
 
 func TestExplainRecordingErrors(t *testing.T) {
 	dir := recordDecisions(t)
 	for args, want := range map[string]string{
-		"":                                        "[file recording] is required",
-		"-f testdata/queue.json --recording x":    "[file recording]",
-		"-f testdata/queue.json --at 14:05":       "[at file]",
-		"--recording " + t.TempDir():              "--recording: no recordings",
-		"--recording " + dir + " --at=noon":       `--at: is "noon"; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05`,
+		"":                                     "[file recording] is required",
+		"-f testdata/queue.json --recording x": "[file recording]",
+		"-f testdata/queue.json --at 14:05":    "[at file]",
+		"--recording " + t.TempDir():           "--recording: no recordings",
+		"--recording " + dir +
+			" --at=noon": `--at: is "noon"; must be a time in RFC 3339, such as 2026-05-04T14:05:00Z, or of a day, such as 14:05`,
 		"--recording " + dir + " --at 13:59":      "--at: is 13:59; no decision is recorded until then: the calls are from ",
 		"--recording " + dir + " --job z":         "--at: is not set; no decision with the job z is recorded until then",
 		"--recording " + dir + " --job a --job c": "no decision with the job a and the job c is recorded until then",
@@ -181,12 +183,16 @@ func TestExplainRecordingErrors(t *testing.T) {
 // TestExplainOthers checks that an explanation states if its nodes differ from the recorded nodes.
 func TestExplainOthers(t *testing.T) {
 	dir := clitest.Record(t, recording.Entry{
-		Time:     time.Now(),
-		Request:  &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}}},
+		Time: time.Now(),
+		Request: &elastallocv1.AllocateRequest{
+			Snapshot: &elastallocv1.Snapshot{TotalNodes: 2, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}},
+		},
 		Response: &elastallocv1.AllocateResponse{Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1}}},
 	})
 	stdout, stderr, status := runWith(t, nil, "", "explain", "--recording", dir)
-	if status != cli.ExitDone || !strings.Contains(stderr, "warning: the new decision gives other nodes to 1 job, such as a 2 instead of 1; the explanation is for the new decision") {
+	if status != cli.ExitDone ||
+		!strings.Contains(stderr,
+			"warning: the new decision gives other nodes to 1 job, such as a 2 instead of 1; the explanation is for the new decision") {
 		t.Errorf("exit status %d, stderr %q", status, stderr)
 	}
 	clitest.CheckContains(t, "stdout", stdout, "caller unknown, request id unknown:\n\n")

@@ -70,7 +70,8 @@ func (f *remoteFlags) unreachable(ctx context.Context, message string) error {
 	case f.cert == "" && strings.Contains(message, "tls: certificate required"):
 		return fmt.Errorf("%s requires a client certificate; set --tls-cert and --tls-key", f.address)
 	case strings.Contains(message, "remote error: tls: ") && strings.Contains(message, "certificate"):
-		return fmt.Errorf("%s rejects the client's certificate: it has expired, its CA is unknown to the server, or none of its names may call (%s)", f.address, text)
+		return fmt.Errorf("%s rejects the client's certificate: it has expired, its CA "+
+			"is unknown to the server, or none of its names may call (%s)", f.address, text)
 	case hungUp && f.cert != "":
 		return fmt.Errorf("%s closes connections; it may reject the client's certificate (%s)", f.address, text)
 	case hungUp:

@@ -24,13 +24,16 @@ func TestAllocateOverTLS(t *testing.T) {
 		"by another name":         {known + " --tls-server-name " + testcert.ServerName, cli.ExitDone, ""},
 		"by a name that is wrong": {known + " --tls-server-name elsewhere", cli.ExitFailed, "certificate is valid for"},
 		"the client is unknown":   {"--tls-ca " + serverID.CertFile, cli.ExitFailed, "set --tls-cert and --tls-key"},
-		"of another authority":    {"--tls-ca " + serverID.CertFile + " --tls-cert " + serverID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitFailed, server.Addr + " "},
-		"the server is unknown":   {"--tls", cli.ExitFailed, "certificate signed by unknown authority"},
-		"in plain text":           {"", cli.ExitFailed, "if it uses TLS, set --tls"},
-		"a key is missing":        {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key must be set together"},
-		"a key for another":       {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitBadInput, "does not match"},
-		"no authority":            {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "has no PEM certificate"},
-		"missing authority":       {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
+		"of another authority": {
+			"--tls-ca " + serverID.CertFile + " --tls-cert " + serverID.CertFile + " --tls-key " + serverID.KeyFile,
+			cli.ExitFailed, server.Addr + " ",
+		},
+		"the server is unknown": {"--tls", cli.ExitFailed, "certificate signed by unknown authority"},
+		"in plain text":         {"", cli.ExitFailed, "if it uses TLS, set --tls"},
+		"a key is missing":      {"--tls-cert " + clientID.CertFile, cli.ExitBadInput, "--tls-cert and --tls-key must be set together"},
+		"a key for another":     {"--tls-cert " + clientID.CertFile + " --tls-key " + serverID.KeyFile, cli.ExitBadInput, "does not match"},
+		"no authority":          {"--tls-ca " + clientID.KeyFile, cli.ExitBadInput, "has no PEM certificate"},
+		"missing authority":     {"--tls-ca /nonexistent/ca.pem", cli.ExitBadInput, "/nonexistent/ca.pem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"allocate", "-f", "testdata/queue.json", "--budget=1m", "--server", server.Addr}, strings.Fields(test.flags)...)
@@ -51,7 +54,8 @@ func TestUnreachable(t *testing.T) {
 	check := func(command, address, want string) {
 		args := strings.Fields(command + " -f testdata/queue.json --server " + address)
 		_, stderr, status := runWith(t, nil, "", args...)
-		if status != cli.ExitFailed || !strings.Contains(stderr, want) || strings.Contains(stderr, "rpc error") || strings.Contains(stderr, "desc =") {
+		if status != cli.ExitFailed || !strings.Contains(stderr, want) ||
+			strings.Contains(stderr, "rpc error") || strings.Contains(stderr, "desc =") {
 			t.Errorf("%q: exit status %d, stderr %q; want %q", args, status, stderr, want)
 		}
 	}

@@ -49,7 +49,8 @@ const scenarios = `{"scenarios": [
 	{"name": "no pauses", "options": {"objective": "OBJECTIVE_TOTAL_TIME", "admission": "ADMISSION_OPTIMIZED"}}
 ]}`
 
-// TestTables compares the tables of commands with golden files, which go test -update rewrites. The budget is large, so that no search reaches it.
+// TestTables compares the tables of commands with golden files, which go test -update rewrites. The budget is large,
+// so that no search reaches it.
 func TestTables(t *testing.T) {
 	if testing.Short() {
 		t.Skip("other tests run the commands, this test compares texts")
@@ -187,7 +188,9 @@ func TestBadFieldsAreNamed(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	env := map[string]string{"ELASTALLOC_FILE": "testdata/queue.json", "ELASTALLOC_OUTPUT": "json", "ELASTALLOC_BACKEND": "greedy", "ELASTALLOC_SERVER": ""}
+	env := map[string]string{
+		"ELASTALLOC_FILE": "testdata/queue.json", "ELASTALLOC_OUTPUT": "json", "ELASTALLOC_BACKEND": "greedy", "ELASTALLOC_SERVER": "",
+	}
 	stdout, stderr, status := runWith(t, env, "", "allocate")
 	if status != cli.ExitDone || !strings.Contains(stdout, `"backend": "BACKEND_GREEDY"`) {
 		t.Errorf("exit status %d, stderr %q, stdout %q; want the result of greedy in JSON", status, stderr, stdout)
@@ -202,7 +205,8 @@ func TestEnvironment(t *testing.T) {
 // ignored, and that an address of white space is an error.
 func TestServerVariable(t *testing.T) {
 	server := startServer(t)
-	_, stderr, status := runWith(t, map[string]string{"ELASTALLOC_SERVER": " " + server.Addr + "\n"}, "", "allocate", "-f", "testdata/queue.json", "--budget=1m")
+	_, stderr, status := runWith(t, map[string]string{"ELASTALLOC_SERVER": " " + server.Addr + "\n"},
+		"", "allocate", "-f", "testdata/queue.json", "--budget=1m")
 	if status != cli.ExitDone || stderr != "" {
 		t.Errorf("exit status %d, stderr %q", status, stderr)
 	}

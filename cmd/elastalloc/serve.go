@@ -120,37 +120,47 @@ such as OTEL_EXPORTER_OTLP_ENDPOINT, enable traces.`,
 		"host names that --admin-listen accepts, in addition to addresses and names without a dot")
 	flags.BoolVar(&config.Plaintext, "plaintext", false, "allow plain text on a --listen address that is not loopback")
 	flags.BoolVar(&reflection, "reflection", true, "serve gRPC reflection, for clients such as grpcurl")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "PEM file of the server's certificate, read again when it changes; without it the server uses plain text")
+	flags.StringVar(&config.TLSCert, "tls-cert", "",
+		"PEM file of the server's certificate, read again when it changes; without it the server uses plain text")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "PEM file of the server's key")
 	flags.StringVar(&config.ClientCA, "client-ca", "", "PEM file of the CA of client certificates; if it is set, every client needs one")
 	flags.StringSliceVar(&config.ClientNames, "client-names", nil,
 		"subject alternative names of clients that may call (default any certificate of --client-ca)")
 	flags.DurationVar(&options.DefaultBudget, "default-budget", options.DefaultBudget, "time budget of a request that has none")
 	flags.DurationVar(&config.MaxBudget, "max-budget", config.MaxBudget, "maximum time budget of a request; larger budgets are reduced to it")
-	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight, "number of slots: maximum number of concurrent searches, and as many concurrent decisions without a search")
+	flags.IntVar(&config.MaxInflight, "max-inflight", config.MaxInflight,
+		"number of slots: maximum number of concurrent searches, and as many concurrent decisions without a search")
 	cli.OnePerCore(flags, "max-inflight")
-	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue, "maximum number of requests that wait for a slot; a request without a slot within 100ms, or above this number, is decided by greedy")
-	flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory", fmt.Sprintf("maximum memory of all requests: encoded, decoded, work space, and responses that are not read; the server needs up to %dMiB in addition, and %dMiB for each of --max-inflight", server.ProcessMemory>>20, server.InflightMemory()>>20))
+	flags.IntVar(&config.MaxQueue, "max-queue", config.MaxQueue,
+		"maximum number of requests that wait for a slot; a request without a slot within 100ms, or above this number, is decided by greedy")
+	flags.Var(cli.NewBytesFlag(&config.MaxMemory), "max-memory",
+		fmt.Sprintf("maximum memory of all requests: encoded, decoded, work space, and responses that are not read; the server needs "+
+			"up to %dMiB in addition, and %dMiB for each of --max-inflight", server.ProcessMemory>>20, server.InflightMemory()>>20))
 	flags.IntVar(&options.MaxJobs, "max-jobs", options.MaxJobs, "maximum number of jobs per snapshot")
 	flags.Var(cli.ChoiceFlag{Value: &level, Choices: []string{"debug", "info", "warn", "error"}}, "log-level", "minimum level to log")
 	flags.StringSliceVar(&config.MetricsGroups, "metrics-groups", nil,
 		"ids of the groups with metrics of their own")
 	flags.StringSliceVar(&config.MetricsNodeTypes, "metrics-node-types", nil, "ids of the node types with metrics of their own")
 	flags.StringVar(&record.Dir, "record", "", "folder to record every call in, for elastalloc-lab replay; each server needs its own")
-	flags.Float64Var(&config.AuditShare, "audit-share", 0, "fraction of responses (0 to 1) to verify with the independent checker after they are sent, using idle capacity")
-	flags.StringVar(&config.DefectDir, "defect-dir", "", "folder for requests that show a bug of this program, including their job ids: at most 100 files and 64MiB")
+	flags.Float64Var(&config.AuditShare, "audit-share", 0,
+		"fraction of responses (0 to 1) to verify with the independent checker after they are sent, using idle capacity")
+	flags.StringVar(&config.DefectDir, "defect-dir", "",
+		"folder for requests that show a bug of this program, including their job ids: at most 100 files and 64MiB")
 	flags.Var(cli.NewBytesFlag(&record.MaxBytes), "record-max-bytes", "maximum size of the recordings; above it the oldest are deleted")
 	cli.AddProgramFlags(command.Flags(), &programs)
 	flags.StringSliceVar(&names, "backends", cli.Named[string](elastalloc.DefaultBackends()),
 		"backends to call, in this order, out of "+strings.Join(cli.Named[string](elastalloc.BackendNames()), ", ")+"; greedy is the fallback")
 	flags.DurationVar(&config.DrainDelay, "drain-delay", config.DrainDelay, "time between becoming not ready and rejecting calls")
-	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout, "time that calls in flight then have to complete before they are aborted")
+	flags.DurationVar(&config.DrainTimeout, "drain-timeout", config.DrainTimeout,
+		"time that calls in flight then have to complete before they are aborted")
 	cli.CompleteValues(command, "backends", cli.Named[string](elastalloc.BackendNames())...)
 	return command
 }
 
 // auditResponse verifies a response like elastalloc audit.
-func auditResponse(ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse) (verdict, reason string) {
+func auditResponse(
+	ctx context.Context, request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse,
+) (verdict, reason string) {
 	// The audit may use the memory of a slot. Growing slices use up to twice their size.
 	report := audit.Check(ctx, request, response, audit.Options{Numbers: server.SearchMemory / 16})
 	return strings.ToLower(string(report.Verdict)), report.Reason

@@ -56,7 +56,8 @@ func (d *decisionView) text(screen cli.Screen) string {
 // differ.
 func withUniqueJobs(s *elastallocv1.Snapshot) *elastallocv1.Snapshot {
 	jobs := s.GetJobs()
-	merged := solver.MergedJobs(len(jobs), func(i int) string { return jobs[i].GetId() }, func(i int) int { return int(jobs[i].GetCurrentNodes()) })
+	merged := solver.MergedJobs(len(jobs), func(i int) string { return jobs[i].GetId() },
+		func(i int) int { return int(jobs[i].GetCurrentNodes()) })
 	if len(merged) == len(jobs) {
 		return s
 	}
@@ -236,7 +237,8 @@ func nodesWidth(jobs []*elastallocv1.Job, allocations []*elastallocv1.Allocation
 }
 
 func reportTable(
-	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse, objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
+	request *elastallocv1.AllocateRequest, response *elastallocv1.AllocateResponse,
+	objective solver.ObjectiveSpec, o outlook, screen cli.Screen,
 ) *cli.Table {
 	t := screen.NewTable()
 	add := func(name, layout string, args ...any) { t.AddRow(cli.Plain, name, fmt.Sprintf(layout, args...)) }

@@ -70,7 +70,9 @@ func TestTablesOfObjective(t *testing.T) {
 	added := solver.ObjectiveSpec{Unit: solver.Unit{Name: "roots of nodes"}}
 	oneStep := added
 	oneStep.OneStep = true
-	request := &elastallocv1.AllocateRequest{Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}}}
+	request := &elastallocv1.AllocateRequest{
+		Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour)}}},
+	}
 	response := &elastallocv1.AllocateResponse{
 		Allocations: []*elastallocv1.Allocation{{JobId: "a", Nodes: 1, Change: elastallocv1.Change_CHANGE_START}},
 		Report:      &elastallocv1.SolveReport{Objective: 1.5},
@@ -80,10 +82,11 @@ func TestTablesOfObjective(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, objective := range []solver.ObjectiveSpec{added, oneStep} {
-		if text := reportTable(request, response, objective, d.outlook, cli.Screen{}).String(); !strings.Contains(text, "1.500000 roots of nodes\n") {
+		text := reportTable(request, response, objective, d.outlook, cli.Screen{}).String()
+		if !strings.Contains(text, "1.500000 roots of nodes\n") {
 			t.Errorf("the unit is missing:\n%s", text)
 		}
-		text := jobTable(d, objective, cli.Screen{}).String()
+		text = jobTable(d, objective, cli.Screen{}).String()
 		if looksAhead := !objective.OneStep; strings.Contains(text, "AFTER 25m") != looksAhead {
 			t.Errorf("looks ahead %t:\n%s", looksAhead, text)
 		}

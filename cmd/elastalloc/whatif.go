@@ -297,7 +297,8 @@ func (w *whatIfView) stoppedText(screen cli.Screen) string {
 				}
 			}
 			if closest != nil {
-				line += fmt.Sprintf("With %s, the plan would be worth %.3g %s less. ", screen.InUnits(format.Plural(int(closest.GetNodes()), "node")), closest.GetLoss(), w.unit)
+				line += fmt.Sprintf("With %s, the plan would be worth %.3g %s less. ",
+					screen.InUnits(format.Plural(int(closest.GetNodes()), "node")), closest.GetLoss(), w.unit)
 			}
 			text += screen.Wrap(line+job.GetText()) + "\n"
 		}
@@ -520,8 +521,12 @@ func differingIn(base *scenarioView, views []*scenarioView) []string {
 
 // varied applies a decided scenario to a snapshot.
 func varied(s *solver.Snapshot, scenario *elastallocv1.Scenario) *solver.Snapshot {
-	put := inCore(&elastallocv1.Snapshot{Jobs: scenario.GetPutJobs(), NodeTypes: scenario.GetPutNodeTypes(), SizeLimits: scenario.GetPutSizeLimits()})
-	change := solver.Scenario{RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: put.Jobs, PutNodeTypes: put.NodeTypes, PutSizeLimits: put.SizeLimits}
+	put := inCore(&elastallocv1.Snapshot{
+		Jobs: scenario.GetPutJobs(), NodeTypes: scenario.GetPutNodeTypes(), SizeLimits: scenario.GetPutSizeLimits(),
+	})
+	change := solver.Scenario{
+		RemoveJobIDs: scenario.GetRemoveJobIds(), PutJobs: put.Jobs, PutNodeTypes: put.NodeTypes, PutSizeLimits: put.SizeLimits,
+	}
 	if scenario.TotalNodes != nil {
 		change.TotalNodes = new(int(scenario.GetTotalNodes()))
 	}

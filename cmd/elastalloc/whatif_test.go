@@ -36,7 +36,9 @@ func TestWhatIfIsWorthIt(t *testing.T) {
 	server := startServer(t)
 	for _, where := range [][]string{nil, {"--server", server.Addr}} {
 		table := succeed(t, "", append([]string{"whatif", "-f", busy, "--nodes=60,130", "--budget=1m"}, where...)...)
-		if want := fmt.Sprintf("\n60 nodes: %s stops. With 1 node, the plan would be worth %.3g job-seconds saved per second less. %s is paused: ", stopped, loss, stopped); !strings.Contains(table, want) {
+		want := fmt.Sprintf("\n60 nodes: %s stops. With 1 node, the plan would be worth "+
+			"%.3g job-seconds saved per second less. %s is paused: ", stopped, loss, stopped)
+		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}
 		if strings.Contains(table, "130 nodes: ") {

@@ -114,7 +114,7 @@ type options struct {
 		Budget      time.Duration `json:"budget,omitempty" usage:"Decision budget; 0 keeps the budget of the request, 900ms by default"`
 		Gap         float64       `json:"gap,omitempty" usage:"Stop if the relative gap is proven to be at most this number"`
 		Objective   string        `json:"objective,omitempty" usage:"Objective to maximize: progress or total-time"`
-		Admission   string        `json:"admission,omitempty" usage:"Rule for which jobs get nodes if the smallest sizes of all jobs do not fit: fifo, optimized, preemptive or start-first"`
+		Admission   string        `json:"admission,omitempty" usage:"Rule for which jobs get nodes: fifo, optimized, preemptive or start-first"`
 		Plan        bool          `json:"plan,omitempty" usage:"Also return the plan over the horizon"`
 	} `json:"solve"`
 }

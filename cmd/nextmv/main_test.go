@@ -186,7 +186,8 @@ func TestUsageNamesAll(t *testing.T) {
 	} {
 		field, _ := fields.FieldByName(name)
 		last := len(values) - 1
-		if want := ": " + strings.TrimPrefix(strings.Join(values[:last], ", ")+" or "+values[last], ", "); !strings.HasSuffix(field.Tag.Get("usage"), want) {
+		want := ": " + strings.TrimPrefix(strings.Join(values[:last], ", ")+" or "+values[last], ", ")
+		if !strings.HasSuffix(field.Tag.Get("usage"), want) {
 			t.Errorf("the usage of %s is %q; want it to end with %q", name, field.Tag.Get("usage"), want)
 		}
 	}

@@ -37,29 +37,67 @@ const explainMethod = elastallocv1.AllocatorService_Explain_FullMethodName
 //	time under the lock (41 ms at 1,024 waiting calls)  BenchmarkSlotsLocked
 func amplified() map[string]overload {
 	all := map[string]overload{
-		"ids of 300 kB, quoted by waiting jobs":    {run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) }), before: "one call killed the server"},
+		"ids of 300 kB, quoted by waiting jobs": {
+			run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 300_000)) }), before: "one call killed the server",
+		},
 		"ids of 256 bytes, quoted by waiting jobs": {run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(behind(9990, 256)) })},
-		"idle fills, ids of 30 kB":                 {run: sendAgain(4, fillIdleMethod, func() []byte { return mustMarshal(behind(9990, 30_000)) }), before: "a response had 300 MB"},
-		"what-ifs, ids of 10 kB":                   {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 10_000))) }), before: "eight calls killed the server"},
-		"what-ifs, ids of 256 bytes":               {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 256))) })},
-		"what-ifs, a snapshot id of 8 MB":          {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(named(strings.Repeat("x", 8<<20)))) }), before: "a call took 568 MB"},
-		"what-ifs, 10,000 groups of 1 kB":          {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(inGroups(10_000, 1000))) }), before: "a call took 781 MB"},
-		"what-ifs, an id quoted in warnings":       {run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(quoted(1 << 20))) }), before: "a call took 769 MB"},
-		"10,000 groups on the status page":         {run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(inGroups(10_000, 256)) }), before: "917 MB were kept"},
-		"600 idle fills of 400 jobs":               {run: onAddresses(idleFills(200), loopback, loopback, loopback), before: "18 to 33 of 40 honest calls failed"},
-		"2,560 idle fills of 400 jobs":             {run: onAddresses(idleFills(256), slices.Repeat([]string{loopback}, 10)...), before: "36 and 38 of 40 honest calls failed"},
-		"forecasts of 100 samples, at once":        {run: sendAgain(2, forecastMethod, func() []byte { return mustMarshal(shortJobs(10_000)) }), before: "two calls killed the server"},
-		"forecasts of 37 bytes":                    {run: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) }), before: "a call took 381 MB, greedy decided 27 of 75 honest calls"},
-		"forecasts by a missing solver":            {run: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) }), before: "INTERNAL, or complete without a decision"},
-		"plans, recorded":                          {run: sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }), recorded: true, before: "144 calls killed the server"},
-		"sizes with many different sums":           {run: onAddresses(requestUneven(0), addresses(8)...), before: "622 MiB were in use"},
-		"the same, with eight node types":          {run: onAddresses(requestUneven(8), addresses(8)...), before: "459 MiB were in use"},
-		"what-ifs of 40 callers":                   {run: onAddresses(requestWhatIf, addresses(40)...), before: "greedy decided 36 of 40 honest calls"},
-		"forecasts of 40 callers":                  {run: onAddresses(requestForecast, addresses(40)...), before: "greedy decided 30 of 40 honest calls"},
-		"explanations of 40 callers":               {run: onAddresses(requestExplain, addresses(40)...), before: "greedy decided 26 of 40 honest calls"},
-		"analyses and audits of all responses":     {run: onAddresses(requestAnalyses, addresses(42)...), audited: true},
-		"audits of uneven sizes":                   {run: onAddresses(requestUneven(0), addresses(8)...), audited: true},
-		"requests of all sizes, of 3 callers":      {run: onAddresses(sendRandom, addresses(3)...)},
+		"idle fills, ids of 30 kB": {
+			run: sendAgain(4, fillIdleMethod, func() []byte { return mustMarshal(behind(9990, 30_000)) }), before: "a response had 300 MB",
+		},
+		"what-ifs, ids of 10 kB": {
+			run:    sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 10_000))) }),
+			before: "eight calls killed the server",
+		},
+		"what-ifs, ids of 256 bytes": {
+			run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(behind(250, 256))) }),
+		},
+		"what-ifs, a snapshot id of 8 MB": {
+			run:    sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(named(strings.Repeat("x", 8<<20)))) }),
+			before: "a call took 568 MB",
+		},
+		"what-ifs, 10,000 groups of 1 kB": {
+			run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(inGroups(10_000, 1000))) }), before: "a call took 781 MB",
+		},
+		"what-ifs, an id quoted in warnings": {
+			run: sendAgain(8, whatIfMethod, func() []byte { return mustMarshal(whatIfs(quoted(1 << 20))) }), before: "a call took 769 MB",
+		},
+		"10,000 groups on the status page": {
+			run: sendAgain(4, allocateMethod, func() []byte { return mustMarshal(inGroups(10_000, 256)) }), before: "917 MB were kept",
+		},
+		"600 idle fills of 400 jobs": {
+			run: onAddresses(idleFills(200), loopback, loopback, loopback), before: "18 to 33 of 40 honest calls failed",
+		},
+		"2,560 idle fills of 400 jobs": {
+			run: onAddresses(idleFills(256), slices.Repeat([]string{loopback}, 10)...), before: "36 and 38 of 40 honest calls failed",
+		},
+		"forecasts of 100 samples, at once": {
+			run: sendAgain(2, forecastMethod, func() []byte { return mustMarshal(shortJobs(10_000)) }), before: "two calls killed the server",
+		},
+		"forecasts of 37 bytes": {
+			run:    sendAgain(4, forecastMethod, func() []byte { return mustMarshal(everySecond()) }),
+			before: "a call took 381 MB, greedy decided 27 of 75 honest calls",
+		},
+		"forecasts by a missing solver": {
+			run: sendAgain(4, forecastMethod, func() []byte { return mustMarshal(byMissing()) }), before: "INTERNAL, or complete without a decision",
+		},
+		"plans, recorded": {
+			run:      sendAgain(6, allocateMethod, func() []byte { return mustMarshal(plans(9900)) }),
+			recorded: true, before: "144 calls killed the server",
+		},
+		"sizes with many different sums":  {run: onAddresses(requestUneven(0), addresses(8)...), before: "622 MiB were in use"},
+		"the same, with eight node types": {run: onAddresses(requestUneven(8), addresses(8)...), before: "459 MiB were in use"},
+		"what-ifs of 40 callers": {
+			run: onAddresses(requestWhatIf, addresses(40)...), before: "greedy decided 36 of 40 honest calls",
+		},
+		"forecasts of 40 callers": {
+			run: onAddresses(requestForecast, addresses(40)...), before: "greedy decided 30 of 40 honest calls",
+		},
+		"explanations of 40 callers": {
+			run: onAddresses(requestExplain, addresses(40)...), before: "greedy decided 26 of 40 honest calls",
+		},
+		"analyses and audits of all responses": {run: onAddresses(requestAnalyses, addresses(42)...), audited: true},
+		"audits of uneven sizes":               {run: onAddresses(requestUneven(0), addresses(8)...), audited: true},
+		"requests of all sizes, of 3 callers":  {run: onAddresses(sendRandom, addresses(3)...)},
 	}
 	for name, overload := range all {
 		overload.chart = true
@@ -86,7 +124,9 @@ func behind(jobs, idBytes int) *elastallocv1.AllocateRequest {
 	for n := range jobs {
 		s.Jobs = append(s.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Hour)})
 	}
-	return &elastallocv1.AllocateRequest{Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}}
+	return &elastallocv1.AllocateRequest{
+		Snapshot: s, Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS},
+	}
 }
 
 func named(id string) *elastallocv1.AllocateRequest {
@@ -106,13 +146,17 @@ func quoted(idBytes int) *elastallocv1.AllocateRequest {
 func inGroups(groups, idBytes int) *elastallocv1.AllocateRequest {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 10},
-		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Backend: elastallocv1.Backend_BACKEND_GREEDY},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Backend: elastallocv1.Backend_BACKEND_GREEDY,
+		},
 	}
 	for n := range groups {
 		id := fmt.Sprintf("%0*d", idBytes, n)
 		request.Snapshot.Groups = append(request.Snapshot.Groups, &elastallocv1.Group{Id: id})
 	}
-	request.Snapshot.Jobs = []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(time.Hour), GroupId: request.GetSnapshot().GetGroups()[0].GetId()}}
+	request.Snapshot.Jobs = []*elastallocv1.Job{
+		{Id: "a", RemainingEta: durationpb.New(time.Hour), GroupId: request.GetSnapshot().GetGroups()[0].GetId()},
+	}
 	return request
 }
 
@@ -129,7 +173,9 @@ func whatIfs(base *elastallocv1.AllocateRequest) *elastallocv1.WhatIfRequest {
 func shortJobs(jobs int) *elastallocv1.ForecastRequest {
 	request := &elastallocv1.ForecastRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 10_000}, EtaError: 0.5, Samples: 100,
-		Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY,
+		},
 	}
 	for n := range jobs {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: durationpb.New(time.Second)})
@@ -140,8 +186,10 @@ func shortJobs(jobs int) *elastallocv1.ForecastRequest {
 // everySecond returns a request for a forecast of ten years with a decision every second.
 func everySecond() *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
-		Snapshot: &elastallocv1.Snapshot{TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(3650 * 24 * time.Hour)}}},
-		Cadence:  durationpb.New(time.Second), Until: durationpb.New(3650 * 24 * time.Hour),
+		Snapshot: &elastallocv1.Snapshot{
+			TotalNodes: 1, Jobs: []*elastallocv1.Job{{Id: "a", RemainingEta: durationpb.New(3650 * 24 * time.Hour)}},
+		},
+		Cadence: durationpb.New(time.Second), Until: durationpb.New(3650 * 24 * time.Hour),
 	}
 }
 
@@ -157,7 +205,9 @@ func byMissing() *elastallocv1.ForecastRequest {
 func plans(jobs int) *elastallocv1.AllocateRequest {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: int32(jobs), Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
-		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true,
+		},
 	}
 	for n := range jobs {
 		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: durationpb.New(2 * time.Hour)})
@@ -174,7 +224,9 @@ func addresses(count int) (all []string) {
 }
 
 // onAddresses runs act for each address with its own connection.
-func onAddresses(act func(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int), from ...string) func(context.Context, *attacker) {
+func onAddresses(
+	act func(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int), from ...string,
+) func(context.Context, *attacker) {
 	return func(ctx context.Context, b *attacker) {
 		for n, address := range from {
 			act(ctx, b, b.client(address), n)
@@ -196,12 +248,17 @@ func requestUneven(types int) func(context.Context, *attacker, *grpc.ClientConn,
 		r := rand.New(rand.NewPCG(uint64(caller), 2))
 		const limit = 300_000
 		base := randomRequest(40+40*caller, 70*limit, uint64(caller))
-		base.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour), Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true}
+		base.Options = &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour),
+			Admission: elastallocv1.Admission_ADMISSION_OPTIMIZED, Certificate: true,
+		}
 		if types > 0 {
 			base.Snapshot.TotalNodes, base.Options.Objective = 0, elastallocv1.Objective_OBJECTIVE_TOTAL_TIME
 		}
 		for n := range types {
-			base.Snapshot.NodeTypes = append(base.Snapshot.NodeTypes, &elastallocv1.NodeType{Id: fmt.Sprint(n), Nodes: 48, Speed: proto.Float64(0.5 + r.Float64())})
+			base.Snapshot.NodeTypes = append(base.Snapshot.NodeTypes, &elastallocv1.NodeType{
+				Id: fmt.Sprint(n), Nodes: 48, Speed: proto.Float64(0.5 + r.Float64()),
+			})
 		}
 		for _, job := range base.GetSnapshot().GetJobs() {
 			table, size, speed, step := &elastallocv1.SpeedTable{}, int32(0), 0.0, int32(limit)
@@ -230,7 +287,9 @@ func requestWhatIf(ctx context.Context, b *attacker, c *grpc.ClientConn, caller 
 }
 
 func requestForecast(ctx context.Context, b *attacker, c *grpc.ClientConn, caller int) {
-	wire := mustMarshal(&elastallocv1.ForecastRequest{Snapshot: randomRequest(40, 70, uint64(caller)).GetSnapshot(), EtaError: 0.2, Samples: 100})
+	wire := mustMarshal(&elastallocv1.ForecastRequest{
+		Snapshot: randomRequest(40, 70, uint64(caller)).GetSnapshot(), EtaError: 0.2, Samples: 100,
+	})
 	b.again(ctx, 1, func(ctx context.Context, _ int) { invoke(ctx, c, forecastMethod, wire) })
 }
 

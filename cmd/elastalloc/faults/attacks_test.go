@@ -30,11 +30,15 @@ type attack struct {
 // attacks returns the attacks. They have 1,000 connections in total.
 func attacks() map[string]attack {
 	return map[string]attack{
-		"send nothing":                 {connections: 290, do: func(context.Context, *hostileConnection) error { return nil }},
-		"send half a preface":          {connections: 50, do: sendBytes(http2.ClientPreface[:10])},
-		"send a preface and no more":   {connections: 100, do: sendBytes(http2.ClientPreface)},
-		"speak TLS":                    {connections: 50, do: sendBytes("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 500))},
-		"speak HTTP/1.1":               {connections: 20, do: sendBytes("POST /elastalloc.v1.AllocatorService/Allocate HTTP/1.1\r\nHost: x\r\n\r\n")},
+		"send nothing":               {connections: 290, do: func(context.Context, *hostileConnection) error { return nil }},
+		"send half a preface":        {connections: 50, do: sendBytes(http2.ClientPreface[:10])},
+		"send a preface and no more": {connections: 100, do: sendBytes(http2.ClientPreface)},
+		"speak TLS": {
+			connections: 50, do: sendBytes("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 500)),
+		},
+		"speak HTTP/1.1": {
+			connections: 20, do: sendBytes("POST /elastalloc.v1.AllocatorService/Allocate HTTP/1.1\r\nHost: x\r\n\r\n"),
+		},
 		"call and send no message":     {connections: 100, do: callAndSend(1, nil)},
 		"send half a message":          {connections: 100, do: callAndSend(1, append(lengthPrefix(0, 1000), make([]byte, 500)...))},
 		"announce 4 GB":                {connections: 20, do: callAndSend(20, lengthPrefix(0, 1<<32-1))},

@@ -53,13 +53,20 @@ func BenchmarkDeadlines(b *testing.B) {
 		options            *elastallocv1.AllocateOptions
 		deadline           time.Duration
 	}{
-		{"greedy 1,000 x 32 x 24", 1000, 32, 24, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY}, 600 * time.Millisecond},
-		{"1,000 x 32 x 24", 1000, 32, 24, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 600 * time.Millisecond},
-		{"greedy 10,000", 10_000, 0, 5, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY}, time.Second},
+		{"greedy 1,000 x 32 x 24", 1000, 32, 24,
+			&elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY},
+			600 * time.Millisecond},
+		{"1,000 x 32 x 24", 1000, 32, 24,
+			&elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 600 * time.Millisecond},
+		{"greedy 10,000", 10_000, 0, 5,
+			&elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY},
+			time.Second},
 		{"10,000", 10_000, 0, 5, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, time.Second},
 		{"JCT 10,000", 10_000, 0, 5, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}, time.Second},
-		{"10,000 x 16 x 24", 10_000, 16, 24, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 2 * time.Second},
-		{"200 x 32 x 24", 200, 32, 24, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 300 * time.Millisecond},
+		{"10,000 x 16 x 24", 10_000, 16, 24,
+			&elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 2 * time.Second},
+		{"200 x 32 x 24", 200, 32, 24,
+			&elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 300 * time.Millisecond},
 		{"40", 40, 0, 5, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 100 * time.Millisecond},
 		{"40, at once", 40, 0, 5, &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS}, 50 * time.Millisecond},
 	} {

@@ -193,8 +193,9 @@ func hostileRequest(bytes []byte) *elastallocv1.AllocateRequest {
 			durationpb.New(300*time.Millisecond), d.duration())
 	}
 	snapshot := &elastallocv1.Snapshot{
-		Id:         d.text(),
-		TotalNodes: orInvalid(d, choose(d, int32(d.below(100)), int32(d.below(250)), int32(d.below(20)), 0, 1<<20, math.MaxInt32), -1, math.MinInt32),
+		Id: d.text(),
+		TotalNodes: orInvalid(d,
+			choose(d, int32(d.below(100)), int32(d.below(250)), int32(d.below(20)), 0, 1<<20, math.MaxInt32), -1, math.MinInt32),
 	}
 	if d.below(3) == 0 {
 		snapshot.Horizon = &elastallocv1.Horizon{Steps: new(orInvalid(d, choose(d, 1, 2, 24, 1+int32(d.below(24))), 25, 0, -1, math.MaxInt32))}
@@ -289,7 +290,8 @@ func (d *byteSource) job() *elastallocv1.Job {
 	switch d.below(6) {
 	case 0:
 		job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_DoublingEfficiency{
-			DoublingEfficiency: orInvalid(d, choose(d, 1, 0.5+float64(d.below(128))/256, 0.9, 1e-9, math.SmallestNonzeroFloat64), 0, 1.5, math.NaN()),
+			DoublingEfficiency: orInvalid(d,
+				choose(d, 1, 0.5+float64(d.below(128))/256, 0.9, 1e-9, math.SmallestNonzeroFloat64), 0, 1.5, math.NaN()),
 		}}
 	case 1:
 		table := &elastallocv1.SpeedTable{}
@@ -301,7 +303,8 @@ func (d *byteSource) job() *elastallocv1.Job {
 		}
 	}
 	if d.below(4) == 0 {
-		job.Weight = new(orInvalid(d, choose(d, float64(d.below(16)), 1e-3, 0, 1e12, 1e-300, math.Copysign(0, -1)), 1e13, -1, math.NaN(), math.Inf(1)))
+		job.Weight = new(orInvalid(d, choose(d, float64(d.below(16)), 1e-3, 0, 1e12, 1e-300, math.Copysign(0, -1)),
+			1e13, -1, math.NaN(), math.Inf(1)))
 	}
 	return job
 }

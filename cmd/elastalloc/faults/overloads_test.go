@@ -36,27 +36,35 @@ const (
 func overloads() map[string]overload {
 	large := func() []byte { return mustMarshal(randomRequest(10_000, 15_000, 1)) }
 	return map[string]overload{
-		"snapshots of empty jobs":            {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\x22\x00"))},
-		"64 MB of empty jobs":                {run: sendAgain(3, allocateMethod, snapshotOf(63<<20, "\x22\x00"))},
-		"the maximum number of jobs":         {run: sendAgain(8, allocateMethod, snapshotOf(200_000, "\x22\x00"))},
-		"lists that are not packed":          {run: sendAgain(8, allocateMethod, snapshotOf(8<<20, string(protowire.AppendBytes([]byte{0x22}, []byte(strings.Repeat("\x38\x01", 1000))))))},
-		"unknown fields":                     {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
-		"an id of 16 MB":                     {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10)))))},
-		"invalid fields only":                {run: sendAgain(8, allocateMethod, func() []byte { return mustMarshal(badThroughout(20_000)) })},
-		"unread responses":                   {run: readNoResponses},
-		"all but the last byte":              {run: sendAllButLastByte},
-		"messages in single bytes":           {run: sendSingleBytes},
-		"16 MB in single bytes":              {run: sendLargeInSingleBytes},
-		"budgets of an hour":                 {run: requestHours(loopback)},
-		"budgets of an hour, of ten callers": {run: requestHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true},
-		"large snapshots":                    {run: sendAgain(40, allocateMethod, large)},
-		"large idle fills":                   {run: sendAgain(40, fillIdleMethod, large)},
-		"many small calls":                   {run: sendAgain(200, allocateMethod, func() []byte { return mustMarshal(randomRequest(40, 70, 1)) })},
-		"what-ifs of 64 scenarios":           {run: sendAgain(20, whatIfMethod, func() []byte { return mustMarshal(manyScenarios(1000)) })},
-		"forecasts of 100 samples":           {run: sendAgain(20, forecastMethod, func() []byte { return mustMarshal(manySamples(1000)) })},
-		"calls to gRPC's services":           {run: useOtherServices},
-		"rapid resets":                       {run: onConnections(10, resetRapidly)},
-		"canceled calls":                     {run: cancelCalls(large)},
+		"snapshots of empty jobs":    {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\x22\x00"))},
+		"64 MB of empty jobs":        {run: sendAgain(3, allocateMethod, snapshotOf(63<<20, "\x22\x00"))},
+		"the maximum number of jobs": {run: sendAgain(8, allocateMethod, snapshotOf(200_000, "\x22\x00"))},
+		"lists that are not packed": {
+			run: sendAgain(8, allocateMethod,
+				snapshotOf(8<<20, string(protowire.AppendBytes([]byte{0x22}, []byte(strings.Repeat("\x38\x01", 1000)))))),
+		},
+		"unknown fields": {run: sendAgain(8, allocateMethod, snapshotOf(16<<20, "\xf8\x3f\x01"))},
+		"an id of 16 MB": {
+			run: sendAgain(8, allocateMethod, snapshotOf(16<<20, string(protowire.AppendString([]byte{0x0a}, strings.Repeat("x", 16<<20-10))))),
+		},
+		"invalid fields only":      {run: sendAgain(8, allocateMethod, func() []byte { return mustMarshal(badThroughout(20_000)) })},
+		"unread responses":         {run: readNoResponses},
+		"all but the last byte":    {run: sendAllButLastByte},
+		"messages in single bytes": {run: sendSingleBytes},
+		"16 MB in single bytes":    {run: sendLargeInSingleBytes},
+		"budgets of an hour":       {run: requestHours(loopback)},
+		"budgets of an hour, of ten callers": {
+			run: requestHours("127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7",
+				"127.0.0.8", "127.0.0.9", "127.0.0.10", "127.0.0.11", "127.0.0.12"), plainOnly: true,
+		},
+		"large snapshots":          {run: sendAgain(40, allocateMethod, large)},
+		"large idle fills":         {run: sendAgain(40, fillIdleMethod, large)},
+		"many small calls":         {run: sendAgain(200, allocateMethod, func() []byte { return mustMarshal(randomRequest(40, 70, 1)) })},
+		"what-ifs of 64 scenarios": {run: sendAgain(20, whatIfMethod, func() []byte { return mustMarshal(manyScenarios(1000)) })},
+		"forecasts of 100 samples": {run: sendAgain(20, forecastMethod, func() []byte { return mustMarshal(manySamples(1000)) })},
+		"calls to gRPC's services": {run: useOtherServices},
+		"rapid resets":             {run: onConnections(10, resetRapidly)},
+		"canceled calls":           {run: cancelCalls(large)},
 	}
 }
 
@@ -92,7 +100,10 @@ func badThroughout(jobs int) *elastallocv1.AllocateRequest {
 // manyScenarios returns a request with the maximum number of scenarios.
 func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
 	base := randomRequest(jobs, jobs*3/2, 1)
-	request := &elastallocv1.WhatIfRequest{Snapshot: base.GetSnapshot(), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)}}
+	request := &elastallocv1.WhatIfRequest{
+		Snapshot: base.GetSnapshot(),
+		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)},
+	}
 	for n := range 64 {
 		request.Scenarios = append(request.Scenarios, &elastallocv1.Scenario{
 			Name: fmt.Sprint(n), TotalNodes: new(int32(jobs + n)), PutJobs: randomRequest(jobs, jobs, uint64(n)).GetSnapshot().GetJobs(),
@@ -104,7 +115,8 @@ func manyScenarios(jobs int) *elastallocv1.WhatIfRequest {
 // manySamples returns a request for the maximum number of simulations, which use all slots.
 func manySamples(jobs int) *elastallocv1.ForecastRequest {
 	return &elastallocv1.ForecastRequest{
-		Snapshot: randomRequest(jobs, jobs*3/2, 1).GetSnapshot(), Options: &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)},
+		Snapshot: randomRequest(jobs, jobs*3/2, 1).GetSnapshot(),
+		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)},
 		EtaError: 0.5, Samples: 100, EveryEvent: true,
 	}
 }
@@ -124,7 +136,9 @@ func hardRequest(seed uint64) *elastallocv1.AllocateRequest {
 		job.MaxNodes = new(int32(32))
 		job.Scaling = &elastallocv1.Scaling{Curve: &elastallocv1.Scaling_Table{Table: table}}
 	}
-	request.Options = &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour)}
+	request.Options = &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(time.Hour),
+	}
 	return request
 }
 
@@ -206,10 +220,14 @@ func onConnections(count int, do func(context.Context, *hostileConnection) error
 func readNoResponses(ctx context.Context, b *attacker) {
 	request := &elastallocv1.AllocateRequest{
 		Snapshot: &elastallocv1.Snapshot{TotalNodes: 5000, Horizon: &elastallocv1.Horizon{Steps: new(int32(24))}},
-		Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true},
+		Options: &elastallocv1.AllocateOptions{
+			Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, Backend: elastallocv1.Backend_BACKEND_GREEDY, IncludePlan: true,
+		},
 	}
 	for n := range 4000 {
-		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{Id: fmt.Sprint(n), RemainingEta: &durationpb.Duration{Seconds: 9000}})
+		request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
+			Id: fmt.Sprint(n), RemainingEta: &durationpb.Duration{Seconds: 9000},
+		})
 	}
 	message := mustMarshal(request)
 	message = append(lengthPrefix(0, uint32(len(message))), message...)

@@ -94,7 +94,9 @@ func startHonest(t *testing.T, server *servertest.Server) *honestLoad {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &honestLoad{client: c, cancel: cancel}
 	t.Cleanup(func() { h.stop() })
-	options := &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(300 * time.Millisecond)}
+	options := &elastallocv1.AllocateOptions{
+		Objective: elastallocv1.Objective_OBJECTIVE_PROGRESS, TimeBudget: durationpb.New(300 * time.Millisecond),
+	}
 	for _, caller := range []struct {
 		every time.Duration
 		call  func(*elastallocv1.AllocateRequest) error

@@ -29,7 +29,8 @@ import (
 // counted, and the log grows only within its limits.
 func TestUnauthorizedClients(t *testing.T) {
 	t.Parallel()
-	own, honest, rude := testcert.New(t, t.TempDir()), testcert.New(t, t.TempDir(), "honest.example"), testcert.New(t, t.TempDir(), "rude.example")
+	own, honest, rude := testcert.New(t, t.TempDir()),
+		testcert.New(t, t.TempDir(), "honest.example"), testcert.New(t, t.TempDir(), "rude.example")
 	barred, stranger := testcert.New(t, t.TempDir(), "barred.example"), testcert.New(t, t.TempDir(), "honest.example")
 	authorities := testcert.Bundle(t, honest, rude, barred)
 	server := startServer(t, "--tls-cert="+own.CertFile, "--tls-key="+own.KeyFile,

@@ -151,7 +151,8 @@ func newPropagator(get func(string) string) (propagation.TextMapPropagator, erro
 			chosen = append(chosen, propagation.Baggage{})
 		case "none":
 		default:
-			return nil, fmt.Errorf("environment variable OTEL_PROPAGATORS: unknown propagator %q (must be tracecontext, baggage or both, or none)", name)
+			return nil, fmt.Errorf("environment variable OTEL_PROPAGATORS: unknown "+
+				"propagator %q (must be tracecontext, baggage or both, or none)", name)
 		}
 	}
 	return propagation.NewCompositeTextMapPropagator(chosen...), nil
@@ -177,7 +178,8 @@ func newProvider(ctx context.Context, config Config, get func(string) string) (*
 }
 
 // newExporter returns an OTLP exporter for the protocol of the variables, by default http/protobuf. Without an endpoint,
-// it exports in plain text to a collector on this machine. The exporter reads all other variables itself. An unknown exporter or protocol is an error.
+// it exports in plain text to a collector on this machine. The exporter reads all other variables itself. An unknown
+// exporter or protocol is an error.
 func newExporter(ctx context.Context, get func(string) string) (sdktrace.SpanExporter, error) {
 	if name := get(exporters); name != "" && name != "otlp" {
 		return nil, fmt.Errorf("%s is %q; must be otlp or none", exporters, name)

@@ -84,13 +84,19 @@ func TestWrongVariables(t *testing.T) {
 	}
 	const secret = "s3cr3t"
 	for name, test := range map[string]struct{ name, value, want string }{
-		"exporter":            {"OTEL_TRACES_EXPORTER", "console", `OTEL_TRACES_EXPORTER is "console"; must be otlp or none`},
-		"exporter and none":   {"OTEL_TRACES_EXPORTER", "otlp,none", `OTEL_TRACES_EXPORTER is "otlp,none"; must be otlp or none`},
-		"propagator":          {"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (must be tracecontext, baggage`},
-		"protocol":            {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", `OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"; must be grpc or http/protobuf`},
-		"protocol of traces":  {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is "udp"; must be`},
-		"endpoint":            {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL of a collector"},
-		"endpoint of traces":  {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:" + secret + "@:%zz", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not the URL"},
+		"exporter":          {"OTEL_TRACES_EXPORTER", "console", `OTEL_TRACES_EXPORTER is "console"; must be otlp or none`},
+		"exporter and none": {"OTEL_TRACES_EXPORTER", "otlp,none", `OTEL_TRACES_EXPORTER is "otlp,none"; must be otlp or none`},
+		"propagator": {
+			"OTEL_PROPAGATORS", "tracecontext,b3", `OTEL_PROPAGATORS: unknown propagator "b3" (must be tracecontext, baggage`,
+		},
+		"protocol": {
+			"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", `OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"; must be grpc or http/protobuf`,
+		},
+		"protocol of traces": {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL is "udp"; must be`},
+		"endpoint":           {"OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317", "OTEL_EXPORTER_OTLP_ENDPOINT is not the URL of a collector"},
+		"endpoint of traces": {
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://u:" + secret + "@:%zz", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not the URL",
+		},
 		"timeout":             {"OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "parse duration"},
 		"headers":             {"OTEL_EXPORTER_OTLP_HEADERS", "ok=1,authorization:" + secret, "parse headers"},
 		"headers' encoding":   {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=%zz" + secret, "escape header value"},
@@ -253,7 +259,9 @@ type hanging struct {
 	entered, released chan struct{}
 }
 
-func (h hanging) Export(ctx context.Context, _ *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
+func (h hanging) Export(
+	ctx context.Context, _ *collectortrace.ExportTraceServiceRequest,
+) (*collectortrace.ExportTraceServiceResponse, error) {
 	select {
 	case h.entered <- struct{}{}:
 	default:

@@ -129,7 +129,8 @@ func (c *Config) Validate() []solver.Violation {
 		"is %v; must be whole seconds, at least 0s and less than the frequency", c.ScalingDelay)
 	require(whole(c.RestartTime), "restart_time", "is %v; must be whole seconds, at least 0s", c.RestartTime)
 	require(c.RestartTime <= 0 || c.ScalingDelay <= 0, "restart_time", "is set together with a scaling delay; must be 0s then")
-	require(c.Unavailable >= 0 && c.Unavailable < max(c.Nodes, 1), "unavailable", "is %d; must be at least 0 and less than the nodes", c.Unavailable)
+	require(c.Unavailable >= 0 && c.Unavailable < max(c.Nodes, 1), "unavailable",
+		"is %d; must be at least 0 and less than the nodes", c.Unavailable)
 	require(!c.onMachines() || len(c.Resized) == 0, "resized", "is set together with machines; must be empty")
 	require(c.DecisionBudget >= 0, "decision_budget", "is %v; must be at least 0s", c.DecisionBudget)
 	for i, change := range c.Resized {
@@ -137,7 +138,8 @@ func (c *Config) Validate() []solver.Violation {
 		require(change.Nodes >= 0 && change.Nodes <= c.Nodes, "resized", "is to %d nodes; must be 0 to %d", change.Nodes, c.Nodes)
 	}
 	if n := len(c.Resized); n > 0 {
-		require(c.Resized[n-1].Nodes == c.Nodes, "resized", "ends with %d nodes; must be %d, otherwise jobs could wait forever", c.Resized[n-1].Nodes, c.Nodes)
+		require(c.Resized[n-1].Nodes == c.Nodes, "resized",
+			"ends with %d nodes; must be %d, otherwise jobs could wait forever", c.Resized[n-1].Nodes, c.Nodes)
 	}
 	sum := 0
 	for i, t := range c.NodeTypes {
@@ -146,7 +148,8 @@ func (c *Config) Validate() []solver.Violation {
 			"node_types", "names %q twice or not at all; must be unique and not empty", t.ID)
 	}
 	if len(c.NodeTypes) > 0 {
-		require(sum == c.available() && len(c.NodeTypes) <= solver.MaxNodeTypes, "node_types", "are %d types of %d nodes; must be at most %d types of all %d nodes",
+		require(sum == c.available() && len(c.NodeTypes) <= solver.MaxNodeTypes,
+			"node_types", "are %d types of %d nodes; must be at most %d types of all %d nodes",
 			len(c.NodeTypes), sum, solver.MaxNodeTypes, c.available())
 		require(c.ScalingDelay == 0, "scaling_delay", "is set together with node types; must be 0s (set a restart time instead)")
 		require(len(c.Resized) == 0, "node_types", "are set for a pool that changes its size; must be empty")

@@ -41,7 +41,8 @@ func idealTimes(w *Workload, config *Config) []float64 {
 		}
 		kept := present[:0]
 		for _, job := range present {
-			if job.train(now, next); job.done(next) {
+			job.train(now, next)
+			if job.done(next) {
 				times[job.index] = next - w.Jobs[job.index].Submit.Seconds()
 			} else {
 				kept = append(kept, job)

@@ -143,7 +143,8 @@ func TestIdealOfResult(t *testing.T) {
 		return []solver.TypeSpeed{{NodeType: "slow", Factor: slow, AllowedNodes: one}, {NodeType: "fast", Factor: fast, AllowedNodes: one}}
 	}
 	job := WorkloadJob{
-		ID: "job", Demand: 3000 * second, Work: 3000 * second, UserEstimate: 3000 * second, RequestedNodes: 1, Fate: OutcomeCompleted, RestartTime: 90 * second,
+		ID: "job", Demand: 3000 * second, Work: 3000 * second, UserEstimate: 3000 * second,
+		RequestedNodes: 1, Fate: OutcomeCompleted, RestartTime: 90 * second,
 		Phases: []Phase{{Until: 0.5, Speeds: speeds(1, 3)}, {Until: 1, Speeds: speeds(2, 6)}},
 	}
 	config := DefaultConfig(4)

@@ -57,7 +57,8 @@ func randomIdealPool(random *rand.Rand) *idealPool {
 	case 0:
 		p.speed, p.slope = func(k float64) float64 { return math.Pow(k, a) }, func(k float64) float64 { return a * math.Pow(k, a-1) }
 	case 1: // Amdahl's law
-		p.speed, p.slope = func(k float64) float64 { return k / (1 - a + a*k) }, func(k float64) float64 { return (1 - a) / ((1 - a + a*k) * (1 - a + a*k)) }
+		p.speed, p.slope = func(k float64) float64 { return k / (1 - a + a*k) },
+			func(k float64) float64 { return (1 - a) / ((1 - a + a*k) * (1 - a + a*k)) }
 	default:
 		p.speed, p.slope = math.Log1p, func(k float64) float64 { return 1 / (1 + k) }
 	}

@@ -11,7 +11,8 @@ import (
 // the last two, which are not submitted at the time of a regular decision.
 func TestRestartTimeColumn(t *testing.T) {
 	t.Parallel()
-	trace, err := ReadTrace(strings.NewReader("job_id,submit_s,duration_s,gpus,restart_s\nown,0,600,8,45.5\nother,10000,600,8,\nshort,20000,600,8,2\n"))
+	trace, err := ReadTrace(strings.NewReader("job_id,submit_s,duration_s,gpus,restart_s\n" +
+		"own,0,600,8,45.5\nother,10000,600,8,\nshort,20000,600,8,2\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,8 @@ func TestRestartTimeColumn(t *testing.T) {
 		}
 		for i, job := range result.Jobs {
 			if got := job.TotalTime(); got != want[i] {
-				t.Errorf("with restart time %v and scaling delay %v, job %s takes %v; want %v", config.RestartTime, config.ScalingDelay, job.ID, got, want[i])
+				t.Errorf("with restart time %v and scaling delay %v, job %s takes %v; want %v",
+					config.RestartTime, config.ScalingDelay, job.ID, got, want[i])
 			}
 		}
 	}

@@ -135,7 +135,8 @@ func TestSpeedsOfAbsentTypes(t *testing.T) {
 	phase := func(until, factor float64) Phase {
 		one := solver.Scaling{Speeds: []float64{1}}
 		return Phase{until, []solver.TypeSpeed{
-			{NodeType: "absent", Factor: 9, Scaling: one, AllowedNodes: []int{1}}, {NodeType: "here", Factor: factor, Scaling: one, AllowedNodes: []int{1}},
+			{NodeType: "absent", Factor: 9, Scaling: one, AllowedNodes: []int{1}},
+			{NodeType: "here", Factor: factor, Scaling: one, AllowedNodes: []int{1}},
 		}}
 	}
 	j := job("a", 0, 7200*second)
@@ -314,9 +315,13 @@ func TestFates(t *testing.T) {
 	killed.Fate, killed.Work = OutcomeKilled, 40*second
 	result := run(t, policy(t, "optimal"), DefaultConfig(1), hung, early, killed)
 	want := []JobResult{
-		{ID: "hung", Weight: 1, MinSize: 1, Alone: 30 * second, Ideal: 30 * second, Start: 0, End: 30 * second, Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
-		{ID: "early", Weight: 1, MinSize: 1, Alone: 20 * second, Ideal: 20 * second, Submit: 31 * second, Start: 32 * second, End: 52 * second, Unserved: second, Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
-		{ID: "killed", Weight: 1, MinSize: 1, Alone: 40 * second, Ideal: 40 * second, Submit: 52 * second, Start: 53 * second, End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
+		{ID: "hung", Weight: 1, MinSize: 1, Alone: 30 * second, Ideal: 30 * second, Start: 0, End: 30 * second,
+			Nodes: []NodesAt{{At: 0, Nodes: 1}, {At: 30 * second, Nodes: 0}}, Outcome: OutcomeHung},
+		{ID: "early", Weight: 1, MinSize: 1, Alone: 20 * second, Ideal: 20 * second, Submit: 31 * second, Start: 32 * second,
+			End: 52 * second, Unserved: second,
+			Nodes: []NodesAt{{At: 32 * second, Nodes: 1}, {At: 52 * second, Nodes: 0}}, Outcome: OutcomeCompleted},
+		{ID: "killed", Weight: 1, MinSize: 1, Alone: 40 * second, Ideal: 40 * second, Submit: 52 * second, Start: 53 * second,
+			End: 93 * second, Unserved: second, Nodes: []NodesAt{{At: 53 * second, Nodes: 1}, {At: 93 * second, Nodes: 0}}, Outcome: OutcomeKilled},
 	}
 	if diff := cmp.Diff(want, result.Jobs); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)

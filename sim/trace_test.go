@@ -80,38 +80,65 @@ func TestReadTraceOptionalColumnErrors(t *testing.T) {
 func TestReadTraceErrors(t *testing.T) {
 	const header = "job_id,submit_s,duration_s,gpus\n"
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":                    {"", "trace line 1: must be the names of the columns, at least job_id, submit_s, duration_s, gpus"},
-		"semicolons":                 {"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`},
-		"an epoch":                   {"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n", "must be seconds, a number from 0 to 576460752, since the first submission (convert dates"},
-		"a missing column":           {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
-		"a column twice":             {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus is repeated"},
-		"an empty id":                {header + ",0,1,1\n", "line 2: job_id is empty"},
-		"an id too long":             {header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256"},
-		"an id not in UTF-8":         {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
-		"a group too long":           {"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes"},
-		"a user not in UTF-8":        {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
-		"a duplicate id":             {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id is "a" as in line 2; must be unique`},
-		"text for a number":          {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
-		"a negative time":            {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
-		"a negative duration":        {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
-		"not a number":               {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
-		"infinity":                   {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
-		"an overflowing time":        {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
-		"unsorted times":             {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
-		"zero GPUs":                  {header + "a,0,1,0\n", `line 2: gpus is "0"`},
-		"negative GPUs":              {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
-		"half a GPU":                 {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
-		"more GPUs than fit":         {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
-		"a short line":               {header + "a,0,1\n", "line 2: wrong number of fields"},
-		"lists of different lengths": {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1 2,1\n", "line 2: speeds has 1 numbers; must have as many as allowed_nodes, 2"},
-		"speeds alone":               {"job_id,submit_s,duration_s,gpus,speeds\na,0,1,1,1 2\n", "line 2: speeds has 2 numbers; must have as many as allowed_nodes, 0"},
-		"unsorted sizes":             {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,2 1\n", `line 2: allowed_nodes is "2 1"; must be ascending`},
-		"no number":                  {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,1;2\n", `line 2: allowed_nodes is "1;2"; must be numbers`},
-		"no size":                    {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,0\n", `line 2: allowed_nodes is "0"; must be ascending whole numbers from 1`},
-		"no speed":                   {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1,NaN\n", `line 2: speeds is "NaN"; must be numbers from 0.0001`},
-		"too many sizes":             {"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1," + strings.TrimSpace(strings.Repeat("1 ", 33)) + "\n", "line 2: allowed_nodes has 33 sizes; must have at most 32"},
-		"too much work":              {"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 92234"},
-		"a quote that is open":       {header + "\"a,0,1,1\n", "line 2"},
+		"nothing": {"", "trace line 1: must be the names of the columns, at least job_id, submit_s, duration_s, gpus"},
+		"semicolons": {
+			"job_id;submit_s\na;0\n", `line 1: column gpus is missing; the line has ["job_id;submit_s"], and commas separate columns`,
+		},
+		"an epoch": {
+			"job_id,submit_s,gpus,duration_s\na,1700000000,8,60\n",
+			"must be seconds, a number from 0 to 576460752, since the first submission (convert dates",
+		},
+		"a missing column": {"job_id,submit_s,gpus\na,0,1\n", "line 1: column duration_s is missing"},
+		"a column twice":   {"job_id,submit_s,duration_s,gpus,gpus\n", "line 1: column gpus is repeated"},
+		"an empty id":      {header + ",0,1,1\n", "line 2: job_id is empty"},
+		"an id too long": {
+			header + "a,0,1,1\n" + strings.Repeat("x", 257) + ",0,1,1\n", "line 3: job_id has 257 bytes; must have at most 256",
+		},
+		"an id not in UTF-8": {header + "a\xff,0,1,1\n", `line 2: job_id is "a\xff"; must be valid UTF-8`},
+		"a group too long": {
+			"job_id,submit_s,duration_s,gpus,group\na,0,1,1," + strings.Repeat("x", 257) + "\n", "line 2: group has 257 bytes",
+		},
+		"a user not in UTF-8": {"job_id,submit_s,duration_s,gpus,user\na,0,1,1,\xc3\n", `line 2: user is "\xc3"; must be valid UTF-8`},
+		"a duplicate id":      {header + "a,0,1,1\nb,0,1,1\na,0,1,1\n", `line 4: job_id is "a" as in line 2; must be unique`},
+		"text for a number":   {header + "a,soon,1,1\n", `line 2: submit_s is "soon"`},
+		"a negative time":     {header + "a,-1,1,1\n", `line 2: submit_s is "-1"`},
+		"a negative duration": {header + "a,0,-0.1,1\n", `line 2: duration_s is "-0.1"`},
+		"not a number":        {header + "a,0,NaN,1\n", `line 2: duration_s is "NaN"`},
+		"infinity":            {header + "a,Inf,1,1\n", `line 2: submit_s is "Inf"`},
+		"an overflowing time": {header + "a,0,1e10,1\n", `line 2: duration_s is "1e10"`},
+		"unsorted times":      {header + "a,5,1,1\nb,4,1,1\n", "line 3: submit_s is 4 after 5"},
+		"zero GPUs":           {header + "a,0,1,0\n", `line 2: gpus is "0"`},
+		"negative GPUs":       {header + "a,0,1,-8\n", `line 2: gpus is "-8"`},
+		"half a GPU":          {header + "a,0,1,0.5\n", `line 2: gpus is "0.5"`},
+		"more GPUs than fit":  {header + "a,0,1,99999999999999999999\n", "line 2: gpus is"},
+		"a short line":        {header + "a,0,1\n", "line 2: wrong number of fields"},
+		"lists of different lengths": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1 2,1\n",
+			"line 2: speeds has 1 numbers; must have as many as allowed_nodes, 2",
+		},
+		"speeds alone": {
+			"job_id,submit_s,duration_s,gpus,speeds\na,0,1,1,1 2\n", "line 2: speeds has 2 numbers; must have as many as allowed_nodes, 0",
+		},
+		"unsorted sizes": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,2 1\n", `line 2: allowed_nodes is "2 1"; must be ascending`,
+		},
+		"no number": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,1;2\n", `line 2: allowed_nodes is "1;2"; must be numbers`,
+		},
+		"no size": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1,0\n", `line 2: allowed_nodes is "0"; must be ascending whole numbers from 1`,
+		},
+		"no speed": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1,1,1,NaN\n", `line 2: speeds is "NaN"; must be numbers from 0.0001`,
+		},
+		"too many sizes": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,1,1," + strings.TrimSpace(strings.Repeat("1 ", 33)) + "\n",
+			"line 2: allowed_nodes has 33 sizes; must have at most 32",
+		},
+		"too much work": {
+			"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,1e8,1,1,1e5\n", "line 2: duration_s is 100000000; must be at most 92234",
+		},
+		"a quote that is open": {header + "\"a,0,1,1\n", "line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trace, err := ReadTrace(strings.NewReader(test.text))

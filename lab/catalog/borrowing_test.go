@@ -40,7 +40,9 @@ func TestBorrowing(t *testing.T) {
 	}
 	limited := quotas(4, 4, 0)
 	limited[0].Limit = new(6)
-	nested := []solver.Group{{ID: "a", ParentID: "both", Quota: 4}, {ID: "both", Limit: new(6)}, {ID: "b", ParentID: "both", Quota: 4}, {ID: "c"}}
+	nested := []solver.Group{
+		{ID: "a", ParentID: "both", Quota: 4}, {ID: "both", Limit: new(6)}, {ID: "b", ParentID: "both", Quota: 4}, {ID: "c"},
+	}
 	for name, test := range map[string]struct {
 		groups        []solver.Group
 		jobs          []solver.Job

@@ -54,8 +54,10 @@ func TestComparators(t *testing.T) {
 
 		"srpt: the shortest at its size first":  {shortestRemaining, pool(13, fixed()...), []int{4, 0, 8}},
 		"srpt: one that does not fit is passed": {shortestRemaining, pool(10, fixed()...), []int{0, 2, 8}},
-		"srpt: a running job is preempted":      {shortestRemaining, pool(8, queued(100, 4, 4), queued(200, 2, 2), queued(100, 0, 8)), []int{0, 0, 8}},
-		"srpt: ties go to the first submitted":  {shortestRemaining, pool(4, queued(100, 0, 4), queued(100, 4, 4)), []int{4, 0}},
+		"srpt: a running job is preempted": {
+			shortestRemaining, pool(8, queued(100, 4, 4), queued(200, 2, 2), queued(100, 0, 8)), []int{0, 0, 8},
+		},
+		"srpt: ties go to the first submitted": {shortestRemaining, pool(4, queued(100, 0, 4), queued(100, 4, 4)), []int{4, 0}},
 		// Both take 25 s, which 64 / 2.56 falls short of.
 		"srpt: rounding breaks no tie":           {shortestRemaining, pool(4, queued(25, 1, 1), queued(64, 0, 4)), []int{1, 0}},
 		"srpt: a pool that is too small for all": {shortestRemaining, pool(1, fixed()...), []int{0, 0, 0}},
@@ -80,15 +82,23 @@ func TestComparators(t *testing.T) {
 		// and 4. The last goes to the longest.
 		"hesrpt: every job has a node": {heSRPT(solver.AdmissionFIFO), pool(8, queued(10, 0), queued(1000, 0), queued(100, 0)), []int{4, 2, 2}},
 		// The shortest of five has just half of the pool.
-		"hesrpt: shares as large as a size": {heSRPT(solver.AdmissionFIFO), pool(8, queued(5, 0), queued(4, 0), queued(3, 0), queued(2, 0), queued(1, 0)), []int{1, 1, 1, 1, 4}},
-		"hesrpt: more jobs than nodes":      {heSRPT(solver.AdmissionFIFO), pool(1, queued(10, 0), queued(5, 1)), []int{0, 1}},
+		"hesrpt: shares as large as a size": {
+			heSRPT(solver.AdmissionFIFO), pool(8, queued(5, 0), queued(4, 0), queued(3, 0), queued(2, 0), queued(1, 0)), []int{1, 1, 1, 1, 4},
+		},
+		"hesrpt: more jobs than nodes": {heSRPT(solver.AdmissionFIFO), pool(1, queued(10, 0), queued(5, 1)), []int{0, 1}},
 		// A new job has a node. The short paused job has a share of 2.1 nodes, and the long running job
 		// a share of 0.1 nodes.
-		"hesrpt-event: a pause": {heSRPT(solver.AdmissionStartFirst), pool(3, trained(queued(1000, 1)), trained(queued(10, 0)), queued(100, 0)), []int{0, 2, 1}},
+		"hesrpt-event: a pause": {
+			heSRPT(solver.AdmissionStartFirst), pool(3, trained(queued(1000, 1)), trained(queued(10, 0)), queued(100, 0)), []int{0, 2, 1},
+		},
 		// The new jobs displace the running job only if it has a longer remaining ETA.
-		"hesrpt-event: the queue starts": {heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1001, 2)), queued(1000, 0), queued(1000, 0)), []int{0, 1, 1}},
-		"hesrpt-event: the queue waits":  {heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1, 2)), queued(1000, 0), queued(1000, 0)), []int{1, 1, 0}},
-		"hesrpt: no jobs":                {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
+		"hesrpt-event: the queue starts": {
+			heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1001, 2)), queued(1000, 0), queued(1000, 0)), []int{0, 1, 1},
+		},
+		"hesrpt-event: the queue waits": {
+			heSRPT(solver.AdmissionStartFirst), pool(2, trained(queued(1, 2)), queued(1000, 0), queued(1000, 0)), []int{1, 1, 0},
+		},
+		"hesrpt: no jobs": {heSRPT(solver.AdmissionFIFO), pool(1), []int{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(solver.Nodes(test.want...), test.rule(test.snapshot)); diff != "" {

@@ -20,7 +20,8 @@ func TestReadGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []solver.Group{
-		{ID: "vision", ParentID: "research", Limit: new(20), Quota: 10, TypeLimits: []solver.GroupTypeLimit{{NodeType: "a100", Limit: 8}, {NodeType: "t4", Limit: 0}}},
+		{ID: "vision", ParentID: "research", Limit: new(20), Quota: 10,
+			TypeLimits: []solver.GroupTypeLimit{{NodeType: "a100", Limit: 8}, {NodeType: "t4", Limit: 0}}},
 		{ID: "research"},
 		{ID: "speech, old", Limit: new(0), Quota: 5, TypeLimits: []solver.GroupTypeLimit{{NodeType: "v100", Limit: 3}}},
 	}
@@ -32,12 +33,26 @@ func TestReadGroups(t *testing.T) {
 // TestReadGroupsNamesEveryBadField checks that one error names all fields that are not valid.
 func TestReadGroupsNamesEveryBadField(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"nothing":       {"", "groups line 1: must be the names of the columns, at least id, quota"},
-		"no group":      {"id,quota\n", "groups have no line below the header"},
-		"columns":       {"name,quota,quota\n", "groups line 1: column id is missing\n  line 1: column quota is repeated; the line has [\"name\" \"quota\" \"quota\"], and commas separate columns"},
-		"a short line":  {"id,quota\na\n", "groups: record on line 2: wrong number of fields"},
-		"every field":   {"id,quota,limit,parent_id\na,-1,x,b\n,1e3,2147483648,\n", "groups line 2: quota is \"-1\"; must be a whole number from 0 to 2147483647\n  line 2: limit is \"x\"; must be a whole number from 0 to 2147483647\n  line 3: quota is \"1e3\"; must be a whole number from 0 to 2147483647\n  line 3: limit is \"2147483648\"; must be a whole number from 0 to 2147483647\n  line 2: parent_id is \"b\"; must be the id of a group\n  line 3: id is empty"},
-		"type limits":   {"id,quota,type_limits\na,1,a100\nb,1,a100=x\nc,1,a100=1 a100=2\nd,1,=1\n", "groups line 2: type_limits is \"a100\"; must be TYPE=NODES separated by spaces, such as a100=8\n  line 3: type_limits is \"x\"; must be a whole number from 0 to 2147483647\n  line 4: type_limits[1].node_type is \"a100\" like type_limits[0].node_type; must be unique\n  line 5: type_limits[0].node_type is \"\"; must be one of the node types \"a100\""},
+		"nothing":  {"", "groups line 1: must be the names of the columns, at least id, quota"},
+		"no group": {"id,quota\n", "groups have no line below the header"},
+		"columns": {
+			"name,quota,quota\n",
+			"groups line 1: column id is missing\n  line 1: column quota is repeated; " +
+				"the line has [\"name\" \"quota\" \"quota\"], and commas separate columns",
+		},
+		"a short line": {"id,quota\na\n", "groups: record on line 2: wrong number of fields"},
+		"every field": {
+			"id,quota,limit,parent_id\na,-1,x,b\n,1e3,2147483648,\n",
+			"groups line 2: quota is \"-1\"; must be a whole number from 0 to 2147483647\n  line 2: limit is \"x\"; must be a whole number from " +
+				"0 to 2147483647\n  line 3: quota is \"1e3\"; must be a whole number from 0 to 2147483647\n  line 3: limit is \"2147483648\"; must " +
+				"be a whole number from 0 to 2147483647\n  line 2: parent_id is \"b\"; must be the id of a group\n  line 3: id is empty",
+		},
+		"type limits": {
+			"id,quota,type_limits\na,1,a100\nb,1,a100=x\nc,1,a100=1 a100=2\nd,1,=1\n",
+			"groups line 2: type_limits is \"a100\"; must be TYPE=NODES separated by spaces, such as a100=8\n  line 3: type_limits is \"x\"; " +
+				"must be a whole number from 0 to 2147483647\n  line 4: type_limits[1].node_type is \"a100\" like type_limits[0].node_type; " +
+				"must be unique\n  line 5: type_limits[0].node_type is \"\"; must be one of the node types \"a100\"",
+		},
 		"the same id":   {"id,quota\na,1\n\nb,2\na,3\n", "groups line 5: id is \"a\" like groups[0].id; ids must be unique"},
 		"its own child": {"id,quota,parent_id\na,1,a\n", "groups line 2: parent_id is \"a\", whose parents form a cycle"},
 		"a cycle":       {"id,quota,parent_id\na,1,b\nb,1,a\n", "line 3: parent_id is \"a\", whose parents form a cycle"},

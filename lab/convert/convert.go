@@ -209,7 +209,10 @@ func (c *Converter) Finish() (*History, error) {
 		c.joinPAI()
 	}
 	slices.SortStableFunc(c.jobs, func(a, b job) int { return a.submit.Compare(b.submit) })
-	history := &History{Jobs: c.read, NoEligible: c.source == Slurm && !c.eligible, NoGPUs: !c.gres && slices.ContainsFunc(c.remarks, func(r *Remark) bool { return c.source == Slurm && r.Reason == noGPUs("", "").reason })}
+	history := &History{
+		Jobs: c.read, NoEligible: c.source == Slurm && !c.eligible, NoGPUs: !c.gres &&
+			slices.ContainsFunc(c.remarks, func(r *Remark) bool { return c.source == Slurm && r.Reason == noGPUs("", "").reason }),
+	}
 	c.remarkOnExport()
 	for i := range c.jobs {
 		j := &c.jobs[i]
@@ -249,7 +252,8 @@ func (c *Converter) remarkOnExport() {
 		return
 	}
 	for _, gpuType := range slices.Sorted(maps.Keys(counts)) {
-		c.remark("GPU type", "in one export", "types differ in speed; convert the jobs of each type or partition separately", gpuType, format.Plural(counts[gpuType], "job"))
+		c.remark("GPU type", "in one export", "types differ in speed; convert the jobs of each type or partition separately",
+			gpuType, format.Plural(counts[gpuType], "job"))
 	}
 }
 

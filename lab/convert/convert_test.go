@@ -88,12 +88,15 @@ func TestSlurm(t *testing.T) {
 		"GPUs of several types": {
 			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7"),
 			"job_id,submit_s,duration_s,gpus\n1 job left out: ran on several GPU types\n" +
-				"  a:1: AllocTRES is \"billing=1,gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7\"; must be of one type, because GPUs of different types differ in speed\n",
+				"  a:1: AllocTRES is \"billing=1,gres/gpu:a100=1,gres/gpumem=80G,gres/gpu:v100=3,gres/gpuutil=7\"; " +
+				"must be of one type, because GPUs of different types differ in speed\n",
 		},
 		"GPU types of several jobs": {
-			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu=4,gres/gpu:v100=4") + "\n" + strings.Replace(strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=4"), "7", "8", 1),
+			strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu=4,gres/gpu:v100=4") + "\n" +
+				strings.Replace(strings.ReplaceAll(line, "gres/gpu=4", "gres/gpu:a100=4"), "7", "8", 1),
 			kept + "8,0,3600,4,5,bob,speech\n" +
-				"2 GPU types in one export: types differ in speed; convert the jobs of each type or partition separately\n  a100: 1 job\n  v100: 1 job\n",
+				"2 GPU types in one export: types differ in speed; convert the jobs " +
+				"of each type or partition separately\n  a100: 1 job\n  v100: 1 job\n",
 		},
 		"Eligible and the limit of the user": {
 			"JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|User|Account|State|Eligible|TimelimitRaw\n" +
@@ -178,7 +181,8 @@ func TestSlurm(t *testing.T) {
 				"1 job left out: ElapsedRaw empty\n  a:5\n" +
 				"1 job left out: ran for 0 seconds\n  a:6: ElapsedRaw is \"0\"\n" +
 				"1 job left out: ElapsedRaw not valid\n  a:7: ElapsedRaw is \"1:00\"; must be a whole number of seconds, at least 0\n" +
-				"1 job left out: Submit not valid\n  a:8: Submit is \"1 May\"; must be a date and a time, such as 2026-05-04T09:00:00, or Unix seconds\n" +
+				"1 job left out: Submit not valid\n  a:8: Submit is \"1 May\"; must be " +
+				"a date and a time, such as 2026-05-04T09:00:00, or Unix seconds\n" +
 				"2 jobs left out: AllocTRES not valid\n" +
 				"  a:9: AllocTRES is \"gres/gpu:a100=some\"; must be a list with whole numbers of GPUs, such as gres/gpu:a100=4\n" +
 				"  a:10: AllocTRES is \"gres/gpu:a=2147483647,gres/gpu:b=1\"; must be a list with whole numbers of GPUs, such as gres/gpu:a100=4\n" +
@@ -197,13 +201,15 @@ func TestSlurmStates(t *testing.T) {
 	const header = "JobIDRaw|State|Submit|Start|ElapsedRaw|AllocTRES|User|Account\n"
 	const rest = "|2026-05-01T10:00:00|2026-05-01T10:00:05|3600|gres/gpu=4|bob|speech\n"
 	for _, state := range []string{
-		"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "CANCELLED by 1000", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "DEADLINE", "BOOT_FAIL", "",
+		"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "CANCELLED by 1000",
+		"OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "DEADLINE", "BOOT_FAIL", "",
 	} {
 		check(t, Slurm, slurmHeader+"7,0,3600,4,5,bob,speech\n", header+"7|"+state+rest)
 	}
 	for _, state := range []string{"RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"} {
 		check(t, Slurm, "job_id,submit_s,duration_s,gpus\n1 job left out: not complete\n  a:2: State is \""+state+
-			"\"; must be one of BOOT_FAIL, CANCELLED, COMPLETED, DEADLINE, FAILED, LAUNCH_FAILED, NODE_FAIL, OUT_OF_MEMORY, PREEMPTED, RECONFIG_FAIL, TIMEOUT\n",
+			"\"; must be one of BOOT_FAIL, CANCELLED, COMPLETED, DEADLINE, FAILED, "+
+			"LAUNCH_FAILED, NODE_FAIL, OUT_OF_MEMORY, PREEMPTED, RECONFIG_FAIL, TIMEOUT\n",
 			header+"7|"+state+rest)
 	}
 }
@@ -215,7 +221,8 @@ func TestHelios(t *testing.T) {
 		"1 job left out: gpu_num empty\n  a:6\n"+
 		"1 job left out: gpu_num not valid\n  a:7: gpu_num is \"0.5\"; must be a whole number from 0 to 2147483647\n"+
 		"1 job left out: duration not valid\n  a:8: duration is \"-7\"; must be a number of seconds, at least 0\n"+
-		"1 job left out: submit_time not valid\n  a:9: submit_time is \"2020-13-01 00:02:00\"; must be a date and a time, such as 2026-05-04T09:00:00\n"+
+		"1 job left out: submit_time not valid\n  a:9: submit_time is \"2020-13-01 "+
+		"00:02:00\"; must be a date and a time, such as 2026-05-04T09:00:00\n"+
 		"1 job left out: not valid in a trace\n  a:10: duration_s is 600000000; must be from 0 to 576460752\n",
 		"job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"+
 			"2,u1,8.0,64,1,COMPLETED,2020-05-01 00:01:00,,,100,0\n"+
@@ -232,7 +239,8 @@ func TestHelios(t *testing.T) {
 		"job_id,user,vc,gpu_num,submit_time,start_time,duration\n1,u1,vc1,8,2020-05-01 00:01:00,2020-05-01 00:02:00,100\n"+
 			"2,u1,vc2,8,2020-05-01 00:01:00,None,100\n3,u1,vc2,8,2020-05-01 00:01:00,2020-05-01 00:00:59,100\n")
 	check(t, Helios, "job_id,submit_s,duration_s,gpus\n1,0,7,1\n2,5,7,1\n",
-		"submit_time,\"Job_ID\",duration, gpu_num\n2020-05-01 00:00:00,1,7,1\n", "job_id,gpu_num,duration,submit_time\n2,1,7,2020-05-01T00:00:05\n")
+		"submit_time,\"Job_ID\",duration, gpu_num\n2020-05-01 00:00:00,1,7,1\n",
+		"job_id,gpu_num,duration,submit_time\n2,1,7,2020-05-01T00:00:05\n")
 }
 
 func TestPhilly(t *testing.T) {
@@ -254,16 +262,20 @@ func TestPhilly(t *testing.T) {
 				{"start_time": "2017-10-01 00:00:01", "end_time": "2017-10-01 00:00:03", "detail": [{"ip": "m", "gpus": ["0"]}]}]},
 			{"jobid": "c", "user": "u", "submitted_time": "2017-10-01 00:00:00", "attempts": []},
 			{"jobid": "d", "submitted_time": "2017-10-01 00:00:00", "attempts": [{"start_time": null, "end_time": ""}]},
-			{"jobid": "e", "submitted_time": "2017-10-01 00:00:00", "attempts": [{"start_time": "2017-10-01 01:00:00", "end_time": "2017-10-01 00:00:00", "detail": [{"gpus": [0]}]}]},
-			{"jobid": "f", "submitted_time": "2017-10-01 00:00:00", "attempts": [{"start_time": "2017-10-01 00:00:00", "end_time": "2017-10-01 00:00:01"}]},
+			{"jobid": "e", "submitted_time": "2017-10-01 00:00:00", `+
+			`"attempts": [{"start_time": "2017-10-01 01:00:00", "end_time": "2017-10-01 00:00:00", "detail": [{"gpus": [0]}]}]},
+			{"jobid": "f", "submitted_time": "2017-10-01 00:00:00", `+
+			`"attempts": [{"start_time": "2017-10-01 00:00:00", "end_time": "2017-10-01 00:00:01"}]},
 			{"jobid": "g", "attempts": [{"start_time": 7}]}, {"jobid": "h", "attempts": "none"},
 			{"jobid": "i", "attempts": [{"start_time": "2017-10-01 00:00:00", "end_time": "2017-10-01 00:00:01", "detail": [{"gpus": [0]}]}]},
-			{"jobid": "j", "submitted_time": "2017-10-01 00:00:00", "attempts": [{"start_time": "0017-10-01 00:00:00", "end_time": "2017-10-01 00:00:01", "detail": [{"gpus": [0]}]}]}
+			{"jobid": "j", "submitted_time": "2017-10-01 00:00:00", `+
+			`"attempts": [{"start_time": "0017-10-01 00:00:00", "end_time": "2017-10-01 00:00:01", "detail": [{"gpus": [0]}]}]}
 		]`)
 }
 
 func TestITP(t *testing.T) {
-	check(t, ITP, "job_id,submit_s,duration_s,gpus\na,0,600,1\nb,19.5,700,8\n", "job_id,num_gpu,submission_time,duration\nb,8,1020,700\na,1,1000.5,600\n")
+	check(t, ITP, "job_id,submit_s,duration_s,gpus\na,0,600,1\nb,19.5,700,8\n",
+		"job_id,num_gpu,submission_time,duration\nb,8,1020,700\na,1,1000.5,600\n")
 }
 
 func TestPAI(t *testing.T) {
@@ -277,10 +289,12 @@ func TestPAI(t *testing.T) {
 		"1 job left out: no task ran on GPUs\n  a:4\n"+
 		"1 job left out: start_time empty\n  a:5\n"+
 		"1 job left out: ends before it starts\n  a:6: the task in b:10\n",
-		"b,i,u,Terminated,30,99\na,i,u,Failed,10,99\nsmall,i,u,Terminated,20,99\nqueued,i,u,Waiting,20,\nlate,i,u,Failed,,99\nback,i,u,Failed,5,9\n",
+		"b,i,u,Terminated,30,99\na,i,u,Failed,10,99\nsmall,i,u,Terminated,20,99\n"+
+			"queued,i,u,Waiting,20,\nlate,i,u,Failed,,99\nback,i,u,Failed,5,9\n",
 		"b,ps,1,Terminated,40,90,600,29,0,\nb,worker,3,Terminated,50,100,600,29,50,V100\na,worker,1,Failed,12,13,600,29,100,P100\n"+
 			"small,worker,1,Terminated,20,30,600,29,50,T4\nqueued,worker,2,Waiting,,,600,29,100,T4\nother,worker,1,Failed,12,13,600,29,100,P100\n"+
-			"b,ps,1,Terminated,40,90,600,29,,\nb,ps,,Terminated,40,90,600,29,,\nb,ps,1,Terminated,40,90,600,29,half,\nback,worker,1,Failed,13,12,600,29,100,P100\n")
+			"b,ps,1,Terminated,40,90,600,29,,\nb,ps,,Terminated,40,90,600,29,,\n"+
+			"b,ps,1,Terminated,40,90,600,29,half,\nback,worker,1,Failed,13,12,600,29,100,P100\n")
 }
 
 // TestPAIHeaders checks that tables with headers are read, whose columns may be in another order.
@@ -297,11 +311,17 @@ func TestRefusesFile(t *testing.T) {
 		files  []string
 	}{
 		"a:2: has 1 field; must have 7: JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|User|Account": {Slurm, []string{"\n7 2026 gres/gpu=4\n"}},
-		"a:1: column Submit is missing, column Start is there twice; must have JobIDRaw|Submit|": {Slurm, []string{"JobID|Start|Start|ElapsedRaw|AllocTRES|User|Account\n"}},
-		"a: is empty; must have a header with job_id,submit_time,duration,gpu_num":               {Helios, []string{""}},
-		"a:1: column num_gpu is missing":                                {ITP, []string{"job_id,gpus,submission_time,duration\n"}},
-		"a:2: bare \" in non-quoted-field":                              {Helios, []string{"job_id,submit_time,duration,gpu_num\na\",1,1,1\n"}},
-		"a:2: extraneous or missing":                                    {ITP, []string{"job_id,num_gpu,submission_time,duration\n\"a,1,2,3\nb,1,2,3\n"}},
+		"a:1: column Submit is missing, column Start is there twice; must have JobIDRaw|Submit|": {
+			Slurm, []string{"JobID|Start|Start|ElapsedRaw|AllocTRES|User|Account\n"},
+		},
+		"a: is empty; must have a header with job_id,submit_time,duration,gpu_num": {Helios, []string{""}},
+		"a:1: column num_gpu is missing":                                           {ITP, []string{"job_id,gpus,submission_time,duration\n"}},
+		"a:2: bare \" in non-quoted-field": {
+			Helios, []string{"job_id,submit_time,duration,gpu_num\na\",1,1,1\n"},
+		},
+		"a:2: extraneous or missing": {
+			ITP, []string{"job_id,num_gpu,submission_time,duration\n\"a,1,2,3\nb,1,2,3\n"},
+		},
 		"a:1: has 10 fields; must have 6: job_name,inst_id,user,status": {PAI, []string{"b,ps,1,Terminated,40,90,600,29,0,\n", ""}},
 		"a:2: must be a list of jobs in JSON":                           {Philly, []string{"\n{}"}},
 		"a:1: must be a list of jobs":                                   {Philly, []string{""}},
@@ -326,7 +346,8 @@ func TestRemarkNamesTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(history.Remarks[0].String(), "\n")
-	if len(lines) != 12 || lines[0] != "12 jobs left out: ran on no GPUs" || lines[10] != `  a:11: num_gpu is "0"` || lines[11] != "  and 2 more" {
+	if len(lines) != 12 || lines[0] != "12 jobs left out: ran on no GPUs" ||
+		lines[10] != `  a:11: num_gpu is "0"` || lines[11] != "  and 2 more" {
 		t.Errorf("%q", lines)
 	}
 }
@@ -368,7 +389,8 @@ func TestRoundTrip(t *testing.T) {
 	times := rapid.Custom(func(t *rapid.T) string {
 		return time.Unix(rapid.Int64Range(1792800000, 1792980000).Draw(t, "time"), 0).In(berlin(t)).Format("2006-01-02 15:04:05")
 	})
-	seconds := rapid.OneOf(texts("", "0", "x", "-1", "1e9"), rapid.Map(rapid.Float64Range(0, 1e8), func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }))
+	seconds := rapid.OneOf(texts("", "0", "x", "-1", "1e9"),
+		rapid.Map(rapid.Float64Range(0, 1e8), func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }))
 	count := texts("", "0", "1", "8.0", "16", "many", "99999999999")
 	fields := map[Source][][]*rapid.Generator[string]{
 		Slurm: {{
@@ -420,7 +442,8 @@ func fuzz(f *testing.F, source Source, seeds ...string) {
 
 func FuzzSlurm(f *testing.F) {
 	fuzz(f, Slurm,
-		"JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|User|Account|State\n7|2026-10-25T02:50:00|2026-10-25T02:10:00|1200|gres/gpu:a100=4|bob|speech|FAILED\n",
+		"JobIDRaw|Submit|Start|ElapsedRaw|AllocTRES|User|Account|State\n"+
+			"7|2026-10-25T02:50:00|2026-10-25T02:10:00|1200|gres/gpu:a100=4|bob|speech|FAILED\n",
 		"8|1777622400|1777622405|3600|gres/gpu=4|bob|\"a\r\n")
 }
 
@@ -434,7 +457,8 @@ func FuzzITP(f *testing.F) {
 }
 
 func FuzzPAI(f *testing.F) {
-	fuzz(f, PAI, "a,i,u,Failed,10,99\nb,i,u,Failed,10,99\n", "a,worker,3,Failed,12,13,600,29,50,P100\nb,worker,1,Failed,13,12,600,29,50,P100\n")
+	fuzz(f, PAI, "a,i,u,Failed,10,99\nb,i,u,Failed,10,99\n",
+		"a,worker,3,Failed,12,13,600,29,50,P100\nb,worker,1,Failed,13,12,600,29,50,P100\n")
 }
 
 func FuzzPhilly(f *testing.F) {

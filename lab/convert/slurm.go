@@ -208,7 +208,8 @@ func tresGPUs(tres string) (count int, gpuType string, refused *refusal) {
 	}
 	maps.DeleteFunc(gpuTypes, func(_ string, used bool) bool { return !used })
 	if len(gpuTypes) > 1 {
-		return 0, "", &refusal{"ran on several GPU types", quoted(slurmTRES, tres) + "; must be of one type, because GPUs of different types differ in speed"}
+		return 0, "", &refusal{"ran on several GPU types",
+			quoted(slurmTRES, tres) + "; must be of one type, because GPUs of different types differ in speed"}
 	}
 	for name := range gpuTypes {
 		gpuType = name

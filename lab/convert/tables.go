@@ -12,7 +12,10 @@ import (
 //nolint:gochecknoglobals // Constants.
 var (
 	heliosLayout = layout{
-		columns:   []column{{name: "job_id"}, {name: "submit_time"}, {name: "duration"}, {name: "gpu_num"}, {name: "user", optional: true}, {name: "vc", optional: true}, {name: "start_time", optional: true}},
+		columns: []column{
+			{name: "job_id"}, {name: "submit_time"}, {name: "duration"}, {name: "gpu_num"},
+			{name: "user", optional: true}, {name: "vc", optional: true}, {name: "start_time", optional: true},
+		},
 		separator: ",", headed: true,
 	}
 	itpLayout = layout{
@@ -68,7 +71,9 @@ func parseHelios(r *row, j *job) (refused *refusal) {
 	}
 	start, refused := utc("start_time", r.text("start_time"))
 	if refused == nil && start.Before(j.submit) {
-		refused = &refusal{"started before its submission", quoted("start_time", r.text("start_time")) + ", " + quoted("submit_time", r.text("submit_time"))}
+		refused = &refusal{
+			"started before its submission", quoted("start_time", r.text("start_time")) + ", " + quoted("submit_time", r.text("submit_time")),
+		}
 	}
 	j.start = &start
 	return refused

@@ -174,7 +174,9 @@ func TestNumberOf(t *testing.T) {
 
 func TestResultsJSON(t *testing.T) {
 	config := tinyConfig(true)
-	config.Origin = results.Origin{Command: "lab paper", Version: "v1", Time: time.Unix(0, 0).UTC(), Go: "go1", OS: "os", Arch: "arch", Cores: 3}
+	config.Origin = results.Origin{
+		Command: "lab paper", Version: "v1", Time: time.Unix(0, 0).UTC(), Go: "go1", OS: "os", Arch: "arch", Cores: 3,
+	}
 	text, err := runAll(t, config, oneNodeEach{}).json()
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +240,9 @@ func TestResultsJSON(t *testing.T) {
 func TestReport(t *testing.T) {
 	for _, withTrace := range []bool{true, false}[:testtier.Conformance.Examples(1, 2)] {
 		config := tinyConfig(withTrace)
-		config.Origin = results.Origin{Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3}
+		config.Origin = results.Origin{
+			Command: "lab paper --seeds 2", Version: "v1.2.3", Time: time.Unix(0, 0), Go: "go1.99", OS: "plan9", Arch: "mips", Cores: 3,
+		}
 		results := runAll(t, config, oneNodeEach{})
 		report, err := results.page()
 		if err != nil {
@@ -283,7 +287,9 @@ func TestReport(t *testing.T) {
 		if pictures != drawn || drawn < 13 {
 			t.Errorf("%d of %d figures are in the page", pictures, drawn)
 		}
-		for _, bad := range []string{"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", " 0.0\u00a0%", ">0.0\u00a0%"} {
+		for _, bad := range []string{
+			"http:", "https:", "<script", "<link", "src=", "@import", "url(", "NaN", "Inf", " 0.0\u00a0%", ">0.0\u00a0%",
+		} {
 			if bytes.Contains(page, []byte(bad)) {
 				t.Errorf("the page contains %q", bad)
 			}
@@ -412,7 +418,8 @@ func TestResults(t *testing.T) {
 		}
 	}
 	verdict := (&Results{Experiments: m.experiments(), Pools: []int{70, 150, 190}, sources: m.sources}).Lead()[0]
-	if want := "synthetic: the mean job completion time (JCT) is up to 50.0% lower than with greedy (70 nodes), the mean queueing time up to 50.0% (150 nodes). " +
+	if want := "synthetic: the mean job completion time (JCT) is up to 50.0% lower " +
+		"than with greedy (70 nodes), the mean queueing time up to 50.0% (150 nodes). " +
 		"They are not lower on 0 and 2 of 3 pools."; verdict != want {
 		t.Errorf("%q; want %q", verdict, want)
 	}

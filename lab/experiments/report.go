@@ -148,7 +148,8 @@ func everyPool(rows []Row) report.Table {
 	for i := range rows {
 		r := &rows[i]
 		table.Rows = append(table.Rows, []string{
-			r.Policy, string(r.Source), strconv.Itoa(r.Nodes), tenths.writeSpread(queueMinutes(r), r.Runs), tenths.writeSpread(totalMinutes(r), r.Runs),
+			r.Policy, string(r.Source), strconv.Itoa(r.Nodes),
+			tenths.writeSpread(queueMinutes(r), r.Runs), tenths.writeSpread(totalMinutes(r), r.Runs),
 			signedTenths.writeSpread(extraJobs(r), r.Runs), whole.writeSpread(r.Resizes, r.Runs), tenths.writeSpread(crowded(r), r.Runs),
 		})
 	}
@@ -157,12 +158,14 @@ func everyPool(rows []Row) report.Table {
 
 func workloadsText() []string {
 	return []string{
-		"The paper's trace is not public. The synthetic workload has its counts (447 jobs of 5 minutes and more, 805 shorter ones), its span and " +
+		"The paper's trace is not public. The synthetic workload has its counts " +
+			"(447 jobs of 5 minutes and more, 805 shorter ones), its span and " +
 			"its mean durations. The tail of the durations and the daily wave of submissions are our choice.",
 		"The paper does not state on how many nodes its mean of 232.6 minutes was measured. Here it is 4, calibrated on the pools of the paper " +
 			"and not on the results of any policy. Results for 4, 8 and 16 were known when that criterion was chosen.",
 		"The jobs of a trace are made elastic with the speed curve of the paper: each doubling of the nodes keeps 80% of the ideal speedup.",
-		"With more jobs than nodes, the model of the paper has no solution. Admission therefore precedes it: running jobs, then the queue in order, " +
+		"With more jobs than nodes, the model of the paper has no solution. " +
+			"Admission therefore precedes it: running jobs, then the queue in order, " +
 			"each with at least one node.",
 		"Numbers are means over the seeds, ± the standard deviation between seeds.",
 	}
@@ -180,11 +183,12 @@ func (r *Results) Lead() []string {
 	var lines []string
 	for i, source := range r.sources {
 		is := func(what string) string { return cells[what][i] }
-		lines = append(lines, fmt.Sprintf("%s: the mean job completion time (JCT) is up to %s lower than with greedy (%s), the mean queueing time up to %s (%s). "+
-			"They are not lower on %s and %s of %d pools.", source,
-			is("total-time largest decrease"), is("total-time at a pool of"),
-			is("queueing-time largest decrease"), is("queueing-time at a pool of"),
-			is("total-time pool sizes without a lower mean JCT"), is("queueing-time pool sizes without a lower mean queueing time"), len(r.Pools)))
+		lines = append(lines,
+			fmt.Sprintf("%s: the mean job completion time (JCT) is up to %s lower than with greedy (%s), the mean queueing time up to %s (%s). "+
+				"They are not lower on %s and %s of %d pools.", source,
+				is("total-time largest decrease"), is("total-time at a pool of"),
+				is("queueing-time largest decrease"), is("queueing-time at a pool of"),
+				is("total-time pool sizes without a lower mean JCT"), is("queueing-time pool sizes without a lower mean queueing time"), len(r.Pools)))
 	}
 	return lines
 }

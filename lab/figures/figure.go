@@ -271,7 +271,9 @@ func styleOf(i int) style {
 	shapes := []draw.GlyphDrawer{
 		draw.CircleGlyph{}, draw.BoxGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}, draw.RingGlyph{},
 	}
-	dashes := [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
+	dashes := [][]vg.Length{
+		nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)},
+	}
 	c := colors[i%len(colors)]
 	return style{
 		line:  draw.LineStyle{Color: c, Width: vg.Points(1.6), Dashes: dashes[i%len(dashes)]},

@@ -247,8 +247,10 @@ func TestOfRuns(t *testing.T) {
 		}
 	}
 	for baseline, want := range map[string][]string{
-		"greedy": {"total_time", "queueing_time", "unserved_time", "changes", "later", "additional_jobs", "utilization", "distribution", "decision_times"},
-		"fifo":   {"total_time", "queueing_time", "unserved_time", "changes", "later", "utilization", "distribution", "decision_times"},
+		"greedy": {
+			"total_time", "queueing_time", "unserved_time", "changes", "later", "additional_jobs", "utilization", "distribution", "decision_times",
+		},
+		"fifo": {"total_time", "queueing_time", "unserved_time", "changes", "later", "utilization", "distribution", "decision_times"},
 	} {
 		named, err := OfRuns(runs, new(results.Summarize(runs, baseline, 0, sim.Cuts{})))
 		if err != nil {

@@ -20,7 +20,8 @@ const timeBins = 60
 func OverTime(policies []string, unit string, runs ...*sim.Result) (used, waiting *Figure) {
 	last := lastEnd(runs)
 	scale, name := timeScale(last)
-	used = newFigure(format.InUnits("Nodes in use over time", unit), name+" since the first submission", format.InUnits("nodes in use (%)", unit))
+	used = newFigure(format.InUnits("Nodes in use over time", unit),
+		name+" since the first submission", format.InUnits("nodes in use (%)", unit))
 	waiting = newFigure(format.InUnits("Jobs without nodes over time", unit), name+" since the first submission", "jobs")
 	for _, f := range []*Figure{used, waiting} {
 		f.plot.Add(plotter.NewGrid())

@@ -16,13 +16,15 @@ func TestUsageOverTime(t *testing.T) {
 	const minute = time.Minute
 	run := &sim.Result{Policy: "fifo", Nodes: 10, Jobs: []sim.JobResult{
 		// In the queue for 10 min, on 4 nodes until 30, paused until 40, on 10 nodes until 60.
-		{Submit: 0, End: 60 * minute, Nodes: []sim.NodesAt{{At: 10 * minute, Nodes: 4}, {At: 30 * minute}, {At: 40 * minute, Nodes: 10}, {At: 60 * minute}}},
+		{Submit: 0, End: 60 * minute,
+			Nodes: []sim.NodesAt{{At: 10 * minute, Nodes: 4}, {At: 30 * minute}, {At: 40 * minute, Nodes: 10}, {At: 60 * minute}}},
 		// On 5 nodes from 20 min and 30 s to 30.
 		{Submit: 20 * minute, End: 30 * minute, Nodes: []sim.NodesAt{{At: 20*minute + 30*time.Second, Nodes: 5}, {At: 30 * minute}}},
 	}}
 	used, waiting := usageOverTime(run, 60*minute) // Parts of a minute.
 	for bin, want := range map[int][2]float64{
-		0: {0, 1}, 9: {0, 1}, 10: {40, 0}, 19: {40, 0}, 20: {65, 0.5}, 21: {90, 0}, 29: {90, 0}, 30: {0, 1}, 39: {0, 1}, 40: {100, 0}, 59: {100, 0},
+		0: {0, 1}, 9: {0, 1}, 10: {40, 0}, 19: {40, 0}, 20: {65, 0.5}, 21: {90, 0},
+		29: {90, 0}, 30: {0, 1}, 39: {0, 1}, 40: {100, 0}, 59: {100, 0},
 	} {
 		if math.Abs(used[bin]-want[0]) > 1e-9 || math.Abs(waiting[bin]-want[1]) > 1e-9 {
 			t.Errorf("in minute %d, %v%% of the nodes are in use and %v jobs wait; want %v", bin, used[bin], waiting[bin], want)
@@ -59,7 +61,9 @@ func TestBusiest(t *testing.T) {
 func TestColorsOfPolicies(t *testing.T) {
 	t.Parallel()
 	policies := []string{"total-time", "max-min", "fifo"}
-	run := &sim.Result{Policy: "fifo", Nodes: 1, Jobs: []sim.JobResult{{End: time.Hour, Alone: time.Minute, Nodes: []sim.NodesAt{{Nodes: 1}, {At: time.Hour}}}}}
+	run := &sim.Result{
+		Policy: "fifo", Nodes: 1, Jobs: []sim.JobResult{{End: time.Hour, Alone: time.Minute, Nodes: []sim.NodesAt{{Nodes: 1}, {At: time.Hour}}}},
+	}
 	median, tail, err := SlowdownByLength(policies, run)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,8 @@ func TestDamaged(t *testing.T) {
 			}
 		}
 		if len(m.nodes) != 56 || damaged != want || m.Unavailable() != sum {
-			t.Errorf("%v: %d of %d machines lack %d units, and %d are unavailable; want %d machines of 56", share, damaged, len(m.nodes), sum, m.Unavailable(), want)
+			t.Errorf("%v: %d of %d machines lack %d units, and %d are unavailable; want %d machines of 56",
+				share, damaged, len(m.nodes), sum, m.Unavailable(), want)
 		}
 		if diff := cmp.Diff(m.nodes, New(448, layout, powers).nodes); diff != "" {
 			t.Errorf("%v: the same seed gives other machines:\n%s", share, diff)
@@ -89,7 +90,8 @@ func TestByType(t *testing.T) {
 	}
 	var none *sim.NoPlaceError
 	for nodeType, nodes := range map[string]int{"new": 8, "old": 8} {
-		if on, err := b.Place(kept, []sim.PlacedJob{{ID: "b", Nodes: nodes, NodeType: nodeType}}); !errors.As(err, &none) || none.NodeType != nodeType {
+		on, err := b.Place(kept, []sim.PlacedJob{{ID: "b", Nodes: nodes, NodeType: nodeType}})
+		if !errors.As(err, &none) || none.NodeType != nodeType {
 			t.Errorf("8 nodes are on %v, %v; want no place on %q", on, err, nodeType)
 		}
 	}
@@ -114,7 +116,8 @@ func TestPlace(t *testing.T) {
 		t.Errorf("if the halves stay, it lies on %v, %v; want no place for 8", on, err)
 	}
 	odd := New(16, Layout{Units: 8}, []int{4, 6})
-	if on, err := odd.Place(nil, []sim.PlacedJob{job("a", 6, nil), job("b", 6, nil), job("c", 4, nil)}); !errors.As(err, &none) || none.Size != 1 {
+	on, err := odd.Place(nil, []sim.PlacedJob{job("a", 6, nil), job("b", 6, nil), job("c", 4, nil)})
+	if !errors.As(err, &none) || none.Size != 1 {
 		t.Errorf("6, 6 and 4 lie on %v, %v; want no place", on, err)
 	}
 	if on, err := m.Place(nil, []sim.PlacedJob{job("", 1, nil)}); err == nil || errors.As(err, &none) {

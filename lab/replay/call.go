@@ -193,8 +193,9 @@ func (c *callLog) ordered(readErrors []recording.ReadError) ([]Call, Source, err
 	}
 	for i := range list {
 		if s, first := list[i].Snapshot, list[0].Snapshot; (s.Typed() || first.Typed()) && !slices.Equal(s.NodeTypes, first.NodeTypes) {
-			return nil, source, fmt.Errorf("the node types at %s are not those at %s; must be the same throughout, because the simulated pool does not change",
-				list[i].Time.UTC().Format(time.RFC3339), list[0].Time.UTC().Format(time.RFC3339))
+			return nil, source,
+				fmt.Errorf("the node types at %s are not those at %s; must be the same throughout, because the simulated pool does not change",
+					list[i].Time.UTC().Format(time.RFC3339), list[0].Time.UTC().Format(time.RFC3339))
 		}
 	}
 	source.Begin, source.End = list[0].Time, list[len(list)-1].Time

@@ -129,7 +129,8 @@ func (r *Replay) TotalTime() solver.TotalTimeOptions {
 func (r *Replay) follow() error {
 	tracks := r.collect()
 	if estimate, passed := r.aging(tracks); estimate > 2*passed+time.Duration(len(tracks))*time.Minute {
-		return fmt.Errorf("the age of the jobs increases by %v in %v; must not be faster than the clock of the recording (is the scheduler simulated?)",
+		return fmt.Errorf("the age of the jobs increases by %v in %v; must not "+
+			"be faster than the clock of the recording (is the scheduler simulated?)",
 			estimate.Round(time.Second), passed)
 	}
 	changes, carriedOut := countFollowed(tracks)
@@ -176,7 +177,10 @@ func (r *Replay) collect() []*track {
 				latest[job.ID] = t
 				tracks = append(tracks, t)
 			}
-			s := observation{call: i, job: job, fits: m.Snapshot.Fits(n), allocation: m.allocation(job.CurrentNodes, job.CurrentNodeType), assigned: Allocation{Nodes: noResponse}}
+			s := observation{
+				call: i, job: job, fits: m.Snapshot.Fits(n),
+				allocation: m.allocation(job.CurrentNodes, job.CurrentNodeType), assigned: Allocation{Nodes: noResponse},
+			}
 			if answer, ok := m.Response[job.ID]; ok {
 				s.assigned = answer
 			}

@@ -138,7 +138,8 @@ func TestRecordingOfASimulation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := sim.NewWorkload("synthetic", trace[:testtier.Conformance.Examples(30, 60)], sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode})
+	plain := sim.NewWorkload("synthetic", trace[:testtier.Conformance.Examples(30, 60)],
+		sim.WorkloadOptions{GPUsPerNode: sim.DefaultGPUsPerNode})
 	tests := map[string]struct {
 		policy      string
 		disturbance sim.Disturbance

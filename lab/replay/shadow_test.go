@@ -127,7 +127,8 @@ func TestShadow(t *testing.T) {
 	want := []result{
 		// 40 minutes on 4 nodes, each doubling at 1.6: 40 * 2.56.
 		{"long", 0, 0, 40 * minute, 0, []sim.NodesAt{{At: 0, Nodes: 4}, {At: 40 * minute}}, 1024 * minute / 10, 20 * minute},
-		{"short", 3 * minute, 12 * minute, 27 * minute, 9 * minute, []sim.NodesAt{{At: 12 * minute, Nodes: 2}, {At: 27 * minute}}, 24 * minute, 0},
+		{"short", 3 * minute, 12 * minute, 27 * minute, 9 * minute,
+			[]sim.NodesAt{{At: 12 * minute, Nodes: 2}, {At: 27 * minute}}, 24 * minute, 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what happened (-want +got):\n%s", diff)

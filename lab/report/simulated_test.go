@@ -28,7 +28,9 @@ func simulated(policies ...string) *Simulated {
 	}
 	f := &Simulated{GPUsPerNode: 8, Workload: sim.Workload{Name: "trace", Jobs: make([]sim.WorkloadJob, 2), Cut: sim.Cuts{BelowNode: 1}}}
 	for i := range f.Workload.Jobs {
-		f.Workload.Jobs[i] = sim.WorkloadJob{Demand: time.Hour, Work: time.Hour, UserEstimate: time.Hour, RequestedNodes: 1, Fate: sim.OutcomeCompleted}
+		f.Workload.Jobs[i] = sim.WorkloadJob{
+			Demand: time.Hour, Work: time.Hour, UserEstimate: time.Hour, RequestedNodes: 1, Fate: sim.OutcomeCompleted,
+		}
 	}
 	for n, nodes := range []int{70, 90} {
 		for _, policy := range policies {
@@ -155,17 +157,20 @@ func TestLeadingSentence(t *testing.T) {
 		{
 			map[string][2]int{"total-time": {98, 98}, "max-min": {100, 100}, "fifo": {110, 110}},
 			map[string][2]int{"total-time": {99, 97}, "max-min": {100, 100}, "fifo": {120, 120}},
-			"If no job has more nodes than it requested, the mean job completion time (JCT) of total-time is 18 to 19% lower than fifo, 1 to 3% lower than max-min.",
+			"If no job has more nodes than it requested, the mean job completion time " +
+				"(JCT) of total-time is 18 to 19% lower than fifo, 1 to 3% lower than max-min.",
 		},
 		{
 			map[string][2]int{"total-time": {90, 95}, "max-min": {100, 100}, "fifo": {110, 110}},
 			map[string][2]int{"total-time": {100, 100}, "max-min": {100, 100}, "fifo": {120, 120}},
-			"If one job in five is elastic, and the others have the nodes that they requested, the mean job completion time (JCT) of total-time is 14 to 18% lower than fifo, 5 to 10% lower than max-min.",
+			"If one job in five is elastic, and the others have the nodes that they requested, the mean job " +
+				"completion time (JCT) of total-time is 14 to 18% lower than fifo, 5 to 10% lower than max-min.",
 		},
 		{
 			map[string][2]int{"total-time": {90, 120}, "max-min": {100, 100}, "fifo": {110, 110}},
 			map[string][2]int{"total-time": {101, 100}, "max-min": {100, 100}, "fifo": {120, 120}},
-			"Only with all assumptions of the simulation, the mean job completion time (JCT) of total-time is 73% lower to 6% higher than fifo, 10 to 20% lower than max-min.",
+			"Only with all assumptions of the simulation, the mean job completion time (JCT) " +
+				"of total-time is 73% lower to 6% higher than fifo, 10 to 20% lower than max-min.",
 		},
 	} {
 		f := simulated("total-time", "max-min", "fifo")
@@ -187,7 +192,8 @@ func TestLeadingSentence(t *testing.T) {
 	*v = &results.Verdict{Policy: "total-time", ComparedWith: (*v).ComparedWith}
 	(*v).AddScenario(results.AsAssumed, equal)
 	(*v).AddScenario(results.NoGrowth, equal)
-	if got, want := leading(*v)[0], "In no scenario is the mean job completion time (JCT) of total-time lower than under max-min by at least 1%."; got != want {
+	got, want := leading(*v)[0], "In no scenario is the mean job completion time (JCT) of total-time lower than under max-min by at least 1%."
+	if got != want {
 		t.Errorf("the verdict leads with %q; want %q", got, want)
 	}
 }

@@ -76,7 +76,8 @@ func TestJobsCSV(t *testing.T) {
 	if got := string(JobsCSV([]*sim.Result{hostile}, 3)); !strings.Contains(got, `,'=1+1,`) || !strings.Contains(got, `,'@\x1b,`) {
 		t.Errorf("jobs.csv is %s; want no formula and no control character", got)
 	}
-	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s,slowdown,weight,resizes,pauses,group,outcome\n" +
+	const want = "trace,policy,nodes,seed,job_id,submit_s,start_s,end_s,queue_s,total_s,unserved_s," +
+		"slowdown,weight,resizes,pauses,group,outcome\n" +
 		"w,optimal,70,3,\"a,b\",5,7,67,2,62,12,2.000,2,3,1,t,completed\n"
 	if diff := cmp.Diff(want, string(JobsCSV([]*sim.Result{result("optimal", 70)}, 3))); diff != "" {
 		t.Errorf("jobs.csv (-want +got):\n%s", diff)

@@ -47,7 +47,8 @@ func unchanged(*elastallocv1.AllocateResponse) {}
 // TestAudit audits a recording of correct responses, and one with a response that claims too much.
 func TestAudit(t *testing.T) {
 	stdout := succeed(t, "audit", "--recording", recordDecisions(t, unchanged))
-	if strings.Join(strings.Fields(stdout), " ") != "DECISIONS CONFIRMED REFUTED OPEN progress, optimal 2 0 0 total-time, optimal 4 0 0 all 6 0 0" {
+	const want = "DECISIONS CONFIRMED REFUTED OPEN progress, optimal 2 0 0 total-time, optimal 4 0 0 all 6 0 0"
+	if strings.Join(strings.Fields(stdout), " ") != want {
 		t.Errorf("stdout:\n%s", stdout)
 	}
 	stdout, stderr, status := runWith(t, nil, "audit", "--recording", recordDecisions(t, func(r *elastallocv1.AllocateResponse) {
@@ -68,7 +69,9 @@ func TestAuditSizeLimits(t *testing.T) {
 	for n := range 4 {
 		request := &elastallocv1.AllocateRequest{
 			Snapshot: &elastallocv1.Snapshot{Id: "limited", TotalNodes: 11, SizeLimits: []*elastallocv1.SizeLimit{{Size: 4, Nodes: 4}}},
-			Options:  &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST},
+			Options: &elastallocv1.AllocateOptions{
+				Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME, Admission: elastallocv1.Admission_ADMISSION_START_FIRST,
+			},
 		}
 		for i, id := range []string{"a", "b"} {
 			request.Snapshot.Jobs = append(request.Snapshot.Jobs, &elastallocv1.Job{
@@ -118,7 +121,9 @@ func TestAuditIncomplete(t *testing.T) {
 		"half a file":   {damaged(text[:len(text)/2]), "1 file not read to the end"},
 		"one of two":    {both, "audit: 1 file not read to the end\n"},
 		"an empty file": {damaged(""), "audit: no decision was checked\n"},
-		"no decisions":  {clitest.Record(t, recording.Entry{Time: time.Now(), Request: new(elastallocv1.FillIdleRequest)}), "audit: no decision was checked\n"},
+		"no decisions": {
+			clitest.Record(t, recording.Entry{Time: time.Now(), Request: new(elastallocv1.FillIdleRequest)}), "audit: no decision was checked\n",
+		},
 	} {
 		stdout, stderr, status := runWith(t, nil, "audit", "--recording", test.dir)
 		if status != cli.ExitFailed || !strings.Contains(stderr, test.want) || !strings.Contains(stdout, "DECISIONS") {

@@ -77,8 +77,10 @@ On a signal, the command stops and prints the rows so far.`,
 	flags := command.Flags()
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "request in protojson or folder of requests; may be repeated")
 	flags.StringSliceVar(&f.backends, "backends", f.backends, "backends to compare: "+strings.Join(backends, ", "))
-	flags.StringSliceVar(&f.formulations, "formulation", f.formulations, "formulations for external solvers: "+strings.Join(formulations, ", "))
-	flags.StringSliceVar(&f.objectives, "objective", nil, "objectives: "+strings.Join(objectives, ", ")+" (default the objectives of the requests)")
+	flags.StringSliceVar(&f.formulations, "formulation", f.formulations,
+		"formulations for external solvers: "+strings.Join(formulations, ", "))
+	flags.StringSliceVar(&f.objectives, "objective", nil,
+		"objectives: "+strings.Join(objectives, ", ")+" (default the objectives of the requests)")
 	flags.DurationVar(&f.limit, "limit", f.limit, "time limit for each backend and snapshot")
 	flags.IntVar(&f.maxJobs, "max-jobs", f.maxJobs, "skip snapshots with more jobs")
 	cli.AddOutput(flags, &f.output)

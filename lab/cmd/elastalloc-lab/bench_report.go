@@ -48,7 +48,8 @@ func rowTable(rows []benchRow, screen cli.Screen) *cli.Table {
 		if best, known := fastest[row.Instance]; known && row.searched() {
 			ratio = describeRatio(row.WallSeconds / best)
 		}
-		t.AddRow(cli.Plain, "  "+candidateName(row.Backend, row.Formulation), row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
+		t.AddRow(cli.Plain, "  "+candidateName(row.Backend, row.Formulation),
+			row.Reason, describeFigure(row.Objective), describeFigure(row.Bound),
 			gap, describeTime(row), ratio)
 	}
 	return t

@@ -50,7 +50,8 @@ func parseBench(t *testing.T, stdout string) []benchRow {
 }
 
 func TestBench(t *testing.T) {
-	rows := benchResults(t, nil, "--backends", "exact,greedy", "--objective", "progress", "-f", "../../../cmd/elastalloc/testdata/queue.json", "../../../examples/snapshot.json")
+	rows := benchResults(t, nil, "--backends", "exact,greedy", "--objective", "progress",
+		"-f", "../../../cmd/elastalloc/testdata/queue.json", "../../../examples/snapshot.json")
 	row := func(name string, jobs, nodes int, backend solver.BackendName, reason string, objective float64) benchRow {
 		return benchRow{Instance: name, Jobs: jobs, Nodes: nodes, Backend: backend, Reason: reason, Objective: &objective}
 	}
@@ -114,7 +115,8 @@ func TestBenchObjectives(t *testing.T) {
 	if *rows[0].Objective == *rows[2].Objective || *rows[2].Objective < *rows[3].Objective {
 		t.Errorf("objectives %v, %v, greedy's %v", *rows[0].Objective, *rows[2].Objective, *rows[3].Objective)
 	}
-	rows = benchResults(t, map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}, "--backends", "cbc", "--formulation", "one-hot,paper", "--objective", "total-time", "-f", file)
+	rows = benchResults(t, map[string]string{"ELASTALLOC_CBC": "/nonexistent/cbc"}, "--backends",
+		"cbc", "--formulation", "one-hot,paper", "--objective", "total-time", "-f", file)
 	if len(rows) != 1 || rows[0].Formulation != solver.FormulationOneHot || rows[0].Instance != "queue" {
 		t.Errorf("rows %+v; want one of one-hot", rows)
 	}
@@ -124,13 +126,16 @@ func TestBenchObjectives(t *testing.T) {
 func TestBenchFolder(t *testing.T) {
 	folder := t.TempDir()
 	queue := read(t, "../../../cmd/elastalloc/testdata/queue.json")
-	for name, text := range map[string]string{"a.json": queue, "queue.json": queue, "b.json": `{"a": 1}`, "c.json": `{}`, "notes.txt": "no JSON"} {
+	for name, text := range map[string]string{
+		"a.json": queue, "queue.json": queue, "b.json": `{"a": 1}`, "c.json": `{}`, "notes.txt": "no JSON",
+	} {
 		write(t, folder, name, text)
 	}
 	if err := os.Mkdir(filepath.Join(folder, "folder.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, status := runWith(t, nil, "bench", "-o", "json", "--backends", "greedy", "-f", folder, "-f", "../../../cmd/elastalloc/testdata/queue.json")
+	stdout, stderr, status := runWith(t, nil, "bench", "-o", "json", "--backends",
+		"greedy", "-f", folder, "-f", "../../../cmd/elastalloc/testdata/queue.json")
 	if status != cli.ExitDone {
 		t.Fatalf("exit status %d, stderr %q", status, stderr)
 	}
@@ -149,7 +154,8 @@ func TestBenchFolder(t *testing.T) {
 
 // TestBenchTable compares the table of given rows with a golden file.
 func TestBenchTable(t *testing.T) {
-	row := func(name string, backend solver.BackendName, formulation solver.Formulation, reason string, seconds float64, figures ...float64) benchRow {
+	row := func(name string, backend solver.BackendName, formulation solver.Formulation,
+		reason string, seconds float64, figures ...float64) benchRow {
 		r := benchRow{Instance: name, Jobs: 40, Nodes: 110, Backend: backend, Formulation: formulation, Reason: reason, WallSeconds: seconds}
 		if len(figures) == 2 {
 			gap := solver.RelativeGap(figures[0], figures[1])
@@ -356,7 +362,8 @@ func TestBenchStopsOnSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), binary, "bench", "-o", "json", "-f", "../../../cmd/elastalloc/testdata/queue.json", "--backends", "exact,highs", "--highs", program)
+	command := exec.CommandContext(t.Context(), binary, "bench", "-o", "json", "-f",
+		"../../../cmd/elastalloc/testdata/queue.json", "--backends", "exact,highs", "--highs", program)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -368,7 +375,8 @@ func TestBenchStopsOnSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := command.Wait()
-	if status := command.ProcessState.ExitCode(); status != cli.ExitFailed || !strings.Contains(stderr.String(), "interrupted after 1 of 2 rows") {
+	if status := command.ProcessState.ExitCode(); status != cli.ExitFailed ||
+		!strings.Contains(stderr.String(), "interrupted after 1 of 2 rows") {
 		t.Errorf("%v, exit status %d, stderr %q; want %d and the interruption", err, status, stderr.String(), cli.ExitFailed)
 	}
 	if rows := parseBench(t, stdout.String()); len(rows) != 1 || rows[0].Reason != "optimal" {
@@ -397,7 +405,8 @@ func TestBenchSolvers(t *testing.T) {
 		"ELASTALLOC_CBC":   solvertest.Program(t, solver.BackendCBC),
 		"ELASTALLOC_HIGHS": solvertest.Program(t, solver.BackendHiGHS),
 	}
-	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "../../../cmd/elastalloc/testdata/queue.json", "../../../cmd/elastalloc/testdata/more_jobs_than_nodes.json", "../../../cmd/elastalloc/testdata/shrunken_pool.json")
+	rows := benchResults(t, env, "--formulation", "one-hot,paper", "-f", "../../../cmd/elastalloc/testdata/queue.json",
+		"../../../cmd/elastalloc/testdata/more_jobs_than_nodes.json", "../../../cmd/elastalloc/testdata/shrunken_pool.json")
 	if len(rows) != 3*5 {
 		t.Fatalf("%d rows; want the rows of five candidates on three instances", len(rows))
 	}

@@ -38,17 +38,22 @@ func TestConvertCounts(t *testing.T) {
 	t.Parallel()
 	const never = "8|2026-05-01T10:00:00|Unknown|0||bob|sp\x1b[31m\n9|2026-05-01T10:00:00|\x1b[31m|0||bob|a\n"
 	const remarks = "1 job left out: never started\n  standard input:1: Start is \"Unknown\"\n" +
-		"1 job left out: Start not valid\n  standard input:2: Start is \"\\x1b[31m\"; must be a date and a time, such as 2026-05-04T09:00:00, or Unix seconds\n"
+		"1 job left out: Start not valid\n  standard input:2: Start is \"\\x1b[31m\"; " +
+		"must be a date and a time, such as 2026-05-04T09:00:00, or Unix seconds\n"
 	stdout, stderr, status := clitest.Run(t, run, nil, never+sacct, "trace", "convert", "--from=slurm", "-")
 	if stdout != converted || stderr != remarks+"1 of 3 jobs written\n"+noEligible || status != cli.ExitDone {
 		t.Errorf("exit status %d, stdout %q, stderr:\n%s", status, stdout, stderr)
 	}
 	stdout, stderr, status = clitest.Run(t, run, nil, never, "trace", "convert", "--from=slurm", "-")
-	if stdout != "" || stderr != remarks+"elastalloc-lab trace convert: no job is left of 2; nothing was written\n" || status != cli.ExitFailed {
+	if stdout != "" || stderr != remarks+"elastalloc-lab trace convert: no job is left of 2; nothing was written\n" ||
+		status != cli.ExitFailed {
 		t.Errorf("exit status %d, stdout %q, stderr:\n%s", status, stdout, stderr)
 	}
-	stdout, stderr, status = clitest.Run(t, run, nil, strings.ReplaceAll(sacct, "gres/gpu:a100=4", "cpu=4"), "trace", "convert", "--from=slurm", "-")
-	if stdout != "" || !strings.Contains(stderr, "No AllocTRES has gres/gpu. AccountingStorageTRES in slurm.conf must contain gres/gpu.\n") || status != cli.ExitFailed {
+	stdout, stderr, status = clitest.Run(t, run, nil,
+		strings.ReplaceAll(sacct, "gres/gpu:a100=4", "cpu=4"), "trace", "convert", "--from=slurm", "-")
+	if stdout != "" ||
+		!strings.Contains(stderr, "No AllocTRES has gres/gpu. AccountingStorageTRES in slurm.conf must contain gres/gpu.\n") ||
+		status != cli.ExitFailed {
 		t.Errorf("no GPUs: exit status %d, stdout %q, stderr %q", status, stdout, stderr)
 	}
 	stdout, stderr, status = clitest.Run(t, run, nil, "", "trace", "convert", "--from=slurm", "-")

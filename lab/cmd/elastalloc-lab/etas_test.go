@@ -35,11 +35,14 @@ func TestETAs(t *testing.T) {
 				}
 				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
 					Id: string(rune('a' + i)), CurrentNodes: 1, GroupId: groups[i%len(groups)],
-					RemainingEta: durationpb.New(max(estimate[i%len(estimate)]-(now-submitted), time.Second)), TrainingTime: durationpb.New(now - submitted),
+					RemainingEta: durationpb.New(max(estimate[i%len(estimate)]-(now-submitted), time.Second)),
+					TrainingTime: durationpb.New(now - submitted),
 				})
 			}
 			if minute == 0 || minute == 70 { // This job is active at the start and at the end.
-				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{Id: "z", CurrentNodes: 0, GroupId: groups[0], RemainingEta: durationpb.New(time.Hour)})
+				snapshot.Jobs = append(snapshot.Jobs, &elastallocv1.Job{
+					Id: "z", CurrentNodes: 0, GroupId: groups[0], RemainingEta: durationpb.New(time.Hour),
+				})
 			}
 			options := &elastallocv1.AllocateOptions{Objective: elastallocv1.Objective_OBJECTIVE_TOTAL_TIME}
 			calls = append(calls, recording.Entry{
@@ -55,7 +58,8 @@ func TestETAs(t *testing.T) {
 	stdout := succeed(t, "etas", "--recording", dir)
 	if want := "CALLER JOBS BIAS P50 P90 ETA_ERROR HALFWAY" +
 		" correct 6 1.00 1.00 1.00 0.00 0.00" +
-		" wrong 6 1.08 1.83 2.00 0.61 1.38 cautious 3 0.50 2.00 2.00 0.69 1.10 optimistic 3 1.67 1.67 1.67 0.51 1.61"; strings.Join(strings.Fields(stdout), " ") != want {
+		" wrong 6 1.08 1.83 2.00 0.61 1.38 cautious 3 0.50 2.00 2.00 0.69 1.10 optimistic " +
+		"3 1.67 1.67 1.67 0.51 1.61"; strings.Join(strings.Fields(stdout), " ") != want {
 		t.Errorf("stdout:\n%s\nwant %s", stdout, want)
 	}
 
@@ -72,7 +76,8 @@ func TestETAs(t *testing.T) {
 		"--state=x":                  "--state is for one cluster, and there are 2 callers; --caller must be set",
 		"--caller=correct --state=/": "is a directory",
 	} {
-		if _, stderr, status := runWith(t, nil, append([]string{"etas", "--recording", dir}, strings.Fields(args)...)...); status == cli.ExitDone || !strings.Contains(stderr, want) {
+		_, stderr, status := runWith(t, nil, append([]string{"etas", "--recording", dir}, strings.Fields(args)...)...)
+		if status == cli.ExitDone || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit status %d, stderr %q; want %q", args, status, stderr, want)
 		}
 	}

@@ -41,7 +41,8 @@ func TestSimulateCommand(t *testing.T) {
 	trace := write(t, folder, "own.csv", randomJobs(60))
 	out := filepath.Join(folder, "results")
 	const program = "command:python3 ../../../examples/policies/fifo.py"
-	stdout := succeed(t, "simulate", "--trace", trace, "--nodes=3,10", "--max-growth=1", "--restart-time=60", "--policy=fifo,"+program, "--out", out)
+	stdout := succeed(t, "simulate", "--trace", trace, "--nodes=3,10",
+		"--max-growth=1", "--restart-time=60", "--policy=fifo,"+program, "--out", out)
 	want, got := jobsOf(t, out, "fifo"), jobsOf(t, out, program)
 	if strings.Count(want, "\n") != 120 || want != got {
 		t.Errorf("the example differs from fifo:\n%s\nfifo:\n%s", got, want)
@@ -114,27 +115,33 @@ func TestSimulateBadProgram(t *testing.T) {
 	folder := t.TempDir()
 	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus\na,0,600,8\n")
 	for script, want := range map[string]string{
+		"read line; echo '{\"allocations\":[{\"jobId\":\"a\",\"nodes\":-1}]}'": `gives job "a" -1 nodes; must be at least 0`,
+
 		"exit 3":                   "the program ",
 		"echo nonsense":            `the program wrote "nonsense\n"; must be an AllocateResponse in JSON`,
 		"echo {}; cat > /dev/null": "no job has made progress",
-		"read line; echo '{\"allocations\":[{\"jobId\":\"b\",\"nodes\":1}]}'":                               `the response has the job "b", which is not in the request`,
-		"read line; echo '{\"allocations\":[{\"jobId\":\"a\",\"nodes\":3}]}'":                               `decision gives job "a" 3 nodes, which is not a legal size`,
+		"read line; echo '{\"allocations\":[{\"jobId\":\"b\",\"nodes\":1}]}'": `the response has the job "b", ` +
+			`which is not in the request`,
+		"read line; echo '{\"allocations\":[{\"jobId\":\"a\",\"nodes\":3}]}'": `decision gives job "a" 3 nodes, ` +
+			`which is not a legal size`,
 		"read line; echo '{\"allocations\":[{\"jobId\":\"a\",\"nodes\":1},{\"jobId\":\"a\",\"nodes\":1}]}'": `the response has the job "a" twice`,
-		"read line; echo '{\"allocations\":[{\"jobId\":\"a\",\"nodes\":-1}]}'":                              `gives job "a" -1 nodes; must be at least 0`,
 	} {
 		file := write(t, folder, "policy.sh", script+"\n")
 		if strings.HasPrefix(script, "echo {}") {
 			file = write(t, folder, "policy.sh", "while read line; do echo '{}'; done\n")
 		}
-		_, stderr, status := runWith(t, nil, "simulate", "--trace", trace, "--nodes=4", "--policy=command:sh "+file, "--out", filepath.Join(folder, "results"))
+		_, stderr, status := runWith(t, nil, "simulate", "--trace", trace, "--nodes=4",
+			"--policy=command:sh "+file, "--out", filepath.Join(folder, "results"))
 		clitest.CheckContains(t, script, stderr, want)
 		if status != cli.ExitFailed {
 			t.Errorf("%s: exit status %d; want %d", script, status, cli.ExitFailed)
 		}
 	}
-	_, stderr, status := runWith(t, nil, "simulate", "--trace", trace, "--nodes=4", "--policy=command:,command:no-such-program,grpc:", "--out", filepath.Join(folder, "results"))
+	_, stderr, status := runWith(t, nil, "simulate", "--trace", trace, "--nodes=4",
+		"--policy=command:,command:no-such-program,grpc:", "--out", filepath.Join(folder, "results"))
 	if status != cli.ExitBadInput {
 		t.Errorf("exit status %d; want %d", status, cli.ExitBadInput)
 	}
-	clitest.CheckContains(t, "usage", stderr, "command: has no program; must be command:PROGRAM", `"no-such-program": executable file not found`, "grpc: has no address; must be grpc:HOST:PORT")
+	clitest.CheckContains(t, "usage", stderr, "command: has no program; must be command:PROGRAM",
+		`"no-such-program": executable file not found`, "grpc: has no address; must be grpc:HOST:PORT")
 }

@@ -14,7 +14,9 @@ import (
 func TestRecordingShow(t *testing.T) {
 	dir := writeRecording(t)
 	local := time.Date(2026, 11, 2, 9, 12, 0, 0, time.UTC).Local().Format("15:04")
-	for at, want := range map[string]string{"2026-11-02T09:07:30Z": "2026-11-02T09:05:00Z", local: "2026-11-02T09:10:00Z", "": "2026-11-02T10:00:00Z"} {
+	for at, want := range map[string]string{
+		"2026-11-02T09:07:30Z": "2026-11-02T09:05:00Z", local: "2026-11-02T09:10:00Z", "": "2026-11-02T10:00:00Z",
+	} {
 		var call struct {
 			Time              time.Time
 			Method, Caller    string
@@ -36,7 +38,8 @@ func TestRecordingShow(t *testing.T) {
 	for args, want := range map[string]string{
 		"recording show": `"recording" not set`,
 		"recording list": `unknown command "list"`,
-		"recording show --at 2026-11-02T08:59:59Z --recording " + dir: "--at: is 2026-11-02T08:59:59Z; no call is recorded until then: the calls are from ",
+		"recording show --at 2026-11-02T08:59:59Z --recording " +
+			dir: "--at: is 2026-11-02T08:59:59Z; no call is recorded until then: the calls are from ",
 	} {
 		stdout, stderr, status := runWith(t, nil, strings.Fields(args)...)
 		if status != cli.ExitBadInput || !strings.Contains(stderr, want) || stdout != "" {

@@ -80,10 +80,13 @@ func TestReplay(t *testing.T) {
 	dir, out := writeRecording(t), filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--policy=optimal,fifo", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout, "recorded  20.0       0.0  20.0  20.0")
-	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "optimal compared with what the cluster did (recorded)", "ETAs are as recorded (half of them are within a factor of 1.00)", "recorded 4.7 (utilization 41.7%)", "wrote 19 files to "+out)
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed",
+		"optimal compared with what the cluster did (recorded)", "ETAs are as recorded (half of them are within a factor of 1.00)",
+		"recorded 4.7 (utilization 41.7%)", "wrote 19 files to "+out)
 	want := []string{
 		"decisions.csv", "jobs.csv", "jobs_optimal.png", "jobs_optimal.svg", "jobs_recorded.png", "jobs_recorded.svg",
-		"nodes_over_time.png", "nodes_over_time.svg", "queue_over_time.png", "queue_over_time.svg", "replay.json", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
+		"nodes_over_time.png", "nodes_over_time.svg", "queue_over_time.png", "queue_over_time.svg",
+		"replay.json", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
 		"slowdown_p95.svg", "summary.json", "total_time_by_policy.png", "total_time_by_policy.svg",
 	}
 	if diff := cmp.Diff(want, filesIn(t, out)); diff != "" {
@@ -105,7 +108,8 @@ func TestReplay(t *testing.T) {
 		Runs   []map[string]any
 	}
 	readJSON(t, &summary, out, "summary.json")
-	if summary.Runs[0]["idle_node_hours"] == nil || len(summary.Runs) != 3 || summary.Runs[0]["policy"] != "recorded" || summary.Runs[0]["mean_total_s"] != 1200.0 || summary.Origin == nil {
+	if summary.Runs[0]["idle_node_hours"] == nil || len(summary.Runs) != 3 ||
+		summary.Runs[0]["policy"] != "recorded" || summary.Runs[0]["mean_total_s"] != 1200.0 || summary.Origin == nil {
 		t.Errorf("summary.json has %+v", summary)
 	}
 	clitest.CheckContains(t, "the page", read(t, out, "report.html"),
@@ -117,7 +121,8 @@ func TestReplayNodeTypes(t *testing.T) {
 	dir := writeTyped(t, []*elastallocv1.NodeType{{Id: "t4", Nodes: 8, Speed: new(0.5)}, {Id: "a100", Nodes: 4, Speed: new(2.0)}})
 	out := filepath.Join(t.TempDir(), "results")
 	stdout := succeed(t, "replay", "--recording", dir, "--out", out)
-	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "5 of 5 jobs completed", "total-time compared with what the cluster did (recorded)")
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "),
+		"5 of 5 jobs completed", "total-time compared with what the cluster did (recorded)")
 	clitest.CheckContains(t, "decisions.csv", read(t, out, "decisions.csv"),
 		"2026-11-02T09:50:00Z,pool,e,2 t4,2 t4,,4 a100,\"trains 6.40 times as fast on 4 a100 as on 2 t4, from which other jobs benefit more\"\n")
 	_, stderr, _ := runWith(t, nil, "replay", "--recording", dir, "--policy=optimal", "--out", out)

@@ -50,7 +50,8 @@ func TestScreen(t *testing.T) {
 	for _, args := range []string{
 		"bench -f ../../../examples/snapshot.json --backends exact,greedy --limit 1m --objective progress,total-time",
 		"simulate --trace ../../../examples/trace.csv --nodes 70,110 --policy greedy,max-min,fifo --out " + t.TempDir() + "/simulated",
-		"simulate --synthetic baseline --nodes 110 --policy fifo-partitions,borrowing-waiting --teams 4 --quotas equal --out " + t.TempDir() + "/teams",
+		"simulate --synthetic baseline --nodes 110 --policy fifo-partitions,borrowing-waiting --teams 4 --quotas equal --out " +
+			t.TempDir() + "/teams",
 	}[:testtier.Conformance.Examples(2, 3)] {
 		stdout, stderr, status := clitest.RunOnTerminal(t, run, 80, nil, "", strings.Fields(args)...)
 		if status != cli.ExitDone || stdout == "" {

@@ -30,7 +30,8 @@ type typeFlags struct {
 
 func (f *typeFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.clusters, "node-types", nil,
-		"node types of a cluster instead of --nodes, as `ID=NODES[:SPEED],...`, with the speed relative to the reference node, 1 by default; may be repeated for several clusters")
+		"node types of a cluster instead of --nodes, as `ID=NODES[:SPEED],...`, with the speed "+
+			"relative to the reference node, 1 by default; may be repeated for several clusters")
 	flags.StringVar(&f.file, "speeds", "", "training speeds of applications on node types in CSV, - for standard input")
 }
 

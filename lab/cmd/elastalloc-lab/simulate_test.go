@@ -25,9 +25,11 @@ func TestSimulate(t *testing.T) {
 	stdout := succeed(t, "simulate", "--trace=../../../cmd/elastalloc/testdata/trace.csv", "--nodes=4,6",
 		"--policy=optimal,greedy,fifo", "--seed=7", "--frequency=60", "--out", out)
 	clitest.CheckContains(t, "stdout", stdout,
-		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%", "UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 33 files to "+out)
+		"4 nodes\n", "6 nodes\n", "POLICY", "optimal", "greedy", "fifo", "100.00%",
+		"UNSERVED  mean time", "VERDICT", "idle node hours", "wrote 33 files to "+out)
 	want := []string{
-		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg", "decision_times.png", "decision_times.svg", "distribution.png", "distribution.svg",
+		"additional_jobs.png", "additional_jobs.svg", "changes.png", "changes.svg",
+		"decision_times.png", "decision_times.svg", "distribution.png", "distribution.svg",
 		"jobs.csv", "jobs_fifo.png", "jobs_fifo.svg", "jobs_optimal.png", "jobs_optimal.svg", "later.png", "later.svg",
 		"nodes_over_time.png", "nodes_over_time.svg", "queue_over_time.png", "queue_over_time.svg", "queueing_time.png",
 		"queueing_time.svg", "report.html", "slowdown_median.png", "slowdown_median.svg", "slowdown_p95.png",
@@ -57,7 +59,8 @@ func checkSummary(t *testing.T, out string) {
 	}
 	run := summary.Runs[0]
 	if diff := cmp.Diff([]string{
-		"completed", "decisions", "idle_node_hours", "jobs", "later_than_ideal_share", "makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
+		"completed", "decisions", "idle_node_hours", "jobs", "later_than_ideal_share",
+		"makespan_s", "max_slowdown", "max_total_s", "max_unserved_big_s",
 		"mean_queue_s", "mean_total_s", "mean_unserved_s", "moves", "node_price", "nodes", "p50_total_s", "p95_total_s", "p99_total_s",
 		"pauses", "policy", "resizes", "seed", "solve_ms", "trace", "unproven", "utilization", "weighted_mean_total_s",
 	}, keys(run)); diff != "" {
@@ -130,7 +133,8 @@ func TestSimulateScenarios(t *testing.T) {
 	trace := write(t, folder, "own.csv", text)
 	simulate := func(name string, args ...string) (results.Verdict, string) {
 		out := filepath.Join(folder, name)
-		stdout := succeed(t, append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min,fifo", "--out", out}, args...)...)
+		stdout := succeed(t,
+			append([]string{"simulate", "--trace", trace, "--nodes=10", "--policy=total-time,max-min,fifo", "--out", out}, args...)...)
 		var summary results.Summary
 		readJSON(t, &summary, out, "summary.json")
 		return *summary.Verdict, strings.Join(strings.Fields(stdout), " ")
@@ -193,10 +197,13 @@ func TestSimulateRecorded(t *testing.T) {
 // GPUs.
 func TestSimulateUnit(t *testing.T) {
 	folder := t.TempDir()
-	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,3600,32,,\nb,60,600,3,1 3 6,1 2.2 3.1\nc,7200,60,1,,\n")
+	trace := write(t, folder, "own.csv",
+		"job_id,submit_s,duration_s,gpus,allowed_nodes,speeds\na,0,3600,32,,\nb,60,600,3,1 3 6,1 2.2 3.1\nc,7200,60,1,,\n")
 	out := filepath.Join(folder, "results")
-	stdout := succeed(t, "simulate", "--trace", trace, "--gpus-per-node=1", "--unit=gpu", "--nodes=40", "--policy=total-time,max-min,fifo,srpt,greedy", "--out", out)
-	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "40 gpus", "on pools of 40 gpus", "idle gpu hours", "on up to 32 gpus", "Idle gpu hours")
+	stdout := succeed(t, "simulate", "--trace", trace, "--gpus-per-node=1", "--unit=gpu",
+		"--nodes=40", "--policy=total-time,max-min,fifo,srpt,greedy", "--out", out)
+	clitest.CheckContains(t, "stdout", strings.Join(strings.Fields(stdout), " "), "40 gpus",
+		"on pools of 40 gpus", "idle gpu hours", "on up to 32 gpus", "Idle gpu hours")
 	if strings.Contains(strings.ToLower(strings.ReplaceAll(stdout, out, "")), "node") {
 		t.Errorf("the terminal shows nodes:\n%s", stdout)
 	}
@@ -290,7 +297,8 @@ func TestSimulateTeams(t *testing.T) {
 // slow nodes, and the other only the fast ones.
 func TestSimulateWholeCluster(t *testing.T) {
 	folder := t.TempDir()
-	trace := write(t, folder, "own.csv", "job_id,submit_s,duration_s,gpus,group\na,0,600,4,vision\nb,1,600,8,speech\nc,2,60,1,speech\nd,3,600,2,vision\n")
+	trace := write(t, folder, "own.csv",
+		"job_id,submit_s,duration_s,gpus,group\na,0,600,4,vision\nb,1,600,8,speech\nc,2,60,1,speech\nd,3,600,2,vision\n")
 	groups := write(t, folder, "groups.csv", "id,quota,parent_id,limit,type_limits\nlab,16,,,\nvision,8,lab,,fast=0\nspeech,8,lab,,slow=0\n")
 	simulate := func(args ...string) (map[string]statistics.Summary, string, string) {
 		out := filepath.Join(t.TempDir(), "results")
@@ -318,17 +326,20 @@ func TestSimulateWholeCluster(t *testing.T) {
 		t.Errorf("node types of the jobs (-want +got):\n%s%s", diff, jobs)
 	}
 	clitest.CheckContains(t, "stdout", stdout, "A machine has these nodes: fast=8,slow=4.", "TEAM", "TYPE")
-	if got := slices.Sorted(maps.Keys(runs)); !slices.Equal(got, []string{"total-time", "total-time-open", "type-partitions"}) || *runs["total-time"].Unplaced != 0 {
+	if got := slices.Sorted(maps.Keys(runs)); !slices.Equal(got, []string{"total-time", "total-time-open", "type-partitions"}) ||
+		*runs["total-time"].Unplaced != 0 {
 		t.Errorf("the runs on machines are %v", runs)
 	}
 	runs, jobs, _ = simulate("--groups", groups)
-	if len(types(jobs, "team-type-partitions")) != 4 || runs["static-partitions"].Jobs != 4 || runs["team-type-partitions"].Moves != 0 || len(runs["total-time"].Teams) != 2 {
+	if len(types(jobs, "team-type-partitions")) != 4 || runs["static-partitions"].Jobs != 4 ||
+		runs["team-type-partitions"].Moves != 0 || len(runs["total-time"].Teams) != 2 {
 		t.Errorf("the runs without machines are %v", runs)
 	}
 	// Quotas divide the nodes that jobs can use.
 	runs, _, _ = simulate("--quotas=equal", "--machine-units=8", "--damaged=1", "--policy=total-time")
 	run := runs["total-time"]
-	if quotas, usable := run.Teams[0].Quota+run.Teams[1].Quota, run.NodeTypes[0].Nodes+run.NodeTypes[1].Nodes; quotas != usable || usable >= 24 {
+	quotas, usable := run.Teams[0].Quota+run.Teams[1].Quota, run.NodeTypes[0].Nodes+run.NodeTypes[1].Nodes
+	if quotas != usable || usable >= 24 {
 		t.Errorf("the quotas are %d of %d nodes", quotas, usable)
 	}
 }
@@ -371,7 +382,8 @@ func TestSimulateETAs(t *testing.T) {
 	}
 	for _, policy := range []string{"optimal", "max-min"} {
 		plain := simulate(policy)
-		for _, flags := range []string{"--eta-sigma=0.7", "--eta=unknown", "--eta=unknown --eta-sigma=0.7"}[:testtier.Conformance.Examples(1, 3)] {
+		for _, flags := range []string{"--eta-sigma=0.7", "--eta=unknown",
+			"--eta=unknown --eta-sigma=0.7"}[:testtier.Conformance.Examples(1, 3)] {
 			if same := simulate(policy, strings.Fields(flags)...) == plain; same != (policy == "max-min") {
 				t.Errorf("with %s, the results of %s are unchanged: %v", flags, policy, same)
 			}

@@ -29,7 +29,8 @@ func TestBadUsage(t *testing.T) {
 	odd := write(t, dir, "odd.csv", "job_id,submit_s,duration_s,gpus,allowed_nodes\na,0,60,2,2 3\n")
 	rigid := write(t, dir, "rigid.csv", "job_id,submit_s,duration_s,gpus,min_nodes,max_nodes\na,0,60,4,4,4\n")
 	recording := writeRecording(t)
-	const good, typed = "--trace=../../../cmd/elastalloc/testdata/trace.csv --nodes=4", "--trace=../../../cmd/elastalloc/testdata/trace.csv --node-types"
+	const good, typed = "--trace=../../../cmd/elastalloc/testdata/trace.csv --nodes=4",
+		"--trace=../../../cmd/elastalloc/testdata/trace.csv --node-types"
 	for command, cases := range map[string]map[string]string{
 		"": {
 			"decide":      `unknown command "decide"`,
@@ -39,20 +40,22 @@ func TestBadUsage(t *testing.T) {
 			"--port 1":      "unknown flag: --port",
 			"":              `"file" not set`,
 			"snapshot.json": `"file" not set`,
-			"-f ../../../cmd/elastalloc/testdata/bad_fields.json --backends exact":                                       "snapshot.total_nodes",
-			"-f ../../../cmd/elastalloc/testdata/trace.csv --backends exact":                                             "parse AllocateRequest in ../../../cmd/elastalloc/testdata/trace.csv: ",
-			"-f missing --backends exact":                                                                                "missing: no such file",
-			"-f ../../../cmd/elastalloc/faults --backends exact":                                                         "no snapshot",
-			"-f ../../../cmd/elastalloc/testdata/queue.json --backends exact --max-jobs 3":                               "skipped: 1 snapshot with more than 3 jobs",
-			"-f ../../../cmd/elastalloc/testdata/queue.json --objective speed":                                           "--objective",
-			"-f ../../../cmd/elastalloc/testdata/queue.json --objective progress,progress":                               "--objective names \"progress\" twice",
-			"-f testdata --limit 0s":                                                                                     "--limit is 0s",
-			"-f testdata --max-jobs 0":                                                                                   "--max-jobs is 0",
-			"-f testdata --backends exact,gurobi":                                                                        `--backends: unknown backend "gurobi"`,
-			"-f testdata --formulation onehot":                                                                           `--formulation is "onehot"; must be one of one-hot, paper`,
-			"-f testdata --formulation paper,paper":                                                                      "twice",
+			"-f ../../../cmd/elastalloc/testdata/bad_fields.json --backends exact": "snapshot.total_nodes",
+			"-f ../../../cmd/elastalloc/testdata/trace.csv --backends exact": "parse AllocateRequest " +
+				"in ../../../cmd/elastalloc/testdata/trace.csv: ",
+			"-f missing --backends exact":                                                  "missing: no such file",
+			"-f ../../../cmd/elastalloc/faults --backends exact":                           "no snapshot",
+			"-f ../../../cmd/elastalloc/testdata/queue.json --backends exact --max-jobs 3": "skipped: 1 snapshot with more than 3 jobs",
+			"-f ../../../cmd/elastalloc/testdata/queue.json --objective speed":             "--objective",
+			"-f ../../../cmd/elastalloc/testdata/queue.json --objective progress,progress": "--objective names \"progress\" twice",
+			"-f testdata --limit 0s":                                                       "--limit is 0s",
+			"-f testdata --max-jobs 0":                                                     "--max-jobs is 0",
+			"-f testdata --backends exact,gurobi":                                          `--backends: unknown backend "gurobi"`,
+			"-f testdata --formulation onehot": `--formulation is "onehot"; ` +
+				`must be one of one-hot, paper`,
+			"-f testdata --formulation paper,paper": "twice",
 			"-f ../../../cmd/elastalloc/testdata/queue.json --objective total-time --formulation paper --backends highs": "--formulation is paper",
-			"-f testdata -o yaml":                                                                                        "must be one of table, json",
+			"-f testdata -o yaml": "must be one of table, json",
 		},
 		"etas": {
 			"":                    `required flag(s) "recording" not set`,
@@ -96,9 +99,10 @@ func TestBadUsage(t *testing.T) {
 			"--from=slurm - -":                "FILE - is given twice",
 			"--from=pai x.csv":                "1 FILE given; must be two, pai_job_table.csv and pai_task_table.csv",
 			"--from=slurm --time-zone=Mars x": `--time-zone is "Mars"; must be the name of a time zone`,
-			"--from=helios " + trace:          "bad.csv:1: column submit_time is missing, column duration is missing, column gpu_num is missing; must have",
-			"--from=slurm " + trace:           "bad.csv:1: has 1 field; must have 7: JobIDRaw|Submit|",
-			"--from=philly " + trace:          "bad.csv:1: must be a list of jobs in JSON",
+			"--from=helios " +
+				trace: "bad.csv:1: column submit_time is missing, column duration is missing, column gpu_num is missing; must have",
+			"--from=slurm " + trace:  "bad.csv:1: has 1 field; must have 7: JobIDRaw|Submit|",
+			"--from=philly " + trace: "bad.csv:1: must be a list of jobs in JSON",
 		},
 		"simulate": {
 			"--total-time aging":                               `"--total-time" flag: aging must be formatted as key=value`,
@@ -108,20 +112,23 @@ func TestBadUsage(t *testing.T) {
 			good + " --synthetic=baseline":                     "[synthetic trace] were all set",
 			"--synthetic=baseline":                             "[nodes node-types] is required",
 			"--synthetic=baseline --nodes=4 --gpus-per-node=4": "[gpus-per-node synthetic] were all set",
-			"--synthetic=other --nodes=4":                      `invalid argument "other" for "--synthetic" flag: must be one of baseline, heterogeneous`,
-			"--trace=missing.csv --nodes=4":                    "no such file",
-			"--nodes=4 --trace=" + trace:                       `bad.csv: trace line 3: duration_s is "x"`,
+			"--synthetic=other --nodes=4": `invalid argument "other" ` +
+				`for "--synthetic" flag: must be one of baseline, heterogeneous`,
+			"--trace=missing.csv --nodes=4":                                    "no such file",
+			"--nodes=4 --trace=" + trace:                                       `bad.csv: trace line 3: duration_s is "x"`,
 			"--trace=../../../cmd/elastalloc/testdata/trace.csv --nodes=0,4,4": "--nodes is 0; must be 1 to 2147483647\n  --nodes names 4 twice",
-			good + " --policy=best":                          `unknown policy "best" (must be one of optimal, `,
-			good + " --policy=fifo,fifo":                     `--policy names "fifo" twice`,
-			good + " --min-duration=-1s":                     "--min-duration is -1s",
-			good + " --min-duration=1000h":                   "trace has no job of at least 1000h",
-			good + " --min-duration=soon":                    `invalid argument "soon" for "--min-duration" flag: must be a duration, such as 90s`,
-			good + " --gpus-per-node=0":                      "--gpus-per-node is 0; must be at least 1",
-			good + " --frequency=0":                          "--frequency is 0s",
-			good + " --frequency=1.5s":                       "--frequency is 1.5s; must be whole seconds",
-			good + " --steps=25":                             "--steps is 25; must be 1 to 24",
-			good + " --scaling-delay=5m":                     "--scaling-delay is 5m0s; must be whole seconds, at least 0s and less than the frequency",
+			good + " --policy=best":                                            `unknown policy "best" (must be one of optimal, `,
+			good + " --policy=fifo,fifo":                                       `--policy names "fifo" twice`,
+			good + " --min-duration=-1s":                                       "--min-duration is -1s",
+			good + " --min-duration=1000h":                                     "trace has no job of at least 1000h",
+			good + " --min-duration=soon": `invalid argument "soon" ` +
+				`for "--min-duration" flag: must be a duration, such as 90s`,
+			good + " --gpus-per-node=0": "--gpus-per-node is 0; must be at least 1",
+			good + " --frequency=0":     "--frequency is 0s",
+			good + " --frequency=1.5s":  "--frequency is 1.5s; must be whole seconds",
+			good + " --steps=25":        "--steps is 25; must be 1 to 24",
+			good + " --scaling-delay=5m": "--scaling-delay is 5m0s; " +
+				"must be whole seconds, at least 0s and less than the frequency",
 			good + " --restart-time=1.5s":                    "--restart-time is 1.5s; must be whole seconds",
 			good + " --restart-time=15s --scaling-delay=15s": "--restart-time is set together with a scaling delay; must be 0s then",
 			good + " --vary=colors":                          `--vary: unknown variation "colors" (must be among weights, `,
@@ -147,51 +154,64 @@ func TestBadUsage(t *testing.T) {
 			good + " --usage-half-life=0":                    "--usage-half-life is 0s; must be greater than 0s",
 			good + " --teams=1000":                           "trace has 2 users; must be at least one for each of 1000 teams",
 			good + " --total-time=speed=1,aging=soon,fairness=x": "--total-time: aging is \"soon\"; must be a duration, such as 90s, 5m or 300\n" +
-				"  --total-time: fairness is \"x\"; must be a number\n  --total-time: unknown parameter \"speed\" (must be among aging, eta_error, fairness, ",
-			good + " --total-time=quota_price=-1":              "--total-time: quota_price is -1; must be 0 to 1e+06",
-			good + " --policy=fifo --total-time=aging=0":       "--total-time sets aging; must be used with a total-time policy",
-			good + " --quotas=equal":                           "of trace has no group",
-			good + " --groups=missing.csv":                     "no such file",
-			good + " --groups=" + trace:                        "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
-			good + " --policy=static-partitions":               "the policy static-partitions needs teams",
-			good + " --node-types=fast=2":                      "[node-types nodes] were all set",
-			good + " --policy=type-kept":                       "the policy type-kept needs node types",
-			good + " --speeds=missing.csv":                     "missing.csv: no such file",
-			good + " --speeds=" + twoTypes:                     `--speeds has speeds on the node types "a" and "b"; must be of one type without --node-types`,
-			good + " --speeds=" + changing:                     `--speeds has speeds of "bert" that change (until); must be constant without --node-types`,
+				"  --total-time: fairness is \"x\"; must be a number\n" +
+				"  --total-time: unknown parameter \"speed\" (must be among aging, eta_error, fairness, ",
+			good + " --total-time=quota_price=-1":        "--total-time: quota_price is -1; must be 0 to 1e+06",
+			good + " --policy=fifo --total-time=aging=0": "--total-time sets aging; must be used with a total-time policy",
+			good + " --quotas=equal":                     "of trace has no group",
+			good + " --groups=missing.csv":               "no such file",
+			good + " --groups=" + trace:                  "bad.csv: groups line 1: column id is missing\n  line 1: column quota is missing",
+			good + " --policy=static-partitions":         "the policy static-partitions needs teams",
+			good + " --node-types=fast=2":                "[node-types nodes] were all set",
+			good + " --policy=type-kept":                 "the policy type-kept needs node types",
+			good + " --speeds=missing.csv":               "missing.csv: no such file",
+			good + " --speeds=" +
+				twoTypes: `--speeds has speeds on the node types "a" and "b"; must be of one type without --node-types`,
+			good + " --speeds=" +
+				changing: `--speeds has speeds of "bert" that change (until); must be constant without --node-types`,
 			"--nodes=8 --trace=" + apps + " --speeds=" + small: `--speeds has the application "gpt" on 1 2 nodes; job "x" allows none of them`,
-			good + " --machine-units=-1 --block-machines=-1 --damaged=2": "--machine-units is -1; must be at least 1\n  --block-machines is -1; must be at least 1\n" +
+			good + " --machine-units=-1 --block-machines=-1 --damaged=2": "--machine-units is -1; must be at least 1\n" +
+				"  --block-machines is -1; must be at least 1\n" +
 				"  --damaged is 2; must be 0 to 1",
 			good + " --damaged=NaN --machine-units=2": "--damaged is NaN; must be 0 to 1",
 			good + " --damaged=1 --machine-units=1":   "--damaged is set with --machine-units 1; must be at least 2 units",
-			good + " --block-machines=2 --damaged=0.1 --placement=move --size-limits": "--block-machines is set without --machine-units; both must be set\n" +
+			good + " --block-machines=2 --damaged=0.1 --placement=move " +
+				"--size-limits": "--block-machines is set without --machine-units; both must be set\n" +
 				"  --damaged is set without --machine-units; both must be set\n  --placement is set without --machine-units; both must be set\n" +
 				"  --size-limits is set without --machine-units; both must be set\n",
 			good + " --placement=best":  "must be one of none, move, stay",
 			good + " --machine-units=3": "--nodes is 4; must be a multiple of --machine-units, 3",
-			good + " --machine-units=4 --damaged=1 --size-limits --policy=optimal":                                                               "the policy optimal does not support size limits",
-			good + " --machine-units=2 --placement=move --policy=static-partitions --teams=1":                                                    "the policy static-partitions does not support machines",
-			"--nodes=4 --gpus-per-node=1 --machine-units=4 --size-limits --policy=total-time --trace=" + odd:                                     "--size-limits: sizes: 2 does not divide 3; each size must divide the next one",
-			"--nodes=8 --gpus-per-node=1 --machine-units=4 --block-machines=1 --damaged=1 --placement=move --policy=total-time --trace=" + rigid: `job "a" of rigid has at least 4 nodes under the policy total-time: the machines have no place`,
-			typed + "=a=2,b=3 --machine-units=2":                        `--node-types has 3 nodes of "b"; must be a multiple of --machine-units, 2`,
-			typed + "=a=2,b=3 --machine-units=a=2,c=3":                  `--machine-units is a=2,c=3; must have a number for the node type "b"`,
-			typed + "=a=2 --machine-units=a=0":                          "--machine-units is 0; must be at least 1",
-			typed + "=a=2 --machine-units=a=1,a=2":                      "must be a number, or TYPE=NUMBER,..., such as 8 or a100=8,t4=4",
-			good + " --machine-units=a=2":                               "--machine-units is a=2; must be a number with --nodes",
-			typed + "=a=2 --policy=total-time --groups=" + otherType:    `group "a" has a limit for "c"; must be one of the node types of the cluster`,
+			good + " --machine-units=4 --damaged=1 --size-limits " +
+				"--policy=optimal": "the policy optimal does not support size limits",
+			good + " --machine-units=2 --placement=move " +
+				"--policy=static-partitions --teams=1": "the policy static-partitions does not support machines",
+			"--nodes=4 --gpus-per-node=1 --machine-units=4 --size-limits --policy=total-time --trace=" +
+				odd: "--size-limits: sizes: 2 does not divide 3; each size must divide the next one",
+			"--nodes=8 --gpus-per-node=1 --machine-units=4 --block-machines=1 --damaged=1 --placement=move --policy=total-time --trace=" +
+				rigid: `job "a" of rigid has at least 4 nodes under the policy total-time: the machines have no place`,
+			typed + "=a=2,b=3 --machine-units=2":       `--node-types has 3 nodes of "b"; must be a multiple of --machine-units, 2`,
+			typed + "=a=2,b=3 --machine-units=a=2,c=3": `--machine-units is a=2,c=3; must have a number for the node type "b"`,
+			typed + "=a=2 --machine-units=a=0":         "--machine-units is 0; must be at least 1",
+			typed + "=a=2 --machine-units=a=1,a=2":     "must be a number, or TYPE=NUMBER,..., such as 8 or a100=8,t4=4",
+			good + " --machine-units=a=2":              "--machine-units is a=2; must be a number with --nodes",
+			typed + "=a=2 --policy=total-time --groups=" +
+				otherType: `group "a" has a limit for "c"; must be one of the node types of the cluster`,
 			typed + "=a=2 --policy=team-type-partitions":                "the policy team-type-partitions needs teams",
 			typed + "=a=1 --policy=team-type-partitions --quotas=equal": "has no group",
 			typed + "=fast=0,slow=2:x,,=3": "--node-types: \"fast=0\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n" +
 				"  --node-types: \"slow=2:x\" has speed \"x\"; must be a number greater than 0 and at most 1e+09\n" +
 				"  --node-types: \"\" names no nodes; must be ID=NODES[:SPEED], such as a100=16:4\n",
-			typed + "=a=b --workers=0":                             "must be ID=NODES[:SPEED], such as a100=16:4\n  --workers is 0; must be at least 1\n",
-			typed + "=a=2,b=2 --node-types=a=4":                    "--node-types names two clusters of 4 nodes; must have different numbers",
-			typed + "=a=2,a=2":                                     `"a" twice`,
-			typed + "=a=2 --policy=fifo":                           "the policy fifo does not support node types (must be one of total-time, ",
-			typed + "=a=2 --scaling-delay=15s":                     "--scaling-delay is set together with node types; must be 0s (set a restart time instead)",
-			typed + "=a=2 --teams=1 --policy=fifo":                 "the policy fifo does not support node types",
-			typed + "=a=2 --speeds=missing.csv":                    "no such file",
-			typed + "=a=2 --speeds=" + trace:                       "bad.csv: speeds line 1: column application is missing\n  line 1: column node_type is missing",
+			typed + "=a=b --workers=0": "must be ID=NODES[:SPEED], such as a100=16:4\n" +
+				"  --workers is 0; must be at least 1\n",
+			typed + "=a=2,b=2 --node-types=a=4": "--node-types names two clusters of 4 nodes; must have different numbers",
+			typed + "=a=2,a=2":                  `"a" twice`,
+			typed + "=a=2 --policy=fifo":        "the policy fifo does not support node types (must be one of total-time, ",
+			typed + "=a=2 --scaling-delay=15s": "--scaling-delay is set " +
+				"together with node types; must be 0s (set a restart time instead)",
+			typed + "=a=2 --teams=1 --policy=fifo": "the policy fifo does not support node types",
+			typed + "=a=2 --speeds=missing.csv":    "no such file",
+			typed + "=a=2 --speeds=" +
+				trace: "bad.csv: speeds line 1: column application is missing\n  line 1: column node_type is missing",
 			typed + "=a=2 --trace=" + apps + " --speeds=" + speeds: `apps: job "x" has the application "gpt", which has no speeds`,
 			typed + "=b=2 --trace=" + apps:                         "has no size that fits a node type of the cluster",
 		},
@@ -227,7 +247,9 @@ func TestFailed(t *testing.T) {
 	}{
 		"simulate --synthetic=baseline --nodes=70": {interrupted, "interrupted; nothing was written"},
 		"paper --seeds=1":                          {interrupted, "interrupted; nothing was written"},
-		"simulate --trace=../../../cmd/elastalloc/testdata/trace.csv --nodes=4 --policy=optimal-cbc --cbc=/nonexistent/cbc": {t.Context(), "backend cbc:"},
+		"simulate --trace=../../../cmd/elastalloc/testdata/trace.csv --nodes=4 --policy=optimal-cbc --cbc=/nonexistent/cbc": {
+			t.Context(), "backend cbc:",
+		},
 	} {
 		parent := t.TempDir()
 		var stdout, stderr bytes.Buffer
